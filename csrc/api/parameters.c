@@ -1,0 +1,86 @@
+/* Binding of parameters: asking the embedder for every one, checking what comes, and one
+ * message for all that is missing.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "api/program.h"
+#include "module/dtype.h"
+
+/* The keys that are missing, as a text that is cut where it gets too long. */
+typedef struct missing_keys_t {
+  uint32_t count;
+  size_t length;
+  char text[1024];
+} missing_keys_t;
+
+static void add_missing(missing_keys_t *missing, const char *scope, const char *key) {
+  char item[256];
+  size_t room = sizeof(missing->text) - 1 - missing->length;
+  (void)snprintf(item, sizeof(item), "%s'%s%s%s'", missing->count ? ", " : "", scope,
+                 scope[0] ? "/" : "", key);
+  ++missing->count;
+  if (strlen(item) > room) return; /* the count tells that there are more */
+  memcpy(missing->text + missing->length, item, strlen(item) + 1);
+  missing->length += strlen(item);
+}
+
+static ingot_status_t check_span(const ingot_module_t *module,
+                                 const ingot_layout_parameter_t *parameter,
+                                 const ingot_parameter_span_t *span) {
+  const ingot_allocator_t *allocator = &module->instance->allocator;
+  const char *key = ingot_module_string(module, parameter->key);
+  if (span->dtype != parameter->dtype) {
+    const char *got = ingot_dtype_name(span->dtype);
+    return ingot_status_create(allocator, INGOT_STATUS_INVALID_ARGUMENT,
+                               "parameter '%s' is %s, expected %s", key, got ? got : "no dtype",
+                               ingot_dtype_name(parameter->dtype));
+  }
+  if (span->rank != parameter->rank) {
+    return ingot_status_create(allocator, INGOT_STATUS_INVALID_ARGUMENT,
+                               "parameter '%s' has rank %u, expected %u", key, span->rank,
+                               parameter->rank);
+  }
+  const ingot_layout_dim_t *dims = &module->dims[parameter->first_dim];
+  for (uint32_t d = 0; d < span->rank; ++d) {
+    if (span->dims[d] == dims[d].size) continue;
+    return ingot_status_create(allocator, INGOT_STATUS_INVALID_ARGUMENT,
+                               "parameter '%s': dim %u is %" PRId64 ", expected %" PRId64, key, d,
+                               span->dims[d], dims[d].size);
+  }
+  int64_t length = 0;
+  bool fits = ingot_dtype_tensor_length(span->dtype, span->rank, span->dims, &length);
+  if (!fits || (uint64_t)length != span->length || (!span->data && length > 0)) {
+    return ingot_status_create(allocator, INGOT_STATUS_INVALID_ARGUMENT,
+                               "parameter '%s' comes with %zu bytes, expected %" PRId64, key,
+                               span->length, length);
+  }
+  return NULL;
+}
+
+ingot_status_t ingot_program_find_parameters(const ingot_module_t *module,
+                                             const ingot_parameters_t *parameters,
+                                             ingot_parameter_span_t *spans) {
+  missing_keys_t missing = {.count = 0};
+  for (uint32_t i = 0; i < module->parameter_count; ++i) {
+    const ingot_layout_parameter_t *parameter = &module->parameters[i];
+    const char *scope = ingot_module_string(module, parameter->scope);
+    const char *key = ingot_module_string(module, parameter->key);
+    ingot_status_t status = NULL;
+    if (parameters && parameters->find) {
+      status = parameters->find(parameters->user, scope, key, &spans[i]);
+      if (!status) status = check_span(module, parameter, &spans[i]);
+      if (status && ingot_status_code(status) != INGOT_STATUS_NOT_FOUND) return status;
+      if (!status) continue;
+    }
+    ingot_status_free(status);
+    add_missing(&missing, scope, key);
+  }
+  if (missing.count == 0) return NULL;
+  return ingot_status_create(&module->instance->allocator, INGOT_STATUS_NOT_FOUND,
+                             "%u of %u parameters are missing: %s%s; give the weights that belong "
+                             "to this module",
+                             missing.count, module->parameter_count, missing.text,
+                             missing.length + 256 > sizeof(missing.text) ? ", ..." : "");
+}

@@ -1,0 +1,332 @@
+/* Sessions: calls with all their checks. Everything about a call that depends on the
+ * signature only is checked here, before any work; what depends on symbolic dims is checked
+ * by the code itself.
+ */
+#include <inttypes.h>
+#include <stdatomic.h>
+
+#include "api/program.h"
+#include "base/clock.h"
+#include "base/float_environment.h"
+#include "module/dtype.h"
+#include "vm/context.h"
+
+struct ingot_session_t {
+  ingot_reference_count_t references;
+  _Atomic bool busy;
+  ingot_program_t *program;
+  ingot_vm_context_t context;
+};
+
+static const ingot_allocator_t *session_allocator(const ingot_session_t *session) {
+  return ingot_hal_device_allocator(session->program->device);
+}
+
+/* -- lifetime ---------------------------------------------------------------------------------- */
+
+ingot_status_t ingot_session_create(ingot_program_t *program, ingot_session_t **out_session) {
+  void *memory = NULL;
+  INGOT_TRY(ingot_allocate(ingot_hal_device_allocator(program->device), sizeof(ingot_session_t),
+                           &memory));
+  ingot_session_t *session = memory;
+  ingot_reference_count_initialize(&session->references);
+  atomic_init(&session->busy, false);
+  ingot_program_retain(program);
+  session->program = program;
+  ingot_status_t status = ingot_vm_context_initialize(&session->context, program->device,
+                                                      program->images, program->image_count);
+  if (!status) {
+    status = ingot_vm_state_initialize(&session->context.state, session->context.queue,
+                                       program->images, program->image_count);
+  }
+  if (status) {
+    ingot_session_release(session);
+    return status;
+  }
+  *out_session = session;
+  return NULL;
+}
+
+void ingot_session_retain(ingot_session_t *session) {
+  ingot_reference_count_retain(&session->references);
+}
+
+void ingot_session_release(ingot_session_t *session) {
+  if (!session || !ingot_reference_count_release(&session->references)) return;
+  ingot_program_t *program = session->program;
+  ingot_vm_context_deinitialize(&session->context);
+  ingot_release_memory(session_allocator(session), session);
+  ingot_program_release(program); /* last: it keeps the allocator alive */
+}
+
+/* -- one caller at a time ---------------------------------------------------------------------- */
+
+static ingot_status_t enter_session(ingot_session_t *session) {
+  if (!atomic_exchange_explicit(&session->busy, true, memory_order_acquire)) return NULL;
+  return ingot_status_create(session_allocator(session), INGOT_STATUS_FAILED_PRECONDITION,
+                             "the session is in a call; use one session per thread");
+}
+
+static void leave_session(ingot_session_t *session) {
+  atomic_store_explicit(&session->busy, false, memory_order_release);
+}
+
+/* -- checks of a call -------------------------------------------------------------------------- */
+
+/* The function being called, and how to name its values. */
+typedef struct call_t {
+  ingot_session_t *session;
+  const ingot_module_t *module;
+  const ingot_layout_function_t *function;
+  ingot_buffer_view_t *const *arguments;
+  ingot_buffer_view_t **results;
+} call_t;
+
+static const ingot_layout_value_t *result_layout(const call_t *call, uint32_t result) {
+  return &call->module->values[call->function->first_value + call->function->argument_count +
+                               result];
+}
+
+static __attribute__((noinline)) ingot_status_t value_failure(const call_t *call, const char *kind,
+                                                              uint32_t ordinal,
+                                                              const ingot_layout_value_t *value,
+                                                              const ingot_buffer_view_t *view) {
+  const ingot_allocator_t *allocator = session_allocator(call->session);
+  const char *name = ingot_module_string(call->module, value->name);
+  if (!view) {
+    return ingot_status_create(allocator, INGOT_STATUS_INVALID_ARGUMENT, "%s %u '%s' is NULL",
+                               kind, ordinal, name);
+  }
+  if (view->span->device != call->session->program->device) {
+    return ingot_status_create(allocator, INGOT_STATUS_INVALID_ARGUMENT,
+                               "%s %u '%s' is on another device than the program", kind, ordinal,
+                               name);
+  }
+  if (view->layout.dtype != value->dtype) {
+    return ingot_status_create(allocator, INGOT_STATUS_INVALID_ARGUMENT,
+                               "%s %u '%s' is %s, expected %s", kind, ordinal, name,
+                               ingot_dtype_name(view->layout.dtype),
+                               ingot_dtype_name(value->dtype));
+  }
+  if (view->layout.rank != value->rank) {
+    return ingot_status_create(allocator, INGOT_STATUS_INVALID_ARGUMENT,
+                               "%s %u '%s' has rank %u, expected %u", kind, ordinal, name,
+                               view->layout.rank, value->rank);
+  }
+  const ingot_layout_dim_t *dims = &call->module->dims[value->first_dim];
+  uint32_t d = 0;
+  while (d + 1 < value->rank && (dims[d].size < 0 || dims[d].size == view->dims[d])) ++d;
+  return ingot_status_create(allocator, INGOT_STATUS_INVALID_ARGUMENT,
+                             "%s %u '%s': dim %u is %" PRId64 ", expected %" PRId64, kind, ordinal,
+                             name, d, view->dims[d], dims[d].size);
+}
+
+/* dtype, rank, static dims and device of a view. */
+static inline ingot_status_t check_value(const call_t *call, const char *kind, uint32_t ordinal,
+                                         const ingot_layout_value_t *value,
+                                         const ingot_buffer_view_t *view) {
+  bool fits = view && view->span->device == call->session->program->device &&
+              view->layout.dtype == value->dtype && view->layout.rank == value->rank;
+  if (fits) {
+    const ingot_layout_dim_t *dims = &call->module->dims[value->first_dim];
+    for (uint32_t d = 0; d < value->rank; ++d) {
+      fits &= dims[d].size < 0 || dims[d].size == view->dims[d];
+    }
+  }
+  return fits ? NULL : value_failure(call, kind, ordinal, value, view);
+}
+
+static ingot_status_t check_overlap(const call_t *call, uint32_t result, const char *kind,
+                                    uint32_t ordinal, const ingot_buffer_view_t *other) {
+  const ingot_buffer_t *span = call->results[result]->span;
+  if (!ingot_hal_ranges_overlap(span, 0, span->length, other->span, 0, other->span->length)) {
+    return NULL;
+  }
+  return ingot_status_create(session_allocator(call->session), INGOT_STATUS_INVALID_ARGUMENT,
+                             "result %u '%s' is to be written over %s %u; give it memory of its "
+                             "own",
+                             result,
+                             ingot_module_string(call->module, result_layout(call, result)->name),
+                             kind, ordinal);
+}
+
+static ingot_status_t check_result(const call_t *call, uint32_t result) {
+  INGOT_TRY(check_value(call, "result", result, result_layout(call, result),
+                        call->results[result]));
+  for (uint32_t i = 0; i < call->function->argument_count; ++i) {
+    INGOT_TRY(check_overlap(call, result, "argument", i, call->arguments[i]));
+  }
+  for (uint32_t i = 0; i < result; ++i) {
+    if (!call->results[i]) continue;
+    INGOT_TRY(check_overlap(call, result, "result", i, call->results[i]));
+  }
+  return NULL;
+}
+
+static ingot_status_t check_call(const call_t *call, uint32_t argument_count,
+                                 uint32_t result_count) {
+  const ingot_layout_function_t *function = call->function;
+  if (argument_count != function->argument_count || result_count != function->result_count) {
+    return ingot_status_create(
+        session_allocator(call->session), INGOT_STATUS_INVALID_ARGUMENT,
+        "function '%s' takes %u arguments and gives %u results, it is called with %u and %u",
+        ingot_module_string(call->module, function->name), function->argument_count,
+        function->result_count, argument_count, result_count);
+  }
+  const ingot_layout_value_t *values = &call->module->values[function->first_value];
+  for (uint32_t i = 0; i < argument_count; ++i) {
+    INGOT_TRY(check_value(call, "argument", i, &values[i], call->arguments[i]));
+  }
+  for (uint32_t i = 0; i < result_count; ++i) {
+    if (call->results[i]) INGOT_TRY(check_result(call, i));
+  }
+  return NULL;
+}
+
+/* -- the call ---------------------------------------------------------------------------------- */
+
+static void set_limits(ingot_vm_context_t *context, const ingot_call_options_t *options) {
+  context->limited = options && (options->max_steps > 0 || options->timeout > 0);
+  context->max_steps = UINT64_MAX;
+  context->deadline = 0;
+  context->clock_step = 0;
+  if (!context->limited) return;
+  if (options->max_steps > 0) context->max_steps = (uint64_t)options->max_steps;
+  if (options->timeout > 0) {
+    int64_t now = ingot_clock();
+    if (options->timeout < INT64_MAX - now) context->deadline = now + options->timeout;
+  }
+}
+
+static __attribute__((noinline)) ingot_status_t check_state(const ingot_session_t *session) {
+  return ingot_vm_state_check(&session->context.state, session->program->images,
+                              session->program->image_count);
+}
+
+/* Hands new results to the caller on success, else drops them. */
+static void settle_results(const call_t *call, bool success) {
+  ingot_vm_result_t *results = call->session->context.results;
+  for (uint32_t i = 0; i < call->function->result_count; ++i) {
+    if (results[i].given) continue;
+    if (success) call->results[i] = results[i].view;
+    else ingot_buffer_view_release(results[i].view);
+  }
+}
+
+static ingot_status_t run_call(const call_t *call, uint32_t argument_count, uint32_t result_count,
+                               const ingot_call_options_t *options) {
+  ingot_vm_context_t *context = &call->session->context;
+  INGOT_TRY(check_call(call, argument_count, result_count));
+  if (context->state.is_changing) return check_state(call->session);
+  for (uint32_t i = 0; i < result_count; ++i) {
+    ingot_buffer_view_t *given = call->results[i];
+    context->results[i] = (ingot_vm_result_t){given, given != NULL, false};
+  }
+  context->arguments = call->arguments;
+  set_limits(context, options);
+  ingot_status_t status = ingot_vm_run(context);
+  settle_results(call, !status);
+  if (!status && context->state.is_changing) ingot_vm_state_keep(&context->state);
+  if (context->retired_count > 0) ingot_vm_context_finish_call(context);
+  return status;
+}
+
+ingot_status_t ingot_session_call(ingot_session_t *session, uint32_t function,
+                                  ingot_buffer_view_t *const *arguments, uint32_t argument_count,
+                                  ingot_buffer_view_t **results, uint32_t result_count,
+                                  const ingot_call_options_t *options) {
+  const ingot_program_t *program = session->program;
+  if (function >= program->function_count) {
+    return ingot_status_create(session_allocator(session), INGOT_STATUS_OUT_OF_RANGE,
+                               "function %u, the program has %u", function,
+                               program->function_count);
+  }
+  INGOT_TRY(enter_session(session));
+  ingot_program_function_t target = program->functions[function];
+  const ingot_vm_image_t *image = &program->images[target.image];
+  session->context.image = image;
+  session->context.function = target.function;
+  session->context.variables = session->context.state.variables + image->first_variable;
+  const call_t call = {session, image->module, &image->module->functions[target.function],
+                       arguments, results};
+  ingot_float_environment_t saved = ingot_float_environment_enter();
+  ingot_status_t status = run_call(&call, argument_count, result_count, options);
+  ingot_float_environment_leave(saved);
+  leave_session(session);
+  return status;
+}
+
+/* -- between calls ----------------------------------------------------------------------------- */
+
+ingot_status_t ingot_session_trim(ingot_session_t *session) {
+  INGOT_TRY(enter_session(session));
+  ingot_vm_context_trim(&session->context);
+  leave_session(session);
+  return NULL;
+}
+
+/* -- state ------------------------------------------------------------------------------------- */
+
+ingot_status_t ingot_session_reset(ingot_session_t *session) {
+  ingot_vm_context_t *context = &session->context;
+  INGOT_TRY(enter_session(session));
+  ingot_status_t status = ingot_vm_state_reset(
+      &context->state, context->queue, session->program->images, session->program->image_count);
+  leave_session(session);
+  return status;
+}
+
+/* The image of `module`; checks that its variable has `length` bytes. */
+static ingot_status_t find_variable(const ingot_session_t *session, const ingot_module_t *module,
+                                    uint32_t variable, size_t length,
+                                    const ingot_vm_image_t **out_image) {
+  const ingot_program_t *program = session->program;
+  const ingot_allocator_t *allocator = session_allocator(session);
+  ingot_value_info_t info;
+  INGOT_TRY(ingot_module_variable(module, variable, &info));
+  int64_t expected = ingot_module_variable_length(module, variable);
+  if (length != (uint64_t)expected) {
+    return ingot_status_create(allocator, INGOT_STATUS_INVALID_ARGUMENT,
+                               "variable '%s' has %" PRId64 " bytes, not %zu", info.name, expected,
+                               length);
+  }
+  for (uint32_t i = 0; i < program->image_count; ++i) {
+    if (program->images[i].module != module) continue;
+    *out_image = &program->images[i];
+    return NULL;
+  }
+  return ingot_status_create(allocator, INGOT_STATUS_INVALID_ARGUMENT,
+                             "variable '%s' is of a module that the session's program was not "
+                             "made from",
+                             info.name);
+}
+
+ingot_status_t ingot_session_read_variable(ingot_session_t *session, const ingot_module_t *module,
+                                           uint32_t variable, void *data, size_t length) {
+  const ingot_vm_image_t *image = NULL;
+  INGOT_TRY(find_variable(session, module, variable, length, &image));
+  INGOT_TRY(enter_session(session));
+  ingot_status_t status = ingot_vm_state_get(&session->context.state, image, variable, data);
+  leave_session(session);
+  return status;
+}
+
+ingot_status_t ingot_session_write_variable(ingot_session_t *session,
+                                            const ingot_module_t *module, uint32_t variable,
+                                            const void *data, size_t length) {
+  const ingot_vm_image_t *image = NULL;
+  INGOT_TRY(find_variable(session, module, variable, length, &image));
+  INGOT_TRY(enter_session(session));
+  ingot_status_t status = ingot_vm_state_set(&session->context.state, image, variable, data);
+  leave_session(session);
+  return status;
+}
+
+ingot_status_t ingot_session_set_trace(ingot_session_t *session, ingot_trace_function_t trace,
+                                       void *user) {
+  INGOT_TRY(enter_session(session));
+  session->context.trace = trace;
+  session->context.trace_user = user;
+  leave_session(session);
+  return NULL;
+}

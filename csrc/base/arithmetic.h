@@ -1,0 +1,63 @@
+/* Size arithmetic that cannot wrap unnoticed.
+ *
+ * The ingot_add_* and ingot_multiply_* functions return true and set *out if the exact
+ * result fits its type; else they return false and *out is arbitrary.
+ */
+#ifndef INGOT_BASE_ARITHMETIC_H_
+#define INGOT_BASE_ARITHMETIC_H_
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+static inline bool ingot_add_size(size_t a, size_t b, size_t *out) {
+  return !__builtin_add_overflow(a, b, out);
+}
+
+static inline bool ingot_multiply_size(size_t a, size_t b, size_t *out) {
+  return !__builtin_mul_overflow(a, b, out);
+}
+
+static inline bool ingot_add_u64(uint64_t a, uint64_t b, uint64_t *out) {
+  return !__builtin_add_overflow(a, b, out);
+}
+
+static inline bool ingot_multiply_u64(uint64_t a, uint64_t b, uint64_t *out) {
+  return !__builtin_mul_overflow(a, b, out);
+}
+
+static inline bool ingot_add_i64(int64_t a, int64_t b, int64_t *out) {
+  return !__builtin_add_overflow(a, b, out);
+}
+
+static inline bool ingot_subtract_i64(int64_t a, int64_t b, int64_t *out) {
+  return !__builtin_sub_overflow(a, b, out);
+}
+
+static inline bool ingot_multiply_i64(int64_t a, int64_t b, int64_t *out) {
+  return !__builtin_mul_overflow(a, b, out);
+}
+
+/* The next multiple of `alignment`, a power of two. */
+static inline bool ingot_align_size(size_t value, size_t alignment, size_t *out) {
+  if (!ingot_add_size(value, alignment - 1, out)) return false;
+  *out &= ~(alignment - 1);
+  return true;
+}
+
+/* Whether [offset, offset + length) lies in [0, total), for any values: nothing
+ * overflows, negative ones are refused. */
+static inline bool ingot_range_fits_i64(int64_t offset, int64_t length, int64_t total) {
+  return offset >= 0 && length >= 0 && offset <= total && length <= total - offset;
+}
+
+static inline bool ingot_range_fits_u64(uint64_t offset, uint64_t length, uint64_t total) {
+  return offset <= total && length <= total - offset;
+}
+
+/* ceil(a / b) for a >= 0, b >= 1; cannot overflow. */
+static inline int64_t ingot_divide_up_i64(int64_t a, int64_t b) {
+  return a / b + (a % b != 0);
+}
+
+#endif /* INGOT_BASE_ARITHMETIC_H_ */

@@ -1,0 +1,100 @@
+/* Statuses, their messages and the static out-of-memory status. */
+#include "base/status.h"
+
+#include <stdio.h>
+
+struct ingot_status_object_t {
+  ingot_allocator_t allocator; /* of this object */
+  ingot_status_code_t code;
+  const char *message; /* behind the object, but for the static one */
+};
+
+static const struct ingot_status_object_t ingot_status_no_memory = {
+    .code = INGOT_STATUS_OUT_OF_MEMORY,
+    .message = "out of memory: the allocator returned NULL",
+};
+
+ingot_status_t ingot_status_out_of_memory(void) {
+  /* Never written: ingot_status_free compares the address first. */
+  return (ingot_status_t)(uintptr_t)&ingot_status_no_memory;
+}
+
+/* An object with room for `length` bytes and a NUL in *out_text; NULL without memory. */
+static ingot_status_t ingot_status_allocate(const ingot_allocator_t *allocator,
+                                            ingot_status_code_t code, size_t length,
+                                            char **out_text) {
+  ingot_status_t status = allocator->resize(allocator->user, NULL, sizeof(*status) + length + 1);
+  if (!status) return NULL;
+  *out_text = (char *)(status + 1);
+  status->allocator = *allocator;
+  status->code = code;
+  status->message = *out_text;
+  return status;
+}
+
+ingot_status_t ingot_status_create_variadic(const ingot_allocator_t *allocator,
+                                            ingot_status_code_t code, const char *format,
+                                            va_list arguments) {
+  va_list copy;
+  va_copy(copy, arguments);
+  int length = vsnprintf(NULL, 0, format, copy);
+  va_end(copy);
+  size_t text_length = length > 0 ? (size_t)length : 0;
+  char *text;
+  ingot_status_t status = ingot_status_allocate(allocator, code, text_length, &text);
+  if (!status) return ingot_status_out_of_memory();
+  text[0] = 0;
+  (void)vsnprintf(text, text_length + 1, format, arguments);
+  return status;
+}
+
+ingot_status_t ingot_status_create(const ingot_allocator_t *allocator, ingot_status_code_t code,
+                                   const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  ingot_status_t status = ingot_status_create_variadic(allocator, code, format, arguments);
+  va_end(arguments);
+  return status;
+}
+
+ingot_status_t ingot_status_prefix(ingot_status_t status, const char *format, ...) {
+  if (!status || status == ingot_status_out_of_memory()) return status;
+  va_list arguments;
+  va_start(arguments, format);
+  ingot_status_t prefix =
+      ingot_status_create_variadic(&status->allocator, status->code, format, arguments);
+  va_end(arguments);
+  if (prefix == ingot_status_out_of_memory()) return status;
+  ingot_status_t result = ingot_status_create(&status->allocator, status->code, "%s: %s",
+                                              prefix->message, status->message);
+  ingot_status_free(prefix);
+  if (result == ingot_status_out_of_memory()) return status;
+  ingot_status_free(status);
+  return result;
+}
+
+ingot_status_code_t ingot_status_code(ingot_status_t status) {
+  return status ? status->code : INGOT_STATUS_OK;
+}
+
+const char *ingot_status_message(ingot_status_t status) { return status ? status->message : ""; }
+
+void ingot_status_free(ingot_status_t status) {
+  if (!status || status == ingot_status_out_of_memory()) return;
+  ingot_allocator_t allocator = status->allocator;
+  (void)allocator.resize(allocator.user, status, 0);
+}
+
+const char *ingot_status_code_name(ingot_status_code_t code) {
+  switch (code) {
+    case INGOT_STATUS_OK:
+      return "OK";
+#define STATUS(number, ENUM, name) \
+  case INGOT_STATUS_##ENUM:        \
+    return name;
+#include "ingot/spec/status.def"
+#undef STATUS
+    default:
+      return NULL;
+  }
+}

@@ -1,0 +1,466 @@
+/* The ELF loader: read program headers, copy segments, relocate, look up, protect.
+ *
+ * Two rules make it safe on any bytes: the file is only read through ingot_elf_file_read,
+ * the image only through ingot_elf_at, and both check bounds. Everything that the dynamic
+ * section points to is read from the image, after its segments were copied.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* MAP_ANONYMOUS */
+#endif
+#include "hal/cpu/elf.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/arithmetic.h"
+
+#if defined(__x86_64__)
+#define INGOT_ELF_MACHINE EM_X86_64
+#define INGOT_ELF_RELATIVE R_X86_64_RELATIVE
+#elif defined(__aarch64__)
+#define INGOT_ELF_MACHINE EM_AARCH64
+#define INGOT_ELF_RELATIVE R_AARCH64_RELATIVE
+#else
+#define INGOT_ELF_MACHINE EM_NONE /* loads nothing: kernels are linked statically */
+#define INGOT_ELF_RELATIVE UINT32_MAX
+#endif
+
+#define INGOT_ELF_MAX_IMAGE (UINT64_C(1) << 30) /* bytes in memory */
+
+/* What the dynamic section says; addresses in the image, 0 if absent. */
+typedef struct ingot_elf_dynamic_t {
+  uint64_t symbols;
+  uint64_t strings;
+  uint64_t strings_length;
+  uint64_t relocations;
+  uint64_t relocations_length;
+  uint64_t hash;
+  uint64_t gnu_hash;
+} ingot_elf_dynamic_t;
+
+/* One object on its way into memory. */
+typedef struct ingot_elf_loader_t {
+  const ingot_allocator_t *allocator;
+  const uint8_t *file;
+  size_t file_length;
+  const char *function;
+  uint64_t first_address; /* of the image, as the file counts: page-aligned */
+  uint64_t page;
+  uint64_t dynamic_address;
+  uint64_t dynamic_length;
+  uint64_t read_only_address; /* PT_GNU_RELRO */
+  uint64_t read_only_length;
+  ingot_elf_dynamic_t dynamic;
+  ingot_elf_image_t image;
+} ingot_elf_loader_t;
+
+static ingot_status_t ingot_elf_damaged(const ingot_elf_loader_t *loader, const char *what) {
+  return ingot_status_create(loader->allocator, INGOT_STATUS_DATA_LOSS,
+                             "the object of %zu bytes is damaged: %s", loader->file_length, what);
+}
+
+static ingot_status_t ingot_elf_refused(const ingot_elf_loader_t *loader, const char *what,
+                                        const char *name) {
+  return ingot_status_create(loader->allocator, INGOT_STATUS_UNSUPPORTED,
+                             "the object %s%s%s%s: kernels must stand alone; compile and link "
+                             "them without",
+                             what, name[0] ? " '" : "", name, name[0] ? "'" : "");
+}
+
+static bool ingot_elf_file_read(const ingot_elf_loader_t *loader, uint64_t offset, void *out,
+                                size_t length) {
+  if (!ingot_range_fits_u64(offset, length, loader->file_length)) return false;
+  memcpy(out, loader->file + offset, length);
+  return true;
+}
+
+/* The bytes of the file's address range in the image; NULL if it is not all in there. */
+static uint8_t *ingot_elf_at(const ingot_elf_loader_t *loader, uint64_t address, uint64_t length) {
+  if (address < loader->first_address) return NULL;
+  uint64_t offset = address - loader->first_address;
+  if (!ingot_range_fits_u64(offset, length, loader->image.length)) return NULL;
+  return loader->image.base + offset;
+}
+
+static bool ingot_elf_read_u32(const ingot_elf_loader_t *loader, uint64_t address, uint32_t *out) {
+  const uint8_t *bytes = ingot_elf_at(loader, address, sizeof(*out));
+  if (bytes) memcpy(out, bytes, sizeof(*out));
+  return bytes != NULL;
+}
+
+/* Entry `index` of a table in the image. */
+static bool ingot_elf_read_item(const ingot_elf_loader_t *loader, uint64_t table, uint64_t index,
+                                void *out, size_t length) {
+  uint64_t address;
+  if (!ingot_multiply_u64(index, length, &address) || !ingot_add_u64(address, table, &address)) {
+    return false;
+  }
+  const uint8_t *bytes = ingot_elf_at(loader, address, length);
+  if (bytes) memcpy(out, bytes, length);
+  return bytes != NULL;
+}
+
+static ingot_status_t ingot_elf_check_header(const ingot_elf_loader_t *loader, Elf64_Ehdr *header) {
+  if (!ingot_elf_file_read(loader, 0, header, sizeof(*header))) {
+    return ingot_elf_damaged(loader, "it is shorter than an ELF header");
+  }
+  if (memcmp(header->e_ident, ELFMAG, SELFMAG) != 0) {
+    return ingot_elf_damaged(loader, "it does not start with the ELF magic");
+  }
+  if (header->e_ident[EI_CLASS] != ELFCLASS64 || header->e_ident[EI_DATA] != ELFDATA2LSB ||
+      header->e_machine != INGOT_ELF_MACHINE) {
+    return ingot_status_create(loader->allocator, INGOT_STATUS_INCOMPATIBLE,
+                               "the object is for ELF machine %u, expected %u (64-bit, "
+                               "little-endian): compile for this machine",
+                               header->e_machine, INGOT_ELF_MACHINE);
+  }
+  if (header->e_type != ET_DYN || header->e_phentsize != sizeof(Elf64_Phdr)) {
+    return ingot_elf_damaged(loader, "it is not a shared object");
+  }
+  return NULL;
+}
+
+/* Checks a PT_LOAD header and appends it to the segments, whose addresses are still the
+ * file's here. Segments ascend and never share a page, so each can be protected alone. */
+static ingot_status_t ingot_elf_add_segment(ingot_elf_loader_t *loader, const Elf64_Phdr *header) {
+  ingot_elf_image_t *image = &loader->image;
+  uint64_t end;
+  if (image->segment_count == INGOT_ELF_MAX_SEGMENTS) {
+    return ingot_elf_damaged(loader, "it has too many segments");
+  }
+  if (!ingot_range_fits_u64(header->p_offset, header->p_filesz, loader->file_length) ||
+      header->p_filesz > header->p_memsz) {
+    return ingot_elf_damaged(loader, "a segment lies outside of it");
+  }
+  if (header->p_memsz == 0) return NULL;
+  if (!ingot_add_u64(header->p_vaddr, header->p_memsz, &end) || end > INGOT_ELF_MAX_IMAGE) {
+    return ingot_elf_damaged(loader, "a segment's address is too large");
+  }
+  if ((header->p_flags & PF_W) && (header->p_flags & PF_X)) {
+    return ingot_elf_refused(loader, "has a segment that is writable and executable", "");
+  }
+  uint64_t first_page = header->p_vaddr & ~(loader->page - 1);
+  if (image->segment_count == 0) {
+    loader->first_address = first_page;
+  } else {
+    const ingot_elf_segment_t *previous = &image->segments[image->segment_count - 1];
+    if (first_page < previous->address + previous->length) {
+      return ingot_elf_damaged(loader, "its segments overlap or share a page; link it with "
+                                       "-z max-page-size=65536");
+    }
+  }
+  image->segments[image->segment_count++] =
+      (ingot_elf_segment_t){header->p_vaddr, header->p_memsz, header->p_flags};
+  image->length = (size_t)((end + loader->page - 1) & ~(loader->page - 1)) -
+                  (size_t)loader->first_address;
+  return NULL;
+}
+
+static ingot_status_t ingot_elf_read_segments(ingot_elf_loader_t *loader,
+                                              const Elf64_Ehdr *header) {
+  for (uint32_t p = 0; p < header->e_phnum; p++) {
+    Elf64_Phdr segment;
+    uint64_t offset;
+    if (!ingot_add_u64(header->e_phoff, p * sizeof(segment), &offset) ||
+        !ingot_elf_file_read(loader, offset, &segment, sizeof(segment))) {
+      return ingot_elf_damaged(loader, "its program headers lie outside of it");
+    }
+    if (segment.p_type == PT_LOAD) {
+      INGOT_TRY(ingot_elf_add_segment(loader, &segment));
+    } else if (segment.p_type == PT_DYNAMIC) {
+      loader->dynamic_address = segment.p_vaddr;
+      loader->dynamic_length = segment.p_memsz;
+    } else if (segment.p_type == PT_GNU_RELRO) {
+      loader->read_only_address = segment.p_vaddr;
+      loader->read_only_length = segment.p_memsz;
+    } else if (segment.p_type == PT_TLS) {
+      return ingot_elf_refused(loader, "uses thread-local storage", "");
+    } else if (segment.p_type == PT_INTERP) {
+      return ingot_elf_refused(loader, "is a program", "");
+    }
+  }
+  if (loader->image.segment_count == 0 || loader->dynamic_length == 0) {
+    return ingot_elf_damaged(loader, "it has nothing to load or no dynamic section");
+  }
+  return NULL;
+}
+
+/* Maps the image and copies the segments; from here on `image.base` is set. */
+static ingot_status_t ingot_elf_map(ingot_elf_loader_t *loader, const Elf64_Ehdr *header) {
+  ingot_elf_image_t *image = &loader->image;
+  void *base = mmap(NULL, image->length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+                    0);
+  if (base == MAP_FAILED) return ingot_status_out_of_memory();
+  image->base = base;
+  for (uint32_t p = 0; p < header->e_phnum; p++) {
+    Elf64_Phdr segment;
+    (void)ingot_elf_file_read(loader, header->e_phoff + p * sizeof(segment), &segment,
+                              sizeof(segment));
+    if (segment.p_type != PT_LOAD || segment.p_filesz == 0) continue;
+    memcpy(image->base + (segment.p_vaddr - loader->first_address),
+           loader->file + segment.p_offset, (size_t)segment.p_filesz);
+  }
+  for (uint32_t s = 0; s < image->segment_count; s++) {
+    image->segments[s].address -= loader->first_address;
+  }
+  return NULL;
+}
+
+/* The string at `offset` of the string table, "?" if it is not properly in the image. */
+static const char *ingot_elf_string(const ingot_elf_loader_t *loader, uint64_t offset) {
+  const ingot_elf_dynamic_t *dynamic = &loader->dynamic;
+  if (offset >= dynamic->strings_length) return "?";
+  const uint8_t *strings = ingot_elf_at(loader, dynamic->strings, dynamic->strings_length);
+  if (!strings || !memchr(strings + offset, 0, (size_t)(dynamic->strings_length - offset))) {
+    return "?";
+  }
+  return (const char *)strings + offset;
+}
+
+/* One entry of the dynamic section; tags that do not matter to kernels are skipped. */
+static ingot_status_t ingot_elf_read_tag(ingot_elf_loader_t *loader, int64_t tag,
+                                         uint64_t value) {
+  ingot_elf_dynamic_t *dynamic = &loader->dynamic;
+  switch (tag) {
+    case DT_SYMTAB: dynamic->symbols = value; return NULL;
+    case DT_STRTAB: dynamic->strings = value; return NULL;
+    case DT_STRSZ: dynamic->strings_length = value; return NULL;
+    case DT_RELA: dynamic->relocations = value; return NULL;
+    case DT_RELASZ: dynamic->relocations_length = value; return NULL;
+    case DT_HASH: dynamic->hash = value; return NULL;
+    case DT_GNU_HASH: dynamic->gnu_hash = value; return NULL;
+    case DT_NEEDED: return ingot_elf_refused(loader, "needs another library", "");
+    case DT_TEXTREL: return ingot_elf_refused(loader, "has text relocations", "");
+    case DT_INIT:
+    case DT_FINI: return ingot_elf_refused(loader, "has a constructor or destructor", "");
+    default: break;
+  }
+  if (tag == DT_FLAGS && (value & DF_TEXTREL)) {
+    return ingot_elf_refused(loader, "has text relocations", "");
+  }
+  if ((tag == DT_INIT_ARRAYSZ || tag == DT_FINI_ARRAYSZ) && value != 0) {
+    return ingot_elf_refused(loader, "has a constructor or destructor", "");
+  }
+  if ((tag == DT_RELSZ || tag == 35 /* DT_RELRSZ */) && value != 0) {
+    return ingot_elf_refused(loader, "has relocations without addends", "");
+  }
+  return NULL;
+}
+
+static ingot_status_t ingot_elf_read_dynamic(ingot_elf_loader_t *loader) {
+  uint64_t count = loader->dynamic_length / sizeof(Elf64_Dyn);
+  bool has_plt_relocations = false;
+  Elf64_Dyn entry;
+  for (uint64_t i = 0; i < count; i++) {
+    if (!ingot_elf_read_item(loader, loader->dynamic_address, i, &entry, sizeof(entry))) {
+      return ingot_elf_damaged(loader, "its dynamic section lies outside of its segments");
+    }
+    if (entry.d_tag == DT_NULL) break;
+    if (entry.d_tag == DT_PLTRELSZ && entry.d_un.d_val != 0) has_plt_relocations = true;
+    INGOT_TRY(ingot_elf_read_tag(loader, entry.d_tag, entry.d_un.d_val));
+  }
+  /* Calls through the PLT go to other objects; with names known, say which symbol. */
+  for (uint64_t i = 0; has_plt_relocations && i < count; i++) {
+    Elf64_Rela relocation;
+    Elf64_Sym symbol;
+    if (!ingot_elf_read_item(loader, loader->dynamic_address, i, &entry, sizeof(entry))) break;
+    if (entry.d_tag != DT_JMPREL) continue;
+    if (!ingot_elf_read_item(loader, entry.d_un.d_ptr, 0, &relocation, sizeof(relocation)) ||
+        !ingot_elf_read_item(loader, loader->dynamic.symbols, ELF64_R_SYM(relocation.r_info),
+                             &symbol, sizeof(symbol))) {
+      break;
+    }
+    return ingot_elf_refused(loader, "imports", ingot_elf_string(loader, symbol.st_name));
+  }
+  return has_plt_relocations ? ingot_elf_refused(loader, "imports a function", "") : NULL;
+}
+
+bool ingot_elf_contains(const ingot_elf_image_t *image, const void *pointer, size_t length,
+                        uint32_t flags) {
+  uint64_t address = (uint64_t)((uintptr_t)pointer - (uintptr_t)image->base);
+  for (uint32_t s = 0; s < image->segment_count; s++) {
+    const ingot_elf_segment_t *segment = &image->segments[s];
+    if (address >= segment->address && (segment->flags & flags) == flags &&
+        ingot_range_fits_u64(address - segment->address, length, segment->length)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+static ingot_status_t ingot_elf_relocate_one(const ingot_elf_loader_t *loader,
+                                             const Elf64_Rela *relocation) {
+  uint32_t type = ELF64_R_TYPE(relocation->r_info);
+  if (type == 0) return NULL; /* R_*_NONE */
+  if (type != INGOT_ELF_RELATIVE) {
+    Elf64_Sym symbol;
+    if (ELF64_R_SYM(relocation->r_info) != 0 &&
+        ingot_elf_read_item(loader, loader->dynamic.symbols, ELF64_R_SYM(relocation->r_info),
+                            &symbol, sizeof(symbol))) {
+      return ingot_elf_refused(loader, "imports", ingot_elf_string(loader, symbol.st_name));
+    }
+    return ingot_elf_refused(loader, "has relocations that are not relative", "");
+  }
+  uint8_t *target = ingot_elf_at(loader, relocation->r_offset, sizeof(uint64_t));
+  const uint8_t *value = ingot_elf_at(loader, (uint64_t)relocation->r_addend, 0);
+  if (!target || !value) return ingot_elf_damaged(loader, "a relocation leaves its segments");
+  if (!ingot_elf_contains(&loader->image, target, sizeof(uint64_t), PF_W)) {
+    return ingot_elf_refused(loader, "has text relocations", "");
+  }
+  uint64_t address = (uint64_t)(uintptr_t)value;
+  memcpy(target, &address, sizeof(address));
+  return NULL;
+}
+
+static ingot_status_t ingot_elf_relocate(const ingot_elf_loader_t *loader) {
+  uint64_t count = loader->dynamic.relocations_length / sizeof(Elf64_Rela);
+  for (uint64_t i = 0; i < count; i++) {
+    Elf64_Rela relocation;
+    if (!ingot_elf_read_item(loader, loader->dynamic.relocations, i, &relocation,
+                             sizeof(relocation))) {
+      return ingot_elf_damaged(loader, "its relocations lie outside of its segments");
+    }
+    INGOT_TRY(ingot_elf_relocate_one(loader, &relocation));
+  }
+  return NULL;
+}
+
+/* The function if symbol number `index` is it. */
+static void *ingot_elf_match(const ingot_elf_loader_t *loader, uint64_t index) {
+  Elf64_Sym symbol;
+  if (!ingot_elf_read_item(loader, loader->dynamic.symbols, index, &symbol, sizeof(symbol)) ||
+      symbol.st_shndx == SHN_UNDEF || ELF64_ST_TYPE(symbol.st_info) != STT_FUNC ||
+      strcmp(ingot_elf_string(loader, symbol.st_name), loader->function) != 0) {
+    return NULL;
+  }
+  uint8_t *function = ingot_elf_at(loader, symbol.st_value, 1);
+  return function && ingot_elf_contains(&loader->image, function, 1, PF_X) ? function : NULL;
+}
+
+/* DT_HASH: bucket count, symbol count, buckets, chains. Its chains cover all symbols, and
+ * kernels have a handful, so they are walked in order. */
+static void *ingot_elf_find_by_hash(const ingot_elf_loader_t *loader) {
+  uint32_t symbol_count;
+  if (!ingot_elf_read_u32(loader, loader->dynamic.hash + 4, &symbol_count)) return NULL;
+  for (uint32_t i = 1; i < symbol_count; i++) {
+    void *function = ingot_elf_match(loader, i);
+    if (function) return function;
+    Elf64_Sym symbol; /* a wrong count ends with the image */
+    if (!ingot_elf_read_item(loader, loader->dynamic.symbols, i, &symbol, sizeof(symbol))) break;
+  }
+  return NULL;
+}
+
+/* DT_GNU_HASH: bucket count, first symbol, bloom words, shift; bloom; buckets; chains. */
+static void *ingot_elf_find_by_gnu_hash(const ingot_elf_loader_t *loader) {
+  uint32_t bucket_count, first_symbol, bloom_count, index, chain;
+  const uint64_t table = loader->dynamic.gnu_hash;
+  if (!ingot_elf_read_u32(loader, table, &bucket_count) || bucket_count == 0 ||
+      !ingot_elf_read_u32(loader, table + 4, &first_symbol) ||
+      !ingot_elf_read_u32(loader, table + 8, &bloom_count)) {
+    return NULL;
+  }
+  uint32_t hash = 5381;
+  for (const char *c = loader->function; *c; c++) hash = hash * 33 + (uint8_t)*c;
+  const uint64_t buckets = table + 16 + (uint64_t)bloom_count * 8;
+  const uint64_t chains = buckets + (uint64_t)bucket_count * 4;
+  if (!ingot_elf_read_item(loader, buckets, hash % bucket_count, &index, sizeof(index)) ||
+      index < first_symbol) {
+    return NULL;
+  }
+  for (;; index++) {
+    if (!ingot_elf_read_item(loader, chains, index - first_symbol, &chain, sizeof(chain))) break;
+    if ((chain | 1) == (hash | 1)) {
+      void *function = ingot_elf_match(loader, index);
+      if (function) return function;
+    }
+    if ((chain & 1) || index == UINT32_MAX) break;
+  }
+  return NULL;
+}
+
+static ingot_status_t ingot_elf_find(const ingot_elf_loader_t *loader, void **out_function) {
+  void *function = NULL;
+  if (loader->dynamic.gnu_hash) function = ingot_elf_find_by_gnu_hash(loader);
+  if (!function && loader->dynamic.hash) function = ingot_elf_find_by_hash(loader);
+  if (!function) {
+    return ingot_status_create(loader->allocator, INGOT_STATUS_NOT_FOUND,
+                               "the object does not export the function '%s'", loader->function);
+  }
+  *out_function = function;
+  return NULL;
+}
+
+static ingot_status_t ingot_elf_protect_range(const ingot_elf_loader_t *loader, uint64_t address,
+                                              uint64_t length, int protection) {
+  uint64_t first = address & ~(loader->page - 1);
+  uint64_t end = (address + length + loader->page - 1) & ~(loader->page - 1);
+  if (mprotect(loader->image.base + first, (size_t)(end - first), protection) == 0) return NULL;
+  int error = errno;
+  if (error == ENOMEM) return ingot_status_out_of_memory();
+  return ingot_status_create(loader->allocator, INGOT_STATUS_PERMISSION_DENIED,
+                             "the system refuses %s memory: %s",
+                             protection & PROT_EXEC ? "executable" : "protected", strerror(error));
+}
+
+static ingot_status_t ingot_elf_protect(const ingot_elf_loader_t *loader) {
+  const ingot_elf_image_t *image = &loader->image;
+  for (uint32_t s = 0; s < image->segment_count; s++) {
+    const ingot_elf_segment_t *segment = &image->segments[s];
+    int protection = (segment->flags & PF_R ? PROT_READ : 0) |
+                     (segment->flags & PF_W ? PROT_WRITE : 0) |
+                     (segment->flags & PF_X ? PROT_EXEC : 0);
+    if (segment->flags & PF_X) {
+      char *code = (char *)image->base + segment->address;
+      __builtin___clear_cache(code, code + segment->length);
+    }
+    INGOT_TRY(ingot_elf_protect_range(loader, segment->address, segment->length, protection));
+  }
+  /* Relocated constants become read-only; only whole pages of them, inward. */
+  const uint8_t *read_only =
+      ingot_elf_at(loader, loader->read_only_address, loader->read_only_length);
+  if (!read_only || loader->read_only_length < loader->page ||
+      !ingot_elf_contains(image, read_only, (size_t)loader->read_only_length, PF_W)) {
+    return NULL;
+  }
+  uint64_t first = (uint64_t)(read_only - image->base);
+  uint64_t end = (first + loader->read_only_length) & ~(loader->page - 1);
+  first = (first + loader->page - 1) & ~(loader->page - 1);
+  return end > first ? ingot_elf_protect_range(loader, first, end - first, PROT_READ) : NULL;
+}
+
+static ingot_status_t ingot_elf_load_mapped(ingot_elf_loader_t *loader, void **out_function) {
+  INGOT_TRY(ingot_elf_read_dynamic(loader));
+  INGOT_TRY(ingot_elf_relocate(loader));
+  INGOT_TRY(ingot_elf_find(loader, out_function));
+  return ingot_elf_protect(loader);
+}
+
+ingot_status_t ingot_elf_load(const ingot_allocator_t *allocator, const void *data, size_t length,
+                              const char *name, ingot_elf_image_t *out_image,
+                              void **out_function) {
+  ingot_elf_loader_t loader = {.allocator = allocator,
+                               .file = data,
+                               .file_length = length,
+                               .function = name,
+                               .page = (uint64_t)sysconf(_SC_PAGESIZE)};
+  Elf64_Ehdr header;
+  INGOT_TRY(ingot_elf_check_header(&loader, &header));
+  INGOT_TRY(ingot_elf_read_segments(&loader, &header));
+  INGOT_TRY(ingot_elf_map(&loader, &header));
+  ingot_status_t status = ingot_elf_load_mapped(&loader, out_function);
+  if (status) {
+    ingot_elf_unload(&loader.image);
+  } else {
+    *out_image = loader.image;
+  }
+  return status;
+}
+
+void ingot_elf_unload(ingot_elf_image_t *image) {
+  if (image->length) (void)munmap(image->base, image->length);
+  image->length = 0;
+}

@@ -1,0 +1,15 @@
+/* What this processor can do, and what the operating system lets it.
+ */
+#ifndef INGOT_HAL_CPU_FEATURES_H_
+#define INGOT_HAL_CPU_FEATURES_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* INGOT_CPU_* bits of module_layout.h. */
+uint64_t ingot_hal_cpu_features(void);
+
+/* For people, as "x86-64-v4 avx512-vnni"; `features` as above. `capacity` at least 64. */
+void ingot_hal_cpu_features_text(uint64_t features, char *out_text, size_t capacity);
+
+#endif /* INGOT_HAL_CPU_FEATURES_H_ */

@@ -1,0 +1,177 @@
+/* Kernel libraries from memory, from dlopen, or linked in; checked once before use. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* memfd_create */
+#endif
+#include "hal/cpu/library.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* Whether every pointer of the table stays in the object: cheap, and it turns a mangled
+ * object into a message. */
+static bool ingot_library_is_inside(const ingot_elf_image_t *image,
+                                    const ingot_kernel_library_t *kernels) {
+  if (image->length == 0) return true;
+  if (!ingot_elf_contains(image, kernels, sizeof(*kernels), 0) ||
+      !ingot_elf_contains(image, kernels->entries,
+                          kernels->entry_count * sizeof(ingot_kernel_entry_t), 0)) {
+    return false;
+  }
+  for (uint32_t e = 0; e < kernels->entry_count; e++) {
+    const void *function = (const void *)(uintptr_t)kernels->entries[e].function;
+    if (!ingot_elf_contains(image, function, 1, 1 /* PF_X */)) return false;
+  }
+  return true;
+}
+
+static ingot_status_t ingot_library_check_entry(const ingot_allocator_t *allocator,
+                                                const ingot_kernel_entry_t *entry, uint32_t e) {
+  if (!entry->function || entry->tile[0] < 1 || entry->tile[1] < 1 || entry->tile[2] < 1 ||
+      entry->scratch_length > INGOT_KERNEL_MAX_SCRATCH) {
+    return ingot_status_create(allocator, INGOT_STATUS_DATA_LOSS,
+                               "kernel %u has tile [%" PRId64 ", %" PRId64 ", %" PRId64
+                               "] and %" PRIu64 " bytes of scratch: expected a function, sizes "
+                               "of at least 1 and at most %u bytes",
+                               e, entry->tile[0], entry->tile[1], entry->tile[2],
+                               entry->scratch_length, INGOT_KERNEL_MAX_SCRATCH);
+  }
+  return NULL;
+}
+
+/* Asks the library for its table and checks it. */
+static ingot_status_t ingot_library_query(const ingot_allocator_t *allocator,
+                                          ingot_kernel_query_t query, uint32_t entry_count,
+                                          ingot_hal_cpu_library_t *library) {
+  const ingot_kernel_library_t *kernels = query(INGOT_KERNEL_ABI_VERSION);
+  if (!kernels || kernels->abi_version != INGOT_KERNEL_ABI_VERSION) {
+    return ingot_status_create(allocator, INGOT_STATUS_INCOMPATIBLE,
+                               "the kernels do not speak kernel ABI version %u: compile the "
+                               "model again with this version of Ingot",
+                               INGOT_KERNEL_ABI_VERSION);
+  }
+  if (kernels->entry_count != entry_count || !ingot_library_is_inside(&library->image, kernels)) {
+    return ingot_status_create(allocator, INGOT_STATUS_DATA_LOSS,
+                               "the object has %u kernels%s, but the module says %u",
+                               kernels->entry_count,
+                               kernels->entry_count == entry_count ? " outside of itself" : "",
+                               entry_count);
+  }
+  for (uint32_t e = 0; e < entry_count; e++) {
+    INGOT_TRY(ingot_library_check_entry(allocator, &kernels->entries[e], e));
+  }
+  library->kernels = kernels;
+  return NULL;
+}
+
+static bool ingot_write_all(int file, const uint8_t *bytes, size_t length) {
+  while (length > 0) {
+    ssize_t written = write(file, bytes, length);
+    if (written <= 0) return false;
+    bytes += written;
+    length -= (size_t)written;
+  }
+  return true;
+}
+
+/* The object as an anonymous file, loaded by the system. NULL if that is refused too. */
+static void *ingot_library_open_anonymous(const void *data, size_t length) {
+#if defined(__linux__)
+  char path[64];
+  int file = memfd_create("ingot-kernels", MFD_CLOEXEC);
+  if (file < 0) return NULL;
+  (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", file);
+  void *handle = ingot_write_all(file, data, length) ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+  (void)close(file); /* the mapping keeps the file */
+  return handle;
+#else
+  (void)data;
+  (void)length;
+  return NULL;
+#endif
+}
+
+/* The second way, for systems that refuse to make memory executable. Takes `refusal`. */
+static ingot_status_t ingot_library_load_by_system(const void *data, size_t length,
+                                                   ingot_status_t refusal,
+                                                   ingot_hal_cpu_library_t *library,
+                                                   void **out_function) {
+  library->handle = ingot_library_open_anonymous(data, length);
+  if (!library->handle) {
+    return ingot_status_prefix(refusal,
+                               "cannot load native kernels here, neither directly nor by dlopen; "
+                               "link them statically into the program and register them");
+  }
+  ingot_status_free(refusal);
+  *out_function = dlsym(library->handle, INGOT_KERNEL_QUERY_NAME);
+  return NULL; /* the own loader found the function already */
+}
+
+ingot_status_t ingot_hal_cpu_library_load(const ingot_allocator_t *allocator, const void *data,
+                                          size_t length, uint32_t entry_count,
+                                          ingot_hal_cpu_library_t *out_library) {
+  ingot_hal_cpu_library_t library = {.kernels = NULL};
+  void *function = NULL;
+  ingot_status_t status = ingot_elf_load(allocator, data, length, INGOT_KERNEL_QUERY_NAME,
+                                         &library.image, &function);
+  if (ingot_status_code(status) == INGOT_STATUS_PERMISSION_DENIED) {
+    status = ingot_library_load_by_system(data, length, status, &library, &function);
+  }
+  if (status) return status;
+  status = ingot_library_query(allocator, (ingot_kernel_query_t)(uintptr_t)function, entry_count,
+                               &library);
+  if (status) {
+    ingot_hal_cpu_library_unload(&library);
+  } else {
+    *out_library = library;
+  }
+  return status;
+}
+
+ingot_status_t ingot_hal_cpu_library_link(const ingot_allocator_t *allocator,
+                                          ingot_kernel_query_t query, uint32_t entry_count,
+                                          ingot_hal_cpu_library_t *out_library) {
+  *out_library = (ingot_hal_cpu_library_t){.kernels = NULL};
+  return ingot_library_query(allocator, query, entry_count, out_library);
+}
+
+void ingot_hal_cpu_library_unload(ingot_hal_cpu_library_t *library) {
+  ingot_elf_unload(&library->image);
+  if (library->handle) (void)dlclose(library->handle);
+  library->handle = NULL;
+}
+
+/* Bytes from a kernel to the next one or to the end of its segment: perf wants a size. */
+static uint64_t ingot_library_code_length(const ingot_hal_cpu_library_t *library,
+                                          uintptr_t function) {
+  uintptr_t end = function + 1;
+  for (uint32_t s = 0; s < library->image.segment_count; s++) {
+    const ingot_elf_segment_t *segment = &library->image.segments[s];
+    uintptr_t first = (uintptr_t)library->image.base + segment->address;
+    if (function >= first && function < first + segment->length) end = first + segment->length;
+  }
+  for (uint32_t e = 0; e < library->kernels->entry_count; e++) {
+    uintptr_t other = (uintptr_t)library->kernels->entries[e].function;
+    if (other > function && other < end) end = other;
+  }
+  return end - function;
+}
+
+void ingot_hal_cpu_library_write_perf_map(const ingot_hal_cpu_library_t *library,
+                                          const ingot_hal_entry_description_t *entries) {
+  char line[256];
+  (void)snprintf(line, sizeof(line), "/tmp/perf-%d.map", (int)getpid());
+  int file = open(line, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
+  if (file < 0) return;
+  for (uint32_t e = 0; library->image.length > 0 && e < library->kernels->entry_count; e++) {
+    uintptr_t function = (uintptr_t)library->kernels->entries[e].function;
+    int length = snprintf(line, sizeof(line), "%" PRIxPTR " %" PRIx64 " ingot:%.180s\n", function,
+                          ingot_library_code_length(library, function), entries[e].name);
+    if (length < 0 || !ingot_write_all(file, (const uint8_t *)line, (size_t)length)) break;
+  }
+  (void)close(file);
+}

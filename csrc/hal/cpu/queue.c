@@ -1,0 +1,137 @@
+/* The CPU queue: operations run at once, on the caller's thread, dispatches that are worth
+ * it on the pool's too. */
+#include <string.h>
+
+#include "base/clock.h"
+#include "hal/cpu/cpu.h"
+
+/* A dispatch is shared if one thread would need about this long for it: sharing costs less
+ * than a microsecond while workers spin, but tens of them once they sleep. */
+#define INGOT_CPU_SHARED_NANOSECONDS 5000
+#define INGOT_CPU_FLOPS_PER_NANOSECOND 32
+#define INGOT_CPU_BYTES_PER_NANOSECOND 16
+
+static bool ingot_cpu_is_worth_sharing(const ingot_hal_dispatch_t *dispatch) {
+  /* Unsigned: a nonsensical estimate costs time, never correctness. */
+  uint64_t nanoseconds = (uint64_t)dispatch->cost_flops / INGOT_CPU_FLOPS_PER_NANOSECOND +
+                         (uint64_t)dispatch->cost_bytes / INGOT_CPU_BYTES_PER_NANOSECOND;
+  return nanoseconds >= INGOT_CPU_SHARED_NANOSECONDS;
+}
+
+static ingot_status_t ingot_cpu_queue_grow_scratch(ingot_hal_cpu_queue_t *queue,
+                                                   uint64_t length) {
+  const ingot_allocator_t *allocator = ingot_hal_device_allocator(queue->base.device);
+  void *scratch;
+  INGOT_TRY(ingot_allocate_aligned(allocator, (size_t)length, INGOT_HAL_BUFFER_ALIGNMENT,
+                                   &scratch));
+  ingot_release_aligned(allocator, queue->scratch);
+  queue->scratch = scratch;
+  queue->scratch_length = length;
+  return NULL;
+}
+
+ingot_status_t ingot_hal_cpu_queue_create(ingot_device_t *base, ingot_hal_queue_t **out_queue) {
+  ingot_hal_cpu_device_t *device = (ingot_hal_cpu_device_t *)base;
+  const ingot_allocator_t *allocator = ingot_hal_device_allocator(base);
+  void *memory;
+  INGOT_TRY(ingot_allocate(allocator, sizeof(ingot_hal_cpu_queue_t), &memory));
+  ingot_hal_cpu_queue_t *queue = memory;
+  queue->base.device = base;
+  uint64_t scratch_length = atomic_load(&device->scratch_length);
+  ingot_status_t status =
+      scratch_length > 0 ? ingot_cpu_queue_grow_scratch(queue, scratch_length) : NULL;
+  if (status) {
+    ingot_release_memory(allocator, queue);
+    return status;
+  }
+  ingot_hal_device_retain(base);
+  *out_queue = &queue->base;
+  return NULL;
+}
+
+void ingot_hal_cpu_queue_destroy(ingot_hal_queue_t *base) {
+  ingot_hal_cpu_queue_t *queue = (ingot_hal_cpu_queue_t *)base;
+  ingot_device_t *device = base->device;
+  ingot_release_aligned(ingot_hal_device_allocator(device), queue->scratch);
+  ingot_release_memory(ingot_hal_device_allocator(device), queue);
+  ingot_hal_device_release(device);
+}
+
+ingot_status_t ingot_hal_cpu_queue_dispatch(ingot_hal_queue_t *base,
+                                            const ingot_hal_dispatch_t *dispatch,
+                                            const int64_t grid[3]) {
+  ingot_hal_cpu_queue_t *queue = (ingot_hal_cpu_queue_t *)base;
+  const ingot_hal_cpu_device_t *device = (const ingot_hal_cpu_device_t *)base->device;
+  const ingot_hal_cpu_kernel_t *kernel =
+      &((const ingot_hal_cpu_executable_t *)dispatch->executable)->kernels[dispatch->entry];
+  if (kernel->scratch_length > queue->scratch_length) {
+    INGOT_TRY(ingot_cpu_queue_grow_scratch(queue, kernel->scratch_length));
+  }
+  void *bindings[INGOT_HAL_MAX_BINDINGS];
+  int64_t lengths[INGOT_HAL_MAX_BINDINGS];
+  for (uint32_t b = 0; b < dispatch->binding_count; b++) {
+    const ingot_hal_binding_t *binding = &dispatch->bindings[b];
+    /* Wrapped nothing has no address, and offset 0. */
+    bindings[b] = binding->buffer->host ? binding->buffer->host + binding->offset : NULL;
+    lengths[b] = binding->length;
+  }
+  const ingot_hal_cpu_work_t work = {
+      .function = kernel->function,
+      .scratch_length = kernel->scratch_length,
+      .deadline = dispatch->deadline,
+      .dispatch = {.bindings = bindings,
+                   .lengths = lengths,
+                   .constants = dispatch->constants,
+                   .workload = {dispatch->workload[0], dispatch->workload[1],
+                                dispatch->workload[2]}},
+      .grid = {grid[0], grid[1], grid[2]},
+      .total = grid[0] * grid[1] * grid[2],
+  };
+  ingot_kernel_fault_t fault = {0};
+  bool is_shared = device->pool && work.total > 1 && ingot_cpu_is_worth_sharing(dispatch);
+  if (!is_shared || !ingot_hal_cpu_pool_run(device->pool, &work, queue->scratch, &fault)) {
+    ingot_hal_cpu_run_inline(&work, queue->scratch, &fault);
+  }
+  if (fault.code != INGOT_FAULT_NONE) return ingot_hal_fault_status(base, dispatch, &fault);
+  if (ingot_clock_is_past(dispatch->deadline)) return ingot_hal_deadline_status(base, dispatch);
+  return NULL;
+}
+
+ingot_status_t ingot_hal_cpu_queue_copy(ingot_hal_queue_t *queue, ingot_buffer_t *source,
+                                        int64_t source_offset, ingot_buffer_t *target,
+                                        int64_t target_offset, int64_t length) {
+  (void)queue;
+  memcpy(target->host + target_offset, source->host + source_offset, (size_t)length);
+  return NULL;
+}
+
+ingot_status_t ingot_hal_cpu_queue_fill(ingot_hal_queue_t *queue, ingot_buffer_t *target,
+                                        int64_t offset, int64_t length, uint64_t pattern,
+                                        uint32_t pattern_length) {
+  (void)queue;
+  uint8_t bytes[8];
+  for (uint32_t i = 0; i < 8; i++) bytes[i] = (uint8_t)(pattern >> (i % pattern_length * 8));
+  uint8_t *first = target->host + offset;
+  if (pattern_length == 1) {
+    memset(first, bytes[0], (size_t)length);
+    return NULL;
+  }
+  int64_t i = 0;
+  for (; i + 8 <= length; i += 8) memcpy(first + i, bytes, 8);
+  memcpy(first + i, bytes, (size_t)(length - i));
+  return NULL;
+}
+
+ingot_status_t ingot_hal_cpu_queue_write(ingot_hal_queue_t *queue, ingot_buffer_t *target,
+                                         int64_t offset, const void *data, int64_t length) {
+  (void)queue;
+  memcpy(target->host + offset, data, (size_t)length);
+  return NULL;
+}
+
+ingot_status_t ingot_hal_cpu_queue_read(ingot_hal_queue_t *queue, ingot_buffer_t *source,
+                                        int64_t offset, void *data, int64_t length) {
+  (void)queue;
+  if (length > 0) memcpy(data, source->host + offset, (size_t)length);
+  return NULL;
+}

@@ -1,0 +1,65 @@
+/* Devices: found by URI, counted. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "hal/hal.h"
+
+static ingot_hal_uri_t ingot_hal_uri_split(const char *text) {
+  ingot_hal_uri_t uri = {.text = text, .scheme = text};
+  const char *separator = strstr(text, "://");
+  uri.scheme_length = separator ? (size_t)(separator - text) : strlen(text);
+  uri.path = separator ? separator + 3 : text + uri.scheme_length;
+  uri.path_length = strcspn(uri.path, "?");
+  uri.query = uri.path + uri.path_length;
+  if (*uri.query == '?') uri.query++;
+  return uri;
+}
+
+/* NotFound, with the schemes that exist. */
+static ingot_status_t ingot_hal_device_unknown(ingot_instance_t *instance, const char *uri) {
+  char known[128] = "none";
+  size_t length = 0;
+  for (uint32_t d = 0; d < instance->driver_count; d++) {
+    const char *scheme = instance->drivers[d]->scheme;
+    size_t scheme_length = strlen(scheme);
+    if (scheme_length + 3 > sizeof(known) - length) break;
+    const char *separator = d > 0 ? ", " : "";
+    length += (size_t)snprintf(known + length, sizeof(known) - length, "%s%s", separator, scheme);
+  }
+  return ingot_status_create(&instance->allocator, INGOT_STATUS_NOT_FOUND,
+                             "no driver for device '%.100s': expected a URI like 'cpu' or "
+                             "'cpu://?threads=4'; drivers in this build: %s",
+                             uri, known);
+}
+
+ingot_status_t ingot_hal_device_create(ingot_instance_t *instance, const char *uri,
+                                       ingot_device_t **out_device) {
+  ingot_hal_uri_t parts = ingot_hal_uri_split(uri);
+  for (uint32_t d = 0; d < instance->driver_count; d++) {
+    const ingot_hal_driver_t *driver = instance->drivers[d];
+    if (strlen(driver->scheme) == parts.scheme_length &&
+        memcmp(driver->scheme, parts.scheme, parts.scheme_length) == 0) {
+      return driver->device_create(instance, &parts, out_device);
+    }
+  }
+  return ingot_hal_device_unknown(instance, uri);
+}
+
+void ingot_hal_device_retain(ingot_device_t *device) {
+  ingot_reference_count_retain(&device->references);
+}
+
+void ingot_hal_device_release(ingot_device_t *device) {
+  if (device && ingot_reference_count_release(&device->references)) {
+    device->vtable->destroy(device);
+  }
+}
+
+ingot_status_t ingot_hal_device_check_memory(const ingot_device_t *device, int64_t length) {
+  if (device->memory_length == 0 || length <= device->memory_length) return NULL;
+  return ingot_status_create(ingot_hal_device_allocator(device), INGOT_STATUS_OUT_OF_MEMORY,
+                             "%" PRId64 " bytes of memory are asked for, but the device has no "
+                             "more than %" PRId64 ": check the sizes that the call computes with",
+                             length, device->memory_length);
+}

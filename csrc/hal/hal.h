@@ -1,0 +1,369 @@
+/* The hardware abstraction layer: what the VM needs from a device, and what a driver must
+ * provide.
+ *
+ * Four kinds of objects, each with a vtable of its driver: driver, device, buffer,
+ * executable. Work goes through queues, one per session: a queue runs its operations in
+ * order; queue_read and buffer_map are the only waits. The HAL core (the functions
+ * ingot_hal_*) checks every argument in one place - binding ranges, ownership, access,
+ * grid overflow - so drivers see valid operations only.
+ *
+ * The structs are open to drivers and to the VM; fields are read-only after creation
+ * unless a comment says otherwise. Offsets and lengths are bytes in int64_t, because they
+ * come from VM registers: negative ones are refused, not undefined.
+ *
+ * Ownership: create gives one reference; an object keeps what it needs alive (buffer,
+ * queue and executable their device, a device its instance), so references may be
+ * released in any order. Release functions accept NULL. Threads: every object may be
+ * used by several threads at once except a queue, which takes one caller at a time.
+ * Out-parameters are written on success only.
+ */
+#ifndef INGOT_HAL_HAL_H_
+#define INGOT_HAL_HAL_H_
+
+#include "base/allocator.h"
+#include "base/log.h"
+#include "base/status.h"
+#include "base/thread.h"
+#include "ingot/ingot.h"
+#include "ingot/kernel_abi.h"
+
+#define INGOT_HAL_MAX_BINDINGS 64 /* = INGOT_ENTRY_MAX_BINDINGS of the module layout */
+#define INGOT_HAL_MAX_WRITE 65536 /* bytes of one queue_write */
+#define INGOT_HAL_BUFFER_ALIGNMENT 64
+
+typedef struct ingot_hal_driver_t ingot_hal_driver_t;
+typedef struct ingot_hal_executable_t ingot_hal_executable_t;
+typedef struct ingot_hal_queue_t ingot_hal_queue_t;
+typedef struct ingot_hal_device_vtable_t ingot_hal_device_vtable_t;
+typedef struct ingot_hal_buffer_vtable_t ingot_hal_buffer_vtable_t;
+typedef struct ingot_hal_executable_vtable_t ingot_hal_executable_vtable_t;
+
+/* -- instance ---------------------------------------------------------------------------- */
+
+/* Kernels linked into the program instead of loaded from a module. */
+typedef struct ingot_hal_static_library_t {
+  struct ingot_hal_static_library_t *next;
+  const char *name;
+  ingot_kernel_query_t query;
+} ingot_hal_static_library_t;
+
+/* What embedders know as the instance. */
+struct ingot_instance_t {
+  ingot_reference_count_t references;
+  ingot_allocator_t allocator; /* of every object below this instance */
+  uint32_t driver_count;
+  const ingot_hal_driver_t *const *drivers;
+  ingot_mutex_t mutex;                          /* guards static_libraries */
+  ingot_hal_static_library_t *static_libraries; /* newest first */
+  /* Set by the creator before anybody else sees the instance. */
+  ingot_log_t log;
+  bool profiling; /* write the perf map when kernels are loaded */
+};
+
+/* `allocator` NULL means realloc and free of libc. `drivers` is a constant table that
+ * outlives the instance. */
+ingot_status_t ingot_hal_instance_create(const ingot_allocator_t *allocator,
+                                         const ingot_hal_driver_t *const *drivers,
+                                         uint32_t driver_count, ingot_instance_t **out_instance);
+void ingot_hal_instance_retain(ingot_instance_t *instance);
+void ingot_hal_instance_release(ingot_instance_t *instance);
+
+/* The URI of device number `ordinal` over all drivers, NULL behind the last. */
+const char *ingot_hal_instance_device_uri(ingot_instance_t *instance, uint32_t ordinal);
+
+/* Makes kernels that are linked into the program available: an executable of that name
+ * uses them, whatever variants its module brings. `name` is copied. InvalidArgument if it
+ * is taken. Before the program is created. */
+ingot_status_t ingot_hal_cpu_register_static(ingot_instance_t *instance, const char *name,
+                                             ingot_kernel_query_t query);
+
+/* -- driver ------------------------------------------------------------------------------ */
+
+/* "scheme://path?query" in three parts; path and query may be empty. */
+typedef struct ingot_hal_uri_t {
+  const char *text; /* the whole URI, for messages */
+  const char *scheme;
+  size_t scheme_length;
+  const char *path;
+  size_t path_length;
+  const char *query; /* ends at NUL */
+} ingot_hal_uri_t;
+
+struct ingot_hal_driver_t {
+  const char *scheme;
+  /* The URI of device `ordinal`, NULL behind the last: constant text. */
+  const char *(*device_uri)(uint32_t ordinal);
+  ingot_status_t (*device_create)(ingot_instance_t *instance, const ingot_hal_uri_t *uri,
+                                  ingot_device_t **out_device);
+};
+
+/* csrc/hal/cpu: kernels run on this process's threads. */
+extern const ingot_hal_driver_t ingot_hal_cpu_driver;
+
+/* -- device ------------------------------------------------------------------------------ */
+
+struct ingot_device_t {
+  const ingot_hal_device_vtable_t *vtable;
+  ingot_reference_count_t references;
+  ingot_instance_t *instance;
+  const char *target;      /* whose functions of a module it runs: "cpu", "opencl" */
+  const char *description; /* for people: "x86-64-v4 avx512-vnni, 2 threads" */
+  uint64_t features;       /* INGOT_CPU_* of module_layout.h that a kernel may use */
+  uint32_t thread_count;   /* that a dispatch may use at most; 1 where it means nothing */
+  int64_t memory_length;   /* bytes of all its memory; 0 if it is not known */
+};
+
+/* `uri`: "cpu", "cpu://", "cpu://?threads=4", "opencl://0". NotFound if no driver has that
+ * scheme, InvalidArgument for an option that is unknown or has a bad value. */
+ingot_status_t ingot_hal_device_create(ingot_instance_t *instance, const char *uri,
+                                       ingot_device_t **out_device);
+void ingot_hal_device_retain(ingot_device_t *device);
+void ingot_hal_device_release(ingot_device_t *device);
+
+static inline const ingot_allocator_t *ingot_hal_device_allocator(const ingot_device_t *device) {
+  return &device->instance->allocator;
+}
+
+/* OutOfMemory if the device could not hold that many bytes even if it had nothing else: no
+ * allocation is tried for a size that is wrong. */
+ingot_status_t ingot_hal_device_check_memory(const ingot_device_t *device, int64_t length);
+
+/* -- buffer ------------------------------------------------------------------------------ */
+
+#define INGOT_HAL_ACCESS_READ 1u  /* = INGOT_MAP_READ */
+#define INGOT_HAL_ACCESS_WRITE 2u /* = INGOT_MAP_WRITE */
+
+/* A range of bytes on a device. A subspan has a `root`; drivers only ever make roots. */
+struct ingot_buffer_t {
+  const ingot_hal_buffer_vtable_t *vtable; /* of the root */
+  ingot_reference_count_t references;
+  uint32_t access;       /* INGOT_HAL_ACCESS_*: what may be done to its bytes */
+  ingot_device_t *device;
+  ingot_buffer_t *root;  /* the buffer that owns the bytes: itself, or retained by a subspan */
+  int64_t root_offset;   /* of the first byte in the root */
+  int64_t length;
+  uint8_t *host;         /* first byte in this process; NULL where it must be mapped */
+};
+
+/* `length` bytes of arbitrary content on a multiple of 64; from 2 MB on of 2 MB, on huge
+ * pages where the system has them. One allocation. */
+ingot_status_t ingot_hal_buffer_create(ingot_device_t *device, int64_t length,
+                                       ingot_buffer_t **out_buffer);
+
+/* The caller's bytes, not copied; they must stay until `release` (may be NULL) is called,
+ * which happens once, from any thread, never if wrapping fails. `access` without WRITE for
+ * bytes that must not change: they may lie on read-only pages. */
+ingot_status_t ingot_hal_buffer_wrap(ingot_device_t *device, void *data, int64_t length,
+                                     uint32_t access, ingot_release_function_t release,
+                                     void *user, ingot_buffer_t **out_buffer);
+
+/* A part of `parent`, which it keeps alive. OutOfRange outside of it. */
+ingot_status_t ingot_hal_buffer_subspan(ingot_buffer_t *parent, int64_t offset, int64_t length,
+                                        ingot_buffer_t **out_buffer);
+void ingot_hal_buffer_retain(ingot_buffer_t *buffer);
+void ingot_hal_buffer_release(ingot_buffer_t *buffer);
+
+/* Waits for the work that touches the buffer, then copies. OutOfRange outside of it,
+ * PermissionDenied without the access. */
+ingot_status_t ingot_hal_buffer_read(ingot_buffer_t *buffer, int64_t offset, int64_t length,
+                                     void *data);
+ingot_status_t ingot_hal_buffer_write(ingot_buffer_t *buffer, int64_t offset, int64_t length,
+                                      const void *data);
+
+/* The bytes in this process until unmap. `access`: INGOT_HAL_ACCESS_*. */
+ingot_status_t ingot_hal_buffer_map(ingot_buffer_t *buffer, int64_t offset, int64_t length,
+                                    uint32_t access, void **out_data);
+void ingot_hal_buffer_unmap(ingot_buffer_t *buffer, void *data);
+
+/* Whether two buffers share a byte in these ranges, which must fit their buffers. */
+bool ingot_hal_ranges_overlap(const ingot_buffer_t *a, int64_t a_offset, int64_t a_length,
+                              const ingot_buffer_t *b, int64_t b_offset, int64_t b_length);
+
+/* -- executable -------------------------------------------------------------------------- */
+
+/* What a module says about one kernel. The strings must outlive the executable. */
+typedef struct ingot_hal_entry_description_t {
+  const char *name;
+  const char *layer; /* source layers for messages; "" if unknown */
+  uint32_t binding_count;
+  uint32_t constant_count;
+  uint64_t written; /* bit b: binding b is written */
+} ingot_hal_entry_description_t;
+
+typedef struct ingot_hal_variant_t {
+  const char *name;   /* "x86-64-v3" */
+  const char *format; /* "elf-x86_64", "elf-aarch64", "opencl-c" */
+  uint64_t features;  /* that the device must have */
+  const void *data;   /* the object; needed during creation only */
+  size_t length;
+} ingot_hal_variant_t;
+
+typedef struct ingot_hal_executable_description_t {
+  const char *name; /* also that of statically linked kernels */
+  const ingot_hal_entry_description_t *entries;
+  uint32_t entry_count;
+  uint32_t variant_count;
+  const ingot_hal_variant_t *variants; /* best first */
+} ingot_hal_executable_description_t;
+
+/* One kernel as the core needs it; the driver fills `tile`. */
+typedef struct ingot_hal_entry_t {
+  ingot_hal_entry_description_t description;
+  int64_t tile[3]; /* workload of one workgroup, each at least 1 */
+} ingot_hal_entry_t;
+
+struct ingot_hal_executable_t {
+  const ingot_hal_executable_vtable_t *vtable;
+  ingot_reference_count_t references;
+  uint32_t entry_count;
+  ingot_device_t *device;
+  ingot_hal_entry_t *entries;
+  const char *variant_name; /* which one was taken; constant or owned by the driver */
+};
+
+/* Loads the first variant that the device can run. Copies what it keeps, except for the
+ * entries' strings. Unsupported if no variant fits, DataLoss or Incompatible for a bad
+ * object, PermissionDenied if the system refuses executable memory. */
+ingot_status_t ingot_hal_executable_create(ingot_device_t *device,
+                                           const ingot_hal_executable_description_t *description,
+                                           ingot_hal_executable_t **out_executable);
+void ingot_hal_executable_retain(ingot_hal_executable_t *executable);
+void ingot_hal_executable_release(ingot_hal_executable_t *executable);
+
+/* -- queue ------------------------------------------------------------------------------- */
+
+/* Names a dispatch in messages, as "Gather 'embeddings/word'", by the `site` that it came
+ * with. False if nothing is known of it. */
+typedef bool (*ingot_hal_describe_function_t)(void *user, const void *site, char *out_text,
+                                              size_t capacity);
+
+struct ingot_hal_queue_t { /* drivers append their state */
+  ingot_device_t *device;
+  /* Set by the queue's owner, who knows more of a dispatch than its kernel's name; or NULL. */
+  ingot_hal_describe_function_t describe;
+  void *describe_user;
+};
+
+typedef struct ingot_hal_binding_t {
+  ingot_buffer_t *buffer;
+  int64_t offset;
+  int64_t length;
+} ingot_hal_binding_t;
+
+typedef struct ingot_hal_dispatch_t {
+  ingot_hal_executable_t *executable;
+  uint32_t entry;                      /* ordinal in the executable */
+  uint32_t binding_count;              /* must be the entry's */
+  uint32_t constant_count;             /* must be the entry's */
+  const ingot_hal_binding_t *bindings; /* like the constants, needed during the call only */
+  const int64_t *constants;
+  int64_t workload[3]; /* a zero skips the dispatch; negative is InvalidArgument */
+  int64_t cost_flops;  /* estimates: whether it is worth sharing between threads */
+  int64_t cost_bytes;
+  const void *site;    /* for the queue's describe function */
+  int64_t deadline;    /* of ingot_clock; 0: none */
+} ingot_hal_dispatch_t;
+
+ingot_status_t ingot_hal_queue_create(ingot_device_t *device, ingot_hal_queue_t **out_queue);
+
+/* Waits for the queue's work. There is one owner: queues are not counted. */
+void ingot_hal_queue_destroy(ingot_hal_queue_t *queue);
+
+/* Runs a kernel after everything queued before. Buffers and executable must live until the
+ * queue has passed it: until the next wait, or right away on devices whose queue runs
+ * operations at once (the CPU). A faulting workgroup gives OutOfRange with the dispatch's
+ * description, operand, index and bound: from here where the device knows at once, else from
+ * the next wait. Once the deadline has passed, a device may leave workgroups out; then, and
+ * if it passes while they run, the status is DeadlineExceeded. */
+ingot_status_t ingot_hal_queue_dispatch(ingot_hal_queue_t *queue,
+                                        const ingot_hal_dispatch_t *dispatch);
+
+/* InvalidArgument if the ranges overlap. */
+ingot_status_t ingot_hal_queue_copy(ingot_hal_queue_t *queue, ingot_buffer_t *source,
+                                    int64_t source_offset, ingot_buffer_t *target,
+                                    int64_t target_offset, int64_t length);
+
+/* Repeats the low `pattern_length` (1, 2, 4, 8) bytes of `pattern` over the range, whose
+ * length must be a multiple of it. */
+ingot_status_t ingot_hal_queue_fill(ingot_hal_queue_t *queue, ingot_buffer_t *target,
+                                    int64_t offset, int64_t length, uint64_t pattern,
+                                    uint32_t pattern_length);
+
+/* Stores up to INGOT_HAL_MAX_WRITE bytes; `data` is copied before it returns. */
+ingot_status_t ingot_hal_queue_write(ingot_hal_queue_t *queue, ingot_buffer_t *target,
+                                     int64_t offset, const void *data, int64_t length);
+
+/* Waits for everything queued before, then copies the bytes out. */
+ingot_status_t ingot_hal_queue_read(ingot_hal_queue_t *queue, ingot_buffer_t *source,
+                                    int64_t offset, void *data, int64_t length);
+
+/* -- what a driver implements ------------------------------------------------------------ */
+
+struct ingot_hal_device_vtable_t {
+  void (*destroy)(ingot_device_t *device); /* releases the instance last */
+  ingot_status_t (*buffer_create)(ingot_device_t *device, int64_t length,
+                                  ingot_buffer_t **out_buffer);
+  ingot_status_t (*buffer_wrap)(ingot_device_t *device, void *data, int64_t length,
+                                uint32_t access, ingot_release_function_t release, void *user,
+                                ingot_buffer_t **out_buffer);
+  ingot_status_t (*executable_create)(ingot_device_t *device,
+                                      const ingot_hal_executable_description_t *description,
+                                      ingot_hal_executable_t **out_executable);
+  ingot_status_t (*queue_create)(ingot_device_t *device, ingot_hal_queue_t **out_queue);
+  void (*queue_destroy)(ingot_hal_queue_t *queue);
+  /* Operations are checked; `grid` is positive and its product fits. */
+  ingot_status_t (*queue_dispatch)(ingot_hal_queue_t *queue, const ingot_hal_dispatch_t *dispatch,
+                                   const int64_t grid[3]);
+  ingot_status_t (*queue_copy)(ingot_hal_queue_t *queue, ingot_buffer_t *source,
+                               int64_t source_offset, ingot_buffer_t *target,
+                               int64_t target_offset, int64_t length);
+  ingot_status_t (*queue_fill)(ingot_hal_queue_t *queue, ingot_buffer_t *target, int64_t offset,
+                               int64_t length, uint64_t pattern, uint32_t pattern_length);
+  ingot_status_t (*queue_write)(ingot_hal_queue_t *queue, ingot_buffer_t *target, int64_t offset,
+                                const void *data, int64_t length);
+  ingot_status_t (*queue_read)(ingot_hal_queue_t *queue, ingot_buffer_t *source, int64_t offset,
+                               void *data, int64_t length);
+};
+
+struct ingot_hal_buffer_vtable_t {
+  void (*destroy)(ingot_buffer_t *root); /* releases the device last */
+  /* Offsets are in the root. Waits for the work that touches it. */
+  ingot_status_t (*map)(ingot_buffer_t *root, int64_t offset, int64_t length, uint32_t access,
+                        void **out_data);
+  void (*unmap)(ingot_buffer_t *root, void *data);
+};
+
+struct ingot_hal_executable_vtable_t {
+  void (*destroy)(ingot_hal_executable_t *executable); /* releases the device last */
+};
+
+/* -- helpers for drivers ------------------------------------------------------------------ */
+
+/* The statically linked kernels of that name; NULL if there are none. */
+ingot_kernel_query_t ingot_hal_instance_find_static(ingot_instance_t *instance, const char *name);
+
+/* The first variant in one of `formats` (NULL-terminated) whose features the device has.
+ * Unsupported names what was missing. */
+ingot_status_t ingot_hal_variant_select(ingot_device_t *device,
+                                        const ingot_hal_executable_description_t *description,
+                                        const char *const *formats,
+                                        const ingot_hal_variant_t **out_variant);
+
+#define INGOT_HAL_DESCRIPTION_CAPACITY 512
+
+/* What messages call a dispatch: as the queue's owner says, else "kernel 'name'" with the
+ * layer that its module names. Longer texts are cut. */
+void ingot_hal_describe_dispatch(const ingot_hal_queue_t *queue,
+                                 const ingot_hal_dispatch_t *dispatch,
+                                 char out_text[INGOT_HAL_DESCRIPTION_CAPACITY]);
+
+/* The status of a faulting workgroup. */
+ingot_status_t ingot_hal_fault_status(const ingot_hal_queue_t *queue,
+                                      const ingot_hal_dispatch_t *dispatch,
+                                      const ingot_kernel_fault_t *fault);
+
+/* The status of a dispatch that its deadline has ended. */
+ingot_status_t ingot_hal_deadline_status(const ingot_hal_queue_t *queue,
+                                         const ingot_hal_dispatch_t *dispatch);
+
+#endif /* INGOT_HAL_HAL_H_ */

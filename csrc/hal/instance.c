@@ -1,0 +1,83 @@
+/* The instance: allocator, driver table, statically linked kernels. */
+#include <string.h>
+
+#include "hal/hal.h"
+
+ingot_status_t ingot_hal_instance_create(const ingot_allocator_t *allocator,
+                                         const ingot_hal_driver_t *const *drivers,
+                                         uint32_t driver_count, ingot_instance_t **out_instance) {
+  ingot_allocator_t chosen = allocator ? *allocator : ingot_allocator_system();
+  void *memory;
+  INGOT_TRY(ingot_allocate(&chosen, sizeof(ingot_instance_t), &memory));
+  ingot_instance_t *instance = memory;
+  ingot_reference_count_initialize(&instance->references);
+  instance->allocator = chosen;
+  instance->driver_count = driver_count;
+  instance->drivers = drivers;
+  ingot_mutex_initialize(&instance->mutex);
+  *out_instance = instance;
+  return NULL;
+}
+
+void ingot_hal_instance_retain(ingot_instance_t *instance) {
+  ingot_reference_count_retain(&instance->references);
+}
+
+void ingot_hal_instance_release(ingot_instance_t *instance) {
+  if (!instance || !ingot_reference_count_release(&instance->references)) return;
+  ingot_allocator_t allocator = instance->allocator;
+  for (ingot_hal_static_library_t *library = instance->static_libraries; library;) {
+    ingot_hal_static_library_t *next = library->next;
+    ingot_release_memory(&allocator, library);
+    library = next;
+  }
+  ingot_mutex_deinitialize(&instance->mutex);
+  ingot_release_memory(&allocator, instance);
+}
+
+const char *ingot_hal_instance_device_uri(ingot_instance_t *instance, uint32_t ordinal) {
+  for (uint32_t d = 0; d < instance->driver_count; d++) {
+    const ingot_hal_driver_t *driver = instance->drivers[d];
+    for (uint32_t i = 0; driver->device_uri(i); i++) {
+      if (ordinal-- == 0) return driver->device_uri(i);
+    }
+  }
+  return NULL;
+}
+
+/* Under the mutex. */
+static const ingot_hal_static_library_t *ingot_hal_static_find(const ingot_instance_t *instance,
+                                                               const char *name) {
+  const ingot_hal_static_library_t *library = instance->static_libraries;
+  while (library && strcmp(library->name, name) != 0) library = library->next;
+  return library;
+}
+
+ingot_kernel_query_t ingot_hal_instance_find_static(ingot_instance_t *instance, const char *name) {
+  ingot_mutex_lock(&instance->mutex);
+  const ingot_hal_static_library_t *library = ingot_hal_static_find(instance, name);
+  ingot_mutex_unlock(&instance->mutex);
+  return library ? library->query : NULL;
+}
+
+ingot_status_t ingot_hal_cpu_register_static(ingot_instance_t *instance, const char *name,
+                                             ingot_kernel_query_t query) {
+  size_t name_length = strlen(name) + 1;
+  void *memory;
+  INGOT_TRY(ingot_allocate(&instance->allocator, sizeof(ingot_hal_static_library_t) + name_length,
+                           &memory));
+  ingot_hal_static_library_t *library = memory;
+  library->name = memcpy(library + 1, name, name_length);
+  library->query = query;
+  ingot_mutex_lock(&instance->mutex);
+  bool is_taken = ingot_hal_static_find(instance, name) != NULL;
+  if (!is_taken) {
+    library->next = instance->static_libraries;
+    instance->static_libraries = library;
+  }
+  ingot_mutex_unlock(&instance->mutex);
+  if (!is_taken) return NULL;
+  ingot_release_memory(&instance->allocator, library);
+  return ingot_status_create(&instance->allocator, INGOT_STATUS_INVALID_ARGUMENT,
+                             "static kernels '%s' are registered already: use another name", name);
+}

@@ -1,0 +1,248 @@
+/* Queues: every operation's arguments are checked here, then the driver runs it. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/arithmetic.h"
+#include "hal/check.h"
+#include "hal/hal.h"
+
+/* A grid beyond this could not be counted through, and claiming ranges could overflow. */
+#define INGOT_HAL_MAX_WORKGROUPS (INT64_C(1) << 62)
+
+ingot_status_t ingot_hal_queue_create(ingot_device_t *device, ingot_hal_queue_t **out_queue) {
+  return device->vtable->queue_create(device, out_queue);
+}
+
+void ingot_hal_queue_destroy(ingot_hal_queue_t *queue) {
+  if (queue) queue->device->vtable->queue_destroy(queue);
+}
+
+/* Says what is wrong with an operand; cold, so that the check itself stays small. */
+static __attribute__((noinline)) ingot_status_t ingot_hal_operand_status(
+    const ingot_hal_queue_t *queue, const ingot_buffer_t *buffer, int64_t offset, int64_t length,
+    uint32_t access) {
+  const ingot_allocator_t *allocator = ingot_hal_device_allocator(queue->device);
+  if (!buffer) {
+    return ingot_status_create(allocator, INGOT_STATUS_INVALID_ARGUMENT, "the buffer is null");
+  }
+  if (buffer->device != queue->device) {
+    return ingot_status_create(allocator, INGOT_STATUS_INVALID_ARGUMENT,
+                               "the buffer is on another device (%s) than the queue (%s)",
+                               buffer->device->description, queue->device->description);
+  }
+  return ingot_hal_check_range(buffer, offset, length, access);
+}
+
+static inline bool ingot_hal_operand_fits(const ingot_hal_queue_t *queue,
+                                          const ingot_buffer_t *buffer, int64_t offset,
+                                          int64_t length, uint32_t access) {
+  return buffer && buffer->device == queue->device && (buffer->access & access) == access &&
+         ingot_range_fits_i64(offset, length, buffer->length);
+}
+
+static inline ingot_status_t ingot_hal_check_operand(const char *what,
+                                                     const ingot_hal_queue_t *queue,
+                                                     const ingot_buffer_t *buffer, int64_t offset,
+                                                     int64_t length, uint32_t access) {
+  if (ingot_hal_operand_fits(queue, buffer, offset, length, access)) return NULL;
+  return ingot_status_prefix(ingot_hal_operand_status(queue, buffer, offset, length, access),
+                             "%s", what);
+}
+
+/* -- messages -------------------------------------------------------------------------------- */
+
+void ingot_hal_describe_dispatch(const ingot_hal_queue_t *queue,
+                                 const ingot_hal_dispatch_t *dispatch,
+                                 char out_text[INGOT_HAL_DESCRIPTION_CAPACITY]) {
+  const ingot_hal_entry_description_t *entry =
+      &dispatch->executable->entries[dispatch->entry].description;
+  if (queue->describe && queue->describe(queue->describe_user, dispatch->site, out_text,
+                                         INGOT_HAL_DESCRIPTION_CAPACITY)) {
+    return;
+  }
+  bool has_layer = entry->layer && entry->layer[0];
+  (void)snprintf(out_text, INGOT_HAL_DESCRIPTION_CAPACITY, "kernel '%s'%s%s%s", entry->name,
+                 has_layer ? " of layer '" : "", has_layer ? entry->layer : "",
+                 has_layer ? "'" : "");
+}
+
+ingot_status_t ingot_hal_fault_status(const ingot_hal_queue_t *queue,
+                                      const ingot_hal_dispatch_t *dispatch,
+                                      const ingot_kernel_fault_t *fault) {
+  const ingot_allocator_t *allocator = ingot_hal_device_allocator(queue->device);
+  char text[INGOT_HAL_DESCRIPTION_CAPACITY];
+  ingot_hal_describe_dispatch(queue, dispatch, text);
+  if (fault->code == INGOT_FAULT_INDEX_OUT_OF_RANGE) {
+    return ingot_status_create(allocator, INGOT_STATUS_OUT_OF_RANGE,
+                               "%s (operand %u): index %" PRId64 " is out of range [0, %" PRId64
+                               ")",
+                               text, fault->operand, fault->index, fault->bound);
+  }
+  return ingot_status_create(allocator, INGOT_STATUS_INTERNAL,
+                             "%s failed with fault code %u, which this runtime does not know: "
+                             "update the runtime",
+                             text, fault->code);
+}
+
+ingot_status_t ingot_hal_deadline_status(const ingot_hal_queue_t *queue,
+                                         const ingot_hal_dispatch_t *dispatch) {
+  char text[INGOT_HAL_DESCRIPTION_CAPACITY];
+  ingot_hal_describe_dispatch(queue, dispatch, text);
+  return ingot_status_create(ingot_hal_device_allocator(queue->device),
+                             INGOT_STATUS_DEADLINE_EXCEEDED,
+                             "%s: the call has run longer than its timeout", text);
+}
+
+/* Says what is wrong with a binding; cold, so that the check itself stays small. */
+static __attribute__((noinline)) ingot_status_t ingot_hal_binding_status(
+    const ingot_hal_queue_t *queue, const ingot_hal_dispatch_t *dispatch, uint32_t b) {
+  const ingot_hal_entry_description_t *entry =
+      &dispatch->executable->entries[dispatch->entry].description;
+  const ingot_hal_binding_t *binding = &dispatch->bindings[b];
+  uint32_t access = (entry->written >> b & 1) ? INGOT_HAL_ACCESS_WRITE : 0;
+  char text[INGOT_HAL_DESCRIPTION_CAPACITY];
+  ingot_hal_describe_dispatch(queue, dispatch, text);
+  return ingot_status_prefix(ingot_hal_operand_status(queue, binding->buffer, binding->offset,
+                                                      binding->length, access),
+                             "%s, binding %u", text, b);
+}
+
+static __attribute__((noinline)) ingot_status_t ingot_hal_dispatch_status(
+    const ingot_hal_queue_t *queue, const ingot_hal_dispatch_t *dispatch) {
+  const ingot_allocator_t *allocator = ingot_hal_device_allocator(queue->device);
+  const ingot_hal_executable_t *executable = dispatch->executable;
+  if (!executable || executable->device != queue->device) {
+    return ingot_status_create(allocator, INGOT_STATUS_INVALID_ARGUMENT,
+                               "the executable is %s the queue's device",
+                               executable ? "loaded on another than" : "null, expected one on");
+  }
+  if (dispatch->entry >= executable->entry_count) {
+    return ingot_status_create(allocator, INGOT_STATUS_INVALID_ARGUMENT,
+                               "kernel ordinal %u, expected less than %u", dispatch->entry,
+                               executable->entry_count);
+  }
+  const ingot_hal_entry_description_t *entry = &executable->entries[dispatch->entry].description;
+  return ingot_status_create(allocator, INGOT_STATUS_INVALID_ARGUMENT,
+                             "kernel '%s' got %u bindings and %u constants, expected %u and %u",
+                             entry->name, dispatch->binding_count, dispatch->constant_count,
+                             entry->binding_count, entry->constant_count);
+}
+
+static __attribute__((noinline)) ingot_status_t ingot_hal_workload_status(
+    const ingot_hal_queue_t *queue, const ingot_hal_dispatch_t *dispatch) {
+  char text[INGOT_HAL_DESCRIPTION_CAPACITY];
+  ingot_hal_describe_dispatch(queue, dispatch, text);
+  return ingot_status_create(ingot_hal_device_allocator(queue->device), INGOT_STATUS_OUT_OF_RANGE,
+                             "%s has workload [%" PRId64 ", %" PRId64 ", %" PRId64
+                             "], expected sizes of at least 0 and fewer than 2^62 workgroups",
+                             text, dispatch->workload[0], dispatch->workload[1],
+                             dispatch->workload[2]);
+}
+
+/* -- dispatches ------------------------------------------------------------------------------ */
+
+/* Sets grid = ceil(workload / tile). False if a size is negative or the product too large. */
+static bool ingot_hal_grid(const int64_t workload[3], const int64_t tile[3], int64_t grid[3]) {
+  int64_t total = 1;
+  for (int axis = 0; axis < 3; axis++) {
+    if (workload[axis] < 0) return false;
+    /* Most axes are one tile, and a division costs as much as the rest of the dispatch. */
+    grid[axis] = workload[axis] <= tile[axis] ? (workload[axis] != 0)
+                                              : ingot_divide_up_i64(workload[axis], tile[axis]);
+    if (grid[axis] > 1 && total > 0 && !ingot_multiply_i64(total, grid[axis], &total)) {
+      return false;
+    }
+  }
+  return total < INGOT_HAL_MAX_WORKGROUPS;
+}
+
+ingot_status_t ingot_hal_queue_dispatch(ingot_hal_queue_t *queue,
+                                        const ingot_hal_dispatch_t *dispatch) {
+  const ingot_hal_executable_t *executable = dispatch->executable;
+  if (!executable || executable->device != queue->device ||
+      dispatch->entry >= executable->entry_count) {
+    return ingot_hal_dispatch_status(queue, dispatch);
+  }
+  const ingot_hal_entry_t *entry = &executable->entries[dispatch->entry];
+  if (dispatch->binding_count != entry->description.binding_count ||
+      dispatch->constant_count != entry->description.constant_count) {
+    return ingot_hal_dispatch_status(queue, dispatch);
+  }
+  uint64_t written = entry->description.written;
+  for (uint32_t b = 0; b < dispatch->binding_count; b++, written >>= 1) {
+    const ingot_hal_binding_t *binding = &dispatch->bindings[b];
+    uint32_t access = (written & 1) ? INGOT_HAL_ACCESS_WRITE : 0;
+    if (!ingot_hal_operand_fits(queue, binding->buffer, binding->offset, binding->length,
+                                access)) {
+      return ingot_hal_binding_status(queue, dispatch, b);
+    }
+  }
+  int64_t grid[3];
+  if (!ingot_hal_grid(dispatch->workload, entry->tile, grid)) {
+    return ingot_hal_workload_status(queue, dispatch);
+  }
+  if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0) return NULL;
+  return queue->device->vtable->queue_dispatch(queue, dispatch, grid);
+}
+
+/* -- other operations ------------------------------------------------------------------------ */
+
+ingot_status_t ingot_hal_queue_copy(ingot_hal_queue_t *queue, ingot_buffer_t *source,
+                                    int64_t source_offset, ingot_buffer_t *target,
+                                    int64_t target_offset, int64_t length) {
+  INGOT_TRY(ingot_hal_check_operand("copy from", queue, source, source_offset, length,
+                                    INGOT_HAL_ACCESS_READ));
+  INGOT_TRY(ingot_hal_check_operand("copy to", queue, target, target_offset, length,
+                                    INGOT_HAL_ACCESS_WRITE));
+  if (length == 0) return NULL;
+  if (ingot_hal_ranges_overlap(source, source_offset, length, target, target_offset, length)) {
+    return ingot_status_create(ingot_hal_device_allocator(queue->device),
+                               INGOT_STATUS_INVALID_ARGUMENT,
+                               "a copy of %" PRId64 " bytes from offset %" PRId64
+                               " to offset %" PRId64 " overlaps itself",
+                               length, source_offset, target_offset);
+  }
+  return queue->device->vtable->queue_copy(queue, source, source_offset, target, target_offset,
+                                           length);
+}
+
+ingot_status_t ingot_hal_queue_fill(ingot_hal_queue_t *queue, ingot_buffer_t *target,
+                                    int64_t offset, int64_t length, uint64_t pattern,
+                                    uint32_t pattern_length) {
+  INGOT_TRY(ingot_hal_check_operand("fill", queue, target, offset, length,
+                                    INGOT_HAL_ACCESS_WRITE));
+  bool is_length = pattern_length == 1 || pattern_length == 2 || pattern_length == 4 ||
+                   pattern_length == 8;
+  if (!is_length || length % pattern_length != 0) {
+    return ingot_status_create(ingot_hal_device_allocator(queue->device),
+                               INGOT_STATUS_INVALID_ARGUMENT,
+                               "a fill of %" PRId64 " bytes with a pattern of %u bytes: expected "
+                               "1, 2, 4 or 8 that divides the length",
+                               length, pattern_length);
+  }
+  if (length == 0) return NULL;
+  return queue->device->vtable->queue_fill(queue, target, offset, length, pattern,
+                                           pattern_length);
+}
+
+ingot_status_t ingot_hal_queue_write(ingot_hal_queue_t *queue, ingot_buffer_t *target,
+                                     int64_t offset, const void *data, int64_t length) {
+  INGOT_TRY(ingot_hal_check_operand("write", queue, target, offset, length,
+                                    INGOT_HAL_ACCESS_WRITE));
+  if (length > INGOT_HAL_MAX_WRITE) {
+    return ingot_status_create(ingot_hal_device_allocator(queue->device),
+                               INGOT_STATUS_INVALID_ARGUMENT,
+                               "a queued write of %" PRId64 " bytes, expected at most %d: write "
+                               "to the buffer instead",
+                               length, INGOT_HAL_MAX_WRITE);
+  }
+  if (length == 0) return NULL;
+  return queue->device->vtable->queue_write(queue, target, offset, data, length);
+}
+
+ingot_status_t ingot_hal_queue_read(ingot_hal_queue_t *queue, ingot_buffer_t *source,
+                                    int64_t offset, void *data, int64_t length) {
+  INGOT_TRY(ingot_hal_check_operand("read", queue, source, offset, length,
+                                    INGOT_HAL_ACCESS_READ));
+  return queue->device->vtable->queue_read(queue, source, offset, data, length);
+}

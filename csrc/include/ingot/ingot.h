@@ -1,0 +1,408 @@
+/* Ingot's C API: load a compiled module, call its functions.
+ *
+ *   instance -> device -> program (module + parameters on a device) -> session (calls)
+ *
+ * Rules that hold everywhere:
+ * - A function that can fail returns ingot_status_t: NULL is success, anything else is
+ *   owned by the caller and carries a code and a message. Out-parameters come last and
+ *   are written on success only.
+ * - Objects are counted: create gives one reference, retain adds one, release drops one
+ *   and accepts NULL. Counting is thread-safe. An object keeps what it needs alive, so
+ *   references may be released in any order.
+ * - Threads: every object may be used from several threads at once, but for a session,
+ *   which takes one call at a time, and for the bytes of a buffer, which are the
+ *   caller's to guard.
+ * - Strings are UTF-8 and end in NUL; those that a getter returns live as long as the
+ *   object. `length` and `offset` are bytes, `count` is items, times are nanoseconds.
+ *
+ * The declarations outside INGOT_CDEF are also read by Python's cffi.
+ */
+#ifndef INGOT_INGOT_H_
+#define INGOT_INGOT_H_
+
+#ifndef INGOT_CDEF
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "ingot/kernel_abi.h"
+
+#if !defined(INGOT_API) && defined(__GNUC__)
+#define INGOT_API __attribute__((visibility("default")))
+#elif !defined(INGOT_API)
+#define INGOT_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { /* ingot_status_code_t */
+  INGOT_STATUS_OK = 0,
+#define STATUS(code, ENUM, name) INGOT_STATUS_##ENUM = (code),
+#include "ingot/spec/status.def"
+#undef STATUS
+};
+
+enum { /* ingot_dtype_t */
+#define DTYPE(code, ENUM, name, bits, bytes, kind, dlpack) INGOT_DTYPE_##ENUM = (code),
+#include "ingot/spec/dtype.def"
+#undef DTYPE
+};
+
+/* The one place of the version; pyproject.toml and CMakeLists.txt read it here. */
+#define INGOT_VERSION "0.1.0"
+
+#define INGOT_MAX_RANK 32
+
+/* Flags of ingot_module_load_*: check the crc of the constants too, which reads them all. */
+#define INGOT_MODULE_VERIFY_CONSTANTS 1u
+
+/* Severities of log lines: what the runtime chose; what works, but not as asked for. */
+#define INGOT_LOG_INFO 1
+#define INGOT_LOG_WARNING 2
+
+/* Access of ingot_buffer_map. */
+#define INGOT_MAP_READ 1u
+#define INGOT_MAP_WRITE 2u
+#endif /* INGOT_CDEF */
+
+typedef int32_t ingot_status_code_t;
+typedef int32_t ingot_dtype_t;
+
+typedef struct ingot_status_object_t *ingot_status_t;
+typedef struct ingot_instance_t ingot_instance_t;
+typedef struct ingot_device_t ingot_device_t;
+typedef struct ingot_buffer_t ingot_buffer_t;
+typedef struct ingot_buffer_view_t ingot_buffer_view_t;
+typedef struct ingot_module_t ingot_module_t;
+typedef struct ingot_safetensors_t ingot_safetensors_t;
+typedef struct ingot_program_t ingot_program_t;
+typedef struct ingot_session_t ingot_session_t;
+
+/* INGOT_VERSION of the library, which may differ from that of this header. */
+INGOT_API const char *ingot_version(void);
+
+/* -- status ---------------------------------------------------------------------------- */
+
+/* 0 for NULL. */
+INGOT_API ingot_status_code_t ingot_status_code(ingot_status_t status);
+
+/* What was wrong, one line; "" for NULL. Lives as long as the status. */
+INGOT_API const char *ingot_status_message(ingot_status_t status);
+
+/* Accepts NULL. */
+INGOT_API void ingot_status_free(ingot_status_t status);
+
+/* "InvalidArgument"; "OK" for 0; NULL for a number that is no code. */
+INGOT_API const char *ingot_status_code_name(ingot_status_code_t code);
+
+/* -- dtype ------------------------------------------------------------------------------ */
+
+/* "f32"; NULL for a number that is no dtype. */
+INGOT_API const char *ingot_dtype_name(ingot_dtype_t dtype);
+
+/* Bytes of one element in a buffer; 0 for a number that is no dtype. */
+INGOT_API size_t ingot_dtype_length(ingot_dtype_t dtype);
+
+/* -- instance: allocator, log, drivers -------------------------------------------------- */
+
+/* Resizes like realloc: `pointer` NULL allocates, `length` 0 frees and returns NULL. Must
+ * be thread-safe and align like malloc. */
+typedef struct ingot_allocator_t {
+  void *user;
+  void *(*resize)(void *user, void *pointer, size_t length);
+} ingot_allocator_t;
+
+/* `message` is one line and lives for the length of the call, which may come from any thread
+ * that uses the instance. It must not use the runtime. */
+typedef void (*ingot_log_function_t)(void *user, int32_t severity, const char *message);
+
+/* Kernels that are linked into the program: an executable of that name in a module uses
+ * them, whatever variants it brings. */
+typedef struct ingot_static_kernels_t {
+  const char *name;
+  ingot_kernel_query_t query;
+} ingot_static_kernels_t;
+
+typedef struct ingot_instance_options_t {
+  const ingot_allocator_t *allocator; /* NULL means malloc and free */
+  ingot_log_function_t log;           /* may be NULL */
+  void *log_user;
+  const ingot_static_kernels_t *kernels;
+  uint32_t kernel_count;
+  bool profiling; /* tell the system's profiler (perf) the names of the kernels */
+} ingot_instance_options_t;
+
+/* `options` are copied; NULL means none. InvalidArgument if two kernels have one name. */
+INGOT_API ingot_status_t ingot_instance_create(const ingot_instance_options_t *options,
+                                               ingot_instance_t **out_instance);
+INGOT_API void ingot_instance_retain(ingot_instance_t *instance);
+INGOT_API void ingot_instance_release(ingot_instance_t *instance);
+
+/* The devices of this machine: the URI of number `ordinal`, NULL behind the last. */
+INGOT_API const char *ingot_instance_device_uri(ingot_instance_t *instance, uint32_t ordinal);
+
+/* -- device ----------------------------------------------------------------------------- */
+
+/* `uri`: "cpu", "cpu://?threads=4". NotFound if there is no such device. */
+INGOT_API ingot_status_t ingot_device_create(ingot_instance_t *instance, const char *uri,
+                                             ingot_device_t **out_device);
+INGOT_API void ingot_device_retain(ingot_device_t *device);
+INGOT_API void ingot_device_release(ingot_device_t *device);
+
+/* What the device is and can do, for people: "x86-64-v4, avx512-vnni, 2 threads". */
+INGOT_API const char *ingot_device_description(ingot_device_t *device);
+
+/* -- buffer: bytes on a device ---------------------------------------------------------- */
+
+/* Called once when the last user of `data` has let go, from any thread. */
+typedef void (*ingot_release_function_t)(void *user, void *data);
+
+/* New bytes of arbitrary content, aligned to 64. */
+INGOT_API ingot_status_t ingot_buffer_create(ingot_device_t *device, size_t length,
+                                             ingot_buffer_t **out_buffer);
+
+/* The caller's bytes, not copied; they must stay until `release` (may be NULL) is called.
+ * If wrapping fails, `release` is not called. */
+INGOT_API ingot_status_t ingot_buffer_wrap(ingot_device_t *device, void *data, size_t length,
+                                           ingot_release_function_t release, void *user,
+                                           ingot_buffer_t **out_buffer);
+INGOT_API void ingot_buffer_retain(ingot_buffer_t *buffer);
+INGOT_API void ingot_buffer_release(ingot_buffer_t *buffer);
+INGOT_API size_t ingot_buffer_length(const ingot_buffer_t *buffer);
+
+/* Copy bytes out of and into a buffer. OutOfRange outside of it. */
+INGOT_API ingot_status_t ingot_buffer_read(ingot_buffer_t *buffer, size_t offset, void *data,
+                                           size_t length);
+INGOT_API ingot_status_t ingot_buffer_write(ingot_buffer_t *buffer, size_t offset,
+                                            const void *data, size_t length);
+
+/* The bytes in the caller's address space until unmap; `access` is INGOT_MAP_READ and/or
+ * INGOT_MAP_WRITE. */
+INGOT_API ingot_status_t ingot_buffer_map(ingot_buffer_t *buffer, size_t offset, size_t length,
+                                          uint32_t access, void **out_data);
+INGOT_API void ingot_buffer_unmap(ingot_buffer_t *buffer, void *data);
+
+/* -- buffer view: a dense tensor in a buffer, row-major ---------------------------------- */
+
+typedef struct ingot_buffer_view_layout_t {
+  ingot_buffer_t *buffer; /* kept by the view */
+  size_t offset;          /* of the first element; a multiple of the element's length */
+  size_t length;          /* of all elements */
+  ingot_dtype_t dtype;
+  uint32_t rank;
+  const int64_t *dims; /* rank of them */
+} ingot_buffer_view_layout_t;
+
+/* Retains `buffer`, copies `dims`. OutOfRange if the tensor leaves the buffer. */
+INGOT_API ingot_status_t ingot_buffer_view_create(ingot_buffer_t *buffer, size_t offset,
+                                                  ingot_dtype_t dtype, uint32_t rank,
+                                                  const int64_t *dims,
+                                                  ingot_buffer_view_t **out_view);
+
+/* A tensor in the caller's bytes: ingot_buffer_wrap and ingot_buffer_view_create in one. */
+INGOT_API ingot_status_t ingot_buffer_view_wrap(ingot_device_t *device, void *data, size_t length,
+                                                ingot_dtype_t dtype, uint32_t rank,
+                                                const int64_t *dims,
+                                                ingot_release_function_t release, void *user,
+                                                ingot_buffer_view_t **out_view);
+INGOT_API void ingot_buffer_view_retain(ingot_buffer_view_t *view);
+INGOT_API void ingot_buffer_view_release(ingot_buffer_view_t *view);
+
+/* Never changes; lives as long as the view. */
+INGOT_API const ingot_buffer_view_layout_t *ingot_buffer_view_layout(
+    const ingot_buffer_view_t *view);
+
+/* -- module: compiled code, checked once at load ----------------------------------------- */
+
+/* Maps the file, which must not change while the module lives. Incompatible for another
+ * major version, DataLoss for a damaged file. */
+INGOT_API ingot_status_t ingot_module_load_file(ingot_instance_t *instance, const char *path,
+                                                uint32_t flags, ingot_module_t **out_module);
+
+/* Uses `data` in place, without a copy, until `release` (may be NULL) is called. If loading
+ * fails, `release` is not called. */
+INGOT_API ingot_status_t ingot_module_load_memory(ingot_instance_t *instance, const void *data,
+                                                  size_t length, uint32_t flags,
+                                                  ingot_release_function_t release, void *user,
+                                                  ingot_module_t **out_module);
+INGOT_API void ingot_module_retain(ingot_module_t *module);
+INGOT_API void ingot_module_release(ingot_module_t *module);
+
+typedef struct ingot_function_info_t {
+  const char *name;
+  const char *doc;
+  const char *target; /* the kind of device it is for: "cpu" */
+  bool exported;      /* internal functions cannot be called */
+  uint32_t argument_count;
+  uint32_t result_count;
+} ingot_function_info_t;
+
+typedef struct ingot_value_info_t {
+  const char *name;
+  const char *doc;
+  ingot_dtype_t dtype;
+  uint32_t rank;
+  uint32_t first_dim; /* dim d of the value is number first_dim + d of ingot_module_dim */
+} ingot_value_info_t;
+
+typedef struct ingot_dim_info_t {
+  int64_t size;     /* -1 if it is known at the call only */
+  const char *text; /* as a signature shows it: "4", "batch", "2*batch" */
+} ingot_dim_info_t;
+
+typedef struct ingot_parameter_info_t {
+  const char *scope; /* "" unless several files feed one program */
+  const char *key;   /* the tensor's name in the file */
+  ingot_dtype_t dtype;
+  uint32_t rank;
+  uint32_t first_dim;
+} ingot_parameter_info_t;
+
+/* The getters below give OutOfRange for an ordinal behind the last. */
+INGOT_API uint32_t ingot_module_function_count(const ingot_module_t *module);
+INGOT_API ingot_status_t ingot_module_function(const ingot_module_t *module, uint32_t function,
+                                               ingot_function_info_t *out_info);
+
+/* `value`: the arguments from 0, then the results. */
+INGOT_API ingot_status_t ingot_module_value(const ingot_module_t *module, uint32_t function,
+                                            uint32_t value, ingot_value_info_t *out_info);
+INGOT_API ingot_status_t ingot_module_dim(const ingot_module_t *module, uint32_t dim,
+                                          ingot_dim_info_t *out_info);
+INGOT_API uint32_t ingot_module_parameter_count(const ingot_module_t *module);
+INGOT_API ingot_status_t ingot_module_parameter(const ingot_module_t *module, uint32_t parameter,
+                                                ingot_parameter_info_t *out_info);
+
+/* State that every session of a program has of its own; its dims are static. */
+INGOT_API uint32_t ingot_module_variable_count(const ingot_module_t *module);
+INGOT_API ingot_status_t ingot_module_variable(const ingot_module_t *module, uint32_t variable,
+                                               ingot_value_info_t *out_info);
+
+/* A JSON object: version, producer, options. `out_length` may be NULL; "" without metadata.
+ * The text does not end in NUL. */
+INGOT_API const char *ingot_module_metadata(const ingot_module_t *module, size_t *out_length);
+
+/* -- parameters: weights that are not in the module --------------------------------------- */
+
+typedef struct ingot_parameter_span_t {
+  const void *data; /* row-major; must stay until the program is created */
+  size_t length;
+  ingot_dtype_t dtype;
+  uint32_t rank;
+  const int64_t *dims;
+} ingot_parameter_span_t;
+
+/* Where a program finds its parameters. `find` gives NotFound for a key it does not have;
+ * the program then asks for the others too and names all that are missing. */
+typedef struct ingot_parameters_t {
+  void *user;
+  ingot_status_t (*find)(void *user, const char *scope, const char *key,
+                         ingot_parameter_span_t *out_span);
+} ingot_parameters_t;
+
+/* A safetensors file, mapped. DataLoss if its header is damaged. */
+INGOT_API ingot_status_t ingot_safetensors_open(ingot_instance_t *instance, const char *path,
+                                                ingot_safetensors_t **out_file);
+INGOT_API void ingot_safetensors_close(ingot_safetensors_t *file);
+
+/* Answers every scope from `file`, which must stay open meanwhile. */
+INGOT_API ingot_parameters_t ingot_safetensors_parameters(ingot_safetensors_t *file);
+
+/* -- program: modules made ready on a device ---------------------------------------------- */
+
+/* Loads the kernels, reads the parameters (`parameters` may be NULL if no module has any),
+ * runs the modules' init functions. Unsupported if a module has no code for this device;
+ * NotFound names all missing parameters; DeadlineExceeded for an init that does not end. */
+INGOT_API ingot_status_t ingot_program_create(ingot_device_t *device,
+                                              ingot_module_t *const *modules,
+                                              uint32_t module_count,
+                                              const ingot_parameters_t *parameters,
+                                              ingot_program_t **out_program);
+INGOT_API void ingot_program_retain(ingot_program_t *program);
+INGOT_API void ingot_program_release(ingot_program_t *program);
+
+/* The functions that can be called on this device, numbered from 0. */
+INGOT_API uint32_t ingot_program_function_count(const ingot_program_t *program);
+
+/* Which function of which module number `function` is; the module is not retained. */
+INGOT_API ingot_status_t ingot_program_function(const ingot_program_t *program,
+                                                uint32_t function, ingot_module_t **out_module,
+                                                uint32_t *out_module_function);
+
+/* NotFound lists the names that exist. */
+INGOT_API ingot_status_t ingot_program_find_function(const ingot_program_t *program,
+                                                     const char *name, uint32_t *out_function);
+
+/* -- session: calls ------------------------------------------------------------------------ */
+
+/* Sessions of one program share its weights; each has its own state, which starts with the
+ * variables' initial values. */
+INGOT_API ingot_status_t ingot_session_create(ingot_program_t *program,
+                                              ingot_session_t **out_session);
+INGOT_API void ingot_session_retain(ingot_session_t *session);
+INGOT_API void ingot_session_release(ingot_session_t *session);
+
+/* Zero means no limit. Limits are tested at every backward branch and dispatch, and while a
+ * long dispatch runs. */
+typedef struct ingot_call_options_t {
+  int64_t max_steps; /* VM instructions */
+  int64_t timeout;   /* nanoseconds from the start of the call */
+} ingot_call_options_t;
+
+/* Calls function number `function` of the program and waits for it. A result slot that holds
+ * a view is written in place: it must have the result's dtype and shape and must not overlap
+ * an argument or another result. A slot that holds NULL receives a new view that the caller
+ * releases. `options` may be NULL. InvalidArgument for arguments that do not fit the
+ * signature, before any work; FailedPrecondition if the session is in a call; after a failed
+ * call no slot was changed, the state is as before, and the session can be called again. But
+ * if the call failed after it had begun to change a variable, further calls fail with
+ * FailedPrecondition until ingot_session_reset, or until the variables that it was changing
+ * have been written. */
+INGOT_API ingot_status_t ingot_session_call(ingot_session_t *session, uint32_t function,
+                                            ingot_buffer_view_t *const *arguments,
+                                            uint32_t argument_count,
+                                            ingot_buffer_view_t **results,
+                                            uint32_t result_count,
+                                            const ingot_call_options_t *options);
+
+/* All variables get their initial values back. */
+INGOT_API ingot_status_t ingot_session_reset(ingot_session_t *session);
+
+/* Copy a variable's elements out and in. `module` is one that the program was made from,
+ * `length` the whole variable's. FailedPrecondition during a call, and for a variable that a
+ * failed call was changing, unless it is written. */
+INGOT_API ingot_status_t ingot_session_read_variable(ingot_session_t *session,
+                                                     const ingot_module_t *module,
+                                                     uint32_t variable, void *data,
+                                                     size_t length);
+INGOT_API ingot_status_t ingot_session_write_variable(ingot_session_t *session,
+                                                      const ingot_module_t *module,
+                                                      uint32_t variable, const void *data,
+                                                      size_t length);
+
+/* Frees the working memory; the next call allocates it anew. State stays. */
+INGOT_API ingot_status_t ingot_session_trim(ingot_session_t *session);
+
+typedef struct ingot_trace_event_t {
+  const char *kernel; /* its name in the module; "copy" and "fill" for these */
+  const char *layer;  /* the source layers it computes, "" if unknown */
+  int64_t begin;      /* of the monotonic clock */
+  int64_t end;
+  int64_t length;     /* bytes that it writes; of kernels an estimate of those it touches */
+} ingot_trace_event_t;
+
+typedef void (*ingot_trace_function_t)(void *user, const ingot_trace_event_t *event);
+
+/* Calls `trace` after every kernel, copy and fill, on the thread of the call; NULL ends it.
+ * The function must not use the session. */
+INGOT_API ingot_status_t ingot_session_set_trace(ingot_session_t *session,
+                                                 ingot_trace_function_t trace, void *user);
+
+#ifndef INGOT_CDEF
+#ifdef __cplusplus
+}
+#endif
+#endif /* INGOT_CDEF */
+
+#endif /* INGOT_INGOT_H_ */

@@ -1,0 +1,161 @@
+/* The layout of a module file, as structs.
+ *
+ * Little-endian. A header, a section table, then the sections, each on a 64-byte
+ * boundary with zero bytes between. Everything refers to everything else by offset or
+ * ordinal, so a file is mapped and used in place. The compiler writes these structs
+ * through cffi from this very text: keep to plain C declarations without includes.
+ *
+ * A reader refuses another major version, and skips section kinds that it does not know.
+ * Every reserved field is zero. Strings are offsets into the string section: UTF-8,
+ * NUL-terminated; offset 0 is the empty string; the section's last byte is NUL.
+ */
+#ifndef INGOT_MODULE_LAYOUT_H_
+#define INGOT_MODULE_LAYOUT_H_
+
+#include <stdint.h>
+
+#define INGOT_MODULE_MAGIC "INGOT\r\n\x1a"
+#define INGOT_MODULE_VERSION_MAJOR 1
+#define INGOT_MODULE_VERSION_MINOR 1
+#define INGOT_MODULE_ALIGNMENT 64
+
+/* Kinds of sections. A module has at most one of each. */
+#define INGOT_SECTION_STRINGS 1        /* bytes */
+#define INGOT_SECTION_FUNCTIONS 2      /* ingot_layout_function_t[] */
+#define INGOT_SECTION_VALUES 3         /* ingot_layout_value_t[]: arguments and results */
+#define INGOT_SECTION_DIMS 4           /* ingot_layout_dim_t[] */
+#define INGOT_SECTION_CODE 5           /* uint16_t[]: bytecode of all functions */
+#define INGOT_SECTION_CONSTANTS 6      /* bytes: the one section whose crc load may skip */
+#define INGOT_SECTION_PARAMETERS 7     /* ingot_layout_parameter_t[] */
+#define INGOT_SECTION_EXECUTABLES 8    /* ingot_layout_executable_t[] */
+#define INGOT_SECTION_ENTRIES 9        /* ingot_layout_entry_t[]: kernels, numbered module-wide */
+#define INGOT_SECTION_VARIANTS 10      /* ingot_layout_variant_t[] */
+#define INGOT_SECTION_OBJECTS 11       /* bytes: native code of the variants */
+#define INGOT_SECTION_LOCATIONS 12     /* ingot_layout_location_t[]: bytecode to source layer */
+#define INGOT_SECTION_REGIONS 13       /* bytes: graph text per entry (strippable) */
+#define INGOT_SECTION_METADATA 14      /* bytes: JSON object, UTF-8 */
+#define INGOT_SECTION_VARIABLES 15     /* ingot_layout_variable_t[]: state; since version 1.1 */
+
+typedef struct ingot_layout_header_t {
+  uint8_t magic[8];
+  uint32_t version_major;
+  uint32_t version_minor;
+  uint64_t file_length;   /* bytes of the whole file */
+  uint32_t section_count; /* entries of the section table, which follows the header */
+  uint32_t crc;           /* CRC-32 (IEEE) of header and section table, with this field 0 */
+  uint32_t global_count;  /* program globals that init sets */
+  uint32_t reserved[7];
+} ingot_layout_header_t;
+
+typedef struct ingot_layout_section_t {
+  uint32_t kind; /* INGOT_SECTION_* */
+  uint32_t crc;  /* CRC-32 (IEEE) of the section's bytes */
+  uint64_t offset;
+  uint64_t length; /* bytes */
+} ingot_layout_section_t;
+
+#define INGOT_FUNCTION_EXPORTED 1 /* callers see it; arguments and results are tensors */
+#define INGOT_FUNCTION_INIT 2     /* runs once when a program is created; no arguments */
+
+typedef struct ingot_layout_function_t {
+  uint32_t name; /* string; unique among functions of one target */
+  uint32_t doc;  /* string */
+  uint32_t target; /* string: "cpu", "opencl": the devices whose code this is */
+  uint32_t flags;  /* INGOT_FUNCTION_* */
+  uint32_t first_value;    /* arguments, then results, in the value section */
+  uint32_t argument_count; /* of an exported function: tensors; else 0 */
+  uint32_t result_count;
+  uint32_t i64_count; /* registers used */
+  uint32_t f64_count;
+  uint32_t ref_count;
+  uint32_t i64_parameter_count; /* of an internal function: parameters arrive in registers */
+  uint32_t f64_parameter_count; /* 0.. of each file; results are counted likewise */
+  uint32_t ref_parameter_count;
+  uint32_t i64_result_count;
+  uint32_t f64_result_count;
+  uint32_t ref_result_count;
+  uint64_t code_offset; /* u16 words into the code section */
+  uint64_t code_length; /* u16 words */
+} ingot_layout_function_t;
+
+typedef struct ingot_layout_value_t {
+  uint32_t name; /* string */
+  uint32_t doc;  /* string */
+  uint32_t first_dim; /* into the dim section */
+  uint16_t rank;
+  uint16_t dtype; /* spec/dtype.def */
+} ingot_layout_value_t;
+
+typedef struct ingot_layout_dim_t {
+  int64_t size;  /* the static size, or -1: known at the call; the code checks relations */
+  uint32_t text; /* string: "b", "2*b", ... as the signature shows it */
+  uint32_t reserved;
+} ingot_layout_dim_t;
+
+typedef struct ingot_layout_parameter_t {
+  uint32_t scope; /* string: "" unless several files feed one program */
+  uint32_t key;   /* string: the tensor's name in the file */
+  uint32_t first_dim;
+  uint16_t rank;
+  uint16_t dtype;
+} ingot_layout_parameter_t;
+
+/* State that every session has of its own. All dims are static; a cache is as large as its
+ * capacity. */
+typedef struct ingot_layout_variable_t {
+  uint32_t name; /* string; unique among variables */
+  uint32_t doc;  /* string */
+  uint32_t first_dim;
+  uint16_t rank;
+  uint16_t dtype;
+  uint64_t offset; /* of the initial value, in the constant section */
+  uint64_t length; /* of it: the tensor's; one element's (at most 8), which is repeated; or 0:
+                    * zeros */
+} ingot_layout_variable_t;
+
+typedef struct ingot_layout_executable_t {
+  uint32_t name;   /* string */
+  uint32_t target; /* string: "cpu", "opencl" */
+  uint32_t first_variant;
+  uint32_t variant_count; /* best first: the runtime takes the first that the device can run */
+  uint32_t first_entry;
+  uint32_t entry_count;
+} ingot_layout_executable_t;
+
+#define INGOT_ENTRY_MAX_BINDINGS 64
+
+typedef struct ingot_layout_entry_t {
+  uint32_t name;  /* string: for traces and profilers */
+  uint32_t layer; /* string: source layers, for messages */
+  uint32_t binding_count; /* at most INGOT_ENTRY_MAX_BINDINGS */
+  uint32_t constant_count;
+  uint64_t written;       /* bit b: binding b is written */
+  uint64_t region_offset; /* graph text in the region section; length 0 if stripped */
+  uint64_t region_length;
+} ingot_layout_entry_t;
+
+typedef struct ingot_layout_variant_t {
+  uint32_t format;   /* string: "elf-x86_64", "elf-aarch64", "opencl-c", ... */
+  uint32_t name;     /* string: "x86-64-v3", ... */
+  uint64_t features; /* INGOT_CPU_* bits that the device must have */
+  uint64_t offset;   /* into the object section; on a 64-byte boundary */
+  uint64_t length;
+} ingot_layout_variant_t;
+
+/* Source layer of the instructions from `word` on, up to the next entry; sorted. */
+typedef struct ingot_layout_location_t {
+  uint64_t word;  /* u16 words into the code section */
+  uint32_t layer; /* string */
+  uint32_t op;    /* string: source operations, as "Conv, Relu" */
+} ingot_layout_location_t;
+
+/* Feature bits of a variant. An operating system must save the registers too. */
+#define INGOT_CPU_X86_AVX2 0x1        /* with FMA, F16C, BMI: x86-64-v3 */
+#define INGOT_CPU_X86_AVX512 0x2      /* F, BW, CD, DQ, VL: x86-64-v4 */
+#define INGOT_CPU_X86_AVX512_VNNI 0x4
+#define INGOT_CPU_X86_AVX512_BF16 0x8
+#define INGOT_CPU_X86_V2 0x10         /* SSE4.2, POPCNT: x86-64-v2 */
+#define INGOT_CPU_ARM_DOTPROD 0x100
+#define INGOT_CPU_ARM_I8MM 0x200
+
+#endif /* INGOT_MODULE_LAYOUT_H_ */

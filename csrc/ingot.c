@@ -1,0 +1,53 @@
+/* The whole runtime as one translation unit: `cc -c -Icsrc/include -Icsrc csrc/ingot.c` is
+ * all that a build needs. Every other .c file of csrc/ is included here, lower layers first.
+ */
+#if !defined(_GNU_SOURCE)
+#define _GNU_SOURCE 1 /* before the first system header of any file */
+#endif
+
+#include "base/allocator.c"
+#include "base/clock.c"
+#include "base/crc32.c"
+#include "base/log.c"
+#include "base/status.c"
+
+#include "hal/buffer.c"
+#include "hal/device.c"
+#include "hal/executable.c"
+#include "hal/instance.c"
+#include "hal/queue.c"
+
+#include "hal/cpu/buffer.c"
+#include "hal/cpu/device.c"
+#include "hal/cpu/elf.c"
+#include "hal/cpu/executable.c"
+#include "hal/cpu/features.c"
+#include "hal/cpu/library.c"
+#include "hal/cpu/queue.c"
+#include "hal/cpu/thread_count.c"
+#include "hal/cpu/thread_pool.c"
+
+#include "module/container.c"
+#include "module/dtype.c"
+#include "module/file.c"
+#include "module/instruction.c"
+#include "module/module.c"
+#include "module/tables.c"
+#include "module/verify.c"
+#include "module/verify_assignment.c"
+#include "module/verify_calls.c"
+
+#include "vm/context.c"
+#include "vm/device_work.c"
+#include "vm/image.c"
+#include "vm/interpreter.c"
+#include "vm/scalar.c"
+#include "vm/state.c"
+#include "vm/view.c"
+
+#include "api/device.c"
+#include "api/json.c"
+#include "api/parameters.c"
+#include "api/program.c"
+#include "api/safetensors.c"
+#include "api/session.c"

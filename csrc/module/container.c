@@ -1,0 +1,176 @@
+/* The container of a module file: header, section table, padding and crcs. What is inside
+ * the sections is checked by tables.c and verify.c.
+ */
+#include <string.h>
+
+#include "base/arithmetic.h"
+#include "base/crc32.h"
+#include "module/module.h"
+
+#define MAX_SECTIONS 256u
+#define MAX_GLOBALS 65536u /* operands are u16 */
+
+_Static_assert(sizeof(ingot_layout_header_t) == 64, "the header is part of the format");
+_Static_assert(sizeof(ingot_layout_section_t) == 24, "the section table is part of the format");
+
+static ingot_status_t check_header(const ingot_module_t *module,
+                                   const ingot_layout_header_t *header) {
+  if (module->length < sizeof(*header)) {
+    return ingot_module_damaged(module, "it has %zu bytes, a header alone has %zu",
+                                module->length, sizeof(*header));
+  }
+  if (memcmp(header->magic, INGOT_MODULE_MAGIC, sizeof(header->magic)) != 0) {
+    return ingot_module_damaged(module, "this is no Ingot module: it does not start with the "
+                                        "module magic");
+  }
+  if (header->version_major != INGOT_MODULE_VERSION_MAJOR) {
+    return ingot_status_create(
+        &module->instance->allocator, INGOT_STATUS_INCOMPATIBLE,
+        "module: its format is version %u.%u, this runtime reads version %d; compile the model "
+        "again or use the runtime that belongs to it",
+        header->version_major, header->version_minor, INGOT_MODULE_VERSION_MAJOR);
+  }
+  if (header->file_length != module->length) {
+    return ingot_module_damaged(module, "it has %zu bytes, its header says %llu", module->length,
+                                (unsigned long long)header->file_length);
+  }
+  size_t room = (module->length - sizeof(*header)) / sizeof(ingot_layout_section_t);
+  if (header->section_count > MAX_SECTIONS || header->section_count > room) {
+    return ingot_module_damaged(module, "its section table has %u entries, there is room for %zu",
+                                header->section_count, room < MAX_SECTIONS ? room : MAX_SECTIONS);
+  }
+  return NULL;
+}
+
+/* The crc of header and section table, with the crc field as zero. */
+static uint32_t header_crc(const ingot_module_t *module, size_t length) {
+  static const uint8_t zero[sizeof(uint32_t)] = {0};
+  size_t field = offsetof(ingot_layout_header_t, crc);
+  uint32_t crc = ingot_crc32(0, module->data, field);
+  crc = ingot_crc32(crc, zero, sizeof(zero));
+  return ingot_crc32(crc, module->data + field + sizeof(zero), length - field - sizeof(zero));
+}
+
+/* Padding between sections is zero and shorter than the alignment. */
+static ingot_status_t check_padding(const ingot_module_t *module, uint64_t begin, uint64_t end) {
+  bool zero = end - begin < INGOT_MODULE_ALIGNMENT;
+  for (uint64_t i = begin; zero && i < end; ++i) zero = module->data[i] == 0;
+  if (zero) return NULL;
+  return ingot_module_damaged(module, "bytes %llu to %llu belong to no section and are not zero "
+                                      "padding",
+                              (unsigned long long)begin, (unsigned long long)end);
+}
+
+static ingot_status_t check_section(const ingot_module_t *module,
+                                    const ingot_layout_section_t *section, uint32_t ordinal,
+                                    uint64_t previous_end, bool verify_constants) {
+  if (section->offset % INGOT_MODULE_ALIGNMENT != 0 || section->offset < previous_end ||
+      !ingot_range_fits_u64(section->offset, section->length, module->length)) {
+    return ingot_module_damaged(
+        module, "section %u (kind %u) at %llu with %llu bytes leaves the file, is not on a "
+                "multiple of %d or overlaps the one before it",
+        ordinal, section->kind, (unsigned long long)section->offset,
+        (unsigned long long)section->length, INGOT_MODULE_ALIGNMENT);
+  }
+  INGOT_TRY(check_padding(module, previous_end, section->offset));
+  if (section->kind == INGOT_SECTION_CONSTANTS && !verify_constants) return NULL;
+  uint32_t crc = ingot_crc32(0, module->data + section->offset, (size_t)section->length);
+  if (crc != section->crc) {
+    return ingot_module_damaged(module, "section %u (kind %u) has crc %08x, expected %08x: the "
+                                        "file was changed or cut",
+                                ordinal, section->kind, crc, section->crc);
+  }
+  return NULL;
+}
+
+/* Items of a table; DataLoss unless the length is a multiple of an item. */
+static ingot_status_t item_count(const ingot_module_t *module,
+                                 const ingot_layout_section_t *section, size_t item_length,
+                                 uint32_t *out_count) {
+  uint64_t count = section->length / item_length;
+  if (section->length % item_length != 0 || count > UINT32_MAX) {
+    return ingot_module_damaged(module, "section kind %u has %llu bytes, which is no table of "
+                                        "%zu-byte items",
+                                section->kind, (unsigned long long)section->length, item_length);
+  }
+  *out_count = (uint32_t)count;
+  return NULL;
+}
+
+/* Sets the fields of one kind; kinds of later minor versions are skipped. */
+static ingot_status_t take_section(ingot_module_t *module,
+                                   const ingot_layout_section_t *section) {
+  const void *data = module->data + section->offset;
+#define TABLE(field, count_field)                                                     \
+  module->field = data;                                                               \
+  return item_count(module, section, sizeof(*module->field), &module->count_field)
+  switch (section->kind) {
+    case INGOT_SECTION_STRINGS:
+      module->strings = data;
+      return item_count(module, section, 1, &module->strings_length);
+    case INGOT_SECTION_FUNCTIONS: TABLE(functions, function_count);
+    case INGOT_SECTION_VALUES: TABLE(values, value_count);
+    case INGOT_SECTION_DIMS: TABLE(dims, dim_count);
+    case INGOT_SECTION_PARAMETERS: TABLE(parameters, parameter_count);
+    case INGOT_SECTION_EXECUTABLES: TABLE(executables, executable_count);
+    case INGOT_SECTION_ENTRIES: TABLE(entries, entry_count);
+    case INGOT_SECTION_VARIANTS: TABLE(variants, variant_count);
+    case INGOT_SECTION_LOCATIONS: TABLE(locations, location_count);
+    case INGOT_SECTION_VARIABLES: TABLE(variables, variable_count);
+    case INGOT_SECTION_CODE:
+      module->code = data;
+      module->code_length = section->length / sizeof(uint16_t);
+      return NULL;
+    case INGOT_SECTION_CONSTANTS:
+      module->constants = data;
+      module->constants_length = section->length;
+      return NULL;
+    case INGOT_SECTION_OBJECTS:
+      module->objects = data;
+      module->objects_length = section->length;
+      return NULL;
+    case INGOT_SECTION_REGIONS:
+      module->regions_length = section->length;
+      return NULL;
+    case INGOT_SECTION_METADATA:
+      module->metadata = data;
+      module->metadata_length = section->length;
+      return NULL;
+    default: return NULL;
+  }
+#undef TABLE
+}
+
+ingot_status_t ingot_module_open_sections(ingot_module_t *module, bool verify_constants) {
+  const ingot_layout_header_t *header = (const ingot_layout_header_t *)(const void *)module->data;
+  INGOT_TRY(check_header(module, header));
+  const ingot_layout_section_t *sections =
+      (const ingot_layout_section_t *)(const void *)(header + 1);
+  size_t head = sizeof(*header) + header->section_count * sizeof(*sections);
+  if (header_crc(module, head) != header->crc) {
+    return ingot_module_damaged(module, "header and section table do not match their crc: the "
+                                        "file was changed or cut");
+  }
+  uint64_t end = head;
+  uint32_t seen = 0; /* bit per known kind */
+  for (uint32_t i = 0; i < header->section_count; ++i) {
+    INGOT_TRY(check_section(module, &sections[i], i, end, verify_constants));
+    end = sections[i].offset + sections[i].length;
+    uint32_t bit = sections[i].kind <= INGOT_SECTION_VARIABLES ? 1u << sections[i].kind : 0;
+    if (seen & bit) {
+      return ingot_module_damaged(module, "it has two sections of kind %u", sections[i].kind);
+    }
+    seen |= bit;
+    INGOT_TRY(take_section(module, &sections[i]));
+  }
+  INGOT_TRY(check_padding(module, end, module->length));
+  if (header->global_count > MAX_GLOBALS) {
+    return ingot_module_damaged(module, "it has %u globals, expected at most %u",
+                                header->global_count, MAX_GLOBALS);
+  }
+  module->global_count = header->global_count;
+  /* Functions without tensors have a place in these tables too: it must be an address. */
+  if (!module->values) module->values = (const void *)module->data;
+  if (!module->dims) module->dims = (const void *)module->data;
+  return NULL;
+}

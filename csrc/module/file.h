@@ -1,0 +1,18 @@
+/* A file's bytes, read-only: mapped where the system can, else read into memory.
+ */
+#ifndef INGOT_MODULE_FILE_H_
+#define INGOT_MODULE_FILE_H_
+
+#include "base/allocator.h"
+
+typedef struct ingot_file_t {
+  const uint8_t *data; /* never NULL once opened, page or malloc aligned */
+  size_t length;
+} ingot_file_t;
+
+/* NotFound, PermissionDenied or Internal, with path and the system's reason. */
+ingot_status_t ingot_file_open(const ingot_allocator_t *allocator, const char *path,
+                               ingot_file_t *out_file);
+void ingot_file_close(const ingot_allocator_t *allocator, ingot_file_t *file);
+
+#endif /* INGOT_MODULE_FILE_H_ */

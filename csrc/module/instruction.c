@@ -1,0 +1,57 @@
+/* The instruction table and the decoder that its operand letters drive.
+ */
+#include "module/instruction.h"
+
+static const ingot_instruction_t instruction_table[] = {
+#define OP(code, ENUM, name, operands, meaning) [code] = {name, operands},
+#include "ingot/spec/op.def"
+#undef OP
+};
+
+const ingot_instruction_t *ingot_instruction(uint32_t code) {
+  size_t count = sizeof(instruction_table) / sizeof(instruction_table[0]);
+  return &instruction_table[code < count ? code : 0]; /* 0 is no opcode */
+}
+
+/* Words of one item of a letter. */
+static uint32_t letter_words(char letter) {
+  switch (letter) {
+    case 'k':
+    case 'x': return 4;
+    case 's':
+    case 't': return 2;
+    case 'b': return 3;
+    default: return 1;
+  }
+}
+
+bool ingot_instruction_decode(const uint16_t *words, uint32_t length, uint32_t position,
+                              ingot_decoded_t *out_decoded) {
+  uint64_t at = position;
+  if (at >= length) return false;
+  out_decoded->code = words[at++];
+  out_decoded->operand_count = 0;
+  const char *letters = ingot_instruction(out_decoded->code)->operands;
+  if (!letters) return false;
+  while (*letters) {
+    ingot_operand_t *operand = &out_decoded->operands[out_decoded->operand_count++];
+    operand->letter = *letters++;
+    operand->list = *letters == '*';
+    letters += operand->list;
+    operand->count = 1;
+    if (operand->list || operand->letter == 'b') {
+      if (at >= length) return false;
+      operand->count = words[at++];
+    }
+    operand->position = (uint32_t)at;
+    at += (uint64_t)operand->count * letter_words(operand->letter);
+    if (at > length) return false;
+    operand->value = 0;
+    if (operand->list || operand->letter == 'b') continue;
+    bool wide = letter_words(operand->letter) == 2;
+    operand->value =
+        wide ? ingot_code_u32(words + operand->position) : words[operand->position];
+  }
+  out_decoded->next = (uint32_t)at;
+  return true;
+}

@@ -1,0 +1,214 @@
+/* Modules: loading, lifetime, and what an embedder can ask about them. The checks that
+ * loading runs are in container.c, tables.c and verify.c.
+ */
+#include "module/module.h"
+
+#include <string.h>
+
+#include "module/dtype.h"
+
+ingot_status_t ingot_module_damaged(const ingot_module_t *module, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  ingot_status_t status = ingot_status_create_variadic(&module->instance->allocator,
+                                                       INGOT_STATUS_DATA_LOSS, format, arguments);
+  va_end(arguments);
+  return ingot_status_prefix(status, "module");
+}
+
+/* -- loading ------------------------------------------------------------------------------- */
+
+static ingot_status_t check_module(ingot_module_t *module, uint32_t flags) {
+  if (flags & ~INGOT_MODULE_VERIFY_CONSTANTS) {
+    return ingot_status_create(&module->instance->allocator, INGOT_STATUS_INVALID_ARGUMENT,
+                               "module: load flags 0x%x, known is 0x%x only", flags,
+                               INGOT_MODULE_VERIFY_CONSTANTS);
+  }
+  if ((uintptr_t)module->data % sizeof(uint64_t) != 0) {
+    return ingot_status_create(&module->instance->allocator, INGOT_STATUS_INVALID_ARGUMENT,
+                               "module: its memory must start on a multiple of 8 bytes");
+  }
+  INGOT_TRY(ingot_module_open_sections(module, flags & INGOT_MODULE_VERIFY_CONSTANTS));
+  INGOT_TRY(ingot_module_check_tables(module));
+  return ingot_module_verify_code(module);
+}
+
+/* Frees what load allocated; the bytes stay with their owner. */
+static void destroy_module(ingot_module_t *module) {
+  ingot_instance_t *instance = module->instance;
+  ingot_release_memory(&instance->allocator, module->frame_lengths);
+  ingot_release_memory(&instance->allocator, module->entry_executables);
+  ingot_release_memory(&instance->allocator, module);
+  ingot_hal_instance_release(instance);
+}
+
+static ingot_status_t create_module(ingot_instance_t *instance, const void *data, size_t length,
+                                    uint32_t flags, ingot_module_t **out_module) {
+  void *memory = NULL;
+  INGOT_TRY(ingot_allocate(&instance->allocator, sizeof(ingot_module_t), &memory));
+  ingot_module_t *module = memory;
+  ingot_reference_count_initialize(&module->references);
+  ingot_hal_instance_retain(instance);
+  module->instance = instance;
+  module->data = data;
+  module->length = length;
+  ingot_status_t status = check_module(module, flags);
+  if (status) {
+    destroy_module(module);
+    return status;
+  }
+  *out_module = module;
+  return NULL;
+}
+
+ingot_status_t ingot_module_load_memory(ingot_instance_t *instance, const void *data,
+                                        size_t length, uint32_t flags,
+                                        ingot_release_function_t release, void *user,
+                                        ingot_module_t **out_module) {
+  ingot_module_t *module = NULL;
+  INGOT_TRY(create_module(instance, data, length, flags, &module));
+  module->release = release;
+  module->user = user;
+  *out_module = module;
+  return NULL;
+}
+
+ingot_status_t ingot_module_load_file(ingot_instance_t *instance, const char *path,
+                                      uint32_t flags, ingot_module_t **out_module) {
+  ingot_file_t file;
+  INGOT_TRY(ingot_file_open(&instance->allocator, path, &file));
+  ingot_module_t *module = NULL;
+  ingot_status_t status = create_module(instance, file.data, file.length, flags, &module);
+  if (status) {
+    ingot_file_close(&instance->allocator, &file);
+    return ingot_status_prefix(status, "'%s'", path);
+  }
+  module->file = file;
+  *out_module = module;
+  return NULL;
+}
+
+void ingot_module_retain(ingot_module_t *module) {
+  ingot_reference_count_retain(&module->references);
+}
+
+void ingot_module_release(ingot_module_t *module) {
+  if (!module || !ingot_reference_count_release(&module->references)) return;
+  if (module->file.data) ingot_file_close(&module->instance->allocator, &module->file);
+  if (module->release) module->release(module->user, (void *)(uintptr_t)module->data);
+  destroy_module(module);
+}
+
+/* -- questions ----------------------------------------------------------------------------- */
+
+const ingot_layout_location_t *ingot_module_find_location(const ingot_module_t *module,
+                                                          uint64_t word) {
+  uint32_t low = 0; /* locations before `low` start at or before `word` */
+  uint32_t high = module->location_count;
+  while (low < high) {
+    uint32_t middle = low + (high - low) / 2;
+    if (module->locations[middle].word <= word) low = middle + 1;
+    else high = middle;
+  }
+  return low > 0 ? &module->locations[low - 1] : NULL;
+}
+
+int64_t ingot_module_variable_length(const ingot_module_t *module, uint32_t variable) {
+  const ingot_layout_variable_t *layout = &module->variables[variable];
+  int64_t dims[INGOT_MAX_RANK];
+  int64_t length = 0;
+  for (uint32_t d = 0; d < layout->rank; ++d) dims[d] = module->dims[layout->first_dim + d].size;
+  (void)ingot_dtype_tensor_length(layout->dtype, layout->rank, dims, &length); /* checked: fits */
+  return length;
+}
+
+static ingot_status_t check_ordinal(const ingot_module_t *module, const char *what,
+                                    uint32_t ordinal, uint32_t count) {
+  if (ordinal < count) return NULL;
+  return ingot_status_create(&module->instance->allocator, INGOT_STATUS_OUT_OF_RANGE,
+                             "module: %s %u of %u", what, ordinal, count);
+}
+
+uint32_t ingot_module_function_count(const ingot_module_t *module) {
+  return module->function_count;
+}
+
+ingot_status_t ingot_module_function(const ingot_module_t *module, uint32_t function,
+                                     ingot_function_info_t *out_info) {
+  INGOT_TRY(check_ordinal(module, "function", function, module->function_count));
+  const ingot_layout_function_t *layout = &module->functions[function];
+  *out_info = (ingot_function_info_t){
+      .name = ingot_module_string(module, layout->name),
+      .doc = ingot_module_string(module, layout->doc),
+      .target = ingot_module_string(module, layout->target),
+      .exported = (layout->flags & INGOT_FUNCTION_EXPORTED) != 0,
+      .argument_count = layout->argument_count,
+      .result_count = layout->result_count,
+  };
+  return NULL;
+}
+
+ingot_status_t ingot_module_value(const ingot_module_t *module, uint32_t function, uint32_t value,
+                                  ingot_value_info_t *out_info) {
+  INGOT_TRY(check_ordinal(module, "function", function, module->function_count));
+  const ingot_layout_function_t *owner = &module->functions[function];
+  INGOT_TRY(check_ordinal(module, "value", value, owner->argument_count + owner->result_count));
+  const ingot_layout_value_t *layout = &module->values[owner->first_value + value];
+  *out_info = (ingot_value_info_t){
+      .name = ingot_module_string(module, layout->name),
+      .doc = ingot_module_string(module, layout->doc),
+      .dtype = layout->dtype,
+      .rank = layout->rank,
+      .first_dim = layout->first_dim,
+  };
+  return NULL;
+}
+
+ingot_status_t ingot_module_dim(const ingot_module_t *module, uint32_t dim,
+                                ingot_dim_info_t *out_info) {
+  INGOT_TRY(check_ordinal(module, "dim", dim, module->dim_count));
+  const ingot_layout_dim_t *layout = &module->dims[dim];
+  *out_info = (ingot_dim_info_t){layout->size, ingot_module_string(module, layout->text)};
+  return NULL;
+}
+
+uint32_t ingot_module_parameter_count(const ingot_module_t *module) {
+  return module->parameter_count;
+}
+
+ingot_status_t ingot_module_parameter(const ingot_module_t *module, uint32_t parameter,
+                                      ingot_parameter_info_t *out_info) {
+  INGOT_TRY(check_ordinal(module, "parameter", parameter, module->parameter_count));
+  const ingot_layout_parameter_t *layout = &module->parameters[parameter];
+  *out_info = (ingot_parameter_info_t){
+      .scope = ingot_module_string(module, layout->scope),
+      .key = ingot_module_string(module, layout->key),
+      .dtype = layout->dtype,
+      .rank = layout->rank,
+      .first_dim = layout->first_dim,
+  };
+  return NULL;
+}
+
+uint32_t ingot_module_variable_count(const ingot_module_t *module) {
+  return module->variable_count;
+}
+
+ingot_status_t ingot_module_variable(const ingot_module_t *module, uint32_t variable,
+                                     ingot_value_info_t *out_info) {
+  INGOT_TRY(check_ordinal(module, "variable", variable, module->variable_count));
+  const ingot_layout_variable_t *layout = &module->variables[variable];
+  *out_info = (ingot_value_info_t){
+      .name = ingot_module_string(module, layout->name),
+      .doc = ingot_module_string(module, layout->doc),
+      .dtype = layout->dtype,
+      .rank = layout->rank,
+      .first_dim = layout->first_dim,
+  };
+  return NULL;
+}
+
+const char *ingot_module_metadata(const ingot_module_t *module, size_t *out_length) {
+  if (out_length) *out_length = (size_t)module->metadata_length;
+  return module->metadata ? module->metadata : "";
+}

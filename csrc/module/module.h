@@ -1,0 +1,94 @@
+/* A module as the runtime uses it: the file's own tables in place, plus what load derived.
+ *
+ * After load every table has been validated (tables.c) and all bytecode verified
+ * (verify.c), so that readers of this struct check nothing again: ordinals, string
+ * offsets, ranks and dtypes in the tables are right, and code can be interpreted without
+ * checks. It never changes after load.
+ */
+#ifndef INGOT_MODULE_MODULE_H_
+#define INGOT_MODULE_MODULE_H_
+
+#include "base/allocator.h"
+#include "hal/hal.h"
+#include "ingot/module_layout.h"
+#include "module/file.h"
+
+struct ingot_module_t {
+  ingot_reference_count_t references;
+  ingot_instance_t *instance;
+  ingot_file_t file;                /* mapped by load_file, else empty */
+  ingot_release_function_t release; /* of load_memory; may be NULL */
+  void *user;
+  const uint8_t *data; /* the whole file */
+  size_t length;
+
+  /* Sections; an absent one has count 0. */
+  const char *strings;
+  uint32_t strings_length; /* at least 1; the last byte is NUL */
+  uint32_t function_count;
+  const ingot_layout_function_t *functions;
+  uint32_t value_count;
+  uint32_t dim_count;
+  const ingot_layout_value_t *values;
+  const ingot_layout_dim_t *dims;
+  const uint16_t *code;
+  uint64_t code_length; /* words */
+  const uint8_t *constants;
+  uint64_t constants_length; /* bytes */
+  uint32_t parameter_count;
+  uint32_t executable_count;
+  const ingot_layout_parameter_t *parameters;
+  const ingot_layout_executable_t *executables;
+  uint32_t entry_count;
+  uint32_t variant_count;
+  const ingot_layout_entry_t *entries;
+  const ingot_layout_variant_t *variants;
+  const uint8_t *objects;
+  uint64_t objects_length;
+  uint32_t location_count;
+  uint32_t global_count;
+  const ingot_layout_location_t *locations;
+  uint32_t variable_count;
+  const ingot_layout_variable_t *variables;
+  uint64_t regions_length;
+  const char *metadata;
+  uint64_t metadata_length;
+
+  /* Derived by load. */
+  uint32_t *entry_executables; /* per entry: the ordinal of its executable */
+  uint64_t *frame_lengths;     /* per function: bytes of VM stack it and its callees need */
+};
+
+/* Bytes of VM stack that a function needs besides its registers. */
+#define INGOT_FRAME_HEADER_LENGTH 32
+
+static inline const char *ingot_module_string(const ingot_module_t *module, uint32_t offset) {
+  return module->strings + offset;
+}
+
+/* A DataLoss status. */
+ingot_status_t ingot_module_damaged(const ingot_module_t *module, const char *format, ...)
+    INGOT_PRINTF(2, 3);
+
+/* Bytes of the VM's register files of `function`: 8 per register. */
+static inline uint64_t ingot_module_register_bytes(const ingot_layout_function_t *function) {
+  return 8 * ((uint64_t)function->i64_count + function->f64_count + function->ref_count);
+}
+
+/* The source location of a word of the code section, or NULL. */
+const ingot_layout_location_t *ingot_module_find_location(const ingot_module_t *module,
+                                                          uint64_t word);
+
+/* Bytes of a variable. */
+int64_t ingot_module_variable_length(const ingot_module_t *module, uint32_t variable);
+
+/* container.c: header, section table, crcs; sets the section fields. */
+ingot_status_t ingot_module_open_sections(ingot_module_t *module, bool verify_constants);
+
+/* tables.c: every cross reference of the tables; sets entry_executables. */
+ingot_status_t ingot_module_check_tables(ingot_module_t *module);
+
+/* verify.c: all bytecode; sets frame_lengths. */
+ingot_status_t ingot_module_verify_code(ingot_module_t *module);
+
+#endif /* INGOT_MODULE_MODULE_H_ */

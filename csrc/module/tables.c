@@ -1,0 +1,301 @@
+/* The tables of a module: every string offset, ordinal, count, dtype and range in them is
+ * checked here once, so that nobody checks them again. Bytecode is verify.c.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arithmetic.h"
+#include "module/dtype.h"
+#include "module/module.h"
+
+#define MAX_REGISTERS 65536u /* operands are u16 */
+
+/* Whether `length` bytes are UTF-8 without overlong forms and surrogates. */
+static bool is_utf8(const uint8_t *text, uint64_t length) {
+  for (uint64_t i = 0; i < length;) {
+    uint8_t lead = text[i++];
+    if (lead < 0x80) continue;
+    uint32_t count = lead >= 0xF0 ? 3 : lead >= 0xE0 ? 2 : 1;
+    if (lead < 0xC2 || lead > 0xF4 || length - i < count) return false;
+    uint32_t point = lead & (0x3Fu >> count);
+    for (uint32_t k = 0; k < count; ++k, ++i) {
+      if ((text[i] & 0xC0) != 0x80) return false;
+      point = point << 6 | (text[i] & 0x3Fu);
+    }
+    static const uint32_t least[4] = {0, 0x80, 0x800, 0x10000};
+    if (point < least[count] || point > 0x10FFFF || (point >= 0xD800 && point < 0xE000)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+static ingot_status_t check_strings(ingot_module_t *module) {
+  if (!module->strings) {
+    module->strings = "";
+    module->strings_length = 1;
+  }
+  const uint8_t *text = (const uint8_t *)module->strings;
+  if (module->strings_length == 0 || text[0] != 0 || text[module->strings_length - 1] != 0 ||
+      !is_utf8(text, module->strings_length)) {
+    return ingot_module_damaged(module, "its string section is not UTF-8 or does not start and "
+                                        "end with NUL");
+  }
+  if (!is_utf8((const uint8_t *)module->metadata, module->metadata_length)) {
+    return ingot_module_damaged(module, "its metadata is not UTF-8");
+  }
+  return NULL;
+}
+
+static bool string_fits(const ingot_module_t *module, uint32_t offset) {
+  return offset < module->strings_length;
+}
+
+/* rank, dtype and dims of a value or parameter. */
+static bool tensor_fits(const ingot_module_t *module, uint32_t first_dim, uint32_t rank,
+                        ingot_dtype_t dtype) {
+  return rank <= INGOT_MAX_RANK && ingot_dtype_name(dtype) &&
+         ingot_range_fits_u64(first_dim, rank, module->dim_count);
+}
+
+static ingot_status_t check_values(const ingot_module_t *module) {
+  for (uint32_t i = 0; i < module->dim_count; ++i) {
+    const ingot_layout_dim_t *dim = &module->dims[i];
+    if (dim->size < -1 || !string_fits(module, dim->text)) {
+      return ingot_module_damaged(module, "dim %u has size %lld or a bad text", i,
+                                  (long long)dim->size);
+    }
+  }
+  for (uint32_t i = 0; i < module->value_count; ++i) {
+    const ingot_layout_value_t *value = &module->values[i];
+    if (!tensor_fits(module, value->first_dim, value->rank, value->dtype) ||
+        !string_fits(module, value->name) || !string_fits(module, value->doc)) {
+      return ingot_module_damaged(module, "value %u has bad dims (rank %u), dtype (%u) or texts",
+                                  i, value->rank, value->dtype);
+    }
+  }
+  for (uint32_t i = 0; i < module->parameter_count; ++i) {
+    const ingot_layout_parameter_t *parameter = &module->parameters[i];
+    bool fits = tensor_fits(module, parameter->first_dim, parameter->rank, parameter->dtype) &&
+                string_fits(module, parameter->scope) && string_fits(module, parameter->key);
+    for (uint32_t d = 0; fits && d < parameter->rank; ++d) {
+      fits = module->dims[parameter->first_dim + d].size >= 0;
+    }
+    if (!fits) {
+      return ingot_module_damaged(module, "parameter %u has bad dims (rank %u; all are static), "
+                                          "dtype (%u) or texts",
+                                  i, parameter->rank, parameter->dtype);
+    }
+  }
+  return NULL;
+}
+
+/* Registers, tensors and code range of one function. */
+static bool function_fits(const ingot_module_t *module, const ingot_layout_function_t *function) {
+  bool fits =
+      string_fits(module, function->name) && string_fits(module, function->doc) &&
+      string_fits(module, function->target) &&
+      function->flags <= (INGOT_FUNCTION_EXPORTED | INGOT_FUNCTION_INIT) &&
+      function->i64_count <= MAX_REGISTERS && function->f64_count <= MAX_REGISTERS &&
+      function->ref_count <= MAX_REGISTERS &&
+      function->i64_parameter_count <= function->i64_count &&
+      function->f64_parameter_count <= function->f64_count &&
+      function->ref_parameter_count <= function->ref_count &&
+      function->i64_result_count <= MAX_REGISTERS &&
+      function->f64_result_count <= MAX_REGISTERS &&
+      function->ref_result_count <= MAX_REGISTERS &&
+      ingot_range_fits_u64(function->code_offset, function->code_length, module->code_length) &&
+      function->code_length > 0 && function->code_length <= UINT32_MAX;
+  uint64_t tensors = (uint64_t)function->argument_count + function->result_count;
+  fits = fits && ingot_range_fits_u64(function->first_value, tensors, module->value_count);
+  bool internal = function->flags == 0;
+  uint64_t registers = (uint64_t)function->i64_parameter_count + function->f64_parameter_count +
+                       function->ref_parameter_count + function->i64_result_count +
+                       function->f64_result_count + function->ref_result_count;
+  return fits && (internal || registers == 0) &&
+         (function->flags == INGOT_FUNCTION_EXPORTED || tensors == 0) &&
+         function->flags != (INGOT_FUNCTION_EXPORTED | INGOT_FUNCTION_INIT);
+}
+
+/* Functions are told apart by target and name, variables by name. */
+typedef struct table_name_t {
+  const char *target;
+  const char *name;
+} table_name_t;
+
+static int compare_names(const void *a, const void *b) {
+  const table_name_t *left = a;
+  const table_name_t *right = b;
+  int order = strcmp(left->target, right->target);
+  return order ? order : strcmp(left->name, right->name);
+}
+
+/* Sorts `names`. `kind` is what messages call them. */
+static ingot_status_t check_unique(const ingot_module_t *module, const char *kind,
+                                   table_name_t *names, uint32_t count) {
+  qsort(names, count, sizeof(*names), compare_names);
+  for (uint32_t i = 1; i < count; ++i) {
+    if (compare_names(&names[i - 1], &names[i]) != 0) continue;
+    return ingot_module_damaged(module, "it has two %s '%s'%s%s", kind, names[i].name,
+                                names[i].target[0] ? " for target " : "", names[i].target);
+  }
+  return NULL;
+}
+
+static ingot_status_t check_table_names(const ingot_module_t *module) {
+  const ingot_allocator_t *allocator = &module->instance->allocator;
+  void *memory = NULL;
+  uint32_t function_count = module->function_count;
+  INGOT_TRY(ingot_allocate_array(allocator, (size_t)function_count + module->variable_count,
+                                 sizeof(table_name_t), &memory));
+  table_name_t *names = memory;
+  for (uint32_t i = 0; i < function_count; ++i) {
+    names[i].target = ingot_module_string(module, module->functions[i].target);
+    names[i].name = ingot_module_string(module, module->functions[i].name);
+  }
+  table_name_t *variable_names = names + function_count;
+  for (uint32_t i = 0; i < module->variable_count; ++i) {
+    variable_names[i].target = "";
+    variable_names[i].name = ingot_module_string(module, module->variables[i].name);
+  }
+  ingot_status_t status = check_unique(module, "functions", names, function_count);
+  if (!status) {
+    status = check_unique(module, "variables", variable_names, module->variable_count);
+  }
+  ingot_release_memory(allocator, memory);
+  return status;
+}
+
+static ingot_status_t check_functions(const ingot_module_t *module) {
+  if ((module->code_length > 0) && (uintptr_t)module->code % sizeof(uint16_t) != 0) {
+    return ingot_module_damaged(module, "its code is not aligned");
+  }
+  for (uint32_t i = 0; i < module->function_count; ++i) {
+    if (!function_fits(module, &module->functions[i])) {
+      return ingot_module_damaged(module, "function %u has flags, counts, ranges or texts that do "
+                                          "not fit the module",
+                                  i);
+    }
+  }
+  return NULL;
+}
+
+/* The initial value is the tensor's bytes, an element's, or zeros. */
+static ingot_status_t check_variables(const ingot_module_t *module) {
+  for (uint32_t i = 0; i < module->variable_count; ++i) {
+    const ingot_layout_variable_t *variable = &module->variables[i];
+    int64_t dims[INGOT_MAX_RANK];
+    int64_t length = 0;
+    bool fits = tensor_fits(module, variable->first_dim, variable->rank, variable->dtype) &&
+                string_fits(module, variable->name) && string_fits(module, variable->doc);
+    for (uint32_t d = 0; fits && d < variable->rank; ++d) {
+      dims[d] = module->dims[variable->first_dim + d].size;
+      fits = dims[d] >= 0;
+    }
+    fits = fits && ingot_dtype_tensor_length(variable->dtype, variable->rank, dims, &length);
+    if (!fits) {
+      return ingot_module_damaged(module, "variable %u has bad dims (rank %u; all are static), "
+                                          "dtype (%u) or texts",
+                                  i, variable->rank, variable->dtype);
+    }
+    if (variable->length == 0) continue;
+    uint64_t element = ingot_dtype_length(variable->dtype);
+    bool is_element = variable->length == element && element <= sizeof(uint64_t);
+    if ((variable->length != (uint64_t)length && !is_element) ||
+        !ingot_range_fits_u64(variable->offset, variable->length, module->constants_length)) {
+      return ingot_module_damaged(module, "variable %u starts as %llu bytes at %llu of the "
+                                          "constants, which have %llu; its tensor has %lld, "
+                                          "an element %llu",
+                                  i, (unsigned long long)variable->length,
+                                  (unsigned long long)variable->offset,
+                                  (unsigned long long)module->constants_length,
+                                  (long long)length, (unsigned long long)element);
+    }
+  }
+  return NULL;
+}
+
+static ingot_status_t check_entries(const ingot_module_t *module) {
+  for (uint32_t i = 0; i < module->entry_count; ++i) {
+    const ingot_layout_entry_t *entry = &module->entries[i];
+    uint64_t region = entry->region_length;
+    uint64_t unused = entry->binding_count < 64 ? ~UINT64_C(0) << entry->binding_count : 0;
+    if (!string_fits(module, entry->name) || !string_fits(module, entry->layer) ||
+        entry->binding_count > INGOT_ENTRY_MAX_BINDINGS || (entry->written & unused) != 0 ||
+        entry->constant_count > UINT16_MAX ||
+        (region && !ingot_range_fits_u64(entry->region_offset, region, module->regions_length))) {
+      return ingot_module_damaged(module, "kernel entry %u has bad bindings (%u), constants (%u), "
+                                          "region or texts",
+                                  i, entry->binding_count, entry->constant_count);
+    }
+  }
+  for (uint32_t i = 0; i < module->variant_count; ++i) {
+    const ingot_layout_variant_t *variant = &module->variants[i];
+    if (!string_fits(module, variant->format) || !string_fits(module, variant->name) ||
+        variant->offset % INGOT_MODULE_ALIGNMENT != 0 ||
+        !ingot_range_fits_u64(variant->offset, variant->length, module->objects_length)) {
+      return ingot_module_damaged(module, "variant %u has a bad object range or texts", i);
+    }
+  }
+  return NULL;
+}
+
+/* Every entry belongs to exactly one executable. */
+static ingot_status_t check_executables(ingot_module_t *module) {
+  void *memory = NULL;
+  INGOT_TRY(ingot_allocate_array(&module->instance->allocator, module->entry_count,
+                                 sizeof(*module->entry_executables), &memory));
+  module->entry_executables = memory;
+  memset(memory, 0xFF, module->entry_count * sizeof(*module->entry_executables));
+  uint64_t owned = 0;
+  for (uint32_t i = 0; i < module->executable_count; ++i) {
+    const ingot_layout_executable_t *executable = &module->executables[i];
+    uint32_t first = executable->first_entry;
+    uint32_t count = executable->entry_count;
+    bool fits = string_fits(module, executable->name) && string_fits(module, executable->target) &&
+                ingot_range_fits_u64(executable->first_variant, executable->variant_count,
+                                     module->variant_count) &&
+                ingot_range_fits_u64(first, count, module->entry_count);
+    for (uint32_t e = 0; fits && e < count; ++e) {
+      fits = module->entry_executables[first + e] == UINT32_MAX;
+      module->entry_executables[first + e] = i;
+    }
+    if (!fits) {
+      return ingot_module_damaged(module, "executable %u has bad texts, or ranges of variants or "
+                                          "entries that do not fit or are taken",
+                                  i);
+    }
+    owned += count;
+  }
+  if (owned != module->entry_count) {
+    return ingot_module_damaged(module, "%llu of %u kernel entries belong to an executable",
+                                (unsigned long long)owned, module->entry_count);
+  }
+  return NULL;
+}
+
+static ingot_status_t check_locations(const ingot_module_t *module) {
+  uint64_t previous = 0;
+  for (uint32_t i = 0; i < module->location_count; ++i) {
+    const ingot_layout_location_t *location = &module->locations[i];
+    if (location->word < previous || location->word >= module->code_length ||
+        !string_fits(module, location->layer) || !string_fits(module, location->op)) {
+      return ingot_module_damaged(module, "location %u is not in order, outside of the code or has "
+                                          "bad texts",
+                                  i);
+    }
+    previous = location->word;
+  }
+  return NULL;
+}
+
+ingot_status_t ingot_module_check_tables(ingot_module_t *module) {
+  INGOT_TRY(check_strings(module));
+  INGOT_TRY(check_values(module));
+  INGOT_TRY(check_functions(module));
+  INGOT_TRY(check_variables(module));
+  INGOT_TRY(check_table_names(module));
+  INGOT_TRY(check_entries(module));
+  INGOT_TRY(check_executables(module));
+  return check_locations(module);
+}

@@ -1,0 +1,302 @@
+/* The bytecode verifier, first part: every instruction by itself. Operand letters say what
+ * is a register, a string or a target; a table of rules says what the numbers of each
+ * opcode must refer to. See verify.h for the other parts.
+ */
+#include "module/verify.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "module/dtype.h"
+
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "modules are little-endian and used in place"
+#endif
+
+ingot_status_t ingot_verifier_refuse(const ingot_verifier_t *verifier, uint32_t word,
+                                     const char *format, ...) {
+  char text[256];
+  va_list arguments;
+  va_start(arguments, format);
+  (void)vsnprintf(text, sizeof(text), format, arguments);
+  va_end(arguments);
+  const char *name = NULL;
+  if (word < verifier->length) name = ingot_instruction(verifier->words[word])->name;
+  return ingot_module_damaged(
+      verifier->module, "function '%s', word %u (%s): %s",
+      ingot_module_string(verifier->module, verifier->function->name), word,
+      name ? name : "no instruction", text);
+}
+
+#define REFUSE_UNLESS(condition, ...)                                              \
+  do {                                                                             \
+    if (!(condition)) return ingot_verifier_refuse(verifier, word, __VA_ARGS__);   \
+  } while (0)
+
+static uint32_t register_count(const ingot_layout_function_t *function, char letter) {
+  switch (letter) {
+    case 'i':
+    case 'I': return function->i64_count;
+    case 'f':
+    case 'F': return function->f64_count;
+    default: return function->ref_count;
+  }
+}
+
+static ingot_status_t check_registers(const ingot_verifier_t *verifier, uint32_t word,
+                                      const ingot_operand_t *operand) {
+  static const char binding_letters[3] = {'o', 'i', 'i'};
+  bool binding = operand->letter == 'b';
+  uint32_t count = operand->count * (binding ? 3 : 1);
+  for (uint32_t k = 0; k < count; ++k) {
+    char letter = binding ? binding_letters[k % 3] : operand->letter;
+    uint32_t number = verifier->words[operand->position + k];
+    uint32_t limit = register_count(verifier->function, letter);
+    REFUSE_UNLESS(number < limit, "register %u of kind %c, the function has %u", number, letter,
+                  limit);
+  }
+  return NULL;
+}
+
+static ingot_status_t check_operand(const ingot_verifier_t *verifier, uint32_t word,
+                                    const ingot_operand_t *operand) {
+  switch (operand->letter) {
+    case 'k':
+    case 'x':
+    case 'n': return NULL;
+    case 's':
+      REFUSE_UNLESS(operand->value < verifier->module->strings_length,
+                    "string offset %u, the strings have %u bytes", operand->value,
+                    verifier->module->strings_length);
+      return NULL;
+    case 't': {
+      uint32_t target = operand->value;
+      REFUSE_UNLESS(target < verifier->length, "branch to word %u, the function has %u", target,
+                    verifier->length);
+      uint32_t mark = INGOT_WORD_TARGET | (target <= word ? INGOT_WORD_BACKWARD : 0);
+      verifier->marks[target] = (uint8_t)(verifier->marks[target] | mark);
+      return NULL;
+    }
+    default: return check_registers(verifier, word, operand);
+  }
+}
+
+static ingot_status_t check_call_operands(const ingot_verifier_t *verifier, uint32_t word,
+                                 const ingot_operand_t *operands) {
+  const ingot_module_t *module = verifier->module;
+  REFUSE_UNLESS(operands[0].value < module->function_count, "function %u of %u",
+                operands[0].value, module->function_count);
+  const ingot_layout_function_t *callee = &module->functions[operands[0].value];
+  REFUSE_UNLESS(callee->flags == 0, "only internal functions can be called");
+  REFUSE_UNLESS(strcmp(ingot_module_string(module, callee->target),
+                       ingot_module_string(module, verifier->function->target)) == 0,
+                "the called function is for another target");
+  REFUSE_UNLESS(operands[1].count == callee->i64_parameter_count &&
+                    operands[2].count == callee->f64_parameter_count &&
+                    operands[3].count == callee->ref_parameter_count &&
+                    operands[4].count == callee->i64_result_count &&
+                    operands[5].count == callee->f64_result_count &&
+                    operands[6].count == callee->ref_result_count,
+                "register counts differ from those of the called function");
+  return NULL;
+}
+
+static ingot_status_t check_return_operands(const ingot_verifier_t *verifier, uint32_t word,
+                                   const ingot_operand_t *operands) {
+  const ingot_layout_function_t *function = verifier->function;
+  REFUSE_UNLESS(operands[0].count == function->i64_result_count &&
+                    operands[1].count == function->f64_result_count &&
+                    operands[2].count == function->ref_result_count,
+                "register counts differ from the function's results");
+  return NULL;
+}
+
+static ingot_status_t check_assert_operands(const ingot_verifier_t *verifier, uint32_t word,
+                                   const ingot_operand_t *operands) {
+  REFUSE_UNLESS(operands[1].value != INGOT_STATUS_OK &&
+                    ingot_status_code_name((ingot_status_code_t)operands[1].value),
+                "%u is no status code", operands[1].value);
+  uint32_t holes = 0;
+  const char *text = ingot_module_string(verifier->module, operands[2].value);
+  while ((text = strstr(text, "{}")) != NULL) {
+    ++holes;
+    text += 2;
+  }
+  REFUSE_UNLESS(holes == operands[3].count, "the message has %u places for %u values", holes,
+                operands[3].count);
+  return NULL;
+}
+
+/* Arguments and results: only in exported functions. */
+static ingot_status_t check_tensor_operands(const ingot_verifier_t *verifier, uint32_t word,
+                                   const ingot_decoded_t *decoded) {
+  const ingot_layout_function_t *function = verifier->function;
+  bool result = decoded->code == INGOT_OP_RESULT_BUFFER;
+  uint32_t first = decoded->code == INGOT_OP_ARGUMENT_DIM ? 1 : 2;
+  const ingot_operand_t *numbers = &decoded->operands[first];
+  uint32_t number = numbers[0].value;
+  uint32_t count = result ? function->result_count : function->argument_count;
+  REFUSE_UNLESS(number < count, "%s %u of %u", result ? "result" : "argument", number, count);
+  const ingot_layout_value_t *values = &verifier->module->values[function->first_value];
+  uint32_t rank = values[result ? function->argument_count + number : number].rank;
+  if (result) {
+    REFUSE_UNLESS(numbers[1].count == rank, "%u dims for result %u of rank %u", numbers[1].count,
+                  number, rank);
+  } else if (decoded->code == INGOT_OP_ARGUMENT_DIM) {
+    REFUSE_UNLESS(numbers[1].value < rank, "dim %u of argument %u of rank %u", numbers[1].value,
+                  number, rank);
+  }
+  return NULL;
+}
+
+static ingot_status_t check_dispatch_operands(const ingot_verifier_t *verifier, uint32_t word,
+                                     const ingot_operand_t *operands) {
+  const ingot_module_t *module = verifier->module;
+  uint32_t number = operands[0].value;
+  REFUSE_UNLESS(number < module->entry_count, "kernel entry %u of %u", number,
+                module->entry_count);
+  const ingot_layout_entry_t *entry = &module->entries[number];
+  REFUSE_UNLESS(operands[6].count == entry->constant_count &&
+                    operands[7].count == entry->binding_count,
+                "%u constants and %u bindings for kernel entry %u, which has %u and %u",
+                operands[6].count, operands[7].count, number, entry->constant_count,
+                entry->binding_count);
+  const ingot_layout_executable_t *executable =
+      &module->executables[module->entry_executables[number]];
+  REFUSE_UNLESS(strcmp(ingot_module_string(module, executable->target),
+                       ingot_module_string(module, verifier->function->target)) == 0,
+                "kernel entry %u is for another target", number);
+  return NULL;
+}
+
+/* Float dtypes that f64 registers are read from, written to and rounded to. */
+static bool is_register_float(uint32_t dtype) {
+  return dtype == INGOT_DTYPE_F16 || dtype == INGOT_DTYPE_BF16 || dtype == INGOT_DTYPE_F32 ||
+         dtype == INGOT_DTYPE_F64;
+}
+
+/* What the numbers of an instruction refer to. */
+static ingot_status_t check_numbers(const ingot_verifier_t *verifier, uint32_t word,
+                                    const ingot_decoded_t *decoded) {
+  const ingot_operand_t *operands = decoded->operands;
+  const ingot_module_t *module = verifier->module;
+  switch (decoded->code) {
+    case INGOT_OP_CALL: return check_call_operands(verifier, word, operands);
+    case INGOT_OP_RETURN: return check_return_operands(verifier, word, operands);
+    case INGOT_OP_ASSERT: return check_assert_operands(verifier, word, operands);
+    case INGOT_OP_ARGUMENT_BUFFER:
+    case INGOT_OP_ARGUMENT_DIM:
+    case INGOT_OP_RESULT_BUFFER: return check_tensor_operands(verifier, word, decoded);
+    case INGOT_OP_DISPATCH: return check_dispatch_operands(verifier, word, operands);
+    case INGOT_OP_WRAP_I64:
+      REFUSE_UNLESS(ingot_dtype_is_integer((ingot_dtype_t)operands[2].value),
+                    "%u is no integer dtype", operands[2].value);
+      return NULL;
+    case INGOT_OP_ROUND_F64:
+      REFUSE_UNLESS(is_register_float(operands[2].value), "dtype %u is not f16, bf16, f32 or f64",
+                    operands[2].value);
+      return NULL;
+    case INGOT_OP_READ_I64:
+    case INGOT_OP_WRITE_I64:
+      REFUSE_UNLESS(ingot_dtype_is_integer((ingot_dtype_t)operands[3].value),
+                    "%u is no integer dtype", operands[3].value);
+      return NULL;
+    case INGOT_OP_READ_F64:
+    case INGOT_OP_WRITE_F64:
+      REFUSE_UNLESS(is_register_float(operands[3].value), "dtype %u is not f16, bf16, f32 or f64",
+                    operands[3].value);
+      return NULL;
+    case INGOT_OP_FILL: {
+      uint32_t length = operands[4].value;
+      REFUSE_UNLESS(length == 1 || length == 2 || length == 4 || length == 8,
+                    "pattern length %u is not 1, 2, 4 or 8", length);
+      return NULL;
+    }
+    case INGOT_OP_PARAMETER:
+      REFUSE_UNLESS(operands[2].value < module->parameter_count, "parameter %u of %u",
+                    operands[2].value, module->parameter_count);
+      return NULL;
+    case INGOT_OP_VARIABLE_READ:
+    case INGOT_OP_VARIABLE_WRITE:
+      REFUSE_UNLESS(operands[2].value < module->variable_count, "variable %u of %u",
+                    operands[2].value, module->variable_count);
+      return NULL;
+    case INGOT_OP_GLOBAL_LOAD:
+    case INGOT_OP_GLOBAL_STORE:
+      REFUSE_UNLESS(operands[1].value < module->global_count, "global %u of %u",
+                    operands[1].value, module->global_count);
+      return NULL;
+    default: return NULL; /* registers and immediates only */
+  }
+}
+
+static bool is_terminator(uint32_t code) {
+  return code == INGOT_OP_BRANCH || code == INGOT_OP_BRANCH_IF || code == INGOT_OP_RETURN;
+}
+
+static ingot_status_t check_instructions(const ingot_verifier_t *verifier) {
+  uint32_t word = 0;
+  uint32_t last = 0;
+  while (word < verifier->length) {
+    ingot_decoded_t decoded;
+    REFUSE_UNLESS(ingot_instruction_decode(verifier->words, verifier->length, word, &decoded),
+                  "unknown opcode 0x%02x or operands that leave the function",
+                  verifier->words[word]);
+    verifier->marks[word] |= INGOT_WORD_START;
+    for (uint32_t k = 0; k < decoded.operand_count; ++k) {
+      INGOT_TRY(check_operand(verifier, word, &decoded.operands[k]));
+    }
+    INGOT_TRY(check_numbers(verifier, word, &decoded));
+    last = word;
+    word = decoded.next;
+  }
+  word = last;
+  REFUSE_UNLESS(is_terminator(verifier->words[last]), "control leaves the end of the function");
+  return NULL;
+}
+
+/* Numbers the branch targets in code order; they must be instruction starts. */
+static ingot_status_t number_labels(ingot_verifier_t *verifier) {
+  verifier->label_count = 0;
+  for (uint32_t word = 0; word < verifier->length; ++word) {
+    uint8_t mark = verifier->marks[word];
+    if (!(mark & INGOT_WORD_TARGET)) continue;
+    REFUSE_UNLESS(mark & INGOT_WORD_START, "a branch leads into the middle of an instruction");
+    verifier->labels[word] = verifier->label_count++;
+  }
+  return NULL;
+}
+
+static ingot_status_t verify_function(ingot_verifier_t *verifier, uint32_t ordinal) {
+  const ingot_module_t *module = verifier->module;
+  verifier->function = &module->functions[ordinal];
+  verifier->ordinal = ordinal;
+  verifier->length = (uint32_t)verifier->function->code_length;
+  verifier->words = module->code + verifier->function->code_offset;
+  memset(verifier->marks, 0, verifier->length);
+  INGOT_TRY(check_instructions(verifier));
+  INGOT_TRY(number_labels(verifier));
+  return ingot_verify_assignment(verifier);
+}
+
+ingot_status_t ingot_module_verify_code(ingot_module_t *module) {
+  const ingot_allocator_t *allocator = &module->instance->allocator;
+  ingot_verifier_t verifier = {.module = module};
+  void *marks = NULL;
+  void *labels = NULL;
+  size_t longest = 0;
+  for (uint32_t i = 0; i < module->function_count; ++i) {
+    size_t length = (size_t)module->functions[i].code_length;
+    if (length > longest) longest = length;
+  }
+  ingot_status_t status = ingot_allocate_array(allocator, longest, sizeof(uint8_t), &marks);
+  if (!status) status = ingot_allocate_array(allocator, longest, sizeof(uint32_t), &labels);
+  verifier.marks = marks;
+  verifier.labels = labels;
+  for (uint32_t i = 0; !status && i < module->function_count; ++i) {
+    status = verify_function(&verifier, i);
+  }
+  ingot_release_memory(allocator, labels);
+  ingot_release_memory(allocator, marks);
+  return status ? status : ingot_verify_calls(module);
+}

@@ -1,0 +1,210 @@
+/* Contexts: what a session allocates once, slabs and results.
+ */
+#include "vm/context.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "module/dtype.h"
+
+#define LEAST_SLAB 64 /* bytes */
+
+static const ingot_allocator_t *context_allocator(const ingot_vm_context_t *context) {
+  return ingot_hal_device_allocator(context->device);
+}
+
+const ingot_layout_location_t *ingot_vm_location(const ingot_vm_context_t *context,
+                                                 const uint16_t *word) {
+  const ingot_module_t *module = context->image->module;
+  const ingot_layout_location_t *location =
+      ingot_module_find_location(module, (uint64_t)(word - module->code));
+  bool is_known = location && (ingot_module_string(module, location->op)[0] != 0 ||
+                               ingot_module_string(module, location->layer)[0] != 0);
+  return is_known ? location : NULL;
+}
+
+bool ingot_vm_describe(void *context, const void *word, char *out_text, size_t capacity) {
+  const ingot_module_t *module = ((ingot_vm_context_t *)context)->image->module;
+  const ingot_layout_location_t *location = ingot_vm_location(context, word);
+  if (!location) return false;
+  const char *op = ingot_module_string(module, location->op);
+  const char *layer = ingot_module_string(module, location->layer);
+  const char *quote = layer[0] ? "'" : "";
+  (void)snprintf(out_text, capacity, "%s%s%s%s%s", op, op[0] && layer[0] ? " " : "", quote, layer,
+                 quote);
+  return true;
+}
+
+/* -- lifetime -------------------------------------------------------------------------------- */
+
+/* The largest needs of any function and kernel. */
+typedef struct context_needs_t {
+  uint64_t stack_length;
+  uint32_t constant_count;
+  uint32_t result_count;
+} context_needs_t;
+
+static void add_needs(context_needs_t *needs, const ingot_vm_image_t *image) {
+  const ingot_module_t *module = image->module;
+  for (uint32_t i = 0; i < module->function_count; ++i) {
+    const ingot_layout_function_t *function = &module->functions[i];
+    if (!ingot_vm_image_has_target(image, function->target)) continue;
+    if (module->frame_lengths[i] > needs->stack_length) {
+      needs->stack_length = module->frame_lengths[i];
+    }
+    if (function->result_count > needs->result_count) {
+      needs->result_count = function->result_count;
+    }
+  }
+  for (uint32_t i = 0; i < module->entry_count; ++i) {
+    uint32_t count = module->entries[i].constant_count;
+    if (count > needs->constant_count) needs->constant_count = count;
+  }
+}
+
+
+ingot_status_t ingot_vm_context_initialize(ingot_vm_context_t *context, ingot_device_t *device,
+                                           const ingot_vm_image_t *images, uint32_t image_count) {
+  *context = (ingot_vm_context_t){.device = device};
+  ingot_hal_device_retain(device);
+  context_needs_t needs = {0, 0, 0};
+  for (uint32_t i = 0; i < image_count; ++i) add_needs(&needs, &images[i]);
+  const ingot_allocator_t *allocator = context_allocator(context);
+  void *memory = NULL;
+  INGOT_TRY(ingot_allocate(allocator, (size_t)needs.stack_length, &memory));
+  context->stack = memory;
+  INGOT_TRY(ingot_allocate_array(allocator, needs.constant_count, sizeof(int64_t), &memory));
+  context->constants = memory;
+  INGOT_TRY(ingot_allocate_array(allocator, needs.result_count, sizeof(ingot_vm_result_t),
+                                 &memory));
+  context->results = memory;
+  INGOT_TRY(ingot_hal_queue_create(device, &context->queue));
+  context->queue->describe = ingot_vm_describe;
+  context->queue->describe_user = context;
+  return NULL;
+}
+
+void ingot_vm_context_deinitialize(ingot_vm_context_t *context) {
+  if (!context->device) return; /* never initialized */
+  const ingot_allocator_t *allocator = context_allocator(context);
+  ingot_hal_queue_destroy(context->queue); /* first: it waits for work on the rest */
+  ingot_vm_context_trim(context);
+  ingot_vm_state_deinitialize(&context->state, allocator);
+  ingot_release_memory(allocator, context->retired);
+  ingot_release_memory(allocator, context->results);
+  ingot_release_memory(allocator, context->constants);
+  ingot_release_memory(allocator, context->stack);
+  ingot_hal_device_release(context->device); /* last: it keeps the allocator alive */
+}
+
+/* -- slabs ----------------------------------------------------------------------------------- */
+
+void ingot_vm_context_finish_call(ingot_vm_context_t *context) {
+  for (uint32_t i = 0; i < context->retired_count; ++i) {
+    ingot_hal_buffer_release(context->retired[i]);
+  }
+  context->retired_count = 0;
+}
+
+void ingot_vm_context_trim(ingot_vm_context_t *context) {
+  ingot_vm_context_finish_call(context);
+  ingot_hal_buffer_release(context->slab);
+  context->slab = NULL;
+}
+
+/* A call that makes the slab grow twice will make it grow more, as a loop whose result grows
+ * does: then by half at least, so that all outgrown slabs together stay a small multiple of
+ * the last. Where that is too much, what was asked for. */
+static ingot_status_t create_slab(const ingot_vm_context_t *context, int64_t length,
+                                  ingot_buffer_t **out_slab) {
+  if (length < LEAST_SLAB) length = LEAST_SLAB;
+  int64_t grown = context->slab ? context->slab->length + context->slab->length / 2 : 0;
+  if (context->retired_count > 0 && grown > length) {
+    ingot_status_t status = ingot_hal_buffer_create(context->device, grown, out_slab);
+    if (!status) return NULL;
+    ingot_status_free(status);
+  }
+  return ingot_hal_buffer_create(context->device, length, out_slab);
+}
+
+ingot_status_t ingot_vm_context_slab(ingot_vm_context_t *context, int64_t length,
+                                     ingot_buffer_t **out_buffer) {
+  if (!context->slab || context->slab->length < length) {
+    void *retired = context->retired;
+    INGOT_TRY(ingot_reallocate_array(context_allocator(context),
+                                     (size_t)context->retired_count + 1,
+                                     sizeof(*context->retired), &retired));
+    context->retired = retired;
+    ingot_buffer_t *slab = NULL;
+    INGOT_TRY(create_slab(context, length, &slab));
+    if (context->slab) context->retired[context->retired_count++] = context->slab;
+    context->slab = slab;
+  }
+  *out_buffer = context->slab;
+  return NULL;
+}
+
+/* -- results --------------------------------------------------------------------------------- */
+
+static const ingot_layout_value_t *result_value(const ingot_vm_context_t *context,
+                                                uint32_t ordinal) {
+  const ingot_module_t *module = context->image->module;
+  const ingot_layout_function_t *function = &module->functions[context->function];
+  return &module->values[function->first_value + function->argument_count + ordinal];
+}
+
+static ingot_status_t check_given(const ingot_vm_context_t *context, uint32_t ordinal,
+                                  const ingot_layout_value_t *value, const int64_t *dims) {
+  const ingot_buffer_view_t *view = context->results[ordinal].view;
+  for (uint32_t d = 0; d < value->rank; ++d) {
+    if (view->dims[d] == dims[d]) continue;
+    return ingot_status_create(context_allocator(context), INGOT_STATUS_INVALID_ARGUMENT,
+                               "result %u '%s': dim %u of the given view is %" PRId64
+                               ", expected %" PRId64,
+                               ordinal, ingot_module_string(context->image->module, value->name),
+                               d, view->dims[d], dims[d]);
+  }
+  return NULL;
+}
+
+static ingot_status_t make_result(ingot_vm_context_t *context, uint32_t ordinal,
+                                  const ingot_layout_value_t *value, const int64_t *dims) {
+  int64_t length = 0;
+  if (!ingot_dtype_tensor_length(value->dtype, value->rank, dims, &length)) {
+    return ingot_status_create(context_allocator(context), INGOT_STATUS_INVALID_ARGUMENT,
+                               "result %u '%s': a dim is negative or the tensor has more than "
+                               "2^63 bytes",
+                               ordinal, ingot_module_string(context->image->module, value->name));
+  }
+  ingot_buffer_t *buffer = NULL;
+  INGOT_TRY(ingot_hal_buffer_create(context->device, length, &buffer));
+  ingot_status_t status = ingot_buffer_view_create(buffer, 0, value->dtype, value->rank, dims,
+                                                   &context->results[ordinal].view);
+  ingot_hal_buffer_release(buffer);
+  return status;
+}
+
+ingot_status_t ingot_vm_context_result(ingot_vm_context_t *context, uint32_t ordinal,
+                                       const int64_t *dims, ingot_buffer_t **out_buffer) {
+  ingot_vm_result_t *result = &context->results[ordinal];
+  const ingot_layout_value_t *value = result_value(context, ordinal);
+  if (result->made) {
+    return ingot_status_create(context_allocator(context), INGOT_STATUS_INTERNAL,
+                               "result %u '%s' is made twice", ordinal,
+                               ingot_module_string(context->image->module, value->name));
+  }
+  for (uint32_t d = 0; d < value->rank; ++d) {
+    int64_t size = context->image->module->dims[value->first_dim + d].size;
+    if (size < 0 || size == dims[d]) continue;
+    return ingot_status_create(context_allocator(context), INGOT_STATUS_INTERNAL,
+                               "result %u '%s': the code makes dim %u as %" PRId64
+                               ", its signature says %" PRId64,
+                               ordinal, ingot_module_string(context->image->module, value->name),
+                               d, dims[d], size);
+  }
+  if (result->given) INGOT_TRY(check_given(context, ordinal, value, dims));
+  else INGOT_TRY(make_result(context, ordinal, value, dims));
+  result->made = true;
+  *out_buffer = result->view->span;
+  return NULL;
+}

@@ -1,0 +1,79 @@
+/* A context: everything a call into the VM works on, allocated once per session, so that a
+ * call with the caller's own result buffers allocates nothing.
+ *
+ * One thread at a time uses a context. References in registers are borrowed: every buffer
+ * that code can see is kept by somebody for the length of the call - arguments and results
+ * by the caller or the result table, constants, globals and arenas by the image, slabs by
+ * the context.
+ */
+#ifndef INGOT_VM_CONTEXT_H_
+#define INGOT_VM_CONTEXT_H_
+
+#include "vm/image.h"
+#include "vm/state.h"
+#include "vm/view.h"
+
+/* A result of the current call. */
+typedef struct ingot_vm_result_t {
+  ingot_buffer_view_t *view; /* the caller's own, else made by result.buffer */
+  bool given;                /* the caller's own */
+  bool made;                 /* result.buffer has run */
+} ingot_vm_result_t;
+
+typedef struct ingot_vm_context_t {
+  ingot_device_t *device;
+  ingot_hal_queue_t *queue;
+  uint8_t *stack;     /* register files of the deepest call */
+  int64_t *constants; /* of one dispatch */
+  ingot_vm_result_t *results;
+  ingot_buffer_t *slab;     /* NULL until code asks for it */
+  ingot_buffer_t **retired; /* smaller slabs that the current call may still use */
+  uint32_t retired_count;
+  ingot_vm_state_t state;       /* of sessions; nothing during init */
+  ingot_trace_function_t trace; /* NULL: off */
+  void *trace_user;
+
+  /* Of the current call. */
+  const ingot_vm_image_t *image;
+  ingot_vm_image_t *initializing; /* the same image during init, else NULL */
+  uint32_t function;              /* ordinal in its module */
+  ingot_vm_variable_t *variables; /* of the image */
+  ingot_buffer_view_t *const *arguments;
+  bool limited;      /* whether steps or time are */
+  uint64_t max_steps; /* UINT64_MAX: none */
+  int64_t deadline;   /* of ingot_clock; 0: none */
+  uint64_t clock_step; /* from which step on the clock is worth a look */
+} ingot_vm_context_t;
+
+/* Sizes everything for the functions of `images` that are for `device`. On failure the
+ * context is left for ingot_vm_context_deinitialize, which must be called in any case. */
+ingot_status_t ingot_vm_context_initialize(ingot_vm_context_t *context, ingot_device_t *device,
+                                           const ingot_vm_image_t *images, uint32_t image_count);
+void ingot_vm_context_deinitialize(ingot_vm_context_t *context);
+
+/* Frees the slabs. Not during a call. */
+void ingot_vm_context_trim(ingot_vm_context_t *context);
+
+/* Drops what only the current call needed: outgrown slabs. */
+void ingot_vm_context_finish_call(ingot_vm_context_t *context);
+
+/* The session's slab with at least `length` bytes. */
+ingot_status_t ingot_vm_context_slab(ingot_vm_context_t *context, int64_t length,
+                                     ingot_buffer_t **out_buffer);
+
+/* The buffer of result `ordinal` with these dims: the caller's or a new one. */
+ingot_status_t ingot_vm_context_result(ingot_vm_context_t *context, uint32_t ordinal,
+                                       const int64_t *dims, ingot_buffer_t **out_buffer);
+
+/* Where the code that contains `word` comes from; NULL if the module does not say. */
+const ingot_layout_location_t *ingot_vm_location(const ingot_vm_context_t *context,
+                                                 const uint16_t *word);
+
+/* The same as messages say it, as "Gather 'embeddings/word'"; false if it is not known. It is
+ * the queue's describe function. */
+bool ingot_vm_describe(void *context, const void *word, char *out_text, size_t capacity);
+
+/* Runs context->function of context->image to its end (interpreter.c). */
+ingot_status_t ingot_vm_run(ingot_vm_context_t *context);
+
+#endif /* INGOT_VM_CONTEXT_H_ */

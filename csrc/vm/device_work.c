@@ -1,0 +1,169 @@
+/* Instructions that reach the device or the caller's tensors.
+ */
+#include "vm/device_work.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "module/instruction.h"
+#include "vm/scalar.h"
+
+/* -- dispatch ---------------------------------------------------------------------------------- */
+
+/* Tells the trace of work that began at `begin` and has just ended; `word` is its
+ * instruction. */
+static __attribute__((noinline)) void trace_work(const ingot_vm_context_t *context,
+                                                 const uint16_t *word, const char *kernel,
+                                                 int64_t begin, int64_t length) {
+  const ingot_layout_location_t *location = ingot_vm_location(context, word);
+  /* The instruction's own layer: one kernel may serve several. */
+  const char *layer =
+      location ? ingot_module_string(context->image->module, location->layer) : "";
+  const ingot_trace_event_t event = {kernel, layer, begin, ingot_clock(), length};
+  context->trace(context->trace_user, &event);
+}
+
+static __attribute__((noinline)) ingot_status_t traced_dispatch(
+    const ingot_vm_context_t *context, const ingot_hal_dispatch_t *dispatch) {
+  const ingot_hal_entry_t *entry = &dispatch->executable->entries[dispatch->entry];
+  int64_t begin = ingot_clock();
+  INGOT_TRY(ingot_hal_queue_dispatch(context->queue, dispatch));
+  trace_work(context, dispatch->site, entry->description.name, begin, dispatch->cost_bytes);
+  return NULL;
+}
+
+ingot_status_t ingot_vm_dispatch(ingot_vm_context_t *context, const uint16_t **pc,
+                                 const int64_t *i64, ingot_buffer_t *const *references) {
+  ingot_hal_binding_t bindings[INGOT_HAL_MAX_BINDINGS];
+  const ingot_module_t *module = context->image->module;
+  const uint16_t *words = *pc + 1;
+  uint32_t entry = *words++;
+  uint32_t executable = module->entry_executables[entry];
+  ingot_hal_dispatch_t dispatch = {
+      .executable = context->image->executables[executable],
+      .entry = entry - module->executables[executable].first_entry,
+      .bindings = bindings,
+      .constants = context->constants,
+      .site = *pc,
+      .deadline = context->deadline,
+      .workload = {i64[words[0]], i64[words[1]], i64[words[2]]},
+      .cost_flops = i64[words[3]],
+      .cost_bytes = i64[words[4]],
+      .constant_count = words[5],
+  };
+  words += 6;
+  for (uint32_t k = 0; k < dispatch.constant_count; ++k) context->constants[k] = i64[*words++];
+  dispatch.binding_count = *words++;
+  for (uint32_t k = 0; k < dispatch.binding_count; ++k, words += 3) {
+    bindings[k] = (ingot_hal_binding_t){references[words[0]], i64[words[1]], i64[words[2]]};
+  }
+  *pc = words;
+  context->clock_step = 0;
+  if (context->trace) return traced_dispatch(context, &dispatch);
+  return ingot_hal_queue_dispatch(context->queue, &dispatch);
+}
+
+/* -- copies, fills ----------------------------------------------------------------------------- */
+
+ingot_status_t ingot_vm_copy(ingot_vm_context_t *context, const uint16_t *pc, const int64_t *i64,
+                             ingot_buffer_t *const *references) {
+  int64_t length = i64[pc[5]];
+  context->clock_step = 0;
+  int64_t begin = context->trace ? ingot_clock() : 0;
+  INGOT_TRY(ingot_hal_queue_copy(context->queue, references[pc[1]], i64[pc[2]],
+                                 references[pc[3]], i64[pc[4]], length));
+  if (context->trace) trace_work(context, pc, "copy", begin, length);
+  return NULL;
+}
+
+ingot_status_t ingot_vm_fill(ingot_vm_context_t *context, const uint16_t *pc, const int64_t *i64,
+                             ingot_buffer_t *const *references) {
+  int64_t length = i64[pc[3]];
+  context->clock_step = 0;
+  int64_t begin = context->trace ? ingot_clock() : 0;
+  INGOT_TRY(ingot_hal_queue_fill(context->queue, references[pc[1]], i64[pc[2]], length,
+                                 (uint64_t)i64[pc[4]], pc[5]));
+  if (context->trace) trace_work(context, pc, "fill", begin, length);
+  return NULL;
+}
+
+/* -- results, asserts -------------------------------------------------------------------------- */
+
+ingot_status_t ingot_vm_make_result(ingot_vm_context_t *context, const uint16_t *pc,
+                                    const int64_t *i64, ingot_buffer_t **out_buffer,
+                                    int64_t *out_offset) {
+  int64_t dims[INGOT_MAX_RANK];
+  uint32_t rank = pc[4]; /* the verifier compares it with the signature's */
+  for (uint32_t d = 0; d < rank; ++d) dims[d] = i64[pc[5 + d]];
+  INGOT_TRY(ingot_vm_context_result(context, pc[3], dims, out_buffer));
+  *out_offset = 0;
+  return NULL;
+}
+
+ingot_status_t ingot_vm_assert_failure(const ingot_vm_context_t *context, const uint16_t *pc,
+                                       const int64_t *i64) {
+  enum { VALUE_LENGTH = 24 };
+  const ingot_allocator_t *allocator = ingot_hal_device_allocator(context->device);
+  const char *text = ingot_module_string(context->image->module, ingot_code_u32(pc + 3));
+  const uint16_t *values = pc + 6;
+  void *memory = NULL;
+  INGOT_TRY(ingot_allocate(allocator, strlen(text) + (size_t)pc[5] * VALUE_LENGTH + 1, &memory));
+  char *message = memory;
+  while (*text) {
+    if (text[0] == '{' && text[1] == '}') {
+      message += snprintf(message, VALUE_LENGTH, "%" PRId64, i64[*values++]);
+      text += 2;
+    } else {
+      *message++ = *text++;
+    }
+  }
+  *message = 0;
+  ingot_status_t status =
+      ingot_status_create(allocator, (ingot_status_code_t)pc[2], "%s", (const char *)memory);
+  ingot_release_memory(allocator, memory);
+  return status;
+}
+
+/* -- elements ---------------------------------------------------------------------------------- */
+
+/* Elements lie in buffers little-endian, as every host is. */
+static ingot_status_t read_element(ingot_vm_context_t *context, ingot_buffer_t *buffer,
+                                   int64_t offset, ingot_dtype_t dtype, uint64_t *out_bits) {
+  *out_bits = 0;
+  return ingot_hal_queue_read(context->queue, buffer, offset, out_bits,
+                              (int64_t)ingot_dtype_length(dtype));
+}
+
+static ingot_status_t write_element(ingot_vm_context_t *context, ingot_buffer_t *buffer,
+                                    int64_t offset, ingot_dtype_t dtype, uint64_t bits) {
+  return ingot_hal_queue_write(context->queue, buffer, offset, &bits,
+                               (int64_t)ingot_dtype_length(dtype));
+}
+
+ingot_status_t ingot_vm_read_i64(ingot_vm_context_t *context, ingot_buffer_t *buffer,
+                                 int64_t offset, ingot_dtype_t dtype, int64_t *out_value) {
+  uint64_t bits;
+  INGOT_TRY(read_element(context, buffer, offset, dtype, &bits));
+  *out_value = ingot_scalar_decode_i64(bits, dtype);
+  return NULL;
+}
+
+ingot_status_t ingot_vm_read_f64(ingot_vm_context_t *context, ingot_buffer_t *buffer,
+                                 int64_t offset, ingot_dtype_t dtype, double *out_value) {
+  uint64_t bits;
+  INGOT_TRY(read_element(context, buffer, offset, dtype, &bits));
+  *out_value = ingot_scalar_decode_f64(bits, dtype);
+  return NULL;
+}
+
+ingot_status_t ingot_vm_write_i64(ingot_vm_context_t *context, ingot_buffer_t *buffer,
+                                  int64_t offset, int64_t value, ingot_dtype_t dtype) {
+  return write_element(context, buffer, offset, dtype, ingot_scalar_encode_i64(value, dtype));
+}
+
+ingot_status_t ingot_vm_write_f64(ingot_vm_context_t *context, ingot_buffer_t *buffer,
+                                  int64_t offset, double value, ingot_dtype_t dtype) {
+  return write_element(context, buffer, offset, dtype, ingot_scalar_encode_f64(value, dtype));
+}

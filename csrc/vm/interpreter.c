@@ -1,0 +1,344 @@
+/* The interpreter: a plain switch over verified code. It checks nothing that the verifier
+ * has proven; what depends on data (ranges, overflow, unset globals) is checked here or in
+ * the HAL core.
+ *
+ * The VM stack is a row of frames. A frame is its header, then the i64, f64 and reference
+ * registers of its function, 8 bytes each. Registers start arbitrary: definite assignment
+ * is proven.
+ */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/arithmetic.h"
+#include "base/clock.h"
+#include "module/instruction.h"
+#include "vm/context.h"
+#include "vm/device_work.h"
+#include "vm/scalar.h"
+
+typedef struct frame_t {
+  struct frame_t *caller; /* NULL in the function that was run */
+  const ingot_layout_function_t *function;
+  const uint16_t *resume; /* in the caller's code: where its result lists start */
+  uint64_t reserved;
+} frame_t;
+
+_Static_assert(sizeof(frame_t) == INGOT_FRAME_HEADER_LENGTH, "the verifier sizes the stack");
+
+/* The register files of the current frame. */
+typedef struct registers_t {
+  int64_t *i;
+  double *f;
+  ingot_buffer_t **o;
+} registers_t;
+
+static registers_t frame_registers(frame_t *frame) {
+  int64_t *i = (int64_t *)(void *)(frame + 1);
+  double *f = (double *)(void *)(i + frame->function->i64_count);
+  return (registers_t){i, f, (ingot_buffer_t **)(void *)(f + frame->function->f64_count)};
+}
+
+/* -- calls ------------------------------------------------------------------------------------- */
+
+/* Copies a list of registers to the first ones of another frame; returns the word behind. */
+#define COPY_OUT(list, source, target)                                   \
+  do {                                                                   \
+    uint32_t copy_count = *(list)++;                                     \
+    for (uint32_t copy = 0; copy < copy_count; ++copy) {                 \
+      (target)[copy] = (source)[*(list)++];                              \
+    }                                                                    \
+  } while (0)
+
+/* Enters the function of a call instruction whose operands start at `words`. */
+static frame_t *enter_function(const ingot_module_t *module, frame_t *frame,
+                               const registers_t *from, const uint16_t *words) {
+  uint8_t *end = (uint8_t *)(frame + 1) + ingot_module_register_bytes(frame->function);
+  frame_t *next = (frame_t *)(void *)end;
+  next->caller = frame;
+  next->function = &module->functions[*words++];
+  registers_t to = frame_registers(next);
+  COPY_OUT(words, from->i, to.i);
+  COPY_OUT(words, from->f, to.f);
+  COPY_OUT(words, from->o, to.o);
+  next->resume = words;
+  return next;
+}
+
+/* Hands the results of a return instruction to the caller; returns where that goes on. */
+static const uint16_t *leave_function(const frame_t *frame, const registers_t *from,
+                                      const uint16_t *words) {
+  registers_t to = frame_registers(frame->caller);
+  const uint16_t *targets = frame->resume;
+  ++targets;
+  for (uint32_t count = *words++; count > 0; --count) to.i[*targets++] = from->i[*words++];
+  ++targets;
+  for (uint32_t count = *words++; count > 0; --count) to.f[*targets++] = from->f[*words++];
+  ++targets;
+  for (uint32_t count = *words++; count > 0; --count) to.o[*targets++] = from->o[*words++];
+  return targets;
+}
+
+/* -- failures ---------------------------------------------------------------------------------- */
+
+/* A look at the clock costs as much as many steps. Long work sets context->clock_step back. */
+#define STEPS_BETWEEN_LOOKS 256
+
+static __attribute__((noinline)) ingot_status_t check_limits(ingot_vm_context_t *context,
+                                                             uint64_t steps) {
+  const ingot_allocator_t *allocator = ingot_hal_device_allocator(context->device);
+  if (steps > context->max_steps) {
+    return ingot_status_create(allocator, INGOT_STATUS_DEADLINE_EXCEEDED,
+                               "the call has run more than its limit of %" PRIu64 " steps",
+                               context->max_steps);
+  }
+  if (steps < context->clock_step) return NULL;
+  context->clock_step = steps + STEPS_BETWEEN_LOOKS;
+  if (ingot_clock_is_past(context->deadline)) {
+    return ingot_status_create(allocator, INGOT_STATUS_DEADLINE_EXCEEDED,
+                               "the call has run longer than its timeout");
+  }
+  return NULL;
+}
+
+static __attribute__((noinline)) ingot_status_t size_failure(const ingot_vm_context_t *context,
+                                                             const char *name, int64_t a,
+                                                             int64_t b) {
+  const ingot_allocator_t *allocator = ingot_hal_device_allocator(context->device);
+  if (strcmp(name, "broadcast.size") == 0) {
+    return ingot_status_create(allocator, INGOT_STATUS_INVALID_ARGUMENT,
+                               "dims %" PRId64 " and %" PRId64
+                               " do not broadcast: they must be equal or one of them 1",
+                               a, b);
+  }
+  return ingot_status_create(allocator, INGOT_STATUS_INVALID_ARGUMENT,
+                             "a size does not fit 64 bits: %s of %" PRId64 " and %" PRId64, name,
+                             a, b);
+}
+
+static __attribute__((noinline)) ingot_status_t unset_global(const ingot_vm_context_t *context,
+                                                             uint32_t global) {
+  return ingot_status_create(ingot_hal_device_allocator(context->device),
+                             INGOT_STATUS_FAILED_PRECONDITION,
+                             "global %u is read but no init function has set it", global);
+}
+
+/* Adds the source location of `word` to a failure. An assert's message is complete. */
+static __attribute__((noinline)) ingot_status_t locate(ingot_vm_context_t *context,
+                                                       const uint16_t *word,
+                                                       ingot_status_t status) {
+  char text[INGOT_HAL_DESCRIPTION_CAPACITY];
+  if (*word == INGOT_OP_ASSERT || *word == INGOT_OP_RESULT_BUFFER) return status;
+  if (!ingot_vm_describe(context, word, text, sizeof(text))) return status;
+  return ingot_status_prefix(status, "%s", text);
+}
+
+/* -- the switch -------------------------------------------------------------------------------- */
+
+#define I(k) r.i[pc[k]]
+#define F(k) r.f[pc[k]]
+#define O(k) r.o[pc[k]]
+#define UNSIGNED(k) ((uint64_t)r.i[pc[k]])
+
+/* A case that computes one register and goes on `words` words later. */
+#define COMPUTE(op, target, words, value) \
+  case INGOT_OP_##op:                     \
+    target = (value);                     \
+    pc += (words);                        \
+    continue
+
+/* A case whose work is a function that returns a status. */
+#define WORK(op, words, call) \
+  case INGOT_OP_##op:         \
+    status = (call);          \
+    if (status) goto failed;  \
+    pc += (words);            \
+    continue
+
+/* A case of size arithmetic: `compute` says whether the result fits. */
+#define SIZE(op, compute)                                                           \
+  case INGOT_OP_##op:                                                               \
+    if (!compute(I(2), I(3), &size)) {                                              \
+      status = size_failure(context, ingot_instruction(*pc)->name, I(2), I(3));     \
+      goto failed;                                                                  \
+    }                                                                               \
+    I(1) = size;                                                                    \
+    pc += 4;                                                                        \
+    continue
+
+ingot_status_t ingot_vm_run(ingot_vm_context_t *context) {
+  const ingot_vm_image_t *image = context->image;
+  const ingot_module_t *module = image->module;
+  frame_t *frame = (frame_t *)(void *)context->stack;
+  frame->caller = NULL;
+  frame->function = &module->functions[context->function];
+  const uint16_t *code = module->code + frame->function->code_offset;
+  const uint16_t *pc = code;
+  registers_t r = frame_registers(frame);
+  uint64_t steps = 0;
+  int64_t size = 0;
+  ingot_status_t status = NULL;
+  for (;;) {
+    ++steps;
+    switch (*pc) {
+      case INGOT_OP_BRANCH:
+      case INGOT_OP_BRANCH_IF: {
+        uint32_t target = *pc == INGOT_OP_BRANCH ? ingot_code_u32(pc + 1)
+                                                 : ingot_code_u32(pc + (I(1) ? 2 : 4));
+        if (context->limited && code + target <= pc) {
+          status = check_limits(context, steps);
+          if (status) goto failed;
+        }
+        pc = code + target;
+        continue;
+      }
+      case INGOT_OP_CALL:
+        if (context->limited) {
+          status = check_limits(context, steps);
+          if (status) goto failed;
+        }
+        frame = enter_function(module, frame, &r, pc + 1);
+        r = frame_registers(frame);
+        pc = code = module->code + frame->function->code_offset;
+        continue;
+      case INGOT_OP_RETURN:
+        if (!frame->caller) return NULL;
+        pc = leave_function(frame, &r, pc + 1);
+        frame = frame->caller;
+        r = frame_registers(frame);
+        code = module->code + frame->function->code_offset;
+        continue;
+      case INGOT_OP_ASSERT:
+        if (I(1) == 0) {
+          status = ingot_vm_assert_failure(context, pc, r.i);
+          goto failed;
+        }
+        pc += 6 + pc[5];
+        continue;
+
+      COMPUTE(CONST_I64, I(1), 6, ingot_code_i64(pc + 2));
+      COMPUTE(MOVE_I64, I(1), 3, I(2));
+      COMPUTE(ADD_I64, I(1), 4, (int64_t)(UNSIGNED(2) + UNSIGNED(3)));
+      COMPUTE(SUB_I64, I(1), 4, (int64_t)(UNSIGNED(2) - UNSIGNED(3)));
+      COMPUTE(MUL_I64, I(1), 4, (int64_t)(UNSIGNED(2) * UNSIGNED(3)));
+      COMPUTE(DIV_I64, I(1), 4, ingot_scalar_divide(I(2), I(3)));
+      COMPUTE(REM_I64, I(1), 4, ingot_scalar_remainder(I(2), I(3)));
+      COMPUTE(AND_I64, I(1), 4, (int64_t)(UNSIGNED(2) & UNSIGNED(3)));
+      COMPUTE(OR_I64, I(1), 4, (int64_t)(UNSIGNED(2) | UNSIGNED(3)));
+      COMPUTE(XOR_I64, I(1), 4, (int64_t)(UNSIGNED(2) ^ UNSIGNED(3)));
+      COMPUTE(SHL_I64, I(1), 4, ingot_scalar_shift_left(I(2), I(3)));
+      COMPUTE(SHR_I64, I(1), 4, ingot_scalar_shift_right(I(2), I(3)));
+      COMPUTE(MIN_I64, I(1), 4, I(2) < I(3) ? I(2) : I(3));
+      COMPUTE(MAX_I64, I(1), 4, I(2) > I(3) ? I(2) : I(3));
+      COMPUTE(EQ_I64, I(1), 4, I(2) == I(3));
+      COMPUTE(NE_I64, I(1), 4, I(2) != I(3));
+      COMPUTE(LT_I64, I(1), 4, I(2) < I(3));
+      COMPUTE(LE_I64, I(1), 4, I(2) <= I(3));
+      COMPUTE(SELECT_I64, I(1), 5, I(2) ? I(3) : I(4));
+      COMPUTE(WRAP_I64, I(1), 4, ingot_scalar_wrap(I(2), pc[3]));
+      SIZE(ADD_SIZE, ingot_add_i64);
+      SIZE(SUB_SIZE, ingot_subtract_i64);
+      SIZE(MUL_SIZE, ingot_multiply_i64);
+      SIZE(FLOORDIV_SIZE, ingot_scalar_floor_divide);
+      SIZE(MOD_SIZE, ingot_scalar_floor_modulo);
+      SIZE(BROADCAST_SIZE, ingot_scalar_broadcast);
+
+      COMPUTE(CONST_F64, F(1), 6, ingot_code_f64(pc + 2));
+      COMPUTE(MOVE_F64, F(1), 3, F(2));
+      COMPUTE(ADD_F64, F(1), 4, F(2) + F(3));
+      COMPUTE(SUB_F64, F(1), 4, F(2) - F(3));
+      COMPUTE(MUL_F64, F(1), 4, F(2) * F(3));
+      COMPUTE(DIV_F64, F(1), 4, F(2) / F(3));
+      COMPUTE(EQ_F64, I(1), 4, F(2) == F(3));
+      COMPUTE(LT_F64, I(1), 4, F(2) < F(3));
+      COMPUTE(LE_F64, I(1), 4, F(2) <= F(3));
+      COMPUTE(SELECT_F64, F(1), 5, I(2) ? F(3) : F(4));
+      COMPUTE(ROUND_F64, F(1), 4, ingot_scalar_round(F(2), pc[3]));
+      COMPUTE(I64_TO_F64, F(1), 3, (double)I(2));
+      COMPUTE(F64_TO_I64, I(1), 3, ingot_scalar_f64_to_i64(F(2)));
+
+      COMPUTE(MOVE_REF, O(1), 3, O(2));
+      COMPUTE(CLEAR_REF, O(1), 2, NULL);
+
+      case INGOT_OP_ARGUMENT_BUFFER:
+        O(1) = context->arguments[pc[3]]->span;
+        I(2) = 0;
+        pc += 4;
+        continue;
+      COMPUTE(ARGUMENT_DIM, I(1), 4, context->arguments[pc[2]]->dims[pc[3]]);
+      WORK(RESULT_BUFFER, 5 + pc[4], ingot_vm_make_result(context, pc, r.i, &O(1), &I(2)));
+      case INGOT_OP_SLAB:
+        status = ingot_vm_context_slab(context, I(3), &O(1));
+        if (status) goto failed;
+        I(2) = 0;
+        pc += 4;
+        continue;
+      COMPUTE(CONSTANTS, O(1), 2, image->constants);
+      case INGOT_OP_PARAMETER:
+        status = ingot_vm_image_parameter(context->initializing, pc[3], &O(1));
+        if (status) goto failed;
+        I(2) = 0;
+        pc += 4;
+        continue;
+      case INGOT_OP_ARENA:
+        status = ingot_vm_image_arena(context->initializing, context->queue, I(3), &O(1));
+        if (status) goto failed;
+        I(2) = 0;
+        pc += 4;
+        continue;
+      case INGOT_OP_GLOBAL_LOAD:
+        O(1) = image->globals[pc[2]];
+        if (!O(1)) {
+          status = unset_global(context, pc[2]);
+          goto failed;
+        }
+        pc += 3;
+        continue;
+      case INGOT_OP_VARIABLE_READ:
+        O(1) = context->variables[pc[3]].readable;
+        I(2) = 0;
+        pc += 4;
+        continue;
+      case INGOT_OP_VARIABLE_WRITE:
+        O(1) = context->variables[pc[3]].buffer;
+        context->variables[pc[3]].is_changing = true;
+        context->state.is_changing = true;
+        I(2) = 0;
+        pc += 4;
+        continue;
+      WORK(GLOBAL_STORE, 3, ingot_vm_image_set_global(context->initializing, pc[2], O(1)));
+
+      case INGOT_OP_DISPATCH: {
+        if (context->limited) {
+          status = check_limits(context, steps);
+          if (status) goto failed;
+        }
+        const uint16_t *next = pc;
+        status = ingot_vm_dispatch(context, &next, r.i, r.o);
+        if (status) return status; /* its message names the dispatch already */
+        pc = next;
+        continue;
+      }
+      WORK(COPY, 6, ingot_vm_copy(context, pc, r.i, r.o));
+      WORK(FILL, 6, ingot_vm_fill(context, pc, r.i, r.o));
+      WORK(READ_I64, 5, ingot_vm_read_i64(context, O(2), I(3), pc[4], &I(1)));
+      WORK(READ_F64, 5, ingot_vm_read_f64(context, O(2), I(3), pc[4], &F(1)));
+      WORK(WRITE_I64, 5, ingot_vm_write_i64(context, O(1), I(2), I(3), pc[4]));
+      WORK(WRITE_F64, 5, ingot_vm_write_f64(context, O(1), I(2), F(3), pc[4]));
+      default: /* the verifier knows every opcode that the switch does */
+        status = ingot_status_create(ingot_hal_device_allocator(context->device),
+                                     INGOT_STATUS_INTERNAL, "opcode 0x%02x has no code", *pc);
+        goto failed;
+    }
+  }
+failed:
+  return locate(context, pc, status);
+}
+
+/* The single-file build goes on with other files. */
+#undef I
+#undef F
+#undef O
+#undef UNSIGNED
+#undef COMPUTE
+#undef WORK
+#undef SIZE

@@ -1,0 +1,70 @@
+/* Scalar arithmetic of the instruction set where C's own would be undefined, or where a
+ * narrower dtype is kept in a wide register.
+ */
+#ifndef INGOT_VM_SCALAR_H_
+#define INGOT_VM_SCALAR_H_
+
+#include "module/dtype.h"
+
+/* Toward zero; b = 0 gives -1, MIN / -1 gives MIN. */
+static inline int64_t ingot_scalar_divide(int64_t a, int64_t b) {
+  if (b == 0) return -1;
+  if (b == -1) return (int64_t)(0 - (uint64_t)a);
+  return a / b;
+}
+
+/* a - b * (a / b): b = 0 gives a, MIN / -1 gives 0. */
+static inline int64_t ingot_scalar_remainder(int64_t a, int64_t b) {
+  if (b == 0) return a;
+  if (b == -1) return 0;
+  return a % b;
+}
+
+static inline int64_t ingot_scalar_shift_left(int64_t a, int64_t b) {
+  return b >= 0 && b < 64 ? (int64_t)((uint64_t)a << b) : 0;
+}
+
+static inline int64_t ingot_scalar_shift_right(int64_t a, int64_t b) {
+  uint64_t sign = a < 0 ? ~UINT64_C(0) : 0;
+  if (b < 0 || b >= 64) return (int64_t)sign;
+  return (int64_t)(((uint64_t)a ^ sign) >> b ^ sign);
+}
+
+/* floor(a / b); false for b = 0 and MIN / -1. */
+static inline bool ingot_scalar_floor_divide(int64_t a, int64_t b, int64_t *out_quotient) {
+  if (b == 0 || (a == INT64_MIN && b == -1)) return false;
+  *out_quotient = a / b - (a % b != 0 && (a < 0) != (b < 0));
+  return true;
+}
+
+/* a - b * floor(a / b); false for b = 0. */
+static inline bool ingot_scalar_floor_modulo(int64_t a, int64_t b, int64_t *out_remainder) {
+  if (b == 0) return false;
+  int64_t remainder = b == -1 ? 0 : a % b;
+  *out_remainder = remainder != 0 && (remainder < 0) != (b < 0) ? remainder + b : remainder;
+  return true;
+}
+
+/* The dim that a and b broadcast to; false if they differ and neither is 1. */
+static inline bool ingot_scalar_broadcast(int64_t a, int64_t b, int64_t *out_dim) {
+  *out_dim = a == 1 ? b : a;
+  return a == b || a == 1 || b == 1;
+}
+
+/* The value modulo 2^bits in an integer dtype's range; a boolean keeps its lowest bit. */
+int64_t ingot_scalar_wrap(int64_t value, ingot_dtype_t dtype);
+
+/* Toward zero, saturating; NaN gives 0. */
+int64_t ingot_scalar_f64_to_i64(double value);
+
+/* The nearest value of f16, bf16, f32 or f64, ties to even, overflow to infinity. */
+double ingot_scalar_round(double value, ingot_dtype_t dtype);
+
+/* An element's bytes in the low bytes of a word, for the integer and float dtypes of
+ * registers; the float value is one that ingot_scalar_round gives. */
+uint64_t ingot_scalar_encode_i64(int64_t value, ingot_dtype_t dtype);
+uint64_t ingot_scalar_encode_f64(double value, ingot_dtype_t dtype);
+int64_t ingot_scalar_decode_i64(uint64_t bits, ingot_dtype_t dtype);
+double ingot_scalar_decode_f64(uint64_t bits, ingot_dtype_t dtype);
+
+#endif /* INGOT_VM_SCALAR_H_ */

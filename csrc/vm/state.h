@@ -1,0 +1,53 @@
+/* State: the variables of one session, a private buffer each.
+ *
+ * What a call stores stays when it ends well. variable.write marks its variable as being
+ * changed; if the call then fails, nobody knows what the bytes mean: the session refuses
+ * calls until that variable is written from outside or the state is reset. A call that fails
+ * before it has begun to change anything leaves the state as it was.
+ *
+ * Variables are numbered over all images of the program, in their order. One thread at a
+ * time, like the context that holds the state.
+ */
+#ifndef INGOT_VM_STATE_H_
+#define INGOT_VM_STATE_H_
+
+#include "vm/image.h"
+
+typedef struct ingot_vm_variable_t {
+  ingot_buffer_t *buffer;
+  ingot_buffer_t *readable; /* the same bytes; nothing is written through it */
+  bool is_changing;         /* variable.write has run in a call that has not ended well */
+} ingot_vm_variable_t;
+
+typedef struct ingot_vm_state_t {
+  ingot_vm_variable_t *variables;
+  uint32_t count;
+  bool is_changing; /* whether a variable is */
+} ingot_vm_state_t;
+
+/* Allocates the variables of `images` and sets their initial values. OutOfMemory without a try
+ * if the device could never hold them. On failure the state is left for
+ * ingot_vm_state_deinitialize, which accepts a zeroed state too. */
+ingot_status_t ingot_vm_state_initialize(ingot_vm_state_t *state, ingot_hal_queue_t *queue,
+                                         const ingot_vm_image_t *images, uint32_t image_count);
+void ingot_vm_state_deinitialize(ingot_vm_state_t *state, const ingot_allocator_t *allocator);
+
+/* Back to the initial values. */
+ingot_status_t ingot_vm_state_reset(ingot_vm_state_t *state, ingot_hal_queue_t *queue,
+                                    const ingot_vm_image_t *images, uint32_t image_count);
+
+/* What was changed by a call that ended well stays. */
+void ingot_vm_state_keep(ingot_vm_state_t *state);
+
+/* The bytes of a variable, out and in. `length` is the variable's. FailedPrecondition if it is
+ * being changed; set makes it whole again. */
+ingot_status_t ingot_vm_state_get(const ingot_vm_state_t *state, const ingot_vm_image_t *image,
+                                  uint32_t variable, void *data);
+ingot_status_t ingot_vm_state_set(ingot_vm_state_t *state, const ingot_vm_image_t *image,
+                                  uint32_t variable, const void *data);
+
+/* FailedPrecondition that names the first variable that is being changed; NULL without one. */
+ingot_status_t ingot_vm_state_check(const ingot_vm_state_t *state, const ingot_vm_image_t *images,
+                                    uint32_t image_count);
+
+#endif /* INGOT_VM_STATE_H_ */

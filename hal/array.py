@@ -1,0 +1,183 @@
+"""`Array`: a tensor in a device buffer, as calls return it.
+
+It owns its bytes, hands them to NumPy and DLPack without a copy, and computes nothing:
+for arithmetic take `numpy()`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ingot.hal import dlpack
+from ingot.hal.decode import decode, storage_dtype
+from ingot.hal.device import Device, open_device
+from ingot.hal.errors import InvalidArgument
+from ingot.hal.native import check, ffi, lib
+from ingot.hal.spec import DType, dtype_of_code
+from ingot.hal.spec import dtype as dtype_called
+
+__all__ = ["Array", "empty_array"]
+
+_layout = lib.ingot_buffer_view_layout
+
+
+def _unmap(view: Any, data: Any) -> None:
+    lib.ingot_buffer_unmap(_layout(view).buffer, data)
+    lib.ingot_buffer_view_release(view)
+
+
+class Array:
+    """A dense tensor on a device."""
+
+    __slots__ = ("__weakref__", "_device", "_view")
+
+    def __init__(self, view: Any, device: Device) -> None:
+        """Takes over one reference to the C buffer view `view`."""
+        self._view = view
+        self._device = device
+
+    def __del__(self, release: Callable[[Any], None] = lib.ingot_buffer_view_release) -> None:
+        release(self._view)
+
+    @staticmethod
+    def from_numpy(array: npt.ArrayLike, device: Device | None = None) -> Array:
+        """A copy of `array` on `device`, by default the CPU."""
+        values = np.asarray(array)
+        return _array_of_bits(values, DType.from_numpy(values.dtype), device or open_device())
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        layout = _layout(self._view)
+        return tuple(ffi.unpack(layout.dims, layout.rank)) if layout.rank else ()
+
+    @property
+    def dtype(self) -> DType:
+        return dtype_of_code(_layout(self._view).dtype)
+
+    @property
+    def device(self) -> str:
+        """The URI of the device that holds the bytes."""
+        return self._device.uri
+
+    def numpy(self) -> npt.NDArray[Any]:
+        """The same bytes as a NumPy array, which keeps them alive.
+
+        Unsupported: the dtype needs ml_dtypes, which is not installed.
+        """
+        return self._storage(self.dtype.numpy)
+
+    def astype(self, dtype: str | DType) -> Array:
+        """A copy with another element type. Unsupported: `dtype` needs ml_dtypes."""
+        target = dtype_called(dtype)
+        with np.errstate(all="ignore"):
+            values = self._values().astype(target.numpy)
+        return _array_of_bits(values, target, self._device)
+
+    def item(self) -> Any:
+        """The only element, as a Python scalar. InvalidArgument: there are more or none."""
+        values = self._values()
+        if values.size != 1:
+            raise InvalidArgument(f"an array of shape {self.shape} is not one scalar")
+        return values.item()
+
+    def __array__(
+        self, dtype: npt.DTypeLike | None = None, copy: bool | None = None
+    ) -> npt.NDArray[Any]:
+        array = self.numpy()
+        if dtype is not None and np.dtype(dtype) != array.dtype:
+            if copy is False:
+                raise ValueError(f"{self.dtype} cannot become {np.dtype(dtype)} without a copy")
+            return array.astype(dtype)
+        return array.copy() if copy else array
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return dlpack.CPU
+
+    def __dlpack__(
+        self,
+        *,
+        stream: None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> object:
+        if stream is not None or dl_device not in (None, dlpack.CPU):
+            raise BufferError("an ingot.Array is in CPU memory: no stream, no other device")
+        source = self.astype(self.dtype) if copy else self
+        return dlpack.export_capsule(source._view, self.dtype, max_version, bool(copy))
+
+    def __len__(self) -> int:
+        shape = self.shape
+        if not shape:
+            raise TypeError("an array of rank 0 has no length")
+        return shape[0]
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.numpy()[key]
+
+    def __bool__(self) -> bool:
+        return bool(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __complex__(self) -> complex:
+        return complex(self.item())
+
+    def __index__(self) -> int:
+        if not self.dtype.is_integer:
+            raise TypeError(f"only an integer can be an index, not {self.dtype}")
+        return int(self.item())
+
+    def __repr__(self) -> str:
+        body = np.array2string(self._values(), separator=", ", prefix="Array(", threshold=100)
+        return f"Array({body}, dtype={self.dtype}, shape={self.shape}, device={self.device!r})"
+
+    def _map(self) -> Any:
+        """The first byte in this process's memory; the pointer keeps the bytes alive."""
+        layout = _layout(self._view)
+        access = lib.INGOT_MAP_READ | lib.INGOT_MAP_WRITE
+        out = ffi.new("void **")
+        check(lib.ingot_buffer_map(layout.buffer, layout.offset, layout.length, access, out))
+        # A reference of its own: in a dead cycle the array is finalized before the pointer.
+        lib.ingot_buffer_view_retain(self._view)
+        return ffi.gc(out[0], partial(_unmap, self._view))
+
+    def _storage(self, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+        """The bytes as an array of elements of `dtype`, which has the element's length."""
+        layout = _layout(self._view)
+        if layout.length == 0:
+            return np.empty(self.shape, dtype)
+        data = ffi.buffer(self._map(), layout.length)
+        return np.frombuffer(data, np.uint8).view(dtype).reshape(self.shape)
+
+    def _values(self) -> npt.NDArray[Any]:
+        """The elements as numbers that NumPy knows: bf16 and narrower floats as f32."""
+        dtype = self.dtype
+        return decode(self._storage(storage_dtype(dtype)), dtype)
+
+
+def _array_of_bits(bits: npt.NDArray[Any], dtype: DType, device: Device) -> Array:
+    """A new array with the elements of `bits`, in native byte order and row-major."""
+    bits = np.array(bits, bits.dtype.newbyteorder("="), order="C")
+    array = empty_array(dtype, bits.shape, device)
+    array._storage(bits.dtype)[...] = bits
+    return array
+
+
+def empty_array(dtype: DType, shape: tuple[int, ...], device: Device) -> Array:
+    """A new array of arbitrary content. OutOfMemory: there is no room for it."""
+    buffer_out, view_out = ffi.new("ingot_buffer_t **"), ffi.new("ingot_buffer_view_t **")
+    check(lib.ingot_buffer_create(device.handle.pointer, prod(shape) * dtype.bytes, buffer_out))
+    buffer = ffi.gc(buffer_out[0], lib.ingot_buffer_release)
+    check(lib.ingot_buffer_view_create(buffer, 0, dtype.code, len(shape), shape, view_out))
+    return Array(view_out[0], device)

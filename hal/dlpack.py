@@ -1,0 +1,134 @@
+"""DLPack: tensors of other libraries as NumPy arrays of element bits, and the way back.
+
+No copy is made in either direction. NumPy's own DLPack functions do not serve, because
+they refuse bf16 and f8.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ingot.hal.decode import storage_dtype
+from ingot.hal.errors import InvalidArgument, OutOfMemory
+from ingot.hal.native import ffi, lib
+from ingot.hal.spec import DTYPES, DType
+
+__all__ = ["CPU", "export_capsule", "import_array"]
+
+CPU = (lib.INGOT_DLPACK_CPU, 0)
+
+_capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_capsule_pointer.restype = ctypes.c_void_p
+_capsule_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+_capsule_is_valid = ctypes.pythonapi.PyCapsule_IsValid
+_capsule_is_valid.restype = ctypes.c_int
+_capsule_is_valid.argtypes = [ctypes.py_object, ctypes.c_char_p]
+_capsule_new = ctypes.pythonapi.PyCapsule_New
+_capsule_new.restype = ctypes.py_object
+_capsule_new.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
+
+_NAMES = {
+    versioned: ffi.string(lib.ingot_dlpack_capsule_name(versioned)) for versioned in (True, False)
+}
+
+
+def _bits(dtype: DType) -> int:
+    return 8 if dtype.is_boolean else dtype.bits
+
+
+_DTYPE_OF_CODE = {(each.dlpack, _bits(each)): each for each in DTYPES.values()}
+
+
+class _Memory:
+    """Memory that a capsule keeps alive, as NumPy's array interface."""
+
+    def __init__(self, interface: dict[str, Any], capsule: object) -> None:
+        self.__array_interface__ = interface
+        self._capsule = capsule
+
+
+def import_array(value: Any) -> tuple[npt.NDArray[Any], DType]:
+    """The bits of a tensor that speaks DLPack, without a copy, and its element type.
+
+    InvalidArgument: it is not in CPU memory, or of a dtype that Ingot lacks, or its library
+    refuses to hand it out.
+    """
+    device = tuple(map(int, value.__dlpack_device__()))
+    if device[0] != CPU[0]:
+        raise InvalidArgument(
+            f"the tensor is on DLPack device {device}, but must be in CPU memory; move it there"
+        )
+    try:
+        try:
+            capsule = value.__dlpack__(max_version=(lib.INGOT_DLPACK_MAJOR, 0))
+        except TypeError:  # a producer of before DLPack 1.0
+            capsule = value.__dlpack__()
+    except (BufferError, RuntimeError, ValueError) as error:
+        raise InvalidArgument(f"the tensor cannot be read: {error}") from error
+    return _array_of_capsule(capsule)
+
+
+def _array_of_capsule(capsule: object) -> tuple[npt.NDArray[Any], DType]:
+    is_read_only = False
+    if _capsule_is_valid(capsule, _NAMES[True]):
+        address = _capsule_pointer(capsule, _NAMES[True])
+        managed = ffi.cast("ingot_dlpack_versioned_t *", address)
+        if managed.major != lib.INGOT_DLPACK_MAJOR:
+            raise InvalidArgument(
+                f"the tensor comes as DLPack {managed.major}.{managed.minor}, "
+                f"but version {lib.INGOT_DLPACK_MAJOR} was asked for"
+            )
+        is_read_only = bool(managed.flags & lib.INGOT_DLPACK_READ_ONLY)
+    else:
+        address = _capsule_pointer(capsule, _NAMES[False])
+        managed = ffi.cast("ingot_dlpack_managed_t *", address)
+    tensor = managed.tensor
+    dtype = _DTYPE_OF_CODE.get((tensor.dtype_code, tensor.dtype_bits))
+    if dtype is None or tensor.dtype_lanes != 1 or (dtype.bits < 8 and not dtype.is_boolean):
+        raise InvalidArgument(
+            f"the tensor's DLPack dtype (code {tensor.dtype_code}, {tensor.dtype_bits} bits, "
+            f"{tensor.dtype_lanes} lanes) is none that Ingot reads; convert it first"
+        )
+    storage = storage_dtype(dtype)
+    shape = tuple(ffi.unpack(tensor.dims, tensor.rank)) if tensor.rank else ()
+    if 0 in shape:
+        return np.empty(shape, storage), dtype
+    strides = None
+    if tensor.strides and tensor.rank:
+        strides = tuple(each * dtype.bytes for each in ffi.unpack(tensor.strides, tensor.rank))
+    interface = {
+        "version": 3,
+        "typestr": storage.str,
+        "shape": shape,
+        "strides": strides,
+        "data": (int(ffi.cast("uintptr_t", tensor.data)) + tensor.offset, is_read_only),
+    }
+    return np.asarray(_Memory(interface, capsule)), dtype
+
+
+def export_capsule(
+    view: Any, dtype: DType, max_version: tuple[int, int] | None, is_copy: bool
+) -> object:
+    """A DLPack capsule over a C buffer view, which it keeps alive.
+
+    BufferError: DLPack packs elements narrower than a byte, buffers do not.
+    """
+    if dtype.bits < 8 and not dtype.is_boolean:
+        raise BufferError(f"{dtype} cannot be exchanged by DLPack; convert it with .astype first")
+    versioned = max_version is not None and max_version[0] >= lib.INGOT_DLPACK_MAJOR
+    if versioned:
+        flags = lib.INGOT_DLPACK_COPIED if is_copy else 0
+        managed = lib.ingot_dlpack_export_versioned(view, dtype.dlpack, _bits(dtype), flags)
+    else:
+        managed = lib.ingot_dlpack_export(view, dtype.dlpack, _bits(dtype))
+    if not managed:
+        raise OutOfMemory("no memory for a DLPack tensor")
+    return _capsule_new(
+        int(ffi.cast("uintptr_t", managed)),
+        int(ffi.cast("uintptr_t", lib.ingot_dlpack_capsule_name(versioned))),
+        int(ffi.cast("uintptr_t", lib.ingot_dlpack_capsule_destructor())),
+    )

@@ -1,0 +1,241 @@
+"""What Python and C both know: dtypes, status codes, opcodes and the module layout.
+
+The tables are read from the C headers, so each fact has one place. Nothing here needs
+the compiled extension or a device; the compiler imports this file and `hal.errors`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, cast
+
+from ingot.hal import header
+from ingot.hal.errors import InvalidArgument, Unsupported
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = [
+    "DTYPES",
+    "OPCODES",
+    "STATUSES",
+    "DType",
+    "Layout",
+    "Opcode",
+    "Status",
+    "dtype",
+    "dtype_of_code",
+    "layout",
+    "opcode",
+    "opcode_of_code",
+    "status",
+]
+
+_ML_DTYPES = {
+    "i2": "int2",
+    "i4": "int4",
+    "u2": "uint2",
+    "u4": "uint4",
+    "bf16": "bfloat16",
+    "f8e4m3": "float8_e4m3",
+    "f8e4m3fn": "float8_e4m3fn",
+    "f8e4m3fnuz": "float8_e4m3fnuz",
+    "f8e4m3b11fnuz": "float8_e4m3b11fnuz",
+    "f8e5m2": "float8_e5m2",
+    "f8e5m2fnuz": "float8_e5m2fnuz",
+    "f8e3m4": "float8_e3m4",
+    "f8e8m0fnu": "float8_e8m0fnu",
+    "f4e2m1fn": "float4_e2m1fn",
+}
+_NUMPY_KINDS = {"b": "bool", "i": "int", "u": "uint", "f": "float", "c": "complex"}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DType:
+    """An element type. There is one object per type: compare with `is` or `==`."""
+
+    code: int
+    enum: str
+    name: str
+    bits: int  # width of one element when packed: constants and API only, if below 8
+    bytes: int  # width of one element in memory while a program runs
+    kind: str  # b boolean, i signed, u unsigned, f float, c complex
+    dlpack: int  # DLDataTypeCode
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        return dtype, (self.name,)
+
+    @property
+    def is_boolean(self) -> bool:
+        return self.kind == "b"
+
+    @property
+    def is_integer(self) -> bool:
+        """Signed or unsigned; a boolean is none."""
+        return self.kind in "iu"
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind == "f"
+
+    @property
+    def is_complex(self) -> bool:
+        return self.kind == "c"
+
+    @property
+    def is_numpy(self) -> bool:
+        """NumPy has it without ml_dtypes."""
+        return self.name not in _ML_DTYPES
+
+    @cached_property
+    def numpy_name(self) -> str:
+        """The name of the NumPy dtype, which may be one of ml_dtypes."""
+        if not self.is_numpy:
+            return _ML_DTYPES[self.name]
+        return "bool" if self.is_boolean else f"{_NUMPY_KINDS[self.kind]}{self.bits}"
+
+    @cached_property
+    def numpy(self) -> np.dtype[Any]:
+        """The NumPy dtype of one element in memory. Unsupported: ml_dtypes is missing."""
+        import numpy as np
+
+        if self.is_numpy:
+            return np.dtype(self.numpy_name)
+        try:
+            import ml_dtypes
+        except ImportError:
+            raise Unsupported(
+                f'NumPy has no {self.name}: install ml_dtypes, or convert with .astype("f32")'
+            ) from None
+        found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, self.numpy_name))
+        return found
+
+    @staticmethod
+    def from_numpy(numpy_dtype: Any) -> DType:
+        """The element type of a NumPy dtype of either byte order. InvalidArgument: none."""
+        import numpy as np
+
+        name = np.dtype(numpy_dtype).name
+        found = _DTYPE_OF_NUMPY_NAME.get(name)
+        if found is None:
+            raise InvalidArgument(
+                f"NumPy dtype {name} has no counterpart; convert with .astype to one of: "
+                + ", ".join(_DTYPE_OF_NUMPY_NAME)
+            )
+        return found
+
+
+@dataclass(frozen=True)
+class Status:
+    """A class of failure; `name` is the exception class."""
+
+    code: int
+    enum: str
+    name: str
+
+
+@dataclass(frozen=True, eq=False)
+class Opcode:
+    """One instruction of the VM. `operands` is explained in spec/op.def."""
+
+    code: int
+    enum: str
+    name: str
+    operands: str
+    meaning: str
+
+    @cached_property
+    def operand_kinds(self) -> tuple[str, ...]:
+        """The operands one by one: "ni*f*" is ("n", "i*", "f*")."""
+        return tuple(re.findall(r"[A-Za-z]\*?", self.operands))
+
+
+def _rows(name: str) -> list[tuple[Any, ...]]:
+    return cast("list[tuple[Any, ...]]", header.table(name))
+
+
+DTYPES: Mapping[str, DType] = MappingProxyType({row[2]: DType(*row) for row in _rows("dtype")})
+STATUSES: Mapping[str, Status] = MappingProxyType({row[2]: Status(*row) for row in _rows("status")})
+OPCODES: Mapping[str, Opcode] = MappingProxyType({row[2]: Opcode(*row) for row in _rows("op")})
+_DTYPE_OF_CODE = {each.code: each for each in DTYPES.values()}
+_DTYPE_OF_NUMPY_NAME = {each.numpy_name: each for each in DTYPES.values()}
+_OPCODE_OF_CODE = {each.code: each for each in OPCODES.values()}
+
+
+def dtype(name: str | DType) -> DType:
+    """The element type called `name`, such as "f32". InvalidArgument: there is none."""
+    if isinstance(name, DType):
+        return name
+    if name not in DTYPES:
+        raise InvalidArgument(f"unknown dtype {name!r}; the dtypes are: {', '.join(DTYPES)}")
+    return DTYPES[name]
+
+
+def dtype_of_code(code: int) -> DType:
+    """The element type with this code of a module file. InvalidArgument: there is none."""
+    if code not in _DTYPE_OF_CODE:
+        raise InvalidArgument(f"unknown dtype code {code:#x}")
+    return _DTYPE_OF_CODE[code]
+
+
+def status(name: str) -> Status:
+    """The status called `name`, such as "InvalidArgument"."""
+    return STATUSES[name]
+
+
+def opcode(name: str) -> Opcode:
+    """The instruction called `name`, such as "add.i64"."""
+    return OPCODES[name]
+
+
+def opcode_of_code(code: int) -> Opcode | None:
+    """The instruction with this opcode word, or None."""
+    return _OPCODE_OF_CODE.get(code)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The structs and constants of module_layout.h and kernel_abi.h."""
+
+    ffi: Any  # a cffi.FFI that knows the structs
+    constants: Mapping[str, Any]  # name -> int, or bytes for INGOT_MODULE_MAGIC
+
+    def size(self, struct: str) -> int:
+        """Bytes of one struct, such as "ingot_layout_header_t"."""
+        return int(self.ffi.sizeof(struct))
+
+    def pack(self, struct: str, rows: Iterable[Mapping[str, Any]]) -> bytes:
+        """The bytes of an array of structs, one per row; fields left out are zero."""
+        rows = list(rows)
+        return bytes(self.ffi.buffer(self.ffi.new(f"{struct}[]", rows))) if rows else b""
+
+    def unpack(self, struct: str, data: bytes | memoryview) -> list[dict[str, Any]]:
+        """The rows of an array of structs; `pack` undone. Trailing bytes are ignored."""
+        names = [name for name, _ in self.ffi.typeof(struct).fields]
+        count = len(data) // self.size(struct)
+        rows = self.ffi.from_buffer(f"{struct}[]", data)[0:count] if count else []
+        return [{name: self._value(getattr(row, name)) for name in names} for row in rows]
+
+    def _value(self, value: Any) -> Any:
+        return list(value) if isinstance(value, self.ffi.CData) else value
+
+
+@lru_cache(maxsize=1)
+def layout() -> Layout:
+    """The module layout and the kernel ABI; made once, in a few ms."""
+    import cffi
+
+    texts = [header.read(name) for name in ("module_layout.h", "kernel_abi.h")]
+    ffi = cffi.FFI()
+    constants: dict[str, Any] = {}
+    for text in texts:
+        ffi.cdef(header.declarations(text))
+        constants |= header.constants(text)
+    return Layout(ffi, MappingProxyType(constants))

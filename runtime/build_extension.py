@@ -1,0 +1,48 @@
+"""Writes the C source of the extension `_ingot`; CMake runs it and compiles the result.
+
+    python build_extension.py OUTPUT.c
+
+The declarations are those of the C headers themselves, so there is no second copy.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import cffi
+
+RUNTIME_FOLDER = Path(__file__).resolve().parent
+sys.path.insert(0, str(RUNTIME_FOLDER.parent))
+
+from hal import header  # noqa: E402  the package `ingot` is not installed yet
+
+PRIVATE_HEADERS = ("call.h", "dlpack.h")
+
+# Called by C: after every kernel of a traced session (`trace.py` defines it), and for every
+# line of the log (`hal/device.py`).
+CALLBACKS = """
+extern "Python" void ingot_python_trace(void *user, const ingot_trace_event_t *event);
+extern "Python" void ingot_python_log(void *user, int32_t severity, const char *message);
+"""
+
+
+def main(output: str) -> None:
+    public = header.read("ingot.h")
+    private = [(RUNTIME_FOLDER / name).read_text(encoding="utf-8") for name in PRIVATE_HEADERS]
+    ffi = cffi.FFI()
+    ffi.cdef(header.declarations(header.read("kernel_abi.h")))
+    for text in (public, *private):
+        ffi.cdef(header.declarations(text))
+        for name, value in header.constants(text).items():
+            if isinstance(value, int):
+                ffi.cdef(f"#define {name} {value}")
+    ffi.cdef(CALLBACKS)
+    includes = ["ingot/ingot.h", *PRIVATE_HEADERS]
+    source = "".join(f'#include "{name}"\n' for name in includes)
+    ffi.set_source("ingot.runtime._ingot", source)
+    ffi.emit_c_code(output)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

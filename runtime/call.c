@@ -1,0 +1,56 @@
+/* Calls and parameters from Python: see call.h. */
+#include "call.h"
+
+#include <string.h>
+
+static ingot_status_t ingot_python_wrap_tensors(ingot_python_frame_t *frame, uint32_t count) {
+  memset(frame->views, 0, count * sizeof *frame->views);
+  for (uint32_t i = 0; i < count; ++i) {
+    ingot_python_tensor_t *tensor = &frame->tensors[i];
+    if (tensor->view) {
+      ingot_buffer_view_retain(tensor->view);
+      frame->views[i] = tensor->view;
+    } else if (tensor->data) {
+      ingot_status_t status = ingot_buffer_view_wrap(
+          frame->device, tensor->data, tensor->length, tensor->dtype, tensor->rank, tensor->dims,
+          NULL, NULL, &frame->views[i]);
+      if (status) return status;
+    }
+  }
+  return NULL;
+}
+
+ingot_status_t ingot_python_call(ingot_python_frame_t *frame) {
+  uint32_t count = frame->argument_count + frame->result_count;
+  ingot_status_t status = ingot_python_wrap_tensors(frame, count);
+  if (!status) {
+    status = ingot_session_call(frame->session, frame->function, frame->views,
+                                frame->argument_count, frame->views + frame->argument_count,
+                                frame->result_count, &frame->options);
+  }
+  for (uint32_t i = 0; i < count; ++i) {
+    bool is_new = i >= frame->argument_count && !frame->tensors[i].view && !frame->tensors[i].data;
+    if (is_new && !status) continue;
+    ingot_buffer_view_release(frame->views[i]);
+    frame->views[i] = NULL;
+  }
+  return status;
+}
+
+static ingot_status_t ingot_python_find(void *user, const char *scope, const char *key,
+                                        ingot_parameter_span_t *out_span) {
+  const ingot_python_parameters_t *table = user;
+  (void)scope;
+  for (size_t i = 0; i < table->count; ++i) {
+    if (strcmp(table->keys[i], key) == 0) {
+      *out_span = table->spans[i];
+      return NULL;
+    }
+  }
+  *out_span = (ingot_parameter_span_t){0};
+  return NULL;
+}
+
+ingot_parameters_t ingot_python_parameters(ingot_python_parameters_t *table) {
+  return (ingot_parameters_t){.user = table, .find = ingot_python_find};
+}

@@ -1,0 +1,346 @@
+"""`Model`: a session over a program, called like a function.
+
+model = ingot.load("model.ingot")
+y = model(x)                    # the same as model.main(x)
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import MappingProxyType
+from typing import Any
+
+from ingot.hal.array import Array
+from ingot.hal.device import Device, open_device
+from ingot.hal.errors import FailedPrecondition, InvalidArgument, NotFound
+from ingot.hal.native import Handle, check, ffi, lib
+from ingot.runtime.frame import Frame
+from ingot.runtime.program import Program
+from ingot.runtime.signature import Signature, Value
+from ingot.runtime.state import read_state, write_state
+from ingot.runtime.trace import TraceEvent, collect_trace
+
+__all__ = ["Function", "Model", "load"]
+
+_call = lib.ingot_python_call
+_CLOSED = "the model is closed; load it again"
+
+
+class _Session:
+    """A C session and the lock that makes callers wait for each other."""
+
+    __slots__ = ("device", "handle", "is_closed", "lock", "program")
+
+    def __init__(self, program: Program) -> None:
+        out = ffi.new("ingot_session_t **")
+        check(lib.ingot_session_create(program.pointer, out))
+        self.program = program
+        self.device: Device = program.device
+        self.handle = Handle(out[0], lib.ingot_session_release, program)
+        # A call from within a call of the same thread must not hang: C refuses it.
+        self.lock = threading.RLock()
+        self.is_closed = False
+
+    def close(self) -> None:
+        with self.lock:
+            self.is_closed = True
+            self.handle.release()
+
+
+class Function:
+    """A function of a model, ready to be called."""
+
+    __slots__ = (
+        "__weakref__",
+        "_argument_count",
+        "_frames",
+        "_ordinal",
+        "_result_count",
+        "_session",
+        "_signature",
+    )
+
+    def __init__(self, session: _Session, ordinal: int, signature: Signature) -> None:
+        self._session = session
+        self._ordinal = ordinal
+        self._signature = signature
+        self._argument_count = len(signature.arguments)
+        self._result_count = len(signature.results)
+        self._frames: list[Frame] = []  # those not in a call
+
+    @property
+    def signature(self) -> Signature:
+        return self._signature
+
+    @property
+    def __name__(self) -> str:
+        return self._signature.name
+
+    def __repr__(self) -> str:
+        return f"<function {self._signature}>"
+
+    def __call__(self, *arguments: Any, out: Any = None, **named: Any) -> Any:
+        """Runs the function. Arguments are arrays (NumPy, DLPack), scalars or lists.
+
+        Gives an Array, a tuple of them for several results, None for none. `out` holds the
+        memory to write to: an array, or one per result (None: make a new one).
+        """
+        return self._run(arguments, out, named)
+
+    def _run(
+        self,
+        arguments: tuple[Any, ...],
+        out: Any,
+        named: Mapping[str, Any],
+        limits: tuple[int | None, float | None] | None = None,
+    ) -> Any:
+        if named or len(arguments) != self._argument_count:
+            arguments = self._bind(arguments, named)
+        try:
+            frame = self._frames.pop()
+        except IndexError:
+            frame = self._new_frame()
+        try:
+            if limits is not None:
+                frame.set_limits(*limits)
+            keep = frame.set_arguments(arguments)
+            outputs = None
+            if out is not None or frame.has_output:
+                outputs = self._outputs(out)
+                keep += frame.set_outputs(outputs)
+            session = self._session
+            with session.lock:
+                if session.is_closed:
+                    raise FailedPrecondition(_CLOSED)
+                status = _call(frame.pointer)
+            if status:
+                check(status)
+            if self._result_count != 1:
+                return self._results(frame, outputs)
+            if outputs is not None and outputs[0] is not None:
+                return outputs[0]
+            return Array(frame.views[self._argument_count], session.device)
+        finally:
+            if limits is not None:
+                frame.set_limits(None, None)
+            self._frames.append(frame)
+
+    def call(
+        self,
+        *arguments: Any,
+        out: Any = None,
+        as_dict: bool = False,
+        max_steps: int | None = None,
+        timeout: float | None = None,
+        **named: Any,
+    ) -> Any:
+        """Runs the function; with `as_dict` the results come in a dict by name, and `out`
+        may be one too. DeadlineExceeded: the call took more than `max_steps` instructions of
+        the VM or `timeout` seconds; they are looked at in every loop and kernel."""
+        if isinstance(out, Mapping):
+            out = self._order_outputs(out)
+        results = self._run(arguments, out, named, (max_steps, timeout))
+        if not as_dict:
+            return results
+        names = [value.name for value in self._signature.results]
+        return dict(zip(names, results if len(names) > 1 else [results], strict=False))
+
+    def _results(self, frame: Frame, outputs: Sequence[Any] | None) -> Any:
+        """What a call gives: new arrays, and those of `out=` as they were passed."""
+        views, first, device = frame.views, self._argument_count, self._session.device
+        results = tuple(
+            Array(views[first + ordinal], device) if value is None else value
+            for ordinal, value in enumerate(outputs or (None,) * self._result_count)
+        )
+        return results if len(results) > 1 else results[0] if results else None
+
+    def _new_frame(self) -> Frame:
+        session = self._session
+        return Frame(
+            session.handle.pointer, session.device.handle.pointer, self._ordinal, self._signature
+        )
+
+    def _bind(self, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Positional and named arguments in the order of the signature."""
+        names = [value.name for value in self._signature.arguments]
+        if len(arguments) > len(names):
+            raise InvalidArgument(
+                f"{len(arguments)} arguments for {self._signature}, which takes {len(names)}"
+            )
+        unknown = [name for name in named if name not in names]
+        if unknown:
+            raise InvalidArgument(
+                f"no argument is called {unknown[0]!r}; the signature is {self._signature}"
+            )
+        twice = [name for name in names[: len(arguments)] if name in named]
+        if twice:
+            raise InvalidArgument(f"argument {twice[0]!r} is given by position and by name")
+        missing = [name for name in names[len(arguments) :] if name not in named]
+        if missing:
+            raise InvalidArgument(
+                f"argument {missing[0]!r} is missing; the signature is {self._signature}"
+            )
+        return arguments + tuple(named[name] for name in names[len(arguments) :])
+
+    def _outputs(self, out: Any) -> tuple[Any, ...]:
+        """One entry per result; None where the result is to be made."""
+        if out is None:
+            return (None,) * self._result_count
+        if self._result_count == 1 and not isinstance(out, (tuple, list)):
+            return (out,)
+        if not isinstance(out, (tuple, list)):
+            out = (out,)
+        outputs = tuple(out)
+        if len(outputs) != self._result_count:
+            raise InvalidArgument(
+                f"out= holds {len(outputs)} arrays, but {self._signature} has "
+                f"{self._result_count} results"
+            )
+        return outputs
+
+    def _order_outputs(self, out: Mapping[str, Any]) -> tuple[Any, ...]:
+        names = [value.name for value in self._signature.results]
+        unknown = [name for name in out if name not in names]
+        if unknown:
+            raise InvalidArgument(
+                f"no result is called {unknown[0]!r}; the signature is {self._signature}"
+            )
+        return tuple(out.get(name) for name in names)
+
+
+class Model:
+    """A loaded module with private state. Threads may share it: calls wait for each other.
+
+    Calling it calls `main`; every other function is an attribute, or stands in `functions`.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._session = _Session(program)
+        self._functions = {
+            signature.name: Function(self._session, ordinal, signature)
+            for ordinal, signature in enumerate(program.signatures)
+        }
+        self._main = self._functions.get("main")
+        for name, function in self._functions.items():
+            if not hasattr(Model, name):  # such a function stands in `functions` only
+                self.__dict__[name] = function
+
+    @property
+    def functions(self) -> Mapping[str, Function]:
+        """All functions by name."""
+        return MappingProxyType(self._functions)
+
+    @property
+    def signature(self) -> Signature:
+        """The signature of `main`."""
+        return self._find_main().signature
+
+    @property
+    def device(self) -> str:
+        """The URI of the device that runs the model."""
+        return self._program.device.uri
+
+    def __call__(self, *arguments: Any, out: Any = None, **named: Any) -> Any:
+        """Runs `main`; see `Function.__call__`."""
+        return (self._main or self._find_main())._run(arguments, out, named)
+
+    def call(self, *arguments: Any, **options: Any) -> Any:
+        """Runs `main`; see `Function.call`."""
+        return self._find_main().call(*arguments, **options)
+
+    @property
+    def variables(self) -> tuple[Value, ...]:
+        """Names, dtypes and shapes of the model's state; empty without one."""
+        return self._program.variables
+
+    def state(self) -> dict[str, Array]:
+        """Copies of all variables by name.
+
+        FailedPrecondition: a call failed while it was changing one; see `reset`.
+        """
+        with self._open() as session:
+            return read_state(session.handle.pointer, self._program)
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Sets all variables, from what `state` gave or from other arrays.
+
+        InvalidArgument: a name is missing or unknown, or a dtype or shape is wrong; then
+        nothing is changed.
+        """
+        with self._open() as session:
+            write_state(session.handle.pointer, self._program, state)
+
+    def reset(self) -> None:
+        """Gives all variables their initial values back."""
+        with self._open() as session:
+            check(lib.ingot_session_reset(session.handle.pointer))
+
+    def fork(self) -> Model:
+        """Another session: it shares the program and its weights, and has its own state, which
+        starts with the initial values."""
+        with self._open():
+            return Model(self._program)
+
+    @contextmanager
+    def trace(self) -> Iterator[list[TraceEvent]]:
+        """`with model.trace() as events: model(x)`: one event per kernel and copy, with its
+        times and bytes."""
+        with self._open() as session, collect_trace(session.handle.pointer) as events:
+            yield events
+
+    @contextmanager
+    def _open(self) -> Iterator[_Session]:
+        """The session, while nobody else uses it."""
+        with self._session.lock:
+            if self._session.is_closed:
+                raise FailedPrecondition(_CLOSED)
+            yield self._session
+
+    def close(self) -> None:
+        """Frees the session's memory now; later calls raise FailedPrecondition."""
+        self._session.close()
+
+    def __enter__(self) -> Model:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def __getattr__(self, name: str) -> Function:
+        raise AttributeError(
+            f"the model has no function {name!r}; its functions are: "
+            + ", ".join(self.__dict__.get("_functions", ()))
+        )
+
+    def __repr__(self) -> str:
+        signatures = "; ".join(str(each.signature) for each in self._functions.values())
+        state = ", ".join(map(str, self.variables))
+        return f"<Model on {self.device}: {signatures}{'; state: ' * bool(state)}{state}>"
+
+    def _find_main(self) -> Function:
+        if self._main is None:
+            raise NotFound(
+                "the module has no function called main; call one of: " + ", ".join(self._functions)
+            )
+        return self._main
+
+
+def load(
+    source: Any,
+    *,
+    device: str = "cpu",
+    threads: int | None = None,
+    parameters: Any = None,
+    verify: bool = False,
+) -> Model:
+    """Makes a compiled module ready to be called.
+
+    `source` is a path, bytes, or what `ingot.compile` gave. `parameters` are the weights
+    that are not in the module: the path of a safetensors file, or a dict of arrays.
+    `verify` reads the constants too and checks them. NotFound: a file, device or parameter
+    is missing. DataLoss: the module is damaged. Incompatible: it is for another version.
+    """
+    return Model(Program(source, open_device(device, threads), parameters, verify=verify))

@@ -1,0 +1,134 @@
+"""A program: a module made ready on a device, with its parameters. Sessions share it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from ingot.hal.device import Device, instance
+from ingot.hal.errors import InvalidArgument, NotFound
+from ingot.hal.native import Handle, check, ffi, lib, text
+from ingot.runtime.frame import bytes_of
+from ingot.runtime.signature import Signature, read_signature, read_variables
+from ingot.runtime.tensors import bits_of_parameter
+
+__all__ = ["Program", "load_module"]
+
+_SHOWN = 5  # names in a message
+
+
+class Program:
+    """The module, and the C program made from it. It never changes."""
+
+    def __init__(self, source: Any, device: Device, parameters: Any, *, verify: bool) -> None:
+        self.device = device
+        self._module = load_module(source, verify)
+        out = ffi.new("ingot_program_t **")
+        modules = ffi.new("ingot_module_t *[]", [self._module.pointer])
+        with _open_parameters(self._module.pointer, parameters) as table:
+            check(lib.ingot_program_create(device.handle.pointer, modules, 1, table, out))
+        self._handle = Handle(out[0], lib.ingot_program_release, self._module, device)
+        self.pointer = self._handle.pointer
+        self.signatures = tuple(self._signatures())
+        self.module = self._module.pointer
+        self.variables = read_variables(self.module)
+
+    def _signatures(self) -> Iterator[Signature]:
+        module, function = ffi.new("ingot_module_t **"), ffi.new("uint32_t *")
+        for ordinal in range(lib.ingot_program_function_count(self.pointer)):
+            check(lib.ingot_program_function(self.pointer, ordinal, module, function))
+            yield read_signature(module[0], function[0])
+
+
+def load_module(source: Any, verify: bool) -> Handle:
+    """The C module in a path, bytes or compiled module, checked; see `runtime.load`."""
+    out = ffi.new("ingot_module_t **")
+    flags = lib.INGOT_MODULE_VERIFY_CONSTANTS if verify else 0
+    c_instance = instance()
+    if isinstance(source, (str, os.PathLike)):
+        check(lib.ingot_module_load_file(c_instance.pointer, os.fsencode(source), flags, out))
+        return Handle(out[0], lib.ingot_module_release, c_instance)
+    if isinstance(source, (bytearray, memoryview)) or hasattr(source, "__bytes__"):
+        source = bytes(source)
+    if not isinstance(source, bytes):
+        raise InvalidArgument(
+            f"cannot load a {type(source).__name__}; pass a path, bytes, or a compiled module"
+        )
+    data = ffi.from_buffer(source)
+    arguments = (c_instance.pointer, data, len(source), flags, ffi.NULL, ffi.NULL, out)
+    check(lib.ingot_module_load_memory(*arguments))
+    return Handle(out[0], lib.ingot_module_release, c_instance, data)
+
+
+@contextmanager
+def _open_parameters(module: Any, parameters: Any) -> Iterator[Any]:
+    """The C table of parameters, for as long as the program is being made."""
+    keys = _parameter_keys(module)
+    if parameters is None:
+        if keys:
+            raise NotFound(
+                f"the module needs {len(keys)} parameters ({_some(keys)}); "
+                "pass parameters= with a safetensors file or a dict of arrays"
+            )
+        yield ffi.NULL
+    elif isinstance(parameters, Mapping):
+        table, keep = _table_of_arrays(parameters, keys)
+        yield table
+        del keep
+    elif isinstance(parameters, (str, os.PathLike)):
+        out = ffi.new("ingot_safetensors_t **")
+        check(lib.ingot_safetensors_open(instance().pointer, os.fsencode(parameters), out))
+        try:
+            yield ffi.new("ingot_parameters_t *", lib.ingot_safetensors_parameters(out[0]))
+        finally:
+            lib.ingot_safetensors_close(out[0])
+    else:
+        raise InvalidArgument(
+            f"parameters is {type(parameters).__name__}, but must be the path of a "
+            "safetensors file or a dict of arrays"
+        )
+
+
+def _parameter_keys(module: Any) -> list[str]:
+    info = ffi.new("ingot_parameter_info_t *")
+    keys = []
+    for ordinal in range(lib.ingot_module_parameter_count(module)):
+        check(lib.ingot_module_parameter(module, ordinal, info))
+        keys.append(text(info.key))
+    return keys
+
+
+def _table_of_arrays(parameters: Mapping[str, Any], keys: list[str]) -> tuple[Any, list[Any]]:
+    """The C table, and what it points into. NotFound names the keys that are missing."""
+    missing = [key for key in keys if key not in parameters]
+    if missing:
+        raise NotFound(
+            f"{len(missing)} of {len(keys)} parameters are missing: {_some(missing)}; "
+            f"parameters= has {_some(list(parameters)) or 'nothing'}"
+        )
+    names = [ffi.new("char[]", key.encode()) for key in keys]
+    c_keys = ffi.new("const char *[]", names)
+    spans = ffi.new("ingot_parameter_span_t[]", len(keys))
+    keep: list[Any] = [names, c_keys, spans]
+    for ordinal, key in enumerate(keys):
+        bits, dtype = bits_of_parameter(parameters[key], f"parameter '{key}'")
+        data, dims = ffi.from_buffer(bytes_of(bits)), ffi.new("int64_t[]", bits.shape)
+        spans[ordinal] = {
+            "data": data,
+            "length": bits.nbytes,
+            "dtype": dtype.code,
+            "rank": bits.ndim,
+            "dims": dims,
+        }
+        keep += [data, dims]
+    rows = {"count": len(keys), "keys": c_keys, "spans": spans}
+    table = ffi.new("ingot_python_parameters_t *", rows)
+    keep.append(table)
+    return ffi.new("ingot_parameters_t *", lib.ingot_python_parameters(table)), keep
+
+
+def _some(names: list[str]) -> str:
+    shown = ", ".join(repr(name) for name in names[:_SHOWN])
+    return shown + (", ..." if len(names) > _SHOWN else "")

@@ -1,0 +1,80 @@
+"""What a function takes and gives: names, dtypes, dims, docs, as the module tells them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ingot.hal.native import check, ffi, lib, text
+from ingot.hal.spec import DType, dtype_of_code
+
+__all__ = ["Signature", "Value", "read_signature", "read_variables"]
+
+
+@dataclass(frozen=True)
+class Value:
+    """An argument, result or variable. A dim is an integer, or text such as "2*batch"; those of
+    variables are integers."""
+
+    name: str
+    dtype: DType
+    shape: tuple[int | str, ...]
+    doc: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.dtype}[{','.join(map(str, self.shape))}]"
+
+
+@dataclass(frozen=True)
+class Signature:
+    """A function's name, arguments and results."""
+
+    name: str
+    arguments: tuple[Value, ...]
+    results: tuple[Value, ...]
+    doc: str = ""
+
+    def __str__(self) -> str:
+        arguments = ", ".join(map(str, self.arguments))
+        return f"{self.name}({arguments}) -> ({', '.join(map(str, self.results))})"
+
+
+def read_signature(module: Any, function: int) -> Signature:
+    """The signature of function number `function` of a C module."""
+    info = ffi.new("ingot_function_info_t *")
+    check(lib.ingot_module_function(module, function, info))
+    count = info.argument_count + info.result_count
+    values = tuple(_read_value(module, function, ordinal) for ordinal in range(count))
+    return Signature(
+        text(info.name),
+        values[: info.argument_count],
+        values[info.argument_count :],
+        text(info.doc),
+    )
+
+
+def _read_value(module: Any, function: int, ordinal: int) -> Value:
+    info = ffi.new("ingot_value_info_t *")
+    check(lib.ingot_module_value(module, function, ordinal, info))
+    return _value(module, info)
+
+
+def read_variables(module: Any) -> tuple[Value, ...]:
+    """The variables of a C module."""
+    info = ffi.new("ingot_value_info_t *")
+    variables = []
+    for ordinal in range(lib.ingot_module_variable_count(module)):
+        check(lib.ingot_module_variable(module, ordinal, info))
+        variables.append(_value(module, info))
+    return tuple(variables)
+
+
+def _value(module: Any, info: Any) -> Value:
+    dims = [_read_dim(module, info.first_dim + index) for index in range(info.rank)]
+    return Value(text(info.name), dtype_of_code(info.dtype), tuple(dims), text(info.doc))
+
+
+def _read_dim(module: Any, dim: int) -> int | str:
+    info = ffi.new("ingot_dim_info_t *")
+    check(lib.ingot_module_dim(module, dim, info))
+    return int(info.size) if info.size >= 0 else text(info.text) or "?"

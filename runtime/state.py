@@ -1,0 +1,63 @@
+"""The variables of a session: out as arrays, in from arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+from ingot.hal.array import Array, empty_array
+from ingot.hal.errors import InvalidArgument
+from ingot.hal.native import check, ffi, lib
+from ingot.runtime.frame import bytes_of
+from ingot.runtime.program import Program
+from ingot.runtime.signature import Value
+from ingot.runtime.tensors import bits_of_input
+
+__all__ = ["read_state", "write_state"]
+
+
+def read_state(session: Any, program: Program) -> dict[str, Array]:
+    """Copies of all variables of a C session. FailedPrecondition: one is half changed."""
+    state = {}
+    for ordinal, variable in enumerate(program.variables):
+        shape = cast("tuple[int, ...]", variable.shape)
+        array = empty_array(variable.dtype, shape, program.device)
+        length = lib.ingot_buffer_view_layout(array._view).length
+        check(
+            lib.ingot_session_read_variable(session, program.module, ordinal, array._map(), length)
+        )
+        state[variable.name] = array
+    return state
+
+
+def write_state(session: Any, program: Program, state: Mapping[str, Any]) -> None:
+    """Sets all variables of a C session, once all are known to fit. InvalidArgument: not so."""
+    if not isinstance(state, Mapping):
+        raise InvalidArgument(
+            f"the state is {type(state).__name__}, but must be a dict of arrays by name"
+        )
+    names = [variable.name for variable in program.variables]
+    missing = [name for name in names if name not in state]
+    unknown = [name for name in state if name not in names]
+    if missing or unknown:
+        what = f"lacks variable {missing[0]!r}" if missing else f"has no variable {unknown[0]!r}"
+        whose = "the state" if missing else "the model"
+        raise InvalidArgument(f"{whose} {what}; the variables are: {', '.join(names) or 'none'}")
+    spans = list(_spans(program.variables, state))
+    for ordinal, (data, length) in enumerate(spans):
+        check(lib.ingot_session_write_variable(session, program.module, ordinal, data, length))
+
+
+def _spans(variables: tuple[Value, ...], state: Mapping[str, Any]) -> Iterator[tuple[Any, int]]:
+    """The bytes of each variable and their length; the pointers keep what they point into."""
+    for variable in variables:
+        value, what = state[variable.name], f"variable '{variable.name}'"
+        is_array = type(value) is Array and value.dtype is variable.dtype
+        bits = value if is_array else bits_of_input(value, variable.dtype, what)
+        if bits.shape != variable.shape:
+            raise InvalidArgument(f"{what}: shape is {bits.shape}, but must be {variable.shape}")
+        if is_array:
+            yield value._map(), lib.ingot_buffer_view_layout(value._view).length
+        else:
+            data = ffi.from_buffer(bytes_of(bits))
+            yield data, len(data)

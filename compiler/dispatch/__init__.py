@@ -1,0 +1,1 @@
+"""From graph regions to kernels: dispatch regions, kernel classes, loop IR."""

@@ -1,0 +1,141 @@
+"""Which kernel class makes the kernel of an entry, and which entries have none.
+
+The class follows from the root op of the entry. An entry without a class is not an
+internal error: `lower_entries` names every such op with its layer, dtype and shape in one
+CompileError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from importlib import import_module
+from typing import cast
+
+from ingot.compiler.dispatch.group import INDEX_OPS, is_elementwise
+from ingot.compiler.dispatch.kernel import Kernel, TargetInfo
+from ingot.compiler.ir import Function, Module, Op, clone_region, walk
+from ingot.compiler.ir.dims import Dim
+from ingot.hal.errors import CompileError
+
+__all__ = ["kernel_class", "lower_entries", "lower_entry"]
+
+LowerFunction = Callable[[Function, TargetInfo], Kernel]
+
+_ROOTS = {
+    "dot_packed": "contraction",
+    "dot_general": "contraction",
+    "conv_packed": "convolution",
+    "conv_winograd": "winograd",
+    "depthwise": "depthwise",
+    "attention": "attention",
+    "reduce_window": "window",
+    "reduce": "row",
+    "arg_max": "row",
+    "arg_min": "row",
+    "cumulative": "cumulative",
+    "sort": "sort",
+    "top_k": "top_k",
+    "scatter": "scatter",
+    "dynamic_update_slice": "dynamic_update_slice",
+    "suppress": "suppress",
+    "count_true": "compaction",
+    "locate_true": "compaction",
+}
+_LEAVES = frozenset({"constant", "dim", "iota"})
+
+
+def kernel_class(function: Function) -> str | None:
+    """The class of an entry: "map", "row", "contraction", ..., or None if there is none."""
+    found = "map"
+    for op in function.block.ops:
+        if op.name in _ROOTS:
+            found = _ROOTS[op.name]
+        elif op.name not in (*_LEAVES, *INDEX_OPS, "return") and not is_elementwise(op):
+            return None
+    return found
+
+
+def lower_entry(function: Function, target: TargetInfo) -> Kernel:
+    """The kernel of an entry for one variant. CompileError: no class can make it."""
+    name = kernel_class(function)
+    if name is None:
+        raise CompileError(_refusal([function]))
+    lower = cast(
+        LowerFunction,
+        getattr(import_module(f"ingot.compiler.dispatch.{name}"), f"lower_{name}"),
+    )
+    try:
+        return lower(function, target)
+    except ValueError as error:
+        layer = function.attributes.get("layer") or function.name
+        raise CompileError(f"no kernel for layer '{layer}': {error}") from error
+
+
+def lower_entries(module: Module, targets: Sequence[TargetInfo]) -> dict[str, tuple[Kernel, ...]]:
+    """Per entry, in order, one kernel per variant; what the caller passes is the same for all.
+
+    CompileError lists every op that no kernel class can make.
+    """
+    entries = [each for each in module.functions.values() if each.attributes.get("entry")]
+    refused = [entry for entry in entries if kernel_class(entry) is None]
+    if refused:
+        raise CompileError(_refusal(refused))
+    return {
+        entry.name: _agree([lower_entry(entry, target) for target in targets]) for entry in entries
+    }
+
+
+def _agree(kernels: Sequence[Kernel]) -> tuple[Kernel, ...]:
+    """The kernels with the same constants in the same order, and the same in-place pairs."""
+    first = kernels[0]
+    constants = tuple(dict.fromkeys(dim for kernel in kernels for dim in kernel.constants))
+    in_place = tuple(
+        pair for pair in first.in_place if all(pair in kernel.in_place for kernel in kernels)
+    )
+    for kernel in kernels:
+        if kernel.workload != first.workload:
+            raise CompileError(
+                f"kernel '{kernel.name}' has workload {kernel.workload} in one variant and "
+                f"{first.workload} in another: please report it"
+            )
+    ordinals = {dim: ordinal for ordinal, dim in enumerate(constants)}
+    return tuple(
+        replace(
+            _renumber(kernel, ordinals),
+            constants=constants,
+            in_place=in_place,
+            flops=first.flops,
+            bytes=first.bytes,
+        )
+        for kernel in kernels
+    )
+
+
+def _renumber(kernel: Kernel, ordinals: Mapping[Dim, int]) -> Kernel:
+    if all(ordinals[dim] == place for place, dim in enumerate(kernel.constants)):
+        return kernel
+    loops = replace(kernel.loops, body=clone_region(kernel.loops.body, {}))
+    for op in walk(loops):
+        if op.name == "loop.dim":
+            op.attributes["ordinal"] = ordinals[
+                kernel.constants[cast(int, op.attributes["ordinal"])]
+            ]
+    return replace(kernel, loops=loops)
+
+
+def _refusal(entries: Sequence[Function]) -> str:
+    lines = ["these operations have no kernel yet:"]
+    for entry in entries:
+        layer = str(entry.attributes.get("layer") or "") or "unnamed layer"
+        for op in entry.block.ops:
+            if not _has_class(op):
+                types = ", ".join(str(operand.type) for operand in op.operands)
+                lines.append(f"  {op.name}({types}) at '{op.location or layer}'")
+    lines.append("replace them in the source model, or run that part outside of Ingot")
+    return "\n".join(lines)
+
+
+def _has_class(op: Op) -> bool:
+    known = op.name in _ROOTS or op.name in (*_LEAVES, *INDEX_OPS, "return")
+    return known or is_elementwise(op)

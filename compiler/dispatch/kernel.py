@@ -1,0 +1,67 @@
+"""What a lowered dispatch is: its loop IR and the numbers that a caller must know.
+
+`Kernel` is the product of every kernel class (map, row, contraction, ...) and the input
+of every printer. `TargetInfo` is all that a kernel class may know of the machine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from ingot.compiler.ir import Function, TensorType
+from ingot.compiler.ir.dims import Dim
+from ingot.hal.spec import DType
+
+__all__ = ["Kernel", "TargetInfo"]
+
+
+@dataclass(frozen=True)
+class TargetInfo:
+    """A variant of a target, as far as schedules depend on it."""
+
+    name: str  # "cpu" or "opencl"
+    variant: str  # "x86-64-v4", "generic", ...
+    vector_length: int  # bytes of one vector register
+    register_count: int  # vector registers
+    fma: bool  # has a fused multiply-add
+
+    def lanes(self, *dtypes: DType) -> int:
+        """How many elements of the widest of `dtypes` one register holds, at least 4.
+
+        f16 and bf16 are computed in f32 and i1 beside anything, so they count as such.
+        """
+        widest = max((register_bytes(dtype) for dtype in dtypes), default=4)
+        return max(self.vector_length // widest, 4)
+
+
+def register_bytes(dtype: DType) -> int:
+    """Bytes of one lane of `dtype` in a vector register."""
+    if dtype.is_boolean:
+        return 1
+    return max(dtype.bytes, 4) if dtype.is_float else dtype.bytes
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Kernel:
+    """One entry of an executable.
+
+    Bindings are the operands of the dispatch, then its results, then its workspaces: memory
+    of arbitrary content that it may use while it runs. Each is dense row-major. Dims are
+    over the symbols of the entry function. The grid is ceil(workload / tile).
+    """
+
+    name: str
+    loops: Function
+    bindings: tuple[DType, ...]
+    result_count: int  # the last bindings, which are written: results and workspaces
+    constants: tuple[Dim, ...]  # the i64 constants to pass, `loop.dim` by ordinal
+    workload: tuple[Dim, Dim, Dim]
+    tile: tuple[int, int, int]
+    flops: Dim
+    bytes: Dim
+    scratch_length: int = 0
+    workspaces: tuple[TensorType, ...] = ()
+    in_place: tuple[tuple[int, int], ...] = ()  # (operand, result) that may share memory
+    untouched: Dim = 0  # how many of `bytes` are not touched where they do
+    schedule: Any = field(default=None)  # a frozen record, printed with the kernel

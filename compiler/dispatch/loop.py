@@ -1,0 +1,425 @@
+"""Loop IR: the code of one workgroup, as ops of the one IR, and the builder for it.
+
+Values are scalars, vectors of a fixed number of lanes, and typed memory. Element-wise
+ops have the names and the meaning of the graph level. All else is a `loop.` op:
+
+    constant{value}            a scalar or a vector of equal lanes
+    dim{ordinal}               i64: a constant of the dispatch
+    binding{ordinal}           memory of an operand or result
+    scratch{offset}            memory of the workgroup, `offset` bytes in
+    workgroup{axis}            i64: position in the grid; 0 is x
+    workload{axis}             i64: the dispatch's workload
+    add sub mul div rem min max  on i64 indices: no overflow, div and rem of numbers >= 0
+    for(lower, upper, step, *initial){unroll} {^(index, *carried): ... yield(*next)}
+    if(condition) {... yield(*values)} {... yield(*values)}
+    load(memory, index[, count])       scalar, or a vector of adjacent elements; with a
+                                       count, lanes from count on are not touched and zero
+    store(memory, index, value[, count])
+    gather(memory, indices)    a vector of elements anywhere
+    broadcast(scalar)          a vector of equal lanes
+    lanes                      i64 vector 0, 1, 2, ...
+    extract(vector){lane}      one lane
+    insert(vector, scalar){lane}
+    shuffle(a, b){lanes}       lane i is lane lanes[i] of a followed by b
+    reduce(vector){kind}       scalar; lanes combined as a tree of halves
+    any(vector)                i1: one lane is true
+    fma(a, b, c)               a * b + c, rounded once where the target can
+    dot4(a, b, c)              i32 c + sum of 4 products of u8 (a) and i8 (b) lanes
+    prefetch(memory, index){level}     into L1, L2 or L3, for reading
+    same(memory, memory)       i1: both are the same memory (an operand taken in place)
+    fault(condition, index, bound){operand}  ends the workgroup where a lane is true
+    barrier, local_id{axis}    work items of one group (OpenCL only)
+
+This file says nothing of schedules (the kernel classes) nor of text (the printers).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from ingot.compiler.ir import (
+    Attribute,
+    Block,
+    Function,
+    MemoryType,
+    Op,
+    Region,
+    ScalarType,
+    Type,
+    Value,
+    VectorType,
+    walk,
+)
+from ingot.compiler.ir.dims import Dim
+from ingot.hal.spec import DType, dtype
+
+__all__ = ["ForLoop", "Index", "LoopBuilder", "dtype_of", "lanes_of"]
+
+I1 = dtype("i1")
+I64 = dtype("i64")
+
+Index = int | Value
+"""An i64 scalar: known when the kernel is made, or a value."""
+
+_PREDICATES = {"compare", "is_nan", "is_inf", "is_finite"}
+
+
+def dtype_of(value: Value) -> DType:
+    """The element type of a scalar, vector or memory."""
+    assert isinstance(value.type, (ScalarType, VectorType, MemoryType))
+    return value.type.dtype
+
+
+def lanes_of(value: Value) -> int:
+    """Lanes of a vector, 1 for a scalar."""
+    return value.type.lanes if isinstance(value.type, VectorType) else 1
+
+
+def element_type(element: DType, lanes: int) -> Type:
+    """A scalar for one lane, else a vector."""
+    return ScalarType(element) if lanes == 1 else VectorType(element, lanes)
+
+
+@dataclass
+class ForLoop:
+    """A `loop.for` under construction: `index` and `carried` inside, `results` after."""
+
+    index: Value
+    carried: list[Value]
+    results: list[Value]
+    next: list[Value] | None = None
+
+    def yield_(self, *values: Value) -> None:
+        """The carried values of the next round; needed once if there are any."""
+        self.next = list(values)
+
+
+@dataclass
+class LoopBuilder:
+    """Appends loop ops to `block`; index arithmetic on known numbers is folded away."""
+
+    block: Block = field(default_factory=Block)
+    constants: list[Dim] = field(default_factory=list)
+
+    # Leaves. They are placed at the top of the kernel, once each.
+
+    def __post_init__(self) -> None:
+        self._top = self.block
+        self._leaf_count = 0
+        self._leaves: dict[tuple[object, ...], Value] = {}
+
+    def _leaf(self, name: str, type: Type, **attributes: Attribute) -> Value:
+        key = (name, type, repr(attributes))  # as text: tells -0.0 from 0.0, and finds NaN
+        if key not in self._leaves:
+            op = Op(name, (), [type], attributes)
+            self._top.ops.insert(self._leaf_count, op)
+            self._leaf_count += 1
+            self._leaves[key] = op.result
+        return self._leaves[key]
+
+    def constant(self, value: bool | int | float, element: DType, lanes: int = 1) -> Value:
+        """`value` in every lane."""
+        kind = "f" if element.is_float else element.kind
+        typed = {"f": float, "b": bool}.get(kind, int)(value)
+        return self._leaf("loop.constant", element_type(element, lanes), value=typed)
+
+    def dim(self, dim: Dim) -> Index:
+        """A dim over the entry's symbols: itself if known, else a constant of the dispatch."""
+        if isinstance(dim, int):
+            return dim
+        if dim not in self.constants:
+            self.constants.append(dim)
+        return self._leaf("loop.dim", ScalarType(I64), ordinal=self.constants.index(dim))
+
+    def binding(self, ordinal: int, element: DType) -> Value:
+        """The memory of operand or result `ordinal`."""
+        return self._leaf("loop.binding", MemoryType(element), ordinal=ordinal)
+
+    def scratch(self, offset: int, element: DType) -> Value:
+        """The workgroup's scratch memory from byte `offset` on (a multiple of 64)."""
+        return self._leaf("loop.scratch", MemoryType(element), offset=offset)
+
+    def workgroup(self, axis: int) -> Value:
+        """The workgroup's position in the grid."""
+        return self._leaf("loop.workgroup", ScalarType(I64), axis=axis)
+
+    def workload(self, axis: int) -> Value:
+        """The dispatch's workload."""
+        return self._leaf("loop.workload", ScalarType(I64), axis=axis)
+
+    def lanes(self, lanes: int) -> Value:
+        """The i64 vector 0, 1, 2, ..."""
+        return self._leaf("loop.lanes", VectorType(I64, lanes))
+
+    def local_id(self, axis: int) -> Value:
+        """The work item's position in its group (OpenCL)."""
+        return self._leaf("loop.local_id", ScalarType(I64), axis=axis)
+
+    def barrier(self) -> None:
+        """Wait for all work items of the group (OpenCL)."""
+        self._append("loop.barrier", (), None)
+
+    # Index arithmetic.
+
+    def value(self, index: Index) -> Value:
+        """The index as a value."""
+        return self.constant(index, I64) if isinstance(index, int) else index
+
+    def add(self, a: Index, b: Index) -> Index:
+        """a + b of indices."""
+        if isinstance(a, int) and isinstance(b, int):
+            return a + b
+        if a == 0 or b == 0:
+            return b if a == 0 else a
+        return self._index("loop.add", a, b)
+
+    def sub(self, a: Index, b: Index) -> Index:
+        """a - b of indices."""
+        if isinstance(a, int) and isinstance(b, int):
+            return a - b
+        return a if b == 0 else self._index("loop.sub", a, b)
+
+    def mul(self, a: Index, b: Index) -> Index:
+        """a * b of indices."""
+        if isinstance(a, int) and isinstance(b, int):
+            return a * b
+        if a == 0 or b == 0:
+            return 0
+        if a == 1 or b == 1:
+            return b if a == 1 else a
+        return self._index("loop.mul", a, b)
+
+    def div(self, a: Index, b: Index) -> Index:
+        """a / b of indices, a >= 0, b > 0."""
+        if isinstance(a, int) and isinstance(b, int):
+            return a // b
+        return a if b == 1 else self._index("loop.div", a, b)
+
+    def rem(self, a: Index, b: Index) -> Index:
+        """a % b of indices, a >= 0, b > 0."""
+        if isinstance(a, int) and isinstance(b, int):
+            return a % b
+        return 0 if b == 1 else self._index("loop.rem", a, b)
+
+    def min(self, a: Index, b: Index) -> Index:
+        """The smaller index."""
+        if isinstance(a, int) and isinstance(b, int):
+            return min(a, b)
+        return self._index("loop.min", a, b)
+
+    def max(self, a: Index, b: Index) -> Index:
+        """The larger index."""
+        if isinstance(a, int) and isinstance(b, int):
+            return max(a, b)
+        return self._index("loop.max", a, b)
+
+    def compare(self, direction: str, a: Index, b: Index) -> Value:
+        """i1: the comparison of two indices."""
+        return self.op("compare", self.value(a), self.value(b), direction=direction)
+
+    def _index(self, name: str, a: Index, b: Index) -> Value:
+        return self._one(name, (self.value(a), self.value(b)), ScalarType(I64))
+
+    # Control.
+
+    @contextmanager
+    def for_(
+        self,
+        lower: Index,
+        upper: Index,
+        step: Index = 1,
+        initial: Sequence[Value] = (),
+        unroll: bool = False,
+    ) -> Iterator[ForLoop]:
+        """`with b.for_(0, n, 1, [zero]) as loop: ...; loop.yield_(...)`; then loop.results."""
+        body = Block([ScalarType(I64), *(value.type for value in initial)])
+        bounds = [self.value(lower), self.value(upper), self.value(step)]
+        types = [value.type for value in initial]
+        op = Op("loop.for", [*bounds, *initial], types, {"unroll": unroll}, [Region([body])])
+        loop = ForLoop(body.arguments[0], body.arguments[1:], op.results)
+        with self._inside(body):
+            yield loop
+            if loop.next is None and initial:
+                raise ValueError("a loop with carried values needs yield_")
+            self.block.append(Op("yield", loop.next or ()))
+        self.block.append(op)
+
+    def if_(
+        self,
+        condition: Value,
+        then: Callable[[], Sequence[Value] | None],
+        otherwise: Callable[[], Sequence[Value] | None] = lambda: None,
+    ) -> list[Value]:
+        """Run one of two callbacks' code; both give values of the same types."""
+        blocks, values = [], []
+        for callback in (then, otherwise):
+            block = Block()
+            with self._inside(block):
+                values.append(list(callback() or ()))
+                block.append(Op("yield", values[-1]))
+            blocks.append(block)
+        types = [value.type for value in values[0]]
+        if types != [value.type for value in values[1]]:
+            raise TypeError(f"branches give different types: {values[0]} and {values[1]}")
+        regions = [Region([block]) for block in blocks]
+        return self.block.append(Op("loop.if", [condition], types, {}, regions)).results
+
+    @contextmanager
+    def _inside(self, block: Block) -> Iterator[None]:
+        outer, self.block = self.block, block
+        try:
+            yield
+        finally:
+            self.block = outer
+
+    # Memory.
+
+    def load(
+        self, memory: Value, index: Index, lanes: int = 1, count: Index | None = None
+    ) -> Value:
+        """The element at `index`, or `lanes` elements from there."""
+        operands = [memory, self.value(index)]
+        if count is not None:
+            operands.append(self.value(count))
+        return self._one("loop.load", operands, element_type(dtype_of(memory), lanes))
+
+    def store(self, memory: Value, index: Index, value: Value, count: Index | None = None) -> None:
+        """Write a scalar or the lanes of a vector from `index` on."""
+        if dtype_of(memory) != dtype_of(value):
+            raise TypeError(f"store of {value.type} into {memory.type}")
+        operands = [memory, self.value(index), value]
+        if count is not None:
+            operands.append(self.value(count))
+        self._append("loop.store", operands, None)
+
+    def gather(self, memory: Value, indices: Value) -> Value:
+        """The elements at an i64 vector of indices."""
+        return self._one(
+            "loop.gather", (memory, indices), VectorType(dtype_of(memory), lanes_of(indices))
+        )
+
+    def same(self, a: Value, b: Value) -> Value:
+        """i1: whether two bindings are the same memory, as a result that takes an operand's."""
+        return self._one("loop.same", (a, b), ScalarType(I1))
+
+    def prefetch(self, memory: Value, index: Index, level: int = 1) -> None:
+        """Ask for the line of the element into cache level 1, 2 or 3; any index is safe."""
+        self._append("loop.prefetch", (memory, self.value(index)), None, level=level)
+
+    def fault(self, condition: Value, index: Value, bound: Index, operand: int) -> None:
+        """End the workgroup if a lane of the condition is true: index of operand is wrong."""
+        self._append("loop.fault", (condition, index, self.value(bound)), None, operand=operand)
+
+    # Values.
+
+    def broadcast(self, value: Value, lanes: int) -> Value:
+        """A vector of equal lanes; a vector stays."""
+        if lanes_of(value) == lanes:
+            return value
+        return self._one("loop.broadcast", (value,), VectorType(dtype_of(value), lanes))
+
+    def extract(self, vector: Value, lane: int) -> Value:
+        """One lane."""
+        return self._one("loop.extract", (vector,), ScalarType(dtype_of(vector)), lane=lane)
+
+    def insert(self, vector: Value, scalar: Value, lane: int) -> Value:
+        """The vector with one lane replaced."""
+        return self._one("loop.insert", (vector, scalar), vector.type, lane=lane)
+
+    def shuffle(self, a: Value, b: Value, lanes: Sequence[int]) -> Value:
+        """Lane i of the result is lane lanes[i] of a followed by b."""
+        type = element_type(dtype_of(a), len(lanes))
+        return self._one("loop.shuffle", (a, b), type, lanes=tuple(lanes))
+
+    def transpose(self, rows: Sequence[Value]) -> list[Value]:
+        """A square of vectors, transposed: lane i of result j is lane j of rows[i]."""
+        count = len(rows)
+        square = list(rows)
+        step = count // 2
+        while step:
+            lanes = range(count)
+            low = [j if not j & step else count + j - step for j in lanes]
+            high = [j + step if not j & step else count + j for j in lanes]
+            for i in range(count):
+                if not i & step:
+                    a, b = square[i], square[i + step]
+                    square[i], square[i + step] = self.shuffle(a, b, low), self.shuffle(a, b, high)
+            step //= 2
+        return square
+
+    def reduce(self, vector: Value, kind: str) -> Value:
+        """All lanes combined: "add", "mul", "max", "min", "and", "or", "xor"."""
+        return self._one("loop.reduce", (vector,), ScalarType(dtype_of(vector)), kind=kind)
+
+    def any(self, vector: Value) -> Value:
+        """i1: one lane is true; a scalar stays."""
+        return vector if lanes_of(vector) == 1 else self._one("loop.any", (vector,), ScalarType(I1))
+
+    def fma(self, a: Value, b: Value, c: Value) -> Value:
+        """a * b + c."""
+        a, b, c = self._same_lanes([a, b, c])
+        return self._one("loop.fma", (a, b, c), c.type)
+
+    def dot4(self, a: Value, b: Value, c: Value) -> Value:
+        """c[i] + sum over 4 of u8 a[4i+j] * i8 b[4i+j]."""
+        return self._one("loop.dot4", (a, b, c), c.type)
+
+    def convert(self, value: Value, element: DType) -> Value:
+        """The value in another dtype, by the rules of the graph op."""
+        return value if dtype_of(value) == element else self.op("convert", value, dtype=element)
+
+    def op(self, name: str, *operands: Value, **attributes: Attribute) -> Value:
+        """A graph op on scalars or vectors; scalars beside vectors are broadcast."""
+        values = self._same_lanes(operands)
+        element = dtype_of(values[-1])
+        if name in _PREDICATES:
+            element = I1
+        elif name in ("convert", "bitcast"):
+            attribute = attributes["dtype"]
+            assert isinstance(attribute, DType)
+            element = attribute
+        return self._one(name, values, element_type(element, lanes_of(values[0])), **attributes)
+
+    def _same_lanes(self, operands: Sequence[Value]) -> list[Value]:
+        lanes = max(lanes_of(value) for value in operands)
+        return [self.broadcast(value, lanes) for value in operands]
+
+    def _append(
+        self, name: str, operands: Sequence[Value], type: Type | None, **attributes: Attribute
+    ) -> Op:
+        types = [] if type is None else [type]
+        return self.block.append(Op(name, operands, types, attributes))
+
+    def _one(
+        self, name: str, operands: Sequence[Value], type: Type, **attributes: Attribute
+    ) -> Value:
+        return self._append(name, operands, type, **attributes).result
+
+    def finish(self, name: str) -> Function:
+        """End the kernel: its loop IR."""
+        self._top.append(Op("return"))
+        _drop_unused(self._top, set())
+        return Function(name, Region([self._top]))
+
+
+_EFFECTS = {"loop.store", "loop.fault", "loop.prefetch", "loop.barrier", "return", "yield"}
+
+
+def _drop_unused(block: Block, used: set[Value]) -> None:
+    """Remove ops without effect whose results nobody needs; `used` learns all operands."""
+    kept = []
+    for op in reversed(block.ops):
+        before = set(used) if op.regions else used
+        for region in op.regions:
+            _drop_unused(region.block, used)
+        effect = op.name in _EFFECTS or any(
+            inner.name in _EFFECTS and inner.name != "yield"
+            for region in op.regions
+            for inner in walk(region)
+        )
+        if effect or any(result in before for result in op.results):
+            used.update(op.operands)
+            kept.append(op)
+    block.ops = kept[::-1]

@@ -1,0 +1,137 @@
+"""Adds entries for given values of symbols beside the entries for all values.
+
+A `dispatch.call` whose entry uses a symbol with hot values gets `alternatives`: entries in
+which the symbol is that number, so that their kernels know the size, and guards that say when
+they may run. The VM takes the first whose guards hold, else the entry itself. Everything else
+of the program stays as it is: the values' memory, the number of dispatches, the results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import cast
+
+from ingot.compiler.graph.symbols import inner_symbols, substitute_symbols
+from ingot.compiler.ir import Attribute, Function, Module, Op, clone_region, walk
+from ingot.compiler.ir.dims import Dim, symbol
+from ingot.hal.errors import CompileError
+
+__all__ = ["Alternative", "alternatives_of", "specialize"]
+
+HotValues = Mapping[str, Sequence[int]]
+_MOST = 16  # alternatives of a call; each is a comparison at run time and a kernel in the module
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """An entry that may be called instead where every guard's dim has the guard's value.
+
+    `dims` are the values of its symbols, as those of the call are.
+    """
+
+    entry: str
+    dims: tuple[Dim, ...]
+    guards: tuple[tuple[Dim, int], ...]
+
+
+def alternatives_of(call: Op) -> list[Alternative]:
+    """The alternatives of a `dispatch.call`, in the order in which they are tried."""
+    rows = cast("tuple[tuple[Attribute, ...], ...]", call.attributes.get("alternatives", ()))
+    return [Alternative(*row) for row in rows]  # type: ignore[arg-type]
+
+
+def specialize(module: Module, values: HotValues) -> Module:
+    """Add alternatives for the `values` of symbols by name; returns the module.
+
+    CompileError: no function has such a symbol, it cannot have such a value, or there would
+    be too many alternatives.
+    """
+    _check(module, values)
+    for function in list(module.functions.values()):
+        for op in walk(function):
+            if op.name == "dispatch.call":
+                _add_alternatives(op, module, values)
+    return module
+
+
+def _check(module: Module, values: HotValues) -> None:
+    known = _bounds_of_symbols(module)
+    for name, numbers in values.items():
+        if name not in known:
+            has = f"its dims are: {', '.join(known)}" if known else "all its dims are fixed"
+            raise CompileError(f"specialize: the program has no dim {name!r}; {has}")
+        if not isinstance(numbers, (list, tuple)):
+            raise CompileError(f"specialize: {name} = {numbers!r}, but must be a list of integers")
+        for number in numbers:
+            if isinstance(number, bool) or not isinstance(number, int):
+                raise CompileError(f"specialize: {name} = {number!r}, but must be an integer")
+            if not any(_is_inside(number, bounds) for bounds in known[name]):
+                low, high = known[name][0]
+                end = "" if high is None else f" and at most {high}"
+                raise CompileError(
+                    f"specialize: {name} = {number}, but must be at least {max(low, 1)}{end}"
+                )
+
+
+def _bounds_of_symbols(module: Module) -> dict[str, list[tuple[int, int | None]]]:
+    """The symbols of arguments and of data, by name, with their bounds in every function."""
+    known: dict[str, list[tuple[int, int | None]]] = {}
+    for function in module.functions.values():
+        if not function.attributes.get("entry"):
+            for name, bounds in function.symbols.items():
+                known.setdefault(name, []).append(bounds)
+            for name in sorted(inner_symbols(function)):
+                known.setdefault(name, []).append((0, None))
+    return known
+
+
+def _is_inside(number: int, bounds: tuple[int, int | None]) -> bool:
+    low, high = bounds
+    return number >= max(low, 1) and (high is None or number <= high)
+
+
+def _add_alternatives(op: Op, module: Module, values: HotValues) -> None:
+    entry = module.functions[str(op.attributes["entry"])]
+    dims = dict(zip(entry.symbols, cast("tuple[Dim, ...]", op.attributes["dims"]), strict=True))
+    hot = {
+        inner: (dim, dict.fromkeys(values[name]))
+        for inner, dim in dims.items()
+        for name in values
+        if dim == symbol(name)
+    }
+    # The most special come first: None stands for any value.
+    choices = [[*numbers, None] for _, numbers in hot.values()]
+    rows = sorted(product(*choices), key=lambda row: row.count(None))[:-1] if hot else []
+    if len(rows) > _MOST:
+        raise CompileError(
+            f"specialize: a kernel of layer '{op.location}' would get {len(rows)} alternatives, "
+            f"expected at most {_MOST}: give fewer values"
+        )
+    alternatives: list[Attribute] = []
+    for row in rows:
+        fixed = {name: number for name, number in zip(hot, row, strict=True) if number is not None}
+        special = _special_entry(module, entry, fixed)
+        others = tuple(dim for name, dim in dims.items() if name not in fixed)
+        guards = tuple((hot[name][0], number) for name, number in fixed.items())
+        alternatives.append((special, others, guards))
+    if alternatives:
+        op.attributes["alternatives"] = tuple(alternatives)
+
+
+def _special_entry(module: Module, entry: Function, fixed: Mapping[str, int]) -> str:
+    """The name of the entry with these symbols as numbers; it is made if it is not there."""
+    name = "_".join([entry.name, *(f"{key}_{number}" for key, number in fixed.items())])
+    if name not in module.functions:
+        symbols = {key: each for key, each in entry.symbols.items() if key not in fixed}
+        special = replace(
+            entry,
+            name=name,
+            body=clone_region(entry.body, {}),
+            symbols=symbols,
+            attributes=dict(entry.attributes),
+        )
+        substitute_symbols(special, fixed)
+        module.add(special)
+    return name

@@ -1,0 +1,97 @@
+"""Tensors of an entry seen as strided views of its arguments.
+
+Transposes, slices and reshapes in front of a kernel's root cost nothing where the kernel
+can read with other strides. `view_of` resolves such a chain to the argument, an element
+offset and one stride per dim, or raises ValueError where memory cannot be read so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ingot.compiler.ir import Function, Op, TensorType, Value
+from ingot.compiler.ir.dims import Dim, row_major_strides
+
+__all__ = ["View", "view_of"]
+
+
+@dataclass(frozen=True)
+class View:
+    """Element [i, j, ...] lies at offset + i * strides[0] + j * strides[1] + ..."""
+
+    argument: int
+    offset: Dim
+    shape: tuple[Dim, ...]
+    strides: tuple[Dim, ...]
+
+
+def view_of(function: Function, value: Value) -> View:
+    """`value` as a view of an argument. Raises ValueError where it is none."""
+    if isinstance(value.type, TensorType) and value in function.arguments:
+        shape = value.type.shape
+        return View(function.arguments.index(value), 0, shape, row_major_strides(shape))
+    op = value.owner
+    if not isinstance(op, Op) or op.name not in ("transpose", "slice", "reshape"):
+        raise ValueError(f"{value} is no view of an argument")
+    inner = view_of(function, op.operands[0])
+    if op.name == "transpose":
+        return _transpose(inner, op)
+    return _slice(inner, op) if op.name == "slice" else _reshape(inner, op)
+
+
+def _tuple(op: Op, name: str) -> tuple[Dim, ...]:
+    values = op.attributes[name]
+    assert isinstance(values, tuple)
+    return values  # type: ignore[return-value]
+
+
+def _transpose(inner: View, op: Op) -> View:
+    order = [int(axis) for axis in _tuple(op, "permutation")]  # type: ignore[arg-type]
+    return View(
+        inner.argument,
+        inner.offset,
+        tuple(inner.shape[axis] for axis in order),
+        tuple(inner.strides[axis] for axis in order),
+    )
+
+
+def _slice(inner: View, op: Op) -> View:
+    offset = inner.offset
+    for start, stride in zip(_tuple(op, "start"), inner.strides, strict=True):
+        offset = offset + start * stride
+    steps = _tuple(op, "stride")
+    strides = tuple(a * b for a, b in zip(inner.strides, steps, strict=True))
+    assert isinstance(op.result.type, TensorType)
+    return View(inner.argument, offset, op.result.type.shape, strides)
+
+
+def _reshape(inner: View, op: Op) -> View:
+    """Dims are matched from the left; a group must be one run of the argument's memory."""
+    assert isinstance(op.result.type, TensorType)
+    old = [(size, stride) for size, stride in zip(inner.shape, inner.strides, strict=True)]
+    runs = _runs([pair for pair in old if pair[0] != 1])
+    new = op.result.type.shape
+    strides: list[Dim] = [0] * len(new)
+    place = len(new) - 1
+    for size, stride in reversed(runs):
+        covered: Dim = 1
+        while covered != size:
+            if place < 0:
+                raise ValueError(f"reshape to {op.result.type} is no view")
+            strides[place] = stride * covered
+            covered = covered * new[place]
+            place -= 1
+    if any(size != 1 for size in new[: place + 1]):
+        raise ValueError(f"reshape to {op.result.type} is no view")
+    return View(inner.argument, inner.offset, new, tuple(strides))
+
+
+def _runs(dims: list[tuple[Dim, Dim]]) -> list[tuple[Dim, Dim]]:
+    """Adjacent (size, stride) pairs merged where the outer continues the inner."""
+    runs: list[tuple[Dim, Dim]] = []
+    for size, stride in dims:
+        if runs and runs[-1][1] == stride * size:
+            runs[-1] = (runs[-1][0] * size, stride)
+        else:
+            runs.append((size, stride))
+    return runs

@@ -1,0 +1,331 @@
+"""Kernels for conv_winograd: 3x3 convolution by Winograd's F(4, 3).
+
+A workgroup takes some rows of tiles (4x4 results each) of one image and some panels. It
+transforms the 6x6 inputs of its tiles into scratch, 36 matrices [tiles, features]; then,
+a few panels at a time, multiplies each with its own weight matrix by the register tile of
+all contractions, transforms the 36 products of a tile back, and runs the epilogue on its
+16 results. Inputs outside the image are zero; tiles that lie inside need no test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ingot.compiler.dispatch.contraction import root_of
+from ingot.compiler.dispatch.convolution import kernel_of
+from ingot.compiler.dispatch.epilogue import Epilogue, Position
+from ingot.compiler.dispatch.kernel import Kernel, TargetInfo
+from ingot.compiler.dispatch.loop import Index, LoopBuilder
+from ingot.compiler.dispatch.register_tile import (
+    PANEL,
+    TileShape,
+    choose_columns,
+    choose_rows,
+    for_row_tiles,
+    multiply,
+    panel_tile,
+    tail_heights,
+    zero_tile,
+)
+from ingot.compiler.graph.winograd import INPUT, OUTPUT, POINTS
+from ingot.compiler.ir import Function, Op, TensorType, Value
+from ingot.hal.spec import dtype
+
+__all__ = ["WinogradSchedule", "lower_winograd"]
+
+F32 = dtype("f32")
+PLACES = INPUT * INPUT
+SCRATCH_LENGTH = 512 << 10
+"""Bytes of transformed inputs and products of a workgroup, about: half of L2."""
+
+MAXIMUM_SCRATCH_LENGTH = 1 << 20
+WANTED_WORKGROUPS = 8
+Vectors = list[Value]
+
+
+@dataclass(frozen=True)
+class WinogradSchedule:
+    """Register tile, rows of 4x4 tiles and panels of a workgroup."""
+
+    tile: TileShape
+    tile_rows: int
+    block_panels: int
+
+
+def lower_winograd(function: Function, target: TargetInfo) -> Kernel:
+    """The kernel of an entry around one conv_winograd."""
+    return _Winograd(function, target).lower()
+
+
+def _known(*dims: object) -> list[int]:
+    """Dims that `choose_winograd` has made sure are integers."""
+    return [int(dim) for dim in dims]  # type: ignore[call-overload]
+
+
+def _pads_in_front(root: Op) -> list[int]:
+    """Zeros above and to the left of the image."""
+    padding = root.attributes["padding"]
+    assert isinstance(padding, tuple)
+    return _known(*(pair[0] for pair in padding if isinstance(pair, tuple)))
+
+
+class _Winograd:
+    """State while one kernel is made."""
+
+    def __init__(self, function: Function, target: TargetInfo) -> None:
+        root = root_of(function)
+        x, result = root.operands[0].type, root.result.type
+        assert isinstance(x, TensorType)
+        assert isinstance(result, TensorType)
+        self.function = function
+        self.b = LoopBuilder()
+        self.epilogue = Epilogue(self.b, function, root)
+        self.ordinals = [function.arguments.index(value) for value in root.operands]
+        self.x = self.b.binding(self.ordinals[0], F32)
+        self.u = self.b.binding(self.ordinals[1], F32)
+        self.batch = x.shape[0]
+        self.height, self.width, self.features = _known(*x.shape[1:])
+        self.out_height, self.out_width, n = _known(*result.shape[1:])
+        self.top, self.left = _pads_in_front(root)
+        self.panels = n // PANEL
+        self.lanes = min(target.lanes(F32), PANEL)
+        self.across = -(-self.out_width // OUTPUT)
+        self.tall = -(-self.out_height // OUTPUT)
+        self.schedule = self._choose(target)
+        self.block = self.schedule.tile_rows * self.across
+
+    def _choose(self, target: TargetInfo) -> WinogradSchedule:
+        columns = choose_columns(self.panels, target, self.lanes)
+
+        def length(rows: int) -> int:
+            return PLACES * rows * self.across * (self.features + columns * PANEL) * 4
+
+        rows = self.tall
+        while rows > 1 and length(rows) > SCRATCH_LENGTH:
+            rows -= 1
+        if rows < self.tall and length(self.tall) <= MAXIMUM_SCRATCH_LENGTH and self.tall <= 4:
+            rows = self.tall  # one pass over weights that do not fit the cache
+        if length(rows) > MAXIMUM_SCRATCH_LENGTH:
+            raise ValueError("a row of Winograd tiles does not fit scratch")
+        rows = -(-self.tall // -(-self.tall // rows))
+        blocks = -(-self.tall // rows)
+        splits = max(1, min(self.panels // columns, WANTED_WORKGROUPS // blocks))
+        panels = -(-self.panels // splits)
+        panels = min(-(-panels // columns) * columns, self.panels)
+        tile_rows = choose_rows(rows * self.across, columns, target, self.lanes)
+        return WinogradSchedule(panel_tile(tile_rows, columns, self.lanes), rows, panels)
+
+    def lower(self) -> Kernel:
+        b, schedule = self.b, self.schedule
+        first_row = b.mul(b.workgroup(0), schedule.tile_rows)
+        rows = b.min(b.sub(self.tall, first_row), schedule.tile_rows)
+        if schedule.tile_rows == self.tall:
+            first_row, rows = 0, self.tall
+        first = b.mul(b.workgroup(1), schedule.block_panels)
+        last = b.min(b.add(first, schedule.block_panels), self.panels)
+        self._transform_inputs(b.workgroup(2), first_row, rows)
+        count = b.mul(rows, self.across)
+        width = schedule.tile.panels
+        full = b.mul(b.div(b.sub(last, first), width), width)
+        with b.for_(first, b.add(first, full), width) as loop:
+            self._panels(first_row, rows, count, loop.index, schedule.tile)
+        if self.panels % width:
+            single = panel_tile(schedule.tile.rows, 1, self.lanes)
+            with b.for_(b.add(first, full), last) as loop:
+                self._panels(first_row, rows, count, loop.index, single)
+        direct = 2 * self.out_height * self.out_width * self.features * self.panels * PANEL * 9
+        return kernel_of(
+            self.function, b, self.epilogue, set(self.ordinals),
+            (self.tall, self.panels, self.batch), (schedule.tile_rows, schedule.block_panels, 1),
+            self.batch * direct, self._products_offset() + self._products_length(), schedule,
+        )  # fmt: skip
+
+    # Scratch: transformed inputs [36][tiles][features], products [36][tiles][columns].
+
+    def _products_offset(self) -> int:
+        return PLACES * self.block * self.features * 4
+
+    def _products_length(self) -> int:
+        return PLACES * self.block * self.schedule.tile.panels * PANEL * 4
+
+    # Transform of the inputs.
+
+    def _transform_inputs(self, image: Index, first_row: Index, rows: Index) -> None:
+        b = self.b
+        base = b.mul(image, self.height * self.width * self.features)
+        with b.for_(0, rows) as outer:
+            row = b.sub(b.mul(b.add(first_row, outer.index), OUTPUT), self.top)
+            with b.for_(0, self.across) as inner:
+                column = b.sub(b.mul(inner.index, OUTPUT), self.left)
+                tile = b.add(b.mul(outer.index, self.across), inner.index)
+                inside = self._inside(row, self.height)
+                inside = b.op("and", inside, self._inside(column, self.width))
+
+                def whole(row: Index = row, column: Index = column, tile: Index = tile) -> None:
+                    self._tile_inputs(base, row, column, tile, False)
+
+                def edge(row: Index = row, column: Index = column, tile: Index = tile) -> None:
+                    self._tile_inputs(base, row, column, tile, True)
+
+                b.if_(inside, whole, edge)
+
+    def _inside(self, start: Index, bound: int) -> Value:
+        b = self.b
+        return b.op("and", b.compare("ge", start, 0), b.compare("le", start, bound - INPUT))
+
+    def _tile_inputs(
+        self, base: Index, row: Index, column: Index, tile: Index, clipped: bool
+    ) -> None:
+        """B^T d B of one tile, all features."""
+        b = self.b
+        rows = [self._clip(b.add(row, i), self.height, clipped) for i in range(INPUT)]
+        columns = [self._clip(b.add(column, i), self.width, clipped) for i in range(INPUT)]
+        zero = b.constant(0.0, F32, self.lanes)
+        memory = b.scratch(0, F32)
+        with b.for_(0, self.features, self.lanes) as loop:
+            lines = []
+            for place, inside_row in rows:
+                line = []
+                for across, inside_column in columns:
+                    at = b.mul(b.add(b.mul(place, self.width), across), self.features)
+                    value = b.load(self.x, b.add(b.add(base, at), loop.index), self.lanes)
+                    if inside_row is not None and inside_column is not None:
+                        both = b.op("and", inside_row, inside_column)
+                        value = b.op("select", both, value, zero) if clipped else value
+                    line.append(value)
+                lines.append(self._forward(line))
+            for j in range(INPUT):
+                for i, value in enumerate(self._forward([line[j] for line in lines])):
+                    at = b.mul(b.add(tile, (i * INPUT + j) * self.block), self.features)
+                    b.store(memory, b.add(at, loop.index), value)
+
+    def _clip(self, index: Index, bound: int, clipped: bool) -> tuple[Index, Value | None]:
+        """The index moved into the image, and whether it lies there."""
+        b = self.b
+        if not clipped:
+            return index, None
+        inside = b.op("and", b.compare("ge", index, 0), b.compare("lt", index, bound))
+        return b.max(b.min(index, bound - 1), 0), inside
+
+    def _times(self, factor: float, value: Value) -> Value:
+        return self.b.op("mul", value, self.b.constant(factor, F32, self.lanes))
+
+    def _plus(self, factor: float, a: Value, c: Value) -> Value:
+        """factor * a + c."""
+        return self.b.fma(self.b.constant(factor, F32, self.lanes), a, c)
+
+    def _forward(self, d: Sequence[Value]) -> Vectors:
+        """B^T d, with what rows of opposite points share computed once."""
+        b = self.b
+        results = [self._plus(-2.5, d[2], b.op("add", d[0], d[4]))]
+        for point, other in ((POINTS[1], POINTS[3]), (POINTS[3], POINTS[1])):
+            even = self._plus(-other * other, d[2], d[4])
+            odd = self._times(point, self._plus(-other * other, d[1], d[3]))
+            results += [b.op("add", even, odd), b.op("sub", even, odd)]
+        return [*results, self._plus(-2.5, d[3], b.op("add", d[1], d[5]))]
+
+    # Products.
+
+    def _panels(
+        self, first_row: Index, rows: Index, count: Index, panel: Index, tile: TileShape
+    ) -> None:
+        b = self.b
+        whole = isinstance(count, int) or self.tall % self.schedule.tile_rows == 0
+        tails = tail_heights(tile.rows, self.block % tile.rows if whole else None)
+        with b.for_(0, PLACES) as loop:
+            place = loop.index
+
+            def body(height: int, first: Index, _: list[Value]) -> tuple[()]:
+                shape = TileShape(height, tile.vectors, tile.lanes)
+                self._multiply(place, first, panel, shape)
+                return ()
+
+            for_row_tiles(b, count, (tile.rows, *tails), body)
+        with b.for_(0, rows) as outer, b.for_(0, self.across) as inner:
+            self._tile_results(first_row, outer.index, inner.index, panel, tile)
+
+    def _multiply(self, place: Index, first: Index, panel: Index, tile: TileShape) -> None:
+        b = self.b
+        inputs = b.scratch(0, F32)
+        products = b.scratch(self._products_offset(), F32)
+        row = b.mul(b.add(b.mul(place, self.block), first), self.features)
+        per_panel = PANEL // tile.lanes
+        lines = [
+            b.mul(b.add(b.mul(place, self.panels), b.add(panel, j)), self.features * PANEL)
+            for j in range(tile.panels)
+        ]
+
+        def left(i: int, k: Index) -> Value:
+            return b.load(inputs, b.add(b.add(row, i * self.features), k))
+
+        def right(k: Index, vector: int) -> Value:
+            at = b.add(lines[vector // per_panel], b.mul(k, PANEL))
+            return b.load(self.u, b.add(at, vector % per_panel * tile.lanes), tile.lanes)
+
+        sums = multiply(b, tile, zero_tile(b, F32, tile), self.features, left, right)
+        width = tile.panels * PANEL
+        at = b.mul(b.add(b.mul(place, self.block), first), width)
+        for number, value in enumerate(sums):
+            i, vector = divmod(number, tile.vectors)
+            b.store(products, b.add(at, i * width + vector * tile.lanes), value)
+
+    # Transform back.
+
+    def _tile_results(
+        self, first_row: Index, row: Index, column: Index, panel: Index, tile: TileShape
+    ) -> None:
+        b = self.b
+        down = b.mul(b.add(first_row, row), OUTPUT)
+        across = b.mul(column, OUTPUT)
+        at = b.add(b.mul(row, self.across), column)
+        images = b.mul(b.workgroup(2), self.out_height)
+        with b.for_(0, tile.panels * PANEL, self.lanes) as loop:
+            results = self._back(at, loop.index, tile)
+            channel = b.add(b.mul(panel, PANEL), loop.index)
+            for i, line in enumerate(results):
+                for j, value in enumerate(line):
+                    pixel = b.mul(b.add(images, b.add(down, i)), self.out_width)
+                    place = Position(b.add(pixel, b.add(across, j)), channel, self.lanes)
+                    self._store_inside(b.add(down, i), b.add(across, j), value, place)
+
+    def _store_inside(self, row: Index, column: Index, value: Value, place: Position) -> None:
+        """Store a result unless the tile reaches beyond the image there."""
+        b = self.b
+        tests = []
+        if self.out_height % OUTPUT:
+            tests.append(b.compare("lt", row, self.out_height))
+        if self.out_width % OUTPUT:
+            tests.append(b.compare("lt", column, self.out_width))
+        store: Callable[[], None] = lambda: self.epilogue.store(value, place)  # noqa: E731
+        if not tests:
+            store()
+            return
+        b.if_(tests[0] if len(tests) == 1 else b.op("and", *tests), store)
+
+    def _back(self, at: Index, channel: Index, tile: TileShape) -> list[Vectors]:
+        """A^T m A of one tile and vector of channels: 4 lines of 4."""
+        b = self.b
+        products = b.scratch(self._products_offset(), F32)
+        width = tile.panels * PANEL
+        columns = []
+        for j in range(INPUT):
+            line = []
+            for i in range(INPUT):
+                place = b.mul(b.add(at, (i * INPUT + j) * self.block), width)
+                line.append(b.load(products, b.add(place, channel), self.lanes))
+            columns.append(self._backward(line))
+        return [self._backward([column[i] for column in columns]) for i in range(OUTPUT)]
+
+    def _backward(self, m: Sequence[Value]) -> Vectors:
+        """A^T m."""
+        b = self.b
+        near, far = POINTS[1], POINTS[3]
+        near_sum, near_difference = b.op("add", m[1], m[2]), b.op("sub", m[1], m[2])
+        far_sum, far_difference = b.op("add", m[3], m[4]), b.op("sub", m[3], m[4])
+        return [
+            b.op("add", m[0], b.op("add", near_sum, far_sum)),
+            self._plus(far, far_difference, self._times(near, near_difference)),
+            self._plus(far**2, far_sum, self._times(near**2, near_sum)),
+            self._plus(far**3, far_difference, self._plus(near**3, near_difference, m[5])),
+        ]

@@ -1,0 +1,48 @@
+"""What an op does besides computing its results: reading or writing state, checking, failing.
+
+Passes that delete, merge or move ops ask here. An op with regions has the effects of the
+ops inside.
+"""
+
+from __future__ import annotations
+
+from ingot.compiler.graph.ops import OPS
+from ingot.compiler.ir import Op, walk
+
+__all__ = ["can_fail", "effects_of", "has_effect", "is_check", "is_pure"]
+
+
+def has_effect(op: Op) -> bool:
+    """Whether the op itself reads or writes state."""
+    row = OPS.get(op.name)
+    return row is not None and row.effect != ""
+
+
+def effects_of(op: Op) -> set[str]:
+    """What the op and the ops in its regions do: "read" or "write" state, "check", or nothing."""
+    found: set[str] = set()
+    for each in walk(op):
+        row = OPS.get(each.name)
+        if row is not None and row.effect:
+            found.add(row.effect)
+        if is_check(each):
+            found.add("check")
+    return found
+
+
+def is_check(op: Op) -> bool:
+    """Whether the op is there to fail, not for the sake of a symbol: a size with one choice."""
+    return op.name == "size" and op.attributes["low"] == op.attributes["high"]
+
+
+def is_pure(op: Op) -> bool:
+    """Whether the op only computes its results."""
+    return not effects_of(op)
+
+
+def can_fail(op: Op) -> bool:
+    """Whether the op may end the call with an error, so that it must not run unasked."""
+    return any(
+        each.name == "size" or str(each.attributes.get("mode", "")).endswith("check")
+        for each in walk(op)
+    )

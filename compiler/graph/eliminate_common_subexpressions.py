@@ -1,0 +1,66 @@
+"""Replaces an op by an earlier one with the same name, operands and attributes.
+
+An op in a region may be replaced by one outside, never the other way round. Ops with
+regions and ops on state stay.
+"""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import MutableMapping
+from typing import Any
+
+from ingot.compiler.graph.effects import has_effect
+from ingot.compiler.ir import Attribute, Block, Literal, Module, Op, Value
+
+__all__ = ["attribute_key", "eliminate_common_subexpressions"]
+
+_COMPARED = 4096
+"""Constants up to this many bytes compare by content, larger ones by where they lie."""
+
+
+def eliminate_common_subexpressions(module: Module) -> Module:
+    """Keep the first of equal ops in every function; returns the module."""
+    for function in module.functions.values():
+        _eliminate(function.block, {}, {})
+    return module
+
+
+def _eliminate(block: Block, seen: MutableMapping[Any, Op], replaced: dict[Value, Value]) -> None:
+    kept: list[Op] = []
+    for op in block.ops:
+        op.operands = [replaced.get(operand, operand) for operand in op.operands]
+        for region in op.regions:
+            for inner in region.blocks:
+                _eliminate(inner, ChainMap({}, seen), replaced)
+        first = op
+        if op.results and not op.regions and not has_effect(op):
+            first = seen.setdefault(_key_of(op), op)
+        if first is op:
+            kept.append(op)
+            continue
+        for old, new in zip(op.results, first.results, strict=True):
+            replaced[old] = new
+            if old.name and not new.name:
+                new.name = old.name
+    block.ops = kept
+
+
+def _key_of(op: Op) -> Any:
+    types = tuple(result.type for result in op.results)
+    attributes = tuple((name, attribute_key(each)) for name, each in op.attributes.items())
+    return op.name, tuple(op.operands), attributes, types
+
+
+def attribute_key(attribute: Attribute) -> Any:
+    """A hashable that is equal for attributes that mean the same, bit for bit."""
+    if isinstance(attribute, tuple):
+        return tuple(attribute_key(item) for item in attribute)
+    if isinstance(attribute, float):
+        return attribute.hex()
+    if isinstance(attribute, Literal):
+        array = attribute.array
+        if array.nbytes <= _COMPARED:
+            return attribute.dtype, array.shape, array.tobytes()
+        return attribute.dtype, array.shape, array.ctypes.data
+    return type(attribute), attribute

@@ -1,0 +1,244 @@
+"""Runs graph IR with the NumPy references: the oracle for every level below.
+
+Symbolic dims are bound from the arguments' shapes, and where an op defines some, from its
+results. It interprets one op at a time, keeps no state between calls but in the mapping
+`state` that the caller passes, and is made to be right, not fast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ingot.compiler.graph.ops import defined_symbols, lookup
+from ingot.compiler.graph.references.leaves import array_of
+from ingot.compiler.graph.references.numbers import Array
+from ingot.compiler.ir import Attribute, Block, Function, Module, Op, Region, TensorType, Value
+from ingot.compiler.ir.dims import Dim, Expr, Symbol, evaluate, symbol
+from ingot.hal.errors import Error, InvalidArgument, NotFound
+from ingot.hal.spec import DType
+
+__all__ = ["bind_symbols", "evaluate_in", "evaluate_op", "interpret"]
+
+
+def interpret(
+    module: Module,
+    function: str = "main",
+    arguments: Sequence[Any] = (),
+    parameters: Mapping[str, Any] | None = None,
+    state: MutableMapping[str, Array] | None = None,
+) -> list[Array]:
+    """Call a function of the module; returns its results as arrays.
+
+    `parameters` gives the arrays of `parameter` ops by key, `state` those of variables by
+    name; it learns what the call stores, and a variable that it lacks has its initial value.
+    A function that reads globals runs `init` first. Raises InvalidArgument, NotFound or what
+    an op raises, with its place.
+    """
+    if function not in module.functions:
+        known = ", ".join(module.functions)
+        raise NotFound(f"the module has no function '{function}'; it has: {known}")
+    target = module.functions[function]
+    arrays = [np.asarray(argument) for argument in arguments]
+    symbols = bind_symbols(target, arrays)
+    run = _Run(module, parameters or {}, {} if state is None else state)
+    return run.block(target.block, arrays, {}, symbols)
+
+
+def bind_symbols(function: Function, arguments: Sequence[Array]) -> dict[str, int]:
+    """The values of the symbols, from the arguments. InvalidArgument: one does not fit."""
+    names = [*function.argument_names, *("" for _ in function.arguments)]
+    if len(arguments) != len(function.arguments):
+        raise InvalidArgument(
+            f"'{function.name}' takes {len(function.arguments)} arguments, got {len(arguments)}"
+        )
+    symbols: dict[str, int] = {}
+    for place, (value, array) in enumerate(zip(function.arguments, arguments, strict=True)):
+        type = value.type
+        what = f"argument {place} '{names[place]}'"
+        if not isinstance(type, TensorType):
+            raise InvalidArgument(f"{what} is {type}: only tensors can be passed")
+        if array.dtype != type.dtype.numpy or array.ndim != type.rank:
+            got = f"{DType.from_numpy(array.dtype).name}[{','.join(map(str, array.shape))}]"
+            raise InvalidArgument(f"{what} is {got}, expected {type}")
+        for dim, size in zip(type.shape, array.shape, strict=True):
+            if isinstance(dim, Expr):
+                _bind(dim, size, symbols)
+    for place, (value, array) in enumerate(zip(function.arguments, arguments, strict=True)):
+        assert isinstance(value.type, TensorType)
+        for axis, dim in enumerate(value.type.shape):
+            if evaluate(dim, symbols) != array.shape[axis]:
+                raise InvalidArgument(
+                    f"argument {place} '{names[place]}': dim {axis} ('{dim}') is "
+                    f"{array.shape[axis]}, expected {evaluate(dim, symbols)}"
+                )
+    for name, (low, high) in function.symbols.items():
+        size = symbols.get(name, low)
+        if size < low or (high is not None and size > high):
+            raise InvalidArgument(f"dim '{name}' is {size}, expected {low} ... {high or ''}")
+    return symbols
+
+
+def _bind(dim: Expr, size: int, symbols: dict[str, int]) -> None:
+    """Bind a dim that is one symbol; expressions are checked once all symbols are known."""
+    if len(dim.terms) == 1:
+        ((monomial, coefficient),) = dim.terms
+        if coefficient == 1 and len(monomial) == 1 and monomial[0][1] == 1:
+            atom = monomial[0][0]
+            if isinstance(atom, Symbol):
+                symbols.setdefault(atom.name, size)
+
+
+def _bind_defined(
+    op: Op, values: Sequence[Value], arrays: Sequence[Array], symbols: dict[str, int]
+) -> None:
+    """Learn the symbols that `op` defines from the shapes of its results or carried values."""
+    wanted: dict[Dim, str] = {symbol(name): name for name in defined_symbols(op)}
+    for value, array in zip(values, arrays, strict=True):
+        if wanted and isinstance(value.type, TensorType):
+            for dim, size in zip(value.type.shape, array.shape, strict=True):
+                if dim in wanted:
+                    symbols[wanted[dim]] = size
+
+
+def concrete(attribute: Attribute, symbols: Mapping[str, int]) -> Any:
+    """The attribute with every dim as an integer."""
+    if isinstance(attribute, Expr):
+        return evaluate(attribute, symbols)
+    if isinstance(attribute, tuple):
+        return tuple(concrete(item, symbols) for item in attribute)
+    return attribute
+
+
+def evaluate_op(
+    op: Op,
+    operands: Sequence[Array],
+    symbols: Mapping[str, int] | None = None,
+    regions: Sequence[Callable[..., Any]] = (),
+) -> tuple[Array, ...]:
+    """The results of one op by its reference. Raises what the reference raises.
+
+    Unsupported: it would compute on a dtype that NumPy lacks (without ml_dtypes).
+    """
+    row = lookup(op.name)
+    if row.family not in ("shape", "leaves"):  # those only move elements, of any carrier
+        for value in (*op.operands, *op.results):
+            if isinstance(value.type, TensorType):
+                _ = value.type.dtype.numpy
+    attributes = {name: concrete(each, symbols or {}) for name, each in op.attributes.items()}
+    if regions:
+        attributes["regions"] = tuple(regions)
+    result = row.reference(*operands, **attributes)
+    return result if isinstance(result, tuple) else (np.asarray(result),)
+
+
+def evaluate_in(
+    module: Module, op: Op, values: Mapping[Value, Array], symbols: Mapping[str, int]
+) -> tuple[Array, ...]:
+    """The results of one op, whose operands and what its regions capture are in `values`."""
+    operands = [values[operand] for operand in op.operands]
+    return _Run(module, {}, {}).results(op, operands, values, symbols)
+
+
+class _Run:
+    """One call: the parameters, the variables' values, and the results of `init`."""
+
+    def __init__(
+        self,
+        module: Module,
+        parameters: Mapping[str, Any],
+        state: MutableMapping[str, Array],
+    ) -> None:
+        self.module = module
+        self.parameters = parameters
+        self.state = state
+        self.globals: list[Array] | None = None
+
+    def block(
+        self,
+        block: Block,
+        arguments: Sequence[Array],
+        outer: Mapping[Value, Array],
+        symbols: Mapping[str, int],
+    ) -> list[Array]:
+        values: dict[Value, Array] = dict(outer)
+        values.update(zip(block.arguments, arguments, strict=True))
+        known = dict(symbols)
+        last_use = {operand: place for place, op in enumerate(block.ops) for operand in op.operands}
+        has_regions = any(op.regions for op in block.ops)
+        for place, op in enumerate(block.ops):
+            operands = [values[operand] for operand in op.operands]
+            if lookup(op.name).terminator:
+                return operands
+            results = self.results(op, operands, values, known)
+            values.update(zip(op.results, results, strict=True))
+            _bind_defined(op, op.results, results, known)
+            if op.name == "size":
+                known[defined_symbols(op)[0]] = int(operands[0])
+            if not has_regions:  # keeps no more tensors alive than a compiled program would
+                for operand in op.operands:
+                    if last_use[operand] == place:
+                        values.pop(operand, None)
+        raise InvalidArgument("the block has no terminator")
+
+    def results(
+        self,
+        op: Op,
+        operands: list[Array],
+        values: Mapping[Value, Array],
+        symbols: Mapping[str, int],
+    ) -> tuple[Array, ...]:
+        if op.name == "parameter":
+            return (self.parameter(op),)
+        if op.name == "global":
+            return (self.init_results()[int(op.attributes["index"])],)  # type: ignore[arg-type]
+        if op.name in ("variable.load", "variable.store"):
+            return self.variable(op, operands)
+        regions = [self.region(op, region, values, symbols) for region in op.regions]
+        try:
+            return evaluate_op(op, operands, symbols, regions)
+        except Error as error:
+            place = f" at '{op.location}'" if op.location else ""
+            raise type(error)(f"op '{op.name}'{place}: {error}") from None
+
+    def region(
+        self, op: Op, region: Region, values: Mapping[Value, Array], symbols: Mapping[str, int]
+    ) -> Callable[..., list[Array]]:
+        def call(*arguments: Array) -> list[Array]:
+            known = dict(symbols)
+            _bind_defined(op, region.block.arguments, arguments, known)
+            return self.block(region.block, arguments, values, known)
+
+        return call
+
+    def variable(self, op: Op, operands: list[Array]) -> tuple[Array, ...]:
+        name = str(op.attributes["name"])
+        if operands:
+            self.state[name] = operands[0]
+            return ()
+        if name not in self.state:
+            variable = self.module.variables[name]
+            shape = tuple(int(dim) for dim in variable.type.shape)  # type: ignore[arg-type]
+            self.state[name] = np.broadcast_to(array_of(variable.initial), shape)
+        return (self.state[name],)
+
+    def parameter(self, op: Op) -> Array:
+        key = str(op.attributes["key"])
+        if key not in self.parameters:
+            raise NotFound(f"parameter '{key}' is not given; pass it in parameters=")
+        array = np.asarray(self.parameters[key])
+        type = op.result.type
+        assert isinstance(type, TensorType)
+        if array.shape != type.shape or array.dtype != type.dtype.numpy:
+            raise InvalidArgument(f"parameter '{key}' is {array.dtype}{array.shape}, not {type}")
+        return array
+
+    def init_results(self) -> list[Array]:
+        if self.globals is None:
+            init = self.module.functions.get("init")
+            if init is None:
+                raise NotFound("an op 'global' reads a result of 'init', which is missing")
+            self.globals = self.block(init.block, [], {}, {})
+        return self.globals

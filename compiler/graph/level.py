@@ -1,0 +1,74 @@
+"""The graph level for the verifier: which ops are legal and what their types must be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ingot.compiler.graph.ops import (
+    OPS,
+    RuleError,
+    complete_attributes,
+    defined_symbols,
+    infer_types,
+)
+from ingot.compiler.ir import Level, Module, Op, walk
+
+__all__ = ["GRAPH", "check_module", "check_op"]
+
+
+def check_op(op: Op) -> None:
+    """Raise RuleError unless the op obeys its row of the op table."""
+    operands = [operand.type for operand in op.operands]
+    row = OPS[op.name]
+    missing = [name for name in row.attributes if name not in op.attributes]
+    if missing:
+        raise RuleError(f"needs the attribute '{missing[0]}'")
+    attributes = complete_attributes(row, operands, op.attributes)
+    types = infer_types(op.name, operands, attributes, op.regions)
+    results = tuple(result.type for result in op.results)
+    if types != results:
+        given, wanted = (", ".join(map(str, each)) or "none" for each in (results, types))
+        raise RuleError(f"has the results ({given}), but the op table says ({wanted})")
+
+
+def check_variables(module: Module) -> Iterator[str]:
+    """What is wrong with the variables of the module and the ops that use them."""
+    for name, variable in module.variables.items():
+        type, initial = variable.type, variable.initial
+        if any(not isinstance(dim, int) for dim in type.shape):
+            yield f"variable '@{name}' is {type}: a variable has a static shape"
+        if initial.dtype is not type.dtype or initial.array.shape not in ((), type.shape):
+            shape = ",".join(map(str, initial.array.shape))
+            yield f"variable '@{name}' is {type}, but starts as {initial.dtype.name}[{shape}]"
+    for op in walk(module):
+        if op.name not in ("variable.load", "variable.store"):
+            continue
+        name = str(op.attributes.get("name", ""))
+        value = next(iter((*op.results, *op.operands)), None)
+        if name not in module.variables:
+            known = ", ".join(module.variables) or "none"
+            yield f"op '{op.name}' names the variable '@{name}'; the variables are: {known}"
+        elif value is not None and value.type != module.variables[name].type:
+            wanted = module.variables[name].type
+            yield f"op '{op.name}' of '@{name}' has the type {value.type}, expected {wanted}"
+
+
+def check_symbols(module: Module) -> Iterator[str]:
+    """Symbols that two ops of one function define, or an argument and an op."""
+    for function in module.functions.values():
+        known = set(function.symbols)
+        for op in walk(function):
+            for name in defined_symbols(op):
+                if name in known:
+                    yield f"'@{function.name}': op '{op.name}' defines the symbol '{name}' again"
+                known.add(name)
+
+
+def check_module(module: Module) -> Iterator[str]:
+    """What is wrong with the module beyond its single ops."""
+    yield from check_variables(module)
+    yield from check_symbols(module)
+
+
+GRAPH = Level("graph", dict.fromkeys(OPS, check_op), check_module=check_module)
+"""The ops of the op table, on tensors; the bodies of sort and the like hold scalar code."""

@@ -1,0 +1,289 @@
+"""The op table: what a graph op takes, what it gives, and where its meaning is written.
+
+One `OpRow` per op. The families (`elementwise.py`, `shape.py`, ...) fill the table; the
+meaning as NumPy code stands in `graph/references/` under the op's own name. This file
+has the row, the attribute kinds and `infer_types`; it knows no op by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from ingot.compiler.ir import Attribute, Literal, Region, ScalarType, TensorType, Type, VectorType
+from ingot.compiler.ir.dims import Dim, Expr
+from ingot.hal.errors import CompileError
+from ingot.hal.spec import DType
+
+__all__ = [
+    "OPS",
+    "AttributeRow",
+    "OpRow",
+    "RuleError",
+    "attribute",
+    "complete_attributes",
+    "infer_types",
+    "lookup",
+    "register",
+    "require",
+]
+
+
+class RuleError(ValueError):
+    """Operands or attributes break the rule of an op; the message says which and how."""
+
+
+def require(condition: bool, message: str) -> None:
+    """Raise RuleError(message) unless `condition` holds."""
+    if not condition:
+        raise RuleError(message)
+
+
+_REQUIRED: Any = object()
+
+
+@dataclass(frozen=True)
+class AttributeRow:
+    """One attribute: its kind, its default (a value, or made from operand types), its choices."""
+
+    kind: str
+    default: Any = _REQUIRED
+    choices: tuple[str, ...] = ()
+
+    @property
+    def required(self) -> bool:
+        return self.default is _REQUIRED
+
+
+def attribute(kind: str, default: Any = _REQUIRED, choices: tuple[str, ...] = ()) -> AttributeRow:
+    """A row for an attribute of `kind`; without `default` it must be given."""
+    return AttributeRow(kind, default, choices)
+
+
+@dataclass(frozen=True)
+class OpRow:
+    """One op.
+
+    `operands` are names with a class of dtype, such as "x: float"; a last one with "*" takes
+    any number, one with "?" may be left out. `rule` maps operand types and attributes to the
+    type of the result, or a tuple of types; it raises RuleError. `ulp` is the greatest error
+    against the exact result, in units of the last place of the result's dtype.
+    """
+
+    name: str
+    family: str
+    operands: tuple[str, ...]
+    rule: Callable[..., TensorType | tuple[TensorType, ...]]
+    doc: str
+    attributes: Mapping[str, AttributeRow] = field(default_factory=dict)
+    ulp: float = 0
+    same: bool = False  # operands have equal types, and element-wise ops a result of their shape
+    region_count: int | None = 0  # None: one or more
+    terminator: bool = False
+    rule_reads_regions: bool = False  # the rule takes `regions=` too
+    effect: str = ""  # "read" or "write" of state; "" is pure
+
+    @cached_property
+    def least_operands(self) -> int:
+        """How many operands must be given."""
+        return sum(1 for each in self.operands if not each.startswith("*") and "?" not in each)
+
+    @cached_property
+    def greatest_operands(self) -> int | None:
+        """How many operands may be given; None: any number."""
+        variadic = any(each.startswith("*") for each in self.operands)
+        return None if variadic else len(self.operands)
+
+    @cached_property
+    def dtype_classes(self) -> tuple[str, ...]:
+        """The class of dtype of each operand: any, float, number, integer, i1, logical."""
+        return tuple(each.partition(":")[2].strip(" ?") or "any" for each in self.operands)
+
+    @cached_property
+    def reference(self) -> Callable[..., Any]:
+        """The NumPy function that defines the op: arrays and attributes to array or tuple."""
+        from ingot.compiler.graph.references import reference_of
+
+        return reference_of(self.name)
+
+
+OPS: dict[str, OpRow] = {}
+
+
+def register(row: OpRow) -> OpRow:
+    """Add `row` to the table. Raises ValueError if the op has a row already."""
+    if row.name in OPS:
+        raise ValueError(f"the op table has a row '{row.name}' already")
+    OPS[row.name] = row
+    return row
+
+
+def lookup(name: str) -> OpRow:
+    """The row of an op. Raises CompileError if the graph level has no such op."""
+    row = OPS.get(name)
+    if row is None:
+        raise CompileError(f"the graph level has no op '{name}'; docs/ops.md lists its ops")
+    return row
+
+
+_CLASSES: dict[str, Callable[[DType], bool]] = {
+    "any": lambda dtype: True,
+    "float": lambda dtype: dtype.is_float or dtype.is_complex,
+    "real": lambda dtype: dtype.is_float,
+    "number": lambda dtype: not dtype.is_boolean,
+    "signed": lambda dtype: dtype.kind in "ifc",
+    "integer": lambda dtype: dtype.is_integer,
+    "logical": lambda dtype: dtype.is_integer or dtype.is_boolean,
+    "ordered": lambda dtype: not dtype.is_complex,
+    "i1": lambda dtype: dtype.is_boolean,
+}
+
+
+def _is_int(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_dim(value: object) -> bool:
+    return _is_int(value) or isinstance(value, Expr)
+
+
+def _each(check: Callable[[object], bool]) -> Callable[[object], bool]:
+    return lambda value: isinstance(value, tuple) and all(check(item) for item in value)
+
+
+_KINDS: dict[str, tuple[str, Callable[[object], bool]]] = {
+    "int": ("an integer", _is_int),
+    "ints": ("a tuple of integers", _each(_is_int)),
+    "dim": ("a dim", _is_dim),
+    "dims": ("a tuple of dims", _each(_is_dim)),
+    "pairs": ("a tuple of (low, high) dims", _each(lambda v: _each(_is_dim)(v) and len(v) == 2)),  # type: ignore[arg-type]
+    "bool": ("true or false", lambda value: isinstance(value, bool)),
+    "strings": ("a tuple of strings", _each(lambda value: isinstance(value, str))),
+    "float": ("a number", lambda value: isinstance(value, float) or _is_int(value)),
+    "string": ("a string", lambda value: isinstance(value, str)),
+    "dtype": ("a dtype", lambda value: isinstance(value, DType)),
+    "literal": ("a literal", lambda value: isinstance(value, Literal)),
+}
+
+
+def freeze(value: Any) -> Attribute:
+    """`value` as an attribute: lists become tuples, NumPy scalars Python numbers."""
+    if isinstance(value, (list, tuple)):
+        return tuple(freeze(item) for item in value)
+    if hasattr(value, "dtype") and hasattr(value, "item") and getattr(value, "shape", None) == ():
+        return freeze(value.item())
+    return value  # type: ignore[no-any-return]
+
+
+def complete_attributes(
+    row: OpRow, operands: Sequence[Type], given: Mapping[str, Any]
+) -> dict[str, Attribute]:
+    """`given` in the table's order with defaults filled in. RuleError: a wrong attribute."""
+    unknown = [name for name in given if name not in row.attributes]
+    if unknown:
+        known = ", ".join(row.attributes) or "none"
+        raise RuleError(f"has no attribute '{unknown[0]}'; its attributes are: {known}")
+    complete: dict[str, Attribute] = {}
+    for name, each in row.attributes.items():
+        if name in given:
+            value = freeze(given[name])
+        elif each.required:
+            raise RuleError(f"needs the attribute '{name}'")
+        else:
+            value = each.default(*operands) if callable(each.default) else each.default
+        wanted, check = _KINDS[each.kind]
+        if not check(value):
+            raise RuleError(f"attribute '{name}' must be {wanted}, not {value!r}")
+        if each.choices and value not in each.choices:
+            choices = ", ".join(each.choices)
+            raise RuleError(f"attribute '{name}' is {value!r}; it must be one of: {choices}")
+        complete[name] = value
+    return complete
+
+
+def _check_operands(row: OpRow, types: Sequence[TensorType]) -> None:
+    least, greatest = row.least_operands, row.greatest_operands
+    if len(types) < least or (greatest is not None and len(types) > greatest):
+        wanted = ", ".join(row.operands)
+        raise RuleError(f"takes the operands ({wanted}), got {len(types)}")
+    for place, each in enumerate(types):
+        wanted = row.dtype_classes[min(place, len(row.operands) - 1)]
+        if not _CLASSES[wanted](each.dtype):
+            raise RuleError(f"operand {place} must be of a dtype of class '{wanted}', not {each}")
+    if row.same:
+        for place, each in enumerate(types):
+            if each != types[0]:
+                raise RuleError(
+                    f"operand {place} is {each}, but operand 0 is {types[0]}: they must be equal"
+                )
+
+
+def infer_types(
+    name: str,
+    operands: Sequence[Type],
+    attributes: Mapping[str, Attribute],
+    regions: Sequence[Region] = (),
+) -> tuple[Type, ...]:
+    """The result types of an op. RuleError: operands or attributes break its rule.
+
+    Element-wise ops also work on scalars and vectors; a rank-0 tensor among scalars
+    counts as a scalar.
+    """
+    row = lookup(name)
+    if row.region_count is None:
+        require(len(regions) >= 1, "takes one region or more, got none")
+    elif len(regions) != row.region_count:
+        raise RuleError(f"takes {row.region_count} regions, got {len(regions)}")
+    if all(isinstance(each, TensorType) for each in operands):
+        types: Sequence[TensorType] = operands  # type: ignore[assignment]
+        _check_operands(row, types)
+        extra = {"regions": regions} if row.rule_reads_regions else {}
+        result = row.rule(*types, **attributes, **extra)
+        results = result if isinstance(result, tuple) else (result,)
+        for each in results:
+            _check_result(each)
+        return results
+    if row.terminator:
+        return ()
+    if row.family != "elementwise":
+        raise RuleError("takes tensors only")
+    types = [_as_tensor(each) for each in operands]
+    _check_operands(row, types)
+    result = row.rule(*types, **attributes)
+    (tensor,) = result if isinstance(result, tuple) else (result,)
+    if any(isinstance(each, VectorType) for each in operands):
+        (lanes,) = tensor.shape
+        return (VectorType(tensor.dtype, int(lanes)),)  # type: ignore[arg-type]
+    return (ScalarType(tensor.dtype),)
+
+
+_GREATEST_LENGTH = 2**63 - 1
+
+
+def _check_result(type: TensorType) -> None:
+    """The dims that are known can be those of a tensor in memory."""
+    length = type.dtype.bytes
+    for dim in type.shape:
+        if isinstance(dim, int):
+            require(dim >= 0, f"its result would be {type}, with a negative dim")
+            length *= dim or 1
+    require(
+        length <= _GREATEST_LENGTH, f"its result {type} has more bytes than an address can count"
+    )
+
+
+def _as_tensor(type: Type) -> TensorType:
+    if isinstance(type, TensorType):
+        return type
+    if isinstance(type, ScalarType):
+        return TensorType(type.dtype, ())
+    if isinstance(type, VectorType):
+        return TensorType(type.dtype, (type.lanes,))
+    raise RuleError(f"takes no operand of type {type}")
+
+
+def dims_text(shape: Sequence[Dim]) -> str:
+    """A shape as a message quotes it: [b, 4]."""
+    return "[" + ", ".join(map(str, shape)) + "]"

@@ -1,0 +1,210 @@
+"""References of contractions: products summed in float64 or int64, rounded or wrapped once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ingot.compiler.graph.ops.contraction import parse_layout
+from ingot.compiler.graph.references.numbers import Array, dtype_of, narrow, quiet, widen
+from ingot.compiler.graph.references.reduction import spread_and_pad, windows_of
+from ingot.compiler.graph.winograd import INPUT, OUTPUT, WINDOW, input_matrix, output_matrix
+from ingot.hal.spec import DType
+
+__all__ = ["REFERENCES"]
+
+
+def _factor(x: Array) -> Array:
+    """x in the dtype that products are summed in: float64 also for i8, where sums are exact."""
+    dtype = dtype_of(x)
+    return widen(x).astype(np.float64) if dtype.is_integer and dtype.bits <= 8 else widen(x)
+
+
+def _factors(a: Array, b: Array) -> tuple[Array, Array]:
+    a, b = _factor(a), _factor(b)
+    if a.dtype != b.dtype:
+        a, b = (x.astype(np.int64) for x in (a, b))
+    return a, b
+
+
+def _sum_to(value: Array, dtype: DType) -> Array:
+    if dtype.is_integer and value.dtype.kind == "f":
+        value = value.astype(np.int64)
+    return narrow(value, dtype)
+
+
+@quiet
+def _dot_general(
+    a: Array,
+    b: Array,
+    *,
+    lhs_batch: tuple[int, ...],
+    rhs_batch: tuple[int, ...],
+    lhs_contract: tuple[int, ...],
+    rhs_contract: tuple[int, ...],
+    dtype: DType,
+) -> Array:
+    a_free = [axis for axis in range(a.ndim) if axis not in (*lhs_batch, *lhs_contract)]
+    b_free = [axis for axis in range(b.ndim) if axis not in (*rhs_batch, *rhs_contract)]
+    batch = [a.shape[axis] for axis in lhs_batch]
+    m, n = [a.shape[axis] for axis in a_free], [b.shape[axis] for axis in b_free]
+    k = int(np.prod([a.shape[axis] for axis in lhs_contract], dtype=np.int64))
+    left, right = _factors(
+        a.transpose((*lhs_batch, *a_free, *lhs_contract)),
+        b.transpose((*rhs_batch, *rhs_contract, *b_free)),
+    )
+    left = left.reshape((*batch, int(np.prod(m, dtype=np.int64)), k))
+    right = right.reshape((*batch, k, int(np.prod(n, dtype=np.int64))))
+    return _sum_to(np.matmul(left, right), dtype).reshape((*batch, *m, *n))
+
+
+def _convolve(
+    x: Array,
+    w: Array,
+    strides: tuple[int, ...],
+    padding: tuple[tuple[int, int], ...],
+    lhs_dilation: tuple[int, ...],
+    rhs_dilation: tuple[int, ...],
+    groups: int,
+) -> Array:
+    """[batch, spatial..., c] with [window..., c / groups, n] to [batch, spatial..., n], wide."""
+    none, one = ((0, 0),), (1,)
+    padded = spread_and_pad(x, none + padding + none, one + lhs_dilation + one, 0)
+    window = (1, *w.shape[:-2], 1)
+    view = windows_of(padded, window, one + strides + one, one + rhs_dilation + one)
+    places, count = view.shape[:-1][: x.ndim], x.ndim - 2
+    view = view.reshape((*places, *w.shape[:-2]))
+    view = np.moveaxis(view, x.ndim - 1, -1)  # [batch, spatial..., window..., c]
+    features, outputs = w.shape[-2], w.shape[-1] // groups
+    parts = []
+    for group in range(groups):
+        part = view[..., group * features : (group + 1) * features]
+        rows = part.reshape((*places[:-1], -1) if part.size else (*places[:-1], 0))
+        flat = w[..., group * outputs : (group + 1) * outputs].reshape((-1, outputs))
+        if not part.size:
+            parts.append(np.zeros((*places[:-1], outputs), x.dtype))
+        else:
+            parts.append(np.matmul(rows, flat))
+    assert count == len(window) - 2
+    return np.concatenate(parts, -1)
+
+
+@quiet
+def _convolution(
+    x: Array,
+    w: Array,
+    *,
+    layout: str,
+    strides: tuple[int, ...],
+    padding: tuple[tuple[int, int], ...],
+    lhs_dilation: tuple[int, ...],
+    rhs_dilation: tuple[int, ...],
+    groups: int,
+    dtype: DType,
+) -> Array:
+    axes = parse_layout(layout)
+    x = x.transpose((axes.batch, *axes.spatial, axes.feature))
+    w = w.transpose((*axes.weight_spatial, axes.weight_input, axes.weight_output))
+    left, right = _factors(x, w)
+    result = _convolve(left, right, strides, padding, lhs_dilation, rhs_dilation, groups)
+    order = (axes.result_batch, *axes.result_spatial, axes.result_feature)
+    return np.transpose(_sum_to(result, dtype), tuple(np.argsort(order)))
+
+
+def _unpack(b: Array, k: int, n: int) -> Array:
+    """[ceil(n/16), ceil(k/s), 16, s] panels back to [k, n]."""
+    panels, lines, columns, depth = b.shape
+    flat = np.transpose(b, (1, 3, 0, 2)).reshape((lines * depth, panels * columns))
+    return np.asarray(flat[:k, :n])
+
+
+@quiet
+def _dot_packed(a: Array, b: Array, *, n: int, dtype: DType) -> Array:
+    left, right = _factors(a, _unpack(b, a.shape[-1], n))
+    return _sum_to(np.matmul(left, right), dtype)
+
+
+@quiet
+def _conv_packed(
+    x: Array,
+    w: Array,
+    *,
+    window: tuple[int, ...],
+    strides: tuple[int, ...],
+    rhs_dilation: tuple[int, ...],
+    padding: tuple[tuple[int, int], ...],
+    n: int,
+    dtype: DType,
+) -> Array:
+    features = x.shape[-1]
+    k = int(np.prod(window, dtype=np.int64)) * features
+    flat = _unpack(w, k, n).reshape((*window, features, n))
+    left, right = _factors(x, flat)
+    ones = (1,) * len(window)
+    return _sum_to(_convolve(left, right, strides, padding, ones, rhs_dilation, 1), dtype)
+
+
+@quiet
+def _conv_winograd(x: Array, u: Array, *, padding: tuple[tuple[int, int], ...], n: int) -> Array:
+    """Tiles of 6x6 inputs, transformed, multiplied per place, transformed back, in f64."""
+    wide = np.pad(x.astype(np.float64), ((0, 0), *padding, (0, 0)))
+    height, width = wide.shape[1] - WINDOW + 1, wide.shape[2] - WINDOW + 1
+    tall, across = -(-height // OUTPUT), -(-width // OUTPUT)
+    more = [(0, tall * OUTPUT - height), (0, across * OUTPUT - width)]
+    wide = np.pad(wide, ((0, 0), *more, (0, 0)))
+    windows = np.lib.stride_tricks.sliding_window_view(wide, (INPUT, INPUT), axis=(1, 2))
+    tiles = windows[:, ::OUTPUT, ::OUTPUT]  # [batch, tall, across, features, 6, 6]
+    ahead = input_matrix() @ tiles @ input_matrix().T
+    weight = np.transpose(u.astype(np.float64), (0, 2, 1, 3)).reshape(INPUT, INPUT, x.shape[-1], -1)
+    products = np.einsum("btacij,ijcn->btanij", ahead, weight[..., :n])
+    back = output_matrix() @ products @ output_matrix().T
+    image = np.transpose(back, (0, 1, 4, 2, 5, 3)).reshape(
+        (x.shape[0], tall * OUTPUT, across * OUTPUT, n)
+    )
+    return narrow(image[:, :height, :width], dtype_of(x))
+
+
+@quiet
+def _depthwise(
+    x: Array,
+    w: Array,
+    *,
+    strides: tuple[int, ...],
+    rhs_dilation: tuple[int, ...],
+    padding: tuple[tuple[int, int], ...],
+    dtype: DType,
+) -> Array:
+    left, right = _factors(x, w)
+    none, one = ((0, 0),), (1,)
+    ones = (1,) * x.ndim
+    padded = spread_and_pad(left, none + padding + none, ones, 0)
+    window = one + w.shape[:-1] + one
+    view = windows_of(padded, window, one + strides + one, one + rhs_dilation + one)
+    count = int(np.prod(w.shape[:-1], dtype=np.int64))
+    view = view.reshape((*view.shape[: x.ndim], count))
+    taps = np.moveaxis(right.reshape((count, right.shape[-1])), 0, -1)
+    return _sum_to((view * taps).sum(-1), dtype)
+
+
+@quiet
+def _attention(q: Array, k: Array, v: Array, mask: Array | None = None, *, scale: float) -> Array:
+    scores = np.matmul(widen(q), np.swapaxes(widen(k), -1, -2)) * scale
+    if mask is not None:
+        scores = scores + widen(mask)
+    greatest = scores.max(-1, keepdims=True, initial=-np.inf)
+    weights = np.exp(scores - greatest)
+    weights = weights / weights.sum(-1, keepdims=True)
+    return narrow(np.matmul(weights, widen(v)), dtype_of(q))
+
+
+REFERENCES: dict[str, Callable[..., Any]] = {
+    "dot_general": _dot_general,
+    "convolution": _convolution,
+    "dot_packed": _dot_packed,
+    "conv_packed": _conv_packed,
+    "conv_winograd": _conv_winograd,
+    "depthwise": _depthwise,
+    "attention": _attention,
+}

@@ -1,0 +1,78 @@
+"""References of ops that move elements and compute none; they work on carriers too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ingot.compiler.graph.references.numbers import Array
+
+__all__ = ["REFERENCES"]
+
+
+def _broadcast(x: Array, *, shape: tuple[int, ...], dimensions: tuple[int, ...]) -> Array:
+    spread = [1] * len(shape)
+    for axis, place in enumerate(dimensions):
+        spread[place] = x.shape[axis]
+    order = np.argsort(dimensions) if dimensions else ()
+    spread_x: Array = np.transpose(x, tuple(order)).reshape(spread)
+    return np.asarray(np.broadcast_to(spread_x, shape))
+
+
+def _reshape(x: Array, *, shape: tuple[int, ...]) -> Array:
+    return np.reshape(x, shape)
+
+
+def _transpose(x: Array, *, permutation: tuple[int, ...]) -> Array:
+    return np.transpose(x, permutation)
+
+
+def _slice(
+    x: Array, *, start: tuple[int, ...], limit: tuple[int, ...], stride: tuple[int, ...]
+) -> Array:
+    return np.asarray(x[tuple(map(slice, start, limit, stride))])
+
+
+def _pad(
+    x: Array,
+    value: Array,
+    *,
+    low: tuple[int, ...],
+    high: tuple[int, ...],
+    interior: tuple[int, ...],
+) -> Array:
+    inside = tuple(
+        0 if dim == 0 else dim + (dim - 1) * step
+        for dim, step in zip(x.shape, interior, strict=True)
+    )
+    spread = np.full(inside, value, x.dtype)
+    spread[tuple(slice(None, None, step + 1) for step in interior)] = x
+    room = [(max(0, a), max(0, b)) for a, b in zip(low, high, strict=True)]
+    grown = np.full([a + dim + b for (a, b), dim in zip(room, inside, strict=True)], value, x.dtype)
+    grown[tuple(slice(a, a + dim) for (a, _), dim in zip(room, inside, strict=True))] = spread
+    cut = (
+        slice(max(0, -a), size - max(0, -b))
+        for a, b, size in zip(low, high, grown.shape, strict=True)
+    )
+    return grown[tuple(cut)]
+
+
+def _concatenate(*xs: Array, axis: int) -> Array:
+    return np.concatenate(xs, axis)
+
+
+def _reverse(x: Array, *, axes: tuple[int, ...]) -> Array:
+    return np.flip(x, axes)
+
+
+REFERENCES: dict[str, Callable[..., Any]] = {
+    "broadcast": _broadcast,
+    "reshape": _reshape,
+    "transpose": _transpose,
+    "slice": _slice,
+    "pad": _pad,
+    "concatenate": _concatenate,
+    "reverse": _reverse,
+}

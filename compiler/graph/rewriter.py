@@ -1,0 +1,177 @@
+"""What graph passes share: forward rewriting of a block, and questions about values.
+
+`rewrite` walks a block once, front to back, so an op is seen after its operands have been
+rewritten, and a branch or a loop after the ops inside it; ops that a rule makes are
+offered to the rules again. What a rule makes stands in the block of the op that it was
+given. Dead ops stay: passes leave them to `eliminate_dead_code`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from ingot.compiler.graph.builder import Builder
+from ingot.compiler.graph.effects import can_fail, has_effect
+from ingot.compiler.graph.ops import CONTROL
+from ingot.compiler.graph.references.leaves import array_of
+from ingot.compiler.ir import (
+    Attribute,
+    Block,
+    Function,
+    Literal,
+    Op,
+    Region,
+    TensorType,
+    Value,
+    walk,
+)
+from ingot.compiler.ir.dims import Dim, Expr
+
+__all__ = [
+    "Rule",
+    "defined_by",
+    "is_static",
+    "literal_of_value",
+    "rewrite",
+    "splat_of",
+    "tensor_ops",
+    "uses_symbols",
+    "weights_of",
+]
+
+Rule = Callable[[Op, Builder], "Sequence[Value] | None"]
+"""Takes an op; returns values for its results, made with the builder, or None to keep it."""
+
+_DEPTH = 16
+"""How often what a rule made may be rewritten again; guards against rules that undo each other."""
+
+
+def rewrite(block: Block, rule: Rule) -> bool:
+    """Apply `rule` to every op of the block and its regions. Returns whether any changed."""
+    return _rewrite(block, rule, {})
+
+
+def _rewrite(block: Block, rule: Rule, replaced: dict[Value, Value]) -> bool:
+    done: list[Op] = []
+    changed = False
+    waiting: list[tuple[Op, int]] = [(op, 0) for op in reversed(block.ops)]
+    while waiting:
+        op, depth = waiting.pop()
+        op.operands = [_latest(replaced, operand) for operand in op.operands]
+        for region in op.regions:
+            changed |= _rewrite_region(op, region, rule, replaced)
+        made: list[Op] = []
+        values = rule(op, Builder(made, op.location)) if depth < _DEPTH else None
+        if values is None:
+            done.append(op)
+            continue
+        changed = True
+        for old, new in zip(op.results, values, strict=True):
+            if old.name and not new.name:
+                new.name = old.name
+            replaced[old] = new
+        waiting.extend((each, depth + 1) for each in reversed(made))
+    block.ops = done
+    return changed
+
+
+def _rewrite_region(op: Op, region: Region, rule: Rule, replaced: dict[Value, Value]) -> bool:
+    """Rewrite tensor code; of scalar code (a comparator) only what it takes from outside."""
+    if op.name in CONTROL:
+        return _rewrite(region.block, rule, replaced)
+    for inner in walk(region):
+        inner.operands = [_latest(replaced, operand) for operand in inner.operands]
+    return False
+
+
+def _latest(replaced: dict[Value, Value], value: Value) -> Value:
+    """What stands for `value` now; replacements may have been replaced in turn."""
+    while value in replaced:
+        value = replaced[value]
+    return value
+
+
+def defined_by(value: Value, *names: str) -> Op | None:
+    """The op that defines the value, if it is one of `names`."""
+    owner = value.owner
+    return owner if isinstance(owner, Op) and owner.name in names else None
+
+
+def literal_of_value(value: Value) -> Literal | None:
+    """The literal of a value that a `constant` defines."""
+    op = defined_by(value, "constant")
+    if op is None:
+        return None
+    literal = op.attributes["value"]
+    assert isinstance(literal, Literal)
+    return literal
+
+
+def splat_of(value: Value) -> Any:
+    """The one number (a NumPy scalar) that all elements of the value are, or None.
+
+    Sees through broadcast, reshape and convert-free views of a constant.
+    """
+    while (op := defined_by(value, "broadcast", "reshape", "transpose")) is not None:
+        value = op.operands[0]
+    literal = literal_of_value(value)
+    if literal is None or literal.array.size == 0 or literal.dtype.is_complex:
+        return None
+    flat = array_of(literal).reshape(-1)
+    if flat.size > 1 and not _is_splat(flat):
+        return None
+    return flat[0]
+
+
+def _is_splat(flat: np.ndarray[Any, Any]) -> bool:
+    if flat[0].tobytes() != flat[-1].tobytes():
+        return False
+    raw = np.ascontiguousarray(flat).view(np.uint8).reshape(flat.size, -1)
+    return bool((raw == raw[0]).all())
+
+
+def uses_symbols(attribute: Attribute) -> bool:
+    """Whether an expression stands anywhere in the attribute."""
+    if isinstance(attribute, tuple):
+        return any(uses_symbols(item) for item in attribute)
+    return isinstance(attribute, Expr)
+
+
+def is_static(shape: Sequence[Dim]) -> bool:
+    """Whether every dim is an integer."""
+    return all(isinstance(dim, int) for dim in shape)
+
+
+def weights_of(function: Function) -> set[Value]:
+    """The values that depend on constants and parameters only, with static shapes.
+
+    Also those inside branches and loops, but for ops there that may fail: whether they run
+    is not known before the call.
+    """
+    weights: set[Value] = set()
+    outside = set(function.block.ops)
+    for op in tensor_ops(function.block):
+        if op.regions or not op.results or has_effect(op):
+            continue
+        if op not in outside and can_fail(op):
+            continue
+        known = all(operand in weights for operand in op.operands)
+        static = all(
+            isinstance(result.type, TensorType) and is_static(result.type.shape)
+            for result in op.results
+        )
+        if known and static and not any(map(uses_symbols, op.attributes.values())):
+            weights.update(op.results)
+    return weights
+
+
+def tensor_ops(block: Block) -> Iterator[Op]:
+    """The ops of the block and of the branches and loops in it, in order of definition."""
+    for op in block.ops:
+        yield op
+        if op.name in CONTROL:
+            for region in op.regions:
+                yield from tensor_ops(region.block)

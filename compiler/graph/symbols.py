@@ -1,0 +1,73 @@
+"""Symbols of dims in the graph: which ones an op uses and defines, and their substitution.
+
+An op that defines symbols lists them in its attribute `symbols`; all others come from the
+arguments of the function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from ingot.compiler.graph.ops import defined_symbols
+from ingot.compiler.ir import Attribute, Block, Function, Op, Region, TensorType, Type, Value, walk
+from ingot.compiler.ir.dims import Dim, Expr, substitute, symbols_of
+
+__all__ = ["inner_symbols", "substitute_symbols", "symbols_used"]
+
+
+def inner_symbols(root: Function | Region | Block | Op) -> set[str]:
+    """The symbols that ops at or below `root` define."""
+    return {name for op in walk(root) for name in defined_symbols(op)}
+
+
+def symbols_used(op: Op) -> set[str]:
+    """The symbols in the attributes and the result and argument types of the op and inside."""
+    found: set[str] = set()
+    for each in walk(op):
+        for attribute in each.attributes.values():
+            found.update(_attribute_symbols(attribute))
+        for value in _values(each):
+            if isinstance(value.type, TensorType):
+                for dim in value.type.shape:
+                    found.update(symbols_of(dim))
+    return found
+
+
+def substitute_symbols(function: Function, values: Mapping[str, Dim]) -> None:
+    """Put dims for symbols in all types and attributes; no op defines those symbols any more."""
+    for value in function.arguments:
+        value.type = _type(value.type, values)
+    for op in walk(function):
+        op.attributes = {name: _attribute(each, values) for name, each in op.attributes.items()}
+        for value in _values(op):
+            value.type = _type(value.type, values)
+
+
+def _values(op: Op) -> Iterator[Value]:
+    """Results of the op and arguments of its blocks."""
+    yield from op.results
+    for region in op.regions:
+        for block in region.blocks:
+            yield from block.arguments
+
+
+def _type(type: Type, values: Mapping[str, Dim]) -> Type:
+    if not isinstance(type, TensorType):
+        return type
+    return TensorType(type.dtype, tuple(substitute(dim, values) for dim in type.shape))
+
+
+def _attribute(attribute: Attribute, values: Mapping[str, Dim]) -> Attribute:
+    if isinstance(attribute, Expr):
+        return substitute(attribute, values)
+    if isinstance(attribute, tuple):
+        return tuple(_attribute(item, values) for item in attribute)
+    return attribute
+
+
+def _attribute_symbols(attribute: Attribute) -> Iterator[str]:
+    if isinstance(attribute, Expr):
+        yield from symbols_of(attribute)
+    elif isinstance(attribute, tuple):
+        for item in attribute:
+            yield from _attribute_symbols(item)

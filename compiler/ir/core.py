@@ -1,0 +1,302 @@
+"""The SSA IR of all levels: Module > Function > Region > Block > Op, and typed values.
+
+Structure only: what an op means is said by the op table of its level (`graph/ops.py` and
+so on). Ops are mutable and owned by their block; types and attributes are frozen. There
+are no use lists: passes run over a block once, front to back, and ask `count_uses` or
+`uses_of` where they need them, which keeps every pass linear.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ingot.compiler.ir.dims import Dim, Expr
+from ingot.compiler.ir.types import TensorType, Type
+from ingot.hal.spec import DType
+
+__all__ = [
+    "Attribute",
+    "Block",
+    "Function",
+    "Literal",
+    "Module",
+    "Op",
+    "Region",
+    "Value",
+    "Variable",
+    "clone_op",
+    "clone_region",
+    "count_uses",
+    "dim_attribute",
+    "uses_of",
+    "walk",
+]
+
+
+@dataclass(frozen=True, eq=False)
+class Literal:
+    """A constant tensor: a read-only, C-contiguous NumPy array and its dtype.
+
+    `dtype` says what the elements mean where NumPy has no such type: without ml_dtypes,
+    bf16 and f16-like elements are carried as unsigned integers of the same width, and
+    sub-byte integers as one byte each.
+    """
+
+    array: np.ndarray[Any, Any]
+    dtype: DType
+
+    def __post_init__(self) -> None:
+        array = np.ascontiguousarray(self.array).reshape(self.array.shape)
+        if array.flags.writeable:
+            array = array.view()
+            array.flags.writeable = False
+        object.__setattr__(self, "array", array)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Literal)
+            and self.dtype == other.dtype
+            and self.array.shape == other.array.shape
+            and self.array.tobytes() == other.array.tobytes()
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.dtype.name, self.array.shape, self.array.tobytes()))
+
+
+Attribute = (
+    bool | int | float | str | None | DType | Expr | Type | Literal | tuple["Attribute", ...]
+)
+
+
+class Value:
+    """One SSA value: a result of `owner` (an op) or an argument of `owner` (a block)."""
+
+    __slots__ = ("name", "owner", "type")
+
+    def __init__(self, type: Type, owner: Op | Block, name: str = "") -> None:
+        self.type = type
+        self.owner = owner
+        self.name = name  # a hint for the printer, unique only in print
+
+    def __repr__(self) -> str:
+        return f"%{self.name or '?'}: {self.type}"
+
+
+class Op:
+    """One operation. `location` names the source layer, "" if there is none."""
+
+    __slots__ = ("attributes", "location", "name", "operands", "regions", "results")
+
+    def __init__(
+        self,
+        name: str,
+        operands: Iterable[Value] = (),
+        result_types: Iterable[Type] = (),
+        attributes: Mapping[str, Attribute] | None = None,
+        regions: Iterable[Region] = (),
+        location: str = "",
+    ) -> None:
+        self.name = name
+        self.operands = list(operands)
+        self.attributes: dict[str, Attribute] = dict(attributes or {})
+        self.regions = list(regions)
+        self.location = location
+        self.results = [Value(type, self) for type in result_types]
+
+    @property
+    def result(self) -> Value:
+        """The one result. Raises ValueError unless there is exactly one."""
+        if len(self.results) != 1:
+            raise ValueError(f"op '{self.name}' has {len(self.results)} results, expected one")
+        return self.results[0]
+
+    def __repr__(self) -> str:
+        return f"<{self.name} {self.operands} -> {self.results}>"
+
+
+class Block:
+    """Arguments and a list of ops; the last op is the terminator (`return`, `yield`)."""
+
+    __slots__ = ("arguments", "ops")
+
+    def __init__(self, argument_types: Iterable[Type] = ()) -> None:
+        self.arguments = [Value(type, self) for type in argument_types]
+        self.ops: list[Op] = []
+
+    def append(self, op: Op) -> Op:
+        """Add `op` at the end and return it."""
+        self.ops.append(op)
+        return op
+
+    @property
+    def terminator(self) -> Op:
+        return self.ops[-1]
+
+
+class Region:
+    """One block, or several for code with branches (the vm level only)."""
+
+    __slots__ = ("blocks",)
+
+    def __init__(self, blocks: Iterable[Block] = ()) -> None:
+        self.blocks = list(blocks)
+
+    @property
+    def block(self) -> Block:
+        """The only block. Raises ValueError unless there is exactly one."""
+        if len(self.blocks) != 1:
+            raise ValueError(f"region has {len(self.blocks)} blocks, expected one")
+        return self.blocks[0]
+
+
+@dataclass(eq=False)
+class Function:
+    """A named region. Exported functions have named tensor arguments and results.
+
+    `symbols` gives each symbolic dim of the arguments its least and greatest value (None:
+    none). `docs` are texts of the source by argument or result name.
+    """
+
+    name: str
+    body: Region
+    argument_names: list[str] = field(default_factory=list)
+    result_names: list[str] = field(default_factory=list)
+    exported: bool = True
+    symbols: dict[str, tuple[int, int | None]] = field(default_factory=dict)
+    docs: dict[str, str] = field(default_factory=dict)
+    attributes: dict[str, Attribute] = field(default_factory=dict)
+
+    @property
+    def block(self) -> Block:
+        """The entry block."""
+        return self.body.blocks[0]
+
+    @property
+    def arguments(self) -> list[Value]:
+        return self.block.arguments
+
+    @property
+    def result_types(self) -> list[Type]:
+        """The operand types of the `return` that ends the entry block."""
+        return [value.type for value in self.block.terminator.operands]
+
+
+@dataclass(frozen=True)
+class Variable:
+    """State of a session that functions load and store: its type, and what it is at first.
+
+    `initial` has the shape of the type, or rank 0: then every element is that number.
+    """
+
+    type: TensorType
+    initial: Literal
+
+
+@dataclass(eq=False)
+class Module:
+    """Functions by name, in order, variables by name, and attributes such as the producer."""
+
+    functions: dict[str, Function] = field(default_factory=dict)
+    attributes: dict[str, Attribute] = field(default_factory=dict)
+    variables: dict[str, Variable] = field(default_factory=dict)
+
+    def add(self, function: Function) -> Function:
+        """Add `function`. Raises ValueError if its name is taken."""
+        if function.name in self.functions:
+            raise ValueError(f"module has a function '{function.name}' already")
+        self.functions[function.name] = function
+        return function
+
+
+def walk(root: Module | Function | Region | Block | Op) -> Iterator[Op]:
+    """All ops below `root`, an op before the ops of its regions."""
+    if isinstance(root, Module):
+        for function in root.functions.values():
+            yield from walk(function.body)
+    elif isinstance(root, Function):
+        yield from walk(root.body)
+    elif isinstance(root, Region):
+        for block in root.blocks:
+            yield from walk(block)
+    elif isinstance(root, Block):
+        for op in root.ops:
+            yield op
+            for region in op.regions:
+                yield from walk(region)
+    else:
+        yield root
+        for region in root.regions:
+            yield from walk(region)
+
+
+def count_uses(root: Module | Function | Region | Block) -> dict[Value, int]:
+    """How often each value is an operand below `root`; values without use are absent."""
+    counts: dict[Value, int] = {}
+    for op in walk(root):
+        for operand in op.operands:
+            counts[operand] = counts.get(operand, 0) + 1
+    return counts
+
+
+def uses_of(root: Module | Function | Region | Block) -> dict[Value, list[tuple[Op, int]]]:
+    """Per value the ops that use it and the operand's place, in order."""
+    uses: dict[Value, list[tuple[Op, int]]] = {}
+    for op in walk(root):
+        for place, operand in enumerate(op.operands):
+            uses.setdefault(operand, []).append((op, place))
+    return uses
+
+
+def clone_op(
+    op: Op,
+    values: dict[Value, Value],
+    map_type: Callable[[Type], Type] = lambda type: type,
+    map_attribute: Callable[[Attribute], Attribute] = lambda attribute: attribute,
+) -> Op:
+    """A copy of `op` and its regions with operands mapped; `values` learns its results.
+
+    Operands that are not in `values` stay as they are (captured from outside).
+    """
+    copy = Op(
+        op.name,
+        [values.get(operand, operand) for operand in op.operands],
+        [map_type(result.type) for result in op.results],
+        {name: map_attribute(attribute) for name, attribute in op.attributes.items()},
+        [clone_region(region, values, map_type, map_attribute) for region in op.regions],
+        op.location,
+    )
+    for old, new in zip(op.results, copy.results, strict=True):
+        new.name = old.name
+        values[old] = new
+    return copy
+
+
+def clone_region(
+    region: Region,
+    values: dict[Value, Value],
+    map_type: Callable[[Type], Type] = lambda type: type,
+    map_attribute: Callable[[Attribute], Attribute] = lambda attribute: attribute,
+) -> Region:
+    """A copy of `region`; `values` learns its block arguments and results."""
+    copy = Region()
+    for block in region.blocks:
+        new_block = Block(map_type(argument.type) for argument in block.arguments)
+        for old, new in zip(block.arguments, new_block.arguments, strict=True):
+            new.name = old.name
+            values[old] = new
+        copy.blocks.append(new_block)
+        for op in block.ops:
+            new_block.append(clone_op(op, values, map_type, map_attribute))
+    return copy
+
+
+def dim_attribute(value: Attribute) -> Dim:
+    """`value` as a dim. Raises TypeError for anything else."""
+    if isinstance(value, (int, Expr)) and not isinstance(value, bool):
+        return value
+    raise TypeError(f"attribute {value!r} is not a dim: expected an integer or an expression")

@@ -1,0 +1,293 @@
+"""From a source program to a module: the list of passes, and the driver that runs them.
+
+A pass is a named function from IR module to IR module. The levels above the kernels are
+one list; then kernels are made per variant and built, and the stream and vm levels follow,
+which need to know the kernels.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+from ingot.compiler import ir
+from ingot.compiler.dispatch.classify import lower_entries
+from ingot.compiler.dispatch.close_comparators import close_comparators
+from ingot.compiler.dispatch.collect_checks import collect_checks
+from ingot.compiler.dispatch.find_views import find_views
+from ingot.compiler.dispatch.form_dispatches import form_dispatches
+from ingot.compiler.dispatch.kernel import Kernel
+from ingot.compiler.dispatch.level import DISPATCH
+from ingot.compiler.dispatch.outline import outline
+from ingot.compiler.dispatch.place_scalars import place_scalars
+from ingot.compiler.dispatch.specialize import specialize as add_specialized
+from ingot.compiler.graph.expand_nonzero import expand_nonzero
+from ingot.compiler.graph.level import GRAPH
+from ingot.compiler.graph.passes import GRAPH_PASSES
+from ingot.compiler.graph.settle_branches import settle_branches
+from ingot.compiler.ir.dims import Dim
+from ingot.compiler.ir.printer import to_text
+from ingot.compiler.ir.verifier import verify
+from ingot.compiler.module import Module, Report
+from ingot.compiler.read_source import copy_module, read_source, read_sources
+from ingot.compiler.state import State, apply_state
+from ingot.compiler.stream import convert as stream_convert
+from ingot.compiler.stream.convert import StreamProgram
+from ingot.compiler.stream.level import STREAM
+from ingot.compiler.stream.plan_memory import plan_memory
+from ingot.compiler.targets.cpu.flags import Variant
+from ingot.compiler.targets.cpu.toolchain import build_executable, choose_variants
+from ingot.compiler.vm import convert as vm_convert
+from ingot.compiler.vm.build_module import build_module
+from ingot.hal.errors import CompileError, Unsupported
+from ingot.hal.header import constants, read
+
+__all__ = ["DISPATCH_PASSES", "compile", "compile_changed"]
+
+Pass = Callable[[ir.Module], ir.Module]
+
+DISPATCH_PASSES: tuple[Pass, ...] = (
+    close_comparators,
+    settle_branches,
+    expand_nonzero,
+    collect_checks,
+    place_scalars,
+    find_views,
+    form_dispatches,
+    outline,
+)
+
+
+def compile(
+    source: Any,
+    *,
+    state: State | Mapping[str, str] | str | None = None,
+    target: str = "cpu",
+    variants: Sequence[str] | None = None,
+    parameters: str = "embedded",
+    parameter_names: Mapping[str, str] | None = None,
+    specialize: Mapping[str, Sequence[int]] | None = None,
+    dump_ir: str | os.PathLike[str] | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> Module:
+    """The module of a source program.
+
+    `source`: a path or the bytes of an .onnx file or a StableHLO artifact, an
+    onnx.ModelProto, a jax.export.Exported, or Ingot IR as text or ir.Module. A dict of
+    sources makes one module with a function for each, under the keys, with shared weights.
+    `state`: which arguments and results stay in the model from call to call (`state.py`).
+    `variants`: names of the native variants, best first; without it those of this machine.
+    `parameters`: "embedded" weights stand in the module, "external" ones are given when it
+    is loaded, under the names in the source or those that `parameter_names` gives them.
+    `specialize`: values of symbolic dims, such as {"s": [1, 128]}, for which there are kernels
+    of their own beside those for all values; a call takes those that fit its shapes.
+    `dump_ir`: a folder that gets the IR after every pass that changed it.
+    `progress`: called with the name of each step before it begins.
+
+    CompileError: the program cannot be compiled; the message lists every reason.
+    """
+    if target != "cpu":
+        raise Unsupported(f"target {target!r} is not known; the targets are: cpu")
+    chosen = choose_variants(variants)
+    driver = _Driver(_Dump(dump_ir), progress or (lambda step: None))
+    module = _lower(source, state, parameters, parameter_names, driver)
+    options: dict[str, Any] = {"target": target, "parameters": parameters}
+    if specialize:
+        module = driver.step("specialize", lambda: add_specialized(module, specialize))
+        options["specialize"] = {name: list(values) for name, values in specialize.items()}
+    return _finish(module, chosen, driver, options)
+
+
+def compile_changed(
+    source: Any,
+    change: Pass,
+    *,
+    parameters: str = "embedded",
+    progress: Callable[[str], None] | None = None,
+) -> Module:
+    """As `compile` for this machine, with the pass `change` behind DISPATCH_PASSES, which may
+    show more of the program than its results. Raises as `compile`, and what `change` raises."""
+    driver = _Driver(_Dump(None), progress or (lambda step: None))
+    module = driver.passes(_lower(source, None, parameters, None, driver), (change,))
+    options = {"target": "cpu", "parameters": parameters}
+    return _finish(module, choose_variants(None), driver, options)
+
+
+def _lower(
+    source: Any,
+    state: State | Mapping[str, str] | str | None,
+    parameters: str,
+    parameter_names: Mapping[str, str] | None,
+    driver: _Driver,
+) -> ir.Module:
+    """The program with all its dispatches outlined."""
+    read = read_sources if isinstance(source, Mapping) else read_source
+    module = driver.step(
+        "import",
+        lambda: read(source, parameters=parameters, parameter_names=parameter_names),
+    )
+    if module is source:
+        module = copy_module(module)
+    if state is not None:
+        module = driver.step("make_stateful", lambda: apply_state(module, state))
+    driver.step("verify", lambda: verify(module, GRAPH))
+    return driver.passes(module, (*GRAPH_PASSES, *DISPATCH_PASSES))
+
+
+def _finish(
+    module: ir.Module, variants: Sequence[Variant], driver: _Driver, options: dict[str, Any]
+) -> Module:
+    """Kernels, objects, stream and vm level, and the file."""
+    driver.step("verify", lambda: verify(module, DISPATCH))
+    kernels = driver.step(
+        "lower_kernels",
+        lambda: lower_entries(module, [variant.target for variant in variants]),
+    )
+    driver.dump_kernels(kernels, variants)
+    objects = driver.step("build_kernels", lambda: _build(kernels, variants))
+    first = {name: each[0] for name, each in kernels.items()}
+    program = driver.step("stream.convert", lambda: stream_convert.convert(module, first))
+    planned = driver.passes(program.module, (plan_memory,))
+    driver.step("verify", lambda: verify(planned, STREAM))
+    program = replace(program, module=planned)
+    code = driver.step("vm.convert", lambda: vm_convert.convert(planned))
+    metadata = {
+        "version": _version(),
+        "producer": str(module.attributes.get("producer", "")),
+        "options": {**options, "variants": [variant.name for variant in variants]},
+        "peaks": _peaks(planned),
+    }
+    data = driver.step(
+        "write_module",
+        lambda: build_module(module, program, code, first, variants, objects, metadata),
+    )
+    return Module(data, _report(program, kernels, variants, objects, driver.seconds))
+
+
+def _build(kernels: Mapping[str, Sequence[Kernel]], variants: Sequence[Variant]) -> list[bytes]:
+    """The native object of every variant."""
+    if not kernels:
+        return []
+    return build_executable(
+        {
+            variant: [each[place] for each in kernels.values()]
+            for place, variant in enumerate(variants)
+        }
+    )
+
+
+def _version() -> str:
+    value = constants(read("ingot.h"))["INGOT_VERSION"]
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def _peaks(module: ir.Module) -> dict[str, str]:
+    return {
+        name: str(cast(Dim, function.attributes["slab_length"]))
+        for name, function in module.functions.items()
+    }
+
+
+def _report(
+    program: StreamProgram,
+    kernels: Mapping[str, Sequence[Kernel]],
+    variants: Sequence[Variant],
+    objects: Sequence[bytes],
+    seconds: Mapping[str, float],
+) -> Report:
+    return Report(
+        {
+            name: sum(op.name == "stream.dispatch" for op in ir.walk(function))
+            for name, function in program.module.functions.items()
+        },
+        _peaks(program.module),
+        len(kernels),
+        program.constants.length,
+        {variant.name: len(data) for variant, data in zip(variants, objects, strict=False)},
+        dict(seconds),
+    )
+
+
+_GREATEST_DUMP_LENGTH = 1 << 20
+"""Bytes of constants that a dump writes out; of more it leaves out the elements."""
+
+
+def _literal_length(module: ir.Module) -> int:
+    """Bytes of all constants of the module."""
+    ops = (op for function in module.functions.values() for op in function.block.ops)
+    values = (value for op in ops for each in ir.walk(op) for value in each.attributes.values())
+    return sum(value.array.nbytes for value in values if isinstance(value, ir.Literal))
+
+
+@dataclass
+class _Dump:
+    """Numbered files of IR in a folder; nothing without one."""
+
+    folder: str | os.PathLike[str] | None
+    count: int = 0
+    last: str = ""
+
+    def write(self, name: str, module: ir.Module) -> None:
+        if self.folder is not None:
+            text = to_text(module, elide=_literal_length(module) > _GREATEST_DUMP_LENGTH)
+            if text != self.last:
+                self.write_text(f"{name}.ir", text)
+                self.last = text
+
+    def write_text(self, name: str, text: str) -> None:
+        if self.folder is None:
+            return
+        folder = Path(self.folder)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            if self.count == 0:
+                for old in folder.glob("[0-9][0-9]-*.ir"):
+                    old.unlink()
+            (folder / f"{self.count:02}-{name}").write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise CompileError(f"cannot write the IR to '{folder}': {error.strerror}") from error
+        self.count += 1
+
+
+@dataclass
+class _Driver:
+    """Runs steps: tells progress, measures time, dumps IR."""
+
+    dump: _Dump
+    progress: Callable[[str], None]
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def step(self, name: str, run: Callable[[], Any]) -> Any:
+        self.progress(name)
+        start = time.perf_counter()
+        result = run()
+        self.seconds[name] = time.perf_counter() - start + self.seconds.get(name, 0.0)
+        if isinstance(result, ir.Module):
+            self.dump.write(name, result)
+        elif isinstance(result, StreamProgram):
+            self.dump.write(name, result.module)
+        return result
+
+    def passes(self, module: ir.Module, passes: Sequence[Pass]) -> ir.Module:
+        for run in passes:
+            module = self.step(run.__name__, partial(run, module))
+        return module
+
+    def dump_kernels(
+        self, kernels: Mapping[str, Sequence[Kernel]], variants: Sequence[Variant]
+    ) -> None:
+        """The loops of every variant's kernels, below their schedules."""
+        if self.dump.folder is None:
+            return
+        for place, variant in enumerate(variants):
+            module = ir.Module()
+            for each in kernels.values():
+                module.add(each[place].loops)
+            schedules = [f"// {name}: {each[place].schedule}\n" for name, each in kernels.items()]
+            text = "".join(schedules) + to_text(module)
+            self.dump.write_text(f"kernels.{variant.name}.ir", text)

@@ -1,0 +1,175 @@
+"""Which front end reads a source program: by its type, its first bytes, or its file name.
+
+Front ends are imported only when they are needed, so that a StableHLO user needs no onnx.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ingot.compiler import ir
+from ingot.hal.errors import CompileError, NotFound, Unsupported
+
+__all__ = ["copy_module", "read_source", "read_sources"]
+
+_ARTIFACT_MARK = b"ML\xefR"
+_MODULE_MARK = b"INGOT\r\n"
+_KNOWN = (
+    "a path or the bytes of an .onnx file or a StableHLO artifact, an onnx.ModelProto, a "
+    "jax.export.Exported, or Ingot IR"
+)
+
+
+def read_source(
+    source: Any,
+    *,
+    parameters: str = "embedded",
+    parameter_names: Mapping[str, str] | None = None,
+) -> ir.Module:
+    """The graph-level module of a source program.
+
+    NotFound: no such file. Unsupported: a known kind of program that cannot be read yet.
+    CompileError: anything else.
+    """
+    if isinstance(source, ir.Module):
+        return source
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        return _read_bytes(bytes(source), parameters, parameter_names)
+    if isinstance(source, str) and re.match(r"\s*module\s*(\{|@|attributes\b)", source):
+        return _parse(source)
+    if isinstance(source, (str, os.PathLike)):
+        return _read_file(Path(source), parameters, parameter_names)
+    package = type(source).__module__.partition(".")[0]
+    if package == "onnx":
+        return _read_onnx(source, parameters, parameter_names)
+    if package == "jax":
+        return _read_stablehlo(source)
+    if package == "torch":
+        raise Unsupported(
+            "torch programs cannot be compiled directly yet: export the model with "
+            "torch.onnx.export(..., dynamo=True) and compile the .onnx file"
+        )
+    raise CompileError(f"cannot compile a {type(source).__name__}: expected {_KNOWN}")
+
+
+def read_sources(
+    sources: Mapping[str, Any],
+    *,
+    parameters: str = "embedded",
+    parameter_names: Mapping[str, str] | None = None,
+) -> ir.Module:
+    """One module with a function of every source, under the given names. Raises as above."""
+    if not sources:
+        raise CompileError("there is nothing to compile: the dict of sources is empty")
+    result = ir.Module()
+    producers: dict[str, None] = {}
+    for name, source in sources.items():
+        if not isinstance(name, str) or not name.isidentifier() or name == "init":
+            raise CompileError(
+                f"{name!r} cannot name a function: use an identifier other than 'init'"
+            )
+        try:
+            module = read_source(source, parameters=parameters, parameter_names=parameter_names)
+        except (CompileError, NotFound, Unsupported) as error:
+            raise type(error)(f"'{name}': {error}") from None
+        producers[str(module.attributes.get("producer", ""))] = None
+        _add_function(result, name, copy_module(module) if module is source else module)
+    result.attributes["producer"] = ", ".join(each for each in producers if each)
+    return result
+
+
+def _add_function(result: ir.Module, name: str, module: ir.Module) -> None:
+    """Add the one function of `module` under another name, and its variables."""
+    if len(module.functions) != 1:
+        raise CompileError(
+            f"'{name}' is a program with {len(module.functions)} functions "
+            f"({', '.join(module.functions)}): expected exactly one"
+        )
+    (function,) = module.functions.values()
+    result.add(replace(function, name=name))
+    for key, variable in module.variables.items():
+        if result.variables.setdefault(key, variable) != variable:
+            raise CompileError(
+                f"the variable '{key}' of '{name}' is {variable.type}, but another function has "
+                f"{result.variables[key].type}, or another initial value"
+            )
+
+
+def copy_module(module: ir.Module) -> ir.Module:
+    """A copy that passes may change."""
+    copy = ir.Module(attributes=dict(module.attributes), variables=dict(module.variables))
+    for function in module.functions.values():
+        body = ir.clone_region(function.body, {})
+        attributes, symbols = dict(function.attributes), dict(function.symbols)
+        copy.add(replace(function, body=body, attributes=attributes, symbols=symbols))
+    return copy
+
+
+def _read_file(path: Path, parameters: str, parameter_names: Mapping[str, str] | None) -> ir.Module:
+    if not path.is_file():
+        raise NotFound(f"there is no file '{path}'")
+    with path.open("rb") as file:
+        start = file.read(64)
+    if start.startswith(_MODULE_MARK):
+        raise _compiled(f"'{path}'")
+    if path.suffix != ".onnx" and (start.startswith(_ARTIFACT_MARK) or _is_text(start)):
+        return _read_bytes(path.read_bytes(), parameters, parameter_names)
+    return _read_onnx(path, parameters, parameter_names)
+
+
+def _read_bytes(
+    data: bytes, parameters: str, parameter_names: Mapping[str, str] | None
+) -> ir.Module:
+    if data.startswith(_ARTIFACT_MARK):
+        return _read_stablehlo(data)
+    if data.startswith(_MODULE_MARK):
+        raise _compiled("the program")
+    if not data:
+        raise CompileError(f"the source program is empty: expected {_KNOWN}")
+    if _is_text(data[:64]):
+        try:
+            return _parse(data.decode("utf-8"))
+        except UnicodeDecodeError as error:
+            raise CompileError(f"the IR text is not UTF-8: {error.reason}") from None
+    return _read_onnx(data, parameters, parameter_names)
+
+
+def _compiled(what: str) -> CompileError:
+    return CompileError(
+        f"{what} is a compiled Ingot module: load it with ingot.load or `ingot run`; to compile, "
+        f"pass its source, {_KNOWN}"
+    )
+
+
+def _is_text(start: bytes) -> bool:
+    return start.lstrip().startswith((b"module", b"//", b"func"))
+
+
+def _parse(text: str) -> ir.Module:
+    from ingot.compiler.ir.parser import parse
+
+    if "stablehlo." in text or "func.func" in text:
+        raise Unsupported(
+            "StableHLO text cannot be read yet: pass a portable artifact, as "
+            "jax.export.export(...)(...).mlir_module_serialized holds it"
+        )
+    return parse(text)
+
+
+def _read_onnx(
+    source: Any, parameters: str, parameter_names: Mapping[str, str] | None
+) -> ir.Module:
+    from ingot.compiler.frontends.onnx import import_onnx
+
+    return import_onnx(source, parameters=parameters, parameter_names=parameter_names)
+
+
+def _read_stablehlo(source: Any) -> ir.Module:
+    from ingot.compiler.frontends.stablehlo import import_stablehlo
+
+    return import_stablehlo(source)

@@ -1,0 +1,109 @@
+"""The data of a program: constants inside the module, parameters outside, variables' values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+
+from ingot.compiler.ir import Literal, Variable
+from ingot.hal.spec import DType
+
+__all__ = [
+    "ALIGNMENT",
+    "Bytes",
+    "Chunk",
+    "ConstantPool",
+    "Constants",
+    "Parameter",
+    "StoredVariable",
+]
+
+ALIGNMENT = 64
+"""Bytes: where tensors start in the constant section, the slab and the arena."""
+
+_SHARED_LENGTH = 1 << 16  # constants up to this many bytes are stored once if equal
+
+Bytes = bytes | memoryview
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Bytes at an offset of the constant section; `data` is not copied until it is written."""
+
+    offset: int
+    data: Bytes
+
+
+@dataclass(frozen=True)
+class Constants:
+    """The constant section: chunks in order, zero bytes between them."""
+
+    length: int = 0
+    chunks: Sequence[Chunk] = ()
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A weight that is read from a file when a program is created."""
+
+    scope: str
+    key: str
+    dtype: DType
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class StoredVariable:
+    """State of a session: where its initial value lies. `length` is in bytes, 0 for zeros."""
+
+    name: str
+    dtype: DType
+    shape: tuple[int, ...]
+    offset: int
+    length: int
+
+
+class ConstantPool:
+    """Collects constants; equal small ones and identical large ones share their bytes."""
+
+    def __init__(self) -> None:
+        self._chunks: list[Chunk] = []
+        self._length = 0
+        self._offsets: dict[object, int] = {}
+        self._kept: list[Literal] = []  # keeps the identities in `_offsets` alive
+
+    def add(self, literal: Literal) -> tuple[int, int]:
+        """The offset and length of the literal's bytes, one element after the other."""
+        length = int(literal.array.nbytes)
+        small = length <= _SHARED_LENGTH
+        key: object = literal.array.tobytes() if small else id(literal.array)
+        if key not in self._offsets:
+            offset = -(-self._length // ALIGNMENT) * ALIGNMENT
+            data = literal.array.tobytes() if small else _bytes_of(literal)
+            self._chunks.append(Chunk(offset, data))
+            self._kept.append(literal)
+            self._offsets[key] = offset
+            self._length = offset + length
+        return self._offsets[key], length
+
+    def add_variable(self, name: str, variable: Variable) -> StoredVariable:
+        """The variable with its initial value among the constants, unless that is all zeros."""
+        type = variable.type
+        shape = cast("tuple[int, ...]", type.shape)
+        initial = variable.initial.array
+        offset = length = 0
+        if any(initial.tobytes()):
+            whole = Literal(np.broadcast_to(initial, shape), type.dtype)
+            offset, length = self.add(whole)
+        return StoredVariable(name, type.dtype, shape, offset, length)
+
+    def finish(self) -> Constants:
+        """All constants so far."""
+        return Constants(self._length, tuple(self._chunks))
+
+
+def _bytes_of(literal: Literal) -> memoryview:
+    return literal.array.reshape(-1).view("u1").data

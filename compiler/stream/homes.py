@@ -1,0 +1,189 @@
+"""Which values share one memory because each is the next state of the one before.
+
+A *home* is memory with a name of its own: a result of the function, a variable, or the
+range of a value that a loop carries or a branch gives. What is to be there in the end is
+best made there. Going back from that value, its producer may write over an operand in
+place, whose producer may do so in turn: this chain of values moves into the home as far as
+nobody reads what the home held before when the first of them is written. What cannot move
+is copied in the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from ingot.compiler.ir import Block, Op, TensorType, Value, walk
+from ingot.compiler.ir.dims import Dim, product
+from ingot.compiler.stream.scopes import ScopedRange
+
+__all__ = [
+    "MAKERS",
+    "Home",
+    "Uses",
+    "alias_root",
+    "byte_length",
+    "find_chain",
+    "is_tensor",
+    "is_whole",
+    "make_last",
+]
+
+BRANCHES = frozenset({"if", "case"})
+MAKERS = frozenset({"stream.dispatch", "stream.copy", "update", "scalar.write", "while", *BRANCHES})
+"""Ops that write their results to the memory that they are given."""
+
+
+@dataclass(eq=False)
+class Home:
+    """Memory: ("result", ordinal), ("variable", ordinal), or a range of the slab."""
+
+    kind: str
+    ordinal: int = 0
+    range: ScopedRange | None = None
+
+
+def alias_root(value: Value) -> Value:
+    """The value whose bytes `value` is, or some of them if it is a view."""
+    while isinstance(value.owner, Op) and value.owner.name in ("stream.alias", "view"):
+        value = value.owner.operands[0]
+    return value
+
+
+def is_whole(value: Value) -> bool:
+    """Whether the value is all bytes of its root."""
+    while isinstance(value.owner, Op) and value.owner.name == "stream.alias":
+        value = value.owner.operands[0]
+    return not (isinstance(value.owner, Op) and value.owner.name == "view")
+
+
+def byte_length(value: Value) -> Dim:
+    """Bytes of a tensor in memory."""
+    assert isinstance(value.type, TensorType)
+    return product(value.type.shape) * value.type.dtype.bytes
+
+
+def is_tensor(value: Value) -> bool:
+    """Whether the value lies in memory, not in a register."""
+    return isinstance(value.type, TensorType)
+
+
+class Uses:
+    """Where the ops of a block, and the bodies in them, use values."""
+
+    def __init__(self, block: Block) -> None:
+        self.place = {op: place for place, op in enumerate(block.ops)}
+        self.last: dict[Value, int] = {}
+        for place, op in enumerate(block.ops):
+            for root in roots_below(op):
+                self.last[root] = place
+
+    def last_use(self, root: Value) -> int:
+        """The place of the last op that uses the value; -1 if none does."""
+        return self.last.get(root, -1)
+
+    def only_operand(self, op: Op, root: Value) -> bool:
+        """Whether the op is the last to use the value, and uses it as one operand only."""
+        return (
+            self.last_use(root) == self.place[op]
+            and [alias_root(operand) for operand in op.operands].count(root) == 1
+            and not any(root in roots_below(each) for each in _inner_ops(op))
+        )
+
+
+def roots_below(op: Op) -> set[Value]:
+    """What the op and the bodies in it use."""
+    return {alias_root(operand) for each in walk(op) for operand in each.operands}
+
+
+def _inner_ops(op: Op) -> Iterator[Op]:
+    for region in op.regions:
+        yield from region.block.ops
+
+
+def in_place_operands(op: Op, result: int) -> list[int]:
+    """The operands that the op may write over with result number `result`, if they are whole."""
+    if op.name == "while":
+        return [result]
+    if op.name == "update":
+        return [0]
+    pairs = cast("tuple[tuple[int, int], ...]", op.attributes.get("in_place", ()))
+    return [operand for operand, target in pairs if target == result]
+
+
+def find_chain(
+    last: Value, occupants: Iterable[Value], uses: Uses, taken: Mapping[Value, Home]
+) -> Sequence[Value]:
+    """The values that may live in a home that holds `occupants` now and `last` in the end.
+
+    `last` comes first. Empty if not even that one may be written there.
+    """
+    held = set(occupants)
+    chain: list[Value] = []
+    joins: Value | None = None
+    following: Value | None = last if _can_move(last, uses, taken) else None
+    while following is not None:
+        chain.append(following)
+        sources = list(_sources(following, uses))
+        joins = next((source for source in sources if source in held), None)
+        movable = (source for source in sources if _can_move(source, uses, taken))
+        following = next(movable, None) if joins is None else None
+    while chain and not _is_free(chain[-1], held, joins, uses):
+        chain.pop()
+        joins = None
+    return chain
+
+
+def _can_move(value: Value, uses: Uses, taken: Mapping[Value, Home]) -> bool:
+    op = value.owner
+    return isinstance(op, Op) and op.name in MAKERS and op in uses.place and value not in taken
+
+
+def _sources(value: Value, uses: Uses) -> Iterator[Value]:
+    """What the op that makes `value` may write over with it."""
+    op = value.owner
+    assert isinstance(op, Op)
+    for operand in in_place_operands(op, op.results.index(value)):
+        root = alias_root(op.operands[operand])
+        whole = is_whole(op.operands[operand]) and byte_length(root) == byte_length(value)
+        if whole and uses.only_operand(op, root):
+            yield root
+
+
+def _is_free(first: Value, held: set[Value], joins: Value | None, uses: Uses) -> bool:
+    """Whether nobody reads what the home held any more when `first` is written."""
+    op = first.owner
+    assert isinstance(op, Op)
+    place = uses.place[op]
+    for root in held:
+        last = uses.last_use(root)
+        if last < place or (last == place and root is joins):
+            continue
+        # A branch looks itself at what it still reads.
+        passes = op.name in BRANCHES and root not in map(alias_root, op.operands)
+        if last > place or not passes:
+            return False
+    return True
+
+
+def make_last(block: Block, following: Value, current: Value) -> None:
+    """Move what makes `following` behind the last op that reads `current`, if it can wait."""
+    uses = Uses(block)
+    op = following.owner
+    if not isinstance(op, Op) or op not in uses.place or op.name != "stream.dispatch":
+        return
+    begin, end = uses.place[op], uses.last_use(current)
+    if not begin < end < len(block.ops) - 1:
+        return
+    moved: list[Op] = []
+    made: set[Value] = set()
+    for each in block.ops[begin : end + 1]:
+        if each is op or not made.isdisjoint(roots_below(each)):
+            if each.name not in ("stream.dispatch", "stream.alias", "view", "update"):
+                return
+            moved.append(each)
+            made.update(each.results)
+    if block.ops[end] not in moved:
+        stay = [each for each in block.ops[begin : end + 1] if each not in moved]
+        block.ops[begin : end + 1] = stay + moved

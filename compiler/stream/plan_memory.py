@@ -1,0 +1,88 @@
+"""Decides where every value of a stream function lies.
+
+One slab holds all intermediate values of a call. Sizes may be symbolic: two ranges are
+placed over each other only where it is proven, for all values of the symbols, that they
+fit; static sizes are the case where every proof is a comparison of two numbers. A result
+of the function is written by its producer into the caller's memory, and a variable's next
+value into the variable, if nobody reads the old one any more. Kernels that allow it write
+over an operand that nobody reads again. In `init` the slab is the program's arena, and what
+is returned is never freed.
+
+The plan is written into the IR: `places` of an op that writes memory has per result
+("slab", offset), ("arena", offset), ("result", ordinal), ("variable", ordinal), or none for
+a scalar; `offset` of a global is its place in the arena; `slab_length` of a function is the
+peak, as a formula. Where sizes come from data, values that need them lie in scopes behind
+the first (`scopes.py`): their place is ("slab.1", offset) and so on, and `slab_scopes` has
+the slab's length up to each scope.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import cast
+
+from ingot.compiler.ir import Attribute, Function, Module, Value, clone_region, walk
+from ingot.compiler.ir.dims import Dim
+from ingot.compiler.stream.homes import MAKERS, Home, alias_root, byte_length
+from ingot.compiler.stream.plan_block import BlockPlan, Memory
+from ingot.compiler.stream.scopes import Scopes
+
+__all__ = ["byte_length", "plan_memory"]
+
+Place = tuple[str, Dim]
+
+
+def plan_memory(module: Module) -> Module:
+    """The module with all places decided."""
+    result = Module(attributes=dict(module.attributes), variables=dict(module.variables))
+    offsets: list[Dim] = []
+    init = module.functions.get("init")
+    if init is not None:
+        planned, offsets = _plan(init)
+        result.add(planned)
+    for function in module.functions.values():
+        if function is not init:
+            planned, _ = _plan(function)
+            result.add(planned)
+            for op in walk(planned):
+                if op.name == "stream.global":
+                    op.attributes["offset"] = offsets[cast(int, op.attributes["index"])]
+    return result
+
+
+def _plan(function: Function) -> tuple[Function, list[Dim]]:
+    """The planned function and, for `init`, the arena offset of each of its results."""
+    body = clone_region(function.body, {})
+    planned = replace(function, body=body, attributes=dict(function.attributes))
+    memory = Memory(Scopes(function.symbols))
+    is_init = function.name == "init"
+    returned = body.block.terminator.operands
+    wanted: Sequence[Home | None] = [
+        None if is_init else Home("result", ordinal) for ordinal in range(len(returned))
+    ]
+    BlockPlan(body.block, memory, wanted, {}).run()
+    lengths = memory.scopes.lengths()
+    planned.attributes["slab_length"] = lengths[-1]
+    if len(lengths) > 1:
+        planned.attributes["slab_scopes"] = lengths
+    places = _write_places(planned, memory, (0, *lengths), "arena" if is_init else "slab")
+    return planned, [places[alias_root(value)][1] for value in returned if is_init]
+
+
+def _write_places(
+    function: Function, memory: Memory, bases: Sequence[Dim], slab: str
+) -> dict[Value, Place]:
+    """Write the places into the ops, now that the length of every scope is known."""
+    places: dict[Value, Place] = {}
+    for value, home in memory.homes.items():
+        if home.range is None:
+            places[value] = (home.kind, home.ordinal)
+        else:
+            scope = home.range.scope
+            kind = f"{slab}.{scope}" if scope else slab
+            places[value] = (kind, bases[scope] + home.range.range.offset)
+    for op in walk(function):
+        if op.name in MAKERS:
+            op.attributes["places"] = cast(Attribute, tuple(map(places.get, op.results)))
+    return places

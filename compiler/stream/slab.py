@@ -1,0 +1,143 @@
+"""A simulated allocator over one slab whose sizes may be symbolic.
+
+Ranges are kept in address order. A new range takes the smallest hole that is proven large
+enough, else it goes behind all others. Equal sizes therefore always find each other's
+holes, whatever their symbols are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ingot.compiler.ir.dims import Dim, Expr, bounds, ceildiv, maximum, prove_le
+from ingot.compiler.stream.data import ALIGNMENT
+
+__all__ = ["Range", "Slab", "align"]
+
+_GREATEST_WASTE = 1.25
+
+
+@dataclass(eq=False)
+class Range:
+    """Bytes [offset, offset + length) of the slab; `before` and `after` are its neighbours."""
+
+    offset: Dim
+    length: Dim
+    is_free: bool = False
+    before: Range | None = None
+    after: Range | None = None
+
+
+class Slab:
+    """Hands out ranges and takes them back; `peak` is the length that all of it needs."""
+
+    def __init__(self, symbols: Mapping[str, tuple[int, int | None]]) -> None:
+        self._bounds = symbols
+        self._last: Range | None = None
+        self._holes: dict[Range, None] = {}
+        self._ends: list[Dim] = []  # greatest ends so far, none proven below another
+
+    def allocate(self, length: Dim) -> Range:
+        """A range of at least `length` bytes on a 64-byte boundary."""
+        length = align(length, self._bounds)
+        hole = self._smallest_hole(length)
+        if hole is None:
+            return self._append(length)
+        del self._holes[hole]
+        hole.is_free = False
+        rest = hole.length - length
+        if rest != 0:
+            self._split(hole, length, rest)
+        return hole
+
+    def free(self, range_: Range) -> None:
+        """Give a range back; it joins the holes beside it."""
+        range_.is_free = True
+        before, after = range_.before, range_.after
+        if after is not None and after.is_free:
+            self._join(range_, after)
+        if before is not None and before.is_free:
+            self._join(before, range_)
+            range_ = before
+        if range_.after is None:
+            self._last = range_.before
+            if self._last is not None:
+                self._last.after = None
+            self._holes.pop(range_, None)
+        else:
+            self._holes[range_] = None
+
+    def fits(self, length: Dim, range_: Range) -> bool:
+        """Whether `length` bytes are proven to fit into the range."""
+        return self._le(align(length, self._bounds), range_.length)
+
+    def peak(self) -> Dim:
+        """The length of the slab: the greatest end that any range had."""
+        result: Dim = 0
+        for end in self._ends:
+            result = maximum(result, end)
+        return result
+
+    def _smallest_hole(self, length: Dim) -> Range | None:
+        best: Range | None = None
+        for hole in self._holes:
+            if hole.length == length:
+                return hole
+            if self._le(length, hole.length) and (
+                best is None or self._le(hole.length, best.length)
+            ):
+                best = hole
+        return best
+
+    def _append(self, length: Dim) -> Range:
+        last = self._last
+        offset: Dim = 0 if last is None else last.offset + last.length
+        range_ = Range(offset, length, before=last)
+        if last is not None:
+            last.after = range_
+        self._last = range_
+        end = offset + length
+        if not any(self._le(end, other) for other in self._ends):
+            self._ends = [other for other in self._ends if not self._le(other, end)]
+            self._ends.append(end)
+        return range_
+
+    def _split(self, range_: Range, length: Dim, rest: Dim) -> None:
+        hole = Range(range_.offset + length, rest, True, range_, range_.after)
+        if range_.after is not None:
+            range_.after.before = hole
+        range_.after, range_.length = hole, length
+        self._holes[hole] = None
+
+    def _join(self, first: Range, second: Range) -> None:
+        first.length = first.length + second.length
+        first.after = second.after
+        if second.after is not None:
+            second.after.before = first
+        if self._last is second:
+            self._last = first
+        self._holes.pop(second, None)
+
+    def _le(self, a: Dim, b: Dim) -> bool:
+        if isinstance(a, int) and isinstance(b, int):
+            return a <= b
+        return a == b or prove_le(a, b, self._bounds)
+
+
+def align(length: Dim, symbols: Mapping[str, tuple[int, int | None]]) -> Dim:
+    """`length` rounded up to 64 bytes.
+
+    A symbolic length is rounded term by term where that wastes little: a polynomial can be
+    compared with other sizes, a rounded quotient hardly.
+    """
+    if isinstance(length, int):
+        return -(-length // ALIGNMENT) * ALIGNMENT
+    terms: Dim = 0
+    for monomial, coefficient in length.terms:
+        factor = -(-coefficient // ALIGNMENT) * ALIGNMENT
+        one: Dim = Expr(((monomial, 1),)) if monomial else 1
+        if factor > coefficient * _GREATEST_WASTE or bounds(one, symbols)[0] < 0:
+            return ceildiv(length, ALIGNMENT) * ALIGNMENT
+        terms = terms + one * factor
+    return terms

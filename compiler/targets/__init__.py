@@ -1,0 +1,1 @@
+"""Targets: printers of loop IR and the tools that make objects of them."""

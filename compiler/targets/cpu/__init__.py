@@ -1,0 +1,1 @@
+"""CPU: loop IR as C, the headers it needs, compiler flags, and the toolchain."""

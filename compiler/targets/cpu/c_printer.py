@@ -1,0 +1,477 @@
+"""Loop IR as C: one function per kernel, in the dialect of kernel.h and kernel_vector.h.
+
+A register of f16 or bf16 is an f32 that is rounded after each op; a vector of i1 is a mask
+as wide as the lanes that were compared. Nothing is decided here that changes a result.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import ClassVar
+
+from ingot.compiler.dispatch.kernel import Kernel
+from ingot.compiler.dispatch.loop import dtype_of, lanes_of
+from ingot.compiler.ir import MemoryType, Op, Value, VectorType
+from ingot.compiler.targets.cpu.c_structure import CStructure
+from ingot.hal.errors import CompileError
+from ingot.hal.spec import DType
+
+__all__ = ["print_kernel", "print_source"]
+
+_SUPPORTED = {"i1", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "f16", "bf16"} | {
+    "f32",
+    "f64",
+}
+_COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+_FLOAT_OPERATORS = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
+_INDEX_OPERATORS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "rem": "%"}
+_CHEAP_FLOAT = {"neg", "abs", "sign", "max", "min", "sqrt", "rsqrt", "rem"}
+_EXACT = {"neg", "abs", "sign", "max", "min", "floor", "ceil", "trunc", "round_even"} | {
+    "round_away"
+}
+_PREDICATES = {"is_nan", "is_inf", "is_finite"}
+_MASK_OPS = {"and": "&", "or": "|", "xor": "^", "max": "|", "min": "&", "mul": "&", "add": "|"}
+_PROTOTYPE = """uint32_t INGOT_KERNEL_CALL
+{name}(const ingot_kernel_dispatch_t *dispatch, int64_t x, int64_t y, int64_t z, void *scratch,
+    ingot_kernel_fault_t *fault)"""
+
+
+def prototype(kernel: Kernel) -> str:
+    """The C declaration of the kernel's function, without a semicolon."""
+    return _PROTOTYPE.format(name=kernel.name)
+
+
+def print_source(kernels: Iterable[Kernel]) -> str:
+    """A whole C file with these kernels."""
+    bodies: list[str] = []
+    lanes: set[int] = set()
+    function_lanes: set[int] = set()
+    for kernel in kernels:
+        printer = _Printer(kernel)
+        bodies.append(printer.print())
+        lanes |= printer.lanes
+        function_lanes |= printer.function_lanes
+    for each in tuple(function_lanes):  # f32 functions that go through f64 do it by halves
+        function_lanes |= {each >> shift for shift in range(1, 5) if each >> shift >= 4}
+    lines = ['#include "kernel.h"']
+    for each in sorted(lanes | function_lanes):
+        lines += [f"#define INGOT_LANES {each}", '#include "kernel_vector.h"']
+        if each in function_lanes:
+            lines += [f"#define INGOT_LANES {each}", '#include "kernel_math.h"']
+    return "\n".join([*lines, "", *bodies])
+
+
+def print_kernel(kernel: Kernel) -> str:
+    """The C function of one kernel."""
+    return _Printer(kernel).print()
+
+
+def scalar_name(element: DType) -> str:
+    """The C type of a scalar in a register."""
+    if element.name not in _SUPPORTED:
+        raise CompileError(
+            f"kernels cannot compute with {element.name}; convert to one of: "
+            + ", ".join(sorted(_SUPPORTED))
+        )
+    return "f32" if element.name in ("f16", "bf16") else element.name
+
+
+class _Printer(CStructure):
+    statements: ClassVar[dict[str, str]] = {
+        "loop.for": "_for",
+        "loop.if": "_if",
+        "loop.store": "_store",
+        "loop.prefetch": "_prefetch",
+        "loop.fault": "_fault",
+    }
+
+    def __init__(self, kernel: Kernel) -> None:
+        super().__init__(kernel)
+        self.constants: dict[Value, float] = {}
+        self.lanes: set[int] = set()
+        self.function_lanes: set[int] = set()
+
+    def print(self) -> str:
+        """The function's text."""
+        self._block(self.kernel.loops.block)
+        unused = "  (void)dispatch, (void)x, (void)y, (void)z, (void)scratch, (void)fault;"
+        body = "\n".join(self.lines)
+        signature = prototype(self.kernel)
+        return f"{signature};\n{signature} {{\n{unused}\n{body}\n  return 0;\n}}\n"
+
+    def _type(self, value: Value) -> str:
+        if isinstance(value.type, MemoryType):
+            scalar_name(value.type.dtype)
+            return f"{value.type.dtype.name}_memory *"
+        if isinstance(value.type, VectorType):
+            self.lanes.add(value.type.lanes)
+            if value.type.dtype.is_boolean:
+                return f"i{self.mask_bits.setdefault(value, 32)}x{value.type.lanes}"
+            return f"{scalar_name(value.type.dtype)}x{value.type.lanes}"
+        return scalar_name(dtype_of(value))
+
+    def _mask(self, value: Value, bits: int) -> str:
+        """A vector of i1 with lanes of `bits`."""
+        if self.mask_bits[value] == bits:
+            return self._name(value)
+        return f"__builtin_convertvector({self._name(value)}, i{bits}x{lanes_of(value)})"
+
+    def _loop_hint(self, op: Op) -> str | None:
+        if op.attributes.get("unroll"):
+            return "#pragma GCC unroll 16"
+        return "#pragma GCC unroll 1" if op.results else None
+
+    def _store(self, op: Op) -> None:
+        memory, index, value = op.operands[:3]
+        lanes = lanes_of(value)
+        operands = [self._name(memory), self._name(index)]
+        element = dtype_of(memory).name
+        is_mask = lanes > 1 and dtype_of(value).is_boolean
+        operands.append(self._mask(value, 8) if is_mask else self._name(value))
+        operands += [self._name(count) for count in op.operands[3:]]
+        self._line(f"{_access('store', element, lanes, len(operands) > 3)}({', '.join(operands)});")
+
+    def _prefetch(self, op: Op) -> None:
+        memory, index = map(self._name, op.operands)
+        locality = {1: 3, 2: 2, 3: 1}[op.attributes["level"]]  # type: ignore[index]
+        address = f"(const char *)((uintptr_t){memory} + sizeof *{memory} * (size_t){index})"
+        self._line(f"__builtin_prefetch({address}, 0, {locality});")
+
+    def _fault(self, op: Op) -> None:
+        condition, index, bound = op.operands
+        operand = op.attributes["operand"]
+        lanes = lanes_of(condition)
+        if lanes == 1:
+            test, which = self._name(condition), self._name(index)
+        else:
+            mask = self._mask(condition, 64)
+            test = f"reduce_or_i64x{lanes}({mask})"
+            which = f"first_i64x{lanes}({mask}, {self._name(index)})"
+        self._line(f"if (__builtin_expect({test} != 0, 0)) {{")
+        self._line("  fault->code = INGOT_FAULT_INDEX_OUT_OF_RANGE;")
+        self._line(f"  fault->operand = {operand};")
+        self._line(f"  fault->index = {which};")
+        self._line(f"  fault->bound = {self._name(bound)};")
+        self._line("  return INGOT_FAULT_INDEX_OUT_OF_RANGE;")
+        self._line("}")
+
+    # Expressions.
+
+    def _expression(self, op: Op) -> str:
+        name = op.name.removeprefix("loop.")
+        if op.name.startswith("loop."):
+            if name in _INDEX_OPERATORS:
+                a, b = map(self._name, op.operands)
+                return f"{a} {_INDEX_OPERATORS[name]} {b}"
+            if name in ("min", "max"):
+                return f"index_{name}({', '.join(map(self._name, op.operands))})"
+            printer: Callable[[_Printer, Op], str] | None = _EXPRESSIONS.get(name)
+            if printer is None:
+                raise CompileError(f"the C printer has no {op.name}")
+            return printer(self, op)
+        if name == "compare":
+            return self._compare(op)
+        if name == "select":
+            return self._select(op)
+        if name in ("convert", "bitcast"):
+            return self._convert(op) if name == "convert" else self._bitcast(op)
+        if name == "clamp":
+            return self._clamp(op)
+        return self._elementwise(op)
+
+    def _suffix(self, lanes: int) -> str:
+        if lanes > 1:
+            self.lanes.add(lanes)
+        return f"x{lanes}" if lanes > 1 else ""
+
+    def _elementwise(self, op: Op) -> str:
+        element = dtype_of(op.operands[0])
+        lanes = lanes_of(op.result)
+        names = [self._name(value) for value in op.operands]
+        if element.is_boolean:
+            return self._boolean(op, names, lanes)
+        if op.name in _PREDICATES and lanes > 1:
+            self.mask_bits[op.result] = _register_bits(element)
+        if not element.is_float:
+            return f"{op.name}_{element.name}{self._suffix(lanes)}({', '.join(names)})"
+        return self._rounded(self._float(op, names, lanes), op.name, element, lanes)
+
+    def _rounded(self, text: str, name: str, element: DType, lanes: int) -> str:
+        if element.name in ("f16", "bf16") and name not in _EXACT | _PREDICATES:
+            return f"round_{element.name}{self._suffix(lanes)}({text})"
+        return text
+
+    def _float(self, op: Op, names: list[str], lanes: int) -> str:
+        if op.name in _FLOAT_OPERATORS:
+            return f"{names[0]} {_FLOAT_OPERATORS[op.name]} {names[1]}"
+        name = op.name
+        scalar = scalar_name(dtype_of(op.operands[0]))
+        if name in ("max", "min") and lanes > 1:
+            for place in (0, 1):
+                if self.constants.get(op.operands[place], math.nan) not in (math.nan, 0.0):
+                    known = self.constants[op.operands[place]]
+                    if not math.isnan(known):
+                        name = f"{name}_constant"
+                        names = [names[place], names[1 - place]]
+                        break
+        elif name not in _CHEAP_FLOAT | _PREDICATES:
+            self.function_lanes.add(max(lanes, 4))
+        return f"{name}_{scalar}{self._suffix(lanes)}({', '.join(names)})"
+
+    def _boolean(self, op: Op, names: list[str], lanes: int) -> str:
+        if lanes == 1:
+            name = {"max": "or", "min": "and", "mul": "and", "add": "or"}.get(op.name, op.name)
+            return f"{name}_i1({', '.join(names)})"
+        bits = max(self.mask_bits[value] for value in op.operands)
+        self.mask_bits[op.result] = bits
+        masks = [self._mask(value, bits) for value in op.operands]
+        return f"~{masks[0]}" if op.name == "not" else f"{masks[0]} {_MASK_OPS[op.name]} {masks[1]}"
+
+    def _compare(self, op: Op) -> str:
+        a, b = op.operands
+        direction = op.attributes["direction"]
+        assert isinstance(direction, str)
+        operator = _COMPARISONS[direction]
+        if lanes_of(a) == 1:
+            return f"{self._name(a)} {operator} {self._name(b)}"
+        if dtype_of(a).is_boolean:  # lanes of 0 and -1: compared unsigned
+            bits = max(self.mask_bits[a], self.mask_bits[b])
+            self.mask_bits[op.result] = bits
+            type, mask = f"u{bits}x{lanes_of(a)}", f"i{bits}x{lanes_of(a)}"
+            left, right = self._mask(a, bits), self._mask(b, bits)
+            return f"({mask})(({type}){left} {operator} ({type}){right})"
+        bits = _register_bits(dtype_of(a))
+        self.mask_bits[op.result] = bits
+        return f"{self._name(a)} {operator} {self._name(b)}"
+
+    def _select(self, op: Op) -> str:
+        predicate, a, b = op.operands
+        if lanes_of(predicate) == 1:
+            return f"{self._name(predicate)} ? {self._name(a)} : {self._name(b)}"
+        lanes = lanes_of(a)
+        element = dtype_of(a)
+        if element.is_boolean:
+            bits = max(self.mask_bits[value] for value in op.operands)
+            self.mask_bits[op.result] = bits
+            names = [self._mask(value, bits) for value in op.operands]
+            return f"select_i{bits}x{lanes}({', '.join(names)})"
+        mask = self._mask(predicate, _register_bits(element))
+        scalar = scalar_name(element)
+        return f"select_{scalar}x{lanes}({mask}, {self._name(a)}, {self._name(b)})"
+
+    def _clamp(self, op: Op) -> str:
+        """min(max(x, low), high)"""
+        low, x, high = op.operands
+        lanes = lanes_of(x)
+        scalar = scalar_name(dtype_of(x))
+
+        def call(name: str, value: str, bound: Value) -> str:
+            known = self.constants.get(bound, math.nan)
+            suffix = self._suffix(lanes)
+            if lanes > 1 and known != 0 and not math.isnan(known) and dtype_of(x).is_float:
+                return f"{name}_constant_{scalar}{suffix}({self._name(bound)}, {value})"
+            return f"{name}_{scalar}{suffix}({value}, {self._name(bound)})"
+
+        return call("min", call("max", self._name(x), low), high)
+
+    def _convert(self, op: Op) -> str:
+        source = op.operands[0]
+        lanes = lanes_of(source)
+        old, new = dtype_of(source), dtype_of(op.result)
+        name = self._name(source)
+        if old == new:
+            if lanes > 1 and old.is_boolean:
+                self.mask_bits[op.result] = self.mask_bits[source]
+            return name
+        if new.is_boolean:
+            if lanes > 1:
+                self.mask_bits[op.result] = _register_bits(old)
+            return f"{name} != 0"
+        target = scalar_name(new)
+        if old.is_boolean:
+            if lanes == 1:
+                return f"({target}){name}"
+            bits = _register_bits(new)
+            one = f"broadcast_{target}x{lanes}(1)"
+            return f"({target}x{lanes})({self._mask(source, bits)} & (i{bits}x{lanes}){one})"
+        from_name = scalar_name(old)
+        if old.is_float and new.is_integer:
+            return f"convert_{from_name}_{target}{self._suffix(lanes)}({name})"
+        if from_name == target:
+            text = name
+        elif lanes == 1:
+            text = f"({target}){name}"
+        else:
+            self.lanes.add(lanes)
+            text = f"__builtin_convertvector({name}, {target}x{lanes})"
+        return self._rounded(text, "convert", new, lanes)
+
+    def _bitcast(self, op: Op) -> str:
+        source = op.operands[0]
+        lanes = lanes_of(source)
+        old, new = dtype_of(source), dtype_of(op.result)
+        halves = {"f16", "bf16"} & {old.name, new.name}
+        if lanes > 1 and not halves:
+            return f"({scalar_name(new)}x{lanes}){self._name(source)}"
+        if old == new:
+            return self._name(source)
+        if not halves:
+            return f"bitcast_{old.name}_{new.name}({self._name(source)})"
+        text = self._name(source)
+        suffix = self._suffix(lanes)
+        if old.name in halves:
+            bits = f"narrow_{old.name}{suffix}" if lanes > 1 else f"store_bits_{old.name}"
+            text = f"{bits}({text})"
+        text = f"(u16{suffix}){text}"
+        if new.name in halves:
+            bits = f"widen_{new.name}{suffix}" if lanes > 1 else f"load_bits_{new.name}"
+            return f"{bits}({text})"
+        return f"({new.name}{suffix}){text}"
+
+    def _load(self, op: Op) -> str:
+        element = dtype_of(op.result)
+        lanes = lanes_of(op.result)
+        if lanes > 1 and element.is_boolean:
+            self.mask_bits[op.result] = 8
+        self._suffix(lanes)
+        operands = list(map(self._name, op.operands))
+        return f"{_access('load', element.name, lanes, len(operands) > 2)}({', '.join(operands)})"
+
+    def _gather(self, op: Op) -> str:
+        element = dtype_of(op.result)
+        if element.is_boolean:
+            self.mask_bits[op.result] = 8
+        names = ", ".join(map(self._name, op.operands))
+        return f"gather_{element.name}{self._suffix(lanes_of(op.result))}({names})"
+
+    def _constant(self, op: Op) -> str:
+        value = op.attributes["value"]
+        element = dtype_of(op.result)
+        lanes = lanes_of(op.result)
+        assert isinstance(value, (bool, int, float))
+        if element.is_float:
+            self.constants[op.result] = value
+        text = _literal(value, element)
+        if lanes == 1:
+            return text
+        if element.is_boolean:
+            self.mask_bits[op.result] = 32
+            return f"broadcast_i32x{lanes}({-int(value)})"
+        return f"broadcast_{scalar_name(element)}{self._suffix(lanes)}({text})"
+
+    def _broadcast(self, op: Op) -> str:
+        source = op.operands[0]
+        element = dtype_of(source)
+        suffix = self._suffix(lanes_of(op.result))
+        if source in self.constants:
+            self.constants[op.result] = self.constants[source]
+        if element.is_boolean:
+            self.mask_bits[op.result] = 32
+            return f"broadcast_i32{suffix}(-(i32){self._name(source)})"
+        return f"broadcast_{scalar_name(element)}{suffix}({self._name(source)})"
+
+    def _extract(self, op: Op) -> str:
+        lane = f"{self._name(op.operands[0])}[{op.attributes['lane']}]"
+        return f"(i1)({lane} & 1)" if dtype_of(op.result).is_boolean else lane
+
+    def _insert(self, op: Op) -> str:
+        vector, scalar = op.operands
+        suffix = self._suffix(lanes_of(vector))
+        lane = op.attributes["lane"]
+        if dtype_of(vector).is_boolean:
+            self.mask_bits[op.result] = 32
+            mask = self._mask(vector, 32)
+            return f"insert_i32{suffix}({mask}, -(i32){self._name(scalar)}, {lane})"
+        element = scalar_name(dtype_of(vector))
+        return f"insert_{element}{suffix}({self._name(vector)}, {self._name(scalar)}, {lane})"
+
+    def _shuffle(self, op: Op) -> str:
+        a, b = map(self._name, op.operands)
+        lanes = op.attributes["lanes"]
+        assert isinstance(lanes, tuple)
+        return f"__builtin_shufflevector({a}, {b}, {', '.join(map(str, lanes))})"
+
+    def _reduce(self, op: Op) -> str:
+        vector = op.operands[0]
+        element = dtype_of(vector)
+        kind = op.attributes["kind"]
+        assert isinstance(kind, str)
+        lanes = lanes_of(vector)
+        if element.is_boolean:
+            name = {"max": "or", "min": "and", "mul": "and", "add": "or"}.get(kind, kind)
+            return f"(i1)(reduce_{name}_i32x{lanes}({self._mask(vector, 32)}) & 1)"
+        text = f"reduce_{kind}_{scalar_name(element)}{self._suffix(lanes)}({self._name(vector)})"
+        return self._rounded(text, kind, element, 1)
+
+    def _any(self, op: Op) -> str:
+        vector = op.operands[0]
+        return f"(i1)(reduce_or_i32x{lanes_of(vector)}({self._mask(vector, 32)}) & 1)"
+
+    def _fma(self, op: Op) -> str:
+        element = dtype_of(op.result)
+        lanes = lanes_of(op.result)
+        names = ", ".join(map(self._name, op.operands))
+        text = f"fma_{scalar_name(element)}{self._suffix(lanes)}({names})"
+        return self._rounded(text, "fma", element, lanes)
+
+    def _dot4(self, op: Op) -> str:
+        names = ", ".join(map(self._name, op.operands))
+        return f"dot4_i32{self._suffix(lanes_of(op.result))}({names})"
+
+    def _same(self, op: Op) -> str:
+        a, b = (f"(const void *){self._name(memory)}" for memory in op.operands)
+        return f"(i1)({a} == {b})"
+
+
+def _access(kind: str, element: str, lanes: int, partial: bool) -> str:
+    if lanes == 1:
+        return f"{kind}_{element}"
+    return f"{kind}_partial_{element}x{lanes}" if partial else f"{kind}_{element}x{lanes}"
+
+
+def _register_bits(element: DType) -> int:
+    """Bits of a lane of `element` in a register."""
+    return 32 if element.name in ("f16", "bf16") else element.bits
+
+
+def _literal(value: bool | int | float, element: DType) -> str:
+    if element.is_boolean:
+        return str(int(value))
+    if element.is_float:
+        suffix = "" if element.name == "f64" else "f"
+        if math.isnan(value):
+            return f'__builtin_nan{suffix}("")'
+        if math.isinf(value):
+            return f"{'-' if value < 0 else ''}__builtin_inf{suffix}()"
+        return f"{float(value).hex()}{suffix}"
+    if element.name == "i64" and value == -(2**63):
+        return "INT64_MIN"
+    suffix = "u" if element.kind == "u" else ""
+    return f"{value}{suffix}{'ll' if element.bits == 64 and abs(value) >= 2**31 else ''}"
+
+
+def _leaf(text: str) -> Callable[[_Printer, Op], str]:
+    return lambda printer, op: text.format(**op.attributes)
+
+
+_EXPRESSIONS: dict[str, Callable[[_Printer, Op], str]] = {
+    "constant": _Printer._constant,
+    "dim": _leaf("dispatch->constants[{ordinal}]"),
+    "binding": _leaf("dispatch->bindings[{ordinal}]"),
+    "scratch": lambda printer, op: f"(void *)((char *)scratch + {op.attributes['offset']})",
+    "workgroup": lambda printer, op: "xyz"[int(str(op.attributes["axis"]))],
+    "workload": _leaf("dispatch->workload[{axis}]"),
+    "lanes": lambda printer, op: f"lanes_i64{printer._suffix(lanes_of(op.result))}()",
+    "load": _Printer._load,
+    "gather": _Printer._gather,
+    "broadcast": _Printer._broadcast,
+    "extract": _Printer._extract,
+    "insert": _Printer._insert,
+    "shuffle": _Printer._shuffle,
+    "reduce": _Printer._reduce,
+    "any": _Printer._any,
+    "fma": _Printer._fma,
+    "dot4": _Printer._dot4,
+    "same": _Printer._same,
+}

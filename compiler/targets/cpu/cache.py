@@ -1,0 +1,72 @@
+"""A folder of compiled objects, found again by the hash of all that went into them.
+
+The folder is `$INGOT_CACHE`, else `ingot` in the XDG cache folder. It is private (0700);
+files appear by rename, so readers never see half of one; a file carries the hash of its
+content, and one that does not match is ignored. Where nothing can be written, nothing is
+cached and nothing fails.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import tempfile
+from pathlib import Path
+
+__all__ = ["Cache", "default_cache"]
+
+_DIGEST_LENGTH = 32
+
+
+class Cache:
+    """Bytes by key. `folder` None: remembers nothing."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self.folder = folder
+
+    def read(self, key: str) -> bytes | None:
+        """What was written for the key, or None."""
+        if self.folder is None:
+            return None
+        try:
+            data = (self.folder / key).read_bytes()
+        except OSError:
+            return None
+        digest, content = data[:_DIGEST_LENGTH], data[_DIGEST_LENGTH:]
+        return content if hashlib.sha256(content).digest() == digest else None
+
+    def write(self, key: str, content: bytes) -> None:
+        """Keep the content for the key, if the folder can be written."""
+        if self.folder is None:
+            return
+        name = ""
+        try:
+            handle, name = tempfile.mkstemp(dir=self.folder, prefix=".new-")
+            with os.fdopen(handle, "wb") as file:
+                file.write(hashlib.sha256(content).digest() + content)
+            os.replace(name, self.folder / key)
+        except OSError:
+            if name:
+                Path(name).unlink(missing_ok=True)
+
+
+def default_cache() -> Cache:
+    """The user's cache; one that remembers nothing where its folder is not private."""
+    folder = os.environ.get("INGOT_CACHE")
+    if folder:
+        path = Path(folder)
+    else:
+        base = os.environ.get("XDG_CACHE_HOME")
+        try:
+            path = (Path(base) if base else Path.home() / ".cache") / "ingot"
+        except RuntimeError:  # no home folder
+            return Cache(None)
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = path.stat()
+    except OSError:
+        return Cache(None)
+    private = not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    mine = not hasattr(os, "getuid") or status.st_uid == os.getuid()
+    return Cache(path if private and mine and os.access(path, os.W_OK) else None)

@@ -1,0 +1,484 @@
+/* Vectors of INGOT_LANES lanes: types, memory, arithmetic, masks, conversions.
+ *
+ * Included once per number of lanes, with INGOT_LANES defined. A function is named like
+ * its scalar twin with xLANES behind: add_i32x16. A mask is a signed integer vector with
+ * lanes of 0 or -1; its width is that of what was compared. What the machine has no quick
+ * way for goes lane by lane.
+ */
+#include "kernel.h"
+
+#ifndef INGOT_REPEAT
+#define INGOT_REPEAT2(v) v, v
+#define INGOT_REPEAT4(v) INGOT_REPEAT2(v), INGOT_REPEAT2(v)
+#define INGOT_REPEAT8(v) INGOT_REPEAT4(v), INGOT_REPEAT4(v)
+#define INGOT_REPEAT16(v) INGOT_REPEAT8(v), INGOT_REPEAT8(v)
+#define INGOT_REPEAT32(v) INGOT_REPEAT16(v), INGOT_REPEAT16(v)
+#define INGOT_REPEAT64(v) INGOT_REPEAT32(v), INGOT_REPEAT32(v)
+#define INGOT_COUNT2(v) v, v + 1
+#define INGOT_COUNT4(v) INGOT_COUNT2(v), INGOT_COUNT2(v + 2)
+#define INGOT_COUNT8(v) INGOT_COUNT4(v), INGOT_COUNT4(v + 4)
+#define INGOT_COUNT16(v) INGOT_COUNT8(v), INGOT_COUNT8(v + 8)
+#define INGOT_COUNT32(v) INGOT_COUNT16(v), INGOT_COUNT16(v + 16)
+#define INGOT_COUNT64(v) INGOT_COUNT32(v), INGOT_COUNT32(v + 32)
+#define INGOT_REPEAT(lanes, v) INGOT_CAT(INGOT_REPEAT, lanes)(v)
+#define INGOT_COUNT(lanes) INGOT_CAT(INGOT_COUNT, lanes)(0)
+#endif
+
+#define L INGOT_LANES
+#define N(name) INGOT_CAT3(name, x, L)
+#define EACH_LANE for (int lane = 0; lane < L; ++lane)
+
+/* Types, loads and stores, lanes, select: for every element type. */
+#define INGOT_VECTOR(type, mask)                                                              \
+  typedef type N(type) __attribute__((vector_size(sizeof(type) * L)));                        \
+  typedef N(type) INGOT_CAT(N(type), _memory) __attribute__((aligned(sizeof(type)), may_alias)); \
+  INGOT_INLINE N(type) N(broadcast_##type)(type value) {                                      \
+    return (N(type)){INGOT_REPEAT(L, value)};                                                 \
+  }                                                                                           \
+  INGOT_INLINE N(type) N(load_##type)(const type##_memory *memory, i64 index) {               \
+    return *(const INGOT_CAT(N(type), _memory) *)(memory + index);                            \
+  }                                                                                           \
+  INGOT_INLINE void N(store_##type)(type##_memory *memory, i64 index, N(type) value) {        \
+    *(INGOT_CAT(N(type), _memory) *)(memory + index) = value;                                 \
+  }                                                                                           \
+  INGOT_INLINE N(type) N(gather_##type)(const type##_memory *memory, N(i64) indices) {        \
+    N(type) result;                                                                           \
+    EACH_LANE result[lane] = memory[indices[lane]];                                           \
+    return result;                                                                            \
+  }                                                                                           \
+  INGOT_INLINE N(type) N(insert_##type)(N(type) vector, type value, int lane) {               \
+    vector[lane] = value;                                                                     \
+    return vector;                                                                            \
+  }                                                                                           \
+  INGOT_INLINE N(type) N(select_##type)(N(mask) m, N(type) a, N(type) b) {                    \
+    return (N(type))((m & (N(mask))a) | (~m & (N(mask))b));                                   \
+  }
+
+typedef i64 N(i64) __attribute__((vector_size(sizeof(i64) * L)));
+typedef i8 N(i8) __attribute__((vector_size(sizeof(i8) * L)));
+typedef i16 N(i16) __attribute__((vector_size(sizeof(i16) * L)));
+typedef i32 N(i32) __attribute__((vector_size(sizeof(i32) * L)));
+INGOT_VECTOR(i8, i8)
+INGOT_VECTOR(i16, i16)
+INGOT_VECTOR(i32, i32)
+INGOT_VECTOR(i64, i64)
+INGOT_VECTOR(u8, i8)
+INGOT_VECTOR(u16, i16)
+INGOT_VECTOR(u32, i32)
+INGOT_VECTOR(u64, i64)
+INGOT_VECTOR(f32, i32)
+INGOT_VECTOR(f64, i64)
+
+INGOT_INLINE N(i64) N(lanes_i64)(void) { return (N(i64)){INGOT_COUNT(L)}; }
+
+/* The first `count` lanes only; the others are not touched, and read as zero. */
+#define INGOT_PARTIAL_BY_LANE(type)                                                           \
+  INGOT_INLINE N(type) N(load_partial_##type)(const type##_memory *memory, i64 index, i64 count) { \
+    N(type) result = {0};                                                                     \
+    EACH_LANE if (lane < count) result[lane] = memory[index + lane];                          \
+    return result;                                                                            \
+  }                                                                                           \
+  INGOT_INLINE void N(store_partial_##type)(type##_memory *memory, i64 index, N(type) value,  \
+                                            i64 count) {                                      \
+    EACH_LANE if (lane < count) memory[index + lane] = value[lane];                           \
+  }
+#define INGOT_PARTIAL_BY_BITS(type, load, store, memory_type, vector_type, mask)              \
+  INGOT_INLINE N(type) N(load_partial_##type)(const type##_memory *memory, i64 index, i64 count) { \
+    mask lanes = count >= L ? (mask)~(mask)0 : (mask)(((u64)1 << count) - 1u);                \
+    return (N(type))load((memory_type const *)(memory + index), (vector_type){0}, lanes);     \
+  }                                                                                           \
+  INGOT_INLINE void N(store_partial_##type)(type##_memory *memory, i64 index, N(type) value,  \
+                                            i64 count) {                                      \
+    mask lanes = count >= L ? (mask)~(mask)0 : (mask)(((u64)1 << count) - 1u);                \
+    store((memory_type *)(memory + index), (vector_type)value, lanes);                        \
+  }
+#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__) && L == 16
+INGOT_PARTIAL_BY_BITS(f32, __builtin_ia32_loadups512_mask, __builtin_ia32_storeups512_mask, f32,
+                      N(f32), u16)
+INGOT_PARTIAL_BY_BITS(i32, __builtin_ia32_loaddqusi512_mask, __builtin_ia32_storedqusi512_mask,
+                      i32, N(i32), u16)
+INGOT_PARTIAL_BY_BITS(u32, __builtin_ia32_loaddqusi512_mask, __builtin_ia32_storedqusi512_mask,
+                      i32, N(i32), u16)
+#else
+INGOT_PARTIAL_BY_LANE(f32)
+INGOT_PARTIAL_BY_LANE(i32)
+INGOT_PARTIAL_BY_LANE(u32)
+#endif
+INGOT_PARTIAL_BY_LANE(u16)
+INGOT_PARTIAL_BY_LANE(i8)
+INGOT_PARTIAL_BY_LANE(i16)
+INGOT_PARTIAL_BY_LANE(i64)
+INGOT_PARTIAL_BY_LANE(u8)
+INGOT_PARTIAL_BY_LANE(u64)
+INGOT_PARTIAL_BY_LANE(f64)
+
+/* f16 and bf16. */
+INGOT_INLINE N(f32) N(widen_bf16)(N(u16) bits) {
+  return (N(f32))(__builtin_convertvector(bits, N(u32)) << 16);
+}
+INGOT_INLINE N(f32) N(round_bf16)(N(f32) value) {
+  N(u32) bits = (N(u32))value;
+  N(u32) rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) & 0xffff0000u;
+  N(i32) nan = value != value;
+  return (N(f32))(((N(u32))nan & ((bits | 0x400000u) & 0xffff0000u)) | (~(N(u32))nan & rounded));
+}
+INGOT_INLINE N(u16) N(narrow_bf16)(N(f32) value) {
+  return __builtin_convertvector((N(u32))N(round_bf16)(value) >> 16, N(u16));
+}
+#if defined(__AVX512F__) && L == 16
+INGOT_INLINE N(f32) N(widen_f16)(N(u16) bits) {
+  return __builtin_ia32_vcvtph2ps512_mask((N(i16))bits, (N(f32)){0}, (u16)-1, 4);
+}
+INGOT_INLINE N(u16) N(narrow_f16)(N(f32) value) {
+  return (N(u16))__builtin_ia32_vcvtps2ph512_mask(value, 0, (N(i16)){0}, (u16)-1);
+}
+#elif defined(__F16C__) && L == 8
+INGOT_INLINE N(f32) N(widen_f16)(N(u16) bits) {
+  return __builtin_ia32_vcvtph2ps256((N(i16))bits);
+}
+INGOT_INLINE N(u16) N(narrow_f16)(N(f32) value) {
+  return (N(u16))__builtin_ia32_vcvtps2ph256(value, 0);
+}
+#else
+INGOT_INLINE N(f32) N(widen_f16)(N(u16) half) {
+  N(u32) bits = __builtin_convertvector(half, N(u32));
+  N(u32) magnitude = bits & 0x7fffu;
+  N(u32) special = (N(u32))(magnitude >= 0x7c00u);
+  N(u32) normal = (N(u32))((N(f32))(magnitude << 13) * 0x1p112f);
+  N(u32) value = (special & (0x7f800000u | ((magnitude & 0x3ffu) << 13))) | (~special & normal);
+  return (N(f32))(value | ((bits & 0x8000u) << 16));
+}
+INGOT_INLINE N(u16) N(narrow_f16)(N(f32) value) {
+  N(u32) bits = (N(u32))value & 0x7fffffffu;
+  N(u32) small = (N(u32))((N(f32))bits + 0.5f) - 0x3f000000u;
+  N(u32) normal = (bits - 0x38000000u + 0xfffu + ((bits >> 13) & 1u)) >> 13;
+  N(u32) is_small = (N(u32))(bits < 0x38800000u);
+  N(u32) result = (is_small & small) | (~is_small & normal);
+  N(u32) large = (N(u32))(bits >= 0x477ff000u);
+  N(u32) nan = (N(u32))(bits > 0x7f800000u);
+  result = (large & ((nan & 0x7e00u) | (~nan & 0x7c00u))) | (~large & result);
+  return __builtin_convertvector(result | (((N(u32))value >> 16) & 0x8000u), N(u16));
+}
+#endif
+INGOT_INLINE N(f32) N(round_f16)(N(f32) value) { return N(widen_f16)(N(narrow_f16)(value)); }
+
+#define INGOT_HALF(type)                                                                      \
+  INGOT_INLINE N(f32) N(load_##type)(const type##_memory *memory, i64 index) {                \
+    return N(widen_##type)(N(load_u16)(memory, index));                                       \
+  }                                                                                           \
+  INGOT_INLINE void N(store_##type)(type##_memory *memory, i64 index, N(f32) value) {         \
+    N(store_u16)(memory, index, N(narrow_##type)(value));                                     \
+  }                                                                                           \
+  INGOT_INLINE N(f32) N(load_partial_##type)(const type##_memory *memory, i64 index, i64 count) { \
+    return N(widen_##type)(N(load_partial_u16)(memory, index, count));                        \
+  }                                                                                           \
+  INGOT_INLINE void N(store_partial_##type)(type##_memory *memory, i64 index, N(f32) value,   \
+                                            i64 count) {                                      \
+    N(store_partial_u16)(memory, index, N(narrow_##type)(value), count);                      \
+  }                                                                                           \
+  INGOT_INLINE N(f32) N(gather_##type)(const type##_memory *memory, N(i64) indices) {         \
+    return N(widen_##type)(N(gather_u16)(memory, indices));                                   \
+  }
+INGOT_HALF(f16)
+INGOT_HALF(bf16)
+
+/* i1 in memory is a byte of 0 or 1, in a register a mask of 8-bit lanes. */
+INGOT_INLINE N(i8) N(load_i1)(const i1_memory *memory, i64 index) {
+  return (N(i8))(N(load_u8)(memory, index) != 0);
+}
+INGOT_INLINE N(i8) N(load_partial_i1)(const i1_memory *memory, i64 index, i64 count) {
+  return (N(i8))(N(load_partial_u8)(memory, index, count) != 0);
+}
+INGOT_INLINE N(i8) N(gather_i1)(const i1_memory *memory, N(i64) indices) {
+  return (N(i8))(N(gather_u8)(memory, indices) != 0);
+}
+INGOT_INLINE void N(store_i1)(i1_memory *memory, i64 index, N(i8) value) {
+  N(store_u8)(memory, index, (N(u8))value & 1);
+}
+INGOT_INLINE void N(store_partial_i1)(i1_memory *memory, i64 index, N(i8) value, i64 count) {
+  N(store_partial_u8)(memory, index, (N(u8))value & 1, count);
+}
+INGOT_INLINE N(i8) N(insert_i8_mask)(N(i8) vector, i1 value, int lane) {
+  vector[lane] = (i8)-value;
+  return vector;
+}
+
+/* Integers. */
+#define INGOT_VECTOR_INTEGER(type, unsigned_type, signed_type)                                \
+  INGOT_INLINE N(type) N(add_##type)(N(type) a, N(type) b) {                                  \
+    return (N(type))((N(unsigned_type))a + (N(unsigned_type))b);                              \
+  }                                                                                           \
+  INGOT_INLINE N(type) N(sub_##type)(N(type) a, N(type) b) {                                  \
+    return (N(type))((N(unsigned_type))a - (N(unsigned_type))b);                              \
+  }                                                                                           \
+  INGOT_INLINE N(type) N(mul_##type)(N(type) a, N(type) b) {                                  \
+    return (N(type))((N(unsigned_type))a * (N(unsigned_type))b);                              \
+  }                                                                                           \
+  INGOT_INLINE N(type) N(neg_##type)(N(type) a) { return (N(type))(-(N(unsigned_type))a); }   \
+  INGOT_INLINE N(type) N(not_##type)(N(type) a) { return ~a; }                                \
+  INGOT_INLINE N(type) N(and_##type)(N(type) a, N(type) b) { return a & b; }                  \
+  INGOT_INLINE N(type) N(or_##type)(N(type) a, N(type) b) { return a | b; }                   \
+  INGOT_INLINE N(type) N(xor_##type)(N(type) a, N(type) b) { return a ^ b; }                  \
+  INGOT_INLINE N(type) N(max_##type)(N(type) a, N(type) b) {                                  \
+    return N(select_##type)((N(signed_type))(a > b), a, b);                                   \
+  }                                                                                           \
+  INGOT_INLINE N(type) N(min_##type)(N(type) a, N(type) b) {                                  \
+    return N(select_##type)((N(signed_type))(a < b), a, b);                                   \
+  }                                                                                           \
+  INGOT_INLINE N(type) N(abs_##type)(N(type) a) {                                             \
+    return N(select_##type)((N(signed_type))(a < 0), N(neg_##type)(a), a);                    \
+  }                                                                                           \
+  INGOT_INLINE N(type) N(sign_##type)(N(type) a) { return (N(type))((a < 0) - (a > 0)); }     \
+  INGOT_LANEWISE2(type, type, div_##type)                                                     \
+  INGOT_LANEWISE2(type, type, rem_##type)                                                     \
+  INGOT_LANEWISE2(type, type, pow_##type)                                                     \
+  INGOT_LANEWISE2(type, type, shift_left_##type)                                              \
+  INGOT_LANEWISE2(type, type, shift_right_logical_##type)                                     \
+  INGOT_LANEWISE2(type, type, shift_right_arithmetic_##type)                                  \
+  INGOT_LANEWISE1(type, type, popcount_##type)                                                \
+  INGOT_LANEWISE1(type, type, count_leading_zeros_##type)
+#define INGOT_LANEWISE1(from, to, name)                                                       \
+  INGOT_INLINE N(to) N(name)(N(from) a) {                                                     \
+    to result[L]; /* an array: gcc 12 fails on vectors wider than the target's */             \
+    EACH_LANE result[lane] = name(a[lane]);                                                   \
+    return N(load_##to)((const to##_memory *)result, 0);                                      \
+  }
+#define INGOT_LANEWISE2(from, to, name)                                                       \
+  INGOT_INLINE N(to) N(name)(N(from) a, N(from) b) {                                          \
+    N(to) result;                                                                             \
+    EACH_LANE result[lane] = name(a[lane], b[lane]);                                          \
+    return result;                                                                            \
+  }
+INGOT_VECTOR_INTEGER(i8, u8, i8)
+INGOT_VECTOR_INTEGER(i16, u16, i16)
+INGOT_VECTOR_INTEGER(i32, u32, i32)
+INGOT_VECTOR_INTEGER(i64, u64, i64)
+INGOT_VECTOR_INTEGER(u8, u8, i8)
+INGOT_VECTOR_INTEGER(u16, u16, i16)
+INGOT_VECTOR_INTEGER(u32, u32, i32)
+INGOT_VECTOR_INTEGER(u64, u64, i64)
+
+/* Floats. */
+#define INGOT_VECTOR_FLOAT(type, bits_type, mask, sign_bit)                                   \
+  INGOT_INLINE N(type) N(neg_##type)(N(type) a) { return -a; }                                \
+  INGOT_INLINE N(type) N(abs_##type)(N(type) a) {                                             \
+    return (N(type))((N(bits_type))a & ~(sign_bit));                                          \
+  }                                                                                           \
+  INGOT_INLINE N(mask) N(is_nan_##type)(N(type) a) { return a != a; }                         \
+  INGOT_INLINE N(mask) N(is_inf_##type)(N(type) a) {                                          \
+    return N(abs_##type)(a) == (type)__builtin_inf();                                         \
+  }                                                                                           \
+  INGOT_INLINE N(mask) N(is_finite_##type)(N(type) a) {                                       \
+    return N(abs_##type)(a) < (type)__builtin_inf();                                          \
+  }                                                                                           \
+  INGOT_INLINE N(type) N(max_##type)(N(type) a, N(type) b) {                                  \
+    return N(select_##type)(b != b, b, N(max_constant_##type)(b, a));                         \
+  }                                                                                           \
+  INGOT_INLINE N(type) N(min_##type)(N(type) a, N(type) b) {                                  \
+    return N(select_##type)(b != b, b, N(min_constant_##type)(b, a));                         \
+  }                                                                                           \
+  INGOT_INLINE N(type) N(sign_##type)(N(type) a) {                                            \
+    N(bits_type) one = ((N(bits_type))a & (sign_bit)) | (N(bits_type))((N(type)){0} + 1);     \
+    return N(select_##type)((a < 0) | (a > 0), (N(type))one, a);                              \
+  }
+INGOT_LANEWISE2(f32, f32, rem_f32)
+INGOT_LANEWISE2(f64, f64, rem_f64)
+
+/* A multiply-add, the square root, and the larger and smaller of a constant and a value:
+ * the constant is no NaN; NaN of the value stays. */
+#define INGOT_INSTRUCTIONS(type, fma_call, sqrt_call, max_call, min_call)                     \
+  INGOT_INLINE N(type) N(fma_##type)(N(type) a, N(type) b, N(type) c) { return fma_call; }    \
+  INGOT_INLINE N(type) N(sqrt_##type)(N(type) a) { return sqrt_call; }                        \
+  INGOT_INLINE N(type) N(max_constant_##type)(N(type) a, N(type) b) { return max_call; }      \
+  INGOT_INLINE N(type) N(min_constant_##type)(N(type) a, N(type) b) { return min_call; }
+#if defined(__AVX512F__) && L == 16 && !defined(__clang__)
+INGOT_INSTRUCTIONS(f32, __builtin_ia32_vfmaddps512_mask(a, b, c, (u16)-1, 4),
+                   __builtin_ia32_sqrtps512_mask(a, (N(f32)){0}, (u16)-1, 4),
+                   __builtin_ia32_maxps512_mask(a, b, (N(f32)){0}, (u16)-1, 4),
+                   __builtin_ia32_minps512_mask(a, b, (N(f32)){0}, (u16)-1, 4))
+#define INGOT_HAVE_F32
+#elif defined(__AVX512F__) && L == 16
+INGOT_INSTRUCTIONS(f32, __builtin_ia32_vfmaddps512_mask(a, b, c, (u16)-1, 4),
+                   __builtin_ia32_sqrtps512(a, 4), __builtin_ia32_maxps512(a, b, 4),
+                   __builtin_ia32_minps512(a, b, 4))
+#define INGOT_HAVE_F32
+#elif defined(__AVX2__) && defined(__FMA__) && L == 8
+INGOT_INSTRUCTIONS(f32, __builtin_ia32_vfmaddps256(a, b, c), __builtin_ia32_sqrtps256(a),
+                   __builtin_ia32_maxps256(a, b), __builtin_ia32_minps256(a, b))
+#define INGOT_HAVE_F32
+#elif defined(__AVX2__) && defined(__FMA__) && L == 4
+INGOT_INSTRUCTIONS(f32, __builtin_ia32_vfmaddps(a, b, c), __builtin_ia32_sqrtps(a),
+                   __builtin_ia32_maxps(a, b), __builtin_ia32_minps(a, b))
+#define INGOT_HAVE_F32
+#endif
+#if defined(__AVX512F__) && L == 8 && !defined(__clang__)
+INGOT_INSTRUCTIONS(f64, __builtin_ia32_vfmaddpd512_mask(a, b, c, (u8)-1, 4),
+                   __builtin_ia32_sqrtpd512_mask(a, (N(f64)){0}, (u8)-1, 4),
+                   __builtin_ia32_maxpd512_mask(a, b, (N(f64)){0}, (u8)-1, 4),
+                   __builtin_ia32_minpd512_mask(a, b, (N(f64)){0}, (u8)-1, 4))
+#define INGOT_HAVE_F64
+#elif defined(__AVX512F__) && L == 8
+INGOT_INSTRUCTIONS(f64, __builtin_ia32_vfmaddpd512_mask(a, b, c, (u8)-1, 4),
+                   __builtin_ia32_sqrtpd512(a, 4), __builtin_ia32_maxpd512(a, b, 4),
+                   __builtin_ia32_minpd512(a, b, 4))
+#define INGOT_HAVE_F64
+#elif defined(__AVX2__) && defined(__FMA__) && L == 4
+INGOT_INSTRUCTIONS(f64, __builtin_ia32_vfmaddpd256(a, b, c), __builtin_ia32_sqrtpd256(a),
+                   __builtin_ia32_maxpd256(a, b), __builtin_ia32_minpd256(a, b))
+#define INGOT_HAVE_F64
+#endif
+
+#define INGOT_WITHOUT_INSTRUCTIONS(type)                                                      \
+  INGOT_INLINE N(type) N(fma_##type)(N(type) a, N(type) b, N(type) c) {                       \
+    if (!INGOT_HAS_FMA) {                                                                     \
+      return a * b + c;                                                                       \
+    }                                                                                         \
+    N(type) result;                                                                           \
+    EACH_LANE result[lane] = fma_##type(a[lane], b[lane], c[lane]);                           \
+    return result;                                                                            \
+  }                                                                                           \
+  INGOT_LANEWISE1(type, type, sqrt_##type)                                                    \
+  INGOT_INLINE N(type) N(max_constant_##type)(N(type) a, N(type) b) {                         \
+    return N(select_##type)(a > b, a, b);                                                     \
+  }                                                                                           \
+  INGOT_INLINE N(type) N(min_constant_##type)(N(type) a, N(type) b) {                         \
+    return N(select_##type)(a < b, a, b);                                                     \
+  }
+#ifndef INGOT_HAVE_F32
+INGOT_WITHOUT_INSTRUCTIONS(f32)
+#endif
+#ifndef INGOT_HAVE_F64
+INGOT_WITHOUT_INSTRUCTIONS(f64)
+#endif
+#undef INGOT_HAVE_F32
+#undef INGOT_HAVE_F64
+INGOT_VECTOR_FLOAT(f32, u32, i32, 0x80000000u)
+INGOT_VECTOR_FLOAT(f64, u64, i64, 0x8000000000000000u)
+INGOT_INLINE N(f32) N(rsqrt_f32)(N(f32) a) { return 1.0f / N(sqrt_f32)(a); }
+INGOT_INLINE N(f64) N(rsqrt_f64)(N(f64) a) { return 1.0 / N(sqrt_f64)(a); }
+
+/* Lanes combined as a tree: lane i with lane i ^ half. */
+#if defined(__clang__)
+#define INGOT_SWAP(type, mask)                                                                \
+  INGOT_INLINE N(type) N(swap_##type)(N(type) vector, int half) {                             \
+    N(type) result;                                                                           \
+    EACH_LANE result[lane] = vector[lane ^ half];                                             \
+    return result;                                                                            \
+  }
+#else
+#define INGOT_SWAP(type, mask)                                                                \
+  INGOT_INLINE N(type) N(swap_##type)(N(type) vector, int half) {                             \
+    return __builtin_shuffle(vector, (N(mask)){INGOT_COUNT(L)} ^ (mask)half);                 \
+  }
+#endif
+#define INGOT_REDUCE(type, kind, combine)                                                     \
+  INGOT_INLINE type N(reduce_##kind##_##type)(N(type) v) {                                    \
+    if (L > 32) v = combine(v, N(swap_##type)(v, 32 % L));                                    \
+    if (L > 16) v = combine(v, N(swap_##type)(v, 16 % L));                                    \
+    if (L > 8) v = combine(v, N(swap_##type)(v, 8 % L));                                      \
+    if (L > 4) v = combine(v, N(swap_##type)(v, 4 % L));                                      \
+    if (L > 2) v = combine(v, N(swap_##type)(v, 2 % L));                                      \
+    return combine(v, N(swap_##type)(v, 1))[0];                                               \
+  }
+#define INGOT_ADD(a, b) ((a) + (b))
+#define INGOT_MUL(a, b) ((a) * (b))
+#define INGOT_REDUCE_FLOAT(type, mask)        \
+  INGOT_SWAP(type, mask)                      \
+  INGOT_REDUCE(type, add, INGOT_ADD)          \
+  INGOT_REDUCE(type, mul, INGOT_MUL)          \
+  INGOT_REDUCE(type, max, N(max_##type))      \
+  INGOT_REDUCE(type, min, N(min_##type))
+#define INGOT_REDUCE_INTEGER(type, mask)      \
+  INGOT_SWAP(type, mask)                      \
+  INGOT_REDUCE(type, add, N(add_##type))      \
+  INGOT_REDUCE(type, mul, N(mul_##type))      \
+  INGOT_REDUCE(type, max, N(max_##type))      \
+  INGOT_REDUCE(type, min, N(min_##type))      \
+  INGOT_REDUCE(type, and, N(and_##type))      \
+  INGOT_REDUCE(type, or, N(or_##type))        \
+  INGOT_REDUCE(type, xor, N(xor_##type))
+INGOT_REDUCE_FLOAT(f32, i32)
+INGOT_REDUCE_FLOAT(f64, i64)
+INGOT_REDUCE_INTEGER(i8, i8)
+INGOT_REDUCE_INTEGER(i16, i16)
+INGOT_REDUCE_INTEGER(i32, i32)
+INGOT_REDUCE_INTEGER(i64, i64)
+INGOT_REDUCE_INTEGER(u8, i8)
+INGOT_REDUCE_INTEGER(u16, i16)
+INGOT_REDUCE_INTEGER(u32, i32)
+INGOT_REDUCE_INTEGER(u64, i64)
+
+/* The value of the first lane that is set in the mask. */
+INGOT_INLINE i64 N(first_i64)(N(i64) mask, N(i64) values) {
+  i64 value = 0;
+  for (int lane = L - 1; lane >= 0; --lane) {
+    value = mask[lane] != 0 ? values[lane] : value;
+  }
+  return value;
+}
+
+/* c + the sums of four products of unsigned bytes of a and signed bytes of b. */
+INGOT_INLINE N(i32) N(dot4_i32)(N(i32) a, N(i32) b, N(i32) c) {
+#if defined(__AVX512VNNI__) && L == 16
+  return __builtin_ia32_vpdpbusd_v16si(c, a, b);
+#else
+  N(u32) sum = (N(u32))c;
+  for (int shift = 0; shift < 32; shift += 8) {
+    N(u32) left = ((N(u32))a >> shift) & 0xffu;
+    N(u32) right = (N(u32))((N(i32))((N(u32))b << (24 - shift)) >> 24);
+    sum += left * right;
+  }
+  return (N(i32))sum;
+#endif
+}
+
+/* Conversions from float saturate, and NaN gives 0. */
+INGOT_INLINE N(i32) N(convert_f32_i32)(N(f32) a) {
+  N(i32) inside = (a >= -2147483648.0f) & (a < 2147483648.0f);
+  N(i32) value = __builtin_convertvector(N(select_f32)(inside, a, (N(f32)){0}), N(i32));
+  value |= (a >= 2147483648.0f) & INT32_MAX;
+  return value | ((a < -2147483648.0f) & INT32_MIN);
+}
+#define INGOT_NARROW_SATURATED(to, low, high)                                                 \
+  INGOT_INLINE N(to) N(convert_f32_##to)(N(f32) a) {                                          \
+    N(i32) value = N(convert_f32_i32)(a);                                                     \
+    value = N(min_i32)(N(max_i32)(value, (N(i32)){0} + (low)), (N(i32)){0} + (high));         \
+    return __builtin_convertvector(value, N(to));                                             \
+  }
+INGOT_NARROW_SATURATED(i8, -128, 127)
+INGOT_NARROW_SATURATED(i16, -32768, 32767)
+INGOT_NARROW_SATURATED(u8, 0, 255)
+INGOT_NARROW_SATURATED(u16, 0, 65535)
+INGOT_LANEWISE1(f32, i64, convert_f32_i64)
+INGOT_LANEWISE1(f32, u32, convert_f32_u32)
+INGOT_LANEWISE1(f32, u64, convert_f32_u64)
+INGOT_LANEWISE1(f64, i8, convert_f64_i8)
+INGOT_LANEWISE1(f64, i16, convert_f64_i16)
+INGOT_LANEWISE1(f64, i32, convert_f64_i32)
+INGOT_LANEWISE1(f64, i64, convert_f64_i64)
+INGOT_LANEWISE1(f64, u8, convert_f64_u8)
+INGOT_LANEWISE1(f64, u16, convert_f64_u16)
+INGOT_LANEWISE1(f64, u32, convert_f64_u32)
+INGOT_LANEWISE1(f64, u64, convert_f64_u64)
+
+#undef INGOT_VECTOR
+#undef INGOT_PARTIAL_BY_LANE
+#undef INGOT_PARTIAL_BY_BITS
+#undef INGOT_HALF
+#undef INGOT_VECTOR_INTEGER
+#undef INGOT_LANEWISE1
+#undef INGOT_LANEWISE2
+#undef INGOT_VECTOR_FLOAT
+#undef INGOT_INSTRUCTIONS
+#undef INGOT_WITHOUT_INSTRUCTIONS
+#undef INGOT_SWAP
+#undef INGOT_REDUCE
+#undef INGOT_ADD
+#undef INGOT_MUL
+#undef INGOT_REDUCE_FLOAT
+#undef INGOT_REDUCE_INTEGER
+#undef INGOT_NARROW_SATURATED
+#undef EACH_LANE
+#undef N
+#undef L
+#undef INGOT_LANES

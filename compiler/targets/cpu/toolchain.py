@@ -1,0 +1,254 @@
+"""The C compiler: finds one, compiles kernels in groups side by side, links one object.
+
+The compiler is `$CC`, else gcc, else clang, else the `ziglang` package. Kernels are
+grouped into as many files as there are cores, by the length of their text, so the
+headers are read once per group; equal kernels are compiled once. Results are cached by
+their source, the headers, the flags and the compiler's version. The same source and
+compiler give the same bytes, whatever the number of cores.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from ingot.compiler.dispatch.kernel import Kernel
+from ingot.compiler.targets.cpu import c_printer
+from ingot.compiler.targets.cpu.cache import Cache, default_cache
+from ingot.compiler.targets.cpu.flags import (
+    COMMON_FLAGS,
+    LINK_FLAGS,
+    VARIANTS,
+    Variant,
+    default_variants,
+)
+from ingot.hal.errors import CompileError, InvalidArgument
+from ingot.hal.header import INCLUDE_FOLDER
+
+__all__ = ["Compiler", "build_executable", "choose_variants", "find_compiler"]
+
+HEADER_FOLDER = Path(__file__).parent
+GROUP_LENGTH = 60_000  # characters of kernel text per file, about one second of compiling
+_MESSAGE_LENGTH = 2000
+_MISSING = (
+    "no C compiler was found: set CC to one, or install gcc or clang "
+    "(Debian: apt install gcc), or the compiler that comes as a Python package "
+    "(pip install ziglang)"
+)
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """A C compiler command and what it says of itself."""
+
+    command: tuple[str, ...]
+    version: str
+
+
+def choose_variants(names: Sequence[str] | None = None) -> tuple[Variant, ...]:
+    """The variants with these names, else those of this machine's architecture, best first.
+
+    InvalidArgument: there is no such variant. CompileError: none for this machine.
+    """
+    if names is None:
+        machine = platform.machine()
+        machine = {"AMD64": "x86_64", "arm64": "aarch64"}.get(machine, machine)
+        try:
+            return default_variants(machine)
+        except KeyError:
+            raise CompileError(
+                f"there are no CPU variants for this machine's architecture {machine!r}; name "
+                f"some to compile for another one: {', '.join(VARIANTS)}"
+            ) from None
+    unknown = [name for name in names if name not in VARIANTS]
+    if unknown or not names:
+        raise InvalidArgument(
+            f"unknown CPU variant {unknown[0] if unknown else ''!r}; "
+            f"the variants are: {', '.join(VARIANTS)}"
+        )
+    return tuple(VARIANTS[name] for name in dict.fromkeys(names))
+
+
+def find_compiler() -> Compiler:
+    """The C compiler of this machine. CompileError: there is none."""
+    return _find_compiler(os.environ.get("CC", ""), os.environ.get("PATH", ""))
+
+
+@lru_cache(maxsize=8)
+def _find_compiler(chosen: str, path: str) -> Compiler:
+    if chosen:
+        command = tuple(shlex.split(chosen))
+        if not command or shutil.which(command[0], path=path) is None:
+            raise CompileError(f"CC is {chosen!r}, which is no command; {_MISSING}")
+        return Compiler(command, _version(command))
+    for name in ("gcc", "clang"):
+        if shutil.which(name, path=path):
+            return Compiler((name,), _version((name,)))
+    if importlib.util.find_spec("ziglang"):
+        command = (sys.executable, "-m", "ziglang", "cc")
+        return Compiler(command, _version(command))
+    raise CompileError(_MISSING)
+
+
+def _version(command: tuple[str, ...]) -> str:
+    try:
+        done = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False)
+    except OSError as error:
+        name = shlex.join(command)
+        raise CompileError(f"the C compiler {name} does not start: {error}") from None
+    return done.stdout or done.stderr
+
+
+def build_executable(
+    kernels: Mapping[Variant, Sequence[Kernel]], cache: Cache | None = None
+) -> list[bytes]:
+    """Per variant one shared object whose entry n is the n-th kernel of the list.
+
+    CompileError: no compiler, or it failed; the message says where the source was kept.
+    """
+    compiler = find_compiler()
+    cache = cache or default_cache()
+    jobs = [_Job(compiler, variant, list(each), cache) for variant, each in kernels.items()]
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    with (
+        tempfile.TemporaryDirectory(prefix="ingot-build-") as folder,
+        ThreadPoolExecutor(max_workers=cores or 1) as pool,
+    ):
+        for place, job in enumerate(jobs):
+            job.start(pool, Path(folder) / str(place))
+        return [job.finish() for job in jobs]
+
+
+class _Job:
+    """One variant's object."""
+
+    def __init__(
+        self, compiler: Compiler, variant: Variant, kernels: list[Kernel], cache: Cache
+    ) -> None:
+        self.compiler, self.variant, self.cache = compiler, variant, cache
+        self.flags = [*COMMON_FLAGS, *variant.flags]
+        self.sources = _group_sources(kernels)
+        self.key = self._key()
+        self.cached = cache.read(self.key)
+
+    def _key(self) -> str:
+        digest = hashlib.sha256()
+        parts = [*self.compiler.command, self.compiler.version, *self.flags, *LINK_FLAGS]
+        parts += [_headers(), *self.sources]
+        for part in parts:
+            digest.update(part.encode())
+            digest.update(b"\0")
+        return digest.hexdigest()
+
+    def start(self, pool: ThreadPoolExecutor, folder: Path) -> None:
+        """Begin to compile, unless the result is known."""
+        if self.cached is not None:
+            return
+        folder.mkdir()
+        self.folder = folder
+        self.objects = []
+        for place, source in enumerate(self.sources):
+            path = folder / f"kernels_{place}.c"
+            path.write_text(source, encoding="utf-8")
+            command = [*self.compiler.command, *self.flags, "-I.", f"-I{HEADER_FOLDER}"]
+            command += [f"-I{INCLUDE_FOLDER}", "-c", path.name, "-o", f"kernels_{place}.o"]
+            self.objects.append(pool.submit(_run, command, folder))
+
+    def finish(self) -> bytes:
+        """The object's bytes."""
+        if self.cached is not None:
+            return self.cached
+        for each in self.objects:
+            each.result()
+        names = [f"kernels_{place}.o" for place in range(len(self.sources))]
+        command = [*self.compiler.command, *self.variant.flags, *LINK_FLAGS, "-o", "kernels.so"]
+        _run([*command, *names, "-lgcc"], self.folder)
+        data = (self.folder / "kernels.so").read_bytes()
+        self.cache.write(self.key, data)
+        return data
+
+
+def _group_sources(kernels: Sequence[Kernel]) -> list[str]:
+    """C files: the kernels in groups, and the table of entries in the last one."""
+    texts: dict[str, Kernel] = {}  # by text without its name: equal kernels are shared
+    names: list[str] = []
+    for kernel in kernels:
+        text = c_printer.print_kernel(kernel).replace(kernel.name, "\0")
+        names.append(texts.setdefault(text, kernel).name)
+    groups: list[tuple[int, list[Kernel]]] = []
+    for text, kernel in sorted(texts.items(), key=lambda item: -len(item[0])):
+        open_groups = [each for each in groups if each[0] + len(text) <= GROUP_LENGTH]
+        if open_groups:
+            place = groups.index(max(open_groups, key=lambda each: each[0]))
+            length, members = groups[place]
+            groups[place] = (length + len(text), [*members, kernel])
+        else:
+            groups.append((len(text), [kernel]))
+    sources = [c_printer.print_source(members) for _, members in groups]
+    return [*sources, _table(kernels, names)]
+
+
+def _table(kernels: Sequence[Kernel], names: Sequence[str]) -> str:
+    """The C file with the only export."""
+    lines = ['#include "ingot/kernel_abi.h"', ""]
+    by_name = {kernel.name: kernel for kernel in kernels}
+    lines += [f"{c_printer.prototype(by_name[name])};" for name in dict.fromkeys(names)]
+    lines += ["", "static const ingot_kernel_entry_t entries[] = {"]
+    for kernel, name in zip(kernels, names, strict=True):
+        tile = ", ".join(map(str, kernel.tile))
+        lines.append(f"  {{{name}, {{{tile}}}, {kernel.scratch_length}}},")
+    lines += [
+        "};",
+        "static const ingot_kernel_library_t library = {INGOT_KERNEL_ABI_VERSION, "
+        f"{len(kernels)}, entries}};",
+        "",
+        '__attribute__((visibility("default"))) const ingot_kernel_library_t *INGOT_KERNEL_CALL',
+        "ingot_executable_query(uint32_t abi_version);",
+        "const ingot_kernel_library_t *INGOT_KERNEL_CALL",
+        "ingot_executable_query(uint32_t abi_version) {",
+        "  return abi_version == INGOT_KERNEL_ABI_VERSION ? &library : 0;",
+        "}",
+        "",
+    ]
+    return "\n".join([*lines, '#include "kernel_memory.h"', ""])
+
+
+@lru_cache(maxsize=1)
+def _headers() -> str:
+    """The text of all headers that kernels include."""
+    paths = [*sorted(HEADER_FOLDER.glob("*.h")), INCLUDE_FOLDER / "ingot" / "kernel_abi.h"]
+    return "\0".join(path.read_text(encoding="utf-8") for path in paths)
+
+
+def _run(command: Sequence[str], folder: Path) -> None:
+    """Run the compiler in a folder. CompileError: it failed; the folder's sources are kept."""
+    environment = {**os.environ, "LC_ALL": "C"}
+    try:
+        done = subprocess.run(
+            list(command), cwd=folder, capture_output=True, text=True, check=False, env=environment
+        )
+    except OSError as error:
+        raise CompileError(f"the C compiler {command[0]} does not start: {error}") from None
+    if done.returncode == 0:
+        return
+    kept = Path(tempfile.mkdtemp(prefix="ingot-failed-"))
+    for path in folder.glob("*.c"):
+        shutil.copy(path, kept)
+    message = (done.stderr or done.stdout).strip()[:_MESSAGE_LENGTH]
+    raise CompileError(
+        f"the C compiler failed with exit status {done.returncode}:\n{message}\n"
+        f"command: {shlex.join(command)}\nthe source was kept in {kept}\n"
+        "set CC to another compiler (gcc 12 and clang 14 or newer are known to work)"
+    )

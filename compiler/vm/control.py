@@ -1,0 +1,137 @@
+"""Branches and loops as blocks of code.
+
+A loop is tested at its top: the condition's code, then the body, then the branch back. What
+it carries in registers is assigned there at the end of a step; tensors have their homes
+already. Whatever does not change in a loop is computed in front of it, in the block of the
+scope around, which stays open while the inner code is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Protocol, cast
+
+from ingot.compiler.ir import Block, Op, ScalarType, Value
+from ingot.compiler.vm.check_layers import LayerCheck, LayerChecks
+from ingot.compiler.vm.code import CodeBuilder
+
+__all__ = ["Place", "write_control", "write_first_that_holds"]
+
+Place = tuple[Value, Value]
+"""A reference to a buffer and a byte offset."""
+
+
+class Converter(Protocol):
+    """What converts the ops of bodies, and knows where values are."""
+
+    code: CodeBuilder
+    places: dict[Value, Place]
+    scalars: dict[Value, Value]
+    checks: LayerChecks
+
+    def op(self, op: Op) -> None: ...
+    def places_of(self, op: Op) -> list[Place | None]: ...
+
+
+def write_control(op: Op, converter: Converter) -> None:
+    """The code of an `if`, `case` or `while`."""
+    if op.name == "while":
+        _loop(op, converter)
+    else:
+        _branch(op, converter)
+
+
+def write_first_that_holds(
+    conditions: Sequence[Value], bodies: Sequence[Callable[[], None]], code: CodeBuilder
+) -> None:
+    """The code of the first body whose condition holds, or of the last, which has none."""
+    blocks, end = [Block() for _ in bodies], Block()
+    tests = [code.block, *(Block() for _ in conditions[1:])]
+    for test in tests[1:]:
+        code.place(test)
+    with code.open(tests[0]):
+        for write, block in zip(bodies, blocks, strict=True):
+            with code.scope(block):
+                write()
+                code.branch(end)
+        if not conditions:
+            code.branch(blocks[0])
+        for place, condition in enumerate(conditions):
+            with code.open(tests[place]):
+                code.branch_if(condition, blocks[place], (*tests, blocks[-1])[place + 1])
+    code.place(end)
+
+
+def _loop(op: Op, converter: Converter) -> None:
+    code, scalars = converter.code, converter.scalars
+    condition, body = (region.block for region in op.regions)
+    places = converter.places_of(op)
+    registers: dict[int, Value] = {}
+    for ordinal, (operand, result) in enumerate(zip(op.operands, op.results, strict=True)):
+        values = (result, condition.arguments[ordinal], body.arguments[ordinal])
+        place = places[ordinal]
+        if place is not None:
+            converter.places.update(dict.fromkeys(values, place))
+        else:
+            registers[ordinal] = code.move(scalars[operand])
+            scalars.update(dict.fromkeys(values, registers[ordinal]))
+    head, step, end = Block(), Block(), Block()
+    with code.scope(head):
+        _write(op, 0, converter)
+        code.branch_if(scalars[condition.terminator.operands[0]], step, end)
+        code.place(step)
+        _write(op, 1, converter)
+        following = body.terminator.operands
+        targets = list(registers.values())
+        _assign(code, targets, [scalars[following[ordinal]] for ordinal in registers])
+        code.branch(head)
+    code.place(end)
+
+
+def _write(op: Op, place: int, converter: Converter) -> None:
+    """The checks and ops of body number `place`."""
+    checks = cast("Sequence[Sequence[LayerCheck]]", op.attributes.get("checks", ()))
+    if checks:
+        converter.checks.add(checks[place])
+    for inner in op.regions[place].block.ops:
+        converter.op(inner)
+
+
+def _assign(code: CodeBuilder, targets: Sequence[Value], sources: Sequence[Value]) -> None:
+    """Give all targets their next values at once, as it were."""
+    changing = {
+        target for target, source in zip(targets, sources, strict=True) if target is not source
+    }
+    kept = {source: code.move(source) for source in sources if source in changing}
+    for target, source in zip(targets, sources, strict=True):
+        if target is not source:
+            code.assign(target, kept.get(source, source))
+
+
+def _branch(op: Op, converter: Converter) -> None:
+    code, scalars = converter.code, converter.scalars
+    targets: dict[int, Value] = {}
+    for ordinal, (result, place) in enumerate(
+        zip(op.results, converter.places_of(op), strict=True)
+    ):
+        if place is not None:
+            converter.places[result] = place
+        else:
+            assert isinstance(result.type, ScalarType)
+            is_float = result.type.dtype.is_float
+            zero = code.float_constant(0.0) if is_float else code.constant(0)
+            targets[ordinal] = scalars[result] = code.move(zero)
+    selector = scalars[op.operands[0]]
+    conditions = [selector]
+    if op.name == "case":
+        numbers = map(code.constant, range(len(op.regions) - 1))
+        conditions = [code.op("eq.i64", selector, number)[0] for number in numbers]
+
+    def write(number: int) -> None:
+        _write(op, number, converter)
+        yielded = op.regions[number].block.terminator.operands
+        _assign(code, list(targets.values()), [scalars[yielded[k]] for k in targets])
+
+    bodies = [partial(write, number) for number in range(len(op.regions))]
+    write_first_that_holds(conditions, bodies, code)

@@ -1,0 +1,295 @@
+"""Converts planned stream IR to vm ops.
+
+A tensor becomes a reference and a byte offset; a dim or a scalar becomes a register. Arguments
+are checked first; then the queue's work follows in order; branches and loops become blocks
+(`control.py`). `init` reads parameters,
+allocates one arena for all that it makes, and leaves it as program global 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import cast
+
+from ingot.compiler.graph.ops import defined_symbols
+from ingot.compiler.ir import Attribute, Block, Function, Module, Op, Region, TensorType, Value
+from ingot.compiler.ir.dims import Dim
+from ingot.compiler.stream.plan_memory import byte_length
+from ingot.compiler.vm.check_arguments import check_arguments
+from ingot.compiler.vm.check_layers import LayerCheck, LayerChecks
+from ingot.compiler.vm.code import F64, CodeBuilder
+from ingot.compiler.vm.control import Place, write_control, write_first_that_holds
+from ingot.compiler.vm.scalars import write_scalar_op
+from ingot.compiler.vm.sizes import Sizes
+from ingot.hal.spec import status
+
+__all__ = ["convert"]
+
+_CALL = ("kernel", "workload", "flops", "bytes", "constants")  # of a dispatch
+_ARENA = 0  # the program global that holds what `init` made
+
+
+def convert(module: Module) -> Module:
+    """The vm level of a planned stream module; functions keep their names and order."""
+    result = Module(attributes=dict(module.attributes))
+    for function in module.functions.values():
+        result.add(_Converter(function).convert())
+    return result
+
+
+class _Converter:
+    def __init__(self, function: Function) -> None:
+        self.function = function
+        self.init = function.name == "init"
+        self.code = CodeBuilder(Block())
+        self.sizes = Sizes(self.code)
+        self.places: dict[Value, Place] = {}
+        self.scalars: dict[Value, Value] = {}
+        checks = cast("Iterable[LayerCheck]", function.attributes.get("checks", ()))
+        self.checks = LayerChecks(checks, self.code, self.sizes)
+
+    def convert(self) -> Function:
+        function = self.function
+        if not self.init:
+            check_arguments(function, self.code, self.sizes)
+            self.checks.make()
+        for ordinal, argument in enumerate(function.arguments):
+            reference, offset = self.code.op("argument.buffer", immediates=(ordinal,))
+            self.places[argument] = (reference, offset)
+        self._open_first_slab()
+        for op in function.block.ops:
+            self.op(op)
+        return replace(function, body=Region(self.code.finish()), attributes={})
+
+    def _open_first_slab(self) -> None:
+        if self._slab_lengths()[0] == 0:
+            return
+        reference, offset = self._slab("arena" if self.init else "slab")
+        if self.init:
+            # A global is a buffer without an offset, and `main` counts from its start.
+            at_start = self.code.op("eq.i64", offset, self.code.constant(0))[0]
+            message = "the arena starts at byte {} of its buffer, expected 0"
+            self.code.check(at_start, status("Internal").code, message, offset)
+            self.code.op("global.store", reference, immediates=(_ARENA,))
+
+    def _slab_lengths(self) -> tuple[Dim, ...]:
+        """Per scope of the plan, the length of the slab up to its end."""
+        attributes = self.function.attributes
+        lengths = attributes.get("slab_scopes", (attributes["slab_length"],))
+        return cast("tuple[Dim, ...]", lengths)
+
+    def op(self, op: Op) -> None:
+        """The instructions of one op."""
+        self.code.location = op.location
+        self.code.operations = str(op.attributes.get("operations", ""))
+        match op.name:
+            case "stream.constant":
+                self.places[op.result] = (self._shared("constants"), self._at(op, "offset"))
+            case "stream.global":
+                self.places[op.result] = (self._shared("global.load"), self._at(op, "offset"))
+            case "stream.parameter":
+                ordinal = cast(int, op.attributes["ordinal"])
+                reference, offset = self.code.op("parameter", immediates=(ordinal,))
+                self.places[op.result] = (reference, offset)
+            case "stream.alias":
+                self.places[op.result] = self.places[op.operands[0]]
+            case "stream.dispatch":
+                self._dispatch(op)
+            case "stream.copy":
+                source = self.places[op.operands[0]]
+                self._place_results(op)
+                length = self.sizes.value(byte_length(op.result))
+                self.code.op("copy", *source, *self.places[op.result], length)
+            case "view":
+                self.places[op.result] = self._behind(self.places[op.operands[0]], op)
+            case "update":
+                self._place_results(op)
+                source = self.places[op.operands[1]]
+                target = self._behind(self.places[op.result], op)
+                length = self.sizes.value(byte_length(op.operands[1]))
+                self.code.op("copy", *source, *target, length)
+            case "stream.size":
+                self._size(op)
+            case "variable.load":
+                ordinal = cast(int, op.attributes["variable"])
+                self.places[op.result] = self._variable("variable.read", ordinal)
+            case "if" | "case" | "while":
+                write_control(op, self)
+            case "yield":
+                pass  # what it yields is written by the op around it
+            case "return":
+                self.code.op("return", counts=(0, 0, 0))
+            case _:
+                self._scalar_op(op)
+
+    def _at(self, op: Op, attribute: str) -> Value:
+        return self.sizes.value(cast(Dim, op.attributes[attribute]))
+
+    def _behind(self, place: Place, op: Op) -> Place:
+        """The place that lies the op's `offset` behind another one."""
+        reference, start = place
+        return reference, self.code.op("add.size", start, self._at(op, "offset"))[0]
+
+    # Scalars.
+
+    def _scalar_op(self, op: Op) -> None:
+        match op.name:
+            case "scalar.read":
+                self.scalars[op.result] = self._read(op.operands[0])
+            case "scalar.write":
+                self._place_results(op)
+                scalar = self.scalars[op.operands[0]]
+                name = "write.f64" if scalar.type == F64 else "write.i64"
+                element = cast(TensorType, op.result.type).dtype.code
+                self.code.op(name, *self.places[op.result], scalar, immediates=(element,))
+            case "scalar.symbol":
+                (name,) = defined_symbols(op)
+                self.sizes.define(name, self.scalars[op.operands[0]])
+            case _:
+                operands = [self.scalars[operand] for operand in op.operands]
+                self.scalars[op.result] = write_scalar_op(op, operands, self.code, self.sizes)
+
+    def _read(self, tensor: Value) -> Value:
+        """The register that gets an element of memory, when the queue has made it."""
+        dtype = cast(TensorType, tensor.type).dtype
+        name = "read.f64" if dtype.is_float else "read.i64"
+        return self.code.op(name, *self.places[tensor], immediates=(dtype.code,))[0]
+
+    def _size(self, op: Op) -> None:
+        """Read a number back, check it, and let it be the symbol."""
+        code = self.code
+        value = self._read(op.operands[0])
+        low, high = (cast(Dim, op.attributes[name]) for name in ("low", "high"))
+        least, greatest = self.sizes.value(low), self.sizes.value(high)
+        above = code.op("le.i64", least, value)[0]
+        below = code.op("le.i64", value, greatest)[0]
+        inside = code.op("and.i64", above, below)[0]
+        layer = f"layer '{op.location}': " if op.location else ""
+        message = f"{layer}{op.attributes['what']} is {{}}, expected {{}} to {{}}"
+        refused = status(str(op.attributes["status"])).code
+        code.check(inside, refused, message, value, least, greatest)
+        (name,) = defined_symbols(op)
+        self.sizes.define(name, value)
+        self.checks.make()
+
+    # Memory.
+
+    def _shared(self, name: str) -> Value:
+        """The one reference to the constants, or to the arena."""
+        immediates = (_ARENA,) if name == "global.load" else ()
+        made = self.code.once(name, 0, lambda: self.code.op(name, immediates=immediates)[0])
+        assert isinstance(made, Value)
+        return made
+
+    def _place_results(self, op: Op) -> None:
+        for result, place in zip(op.results, self.places_of(op), strict=True):
+            if place is not None:
+                self.places[result] = place
+
+    def places_of(self, op: Op) -> list[Place | None]:
+        """Where the results of an op lie; None for scalars."""
+        planned = cast("Sequence[tuple[str, Dim] | None]", op.attributes["places"])
+        return [None if place is None else self._place(*place) for place in planned]
+
+    def _place(self, kind: str, where: Dim) -> Place:
+        if kind == "result":
+            return self._result_buffer(cast(int, where))
+        if kind == "variable":
+            return self._variable("variable.write", cast(int, where))
+        reference, start = self._slab(kind)
+        if where == 0:
+            return reference, start
+        level = self.sizes.level(where)
+
+        def offset() -> Value:
+            return self.code.op("add.i64", start, self.sizes.value(where))[0]
+
+        made = self.code.once((kind, where), max(level, self._slab_level(kind)), offset)
+        assert isinstance(made, Value)
+        return reference, made
+
+    def _slab_level(self, scope: str) -> int:
+        return self.sizes.level(self._slab_length(scope))
+
+    def _slab_length(self, scope: str) -> Dim:
+        _, _, ordinal = scope.partition(".")
+        return self._slab_lengths()[int(ordinal or 0)]
+
+    def _slab(self, scope: str) -> Place:
+        """Buffer and start of the slab in the scope of that name: "slab", "slab.1", ..."""
+        instruction, length = scope.partition(".")[0], self._slab_length(scope)
+        return self._once(scope, self._slab_level(scope), instruction, length)
+
+    def _once(self, key: str, level: int, instruction: str, length: Dim) -> Place:
+        def make() -> tuple[Value, ...]:
+            return tuple(self.code.op(instruction, self.sizes.value(length)))
+
+        return cast(Place, self.code.once(key, level, make))
+
+    def _variable(self, instruction: str, ordinal: int) -> Place:
+        """A variable's buffer. It counts as being changed from `variable.write` on, so that
+        comes no earlier than the first write."""
+
+        def make() -> tuple[Value, ...]:
+            return tuple(self.code.op(instruction, immediates=(ordinal,)))
+
+        return cast(Place, self.code.once((instruction, ordinal), self.code.level, make))
+
+    def _result_buffer(self, ordinal: int) -> Place:
+        type = self.function.result_types[ordinal]
+        assert isinstance(type, TensorType)
+
+        def make() -> tuple[Value, ...]:
+            dims = [self.sizes.value(dim) for dim in type.shape]
+            counts = (len(dims),)
+            return tuple(self.code.op("result.buffer", *dims, immediates=(ordinal,), counts=counts))
+
+        return cast(Place, self.code.once(("result", ordinal), 0, make))
+
+    def _dispatch(self, op: Op) -> None:
+        """The kernel, or the first of its alternatives whose guards hold."""
+        self._place_results(op)
+        rows = cast("tuple[tuple[Attribute, ...], ...]", op.attributes.get("alternatives", ()))
+        generic = tuple(op.attributes[name] for name in _CALL)
+        if not rows:
+            self._queue(op, *generic)
+            return
+        conditions = [
+            self._holds(cast("tuple[tuple[Dim, int], ...]", guards)) for guards, *_ in rows
+        ]
+        bodies = [partial(self._queue, op, *row) for row in (*(row[1:] for row in rows), generic)]
+        write_first_that_holds(conditions, bodies, self.code)
+
+    def _holds(self, guards: tuple[tuple[Dim, int], ...]) -> Value:
+        """The register that is 1 where every dim has its value; each test is made once."""
+        (dim, number), *others = guards
+
+        def make() -> Value:
+            number_register = self.code.constant(number)
+            equal = self.code.op("eq.i64", self.sizes.value(dim), number_register)[0]
+            if not others:
+                return equal
+            return self.code.op("and.i64", equal, self._holds(tuple(others)))[0]
+
+        level = max(self.sizes.level(each) for each, _ in guards)
+        made = self.code.once(("holds", guards), level, make)
+        assert isinstance(made, Value)
+        return made
+
+    def _queue(self, op: Op, *call: Attribute) -> None:
+        """Queue a kernel, with the operands and results of `op`."""
+        kernel, workload, flops, bytes, constants = call
+        numbers = (
+            *cast("tuple[Dim, ...]", workload),
+            cast(Dim, flops),
+            cast(Dim, bytes),
+            *cast("tuple[Dim, ...]", constants),
+        )
+        operands = [self.sizes.value(number) for number in numbers]
+        bindings = [*op.operands, *op.results]
+        for value in bindings:
+            operands += [*self.places[value], self.sizes.value(byte_length(value))]
+        counts = (len(numbers) - 5, len(bindings))
+        self.code.op("dispatch", *operands, immediates=(cast(int, kernel),), counts=counts)

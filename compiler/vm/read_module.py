@@ -1,0 +1,192 @@
+"""Reads a module file back into its contents, for `ingot inspect` and the tests.
+
+The runtime has its own reader in C, which checks more: this one checks what it needs to
+say clearly that a file is damaged.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from typing import Any
+
+from ingot.compiler.ir.dims import parse_dim
+from ingot.compiler.stream.data import Chunk, Constants, Parameter
+from ingot.compiler.vm.contents import (
+    Code,
+    Entry,
+    Executable,
+    FunctionContents,
+    Location,
+    ModuleContents,
+    ValueContents,
+    VariableContents,
+    Variant,
+)
+from ingot.hal import spec
+from ingot.hal.errors import DataLoss, Incompatible
+
+__all__ = ["read_module", "read_text"]
+
+
+def read_module(data: bytes | memoryview, *, verify: bool = True) -> ModuleContents:
+    """The contents of a module file. DataLoss: damaged. Incompatible: another version.
+
+    `verify=False` skips the crc of the constants.
+    """
+    reader = _Reader(memoryview(data).cast("B"), verify)
+    functions = tuple(reader.function(row) for row in reader.rows("FUNCTIONS", "function"))
+    return ModuleContents(
+        functions,
+        bytes(reader.section("STRINGS")),
+        _constants(reader.section("CONSTANTS")),
+        tuple(reader.parameter(row) for row in reader.rows("PARAMETERS", "parameter")),
+        tuple(reader.executable(row) for row in reader.rows("EXECUTABLES", "executable")),
+        reader.global_count,
+        json.loads(bytes(reader.section("METADATA")) or b"{}"),
+        tuple(reader.variable(row) for row in reader.rows("VARIABLES", "variable")),
+    )
+
+
+class _Reader:
+    def __init__(self, data: memoryview, verify: bool) -> None:
+        self.data = data
+        self.layout = spec.layout()
+        self.sections = self._read_sections(verify)
+        self.strings = self.section("STRINGS")
+        self.values = self.rows("VALUES", "value")
+        self.dims = self.rows("DIMS", "dim")
+        self.entries = self.rows("ENTRIES", "entry")
+        self.variants = self.rows("VARIANTS", "variant")
+        self.locations = self.rows("LOCATIONS", "location")
+
+    def _read_sections(self, verify: bool) -> dict[int, memoryview]:
+        constants = self.layout.constants
+        header_length = self.layout.size("ingot_layout_header_t")
+        magic = constants["INGOT_MODULE_MAGIC"]
+        if len(self.data) < header_length or bytes(self.data[: len(magic)]) != magic:
+            raise DataLoss("this is no Ingot module: the file does not begin with its mark")
+        header = self.layout.unpack("ingot_layout_header_t", self.data[:header_length])[0]
+        major = constants["INGOT_MODULE_VERSION_MAJOR"]
+        if header["version_major"] != major:
+            raise Incompatible(
+                f"the module has format version {header['version_major']}, this Ingot reads "
+                f"version {major}: compile the model again"
+            )
+        if header["file_length"] != len(self.data):
+            raise DataLoss(
+                f"the module file has {len(self.data)} bytes, expected {header['file_length']}: "
+                "it is truncated or was changed"
+            )
+        self.global_count = header["global_count"]
+        end = header_length + header["section_count"] * self.layout.size("ingot_layout_section_t")
+        front = self.layout.pack("ingot_layout_header_t", [{**header, "crc": 0}])
+        _check_crc("header", front + bytes(self.data[header_length:end]), header["crc"])
+        found: dict[int, memoryview] = {}
+        for row in self.layout.unpack("ingot_layout_section_t", self.data[header_length:end]):
+            section = self.data[row["offset"] : row["offset"] + row["length"]]
+            if verify or row["kind"] != constants["INGOT_SECTION_CONSTANTS"]:
+                _check_crc(f"section {row['kind']}", section, row["crc"])
+            found[row["kind"]] = section
+        return found
+
+    def section(self, name: str) -> memoryview:
+        kind = self.layout.constants[f"INGOT_SECTION_{name}"]
+        return self.sections.get(kind, memoryview(b""))
+
+    def rows(self, name: str, struct: str) -> list[dict[str, Any]]:
+        return self.layout.unpack(f"ingot_layout_{struct}_t", self.section(name))
+
+    def text(self, offset: int) -> str:
+        return read_text(self.strings, offset)
+
+    def shape(self, row: dict[str, Any]) -> tuple[Any, ...]:
+        dims = self.dims[row["first_dim"] : row["first_dim"] + row["rank"]]
+        return tuple(
+            dim["size"] if dim["size"] >= 0 else parse_dim(self.text(dim["text"])) for dim in dims
+        )
+
+    def value(self, row: dict[str, Any]) -> ValueContents:
+        dtype = spec.dtype_of_code(row["dtype"])
+        return ValueContents(self.text(row["name"]), dtype, self.shape(row), self.text(row["doc"]))
+
+    def variable(self, row: dict[str, Any]) -> VariableContents:
+        dtype, span = spec.dtype_of_code(row["dtype"]), (row["offset"], row["length"])
+        texts = self.text(row["name"]), self.text(row["doc"])
+        return VariableContents(texts[0], dtype, self.shape(row), *span, texts[1])
+
+    def parameter(self, row: dict[str, Any]) -> Parameter:
+        dtype = spec.dtype_of_code(row["dtype"])
+        return Parameter(self.text(row["scope"]), self.text(row["key"]), dtype, self.shape(row))
+
+    def function(self, row: dict[str, Any]) -> FunctionContents:
+        constants = self.layout.constants
+        start, length = row["code_offset"], row["code_length"]
+        first, split = row["first_value"], row["first_value"] + row["argument_count"]
+        values = self.values[first : split + row["result_count"]]
+        signature = [self.value(value) for value in values]
+        locations = tuple(
+            Location(each["word"] - start, self.text(each["layer"]), self.text(each["op"]))
+            for each in self.locations
+            if start <= each["word"] < start + length
+        )
+        return FunctionContents(
+            self.text(row["name"]),
+            self.text(row["target"]),
+            Code(bytes(self.section("CODE")[2 * start : 2 * (start + length)]), locations),
+            row["i64_count"],
+            row["f64_count"],
+            row["ref_count"],
+            tuple(signature[: row["argument_count"]]),
+            tuple(signature[row["argument_count"] :]),
+            bool(row["flags"] & constants["INGOT_FUNCTION_EXPORTED"]),
+            bool(row["flags"] & constants["INGOT_FUNCTION_INIT"]),
+            self.text(row["doc"]),
+        )
+
+    def executable(self, row: dict[str, Any]) -> Executable:
+        regions, objects = self.section("REGIONS"), self.section("OBJECTS")
+        first, first_variant = row["first_entry"], row["first_variant"]
+        entries = tuple(
+            Entry(
+                self.text(each["name"]),
+                self.text(each["layer"]),
+                each["binding_count"],
+                each["constant_count"],
+                each["written"],
+                bytes(
+                    regions[each["region_offset"] : each["region_offset"] + each["region_length"]]
+                ).decode("utf-8"),
+            )
+            for each in self.entries[first : first + row["entry_count"]]
+        )
+        variants = tuple(
+            Variant(
+                self.text(each["name"]),
+                self.text(each["format"]),
+                each["features"],
+                objects[each["offset"] : each["offset"] + each["length"]],
+            )
+            for each in self.variants[first_variant : first_variant + row["variant_count"]]
+        )
+        return Executable(self.text(row["name"]), self.text(row["target"]), entries, variants)
+
+
+def read_text(strings: bytes | memoryview, offset: int) -> str:
+    """The NUL-terminated text at `offset`. DataLoss: there is none."""
+    data = bytes(strings[offset : offset + 256])
+    if 0 not in data:
+        data = bytes(strings[offset:])
+    end = data.find(b"\0")
+    if end < 0:
+        raise DataLoss(f"string offset {offset} leaves the string section")
+    return data[:end].decode("utf-8")
+
+
+def _check_crc(what: str, data: bytes | memoryview, crc: int) -> None:
+    if zlib.crc32(data) != crc:
+        raise DataLoss(f"the {what} of the module file is damaged: its checksum is wrong")
+
+
+def _constants(data: memoryview) -> Constants:
+    return Constants(len(data), (Chunk(0, data),) if len(data) else ())

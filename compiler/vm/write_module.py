@@ -1,0 +1,247 @@
+"""Writes a module file: the sections of `module_layout.h`, in the order of their kinds.
+
+The structs come from the C header through `hal.spec.layout`. The same contents give the
+same bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ingot.compiler.ir.dims import Dim
+from ingot.compiler.stream.data import Bytes, Constants
+from ingot.compiler.vm.contents import (
+    FunctionContents,
+    ModuleContents,
+    ValueContents,
+)
+from ingot.hal import spec
+
+__all__ = ["write_module"]
+
+Rows = list[dict[str, Any]]
+
+
+def write_module(contents: ModuleContents) -> bytes:
+    """The bytes of the module file."""
+    layout = spec.layout()
+    alignment = layout.constants["INGOT_MODULE_ALIGNMENT"]
+    sections = _Tables(contents).sections()
+    table_length = layout.size("ingot_layout_header_t") + len(sections) * layout.size(
+        "ingot_layout_section_t"
+    )
+    rows: Rows = []
+    parts: list[Bytes] = []
+    position = table_length
+    for kind, pieces in sections:
+        start = _round_up(position, alignment)
+        parts.append(bytes(start - position))
+        crc, length = 0, 0
+        for piece in pieces:
+            crc = zlib.crc32(piece, crc)
+            length += len(piece)
+        parts.extend(pieces)
+        rows.append({"kind": kind, "crc": crc, "offset": start, "length": length})
+        position = start + length
+    table = layout.pack("ingot_layout_section_t", rows)
+    header = {
+        "magic": list(layout.constants["INGOT_MODULE_MAGIC"]),
+        "version_major": layout.constants["INGOT_MODULE_VERSION_MAJOR"],
+        "version_minor": layout.constants["INGOT_MODULE_VERSION_MINOR"],
+        "file_length": position,
+        "section_count": len(sections),
+        "global_count": contents.global_count,
+    }
+    front = layout.pack("ingot_layout_header_t", [header]) + table
+    front = layout.pack("ingot_layout_header_t", [{**header, "crc": zlib.crc32(front)}]) + table
+    return b"".join([front, *parts])
+
+
+class _Tables:
+    """The rows of all sections, which refer to each other by ordinal and offset."""
+
+    def __init__(self, contents: ModuleContents) -> None:
+        self.contents = contents
+        self.strings = bytearray(contents.strings or b"\0")
+        self.offsets: dict[str, int] = {"": 0}
+        self.values: Rows = []
+        self.dims: Rows = []
+        self.code: list[Bytes] = []
+        self.code_words = 0
+        self.locations: Rows = []
+        self.entries: Rows = []
+        self.variants: Rows = []
+        self.objects: list[Bytes] = []
+        self.objects_length = 0
+        self.regions = bytearray()
+
+    def sections(self) -> list[tuple[int, Sequence[Bytes]]]:
+        """Pairs of section kind and its bytes in pieces; empty sections are left out."""
+        contents = self.contents
+        functions = [self._function(function) for function in contents.functions]
+        parameters = [
+            {
+                "scope": self._string(parameter.scope),
+                "key": self._string(parameter.key),
+                "first_dim": self._add_dims(parameter.shape),
+                "rank": len(parameter.shape),
+                "dtype": parameter.dtype.code,
+            }
+            for parameter in contents.parameters
+        ]
+        variables = [
+            {
+                "name": self._string(variable.name),
+                "doc": self._string(variable.doc),
+                "first_dim": self._add_dims(variable.shape),
+                "rank": len(variable.shape),
+                "dtype": variable.dtype.code,
+                "offset": variable.offset,
+                "length": variable.length,
+            }
+            for variable in contents.variables
+        ]
+        executables = self._executables()
+        tables = [
+            ("FUNCTIONS", "ingot_layout_function_t", functions),
+            ("VALUES", "ingot_layout_value_t", self.values),
+            ("DIMS", "ingot_layout_dim_t", self.dims),
+            ("PARAMETERS", "ingot_layout_parameter_t", parameters),
+            ("EXECUTABLES", "ingot_layout_executable_t", executables),
+            ("ENTRIES", "ingot_layout_entry_t", self.entries),
+            ("VARIANTS", "ingot_layout_variant_t", self.variants),
+            ("LOCATIONS", "ingot_layout_location_t", self.locations),
+            ("VARIABLES", "ingot_layout_variable_t", variables),
+        ]
+        layout = spec.layout()
+        pieces: dict[str, Sequence[Bytes]] = {
+            name: [layout.pack(struct, rows)] for name, struct, rows in tables
+        }
+        metadata = json.dumps(contents.metadata, sort_keys=True, separators=(",", ":"))
+        pieces |= {
+            "STRINGS": [bytes(self.strings)],
+            "CODE": self.code,
+            "CONSTANTS": list(_constant_pieces(contents.constants)),
+            "OBJECTS": self.objects,
+            "REGIONS": [bytes(self.regions)],
+            "METADATA": [metadata.encode("utf-8")],
+        }
+        kinds = {layout.constants[f"INGOT_SECTION_{name}"]: each for name, each in pieces.items()}
+        return [(kind, kinds[kind]) for kind in sorted(kinds) if any(map(len, kinds[kind]))]
+
+    def _string(self, text: str) -> int:
+        if text not in self.offsets:
+            self.offsets[text] = len(self.strings)
+            self.strings += text.replace("\0", "\\0").encode("utf-8") + b"\0"
+        return self.offsets[text]
+
+    def _add_dims(self, shape: Iterable[Dim]) -> int:
+        first = len(self.dims)
+        self.dims += [
+            {"size": dim if isinstance(dim, int) else -1, "text": self._string(str(dim))}
+            for dim in shape
+        ]
+        return first
+
+    def _add_value(self, value: ValueContents) -> None:
+        self.values.append(
+            {
+                "name": self._string(value.name),
+                "doc": self._string(value.doc),
+                "first_dim": self._add_dims(value.shape),
+                "rank": len(value.shape),
+                "dtype": value.dtype.code,
+            }
+        )
+
+    def _function(self, function: FunctionContents) -> dict[str, Any]:
+        constants = spec.layout().constants
+        first_value = len(self.values)
+        for value in (*function.arguments, *function.results):
+            self._add_value(value)
+        code_offset = self.code_words
+        words = len(function.code.words) // 2
+        self.code.append(function.code.words)
+        self.code_words += words
+        self.locations += [
+            {
+                "word": code_offset + location.word,
+                "layer": self._string(location.layer),
+                "op": self._string(location.op),
+            }
+            for location in function.code.locations
+        ]
+        return {
+            "name": self._string(function.name),
+            "doc": self._string(function.doc),
+            "target": self._string(function.target),
+            "flags": constants["INGOT_FUNCTION_EXPORTED"] * function.exported
+            | constants["INGOT_FUNCTION_INIT"] * function.init,
+            "first_value": first_value,
+            "argument_count": len(function.arguments),
+            "result_count": len(function.results),
+            "i64_count": function.i64_count,
+            "f64_count": function.f64_count,
+            "ref_count": function.ref_count,
+            "code_offset": code_offset,
+            "code_length": words,
+        }
+
+    def _executables(self) -> Rows:
+        alignment = spec.layout().constants["INGOT_MODULE_ALIGNMENT"]
+        rows: Rows = []
+        for executable in self.contents.executables:
+            rows.append(
+                {
+                    "name": self._string(executable.name),
+                    "target": self._string(executable.target),
+                    "first_variant": len(self.variants),
+                    "variant_count": len(executable.variants),
+                    "first_entry": len(self.entries),
+                    "entry_count": len(executable.entries),
+                }
+            )
+            for entry in executable.entries:
+                region = entry.region.encode("utf-8")
+                self.entries.append(
+                    {
+                        "name": self._string(entry.name),
+                        "layer": self._string(entry.layer),
+                        "binding_count": entry.binding_count,
+                        "constant_count": entry.constant_count,
+                        "written": entry.written,
+                        "region_offset": len(self.regions) if region else 0,
+                        "region_length": len(region),
+                    }
+                )
+                self.regions += region
+            for variant in executable.variants:
+                padding = _round_up(self.objects_length, alignment) - self.objects_length
+                self.objects += [bytes(padding), variant.object]
+                self.variants.append(
+                    {
+                        "format": self._string(variant.format),
+                        "name": self._string(variant.name),
+                        "features": variant.features,
+                        "offset": self.objects_length + padding,
+                        "length": len(variant.object),
+                    }
+                )
+                self.objects_length += padding + len(variant.object)
+        return rows
+
+
+def _constant_pieces(constants: Constants) -> Iterable[Bytes]:
+    position = 0
+    for chunk in constants.chunks:
+        yield bytes(chunk.offset - position)
+        yield chunk.data
+        position = chunk.offset + len(chunk.data)
+    yield bytes(constants.length - position)
+
+
+def _round_up(number: int, multiple: int) -> int:
+    return -(-number // multiple) * multiple

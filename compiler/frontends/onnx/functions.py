@@ -1,0 +1,72 @@
+"""Ops that are defined by other ops: functions of the model and bodies in the ONNX schemas.
+
+Both come as a FunctionProto. `bind_attributes` replaces references to the attributes of the
+call in a body's nodes, so that the importer can walk a body as it walks a graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import onnx
+
+from ingot.compiler.frontends.onnx.node import type_of
+from ingot.compiler.frontends.onnx.tensors import dtype_of
+from ingot.compiler.ir import Value
+
+__all__ = ["bind_attributes", "schema_function", "type_proto"]
+
+
+def schema_function(
+    node: onnx.NodeProto, opset: int, inputs: Sequence[Value | None]
+) -> onnx.FunctionProto | None:
+    """The body of an op of the default domain as its schema defines it, None if it has none."""
+    try:
+        schema = onnx.defs.get_schema(node.op_type, opset, "")
+    except onnx.defs.SchemaError:
+        return None
+    function = onnx.FunctionProto()
+    if schema.has_function:
+        function.CopyFrom(schema.function_body)
+    elif schema.has_context_dependent_function:
+        types = [type_proto(value).SerializeToString() for value in inputs]
+        body = schema.get_context_dependent_function(node.SerializeToString(), types)
+        function.ParseFromString(body)
+    else:
+        return None
+    for attribute in schema.attributes.values():
+        if attribute.default_value.name:
+            function.attribute_proto.add().CopyFrom(attribute.default_value)
+    return function
+
+
+def type_proto(value: Value | None) -> onnx.TypeProto:
+    """The ONNX type of a value; an empty one for an input that was left out."""
+    if value is None:
+        return onnx.TypeProto()
+    type = type_of(value)
+    (element,) = (
+        code for code in onnx.TensorProto.DataType.values() if dtype_of(code) is type.dtype
+    )
+    shape = [dim if isinstance(dim, int) else str(dim) for dim in type.shape]
+    return onnx.helper.make_tensor_type_proto(element, shape)
+
+
+def bind_attributes(function: onnx.FunctionProto, call: onnx.NodeProto) -> list[onnx.NodeProto]:
+    """The body's nodes with the attributes of `call`, or else their defaults, put in."""
+    given = {attribute.name: attribute for attribute in function.attribute_proto}
+    given |= {attribute.name: attribute for attribute in call.attribute}
+    bound: list[onnx.NodeProto] = []
+    for node in function.node:
+        copy = onnx.NodeProto()
+        copy.CopyFrom(node)
+        del copy.attribute[:]
+        for attribute in node.attribute:
+            if not attribute.ref_attr_name:
+                copy.attribute.add().CopyFrom(attribute)
+            elif attribute.ref_attr_name in given:
+                added = copy.attribute.add()
+                added.CopyFrom(given[attribute.ref_attr_name])
+                added.name = attribute.name
+        bound.append(copy)
+    return bound

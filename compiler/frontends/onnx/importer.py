@@ -1,0 +1,384 @@
+"""Walks an ONNX graph and makes the graph level of Ingot's IR from it.
+
+One pass in topological order: each node is lowered by the function that `registry.py` has for
+it, or else through the body that the model or the ONNX schema gives for it. What cannot be
+lowered is noted, its results count as unknown, and the walk goes on, so that one CompileError
+lists everything that is missing. What an op means stands in `lowerings/`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import onnx
+
+from ingot.compiler.frontends.onnx import lowerings as _lowerings  # noqa: F401 - fills the table
+from ingot.compiler.frontends.onnx.check import (
+    DEFAULT_DOMAIN,
+    captured_names,
+    check_graph,
+    normalize_domain,
+    opset_versions,
+    order_nodes,
+)
+from ingot.compiler.frontends.onnx.check_node import check_node
+from ingot.compiler.frontends.onnx.contents import Contents
+from ingot.compiler.frontends.onnx.functions import bind_attributes, schema_function
+from ingot.compiler.frontends.onnx.name_sizes import name_sizes
+from ingot.compiler.frontends.onnx.node import Node, UnknownBody, UnsupportedNode
+from ingot.compiler.frontends.onnx.registry import Lowering, find_lowering
+from ingot.compiler.frontends.onnx.signature import Signature, check_output, read_signature
+from ingot.compiler.frontends.onnx.source import Source
+from ingot.compiler.frontends.onnx.tensors import (
+    dtype_of,
+    element_type_name,
+    is_external,
+    literal_of,
+)
+from ingot.compiler.graph.builder import Builder, tensor_type
+from ingot.compiler.ir import Block, Function, Module, Region, Value
+from ingot.hal.errors import CompileError
+
+__all__ = ["ImportOptions", "import_model"]
+
+_SCOPES = "pkg.torch.onnx.name_scopes"
+
+
+@dataclass(frozen=True)
+class ImportOptions:
+    """How initializers become values: see `import_onnx`."""
+
+    external_parameters: bool
+    parameter_names: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class _Unknown:
+    """Stands for a result that could not be made; nodes that read it are skipped."""
+
+
+_UNKNOWN = _Unknown()
+_Result = Value | _Unknown | None
+
+
+@dataclass
+class _Scope:
+    """Names of one graph or function body and what they stand for."""
+
+    values: dict[str, _Result]
+    opsets: dict[str, int]
+    prefix: str = ""  # the layer that a function body belongs to
+    initializers: dict[str, onnx.TensorProto] = field(default_factory=dict)
+
+
+def import_model(source: Source, options: ImportOptions) -> Module:
+    """The module with one exported function `main`. CompileError lists all that is missing."""
+    graph = source.model.graph
+    opsets = opset_versions(source.model.opset_import, source.name)
+    check_graph(graph)
+    signature = read_signature(graph)
+    block = Block(signature.types)
+    scope = _Scope(
+        dict(zip(signature.names, block.arguments, strict=True)),
+        opsets,
+        initializers={tensor.name: tensor for tensor in graph.initializer},
+    )
+    importer = _Importer(source, options, Builder(block))
+    importer.reserve_symbols(signature.symbols)
+    importer.walk(graph.node, scope)
+    results = [importer.look_up(value.name, scope) for value in graph.output]
+    importer.raise_problems()
+    for value, result in zip(graph.output, results, strict=True):
+        if isinstance(result, Value):
+            check_output(value, tensor_type(result))
+    importer.builder.return_(*(value for value in results if isinstance(value, Value)))
+    module = _finish(block, signature)
+    name_sizes(module.functions["main"], graph.output)
+    return module
+
+
+def _finish(block: Block, signature: Signature) -> Module:
+    for value, name in zip(block.arguments, signature.names, strict=True):
+        value.name = name
+    module = Module()
+    module.add(
+        Function(
+            "main",
+            Region([block]),
+            list(signature.names),
+            list(signature.result_names),
+            symbols=dict(signature.symbols),
+            docs=dict(signature.docs),
+        )
+    )
+    return module
+
+
+class _Importer:
+    def __init__(self, source: Source, options: ImportOptions, builder: Builder) -> None:
+        self.builder = builder
+        self._source = source
+        self._options = options
+        self._contents = Contents()
+        self._problems: list[str] = []
+        self._functions = {
+            (normalize_domain(function.domain), function.name, function.overload): function
+            for function in source.model.functions
+        }
+        self._active: list[tuple[str, str, str]] = []  # functions whose bodies are being walked
+
+    @property
+    def _folder(self) -> Path | None:
+        return self._source.folder
+
+    # ---- names
+
+    def reserve_symbols(self, names: Iterable[str]) -> None:
+        """The symbols of the arguments, which no node may define."""
+        self._contents.reserve(names)
+
+    def look_up(self, name: str, scope: _Scope) -> _Result:
+        """The value of a name; an initializer becomes an op when it is first used."""
+        if name not in scope.values:
+            tensor = scope.initializers.get(name)
+            if tensor is None:
+                raise CompileError(f"'{name}' is read before anything defines it")
+            scope.values[name] = self._make_initializer(tensor)
+        return scope.values[name]
+
+    def _make_initializer(self, tensor: onnx.TensorProto) -> _Result:
+        element = dtype_of(tensor.data_type)
+        if element is None:
+            kind = element_type_name(tensor.data_type)
+            self._problems.append(f"initializer '{tensor.name}' has element type {kind}")
+            return _UNKNOWN
+        if self._options.external_parameters and (
+            is_external(tensor) or (element.is_float and tensor.dims)
+        ):
+            key = self._options.parameter_names.get(tensor.name, tensor.name)
+            result = self.builder.op(
+                "parameter", scope="", key=key, dtype=element, shape=tuple(tensor.dims)
+            )
+            assert isinstance(result, Value)
+        else:
+            try:
+                result = self.builder.constant(literal_of(tensor, self._folder))
+            except CompileError as error:
+                self._problems.append(str(error))
+                return _UNKNOWN
+        result.name = tensor.name
+        return result
+
+    # ---- nodes
+
+    def walk(self, nodes: Sequence[onnx.NodeProto], scope: _Scope) -> None:
+        """Lowers all nodes, each after those it reads."""
+        for index, node in order_nodes(nodes):
+            location = _location(node, index, scope.prefix)
+            inputs = [self.look_up(name, scope) if name else None for name in node.input]
+            captured = {name: self.look_up(name, scope) for name in captured_names(node)}
+            bodies = _Bodies(self, scope, captured, location)
+            with self.builder.at(location):
+                results = self._lower(node, inputs, scope, bodies)
+            for name, result in zip(node.output, results, strict=False):
+                if name:
+                    scope.values[name] = result
+                    if isinstance(result, Value) and not result.name:
+                        result.name = name
+
+    def _lower(
+        self, node: onnx.NodeProto, inputs: Sequence[_Result], scope: _Scope, bodies: _Bodies
+    ) -> Sequence[_Result]:
+        """The results of one node, all unknown if it cannot be lowered."""
+        location = bodies.location
+        unknown: list[_Result] = [_UNKNOWN] * len(node.output)
+        domain = normalize_domain(node.domain)
+        if domain not in scope.opsets:
+            self._report(node, inputs, location, f"the model imports no opset of '{domain}'")
+            return unknown
+        opset = scope.opsets[domain]
+        function = self._functions.get((domain, node.op_type, node.overload))
+        known = [value for value in inputs if not isinstance(value, _Unknown)]
+        lower = find_lowering(domain, node.op_type, opset)
+        if len(known) < len(inputs) or any(
+            isinstance(value, _Unknown) for value in bodies.captured.values()
+        ):
+            if lower is None and function is None and not _has_body(node.op_type, domain, opset):
+                self._report_missing(node, inputs, location, domain, opset)
+            return unknown
+        try:
+            if function is None:
+                check_node(node, domain, opset)
+            if function is None and lower is not None:
+                return self._apply(lower, node, known, opset, bodies)
+            if function is None and domain == DEFAULT_DOMAIN:
+                function = schema_function(node, opset, known)
+            if function is not None:
+                return self._inline(function, node, known, scope, location)
+        except UnknownBody:
+            return unknown
+        except (UnsupportedNode, CompileError) as error:
+            self._report(node, inputs, location, str(error))
+            return unknown
+        self._report_missing(node, inputs, location, domain, opset)
+        return unknown
+
+    def _apply(
+        self,
+        lower: Lowering,
+        node: onnx.NodeProto,
+        inputs: Sequence[Value | None],
+        opset: int,
+        bodies: _Bodies,
+    ) -> Sequence[_Result]:
+        made = lower(Node(node, inputs, opset, self.builder, self._contents, self._folder, bodies))
+        results = (made,) if isinstance(made, Value) else made
+        for index, name in enumerate(node.output):
+            if name and (index >= len(results) or results[index] is None):
+                raise UnsupportedNode(f"its output {index} ('{name}') is not supported")
+        return results
+
+    def _inline(
+        self,
+        function: onnx.FunctionProto,
+        node: onnx.NodeProto,
+        inputs: Sequence[Value | None],
+        scope: _Scope,
+        location: str,
+    ) -> Sequence[_Result]:
+        """Lowers the function's body in a scope of its own."""
+        key = (normalize_domain(function.domain), function.name, function.overload)
+        if key in self._active:
+            raise CompileError(f"function '{function.name}' calls itself: ONNX forbids recursion")
+        opsets = opset_versions(function.opset_import, f"function '{function.name}'")
+        inner = _Scope(dict.fromkeys(function.input), {**scope.opsets, **opsets}, prefix=location)
+        inner.values.update(zip(function.input, inputs, strict=False))
+        self._active.append(key)
+        try:
+            self.walk(bind_attributes(function, node), inner)
+        finally:
+            self._active.pop()
+        return [inner.values.get(name, _UNKNOWN) for name in function.output]
+
+    def lower_body(
+        self, graph: onnx.GraphProto, inputs: Sequence[Value], builder: Builder, scope: _Scope
+    ) -> list[Value]:
+        """The outputs of a body, whose ops `builder` makes, in a scope that has its inputs."""
+        scope.values.update(
+            (value.name, given) for value, given in zip(graph.input, inputs, strict=True)
+        )
+        scope.initializers.update((tensor.name, tensor) for tensor in graph.initializer)
+        outer, self.builder = self.builder, builder
+        try:
+            self.walk(graph.node, scope)
+            results = [self.look_up(value.name, scope) for value in graph.output]
+        finally:
+            self.builder = outer
+        values = [result for result in results if isinstance(result, Value)]
+        if len(values) < len(results):
+            raise UnknownBody
+        return values
+
+    # ---- problems
+
+    def _report_missing(
+        self,
+        node: onnx.NodeProto,
+        inputs: Sequence[_Result],
+        location: str,
+        domain: str,
+        opset: int,
+    ) -> None:
+        name = f"{domain}.{node.op_type}" if domain else node.op_type
+        advice = f"{name} of opset {opset} is not supported; "
+        if domain:
+            advice += "export the model with ops of the default domain only"
+        else:
+            advice += "rewrite the layer with other ops, or add a lowering for it"
+        self._report(node, inputs, location, advice)
+
+    def _report(
+        self, node: onnx.NodeProto, inputs: Sequence[_Result], location: str, message: str
+    ) -> None:
+        types = ", ".join(
+            self._describe(name, value) for name, value in zip(node.input, inputs, strict=True)
+        )
+        self._problems.append(f"layer '{location}': {node.op_type}({types}): {message}")
+
+    def _describe(self, name: str, value: _Result) -> str:
+        if isinstance(value, Value):
+            return str(value.type)
+        return "none" if value is None else self._inferred.get(name, f"'{name}' of unknown type")
+
+    @cached_property
+    def _inferred(self) -> dict[str, str]:
+        """Types by ONNX's own shape inference, for values that could not be made."""
+        graph = self._source.model.graph
+        with suppress(Exception):  # a hint for a message: a model it rejects has none
+            graph = onnx.shape_inference.infer_shapes(self._source.model).graph
+        types: dict[str, str] = {}
+        for value in [*graph.value_info, *graph.output]:
+            tensor = value.type.tensor_type
+            element = dtype_of(tensor.elem_type)
+            if element is not None and tensor.HasField("shape"):
+                shape = ",".join(
+                    str(dim.dim_value) if dim.HasField("dim_value") else dim.dim_param or "?"
+                    for dim in tensor.shape.dim
+                )
+                types[value.name] = f"{element.name}[{shape}]"
+        return types
+
+    def raise_problems(self) -> None:
+        """CompileError that lists everything that was noted; nothing if nothing was."""
+        if not self._problems:
+            return
+        count = len(self._problems)
+        head = f"cannot compile {self._source.name}: {count} problem{'s' if count > 1 else ''}"
+        raise CompileError("\n  ".join([head, *self._problems]))
+
+
+@dataclass(frozen=True)
+class _Bodies:
+    """The bodies of one node and what they read from outside: `Bodies` of `node.py`."""
+
+    importer: _Importer
+    scope: _Scope
+    captured: Mapping[str, _Result]
+    location: str
+
+    def lower(
+        self, graph: onnx.GraphProto, inputs: Sequence[Value], builder: Builder
+    ) -> list[Value]:
+        if len(graph.input) != len(inputs):
+            raise UnsupportedNode(
+                f"its body '{graph.name}' takes {len(graph.input)} inputs, but the op gives it "
+                f"{len(inputs)}: fix the model"
+            )
+        inner = _Scope(dict(self.captured), self.scope.opsets, self.location)
+        return self.importer.lower_body(graph, inputs, builder, inner)
+
+
+def _has_body(op_type: str, domain: str, opset: int) -> bool:
+    if domain != DEFAULT_DOMAIN:
+        return False
+    try:
+        schema = onnx.defs.get_schema(op_type, opset, "")
+    except onnx.defs.SchemaError:
+        return False
+    return bool(schema.has_function or schema.has_context_dependent_function)
+
+
+def _location(node: onnx.NodeProto, index: int, prefix: str) -> str:
+    """The layer's name: the module path that torch notes, else the node's name or place."""
+    name = node.name or f"{node.op_type}_{index}"
+    for entry in node.metadata_props:
+        if entry.key == _SCOPES:
+            with suppress(ValueError, SyntaxError):
+                scopes = [str(scope) for scope in ast.literal_eval(entry.value)]
+                name = "/".join(filter(None, scopes[-2:])) or name
+    return f"{prefix}/{name}" if prefix else name

@@ -1,0 +1,106 @@
+"""NonMaxSuppression: boxes by falling score, of which overlapping ones are left out."""
+
+from __future__ import annotations
+
+from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of, unsupported
+from ingot.compiler.frontends.onnx.registry import lowering
+from ingot.compiler.graph.builder import Builder
+from ingot.compiler.ir import Block, Region, ScalarType, Value, dims
+from ingot.hal.spec import dtype
+
+__all__: list[str] = []
+
+_I64 = dtype("i64")
+
+
+@lowering("NonMaxSuppression")
+def non_max_suppression(node: Node) -> Value:
+    """Rows (batch, class, box) of the boxes that are kept, per class by falling score."""
+    boxes, scores = node.input(0), node.input(1)
+    for what, value in (("boxes", boxes), ("scores", scores)):
+        unsupported(type_of(value).rank != 3, f"its {what} are {value.type}, expected rank 3")
+    batch, classes, count = shape_of(scores)
+    place = node.op("iota", dtype=_I64, shape=(batch, classes, count), axis=2)
+    ordered, order = _by_falling_score(node, scores, place)
+    candidates = _candidates(node, ordered)
+    lines = batch * classes
+    kept = node.op(
+        "suppress",
+        node.reshape(_boxes_in_order(node, _corners(node, boxes), order), (lines, count, 4)),
+        node.reshape(candidates, (lines, count)),
+        _number(node, 2, 0, "i64"),
+        _number(node, 3, 0, "f32"),
+    )
+    places = node.nonzero(
+        node.reshape(kept, (batch, classes, count)), f"{node.proto.output[0]}_count"
+    )
+    found = shape_of(places)[1]
+    rows = [_row(node, places, axis) for axis in range(3)]
+    flat = node.op(
+        "add", node.op("mul", rows[0], node.broadcast_to(node.size(classes), (found,))), rows[1]
+    )
+    flat = node.op(
+        "add", node.op("mul", flat, node.broadcast_to(node.size(count), (found,))), rows[2]
+    )
+    box = node.op("take", node.reshape(order, (lines * count,)), flat, axis=0, mode="check")
+    columns = [node.reshape(each, (found, 1)) for each in (rows[0], rows[1], box)]
+    return node.op("concatenate", *columns, axis=1)
+
+
+def _by_falling_score(node: Node, scores: Value, place: Value) -> tuple[Value, ...]:
+    block = Block([ScalarType(type_of(each).dtype) for each in (scores, place) for _ in range(2)])
+    inner = Builder(block)
+    inner.yield_(inner.value("compare", *block.arguments[:2], direction="gt"))
+    return node.several("sort", scores, place, axis=2, regions=[Region([block])])
+
+
+def _candidates(node: Node, scores: Value) -> Value:
+    """Where the score is above the threshold; everywhere without one."""
+    if node.optional(4) is None:
+        return node.full(1, "i1", shape_of(scores))
+    threshold = node.reshape(node.input(4), ())
+    return node.compare("gt", scores, node.broadcast_to(threshold, shape_of(scores)))
+
+
+def _corners(node: Node, boxes: Value) -> Value:
+    """[..., 4] as low y, low x, high y, high x."""
+    batch, count, _ = shape_of(boxes)
+
+    def columns(first: int) -> Value:
+        return node.op(
+            "slice", boxes, start=(0, 0, first), limit=(batch, count, first + 2), stride=(1, 1, 1)
+        )
+
+    a, b = columns(0), columns(2)
+    if node.integer("center_point_box", 0):  # x, y of the center, then width and height
+        half = node.op("mul", b, node.fill(0.5, like=b))
+        low, high = (
+            node.op("reverse", node.op(name, a, half), axes=(2,)) for name in ("sub", "add")
+        )
+    else:
+        low, high = node.op("min", a, b), node.op("max", a, b)
+    return node.op("concatenate", low, high, axis=2)
+
+
+def _boxes_in_order(node: Node, boxes: Value, order: Value) -> Value:
+    """[batch, classes, count, 4]: the boxes as each class of a batch orders them."""
+    batch, count, _ = shape_of(boxes)
+    first = node.op("iota", dtype=_I64, shape=shape_of(order), axis=0)
+    first = node.op("mul", first, node.broadcast_to(node.size(count), shape_of(order)))
+    flat = node.reshape(boxes, (batch * count, 4))
+    return node.op("take", flat, node.op("add", order, first), axis=0, mode="check")
+
+
+def _number(node: Node, index: int, default: float, element: str) -> Value:
+    """An optional input of one element as rank 0."""
+    value = node.optional(index)
+    if value is None:
+        return node.constant(default, element)
+    unsupported(dims.product(shape_of(value)) != 1, f"input {index} is {value.type}, not a number")
+    return node.convert(node.reshape(value, ()), element)
+
+
+def _row(node: Node, places: Value, axis: int) -> Value:
+    found = shape_of(places)[1]
+    row = node.op("slice", places, start=(axis, 0), limit=(axis + 1, found), stride=(1, 1))
+    return node.reshape(row, (found,))

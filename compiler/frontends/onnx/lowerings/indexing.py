@@ -1,0 +1,162 @@
+"""Gather and scatter. Negative indices count from the end; one outside is an error at run time."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ingot.compiler.frontends.onnx.node import Node, UnsupportedNode, shape_of, type_of
+from ingot.compiler.frontends.onnx.registry import lowering
+from ingot.compiler.ir import Value
+from ingot.compiler.ir.dims import Dim, Expr
+from ingot.hal.spec import dtype
+
+__all__: list[str] = []
+
+
+@lowering("Gather")
+def gather(node: Node) -> Value:
+    x, indices = node.input(0), node.input(1)
+    return node.op("take", x, indices, axis=node.axis(0, type_of(x).rank), mode="wrap_check")
+
+
+@lowering("GatherElements")
+def gather_elements(node: Node) -> Value:
+    x, indices = node.input(0), node.input(1)
+    rank = type_of(x).rank
+    axis = node.axis(0, rank)
+    others = tuple(each for each in range(rank) if each != axis)
+    limit = [shape_of(x)[axis] if each == axis else shape_of(indices)[each] for each in range(rank)]
+    if tuple(limit) != shape_of(x):
+        x = node.op("slice", x, start=(0,) * rank, limit=tuple(limit), stride=(1,) * rank)
+    return node.op(
+        "gather",
+        x,
+        indices,
+        offset_dims=(),
+        collapsed_slice_dims=(axis,),
+        operand_batching_dims=others,
+        start_indices_batching_dims=others,
+        start_index_map=(axis,),
+        index_vector_dim=rank,
+        slice_sizes=(1,) * rank,
+        mode="wrap_check",
+    )
+
+
+@lowering("GatherND")
+def gather_nd(node: Node) -> Value:
+    x, indices = node.input(0), node.input(1)
+    batch = node.integer("batch_dims", 0)
+    depth = _index_depth(indices)
+    indexed = tuple(range(batch, batch + depth))
+    leading = type_of(indices).rank - 1
+    sizes: list[Dim] = list(shape_of(x))
+    sizes[: batch + depth] = [1] * (batch + depth)
+    trailing = type_of(x).rank - batch - depth
+    return node.op(
+        "gather",
+        x,
+        indices,
+        offset_dims=tuple(range(leading, leading + trailing)),
+        collapsed_slice_dims=indexed,
+        operand_batching_dims=tuple(range(batch)),
+        start_indices_batching_dims=tuple(range(batch)),
+        start_index_map=indexed,
+        index_vector_dim=leading,
+        slice_sizes=tuple(sizes),
+        mode="wrap_check",
+    )
+
+
+def _index_depth(indices: Value) -> int:
+    """The count of components of one index: the last dim of `indices`."""
+    shape = shape_of(indices)
+    depth = shape[-1] if shape else None
+    if not isinstance(depth, int):
+        raise UnsupportedNode(f"its indices are {indices.type}: the last dim must be a number")
+    return depth
+
+
+def _kind(node: Node) -> str:
+    return {"none": "set"}.get(node.text("reduction", "none"), node.text("reduction", "none"))
+
+
+@lowering("ScatterND")
+def scatter_nd(node: Node) -> Value:
+    x, indices, updates = node.input(0), node.input(1), node.input(2)
+    depth = _index_depth(indices)
+    leading = type_of(indices).rank - 1
+    return node.op(
+        "scatter",
+        x,
+        indices,
+        updates,
+        update_window_dims=tuple(range(leading, type_of(updates).rank)),
+        inserted_window_dims=tuple(range(depth)),
+        scatter_dims_to_operand_dims=tuple(range(depth)),
+        index_vector_dim=leading,
+        kind=_kind(node),
+        mode="wrap_check",
+    )
+
+
+@lowering("ScatterElements", "Scatter")
+def scatter_elements(node: Node) -> Value:
+    """Indices that leave out the end of an axis update a corner of the input."""
+    x, indices, updates = node.input(0), node.input(1), node.input(2)
+    rank = type_of(x).rank
+    axis = node.axis(0, rank)
+    others = tuple(each for each in range(rank) if each != axis)
+    limit = [shape_of(x)[axis] if each == axis else shape_of(indices)[each] for each in range(rank)]
+    whole = tuple(limit) == shape_of(x)
+    corner = x
+    if not whole:
+        corner = node.op("slice", x, start=(0,) * rank, limit=tuple(limit), stride=(1,) * rank)
+    updated = node.op(
+        "scatter",
+        corner,
+        indices,
+        updates,
+        update_window_dims=(),
+        inserted_window_dims=(axis,),
+        input_batching_dims=others,
+        scatter_indices_batching_dims=others,
+        scatter_dims_to_operand_dims=(axis,),
+        index_vector_dim=rank,
+        kind=_kind(node),
+        mode="wrap_check",
+    )
+    if whole:
+        return updated
+    starts = [node.constant(0, "i64") for _ in range(rank)]
+    return node.op("dynamic_update_slice", x, updated, *starts)
+
+
+def _wrap(node: Node, indices: Value, bound: Value) -> Value:
+    """Indices with `bound` added where they are negative; others stay, also outside."""
+    negative = node.compare("lt", indices, node.fill(0, like=indices))
+    spread = node.broadcast_to(bound, shape_of(indices))
+    return node.op("select", negative, node.op("add", indices, spread), indices)
+
+
+@lowering("OneHot")
+def one_hot(node: Node) -> Value:
+    """values[1] where the index is the place on the new axis, values[0] elsewhere."""
+    indices, values = node.input(0), node.input(2)
+    known = node.elements(1, "depth")[0]
+    depth: Dim = known if isinstance(known, Expr) else int(known)
+    rank = type_of(indices).rank + 1
+    axis = node.axis(-1, rank)
+    shape = [*shape_of(indices)[:axis], depth, *shape_of(indices)[axis:]]
+    whole = node.convert(indices, "i64")
+    wrapped = _wrap(node, whole, node.size(depth))
+    column = node.reshape(wrapped, [*shape[:axis], 1, *shape[axis + 1 :]])
+    places = node.op("iota", dtype=dtype("i64"), shape=tuple(shape), axis=axis)
+    hot = node.compare("eq", node.broadcast_to(column, shape), places)
+    off, on = (node.broadcast_to(_element(node, values, index), shape) for index in (0, 1))
+    return node.op("select", hot, on, off)
+
+
+def _element(node: Node, values: Value, index: int) -> Value:
+    """One element of a rank-1 tensor as rank 0."""
+    return node.op("take", values, node.constant(np.int64(index), "i64"), axis=0, mode="check")

@@ -1,0 +1,199 @@
+"""Normalisations and softmax, as plain reductions and element-wise ops.
+
+The compiler finds the row pattern again in these, whoever wrote them. f16 and bf16 are computed
+in f32 and rounded once, which is what `stash_type` = 1 asks for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ingot.compiler.frontends.onnx.lowerings.elementwise import narrow, widen
+from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of, unsupported
+from ingot.compiler.frontends.onnx.registry import lowering
+from ingot.compiler.ir import Value, dims
+from ingot.compiler.ir.dims import Dim
+from ingot.hal.spec import dtype
+
+__all__: list[str] = []
+
+
+def _mean(node: Node, x: Value, axes: Sequence[int]) -> Value:
+    """The mean over `axes`, without these dims."""
+    total = node.reduce(x, axes, "add")
+    count = node.size(dims.product(shape_of(x)[axis] for axis in axes), type_of(x).dtype)
+    return node.op("div", total, node.broadcast_to(count, shape_of(total)))
+
+
+def _center(node: Node, x: Value, axes: Sequence[int]) -> tuple[Value, Value]:
+    """x less its mean over `axes`, and that mean."""
+    mean = _mean(node, x, axes)
+    return node.op("sub", x, node.broadcast_back(mean, shape_of(x), axes)), mean
+
+
+def _inverse_deviation(node: Node, x: Value, axes: Sequence[int], epsilon: float) -> Value:
+    """1 / sqrt(mean(x * x) + epsilon)."""
+    variance = _mean(node, node.op("mul", x, x), axes)
+    return node.op("rsqrt", node.op("add", variance, node.fill(epsilon, like=variance)))
+
+
+def _scale_and_shift(
+    node: Node, x: Value, scale: Value | None, shift: Value | None, shape: Sequence[Dim]
+) -> Value:
+    """x * scale + shift, where both are reshaped to `shape` and broadcast."""
+    for name, operand in (("mul", scale), ("add", shift)):
+        if operand is not None:
+            spread = node.reshape(node.convert(operand, type_of(x).dtype), shape)
+            x = node.op(name, x, node.broadcast_to(spread, shape_of(x)))
+    return x
+
+
+@lowering("BatchNormalization")
+def batch_normalization(node: Node) -> Value:
+    """Inference: one factor and one summand per channel, which fold into a convolution."""
+    unsupported(
+        bool(node.integer("training_mode", 0)),
+        "training mode is not supported: export the model in eval mode",
+    )
+    x = widen(node, node.input(0))
+    scale, bias, mean, variance = (widen(node, node.input(index)) for index in range(1, 5))
+    epsilon = node.fill(node.number("epsilon", 1e-5), like=variance)
+    factor = node.op("div", scale, node.op("sqrt", node.op("add", variance, epsilon)))
+    summand = node.op("sub", bias, node.op("mul", mean, factor))
+    column = (1, *shape_of(scale), *(1 for _ in shape_of(x)[2:]))
+    return narrow(node, _scale_and_shift(node, x, factor, summand, column), node.input(0))
+
+
+@lowering("LayerNormalization")
+def layer_normalization(node: Node) -> tuple[Value | None, ...]:
+    x = widen(node, node.input(0))
+    rank = type_of(x).rank
+    axes = list(range(node.axis(-1, rank), rank))
+    centered, mean = _center(node, x, axes)
+    inverse = _inverse_deviation(node, centered, axes, node.number("epsilon", 1e-5))
+    normal = node.op("mul", centered, node.broadcast_back(inverse, shape_of(x), axes))
+    scale, bias = node.input(1), node.optional(2)
+    for name, operand in (("mul", scale), ("add", bias)):
+        if operand is not None:
+            spread = node.broadcast_to(node.convert(operand, type_of(x).dtype), shape_of(x))
+            normal = node.op(name, normal, spread)
+    statistics = (
+        node.keep_axes(value, shape_of(x), axes) if node.wants(output) else None
+        for output, value in ((1, mean), (2, inverse))
+    )
+    return narrow(node, normal, node.input(0)), *statistics
+
+
+@lowering("RMSNormalization")
+def root_mean_square_normalization(node: Node) -> Value:
+    x = widen(node, node.input(0))
+    rank = type_of(x).rank
+    axes = list(range(node.axis(-1, rank), rank))
+    inverse = _inverse_deviation(node, x, axes, node.number("epsilon", 1e-5))
+    normal = node.op("mul", x, node.broadcast_back(inverse, shape_of(x), axes))
+    scale = node.broadcast_to(node.convert(node.input(1), type_of(x).dtype), shape_of(x))
+    return narrow(node, node.op("mul", normal, scale), node.input(0))
+
+
+@lowering("InstanceNormalization")
+def instance_normalization(node: Node) -> Value:
+    x = widen(node, node.input(0))
+    axes = list(range(2, type_of(x).rank))
+    centered, _ = _center(node, x, axes)
+    inverse = _inverse_deviation(node, centered, axes, node.number("epsilon", 1e-5))
+    normal = node.op("mul", centered, node.broadcast_back(inverse, shape_of(x), axes))
+    column = (1, *shape_of(node.input(1)), *(1 for _ in axes))
+    result = _scale_and_shift(node, normal, node.input(1), node.input(2), column)
+    return narrow(node, result, node.input(0))
+
+
+@lowering("GroupNormalization", since=18)
+def group_normalization_per_group(node: Node) -> Value:
+    return _group_normalization(node, per_channel=False)
+
+
+@lowering("GroupNormalization", since=21)
+def group_normalization(node: Node) -> Value:
+    return _group_normalization(node, per_channel=True)
+
+
+def _group_normalization(node: Node, *, per_channel: bool) -> Value:
+    """Normalises the channels of each group together; scale per group before opset 21."""
+    x = widen(node, node.input(0))
+    groups = node.integer("num_groups", 1)
+    batch, channels, *spatial = shape_of(x)
+    split = node.reshape(x, (batch, groups, channels // groups, *spatial))
+    axes = list(range(2, 3 + len(spatial)))
+    centered, _ = _center(node, split, axes)
+    inverse = _inverse_deviation(node, centered, axes, node.number("epsilon", 1e-5))
+    normal = node.op("mul", centered, node.broadcast_back(inverse, shape_of(split), axes))
+    inner: Dim = channels // groups if per_channel else 1
+    column = (1, groups, inner, *(1 for _ in spatial))
+    result = _scale_and_shift(node, normal, node.input(1), node.input(2), column)
+    return narrow(node, node.reshape(result, shape_of(x)), node.input(0))
+
+
+@lowering("LpNormalization")
+def lp_normalization(node: Node) -> Value:
+    x = widen(node, node.input(0))
+    axis = node.axis(-1, type_of(x).rank)
+    power = node.integer("p", 2)
+    unsupported(power not in (1, 2), f"p is {power}, expected 1 or 2")
+    terms = node.op("abs", x) if power == 1 else node.op("mul", x, x)
+    norm = node.reduce(terms, [axis], "add")
+    norm = norm if power == 1 else node.op("sqrt", norm)
+    quotient = node.op("div", x, node.broadcast_back(norm, shape_of(x), [axis]))
+    zero = node.compare("eq", norm, node.fill(0, like=norm))
+    guard = node.broadcast_back(zero, shape_of(x), [axis])
+    return narrow(node, node.op("select", guard, node.fill(0, like=x), quotient), node.input(0))
+
+
+@lowering("Softmax", since=13)
+def softmax(node: Node) -> Value:
+    return _softmax(node, node.input(0), [node.axis(-1, type_of(node.input(0)).rank)], False)
+
+
+@lowering("LogSoftmax", since=13)
+def log_softmax(node: Node) -> Value:
+    return _softmax(node, node.input(0), [node.axis(-1, type_of(node.input(0)).rank)], True)
+
+
+@lowering("Softmax")
+def softmax_of_trailing_axes(node: Node) -> Value:
+    """Before opset 13 all axes from `axis` on were one."""
+    x = node.input(0)
+    rank = type_of(x).rank
+    return _softmax(node, x, list(range(node.axis(1, rank), rank)), False)
+
+
+@lowering("LogSoftmax")
+def log_softmax_of_trailing_axes(node: Node) -> Value:
+    x = node.input(0)
+    rank = type_of(x).rank
+    return _softmax(node, x, list(range(node.axis(1, rank), rank)), True)
+
+
+def _softmax(node: Node, given: Value, axes: Sequence[int], logarithm: bool) -> Value:
+    """exp(x) / sum(exp(x)), or its logarithm, around the greatest element."""
+    x = widen(node, given)
+    greatest = node.broadcast_back(node.reduce(x, axes, "max"), shape_of(x), axes)
+    shifted = node.op("sub", x, greatest)
+    powers = node.op("exp", shifted)
+    total = node.reduce(powers, axes, "add")
+    if logarithm:
+        spread = node.broadcast_back(node.op("log", total), shape_of(x), axes)
+        return narrow(node, node.op("sub", shifted, spread), given)
+    return narrow(
+        node, node.op("div", powers, node.broadcast_back(total, shape_of(x), axes)), given
+    )
+
+
+@lowering("Hardmax", since=13)
+def hardmax(node: Node) -> Value:
+    """1 at the first greatest element along the axis, 0 elsewhere."""
+    x = node.input(0)
+    axis = node.axis(-1, type_of(x).rank)
+    first = node.op("arg_max", x, axis=axis, dtype=dtype("i64"), last=False)
+    places = node.op("iota", dtype=dtype("i64"), shape=shape_of(x), axis=axis)
+    hot = node.compare("eq", node.broadcast_back(first, shape_of(x), [axis]), places)
+    return node.convert(hot, type_of(x).dtype)

@@ -1,0 +1,106 @@
+"""Pooling over windows and over all spatial axes."""
+
+from __future__ import annotations
+
+from ingot.compiler.frontends.onnx.lowerings.elementwise import narrow, widen
+from ingot.compiler.frontends.onnx.lowerings.windows import Window, read_window
+from ingot.compiler.frontends.onnx.node import Node, UnsupportedNode, shape_of, type_of
+from ingot.compiler.frontends.onnx.registry import lowering
+from ingot.compiler.ir import Value, dims
+
+__all__: list[str] = []
+
+
+def _window(node: Node, x: Value) -> tuple[Window, tuple[int, ...]]:
+    """The pooling window and the padding that ceil_mode adds behind each axis."""
+    spatial = shape_of(x)[2:]
+    window = read_window(node, spatial, node.integers("kernel_shape") or ())
+    if not node.integer("ceil_mode", 0):
+        return window, (0,) * len(spatial)
+    extra: list[int] = []
+    columns = zip(
+        spatial, window.sizes, window.strides, window.padding, window.dilations, strict=True
+    )
+    for dim, size, stride, (low, high), dilation in columns:
+        numbers = [each for each in (dim, size, low, high) if isinstance(each, int)]
+        if len(numbers) < 4:
+            raise UnsupportedNode("ceil_mode on a symbolic dim is not supported: fix the dim")
+        length, extent, before, after = numbers
+        reach = (extent - 1) * dilation + 1
+        count = -(-(length + before + after - reach) // stride) + 1
+        if (count - 1) * stride >= length + before:
+            count -= 1  # the last window would see nothing but padding
+        extra.append(max((count - 1) * stride + reach - length - before - after, 0))
+    return window, tuple(extra)
+
+
+def _reduce_window(
+    node: Node, x: Value, kind: str, window: Window, extra: tuple[int, ...], padded: bool = False
+) -> Value:
+    """Pools x; `padded` says that x has the window's padding but not `extra` already."""
+    padding = tuple(
+        (0, more) if padded else (low, high + more)
+        for (low, high), more in zip(window.padding, extra, strict=True)
+    )
+    return node.op(
+        "reduce_window",
+        x,
+        kind=kind,
+        window=(1, 1, *window.sizes),
+        strides=(1, 1, *window.strides),
+        padding=((0, 0), (0, 0), *padding),
+        base_dilation=(1,) * type_of(x).rank,
+        window_dilation=(1, 1, *window.dilations),
+    )
+
+
+@lowering("MaxPool")
+def max_pool(node: Node) -> Value:
+    x = node.input(0)
+    window, extra = _window(node, x)
+    return _reduce_window(node, x, "max", window, extra)
+
+
+@lowering("AveragePool")
+def average_pool(node: Node) -> Value:
+    x = widen(node, node.input(0))
+    window, extra = _window(node, x)
+    total = _reduce_window(node, x, "add", window, extra)
+    element = type_of(x).dtype
+    include = bool(node.integer("count_include_pad", 0))
+    plain = not any(extra) and (include or all(pair == (0, 0) for pair in window.padding))
+    if plain:
+        size = node.size(dims.product(window.sizes), element)
+        return narrow(
+            node, node.op("div", total, node.broadcast_to(size, shape_of(total))), node.input(0)
+        )
+    ones_shape = (1, 1, *shape_of(x)[2:])
+    if include:
+        ones_shape = (
+            1,
+            1,
+            *(
+                dim + low + high
+                for dim, (low, high) in zip(shape_of(x)[2:], window.padding, strict=True)
+            ),
+        )
+    ones = node.full(1, element, ones_shape)
+    counts = _reduce_window(node, ones, "add", window, extra, padded=include)
+    result = node.op("div", total, node.broadcast_to(counts, shape_of(total)))
+    return narrow(node, result, node.input(0))
+
+
+@lowering("GlobalAveragePool")
+def global_average_pool(node: Node) -> Value:
+    x = widen(node, node.input(0))
+    axes = range(2, type_of(x).rank)
+    total = node.reduce(x, axes, "add", keep=True)
+    count = node.size(dims.product(shape_of(x)[2:]), type_of(x).dtype)
+    result = node.op("div", total, node.broadcast_to(count, shape_of(total)))
+    return narrow(node, result, node.input(0))
+
+
+@lowering("GlobalMaxPool")
+def global_max_pool(node: Node) -> Value:
+    x = node.input(0)
+    return node.reduce(x, range(2, type_of(x).rank), "max", keep=True)

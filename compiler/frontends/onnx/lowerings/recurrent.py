@@ -1,0 +1,435 @@
+"""RNN, GRU and LSTM: one loop per direction over the steps of a sequence.
+
+What depends on the input only, x w + b for all steps at once, is computed in front of the
+loop; a step contracts the state with its weights once and does the rest element by element.
+A backward direction walks the steps from the last to the first. A batch entry that is
+shorter than others keeps its state in the steps that it does not have, whose outputs are 0;
+so a backward one starts at its own end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ingot.compiler.frontends.onnx.node import Node, UnsupportedNode, shape_of, type_of, unsupported
+from ingot.compiler.frontends.onnx.registry import lowering
+from ingot.compiler.graph.build_control import counted_loop
+from ingot.compiler.graph.builder import Builder
+from ingot.compiler.ir import Value
+from ingot.compiler.ir.dims import Dim
+
+__all__: list[str] = []
+
+Activation = Callable[[Node, Value], Value]
+Step = Callable[[Node, Value, "Sequence[Value]"], "list[Value]"]
+"""(gates of the input, state) to the next state, whose first value is the output."""
+
+_DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
+
+
+# Activations. `alpha` and `beta` are used up in the order of the functions that take them.
+
+
+def _fill(node: Node, x: Value, number: float) -> Value:
+    return node.fill(number, like=x)
+
+
+def _scaled(node: Node, x: Value, factor: float) -> Value:
+    return node.op("mul", x, _fill(node, x, factor))
+
+
+def _hard_sigmoid(node: Node, x: Value, alpha: float, beta: float) -> Value:
+    line = node.op("add", _scaled(node, x, alpha), _fill(node, x, beta))
+    return node.op("clamp", _fill(node, x, 0), line, _fill(node, x, 1))
+
+
+def _scaled_tanh(node: Node, x: Value, alpha: float, beta: float) -> Value:
+    return _scaled(node, node.op("tanh", _scaled(node, x, beta)), alpha)
+
+
+def _affine(node: Node, x: Value, alpha: float, beta: float) -> Value:
+    return node.op("add", _scaled(node, x, alpha), _fill(node, x, beta))
+
+
+def _leaky_relu(node: Node, x: Value, alpha: float, beta: float) -> Value:
+    negative = node.compare("lt", x, _fill(node, x, 0))
+    return node.op("select", negative, _scaled(node, x, alpha), x)
+
+
+def _thresholded_relu(node: Node, x: Value, alpha: float, beta: float) -> Value:
+    passes = node.compare("ge", x, _fill(node, x, alpha))
+    return node.op("select", passes, x, _fill(node, x, 0))
+
+
+def _elu(node: Node, x: Value, alpha: float, beta: float) -> Value:
+    negative = node.compare("lt", x, _fill(node, x, 0))
+    return node.op("select", negative, _scaled(node, node.op("expm1", x), alpha), x)
+
+
+def _soft_sign(node: Node, x: Value, alpha: float, beta: float) -> Value:
+    return node.op("div", x, node.op("add", node.op("abs", x), _fill(node, x, 1)))
+
+
+def _soft_plus(node: Node, x: Value, alpha: float, beta: float) -> Value:
+    """max(x, 0) + log1p(exp(-|x|)), which does not overflow."""
+    decay = node.op("exp", node.op("neg", node.op("abs", x)))
+    return node.op("add", node.op("max", x, _fill(node, x, 0)), node.op("log1p", decay))
+
+
+_FUNCTIONS: dict[str, tuple[Callable[[Node, Value, float, float], Value], float, float]] = {
+    "relu": (lambda node, x, alpha, beta: node.op("max", x, _fill(node, x, 0)), 0, 0),
+    "tanh": (lambda node, x, alpha, beta: node.op("tanh", x), 0, 0),
+    "sigmoid": (lambda node, x, alpha, beta: node.op("logistic", x), 0, 0),
+    "softsign": (_soft_sign, 0, 0),
+    "softplus": (_soft_plus, 0, 0),
+    "leakyrelu": (_leaky_relu, 0.01, 0),
+    "thresholdedrelu": (_thresholded_relu, 1.0, 0),
+    "elu": (_elu, 1.0, 0),
+    "hardsigmoid": (_hard_sigmoid, 0.2, 0.5),
+    "scaledtanh": (_scaled_tanh, 1.0, 1.0),
+    "affine": (_affine, 1.0, 0.0),
+}
+_WITH_ALPHA = frozenset(
+    {"leakyrelu", "thresholdedrelu", "elu", "hardsigmoid", "scaledtanh", "affine"}
+)
+_WITH_BETA = frozenset({"hardsigmoid", "scaledtanh", "affine"})
+
+
+def _activations(node: Node, count: int, default: Sequence[str]) -> list[Activation]:
+    """The functions of all directions in order, those of gates with their input clipped.
+
+    The one behind the cell of an LSTM, its third, is no gate: engines do not clip it.
+    """
+    names = node.texts("activations") or [*default] * (count // len(default))
+    unsupported(len(names) != count, f"it names {len(names)} activations, but needs {count}")
+    alphas, betas = (
+        iter(node.numbers("activation_alpha") or ()),
+        iter(node.numbers("activation_beta") or ()),
+    )
+    bound = node.number("clip", 0.0)
+    made: list[Activation] = []
+    for place, name in enumerate(names):
+        key = name.lower()
+        if key not in _FUNCTIONS:
+            known = ", ".join(sorted(_FUNCTIONS))
+            raise UnsupportedNode(f"its activation '{name}' is not known; known are: {known}")
+        function, alpha, beta = _FUNCTIONS[key]
+        alpha = next(alphas, alpha) if key in _WITH_ALPHA else alpha
+        beta = next(betas, beta) if key in _WITH_BETA else beta
+        is_gate = len(default) < 3 or place % 3 != 2
+        clipped = node.has("clip") and is_gate
+        made.append(_activation(function, alpha, beta, bound if clipped else None))
+    return made
+
+
+def _activation(
+    function: Callable[[Node, Value, float, float], Value],
+    alpha: float,
+    beta: float,
+    bound: float | None,
+) -> Activation:
+    def apply(node: Node, x: Value) -> Value:
+        if bound is not None:
+            x = node.op("clamp", _fill(node, x, -bound), x, _fill(node, x, bound))
+        return function(node, x, alpha, beta)
+
+    return apply
+
+
+# What the three ops share.
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    steps: Dim
+    batch: Dim
+    hidden: int
+
+
+def _part(node: Node, x: Value, axis: int, start: int, count: int) -> Value:
+    """`count` elements of x from `start` along an axis."""
+    shape = shape_of(x)
+    if start == 0 and shape[axis] == count:
+        return x
+    starts, limits = [0] * len(shape), list(shape)
+    starts[axis], limits[axis] = start, start + count
+    return node.op("slice", x, start=tuple(starts), limit=tuple(limits), stride=(1,) * len(shape))
+
+
+def _direction(node: Node, x: Value, number: int, axis: int = 0) -> Value:
+    """What x holds for one direction, without that axis."""
+    shape = shape_of(x)
+    part = _part(node, x, axis, number, 1)
+    return node.reshape(part, (*shape[:axis], *shape[axis + 1 :]))
+
+
+def _product(node: Node, x: Value, w: Value) -> Value:
+    """x[..., k] w[n, k]."""
+    last = type_of(x).rank - 1
+    return node.op("dot_general", x, w, lhs_contract=(last,), rhs_contract=(1,))
+
+
+def _plus_row(node: Node, x: Value, row: Value) -> Value:
+    return node.op("add", x, node.broadcast_to(row, shape_of(x)))
+
+
+def _gates(node: Node, x: Value, count: int, hidden: int) -> list[Value]:
+    """The parts of the last axis, `hidden` elements each."""
+    last = type_of(x).rank - 1
+    return [_part(node, x, last, place * hidden, hidden) for place in range(count)]
+
+
+class _Recurrence:
+    """The operands of one node and the loop over its steps."""
+
+    def __init__(self, node: Node, gate_count: int) -> None:
+        self.node = node
+        self.batch_first = node.integer("layout", 0) == 1
+        direction = node.text("direction", "forward")
+        if direction not in _DIRECTIONS:
+            known = ", ".join(_DIRECTIONS)
+            raise UnsupportedNode(f"its direction '{direction}' is none of {known}")
+        self.backward = _DIRECTIONS[direction]
+        x, w, r = (node.input(place) for place in range(3))
+        self.x = node.transpose(x, (1, 0, 2)) if self.batch_first else x
+        hidden = shape_of(r)[2]
+        if not isinstance(hidden, int):
+            raise UnsupportedNode("its hidden size must be known: export it with a number")
+        steps, batch, _ = shape_of(self.x)
+        self.sizes = _Sizes(steps, batch, hidden)
+        wanted = (len(self.backward), gate_count * hidden)
+        unsupported(
+            shape_of(w)[:2] != wanted or shape_of(r)[:2] != wanted,
+            f"its weights {type_of(w)} and {type_of(r)} must start with {list(wanted)}",
+        )
+        self.w, self.r, self.gate_count = w, r, gate_count
+        self.lengths = node.optional(4)
+
+    def bias(self, number: int) -> tuple[Value, Value]:
+        """The biases of the input and of the state of a direction."""
+        both = self.node.optional(3)
+        count = self.gate_count * self.sizes.hidden
+        if both is None:
+            zero = self.node.full(0, type_of(self.x).dtype, (count,))
+            return zero, zero
+        row = _direction(self.node, both, number)
+        return _part(self.node, row, 0, 0, count), _part(self.node, row, 0, count, count)
+
+    def initial(self, place: int, number: int) -> Value:
+        """The first state of a direction, from input `place`: [batch, hidden]."""
+        node, given = self.node, self.node.optional(place)
+        if given is None:
+            shape = (self.sizes.batch, self.sizes.hidden)
+            return node.full(0, type_of(self.x).dtype, shape)
+        return _direction(node, given, number, 1 if self.batch_first else 0)
+
+    def run(
+        self, number: int, gates: Value, state: Sequence[Value], step: Step
+    ) -> tuple[Value | None, list[Value]]:
+        """The outputs [steps, batch, hidden] of a direction, if wanted, and its last state.
+
+        `gates` is what the input gives: [steps, batch, gates].
+        """
+        node, sizes = self.node, self.sizes
+        dtype = type_of(self.x).dtype
+        wanted = node.wants(0)
+        outputs = node.full(0, dtype, (sizes.steps, sizes.batch, sizes.hidden))
+        last = node.size(sizes.steps - 1)
+
+        def body(builder: Builder, index: Value, carried: Sequence[Value]) -> Sequence[Value]:
+            inner = node.within(builder)
+            at = inner.op("sub", last, index) if self.backward[number] else index
+            row = inner.op("take", gates, at, axis=0, mode="clamp")
+            before = carried[: len(state)]
+            following = step(inner, row, before)
+            output = following[0]
+            if self.lengths is not None:
+                runs = self.is_running(inner, at)
+                output = inner.op("select", runs, output, inner.fill(0, like=output))
+                following = [
+                    inner.op("select", runs, new, old)
+                    for new, old in zip(following, before, strict=True)
+                ]
+            if not wanted:
+                return following
+            zero = inner.constant(0, "i64")
+            output = inner.reshape(output, (1, *shape_of(output)))
+            stacked = inner.op("dynamic_update_slice", carried[-1], output, at, zero, zero)
+            return [*following, stacked]
+
+        initial = [*state, outputs] if wanted else [*state]
+        results = counted_loop(node.builder, node.size(sizes.steps), initial, body)
+        return results[-1] if wanted else None, results[: len(state)]
+
+    def is_running(self, inner: Node, at: Value) -> Value:
+        """Whether each batch entry has the step `at`: i1[batch, hidden]."""
+        assert self.lengths is not None
+        shape = (self.sizes.batch, self.sizes.hidden)
+        lengths = self.node.convert(self.lengths, "i64")
+        runs = inner.compare("lt", inner.broadcast_to(at, (self.sizes.batch,)), lengths)
+        return inner.op("broadcast", runs, shape=shape, dimensions=(0,))
+
+    def results(
+        self, outputs: Sequence[Value | None], states: Sequence[Sequence[Value]]
+    ) -> tuple[Value | None, ...]:
+        """The node's outputs from those of its directions."""
+        stacked = [output for output in outputs if output is not None]
+        y = self.stack(stacked, 1, (2, 0, 1, 3)) if stacked else None
+        ends = [self.stack(each, 0, (1, 0, 2)) for each in zip(*states, strict=True)]
+        return (y, *ends)
+
+    def stack(self, values: Sequence[Value], axis: int, batch_first: Sequence[int]) -> Value:
+        """One value per direction along a new axis."""
+        node = self.node
+        rows = []
+        for value in values:
+            shape = list(shape_of(value))
+            shape.insert(axis, 1)
+            rows.append(node.reshape(value, shape))
+        whole = rows[0] if len(rows) == 1 else node.op("concatenate", *rows, axis=axis)
+        return node.transpose(whole, batch_first) if self.batch_first else whole
+
+
+# The ops.
+
+
+@lowering("RNN", since=7)
+def rnn(node: Node) -> tuple[Value | None, ...]:
+    op = _Recurrence(node, 1)
+    functions = _activations(node, len(op.backward), ("Tanh",))
+    outputs, states = [], []
+    for number in range(len(op.backward)):
+        w, r = _direction(node, op.w, number), _direction(node, op.r, number)
+        input_bias, state_bias = op.bias(number)
+        gates = _plus_row(node, _product(node, op.x, w), node.op("add", input_bias, state_bias))
+
+        def step(
+            inner: Node,
+            row: Value,
+            state: Sequence[Value],
+            r: Value = r,
+            function: Activation = functions[number],
+        ) -> list[Value]:
+            return [function(inner, inner.op("add", row, _product(inner, state[0], r)))]
+
+        output, state = op.run(number, gates, [op.initial(5, number)], step)
+        outputs.append(output)
+        states.append(state)
+    return op.results(outputs, states)
+
+
+@lowering("GRU", since=7)
+def gru(node: Node) -> tuple[Value | None, ...]:
+    op = _Recurrence(node, 3)
+    functions = _activations(node, 2 * len(op.backward), ("Sigmoid", "Tanh"))
+    outputs, states = [], []
+    for number in range(len(op.backward)):
+        cell = _GruCell(node, op, number, functions[2 * number : 2 * number + 2])
+        output, state = op.run(number, cell.gates, [op.initial(5, number)], cell.step)
+        outputs.append(output)
+        states.append(state)
+    return op.results(outputs, states)
+
+
+class _GruCell:
+    """One direction of a GRU: update, reset and hidden gate, in this order."""
+
+    def __init__(
+        self, node: Node, op: _Recurrence, number: int, functions: Sequence[Activation]
+    ) -> None:
+        self.functions = functions
+        self.hidden = op.sizes.hidden
+        self.r = _direction(node, op.r, number)
+        self.reset_behind = node.integer("linear_before_reset", 0) != 0
+        w = _direction(node, op.w, number)
+        input_bias, state_bias = op.bias(number)
+        # The bias of the state adds to that of the input, except where the reset gate scales it.
+        kept = 2 * self.hidden if self.reset_behind else 3 * self.hidden
+        added = _part(node, state_bias, 0, 0, kept)
+        if self.reset_behind:
+            rest = node.full(0, type_of(op.x).dtype, (self.hidden,))
+            added = node.op("concatenate", added, rest, axis=0)
+        self.hidden_bias = _part(node, state_bias, 0, 2 * self.hidden, self.hidden)
+        bias = node.op("add", input_bias, added)
+        self.gates = _plus_row(node, _product(node, op.x, w), bias)
+        self.first_r = _part(node, self.r, 0, 0, 2 * self.hidden)
+        self.last_r = _part(node, self.r, 0, 2 * self.hidden, self.hidden)
+
+    def step(self, inner: Node, row: Value, state: Sequence[Value]) -> list[Value]:
+        (h,) = state
+        f, g = self.functions
+        hidden = self.hidden
+        z_row, r_row, h_row = _gates(inner, row, 3, hidden)
+        if self.reset_behind:
+            z_state, r_state, h_state = _gates(inner, _product(inner, h, self.r), 3, hidden)
+            z, r = (
+                f(inner, inner.op("add", z_row, z_state)),
+                f(inner, inner.op("add", r_row, r_state)),
+            )
+            scaled = inner.op("mul", r, _plus_row(inner, h_state, self.hidden_bias))
+        else:
+            z_state, r_state = _gates(inner, _product(inner, h, self.first_r), 2, hidden)
+            z, r = (
+                f(inner, inner.op("add", z_row, z_state)),
+                f(inner, inner.op("add", r_row, r_state)),
+            )
+            scaled = _product(inner, inner.op("mul", r, h), self.last_r)
+        following = g(inner, inner.op("add", h_row, scaled))
+        rest = inner.op("sub", inner.fill(1, like=z), z)
+        return [inner.op("add", inner.op("mul", rest, following), inner.op("mul", z, h))]
+
+
+@lowering("LSTM", since=7)
+def lstm(node: Node) -> tuple[Value | None, ...]:
+    op = _Recurrence(node, 4)
+    functions = _activations(node, 3 * len(op.backward), ("Sigmoid", "Tanh", "Tanh"))
+    outputs, states = [], []
+    for number in range(len(op.backward)):
+        cell = _LstmCell(node, op, number, functions[3 * number : 3 * number + 3])
+        initial = [op.initial(5, number), op.initial(6, number)]
+        output, state = op.run(number, cell.gates, initial, cell.step)
+        outputs.append(output)
+        states.append(state)
+    return op.results(outputs, states)
+
+
+class _LstmCell:
+    """One direction of an LSTM: input, output, forget and cell gate, in this order."""
+
+    def __init__(
+        self, node: Node, op: _Recurrence, number: int, functions: Sequence[Activation]
+    ) -> None:
+        self.functions = functions
+        self.hidden = op.sizes.hidden
+        self.r = _direction(node, op.r, number)
+        self.couples = node.integer("input_forget", 0) != 0
+        input_bias, state_bias = op.bias(number)
+        product = _product(node, op.x, _direction(node, op.w, number))
+        self.gates = _plus_row(node, product, node.op("add", input_bias, state_bias))
+        peepholes = node.optional(7)
+        self.peepholes: list[Value] | None = None
+        if peepholes is not None:
+            self.peepholes = _gates(node, _direction(node, peepholes, number), 3, self.hidden)
+
+    def peep(self, inner: Node, gate: Value, place: int, c: Value) -> Value:
+        """The gate with what it sees of the cell."""
+        if self.peepholes is None:
+            return gate
+        weight = inner.broadcast_to(self.peepholes[place], shape_of(c))
+        return inner.op("add", gate, inner.op("mul", weight, c))
+
+    def step(self, inner: Node, row: Value, state: Sequence[Value]) -> list[Value]:
+        h, c = state
+        f, g, last = self.functions
+        gates = inner.op("add", row, _product(inner, h, self.r))
+        i, o, forget, cell = _gates(inner, gates, 4, self.hidden)
+        i = f(inner, self.peep(inner, i, 0, c))
+        if self.couples:
+            forget = inner.op("sub", inner.fill(1, like=i), i)
+        else:
+            forget = f(inner, self.peep(inner, forget, 2, c))
+        kept, new = inner.op("mul", forget, c), inner.op("mul", i, g(inner, cell))
+        c = inner.op("add", kept, new)
+        o = f(inner, self.peep(inner, o, 1, c))
+        return [inner.op("mul", o, last(inner, c)), c]

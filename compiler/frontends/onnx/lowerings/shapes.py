@@ -1,0 +1,382 @@
+"""Ops that make, move or measure tensors without computing on their elements."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import cast
+
+import numpy as np
+
+from ingot.compiler.frontends.onnx.computed_shapes import (
+    computed_range,
+    expanded_dims,
+    resolve_shape,
+    slice_bounds,
+)
+from ingot.compiler.frontends.onnx.node import Node, UnsupportedNode, shape_of, type_of, unsupported
+from ingot.compiler.frontends.onnx.registry import lowering
+from ingot.compiler.frontends.onnx.tensors import dtype_of
+from ingot.compiler.ir import Literal, Value, dims
+from ingot.compiler.ir.dims import Dim, Expr
+from ingot.hal.spec import DType, dtype
+
+__all__: list[str] = []
+
+_TO_THE_END = 2**31 - 1  # exporters write this or more for "up to the end"
+
+
+@lowering("Constant")
+def constant(node: Node) -> Value:
+    literal = node.tensor("value")
+    if literal is not None:
+        return node.literal(literal)
+    if node.has("value_float"):
+        return node.constant(node.number("value_float", 0), "f32")
+    if node.has("value_int"):
+        return node.constant(node.integer("value_int", 0), "i64")
+    if node.has("value_floats"):
+        return node.constant(np.asarray(node.numbers("value_floats"), np.float32), "f32")
+    if node.has("value_ints"):
+        return node.constant(np.asarray(node.integers("value_ints"), np.int64), "i64")
+    raise UnsupportedNode("only dense numeric constants are supported: use the attribute 'value'")
+
+
+@lowering("ConstantOfShape")
+def constant_of_shape(node: Node) -> Value:
+    shape = node.define_dims(0, "the shape")
+    literal = node.tensor("value") or Literal(np.zeros(1, np.float32), dtype("f32"))
+    return node.broadcast_to(node.literal(Literal(literal.array.reshape(()), literal.dtype)), shape)
+
+
+@lowering("Shape")
+def shape(node: Node) -> Value:
+    dims_of = shape_of(node.input(0))
+    start, end = node.integer("start", 0), node.integer("end", len(dims_of))
+    return node.sizes(dims_of[slice(start, end)])
+
+
+@lowering("Size")
+def size(node: Node) -> Value:
+    return node.size(dims.product(shape_of(node.input(0))))
+
+
+@lowering("Reshape")
+def reshape(node: Node) -> Value:
+    """0 keeps a dim (unless allowzero), -1 takes what is left."""
+    x = node.input(0)
+    wanted = node.parts(1)
+    keeps = not node.integer("allowzero", 0)
+    result: list[Dim | Value] = []
+    for axis, dim in enumerate(wanted):
+        if dim == 0 and keeps:
+            unsupported(
+                axis >= type_of(x).rank, f"dim {axis} of its shape is 0 but not in {x.type}"
+            )
+            dim = shape_of(x)[axis]
+        result.append(dim)
+    if any(isinstance(dim, Value) for dim in result):
+        return node.reshape(x, resolve_shape(node, x, result, keeps))
+    shape = [dim for dim in result if not isinstance(dim, Value)]
+    if wanted.count(-1) > 1:
+        raise UnsupportedNode(f"its shape {wanted} has more than one -1: fix the model")
+    if -1 in wanted:
+        at = wanted.index(-1)
+        rest = dims.product(dim for axis, dim in enumerate(shape) if axis != at)
+        if rest == 0:
+            raise UnsupportedNode(f"its shape {wanted} has both -1 and an empty dim: fix the model")
+        shape[at] = dims.floordiv(dims.product(shape_of(x)), rest)
+    return node.reshape(x, shape)
+
+
+@lowering("Flatten")
+def flatten(node: Node) -> Value:
+    x = node.input(0)
+    axis = node.integer("axis", 1)
+    axis += type_of(x).rank if axis < 0 else 0
+    return node.reshape(x, (dims.product(shape_of(x)[:axis]), dims.product(shape_of(x)[axis:])))
+
+
+@lowering("Squeeze")
+def squeeze(node: Node) -> Value:
+    x = node.input(0)
+    axes = node.integer_list(1, "axes")
+    if axes is None:
+        removed = {axis for axis, dim in enumerate(shape_of(x)) if dim == 1}
+    else:
+        removed = {node.normalize_axis(axis, type_of(x).rank) for axis in axes}
+    for axis in removed:
+        dim = shape_of(x)[axis]
+        unsupported(dim != 1, f"dim {axis} is {dim}, only a dim of 1 can be removed: fix the model")
+    return node.reshape(x, [dim for axis, dim in enumerate(shape_of(x)) if axis not in removed])
+
+
+@lowering("Unsqueeze")
+def unsqueeze(node: Node) -> Value:
+    x = node.input(0)
+    axes = node.integer_list(1, "axes") or []
+    rank = type_of(x).rank + len(axes)
+    added = {node.normalize_axis(axis, rank) for axis in axes}
+    unsupported(len(added) != len(axes), f"its axes {axes} name one axis twice: fix the model")
+    old = iter(shape_of(x))
+    return node.reshape(x, [1 if axis in added else next(old) for axis in range(rank)])
+
+
+@lowering("Transpose")
+def transpose(node: Node) -> Value:
+    x = node.input(0)
+    return node.transpose(x, node.integers("perm") or tuple(reversed(range(type_of(x).rank))))
+
+
+@lowering("Expand")
+def expand(node: Node) -> Value:
+    x = node.input(0)
+    return node.broadcast_to(x, node.common_shape(shape_of(x), expanded_dims(node, x)))
+
+
+@lowering("Tile")
+def tile(node: Node) -> Value:
+    x = node.input(0)
+    repeats = node.define_dims(1, "the repeats")
+    unsupported(len(repeats) != type_of(x).rank, f"repeats has {len(repeats)} entries for {x.type}")
+    spread: list[Dim] = []
+    for repeat, dim in zip(repeats, shape_of(x), strict=True):
+        spread += [repeat, dim]
+    split = node.reshape(x, [each for dim in shape_of(x) for each in (1, dim)])
+    result = [repeat * dim for repeat, dim in zip(repeats, shape_of(x), strict=True)]
+    return node.reshape(node.broadcast_to(split, spread), result)
+
+
+@lowering("Concat")
+def concatenate(node: Node) -> Value:
+    values = list(node.present())
+    axis = node.axis(0, type_of(values[0]).rank)
+    return values[0] if len(values) == 1 else node.op("concatenate", *values, axis=axis)
+
+
+@lowering("Slice")
+def slice_(node: Node) -> Value:
+    """Bounds are inputs since opset 10, attributes before."""
+    x = node.input(0)
+    rank = type_of(x).rank
+    starts, ends = _slice_ends(node, 1, "starts"), _slice_ends(node, 2, "ends")
+    axes = node.integer_list(3, "axes") or list(range(len(starts)))
+    steps = node.integer_list(4, "steps") or [1] * len(starts)
+    unsupported(0 in steps, "a step is 0, expected another number: fix the model")
+    start: list[Dim] = [0] * rank
+    limit: list[Dim] = list(shape_of(x))
+    stride = [1] * rank
+    reverse: list[int] = []
+    for first, last, axis_given, step in zip(starts, ends, axes, steps, strict=True):
+        axis = node.normalize_axis(axis_given, rank)
+        if isinstance(first, Value) or isinstance(last, Value):
+            start[axis], limit[axis] = slice_bounds(node, first, last, axis, step < 0)
+        else:
+            start[axis], limit[axis] = _slice_bounds(first, last, shape_of(x)[axis], step < 0)
+        stride[axis] = abs(step)
+        if step < 0:
+            reverse.append(axis)
+    if reverse:
+        x = node.op("reverse", x, axes=tuple(sorted(reverse)))
+    if all(
+        (low, high, step) == (0, dim, 1)
+        for low, high, step, dim in zip(start, limit, stride, shape_of(x), strict=True)
+    ):
+        return x
+    return node.op("slice", x, start=tuple(start), limit=tuple(limit), stride=tuple(stride))
+
+
+def _slice_ends(node: Node, index: int, name: str) -> Sequence[Dim | Value]:
+    if node.optional(index) is not None:
+        return node.parts(index)
+    attribute = node.integers(name)
+    if attribute is None:
+        raise UnsupportedNode(f"its {name} are missing: fix the model")
+    return attribute
+
+
+def _slice_bounds(first: Dim, last: Dim, dim: Dim, backward: bool) -> tuple[Dim, Dim]:
+    """Start and limit within [0, dim], of the reversed axis if `backward`."""
+    if backward:
+        # index i of the axis is dim - 1 - i of the reversed one
+        lowest = dim if _below(last, -_TO_THE_END) else dim - 1 - _wrap(last, dim)
+        first = dim - 1 - (dim - 1 if _above(first) else _wrap(first, dim))
+        last = lowest
+    else:
+        first, last = _wrap(first, dim), dim if _above(last) else _wrap(last, dim)
+    start = dims.maximum(dims.minimum(first, dim), 0)
+    return start, dims.maximum(dims.minimum(last, dim), start)
+
+
+def _wrap(index: Dim, dim: Dim) -> Dim:
+    """A negative index counted from the end."""
+    return index + dim if dims.bounds(index)[1] < 0 else index
+
+
+def _above(index: Dim) -> bool:
+    return isinstance(index, int) and index >= _TO_THE_END
+
+
+def _below(index: Dim, bound: int) -> bool:
+    return isinstance(index, int) and index <= bound
+
+
+@lowering("Split")
+def split(node: Node) -> tuple[Value, ...]:
+    x = node.input(0)
+    axis = node.axis(0, type_of(x).rank)
+    dim = shape_of(x)[axis]
+    sizes = node.dim_list(1, "split")
+    if sizes is None:
+        part = dims.ceildiv(dim, node.output_count)
+        sizes = [part] * (node.output_count - 1)
+        sizes.append(dim - part * len(sizes))
+    parts: list[Value] = []
+    begin: Dim = 0
+    for count in sizes:
+        start: list[Dim] = [0] * type_of(x).rank
+        limit = list(shape_of(x))
+        start[axis], limit[axis] = begin, begin + count
+        stride = (1,) * len(start)
+        parts.append(node.op("slice", x, start=tuple(start), limit=tuple(limit), stride=stride))
+        begin = begin + count
+    unsupported(begin != dim, f"its parts {sizes} sum to {begin}, but dim {axis} is {dim}")
+    return tuple(parts)
+
+
+@lowering("Pad")
+def pad(node: Node) -> Value:
+    """constant, edge, reflect or wrap; pads and value are inputs since opset 11."""
+    x = node.input(0)
+    rank = type_of(x).rank
+    pads = node.dim_list(1, "pads") or []
+    axes = node.integer_list(3, "axes") or list(range(rank))
+    unsupported(len(pads) != 2 * len(axes), f"pads has {len(pads)} entries, not {2 * len(axes)}")
+    low: list[Dim] = [0] * rank
+    high: list[Dim] = [0] * rank
+    for index, axis_given in enumerate(axes):
+        axis = node.normalize_axis(axis_given, rank)
+        low[axis], high[axis] = pads[index], pads[index + len(axes)]
+    mode = node.text("mode", "constant")
+    if mode != "constant":
+        return _pad_by_index(node, x, low, high, mode)
+    value = node.optional(2)
+    if value is None:
+        value = node.constant(node.number("value", 0.0), type_of(x).dtype)
+    scalar = node.reshape(value, ())
+    zeros = (0,) * rank
+    return node.op("pad", x, scalar, low=tuple(low), high=tuple(high), interior=zeros)
+
+
+def _pad_by_index(
+    node: Node, x: Value, low: Sequence[Dim], high: Sequence[Dim], mode: str
+) -> Value:
+    """Pads by taking elements of x again; NumPy's pad of the indices says which."""
+    for axis, dim in enumerate(shape_of(x)):
+        before, after = low[axis], high[axis]
+        if before == 0 == after:
+            continue
+        if isinstance(dim, Expr) or isinstance(before, Expr) or isinstance(after, Expr):
+            raise UnsupportedNode(f"mode '{mode}' on a symbolic dim is not supported: fix the dim")
+        if dim == 0 or mode not in ("edge", "reflect", "wrap"):
+            raise UnsupportedNode(f"mode '{mode}' on dim {axis} of {x.type} is not supported")
+        kept = np.arange(max(-before, 0), dim - max(-after, 0))
+        width = (max(before, 0), max(after, 0))
+        indices = np.pad(kept, width, mode=mode)  # type: ignore[call-overload]
+        x = node.op("take", x, node.constant(indices, "i64"), axis=axis, mode="check")
+    return x
+
+
+@lowering("Range")
+def range_(node: Node) -> Value:
+    """start, start + delta, ... below limit."""
+    element = type_of(node.input(0)).dtype
+    parts = [node.parts(index)[0] for index in range(3)]
+    if any(isinstance(part, Value) for part in parts):
+        return computed_range(node)
+    start, limit, delta = (part for part in parts if not isinstance(part, Value))
+    count: Dim
+    if isinstance(delta, Expr) or delta == 0:
+        raise UnsupportedNode(f"its delta is {delta}, expected a number other than 0")
+    if element.is_float:
+        count = max(math.ceil(cast(float, limit - start) / delta), 0)
+    elif delta > 0:
+        count = dims.maximum(dims.ceildiv(limit - start, delta), 0)
+    else:
+        count = dims.maximum(dims.ceildiv(start - limit, -delta), 0)
+    result = node.op("iota", dtype=element, shape=(count,), axis=0)
+    if delta != 1:
+        result = node.op("mul", result, node.fill(delta, like=result))
+    if start != 0:
+        first = _number(node, start, element)
+        result = node.op("add", result, node.broadcast_to(first, (count,)))
+    return result
+
+
+def _number(node: Node, number: Dim, element: DType) -> Value:
+    return (
+        node.size(number, element) if isinstance(number, Expr) else node.constant(number, element)
+    )
+
+
+@lowering("EyeLike")
+def eye_like(node: Node) -> Value:
+    x = node.input(0)
+    element = dtype_of(node.integer("dtype", 0)) or type_of(x).dtype
+    unsupported(type_of(x).rank != 2, f"its input is {x.type}, expected rank 2")
+    rows, columns = _row_and_column(node, x)
+    shifted = node.op("add", rows, node.fill(node.integer("k", 0), like=rows))
+    return node.convert(node.compare("eq", shifted, columns), element)
+
+
+@lowering("Trilu")
+def triangle(node: Node) -> Value:
+    """The upper or lower triangle of the last two axes, zeros elsewhere."""
+    x = node.input(0)
+    rows, columns = _row_and_column(node, x)
+    offset = node.optional(1)
+    if offset is None:
+        shifted = rows
+    else:
+        diagonal = node.reshape(node.convert(offset, "i64"), ())
+        shifted = node.op("add", rows, node.broadcast_to(diagonal, shape_of(rows)))
+    direction = "ge" if node.integer("upper", 1) else "le"
+    return node.op("select", node.compare(direction, columns, shifted), x, node.fill(0, like=x))
+
+
+def _row_and_column(node: Node, x: Value) -> tuple[Value, Value]:
+    """Index tensors of the last two axes, in the shape of x."""
+    rank = type_of(x).rank
+    unsupported(rank < 2, f"its input is {x.type}, expected rank 2 or more")
+    rows, columns = (
+        node.op("iota", dtype=dtype("i64"), shape=shape_of(x), axis=axis)
+        for axis in (rank - 2, rank - 1)
+    )
+    return rows, columns
+
+
+@lowering("DepthToSpace")
+def depth_to_space(node: Node) -> Value:
+    x = node.input(0)
+    block = node.integer("blocksize", 1)
+    batch, channels, height, width = shape_of(x)
+    inner = channels // (block * block)
+    if node.text("mode", "DCR") == "DCR":
+        split = node.reshape(x, (batch, block, block, inner, height, width))
+        moved = node.transpose(split, (0, 3, 4, 1, 5, 2))
+    else:
+        split = node.reshape(x, (batch, inner, block, block, height, width))
+        moved = node.transpose(split, (0, 1, 4, 2, 5, 3))
+    return node.reshape(moved, (batch, inner, height * block, width * block))
+
+
+@lowering("SpaceToDepth")
+def space_to_depth(node: Node) -> Value:
+    x = node.input(0)
+    block = node.integer("blocksize", 1)
+    batch, channels, height, width = shape_of(x)
+    rows, columns = height // block, width // block
+    split = node.reshape(x, (batch, channels, rows, block, columns, block))
+    depth_first = node.text("mode", "DCR") == "DCR"
+    moved = node.transpose(split, (0, 3, 5, 1, 2, 4) if depth_first else (0, 1, 3, 5, 2, 4))
+    return node.reshape(moved, (batch, channels * block * block, rows, columns))

@@ -1,0 +1,54 @@
+"""Reads the attributes that convolutions and poolings share: strides, pads, dilations, auto_pad."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ingot.compiler.frontends.onnx.node import Node, UnsupportedNode
+from ingot.compiler.ir.dims import Dim, ceildiv, maximum
+
+__all__ = ["Window", "read_window"]
+
+
+@dataclass(frozen=True)
+class Window:
+    """A window over the spatial axes; padding as (before, after) per axis."""
+
+    sizes: tuple[Dim, ...]
+    strides: tuple[int, ...]
+    padding: tuple[tuple[Dim, Dim], ...]
+    dilations: tuple[int, ...]
+
+
+def read_window(node: Node, spatial: Sequence[Dim], sizes: Sequence[Dim]) -> Window:
+    """The window of a node whose input has the dims `spatial`. UnsupportedNode: bad attributes."""
+    count = len(spatial)
+    strides = node.integers("strides") or (1,) * count
+    dilations = node.integers("dilations") or (1,) * count
+    pads = node.integers("pads") or (0,) * 2 * count
+    if not len(sizes) == len(strides) == len(dilations) == count or len(pads) != 2 * count:
+        raise UnsupportedNode(
+            f"its window {tuple(sizes)}, strides {strides}, dilations {dilations} and pads {pads} "
+            f"do not fit {count} spatial dims: fix the model"
+        )
+    if min((*strides, *dilations), default=1) < 1:
+        raise UnsupportedNode(f"strides {strides} and dilations {dilations} must be positive")
+    mode = node.text("auto_pad", "NOTSET")
+    padding: tuple[tuple[Dim, Dim], ...]
+    if mode in ("SAME_UPPER", "SAME_LOWER"):
+        columns = zip(spatial, sizes, strides, dilations, strict=True)
+        padding = tuple(_same(*column, upper=mode == "SAME_UPPER") for column in columns)
+    elif mode == "VALID":
+        padding = ((0, 0),) * count
+    else:
+        padding = tuple(zip(pads[:count], pads[count:], strict=True))
+    return Window(tuple(sizes), tuple(strides), padding, tuple(dilations))
+
+
+def _same(dim: Dim, size: Dim, stride: int, dilation: int, *, upper: bool) -> tuple[Dim, Dim]:
+    """Padding that makes the result ceil(dim / stride) long; the odd one goes to one end."""
+    reach = (size - 1) * dilation + 1
+    total = maximum((ceildiv(dim, stride) - 1) * stride + reach - dim, 0)
+    small = total // 2
+    return (small, total - small) if upper else (total - small, small)

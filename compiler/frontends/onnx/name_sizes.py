@@ -1,0 +1,48 @@
+"""Gives dims that depend on data the names that the model's outputs declare for them.
+
+Nodes name such dims after their own outputs. Where a graph output says `dim_param`, callers
+know that name, so the symbol gets it, unless it means something else already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import onnx
+
+from ingot.compiler.graph.ops import defined_symbols
+from ingot.compiler.graph.symbols import inner_symbols, substitute_symbols
+from ingot.compiler.ir import Function, TensorType, walk
+from ingot.compiler.ir.dims import Dim, Expr, symbol, symbols_of
+
+__all__ = ["name_sizes"]
+
+
+def name_sizes(function: Function, outputs: Sequence[onnx.ValueInfoProto]) -> None:
+    """Rename symbols that ops of the function define to what its results declare."""
+    fresh = inner_symbols(function)
+    taken = {*fresh, *function.symbols}
+    names: dict[str, str] = {}
+    for output, type in zip(outputs, function.result_types, strict=True):
+        assert isinstance(type, TensorType)
+        declared = output.type.tensor_type.shape.dim
+        for dim, wanted in zip(type.shape, declared, strict=False):
+            old, new = _symbol_name(dim), wanted.dim_param
+            if old in fresh and old not in names and new.isidentifier() and new not in taken:
+                names[old] = new
+                taken.add(new)
+    if not names:
+        return
+    values: dict[str, Dim] = {old: symbol(new) for old, new in names.items()}
+    substitute_symbols(function, values)
+    for op in walk(function):
+        defined = defined_symbols(op)
+        if defined:
+            op.attributes["symbols"] = tuple(names.get(name, name) for name in defined)
+
+
+def _symbol_name(dim: Dim) -> str:
+    """The symbol that the dim is, "" if it is no plain symbol."""
+    names = symbols_of(dim) if isinstance(dim, Expr) else set()
+    name = next(iter(names), "")
+    return name if len(names) == 1 and dim == symbol(name) else ""

@@ -1,0 +1,432 @@
+"""One ONNX node as a lowering sees it: operands, attributes, known shapes, and a way to emit ops.
+
+`Node` is the whole interface between `importer.py`, which walks the graph, and the functions
+in `lowerings/`. It knows no particular op. A body (a branch, the body of a loop) is lowered
+by the importer, too, wherever the lowering of its node wants it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from copy import copy
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import onnx
+
+from ingot.compiler.frontends.onnx.contents import Contents
+from ingot.compiler.frontends.onnx.tensors import array_of, literal_of
+from ingot.compiler.graph.builder import Builder
+from ingot.compiler.ir import Block, Literal, Op, TensorType, Value, dims
+from ingot.compiler.ir.dims import Dim, Expr
+from ingot.hal.spec import DType, dtype
+
+__all__ = [
+    "Bodies",
+    "Node",
+    "UnknownBody",
+    "UnsupportedNode",
+    "shape_of",
+    "type_of",
+    "unsupported",
+]
+
+
+_GREATEST_PARTS = 64  # elements of an input that are read as dims, one by one
+
+
+class UnsupportedNode(Exception):
+    """The op is known, but not in this form. The text says in which and what to do."""
+
+
+class UnknownBody(Exception):
+    """A body has layers that cannot be lowered; they are noted already."""
+
+
+class Bodies(Protocol):
+    """Lowers the bodies of a node; a part of the importer."""
+
+    def lower(
+        self, graph: onnx.GraphProto, inputs: Sequence[Value], builder: Builder
+    ) -> list[Value]:
+        """The values of the body's outputs. UnknownBody: some layer cannot be lowered."""
+
+
+def type_of(value: Value) -> TensorType:
+    """The tensor type of a value; every value of the graph level has one."""
+    assert isinstance(value.type, TensorType)
+    return value.type
+
+
+def shape_of(value: Value) -> tuple[Dim, ...]:
+    return type_of(value).shape
+
+
+class Node:
+    """An ONNX node whose inputs have been lowered.
+
+    `inputs` has None for optional inputs that were left out; trailing ones may be absent.
+    """
+
+    def __init__(
+        self,
+        proto: onnx.NodeProto,
+        inputs: Sequence[Value | None],
+        opset: int,
+        builder: Builder,
+        contents: Contents,
+        folder: Path | None,
+        bodies: Bodies,
+    ) -> None:
+        self.proto = proto
+        self.inputs = inputs
+        self.opset = opset
+        self.folder = folder
+        self.bodies = bodies
+        self._builder = builder
+        self._contents = contents
+        self._attributes = {attribute.name: attribute for attribute in proto.attribute}
+
+    # ---- operands
+
+    def input(self, index: int) -> Value:
+        """The input at `index`. UnsupportedNode if it was left out."""
+        value = self.optional(index)
+        if value is None:
+            raise UnsupportedNode(f"input {index} is missing, the op needs it: fix the model")
+        return value
+
+    def optional(self, index: int) -> Value | None:
+        """The input at `index`, None if it was left out."""
+        return self.inputs[index] if index < len(self.inputs) else None
+
+    def present(self) -> Iterator[Value]:
+        """All inputs that were not left out, for ops with any number of them."""
+        return (value for value in self.inputs if value is not None)
+
+    def wants(self, index: int) -> bool:
+        """True if the model names the output at `index`."""
+        return index < len(self.proto.output) and bool(self.proto.output[index])
+
+    @property
+    def output_count(self) -> int:
+        return len(self.proto.output)
+
+    # ---- attributes
+
+    def has(self, name: str) -> bool:
+        return name in self._attributes
+
+    def integer(self, name: str, default: int) -> int:
+        return int(self._attributes[name].i) if name in self._attributes else default
+
+    def number(self, name: str, default: float) -> float:
+        return float(self._attributes[name].f) if name in self._attributes else default
+
+    def text(self, name: str, default: str) -> str:
+        return self._attributes[name].s.decode() if name in self._attributes else default
+
+    def integers(self, name: str) -> tuple[int, ...] | None:
+        """An attribute that is a list of integers; None if it was left out."""
+        if name not in self._attributes:
+            return None
+        return tuple(int(value) for value in self._attributes[name].ints)
+
+    def numbers(self, name: str) -> tuple[float, ...] | None:
+        """An attribute that is a list of floats; None if it was left out."""
+        if name not in self._attributes:
+            return None
+        return tuple(float(value) for value in self._attributes[name].floats)
+
+    def texts(self, name: str) -> list[str] | None:
+        """An attribute that is a list of strings; None if it was left out."""
+        if name not in self._attributes:
+            return None
+        return [value.decode() for value in self._attributes[name].strings]
+
+    def tensor(self, name: str) -> Literal | None:
+        """An attribute that is a tensor; None if it was left out."""
+        if name not in self._attributes:
+            return None
+        return literal_of(self._attributes[name].t, self.folder)
+
+    def tensor_array(self, name: str) -> np.ndarray[Any, Any] | None:
+        """The values of a tensor attribute; None if it was left out."""
+        return array_of(self._attributes[name].t, self.folder) if self.has(name) else None
+
+    def graph(self, name: str) -> onnx.GraphProto:
+        """An attribute that is a body. UnsupportedNode if it was left out."""
+        if name not in self._attributes:
+            raise UnsupportedNode(f"its {name} is missing: fix the model")
+        return self._attributes[name].g
+
+    # ---- what is known at import
+
+    def elements(self, index: int, what: str) -> list[Any]:
+        """The elements of a small input, flat: integers, dims or numbers.
+
+        UnsupportedNode if they depend on data; `what` names the input in that message.
+        """
+        value = self.input(index)
+        known = self._contents.of(value)
+        if known is None:
+            raise UnsupportedNode(
+                f"the values of its {what} depend on data that is known only when the model "
+                "runs: export the model with fixed values"
+            )
+        return list(known.reshape(-1))
+
+    def dim_list(self, index: int, name: str) -> list[Dim] | None:
+        """Dims from the input at `index`, else from the attribute `name`, else None."""
+        if self.optional(index) is not None:
+            return self.elements(index, name)
+        attribute = self.integers(name)
+        return None if attribute is None else list(attribute)
+
+    def integer_list(self, index: int, name: str) -> list[int] | None:
+        """As `dim_list`, where every element must be a plain integer."""
+        values = self.dim_list(index, name)
+        if values is None:
+            return None
+        if any(isinstance(value, Expr) for value in values):
+            raise UnsupportedNode(f"its {name} depends on symbolic dims: export it with numbers")
+        return [int(value) for value in values]  # type: ignore[arg-type]
+
+    def known_number(self, index: int) -> float | None:
+        """The only element of an input if it is known at import, else None."""
+        value = self.optional(index)
+        known = None if value is None else self._contents.of(value)
+        if known is None or known.size != 1 or isinstance(known.reshape(-1)[0], Expr):
+            return None
+        return float(known.reshape(-1)[0])
+
+    def axis(self, default: int, rank: int, name: str = "axis") -> int:
+        """The attribute `name` as an axis of a tensor of `rank`, counted from the front."""
+        return self.normalize_axis(self.integer(name, default), rank)
+
+    def normalize_axis(self, axis: int, rank: int) -> int:
+        """`axis` counted from the front. UnsupportedNode if it is out of range."""
+        if not -rank <= axis < max(rank, 1):
+            raise UnsupportedNode(
+                f"axis {axis} is out of range for rank {rank}: expected {-rank} to {rank - 1}"
+            )
+        return axis % rank if rank else 0
+
+    # ---- what is known only when the model runs
+
+    def parts(self, index: int) -> list[Dim | Value]:
+        """The elements of a small input of static rank 0 or 1: dims where they are known, else
+        values of rank 0. UnsupportedNode if their count depends on data."""
+        return self._parts(self.input(index))
+
+    def _parts(self, value: Value) -> list[Dim | Value]:
+        known = self._contents.of(value)
+        if known is not None:
+            return list(known.reshape(-1))
+        key = ("parts", value, id(self._builder.ops))
+        if key not in self._contents.remembered:
+            self._contents.remembered[key] = self._unknown_parts(value)
+        parts: list[Dim | Value] = []
+        for part in self._contents.remembered[key]:
+            size = self._contents.remembered.get(("size", part, id(self._builder.ops)))
+            parts.append(part if size is None else size)
+        return parts
+
+    def _unknown_parts(self, value: Value) -> list[Dim | Value]:
+        type, owner = type_of(value), value.owner
+        count = dims.product(type.shape)
+        if not isinstance(count, int) or count > _GREATEST_PARTS:
+            raise UnsupportedNode(
+                f"it reads dims from {type}: their count must be known, at most {_GREATEST_PARTS}"
+            )
+        if isinstance(owner, Op) and owner.name == "concatenate" and type.rank == 1:
+            return [part for operand in owner.operands for part in self._parts(operand)]
+        if isinstance(owner, Op) and owner.name == "reshape":
+            return self._parts(owner.operands[0])
+        if not type.shape:
+            return [value]
+        flat = self.reshape(value, (count,))
+        places = [self.constant(np.int64(place), "i64") for place in range(count)]
+        return [self.op("take", flat, place, axis=0, mode="clamp") for place in places]
+
+    def define_size(
+        self, part: Dim | Value, hint: str, what: str, low: Dim = 0, high: Dim | None = None
+    ) -> Dim:
+        """The number `part` as a dim. A value becomes a fresh symbol, which is checked when the
+        model runs: low <= part <= high; `what` names it in that message."""
+        if not isinstance(part, Value):
+            return part
+        key = ("size", part, id(self._builder.ops))
+        if key not in self._contents.remembered:
+            name = self._contents.fresh_symbol(hint)
+            limits = {"low": low} if high is None else {"low": low, "high": high}
+            whole = part if type_of(part).dtype.is_integer else self.convert(part, "i64")
+            self._builder.op("size", whole, symbols=(name,), what=what, **limits)
+            self._contents.remembered[key] = dims.symbol(name)
+        result: Dim = self._contents.remembered[key]
+        return result
+
+    def define_dims(self, index: int, what: str) -> list[Dim]:
+        """The elements of a small input as dims, fresh symbols where they depend on data."""
+        return [
+            self.define_size(part, f"{self.proto.output[0]}_{axis}", f"element {axis} of {what}")
+            for axis, part in enumerate(self.parts(index))
+        ]
+
+    def as_value(self, part: Dim | Value) -> Value:
+        """A part as an i64 of rank 0."""
+        return self.convert(part, "i64") if isinstance(part, Value) else self.size(part)
+
+    def nonzero(self, value: Value, hint: str) -> Value:
+        """The places where `value` is not 0: i64[rank, n] with n a fresh symbol."""
+        key = ("nonzero", value, id(self._builder.ops))
+        if key not in self._contents.remembered:
+            name = self._contents.fresh_symbol(hint)
+            self._contents.remembered[key] = self.op("nonzero", value, symbols=(name,))
+        result: Value = self._contents.remembered[key]
+        return result
+
+    def known(self, value: Value) -> np.ndarray[Any, Any] | None:
+        """The elements of a small value (integers, dims, numbers), None if they are not known."""
+        return self._contents.of(value)
+
+    # ---- emitting
+
+    @property
+    def builder(self) -> Builder:
+        """What the node's ops are made with."""
+        return self._builder
+
+    def within(self, builder: Builder) -> Node:
+        """The node as it emits into a region that `builder` builds."""
+        inner = copy(self)
+        inner._builder = builder
+        return inner
+
+    def aside(self, types: Sequence[TensorType]) -> Block:
+        """A block for ops that are thrown away. It lives on, for what is remembered of it."""
+        block = Block(types)
+        self._contents.remembered["aside", id(block)] = block
+        return block
+
+    def fresh_symbols(self, hint: str) -> Iterator[str]:
+        """Names of symbols that are in use nowhere."""
+        while True:
+            yield self._contents.fresh_symbol(hint)
+
+    def op(self, name: str, *operands: Value, **attributes: Any) -> Value:
+        """Emits one graph op and returns its result."""
+        result = self._builder.op(name, *operands, **attributes)
+        assert isinstance(result, Value), f"graph op '{name}' has several results"
+        return result
+
+    def several(self, name: str, *operands: Value, **attributes: Any) -> tuple[Value, ...]:
+        """Emits one graph op with several results."""
+        result = self._builder.op(name, *operands, **attributes)
+        return result if isinstance(result, tuple) else (result,)
+
+    def constant(self, values: Any, dtype: DType | str) -> Value:
+        """A constant tensor of `values`."""
+        element = _dtype(dtype)
+        return self._builder.constant(Literal(np.asarray(values).astype(element.numpy), element))
+
+    def literal(self, literal: Literal) -> Value:
+        return self._builder.constant(literal)
+
+    def fill(self, number: float, like: Value) -> Value:
+        """A tensor of the shape and dtype of `like` whose elements are all `number`."""
+        return self._builder.full(number, type_of(like).dtype, shape_of(like))
+
+    def full(self, number: float, dtype: DType | str, shape: Sequence[Dim]) -> Value:
+        return self._builder.full(number, _dtype(dtype), tuple(shape))
+
+    def broadcast_to(self, value: Value, shape: Sequence[Dim]) -> Value:
+        """`value` spread to `shape` by NumPy's rules."""
+        if shape_of(value) == tuple(shape):
+            return value
+        return self._builder.broadcast_to(value, tuple(shape))
+
+    def broadcast(self, *values: Value) -> list[Value]:
+        """All `values` spread to their common shape by NumPy's rules."""
+        shape = self.common_shape(*(shape_of(value) for value in values))
+        return [self.broadcast_to(value, shape) for value in values]
+
+    def common_shape(self, *shapes: Sequence[Dim]) -> tuple[Dim, ...]:
+        """The shape that all `shapes` broadcast to. UnsupportedNode if they do not."""
+        rank = max((len(shape) for shape in shapes), default=0)
+        common: list[Dim] = [1] * rank
+        for shape in shapes:
+            for axis, dim in enumerate(shape, rank - len(shape)):
+                known = common[axis]
+                fixed = isinstance(dim, int) and isinstance(known, int)
+                if fixed and dim != known and 1 not in (dim, known):
+                    texts = " and ".join(f"[{','.join(map(str, s))}]" for s in shapes)
+                    raise UnsupportedNode(f"shapes {texts} do not broadcast: fix the model")
+                common[axis] = dims.broadcast(known, dim)
+        return tuple(common)
+
+    def reshape(self, value: Value, shape: Sequence[Dim]) -> Value:
+        if shape_of(value) == tuple(shape):
+            return value
+        return self.op("reshape", value, shape=tuple(shape))
+
+    def transpose(self, value: Value, permutation: Sequence[int]) -> Value:
+        if list(permutation) == list(range(len(permutation))):
+            return value
+        return self.op("transpose", value, permutation=tuple(permutation))
+
+    def convert(self, value: Value, target: DType | str) -> Value:
+        """`value` as dtype `target`; itself if it has that dtype."""
+        element = _dtype(target)
+        return (
+            value if type_of(value).dtype is element else self.op("convert", value, dtype=element)
+        )
+
+    def compare(self, direction: str, a: Value, b: Value) -> Value:
+        return self.op("compare", a, b, direction=direction)
+
+    def reduce(self, value: Value, axes: Sequence[int], kind: str, keep: bool = False) -> Value:
+        """The reduction of `value` over `axes`, which stay as dims of 1 if `keep`."""
+        axes = sorted(axes)
+        if not axes:
+            return value
+        result = self.op("reduce", value, axes=tuple(axes), kind=kind)
+        return self.keep_axes(result, shape_of(value), axes) if keep else result
+
+    def broadcast_back(self, value: Value, shape: Sequence[Dim], axes: Sequence[int]) -> Value:
+        """`value`, the result of reducing `shape` over `axes`, spread to `shape` again."""
+        kept = tuple(axis for axis in range(len(shape)) if axis not in axes)
+        if not axes:
+            return value
+        return self.op("broadcast", value, shape=tuple(shape), dimensions=kept)
+
+    def keep_axes(self, value: Value, shape: Sequence[Dim], axes: Sequence[int]) -> Value:
+        """`value`, the result of reducing `shape` over `axes`, with those dims as 1."""
+        kept = [1 if axis in axes else dim for axis, dim in enumerate(shape)]
+        return self.reshape(value, kept)
+
+    def sizes(self, values: Sequence[Dim], element: DType | str = "i64") -> Value:
+        """A rank-1 tensor of dims, as constant where they are integers."""
+        if all(isinstance(value, int) for value in values):
+            return self.constant(np.asarray(values, np.int64).reshape(len(values)), element)
+        parts = [self.reshape(self.size(value, element), (1,)) for value in values]
+        return parts[0] if len(parts) == 1 else self.op("concatenate", *parts, axis=0)
+
+    def size(self, value: Dim, element: DType | str = "i64") -> Value:
+        """A rank-0 tensor of one dim, of an integer or floating-point dtype."""
+        if isinstance(value, int):
+            return self.constant(value, element)
+        if _dtype(element).is_integer:
+            return self.op("dim", value=value, dtype=_dtype(element))
+        return self.op("convert", self.size(value), dtype=_dtype(element))
+
+
+def _dtype(name: DType | str) -> DType:
+    return dtype(name) if isinstance(name, str) else name
+
+
+def unsupported(condition: bool, message: str) -> None:
+    """Raises UnsupportedNode with `message` if `condition` holds."""
+    if condition:
+        raise UnsupportedNode(message)

@@ -1,0 +1,55 @@
+"""The table of lowerings: which function turns an ONNX op into graph ops.
+
+A lowering takes a `Node` and returns the values of its outputs: one value, or a tuple with one
+entry per output (None for an optional output that it does not make). To add an op, write
+
+    @lowering("Relu")
+    def relu(node: Node) -> Value:
+        x = node.input(0)
+        return node.op("max", x, node.fill(0, like=x))
+
+in a file of `lowerings/`. `since` is the first opset version whose meaning the function has; an
+op that changed its meaning has one function per meaning, and the greatest `since` that is not
+above the model's opset wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ingot.compiler.frontends.onnx.node import Node
+from ingot.compiler.ir import Value
+
+__all__ = ["Lowering", "find_lowering", "lowering", "registered_ops"]
+
+Lowering = Callable[[Node], Value | tuple[Value | None, ...]]
+
+_TABLE: dict[tuple[str, str], list[tuple[int, Lowering]]] = {}
+
+
+def lowering(*op_types: str, since: int = 1, domain: str = "") -> Callable[[Lowering], Lowering]:
+    """Registers the function that follows for `op_types` of `domain`, from opset `since` on."""
+
+    def register(function: Lowering) -> Lowering:
+        for op_type in op_types:
+            versions = _TABLE.setdefault((domain, op_type), [])
+            assert all(since != known for known, _ in versions), f"two lowerings of {op_type}"
+            versions.append((since, function))
+            versions.sort(key=lambda version: version[0])
+        return function
+
+    return register
+
+
+def find_lowering(domain: str, op_type: str, opset: int) -> Lowering | None:
+    """The function for an op at this opset version, None if there is none."""
+    found: Lowering | None = None
+    for since, function in _TABLE.get((domain, op_type), []):
+        if since <= opset:
+            found = function
+    return found
+
+
+def registered_ops() -> list[str]:
+    """The names of all ops of the default domain that have a lowering, sorted."""
+    return sorted(op_type for domain, op_type in _TABLE if domain == "")

@@ -1,0 +1,107 @@
+"""The arguments and results of an ONNX graph: names, types, symbolic dims, docs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import onnx
+
+from ingot.compiler.frontends.onnx.tensors import dtype_of, element_type_name
+from ingot.compiler.ir import TensorType, dims
+from ingot.compiler.ir.dims import Dim
+from ingot.hal.errors import CompileError
+
+__all__ = ["Signature", "check_output", "read_signature"]
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What callers see of the graph. `symbols` gives least and greatest value per symbol."""
+
+    names: tuple[str, ...]
+    types: tuple[TensorType, ...]
+    result_names: tuple[str, ...]
+    symbols: Mapping[str, tuple[int, int | None]]
+    docs: Mapping[str, str]
+
+
+def read_signature(graph: onnx.GraphProto) -> Signature:
+    """The signature. CompileError for inputs that are no tensors of static rank."""
+    # before IR version 4 every initializer was listed as an input too
+    initializers = {tensor.name for tensor in graph.initializer}
+    inputs = [value for value in graph.input if value.name not in initializers]
+    symbols = _Symbols()
+    types = tuple(_read_type(value, symbols) for value in inputs)
+    documented = [value for value in [*inputs, *graph.output] if value.doc_string]
+    return Signature(
+        tuple(value.name for value in inputs),
+        types,
+        tuple(value.name for value in graph.output),
+        dict.fromkeys(symbols.names.values(), (0, None)),
+        {value.name: value.doc_string for value in documented},
+    )
+
+
+def check_output(value: onnx.ValueInfoProto, type: TensorType) -> None:
+    """CompileError if the graph declares an output as something else than it is."""
+    tensor = value.type.tensor_type
+    declared = dtype_of(tensor.elem_type)
+    what = f"graph output '{value.name}' is {type}, but the model declares"
+    advice = "fix the model, or leave the type of the output out"
+    if declared is not None and declared is not type.dtype:
+        raise CompileError(f"{what} it as {declared}: {advice}")
+    if not tensor.HasField("shape"):
+        return
+    if len(tensor.shape.dim) != type.rank:
+        raise CompileError(f"{what} rank {len(tensor.shape.dim)}: {advice}")
+    for index, (dim, size) in enumerate(zip(tensor.shape.dim, type.shape, strict=True)):
+        if dim.HasField("dim_value") and isinstance(size, int) and dim.dim_value != size:
+            raise CompileError(f"{what} dim {index} = {dim.dim_value}: {advice}")
+
+
+class _Symbols:
+    """Symbol names by dim_param; names that no dim expression can hold are respelled."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, str] = {}
+
+    def of(self, parameter: str) -> Dim:
+        if parameter not in self.names:
+            name = re.sub(r"\W", "_", parameter)
+            if not re.match(r"[A-Za-z_]", name):
+                name = f"_{name}"
+            if name in ("floordiv", "mod", "min", "max", "broadcast"):
+                name = f"{name}_"
+            while name in self.names.values():
+                name = f"{name}_"
+            self.names[parameter] = name
+        return dims.symbol(self.names[parameter])
+
+
+def _read_type(value: onnx.ValueInfoProto, symbols: _Symbols) -> TensorType:
+    if value.type.WhichOneof("value") != "tensor_type":
+        kind = value.type.WhichOneof("value") or "no type"
+        raise CompileError(f"graph input '{value.name}' is {kind}: only tensors are supported")
+    tensor = value.type.tensor_type
+    element = dtype_of(tensor.elem_type)
+    if element is None:
+        kind = element_type_name(tensor.elem_type)
+        raise CompileError(f"graph input '{value.name}' has element type {kind}: use a numeric one")
+    if not tensor.HasField("shape"):
+        raise CompileError(
+            f"graph input '{value.name}' has no shape: give it one, dims may be symbolic"
+        )
+    shape: list[Dim] = []
+    for index, dim in enumerate(tensor.shape.dim):
+        if dim.HasField("dim_value"):
+            if dim.dim_value < 0:
+                raise CompileError(
+                    f"graph input '{value.name}' has dim {index} = {dim.dim_value}: "
+                    "use a dim_param for a dim that is not fixed"
+                )
+            shape.append(int(dim.dim_value))
+        else:
+            shape.append(symbols.of(dim.dim_param or f"{value.name}_dim{index}"))
+    return TensorType(element, tuple(shape))

@@ -1,0 +1,153 @@
+"""ONNX tensors and element types as Ingot literals and dtypes.
+
+Data that a model keeps in files beside it is mapped, not read, so that an initializer costs
+memory only where its values are used.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import onnx
+
+from ingot.compiler.ir import Literal
+from ingot.hal.errors import CompileError
+from ingot.hal.spec import DType, dtype
+
+__all__ = ["array_of", "dtype_of", "element_type_name", "is_external", "literal_of"]
+
+_ELEMENT_TYPES: Mapping[int, str] = MappingProxyType(
+    {
+        onnx.TensorProto.BOOL: "i1",
+        onnx.TensorProto.INT4: "i4",
+        onnx.TensorProto.INT8: "i8",
+        onnx.TensorProto.INT16: "i16",
+        onnx.TensorProto.INT32: "i32",
+        onnx.TensorProto.INT64: "i64",
+        onnx.TensorProto.UINT4: "u4",
+        onnx.TensorProto.UINT8: "u8",
+        onnx.TensorProto.UINT16: "u16",
+        onnx.TensorProto.UINT32: "u32",
+        onnx.TensorProto.UINT64: "u64",
+        onnx.TensorProto.FLOAT16: "f16",
+        onnx.TensorProto.BFLOAT16: "bf16",
+        onnx.TensorProto.FLOAT: "f32",
+        onnx.TensorProto.DOUBLE: "f64",
+        onnx.TensorProto.FLOAT8E4M3FN: "f8e4m3fn",
+        onnx.TensorProto.FLOAT8E4M3FNUZ: "f8e4m3fnuz",
+        onnx.TensorProto.FLOAT8E5M2: "f8e5m2",
+        onnx.TensorProto.FLOAT8E5M2FNUZ: "f8e5m2fnuz",
+    }
+)
+
+
+def dtype_of(element_type: int) -> DType | None:
+    """The dtype of an ONNX element type; None if Ingot cannot compute with it."""
+    name = _ELEMENT_TYPES.get(element_type)
+    return None if name is None else dtype(name)
+
+
+def element_type_name(element_type: int) -> str:
+    """The element type in ONNX's words, such as "STRING"."""
+    try:
+        return str(onnx.TensorProto.DataType.Name(element_type))
+    except ValueError:
+        return f"element type {element_type}"
+
+
+def is_external(tensor: onnx.TensorProto) -> bool:
+    """True if the data lies in a file beside the model."""
+    return bool(tensor.data_location == onnx.TensorProto.EXTERNAL)
+
+
+def literal_of(tensor: onnx.TensorProto, folder: Path | None) -> Literal:
+    """The tensor's values. CompileError: data missing, too short, or of no supported type."""
+    element = dtype_of(tensor.data_type)
+    if element is None:
+        raise CompileError(
+            f"tensor '{tensor.name}' has element type {element_type_name(tensor.data_type)}, "
+            "which has no counterpart; use a numeric type"
+        )
+    return Literal(array_of(tensor, folder), element)
+
+
+def array_of(tensor: onnx.TensorProto, folder: Path | None) -> np.ndarray[Any, Any]:
+    """The tensor's values as an array of its shape; mapped if they lie in a file."""
+    shape = tuple(tensor.dims)
+    if any(dim < 0 for dim in shape):
+        raise CompileError(f"tensor '{tensor.name}' has a negative dim in its shape {shape}")
+    element = dtype_of(tensor.data_type)
+    assert element is not None, "the caller checks the element type"
+    raw: np.ndarray[Any, Any] | None = None
+    if is_external(tensor):
+        raw = _map_external(tensor, shape, element, folder)
+    elif tensor.HasField("raw_data"):
+        raw = np.frombuffer(tensor.raw_data, np.uint8)
+    if raw is not None:
+        expected = _stored_length(shape, element)
+        if raw.size != expected:
+            raise CompileError(
+                f"tensor '{tensor.name}' has {raw.size} bytes of data, but "
+                f"{element.name}{list(shape)} needs {expected}: the file is damaged"
+            )
+        if element.is_boolean:
+            return np.asarray(raw != 0).reshape(shape)
+        if element.bits >= 8:
+            array = raw.view(element.numpy).reshape(shape)  # the file is little-endian
+            return array if sys.byteorder == "little" else array.byteswap()
+        inline = onnx.TensorProto()
+        inline.CopyFrom(tensor)
+        inline.ClearField("data_location")
+        inline.raw_data = raw.tobytes()
+        return np.asarray(onnx.numpy_helper.to_array(inline))
+    try:
+        return np.asarray(onnx.numpy_helper.to_array(tensor))
+    except ValueError as error:
+        raise CompileError(f"tensor '{tensor.name}' has bad data: {error}") from error
+
+
+def _stored_length(shape: tuple[int, ...], element: DType) -> int:
+    """Bytes of a tensor in a file: a boolean takes one, narrower numbers are packed."""
+    bits = 8 if element.is_boolean else element.bits
+    return (math.prod(shape) * bits + 7) // 8
+
+
+def _map_external(
+    tensor: onnx.TensorProto, shape: tuple[int, ...], element: DType, folder: Path | None
+) -> np.ndarray[Any, Any]:
+    """The bytes of an external tensor, mapped from its file."""
+    entries = {entry.key: entry.value for entry in tensor.external_data}
+    location = entries.get("location", "")
+    what = f"initializer '{tensor.name}' keeps its data in the file '{location}'"
+    advice = 'pass parameters="external" to supply weights when the module is loaded'
+    if folder is None:
+        raise CompileError(
+            f"{what}, but the model was not given as a path, so its folder is not known: "
+            f"pass the path of the .onnx file, or {advice}"
+        )
+    path = Path(location)
+    if not location or path.is_absolute() or ".." in path.parts:
+        raise CompileError(f"{what}, which is not a path below the model's folder")
+    path = folder / path
+    if not path.is_file():
+        raise CompileError(f"{what}, which is not in '{folder}': put it there, or {advice}")
+    try:
+        offset = int(entries.get("offset", "0"))
+        length = int(entries.get("length", _stored_length(shape, element)))
+    except ValueError as error:
+        raise CompileError(f"{what} with a bad offset or length: {error}") from error
+    available = path.stat().st_size
+    if offset < 0 or length < 0 or offset + length > available:
+        raise CompileError(
+            f"{what} at bytes {offset} to {offset + length}, but the file has {available} bytes: "
+            "it is truncated, copy it again"
+        )
+    if length == 0:
+        return np.empty(0, np.uint8)
+    return np.memmap(path, np.uint8, "r", offset, (length,))

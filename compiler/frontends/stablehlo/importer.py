@@ -1,0 +1,180 @@
+"""Import a StableHLO program: read, scan, lower each public function, name its ends.
+
+All functions are inlined into the public ones. The import of a function starts again when
+it learns that two symbolic dims are one (see `symbols.py`).
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ingot.compiler.frontends.stablehlo import (  # noqa: F401 - these fill the table
+    lower_call,
+    lower_contraction,
+    lower_control,
+    lower_elementwise,
+    lower_indexed,
+    lower_reduction,
+    lower_shape,
+    lower_window,
+)
+from ingot.compiler.frontends.stablehlo.bytecode import read_artifact
+from ingot.compiler.frontends.stablehlo.lowering import (
+    LOWERINGS,
+    Context,
+    Lowered,
+    Result,
+    well_formed,
+)
+from ingot.compiler.frontends.stablehlo.program import (
+    SourceBlock,
+    SourceFunction,
+    SourceOp,
+    SourceProgram,
+    TensorType,
+)
+from ingot.compiler.frontends.stablehlo.scan import scan
+from ingot.compiler.frontends.stablehlo.signature import (
+    argument_names,
+    exported_paths,
+    result_names,
+    symbol_prefixes,
+)
+from ingot.compiler.frontends.stablehlo.sizes import fold
+from ingot.compiler.frontends.stablehlo.symbols import Restart, Symbols
+from ingot.compiler.graph.builder import Builder, tensor_type
+from ingot.compiler.ir import Block, Function, Module, Region, Value, dims
+from ingot.compiler.ir import TensorType as GraphTensorType
+from ingot.compiler.ir.dims import Dim, symbol
+from ingot.hal.errors import CompileError, DataLoss, NotFound
+from ingot.hal.spec import dtype
+
+__all__ = ["import_stablehlo"]
+
+
+def import_stablehlo(source: bytes | bytearray | memoryview | str | Path | Any) -> Module:
+    """The graph IR of a portable artifact (bytes or a path) or of a jax.export.Exported.
+
+    Every public function is exported, with the names of its arguments and results. Raises
+    CompileError that lists all ops that cannot be lowered, DataLoss for a corrupted artifact.
+    """
+    data, paths = _data(source)
+    program = read_artifact(data)
+    scan(program)
+    module = Module(attributes={"producer": f"StableHLO {program.version}"})
+    for function in program.functions.values():
+        if function.public:
+            module.add(_import_function(program, function, paths))
+    if not module.functions:
+        raise CompileError("the StableHLO program has no public function to compile")
+    return module
+
+
+def _data(source: Any) -> tuple[Any, list[str]]:
+    """The bytes of a source, and the argument paths of a jax export."""
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        return source, []
+    if isinstance(source, (str, Path)):
+        path = Path(source)
+        if not path.is_file():
+            raise NotFound(f"there is no file '{path}'; give the path of a StableHLO artifact")
+        if path.stat().st_size == 0:
+            raise DataLoss(f"the StableHLO artifact '{path}' is empty; export the model again")
+        with path.open("rb") as file:
+            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)), []
+    if hasattr(source, "mlir_module_serialized"):
+        return source.mlir_module_serialized, exported_paths(source)
+    raise CompileError(
+        f"cannot import {type(source).__name__}: expected bytes or a path of a StableHLO "
+        "artifact, or a jax.export.Exported"
+    )
+
+
+def _import_function(
+    program: SourceProgram, function: SourceFunction, paths: Sequence[str]
+) -> Function:
+    names = argument_names(program, function, paths)
+    symbols = Symbols()
+    while True:
+        symbols.start()
+        try:
+            return _build(program, function, names, symbols)
+        except Restart:
+            continue
+
+
+def _build(
+    program: SourceProgram, function: SourceFunction, names: Sequence[str], symbols: Symbols
+) -> Function:
+    prefixes = symbol_prefixes(names)
+    block = Block(
+        _argument_type(argument.type, prefix, symbols)
+        for argument, prefix in zip(function.arguments, prefixes, strict=True)
+    )
+    for value, name in zip(block.arguments, names, strict=True):
+        value.name = name
+    arguments = map(Lowered, block.arguments)
+    context = Context(program, Builder(block), symbols, _lower_ops)
+    context.values.update(zip(function.arguments, arguments, strict=True))
+    results = [context.value(each) for each in _lower_ops(context, function.body)]
+    context.builder.return_(*results)
+    symbols.finish()
+    used: set[str] = set().union(
+        *(dims.symbols_of(dim) for value in block.arguments for dim in tensor_type(value).shape)
+    )
+    return Function(
+        function.name,
+        Region([block]),
+        list(names),
+        result_names(function),
+        symbols={name: symbols.bounds.get(name, (0, None)) for name in sorted(used)},
+    )
+
+
+def _argument_type(type: Any, prefix: str, symbols: Symbols) -> GraphTensorType:
+    """The type of an argument; a dynamic dim is a symbol of its own or what is known of it."""
+    assert isinstance(type, TensorType)
+    shape: list[Dim] = []
+    for axis, dim in enumerate(type.shape):
+        size = dim if dim is not None else symbols.resolve(symbol(f"{prefix}_{axis}"))
+        limit = type.bounds[axis] if axis < len(type.bounds) else None
+        if limit is not None:
+            symbols.limit(size, 0, limit)
+        shape.append(size)
+    return GraphTensorType(dtype(type.element), tuple(shape))
+
+
+def _lower_ops(context: Context, block: SourceBlock) -> list[Lowered]:
+    """Lower all ops of a function or region; what its `return` gives."""
+    for op in block.ops:
+        if op.name == "return":
+            return [context.lowered(op, place) for place in range(len(op.operands))]
+        what = context.describe(op)
+        with context.builder.at(context.location(op)), well_formed(what):
+            result: Result | None = fold(context, op)
+            if result is None:
+                result = LOWERINGS[op.full_name].lower(context, op)
+        results = [result] if isinstance(result, (Value, Lowered)) else list(result)
+        if len(results) != len(op.results):
+            raise context.error(op, f"expected {len(op.results)} results, got {len(results)}")
+        for value, each in zip(op.results, results, strict=True):
+            lowered = Lowered(each) if isinstance(each, Value) else each
+            _check_type(context, op, value.type, lowered)
+            context.values[value] = lowered
+    raise CompileError("a function or region has no return; the artifact is not valid")
+
+
+def _check_type(context: Context, op: SourceOp, wanted: Any, lowered: Lowered) -> None:
+    """Hold what was built against the type that the source declares."""
+    if lowered.value is None or not isinstance(lowered.value.type, GraphTensorType):
+        return
+    found = lowered.value.type
+    assert isinstance(wanted, TensorType)
+    if found.dtype.name != wanted.element or found.rank != len(wanted.shape):
+        raise context.error(op, f"the artifact declares the result {wanted}, but it is {found}")
+    for declared, dim in zip(wanted.shape, found.shape, strict=True):
+        if declared is not None and declared != dim:
+            context.symbols.equate(dim, declared, context.describe(op))

@@ -1,0 +1,173 @@
+"""Lowerings of ops that stand for others: calls, composites, custom calls, chlo ops.
+
+Functions are inlined: each call sees its own sizes. A composite or custom call with a known
+name becomes a graph op; another composite is replaced by its decomposition.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ingot.compiler.frontends.stablehlo.lower_elementwise import ordered_bits
+from ingot.compiler.frontends.stablehlo.lower_window import (
+    check_dynamic_reduce_window,
+    dynamic_reduce_window,
+)
+from ingot.compiler.frontends.stablehlo.lowering import Context, Lowered, lowering
+from ingot.compiler.frontends.stablehlo.program import SourceOp, SourceProgram, TensorType
+from ingot.compiler.graph.builder import Builder, tensor_type
+from ingot.compiler.ir import Value, dims
+from ingot.hal.spec import dtype
+
+__all__ = ["followed_function"]
+
+_UNARY = {
+    "acos": "acos",
+    "acosh": "acosh",
+    "asin": "asin",
+    "asinh": "asinh",
+    "atan": "atan",
+    "atanh": "atanh",
+    "cosh": "cosh",
+    "erf": "erf",
+    "sinh": "sinh",
+    "tan": "tan",
+}
+_UNARY_NAMES = {
+    f"{dialect}.{name}": graph_name
+    for dialect in ("chlo", "mhlo")
+    for name, graph_name in _UNARY.items()
+}
+_IDENTITIES = frozenset(
+    {"Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "annotate_device_placement"}
+)
+
+_WINDOW = "stablehlo.dynamic_reduce_window"
+
+_DIVIDENDS = (-13, -12, -7, -4, -3, -2, -1, 0, 1, 2, 3, 4, 7, 12, 13)
+
+
+def followed_function(op: SourceOp) -> str | None:
+    """The function whose body replaces `op`, if one does."""
+    if op.name == "call":
+        return str(op.attributes.get("callee"))
+    if op.name == "composite" and not _is_known_composite(op):
+        return str(op.attributes.get("decomposition"))
+    return None
+
+
+@lowering("call")
+def call(context: Context, op: SourceOp) -> list[Lowered]:
+    arguments = [context.lowered(op, place) for place in range(len(op.operands))]
+    return _floor_division(context, op, arguments) or context.inline(
+        str(op.attributes["callee"]), op, arguments
+    )
+
+
+def _floor_division(
+    context: Context, op: SourceOp, arguments: list[Lowered]
+) -> list[Lowered] | None:
+    """Quotient and remainder in dims, if the function called is the divmod of jax.
+
+    It rounds down by a select on the remainder, which does not fold where the dividend may be
+    negative; so the function is recognised by what it gives for integers.
+    """
+    if len(arguments) < 2 or len(op.results) != 2:
+        return None
+    divisor, dividend = arguments[-1].sizes, arguments[-2].sizes
+    if divisor is None or dividend is None or len(divisor) != 1 or len(dividend) != 1:
+        return None
+    if not isinstance(divisor[0], int) or divisor[0] < 1:
+        return None
+    if dims.prove_le(0, dividend[0], context.symbols.bounds):
+        return None
+    aside = replace(context, builder=Builder([]))
+    for sample in _DIVIDENDS:
+        number = Lowered(sizes=(sample,), type=arguments[-2].type)
+        numbers = [*arguments[:-2], number, arguments[-1]]
+        results = aside.inline(str(op.attributes["callee"]), op, numbers)
+        expected = [(part,) for part in divmod(sample, divisor[0])]
+        if [result.sizes for result in results] != expected:
+            return None
+    types = [value.type for value in op.results]
+    quotient, rest = dims.floordiv(dividend[0], divisor[0]), dims.modulo(dividend[0], divisor[0])
+    return [
+        Lowered(sizes=(each,), type=type)
+        for each, type in zip((quotient, rest), types, strict=True)
+        if isinstance(type, TensorType)
+    ]
+
+
+def _is_known_composite(op: SourceOp) -> bool:
+    """Whether a graph op stands for the composite, so that its decomposition is not needed."""
+    return op.attributes.get("name") in _UNARY_NAMES or _count_of_top_k(op) is not None
+
+
+def _count_of_top_k(op: SourceOp) -> int | None:
+    """How many elements a composite takes from the top, None if it does something else."""
+    attributes = op.attributes.get("composite_attributes")
+    if op.attributes.get("name") != "chlo.top_k" or not isinstance(attributes, dict):
+        return None
+    plain = set(attributes) == {"k"} and len(op.operands) == 1 and len(op.results) == 2
+    return int(attributes["k"]) if plain else None
+
+
+@lowering("composite")
+def composite(context: Context, op: SourceOp) -> list[Value] | list[Lowered]:
+    name = _UNARY_NAMES.get(str(op.attributes["name"]))
+    if name is not None and len(op.operands) == 1:
+        return [context.builder.op(name, context.operand(op, 0))]
+    count = _count_of_top_k(op)
+    if count is not None:
+        return _top_k(context, op, count)
+    arguments = [context.lowered(op, place) for place in range(len(op.operands))]
+    return context.inline(str(op.attributes["decomposition"]), op, arguments)
+
+
+def _top_k(context: Context, op: SourceOp, count: int) -> list[Value]:
+    """The greatest elements in the total order of their bits, which tells -0 from 0 and NaN
+    from -NaN: floats are taken as integers in that order, and back."""
+    x = context.operand(op, 0)
+    type = tensor_type(x)
+    index_type = op.results[1].type
+    assert isinstance(index_type, TensorType)
+    integer = dtype(f"i{type.dtype.bits}") if type.dtype.is_float else None
+    if integer is not None:
+        x = ordered_bits(context, context.builder.op("bitcast", x, dtype=integer))
+    index = dtype(index_type.element)
+    values, indices = context.builder.op("top_k", x, k=count, axis=type.rank - 1, dtype=index)
+    if integer is not None:
+        values = context.builder.op("bitcast", ordered_bits(context, values), dtype=type.dtype)
+    return [values, indices]
+
+
+@lowering(*(name for name in _UNARY_NAMES if name.startswith("chlo.")))
+def chlo_unary(context: Context, op: SourceOp) -> Value:
+    return context.builder.op(_UNARY_NAMES[op.full_name], context.operand(op, 0))  # type: ignore[no-any-return]
+
+
+def _check_custom_call(op: SourceOp, program: SourceProgram) -> str | None:
+    target = op.attributes.get("call_target_name")
+    if target == _WINDOW:
+        return check_dynamic_reduce_window(op, program)
+    if target == "shape_assertion" or target in _UNARY_NAMES or target in _IDENTITIES:
+        return None
+    return f"the custom call '{target}'"
+
+
+@lowering("custom_call", check=_check_custom_call)
+def custom_call(context: Context, op: SourceOp) -> list[Value] | list[Lowered]:
+    target = str(op.attributes["call_target_name"])
+    if target in _UNARY_NAMES:
+        return [context.builder.op(_UNARY_NAMES[target], context.operand(op, 0))]
+    if target in _IDENTITIES:
+        return [context.lowered(op, 0)]
+    if target == _WINDOW:
+        return dynamic_reduce_window(context, op)
+    truth = context.lowered(op, 0).truth
+    if truth is None:
+        raise context.error(op, "the shape assertion depends on data, not on shapes only")
+    message = op.attributes.get("error_message")
+    what = f"{context.describe(op)} ({message})" if message else context.describe(op)
+    context.symbols.assume(truth, what)
+    return []

@@ -1,0 +1,137 @@
+"""Lowerings of contractions: dot_general, dot and convolution."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ingot.compiler.frontends.stablehlo.lowering import Context, ints, lowering
+from ingot.compiler.frontends.stablehlo.program import SourceOp, SourceProgram, TensorType
+from ingot.compiler.graph.builder import tensor_type
+from ingot.compiler.ir import Value
+from ingot.compiler.ir.dims import Dim
+from ingot.hal.spec import DType, dtype
+
+__all__: list[str] = []
+
+_SPATIAL = {1: "w", 2: "hw", 3: "dhw"}
+_LETTERS = "0123456789"
+
+
+@lowering("dot_general")
+def dot_general(context: Context, op: SourceOp) -> Value:
+    """Batched contraction: result [batch, free of lhs, free of rhs]."""
+    numbers = [
+        ints(op.attributes[f"{side}_{kind}_dimensions"])
+        for kind in ("batching", "contracting")
+        for side in ("lhs", "rhs")
+    ]
+    return _dot(context, op, *numbers)
+
+
+@lowering("dot")
+def dot(context: Context, op: SourceOp) -> Value:
+    rank = tensor_type(context.operand(op, 0)).rank
+    return _dot(context, op, (), (), (rank - 1,), (0,))
+
+
+def _dot(
+    context: Context,
+    op: SourceOp,
+    lhs_batch: tuple[int, ...],
+    rhs_batch: tuple[int, ...],
+    lhs_contract: tuple[int, ...],
+    rhs_contract: tuple[int, ...],
+) -> Value:
+    a, b, wanted = _operands(context, op)
+    pairs = zip((*lhs_batch, *lhs_contract), (*rhs_batch, *rhs_contract), strict=True)
+    for i, j in pairs:
+        one, other = tensor_type(a).shape[i], tensor_type(b).shape[j]
+        context.symbols.equate(one, other, context.describe(op))
+    return context.builder.op(  # type: ignore[no-any-return]
+        "dot_general",
+        a,
+        b,
+        lhs_batch=lhs_batch,
+        rhs_batch=rhs_batch,
+        lhs_contract=lhs_contract,
+        rhs_contract=rhs_contract,
+        dtype=wanted,
+    )
+
+
+def _operands(context: Context, op: SourceOp) -> tuple[Value, Value, DType]:
+    """The two operands in one dtype, and the dtype of the result."""
+    type = op.results[0].type
+    assert isinstance(type, TensorType)
+    a, b, wanted = context.operand(op, 0), context.operand(op, 1), dtype(type.element)
+    one, other = tensor_type(a).dtype, tensor_type(b).dtype
+    if one is not other and not (one.is_integer and other.is_integer):
+        wider = one if one.bits > other.bits else other if other.bits > one.bits else wanted
+        a = a if one is wider else context.builder.op("convert", a, dtype=wider)
+        b = b if other is wider else context.builder.op("convert", b, dtype=wider)
+    return a, b, wanted
+
+
+def _check_convolution(op: SourceOp, program: SourceProgram) -> str | None:
+    if op.attributes.get("batch_group_count", 1) != 1:
+        return f"batch_group_count {op.attributes['batch_group_count']}; use feature groups"
+    if len(ints(op.attributes["input_spatial_dimensions"])) > len(_LETTERS):
+        return "more than 10 spatial dims"
+    return None
+
+
+@lowering("convolution", "dynamic_conv", check=_check_convolution)
+def convolution(context: Context, op: SourceOp) -> Value:
+    """A window moved over the spatial axes; the layout names all axes, nothing is transposed."""
+    x, w, wanted = _operands(context, op)
+    count = len(ints(op.attributes["input_spatial_dimensions"]))
+    reversed_axes = _reversed_axes(op)
+    if reversed_axes:
+        w = context.builder.op("reverse", w, axes=reversed_axes)
+    return context.builder.op(  # type: ignore[no-any-return]
+        "convolution",
+        x,
+        w,
+        layout=_layout(op),
+        strides=_steps(op, "window_strides", count),
+        padding=_padding(context, op, count),
+        lhs_dilation=_steps(op, "lhs_dilation", count),
+        rhs_dilation=_steps(op, "rhs_dilation", count),
+        groups=op.attributes["feature_group_count"],
+        dtype=wanted,
+    )
+
+
+def _reversed_axes(op: SourceOp) -> tuple[int, ...]:
+    flags = ints(op.attributes.get("window_reversal", ()))
+    axes = ints(op.attributes["kernel_spatial_dimensions"])
+    return tuple(axis for axis, flag in zip(axes, flags, strict=False) if flag)
+
+
+def _steps(op: SourceOp, name: str, count: int) -> tuple[int, ...]:
+    return ints(op.attributes.get(name, ())) or (1,) * count
+
+
+def _padding(context: Context, op: SourceOp, count: int) -> tuple[tuple[Dim, Dim], ...]:
+    flat: Sequence[Dim]
+    if op.name == "dynamic_conv":
+        flat = context.sizes(op, 2)
+    else:
+        flat = ints(op.attributes["padding"]) or (0,) * (2 * count)
+    return tuple((flat[2 * axis], flat[2 * axis + 1]) for axis in range(count))
+
+
+def _layout(op: SourceOp) -> str:
+    """The axes as text, such as "nhwc,hwio->nhwc"."""
+
+    def axes(first: str, second: str, prefix: str, one: str, two: str) -> str:
+        spatial = ints(op.attributes[f"{prefix}_spatial_dimensions"])
+        letters = _SPATIAL.get(len(spatial), _LETTERS[: len(spatial)])
+        order = dict(zip(spatial, letters, strict=True))
+        order[op.attributes[f"{prefix}_{one}_dimension"]] = first
+        order[op.attributes[f"{prefix}_{two}_dimension"]] = second
+        return "".join(order[axis] for axis in sorted(order))
+
+    x = axes("n", "c", "input", "batch", "feature")
+    w = axes("i", "o", "kernel", "input_feature", "output_feature")
+    return f"{x},{w}->{axes('n', 'c', 'output', 'batch', 'feature')}"

@@ -1,0 +1,191 @@
+"""Lowerings of element-wise ops: arithmetic, comparisons, selection, conversions."""
+
+from __future__ import annotations
+
+from ingot.compiler.frontends.stablehlo.lowering import Context, lowering
+from ingot.compiler.frontends.stablehlo.program import SourceOp, SourceProgram, TensorType
+from ingot.compiler.graph.builder import tensor_type
+from ingot.compiler.ir import Value
+from ingot.hal.spec import DTYPES, DType, dtype
+
+__all__ = ["ordered_bits"]
+
+_UNARY = {
+    "abs": "abs",
+    "cbrt": "cbrt",
+    "ceil": "ceil",
+    "cosine": "cos",
+    "count_leading_zeros": "count_leading_zeros",
+    "exponential": "exp",
+    "exponential_minus_one": "expm1",
+    "floor": "floor",
+    "is_finite": "is_finite",
+    "log": "log",
+    "log_plus_one": "log1p",
+    "logistic": "logistic",
+    "negate": "neg",
+    "not": "not",
+    "popcnt": "popcount",
+    "round_nearest_afz": "round_away",
+    "round_nearest_even": "round_even",
+    "rsqrt": "rsqrt",
+    "sign": "sign",
+    "sine": "sin",
+    "sqrt": "sqrt",
+    "tan": "tan",
+    "tanh": "tanh",
+}
+_BINARY = {
+    "add": "add",
+    "and": "and",
+    "atan2": "atan2",
+    "divide": "div",
+    "maximum": "max",
+    "minimum": "min",
+    "multiply": "mul",
+    "or": "or",
+    "power": "pow",
+    "remainder": "rem",
+    "shift_left": "shift_left",
+    "shift_right_arithmetic": "shift_right_arithmetic",
+    "shift_right_logical": "shift_right_logical",
+    "subtract": "sub",
+    "xor": "xor",
+}
+_ON_BOOLEANS = {"add": "or", "mul": "and", "max": "or", "min": "and"}
+
+
+@lowering(*_UNARY)
+def unary(context: Context, op: SourceOp) -> Value:
+    return context.builder.op(_UNARY[op.name], context.operand(op, 0))  # type: ignore[no-any-return]
+
+
+@lowering(*_BINARY)
+def binary(context: Context, op: SourceOp) -> Value:
+    a, b = context.operand(op, 0), context.operand(op, 1)
+    context.same_shape(op, (a, b))
+    name = _BINARY[op.name]
+    if _element(a).is_boolean:
+        name = _ON_BOOLEANS.get(name, name)
+    return context.builder.op(name, a, b)  # type: ignore[no-any-return]
+
+
+@lowering("compare")
+def compare(context: Context, op: SourceOp) -> Value:
+    a, b = context.operand(op, 0), context.operand(op, 1)
+    context.same_shape(op, (a, b))
+    if op.attributes.get("compare_type") == "TOTALORDER" and _element(a).is_float:
+        a, b = _total_order(context, a), _total_order(context, b)
+    direction = str(op.attributes["comparison_direction"]).lower()
+    return context.builder.op("compare", a, b, direction=direction)  # type: ignore[no-any-return]
+
+
+def _total_order(context: Context, x: Value) -> Value:
+    """Signed integers that are ordered as IEEE's total order of the floats x."""
+    signed = dtype(f"i{_element(x).bits}")
+    return ordered_bits(context, context.builder.op("bitcast", x, dtype=signed))
+
+
+def ordered_bits(context: Context, bits: Value) -> Value:
+    """The bits of floats as integers in the same order; applied again, the bits.
+
+    Those of a float with the sign set run backwards, so all but the sign flip there.
+    """
+    builder, element = context.builder, _element(bits)
+    shape = getattr(bits.type, "shape", ())
+    places = builder.full(element.bits - 1, element, shape)
+    sign = builder.op("shift_right_arithmetic", bits, places)
+    flips = builder.op("shift_right_logical", sign, builder.full(1, element, shape))
+    return builder.op("xor", bits, flips)  # type: ignore[no-any-return]
+
+
+@lowering("select")
+def select(context: Context, op: SourceOp) -> Value:
+    predicate, a, b = context.operands(op)
+    context.same_shape(op, (a, b))
+    predicate = _like(context, op, predicate, a)
+    return context.builder.op("select", predicate, a, b)  # type: ignore[no-any-return]
+
+
+@lowering("clamp")
+def clamp(context: Context, op: SourceOp) -> Value:
+    low, x, high = context.operands(op)
+    low, high = _like(context, op, low, x), _like(context, op, high, x)
+    return context.builder.op("clamp", low, x, high)  # type: ignore[no-any-return]
+
+
+def _like(context: Context, op: SourceOp, scalar: Value, x: Value) -> Value:
+    """An operand that may have rank 0 in the shape of x."""
+    if not isinstance(x.type, type(scalar.type)) or not hasattr(x.type, "shape"):
+        return scalar
+    if tensor_type(scalar).rank == 0:
+        return context.builder.broadcast_to(scalar, tensor_type(x).shape)
+    context.same_shape(op, (x, scalar))
+    return scalar
+
+
+@lowering("convert")
+def convert(context: Context, op: SourceOp) -> Value:
+    x, wanted = context.operand(op, 0), _result_dtype(op)
+    return x if _element(x) is wanted else context.builder.op("convert", x, dtype=wanted)
+
+
+def _check_bitcast(op: SourceOp, program: SourceProgram) -> str | None:
+    before, after = op.operands[0].type, op.results[0].type
+    if isinstance(before, TensorType) and isinstance(after, TensorType):
+        widths = [DTYPES[each.element].bits for each in (before, after) if each.element in DTYPES]
+        if len(widths) == 2 and widths[0] != widths[1]:
+            return f"a bitcast between widths of {widths[0]} and {widths[1]} bits"
+    return None
+
+
+@lowering("bitcast_convert", check=_check_bitcast)
+def bitcast_convert(context: Context, op: SourceOp) -> Value:
+    x, wanted = context.operand(op, 0), _result_dtype(op)
+    return x if _element(x) is wanted else context.builder.op("bitcast", x, dtype=wanted)
+
+
+_PRECISIONS = {(5, 10): "f16", (8, 7): "bf16", (8, 23): "f32", (11, 52): "f64"}
+
+
+def _check_precision(op: SourceOp, program: SourceProgram) -> str | None:
+    bits = op.attributes.get("exponent_bits"), op.attributes.get("mantissa_bits")
+    return None if bits in _PRECISIONS else f"a precision of {bits[0]}, {bits[1]} bits"
+
+
+@lowering("reduce_precision", check=_check_precision)
+def reduce_precision(context: Context, op: SourceOp) -> Value:
+    x = context.operand(op, 0)
+    narrow = _PRECISIONS[op.attributes["exponent_bits"], op.attributes["mantissa_bits"]]
+    own = _element(x)
+    if DTYPES[narrow].bits > own.bits or own.name == narrow:
+        return x
+    narrowed = context.builder.op("convert", x, dtype=dtype(narrow))
+    return context.builder.op("convert", narrowed, dtype=own)  # type: ignore[no-any-return]
+
+
+@lowering("batch_norm_inference")
+def batch_norm_inference(context: Context, op: SourceOp) -> Value:
+    """scale * (x - mean) / sqrt(variance + epsilon) + offset, each along the feature axis."""
+    x, *per_feature = context.operands(op)
+    builder, axis, shape = context.builder, op.attributes["feature_index"], tensor_type(x).shape
+    scale, offset, mean, variance = per_feature
+    epsilon = builder.full(op.attributes["epsilon"], _element(x), tensor_type(variance).shape)
+    deviation = builder.op("sqrt", builder.op("add", variance, epsilon))
+    scale, offset, mean, deviation = (
+        builder.op("broadcast", each, shape=shape, dimensions=(axis,))
+        for each in (scale, offset, mean, deviation)
+    )
+    normal = builder.op("div", builder.op("sub", x, mean), deviation)
+    return builder.op("add", builder.op("mul", scale, normal), offset)  # type: ignore[no-any-return]
+
+
+def _element(x: Value) -> DType:
+    """The element type of a tensor, or of a scalar in the region of a sort."""
+    return x.type.dtype  # type: ignore[union-attr]
+
+
+def _result_dtype(op: SourceOp) -> DType:
+    type = op.results[0].type
+    assert isinstance(type, TensorType)
+    return dtype(type.element)

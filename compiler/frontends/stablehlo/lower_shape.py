@@ -1,0 +1,170 @@
+"""Lowerings of ops that move elements and compute none, and their forms with dynamic sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ingot.compiler.frontends.stablehlo.lowering import Context, Lowered, ints, lowering
+from ingot.compiler.frontends.stablehlo.program import SourceOp, TensorType
+from ingot.compiler.graph.builder import tensor_type
+from ingot.compiler.ir import Value
+from ingot.compiler.ir.dims import Dim
+from ingot.hal.spec import dtype
+
+__all__: list[str] = []
+
+
+@lowering("constant")
+def constant(context: Context, op: SourceOp) -> Lowered:
+    type = op.results[0].type
+    assert isinstance(type, TensorType)
+    return Lowered(constant=op.attributes["value"], type=type)
+
+
+@lowering("iota")
+def iota(context: Context, op: SourceOp) -> Lowered:
+    type = op.results[0].type
+    assert isinstance(type, TensorType)
+    return _iota(context, op, type, [dim or 0 for dim in type.shape])
+
+
+@lowering("dynamic_iota")
+def dynamic_iota(context: Context, op: SourceOp) -> Lowered:
+    type = op.results[0].type
+    assert isinstance(type, TensorType)
+    return _iota(context, op, type, context.sizes(op, 0))
+
+
+def _iota(context: Context, op: SourceOp, type: TensorType, shape: Sequence[Dim]) -> Lowered:
+    axis = op.attributes["iota_dimension"]
+    value = context.builder.op("iota", dtype=dtype(type.element), shape=tuple(shape), axis=axis)
+    return Lowered(value, iota_axis=axis)
+
+
+@lowering("get_dimension_size")
+def get_dimension_size(context: Context, op: SourceOp) -> Value:
+    dim = tensor_type(context.operand(op, 0)).shape[op.attributes["dimension"]]
+    return context.builder.op("dim", value=dim, dtype=dtype("i32"))  # type: ignore[no-any-return]
+
+
+@lowering("broadcast_in_dim")
+def broadcast_in_dim(context: Context, op: SourceOp) -> Lowered:
+    type = op.results[0].type
+    assert isinstance(type, TensorType)
+    x = tensor_type(context.operand(op, 0))
+    places = ints(op.attributes["broadcast_dimensions"])
+    shape: list[Dim] = [0 if dim is None else dim for dim in type.shape]
+    for axis, place in enumerate(places):
+        if type.shape[place] is None:
+            shape[place] = x.shape[axis]
+    return _broadcast(context, op, shape)
+
+
+@lowering("dynamic_broadcast_in_dim")
+def dynamic_broadcast_in_dim(context: Context, op: SourceOp) -> Lowered:
+    return _broadcast(context, op, context.sizes(op, 1))
+
+
+def _broadcast(context: Context, op: SourceOp, shape: Sequence[Dim]) -> Lowered:
+    source, x = context.lowered(op, 0), context.operand(op, 0)
+    places = ints(op.attributes["broadcast_dimensions"])
+    type = tensor_type(x)
+    for axis, place in enumerate(places):
+        if type.shape[axis] != 1 and type.shape[axis] != shape[place]:
+            context.symbols.equate(type.shape[axis], shape[place], context.describe(op))
+    if type.shape == tuple(shape) and places == tuple(range(type.rank)):
+        return source
+    value = context.builder.op("broadcast", x, shape=tuple(shape), dimensions=places)
+    counted = source.iota_axis
+    if counted is None or type.shape[counted] == 1:
+        return Lowered(value)
+    return Lowered(value, iota_axis=places[counted])
+
+
+@lowering("broadcast")
+def broadcast(context: Context, op: SourceOp) -> Value:
+    x = context.operand(op, 0)
+    shape = (*ints(op.attributes["broadcast_sizes"]), *tensor_type(x).shape)
+    return context.builder.broadcast_to(x, shape)
+
+
+@lowering("reshape", "dynamic_reshape")
+def reshape(context: Context, op: SourceOp) -> Value:
+    x, type = context.operand(op, 0), op.results[0].type
+    assert isinstance(type, TensorType)
+    if op.name == "dynamic_reshape":
+        shape = context.sizes(op, 1)
+    elif None in type.shape:
+        raise context.error(op, "a reshape to an unknown shape; use dynamic_reshape")
+    else:
+        shape = tuple(dim or 0 for dim in type.shape)
+    return x if tensor_type(x).shape == shape else context.builder.op("reshape", x, shape=shape)
+
+
+@lowering("transpose")
+def transpose(context: Context, op: SourceOp) -> Value:
+    x, permutation = context.operand(op, 0), ints(op.attributes["permutation"])
+    if permutation == tuple(range(len(permutation))):
+        return x
+    return context.builder.op("transpose", x, permutation=permutation)  # type: ignore[no-any-return]
+
+
+@lowering("slice")
+def slice_(context: Context, op: SourceOp) -> Value:
+    start, limit, stride = (
+        ints(op.attributes[name]) for name in ("start_indices", "limit_indices", "strides")
+    )
+    x = context.operand(op, 0)
+    return context.builder.op("slice", x, start=start, limit=limit, stride=stride)  # type: ignore[no-any-return]
+
+
+@lowering("real_dynamic_slice")
+def real_dynamic_slice(context: Context, op: SourceOp) -> Value:
+    start, limit = context.sizes(op, 1), context.sizes(op, 2)
+    stride = context.sizes(op, 3, low=1)
+    x = context.operand(op, 0)
+    return context.builder.op("slice", x, start=start, limit=limit, stride=stride)  # type: ignore[no-any-return]
+
+
+@lowering("pad")
+def pad(context: Context, op: SourceOp) -> Value:
+    names = ("edge_padding_low", "edge_padding_high", "interior_padding")
+    return _pad(context, op, *(ints(op.attributes[name]) for name in names))
+
+
+@lowering("dynamic_pad")
+def dynamic_pad(context: Context, op: SourceOp) -> Value:
+    return _pad(context, op, *(context.sizes(op, place) for place in (2, 3, 4)))
+
+
+def _pad(
+    context: Context, op: SourceOp, low: Sequence[Dim], high: Sequence[Dim], inside: Sequence[Dim]
+) -> Value:
+    x, value = context.operand(op, 0), context.operand(op, 1)
+    if not all(isinstance(each, int) for each in inside):
+        raise context.error(op, f"the interior padding {inside} must be known; make it static")
+    return context.builder.op(  # type: ignore[no-any-return]
+        "pad", x, value, low=tuple(low), high=tuple(high), interior=tuple(inside)
+    )
+
+
+@lowering("concatenate")
+def concatenate(context: Context, op: SourceOp) -> Value:
+    values, axis = context.operands(op), op.attributes["dimension"]
+    first = tensor_type(values[0]).shape
+    for value in values[1:]:
+        for place, dim in enumerate(tensor_type(value).shape):
+            if place != axis:
+                context.symbols.equate(first[place], dim, context.describe(op))
+    return context.builder.op("concatenate", *values, axis=axis)  # type: ignore[no-any-return]
+
+
+@lowering("reverse")
+def reverse(context: Context, op: SourceOp) -> Value:
+    x = context.operand(op, 0)
+    return context.builder.op("reverse", x, axes=ints(op.attributes["dimensions"]))  # type: ignore[no-any-return]
+
+
+@lowering("optimization_barrier")
+def optimization_barrier(context: Context, op: SourceOp) -> list[Lowered]:
+    return [context.lowered(op, place) for place in range(len(op.operands))]

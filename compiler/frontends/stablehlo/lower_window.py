@@ -1,0 +1,132 @@
+"""Lowerings of windows that move over a tensor: reduce_window, also with computed sizes.
+
+Windows that hold all elements before (or after) each one are a running sum, product or
+maximum: `cumulative`. JAX writes them with computed sizes where the shape is symbolic, as a
+custom call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ingot.compiler.frontends.stablehlo import bodies
+from ingot.compiler.frontends.stablehlo.lower_reduction import BODY, is_identity, with_init
+from ingot.compiler.frontends.stablehlo.lowering import Context, ints, lowering
+from ingot.compiler.frontends.stablehlo.program import SourceOp, SourceProgram
+from ingot.compiler.graph.builder import tensor_type
+from ingot.compiler.ir import Value
+from ingot.compiler.ir.dims import Dim
+
+__all__ = ["check_dynamic_reduce_window", "dynamic_reduce_window"]
+
+
+@dataclass(frozen=True)
+class _Windows:
+    """Sizes and steps per dim; `padding` has a pair for each."""
+
+    sizes: tuple[Dim, ...]
+    strides: tuple[Dim, ...]
+    base_dilation: tuple[Dim, ...]
+    dilation: tuple[Dim, ...]
+    padding: tuple[tuple[Dim, Dim], ...]
+
+    def cumulative_axis(self, shape: Sequence[Dim]) -> int | None:
+        """The axis whose prefixes (or suffixes) the windows are, as a cumsum is written."""
+        wide = [axis for axis, size in enumerate(self.sizes) if size != 1]
+        steps = (*self.strides, *self.base_dilation, *self.dilation)
+        if len(wide) != 1 or any(step != 1 for step in steps):
+            return None
+        (axis,) = wide
+        others = all(pair == (0, 0) for a, pair in enumerate(self.padding) if a != axis)
+        ends = self.padding[axis] in ((self.sizes[axis] - 1, 0), (0, self.sizes[axis] - 1))
+        return axis if others and ends and shape[axis] == self.sizes[axis] else None
+
+
+def _check_window(op: SourceOp, program: SourceProgram) -> str | None:
+    return None if bodies.reduction_kinds(op) is not None else BODY
+
+
+@lowering("reduce_window", check=_check_window)
+def reduce_window(context: Context, op: SourceOp) -> list[Value]:
+    """Combine elements under a moving window; padding is the identity of the region."""
+    kinds = bodies.reduction_kinds(op)
+    assert kinds is not None
+
+    def steps(name: str) -> tuple[int, ...]:
+        return ints(op.attributes[name]) or (1,) * len(sizes)
+
+    sizes = ints(op.attributes["window_dimensions"])
+    padding = ints(op.attributes["padding"]) or (0,) * (2 * len(sizes))
+    windows = _Windows(
+        sizes,
+        steps("window_strides"),
+        steps("base_dilations"),
+        steps("window_dilations"),
+        _pairs(padding),
+    )
+    return [
+        _combine(context, op, place, len(kinds) + place, kind, windows)
+        for place, kind in enumerate(kinds)
+    ]
+
+
+def check_dynamic_reduce_window(op: SourceOp, program: SourceProgram) -> str | None:
+    """Why the custom call `stablehlo.dynamic_reduce_window` cannot be lowered, if so."""
+    return None if _called_kind(op, program) is not None else BODY
+
+
+def dynamic_reduce_window(context: Context, op: SourceOp) -> list[Value]:
+    """As reduce_window, with sizes, strides, dilations and padding as operands."""
+    kind = _called_kind(op, context.program)
+    assert kind is not None
+    sizes, strides, base, dilation, padding = (context.sizes(op, place) for place in range(2, 7))
+    windows = _Windows(sizes, strides, base, dilation, _pairs(padding))
+    return [_combine(context, op, 0, 1, kind, windows)]
+
+
+def _called_kind(op: SourceOp, program: SourceProgram) -> str | None:
+    """What the function that a custom call names combines elements by."""
+    called = op.attributes.get("called_computations")
+    if not isinstance(called, (list, tuple)) or len(called) != 1 or len(op.operands) != 7:
+        return None
+    function = program.functions.get(str(called[0]))
+    if function is None or len(function.arguments) != 2:
+        return None
+    kind = bodies.combination(function.body, 0, 0, 1)
+    return None if kind == "set" else kind
+
+
+def _pairs(padding: Sequence[Dim]) -> tuple[tuple[Dim, Dim], ...]:
+    return tuple(zip(padding[::2], padding[1::2], strict=True))
+
+
+def _combine(
+    context: Context, op: SourceOp, place: int, init: int, kind: str, windows: _Windows
+) -> Value:
+    x = context.operand(op, place)
+    axis = windows.cumulative_axis(tensor_type(x).shape)
+    if axis is None:
+        value = context.builder.op(
+            "reduce_window",
+            x,
+            kind=kind,
+            window=windows.sizes,
+            strides=windows.strides,
+            padding=windows.padding,
+            base_dilation=windows.base_dilation,
+            window_dilation=windows.dilation,
+        )
+    else:
+        reverse = windows.padding[axis][0] == 0
+        value = context.builder.op("cumulative", x, axis=axis, kind=kind, reverse=reverse)
+    return _with_window_init(context, op, value, init, kind)
+
+
+def _with_window_init(context: Context, op: SourceOp, value: Value, place: int, kind: str) -> Value:
+    """StableHLO pads with the init value and starts from it: only idempotent kinds allow both."""
+    if is_identity(context.lowered(op, place), kind, tensor_type(value).dtype.name):
+        return value
+    if kind in ("max", "min", "and", "or"):
+        return with_init(context, op, value, place, kind)
+    raise context.error(op, f"its init value must be the identity of {kind}")

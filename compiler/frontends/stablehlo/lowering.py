@@ -1,0 +1,275 @@
+"""The table of lowerings, and what one of them works with.
+
+A lowering is a function that makes the graph ops of one StableHLO op:
+
+    @lowering("concatenate")
+    def concatenate(context: Context, op: SourceOp) -> Value:
+        axis = op.attributes["dimension"]
+        return context.builder.op("concatenate", *context.operands(op), axis=axis)
+
+It returns a value, or a list for several results. A `check` says what of the op cannot be
+lowered, before anything is built; the import reports all such ops of a model at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ingot.compiler.frontends.stablehlo.computed_sizes import sizes_of_data
+from ingot.compiler.frontends.stablehlo.program import (
+    Constant,
+    SourceBlock,
+    SourceOp,
+    SourceProgram,
+    SourceValue,
+    TensorType,
+)
+from ingot.compiler.frontends.stablehlo.symbols import Symbols, Truth
+from ingot.compiler.graph.builder import Builder, tensor_type
+from ingot.compiler.ir import Literal, Op, Value
+from ingot.compiler.ir import TensorType as GraphTensorType
+from ingot.compiler.ir.dims import Dim
+from ingot.hal.errors import CompileError, DataLoss
+from ingot.hal.spec import DType, dtype
+
+__all__ = [
+    "LOWERINGS",
+    "Check",
+    "Context",
+    "Lowered",
+    "Result",
+    "Row",
+    "ints",
+    "lowering",
+    "well_formed",
+]
+
+
+@dataclass(eq=False)
+class Lowered:
+    """What a source value became, and what is known about it.
+
+    `value` is None until it is used, where `sizes` (the elements of an integer tensor as
+    dims) or `truth` say it all. `constant` is the source's constant, a splat not expanded.
+    `iota_axis` is set for a tensor whose elements count along that axis.
+    """
+
+    value: Value | None = None
+    sizes: tuple[Dim, ...] | None = None
+    truth: Truth | None = None
+    constant: Constant | None = None
+    iota_axis: int | None = None
+    type: TensorType | None = None  # the source type, where `value` is still to be made
+    home: list[Op] | None = None  # the ops among which `value` was made when it was used
+
+
+Result = Value | Lowered | Sequence[Value | Lowered]
+Check = Callable[[SourceOp, SourceProgram], str | None]
+"""Says why an op cannot be lowered; None if it can."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """How an op is lowered, and which of its forms cannot be."""
+
+    lower: Callable[[Context, SourceOp], Result]
+    check: Check | None = None
+
+
+LOWERINGS: dict[str, Row] = {}
+
+
+def lowering(
+    *names: str, check: Check | None = None
+) -> Callable[[Callable[[Context, SourceOp], Result]], Callable[[Context, SourceOp], Result]]:
+    """Register the decorated function for these ops (without dialect and version)."""
+
+    def register(
+        function: Callable[[Context, SourceOp], Result],
+    ) -> Callable[[Context, SourceOp], Result]:
+        for name in names:
+            if name in LOWERINGS:
+                raise ValueError(f"op '{name}' has a lowering already")
+            LOWERINGS[name] = Row(function, check)
+        return function
+
+    return register
+
+
+@contextmanager
+def well_formed(what: str) -> Iterator[None]:
+    """Turn what a malformed op does to its lowering into DataLoss that names it.
+
+    MLIR verifies ops before it writes them, so the lowerings do not check that attributes and
+    operands are there and of the right kind; a corrupted artifact is caught here.
+    """
+    try:
+        yield
+    except (AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise DataLoss(
+            f"{what} is malformed ({type(error).__name__}: {error}): the StableHLO artifact is "
+            "corrupted; export the model again"
+        ) from error
+
+
+@dataclass(eq=False)
+class Context:
+    """The import of one function: where ops are built and what values became."""
+
+    program: SourceProgram
+    builder: Builder
+    symbols: Symbols
+    lower_ops: Callable[[Context, SourceBlock], list[Lowered]]
+    values: dict[SourceValue, Lowered] = field(default_factory=dict)
+    prefix: str = ""  # the location of the call whose function is being inlined
+    depth: int = 0
+    read_sizes: dict[tuple[int, int], tuple[Dim, ...]] = field(default_factory=dict)
+
+    def lowered(self, op: SourceOp, place: int) -> Lowered:
+        """What operand `place` of `op` became."""
+        return self.values[op.operands[place]]
+
+    def operand(self, op: SourceOp, place: int) -> Value:
+        """Operand `place` of `op` as a graph value."""
+        return self.value(self.lowered(op, place))
+
+    def operands(self, op: SourceOp) -> list[Value]:
+        """All operands of `op` as graph values."""
+        return [self.operand(op, place) for place in range(len(op.operands))]
+
+    def sizes(self, op: SourceOp, place: int, low: int = 0) -> tuple[Dim, ...]:
+        """The elements of an integer operand as dims, fresh symbols where they depend on data,
+        which the call refuses below `low`.
+
+        What was read once in a block is known to all that follows there.
+        """
+        lowered = self.lowered(op, place)
+        if lowered.sizes is not None:
+            return lowered.sizes
+        value = self.value(lowered)
+        key = (id(lowered), id(self.builder.ops))
+        if key not in self.read_sizes:
+            what = f"operand {place} of '{op.full_name}'"
+            sizes = sizes_of_data(self.builder, self.symbols, value, what, low)
+            self.read_sizes[key] = sizes
+            if value.owner in self.builder.ops:
+                lowered.sizes = sizes
+        return self.read_sizes[key]
+
+    def value(self, lowered: Lowered) -> Value:
+        """The graph value of `lowered`, made now if it was not needed in this block before.
+
+        What was made in a region is not defined behind it.
+        """
+        if lowered.value is None or (
+            lowered.home is not None and lowered.home is not self.builder.ops
+        ):
+            assert lowered.type is not None
+            lowered.value = self._materialise(lowered, dtype(lowered.type.element))
+            lowered.home = self.builder.ops
+        return lowered.value
+
+    def _materialise(self, lowered: Lowered, wanted: DType) -> Value:
+        assert lowered.type is not None
+        if lowered.constant is not None:
+            return self._constant(lowered.constant, wanted)
+        if lowered.sizes is None:
+            return self._truth(lowered.truth)
+        shape = tuple(dim or 0 for dim in lowered.type.shape)
+        if all(isinstance(size, int) for size in lowered.sizes):
+            array = np.array(lowered.sizes, np.int64).astype(wanted.numpy).reshape(shape)
+            return self.builder.constant(Literal(array, wanted))
+        distinct = set(lowered.sizes)
+        sizes = lowered.sizes if len(distinct) > 1 else lowered.sizes[:1]
+        parts = [
+            self.builder.op("dim", value=size, dtype=wanted)
+            if not isinstance(size, int)
+            else self.builder.constant(size, wanted)
+            for size in sizes
+        ]
+        if len(parts) == 1:
+            return self.builder.broadcast_to(parts[0], shape)
+        parts = [self.builder.op("reshape", part, shape=(1,)) for part in parts]
+        elements = self.builder.op("concatenate", *parts, axis=0)
+        return self.builder.op("reshape", elements, shape=shape)  # type: ignore[no-any-return]
+
+    def _constant(self, constant: Constant, wanted: DType) -> Value:
+        if not constant.is_splat:
+            return self.builder.constant(Literal(constant.array, wanted))
+        element = constant.array[(0,) * constant.array.ndim] if constant.array.size else 0
+        scalar = self.builder.constant(Literal(np.array(element, constant.array.dtype), wanted))
+        return self.builder.broadcast_to(scalar, constant.array.shape)
+
+    def _truth(self, truth: Truth | None) -> Value:
+        """An i1 of rank 0 from what is to be known about dims."""
+        assert isinstance(truth, tuple)
+        result = None
+        for atom in truth:
+            difference = self.builder.op("dim", value=atom.difference, dtype=dtype("i64"))
+            zero = self.builder.constant(0, "i64")
+            one = self.builder.op("compare", difference, zero, direction=atom.direction)
+            result = one if result is None else self.builder.op("and", result, one)
+        assert result is not None
+        return result  # type: ignore[no-any-return]
+
+    def same_shape(self, op: SourceOp, values: Sequence[Value]) -> None:
+        """Unify the shapes of values that must agree; scalars of a region always do."""
+        if any(not isinstance(value.type, GraphTensorType) for value in values):
+            return
+        first = tensor_type(values[0])
+        for value in values[1:]:
+            other = tensor_type(value)
+            if first.rank != other.rank:
+                raise self.error(op, f"the operands {first} and {other} differ in rank")
+            for a, b in zip(first.shape, other.shape, strict=True):
+                self.symbols.equate(a, b, self.describe(op))
+
+    def describe(self, op: SourceOp) -> str:
+        """The op and its layer, as messages name it."""
+        place = self.location(op)
+        return f"op '{op.full_name}'" + (f" at '{place}'" if place else "")
+
+    def location(self, op: SourceOp) -> str:
+        """The layer of `op`, below the layer that calls its function."""
+        own = op.location.rstrip(":")
+        if not self.prefix or own.startswith((self.prefix, "jit(")):
+            return own or self.prefix
+        return f"{self.prefix}/{own}" if own else self.prefix
+
+    def error(self, op: SourceOp, problem: str) -> CompileError:
+        """The error that `op` cannot be lowered because of `problem`."""
+        return CompileError(f"{self.describe(op)}: {problem}")
+
+    def inline(self, name: str, op: SourceOp, arguments: Sequence[Lowered]) -> list[Lowered]:
+        """Lower the body of a function here, in place of the op that calls it."""
+        function = self.program.functions.get(name)
+        if function is None or len(function.arguments) != len(arguments):
+            raise self.error(op, f"there is no function '{name}' with {len(arguments)} arguments")
+        if self.depth >= 100:
+            raise self.error(op, f"the call of '{name}' is recursive or nested too deep")
+        inner = Context(
+            self.program,
+            self.builder,
+            self.symbols,
+            self.lower_ops,
+            dict(zip(function.arguments, arguments, strict=True)),
+            self.location(op),
+            self.depth + 1,
+        )
+        for argument, attributes in zip(arguments, function.argument_attributes, strict=True):
+            symbol_name = attributes.get("jax.global_constant")
+            if isinstance(symbol_name, str) and argument.sizes is not None:
+                self.symbols.name(argument.sizes[0], symbol_name)
+        return self.lower_ops(inner, function.body)
+
+
+def ints(attribute: Any) -> tuple[int, ...]:
+    """An attribute that lists integers, as a tensor or an array."""
+    if isinstance(attribute, Constant):
+        return attribute.integers()
+    return tuple(int(each) for each in attribute)

@@ -1,0 +1,102 @@
+"""Find everything in a program that cannot be lowered, before anything is built.
+
+One error lists all of it: op, layer, types, reason, and what to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ingot.compiler.frontends.stablehlo.lower_call import followed_function
+from ingot.compiler.frontends.stablehlo.lower_control import CONTROL_OPS
+from ingot.compiler.frontends.stablehlo.lowering import LOWERINGS, well_formed
+from ingot.compiler.frontends.stablehlo.program import (
+    SourceBlock,
+    SourceFunction,
+    SourceOp,
+    SourceProgram,
+    SourceType,
+    TensorType,
+)
+from ingot.hal.errors import CompileError
+from ingot.hal.spec import DTYPES
+
+__all__ = ["scan"]
+
+_HELP = (
+    "rewrite these layers with supported ops, or add a lowering: one function with @lowering "
+    "in compiler/frontends/stablehlo"
+)
+
+
+def scan(program: SourceProgram) -> None:
+    """Raise one CompileError that lists every op that cannot be lowered; else nothing."""
+    missing: list[str] = []
+    for function in _reached(program):
+        for argument in function.arguments:
+            problem = _type_problem(argument.type)
+            if problem:
+                name = argument.location or "without name"
+                missing.append(f"argument {name} of '{function.name}': {problem}")
+        missing.extend(
+            f"{_describe(op)}: {problem}" for op, problem in _problems(function.body, program)
+        )
+    if missing:
+        count = f"{len(missing)} operations" if len(missing) > 1 else "1 operation"
+        lines = "\n  ".join(missing)
+        raise CompileError(f"the model has {count} that cannot be compiled:\n  {lines}\n{_HELP}")
+
+
+def _reached(program: SourceProgram) -> list[SourceFunction]:
+    """The public functions and all that they call."""
+    names = [name for name, function in program.functions.items() if function.public]
+    for name in names:  # grows while it runs
+        for op in program.functions[name].body.walk():
+            callee = followed_function(op)
+            if callee in program.functions and callee not in names:
+                names.append(callee)
+    return [program.functions[name] for name in names]
+
+
+def _problems(block: SourceBlock, program: SourceProgram) -> Iterator[tuple[SourceOp, str]]:
+    for op in block.ops:
+        if op.name == "return":
+            continue
+        if op.name in CONTROL_OPS:
+            for inner in (each for region in op.regions for each in region):
+                yield from _problems(inner, program)
+        row = LOWERINGS.get(op.full_name)
+        types = [value.type for value in (*op.operands, *op.results)]
+        bad_type = next((problem for problem in map(_type_problem, types) if problem), None)
+        callee = followed_function(op)
+        if row is None:
+            yield op, "there is no lowering for it"
+        elif op.undecoded:
+            yield op, f"version {op.version} of this op is newer than this reader"
+        elif bad_type:
+            yield op, bad_type
+        elif callee is not None and callee not in program.functions:
+            yield op, f"the function '{callee}' that it stands for is missing"
+        elif row.check is not None:
+            with well_formed(_describe(op)):
+                reason = row.check(op, program)
+            if reason:
+                yield op, reason
+
+
+def _type_problem(type: SourceType) -> str | None:
+    if not isinstance(type, TensorType):
+        return f"values of type {type} are not supported"
+    if type.element not in DTYPES:
+        return f"the dtype {type.element} is not supported; convert to a supported one"
+    return None
+
+
+def _describe(op: SourceOp) -> str:
+    name = op.full_name
+    if op.name == "composite":
+        name = f"composite '{op.attributes.get('name')}'"
+    place = f" at '{op.location.rstrip(':')}'" if op.location else ""
+    operands = ", ".join(str(value.type) for value in op.operands)
+    results = ", ".join(str(value.type) for value in op.results)
+    return f"{name}{place} ({operands}) -> ({results})"

@@ -1,0 +1,102 @@
+"""Ingot: compile a machine-learning model once into a small module and run it anywhere.
+
+    import ingot
+    ingot.compile("model.onnx").save("model.ingot")
+    model = ingot.load("model.ingot")
+    y = model(x)
+
+Everything is imported on first use: `import ingot` alone costs nothing, and running a
+module never imports the compiler.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ingot.compiler import Module, compile, state
+    from ingot.hal.array import Array
+    from ingot.hal.device import Device, devices
+    from ingot.hal.errors import (
+        Cancelled,
+        CompileError,
+        DataLoss,
+        DeadlineExceeded,
+        DeviceLost,
+        Error,
+        FailedPrecondition,
+        Incompatible,
+        Internal,
+        InvalidArgument,
+        NotFound,
+        OutOfMemory,
+        OutOfRange,
+        PermissionDenied,
+        Unsupported,
+    )
+    from ingot.runtime.model import Function, Model, load
+    from ingot.runtime.signature import Signature, Value
+
+    __version__: str
+
+__all__ = [
+    "Array",
+    "Cancelled",
+    "CompileError",
+    "DataLoss",
+    "DeadlineExceeded",
+    "Device",
+    "DeviceLost",
+    "Error",
+    "FailedPrecondition",
+    "Function",
+    "Incompatible",
+    "Internal",
+    "InvalidArgument",
+    "Model",
+    "Module",
+    "NotFound",
+    "OutOfMemory",
+    "OutOfRange",
+    "PermissionDenied",
+    "Signature",
+    "Unsupported",
+    "Value",
+    "__version__",
+    "compile",
+    "devices",
+    "load",
+    "state",
+]
+
+_HOMES = {
+    "Array": "ingot.hal.array",
+    "Device": "ingot.hal.device",
+    "Function": "ingot.runtime.model",
+    "Model": "ingot.runtime.model",
+    "Module": "ingot.compiler",
+    "Signature": "ingot.runtime.signature",
+    "Value": "ingot.runtime.signature",
+    "compile": "ingot.compiler",
+    "devices": "ingot.hal.device",
+    "load": "ingot.runtime.model",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        header = import_module("ingot.hal.header")
+        value: Any = header.constants(header.read("ingot.h"))["INGOT_VERSION"].decode()
+    elif name == "state":
+        value = import_module("ingot.compiler.state")
+    elif name in __all__:
+        value = getattr(import_module(_HOMES.get(name, "ingot.hal.errors")), name)
+    else:
+        raise AttributeError(f"module 'ingot' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

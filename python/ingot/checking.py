@@ -1,0 +1,256 @@
+"""`ingot check`: every dispatch of a compiled model against the references of its operations.
+
+The model runs once in its checking form, which gives what each dispatch read and wrote.
+Then the NumPy references compute each dispatch again from what it read, so that an error
+shows where it is made and nowhere else. At last the model as it is shipped is compared as
+a whole with the interpreted source, which finds what no single dispatch can show: a wrong
+rewrite, or two values in one place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ingot.compiler import compile, ir
+from ingot.compiler.checking import CheckingForm, Dispatch, compile_for_checking
+from ingot.compiler.graph.eliminate_dead_code import eliminate_dead_code
+from ingot.compiler.graph.interpreter import interpret
+from ingot.compiler.read_source import copy_module, read_source
+from ingot.compiler.reference_bounds import Reference, evaluate_entry
+from ingot.hal.errors import CompileError, Error
+from ingot.hal.spec import DType
+from ingot.inputs import random_inputs, read_inputs
+from ingot.runtime.model import Model, load
+from ingot.runtime.tensors import bits_of_input
+
+__all__ = ["Mismatch", "check_model"]
+
+_TOLERANCES = {"f64": 1e-10, "c128": 1e-10, "f32": 1e-4, "c64": 1e-4, "f16": 1e-2, "bf16": 5e-2}
+_QUIET = frozenset({"constant", "broadcast", "reshape", "dim", "return"})
+
+_Array = npt.NDArray[Any]
+
+
+class Mismatch(Error):
+    """The compiled model gives something else than its reference."""
+
+
+def check_model(
+    path: str,
+    input_texts: Sequence[str],
+    sizes: Mapping[str, int],
+    tolerance: float | None,
+    progress: Callable[[str], None],
+    parameters: Any = None,
+) -> list[str]:
+    """One line per result, and how many dispatches were compared.
+
+    `tolerance` is the largest difference allowed, relative to the largest element; without
+    it dispatches may be as far off as the op table says. `parameters` are external weights, as for
+    `ingot.load`. Mismatch: something differs; the message names the first wrong layer.
+    """
+    _refuse_module(path)
+    kind = "embedded" if parameters is None else "external"
+    form = compile_for_checking(path, parameters=kind, progress=progress)
+    model = load(compile(path, parameters=kind, progress=progress), parameters=parameters)
+    arguments = _arguments(model, input_texts, sizes)
+    progress("run")
+    arrays = _live_arrays(form, arguments, parameters)
+    differences = _wrong_dispatches(form, arrays, tolerance, progress)
+    if differences:
+        raise Mismatch("\n".join([_headline(form, differences), *map(str, differences)]))
+    progress("interpret")
+    weights = dict(parameters) if isinstance(parameters, Mapping) else {}
+    weights |= {key: arrays[value] for key, value in form.parameters.items()}
+    source = read_source(path, parameters=kind)
+    lines = _compare_results(model, source, arguments, weights, tolerance)
+    return [*lines, _summary(form)]
+
+
+def _refuse_module(path: str) -> None:
+    """CompileError: `path` is a module file, which has no graph to compare with."""
+    if Path(path).is_file():
+        with Path(path).open("rb") as file:
+            if file.read(5) == b"INGOT":
+                raise CompileError(
+                    f"'{path}' is a compiled module, which does not carry its source: "
+                    "pass the source model that it was compiled from"
+                )
+
+
+def _arguments(model: Model, input_texts: Sequence[str], sizes: Mapping[str, int]) -> list[_Array]:
+    """The inputs that are given, and random ones for the rest."""
+    inputs: dict[str, Any] = random_inputs(model.signature, sizes)
+    inputs |= read_inputs(input_texts, model.signature)
+    return [
+        bits_of_input(inputs[value.name], value.dtype, f"argument '{value.name}'")
+        for value in model.signature.arguments
+    ]
+
+
+# One dispatch after the other.
+
+
+def _live_arrays(
+    form: CheckingForm, arguments: Sequence[_Array], parameters: Any
+) -> dict[ir.Value, _Array]:
+    """What every value has in a call of the checking form."""
+    given = form.module.functions["main"].arguments
+    results = load(form.compiled, parameters=parameters)(*arguments)
+    arrays = results if isinstance(results, tuple) else (results,)
+    live = dict(zip(given, arguments, strict=True))
+    live.update((value, each.numpy()) for value, each in zip(form.values, arrays, strict=True))
+    return live
+
+
+@dataclass(frozen=True)
+class _Difference:
+    """One result of a dispatch that is not what the references give."""
+
+    dispatch: Dispatch
+    result: ir.Value
+    size: float
+    index: tuple[int, ...]
+    got: Any
+    expected: Any
+    allowed: float
+
+    @property
+    def layer(self) -> str:
+        return self.dispatch.layer or "without a name"
+
+    def __str__(self) -> str:
+        ops = [op.name for op in self.dispatch.entry.block.ops if op.name not in _QUIET]
+        names = ", ".join(dict.fromkeys(ops)) or "copy"
+        return (
+            f"layer '{self.layer}' ({names}) -> {self.result.type}: differs by {self.size:.3g} "
+            f"at {list(self.index)}: got {self.got}, expected {self.expected}, "
+            f"allowed {self.allowed:.2g}"
+        )
+
+
+def _wrong_dispatches(
+    form: CheckingForm,
+    arrays: Mapping[ir.Value, _Array],
+    tolerance: float | None,
+    progress: Callable[[str], None],
+) -> list[_Difference]:
+    """At most one difference of each dispatch, in the order of the program."""
+    symbols = form.symbols(arrays)
+    found = []
+    for place, dispatch in enumerate(form.dispatches):
+        progress(f"compare dispatch {place + 1} of {len(form.dispatches)}")
+        operands = [arrays[value] for value in dispatch.operands]
+        sizes = dispatch.symbols(symbols)
+        references = evaluate_entry(form.module, dispatch.entry, operands, sizes)
+        pairs = zip(dispatch.results, references, strict=True)
+        wrong = (_difference(dispatch, each, arrays[each], ref, tolerance) for each, ref in pairs)
+        found += [each for each in wrong if each is not None][:1]
+    return found
+
+
+def _difference(
+    dispatch: Dispatch,
+    value: ir.Value,
+    ours: _Array,
+    reference: Reference,
+    tolerance: float | None,
+) -> _Difference | None:
+    """The largest difference of one result; None if all elements are as they should be."""
+    if ours.shape != reference.array.shape:
+        return _Difference(
+            dispatch, value, np.inf, (), f"shape {ours.shape}", reference.array.shape, 0.0
+        )
+    a, b = _widened(ours), _widened(reference.array)
+    allowed = reference.allowed if tolerance is None else tolerance * _scale(b)
+    with np.errstate(all="ignore"):
+        distance = np.abs(a - b)
+        distance = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, distance)
+        distance = np.where(np.isnan(distance), np.inf, distance).astype(np.float64)
+        wrong = distance > allowed
+    if not wrong.any():
+        return None
+    worst = int(np.argmax(np.where(wrong, distance, -1.0)))
+    index = tuple(int(each) for each in np.unravel_index(worst, a.shape))
+    limit = float(np.broadcast_to(allowed, a.shape)[index])
+    got, expected = ours[index], reference.array[index]
+    return _Difference(dispatch, value, float(distance[index]), index, got, expected, limit)
+
+
+def _widened(array: _Array) -> _Array:
+    """Elements as numbers that can be subtracted; those of 64 bits keep all of them."""
+    dtype = DType.from_numpy(array.dtype)
+    if dtype.is_complex:
+        return array.astype(np.complex128)
+    if dtype.is_integer and dtype.bits == 64:
+        return array.astype(np.longdouble)
+    return array.astype(np.float64)
+
+
+def _scale(reference: _Array) -> float:
+    """The largest finite magnitude, 1 if there is none."""
+    magnitude = np.abs(reference)
+    finite = magnitude[np.isfinite(magnitude)]
+    return float(finite.max()) if finite.size and finite.max() > 0 else 1.0
+
+
+def _headline(form: CheckingForm, differences: Sequence[_Difference]) -> str:
+    return (
+        f"layer '{differences[0].layer}' is the first whose dispatch differs from its reference, "
+        f"of {len(differences)} in {_summary(form)}"
+    )
+
+
+def _summary(form: CheckingForm) -> str:
+    text = f"{len(form.dispatches)} dispatches compared"
+    if form.uncompared:
+        text += f", {form.uncompared} inside branches and loops not compared"
+    return text
+
+
+# The model as a whole.
+
+
+def _compare_results(
+    model: Model,
+    module: ir.Module,
+    arguments: Sequence[_Array],
+    weights: Mapping[str, _Array],
+    tolerance: float | None,
+) -> list[str]:
+    """One line per result. Mismatch: one is wrong, although every dispatch is right."""
+    results = model(*arguments)
+    compiled = results if isinstance(results, tuple) else (results,)
+    source = eliminate_dead_code(copy_module(module))
+    expected = interpret(source, "main", arguments, weights)
+    lines = []
+    values = zip(model.signature.results, compiled, expected, strict=True)
+    for value, ours, reference in values:
+        allowed = _TOLERANCES.get(value.dtype.name, 0.0) if tolerance is None else tolerance
+        error = _relative_error(ours.numpy(), reference)
+        relation = "within" if error <= allowed else "more than"
+        line = f"result '{value.name}': relative error {error:.2g}, {relation} {allowed:.2g}"
+        if error > allowed:
+            raise Mismatch(
+                f"{line}; yet every dispatch that was compared agrees with its reference: the "
+                "program was changed on the way, or one inside a branch or loop is wrong"
+            )
+        lines.append(line)
+    return lines
+
+
+def _relative_error(ours: _Array, reference: _Array) -> float:
+    """The largest difference, relative to the largest element of the reference."""
+    a, b = _widened(ours), _widened(np.asarray(reference))
+    with np.errstate(all="ignore"):
+        differs = ~((a == b) | (np.isnan(a) & np.isnan(b)))
+        if not differs.any():
+            return 0.0
+        error = float(np.abs(a - b)[differs].max()) / _scale(b)
+    return error if np.isfinite(error) else float("inf")

@@ -1,0 +1,333 @@
+"""The `ingot` command: compile, run, measure and look into models.
+
+Here are its options and what it prints; the work is done elsewhere.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from ingot.hal.errors import CompileError, Error, InvalidArgument
+
+if TYPE_CHECKING:
+    from ingot.runtime.model import Function, Model
+
+__all__ = ["main"]
+
+_EXIT_FAILED = 1
+_EXIT_WRONG_USE = 2
+_EXIT_INTERRUPTED = 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command; gives its exit status."""
+    options = _parser().parse_args(arguments)
+    try:
+        options.run(options)
+        sys.stdout.flush()
+    except (Error, OSError) as error:
+        if isinstance(error, BrokenPipeError):
+            # The reader of our output has seen enough; nothing more can be written.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
+        kind = "" if isinstance(error, (CompileError, OSError)) else f"{type(error).__name__}: "
+        print(f"ingot {options.command}: {kind}{error}", file=sys.stderr)
+        return _EXIT_FAILED
+    except KeyboardInterrupt:
+        print(f"ingot {options.command}: interrupted", file=sys.stderr)
+        return _EXIT_INTERRUPTED
+    return 0
+
+
+class _Parser(argparse.ArgumentParser):
+    """Answers wrong use with one line that says what to do."""
+
+    def error(self, message: str) -> NoReturn:
+        print(f"{self.prog}: {message}; `{self.prog} --help` shows how", file=sys.stderr)
+        sys.exit(_EXIT_WRONG_USE)
+
+
+class _Version(argparse.Action):
+    """Reads the version only if it is asked for."""
+
+    def __call__(self, *_: object) -> NoReturn:
+        import ingot
+
+        print(f"ingot {ingot.__version__}")
+        sys.exit(0)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="ingot",
+        description="Compile a machine-learning model once into a small module, "
+        "and run it anywhere.",
+    )
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for add in (_add_compile, _add_run, _add_bench, _add_inspect, _add_check, _add_opt):
+        add(commands)
+    _add(commands, "devices", _run_devices, "list the devices of this machine")
+    return parser
+
+
+def _add(
+    commands: Any, name: str, run: Callable[[argparse.Namespace], None], summary: str
+) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name, help=summary, description=summary[0].upper() + summary[1:] + "."
+    )
+    parser.set_defaults(run=run)
+    return parser
+
+
+def _add_compile(commands: Any) -> None:
+    parser = _add(commands, "compile", _run_compile, "compile a model into a module file")
+    parser.add_argument("model", help="an .onnx file, a StableHLO artifact, or Ingot IR text")
+    parser.add_argument("-o", "--output", required=True, metavar="OUT", help="the module file")
+    parser.add_argument("--target", default="cpu", help="what to compile for (%(default)s)")
+    parser.add_argument(
+        "--variants",
+        metavar="NAMES",
+        help="machines to make native code for, best first, such as x86-64-v4,x86-64-v3",
+    )
+    parser.add_argument(
+        "--parameters",
+        choices=("embedded", "external"),
+        default="embedded",
+        help="weights go into the module, or are given when it is loaded (%(default)s)",
+    )
+    parser.add_argument("--dump-ir", metavar="DIR", help="write the IR after every pass there")
+    parser.add_argument("--report", action="store_true", help="say what was made, and how long")
+
+
+def _run_compile(options: argparse.Namespace) -> None:
+    import ingot
+    from ingot.progress import show_progress
+
+    begin = time.perf_counter()
+    with show_progress(f"compiling {options.model}") as progress:
+        module = ingot.compile(
+            options.model,
+            target=options.target,
+            variants=options.variants.split(",") if options.variants else None,
+            parameters=options.parameters,
+            dump_ir=options.dump_ir,
+            progress=progress,
+        )
+        module.save(options.output)
+    seconds = time.perf_counter() - begin
+    variants = ", ".join(module.report.object_lengths)
+    length = f"{len(module) / 1e3:.1f} KB"
+    print(f"{options.output}: {length} for {variants or options.target}, in {seconds:.1f} s")
+    if options.report:
+        print(module.report)
+
+
+def _add_model_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("module", metavar="OUT", help="a module file made by `ingot compile`")
+    parser.add_argument("--function", default="main", help="the function to call (%(default)s)")
+    parser.add_argument("--device", default="cpu", help="where to run it (%(default)s)")
+    parser.add_argument("--threads", type=int, help="threads of the CPU (all that it may use)")
+    parser.add_argument("--parameters", metavar="FILE", help="weights, a safetensors file")
+
+
+def _load(options: argparse.Namespace) -> tuple[Model, Function]:
+    import ingot
+
+    model = ingot.load(
+        options.module,
+        device=options.device,
+        threads=options.threads,
+        parameters=options.parameters,
+    )
+    if options.function not in model.functions:
+        raise InvalidArgument(
+            f"there is no function {options.function!r} in {options.module}; "
+            f"its functions are: {', '.join(model.functions)}"
+        )
+    return model, model.functions[options.function]
+
+
+def _add_run(commands: Any) -> None:
+    parser = _add(commands, "run", _run_run, "run a module on inputs from files or text")
+    _add_model_options(parser)
+    parser.add_argument(
+        "--input",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="an argument: x=@x.npy, or x=[1,2,3]; @all.npz gives all of them",
+    )
+    parser.add_argument(
+        "--output",
+        action="append",
+        default=[],
+        metavar="NAME=FILE",
+        help="where a result goes: y.npy in the order of the results, y=y.npy by name, or "
+        "all.npz; without it the results are printed",
+    )
+
+
+def _run_run(options: argparse.Namespace) -> None:
+    from ingot.inputs import read_inputs, write_outputs
+
+    _, function = _load(options)
+    inputs = read_inputs(options.input, function.signature)
+    results = function.call(as_dict=True, **inputs)
+    if options.output:
+        write_outputs(options.output, results)
+        return
+    for name, array in results.items():
+        print(f"{name} = {array}")
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is no time to measure for, such as 0.5")
+    return seconds
+
+
+def _add_bench(commands: Any) -> None:
+    parser = _add(commands, "bench", _run_bench, "measure the time of a call")
+    _add_model_options(parser)
+    parser.add_argument(
+        "--input", action="append", default=[], metavar="NAME=VALUE", help="as in `ingot run`"
+    )
+    parser.add_argument(
+        "--dim",
+        action="append",
+        default=[],
+        metavar="NAME=SIZE",
+        help="the size of a dim that the module leaves open (1)",
+    )
+    parser.add_argument(
+        "--seconds", type=_seconds, default=2.0, help="how long to measure (%(default)s)"
+    )
+    parser.add_argument(
+        "--profile", action="store_true", help="show the time of every kernel, slowest first"
+    )
+
+
+def _run_bench(options: argparse.Namespace) -> None:
+    from ingot.inputs import parse_dims, random_inputs, read_inputs
+    from ingot.timing import profile_calls, time_calls
+
+    model, function = _load(options)
+    signature = function.signature
+    inputs = random_inputs(signature, parse_dims(options.dim))
+    inputs |= read_inputs(options.input, signature)
+    times = time_calls(function, inputs, options.seconds)
+    print(f"{signature}")
+    print(f"median {times.median_text}, minimum {times.minimum_text}, {times.count} calls")
+    if options.profile:
+        print(*profile_calls(model, function, inputs), sep="\n")
+
+
+def _add_inspect(commands: Any) -> None:
+    parser = _add(commands, "inspect", _run_inspect, "show what is in a module file")
+    parser.add_argument("module", metavar="OUT", help="a module file made by `ingot compile`")
+    parser.add_argument("--code", action="store_true", help="show the instructions too")
+    parser.add_argument(
+        "--verify", action="store_true", help="check all checksums and instructions"
+    )
+    parser.add_argument(
+        "--dims",
+        metavar="NAME=SIZE,...",
+        help="sizes, such as b=8,s=512, at which to show the peak memory as a number",
+    )
+
+
+def _run_inspect(options: argparse.Namespace) -> None:
+    from ingot.inputs import parse_dims
+    from ingot.inspection import describe_module
+
+    dims = parse_dims(options.dims.split(","), "--dims") if options.dims is not None else None
+    print(describe_module(options.module, code=options.code, verify=options.verify, dims=dims))
+
+
+def _add_check(commands: Any) -> None:
+    parser = _add(commands, "check", _run_check, "compare a compiled model with its reference")
+    parser.add_argument("model", help="an .onnx file, a StableHLO artifact, or Ingot IR text")
+    parser.add_argument(
+        "--input", action="append", default=[], metavar="NAME=VALUE", help="as in `ingot run`"
+    )
+    parser.add_argument(
+        "--dim", action="append", default=[], metavar="NAME=SIZE", help="as in `ingot bench`"
+    )
+    parser.add_argument(
+        "--tolerance",
+        type=float,
+        help="largest error allowed, relative to the largest value (of a dispatch what the op "
+        "table says, of a result 1e-4 for f32)",
+    )
+    parser.add_argument("--parameters", metavar="FILE", help="weights, a safetensors file")
+
+
+def _run_check(options: argparse.Namespace) -> None:
+    from ingot.checking import check_model
+    from ingot.inputs import parse_dims
+    from ingot.progress import show_progress
+
+    with show_progress(f"checking {options.model}") as progress:
+        lines = check_model(
+            options.model,
+            options.input,
+            parse_dims(options.dim),
+            options.tolerance,
+            progress,
+            options.parameters,
+        )
+    print("\n".join(lines))
+
+
+def _add_opt(commands: Any) -> None:
+    parser = _add(commands, "opt", _run_opt, "run single passes of the compiler, as text")
+    parser.add_argument("model", help="Ingot IR text, or any model that can be compiled")
+    parser.add_argument(
+        "--pass",
+        action="append",
+        default=[],
+        dest="passes",
+        metavar="NAME",
+        help="a pass to run; several run in their order. Without any the model is only read",
+    )
+    parser.add_argument("-o", "--output", metavar="FILE", help="where the text goes")
+
+
+def _run_opt(options: argparse.Namespace) -> None:
+    from ingot.compiler.graph.passes import GRAPH_PASSES
+    from ingot.compiler.ir import to_text
+    from ingot.compiler.pipeline import DISPATCH_PASSES
+    from ingot.compiler.read_source import read_source
+
+    passes = {each.__name__: each for each in (*GRAPH_PASSES, *DISPATCH_PASSES)}
+    unknown = [name for name in options.passes if name not in passes]
+    if unknown:
+        raise InvalidArgument(f"no pass is called {unknown[0]!r}; the passes are: {_list(passes)}")
+    module = read_source(options.model)
+    for name in options.passes:
+        module = passes[name](module)
+    text = to_text(module)
+    if options.output:
+        Path(options.output).write_text(text, encoding="utf-8")
+    else:
+        print(text, end="")
+
+
+def _list(names: Iterable[str]) -> str:
+    return ", ".join(names)
+
+
+def _run_devices(options: argparse.Namespace) -> None:
+    import ingot
+
+    for device in ingot.devices():
+        print(f"{device.uri:<12} {device.description}")

@@ -1,0 +1,144 @@
+"""Inputs and outputs of a model on the command line: from text and files to arrays."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ingot.hal.array import Array
+from ingot.hal.errors import InvalidArgument, NotFound
+from ingot.runtime.signature import Signature, Value
+
+__all__ = ["parse_dims", "random_inputs", "read_inputs", "write_outputs"]
+
+
+def read_inputs(texts: Sequence[str], signature: Signature) -> dict[str, Any]:
+    """`--input` texts as arguments by name.
+
+    A text is NAME=@FILE.npy, NAME=JSON, the same without "NAME=" for the arguments in their
+    order, or @FILE.npz, whose arrays are taken by name.
+    """
+    names = [value.name for value in signature.arguments]
+    inputs: dict[str, Any] = {}
+    for text in texts:
+        if text.startswith("@") and text.endswith(".npz"):
+            inputs |= _load(text[1:])
+            continue
+        name, separator, value = text.partition("=")
+        if not separator or name not in names:
+            name, value = _next_name(text, names, inputs, signature), text
+        inputs[name] = _load(value[1:]) if value.startswith("@") else _parse(name, value)
+    return inputs
+
+
+def _next_name(text: str, names: list[str], inputs: Mapping[str, Any], signature: Signature) -> str:
+    name, separator, _ = text.partition("=")
+    if separator and not text.startswith(("@", "[")):
+        raise InvalidArgument(f"no argument is called {name!r}; the signature is {signature}")
+    free = [name for name in names if name not in inputs]
+    if not free:
+        raise InvalidArgument(f"--input {text}: every argument of {signature} has its value")
+    return free[0]
+
+
+def _parse(name: str, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        raise InvalidArgument(
+            f"--input {name}={text}: not a number or JSON list; for a file write {name}=@FILE.npy"
+        ) from None
+
+
+def _load(path: str) -> Any:
+    try:
+        loaded = np.load(path, allow_pickle=False)
+    except FileNotFoundError:
+        raise NotFound(f"there is no file {path}") from None
+    except ValueError as error:
+        raise InvalidArgument(f"{path} is no .npy or .npz file: {error}") from None
+    return dict(loaded) if isinstance(loaded, np.lib.npyio.NpzFile) else loaded
+
+
+def write_outputs(paths: Sequence[str], results: Mapping[str, Array]) -> None:
+    """Writes results to `--output` paths: NAME=FILE.npy, FILE.npy in the order of the
+    results, or FILE.npz for all of them. Elements that .npy lacks become f32."""
+    free = dict(results)
+    for path in paths:
+        if path.endswith(".npz") and path.partition("=")[0] not in results:
+            savable: dict[str, Any] = {name: _savable(each) for name, each in results.items()}
+            np.savez(path, **savable)
+            continue
+        name, separator, file = path.partition("=")
+        if not separator or name not in results:
+            name, file = next(iter(free), ""), path
+        if name not in results:
+            raise InvalidArgument(
+                f"--output {path}: the model has only {len(results)} results: {', '.join(results)}"
+            )
+        free.pop(name, None)
+        with Path(file.removeprefix("@")).open("wb") as stream:
+            np.save(stream, _savable(results[name]))
+
+
+def _savable(array: Array) -> npt.NDArray[Any]:
+    return np.asarray(array if array.dtype.is_numpy else array.astype("f32"))
+
+
+def parse_dims(texts: Sequence[str], option: str = "--dim") -> dict[str, int]:
+    """The texts of an option, such as "batch=8", as sizes by name."""
+    sizes = {}
+    for text in texts:
+        name, _, size = text.partition("=")
+        if not name or not size.isdecimal():
+            raise InvalidArgument(f"{option} {text}: write NAME=SIZE, such as {option} batch=8")
+        sizes[name] = int(size)
+    return sizes
+
+
+def random_inputs(signature: Signature, sizes: Mapping[str, int], seed: int = 0) -> dict[str, Any]:
+    """Inputs by name: floats from the normal distribution, integers 0 and 1, which are
+    valid indices almost everywhere. Dims that `sizes` leaves open are 1.
+
+    InvalidArgument: `sizes` names a dim that no argument has."""
+    _check_sizes(signature, sizes)
+    generator = np.random.default_rng(seed)
+    return {
+        value.name: _random_array(value, _shape(value, sizes), generator)
+        for value in signature.arguments
+    }
+
+
+def _check_sizes(signature: Signature, sizes: Mapping[str, int]) -> None:
+    from ingot.compiler.ir.dims import parse_dim, symbols_of
+
+    texts = [dim for value in signature.arguments for dim in value.shape if isinstance(dim, str)]
+    open_dims = sorted({name for text in texts for name in symbols_of(parse_dim(text))})
+    unknown = [name for name in sizes if name not in open_dims]
+    if unknown:
+        known = f"the open dims are: {', '.join(open_dims)}" if open_dims else "all dims are fixed"
+        raise InvalidArgument(f"no dim is called {unknown[0]!r}; {known}")
+
+
+def _shape(value: Value, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    from ingot.compiler.ir.dims import evaluate, parse_dim, symbols_of
+
+    shape = []
+    for text in value.shape:
+        dim = parse_dim(text) if isinstance(text, str) else text
+        known = {name: sizes.get(name, 1) for name in symbols_of(dim)}
+        shape.append(evaluate(dim, known))
+    return tuple(shape)
+
+
+def _random_array(
+    value: Value, shape: tuple[int, ...], generator: np.random.Generator
+) -> npt.NDArray[Any]:
+    if value.dtype.is_float or value.dtype.is_complex:
+        return np.asarray(generator.standard_normal(shape)).astype(value.dtype.numpy)
+    return np.asarray(generator.integers(0, 2, shape)).astype(value.dtype.numpy)

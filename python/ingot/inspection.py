@@ -1,0 +1,143 @@
+"""What is in a module file, as text: `ingot inspect`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from ingot.compiler.ir.dims import evaluate, parse_dim, symbols_of
+from ingot.compiler.vm.contents import ModuleContents
+from ingot.compiler.vm.disassemble import disassemble, signature_text
+from ingot.compiler.vm.read_module import read_module
+from ingot.hal import spec
+from ingot.hal.errors import InvalidArgument, NotFound
+
+__all__ = ["describe_module"]
+
+
+def describe_module(
+    path: str, *, code: bool, verify: bool, dims: Mapping[str, int] | None = None
+) -> str:
+    """The signature, sections and sizes of a module file; with `code` its instructions.
+
+    `verify` checks every checksum and every instruction, with the C runtime's own verifier.
+    `dims` gives sizes to symbolic dims: the peak memory is then a number too.
+    InvalidArgument: `dims` lacks a dim, or names one that the module does not have.
+    """
+    try:
+        data = Path(path).read_bytes()
+    except FileNotFoundError:
+        raise NotFound(f"there is no file {path}") from None
+    contents = read_module(data, verify=verify)
+    lines = [f"{path}: {_size(len(data))}", *_functions(contents), *_peaks(contents, dims)]
+    lines += _sections(data)
+    lines += [*_executables(contents), *_parameters(contents), *_metadata(contents)]
+    if code:
+        lines += ["", disassemble(contents).rstrip()]
+    if verify:
+        from ingot.runtime.program import load_module
+
+        load_module(data, verify=True).release()
+        lines += ["", "verified: every checksum and every instruction is right"]
+    return "\n".join(lines)
+
+
+def _functions(contents: ModuleContents) -> Iterator[str]:
+    yield "\nfunctions"
+    for function in contents.functions:
+        kind = "" if function.exported else "  (init)" if function.init else "  (internal)"
+        length = len(function.code.words)
+        yield f"  {signature_text(function)}  for {function.target}, {_size(length)} of code{kind}"
+        if function.doc:
+            yield f"    {function.doc}"
+
+
+def _peaks(contents: ModuleContents, dims: Mapping[str, int] | None) -> Iterator[str]:
+    """Working memory per function: what lies in its slab, without arguments and results."""
+    peaks: dict[str, str] = contents.metadata.get("peaks", {})
+    if dims is not None:
+        _check_dims(contents, peaks, dims)
+    if peaks:
+        yield "\npeak of working memory, in bytes"
+    for name, formula in peaks.items():
+        yield f"  {name}: {formula}{'' if dims is None else _peak_at(name, formula, dims)}"
+
+
+def _check_dims(
+    contents: ModuleContents, peaks: Mapping[str, str], dims: Mapping[str, int]
+) -> None:
+    if not peaks:
+        raise InvalidArgument("--dims: the module does not say how much memory its functions need")
+    shapes = [value.shape for each in contents.functions for value in each.arguments]
+    known = [dim for shape in shapes for dim in shape] + [
+        parse_dim(each) for each in peaks.values()
+    ]
+    names = sorted({name for dim in known for name in symbols_of(dim)})
+    for name in dims:
+        if name not in names:
+            has = f"its dims are: {', '.join(names)}" if names else "all its dims are fixed"
+            raise InvalidArgument(f"--dims: the module has no dim {name!r}; {has}")
+
+
+def _peak_at(name: str, formula: str, dims: Mapping[str, int]) -> str:
+    """The number behind the formula of function `name`."""
+    dim = parse_dim(formula)
+    missing = sorted(symbols_of(dim) - set(dims))
+    if missing:
+        example = ",".join(f"{each}=SIZE" for each in missing)
+        raise InvalidArgument(
+            f"--dims: the memory of {name} depends on {', '.join(missing)} too; add {example}"
+        )
+    try:
+        return f" = {evaluate(dim, dims)}"
+    except ZeroDivisionError:
+        raise InvalidArgument(f"--dims: {name} divides by zero at these sizes") from None
+
+
+def _sections(data: bytes) -> Iterator[str]:
+    layout = spec.layout()
+    names = {
+        value: name.removeprefix("INGOT_SECTION_").lower()
+        for name, value in layout.constants.items()
+        if name.startswith("INGOT_SECTION_")
+    }
+    header = layout.unpack("ingot_layout_header_t", data[: layout.size("ingot_layout_header_t")])
+    start = layout.size("ingot_layout_header_t")
+    end = start + header[0]["section_count"] * layout.size("ingot_layout_section_t")
+    yield "\nsections"
+    for row in layout.unpack("ingot_layout_section_t", data[start:end]):
+        name = names.get(row["kind"], f"unknown kind {row['kind']}")
+        yield f"  {name:<12} {_size(row['length']):>10}  at {row['offset']:#x}"
+
+
+def _executables(contents: ModuleContents) -> Iterator[str]:
+    if contents.executables:
+        yield "\nexecutables"
+    for executable in contents.executables:
+        count = len(executable.entries)
+        yield f"  {executable.name} for {executable.target}: {count} kernels"
+        for variant in executable.variants:
+            yield f"    {variant.name} ({variant.format}): {_size(len(variant.object))}"
+
+
+def _parameters(contents: ModuleContents) -> Iterator[str]:
+    if contents.parameters:
+        yield "\nparameters, to be given at load"
+    for each in contents.parameters:
+        yield f"  {each.key}: {each.dtype}[{','.join(map(str, each.shape))}]"
+
+
+def _metadata(contents: ModuleContents) -> Iterator[str]:
+    shown = {key: value for key, value in contents.metadata.items() if key != "peaks"}
+    if shown:
+        yield "\nmetadata"
+    for key, value in shown.items():
+        yield f"  {key}: {value if isinstance(value, str) else json.dumps(value)}"
+
+
+def _size(length: int) -> str:
+    """Bytes for people."""
+    if length < 10_000:
+        return f"{length} B"
+    return f"{length / 1e3:.1f} KB" if length < 10_000_000 else f"{length / 1e6:.1f} MB"

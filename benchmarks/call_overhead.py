@@ -1,0 +1,86 @@
+"""What one call costs beside the work: x + 1 on f32[4], one dispatch, all checks on.
+
+From Python, with and without memory for the result. From C, the same is measured by
+`call_overhead.c`, which this program builds against the C library's sources if a C compiler is
+there. Also measured: how much longer `import ingot` takes than `import numpy`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+from table import format_seconds, print_table
+
+import ingot
+
+ROOT = Path(__file__).resolve().parents[1]
+REPEATS, CALLS = 20, 2000
+
+
+def main() -> int:
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:1])
+    module = ingot.compile(ROOT / "samples" / "hello" / "hello.onnx")
+    model = ingot.load(module, threads=1)
+    x, y = np.arange(4, dtype=np.float32), np.empty(4, np.float32)
+    rows = [
+        ["Python, model(x)", format_seconds(seconds_per_call(lambda: model(x)))],
+        ["Python, model(x, out=y)", format_seconds(seconds_per_call(lambda: model(x, out=y)))],
+        ["NumPy, x + 1", format_seconds(seconds_per_call(lambda: x + 1))],
+        ["C, ingot_session_call", call_from_c(module)],
+        ["import ingot after numpy", format_seconds(import_seconds())],
+    ]
+    print_table(("call overhead", "minimum"), rows)
+    return 0
+
+
+def seconds_per_call(run: Callable[[], Any]) -> float:
+    """The mean of the fastest batch of calls."""
+    best = float("inf")
+    for _ in range(REPEATS):
+        start = time.perf_counter()
+        for _ in range(CALLS):
+            run()
+        best = min(best, (time.perf_counter() - start) / CALLS)
+    return best
+
+
+def call_from_c(module: ingot.Module) -> str:
+    """What `call_overhead.c` prints."""
+    compiler = os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")
+    if compiler is None:
+        return "no C compiler"
+    with TemporaryDirectory() as folder:
+        program, path = Path(folder) / "call_overhead", Path(folder) / "hello.ingot"
+        module.save(path)
+        sources = [ROOT / "benchmarks" / "call_overhead.c", ROOT / "csrc" / "ingot.c"]
+        flags = ["-std=c11", "-O2", f"-I{ROOT / 'csrc' / 'include'}", f"-I{ROOT / 'csrc'}"]
+        command = [compiler, *flags, *map(str, sources), "-o", str(program), "-lpthread", "-ldl"]
+        subprocess.run(command, check=True)
+        output = subprocess.run([program, path], check=True, capture_output=True, text=True)
+    return format_seconds(float(output.stdout) * 1e-9)
+
+
+def import_seconds() -> float:
+    """The least of several fresh processes; what numpy takes is not counted."""
+    code = (
+        "import time, numpy; start = time.perf_counter(); import ingot; "
+        "print(time.perf_counter() - start)"
+    )
+    command = [sys.executable, "-c", code]
+    return min(
+        float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        for _ in range(5)
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

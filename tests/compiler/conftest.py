@@ -1,0 +1,1 @@
+"""Makes `kernel_runner` importable for the tests below this folder."""

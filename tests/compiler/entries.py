@@ -1,0 +1,103 @@
+"""Builds entry functions for tests, and checks kernels against the graph interpreter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from kernel_runner import VARIANTS, host_variants, run
+
+from ingot.compiler.dispatch.kernel import Kernel, TargetInfo
+from ingot.compiler.graph.builder import Builder
+from ingot.compiler.graph.interpreter import interpret
+from ingot.compiler.ir import Block, Function, Module, Op, Region, TensorType
+from ingot.compiler.ir.dims import evaluate, parse_dim
+from ingot.hal.spec import dtype
+
+__all__ = ["check", "entry", "make"]
+
+
+def parse_type(text: str) -> TensorType:
+    """The type "f32[b,4]"."""
+    name, _, rest = text.partition("[")
+    dims = [part for part in rest.rstrip("]").split(",") if part]
+    return TensorType(dtype(name), tuple(parse_dim(part) for part in dims))
+
+
+def entry(
+    types: Sequence[str],
+    body: Callable[..., Any],
+    symbols: dict[str, tuple[int, int | None]] | None = None,
+) -> Function:
+    """An entry function of a body that gets the builder and the arguments."""
+    block = Block([parse_type(each) for each in types])
+    b = Builder(block)
+    results = body(b, *block.arguments)
+    values = list(results) if isinstance(results, (list, tuple)) else [results]
+    block.append(Op("return", values))
+    names = [f"x{place}" for place in range(len(types))]
+    return Function(
+        "entry",
+        Region([block]),
+        names,
+        [f"y{place}" for place in range(len(values))],
+        symbols=symbols or {},
+    )
+
+
+def make(
+    type: TensorType, rng: np.random.Generator, symbols: dict[str, int]
+) -> np.ndarray[Any, Any]:
+    """Random elements of a type."""
+    shape = [evaluate(dim, symbols) for dim in type.shape]
+    if type.dtype.is_boolean:
+        return rng.integers(0, 2, shape).astype(bool)
+    if type.dtype.is_integer:
+        return rng.integers(0, 100, shape).astype(type.dtype.numpy)
+    return np.asarray(rng.standard_normal(shape) * 2).astype(type.dtype.numpy)
+
+
+def reference(function: Function, operands: Sequence[np.ndarray[Any, Any]]) -> list[Any]:
+    """What the interpreter of graph IR gives."""
+    module = Module()
+    module.add(function)
+    return [np.asarray(each) for each in interpret(module, function.name, list(operands))]
+
+
+def check(
+    function: Function,
+    lower: Callable[[Function, TargetInfo], Kernel],
+    operands: Sequence[np.ndarray[Any, Any]] | None = None,
+    variants: Sequence[str] | None = None,
+    tolerance: float = 3e-6,
+    **symbols: int,
+) -> None:
+    """Assert that the kernel gives what the interpreter gives, on random operands if none."""
+    rng = np.random.default_rng(7)
+    if operands is None:
+        operands = [make(each.type, rng, symbols) for each in function.arguments]  # type: ignore[arg-type]
+    expected = reference(function, operands)
+    for variant in variants or host_variants():
+        kernel = lower(function, VARIANTS[variant].target)
+        results = [np.full(each.shape, 77).astype(each.dtype) for each in expected]
+        got = run(kernel, operands, results, variant, **symbols)
+        for mine, theirs in zip(got, expected, strict=True):
+            assert_close(mine, theirs, tolerance)
+
+
+def assert_close(
+    got: np.ndarray[Any, Any], expected: np.ndarray[Any, Any], tolerance: float
+) -> None:
+    """Equal for integers, within `tolerance` of the greatest element for floats."""
+    if got.dtype.kind in "biu":
+        np.testing.assert_array_equal(got, expected)
+        return
+    steps = {np.dtype(np.float16): 1e-3, np.dtype(ml_dtypes.bfloat16): 8e-3}
+    tolerance = steps.get(got.dtype, tolerance)
+    a, b = got.astype(np.float64), expected.astype(np.float64)
+    finite = np.isfinite(b)
+    np.testing.assert_array_equal(a[~finite], b[~finite])
+    scale = np.abs(b[finite]).max(initial=1e-30)
+    assert np.abs(a[finite] - b[finite]).max(initial=0) <= tolerance * scale

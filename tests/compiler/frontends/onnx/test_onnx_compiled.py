@@ -1,0 +1,255 @@
+"""ONNX ops through the whole compiler and the runtime, against onnxruntime.
+
+Each family is one model with symbolic dims and one output per op: it is compiled once and run
+on several shapes, dims of 1 and 0 among them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper
+from onnx_models import build_model, make_value
+
+import ingot
+
+Node = helper.make_node
+
+
+class Pair:
+    """One model, compiled by Ingot and loaded by onnxruntime."""
+
+    def __init__(self, model: onnx.ModelProto) -> None:
+        inferred = onnx.shape_inference.infer_shapes(model)
+        self.names = [value.name for value in model.graph.output]
+        self.model = ingot.load(ingot.compile(model))
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 4
+        self.session = onnxruntime.InferenceSession(inferred.SerializeToString(), options)
+
+    def check(self, tolerance: float = 2e-6, **inputs: Any) -> None:
+        """Both results are equal up to `tolerance` of the greatest element, NaN included."""
+        results = self.model.main(**inputs)
+        results = results if isinstance(results, tuple) else (results,)
+        for name, result, expected in zip(
+            self.names, results, self.session.run(None, inputs), strict=True
+        ):
+            actual = np.asarray(result)
+            assert actual.dtype == expected.dtype, name
+            assert actual.shape == expected.shape, name
+            finite = expected[np.isfinite(expected)] if expected.dtype.kind == "f" else expected
+            scale = float(np.abs(finite).max(initial=0)) if expected.dtype.kind == "f" else 0
+            np.testing.assert_allclose(
+                actual, expected, rtol=1e-5, atol=tolerance * scale, err_msg=name
+            )
+
+
+def _family(
+    nodes: Sequence[onnx.NodeProto],
+    inputs: Sequence[onnx.ValueInfoProto],
+    initializers: dict[str, Any] | None = None,
+) -> Pair:
+    return Pair(build_model(nodes, inputs, [node.output[0] for node in nodes], initializers))
+
+
+def _unary(names: Sequence[str], element: int = TensorProto.FLOAT) -> Pair:
+    nodes = [Node(name, ["x"], [name]) for name in names]
+    return _family(nodes, [make_value("x", ["n", "m"], element)])
+
+
+SPECIAL = np.array([[0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 0.5]], np.float32)
+
+
+def test_float_unary_ops_and_activations() -> None:
+    pair = _unary(
+        [
+            *("Abs", "Ceil", "Cos", "Erf", "Exp", "Floor", "Neg", "Reciprocal", "Round"),
+            *("Sigmoid", "Sign", "Sin", "Tanh", "Elu", "HardSigmoid", "HardSwish", "Gelu"),
+            *("LeakyRelu", "Relu", "Selu", "Softplus", "Softsign", "Mish", "ThresholdedRelu"),
+        ]
+    )
+    generator = np.random.default_rng(0)
+    for shape in ((1, 1), (3, 17), (0, 4), (2, 64)):
+        pair.check(x=(4 * generator.standard_normal(shape)).astype(np.float32))
+    no_sign_of_nan = np.where(np.isnan(SPECIAL), 0, SPECIAL)
+    pair.check(x=no_sign_of_nan[:, [0, 1, 2, 3, 7]])
+
+
+def test_functions_of_positive_numbers_and_of_small_ones() -> None:
+    positive = _unary(["Log", "Sqrt", "Asinh", "Atan", "Sinh", "Cosh"])
+    positive.check(x=np.geomspace(1e-4, 40, 33, dtype=np.float32)[None])
+    small = _unary(["Asin", "Acos", "Atanh", "Tan"])
+    small.check(x=np.linspace(-0.99, 0.99, 33, dtype=np.float32)[None])
+
+
+def test_comparisons_and_logic_of_special_numbers() -> None:
+    nodes = [
+        *(Node(name, ["x", "y"], [name]) for name in ("Equal", "Greater", "Less")),
+        Node("GreaterOrEqual", ["x", "y"], ["ge"]),
+        Node("IsNaN", ["x"], ["nan"]),
+        Node("IsInf", ["x"], ["inf"], detect_negative=0),
+        Node("And", ["Greater", "nan"], ["and"]),
+        Node("Xor", ["Less", "ge"], ["xor"]),
+        Node("Not", ["Less"], ["not"]),
+        Node("Where", ["Less", "x", "y"], ["where"]),
+    ]
+    pair = _family(nodes, [make_value("x", ["n", 1]), make_value("y", ["m"])])
+    pair.check(x=SPECIAL.T.copy(), y=SPECIAL[0])
+
+
+@pytest.mark.parametrize(
+    ("element", "dtype"), [(TensorProto.FLOAT, np.float32), (TensorProto.INT32, np.int32)]
+)
+def test_binary_ops_broadcast(element: int, dtype: Any) -> None:
+    names = ["Add", "Sub", "Mul", "Div", "Max", "Min"]
+    nodes = [Node(name, ["x", "y"], [name]) for name in names]
+    inputs = [make_value("x", ["a", "b", "c"], element), make_value("y", ["b", 1], element)]
+    pair = _family(nodes, inputs)
+    for a, b, c in ((1, 1, 1), (2, 3, 5), (1, 4, 16), (0, 2, 3)):
+        x = np.arange(-7, a * b * c - 7).reshape(a, b, c).astype(dtype)
+        y = np.arange(1, b + 1).reshape(b, 1).astype(dtype)
+        pair.check(x=x, y=y)
+
+
+def test_reductions_of_every_kind_over_last_middle_and_all_axes() -> None:
+    names = ["ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceL2", "ReduceLogSumExp"]
+    nodes = [
+        Node(name, ["x", axes], [f"{name}_{axes}"], keepdims=keep)
+        for name in names
+        for axes, keep in (("last", 0), ("middle", 1), ("two", 0), ("all", 1))
+    ]
+    axes = {"last": [2], "middle": [1], "two": [0, -1], "all": [0, 1, 2]}
+    arrays = {name: np.array(value, np.int64) for name, value in axes.items()}
+    pair = _family(nodes, [make_value("x", ["a", "b", "c"])], arrays)
+    generator = np.random.default_rng(1)
+    for shape in ((1, 1, 1), (2, 3, 5), (3, 4, 33)):
+        pair.check(1e-5, x=generator.standard_normal(shape, np.float32))
+
+
+def test_row_ops_normalise_and_find_the_greatest() -> None:
+    nodes = [
+        Node("Softmax", ["x"], ["softmax"]),
+        Node("Softmax", ["x"], ["softmax1"], axis=1),
+        Node("LogSoftmax", ["x"], ["log_softmax"]),
+        Node("LayerNormalization", ["x", "scale", "shift"], ["layer"]),
+        Node("ArgMax", ["x"], ["arg_max"], axis=-1),
+        Node("ArgMin", ["x"], ["arg_min"], axis=1, keepdims=0),
+        Node("LpNormalization", ["x"], ["lp"], axis=2),
+    ]
+    generator = np.random.default_rng(2)
+    weights = {name: generator.random(20, np.float32) for name in ("scale", "shift")}
+    pair = _family(nodes, [make_value("x", ["a", "b", 20])], weights)
+    for shape in ((1, 1, 20), (2, 7, 20), (5, 16, 20)):
+        pair.check(1e-5, x=generator.standard_normal(shape, np.float32))
+
+
+def test_convolutions_and_pools() -> None:
+    generator = np.random.default_rng(3)
+    weights = {
+        "dense": generator.standard_normal((8, 4, 3, 3), np.float32),
+        "point": generator.standard_normal((5, 4, 1, 1), np.float32),
+        "depth": generator.standard_normal((4, 1, 3, 3), np.float32),
+        "grouped": generator.standard_normal((6, 2, 3, 3), np.float32),
+        "bias": generator.standard_normal(8, np.float32),
+        **{name: 0.5 + generator.random(4, np.float32) for name in ("s", "b", "m", "v")},
+    }
+    nodes = [
+        Node("Conv", ["x", "dense", "bias"], ["plain"], pads=[1, 1, 1, 1]),
+        Node("Conv", ["x", "dense"], ["strided"], strides=[2, 2], auto_pad="SAME_UPPER"),
+        Node("Conv", ["x", "dense"], ["dilated"], dilations=[2, 2], pads=[2, 2, 2, 2]),
+        Node("Conv", ["x", "point"], ["pointwise"]),
+        Node("Conv", ["x", "depth"], ["depthwise"], group=4, pads=[1, 1, 1, 1]),
+        Node("Conv", ["x", "grouped"], ["groups"], group=2, pads=[0, 1, 1, 0]),
+        Node("BatchNormalization", ["x", "s", "b", "m", "v"], ["normal"]),
+        Node("MaxPool", ["x"], ["max"], kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1]),
+        Node("AveragePool", ["x"], ["average"], kernel_shape=[2, 3], pads=[0, 1, 1, 1]),
+        Node("GlobalAveragePool", ["x"], ["global"]),
+    ]
+    pair = _family(nodes, [make_value("x", ["n", 4, 9, 8])], weights)
+    for count in (1, 3):
+        pair.check(1e-5, x=generator.standard_normal((count, 4, 9, 8), np.float32))
+
+
+def test_matrix_products_of_every_rank() -> None:
+    generator = np.random.default_rng(4)
+    weights = {
+        "w": generator.standard_normal((12, 7), np.float32),
+        "column": generator.standard_normal(12, np.float32),
+        "bias": generator.standard_normal(7, np.float32),
+    }
+    nodes = [
+        Node("MatMul", ["x", "w"], ["rows"]),
+        Node("MatMul", ["x", "column"], ["vector"]),
+        Node("MatMul", ["x", "y"], ["batched"]),
+        Node("Gemm", ["flat", "w", "bias"], ["gemm"], alpha=0.5, beta=2.0),
+        Node("Einsum", ["x", "y"], ["einsum"], equation="bmk,bkn->bnm"),
+    ]
+    inputs = [
+        make_value("x", ["b", "m", 12]),
+        make_value("y", ["b", 12, "n"]),
+        make_value("flat", ["m", 12]),
+    ]
+    pair = _family(nodes, inputs, weights)
+    for b, m, n in ((1, 1, 1), (2, 5, 17), (3, 16, 33)):
+        pair.check(
+            1e-5,
+            x=generator.standard_normal((b, m, 12), np.float32),
+            y=generator.standard_normal((b, 12, n), np.float32),
+            flat=generator.standard_normal((m, 12), np.float32),
+        )
+
+
+def test_ops_that_move_elements() -> None:
+    arrays = {
+        "starts": [1, -3],
+        "ends": [2**63 - 1, 100],
+        "axes": [1, 2],
+        "steps": [1, 2],
+        "pads": [0, 1, 0, 2, 0, 1],
+        "repeats": [2, 1, 3],
+        "rows": [0, -1, 1],
+        "shape": [0, -1],
+        "wide": [2, 1, 1, 1],
+    }
+    constants: dict[str, Any] = {name: np.array(v, np.int64) for name, v in arrays.items()}
+    nodes = [
+        Node("Transpose", ["x"], ["transpose"], perm=[2, 0, 1]),
+        Node("Slice", ["x", "starts", "ends", "axes", "steps"], ["slice"]),
+        Node("Pad", ["x", "pads"], ["pad"]),
+        Node("Tile", ["x", "repeats"], ["tile"]),
+        Node("Gather", ["x", "rows"], ["gather"], axis=2),
+        Node("Reshape", ["x", "shape"], ["reshape"]),
+        Node("Expand", ["x", "wide"], ["expand"]),
+        Node("Concat", ["x", "transposed", "x"], ["concat"], axis=1),
+        Node("Shape", ["x"], ["size"]),
+        Node("Flatten", ["x"], ["flatten"], axis=2),
+        Node("Trilu", ["x"], ["triangle"], upper=0),
+    ]
+    nodes.insert(0, Node("Identity", ["x"], ["transposed"]))
+    pair = _family(nodes, [make_value("x", ["a", "b", 6])], constants)
+    for a, b in ((1, 2), (4, 3), (2, 8)):
+        pair.check(x=np.arange(a * b * 6, dtype=np.float32).reshape(a, b, 6))
+
+
+def test_conversions_between_dtypes() -> None:
+    targets = ("FLOAT", "DOUBLE", "FLOAT16", "INT32", "INT64", "INT8", "UINT8", "BOOL")
+    codes = {name: TensorProto.DataType.Value(name) for name in targets}
+    for source in ("FLOAT", "INT32", "UINT8", "BOOL"):
+        nodes = [Node("Cast", ["x"], [name], to=code) for name, code in codes.items()]
+        pair = _family(nodes, [make_value("x", ["n"], codes[source])])
+        dtype = helper.tensor_dtype_to_np_dtype(codes[source])
+        pair.check(x=np.array([0, 1, 2, 100], np.float64).astype(dtype))
+
+
+def test_powers_of_integers_to_whole_floats_are_whole() -> None:
+    inputs = [make_value("x", ["n"], TensorProto.INT32), make_value("y", ["n"], TensorProto.FLOAT)]
+    pair = _family([Node("Pow", ["x", "y"], ["z"])], inputs)
+    x = np.arange(-12, 13, dtype=np.int32)
+    for exponent in (0.0, 1.0, 3.0, 5.0, 6.0, 7.0):
+        results = pair.model(x, np.full(x.shape, exponent, np.float32)).numpy()
+        np.testing.assert_array_equal(results, x ** int(exponent))

@@ -1,0 +1,152 @@
+"""Every node test of the ONNX standard: imported and interpreted, and compiled and run.
+
+A case either gives the standard's results or one CompileError. The counts of right cases may
+only grow; every op with a lowering must have at least one.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+import ingot
+from ingot.compiler.frontends.onnx import import_onnx
+from ingot.compiler.frontends.onnx.registry import registered_ops
+from ingot.compiler.graph.interpreter import interpret
+from ingot.compiler.ir import Module
+from ingot.compiler.targets.cpu.toolchain import choose_variants
+from ingot.hal.errors import CompileError
+
+INTERPRETED_COUNT = 1600
+COMPILED_COUNT = 1500
+
+Run = Callable[[list[Any]], Sequence[Any]]
+
+
+def _cases() -> list[Any]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from onnx.backend.test.case.node import collect_testcases
+
+        return list(collect_testcases(None))
+
+
+@pytest.fixture(scope="module")
+def cases() -> list[Any]:
+    return _cases()
+
+
+def _array(value: Any) -> Any:
+    return onnx.numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else value
+
+
+def _import(case: Any) -> tuple[Module, set[str]]:
+    """The module; small inputs (shapes, axes, scales) become constants if they must be known."""
+    try:
+        return import_onnx(case.model), set()
+    except CompileError as error:
+        if "depend" not in str(error):
+            raise
+    model = onnx.ModelProto()
+    model.CopyFrom(case.model)
+    fixed: set[str] = set()
+    resizes = model.graph.node[0].op_type in ("Resize", "Upsample")
+    inputs = zip(model.graph.input, case.data_sets[0][0], strict=False)
+    for place, (value, given) in enumerate(inputs):
+        array = np.asarray(_array(given))
+        scalar = array.size == 1 and array.ndim == 0
+        if (
+            scalar
+            or (array.ndim <= 1 and array.size < 12 and array.dtype.kind in "iu")
+            or (resizes and place > 0)
+        ):
+            model.graph.initializer.append(onnx.numpy_helper.from_array(array, value.name))
+            fixed.add(value.name)
+    return import_onnx(model), fixed
+
+
+def _comparable(array: Any) -> Any:
+    """Floats as f64, so that ml_dtypes arrays compare."""
+    return array.astype(np.float64) if array.dtype.kind in "fV" else array
+
+
+def _check(case: Any, run: Run, fixed: set[str]) -> None:
+    for inputs, outputs in case.data_sets:
+        named = zip(case.model.graph.input, inputs, strict=False)
+        arguments = [_array(given) for value, given in named if value.name not in fixed]
+        results = run(arguments)
+        for result, output in zip(results, map(_array, outputs), strict=False):
+            expected = np.asarray(output)
+            assert result.dtype == expected.dtype
+            assert result.shape == expected.shape
+            relative = 1e-3 if expected.dtype.itemsize > 2 else 2e-2
+            np.testing.assert_allclose(
+                _comparable(result), _comparable(expected), rtol=relative, atol=1e-6
+            )
+
+
+def _interpreted(module: Module) -> Run:
+    return lambda arguments: interpret(module, "main", arguments)
+
+
+def _compiled(module: Module) -> Run:
+    """Calls the compiled module; one variant is enough, the best of this machine."""
+    best = choose_variants(None)[0].name
+    model = ingot.load(ingot.compile(module, variants=[best]))
+
+    def run(arguments: list[Any]) -> list[Any]:
+        results = model(*(np.asarray(each) for each in arguments))
+        several = results if isinstance(results, tuple) else (results,)
+        return [each.numpy() for each in several]
+
+    return run
+
+
+def _run_all(cases: list[Any], prepare: Callable[[Module], Run]) -> Iterator[tuple[Any, str]]:
+    """Each case with what is wrong with it: "" if it is right, "refused" for a CompileError."""
+    for case in cases:
+        try:
+            module, fixed = _import(case)
+            run = prepare(module)
+        except CompileError:
+            yield case, "refused"
+            continue
+        try:
+            _check(case, run, fixed)
+        except AssertionError as error:
+            yield case, str(error)
+        else:
+            yield case, ""
+
+
+def _right(cases: list[Any], prepare: Callable[[Module], Run]) -> list[Any]:
+    """The cases that are right; the others must be refused."""
+    with np.errstate(all="ignore"):
+        outcomes = list(_run_all(cases, prepare))
+    wrong = {case.name: what for case, what in outcomes if what not in ("", "refused")}
+    assert not wrong, "\n".join(f"{name}: {what[:200]}" for name, what in wrong.items())
+    return [case for case, what in outcomes if not what]
+
+
+@pytest.mark.slow
+def test_every_node_test_of_the_standard_is_right_or_refused_with_a_compile_error(
+    cases: list[Any],
+) -> None:
+    right = _right(cases, _interpreted)
+    assert len(right) >= INTERPRETED_COUNT, len(right)
+    covered = {node.op_type for case in right for node in case.model.graph.node}
+    # ops without a node test of their own in the standard
+    assert set(registered_ops()) - covered <= {"GroupNormalization"}
+
+
+@pytest.mark.slow
+def test_every_node_test_of_the_standard_runs_right_or_is_refused_when_compiled(
+    cases: list[Any],
+) -> None:
+    right = _right(cases, _compiled)
+    assert len(right) >= COMPILED_COUNT, len(right)

@@ -1,0 +1,366 @@
+"""ONNX models whose shapes depend on data, compiled, against NumPy and the reference evaluator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import helper
+from onnx.reference import ReferenceEvaluator
+from onnx_models import build_model, make_value
+
+import ingot
+from ingot.hal.errors import CompileError, InvalidArgument, OutOfRange
+
+Node = helper.make_node
+INT64, BOOL = 7, 9
+
+
+class Case:
+    """A model compiled once, and what says which results are right."""
+
+    def __init__(
+        self,
+        nodes: Sequence[onnx.NodeProto],
+        inputs: Sequence[onnx.ValueInfoProto],
+        outputs: Sequence[str],
+        initializers: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.outputs = outputs
+        self.proto = build_model(nodes, inputs, outputs, initializers)
+        self.model = ingot.load(ingot.compile(self.proto))
+        self.reference = ReferenceEvaluator(self.proto)
+
+    def results(self, **inputs: Any) -> list[np.ndarray[Any, Any]]:
+        found = self.model.main(**inputs)
+        return [np.asarray(each) for each in (found if isinstance(found, tuple) else (found,))]
+
+    def check(self, **inputs: Any) -> None:
+        wanted = self.reference.run(None, inputs)
+        for name, found, expected in zip(self.outputs, self.results(**inputs), wanted, strict=True):
+            assert (found.dtype, found.shape) == (expected.dtype, expected.shape), name
+            np.testing.assert_allclose(found, expected, rtol=1e-5, err_msg=name)
+
+
+def ints(*values: int) -> np.ndarray[Any, Any]:
+    return np.array(values, np.int64)
+
+
+def numbers(*shape: int, seed: int = 0, low: int = -2, high: int = 3) -> np.ndarray[Any, Any]:
+    """Small whole numbers, many of them equal or zero."""
+    return np.random.default_rng(seed).integers(low, high, shape).astype(np.float32)
+
+
+def test_nonzero_and_compress_pick_what_the_reference_picks() -> None:
+    case = Case(
+        [
+            Node("NonZero", ["x"], ["places"]),
+            Node("Compress", ["x", "flat"], ["some"]),
+            Node("Compress", ["x", "columns"], ["block"], axis=1),
+            Node("Exp", ["block"], ["after"]),
+        ],
+        [
+            make_value("x", ["a", "b"]),
+            make_value("flat", ["k"], BOOL),
+            make_value("columns", ["c"], BOOL),
+        ],
+        ["places", "some", "after"],
+    )
+
+    @given(st.integers(0, 12), st.integers(0, 12), st.floats(0, 1), st.integers(0, 99))
+    @settings(max_examples=40, deadline=None)
+    def run(rows: int, columns: int, density: float, seed: int) -> None:
+        random = np.random.default_rng(seed)
+        flat = random.random(max(rows * columns - seed % 3, 0)) < density
+        kept = random.random(columns) < density
+        case.check(x=numbers(rows, columns, seed=seed), flat=flat, columns=kept)
+
+    run()
+    with pytest.raises(OutOfRange, match="Compress_1"):
+        case.model.main(x=numbers(2, 2), flat=np.ones(9, bool), columns=np.ones(2, bool))
+
+
+def test_one_mask_gives_one_count_to_all_that_it_picks() -> None:
+    case = Case(
+        [
+            Node("Compress", ["x", "mask"], ["a"], axis=0),
+            Node("Compress", ["y", "mask"], ["b"], axis=0),
+            Node("Add", ["a", "b"], ["sum"]),
+        ],
+        [make_value("x", ["n"]), make_value("y", ["n"]), make_value("mask", ["n"], BOOL)],
+        ["sum"],
+    )
+    assert case.model.signature.results[0].shape == ("a_count",)
+    for count in (0, 1, 9, 100):
+        mask = np.arange(count) % 3 == 0
+        case.check(x=numbers(count), y=numbers(count, seed=1), mask=mask)
+
+
+def unique(x: np.ndarray[Any, Any], axis: int | None, is_sorted: bool) -> list[Any]:
+    """np.unique with the order of ONNX."""
+    x = x.reshape(-1) if axis is None else x
+    values, firsts, inverse, counts = np.unique(x, True, True, True, axis=axis)
+    inverse = inverse.reshape(-1)
+    if not is_sorted:
+        order = np.argsort(firsts)
+        values, firsts, counts = np.take(values, order, axis or 0), firsts[order], counts[order]
+        inverse = np.argsort(order)[inverse]
+    return [values, firsts, inverse, counts]
+
+
+@pytest.mark.parametrize("is_sorted", [1, 0])
+@pytest.mark.parametrize("axis", [None, 0, 1])
+def test_unique_gives_all_that_numpy_gives(axis: int | None, is_sorted: int) -> None:
+    outputs = ["values", "firsts", "inverse", "counts"]
+    attributes = {} if axis is None else {"axis": axis}
+    case = Case(
+        [Node("Unique", ["x"], outputs, sorted=is_sorted, **attributes)],
+        [make_value("x", ["a", "b"])],
+        outputs,
+    )
+
+    @given(st.integers(1, 12), st.integers(1, 9), st.integers(1, 4), st.integers(0, 99))
+    @settings(max_examples=25, deadline=None)
+    def run(rows: int, columns: int, spread: int, seed: int) -> None:
+        x = numbers(rows, columns, seed=seed, low=0, high=spread)
+        for name, found, expected in zip(
+            outputs, case.results(x=x), unique(x, axis, bool(is_sorted)), strict=True
+        ):
+            np.testing.assert_array_equal(found, expected, err_msg=name)
+
+    run()
+
+
+@pytest.mark.parametrize("center", [0, 1])
+def test_boxes_that_overlap_are_suppressed_as_by_onnxruntime(center: int) -> None:
+    case = Case(
+        [
+            Node(
+                "NonMaxSuppression",
+                ["boxes", "scores", "most", "overlap", "least"],
+                ["kept"],
+                center_point_box=center,
+            )
+        ],
+        [
+            make_value("boxes", ["n", "k", 4]),
+            make_value("scores", ["n", "c", "k"]),
+            make_value("most", [1], INT64),
+            make_value("overlap", [1]),
+            make_value("least", [1]),
+        ],
+        ["kept"],
+    )
+    inferred = onnx.shape_inference.infer_shapes(case.proto)
+    session = onnxruntime.InferenceSession(inferred.SerializeToString())
+    random = np.random.default_rng(0)
+    for batch, classes, count, most, overlap, least in (
+        (1, 1, 6, 3, 0.5, 0.0),
+        (2, 3, 40, 10, 0.3, 0.4),
+        (1, 2, 50, 100, 0.0, 0.1),
+        (1, 1, 5, 0, 0.5, 0.0),
+        (2, 2, 30, 5, 0.5, 2.0),
+    ):
+        boxes = random.random((batch, count, 4), np.float32)
+        boxes[..., 2:] *= 0.4 if center else 1
+        inputs = {
+            "boxes": boxes,
+            "scores": random.random((batch, classes, count), np.float32),
+            "most": ints(most),
+            "overlap": np.array([overlap], np.float32),
+            "least": np.array([least], np.float32),
+        }
+        np.testing.assert_array_equal(case.results(**inputs)[0], session.run(None, inputs)[0])
+
+
+def test_a_count_from_data_chooses_the_greatest() -> None:
+    case = Case(
+        [Node("TopK", ["x", "k"], ["values", "indices"], name="best")],
+        [make_value("x", ["a", "b"]), make_value("k", [1], INT64)],
+        ["values", "indices"],
+    )
+    x = np.random.default_rng(0).permutation(60).reshape(3, 20).astype(np.float32)
+    for k in (0, 1, 7, 20):
+        case.check(x=x, k=ints(k))
+    with pytest.raises(InvalidArgument, match="layer 'best': the count k is 21, expected 0 to 20"):
+        case.model.main(x=x, k=ints(21))
+
+
+@pytest.fixture(scope="module")
+def reshape_case() -> Case:
+    return Case(
+        [Node("Reshape", ["x", "shape"], ["y"], name="fold"), Node("Exp", ["y"], ["z"])],
+        [make_value("x", ["a", 6]), make_value("shape", [3], INT64)],
+        ["z"],
+    )
+
+
+@pytest.mark.parametrize("shape", [(2, 4, 3), (-1, 4, 3), (0, -1, 3), (0, 0, 1), (24, 1, -1)])
+def test_a_reshape_follows_the_shape_that_it_is_given(
+    reshape_case: Case, shape: tuple[int, ...]
+) -> None:
+    reshape_case.check(x=numbers(4, 6), shape=ints(*shape))
+
+
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [
+        ((5, 5, 5), "layer 'fold': 6[*]a is 24, expected .* = 125"),
+        ((-3, 2, 2), "layer 'fold': element 0 of the shape is -3, expected 0 to"),
+        ((2**40, 2**20, 1), "layer 'fold': 6[*]a is 24, expected .* = 1152921504606846976"),
+    ],
+)
+def test_a_reshape_to_another_count_is_refused(
+    reshape_case: Case, shape: tuple[int, ...], message: str
+) -> None:
+    with pytest.raises(InvalidArgument, match=message):
+        reshape_case.model.main(x=numbers(4, 6), shape=ints(*shape))
+
+
+ENDS = st.one_of(st.integers(-9, 9), st.sampled_from([-(2**62), 2**62]))
+
+
+@pytest.mark.parametrize("steps", [(1, 1), (-1, 2), (3, -2)])
+def test_slices_between_computed_ends_are_those_of_the_reference(steps: tuple[int, int]) -> None:
+    case = Case(
+        [Node("Slice", ["x", "starts", "ends", "axes", "steps"], ["y"])],
+        [
+            make_value("x", ["a", 6]),
+            make_value("starts", [2], INT64),
+            make_value("ends", [2], INT64),
+        ],
+        ["y"],
+        {"axes": ints(0, 1), "steps": ints(*steps)},
+    )
+
+    @given(st.integers(1, 7), ENDS, ENDS, ENDS, ENDS)
+    @settings(max_examples=40, deadline=None)
+    def run(rows: int, a: int, b: int, c: int, d: int) -> None:
+        case.check(x=numbers(rows, 6), starts=ints(a, b), ends=ints(c, d))
+
+    run()
+
+
+@pytest.mark.parametrize("element", [np.int64, np.int32, np.float32])
+def test_a_range_between_computed_ends(element: type) -> None:
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(element))
+    case = Case(
+        [Node("Range", ["a", "b", "c"], ["y"], name="steps")],
+        [make_value(name, [], kind) for name in "abc"],
+        ["y"],
+    )
+    bounds = [(0, 5, 1), (2, 11, 3), (10, 0, -3), (5, 5, 1), (5, 2, 1), (0, -7, -7)]
+    for start, limit, delta in bounds:
+        case.check(a=element(start), b=element(limit), c=element(delta))
+    with pytest.raises(InvalidArgument, match="layer 'steps': the count of elements is -1"):
+        case.model.main(a=element(0), b=element(1), c=element(0))
+
+
+def test_shapes_from_data_expand_fill_and_tile() -> None:
+    case = Case(
+        [
+            Node("Expand", ["x", "shape"], ["wide"], name="expand"),
+            Node("ConstantOfShape", ["shape"], ["zeros"]),
+            Node("Tile", ["x", "shape"], ["tiles"]),
+            Node("Add", ["wide", "x"], ["sum"]),
+        ],
+        [make_value("x", [1, "a", 3]), make_value("shape", [3], INT64)],
+        ["wide", "zeros", "tiles", "sum"],
+    )
+    for rows, shape in ((1, (2, 4, 3)), (4, (2, 1, 1)), (4, (0, 4, 1)), (4, (5, 4, 3))):
+        case.check(x=numbers(1, rows, 3), shape=ints(*shape))
+    with pytest.raises(InvalidArgument, match=r"layer 'expand'.*is 2, expected 3 to 3"):
+        case.model.main(x=numbers(1, 4, 3), shape=ints(1, 4, 2))
+
+
+def test_what_is_known_beside_a_size_from_data_stays_known() -> None:
+    case = Case(
+        [
+            Node("Shape", ["x"], ["all"]),
+            Node("Gather", ["all", "zero"], ["rows"]),
+            Node("Concat", ["rows", "k", "six"], ["shape"], axis=0),
+            Node("Expand", ["x", "shape"], ["y"]),
+        ],
+        [make_value("x", ["a", 1, 6]), make_value("k", [1], INT64)],
+        ["y"],
+        {"zero": ints(0), "six": ints(6)},
+    )
+    assert case.model.signature.results[0].shape == ("a", "y_1", 6)
+    for count in (0, 1, 5):
+        case.check(x=numbers(3, 1, 6), k=ints(count))
+
+
+def test_a_step_that_depends_on_data_is_refused() -> None:
+    model = build_model(
+        [Node("Slice", ["x", "zero", "one", "zero", "step"], ["y"], name="strided")],
+        [make_value("x", [4]), make_value("step", [1], INT64)],
+        ["y"],
+        {"zero": ints(0), "one": ints(1)},
+    )
+    with pytest.raises(CompileError, match=r"'strided'.*steps depend on data"):
+        ingot.compile(model)
+
+
+def test_a_dim_from_data_has_the_name_that_the_output_declares() -> None:
+    model = build_model(
+        [Node("Compress", ["x", "mask"], ["y"], axis=0), Node("NonZero", ["x"], ["places"])],
+        [make_value("x", ["n", 3]), make_value("mask", ["n"], BOOL)],
+        ["y", "places"],
+    )
+    model.graph.output[0].CopyFrom(make_value("y", ["kept", 3]))
+    model.graph.output[1].CopyFrom(make_value("places", [2, "n"], INT64))
+    loaded = ingot.load(ingot.compile(model))
+    assert [value.shape for value in loaded.signature.results] == [("kept", 3), (2, "places_count")]
+    y, _ = loaded.main(x=numbers(4, 3), mask=np.arange(4) < 3)
+    assert np.asarray(y).shape == (3, 3)
+
+
+@pytest.mark.parametrize("limited", [True, False])
+def test_a_loop_stacks_as_many_steps_as_data_says(limited: bool) -> None:
+    go_on = (
+        [Node("ReduceSum", ["next"], ["sum"], keepdims=0), Node("Less", ["sum", "top"], ["go"])]
+        if limited
+        else [Node("Identity", ["before"], ["go"])]
+    )
+    body = helper.make_graph(
+        [Node("Add", ["v", "one"], ["next"]), Node("Exp", ["v"], ["scan"]), *go_on],
+        "body",
+        [
+            make_value("i", [], INT64),
+            make_value("before", [], BOOL),
+            make_value("v", ["a"]),
+        ],
+        [make_value("go", [], BOOL), make_value("next", ["a"]), make_value("scan", ["a"])],
+    )
+    case = Case(
+        [
+            Node("Loop", ["most", "", "x"], ["last", "all"], body=body),
+            Node("Neg", ["all"], ["negated"]),
+        ],
+        [make_value("x", ["a"]), make_value("most", [], INT64)],
+        ["last", "all", "negated"],
+        {"one": np.float32(1), "top": np.float32(12)},
+    )
+    for count in (0, 1, 4):
+        for most in (1, 2, 9):
+            x = np.ones(count, np.float32)
+            steps, v, rows = 0, x, []
+            while steps < most and (not limited or steps == 0 or v.sum() < 12):
+                rows.append(np.exp(v))
+                v, steps = v + 1, steps + 1
+            last, stacked, negated = case.results(x=x, most=np.int64(most))
+            np.testing.assert_array_equal(last, v)
+            assert stacked.shape == (steps, count)
+            np.testing.assert_allclose(stacked, np.stack(rows), rtol=1e-6)
+            np.testing.assert_array_equal(negated, -stacked)
+    last, stacked, _ = case.results(x=np.ones(3, np.float32), most=np.int64(-5))
+    assert stacked.shape == (0, 3)
+    np.testing.assert_array_equal(last, np.ones(3))
+    with pytest.raises(InvalidArgument, match="the trip count is"):
+        case.model.main(x=np.ones(3, np.float32), most=np.int64(2**62))

@@ -1,0 +1,223 @@
+"""Models that cannot be compiled: the message names what is wrong and where."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+from onnx_models import build_model, make_value
+
+from ingot.compiler.frontends.onnx import import_onnx
+from ingot.hal.errors import CompileError, NotFound
+
+Node = helper.make_node
+X = make_value("x", [2, 3])
+
+
+def test_all_missing_ops_are_listed_at_once_with_layer_dtype_and_shape() -> None:
+    model = build_model(
+        [
+            Node("RandomNormalLike", ["x"], ["a"], name="noise"),
+            Node("Relu", ["x"], ["b"], name="fine"),
+            Node("Multinomial", ["b"], ["c"], name="draw"),
+            Node("RandomUniformLike", ["c"], ["d"], name="again", dtype=1),
+        ],
+        [X],
+        ["a", "d"],
+    )
+    with pytest.raises(CompileError) as caught:
+        import_onnx(model)
+    message = str(caught.value)
+    assert "3 problems" in message
+    assert (
+        "layer 'noise': RandomNormalLike(f32[2,3]): RandomNormalLike of opset 20 is not supported"
+        in message
+    )
+    assert "layer 'draw': Multinomial(f32[2,3])" in message
+    assert "layer 'again': RandomUniformLike(" in message
+    assert "'fine'" not in message
+
+
+def test_an_op_of_another_domain_is_named_with_its_domain() -> None:
+    node = Node("FusedGelu", ["x"], ["y"], domain="com.example", name="gelu")
+    model = build_model([node], [X], ["y"], domains=["com.example"])
+    with pytest.raises(CompileError, match=r"com\.example\.FusedGelu .* default domain only"):
+        import_onnx(model)
+
+
+def test_a_domain_that_the_model_does_not_import_is_named() -> None:
+    model = build_model([Node("Thing", ["x"], ["y"], domain="nowhere")], [X], ["y"])
+    with pytest.raises(CompileError, match="imports no opset of 'nowhere'"):
+        import_onnx(model)
+
+
+def test_a_cycle_is_shown_with_its_nodes() -> None:
+    model = build_model(
+        [Node("Add", ["x", "b"], ["a"], name="first"), Node("Relu", ["a"], ["b"], name="second")],
+        [X],
+        ["b"],
+    )
+    with pytest.raises(CompileError, match=r"cycle: .*'first' reads .*'second' reads .*'first'"):
+        import_onnx(model)
+
+
+def test_nodes_in_any_order_are_sorted() -> None:
+    model = build_model([Node("Relu", ["a"], ["b"]), Node("Neg", ["x"], ["a"])], [X], ["b"])
+    names = [op.name for op in import_onnx(model).functions["main"].block.ops]
+    assert names[0] == "neg"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "message"),
+    [
+        ([Node("Relu", ["nothing"], ["y"], name="n")], "reads 'nothing', which nothing defines"),
+        ([Node("Relu", ["x"], ["y"]), Node("Neg", ["x"], ["y"])], "every name may be defined once"),
+        ([Node("Relu", ["x"], ["z"])], "output 'y' is defined by nothing"),
+    ],
+)
+def test_names_that_are_wrong_are_quoted(nodes: list[onnx.NodeProto], message: str) -> None:
+    with pytest.raises(CompileError, match=message):
+        import_onnx(build_model(nodes, [X], ["y"]))
+
+
+def test_two_initializers_of_one_name_are_refused() -> None:
+    model = build_model([Node("Add", ["x", "w"], ["y"])], [X], ["y"], {"w": np.zeros(3, "f4")})
+    model.graph.initializer.append(model.graph.initializer[0])
+    with pytest.raises(CompileError, match="two initializers are named 'w'"):
+        import_onnx(model)
+
+
+@pytest.mark.parametrize("opset", [5, 10_000])
+def test_an_opset_that_is_too_old_or_too_new_is_refused_with_the_range(opset: int) -> None:
+    model = build_model([Node("Relu", ["x"], ["y"])], [X], ["y"], opset=opset)
+    with pytest.raises(CompileError, match=rf"uses opset {opset}; supported are 7 to"):
+        import_onnx(model)
+
+
+def test_inputs_without_shape_or_with_a_negative_dim_are_refused() -> None:
+    for value, message in [
+        (make_value("x", None), "'x' has no shape"),
+        (make_value("x", [-1]), "'x' has dim 0 = -1"),
+        (make_value("x", [1], onnx.TensorProto.STRING), "'x' has element type STRING"),
+    ]:
+        with pytest.raises(CompileError, match=message):
+            import_onnx(build_model([Node("Relu", ["x"], ["y"])], [value], ["y"]))
+
+
+def test_shapes_that_do_not_fit_are_reported_with_the_layer() -> None:
+    nodes = [
+        Node("MatMul", ["x", "x"], ["a"], name="product"),
+        Node("Add", ["x", "w"], ["y"], name="sum"),
+    ]
+    model = build_model(nodes, [X], ["a", "y"], {"w": np.zeros((5,), np.float32)})
+    with pytest.raises(CompileError, match=r"'product'(.|\n)*'sum'.*do not broadcast"):
+        import_onnx(model)
+
+
+def test_bytes_that_are_no_model_and_paths_that_do_not_exist(tmp_path: Path) -> None:
+    for data in (b"", b"not a model", b"\x08"):
+        with pytest.raises(CompileError, match="no ONNX model"):
+            import_onnx(data)
+    with pytest.raises(NotFound, match="there is no file"):
+        import_onnx(tmp_path / "nothing.onnx")
+
+
+def _external(tmp_path: Path, **entries: str) -> Path:
+    model = build_model([Node("Add", ["x", "w"], ["y"])], [X], ["y"], {"w": np.ones(3, "f4")})
+    tensor = model.graph.initializer[0]
+    tensor.ClearField("raw_data")
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    for key, value in entries.items():
+        tensor.external_data.add(key=key, value=value)
+    path = tmp_path / "model.onnx"
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+def test_external_data_is_read_from_beside_the_model(tmp_path: Path) -> None:
+    (tmp_path / "weights").write_bytes(b"\0" * 8 + np.array([1, 2, 3], "<f4").tobytes())
+    module = import_onnx(_external(tmp_path, location="weights", offset="8", length="12"))
+    literals = [op.attributes["value"] for op in module.functions["main"].block.ops[:1]]
+    np.testing.assert_array_equal(literals[0].array, [1, 2, 3])  # type: ignore[union-attr]
+
+
+def test_external_data_that_is_missing_truncated_or_elsewhere_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CompileError, match=r"'w' keeps its data in the file 'gone'.*external"):
+        import_onnx(_external(tmp_path, location="gone"))
+    (tmp_path / "short").write_bytes(b"\0" * 8)
+    with pytest.raises(CompileError, match="the file has 8 bytes: it is truncated"):
+        import_onnx(_external(tmp_path, location="short"))
+    for location in ("../weights", str(tmp_path / "short")):
+        with pytest.raises(CompileError, match="not a path below the model's folder"):
+            import_onnx(_external(tmp_path, location=location))
+    data = _external(tmp_path, location="short").read_bytes()
+    with pytest.raises(CompileError, match="the model was not given as a path"):
+        import_onnx(data)
+
+
+def test_initializer_data_of_the_wrong_length_is_refused() -> None:
+    model = build_model([Node("Add", ["x", "w"], ["y"])], [X], ["y"], {"w": np.ones(3, "f4")})
+    model.graph.initializer[0].raw_data = b"\0" * 7
+    with pytest.raises(CompileError, match=r"'w' has 7 bytes of data, but f32\[3\] needs 12"):
+        import_onnx(model)
+
+
+def test_a_function_that_calls_itself_is_refused() -> None:
+    body = [Node("Again", ["a"], ["b"], domain="local")]
+    function = helper.make_function(
+        "local",
+        "Again",
+        ["a"],
+        ["b"],
+        body,
+        [helper.make_opsetid("", 20), helper.make_opsetid("local", 1)],
+    )
+    node = Node("Again", ["x"], ["y"], domain="local")
+    model = build_model([node], [X], ["y"], domains=["local"], functions=[function])
+    with pytest.raises(CompileError, match="calls itself"):
+        import_onnx(model)
+
+
+@pytest.mark.parametrize(
+    ("node", "message"),
+    [
+        (Node("Concat", ["x", "x"], ["y"]), "attribute 'axis' is missing"),
+        (Node("Concat", ["x", "x"], ["y"], axis=1.5), "'axis' is of the kind FLOAT, expected INT"),
+        (Node("Relu", ["x", "x", "x"], ["y"]), "it has 3 inputs, expected 1"),
+    ],
+)
+def test_a_node_that_breaks_its_schema_is_refused(node: onnx.NodeProto, message: str) -> None:
+    with pytest.raises(CompileError, match=message):
+        import_onnx(build_model([node], [X], ["y"]))
+
+
+@pytest.mark.parametrize(
+    ("shape", "element", "message"),
+    [
+        ([2, 4], onnx.TensorProto.FLOAT, "declares dim 1 = 4"),
+        ([2], onnx.TensorProto.FLOAT, "declares rank 1"),
+        ([2, 3], onnx.TensorProto.INT64, "declares it as i64"),
+    ],
+)
+def test_an_output_declared_as_something_else_is_refused(
+    shape: list[int], element: int, message: str
+) -> None:
+    model = build_model([Node("Relu", ["x"], ["y"])], [X], ["y"])
+    model.graph.output[0].CopyFrom(make_value("y", shape, element))
+    with pytest.raises(CompileError, match=message):
+        import_onnx(model)
+
+
+def test_sizes_that_no_memory_can_have_are_refused() -> None:
+    large = make_value("x", [1 << 40, 1 << 40])
+    with pytest.raises(CompileError, match="more bytes than an address can count"):
+        import_onnx(build_model([Node("Relu", ["x"], ["y"])], [large], ["y"]))
+    shape = {"shape": np.array([-(1 << 32), 3])}
+    model = build_model(
+        [Node("Reshape", ["x", "shape"], ["y"])], [make_value("x", ["n", 3])], ["y"], shape
+    )
+    with pytest.raises(CompileError, match="negative dim"):
+        import_onnx(model)

@@ -1,0 +1,163 @@
+"""Symbolic dims and shape arithmetic: what is folded into dim expressions at import."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+from onnx_models import build_model, make_value
+
+from ingot.compiler.frontends.onnx import import_onnx
+from ingot.compiler.graph.interpreter import interpret
+from ingot.compiler.ir import Module, TensorType
+from ingot.hal.errors import CompileError
+
+Node = helper.make_node
+
+
+def _result_type(module: Module) -> str:
+    (type,) = module.functions["main"].result_types
+    assert isinstance(type, TensorType)
+    return str(type)
+
+
+def _run(module: Module, *arguments: Any) -> Any:
+    (result,) = interpret(module, "main", arguments)
+    return result
+
+
+def test_equal_dim_params_are_one_symbol_and_others_are_respelled() -> None:
+    model = build_model(
+        [Node("Add", ["x", "y"], ["z"])],
+        [make_value("x", ["batch size", 3]), make_value("y", ["batch size", 3])],
+        ["z"],
+    )
+    module = import_onnx(model)
+    assert _result_type(module) == "f32[batch_size,3]"
+    assert module.functions["main"].symbols == {"batch_size": (0, None)}
+
+
+def test_a_dim_without_a_name_is_a_symbol_of_its_own() -> None:
+    value = make_value("x", ["a", 3])
+    value.type.tensor_type.shape.dim[0].ClearField("dim_param")
+    model = build_model([Node("Relu", ["x"], ["y"])], [value], ["y"])
+    assert _result_type(import_onnx(model)) == "f32[x_dim0,3]"
+
+
+def test_dims_that_broadcast_give_a_broadcast_expression() -> None:
+    model = build_model(
+        [Node("Add", ["x", "y"], ["z"])], [make_value("x", ["a"]), make_value("y", ["b"])], ["z"]
+    )
+    module = import_onnx(model)
+    assert _result_type(module) == "f32[broadcast(a, b)]"
+    x, y = np.ones(4, np.float32), np.ones(1, np.float32)
+    assert _run(module, x, y).shape == _run(module, y, x).shape == (4,)
+
+
+def test_shape_gather_concat_reshape_folds_into_dims() -> None:
+    model = build_model(
+        [
+            Node("Shape", ["x"], ["shape"]),
+            Node("Gather", ["shape", "zero"], ["batch"]),
+            Node("Unsqueeze", ["batch", "first"], ["batch1"]),
+            Node("Concat", ["batch1", "rest"], ["target"], axis=0),
+            Node("Reshape", ["x", "target"], ["y"]),
+        ],
+        [make_value("x", ["b", "s", 6])],
+        ["y"],
+        {
+            "zero": np.int64(0),
+            "first": np.array([0], np.int64),
+            "rest": np.array([-1, 2], np.int64),
+        },
+    )
+    module = import_onnx(model)
+    assert _result_type(module) == "f32[b,3*s,2]"
+    x = np.random.default_rng(0).random((2, 5, 6), np.float32)
+    np.testing.assert_array_equal(_run(module, x), x.reshape(2, 15, 2))
+
+
+@pytest.mark.parametrize(
+    ("starts", "ends", "steps", "expected"),
+    [
+        (0, 2**63 - 1, 1, slice(None)),
+        (1, 2**63 - 1, 1, slice(1, None)),
+        (-2, 2**31 - 1, 1, slice(-2, None)),
+        (0, -1, 1, slice(None, -1)),
+        (3, 100, 2, slice(3, 100, 2)),
+        (-1, -(2**63), -1, slice(None, None, -1)),
+        (-2, 0, -2, slice(-2, 0, -2)),
+        (100, 1, -3, slice(100, 1, -3)),
+    ],
+)
+@pytest.mark.parametrize("length", [1, 2, 3, 7])
+def test_slices_of_a_symbolic_dim_are_those_of_python(
+    starts: int, ends: int, steps: int, expected: slice, length: int
+) -> None:
+    bounds = {"starts": starts, "ends": ends, "axes": 0, "steps": steps}
+    model = build_model(
+        [Node("Slice", ["x", *bounds], ["y"])],
+        [make_value("x", ["n"])],
+        ["y"],
+        {name: np.array([value], np.int64) for name, value in bounds.items()},
+    )
+    x = np.arange(length, dtype=np.float32)
+    np.testing.assert_array_equal(_run(import_onnx(model), x), x[expected])
+
+
+def test_a_range_up_to_a_symbolic_dim_has_that_length() -> None:
+    model = build_model(
+        [
+            Node("Shape", ["x"], ["shape"]),
+            Node("Squeeze", ["shape"], ["length"]),
+            Node("Range", ["zero", "length", "one"], ["y"]),
+        ],
+        [make_value("x", ["n"])],
+        ["y"],
+        {"zero": np.int64(0), "one": np.int64(1)},
+    )
+    module = import_onnx(model)
+    assert _result_type(module) == "i64[n]"
+    np.testing.assert_array_equal(_run(module, np.zeros(5, np.float32)), np.arange(5))
+
+
+def test_a_convolution_of_symbolic_size_has_symbolic_result_dims() -> None:
+    weight = np.random.default_rng(1).random((4, 3, 3, 3), np.float32)
+    model = build_model(
+        [Node("Conv", ["x", "w"], ["y"], strides=[2, 2], auto_pad="SAME_UPPER")],
+        [make_value("x", ["n", 3, "h", 8])],
+        ["y"],
+        {"w": weight},
+    )
+    module = import_onnx(model)
+    for height in (5, 6, 9):
+        x = np.ones((1, 3, height, 8), np.float32)
+        assert _run(module, x).shape == (1, 4, -(-height // 2), 4)
+
+
+def test_a_rank_that_depends_on_data_is_refused_with_the_layer() -> None:
+    model = build_model(
+        [Node("Reshape", ["x", "shape"], ["y"], name="to_rows")],
+        [make_value("x", [4]), make_value("shape", ["rank"], 7)],
+        ["y"],
+    )
+    with pytest.raises(CompileError, match=r"'to_rows'.*count must be known"):
+        import_onnx(model)
+
+
+def test_boolean_initializers_take_a_byte_each() -> None:
+    mask = np.array([[True, False, True], [False, False, True]])
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("Where", ["mask", "x", "y"], ["z"])],
+        "g",
+        [onnx.helper.make_tensor_value_info(each, onnx.TensorProto.FLOAT, [2, 3]) for each in "xy"],
+        [onnx.helper.make_tensor_value_info("z", onnx.TensorProto.FLOAT, [2, 3])],
+        [onnx.numpy_helper.from_array(mask, "mask")],
+    )
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 20)])
+    x, y = np.ones((2, 3), np.float32), np.zeros((2, 3), np.float32)
+    (got,) = interpret(import_onnx(model), "main", [x, y])
+    np.testing.assert_array_equal(got, mask.astype(np.float32))

@@ -1,0 +1,103 @@
+"""What cannot be lowered is reported all at once, with layer, types and what to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+from stablehlo_cases import export, spec
+
+from ingot.compiler.frontends.stablehlo import import_stablehlo
+from ingot.hal.errors import CompileError, DataLoss, Error, NotFound
+
+
+def test_all_missing_ops_are_listed_with_layer_types_and_advice() -> None:
+    def model(x: Any) -> Any:
+        with jax.named_scope("mixer"):
+            y = jnp.fft.fft(x).real
+        with jax.named_scope("solver"):
+            z = jnp.fft.fft(x @ x.T).real
+        return y, lax.fori_loop(0, 3, lambda i, a: jnp.fft.fft(a).real * i, z)
+
+    with pytest.raises(CompileError) as caught:
+        import_stablehlo(export(model, spec(4, 4)))
+    message = str(caught.value)
+    for part in ("fft at", "mixer", "solver", "f32[4,4]", "there is no lowering"):
+        assert part in message
+    assert "add a lowering" in message
+    assert message.count("real at") == 3  # one of them in the body of the loop
+
+
+def test_an_unknown_reduction_names_its_layer_and_why() -> None:
+    def model(x: Any) -> Any:
+        return lax.reduce(x, np.float32(0), lambda a, b: a * 2 + b, (0,))
+
+    with pytest.raises(CompileError, match=r"reduce.*none of add, multiply, maximum"):
+        import_stablehlo(export(model, spec(4)))
+
+
+def test_an_unknown_dtype_is_named() -> None:
+    text = """
+    func.func public @main(%a: tensor<4x!quant.uniform<i8:f32, 0.5>>)
+        -> tensor<4x!quant.uniform<i8:f32, 0.5>> {
+      return %a : tensor<4x!quant.uniform<i8:f32, 0.5>>
+    }"""
+    from jaxlib.mlir.dialects import stablehlo
+
+    artifact = stablehlo.serialize_portable_artifact_str(text, "1.9.0")
+    with pytest.raises(CompileError, match="quantized<i8:f32> is not supported"):
+        import_stablehlo(artifact)
+
+
+def test_an_unknown_custom_call_is_named() -> None:
+    text = """
+    func.func public @main(%a: tensor<4xf32>) -> tensor<4xf32> {
+      %0 = stablehlo.custom_call @secret_kernel(%a) : (tensor<4xf32>) -> tensor<4xf32>
+      return %0 : tensor<4xf32>
+    }"""
+    from jaxlib.mlir.dialects import stablehlo
+
+    artifact = stablehlo.serialize_portable_artifact_str(text, "1.9.0")
+    with pytest.raises(CompileError, match="the custom call 'secret_kernel'"):
+        import_stablehlo(artifact)
+
+
+def test_files_that_are_missing_or_empty_are_errors(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match="there is no file"):
+        import_stablehlo(tmp_path / "model.mlirbc")
+    (tmp_path / "empty").touch()
+    with pytest.raises(DataLoss, match="is empty"):
+        import_stablehlo(tmp_path / "empty")
+    with pytest.raises(CompileError, match="expected bytes or a path"):
+        import_stablehlo(42)
+
+
+def test_a_path_imports_as_the_bytes_do(tmp_path: Path) -> None:
+    artifact = export(lambda x: x @ np.ones((4, 3), np.float32), spec(2, 4)).mlir_module_serialized
+    (tmp_path / "model.mlirbc").write_bytes(artifact)
+    for source in (artifact, str(tmp_path / "model.mlirbc"), tmp_path / "model.mlirbc"):
+        assert "main" in import_stablehlo(source).functions
+
+
+def test_a_corrupted_artifact_never_gives_another_exception_than_ours() -> None:
+    def model(x: Any) -> Any:
+        return jnp.sort(jax.nn.softmax(x)), jnp.argmax(x, -1), x.reshape(-1), x[:, 1:]
+
+    (size,) = jax.export.symbolic_shape("b")
+    artifact = bytes(export(model, spec(size, 4)).mlir_module_serialized)
+    random = np.random.default_rng(0)
+    messages = []
+    for _ in range(400):
+        broken = bytearray(artifact)
+        broken[random.integers(len(broken))] = random.integers(256)
+        try:
+            import_stablehlo(broken)
+        except Error as error:
+            messages.append(str(error))
+    assert len(messages) > 50
+    assert all(len(message) > 20 for message in messages)

@@ -1,0 +1,102 @@
+"""Small graph programs for tests: build one from a function, run it, compare two forms of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ingot.compiler.graph.builder import Builder
+from ingot.compiler.graph.interpreter import interpret
+from ingot.compiler.graph.level import GRAPH
+from ingot.compiler.ir import (
+    Block,
+    Function,
+    Module,
+    Region,
+    TensorType,
+    Value,
+    parse,
+    parse_type,
+    to_text,
+    verify,
+)
+
+Build = Callable[..., Any]
+
+
+def program(build: Build, *types: str) -> Module:
+    """A module whose `main` takes `types` and returns what build(builder, *values) gives."""
+    parsed = [parse_type(type) for type in types]
+    block = Block(parsed)
+    builder = Builder(block)
+    results = build(builder, *block.arguments)
+    builder.return_(*(results if isinstance(results, (tuple, list)) else (results,)))
+    module = Module()
+    module.add(Function("main", Region([block]), [f"x{place}" for place in range(len(types))]))
+    verify(module, GRAPH)
+    return module
+
+
+def run(module: Module, *arrays: Any, parameters: dict[str, Any] | None = None) -> list[Any]:
+    """The results of `main`, checked against their static types."""
+    results = interpret(module, "main", arrays, parameters)
+    for result, type in zip(results, module.functions["main"].result_types, strict=True):
+        assert isinstance(type, TensorType)
+        assert result.dtype == type.dtype.numpy
+        assert result.ndim == type.rank
+    return results
+
+
+def evaluate(build: Build, *arrays: np.ndarray[Any, Any]) -> Any:
+    """The one result of an op on arrays, through builder, printer, parser and interpreter."""
+    from ingot.hal.spec import DType
+
+    types = [
+        f"{DType.from_numpy(array.dtype).name}[{','.join(map(str, array.shape))}]"
+        for array in arrays
+    ]
+    module = program(build, *types)
+    results = run(parse(to_text(module)), *arrays)
+    return results[0] if len(results) == 1 else results
+
+
+def names(module: Module, function: str = "main") -> Counter[str]:
+    """How often each op stands in a function."""
+    return Counter(op.name for op in module.functions[function].block.ops)
+
+
+def check_pass(
+    passes: Sequence[Callable[[Module], Module]],
+    module: Module,
+    *arrays: Any,
+    tolerance: float = 0.0,
+    parameters: dict[str, Any] | None = None,
+) -> Module:
+    """Run passes on a copy; the copy verifies and gives the same results. Returns the copy."""
+    copy = parse(to_text(module))
+    for each in passes:
+        each(copy)
+        verify(copy, GRAPH)
+    before, after = (run(each, *arrays, parameters=parameters) for each in (module, copy))
+    for old, new in zip(before, after, strict=True):
+        if tolerance == 0:
+            assert old.tobytes() == new.tobytes()
+        else:
+            wide = old.astype(np.float64)
+            greatest = float(np.abs(wide[np.isfinite(wide)]).max(initial=1e-30))
+            np.testing.assert_allclose(new.astype(np.float64), wide, 0, tolerance * greatest)
+    return copy
+
+
+def constant(builder: Builder, seed: int, *shape: int) -> Value:
+    """A f32 constant of normal numbers."""
+    array = np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+    return builder.constant(array)
+
+
+def normal(seed: int, *shape: int) -> np.ndarray[Any, Any]:
+    """A f32 array of normal numbers."""
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)

@@ -1,0 +1,75 @@
+"""Branches whose results differ in dims: what is picked in front of them, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from programs import program
+
+import ingot
+from ingot.compiler import compile
+from ingot.compiler.graph.build_control import branches, while_loop
+from ingot.compiler.graph.builder import Builder
+from ingot.compiler.ir import Value, parse_type
+from ingot.compiler.ir.dims import symbol
+from ingot.hal.errors import CompileError
+from ingot.hal.spec import dtype
+
+
+def test_dims_that_differ_are_picked_in_front_of_the_branch() -> None:
+    def build(b: Builder, x: Value, which: Value) -> Sequence[Value]:
+        builds = [
+            lambda inner: [inner.value("exp", x)],
+            lambda inner: [inner.value("concatenate", x, x, axis=0)],
+            lambda inner: [inner.full(7, "f32", (3,))],
+        ]
+        (y,) = branches(b, "case", which, builds, iter(["k"]))
+        return [y, b.value("reduce", y, axes=(0,), kind="add")]
+
+    module = program(build, "f32[a]", "i64[]")
+    main = module.functions["main"]
+    main.symbols, main.result_names = {"a": (0, None)}, ["y", "total"]
+    model = ingot.load(compile(module))
+    for count in (0, 1, 40):
+        x = np.linspace(-1, 1, count, dtype=np.float32)
+        wanted = [np.exp(x), np.concatenate([x, x]), np.full(3, 7, np.float32)]
+        for which in (-1, 0, 1, 2, 5):
+            y, total = map(np.asarray, model.main(x, np.int64(which)))
+            expected = wanted[which if 0 <= which < 3 else 2]
+            np.testing.assert_allclose(y, expected, rtol=1e-6)
+            np.testing.assert_allclose(total, expected.sum(), rtol=1e-5, atol=1e-5)
+
+
+def test_a_dim_that_only_the_inside_of_a_branch_tells_is_refused() -> None:
+    def build(b: Builder, x: Value, flag: Value) -> Value:
+        def found(inner: Builder) -> list[Value]:
+            return [inner.value("nonzero", x, symbols=("n",))]
+
+        def none(inner: Builder) -> list[Value]:
+            return [inner.full(0, "i64", (1, 0))]
+
+        with b.at("choose"):
+            (y,) = branches(b, "if", flag, [found, none], iter(["k"]))
+        return y
+
+    with pytest.raises(CompileError, match=r"op 'if' at 'choose': dim 'k' .* one of n, 0"):
+        compile(program(build, "f32[4]", "i1[]"))
+
+
+def test_a_loop_whose_values_grow_is_refused() -> None:
+    def build(b: Builder, x: Value) -> Value:
+        def is_short(inner: Builder, values: Sequence[Value]) -> Value:
+            size = inner.value("dim", value=symbol("k"), dtype=dtype("i64"))
+            return inner.value("compare", size, inner.constant(9, "i64"), direction="lt")
+
+        def double(inner: Builder, values: Sequence[Value]) -> list[Value]:
+            return [inner.value("concatenate", values[0], values[0], axis=0)]
+
+        with b.at("grow"):
+            (y,) = while_loop(b, [x], is_short, double, [parse_type("f32[k]")], ["k"])
+        return y
+
+    with pytest.raises(CompileError, match=r"op 'while' at 'grow' .* changes from step to step"):
+        compile(program(build, "f32[4]"))

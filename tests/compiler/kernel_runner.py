@@ -1,0 +1,150 @@
+"""Compiles kernels with the C compiler and runs their whole grid on NumPy arrays.
+
+Only for tests: what the runtime does with a device, done with ctypes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ingot.compiler.dispatch.kernel import Kernel
+from ingot.compiler.ir.dims import evaluate
+from ingot.compiler.targets.cpu import c_printer
+from ingot.compiler.targets.cpu.flags import COMMON_FLAGS, VARIANTS
+from ingot.hal.header import INCLUDE_FOLDER
+
+HEADERS = Path(c_printer.__file__).parent
+FOLDER = Path(tempfile.mkdtemp(prefix="ingot-kernels-"))
+V4 = VARIANTS["x86-64-v4"].target
+V3 = VARIANTS["x86-64-v3"].target
+PLAIN = VARIANTS["x86-64"].target
+
+
+class Fault(ctypes.Structure):
+    _fields_ = (
+        ("code", ctypes.c_uint32),
+        ("operand", ctypes.c_uint32),
+        ("index", ctypes.c_int64),
+        ("bound", ctypes.c_int64),
+    )
+
+
+class Dispatch(ctypes.Structure):
+    _fields_ = (
+        ("bindings", ctypes.c_void_p),
+        ("lengths", ctypes.c_void_p),
+        ("constants", ctypes.c_void_p),
+        ("workload", ctypes.c_int64 * 3),
+    )
+
+
+class IndexFault(Exception):
+    """A kernel reported (operand, index, bound)."""
+
+
+@lru_cache(maxsize=1)
+def host_variants() -> tuple[str, ...]:
+    """The variants that this machine runs, best first."""
+    flags = Path("/proc/cpuinfo").read_text()
+    names = ["x86-64"]
+    if " avx2 " in flags:
+        names.insert(0, "x86-64-v3")
+    if " avx512vl " in flags:
+        names.insert(0, "x86-64-v4")
+    return tuple(names)
+
+
+def build(source: str, variant: str, extra: Sequence[str] = (), compiler: str = "gcc") -> Path:
+    """The path of a shared object made of C text."""
+    assert shutil.which(compiler), f"the tests need {compiler}"
+    flags = [*COMMON_FLAGS, *VARIANTS[variant].flags, "-fvisibility=default", "-Wall", "-Wextra"]
+    command = [compiler, *flags, "-shared", f"-I{HEADERS}", f"-I{INCLUDE_FOLDER}", *extra]
+    key = hashlib.sha256("\0".join([*command, source]).encode()).hexdigest()[:20]
+    target = FOLDER / f"{key}.so"
+    if not target.exists():
+        path = FOLDER / f"{key}.c"
+        path.write_text(source)
+        command += ["-Werror", "-o", str(target), str(path), "-lgcc"]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, f"{path}\n{done.stderr[:4000]}"
+    return target
+
+
+class Loaded:
+    """A compiled kernel."""
+
+    def __init__(
+        self, kernel: Kernel, variant: str, compiler: str = "gcc", path: Path | None = None
+    ) -> None:
+        self.kernel = kernel
+        path = path or build(c_printer.print_source([kernel]), variant, compiler=compiler)
+        self.library = ctypes.CDLL(str(path))
+        self.function = getattr(self.library, kernel.name)
+        self.function.restype = ctypes.c_uint32
+        self.function.argtypes = [
+            ctypes.c_void_p,
+            ctypes.c_int64,
+            ctypes.c_int64,
+            ctypes.c_int64,
+            ctypes.c_void_p,
+            ctypes.c_void_p,
+        ]
+
+    def __call__(self, arrays: Sequence[np.ndarray[Any, Any]], **symbols: int) -> None:
+        """Run the grid on operands then results. IndexFault: a workgroup failed."""
+        kernel = self.kernel
+        assert len(arrays) == len(kernel.bindings)
+        for array, dtype in zip(arrays, kernel.bindings, strict=True):
+            assert array.itemsize == dtype.bytes, f"{array.dtype} for {dtype}"
+            assert array.flags.c_contiguous
+        pointers = (ctypes.c_void_p * len(arrays))(*(array.ctypes.data for array in arrays))
+        lengths = (ctypes.c_int64 * len(arrays))(*(array.nbytes for array in arrays))
+        values = [evaluate(dim, symbols) for dim in kernel.constants]
+        constants = (ctypes.c_int64 * max(len(values), 1))(*values)
+        workload = [evaluate(dim, symbols) for dim in kernel.workload]
+        dispatch = Dispatch(
+            ctypes.addressof(pointers),
+            ctypes.addressof(lengths),
+            ctypes.addressof(constants),
+            (ctypes.c_int64 * 3)(*workload),
+        )
+        scratch = np.full(kernel.scratch_length + 64, 0xA5, np.uint8)
+        aligned = -(-scratch.ctypes.data // 64) * 64
+        fault = Fault()
+        grid = [-(-work // tile) for work, tile in zip(workload, kernel.tile, strict=True)]
+        for z in range(grid[2]):
+            for y in range(grid[1]):
+                for x in range(grid[0]):
+                    code = self.function(
+                        ctypes.byref(dispatch), x, y, z, aligned, ctypes.byref(fault)
+                    )
+                    if code:
+                        raise IndexFault((fault.operand, fault.index, fault.bound))
+
+
+def run(
+    kernel: Kernel,
+    operands: Sequence[np.ndarray[Any, Any]],
+    results: Sequence[np.ndarray[Any, Any]],
+    variant: str | None = None,
+    **symbols: int,
+) -> list[np.ndarray[Any, Any]]:
+    """Run a kernel on operands; `results` are written and given back."""
+    loaded = Loaded(kernel, variant or host_variants()[0])
+    workspaces = [
+        np.full([evaluate(dim, symbols) for dim in each.shape], 77).astype(each.dtype.numpy)
+        for each in kernel.workspaces
+    ]
+    arrays = [*(np.ascontiguousarray(each) for each in operands), *results, *workspaces]
+    loaded(arrays, **symbols)
+    return list(results)

@@ -1,0 +1,179 @@
+"""Homes of what loops carry and branches give: made in place where nobody sees it, else copied."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ingot.compiler.ir import (
+    Block,
+    Function,
+    Module,
+    Op,
+    Region,
+    ScalarType,
+    TensorType,
+    Value,
+    walk,
+)
+from ingot.compiler.stream.plan_memory import plan_memory
+from ingot.hal.spec import dtype
+
+F32 = dtype("f32")
+ROW = TensorType(F32, (64,))
+FLAG = ScalarType(dtype("i1"))
+
+
+def dispatch(block: Block, *operands: Value, in_place: bool = True) -> Value:
+    """A kernel that may write over its first operand."""
+    attributes = {"in_place": ((0, 0),) if in_place and operands else ()}
+    return block.append(Op("stream.dispatch", operands, [ROW], attributes)).result
+
+
+def flag(block: Block) -> Value:
+    return block.append(Op("constant", [], [FLAG])).result
+
+
+def loop(
+    block: Block, initial: Sequence[Value], body: Callable[[Block, list[Value]], Sequence[Value]]
+) -> list[Value]:
+    types = [value.type for value in initial]
+    test, step = Block(types), Block(types)
+    test.append(Op("yield", [flag(test)]))
+    step.append(Op("yield", body(step, step.arguments)))
+    op = Op("while", initial, types, {}, [Region([test]), Region([step])])
+    return block.append(op).results
+
+
+def plan(block: Block, *results: Value) -> Function:
+    block.append(Op("return", results))
+    module = Module()
+    module.add(Function("main", Region([block])))
+    return plan_memory(module).functions["main"]
+
+
+def count(function: Function, name: str) -> int:
+    return sum(op.name == name for op in walk(function))
+
+
+def places(function: Function, name: str) -> list[object]:
+    found = [op.attributes["places"] for op in walk(function) if op.name == name]
+    return [place for each in found for place in each]  # type: ignore[union-attr]
+
+
+def test_a_loop_runs_in_the_memory_of_the_result() -> None:
+    block = Block()
+    (result,) = loop(block, [dispatch(block)], lambda b, carried: [dispatch(b, *carried)])
+    planned = plan(block, result)
+    assert count(planned, "stream.copy") == 0
+    assert planned.attributes["slab_length"] == 0
+    assert set(places(planned, "stream.dispatch")) == {("result", 0)}
+
+
+def test_a_chain_of_kernels_moves_into_the_home() -> None:
+    block = Block()
+
+    def body(b: Block, carried: list[Value]) -> list[Value]:
+        return [dispatch(b, dispatch(b, dispatch(b, carried[0])))]
+
+    (result,) = loop(block, [dispatch(block)], body)
+    planned = plan(block, result)
+    assert count(planned, "stream.copy") == 0
+    assert set(places(planned, "stream.dispatch")) == {("result", 0)}
+
+
+def test_a_kernel_that_cannot_work_in_place_has_its_result_copied() -> None:
+    block = Block()
+
+    def body(b: Block, carried: list[Value]) -> list[Value]:
+        return [dispatch(b, *carried, in_place=False)]
+
+    (result,) = loop(block, [dispatch(block)], body)
+    planned = plan(block, result)
+    assert places(planned, "stream.copy") == [("result", 0)]
+    assert planned.attributes["slab_length"] == 256
+
+
+def test_an_old_value_that_is_still_read_is_not_written_over() -> None:
+    block = Block()
+
+    def body(b: Block, carried: list[Value]) -> list[Value]:
+        following = dispatch(b, carried[0])
+        return [dispatch(b, following, carried[0], in_place=False)]
+
+    (result,) = loop(block, [dispatch(block)], body)
+    assert count(plan(block, result), "stream.copy") == 1
+
+
+def test_the_next_value_waits_for_readers_of_the_old_one() -> None:
+    block = Block()
+
+    def body(b: Block, carried: list[Value]) -> list[Value]:
+        following = dispatch(b, carried[0])
+        return [following, dispatch(b, carried[1], carried[0])]
+
+    results = loop(block, [dispatch(block), dispatch(block)], body)
+    assert count(plan(block, *results), "stream.copy") == 0
+
+
+def test_values_that_change_places_take_three_copies() -> None:
+    block = Block()
+    results = loop(block, [dispatch(block), dispatch(block)], lambda b, carried: carried[::-1])
+    planned = plan(block, *results)
+    assert count(planned, "stream.copy") == 3
+    assert places(planned, "stream.copy")[0] == ("slab", 0)
+
+
+def test_an_argument_is_copied_before_a_loop_changes_it() -> None:
+    block = Block([ROW])
+    (result,) = loop(block, block.arguments, lambda b, carried: [dispatch(b, *carried)])
+    assert places(plan(block, result), "stream.copy") == [("result", 0)]
+
+
+def test_nested_loops_share_one_home() -> None:
+    block = Block()
+
+    def outer(b: Block, carried: list[Value]) -> list[Value]:
+        return loop(b, carried, lambda c, inner: [dispatch(c, *inner)])
+
+    (result,) = loop(block, [dispatch(block)], outer)
+    planned = plan(block, result)
+    assert count(planned, "stream.copy") == 0
+    assert planned.attributes["slab_length"] == 0
+
+
+def test_a_branch_that_keeps_the_value_does_nothing() -> None:
+    block = Block()
+
+    def body(b: Block, carried: list[Value]) -> list[Value]:
+        then, otherwise = Block(), Block()
+        then.append(Op("yield", [dispatch(then, *carried)]))
+        otherwise.append(Op("yield", carried))
+        regions = [Region([then]), Region([otherwise])]
+        return b.append(Op("if", [flag(b)], [ROW], {}, regions)).results
+
+    (result,) = loop(block, [dispatch(block)], body)
+    assert count(plan(block, result), "stream.copy") == 0
+
+
+def test_what_a_loop_captures_keeps_its_memory() -> None:
+    block = Block()
+    captured = dispatch(block)
+
+    def body(b: Block, carried: list[Value]) -> list[Value]:
+        temporary = dispatch(b, in_place=False)
+        return [dispatch(b, *carried, captured, temporary)]
+
+    (result,) = loop(block, [dispatch(block)], body)
+    planned = plan(block, result)
+    assert planned.attributes["slab_length"] == 512
+    slab = [place for place in places(planned, "stream.dispatch") if place[0] == "slab"]  # type: ignore[index]
+    assert slab == [("slab", 0), ("slab", 256)]
+
+
+def test_an_update_writes_into_its_operand_or_a_copy() -> None:
+    for reads_old in (False, True):
+        block = Block()
+        old, row = dispatch(block), dispatch(block)
+        new = block.append(Op("update", [old, row], [ROW], {"offset": 0})).result
+        last = dispatch(block, new, old if reads_old else row, in_place=False)
+        assert count(plan(block, last), "stream.copy") == int(reads_old)

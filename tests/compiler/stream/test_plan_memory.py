@@ -1,0 +1,114 @@
+"""Memory planning: lifetimes, reuse in place, results written where the caller wants them."""
+
+from __future__ import annotations
+
+from ingot.compiler.ir import Block, Function, Module, Op, Region, TensorType, Value
+from ingot.compiler.ir.dims import Dim, symbol
+from ingot.compiler.stream.plan_memory import plan_memory
+from ingot.hal.spec import dtype
+
+F32 = dtype("f32")
+B = symbol("b")
+SHAPE: tuple[Dim, ...] = (B, 64)
+
+
+class Stream:
+    """Writes a stream function by hand."""
+
+    def __init__(self, *shapes: tuple[Dim, ...]) -> None:
+        self.block = Block(TensorType(F32, shape) for shape in shapes)
+
+    def dispatch(
+        self, *operands: Value, shape: tuple[Dim, ...] = SHAPE, in_place: bool = False
+    ) -> Value:
+        pairs = ((0, 0),) if in_place else ()
+        attributes = {"in_place": pairs}
+        op = Op("stream.dispatch", operands, [TensorType(F32, shape)], attributes)  # type: ignore[arg-type]
+        return self.block.append(op).result
+
+    def alias(self, value: Value, shape: tuple[Dim, ...]) -> Value:
+        return self.block.append(Op("stream.alias", [value], [TensorType(F32, shape)])).result
+
+    def plan(self, *results: Value, name: str = "main") -> Function:
+        self.block.append(Op("return", results))
+        module = Module()
+        module.add(Function(name, Region([self.block]), symbols={"b": (1, None)}))
+        return plan_memory(module).functions[name]
+
+
+def places(function: Function) -> list[object]:
+    return [
+        place
+        for op in function.block.ops
+        if "places" in op.attributes
+        for place in op.attributes["places"]  # type: ignore[union-attr]
+    ]
+
+
+def test_a_chain_needs_two_ranges() -> None:
+    stream = Stream(SHAPE)
+    value = stream.block.arguments[0]
+    for _ in range(6):
+        value = stream.dispatch(value)
+    planned = stream.plan(stream.dispatch(value))
+    assert planned.attributes["slab_length"] == B * 512
+    assert places(planned)[-1] == ("result", 0)
+
+
+def test_a_kernel_that_may_writes_over_its_operand() -> None:
+    stream = Stream(SHAPE)
+    value = stream.dispatch(stream.block.arguments[0])
+    for _ in range(6):
+        value = stream.dispatch(value, in_place=True)
+    planned = stream.plan(stream.dispatch(value))
+    assert planned.attributes["slab_length"] == B * 256
+
+
+def test_an_operand_that_is_read_later_is_not_written_over() -> None:
+    stream = Stream(SHAPE)
+    first = stream.dispatch(stream.block.arguments[0])
+    second = stream.dispatch(first, in_place=True)
+    planned = stream.plan(stream.dispatch(first, second))
+    assert places(planned)[:2] == [("slab", 0), ("slab", B * 256)]
+
+
+def test_an_operand_that_is_passed_twice_is_not_written_over() -> None:
+    stream = Stream(SHAPE)
+    first = stream.dispatch(stream.block.arguments[0])
+    second = stream.dispatch(first, stream.alias(first, (64, B)), in_place=True)
+    planned = stream.plan(stream.dispatch(second))
+    assert places(planned)[:2] == [("slab", 0), ("slab", B * 256)]
+
+
+def test_arguments_are_never_written_over() -> None:
+    stream = Stream(SHAPE)
+    planned = stream.plan(
+        stream.dispatch(stream.dispatch(stream.block.arguments[0], in_place=True))
+    )
+    assert places(planned) == [("slab", 0), ("result", 0)]
+
+
+def test_an_alias_keeps_its_bytes_alive() -> None:
+    stream = Stream(SHAPE)
+    first = stream.dispatch(stream.block.arguments[0])
+    view = stream.alias(first, (64, B))
+    second = stream.dispatch(stream.block.arguments[0])
+    planned = stream.plan(stream.dispatch(view, second))
+    assert planned.attributes["slab_length"] == B * 512
+
+
+def test_a_result_that_others_read_lies_in_the_callers_memory() -> None:
+    stream = Stream(SHAPE)
+    first = stream.dispatch(stream.block.arguments[0])
+    planned = stream.plan(stream.dispatch(first, in_place=True), stream.alias(first, (64, B)))
+    assert places(planned) == [("result", 1), ("result", 0)]
+    assert planned.attributes["slab_length"] == 0
+
+
+def test_init_keeps_its_results_and_reuses_the_rest() -> None:
+    stream = Stream((64,))
+    argument = stream.block.arguments[0]
+    kept = stream.dispatch(stream.dispatch(argument, shape=(64,)), shape=(64,))
+    planned = stream.plan(kept, stream.dispatch(argument, shape=(64,)), name="init")
+    assert places(planned) == [("arena", 0), ("arena", 256), ("arena", 0)]
+    assert planned.attributes["slab_length"] == 512

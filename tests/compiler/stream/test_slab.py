@@ -1,0 +1,71 @@
+"""The slab: ranges that live together never overlap, whatever the symbols are."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ingot.compiler.ir.dims import Dim, evaluate, symbol
+from ingot.compiler.stream.slab import Range, Slab, align
+
+B, S = symbol("b"), symbol("s")
+BOUNDS: dict[str, tuple[int, int | None]] = {"b": (1, None), "s": (1, 512)}
+LENGTHS: list[Dim] = [0, 4, 64, 4096, B * 4, B * 1536, B * S * 1536, B * S * S * 48, S * 100, B * S]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(LENGTHS), st.integers(0, 5)), max_size=40))
+def test_ranges_that_live_together_do_not_overlap(steps: list[tuple[Dim, int]]) -> None:
+    slab = Slab(BOUNDS)
+    live: list[tuple[Range, Dim]] = []
+    seen: list[list[tuple[Dim, Dim]]] = []
+    for length, kept in steps:
+        live.append((slab.allocate(length), length))
+        seen.append([(range_.offset, length) for range_, length in live])
+        while len(live) > kept:
+            slab.free(live.pop(0)[0])
+    for values in ({"b": 1, "s": 1}, {"b": 3, "s": 17}, {"b": 64, "s": 512}):
+        peak = evaluate(slab.peak(), values)
+        for ranges in seen:
+            spans = sorted((evaluate(o, values), evaluate(n, values)) for o, n in ranges)
+            ends = [offset + length for offset, length in spans]
+            assert all(offset % 64 == 0 for offset, _ in spans)
+            assert all(end <= peak for end in ends)
+            starts = [offset for offset, length in spans if length]
+            full = [offset + length for offset, length in spans if length]
+            assert all(end <= start for end, start in zip(full, starts[1:], strict=False))
+
+
+def test_equal_symbolic_sizes_reuse_each_other() -> None:
+    slab = Slab(BOUNDS)
+    for _ in range(5):
+        first = slab.allocate(B * S * 1536)
+        second = slab.allocate(B * S * 1536)
+        slab.free(first)
+        slab.free(second)
+    assert slab.peak() == B * S * 3072
+
+
+def test_a_smaller_value_fits_into_a_larger_hole_where_that_is_proven() -> None:
+    slab = Slab(BOUNDS)
+    hole, after = slab.allocate(B * S * 1536), slab.allocate(64)
+    slab.free(hole)
+    assert slab.allocate(B * 1536).offset == 0
+    assert slab.allocate(B * S * S * 48).offset != B * 1536
+    assert after.offset == B * S * 1536
+
+
+def test_sizes_that_cannot_be_compared_give_a_maximum() -> None:
+    slab = Slab({"b": (0, None), "s": (0, None)})
+    slab.free(slab.allocate(B * 64))
+    slab.free(slab.allocate(S * 64))
+    assert evaluate(slab.peak(), {"b": 3, "s": 2}) == 192
+    assert evaluate(slab.peak(), {"b": 1, "s": 2}) == 128
+
+
+def test_alignment_wastes_little_and_never_rounds_down() -> None:
+    for length in LENGTHS:
+        for values in ({"b": 1, "s": 1}, {"b": 7, "s": 33}):
+            exact, rounded = evaluate(length, values), evaluate(align(length, BOUNDS), values)
+            assert rounded % 64 == 0
+            assert exact <= rounded <= max(exact + 63, exact * 1.25)

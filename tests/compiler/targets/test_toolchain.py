@@ -1,0 +1,100 @@
+"""Objects: exports, imports, frames, cache, and what is said when the compiler is at fault."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from entries import entry
+
+from ingot.compiler.dispatch.map import lower_map
+from ingot.compiler.targets.cpu import toolchain
+from ingot.compiler.targets.cpu.cache import Cache, default_cache
+from ingot.compiler.targets.cpu.flags import VARIANTS
+from ingot.hal.errors import CompileError, InvalidArgument
+
+
+def kernels(variant: str = "x86-64-v3"):
+    functions = []
+    for place, name in enumerate(["exp", "erf", "sin", "neg", "neg"]):
+        function = entry(["f32[7,33]"], lambda b, x, name=name: b.op(name, x))
+        function.name = f"entry_{place}"
+        functions.append(function)
+    return [lower_map(each, VARIANTS[variant].target) for each in functions]
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+@pytest.mark.parametrize("variant", ["x86-64-v4", "x86-64-v3", "x86-64-v2"])
+def test_object_exports_the_query_and_imports_nothing(
+    compiler: str, variant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if shutil.which(compiler) is None:
+        pytest.skip(f"no {compiler}")
+    monkeypatch.setenv("CC", compiler)
+    (data,) = toolchain.build_executable({VARIANTS[variant]: kernels(variant)}, Cache(None))
+    path = tmp_path / "kernels.so"
+    path.write_bytes(data)
+    lines = subprocess.run(["nm", "-D", path], capture_output=True, text=True, check=True).stdout
+    assert [line.split()[-2:] for line in lines.splitlines()] == [["T", "ingot_executable_query"]]
+
+
+def test_same_source_gives_the_same_bytes_and_the_cache_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    variant = VARIANTS["x86-64-v3"]
+    cache = Cache(tmp_path)
+    first = toolchain.build_executable({variant: kernels()}, Cache(None))
+    assert toolchain.build_executable({variant: kernels()}, cache) == first
+    (path,) = tmp_path.iterdir()
+    monkeypatch.setattr(toolchain, "_run", lambda *arguments: pytest.fail("compiled again"))
+    assert toolchain.build_executable({variant: kernels()}, cache) == first
+    data = bytearray(path.read_bytes())
+    data[100] ^= 1
+    path.write_bytes(bytes(data))
+    assert cache.read(path.name) is None
+
+
+def test_cache_folder_is_private_and_may_be_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("INGOT_CACHE", str(tmp_path / "new"))
+    folder = default_cache().folder
+    assert folder is not None
+    assert folder.stat().st_mode & 0o777 == 0o700
+    folder.chmod(0o777)
+    assert default_cache().folder is None
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("INGOT_CACHE", str(tmp_path / "file" / "below"))
+    assert default_cache().folder is None
+
+
+def test_missing_compiler_names_the_ways_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setattr(toolchain.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(CompileError, match="set CC to one, or install gcc or clang"):
+        toolchain.build_executable({VARIANTS["x86-64-v3"]: kernels()}, Cache(None))
+    monkeypatch.setenv("CC", "no-such-compiler")
+    with pytest.raises(CompileError, match="no-such-compiler"):
+        toolchain.find_compiler()
+
+
+def test_failing_compiler_keeps_the_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = tmp_path / "broken"
+    script.write_text('#!/bin/sh\n[ "$1" = --version ] && exit 0\necho out of luck >&2\nexit 3\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("CC", str(script))
+    monkeypatch.setattr(toolchain.tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(CompileError, match=r"status 3:\nout of luck") as failure:
+        toolchain.build_executable({VARIANTS["x86-64-v3"]: kernels()}, Cache(None))
+    kept = str(failure.value).split("kept in ")[1].split("\n")[0]
+    assert list(Path(kept).glob("*.c"))
+
+
+def test_variants_are_chosen_by_name() -> None:
+    (variant,) = toolchain.choose_variants(["x86-64-v3"])
+    assert variant.feature_bits == 1
+    with pytest.raises(InvalidArgument, match="x86-64-v9"):
+        toolchain.choose_variants(["x86-64-v9"])

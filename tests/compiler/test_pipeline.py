@@ -1,0 +1,183 @@
+"""The pipeline: sources, options, dumps, budgets, and what it says when it cannot compile."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ingot.compiler import compile
+from ingot.compiler.dispatch.classify import lower_entries
+from ingot.compiler.graph.builder import Builder
+from ingot.compiler.ir import Attribute, Block, Function, Module, Op, Region, TensorType
+from ingot.compiler.ir.dims import symbol
+from ingot.compiler.ir.parser import parse
+from ingot.compiler.targets.cpu.toolchain import choose_variants
+from ingot.compiler.vm.read_module import read_module
+from ingot.hal.errors import CompileError, InvalidArgument, NotFound, Unsupported
+from ingot.hal.spec import dtype
+
+F32 = dtype("f32")
+B = symbol("b")
+TEXT = """
+module {producer="a test"} {
+  func @main(%x: f32[b,4] "x") -> (f32[b,4] "y") symbols {b in [1, 512]} {
+    %y = neg(%x) : f32[b,4] loc("layer")
+    return(%y)
+  }
+}
+"""
+
+
+def layers(count: int, width: int) -> Module:
+    """A generated program: `count` ops in dense layers with bias, gelu-like tail, residual."""
+    block = Block([TensorType(F32, (B, width))])
+    builder = Builder(block)
+    random = np.random.default_rng(0)
+    x = block.arguments[0]
+    dims = {"lhs_batch": (), "rhs_batch": (), "lhs_contract": (1,), "rhs_contract": (0,)}
+    while len(block.ops) < count:
+        with builder.at(f"layer{len(block.ops)}"):
+            w = builder.constant(random.standard_normal((width, width)).astype(np.float32))
+            y = builder.op("dot_general", x, w, **dims, dtype=F32)
+            bias = builder.constant(random.standard_normal(width).astype(np.float32))
+            y = builder.op("add", y, builder.broadcast_to(bias, (B, width)))
+            y = builder.op("mul", y, builder.op("logistic", y))
+            x = builder.op("add", x, y)
+    builder.return_(x)
+    module = Module()
+    function = Function("main", Region([block]), ["x"], ["y"], symbols={"b": (1, None)})
+    module.add(function)
+    return module
+
+
+def test_ir_text_bytes_files_and_modules_compile_alike(tmp_path: Path) -> None:
+    path = tmp_path / "model.ir"
+    path.write_text(TEXT, encoding="utf-8")
+    sources = [TEXT, TEXT.encode(), path, str(path), parse(TEXT)]
+    assert len({bytes(compile(source)) for source in sources}) == 1
+
+
+def test_the_same_source_gives_the_same_bytes() -> None:
+    assert bytes(compile(layers(40, 16))) == bytes(compile(layers(40, 16)))
+
+
+def test_a_module_that_is_compiled_stays_as_it_was() -> None:
+    module = layers(40, 16)
+    count = len(module.functions["main"].block.ops)
+    compile(module)
+    assert len(module.functions["main"].block.ops) == count
+
+
+def test_save_writes_the_bytes_and_replaces_a_file(tmp_path: Path) -> None:
+    module = compile(TEXT)
+    path = tmp_path / "out.ingot"
+    path.write_bytes(b"old")
+    module.save(path)
+    assert path.read_bytes() == bytes(module)
+    assert os.listdir(tmp_path) == ["out.ingot"]
+
+
+def test_metadata_locations_and_regions_survive() -> None:
+    contents = read_module(bytes(compile(TEXT, variants=["x86-64-v3"])))
+    assert contents.metadata["producer"] == "a test"
+    assert contents.metadata["options"]["variants"] == ["x86-64-v3"]
+    (executable,) = contents.executables
+    assert [variant.name for variant in executable.variants] == ["x86-64-v3"]
+    assert "neg(" in executable.entries[0].region
+    assert executable.entries[0].layer == "layer"
+    assert any(each.layer == "layer" for each in contents.functions[0].code.locations)
+
+
+def test_equal_layers_share_kernels_and_a_chain_is_two_values_of_memory() -> None:
+    report = compile(layers(80, 16)).report
+    assert report.kernel_count == 1
+    assert report.dispatches["main"] == 10
+    assert report.peaks["main"] == "128*b"
+    assert "10 dispatches, 128*b bytes of working memory" in str(report)
+
+
+def test_dump_writes_numbered_files_and_forgets_old_ones(tmp_path: Path) -> None:
+    (tmp_path / "07-old.ir").write_text("old", encoding="utf-8")
+    steps: list[str] = []
+    names_of_variants = ["x86-64-v4", "x86-64-v3"]
+    compile(TEXT, dump_ir=tmp_path, progress=steps.append, variants=names_of_variants)
+    names = sorted(os.listdir(tmp_path))
+    assert names[0] == "00-import.ir"
+    assert [name[:2] for name in names] == [f"{i:02}" for i in range(len(names))]
+    assert {f"kernels.{variant}.ir" for variant in names_of_variants} < {name[3:] for name in names}
+    for name in names:
+        assert parse((tmp_path / name).read_text(encoding="utf-8")), name
+    assert steps[0] == "import"
+    assert "build_kernels" in steps
+
+
+def test_python_takes_less_than_a_millisecond_per_op() -> None:
+    module = layers(5000, 4)
+    start = time.process_time()
+    report = compile(module, variants=["x86-64-v3"]).report
+    spent = time.process_time() - start
+    assert report.dispatches["main"] == 625
+    assert spent < 5.0 * (1 if not os.environ.get("CI") else 2), report
+
+
+def test_ops_without_a_kernel_are_listed_together() -> None:
+    module = Module()
+    for place, layer in enumerate(("first/conv", "second/conv")):
+        block = Block([TensorType(F32, (1, 4, 4, 4)), TensorType(F32, (4, 4, 3, 3))])
+        builder = Builder(block)
+        with builder.at(layer):
+            y = builder.value("convolution", *block.arguments, layout="nchw,oihw->nchw")
+        builder.return_(y)
+        attributes: dict[str, Attribute] = {"entry": True, "layer": layer}
+        module.add(Function(f"entry_{place}", Region([block]), attributes=attributes))
+    with pytest.raises(CompileError) as caught:
+        lower_entries(module, [choose_variants(None)[0].target])
+    text = str(caught.value)
+    assert "convolution(f32[1,4,4,4], f32[4,4,3,3]) at 'first/conv'" in text
+    assert "convolution(f32[1,4,4,4], f32[4,4,3,3]) at 'second/conv'" in text
+
+
+def test_wrong_sources_are_named(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match="there is no file"):
+        compile(tmp_path / "missing.onnx")
+    with pytest.raises(CompileError, match="cannot compile a int"):
+        compile(3)
+    with pytest.raises(CompileError, match="empty"):
+        compile(b"")
+    with pytest.raises(Unsupported, match="StableHLO text"):
+        compile("module @m { func.func public @main() { return } }")
+    with pytest.raises(Unsupported, match="target 'gpu'"):
+        compile(TEXT, target="gpu")
+    with pytest.raises(InvalidArgument, match="variant"):
+        compile(TEXT, variants=["x86-64-v9"])
+
+
+def test_wrong_graphs_are_refused_before_any_pass() -> None:
+    module = parse(TEXT)
+    module.functions["main"].block.ops[0] = Op(
+        "neg", module.functions["main"].arguments, [TensorType(F32, (B, 5))]
+    )
+    with pytest.raises(CompileError):
+        compile(module)
+
+
+def test_a_path_that_begins_with_module_is_a_path() -> None:
+    with pytest.raises(NotFound, match=r"there is no file 'module\.onnx'"):
+        compile("module.onnx")
+
+
+def test_a_compiled_module_is_no_source(tmp_path: Path) -> None:
+    path = tmp_path / "x.ingot"
+    path.write_bytes(b"INGOT\r\n\x1a and more")
+    for source in (path, str(path), path.read_bytes()):
+        with pytest.raises(CompileError, match=r"is a compiled Ingot module: load it"):
+            compile(source)
+
+
+def test_text_that_is_not_utf_8_is_refused() -> None:
+    with pytest.raises(CompileError, match="is not UTF-8"):
+        compile(b"module {} { // \xff\xfe }")

@@ -1,0 +1,179 @@
+"""The module file: what is written reads back, the same bytes each time, damage is named."""
+
+from __future__ import annotations
+
+import pytest
+
+from ingot.compiler.ir import Block, Function, Op, Region, Value
+from ingot.compiler.ir.dims import symbol
+from ingot.compiler.stream.data import Chunk, Constants, Parameter
+from ingot.compiler.vm.allocate_registers import allocate_registers
+from ingot.compiler.vm.assemble import assemble
+from ingot.compiler.vm.code import CodeBuilder
+from ingot.compiler.vm.contents import (
+    Entry,
+    Executable,
+    FunctionContents,
+    ModuleContents,
+    ValueContents,
+    VariableContents,
+    Variant,
+)
+from ingot.compiler.vm.disassemble import disassemble
+from ingot.compiler.vm.read_module import read_module
+from ingot.compiler.vm.strings import StringTable
+from ingot.compiler.vm.write_module import write_module
+from ingot.hal.errors import DataLoss, Incompatible, Unsupported
+from ingot.hal.spec import dtype
+
+
+def hand_written_function() -> Function:
+    """main(x: f32[b]): copies x to its result after checking b >= 1."""
+    block = Block()
+    code = CodeBuilder(block)
+    b = code.op("argument.dim", immediates=(0, 0))[0]
+    condition = code.op("le.i64", code.constant(1), b)[0]
+    code.check(condition, 1, "b is {}, expected at least 1", b)
+    length = code.op("mul.size", b, code.constant(4))[0]
+    source, offset = code.op("argument.buffer", immediates=(0,))
+    target, target_offset = code.op("result.buffer", b, immediates=(0,), counts=(1,))
+    code.location, code.operations = "layer/copy", "Identity"
+    code.op("copy", source, offset, target, target_offset, length)
+    code.op("return", counts=(0, 0, 0))
+    return Function("main", Region([block]))
+
+
+def hand_written_contents() -> ModuleContents:
+    function = hand_written_function()
+    registers = allocate_registers(function)
+    strings = StringTable()
+    code = assemble(function, registers.of, strings)
+    f32 = dtype("f32")
+    value = FunctionContents(
+        "main",
+        "cpu",
+        code,
+        registers.i64_count,
+        registers.f64_count,
+        registers.ref_count,
+        (ValueContents("x", f32, (symbol("b"),), "the input"),),
+        (ValueContents("y", f32, (symbol("b"),)),),
+        exported=True,
+    )
+    return ModuleContents(
+        (value,),
+        bytes(strings),
+        Constants(80, (Chunk(0, b"abc"), Chunk(64, memoryview(bytes(range(10)))))),
+        (Parameter("", "weight", f32, (2, 3)),),
+        (
+            Executable(
+                "kernels",
+                "cpu",
+                (Entry("main_add", "layer/add", 3, 1, 4, "add"), Entry("main_mul", "", 2, 0, 2)),
+                (Variant("x86-64-v4", "elf-x86_64", 2, b"\x7fELF4"), Variant("v3", "e", 1, b"3")),
+            ),
+        ),
+        1,
+        {"producer": "a test"},
+        (
+            VariableContents("cache", f32, (4, 2), doc="what was seen"),
+            VariableContents("count", dtype("i64"), (), 64, 8),
+        ),
+    )
+
+
+def test_contents_read_back_as_written() -> None:
+    contents = hand_written_contents()
+    read = read_module(write_module(contents))
+    assert read.functions == contents.functions
+    assert read.parameters == contents.parameters
+    assert read.variables == contents.variables
+    assert read.executables == contents.executables
+    assert (read.global_count, read.metadata) == (contents.global_count, contents.metadata)
+    constants = bytes(read.constants.chunks[0].data)
+    assert constants == b"abc" + bytes(61) + bytes(range(10)) + bytes(6)
+
+
+def test_same_contents_give_the_same_bytes() -> None:
+    assert write_module(hand_written_contents()) == write_module(hand_written_contents())
+
+
+def test_every_section_starts_on_64_bytes() -> None:
+    from ingot.hal import spec
+
+    data = write_module(hand_written_contents())
+    layout = spec.layout()
+    header = layout.unpack("ingot_layout_header_t", data[: layout.size("ingot_layout_header_t")])[0]
+    start = layout.size("ingot_layout_header_t")
+    end = start + header["section_count"] * layout.size("ingot_layout_section_t")
+    sections = layout.unpack("ingot_layout_section_t", data[start:end])
+    assert len(sections) == 15
+    assert all(section["offset"] % 64 == 0 for section in sections)
+    assert header["file_length"] == len(data)
+
+
+@pytest.mark.parametrize("at", [0, 20, 100, 500, -1])
+def test_a_flipped_byte_is_refused(at: int) -> None:
+    data = bytearray(write_module(hand_written_contents()))
+    data[at] ^= 1
+    with pytest.raises(DataLoss):
+        read_module(bytes(data))
+
+
+def test_truncated_and_newer_files_are_named() -> None:
+    data = bytearray(write_module(hand_written_contents()))
+    with pytest.raises(DataLoss, match="expected"):
+        read_module(bytes(data[:-1]))
+    with pytest.raises(DataLoss, match="no Ingot module"):
+        read_module(b"")
+    data[8] = 2
+    with pytest.raises(Incompatible, match="format version 2, this Ingot reads version 1"):
+        read_module(bytes(data))
+
+
+def test_disassembly_names_instructions_layers_and_texts() -> None:
+    text = disassemble(hand_written_contents())
+    assert text.startswith("variable 0 cache: f32[4,2]\nvariable 1 count: i64[]\n")
+    assert "func main(x: f32[b]) -> (y: f32[b]) target cpu" in text
+    assert "= argument.dim 0, 0" in text
+    assert "assert i2, 1, 'b is {}, expected at least 1', [i0]" in text
+    assert "# layer/copy (Identity)" in text
+    assert text.rstrip().endswith("return [], [], []")
+
+
+def test_branches_point_at_the_start_of_their_block() -> None:
+    blocks = [Block(), Block()]
+    CodeBuilder(blocks[0]).op("branch", immediates=(1,))
+    CodeBuilder(blocks[1]).op("return", counts=(0, 0, 0))
+    code = assemble(Function("loop", Region(blocks)), {}, StringTable())
+    assert code.words == bytes([0x01, 0, 3, 0, 0, 0, 0x03, 0, 0, 0, 0, 0, 0, 0])
+
+
+def test_an_instruction_with_wrong_operands_is_refused() -> None:
+    block = Block()
+    value = CodeBuilder(block).constant(1)
+    block.append(Op("move.i64", [value, value], [value.type]))
+    with pytest.raises(ValueError, match="too many"):
+        assemble(Function("f", Region([block])), {value: 0, block.ops[-1].result: 1}, StringTable())
+    block.ops[-1] = Op("add.i64", [value], [value.type])
+    with pytest.raises(ValueError, match="too few"):
+        assemble(Function("f", Region([block])), {value: 0, block.ops[-1].result: 1}, StringTable())
+
+
+def test_registers_are_reused_after_the_last_use() -> None:
+    block = Block()
+    code = CodeBuilder(block)
+    value: Value = code.constant(0)
+    for number in range(1, 100):
+        value = code.op("add.i64", value, code.constant(number))[0]
+    code.op("return", counts=(0, 0, 0))
+    assert allocate_registers(Function("f", Region([block]))).i64_count == 3
+
+
+def test_too_many_live_values_are_reported() -> None:
+    block = Block()
+    code = CodeBuilder(block)
+    values = [code.constant(number) for number in range((1 << 16) + 1)]
+    code.op("return", *values, counts=(len(values), 0, 0))
+    with pytest.raises(Unsupported, match="65537 i64 registers"):
+        allocate_registers(Function("f", Region([block])))

@@ -1,0 +1,62 @@
+/* Memory that runs out: the n-th allocation fails, for every n, from the instance to the
+ * released result. Each gives a status, nothing leaks, and the next try works.
+ */
+#include "vm/harness.h"
+
+static ingot_status_t load_and_call(const ingot_allocator_t *allocator) {
+  harness_t harness;
+  harness_program_t program = {.module = NULL};
+  float x[6] = {1, 2, 3, 4, 5, 6};
+  const int64_t dims[1] = {6};
+  ingot_buffer_view_t *argument = NULL;
+  ingot_buffer_view_t *results[2] = {NULL, NULL};
+  ingot_status_t status = harness_create(allocator, &harness);
+  if (!status) {
+    status = harness_load(&harness, builder_full_module(), &harness_parameters, &program);
+  }
+  if (!status) {
+    status = ingot_buffer_view_wrap(harness.device, x, sizeof(x), INGOT_DTYPE_F32, 1, dims, NULL,
+                                    NULL, &argument);
+  }
+  if (!status) {
+    status = ingot_session_call(program.session, 0, &argument, 1, results, 2, NULL);
+    if (status) { /* the session stays usable */
+      ingot_status_t again =
+          ingot_session_call(program.session, 0, &argument, 1, results, 2, NULL);
+      EXPECT_OK(again);
+    }
+  }
+  if (!status) status = ingot_session_reset(program.session);
+  ingot_buffer_view_release(results[0]);
+  ingot_buffer_view_release(results[1]);
+  ingot_buffer_view_release(argument);
+  harness_unload(&program);
+  harness_release(&harness);
+  return status;
+}
+
+static void every_allocation_may_fail(void) {
+  for (int64_t fail_at = 1;; ++fail_at) {
+    test_allocator_t counter = {.fail_at = fail_at};
+    ingot_allocator_t allocator = test_allocator(&counter);
+    ingot_status_t status = load_and_call(&allocator);
+    bool reached = counter.allocations >= fail_at;
+    if (reached && status) {
+      EXPECT_EQUAL(ingot_status_code(status), INGOT_STATUS_OUT_OF_MEMORY);
+    }
+    if (!reached && status) FAIL("without a failure: %s", ingot_status_message(status));
+    ingot_status_free(status);
+    if (counter.live != 0) {
+      FAIL("allocation %" PRId64 ": %" PRId64 " blocks leaked", fail_at, counter.live);
+    }
+    if (!reached) {
+      EXPECT(fail_at > 30);
+      return;
+    }
+  }
+}
+
+int main(void) {
+  RUN(every_allocation_may_fail);
+  return TEST_RESULT();
+}

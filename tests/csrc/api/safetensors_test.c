@@ -1,0 +1,145 @@
+/* The safetensors reader: right files, damaged headers, truncation at every length, and any
+ * bytes at all.
+ */
+#define _GNU_SOURCE /* mkstemp under -std=c11 */
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "api/json.h"
+#include "hal/hal.h"
+#include "test.h"
+
+static ingot_instance_t *instance;
+static char path[] = "/tmp/ingot_safetensors_test_XXXXXX";
+
+static void write_file(const char *header, uint64_t header_length, const void *data,
+                       size_t data_length) {
+  FILE *stream = fopen(path, "wb");
+  if (!stream) abort();
+  size_t count = fwrite(&header_length, 1, 8, stream);
+  count += fwrite(header, 1, strlen(header), stream);
+  if (data_length > 0) count += fwrite(data, 1, data_length, stream);
+  if (count != 8 + strlen(header) + data_length || fclose(stream) != 0) abort();
+}
+
+static ingot_status_t open_header(const char *header) {
+  const uint8_t data[32] = {0};
+  ingot_safetensors_t *file = NULL;
+  write_file(header, strlen(header), data, sizeof(data));
+  ingot_status_t status = ingot_safetensors_open(instance, path, &file);
+  if (!status) ingot_safetensors_close(file);
+  return status;
+}
+
+static const char right_header[] =
+    "{\"__metadata__\":{\"format\":\"pt\",\"n\":[1,-2.5e3,null,true,{\"\\u00e9\":\"\\n\"}]},"
+    "\"layer.w\":{\"dtype\":\"F32\",\"shape\":[2,2],\"data_offsets\":[0,16]},"
+    " \"\\u00e9\\ud83d\\ude00\" : { \"shape\" : [ ] , \"data_offsets\":[16,18],\"dtype\":\"BF16\"},"
+    "\"odd\":{\"dtype\":\"F99\",\"shape\":[3],\"data_offsets\":[18,21]},"
+    "\"empty\":{\"dtype\":\"I8\",\"shape\":[0,5],\"data_offsets\":[21,21]}}  ";
+
+static void tensors_are_found_in_place(void) {
+  const float data[6] = {1, 2, 3, 4, 0, 0};
+  ingot_safetensors_t *file = NULL;
+  ingot_parameter_span_t span;
+  write_file(right_header, strlen(right_header), data, sizeof(data));
+  REQUIRE_OK(ingot_safetensors_open(instance, path, &file));
+  ingot_parameters_t parameters = ingot_safetensors_parameters(file);
+  REQUIRE_OK(parameters.find(parameters.user, "", "layer.w", &span));
+  EXPECT_EQUAL(span.dtype, INGOT_DTYPE_F32);
+  EXPECT_EQUAL(span.rank, 2);
+  EXPECT_EQUAL(span.dims[1], 2);
+  EXPECT(memcmp(span.data, data, 16) == 0);
+  REQUIRE_OK(parameters.find(parameters.user, "any", "\xC3\xA9\xF0\x9F\x98\x80", &span));
+  EXPECT_EQUAL(span.dtype, INGOT_DTYPE_BF16);
+  EXPECT_EQUAL(span.rank, 0);
+  REQUIRE_OK(parameters.find(parameters.user, "", "empty", &span));
+  EXPECT_EQUAL(span.length, 0);
+  EXPECT_STATUS(parameters.find(parameters.user, "", "nope", &span), NOT_FOUND,
+                "there is no tensor 'nope'");
+  EXPECT_STATUS(parameters.find(parameters.user, "", "odd", &span), UNSUPPORTED, "'F99'");
+  ingot_safetensors_close(file);
+}
+
+static void damaged_headers_are_refused(void) {
+  static const char *const headers[] = {
+      "",
+      "[]",
+      "{",
+      "{}x",
+      "{\"a\":1}",
+      "{\"a\":{}}",
+      "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},}",
+      "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,9]}}",
+      "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[8,0]}}",
+      "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[32,40]}}",
+      "{\"a\":{\"dtype\":\"F32\",\"shape\":[-2],\"data_offsets\":[0,8]}}",
+      "{\"a\":{\"dtype\":\"F32\",\"shape\":[2.0],\"data_offsets\":[0,8]}}",
+      "{\"a\":{\"dtype\":\"F32\",\"shape\":[02],\"data_offsets\":[0,8]}}",
+      "{\"a\":{\"dtype\":\"F32\",\"shape\":[99999999999999999999],\"data_offsets\":[0,8]}}",
+      "{\"a\":{\"dtype\":\"F32\",\"shape\":[4611686018427387904,4],\"data_offsets\":[0,0]}}",
+      "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8],\"x\":1}}",
+      "{\"a\":{\"dtype\":\"F32\",\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}",
+      ("{\"a\":{\"dtype\":\"I8\",\"shape\":[],\"data_offsets\":[0,1]},"
+       "\"a\":{\"dtype\":\"I8\",\"shape\":[],\"data_offsets\":[0,1]}}"),
+      "{\"\\ud800\":{\"dtype\":\"I8\",\"shape\":[],\"data_offsets\":[0,1]}}",
+      "{\"\\u0000\":{\"dtype\":\"I8\",\"shape\":[],\"data_offsets\":[0,1]}}",
+      "{\"\\q\":{\"dtype\":\"I8\",\"shape\":[],\"data_offsets\":[0,1]}}",
+      "{\"__metadata__\":tru}",
+      "{\"__metadata__\":[1,]}",
+      "{\"__metadata__\":-}",
+      "{\"__metadata__\":01}",
+  };
+  for (size_t i = 0; i < sizeof(headers) / sizeof(headers[0]); ++i) {
+    ingot_status_t status = open_header(headers[i]);
+    if (ingot_status_code(status) != INGOT_STATUS_DATA_LOSS) {
+      FAIL("%s: %s", headers[i], ingot_status_message(status));
+    }
+    ingot_status_free(status);
+  }
+  EXPECT_OK(open_header("{}"));
+}
+
+static void every_truncation_is_refused(void) {
+  const float data[6] = {1, 2, 3, 4, 0, 0};
+  size_t length = 8 + strlen(right_header) + 21;
+  write_file(right_header, strlen(right_header), data, sizeof(data));
+  while (length-- > 0) {
+    ingot_safetensors_t *file = NULL;
+    EXPECT_EQUAL(truncate(path, (off_t)length), 0);
+    EXPECT_STATUS(ingot_safetensors_open(instance, path, &file), DATA_LOSS, "safetensors");
+  }
+}
+
+static void deep_nesting_and_any_bytes_end_in_a_status(void) {
+  const ingot_allocator_t *allocator = &instance->allocator;
+  char deep[1000];
+  memset(deep, '[', sizeof(deep));
+  ingot_json_t json = {allocator, (const uint8_t *)deep, sizeof(deep), 0};
+  EXPECT_STATUS(ingot_json_skip(&json), DATA_LOSS, "less nesting");
+  static const char alphabet[] = "{}[],:\"\\u0d8e1-.tnf ";
+  uint32_t random = 12345;
+  for (int round = 0; round < 20000; ++round) {
+    char text[24];
+    for (size_t i = 0; i < sizeof(text); ++i) {
+      random = random * 1664525u + 1013904223u;
+      text[i] = alphabet[(random >> 16) % (sizeof(alphabet) - 1)];
+    }
+    json = (ingot_json_t){allocator, (const uint8_t *)text, sizeof(text), 0};
+    ingot_status_free(ingot_json_skip(&json));
+    EXPECT(json.position <= sizeof(text));
+  }
+}
+
+int main(void) {
+  int descriptor = mkstemp(path);
+  if (descriptor < 0 || close(descriptor) != 0) return 1;
+  if (ingot_instance_create(NULL, &instance)) return 1;
+  RUN(tensors_are_found_in_place);
+  RUN(damaged_headers_are_refused);
+  RUN(every_truncation_is_refused);
+  RUN(deep_nesting_and_any_bytes_end_in_a_status);
+  ingot_instance_release(instance);
+  (void)remove(path);
+  return TEST_RESULT();
+}

@@ -1,0 +1,203 @@
+/* Devices: URIs and their options, thread counts from cgroups, statically linked kernels.
+ */
+#define _GNU_SOURCE /* mkdtemp */
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "../../cts/kernels.h"
+#include "hal/cpu/features.h"
+#include "hal/cpu/thread_count.h"
+#include "ingot/module_layout.h"
+#include "object.h"
+#include "test.h"
+
+static const ingot_hal_driver_t *const drivers[] = {&ingot_hal_cpu_driver};
+static ingot_instance_t *instance;
+
+static uint32_t threads_of(const char *uri) {
+  ingot_device_t *device = NULL;
+  EXPECT_OK(ingot_hal_device_create(instance, uri, &device));
+  uint32_t count = device ? device->thread_count : 0;
+  ingot_hal_device_release(device);
+  return count;
+}
+
+static ingot_status_t create_and_release(const char *uri) {
+  ingot_device_t *device = NULL;
+  ingot_status_t status = ingot_hal_device_create(instance, uri, &device);
+  ingot_hal_device_release(device);
+  return status;
+}
+
+static void uri_sets_the_thread_count(void) {
+  uint32_t all = ingot_hal_cpu_thread_count();
+  EXPECT(all >= 1);
+  EXPECT_EQUAL(threads_of("cpu"), all);
+  EXPECT_EQUAL(threads_of("cpu://"), all);
+  EXPECT_EQUAL(threads_of("cpu://?"), all);
+  EXPECT_EQUAL(threads_of("cpu://?threads=1"), 1);
+  EXPECT_EQUAL(threads_of("cpu://?threads=4"), 4);
+  EXPECT_EQUAL(threads_of("cpu://?threads=1024"), 1024);
+}
+
+static void bad_uris_say_what_is_wrong(void) {
+  EXPECT_STATUS(create_and_release("gpu://0"), NOT_FOUND,
+                "no driver for device 'gpu://0': expected a URI like 'cpu' or "
+                "'cpu://?threads=4'; drivers in this build: cpu");
+  EXPECT_STATUS(create_and_release(""), NOT_FOUND, "no driver");
+  EXPECT_STATUS(create_and_release("cpu:"), NOT_FOUND, "no driver");
+  EXPECT_STATUS(create_and_release("cpu://0"), INVALID_ARGUMENT, "the cpu has no path");
+  EXPECT_STATUS(create_and_release("cpu://?thread=4"), INVALID_ARGUMENT,
+                "unknown option at 'thread=4', expected threads=COUNT");
+  const char *const counts[] = {"cpu://?threads=",     "cpu://?threads=0",
+                                "cpu://?threads=-1",   "cpu://?threads=4x",
+                                "cpu://?threads=1025", "cpu://?threads=99999999999999999999",
+                                "cpu://?threads= 4",   "cpu://?threads=4294967297"};
+  for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
+    EXPECT_STATUS(create_and_release(counts[i]), INVALID_ARGUMENT, "a number from 1 to 1024");
+  }
+}
+
+static void devices_are_listed(void) {
+  EXPECT_TEXT(ingot_hal_instance_device_uri(instance, 0), "cpu");
+  EXPECT(ingot_hal_instance_device_uri(instance, 1) == NULL);
+}
+
+static void description_tells_features_and_threads(void) {
+  ingot_device_t *device = NULL;
+  REQUIRE_OK(ingot_hal_device_create(instance, "cpu://?threads=3", &device));
+  EXPECT(strstr(device->description, ", 3 threads") != NULL);
+  EXPECT_TEXT(device->target, "cpu");
+#if defined(__x86_64__)
+  EXPECT(strncmp(device->description, "x86-64-v", 8) == 0);
+  /* A level implies the ones below. */
+  uint64_t features = ingot_hal_cpu_features();
+  if (features & INGOT_CPU_X86_AVX512_VNNI) EXPECT(features & INGOT_CPU_X86_AVX512);
+  if (features & INGOT_CPU_X86_AVX512) EXPECT(features & INGOT_CPU_X86_AVX2);
+  if (features & INGOT_CPU_X86_AVX2) EXPECT(features & INGOT_CPU_X86_V2);
+  EXPECT_EQUAL((features & INGOT_CPU_X86_AVX2) != 0, __builtin_cpu_supports("avx2") != 0);
+  EXPECT_EQUAL((features & INGOT_CPU_X86_AVX512) != 0, __builtin_cpu_supports("avx512vl") != 0);
+#endif
+  ingot_hal_device_release(device);
+}
+
+/* -- cgroups ------------------------------------------------------------------------------- */
+
+/* Writes a file below `root`, making its folders. */
+static void write_file(const char *root, const char *name, const char *text) {
+  char path[512];
+  (void)snprintf(path, sizeof(path), "%s/%s", root, name);
+  for (char *slash = strchr(path + strlen(root) + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+    *slash = 0;
+    (void)mkdir(path, 0700);
+    *slash = '/';
+  }
+  FILE *file = fopen(path, "w");
+  REQUIRE(file);
+  (void)fputs(text, file);
+  (void)fclose(file);
+}
+
+static void quota_is_the_smallest_on_the_way_up(void) {
+  char root[] = "/tmp/ingot-cgroup-XXXXXX";
+  REQUIRE(mkdtemp(root));
+  EXPECT_EQUAL(ingot_hal_cpu_quota(root), UINT32_MAX);
+  write_file(root, "proc/self/cgroup", "0::/a/b\n");
+  EXPECT_EQUAL(ingot_hal_cpu_quota(root), UINT32_MAX);
+  write_file(root, "sys/fs/cgroup/a/b/cpu.max", "max 100000\n");
+  EXPECT_EQUAL(ingot_hal_cpu_quota(root), UINT32_MAX);
+  write_file(root, "sys/fs/cgroup/a/cpu.max", "250000 100000\n");
+  EXPECT_EQUAL(ingot_hal_cpu_quota(root), 3);
+  write_file(root, "sys/fs/cgroup/a/b/cpu.max", "150000 100000\n");
+  EXPECT_EQUAL(ingot_hal_cpu_quota(root), 2);
+  write_file(root, "sys/fs/cgroup/cpu.max", "1000 100000\n");
+  EXPECT_EQUAL(ingot_hal_cpu_quota(root), 1);
+
+  write_file(root, "proc/self/cgroup", "9:memory:/m\n4:cpu,cpuacct:/job\n3:cpuset:/\n");
+  EXPECT_EQUAL(ingot_hal_cpu_quota(root), UINT32_MAX);
+  write_file(root, "sys/fs/cgroup/cpu/job/cpu.cfs_quota_us", "-1\n");
+  write_file(root, "sys/fs/cgroup/cpu/job/cpu.cfs_period_us", "100000\n");
+  EXPECT_EQUAL(ingot_hal_cpu_quota(root), UINT32_MAX);
+  write_file(root, "sys/fs/cgroup/cpu/job/cpu.cfs_quota_us", "400000\n");
+  EXPECT_EQUAL(ingot_hal_cpu_quota(root), 4);
+  write_file(root, "sys/fs/cgroup/cpu/cpu.cfs_quota_us", "100000\n");
+  write_file(root, "sys/fs/cgroup/cpu/cpu.cfs_period_us", "50000\n");
+  EXPECT_EQUAL(ingot_hal_cpu_quota(root), 2);
+
+  write_file(root, "proc/self/cgroup", "garbage\n:\n0:");
+  EXPECT_EQUAL(ingot_hal_cpu_quota(root), UINT32_MAX);
+  char command[64];
+  (void)snprintf(command, sizeof(command), "rm -r '%s'", root);
+  EXPECT_EQUAL(system(command), 0);
+}
+
+/* -- statically linked kernels -------------------------------------------------------------- */
+
+const ingot_kernel_library_t *INGOT_KERNEL_CALL ingot_executable_query(uint32_t version);
+
+static void linked_kernels_serve_their_executable(void) {
+  ingot_device_t *device = NULL;
+  ingot_hal_executable_t *executable = NULL;
+  ingot_hal_executable_description_t description = {"linked", kernel_descriptions,
+                                                    KERNEL_DESCRIPTION_COUNT, 0, NULL};
+  REQUIRE_OK(ingot_hal_device_create(instance, "cpu", &device));
+  EXPECT_STATUS(ingot_hal_executable_create(device, &description, &executable), UNSUPPORTED, "");
+  EXPECT_OK(ingot_hal_cpu_register_static(instance, "linked", ingot_executable_query));
+  EXPECT_STATUS(ingot_hal_cpu_register_static(instance, "linked", ingot_executable_query),
+                INVALID_ARGUMENT, "'linked' are registered already");
+  EXPECT_OK(ingot_hal_executable_create(device, &description, &executable));
+  if (executable) EXPECT_TEXT(executable->variant_name, "static");
+  if (executable) EXPECT_EQUAL(executable->entries[KERNEL_COUNT].tile[1], 3);
+  ingot_hal_executable_release(executable);
+  executable = NULL;
+  description.entry_count = 3;
+  EXPECT_STATUS(ingot_hal_executable_create(device, &description, &executable), DATA_LOSS,
+                "has 6 kernels, but the module says 3");
+  ingot_hal_device_release(device);
+}
+
+/* -- profiling ------------------------------------------------------------------------------ */
+
+#if defined(__x86_64__)
+static void profiling_names_the_kernels(void) {
+  ingot_device_t *device = NULL;
+  ingot_hal_executable_t *executable = NULL;
+  test_object_t object = test_object_build_kernels();
+  ingot_hal_variant_t variant = {"v1", "elf-x86_64", 0, object.data, object.length};
+  ingot_hal_executable_description_t description = {"profiled", kernel_descriptions,
+                                                    KERNEL_DESCRIPTION_COUNT, 1, &variant};
+  REQUIRE_OK(ingot_hal_device_create(instance, "cpu", &device));
+  instance->profiling = true;
+  EXPECT_OK(ingot_hal_executable_create(device, &description, &executable));
+  instance->profiling = false;
+  char path[64];
+  (void)snprintf(path, sizeof(path), "/tmp/perf-%d.map", (int)getpid());
+  test_object_t map = test_object_read(path);
+  REQUIRE(map.data);
+  map.data[map.length] = 0;
+  EXPECT(strstr((const char *)map.data, " ingot:gather\n") != NULL);
+  unsigned long address = 0, length = 0;
+  EXPECT_EQUAL(sscanf((const char *)map.data, "%lx %lx ingot:add\n", &address, &length), 2);
+  EXPECT(address > 4096 && length > 0 && length < 65536);
+  (void)unlink(path);
+  test_object_free(&map);
+  ingot_hal_executable_release(executable);
+  ingot_hal_device_release(device);
+  test_object_free(&object);
+}
+#endif
+
+int main(void) {
+  if (ingot_hal_instance_create(NULL, drivers, 1, &instance)) return 1;
+  RUN(uri_sets_the_thread_count);
+  RUN(bad_uris_say_what_is_wrong);
+  RUN(devices_are_listed);
+  RUN(description_tells_features_and_threads);
+  RUN(quota_is_the_smallest_on_the_way_up);
+  RUN(linked_kernels_serve_their_executable);
+#if defined(__x86_64__)
+  RUN(profiling_names_the_kernels);
+#endif
+  ingot_hal_instance_release(instance);
+  return TEST_RESULT();
+}

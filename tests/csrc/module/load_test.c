@@ -1,0 +1,224 @@
+/* Loading of modules: what is right loads and can be asked, everything else is refused with
+ * the right status, whatever the bytes are.
+ */
+#define _GNU_SOURCE /* mkstemp, truncate under -std=c11 */
+#include "module/builder.h"
+#include "module/module.h"
+#include "test.h"
+
+#include <unistd.h>
+
+static ingot_instance_t *create_instance(void) {
+  ingot_instance_t *instance = NULL;
+  if (ingot_instance_create(NULL, &instance)) abort();
+  return instance;
+}
+
+/* Loads and drops `length` bytes in a block of exactly that size. */
+static ingot_status_t load(ingot_instance_t *instance, const uint8_t *data, size_t length,
+                           uint32_t flags) {
+  ingot_module_t *module = NULL;
+  uint8_t *copy = malloc(length ? length : 1);
+  if (!copy) abort();
+  if (length > 0) memcpy(copy, data, length);
+  ingot_status_t status =
+      ingot_module_load_memory(instance, copy, length, flags, NULL, NULL, &module);
+  if (!status) ingot_module_release(module);
+  free(copy);
+  return status;
+}
+
+static void a_module_answers_questions(void) {
+  ingot_instance_t *instance = create_instance();
+  builder_bytes_t file = builder_full_module();
+  ingot_module_t *module = NULL;
+  REQUIRE_OK(ingot_module_load_memory(instance, file.data, file.length, 1, NULL, NULL, &module));
+  EXPECT_EQUAL(ingot_module_function_count(module), 3);
+  ingot_function_info_t function;
+  EXPECT_OK(ingot_module_function(module, 2, &function));
+  EXPECT_TEXT(function.name, "main");
+  EXPECT_TEXT(function.target, "cpu");
+  EXPECT(function.exported);
+  EXPECT_EQUAL(function.argument_count, 1);
+  EXPECT_EQUAL(function.result_count, 2);
+  ingot_value_info_t value;
+  EXPECT_OK(ingot_module_value(module, 2, 1, &value));
+  EXPECT_TEXT(value.name, "y");
+  EXPECT_EQUAL(value.dtype, INGOT_DTYPE_F32);
+  EXPECT_EQUAL(value.rank, 1);
+  ingot_dim_info_t dim;
+  EXPECT_OK(ingot_module_dim(module, value.first_dim, &dim));
+  EXPECT_EQUAL(dim.size, -1);
+  EXPECT_TEXT(dim.text, "n");
+  EXPECT_EQUAL(ingot_module_variable_count(module), 2);
+  EXPECT_OK(ingot_module_variable(module, 0, &value));
+  EXPECT_TEXT(value.name, "history");
+  EXPECT_EQUAL(value.rank, 1);
+  EXPECT_STATUS(ingot_module_variable(module, 2, &value), OUT_OF_RANGE, "variable 2 of 2");
+  ingot_parameter_info_t parameter;
+  EXPECT_EQUAL(ingot_module_parameter_count(module), 1);
+  EXPECT_OK(ingot_module_parameter(module, 0, &parameter));
+  EXPECT_TEXT(parameter.key, "bias");
+  size_t length = 0;
+  EXPECT(memcmp(ingot_module_metadata(module, &length), "{\"a\":1}", 7) == 0);
+  EXPECT_EQUAL(length, 7);
+  EXPECT_STATUS(ingot_module_function(module, 3, &function), OUT_OF_RANGE, "function 3 of 3");
+  EXPECT_STATUS(ingot_module_value(module, 2, 3, &value), OUT_OF_RANGE, "value 3 of 3");
+  ingot_module_release(module);
+  free(file.data);
+  ingot_instance_release(instance);
+}
+
+static void count_release(void *user, void *data) {
+  (void)data;
+  ++*(int *)user;
+}
+
+static void memory_is_released_once_by_the_last_owner(void) {
+  ingot_instance_t *instance = create_instance();
+  builder_bytes_t file = builder_add_one_module();
+  ingot_module_t *module = NULL;
+  int released = 0;
+  REQUIRE_OK(ingot_module_load_memory(instance, file.data, file.length, 0, count_release,
+                                      &released, &module));
+  ingot_module_retain(module);
+  ingot_instance_release(instance);
+  ingot_module_release(module);
+  EXPECT_EQUAL(released, 0);
+  ingot_module_release(module);
+  EXPECT_EQUAL(released, 1);
+  free(file.data);
+}
+
+static void every_truncation_is_refused(void) {
+  ingot_instance_t *instance = create_instance();
+  builder_bytes_t file = builder_full_module();
+  for (size_t length = 0; length < file.length; ++length) {
+    EXPECT_STATUS(load(instance, file.data, length, 0), DATA_LOSS, "module");
+  }
+  free(file.data);
+  ingot_instance_release(instance);
+}
+
+static void every_flipped_byte_outside_constants_is_refused(void) {
+  ingot_instance_t *instance = create_instance();
+  builder_bytes_t file = builder_full_module();
+  const float constants[4] = {1, 2, 3, 4};
+  size_t at = 0;
+  while (memcmp(file.data + at, constants, sizeof(constants)) != 0) ++at;
+  for (size_t i = 0; i < file.length; ++i) {
+    file.data[i] ^= 0x41;
+    ingot_status_t status = load(instance, file.data, file.length, 0);
+    bool constant = i >= at && i < at + sizeof(constants);
+    if ((status == NULL) != constant) FAIL("byte %zu", i);
+    ingot_status_free(status);
+    if (constant) {
+      EXPECT_STATUS(load(instance, file.data, file.length, INGOT_MODULE_VERIFY_CONSTANTS),
+                    DATA_LOSS, "crc");
+    }
+    file.data[i] ^= 0x41;
+  }
+  free(file.data);
+  ingot_instance_release(instance);
+}
+
+static void another_major_version_is_refused_with_both_numbers(void) {
+  ingot_instance_t *instance = create_instance();
+  builder_bytes_t file = builder_add_one_module();
+  ((ingot_layout_header_t *)(void *)file.data)->version_major = 7;
+  ((ingot_layout_header_t *)(void *)file.data)->version_minor = 3;
+  builder_seal(file.data, file.length);
+  EXPECT_STATUS(load(instance, file.data, file.length, 0), INCOMPATIBLE,
+                "version 7.3, this runtime reads version 1");
+  free(file.data);
+  ingot_instance_release(instance);
+}
+
+static void sections_of_a_later_minor_version_are_skipped(void) {
+  ingot_instance_t *instance = create_instance();
+  builder_bytes_t file = builder_full_module();
+  ingot_layout_header_t *header = (ingot_layout_header_t *)(void *)file.data;
+  ingot_layout_section_t *sections = (ingot_layout_section_t *)(void *)(header + 1);
+  header->version_minor = 9;
+  uint32_t metadata = 0;
+  while (sections[metadata].kind != INGOT_SECTION_METADATA) ++metadata;
+  sections[metadata].kind = 1000;
+  builder_seal(file.data, file.length);
+  EXPECT_OK(load(instance, file.data, file.length, 0));
+  free(file.data);
+  ingot_instance_release(instance);
+}
+
+static void files_that_cannot_be_read_say_why(void) {
+  ingot_instance_t *instance = create_instance();
+  ingot_module_t *module = NULL;
+  EXPECT_STATUS(ingot_module_load_file(instance, "no/such/file.ingot", 0, &module), NOT_FOUND,
+                "no/such/file.ingot");
+  EXPECT_STATUS(ingot_module_load_file(instance, ".", 0, &module), INVALID_ARGUMENT, "'.'");
+  EXPECT_STATUS(ingot_module_load_memory(instance, NULL, 0, 8, NULL, NULL, &module),
+                INVALID_ARGUMENT, "flags");
+  ingot_instance_release(instance);
+}
+
+static void files_are_mapped_and_load(void) {
+  ingot_instance_t *instance = create_instance();
+  builder_bytes_t file = builder_add_one_module();
+  char path[] = "/tmp/ingot_load_test_XXXXXX";
+  ingot_module_t *module = NULL;
+  int descriptor = mkstemp(path);
+  FILE *stream = fdopen(descriptor, "wb");
+  REQUIRE(stream);
+  EXPECT_EQUAL(fwrite(file.data, 1, file.length, stream), file.length);
+  EXPECT_EQUAL(fclose(stream), 0);
+  EXPECT_OK(ingot_module_load_file(instance, path, 0, &module));
+  ingot_module_release(module);
+  EXPECT_EQUAL(truncate(path, 0), 0);
+  EXPECT_STATUS(ingot_module_load_file(instance, path, 0, &module), DATA_LOSS, "it has 0 bytes");
+  EXPECT_EQUAL(remove(path), 0);
+  free(file.data);
+  ingot_instance_release(instance);
+}
+
+static uint64_t next_random(uint64_t *state) {
+  *state ^= *state << 13;
+  *state ^= *state >> 7;
+  *state ^= *state << 17;
+  return *state;
+}
+
+static void sealed_mutations_never_crash_the_loader(void) {
+  static const uint8_t values[8] = {0, 1, 2, 0x7F, 0x80, 0xFE, 0xFF, 0x40};
+  ingot_instance_t *instance = create_instance();
+  builder_bytes_t file = builder_full_module();
+  uint8_t *original = malloc(file.length);
+  REQUIRE(original);
+  memcpy(original, file.data, file.length);
+  uint64_t random = 88172645463325252u;
+  for (int round = 0; round < 30000; ++round) {
+    int changes = 1 + (int)(next_random(&random) % 4);
+    for (int i = 0; i < changes; ++i) {
+      uint64_t draw = next_random(&random);
+      file.data[draw % file.length] =
+          draw & (1u << 20) ? values[draw >> 32 & 7] : (uint8_t)(draw >> 32);
+    }
+    builder_seal(file.data, file.length);
+    ingot_status_free(load(instance, file.data, file.length, 0));
+    memcpy(file.data, original, file.length);
+  }
+  free(original);
+  free(file.data);
+  ingot_instance_release(instance);
+}
+
+int main(void) {
+  RUN(a_module_answers_questions);
+  RUN(memory_is_released_once_by_the_last_owner);
+  RUN(every_truncation_is_refused);
+  RUN(every_flipped_byte_outside_constants_is_refused);
+  RUN(another_major_version_is_refused_with_both_numbers);
+  RUN(sections_of_a_later_minor_version_are_skipped);
+  RUN(files_that_cannot_be_read_say_why);
+  RUN(files_are_mapped_and_load);
+  RUN(sealed_mutations_never_crash_the_loader);
+  return TEST_RESULT();
+}

@@ -1,0 +1,133 @@
+/* The test header of the C tests: assertions that print and count, nothing more.
+ *
+ *   static void adding_wraps_nothing(void) { EXPECT(1 + 1 == 2); }
+ *   int main(void) {
+ *     RUN(adding_wraps_nothing);
+ *     return TEST_RESULT();
+ *   }
+ *
+ * A failed EXPECT prints and goes on; main returns 1 if any failed. One file is one
+ * program, named *_test.c, so the counter may be a static variable here.
+ */
+#ifndef INGOT_TESTS_TEST_H_
+#define INGOT_TESTS_TEST_H_
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ingot/ingot.h"
+
+static int test_failures = 0;
+static const char *test_name = "";
+
+#define RUN(function)   \
+  do {                  \
+    test_name = #function; \
+    function();         \
+  } while (0)
+
+#define TEST_RESULT() (test_failures == 0 ? 0 : (printf("%d failed\n", test_failures), 1))
+
+#define FAIL(...)                                                     \
+  do {                                                                \
+    test_failures++;                                                  \
+    printf("%s:%d: %s: ", __FILE__, __LINE__, test_name);             \
+    printf(__VA_ARGS__);                                              \
+    printf("\n");                                                     \
+  } while (0)
+
+#define EXPECT(condition)                                  \
+  do {                                                     \
+    if (!(condition)) FAIL("expected %s", #condition);     \
+  } while (0)
+
+/* As EXPECT, but leaves the test function: what follows would make no sense. */
+#define REQUIRE(condition)               \
+  do {                                   \
+    if (!(condition)) {                  \
+      FAIL("required %s", #condition);   \
+      return;                            \
+    }                                    \
+  } while (0)
+
+#define EXPECT_EQUAL(got, expected)                                              \
+  do {                                                                           \
+    int64_t test_got = (int64_t)(got), test_expected = (int64_t)(expected);      \
+    if (test_got != test_expected) {                                             \
+      FAIL("%s is %" PRId64 ", expected %" PRId64, #got, test_got, test_expected); \
+    }                                                                            \
+  } while (0)
+
+#define EXPECT_TEXT(got, expected)                                         \
+  do {                                                                     \
+    const char *test_text = (got);                                         \
+    if (!test_text || strcmp(test_text, (expected)) != 0) {                \
+      FAIL("%s is \"%s\", expected \"%s\"", #got, test_text ? test_text : "(null)", (expected)); \
+    }                                                                      \
+  } while (0)
+
+/* Success; the status is freed. */
+#define EXPECT_OK(expression)                                                             \
+  do {                                                                                    \
+    ingot_status_t test_status = (expression);                                            \
+    if (test_status) FAIL("%s failed: %s", #expression, ingot_status_message(test_status)); \
+    ingot_status_free(test_status);                                                       \
+  } while (0)
+
+/* As EXPECT_OK, but leaves the test function on failure. */
+#define REQUIRE_OK(expression)                                                           \
+  do {                                                                                   \
+    ingot_status_t test_status = (expression);                                           \
+    if (test_status) {                                                                   \
+      FAIL("%s failed: %s", #expression, ingot_status_message(test_status));             \
+      ingot_status_free(test_status);                                                    \
+      return;                                                                            \
+    }                                                                                    \
+  } while (0)
+
+/* A failure with `code` (as INVALID_ARGUMENT) whose message contains `text`; freed. */
+#define EXPECT_STATUS(expression, code, text)                                                \
+  do {                                                                                       \
+    ingot_status_t test_status = (expression);                                               \
+    if (ingot_status_code(test_status) != INGOT_STATUS_##code ||                             \
+        !strstr(ingot_status_message(test_status), (text))) {                                \
+      FAIL("%s gave %d \"%s\", expected " #code " with \"%s\"", #expression,                 \
+           (int)ingot_status_code(test_status), ingot_status_message(test_status), (text));  \
+    }                                                                                        \
+    ingot_status_free(test_status);                                                          \
+  } while (0)
+
+/* Under a sanitizer too, memory that is not there is NULL. */
+const char *__asan_default_options(void);
+const char *__asan_default_options(void) { return "allocator_may_return_null=1"; }
+
+/* An allocator that counts its blocks and fails once, at allocation number `fail_at` (from
+ * 1; 0: never). Not thread-safe: the runtime's workers do not allocate. */
+typedef struct test_allocator_t {
+  int64_t live;        /* blocks not freed yet */
+  int64_t allocations; /* that were asked for so far */
+  int64_t fail_at;
+} test_allocator_t;
+
+static inline void *test_allocator_resize(void *user, void *pointer, size_t length) {
+  test_allocator_t *counter = user;
+  if (length == 0) {
+    if (pointer) counter->live--;
+    free(pointer);
+    return NULL;
+  }
+  counter->allocations++;
+  if (counter->fail_at == counter->allocations) return NULL;
+  void *result = realloc(pointer, length);
+  if (result && !pointer) counter->live++;
+  return result;
+}
+
+static inline ingot_allocator_t test_allocator(test_allocator_t *counter) {
+  ingot_allocator_t allocator = {counter, test_allocator_resize};
+  return allocator;
+}
+
+#endif /* INGOT_TESTS_TEST_H_ */

@@ -1,0 +1,174 @@
+/* Branches, loops, calls, asserts and the limits of a call.
+ */
+#include "vm/harness.h"
+
+static harness_t harness;
+
+static builder_t start(void) {
+  builder_t builder = builder_create();
+  const int64_t dims[1] = {1};
+  builder_function(&builder, "main", INGOT_FUNCTION_EXPORTED);
+  builder_value(&builder, false, "x", INGOT_DTYPE_I64, 1, dims);
+  builder_value(&builder, true, "y", INGOT_DTYPE_I64, 1, dims);
+  return builder;
+}
+
+/* i64 register 0 = the argument's element. */
+static void emit_input(builder_t *builder) {
+  EMIT(ARGUMENT_BUFFER, 0, 30, 0);
+  EMIT(READ_I64, 0, 0, 30, INGOT_DTYPE_I64);
+}
+
+static void emit_output(builder_t *builder, int64_t number) {
+  EMIT(CONST_I64, 31, 1);
+  EMIT(RESULT_BUFFER, 1, 30, 0, 1, 31);
+  EMIT(WRITE_I64, 1, 30, number, INGOT_DTYPE_I64);
+  EMIT(RETURN, 0, 0, 0);
+}
+
+static ingot_status_t call(harness_program_t *program, int64_t input, int64_t *out_value,
+                           const ingot_call_options_t *options) {
+  ingot_buffer_view_t *x = harness_view(&harness, &input, INGOT_DTYPE_I64, 1);
+  ingot_buffer_view_t *y = harness_view(&harness, out_value, INGOT_DTYPE_I64, 1);
+  ingot_status_t status = ingot_session_call(program->session, 0, &x, 1, &y, 1, options);
+  ingot_buffer_view_release(x);
+  ingot_buffer_view_release(y);
+  return status;
+}
+
+/* y = 1 + 2 + ... + x */
+static builder_bytes_t sum_module(void) {
+  builder_t storage = start();
+  builder_t *builder = &storage;
+  emit_input(builder);
+  EMIT(CONST_I64, 1, 0);
+  EMIT(CONST_I64, 2, 0);
+  EMIT(CONST_I64, 3, 1);
+  uint32_t head = EMIT(LT_I64, 4, 1, 0);
+  uint32_t branch = EMIT(BRANCH_IF, 4, 0, 0);
+  builder_set_target(builder, branch + 2);
+  EMIT(ADD_I64, 1, 1, 3);
+  EMIT(ADD_I64, 2, 2, 1);
+  EMIT(BRANCH, head);
+  builder_set_target(builder, branch + 4);
+  emit_output(builder, 2);
+  return builder_finish(builder);
+}
+
+static void loops_run_until_their_condition(void) {
+  harness_program_t program;
+  int64_t got = 0;
+  REQUIRE_OK(harness_load(&harness, sum_module(), NULL, &program));
+  EXPECT_OK(call(&program, 1000, &got, NULL));
+  EXPECT_EQUAL(got, 500500);
+  EXPECT_OK(call(&program, 0, &got, NULL));
+  EXPECT_EQUAL(got, 0);
+  harness_unload(&program);
+}
+
+static void limits_end_a_call_and_leave_the_session_usable(void) {
+  harness_program_t program;
+  int64_t got = 0;
+  const ingot_call_options_t steps = {.max_steps = 1000};
+  const ingot_call_options_t time = {.timeout = 1000000};
+  REQUIRE_OK(harness_load(&harness, sum_module(), NULL, &program));
+  EXPECT_STATUS(call(&program, INT64_MAX, &got, &steps), DEADLINE_EXCEEDED, "1000 steps");
+  EXPECT_STATUS(call(&program, INT64_MAX, &got, &time), DEADLINE_EXCEEDED, "timeout");
+  EXPECT_OK(call(&program, 10, &got, &steps));
+  EXPECT_EQUAL(got, 55);
+  harness_unload(&program);
+}
+
+/* inner(i a, f b, o c) gives (i a + 1, i a + 2; f 2 b; o c), through a second level. */
+static void calls_pass_registers_of_every_kind_both_ways(void) {
+  builder_t storage = start();
+  builder_t *builder = &storage;
+  emit_input(builder);
+  EMIT(CONST_F64, 5, builder_f64(1.5));
+  EMIT(CONST_I64, 31, 1);
+  EMIT(RESULT_BUFFER, 7, 30, 0, 1, 31);
+  EMIT(CALL, 1, 1, 0, 1, 5, 1, 7, 2, 10, 11, 1, 12, 1, 13);
+  EMIT(F64_TO_I64, 1, 12); /* 3 */
+  EMIT(ADD_I64, 2, 10, 11);
+  EMIT(ADD_I64, 2, 2, 1);
+  EMIT(MOVE_REF, 14, 13);
+  EMIT(CLEAR_REF, 13);
+  EMIT(WRITE_I64, 14, 30, 2, INGOT_DTYPE_I64);
+  EMIT(RETURN, 0, 0, 0);
+  for (int level = 1; level <= 2; ++level) {
+    ingot_layout_function_t *function =
+        builder_function(builder, level == 1 ? "outer" : "inner", 0);
+    function->i64_parameter_count = function->f64_parameter_count = 1;
+    function->ref_parameter_count = function->f64_result_count = 1;
+    function->i64_result_count = 2;
+    function->ref_result_count = 1;
+    if (level == 1) {
+      EMIT(CALL, 2, 1, 0, 1, 0, 1, 0, 2, 8, 9, 1, 10, 1, 11);
+      EMIT(RETURN, 2, 8, 9, 1, 10, 1, 11);
+    } else {
+      EMIT(CONST_I64, 1, 1);
+      EMIT(ADD_I64, 2, 0, 1);
+      EMIT(ADD_I64, 3, 2, 1);
+      EMIT(ADD_F64, 1, 0, 0);
+      EMIT(RETURN, 2, 2, 3, 1, 1, 1, 0);
+    }
+  }
+  harness_program_t program;
+  int64_t got = 0;
+  REQUIRE_OK(harness_load(&harness, builder_finish(builder), NULL, &program));
+  EXPECT_OK(call(&program, 100, &got, NULL));
+  EXPECT_EQUAL(got, 101 + 102 + 3);
+  harness_unload(&program);
+}
+
+static void a_failed_assert_fills_its_message_in(void) {
+  builder_t storage = start();
+  builder_t *builder = &storage;
+  uint32_t message = builder_string(builder, "got {}, expected {} or so {x}");
+  emit_input(builder);
+  EMIT(CONST_I64, 1, -5);
+  EMIT(EQ_I64, 2, 0, 1);
+  builder_location(builder, "Assert", "layer");
+  EMIT(ASSERT, 2, INGOT_STATUS_INVALID_ARGUMENT, message, 2, 0, 1);
+  emit_output(builder, 0);
+  harness_program_t program;
+  int64_t got = 0;
+  REQUIRE_OK(harness_load(&harness, builder_finish(builder), NULL, &program));
+  EXPECT_STATUS(call(&program, INT64_MIN, &got, NULL), INVALID_ARGUMENT,
+                "got -9223372036854775808, expected -5 or so {x}");
+  EXPECT_OK(call(&program, -5, &got, NULL));
+  EXPECT_EQUAL(got, -5);
+  harness_unload(&program);
+}
+
+static void exponential_calls_meet_the_step_limit(void) {
+  builder_t storage = start();
+  builder_t *builder = &storage;
+  emit_input(builder);
+  EMIT(CALL, 1, 0, 0, 0, 0, 0, 0);
+  emit_output(builder, 0);
+  for (int i = 1; i <= 60; ++i) {
+    char name[16];
+    (void)snprintf(name, sizeof(name), "f%d", i);
+    builder_function(builder, name, 0);
+    for (int twice = 0; twice < 2 && i < 60; ++twice) EMIT(CALL, i + 1, 0, 0, 0, 0, 0, 0);
+    EMIT(RETURN, 0, 0, 0);
+  }
+  harness_program_t program;
+  int64_t got = 0;
+  const ingot_call_options_t steps = {.max_steps = 100000};
+  REQUIRE_OK(harness_load(&harness, builder_finish(builder), NULL, &program));
+  EXPECT_STATUS(call(&program, 1, &got, &steps), DEADLINE_EXCEEDED, "steps");
+  harness_unload(&program);
+}
+
+int main(void) {
+  if (harness_create(NULL, &harness)) return 1;
+  RUN(loops_run_until_their_condition);
+  RUN(limits_end_a_call_and_leave_the_session_usable);
+  RUN(calls_pass_registers_of_every_kind_both_ways);
+  RUN(a_failed_assert_fills_its_message_in);
+  RUN(exponential_calls_meet_the_step_limit);
+  harness_release(&harness);
+  return TEST_RESULT();
+}

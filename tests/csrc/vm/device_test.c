@@ -1,0 +1,294 @@
+/* Instructions that reach the device: results, slab, constants, init with parameters, arena
+ * and globals, dispatch, copy, fill; and bytecode that asks for what is not there.
+ */
+#include "vm/harness.h"
+
+static harness_t harness;
+
+static void the_full_module_runs(void) {
+  harness_program_t program;
+  float x[100];
+  ingot_buffer_view_t *results[2] = {NULL, NULL};
+  REQUIRE_OK(harness_load(&harness, builder_full_module(), &harness_parameters, &program));
+  for (int count = 0; count <= 100; count += 50) {
+    for (int i = 0; i < count; ++i) x[i] = (float)i;
+    ingot_buffer_view_t *argument = harness_view(&harness, x, INGOT_DTYPE_F32, count);
+    REQUIRE_OK(ingot_session_call(program.session, 0, &argument, 1, results, 2, NULL));
+    float y[100];
+    float z[4];
+    const ingot_buffer_view_layout_t *layout = ingot_buffer_view_layout(results[0]);
+    EXPECT_EQUAL(layout->dims[0], count);
+    EXPECT_OK(ingot_buffer_read(layout->buffer, layout->offset, y, layout->length));
+    for (int i = 0; i < count; ++i) EXPECT(y[i] == (float)i + 2.0f);
+    layout = ingot_buffer_view_layout(results[1]);
+    EXPECT_OK(ingot_buffer_read(layout->buffer, layout->offset, z, sizeof(z)));
+    for (int i = 0; i < 4; ++i) EXPECT(z[i] == 10.0f * (float)(i + 1) + 1.0f);
+    for (int i = 0; i < 2; ++i) {
+      ingot_buffer_view_release(results[i]);
+      results[i] = NULL;
+    }
+    ingot_buffer_view_release(argument);
+    EXPECT_OK(ingot_session_trim(program.session));
+  }
+  harness_unload(&program);
+}
+
+/* Starts "main" with one result i64[4]; its buffer is reference 1, its offset register 20. */
+static builder_t start(void) {
+  builder_t storage = builder_create();
+  builder_t *builder = &storage;
+  const int64_t dims[1] = {4};
+  builder_function(builder, "main", INGOT_FUNCTION_EXPORTED);
+  builder_value(builder, true, "y", INGOT_DTYPE_I64, 1, dims);
+  EMIT(CONST_I64, 0, 4);
+  EMIT(RESULT_BUFFER, 1, 20, 0, 1, 0);
+  return storage;
+}
+
+static ingot_status_t run(builder_t *builder, int64_t got[4]) {
+  harness_program_t program;
+  EMIT(RETURN, 0, 0, 0);
+  ingot_status_t status = harness_load(&harness, builder_finish(builder), NULL, &program);
+  ingot_buffer_view_t *y = harness_view(&harness, got, INGOT_DTYPE_I64, 4);
+  if (!status) status = ingot_session_call(program.session, 0, NULL, 0, &y, 1, NULL);
+  ingot_buffer_view_release(y);
+  harness_unload(&program);
+  return status;
+}
+
+static void fill_and_copy_move_bytes(void) {
+  builder_t storage = start();
+  builder_t *builder = &storage;
+  int64_t got[4] = {0};
+  EMIT(CONST_I64, 1, 16);
+  EMIT(CONST_I64, 2, 0x0102030405060708);
+  EMIT(CONST_I64, 3, 8);
+  EMIT(FILL, 1, 20, 1, 2, 8);
+  EMIT(ADD_I64, 4, 1, 3);
+  EMIT(FILL, 1, 1, 3, 2, 2);
+  EMIT(COPY, 1, 20, 1, 4, 3);
+  EXPECT_OK(run(builder, got));
+  EXPECT_EQUAL(got[0], 0x0102030405060708);
+  EXPECT_EQUAL(got[1], 0x0102030405060708);
+  EXPECT_EQUAL(got[2], 0x0708070807080708);
+  EXPECT_EQUAL(got[3], 0x0102030405060708);
+}
+
+static void a_slab_that_grows_keeps_the_old_one_for_the_call(void) {
+  builder_t storage = start();
+  builder_t *builder = &storage;
+  int64_t got[4] = {0};
+  EMIT(CONST_I64, 1, 8);
+  EMIT(SLAB, 2, 2, 1);
+  EMIT(WRITE_I64, 2, 2, 1, INGOT_DTYPE_I64);
+  EMIT(CONST_I64, 3, 1 << 20);
+  EMIT(SLAB, 3, 4, 3);
+  EMIT(WRITE_I64, 3, 4, 3, INGOT_DTYPE_I64);
+  EMIT(COPY, 2, 2, 1, 20, 1);
+  EMIT(COPY, 3, 4, 1, 1, 1);
+  EMIT(FILL, 1, 1, 1, 3, 8);
+  EXPECT_OK(run(builder, got));
+  EXPECT_EQUAL(got[0], 8);
+  EXPECT_EQUAL(got[1], 1 << 20);
+}
+
+/* slab(8), slab(16), ... slab(80000), each written at its end. */
+static void a_slab_that_grows_in_a_loop_is_seldom_replaced(void) {
+  test_allocator_t counter = {.fail_at = 0};
+  const ingot_allocator_t allocator = test_allocator(&counter);
+  builder_t storage = builder_create();
+  builder_t *builder = &storage;
+  harness_t counted;
+  harness_program_t program;
+  builder_function(builder, "main", INGOT_FUNCTION_EXPORTED);
+  EMIT(CONST_I64, 0, 0);
+  EMIT(CONST_I64, 1, 8);
+  EMIT(CONST_I64, 2, 80000);
+  uint32_t loop = EMIT(MOVE_I64, 3, 0);
+  EMIT(ADD_I64, 0, 0, 1);
+  EMIT(SLAB, 0, 4, 0);
+  EMIT(WRITE_I64, 0, 3, 0, INGOT_DTYPE_I64);
+  EMIT(LT_I64, 5, 0, 2);
+  uint32_t branch = EMIT(BRANCH_IF, 5, loop, 0);
+  builder_set_target(builder, branch + 4);
+  EMIT(RETURN, 0, 0, 0);
+  REQUIRE_OK(harness_create(&allocator, &counted));
+  REQUIRE_OK(harness_load(&counted, builder_finish(builder), NULL, &program));
+  int64_t before = counter.allocations;
+  EXPECT_OK(ingot_session_call(program.session, 0, NULL, 0, NULL, 0, NULL));
+  EXPECT(counter.allocations - before < 60);
+  before = counter.allocations;
+  EXPECT_OK(ingot_session_call(program.session, 0, NULL, 0, NULL, 0, NULL));
+  EXPECT_EQUAL(counter.allocations, before);
+  harness_unload(&program);
+  harness_release(&counted);
+  EXPECT_EQUAL(counter.live, 0);
+}
+
+static void ranges_outside_of_a_buffer_are_refused(void) {
+  static const int64_t offsets[4] = {-1, 25, INT64_MAX, INT64_MIN};
+  for (int i = 0; i < 4; ++i) {
+    builder_t storage = start();
+    builder_t *builder = &storage;
+    int64_t got[4] = {0};
+    EMIT(CONST_I64, 1, offsets[i]);
+    EMIT(WRITE_I64, 1, 1, 0, INGOT_DTYPE_I64);
+    EXPECT_STATUS(run(builder, got), OUT_OF_RANGE, "buffer");
+  }
+}
+
+static void constants_cannot_be_written(void) {
+  builder_t storage = start();
+  builder_t *builder = &storage;
+  int64_t got[4] = {0};
+  uint32_t kernel = builder_kernel(builder, "add_one", 2, 0, 2);
+  EMIT(CONSTANTS, 2);
+  EMIT(CONST_I64, 1, 0);
+  EMIT(DISPATCH, kernel, 0, 0, 0, 0, 0, 0, 2, 1, 1, 1, 2, 1, 1);
+  EXPECT_STATUS(run(builder, got), PERMISSION_DENIED, "binding 1");
+}
+
+static void a_result_made_twice_or_with_another_shape_is_refused(void) {
+  builder_t storage = start();
+  builder_t *builder = &storage;
+  int64_t got[4] = {0};
+  EMIT(RESULT_BUFFER, 2, 21, 0, 1, 0);
+  EXPECT_STATUS(run(builder, got), INTERNAL, "result 0 'y' is made twice");
+  storage = builder_create();
+  const int64_t dims[1] = {4};
+  builder_function(builder, "main", INGOT_FUNCTION_EXPORTED);
+  builder_value(builder, true, "y", INGOT_DTYPE_I64, 1, dims);
+  EMIT(CONST_I64, 0, 5);
+  EMIT(RESULT_BUFFER, 1, 20, 0, 1, 0);
+  EXPECT_STATUS(run(builder, got), INTERNAL, "makes dim 0 as 5, its signature says 4");
+}
+
+static void a_global_that_init_did_not_set_is_refused(void) {
+  builder_t storage = start();
+  builder_t *builder = &storage;
+  int64_t got[4] = {0};
+  builder->global_count = 2;
+  EMIT(GLOBAL_LOAD, 2, 1);
+  EXPECT_STATUS(run(builder, got), FAILED_PRECONDITION, "global 1");
+}
+
+static void an_absurd_size_is_refused_without_a_try(void) {
+  static const int64_t lengths[3] = {INT64_C(1) << 60, INT64_C(1) << 50, INT64_MAX};
+  for (int i = 0; i < 3; ++i) {
+    builder_t storage = start();
+    builder_t *builder = &storage;
+    int64_t got[4] = {0};
+    EMIT(CONST_I64, 1, lengths[i]);
+    EMIT(SLAB, 2, 2, 1);
+    EXPECT_STATUS(run(builder, got), OUT_OF_MEMORY, "but the device has no more than");
+    storage = builder_create();
+    harness_program_t program;
+    builder_function(builder, "init", INGOT_FUNCTION_INIT);
+    EMIT(CONST_I64, 1, lengths[i]);
+    EMIT(ARENA, 2, 2, 1);
+    EMIT(RETURN, 0, 0, 0);
+    EXPECT_STATUS(harness_load(&harness, builder_finish(builder), NULL, &program), OUT_OF_MEMORY,
+                  "init: ");
+    harness_unload(&program);
+  }
+}
+
+static void an_init_without_end_is_stopped(void) {
+  builder_t storage = builder_create();
+  builder_t *builder = &storage;
+  harness_program_t program;
+  builder_function(builder, "init", INGOT_FUNCTION_INIT);
+  uint32_t loop = EMIT(CONST_I64, 1, 1);
+  EMIT(BRANCH, loop);
+  EXPECT_STATUS(harness_load(&harness, builder_finish(builder), NULL, &program),
+                DEADLINE_EXCEEDED, "init: the call has run more than its limit");
+  harness_unload(&program);
+}
+
+static void a_parameter_cannot_become_a_global(void) {
+  builder_t storage = builder_create();
+  builder_t *builder = &storage;
+  const int64_t dims[1] = {4};
+  harness_program_t program;
+  builder->global_count = 1;
+  builder_parameter(builder, "bias", INGOT_DTYPE_F32, 1, dims);
+  builder_function(builder, "init", INGOT_FUNCTION_INIT);
+  EMIT(PARAMETER, 0, 0, 0);
+  EMIT(GLOBAL_STORE, 0, 0);
+  EMIT(RETURN, 0, 0, 0);
+  EXPECT_STATUS(harness_load(&harness, builder_finish(builder), &harness_parameters, &program),
+                INVALID_ARGUMENT, "init: global 0");
+  harness_unload(&program);
+}
+
+static uint64_t next_random(uint64_t *state) {
+  *state ^= *state << 13;
+  *state ^= *state >> 7;
+  *state ^= *state << 17;
+  return *state;
+}
+
+/* Gives no block above 16 MB: a changed size must not fill the machine's memory. */
+static void *resize_small(void *user, void *pointer, size_t length) {
+  (void)user;
+  if (length > (size_t)1 << 24) return NULL;
+  if (length > 0) return realloc(pointer, length);
+  free(pointer);
+  return NULL;
+}
+
+/* Code and tables are hit often, since most of the rest is refused. */
+static void sealed_mutations_that_load_run_without_a_crash(void) {
+  uint64_t random = 4101842887655102017u;
+  builder_bytes_t original = builder_full_module();
+  float x[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+  const ingot_call_options_t limit = {.max_steps = 10000};
+  int ran = 0;
+  const ingot_allocator_t allocator = {NULL, resize_small};
+  harness_t small;
+  REQUIRE_OK(harness_create(&allocator, &small));
+  for (int round = 0; round < 5000; ++round) {
+    builder_bytes_t file = {malloc(original.length), original.length};
+    harness_program_t program;
+    REQUIRE(file.data);
+    memcpy(file.data, original.data, original.length);
+    for (uint64_t changes = 1 + next_random(&random) % 3; changes > 0; --changes) {
+      uint64_t draw = next_random(&random);
+      file.data[draw % file.length] = (uint8_t)(draw >> 40 & 0x1F);
+    }
+    builder_seal(file.data, file.length);
+    ingot_status_t status = harness_load(&small, file, &harness_parameters, &program);
+    if (!status && ingot_program_function_count(program.program) > 0) {
+      ingot_buffer_view_t *argument = harness_view(&small, x, INGOT_DTYPE_F32, 8);
+      ingot_buffer_view_t *results[2] = {NULL, NULL};
+      status = ingot_session_call(program.session, 0, &argument, 1, results, 2, &limit);
+      ingot_buffer_view_release(results[0]);
+      ingot_buffer_view_release(results[1]);
+      ingot_buffer_view_release(argument);
+      ++ran;
+    }
+    ingot_status_free(status);
+    harness_unload(&program);
+  }
+  EXPECT(ran > 100);
+  harness_release(&small);
+  free(original.data);
+}
+
+int main(void) {
+  if (harness_create(NULL, &harness)) return 1;
+  RUN(the_full_module_runs);
+  RUN(fill_and_copy_move_bytes);
+  RUN(a_slab_that_grows_keeps_the_old_one_for_the_call);
+  RUN(a_slab_that_grows_in_a_loop_is_seldom_replaced);
+  RUN(ranges_outside_of_a_buffer_are_refused);
+  RUN(constants_cannot_be_written);
+  RUN(a_result_made_twice_or_with_another_shape_is_refused);
+  RUN(a_global_that_init_did_not_set_is_refused);
+  RUN(an_absurd_size_is_refused_without_a_try);
+  RUN(an_init_without_end_is_stopped);
+  RUN(a_parameter_cannot_become_a_global);
+  RUN(sealed_mutations_that_load_run_without_a_crash);
+  harness_release(&harness);
+  return TEST_RESULT();
+}

@@ -1,0 +1,89 @@
+/* What the tests of calls share: a device with the add_one kernel, and a session from a
+ * builder in one line.
+ */
+#ifndef INGOT_TESTS_HARNESS_H_
+#define INGOT_TESTS_HARNESS_H_
+
+#include "hal/hal.h"
+#include "module/builder.h"
+#include "test.h"
+
+typedef struct harness_t {
+  ingot_instance_t *instance;
+  ingot_device_t *device;
+} harness_t;
+
+/* A module's bytes and everything made of them. */
+typedef struct harness_program_t {
+  builder_bytes_t file;
+  ingot_module_t *module;
+  ingot_program_t *program;
+  ingot_session_t *session;
+} harness_program_t;
+
+static inline ingot_status_t harness_create(const ingot_allocator_t *allocator,
+                                            harness_t *harness) {
+  *harness = (harness_t){NULL, NULL};
+  const ingot_static_kernels_t kernels = {"add_one", builder_add_one_query};
+  const ingot_instance_options_t options = {
+      .allocator = allocator, .kernels = &kernels, .kernel_count = 1};
+  ingot_status_t status = ingot_instance_create(&options, &harness->instance);
+  if (!status) {
+    status = ingot_device_create(harness->instance, "cpu://?threads=1", &harness->device);
+  }
+  return status;
+}
+
+static inline void harness_release(harness_t *harness) {
+  ingot_device_release(harness->device);
+  ingot_instance_release(harness->instance);
+}
+
+/* Takes over `file`. On failure harness_unload is still to be called. */
+static inline ingot_status_t harness_load(const harness_t *harness, builder_bytes_t file,
+                                          const ingot_parameters_t *parameters,
+                                          harness_program_t *out) {
+  *out = (harness_program_t){.file = file};
+  ingot_status_t status = ingot_module_load_memory(harness->instance, file.data, file.length, 0,
+                                                   NULL, NULL, &out->module);
+  if (!status) {
+    status = ingot_program_create(harness->device, &out->module, 1, parameters, &out->program);
+  }
+  if (!status) status = ingot_session_create(out->program, &out->session);
+  return status;
+}
+
+static inline void harness_unload(harness_program_t *program) {
+  ingot_session_release(program->session);
+  ingot_program_release(program->program);
+  ingot_module_release(program->module);
+  free(program->file.data);
+}
+
+/* A view over the test's own array. */
+static inline ingot_buffer_view_t *harness_view(const harness_t *harness, void *data,
+                                                ingot_dtype_t dtype, int64_t count) {
+  ingot_buffer_view_t *view = NULL;
+  size_t length = (size_t)count * ingot_dtype_length(dtype);
+  ingot_status_t status = ingot_buffer_view_wrap(harness->device, data, length, dtype, 1, &count,
+                                                 NULL, NULL, &view);
+  if (status) FAIL("view: %s", ingot_status_message(status));
+  ingot_status_free(status);
+  return view;
+}
+
+/* "bias" = 10, 20, 30, 40; of the full module. */
+static inline ingot_status_t harness_find(void *user, const char *scope, const char *key,
+                                          ingot_parameter_span_t *out_span) {
+  static const float bias[4] = {10, 20, 30, 40};
+  static const int64_t dims[1] = {4};
+  (void)user;
+  (void)scope;
+  (void)key;
+  *out_span = (ingot_parameter_span_t){bias, sizeof(bias), INGOT_DTYPE_F32, 1, dims};
+  return NULL;
+}
+
+static const ingot_parameters_t harness_parameters = {NULL, harness_find};
+
+#endif /* INGOT_TESTS_HARNESS_H_ */

@@ -1,0 +1,76 @@
+"""Programs for end-to-end tests: built once, compiled once, run at drawn shapes.
+
+`Program` compiles a graph for this machine and compares a call with the interpreter, which
+is the oracle; it says nothing of how fast anything is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+import ingot
+from ingot.compiler.graph.builder import Builder
+from ingot.compiler.graph.interpreter import interpret
+from ingot.compiler.ir import Block, Function, Module, Region, TensorType, Value, clone_region
+from ingot.compiler.ir.dims import Dim
+from ingot.hal.spec import dtype
+
+__all__ = ["Program", "build"]
+
+Array = np.ndarray[Any, Any]
+Shape = tuple[Dim, ...]
+
+
+def build(
+    make: Callable[..., Sequence[Value]],
+    *arguments: tuple[str, Shape],
+    symbols: dict[str, tuple[int, int | None]] | None = None,
+) -> Module:
+    """A module whose `main` takes tensors of (dtype, shape) and returns what `make` returns."""
+    block = Block(TensorType(dtype(name), shape) for name, shape in arguments)
+    builder = Builder(block)
+    results = list(make(builder, *block.arguments))
+    builder.return_(*results)
+    module = Module()
+    names = [f"x{i}" for i in range(len(arguments))]
+    outputs = [f"y{i}" for i in range(len(results))]
+    module.add(Function("main", Region([block]), names, outputs, symbols=symbols or {}))
+    return module
+
+
+class Program:
+    """A compiled module beside the graph that it came from."""
+
+    def __init__(self, module: Module, **options: Any) -> None:
+        self.reference = Module()
+        for function in module.functions.values():
+            self.reference.add(replace(function, body=clone_region(function.body, {})))
+        self.module = ingot.compile(module, **options)
+        self.model = ingot.load(self.module)
+
+    @property
+    def dispatches(self) -> int:
+        """Kernels that one call queues."""
+        return self.module.report.dispatches["main"]
+
+    def call(self, *arrays: Array) -> list[Array]:
+        """The results of the compiled module."""
+        results = self.model(*arrays)
+        return [each.numpy() for each in (results if isinstance(results, tuple) else (results,))]
+
+    def check(self, *arrays: Array, tolerance: float = 0.0, atol: float = 0.0) -> None:
+        """Compare with the interpreter: exactly, or to a relative `tolerance`."""
+        with np.errstate(all="ignore"):
+            expected = interpret(self.reference, "main", arrays)
+        for place, (got, wanted) in enumerate(zip(self.call(*arrays), expected, strict=True)):
+            assert got.dtype == wanted.dtype
+            assert got.shape == wanted.shape
+            wide = got.astype(np.float64) if got.dtype.kind not in "biu" else got
+            other = wanted.astype(np.float64) if got.dtype.kind not in "biu" else wanted
+            np.testing.assert_allclose(
+                wide, other, rtol=tolerance, atol=atol, err_msg=f"result {place}"
+            )

@@ -1,0 +1,213 @@
+"""`ingot check`: right models pass, and the dispatch that is wrong is found and named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from assembler import pair_module
+
+from ingot.checking import Mismatch, check_model
+from ingot.compiler.checking import compile_for_checking
+from ingot.compiler.ir import Function, clone_region
+from ingot.hal.errors import CompileError
+
+ROOT = Path(__file__).resolve().parents[2]
+DIGITS = str(ROOT / "samples" / "digits" / "digits.onnx")
+
+LAYERS = """\
+module {} {
+  func @main(%x: f32[n,4] "x", %w: f32[4,m] "w") -> (f32[n,m] "y") {
+    %h = dot_general(%x, %w) {lhs_batch=[], rhs_batch=[], lhs_contract=[1], rhs_contract=[0], \
+dtype=f32} : f32[n,m] loc("project")
+    %s = reduce(%h) {axes=[1], kind="add"} : f32[n] loc("sum")
+    %b = broadcast(%s) {shape=[<n>, <m>], dimensions=[0]} : f32[n,m] loc("center")
+    %c = sub(%h, %b) : f32[n,m] loc("center")
+    %e = exp(%c) : f32[n,m] loc("steepen")
+    return(%e)
+  }
+}
+"""
+
+NONZERO_AND_LOOP = """\
+module {} {
+  func @main(%x: f32[n] "x", %steps: i64[] "steps") -> (i64[1,count] "where", f32[n] "y") {
+    %where = nonzero(%x) {symbols=["count"]} : i64[1,count] loc("find")
+    %zero = constant() {value=dense<i64[] 0>} : i64[]
+    %i, %y = while(%zero, %x) {symbols=[]} : i64[], f32[n] ({
+    ^(%k: i64[], %v: f32[n]):
+      %more = compare(%k, %steps) {direction="lt"} : i1[]
+      yield(%more)
+    }, {
+    ^(%k: i64[], %v: f32[n]):
+      %one = constant() {value=dense<i64[] 1>} : i64[]
+      %next = add(%k, %one) : i64[]
+      %double = add(%v, %v) : f32[n] loc("double")
+      yield(%next, %double)
+    }) loc("loop")
+    return(%where, %y)
+  }
+}
+"""
+
+STATE = """\
+module {} {
+  variable @sum: f32[4] = dense<f32[4] [1.0, 2.0, 3.0, 4.0]>
+  func @main(%x: f32[4] "x") -> (f32[4] "y") {
+    %old = variable.load() {name="sum", dtype=f32, shape=[4]} : f32[4] loc("load")
+    %new = add(%old, %x) : f32[4] loc("accumulate")
+    variable.store(%new) {name="sum"}
+    %y = exp(%new) : f32[4] loc("steepen")
+    return(%y)
+  }
+}
+"""
+
+PARAMETERS = """\
+module {} {
+  func @main(%x: f32[n,64] "x") -> (f32[n,32] "y") {
+    %w = parameter() {scope="", key="weight", dtype=f32, shape=[64, 32]} : f32[64,32]
+    %t = exp(%w) : f32[64,32] loc("prepare")
+    %y = dot_general(%x, %t) {lhs_batch=[], rhs_batch=[], lhs_contract=[1], rhs_contract=[0], \
+dtype=f32} : f32[n,32] loc("project")
+    return(%y)
+  }
+}
+"""
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[[str], str]:
+    """Writes IR text to a file; gives its path."""
+
+    def run(text: str) -> str:
+        path = tmp_path / "model.ir"
+        path.write_text(text)
+        return str(path)
+
+    return run
+
+
+def check(
+    path: str, *, parameters: Any = None, tolerance: float | None = None, **sizes: int
+) -> str:
+    return check_model(path, [], sizes, tolerance, lambda step: None, parameters)[-1]
+
+
+def make_wrong(
+    monkeypatch: pytest.MonkeyPatch, kind: str, name: str, becomes: str, layer: str = ""
+) -> None:
+    """From now on kernels of a class compute op `becomes` where op `name` of `layer` stands."""
+    module = import_module(f"ingot.compiler.dispatch.{kind}")
+    lower = getattr(module, f"lower_{kind}")
+
+    def wrong(function: Function, target: Any) -> Any:
+        copy = replace(function, body=clone_region(function.body, {}))
+        for op in copy.block.ops:
+            if op.name == name and layer in op.location:
+                op.name = becomes
+        return lower(copy, target)
+
+    monkeypatch.setattr(module, f"lower_{kind}", wrong)
+
+
+@pytest.mark.parametrize("batch", [1, 5])
+def test_digits_is_right(batch: int) -> None:
+    assert check(DIGITS, batch=batch) == "6 dispatches compared"
+
+
+def test_a_wrong_kernel_is_found_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    make_wrong(monkeypatch, "convolution", "add", "sub", "norm2")
+    with pytest.raises(Mismatch) as caught:
+        check(DIGITS, batch=2)
+    first, *lines = str(caught.value).splitlines()
+    assert "norm2" in first
+    assert first.endswith("is the first whose dispatch differs from its reference, of 1 in "
+                          "6 dispatches compared")  # fmt: skip
+    (line,) = lines
+    assert "(conv_packed, add, max) -> f32[batch,4,4,32]: differs by " in line
+    assert " at [" in line
+    assert ", allowed " in line
+
+
+def test_a_slightly_wrong_kernel_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    make_wrong(monkeypatch, "map", "mul", "div", "div")
+    with pytest.raises(Mismatch, match="layer 'div' is the first"):
+        check(DIGITS)
+
+
+def test_symbolic_dims_and_what_several_dispatches_get_wrong(
+    write: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(LAYERS)
+    for n, m in ((1, 1), (3, 70), (0, 5)):
+        assert check(path, n=n, m=m).endswith("dispatches compared")
+    make_wrong(monkeypatch, "row", "exp", "tanh")
+    make_wrong(monkeypatch, "map", "exp", "tanh")
+    with pytest.raises(Mismatch, match="steepen"):
+        check(path, n=3, m=7)
+
+
+def test_a_tolerance_replaces_the_bounds(
+    write: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_wrong(monkeypatch, "map", "exp", "tanh")
+    make_wrong(monkeypatch, "row", "exp", "tanh")
+    check(write(LAYERS), tolerance=1e9, n=2, m=3)
+
+
+def test_sizes_from_data_and_loops(write: Callable[[str], str]) -> None:
+    last = check(write(NONZERO_AND_LOOP), n=9)
+    assert last.endswith("dispatches compared, 1 inside branches and loops not compared")
+
+
+def test_a_variable_that_is_written_over_is_compared_as_it_was(
+    write: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(STATE)
+    assert "dispatches compared" in check(path)
+    make_wrong(monkeypatch, "map", "add", "sub")
+    with pytest.raises(Mismatch, match="layer 'accumulate"):
+        check(path)
+
+
+def test_external_parameters_and_what_init_makes_of_them(
+    write: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(PARAMETERS)
+    generator = np.random.default_rng(1)
+    parameters = {"weight": generator.standard_normal((64, 32)).astype(np.float32)}
+    form = compile_for_checking(path, parameters="external")
+    assert form.uncompared == 0
+    assert len(form.dispatches) >= 2
+    assert check(path, parameters=parameters, n=3) == f"{len(form.dispatches)} dispatches compared"
+    make_wrong(monkeypatch, "map", "exp", "tanh")
+    with pytest.raises(Mismatch, match=r"layer 'project' \(exp, transpose\)"):
+        check(path, parameters=parameters, n=3)
+
+
+def test_a_module_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "pair.ingot"
+    path.write_bytes(pair_module())
+    with pytest.raises(CompileError, match="pass the source model that it was compiled from"):
+        check(str(path))
+
+
+def test_a_wrong_rewrite_shows_in_the_results(
+    write: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ingot import checking
+
+    interpret = checking.interpret
+
+    def wrong(*arguments: Any) -> list[Any]:
+        return [np.asarray(each) + 1 for each in interpret(*arguments)]
+
+    monkeypatch.setattr(checking, "interpret", wrong)
+    with pytest.raises(Mismatch, match=r"result 'y': .* yet every dispatch that was compared"):
+        check(write(LAYERS), n=3, m=2)

@@ -1,0 +1,324 @@
+"""The `ingot` command: what it prints, what it writes, and its answers to wrong use."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from assembler import copy_module, pair_module, parameter_module
+
+import ingot
+from ingot.command import main
+from ingot.compiler.ir.dims import evaluate, parse_dim
+
+ADD_ONE = """\
+module {} {
+  func @main(%x: f32[n,4] "x") -> (f32[n,4] "y") {
+    %one = constant() {value=dense<f32[] 1.0>} : f32[]
+    %ones = broadcast(%one) {shape=[<n>, 4], dimensions=[]} : f32[n,4]
+    %y = add(%x, %ones) : f32[n,4] loc("a layer")
+    return(%y)
+  }
+}
+"""
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> str:
+    """The path of a model as Ingot IR text: main(x: f32[n,4]) -> (y: f32[n,4]), plus one."""
+    path = tmp_path / "add.ir"
+    path.write_text(ADD_ONE)
+    return str(path)
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> str:
+    """The path of main(a: f32[n], b: i32[]) -> (first: f32[n], second: i32[])."""
+    path = tmp_path / "pair.ingot"
+    path.write_bytes(pair_module())
+    return str(path)
+
+
+@pytest.fixture
+def failing(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Runs a command that must fail; gives what it printed, which must be one line."""
+
+    def run(*arguments: str, status: int = 1) -> str:
+        try:
+            found = main(arguments)
+        except SystemExit as exit:
+            found = int(str(exit.code))
+        printed = capsys.readouterr()
+        assert found == status
+        assert printed.out == ""
+        assert printed.err.count("\n") == 1, printed.err
+        return printed.err
+
+    return run
+
+
+def test_help_and_version() -> None:
+    command = [sys.executable, "-m", "ingot"]
+    shown = subprocess.run([*command, "--help"], capture_output=True, text=True, check=True).stdout
+    for name in ("compile", "run", "bench", "inspect", "check", "opt", "devices"):
+        assert f"\n    {name} " in shown
+        assert main_exits_cleanly(name, "--help")
+    version = subprocess.run([*command, "--version"], capture_output=True, text=True, check=True)
+    assert version.stdout == f"ingot {ingot.__version__}\n"
+
+
+def main_exits_cleanly(*arguments: str) -> bool:
+    with pytest.raises(SystemExit) as exit:
+        main(arguments)
+    return exit.value.code == 0
+
+
+def test_wrong_use_is_answered_in_one_line(failing: Callable[..., str], pair: str) -> None:
+    assert "required: COMMAND; `ingot --help` shows how" in failing(status=2)
+    assert "invalid choice: 'fly'" in failing("fly", status=2)
+    assert "required: -o/--output" in failing("compile", "model.onnx", status=2)
+    assert "unrecognized arguments: --fast" in failing("run", pair, "--fast", status=2)
+
+
+def test_failures_are_one_line(failing: Callable[..., str], pair: str, tmp_path: Path) -> None:
+    missing = str(tmp_path / "missing.ingot")
+    assert failing("run", missing).startswith("ingot run: NotFound: ")
+    assert "missing.ingot" in failing("inspect", missing)
+    assert "argument 'a' is missing" in failing("run", pair)
+    assert "there is no function 'f'" in failing("run", pair, "--function", "f")
+    assert "no argument is called 'c'" in failing("run", pair, "--input", "c=1")
+    assert "write a=@FILE.npy" in failing("run", pair, "--input", "a=x.npy")
+    assert "there is no file x.npy" in failing("run", pair, "--input", "a=@x.npy")
+    assert "is no .npy or .npz file" in failing("run", pair, "--input", f"a=@{pair}")
+    texts = ["--input", "1", "--input", "2", "--input", "3"]
+    assert "every argument of main" in failing("run", pair, *texts)
+    assert "write NAME=SIZE" in failing("bench", pair, "--dim", "n")
+
+
+def test_run_prints_results(pair: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", pair, "--input", "a=[1, 2.5]", "--input", "7"]) == 0
+    printed = capsys.readouterr().out
+    assert "first = Array([1. , 2.5], dtype=f32" in printed
+    assert "second = Array(7, dtype=i32" in printed
+
+
+def test_run_reads_and_writes_files(pair: str, tmp_path: Path) -> None:
+    a, b = np.arange(3, dtype=np.float32), np.int32(5)
+    np.save(tmp_path / "a.npy", a)
+    np.savez(tmp_path / "all.npz", a=a, b=b)
+    first, second, both = tmp_path / "f.npy", tmp_path / "s.npy", tmp_path / "both.npz"
+    by_file = ["--input", f"a=@{tmp_path / 'a.npy'}", "--input", "b=5"]
+    assert main(["run", pair, *by_file, "--output", str(first), "--output", str(second)]) == 0
+    np.testing.assert_array_equal(np.load(first), a)
+    assert np.load(second) == 5
+    by_name = ["--input", f"@{tmp_path / 'all.npz'}", "--output", str(both)]
+    assert main(["run", pair, *by_name]) == 0
+    np.testing.assert_array_equal(np.load(both)["first"], a)
+    named = ["--output", f"second={second}", "--output", f"first={first}"]
+    assert main(["run", pair, *by_file, *named]) == 0
+    np.testing.assert_array_equal(np.load(first), a)
+
+
+def test_run_writes_dtypes_that_npy_lacks_as_f32(tmp_path: Path) -> None:
+    module, out = tmp_path / "copy.ingot", tmp_path / "y.npy"
+    module.write_bytes(copy_module("bf16"))
+    assert main(["run", str(module), "--input", "[1.5, -2]", "--output", str(out)]) == 0
+    assert np.load(out).dtype == np.float32
+    np.testing.assert_array_equal(np.load(out), [1.5, -2])
+
+
+def test_bench_fills_open_dims(pair: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", pair, "--dim", "n=16", "--seconds", "0.01", "--threads", "1"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("main(a: f32[n], b: i32[]) -> (first: f32[n], second: i32[])\n")
+    assert "median" in printed
+    assert "minimum" in printed
+
+
+def test_inspect_shows_what_is_inside(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    module = tmp_path / "model.ingot"
+    module.write_bytes(parameter_module())
+    assert main(["inspect", str(module), "--code", "--verify"]) == 0
+    printed = capsys.readouterr().out
+    for text in (
+        "main() -> (y: f32[2,3])",
+        "(init)",
+        "strings",
+        "weight: f32[3]",
+        "producer: a test",
+        "global.load 0",
+        "verified",
+    ):
+        assert text in printed
+
+
+@pytest.fixture(scope="module")
+def softmax(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The path of a module whose working memory depends on its dims b and s, not on its t."""
+    reduce = '{axes=[1], kind="max"} : f32[b]'
+    text = f"""
+    module {{}} {{
+      func @main(%x: f32[b,s] "x", %y: f32[t] "y") -> (f32[s,b] "z", f32[t] "e")
+          symbols {{b in [1, 64], s in [1, 512], t in [0, 9]}} {{
+        %0 = exp(%x) : f32[b,s]
+        %1 = reduce(%0) {reduce}
+        %2 = transpose(%0) {{permutation=[1, 0]}} : f32[s,b]
+        %3 = broadcast(%1) {{shape=[<s>, <b>], dimensions=[1]}} : f32[s,b]
+        %4 = sub(%2, %3) : f32[s,b]
+        %5 = exp(%y) : f32[t]
+        return(%4, %5)
+      }}
+    }}"""
+    path = tmp_path_factory.mktemp("softmax") / "softmax.ingot"
+    ingot.compile(text, variants=["x86-64-v3"]).save(path)
+    return str(path)
+
+
+def test_inspect_shows_the_peak_memory_as_a_formula_and_as_a_number(
+    softmax: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def peak(*arguments: str) -> str:
+        assert main(["inspect", softmax, *arguments]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        return lines[lines.index("peak of working memory, in bytes") + 1]
+
+    formula = peak().removeprefix("  main: ")
+    assert "b" in formula
+    for b, s in ((8, 512), (3, 7)):
+        expected = evaluate(parse_dim(formula), {"b": b, "s": s})
+        assert peak("--dims", f"b={b},s={s}") == f"  main: {formula} = {expected}"
+    assert peak("--dims", "t=3,b=1,s=1").startswith(f"  main: {formula} = ")
+
+
+@pytest.mark.parametrize(
+    ("dims", "message"),
+    [
+        ("b=8,batch=2", "the module has no dim 'batch'; its dims are: b, s, t"),
+        ("t=2", "the memory of main depends on b"),
+        ("b", "--dims b: write NAME=SIZE, such as --dims batch=8"),
+        ("b=-8", "--dims b=-8: write NAME=SIZE"),
+        ("", "--dims : write NAME=SIZE"),
+    ],
+)
+def test_inspect_names_dims_that_are_wrong_or_missing(
+    softmax: str, failing: Callable[..., str], dims: str, message: str
+) -> None:
+    assert message in failing("inspect", softmax, "--dims", dims)
+
+
+def test_inspect_has_no_peak_of_a_module_that_does_not_tell(
+    pair: str, failing: Callable[..., str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "does not say how much memory" in failing("inspect", pair, "--dims", "n=1")
+    assert main(["inspect", pair]) == 0
+    assert "working memory" not in capsys.readouterr().out
+
+
+def test_inspect_verify_names_damage(tmp_path: Path, failing: Callable[..., str]) -> None:
+    module = tmp_path / "model.ingot"
+    data = bytearray(copy_module())
+    data[-1] ^= 1
+    module.write_bytes(data)
+    assert "DataLoss" in failing("inspect", str(module), "--verify")
+
+
+def test_devices_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["devices"]) == 0
+    assert capsys.readouterr().out.startswith("cpu ")
+
+
+def test_output_into_a_closed_pipe_is_no_error(pair: str) -> None:
+    command = f"{sys.executable} -m ingot inspect --code {pair} | head -n 1"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True)
+    assert done.stderr == ""
+
+
+def test_compile_writes_a_module_that_runs(
+    source: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, dump = tmp_path / "add.ingot", tmp_path / "ir"
+    options = ["--variants", "x86-64-v3", "--dump-ir", str(dump), "--report"]
+    assert main(["compile", source, "-o", str(out), *options]) == 0
+    printed = capsys.readouterr().out
+    assert f"{out}: " in printed
+    assert "for x86-64-v3, in" in printed
+    assert "1 kernels" in printed
+    assert list(dump.iterdir())
+    assert main(["run", str(out), "--input", "[[1, 2, 3, 4]]"]) == 0
+    assert "[[2., 3., 4., 5.]]" in capsys.readouterr().out
+
+
+def test_compile_failures_are_named(
+    source: str, tmp_path: Path, failing: Callable[..., str]
+) -> None:
+    out = str(tmp_path / "no" / "folder.ingot")
+    assert "no/folder.ingot" in failing("compile", source, "-o", out)
+    missing = str(tmp_path / "missing.onnx")
+    assert "missing.onnx" in failing("compile", missing, "-o", out)
+    target = ("--target", "tpu")
+    assert "target 'tpu' is not known" in failing("compile", source, "-o", out, *target)
+
+
+def test_check_compares_with_the_reference(source: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", source, "--dim", "n=3"]) == 0
+    assert capsys.readouterr().out == (
+        "result 'y': relative error 0, within 0.0001\n1 dispatches compared\n"
+    )
+
+
+def test_check_names_the_first_wrong_layer(
+    source: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ingot import checking
+
+    evaluate = checking.evaluate_entry
+
+    def wrong(*arguments: Any) -> list[Any]:
+        return [replace(each, array=each.array + 1) for each in evaluate(*arguments)]
+
+    monkeypatch.setattr(checking, "evaluate_entry", wrong)
+    assert main(["check", source]) == 1
+    printed = capsys.readouterr().err.splitlines()
+    assert printed[0].startswith("ingot check: Mismatch: layer 'a layer' is the first")
+    assert printed[1].startswith("layer 'a layer' (add) -> f32[n,4]: differs by 1 at [0, 0]: ")
+
+
+def test_check_wants_the_source(pair: str, failing: Callable[..., str]) -> None:
+    assert "pass the source model" in failing("check", pair)
+
+
+def test_opt_runs_passes_as_text(
+    source: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], failing: Callable[..., str]
+) -> None:
+    assert main(["opt", source]) == 0
+    assert "add(%x, %" in capsys.readouterr().out
+    out = tmp_path / "out.ir"
+    assert main(["opt", source, "--pass", "form_dispatches", "-o", str(out)]) == 0
+    assert "dispatch.region" in out.read_text()
+    assert main(["opt", str(out)]) == 0
+    assert capsys.readouterr().out == out.read_text()
+    assert "no pass is called 'fly'; the passes are: " in failing("opt", source, "--pass", "fly")
+
+
+def test_bench_refuses_dims_and_times_that_make_no_sense(
+    pair: str, failing: Callable[..., str]
+) -> None:
+    assert "no dim is called 'batch'; the open dims are: n" in failing(
+        "bench", pair, "--dim", "batch=2"
+    )
+    assert "-1 is no time to measure for" in failing("bench", pair, "--seconds", "-1", status=2)
+
+
+def test_an_output_that_cannot_be_written_is_named_as_it_was_given(
+    source: str, tmp_path: Path, failing: Callable[..., str]
+) -> None:
+    target = str(tmp_path / "nowhere" / "add.ingot")
+    assert f"cannot write '{target}': there is no folder" in failing(
+        "compile", source, "-o", target
+    )

@@ -1,0 +1,171 @@
+"""The layers of the project, in Python and in C: who may import or include whom."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDERS = {
+    "ingot.compiler": ROOT / "compiler",
+    "ingot.hal": ROOT / "hal",
+    "ingot.runtime": ROOT / "runtime",
+}
+
+SPEC = ("ingot.hal.spec", "ingot.hal.errors", "ingot.hal.header")
+COMPILER = "ingot.compiler."
+STANDARD = set(sys.stdlib_module_names)
+
+# Longest prefix first: what the modules below it may import. `ingot.runtime._ingot` is the
+# compiled extension, the C layer below the HAL.
+ALLOWED: dict[str, tuple[str, ...]] = {
+    "ingot.hal.header": (),
+    "ingot.hal.errors": ("ingot.hal.header",),
+    "ingot.hal.spec": SPEC,
+    "ingot.hal": ("ingot.hal", "ingot.runtime._ingot"),
+    "ingot.runtime": ("ingot.hal", "ingot.runtime"),
+    "ingot.compiler.ir": (*SPEC, COMPILER + "ir"),
+    "ingot.compiler.graph": (*SPEC, COMPILER + "ir", COMPILER + "graph"),
+    "ingot.compiler.dispatch": (
+        *SPEC,
+        COMPILER + "ir",
+        COMPILER + "graph",
+        COMPILER + "dispatch",
+    ),
+    "ingot.compiler.stream": (
+        *SPEC,
+        COMPILER + "ir",
+        COMPILER + "graph",
+        COMPILER + "dispatch",
+        COMPILER + "stream",
+    ),
+    "ingot.compiler.vm": (
+        *SPEC,
+        COMPILER + "ir",
+        COMPILER + "graph",
+        COMPILER + "dispatch",
+        COMPILER + "stream",
+        COMPILER + "vm",
+    ),
+    "ingot.compiler.frontends": (
+        *SPEC,
+        COMPILER + "ir",
+        COMPILER + "graph",
+        COMPILER + "frontends",
+    ),
+    "ingot.compiler.targets": (
+        *SPEC,
+        COMPILER + "ir",
+        COMPILER + "dispatch",
+        COMPILER + "targets",
+    ),
+    "ingot.compiler": (*SPEC, "ingot.compiler"),
+}
+
+OPTIONAL_PACKAGES = {"onnx", "jax", "jaxlib", "torch", "pyopencl", "ml_dtypes", "ziglang"}
+REQUIRED_PACKAGES = {"numpy", "cffi"}
+# A front end that is imported only when its package is there; with it come its dependencies.
+FRONTEND_PACKAGES = {"ingot.compiler.frontends.onnx": {"onnx", "ml_dtypes", "google"}}
+
+C_LAYERS = ("base", "hal", "module", "vm", "api")
+
+
+def _modules() -> Iterator[tuple[str, Path]]:
+    for package, folder in FOLDERS.items():
+        for path in sorted(folder.rglob("*.py")):
+            if path.name == "build_extension.py":  # a script of the build, no part of it
+                continue
+            parts = path.relative_to(folder).with_suffix("").parts
+            yield ".".join([package, *(part for part in parts if part != "__init__")]), path
+
+
+def _imports(path: Path, module: str) -> Iterator[tuple[str, int, bool]]:
+    """Each imported module, its line, and whether it stands at the top level."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    top_level = {id(node) for node in tree.body}
+    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name, node.lineno, id(node) in top_level
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                parts = package.split(".")[: len(package.split(".")) - node.level + 1]
+                base = ".".join([*parts, *([base] if base else [])])
+            if base in ("ingot", "ingot.hal", "ingot.compiler"):
+                for alias in node.names:
+                    yield f"{base}.{alias.name}", node.lineno, id(node) in top_level
+            else:
+                yield base, node.lineno, id(node) in top_level
+
+
+def _is_below(name: str, prefix: str) -> bool:
+    return name == prefix or name.startswith(prefix + ".")
+
+
+def _allowed(module: str) -> tuple[str, ...]:
+    prefix = max((each for each in ALLOWED if _is_below(module, each)), key=len)
+    return ALLOWED[prefix]
+
+
+def test_modules_import_only_lower_layers() -> None:
+    wrong = [
+        f"{path.relative_to(ROOT)}:{line}: {module} imports {name}"
+        for module, path in _modules()
+        for name, line, _ in _imports(path, module)
+        if _is_below(name, "ingot")
+        and not any(_is_below(name, prefix) for prefix in _allowed(module))
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_optional_packages_are_imported_where_they_are_used_only() -> None:
+    known = STANDARD | REQUIRED_PACKAGES | OPTIONAL_PACKAGES | {"ingot"}
+    wrong = []
+    for module, path in _modules():
+        at_home = {
+            each
+            for prefix, packages in FRONTEND_PACKAGES.items()
+            if _is_below(module, prefix)
+            for each in packages
+        }
+        for name, line, is_top_level in _imports(path, module):
+            package = name.partition(".")[0]
+            if package in at_home:
+                continue
+            if package not in known or (package in OPTIONAL_PACKAGES and is_top_level):
+                wrong.append(f"{path.relative_to(ROOT)}:{line}: {module} imports {name}")
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("layer", C_LAYERS)
+def test_c_files_include_only_lower_layers(layer: str) -> None:
+    allowed = {"ingot", *C_LAYERS[: C_LAYERS.index(layer) + 1]}
+    folder = ROOT / "csrc" / layer
+    wrong = []
+    for path in sorted([*folder.rglob("*.c"), *folder.rglob("*.h")]):
+        for name in re.findall(r'^#include "([^"]+)"', path.read_text(encoding="utf-8"), re.M):
+            if name.partition("/")[0] not in allowed:
+                wrong.append(f"{path.relative_to(ROOT)} includes {name}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_public_headers_stand_alone() -> None:
+    for path in (ROOT / "csrc" / "include" / "ingot").glob("*.h"):
+        includes = re.findall(r'^#include "([^"]+)"', path.read_text(encoding="utf-8"), re.M)
+        assert all(name.startswith("ingot/") for name in includes), path
+
+
+def test_files_begin_with_what_they_are() -> None:
+    for _, path in _modules():
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        assert ast.get_docstring(tree), f"{path.relative_to(ROOT)} has no docstring"
+    for path in (ROOT / "csrc").rglob("*.[ch]"):
+        text = path.read_text(encoding="utf-8")
+        assert text.startswith("/*"), f"{path.relative_to(ROOT)} does not say what it is"

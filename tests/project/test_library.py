@@ -1,0 +1,152 @@
+"""The C library as embedders get it: its size, its symbols, its installation."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ingot.hal import header
+
+ROOT = Path(__file__).resolve().parents[2]
+MAX_LENGTH = 120_000  # bytes of the stripped library built with -Os
+PROGRAM = """
+#include <ingot/ingot.h>
+int main(void) {
+  ingot_instance_t *instance;
+  if (ingot_instance_create(NULL, &instance)) return 1;
+  ingot_instance_release(instance);
+  return ingot_version()[0] == 0;
+}
+"""
+FIND_PACKAGE = """
+cmake_minimum_required(VERSION 3.22)
+project(embedder C)
+find_package(ingot REQUIRED)
+add_executable(program program.c)
+target_link_libraries(program ingot::ingot)
+"""
+
+
+def _run(*command: str | Path, **options: str) -> str:
+    environment = os.environ | options
+    done = subprocess.run(
+        [str(each) for each in command], capture_output=True, text=True, env=environment
+    )
+    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The library, built for size and installed."""
+    build, prefix = tmp_path_factory.mktemp("build"), tmp_path_factory.mktemp("installed")
+    _run("cmake", "-G", "Ninja", "-S", ROOT, "-B", build, "-DCMAKE_BUILD_TYPE=MinSizeRel")
+    _run("cmake", "--build", build)
+    _run("cmake", "--install", build, "--prefix", prefix, "--strip")
+    return prefix
+
+
+def test_stripped_library_is_small(installed: Path) -> None:
+    library = (installed / "lib" / "libingot.so").resolve()
+    assert library.stat().st_size < MAX_LENGTH
+
+
+def test_library_has_no_mutable_globals(installed: Path) -> None:
+    """Letters of nm: b and d are writable data, C is common."""
+    lines = _run("nm", installed / "lib" / "libingot.a").splitlines()
+    symbols = [line.split()[-2:] for line in lines if len(line.split()) >= 2]
+    mutable = [name for letter, name in symbols if letter in "bBdDC" and ".rel.ro" not in name]
+    # Tables of pointers are constant too, but lie in .data.rel.ro, which nm calls d.
+    sections = _run("objdump", "-t", installed / "lib" / "libingot.a")
+    constant = {line.split()[-1] for line in sections.splitlines() if ".data.rel.ro" in line}
+    assert sorted(set(mutable) - constant) == []
+
+
+def test_shared_library_exports_the_public_functions_and_nothing_else(installed: Path) -> None:
+    lines = _run("nm", "-D", "--defined-only", installed / "lib" / "libingot.so").splitlines()
+    exported = {line.split()[-1] for line in lines}
+    text = header.declarations(header.read("ingot.h"))
+    assert exported == {name for name in exported if f"{name}(" in text}
+    assert len(exported) <= 60
+
+
+def test_shared_library_needs_libc_only(installed: Path) -> None:
+    lines = _run("readelf", "-d", installed / "lib" / "libingot.so").splitlines()
+    needed = [line.split("[")[1].rstrip("]") for line in lines if "(NEEDED)" in line]
+    assert set(needed) <= {"libc.so.6", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+def test_single_file_builds_without_warnings(compiler: str, tmp_path: Path) -> None:
+    if shutil.which(compiler) is None:
+        pytest.skip(f"{compiler} is not installed")
+    flags = ["-std=c11", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Wswitch-enum", "-Werror"]
+    include = [f"-I{header.INCLUDE_FOLDER}", f"-I{ROOT / 'csrc'}"]
+    source = ROOT / "csrc" / "ingot.c"
+    _run(compiler, "-O1", *flags, *include, "-c", source, "-o", tmp_path / "ingot.o")
+
+
+def test_pkg_config_finds_the_library(installed: Path, tmp_path: Path) -> None:
+    if shutil.which("pkg-config") is None:
+        pytest.skip("pkg-config is not installed")
+    (tmp_path / "program.c").write_text(PROGRAM)
+    path = {"PKG_CONFIG_PATH": str(installed / "lib" / "pkgconfig")}
+    flags = _run("pkg-config", "--cflags", "--libs", "ingot", **path).split()
+    rpath = f"-Wl,-rpath,{installed / 'lib'}"
+    _run("cc", tmp_path / "program.c", *flags, rpath, "-o", tmp_path / "program")
+    _run(tmp_path / "program")
+
+
+def test_find_package_finds_the_library(installed: Path, tmp_path: Path) -> None:
+    (tmp_path / "program.c").write_text(PROGRAM)
+    (tmp_path / "CMakeLists.txt").write_text(FIND_PACKAGE)
+    build = tmp_path / "build"
+    _run("cmake", "-G", "Ninja", "-S", tmp_path, "-B", build, f"-DCMAKE_PREFIX_PATH={installed}")
+    _run("cmake", "--build", build)
+    _run(build / "program")
+
+
+def test_public_header_is_valid_c_plus_plus(tmp_path: Path) -> None:
+    if shutil.which("g++") is None:
+        pytest.skip("g++ is not installed")
+    source = tmp_path / "program.cc"
+    source.write_text('#include "ingot/ingot.h"\nint main() { return INGOT_STATUS_OK; }\n')
+    _run("g++", "-Wall", "-Werror", f"-I{header.INCLUDE_FOLDER}", "-fsyntax-only", source)
+
+
+def test_python_and_c_have_one_version() -> None:
+    import ingot
+    from ingot.hal.native import lib, text
+
+    assert ingot.__version__ == text(lib.ingot_version())
+
+
+@pytest.mark.slow
+def test_wheel_installs_and_imports_without_the_source_tree(tmp_path: Path) -> None:
+    wheels, site = tmp_path / "wheels", tmp_path / "site"
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    _run(*pip, "wheel", "--no-build-isolation", "--no-deps", "-w", wheels, ROOT)
+    (wheel,) = wheels.iterdir()
+    assert wheel.name.endswith(".whl")
+    assert "-cp310-abi3-" in wheel.name
+    _run(*pip, "install", "--no-deps", "--target", site, wheel)
+    program = "import ingot; print(ingot.devices()[0].uri, ingot.__file__, ingot.__version__)"
+    printed = _run(sys.executable, "-S", "-c", _without_site_packages(site) + program)
+    uri, file, _ = printed.split()
+    assert uri == "cpu"
+    assert Path(file).is_relative_to(site)
+    assert (site / "ingot" / "include" / "ingot" / "kernel_abi.h").is_file()
+    assert (site / "bin" / "ingot").is_file()
+
+
+def _without_site_packages(site: Path) -> str:
+    """A line that imports from `site`, and from other packages numpy and cffi only."""
+    import numpy
+
+    others = str(Path(numpy.__file__).parents[1])
+    return f"import sys; sys.path[:0] = [{str(site)!r}]; sys.path.append({others!r}); "

@@ -1,0 +1,176 @@
+"""State: private to a model, kept from call to call, saved, loaded, reset; limits of calls."""
+
+from __future__ import annotations
+
+import math
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from assembler import count_module, state_module, total_module
+
+import ingot
+from ingot.hal import spec
+
+
+@pytest.fixture
+def model() -> ingot.Model:
+    """main(x: i64[]) -> (y: i64[]) with the state total: i64[] = 100, last: f32[2,3]"""
+    return ingot.load(total_module())
+
+
+def test_variables_have_a_signature(model: ingot.Model) -> None:
+    total, last = model.variables
+    assert (total.name, total.dtype, total.shape) == ("total", spec.dtype("i64"), ())
+    assert total.doc == "all of x"
+    assert str(last) == "last: f32[2,3]"
+    assert repr(model).endswith("; state: total: i64[], last: f32[2,3]>")
+    assert ingot.load(count_module()).variables == ()
+
+
+def test_state_is_kept_and_reset(model: ingot.Model) -> None:
+    assert [int(model(x)) for x in (1, 2, 3)] == [101, 103, 106]
+    assert int(model.state()["total"]) == 106
+    model.reset()
+    assert int(model.state()["total"]) == 100
+    assert int(model(1)) == 101
+
+
+def test_a_fork_starts_anew_and_is_separate(model: ingot.Model) -> None:
+    model(5)
+    other = model.fork()
+    assert int(other(1)) == 101
+    assert int(model(1)) == 106
+
+
+def test_state_is_a_copy(model: ingot.Model) -> None:
+    state = model.state()
+    assert list(state) == ["total", "last"]
+    assert state["last"].shape == (2, 3)
+    state["total"].numpy()[...] = 7
+    assert int(model(0)) == 100
+    assert int(state["total"]) == 7
+
+
+def test_state_travels_between_models_and_files(model: ingot.Model, tmp_path: Path) -> None:
+    model(11)
+    saved = model.state()
+    other = model.fork()
+    other.load_state(saved)
+    assert int(other(1)) == 112
+    np.savez(tmp_path / "state.npz", **saved)
+    with np.load(tmp_path / "state.npz") as file:
+        other.load_state(file)
+    assert int(other(2)) == 113
+    other.load_state({"total": 3, "last": [[1, 2, 3], [4, 5, 6]]})
+    np.testing.assert_array_equal(other.state()["last"], [[1, 2, 3], [4, 5, 6]])
+    assert int(other(2)) == 5
+
+
+@pytest.mark.parametrize("dtype", spec.DTYPES.values(), ids=repr)
+def test_state_of_every_dtype_is_saved_and_loaded(dtype: spec.DType) -> None:
+    model = ingot.load(state_module(dtype.name))
+    values = np.arange(6).reshape(2, 3).astype(dtype.numpy)
+    model.load_state({"v": values})
+    state = model.state()
+    assert state["v"].dtype is dtype
+    model.reset()
+    model.load_state(state)
+    assert model.state()["v"].numpy().tobytes() == values.tobytes()
+
+
+ZEROS = np.zeros((2, 3), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("state", "message"),
+    [
+        ({"total": 1}, "the state lacks variable 'last'; the variables are: total, last"),
+        ({"total": 1, "last": ZEROS, "more": 1}, "the model has no variable 'more'; the var"),
+        ({"total": 1.5, "last": ZEROS}, "variable 'total': is a float"),
+        ({"total": 1, "last": ZEROS.T}, r"'last': shape is \(3, 2\), but must be \(2, 3\)"),
+        ({"total": 1, "last": np.zeros((2, 3))}, "'last': dtype is f64, but must be f32"),
+        ([1, 2], "the state is list, but must be a dict"),
+    ],
+    ids=["missing", "unknown", "kind", "shape", "dtype", "list"],
+)
+def test_wrong_state_is_refused_as_a_whole(model: ingot.Model, state: object, message: str) -> None:
+    model(5)
+    with pytest.raises(ingot.InvalidArgument, match=message):
+        model.load_state(state)  # type: ignore[arg-type]
+    assert int(model.state()["total"]) == 105
+
+
+def test_a_call_that_fails_early_leaves_the_state(model: ingot.Model) -> None:
+    model(5)
+    with pytest.raises(ingot.OutOfRange, match="x is -10"):
+        model(-10)
+    assert int(model(1)) == 106
+
+
+def test_a_call_that_fails_while_it_changes_state_asks_for_a_reset(model: ingot.Model) -> None:
+    saved = model.state()
+    for restore in (model.reset, lambda: model.load_state(saved)):
+        with pytest.raises(ingot.OutOfRange, match="x is -1"):
+            model(-1)
+        for refused in (lambda: model(1), model.state):
+            with pytest.raises(
+                ingot.FailedPrecondition, match="'total': reset the session or load"
+            ):
+                refused()
+        restore()
+        assert int(model(1)) == 101
+        model.reset()
+
+
+def test_a_closed_model_has_no_state(model: ingot.Model) -> None:
+    saved = model.state()
+    model.close()
+    for refused in (model.state, model.reset, lambda: model.load_state(saved)):
+        with pytest.raises(ingot.FailedPrecondition, match="closed"):
+            refused()
+
+
+def test_threads_add_to_one_state(model: ingot.Model) -> None:
+    def add() -> None:
+        for _ in range(500):
+            model(1)
+
+    threads = [threading.Thread(target=add) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert int(model.state()["total"]) == 2100
+
+
+def test_limits_end_a_call() -> None:
+    model = ingot.load(count_module())
+    with pytest.raises(ingot.DeadlineExceeded, match="limit of 1000 steps"):
+        model.count.call(10_000_000, max_steps=1000)
+    with pytest.raises(ingot.DeadlineExceeded, match="longer than its timeout"):
+        model.count.call(2**60, timeout=0.01)
+    with pytest.raises(ingot.DeadlineExceeded, match="timeout"):
+        model.count.call(2**60, timeout=1e-12)
+    assert model.count.call(1000, max_steps=100_000, timeout=math.inf) is None
+    assert model.count(10_000) is None
+
+
+@pytest.mark.parametrize(
+    ("limits", "message"),
+    [
+        ({"max_steps": 0}, "max_steps is 0, but must be an integer above 0"),
+        ({"max_steps": 1.5}, "max_steps is 1.5"),
+        ({"timeout": 0}, "timeout is 0, but must be seconds above 0"),
+        ({"timeout": -1.0}, "timeout is -1.0"),
+        ({"timeout": math.nan}, "timeout is nan"),
+        ({"timeout": "1s"}, "timeout is '1s'"),
+    ],
+    ids=str,
+)
+def test_wrong_limits_are_named(limits: dict[str, object], message: str) -> None:
+    model = ingot.load(count_module())
+    with pytest.raises(ingot.InvalidArgument, match=message):
+        model.count.call(1, **limits)
+    assert model.count(1) is None

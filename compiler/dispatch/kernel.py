@@ -25,6 +25,8 @@ class TargetInfo:
     vector_length: int  # bytes of one vector register
     register_count: int  # vector registers
     fma: bool  # has a fused multiply-add
+    group_size: int = 1  # work items that may share a workgroup
+    local_memory: int = 0  # bytes that they share
 
     def lanes(self, *dtypes: DType) -> int:
         """How many elements of the widest of `dtypes` one register holds, at least 4.
@@ -49,6 +51,8 @@ class Kernel:
     Bindings are the operands of the dispatch, then its results, then its workspaces: memory
     of arbitrary content that it may use while it runs. Each is dense row-major. Dims are
     over the symbols of the entry function. The grid is ceil(workload / tile).
+
+    `host` says why there is no kernel for the target's device: this one is the fallback's.
     """
 
     name: str
@@ -61,7 +65,10 @@ class Kernel:
     flops: Dim
     bytes: Dim
     scratch_length: int = 0
+    local_size: tuple[int, int, int] = (1, 1, 1)  # work items of a workgroup
+    local_length: int = 0  # bytes of memory that they share
     workspaces: tuple[TensorType, ...] = ()
     in_place: tuple[tuple[int, int], ...] = ()  # (operand, result) that may share memory
     untouched: Dim = 0  # how many of `bytes` are not touched where they do
     schedule: Any = field(default=None)  # a frozen record, printed with the kernel
+    host: str = ""

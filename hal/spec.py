@@ -202,7 +202,7 @@ def opcode_of_code(code: int) -> Opcode | None:
 
 @dataclass(frozen=True)
 class Layout:
-    """The structs and constants of module_layout.h and kernel_abi.h."""
+    """The structs and constants of module_layout.h, kernel_abi.h and opencl_object.h."""
 
     ffi: Any  # a cffi.FFI that knows the structs
     constants: Mapping[str, Any]  # name -> int, or bytes for INGOT_MODULE_MAGIC
@@ -229,10 +229,11 @@ class Layout:
 
 @lru_cache(maxsize=1)
 def layout() -> Layout:
-    """The module layout and the kernel ABI; made once, in a few ms."""
+    """The module layout, the kernel ABI and the OpenCL object; made once, in a few ms."""
     import cffi
 
-    texts = [header.read(name) for name in ("module_layout.h", "kernel_abi.h")]
+    names = ("module_layout.h", "kernel_abi.h", "opencl_object.h")
+    texts = [header.read(name) for name in names]
     ffi = cffi.FFI()
     constants: dict[str, Any] = {}
     for text in texts:

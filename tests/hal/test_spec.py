@@ -83,6 +83,8 @@ def test_layout_structs_pack_and_unpack() -> None:
     assert data.startswith(b"INGOT\r\n\x1a\x01\0\0\0")
     assert layout.unpack("ingot_layout_header_t", data)[0]["crc"] == 7
     assert layout.pack("ingot_layout_dim_t", []) == b""
+    assert layout.size("ingot_opencl_header_t") == 120
+    assert layout.size("ingot_opencl_fault_t") == 32
     assert layout.unpack("ingot_layout_dim_t", b"") == []
 
 
@@ -91,5 +93,7 @@ def test_constants_are_read_in_every_notation() -> None:
     assert constants["INGOT_CPU_ARM_I8MM"] == 0x200
     assert constants["INGOT_KERNEL_MAX_SCRATCH"] == 1 << 20
     assert constants["INGOT_KERNEL_ABI_VERSION"] == 1
+    assert constants["INGOT_OPENCL_OBJECT_MAGIC"] == b"INGOTCL\x1a"
+    assert constants["INGOT_OPENCL_SUBGROUPS"] == 8
     assert constants["INGOT_FAULT_INDEX_OUT_OF_RANGE"] == 1
     assert constants["INGOT_KERNEL_QUERY_NAME"] == b"ingot_executable_query"

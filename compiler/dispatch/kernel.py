@@ -25,8 +25,8 @@ class TargetInfo:
     vector_length: int  # bytes of one vector register
     register_count: int  # vector registers
     fma: bool  # has a fused multiply-add
-    group_size: int = 1  # work items that may share a workgroup
-    local_memory: int = 0  # bytes that they share
+    group_size: int = 1  # work items of one group that a schedule should aim at
+    local_memory: int = 0  # bytes that the work items of a group can share
 
     def lanes(self, *dtypes: DType) -> int:
         """How many elements of the widest of `dtypes` one register holds, at least 4.

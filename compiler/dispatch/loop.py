@@ -7,6 +7,7 @@ ops have the names and the meaning of the graph level. All else is a `loop.` op:
     dim{ordinal}               i64: a constant of the dispatch
     binding{ordinal}           memory of an operand or result
     scratch{offset}            memory of the workgroup, `offset` bytes in
+    local{offset}              fast memory that the work items of a group share (OpenCL only)
     workgroup{axis}            i64: position in the grid; 0 is x
     workload{axis}             i64: the dispatch's workload
     add sub mul div rem min max  on i64 indices: no overflow, div and rem of numbers >= 0
@@ -28,7 +29,16 @@ ops have the names and the meaning of the graph level. All else is a `loop.` op:
     prefetch(memory, index){level}     into L1, L2 or L3, for reading
     same(memory, memory)       i1: both are the same memory (an operand taken in place)
     fault(condition, index, bound){operand}  ends the workgroup where a lane is true
-    barrier, local_id{axis}    work items of one group (OpenCL only)
+    local_id{axis}             i64: the work item's position in its group (OpenCL only)
+    barrier                    waits for all work items of the group (OpenCL only); what they
+                               stored before it, in any memory, all of them read after it
+
+Work items (a kernel with a local size beyond (1, 1, 1)) run the same ops, each with its own
+local ids. Either all items of a group reach a barrier or none: it stands in no `for` or `if`
+whose bounds or condition depend on a local id or on loaded elements that may differ between
+items, and nothing may end one item before it. So in a kernel with a barrier a fault only
+takes note of the index, and the item goes on: the class must clamp an index that it has
+checked before it reads or writes there. Without a barrier a fault ends the work item.
 
 This file says nothing of schedules (the kernel classes) nor of text (the printers).
 """
@@ -140,6 +150,11 @@ class LoopBuilder:
     def scratch(self, offset: int, element: DType) -> Value:
         """The workgroup's scratch memory from byte `offset` on (a multiple of 64)."""
         return self._leaf("loop.scratch", MemoryType(element), offset=offset)
+
+    def local(self, offset: int, element: DType) -> Value:
+        """The memory that the group's work items share, from byte `offset` on (a multiple of
+        64); of any content at first (OpenCL)."""
+        return self._leaf("loop.local", MemoryType(element), offset=offset)
 
     def workgroup(self, axis: int) -> Value:
         """The workgroup's position in the grid."""

@@ -16,6 +16,7 @@ ops have the names and the meaning of the graph level. All else is a `loop.` op:
     load(memory, index[, count])       scalar, or a vector of adjacent elements; with a
                                        count, lanes from count on are not touched and zero
     store(memory, index, value[, count])
+                               both may say {aligned}: the vector lies on a multiple of its length
     gather(memory, indices)    a vector of elements anywhere
     broadcast(scalar)          a vector of equal lanes
     lanes                      i64 vector 0, 1, 2, ...
@@ -292,22 +293,38 @@ class LoopBuilder:
     # Memory.
 
     def load(
-        self, memory: Value, index: Index, lanes: int = 1, count: Index | None = None
+        self,
+        memory: Value,
+        index: Index,
+        lanes: int = 1,
+        count: Index | None = None,
+        aligned: bool = False,
     ) -> Value:
-        """The element at `index`, or `lanes` elements from there."""
+        """The element at `index`, or `lanes` elements from there; `aligned`: the vector lies on
+        a multiple of its length, which only memory of the kernel's own can promise."""
         operands = [memory, self.value(index)]
         if count is not None:
             operands.append(self.value(count))
-        return self._one("loop.load", operands, element_type(dtype_of(memory), lanes))
+        type = element_type(dtype_of(memory), lanes)
+        attributes: dict[str, Attribute] = {"aligned": True} if aligned else {}
+        return self._one("loop.load", operands, type, **attributes)
 
-    def store(self, memory: Value, index: Index, value: Value, count: Index | None = None) -> None:
-        """Write a scalar or the lanes of a vector from `index` on."""
+    def store(
+        self,
+        memory: Value,
+        index: Index,
+        value: Value,
+        count: Index | None = None,
+        aligned: bool = False,
+    ) -> None:
+        """Write a scalar or the lanes of a vector from `index` on; `aligned` as for `load`."""
         if dtype_of(memory) != dtype_of(value):
             raise TypeError(f"store of {value.type} into {memory.type}")
         operands = [memory, self.value(index), value]
         if count is not None:
             operands.append(self.value(count))
-        self._append("loop.store", operands, None)
+        attributes: dict[str, Attribute] = {"aligned": True} if aligned else {}
+        self._append("loop.store", operands, None, **attributes)
 
     def gather(self, memory: Value, indices: Value) -> Value:
         """The elements at an i64 vector of indices."""

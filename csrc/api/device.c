@@ -7,15 +7,28 @@ const char *ingot_version(void) { return INGOT_VERSION; }
 
 /* -- instance ---------------------------------------------------------------------------------- */
 
-static const ingot_hal_driver_t *const default_drivers[] = {&ingot_hal_cpu_driver};
+/* The CPU's driver and those of the options: what nobody names is not linked. */
+static ingot_status_t create_instance(const ingot_instance_options_t *options,
+                                      ingot_instance_t **out_instance) {
+  const ingot_hal_driver_t *drivers[1 + INGOT_MAX_DRIVERS] = {&ingot_hal_cpu_driver};
+  if (options->driver_count > INGOT_MAX_DRIVERS) {
+    ingot_allocator_t allocator =
+        options->allocator ? *options->allocator : ingot_allocator_system();
+    return ingot_status_create(&allocator, INGOT_STATUS_INVALID_ARGUMENT,
+                               "%u drivers, expected at most %d", options->driver_count,
+                               INGOT_MAX_DRIVERS);
+  }
+  for (uint32_t d = 0; d < options->driver_count; ++d) drivers[1 + d] = options->drivers[d];
+  return ingot_hal_instance_create(options->allocator, drivers, 1 + options->driver_count,
+                                   out_instance);
+}
 
 ingot_status_t ingot_instance_create(const ingot_instance_options_t *options,
                                      ingot_instance_t **out_instance) {
   static const ingot_instance_options_t no_options = {.allocator = NULL};
   if (!options) options = &no_options;
-  uint32_t count = sizeof(default_drivers) / sizeof(default_drivers[0]);
   ingot_instance_t *instance = NULL;
-  INGOT_TRY(ingot_hal_instance_create(options->allocator, default_drivers, count, &instance));
+  INGOT_TRY(create_instance(options, &instance));
   instance->log = (ingot_log_t){options->log, options->log_user};
   instance->profiling = options->profiling;
   for (uint32_t i = 0; i < options->kernel_count; ++i) {

@@ -72,6 +72,7 @@ static ingot_status_t run_init_functions(ingot_vm_image_t *image) {
     context.function = i;
     status = ingot_vm_run(&context);
   }
+  if (!status) status = ingot_hal_queue_wait(context.queue);
   ingot_float_environment_leave(saved);
   ingot_vm_context_deinitialize(&context); /* waits for the queue */
   return ingot_status_prefix(status, "init");

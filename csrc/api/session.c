@@ -213,6 +213,16 @@ static void settle_results(const call_t *call, bool success) {
   }
 }
 
+/* Runs the code, then waits for the device, in any case: what the call uses may go when it
+ * returns. The first failure counts. */
+static ingot_status_t run_and_wait(ingot_vm_context_t *context) {
+  ingot_status_t status = ingot_vm_run(context);
+  ingot_status_t waited = ingot_hal_queue_wait(context->queue);
+  if (!status) return waited;
+  ingot_status_free(waited);
+  return status;
+}
+
 static ingot_status_t run_call(const call_t *call, uint32_t argument_count, uint32_t result_count,
                                const ingot_call_options_t *options) {
   ingot_vm_context_t *context = &call->session->context;
@@ -224,7 +234,7 @@ static ingot_status_t run_call(const call_t *call, uint32_t argument_count, uint
   }
   context->arguments = call->arguments;
   set_limits(context, options);
-  ingot_status_t status = ingot_vm_run(context);
+  ingot_status_t status = run_and_wait(context);
   settle_results(call, !status);
   if (!status && context->state.is_changing) ingot_vm_state_keep(&context->state);
   if (context->retired_count > 0) ingot_vm_context_finish_call(context);

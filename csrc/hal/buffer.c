@@ -72,6 +72,8 @@ ingot_status_t ingot_hal_buffer_subspan(ingot_buffer_t *parent, int64_t offset, 
       .root_offset = parent->root_offset + offset,
       .length = length,
       .host = parent->host ? parent->host + offset : NULL,
+      .memory = parent->memory,
+      .address = parent->address + (uint64_t)offset,
   };
   ingot_reference_count_initialize(&buffer->references);
   ingot_hal_buffer_retain(buffer->root);
@@ -122,14 +124,8 @@ ingot_status_t ingot_hal_buffer_write(ingot_buffer_t *buffer, int64_t offset, in
 
 bool ingot_hal_ranges_overlap(const ingot_buffer_t *a, int64_t a_offset, int64_t a_length,
                               const ingot_buffer_t *b, int64_t b_offset, int64_t b_length) {
-  if (a_length == 0 || b_length == 0) return false;
-  if (a->host && b->host) { /* also tells two wraps of the same bytes */
-    uintptr_t a_first = (uintptr_t)(a->host + a_offset);
-    uintptr_t b_first = (uintptr_t)(b->host + b_offset);
-    return a_first < b_first + (uintptr_t)b_length && b_first < a_first + (uintptr_t)a_length;
-  }
-  if (a->root != b->root) return false;
-  int64_t a_first = a->root_offset + a_offset;
-  int64_t b_first = b->root_offset + b_offset;
-  return a_first < b_first + b_length && b_first < a_first + a_length;
+  if (a_length == 0 || b_length == 0 || a->memory != b->memory) return false;
+  uint64_t a_first = a->address + (uint64_t)a_offset;
+  uint64_t b_first = b->address + (uint64_t)b_offset;
+  return a_first < b_first + (uint64_t)b_length && b_first < a_first + (uint64_t)a_length;
 }

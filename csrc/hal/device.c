@@ -28,8 +28,8 @@ static ingot_status_t ingot_hal_device_unknown(ingot_instance_t *instance, const
     length += (size_t)snprintf(known + length, sizeof(known) - length, "%s%s", separator, scheme);
   }
   return ingot_status_create(&instance->allocator, INGOT_STATUS_NOT_FOUND,
-                             "no driver for device '%.100s': expected a URI like 'cpu' or "
-                             "'cpu://?threads=4'; drivers in this build: %s",
+                             "no driver for device '%.100s': expected a URI like 'cpu', "
+                             "'cpu://?threads=4' or 'opencl://0'; drivers in this build: %s",
                              uri, known);
 }
 
@@ -52,6 +52,7 @@ void ingot_hal_device_retain(ingot_device_t *device) {
 
 void ingot_hal_device_release(ingot_device_t *device) {
   if (device && ingot_reference_count_release(&device->references)) {
+    ingot_hal_device_release(device->host);
     device->vtable->destroy(device);
   }
 }

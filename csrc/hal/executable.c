@@ -18,13 +18,37 @@ static ingot_status_t ingot_hal_check_entries(
   return NULL;
 }
 
+/* Brings the other variant for what the device cannot run, and says so: never silently. */
+static ingot_status_t ingot_hal_load_host_entries(
+    ingot_hal_executable_t *executable, const ingot_hal_executable_description_t *description) {
+  for (uint32_t e = 0; e < executable->entry_count; e++) {
+    const ingot_hal_entry_t *entry = &executable->entries[e];
+    if (!entry->host_reason[0]) continue;
+    const char *layer = entry->description.layer ? entry->description.layer : "";
+    INGOT_TRY(ingot_status_prefix(ingot_hal_host_load(executable, description),
+                                  "kernel '%s' of layer '%s' cannot run on this device (%s), nor "
+                                  "on the host",
+                                  entry->description.name, layer, entry->host_reason));
+    ingot_log(&executable->device->instance->log, INGOT_LOG_WARNING,
+              "kernel '%s' of layer '%s' runs on the host: %s", entry->description.name, layer,
+              entry->host_reason);
+  }
+  return NULL;
+}
+
 ingot_status_t ingot_hal_executable_create(ingot_device_t *device,
                                            const ingot_hal_executable_description_t *description,
                                            ingot_hal_executable_t **out_executable) {
   INGOT_TRY(ingot_hal_check_entries(device, description));
-  return ingot_status_prefix(
-      device->vtable->executable_create(device, description, out_executable), "kernels '%s'",
-      description->name);
+  ingot_hal_executable_t *executable = NULL;
+  ingot_status_t status = device->vtable->executable_create(device, description, &executable);
+  if (!status) status = ingot_hal_load_host_entries(executable, description);
+  if (status) {
+    ingot_hal_executable_release(executable);
+    return ingot_status_prefix(status, "kernels '%s'", description->name);
+  }
+  *out_executable = executable;
+  return NULL;
 }
 
 void ingot_hal_executable_retain(ingot_hal_executable_t *executable) {
@@ -33,6 +57,7 @@ void ingot_hal_executable_retain(ingot_hal_executable_t *executable) {
 
 void ingot_hal_executable_release(ingot_hal_executable_t *executable) {
   if (executable && ingot_reference_count_release(&executable->references)) {
+    ingot_hal_executable_release(executable->host);
     executable->vtable->destroy(executable);
   }
 }

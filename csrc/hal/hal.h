@@ -3,9 +3,10 @@
  *
  * Four kinds of objects, each with a vtable of its driver: driver, device, buffer,
  * executable. Work goes through queues, one per session: a queue runs its operations in
- * order; queue_read and buffer_map are the only waits. The HAL core (the functions
- * ingot_hal_*) checks every argument in one place - binding ranges, ownership, access,
- * grid overflow - so drivers see valid operations only.
+ * order; queue_read, queue_wait and buffer_map are the only waits. The HAL core (the
+ * functions ingot_hal_*) checks every argument in one place - binding ranges, ownership,
+ * access, grid overflow - so drivers see valid operations only. Kernels that a device cannot
+ * run are run by the core on the host, behind the same queue_dispatch (host.c).
  *
  * The structs are open to drivers and to the VM; fields are read-only after creation
  * unless a comment says otherwise. Offsets and lengths are bytes in int64_t, because they
@@ -31,7 +32,7 @@
 #define INGOT_HAL_MAX_WRITE 65536 /* bytes of one queue_write */
 #define INGOT_HAL_BUFFER_ALIGNMENT 64
 
-typedef struct ingot_hal_driver_t ingot_hal_driver_t;
+typedef struct ingot_driver_t ingot_hal_driver_t;
 typedef struct ingot_hal_executable_t ingot_hal_executable_t;
 typedef struct ingot_hal_queue_t ingot_hal_queue_t;
 typedef struct ingot_hal_device_vtable_t ingot_hal_device_vtable_t;
@@ -52,23 +53,25 @@ struct ingot_instance_t {
   ingot_reference_count_t references;
   ingot_allocator_t allocator; /* of every object below this instance */
   uint32_t driver_count;
-  const ingot_hal_driver_t *const *drivers;
-  ingot_mutex_t mutex;                          /* guards static_libraries */
+  const ingot_hal_driver_t **drivers;
+  void **driver_states; /* per driver: its own, NULL at first; guarded by its driver_mutex */
+  ingot_mutex_t driver_mutex;
+  ingot_mutex_t mutex; /* guards static_libraries and every device's host */
   ingot_hal_static_library_t *static_libraries; /* newest first */
   /* Set by the creator before anybody else sees the instance. */
   ingot_log_t log;
   bool profiling; /* write the perf map when kernels are loaded */
 };
 
-/* `allocator` NULL means realloc and free of libc. `drivers` is a constant table that
- * outlives the instance. */
+/* `allocator` NULL means realloc and free of libc. The table `drivers` is copied. */
 ingot_status_t ingot_hal_instance_create(const ingot_allocator_t *allocator,
                                          const ingot_hal_driver_t *const *drivers,
                                          uint32_t driver_count, ingot_instance_t **out_instance);
 void ingot_hal_instance_retain(ingot_instance_t *instance);
 void ingot_hal_instance_release(ingot_instance_t *instance);
 
-/* The URI of device number `ordinal` over all drivers, NULL behind the last. */
+/* The URI of device number `ordinal` over all drivers, NULL behind the last. Lives as long as
+ * the instance. */
 const char *ingot_hal_instance_device_uri(ingot_instance_t *instance, uint32_t ordinal);
 
 /* Makes kernels that are linked into the program available: an executable of that name
@@ -89,13 +92,20 @@ typedef struct ingot_hal_uri_t {
   const char *query; /* ends at NUL */
 } ingot_hal_uri_t;
 
-struct ingot_hal_driver_t {
+struct ingot_driver_t {
   const char *scheme;
-  /* The URI of device `ordinal`, NULL behind the last: constant text. */
-  const char *(*device_uri)(uint32_t ordinal);
+  /* The URI of device `ordinal`, NULL behind the last: text that the instance keeps. `state`
+   * is the driver's own in that instance; the driver_mutex is held. */
+  const char *(*device_uri)(ingot_instance_t *instance, void **state, uint32_t ordinal);
+  /* Frees a state that is not NULL; the instance's last use of the driver. May be NULL. */
+  void (*state_destroy)(ingot_instance_t *instance, void *state);
   ingot_status_t (*device_create)(ingot_instance_t *instance, const ingot_hal_uri_t *uri,
                                   ingot_device_t **out_device);
 };
+
+/* Where an instance keeps the driver's state; NULL if it has no such driver. */
+void **ingot_hal_instance_driver_state(ingot_instance_t *instance,
+                                       const ingot_hal_driver_t *driver);
 
 /* csrc/hal/cpu: kernels run on this process's threads. */
 extern const ingot_hal_driver_t ingot_hal_cpu_driver;
@@ -111,6 +121,7 @@ struct ingot_device_t {
   uint64_t features;       /* INGOT_CPU_* of module_layout.h that a kernel may use */
   uint32_t thread_count;   /* that a dispatch may use at most; 1 where it means nothing */
   int64_t memory_length;   /* bytes of all its memory; 0 if it is not known */
+  ingot_device_t *host;    /* runs what this one cannot; made when first needed, by the core */
 };
 
 /* `uri`: "cpu", "cpu://", "cpu://?threads=4", "opencl://0". NotFound if no driver has that
@@ -143,6 +154,10 @@ struct ingot_buffer_t {
   int64_t root_offset;   /* of the first byte in the root */
   int64_t length;
   uint8_t *host;         /* first byte in this process; NULL where it must be mapped */
+  /* Where the bytes lie, to tell overlaps: an address in a memory. Roots of one memory may
+   * share bytes, as two wraps of one array do. NULL is this process's own memory. */
+  const void *memory;
+  uint64_t address;
 };
 
 /* `length` bytes of arbitrary content on a multiple of 64; from 2 MB on of 2 MB, on huge
@@ -150,9 +165,11 @@ struct ingot_buffer_t {
 ingot_status_t ingot_hal_buffer_create(ingot_device_t *device, int64_t length,
                                        ingot_buffer_t **out_buffer);
 
-/* The caller's bytes, not copied; they must stay until `release` (may be NULL) is called,
- * which happens once, from any thread, never if wrapping fails. `access` without WRITE for
- * bytes that must not change: they may lie on read-only pages. */
+/* The caller's bytes, not copied where the device shares this process's memory; they must stay
+ * until `release` (may be NULL) is called, which happens once, from any thread, never if
+ * wrapping fails. `access` without WRITE for bytes that must not change: they may lie on
+ * read-only pages. A device with memory of its own takes the bytes as they are now, and brings
+ * back what it wrote when a queue_wait returns; change them by buffer_write or map. */
 ingot_status_t ingot_hal_buffer_wrap(ingot_device_t *device, void *data, int64_t length,
                                      uint32_t access, ingot_release_function_t release,
                                      void *user, ingot_buffer_t **out_buffer);
@@ -206,10 +223,15 @@ typedef struct ingot_hal_executable_description_t {
   const ingot_hal_variant_t *variants; /* best first */
 } ingot_hal_executable_description_t;
 
-/* One kernel as the core needs it; the driver fills `tile`. */
+#define INGOT_HAL_REASON_CAPACITY 96
+
+/* One kernel as the core needs it; the driver fills `tile` and `host_reason`. */
 typedef struct ingot_hal_entry_t {
   ingot_hal_entry_description_t description;
   int64_t tile[3]; /* workload of one workgroup, each at least 1 */
+  /* Why the device cannot run it, as "the device has no f64": the core runs another variant
+   * on the host instead. "" where the device runs it. */
+  char host_reason[INGOT_HAL_REASON_CAPACITY];
 } ingot_hal_entry_t;
 
 struct ingot_hal_executable_t {
@@ -219,11 +241,13 @@ struct ingot_hal_executable_t {
   ingot_device_t *device;
   ingot_hal_entry_t *entries;
   const char *variant_name; /* which one was taken; constant or owned by the driver */
+  ingot_hal_executable_t *host; /* on device->host, for entries with a host_reason; or NULL */
 };
 
 /* Loads the first variant that the device can run. Copies what it keeps, except for the
- * entries' strings. Unsupported if no variant fits, DataLoss or Incompatible for a bad
- * object, PermissionDenied if the system refuses executable memory. */
+ * entries' strings. Unsupported if no variant fits, or if a kernel cannot run on the device
+ * and there is no variant for the host either; DataLoss or Incompatible for a bad object,
+ * PermissionDenied if the system refuses executable memory. */
 ingot_status_t ingot_hal_executable_create(ingot_device_t *device,
                                            const ingot_hal_executable_description_t *description,
                                            ingot_hal_executable_t **out_executable);
@@ -237,11 +261,29 @@ void ingot_hal_executable_release(ingot_hal_executable_t *executable);
 typedef bool (*ingot_hal_describe_function_t)(void *user, const void *site, char *out_text,
                                               size_t capacity);
 
+/* One operation that has ended. */
+typedef struct ingot_hal_trace_t {
+  const void *site;   /* the dispatch's, or of a copy or fill the queue's at that time */
+  const char *kernel; /* "copy", "fill" for these */
+  int64_t begin;      /* of ingot_clock; as the device measured it, where it can */
+  int64_t end;
+  int64_t length;     /* bytes: of kernels the dispatch's cost_bytes */
+} ingot_hal_trace_t;
+
+/* Must not use the queue. */
+typedef void (*ingot_hal_trace_function_t)(void *user, const ingot_hal_trace_t *trace);
+
 struct ingot_hal_queue_t { /* drivers append their state */
   ingot_device_t *device;
   /* Set by the queue's owner, who knows more of a dispatch than its kernel's name; or NULL. */
   ingot_hal_describe_function_t describe;
   void *describe_user;
+  /* Set by the owner between waits, or NULL: told of every dispatch, copy and fill once it has
+   * ended, in order, by the next wait at the latest. */
+  ingot_hal_trace_function_t trace;
+  void *trace_user;
+  const void *site;        /* of the copies and fills to come */
+  ingot_hal_queue_t *host; /* on device->host; made when first needed, by the core */
 };
 
 typedef struct ingot_hal_binding_t {
@@ -293,7 +335,12 @@ ingot_status_t ingot_hal_queue_fill(ingot_hal_queue_t *queue, ingot_buffer_t *ta
 ingot_status_t ingot_hal_queue_write(ingot_hal_queue_t *queue, ingot_buffer_t *target,
                                      int64_t offset, const void *data, int64_t length);
 
-/* Waits for everything queued before, then copies the bytes out. */
+/* Waits for everything queued before. Then what was written to wrapped bytes is in them.
+ * Fails with the first fault since the last wait, if there was one; DeviceLost if the device
+ * has gone. Costs nothing if nothing was queued. */
+ingot_status_t ingot_hal_queue_wait(ingot_hal_queue_t *queue);
+
+/* Waits for everything queued before, then copies the bytes out. Fails as queue_wait. */
 ingot_status_t ingot_hal_queue_read(ingot_hal_queue_t *queue, ingot_buffer_t *source,
                                     int64_t offset, void *data, int64_t length);
 
@@ -311,6 +358,7 @@ struct ingot_hal_device_vtable_t {
                                       ingot_hal_executable_t **out_executable);
   ingot_status_t (*queue_create)(ingot_device_t *device, ingot_hal_queue_t **out_queue);
   void (*queue_destroy)(ingot_hal_queue_t *queue);
+  ingot_status_t (*queue_wait)(ingot_hal_queue_t *queue);
   /* Operations are checked; `grid` is positive and its product fits. */
   ingot_status_t (*queue_dispatch)(ingot_hal_queue_t *queue, const ingot_hal_dispatch_t *dispatch,
                                    const int64_t grid[3]);
@@ -323,6 +371,8 @@ struct ingot_hal_device_vtable_t {
                                 const void *data, int64_t length);
   ingot_status_t (*queue_read)(ingot_hal_queue_t *queue, ingot_buffer_t *source, int64_t offset,
                                void *data, int64_t length);
+  bool traces; /* it calls queue->trace itself; else the core measures around the operations,
+                * which must then have ended when the functions above return */
 };
 
 struct ingot_hal_buffer_vtable_t {
@@ -338,6 +388,11 @@ struct ingot_hal_executable_vtable_t {
 };
 
 /* -- helpers for drivers ------------------------------------------------------------------ */
+
+/* Loads executable->host, if it is not loaded yet, on device->host. The core does it for
+ * executables with a host_reason; a driver that needs it earlier may. */
+ingot_status_t ingot_hal_host_load(ingot_hal_executable_t *executable,
+                                   const ingot_hal_executable_description_t *description);
 
 /* The statically linked kernels of that name; NULL if there are none. */
 ingot_kernel_query_t ingot_hal_instance_find_static(ingot_instance_t *instance, const char *name);

@@ -8,12 +8,16 @@ ingot_status_t ingot_hal_instance_create(const ingot_allocator_t *allocator,
                                          uint32_t driver_count, ingot_instance_t **out_instance) {
   ingot_allocator_t chosen = allocator ? *allocator : ingot_allocator_system();
   void *memory;
-  INGOT_TRY(ingot_allocate(&chosen, sizeof(ingot_instance_t), &memory));
+  INGOT_TRY(ingot_allocate(&chosen, sizeof(ingot_instance_t) + 2 * driver_count * sizeof(void *),
+                           &memory));
   ingot_instance_t *instance = memory;
   ingot_reference_count_initialize(&instance->references);
   instance->allocator = chosen;
   instance->driver_count = driver_count;
-  instance->drivers = drivers;
+  instance->driver_states = (void **)(instance + 1);
+  instance->drivers = (const ingot_hal_driver_t **)(instance->driver_states + driver_count);
+  for (uint32_t d = 0; d < driver_count; d++) instance->drivers[d] = drivers[d];
+  ingot_mutex_initialize(&instance->driver_mutex);
   ingot_mutex_initialize(&instance->mutex);
   *out_instance = instance;
   return NULL;
@@ -26,21 +30,37 @@ void ingot_hal_instance_retain(ingot_instance_t *instance) {
 void ingot_hal_instance_release(ingot_instance_t *instance) {
   if (!instance || !ingot_reference_count_release(&instance->references)) return;
   ingot_allocator_t allocator = instance->allocator;
+  for (uint32_t d = 0; d < instance->driver_count; d++) {
+    void *state = instance->driver_states[d];
+    if (state) instance->drivers[d]->state_destroy(instance, state);
+  }
   for (ingot_hal_static_library_t *library = instance->static_libraries; library;) {
     ingot_hal_static_library_t *next = library->next;
     ingot_release_memory(&allocator, library);
     library = next;
   }
   ingot_mutex_deinitialize(&instance->mutex);
+  ingot_mutex_deinitialize(&instance->driver_mutex);
   ingot_release_memory(&allocator, instance);
 }
 
 const char *ingot_hal_instance_device_uri(ingot_instance_t *instance, uint32_t ordinal) {
-  for (uint32_t d = 0; d < instance->driver_count; d++) {
-    const ingot_hal_driver_t *driver = instance->drivers[d];
-    for (uint32_t i = 0; driver->device_uri(i); i++) {
-      if (ordinal-- == 0) return driver->device_uri(i);
+  const char *uri = NULL;
+  ingot_mutex_lock(&instance->driver_mutex);
+  for (uint32_t d = 0; d < instance->driver_count && !uri; d++) {
+    for (uint32_t i = 0;; i++) {
+      uri = instance->drivers[d]->device_uri(instance, &instance->driver_states[d], i);
+      if (!uri || ordinal-- == 0) break;
     }
+  }
+  ingot_mutex_unlock(&instance->driver_mutex);
+  return uri;
+}
+
+void **ingot_hal_instance_driver_state(ingot_instance_t *instance,
+                                       const ingot_hal_driver_t *driver) {
+  for (uint32_t d = 0; d < instance->driver_count; d++) {
+    if (instance->drivers[d] == driver) return &instance->driver_states[d];
   }
   return NULL;
 }

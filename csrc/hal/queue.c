@@ -3,7 +3,9 @@
 #include <stdio.h>
 
 #include "base/arithmetic.h"
+#include "base/clock.h"
 #include "hal/check.h"
+#include "hal/host.h"
 #include "hal/hal.h"
 
 /* A grid beyond this could not be counted through, and claiming ranges could overflow. */
@@ -14,7 +16,22 @@ ingot_status_t ingot_hal_queue_create(ingot_device_t *device, ingot_hal_queue_t 
 }
 
 void ingot_hal_queue_destroy(ingot_hal_queue_t *queue) {
-  if (queue) queue->device->vtable->queue_destroy(queue);
+  if (!queue) return;
+  ingot_hal_queue_destroy(queue->host);
+  queue->device->vtable->queue_destroy(queue);
+}
+
+/* Tells the trace of work that began at `begin` and has just ended. */
+static __attribute__((noinline)) void ingot_hal_trace(const ingot_hal_queue_t *queue,
+                                                      const void *site, const char *kernel,
+                                                      int64_t begin, int64_t length) {
+  const ingot_hal_trace_t trace = {site, kernel, begin, ingot_clock(), length};
+  queue->trace(queue->trace_user, &trace);
+}
+
+/* Whether the core is to measure the queue's operations. */
+static inline bool ingot_hal_traces(const ingot_hal_queue_t *queue) {
+  return queue->trace && !queue->device->vtable->traces;
 }
 
 /* Says what is wrong with an operand; cold, so that the check itself stays small. */
@@ -182,7 +199,15 @@ ingot_status_t ingot_hal_queue_dispatch(ingot_hal_queue_t *queue,
     return ingot_hal_workload_status(queue, dispatch);
   }
   if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0) return NULL;
-  return queue->device->vtable->queue_dispatch(queue, dispatch, grid);
+  bool on_host = entry->host_reason[0] != 0;
+  bool traced = queue->trace && (on_host || !queue->device->vtable->traces);
+  int64_t begin = traced ? ingot_clock() : 0;
+  INGOT_TRY(on_host ? ingot_hal_host_dispatch(queue, dispatch)
+                    : queue->device->vtable->queue_dispatch(queue, dispatch, grid));
+  if (traced) {
+    ingot_hal_trace(queue, dispatch->site, entry->description.name, begin, dispatch->cost_bytes);
+  }
+  return NULL;
 }
 
 /* -- other operations ------------------------------------------------------------------------ */
@@ -202,8 +227,11 @@ ingot_status_t ingot_hal_queue_copy(ingot_hal_queue_t *queue, ingot_buffer_t *so
                                " to offset %" PRId64 " overlaps itself",
                                length, source_offset, target_offset);
   }
-  return queue->device->vtable->queue_copy(queue, source, source_offset, target, target_offset,
-                                           length);
+  int64_t begin = ingot_hal_traces(queue) ? ingot_clock() : 0;
+  INGOT_TRY(queue->device->vtable->queue_copy(queue, source, source_offset, target, target_offset,
+                                              length));
+  if (ingot_hal_traces(queue)) ingot_hal_trace(queue, queue->site, "copy", begin, length);
+  return NULL;
 }
 
 ingot_status_t ingot_hal_queue_fill(ingot_hal_queue_t *queue, ingot_buffer_t *target,
@@ -221,8 +249,11 @@ ingot_status_t ingot_hal_queue_fill(ingot_hal_queue_t *queue, ingot_buffer_t *ta
                                length, pattern_length);
   }
   if (length == 0) return NULL;
-  return queue->device->vtable->queue_fill(queue, target, offset, length, pattern,
-                                           pattern_length);
+  int64_t begin = ingot_hal_traces(queue) ? ingot_clock() : 0;
+  INGOT_TRY(queue->device->vtable->queue_fill(queue, target, offset, length, pattern,
+                                              pattern_length));
+  if (ingot_hal_traces(queue)) ingot_hal_trace(queue, queue->site, "fill", begin, length);
+  return NULL;
 }
 
 ingot_status_t ingot_hal_queue_write(ingot_hal_queue_t *queue, ingot_buffer_t *target,
@@ -245,4 +276,8 @@ ingot_status_t ingot_hal_queue_read(ingot_hal_queue_t *queue, ingot_buffer_t *so
   INGOT_TRY(ingot_hal_check_operand("read", queue, source, offset, length,
                                     INGOT_HAL_ACCESS_READ));
   return queue->device->vtable->queue_read(queue, source, offset, data, length);
+}
+
+ingot_status_t ingot_hal_queue_wait(ingot_hal_queue_t *queue) {
+  return queue->device->vtable->queue_wait(queue);
 }

@@ -55,6 +55,7 @@ static ingot_buffer_t *ingot_cpu_buffer_initialize(ingot_cpu_buffer_t *buffer,
       .root = &buffer->base,
       .length = length,
       .host = data,
+      .address = (uint64_t)(uintptr_t)data,
   };
   ingot_reference_count_initialize(&buffer->base.references);
   ingot_hal_device_retain(device);

@@ -41,6 +41,7 @@ ingot_status_t ingot_hal_cpu_executable_create(
     ingot_hal_executable_t **out_executable);
 ingot_status_t ingot_hal_cpu_queue_create(ingot_device_t *device, ingot_hal_queue_t **out_queue);
 void ingot_hal_cpu_queue_destroy(ingot_hal_queue_t *queue);
+ingot_status_t ingot_hal_cpu_queue_wait(ingot_hal_queue_t *queue);
 ingot_status_t ingot_hal_cpu_queue_dispatch(ingot_hal_queue_t *queue,
                                             const ingot_hal_dispatch_t *dispatch,
                                             const int64_t grid[3]);

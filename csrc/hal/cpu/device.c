@@ -13,7 +13,12 @@
 
 #define INGOT_CPU_MAX_THREADS 1024
 
-static const char *ingot_cpu_device_uri(uint32_t ordinal) { return ordinal == 0 ? "cpu" : NULL; }
+static const char *ingot_cpu_device_uri(ingot_instance_t *instance, void **state,
+                                        uint32_t ordinal) {
+  (void)instance;
+  (void)state;
+  return ordinal == 0 ? "cpu" : NULL;
+}
 
 /* Reads "threads=COUNT", the driver's only option. *threads stays if it is not there. */
 static ingot_status_t ingot_cpu_parse_options(const ingot_allocator_t *allocator,
@@ -64,6 +69,7 @@ static const ingot_hal_device_vtable_t ingot_cpu_device_vtable = {
     .executable_create = ingot_hal_cpu_executable_create,
     .queue_create = ingot_hal_cpu_queue_create,
     .queue_destroy = ingot_hal_cpu_queue_destroy,
+    .queue_wait = ingot_hal_cpu_queue_wait,
     .queue_dispatch = ingot_hal_cpu_queue_dispatch,
     .queue_copy = ingot_hal_cpu_queue_copy,
     .queue_fill = ingot_hal_cpu_queue_fill,

@@ -54,6 +54,7 @@ enum { /* ingot_dtype_t */
 #define INGOT_VERSION "0.1.0"
 
 #define INGOT_MAX_RANK 32
+#define INGOT_MAX_DRIVERS 8
 
 /* Flags of ingot_module_load_*: check the crc of the constants too, which reads them all. */
 #define INGOT_MODULE_VERIFY_CONSTANTS 1u
@@ -71,6 +72,7 @@ typedef int32_t ingot_status_code_t;
 typedef int32_t ingot_dtype_t;
 
 typedef struct ingot_status_object_t *ingot_status_t;
+typedef struct ingot_driver_t ingot_driver_t;
 typedef struct ingot_instance_t ingot_instance_t;
 typedef struct ingot_device_t ingot_device_t;
 typedef struct ingot_buffer_t ingot_buffer_t;
@@ -132,20 +134,25 @@ typedef struct ingot_instance_options_t {
   const ingot_static_kernels_t *kernels;
   uint32_t kernel_count;
   bool profiling; /* tell the system's profiler (perf) the names of the kernels */
+  const ingot_driver_t *const *drivers; /* beside the CPU's: ingot_opencl_driver() of opencl.h */
+  uint32_t driver_count;
 } ingot_instance_options_t;
 
-/* `options` are copied; NULL means none. InvalidArgument if two kernels have one name. */
+/* `options` are copied; NULL means none. InvalidArgument if two kernels have one name, or for
+ * more than INGOT_MAX_DRIVERS drivers. */
 INGOT_API ingot_status_t ingot_instance_create(const ingot_instance_options_t *options,
                                                ingot_instance_t **out_instance);
 INGOT_API void ingot_instance_retain(ingot_instance_t *instance);
 INGOT_API void ingot_instance_release(ingot_instance_t *instance);
 
-/* The devices of this machine: the URI of number `ordinal`, NULL behind the last. */
+/* The devices of this machine that the drivers find: the URI of number `ordinal`, NULL behind
+ * the last. Lives as long as the instance. */
 INGOT_API const char *ingot_instance_device_uri(ingot_instance_t *instance, uint32_t ordinal);
 
 /* -- device ----------------------------------------------------------------------------- */
 
-/* `uri`: "cpu", "cpu://?threads=4". NotFound if there is no such device. */
+/* `uri`: "cpu", "cpu://?threads=4"; of other drivers as their headers say. NotFound if there
+ * is no such device. */
 INGOT_API ingot_status_t ingot_device_create(ingot_instance_t *instance, const char *uri,
                                              ingot_device_t **out_device);
 INGOT_API void ingot_device_retain(ingot_device_t *device);

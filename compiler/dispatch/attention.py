@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ingot.compiler.dispatch.contraction import root_of
+from ingot.compiler.dispatch.contraction_entry import kernel_of, root_of
 from ingot.compiler.dispatch.kernel import Kernel, TargetInfo
 from ingot.compiler.dispatch.loop import Index, LoopBuilder
 from ingot.compiler.dispatch.register_tile import (
@@ -441,21 +441,9 @@ class _Attention:
 
     def _finish(self) -> Kernel:
         b = self.b
-        values = [*self.function.arguments, *self.function.block.terminator.operands]
-        types = [value.type for value in values if isinstance(value.type, TensorType)]
         m, n = self.q.shape[-2], self.k.shape[-2]
         batch = product(self.q.shape[:-2])
-        pairs = batch * m * n
-        return Kernel(
-            name=self.function.name,
-            loops=b.finish(self.function.name),
-            bindings=tuple(type.dtype for type in types),
-            result_count=1,
-            constants=tuple(b.constants),
-            workload=(m, batch, 1),
-            tile=(QUERY_BLOCK, 1, 1),
-            flops=pairs * 2 * (self.d + self.e),
-            bytes=sum((product(t.shape) * t.dtype.bytes for t in types), 0),
-            scratch_length=self._scratch_length(),
-            schedule=self.schedule,
-        )
+        return kernel_of(
+            self.function, b, None, set(), (m, batch, 1), (QUERY_BLOCK, 1, 1),
+            batch * m * n * 2 * (self.d + self.e), self.schedule, self._scratch_length(),
+        )  # fmt: skip

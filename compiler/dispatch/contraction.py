@@ -12,8 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ingot.compiler.dispatch.contraction_entry import (
+    argument_of,
+    batch_offset,
+    kernel_of,
+    root_of,
+)
 from ingot.compiler.dispatch.epilogue import Epilogue, Position
-from ingot.compiler.dispatch.group import CONTRACTIONS
 from ingot.compiler.dispatch.kernel import Kernel, TargetInfo
 from ingot.compiler.dispatch.loop import Index, LoopBuilder
 from ingot.compiler.dispatch.panel import panel_lines
@@ -30,10 +35,10 @@ from ingot.compiler.dispatch.register_tile import (
     tail_heights,
     zero_tile,
 )
-from ingot.compiler.ir import Function, Op, TensorType, Value
+from ingot.compiler.ir import Function, Value
 from ingot.compiler.ir.dims import Dim, ceildiv, product
 
-__all__ = ["ContractionSchedule", "lower_contraction", "root_of"]
+__all__ = ["ContractionSchedule", "lower_contraction"]
 
 SCRATCH_BUDGET = 1 << 20
 """Bytes of scratch for the panels that a workgroup packs and its partial sums."""
@@ -48,8 +53,6 @@ PACKED_BLOCK_ROWS = 1024
 
 Line = Callable[[Index, int], Value]
 
-ROOTS = frozenset({*CONTRACTIONS, "attention"})
-
 
 @dataclass(frozen=True)
 class ContractionSchedule:
@@ -58,14 +61,6 @@ class ContractionSchedule:
     tile: TileShape
     block_rows: int
     depth_block: int
-
-
-def root_of(function: Function) -> Op:
-    """The one contraction of an entry."""
-    roots = [op for op in function.block.ops if op.name in ROOTS]
-    if len(roots) != 1:
-        raise ValueError(f"entry @{function.name} has {len(roots)} contractions, expected one")
-    return roots[0]
 
 
 def lower_contraction(function: Function, target: TargetInfo) -> Kernel:
@@ -330,27 +325,14 @@ class _Contraction:
     # Addresses and numbers.
 
     def _ordinal(self, operand: Operand) -> int:
-        """The argument that holds the operand, seen through reshapes."""
-        value = operand.value
-        while isinstance(value.owner, Op) and value.owner.name == "reshape":
-            value = value.owner.operands[0]
-        return self.function.arguments.index(value)
+        return argument_of(self.function, operand)
 
     def _batch_index(self) -> Index:
         return self.builder.workgroup(2) if self.product.batch else 0
 
     def _batch_offset(self, operand: Operand) -> Index:
-        """Element offset of this workgroup's batch: the batch number split into its dims."""
-        b = self.builder
-        offset: Index = 0
-        number = self._batch_index()
-        for axis, stride in enumerate(operand.batch_strides):
-            inner = product(self.product.batch[axis + 1 :])
-            index = b.div(number, b.dim(inner))
-            if axis:
-                index = b.rem(index, b.dim(self.product.batch[axis]))
-            offset = b.add(offset, b.mul(index, b.dim(stride)))
-        return offset
+        """Element offset of this workgroup's batch."""
+        return batch_offset(self.builder, operand, self.product.batch, self._batch_index())
 
     def _finish(self) -> Kernel:
         p, schedule, b = self.product, self.schedule, self.builder
@@ -362,30 +344,12 @@ class _Contraction:
             scratch = _align(schedule.depth_block * width)
             if not (isinstance(p.depth, int) and p.depth <= schedule.depth_block):
                 scratch += schedule.block_rows * width
-        arguments = [_tensor(value) for value in self.function.arguments]
-        results = [_tensor(value) for value in self.function.block.terminator.operands]
-        taken = {self._ordinal(p.left), self._ordinal(p.right)}
-        name = self.function.name
-        return Kernel(
-            name=name,
-            loops=b.finish(name),
-            bindings=tuple(type.dtype for type in (*arguments, *results)),
-            result_count=len(results),
-            constants=tuple(b.constants),
-            workload=(p.rows, self.panels, batch),
-            tile=(schedule.block_rows, schedule.tile.panels, 1),
-            flops=2 * elements * p.depth,
-            bytes=sum((product(t.shape) * t.dtype.bytes for t in (*arguments, *results)), 0),
-            scratch_length=scratch,
-            in_place=self.epilogue.in_place(taken),
-            schedule=schedule,
-        )
+        return kernel_of(
+            self.function, b, self.epilogue, {self._ordinal(p.left), self._ordinal(p.right)},
+            (p.rows, self.panels, batch), (schedule.block_rows, schedule.tile.panels, 1),
+            2 * elements * p.depth, schedule, scratch,
+        )  # fmt: skip
 
 
 def _align(length: int) -> int:
     return -(-length // 64) * 64
-
-
-def _tensor(value: Value) -> TensorType:
-    assert isinstance(value.type, TensorType)
-    return value.type

@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ingot.compiler.dispatch.contraction import lower_contraction, root_of
+from ingot.compiler.dispatch.contraction import lower_contraction
+from ingot.compiler.dispatch.contraction_entry import kernel_of, root_of
 from ingot.compiler.dispatch.epilogue import Epilogue, Position
 from ingot.compiler.dispatch.kernel import Kernel, TargetInfo
 from ingot.compiler.dispatch.loop import Index, LoopBuilder
@@ -33,7 +34,7 @@ from ingot.compiler.dispatch.register_tile import (
 from ingot.compiler.ir import Function, Op, TensorType, Value
 from ingot.compiler.ir.dims import Dim, ceildiv, product, row_major_strides
 
-__all__ = ["ConvolutionSchedule", "Window", "kernel_of", "lower_convolution", "window_of"]
+__all__ = ["ConvolutionSchedule", "Window", "lower_convolution", "window_of"]
 
 STAGE_LENGTH = 256 << 10
 """Bytes of input rows that a workgroup stages, about: they share L2 with the weights."""
@@ -163,42 +164,8 @@ class _Convolution:
         flops = 2 * product(self.result.shape) * self.depth
         return kernel_of(
             self.function, self.builder, self.epilogue, set(self.ordinals),
-            workload, tile, flops, scratch_length, schedule,
+            workload, tile, flops, schedule, scratch_length,
         )  # fmt: skip
-
-
-def kernel_of(
-    function: Function,
-    builder: LoopBuilder,
-    epilogue: Epilogue,
-    read: set[int],
-    workload: tuple[Dim, Dim, Dim],
-    tile: tuple[int, int, int],
-    flops: Dim,
-    scratch_length: int,
-    schedule: object,
-) -> Kernel:
-    """A kernel with an epilogue; `read` are operands that no result may overwrite."""
-    values = [*function.arguments, *function.block.terminator.operands]
-    types = [value.type for value in values]
-    length: Dim = 0
-    for type in types:
-        assert isinstance(type, TensorType)
-        length = length + product(type.shape) * type.dtype.bytes
-    return Kernel(
-        name=function.name,
-        loops=builder.finish(function.name),
-        bindings=tuple(type.dtype for type in types if isinstance(type, TensorType)),
-        result_count=len(function.block.terminator.operands),
-        constants=tuple(builder.constants),
-        workload=workload,
-        tile=tile,
-        flops=flops,
-        bytes=length,
-        scratch_length=scratch_length,
-        in_place=epilogue.in_place(read),
-        schedule=schedule,
-    )
 
 
 # Staged rows.

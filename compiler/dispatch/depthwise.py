@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ingot.compiler.dispatch.contraction import root_of
-from ingot.compiler.dispatch.convolution import Window, kernel_of, window_of
+from ingot.compiler.dispatch.contraction_entry import kernel_of, root_of
+from ingot.compiler.dispatch.convolution import Window, window_of
 from ingot.compiler.dispatch.epilogue import Epilogue, Position
 from ingot.compiler.dispatch.kernel import Kernel, TargetInfo
 from ingot.compiler.dispatch.loop import Index, LoopBuilder
@@ -105,7 +105,7 @@ class _Depthwise:
         return kernel_of(
             self.function, b, self.epilogue, set(self.ordinals),
             (self.out_height, self.images, 1), (block, 1, 1),
-            2 * pixels * self.channels * steps, 0, self.schedule,
+            2 * pixels * self.channels * steps, self.schedule,
         )  # fmt: skip
 
     def _row(self, image: Index, row: Index) -> None:

@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ingot.compiler.dispatch.contraction import root_of
-from ingot.compiler.dispatch.convolution import kernel_of
+from ingot.compiler.dispatch.contraction_entry import kernel_of, root_of
 from ingot.compiler.dispatch.epilogue import Epilogue, Position
 from ingot.compiler.dispatch.kernel import Kernel, TargetInfo
 from ingot.compiler.dispatch.loop import Index, LoopBuilder
@@ -138,7 +137,7 @@ class _Winograd:
         return kernel_of(
             self.function, b, self.epilogue, set(self.ordinals),
             (self.tall, self.panels, self.batch), (schedule.tile_rows, schedule.block_panels, 1),
-            self.batch * direct, self._products_offset() + self._products_length(), schedule,
+            self.batch * direct, schedule, self._products_offset() + self._products_length(),
         )  # fmt: skip
 
     # Scratch: transformed inputs [36][tiles][features], products [36][tiles][columns].

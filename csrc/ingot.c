@@ -14,6 +14,7 @@
 #include "hal/buffer.c"
 #include "hal/device.c"
 #include "hal/executable.c"
+#include "hal/host.c"
 #include "hal/instance.c"
 #include "hal/queue.c"
 

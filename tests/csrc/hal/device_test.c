@@ -42,8 +42,8 @@ static void uri_sets_the_thread_count(void) {
 
 static void bad_uris_say_what_is_wrong(void) {
   EXPECT_STATUS(create_and_release("gpu://0"), NOT_FOUND,
-                "no driver for device 'gpu://0': expected a URI like 'cpu' or "
-                "'cpu://?threads=4'; drivers in this build: cpu");
+                "no driver for device 'gpu://0': expected a URI like 'cpu', "
+                "'cpu://?threads=4' or 'opencl://0'; drivers in this build: cpu");
   EXPECT_STATUS(create_and_release(""), NOT_FOUND, "no driver");
   EXPECT_STATUS(create_and_release("cpu:"), NOT_FOUND, "no driver");
   EXPECT_STATUS(create_and_release("cpu://0"), INVALID_ARGUMENT, "the cpu has no path");

@@ -13,7 +13,7 @@ from typing import ClassVar
 from ingot.compiler.dispatch.kernel import Kernel
 from ingot.compiler.dispatch.loop import dtype_of, lanes_of
 from ingot.compiler.ir import MemoryType, Op, Value, VectorType
-from ingot.compiler.targets.cpu.c_structure import CStructure
+from ingot.compiler.targets.c_structure import CStructure
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import DType
 

@@ -1,7 +1,7 @@
 """The structure of printed C: names, blocks, loops, branches, assignments.
 
-`CStructure` knows nothing of what an op computes; `c_printer.py` derives from it and says
-how types, expressions and the statements on memory look.
+`CStructure` knows nothing of what an op computes; the printers of C and of OpenCL C derive
+from it and say how types, expressions and the statements on memory look.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ class CStructure(ABC):
         body = op.regions[0].block
         index, carried = body.arguments[0], body.arguments[1:]
         for argument, initial, result in zip(carried, op.operands[3:], op.results, strict=True):
-            type = self._type(argument)
-            self._line(f"{type} {self._new_name(argument)} = {self._like(initial, argument)};")
+            declared = self._type(argument)
+            self._line(f"{declared} {self._new_name(argument)} = {self._like(initial, argument)};")
             self.names[result] = self.names[argument]
             if argument in self.mask_bits:
                 self.mask_bits[result] = self.mask_bits[argument]
@@ -90,7 +90,8 @@ class CStructure(ABC):
         hint = self._loop_hint(op)
         if hint is not None:
             self._line(hint)
-        self._line(f"for (i64 {name} = {lower}; {name} < {upper}; {name} += {step}) {{")
+        type = self._type(index)
+        self._line(f"for ({type} {name} = {lower}; {name} < {upper}; {name} += {step}) {{")
         self.depth += 1
         self._block(body)
         self._assign(carried, body.terminator.operands)

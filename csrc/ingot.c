@@ -42,6 +42,7 @@
 #include "vm/device_work.c"
 #include "vm/image.c"
 #include "vm/interpreter.c"
+#include "vm/list.c"
 #include "vm/scalar.c"
 #include "vm/state.c"
 #include "vm/view.c"

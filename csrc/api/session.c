@@ -237,7 +237,7 @@ static ingot_status_t run_call(const call_t *call, uint32_t argument_count, uint
   ingot_status_t status = run_and_wait(context);
   settle_results(call, !status);
   if (!status && context->state.is_changing) ingot_vm_state_keep(&context->state);
-  if (context->retired_count > 0) ingot_vm_context_finish_call(context);
+  if (context->retired_count + context->list_count > 0) ingot_vm_context_finish_call(context);
   return status;
 }
 

@@ -57,6 +57,7 @@ struct ingot_module_t {
   /* Derived by load. */
   uint32_t *entry_executables; /* per entry: the ordinal of its executable */
   uint64_t *frame_lengths;     /* per function: bytes of VM stack it and its callees need */
+  uint32_t list_count;         /* one more than the greatest ordinal of a list in the code */
 };
 
 /* Bytes of VM stack that a function needs besides its registers. */
@@ -88,7 +89,7 @@ ingot_status_t ingot_module_open_sections(ingot_module_t *module, bool verify_co
 /* tables.c: every cross reference of the tables; sets entry_executables. */
 ingot_status_t ingot_module_check_tables(ingot_module_t *module);
 
-/* verify.c: all bytecode; sets frame_lengths. */
+/* verify.c: all bytecode; sets frame_lengths and list_count. */
 ingot_status_t ingot_module_verify_code(ingot_module_t *module);
 
 #endif /* INGOT_MODULE_MODULE_H_ */

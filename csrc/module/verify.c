@@ -175,8 +175,25 @@ static bool is_register_float(uint32_t dtype) {
          dtype == INGOT_DTYPE_F64;
 }
 
+/* Lists exist by being named; an element has the rank of a tensor at most. */
+static ingot_status_t check_list_operands(ingot_verifier_t *verifier, uint32_t word,
+                                          const ingot_decoded_t *decoded) {
+  for (uint32_t k = 0; k < decoded->operand_count; ++k) {
+    const ingot_operand_t *operand = &decoded->operands[k];
+    bool axis = decoded->code == INGOT_OP_LIST_DIM && k == 3;
+    if (operand->list || axis) {
+      uint32_t rank = axis ? operand->value + 1 : operand->count;
+      REFUSE_UNLESS(rank <= INGOT_MAX_RANK, "an element of rank %u, at most %d is possible", rank,
+                    INGOT_MAX_RANK);
+    } else if (operand->letter == 'n' && operand->value >= verifier->list_count) {
+      verifier->list_count = operand->value + 1;
+    }
+  }
+  return NULL;
+}
+
 /* What the numbers of an instruction refer to. */
-static ingot_status_t check_numbers(const ingot_verifier_t *verifier, uint32_t word,
+static ingot_status_t check_numbers(ingot_verifier_t *verifier, uint32_t word,
                                     const ingot_decoded_t *decoded) {
   const ingot_operand_t *operands = decoded->operands;
   const ingot_module_t *module = verifier->module;
@@ -226,6 +243,16 @@ static ingot_status_t check_numbers(const ingot_verifier_t *verifier, uint32_t w
       REFUSE_UNLESS(operands[1].value < module->global_count, "global %u of %u",
                     operands[1].value, module->global_count);
       return NULL;
+    case INGOT_OP_LIST_CLEAR:
+    case INGOT_OP_LIST_COPY:
+    case INGOT_OP_LIST_SWAP:
+    case INGOT_OP_LIST_INSERT:
+    case INGOT_OP_LIST_ERASE:
+    case INGOT_OP_LIST_SET:
+    case INGOT_OP_LIST_EXTEND:
+    case INGOT_OP_LIST_LENGTH:
+    case INGOT_OP_LIST_DIM:
+    case INGOT_OP_LIST_GET: return check_list_operands(verifier, word, decoded);
     default: return NULL; /* registers and immediates only */
   }
 }
@@ -234,7 +261,7 @@ static bool is_terminator(uint32_t code) {
   return code == INGOT_OP_BRANCH || code == INGOT_OP_BRANCH_IF || code == INGOT_OP_RETURN;
 }
 
-static ingot_status_t check_instructions(const ingot_verifier_t *verifier) {
+static ingot_status_t check_instructions(ingot_verifier_t *verifier) {
   uint32_t word = 0;
   uint32_t last = 0;
   while (word < verifier->length) {
@@ -298,5 +325,6 @@ ingot_status_t ingot_module_verify_code(ingot_module_t *module) {
   }
   ingot_release_memory(allocator, labels);
   ingot_release_memory(allocator, marks);
+  module->list_count = verifier.list_count;
   return status ? status : ingot_verify_calls(module);
 }

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "module/dtype.h"
+#include "vm/list.h"
 
 #define LEAST_SLAB 64 /* bytes */
 
@@ -42,6 +43,7 @@ typedef struct context_needs_t {
   uint64_t stack_length;
   uint32_t constant_count;
   uint32_t result_count;
+  uint32_t list_count;
 } context_needs_t;
 
 static void add_needs(context_needs_t *needs, const ingot_vm_image_t *image) {
@@ -60,14 +62,14 @@ static void add_needs(context_needs_t *needs, const ingot_vm_image_t *image) {
     uint32_t count = module->entries[i].constant_count;
     if (count > needs->constant_count) needs->constant_count = count;
   }
+  if (module->list_count > needs->list_count) needs->list_count = module->list_count;
 }
-
 
 ingot_status_t ingot_vm_context_initialize(ingot_vm_context_t *context, ingot_device_t *device,
                                            const ingot_vm_image_t *images, uint32_t image_count) {
   *context = (ingot_vm_context_t){.device = device};
   ingot_hal_device_retain(device);
-  context_needs_t needs = {0, 0, 0};
+  context_needs_t needs = {0, 0, 0, 0};
   for (uint32_t i = 0; i < image_count; ++i) add_needs(&needs, &images[i]);
   const ingot_allocator_t *allocator = context_allocator(context);
   void *memory = NULL;
@@ -78,6 +80,9 @@ ingot_status_t ingot_vm_context_initialize(ingot_vm_context_t *context, ingot_de
   INGOT_TRY(ingot_allocate_array(allocator, needs.result_count, sizeof(ingot_vm_result_t),
                                  &memory));
   context->results = memory;
+  INGOT_TRY(ingot_allocate_array(allocator, needs.list_count, sizeof(ingot_vm_list_t), &memory));
+  context->lists = memory;
+  context->list_count = needs.list_count;
   INGOT_TRY(ingot_hal_queue_create(device, &context->queue));
   context->queue->describe = ingot_vm_describe;
   context->queue->describe_user = context;
@@ -90,6 +95,7 @@ void ingot_vm_context_deinitialize(ingot_vm_context_t *context) {
   ingot_hal_queue_destroy(context->queue); /* first: it waits for work on the rest */
   ingot_vm_context_trim(context);
   ingot_vm_state_deinitialize(&context->state, allocator);
+  ingot_release_memory(allocator, context->lists);
   ingot_release_memory(allocator, context->retired);
   ingot_release_memory(allocator, context->results);
   ingot_release_memory(allocator, context->constants);
@@ -97,17 +103,21 @@ void ingot_vm_context_deinitialize(ingot_vm_context_t *context) {
   ingot_hal_device_release(context->device); /* last: it keeps the allocator alive */
 }
 
-/* -- slabs ----------------------------------------------------------------------------------- */
+/* -- slabs, lists ---------------------------------------------------------------------------- */
 
 void ingot_vm_context_finish_call(ingot_vm_context_t *context) {
   for (uint32_t i = 0; i < context->retired_count; ++i) {
     ingot_hal_buffer_release(context->retired[i]);
   }
   context->retired_count = 0;
+  for (uint32_t i = 0; i < context->list_count; ++i) ingot_vm_list_clear(&context->lists[i]);
 }
 
 void ingot_vm_context_trim(ingot_vm_context_t *context) {
   ingot_vm_context_finish_call(context);
+  for (uint32_t i = 0; i < context->list_count; ++i) {
+    ingot_vm_list_release(context, &context->lists[i]);
+  }
   ingot_hal_buffer_release(context->slab);
   context->slab = NULL;
 }
@@ -127,14 +137,26 @@ static ingot_status_t create_slab(const ingot_vm_context_t *context, int64_t len
   return ingot_hal_buffer_create(context->device, length, out_slab);
 }
 
+/* Room for one more in `retired`. */
+static ingot_status_t reserve_retired(ingot_vm_context_t *context) {
+  void *retired = context->retired;
+  INGOT_TRY(ingot_reallocate_array(context_allocator(context),
+                                   (size_t)context->retired_count + 1,
+                                   sizeof(*context->retired), &retired));
+  context->retired = retired;
+  return NULL;
+}
+
+ingot_status_t ingot_vm_context_retire(ingot_vm_context_t *context, ingot_buffer_t *buffer) {
+  INGOT_TRY(reserve_retired(context));
+  context->retired[context->retired_count++] = buffer;
+  return NULL;
+}
+
 ingot_status_t ingot_vm_context_slab(ingot_vm_context_t *context, int64_t length,
                                      ingot_buffer_t **out_buffer) {
   if (!context->slab || context->slab->length < length) {
-    void *retired = context->retired;
-    INGOT_TRY(ingot_reallocate_array(context_allocator(context),
-                                     (size_t)context->retired_count + 1,
-                                     sizeof(*context->retired), &retired));
-    context->retired = retired;
+    INGOT_TRY(reserve_retired(context));
     ingot_buffer_t *slab = NULL;
     INGOT_TRY(create_slab(context, length, &slab));
     if (context->slab) context->retired[context->retired_count++] = context->slab;

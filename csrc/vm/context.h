@@ -20,6 +20,24 @@ typedef struct ingot_vm_result_t {
   bool made;                 /* result.buffer has run */
 } ingot_vm_result_t;
 
+/* Bytes of a list, and the reference that code gets to them. */
+typedef struct ingot_vm_storage_t {
+  ingot_buffer_t *buffer;   /* NULL until there is an element */
+  ingot_buffer_t *readable; /* the same bytes, without the right to write */
+} ingot_vm_storage_t;
+
+/* A list of tensors (list.h). */
+typedef struct ingot_vm_list_t {
+  ingot_vm_storage_t storage; /* of the elements */
+  ingot_vm_storage_t spare;   /* of the same length; empty until it is needed */
+  int64_t *table;             /* per element: offset, length, dims */
+  size_t table_words;         /* that the table has room for */
+  int64_t count;              /* of elements */
+  int64_t used;               /* bytes up to where the next element goes */
+  int64_t live;               /* bytes of the elements, each with its padding */
+  uint32_t rank;              /* of every element */
+} ingot_vm_list_t;
+
 typedef struct ingot_vm_context_t {
   ingot_device_t *device;
   ingot_hal_queue_t *queue;
@@ -27,8 +45,10 @@ typedef struct ingot_vm_context_t {
   int64_t *constants; /* of one dispatch */
   ingot_vm_result_t *results;
   ingot_buffer_t *slab;     /* NULL until code asks for it */
-  ingot_buffer_t **retired; /* smaller slabs that the current call may still use */
+  ingot_buffer_t **retired; /* outgrown slabs and lists that the current call may still use */
   uint32_t retired_count;
+  uint32_t list_count;
+  ingot_vm_list_t *lists;
   ingot_vm_state_t state;       /* of sessions; nothing during init */
   ingot_trace_function_t trace; /* NULL: off */
   void *trace_user;
@@ -51,11 +71,15 @@ ingot_status_t ingot_vm_context_initialize(ingot_vm_context_t *context, ingot_de
                                            const ingot_vm_image_t *images, uint32_t image_count);
 void ingot_vm_context_deinitialize(ingot_vm_context_t *context);
 
-/* Frees the slabs. Not during a call. */
+/* Frees the slabs and the memory of lists. Not during a call. */
 void ingot_vm_context_trim(ingot_vm_context_t *context);
 
-/* Drops what only the current call needed: outgrown slabs. */
+/* Drops what only the current call needed: outgrown buffers, elements of lists. */
 void ingot_vm_context_finish_call(ingot_vm_context_t *context);
+
+/* Keeps `buffer`, whose reference is taken over, until the call ends. On failure it stays the
+ * caller's. */
+ingot_status_t ingot_vm_context_retire(ingot_vm_context_t *context, ingot_buffer_t *buffer);
 
 /* The session's slab with at least `length` bytes. */
 ingot_status_t ingot_vm_context_slab(ingot_vm_context_t *context, int64_t length,

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "module/instruction.h"
+#include "vm/list.h"
 #include "vm/scalar.h"
 
 /* -- dispatch ---------------------------------------------------------------------------------- */
@@ -86,6 +87,58 @@ ingot_status_t ingot_vm_fill(ingot_vm_context_t *context, const uint16_t *pc, co
   INGOT_TRY(ingot_hal_queue_fill(context->queue, references[pc[1]], i64[pc[2]], length,
                                  (uint64_t)i64[pc[4]], pc[5]));
   if (context->trace) trace_work(context, pc, "fill", begin, length);
+  return NULL;
+}
+
+/* -- lists ------------------------------------------------------------------------------------- */
+
+/* The tensor whose operands start at `words`: reference, offset, length, dims. */
+static ingot_vm_tensor_t tensor_at(const uint16_t *words, const int64_t *i64,
+                                   ingot_buffer_t *const *references, int64_t *dims) {
+  const ingot_vm_tensor_t tensor = {references[words[0]], i64[words[1]], i64[words[2]], dims,
+                                    words[3]};
+  for (uint32_t d = 0; d < tensor.rank; ++d) dims[d] = i64[words[4 + d]];
+  return tensor;
+}
+
+ingot_status_t ingot_vm_insert_element(ingot_vm_context_t *context, const uint16_t *pc,
+                                       const int64_t *i64, ingot_buffer_t *const *references) {
+  int64_t dims[INGOT_MAX_RANK];
+  const ingot_vm_tensor_t tensor = tensor_at(pc + 3, i64, references, dims);
+  context->clock_step = 0;
+  int64_t begin = context->trace ? ingot_clock() : 0;
+  INGOT_TRY(ingot_vm_list_insert(context, &context->lists[pc[1]], i64[pc[2]], &tensor));
+  if (context->trace) trace_work(context, pc, "copy", begin, tensor.length);
+  return NULL;
+}
+
+ingot_status_t ingot_vm_set_element(ingot_vm_context_t *context, const uint16_t *pc,
+                                    const int64_t *i64, ingot_buffer_t *const *references) {
+  int64_t dims[INGOT_MAX_RANK];
+  const ingot_vm_tensor_t tensor = tensor_at(pc + 2, i64, references, dims);
+  context->clock_step = 0;
+  int64_t begin = context->trace ? ingot_clock() : 0;
+  INGOT_TRY(ingot_vm_list_set(context, &context->lists[pc[1]], &tensor));
+  if (context->trace) trace_work(context, pc, "copy", begin, tensor.length);
+  return NULL;
+}
+
+ingot_status_t ingot_vm_extend_element(ingot_vm_context_t *context, const uint16_t *pc,
+                                       const int64_t *i64, ingot_buffer_t *const *references) {
+  const ingot_vm_tensor_t bytes = {references[pc[2]], i64[pc[3]], i64[pc[4]], NULL, 0};
+  context->clock_step = 0;
+  int64_t begin = context->trace ? ingot_clock() : 0;
+  INGOT_TRY(ingot_vm_list_extend(context, &context->lists[pc[1]], &bytes, i64[pc[5]]));
+  if (context->trace) trace_work(context, pc, "copy", begin, bytes.length);
+  return NULL;
+}
+
+ingot_status_t ingot_vm_copy_list(ingot_vm_context_t *context, const uint16_t *pc) {
+  const ingot_vm_list_t *source = &context->lists[pc[2]];
+  context->clock_step = 0;
+  int64_t begin = context->trace ? ingot_clock() : 0;
+  INGOT_TRY(ingot_vm_list_copy(context, &context->lists[pc[1]], source));
+  if (context->trace) trace_work(context, pc, "copy", begin, source->live);
   return NULL;
 }
 

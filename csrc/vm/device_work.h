@@ -16,6 +16,15 @@ ingot_status_t ingot_vm_copy(ingot_vm_context_t *context, const uint16_t *pc, co
 ingot_status_t ingot_vm_fill(ingot_vm_context_t *context, const uint16_t *pc, const int64_t *i64,
                              ingot_buffer_t *const *references);
 
+/* The list.insert, list.set, list.extend and list.copy instruction at `pc`. */
+ingot_status_t ingot_vm_insert_element(ingot_vm_context_t *context, const uint16_t *pc,
+                                       const int64_t *i64, ingot_buffer_t *const *references);
+ingot_status_t ingot_vm_set_element(ingot_vm_context_t *context, const uint16_t *pc,
+                                    const int64_t *i64, ingot_buffer_t *const *references);
+ingot_status_t ingot_vm_extend_element(ingot_vm_context_t *context, const uint16_t *pc,
+                                       const int64_t *i64, ingot_buffer_t *const *references);
+ingot_status_t ingot_vm_copy_list(ingot_vm_context_t *context, const uint16_t *pc);
+
 /* The result.buffer instruction at `pc`. */
 ingot_status_t ingot_vm_make_result(ingot_vm_context_t *context, const uint16_t *pc,
                                     const int64_t *i64, ingot_buffer_t **out_buffer,

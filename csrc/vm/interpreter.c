@@ -14,6 +14,7 @@
 #include "module/instruction.h"
 #include "vm/context.h"
 #include "vm/device_work.h"
+#include "vm/list.h"
 #include "vm/scalar.h"
 
 typedef struct frame_t {
@@ -138,6 +139,7 @@ static __attribute__((noinline)) ingot_status_t locate(ingot_vm_context_t *conte
 #define F(k) r.f[pc[k]]
 #define O(k) r.o[pc[k]]
 #define UNSIGNED(k) ((uint64_t)r.i[pc[k]])
+#define LIST(k) (&context->lists[pc[k]])
 
 /* A case that computes one register and goes on `words` words later. */
 #define COMPUTE(op, target, words, value) \
@@ -324,6 +326,26 @@ ingot_status_t ingot_vm_run(ingot_vm_context_t *context) {
       WORK(READ_F64, 5, ingot_vm_read_f64(context, O(2), I(3), pc[4], &F(1)));
       WORK(WRITE_I64, 5, ingot_vm_write_i64(context, O(1), I(2), I(3), pc[4]));
       WORK(WRITE_F64, 5, ingot_vm_write_f64(context, O(1), I(2), F(3), pc[4]));
+
+      case INGOT_OP_LIST_CLEAR:
+        ingot_vm_list_clear(LIST(1));
+        pc += 2;
+        continue;
+      case INGOT_OP_LIST_SWAP: {
+        const ingot_vm_list_t first = *LIST(1);
+        *LIST(1) = *LIST(2);
+        *LIST(2) = first;
+        pc += 3;
+        continue;
+      }
+      WORK(LIST_COPY, 3, ingot_vm_copy_list(context, pc));
+      WORK(LIST_INSERT, 7 + pc[6], ingot_vm_insert_element(context, pc, r.i, r.o));
+      WORK(LIST_ERASE, 3, ingot_vm_list_erase(context, LIST(1), I(2)));
+      WORK(LIST_SET, 6 + pc[5], ingot_vm_set_element(context, pc, r.i, r.o));
+      WORK(LIST_EXTEND, 6, ingot_vm_extend_element(context, pc, r.i, r.o));
+      COMPUTE(LIST_LENGTH, I(1), 3, LIST(2)->count);
+      WORK(LIST_DIM, 5, ingot_vm_list_dim(context, LIST(2), I(3), pc[4], &I(1)));
+      WORK(LIST_GET, 5, ingot_vm_list_get(context, LIST(3), I(4), &O(1), &I(2)));
       default: /* the verifier knows every opcode that the switch does */
         status = ingot_status_create(ingot_hal_device_allocator(context->device),
                                      INGOT_STATUS_INTERNAL, "opcode 0x%02x has no code", *pc);
@@ -339,6 +361,7 @@ failed:
 #undef F
 #undef O
 #undef UNSIGNED
+#undef LIST
 #undef COMPUTE
 #undef WORK
 #undef SIZE

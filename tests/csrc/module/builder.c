@@ -333,6 +333,21 @@ static void build_twice(builder_t *builder) {
   EMIT(RETURN, 1, 1, 0, 0);
 }
 
+/* Every instruction on lists, with elements of 16 bytes from reference 5; register 1 is 1. */
+static void emit_lists(builder_t *builder) {
+  EMIT(LIST_CLEAR, 0);
+  EMIT(CONST_I64, 18, 0);
+  for (int element = 0; element < 3; ++element) EMIT(LIST_INSERT, 0, 18, 5, 18, 13, 1, 12);
+  EMIT(LIST_COPY, 1, 0);
+  EMIT(LIST_ERASE, 1, 1);
+  EMIT(LIST_SWAP, 1, 0);
+  EMIT(LIST_LENGTH, 19, 1);
+  EMIT(LIST_DIM, 20, 0, 1, 0);
+  EMIT(LIST_GET, 9, 21, 1, 18);
+  EMIT(LIST_SET, 1, 9, 21, 13, 1, 12);
+  EMIT(LIST_EXTEND, 1, 5, 18, 13, 12);
+}
+
 builder_bytes_t builder_full_module(void) {
   builder_t storage = builder_create();
   builder_t *builder = &storage;
@@ -379,6 +394,7 @@ builder_bytes_t builder_full_module(void) {
   EMIT(COPY, 5, 9, 3, 14, 9); /* three bytes, soon overwritten; offset 3 is fine for bytes */
   EMIT(CONST_I64, 15, 0);
   EMIT(COPY, 4, 15, 3, 14, 13);
+  emit_lists(builder);
   EMIT(VARIABLE_READ, 6, 16, calls);
   EMIT(READ_I64, 17, 6, 16, INGOT_DTYPE_I64);
   EMIT(ADD_I64, 17, 17, 1);

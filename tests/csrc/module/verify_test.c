@@ -337,6 +337,25 @@ static void global_ordinal(builder_t *builder) {
   end(builder);
 }
 
+static void element_rank(builder_t *builder) {
+  const int64_t operands[5 + 33] = {0, 0, 0, 0, 33};
+  EMIT(CONSTANTS, 0);
+  EMIT(CONST_I64, 0, 0);
+  builder_emit(builder, INGOT_OP_LIST_SET, operands, 5 + 33);
+  end(builder);
+}
+
+static void element_dim(builder_t *builder) {
+  EMIT(CONST_I64, 0, 0);
+  EMIT(LIST_DIM, 1, 0, 0, 32);
+  end(builder);
+}
+
+static void element_not_named(builder_t *builder) {
+  EMIT(LIST_ERASE, 60000, 0);
+  end(builder);
+}
+
 static void parameter_ordinal(builder_t *builder) {
   end(builder);
   builder_function(builder, "init", INGOT_FUNCTION_INIT);
@@ -476,6 +495,9 @@ static const rule_t rules[] = {
     {"a global stored outside init", global_store_outside_init, "only init may run"},
     {"a global too many", global_ordinal, "global 0 of 0"},
     {"a parameter too many", parameter_ordinal, "parameter 0 of 0"},
+    {"an element's rank", element_rank, "an element of rank 33"},
+    {"an element's dim", element_dim, "an element of rank 33"},
+    {"an element's position", element_not_named, "register 0 of kind i may be read before"},
 };
 
 static void every_rule_is_checked(void) {

@@ -308,6 +308,9 @@ static void every_opcode_is_run_by_some_test(void) {
       OP(GLOBAL_LOAD), OP(GLOBAL_STORE), OP(DISPATCH), OP(COPY), OP(FILL),
       /* vm/state_test.c */
       OP(VARIABLE_READ), OP(VARIABLE_WRITE),
+      /* vm/list_test.c */
+      OP(LIST_CLEAR), OP(LIST_COPY), OP(LIST_SWAP), OP(LIST_INSERT), OP(LIST_ERASE),
+      OP(LIST_SET), OP(LIST_EXTEND), OP(LIST_LENGTH), OP(LIST_DIM), OP(LIST_GET),
   };
   size_t count = sizeof(elsewhere) / sizeof(elsewhere[0]);
   for (size_t i = 0; i < count; ++i) covered[elsewhere[i]] = true;

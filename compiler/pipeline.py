@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -26,6 +26,7 @@ from ingot.compiler.dispatch.level import DISPATCH
 from ingot.compiler.dispatch.outline import outline
 from ingot.compiler.dispatch.place_scalars import place_scalars
 from ingot.compiler.dispatch.specialize import specialize as add_specialized
+from ingot.compiler.dispatch.trial import plan_trial
 from ingot.compiler.graph.expand_nonzero import expand_nonzero
 from ingot.compiler.graph.level import GRAPH
 from ingot.compiler.graph.passes import GRAPH_PASSES
@@ -33,18 +34,17 @@ from ingot.compiler.graph.settle_branches import settle_branches
 from ingot.compiler.ir.dims import Dim
 from ingot.compiler.ir.printer import to_text
 from ingot.compiler.ir.verifier import verify
-from ingot.compiler.module import Module, Report
+from ingot.compiler.module import Module, Report, TargetReport
 from ingot.compiler.read_source import copy_module, read_source, read_sources
 from ingot.compiler.state import State, apply_state
 from ingot.compiler.stream import convert as stream_convert
-from ingot.compiler.stream.convert import StreamProgram
+from ingot.compiler.stream.data import ProgramData
 from ingot.compiler.stream.level import STREAM
 from ingot.compiler.stream.plan_memory import plan_memory
-from ingot.compiler.targets.cpu.flags import Variant
-from ingot.compiler.targets.cpu.toolchain import build_executable, choose_variants
+from ingot.compiler.targets.target import Objects, Target, build_objects, choose_targets
 from ingot.compiler.vm import convert as vm_convert
-from ingot.compiler.vm.build_module import build_module
-from ingot.hal.errors import CompileError, Unsupported
+from ingot.compiler.vm.build_module import TargetCode, build_module
+from ingot.hal.errors import CompileError
 from ingot.hal.header import constants, read
 
 __all__ = ["DISPATCH_PASSES", "compile", "compile_changed"]
@@ -67,8 +67,9 @@ def compile(
     source: Any,
     *,
     state: State | Mapping[str, str] | str | None = None,
-    target: str = "cpu",
+    target: str | Sequence[str] = "cpu",
     variants: Sequence[str] | None = None,
+    fallback: bool = True,
     parameters: str = "embedded",
     parameter_names: Mapping[str, str] | None = None,
     specialize: Mapping[str, Sequence[int]] | None = None,
@@ -81,7 +82,12 @@ def compile(
     onnx.ModelProto, a jax.export.Exported, or Ingot IR as text or ir.Module. A dict of
     sources makes one module with a function for each, under the keys, with shared weights.
     `state`: which arguments and results stay in the model from call to call (`state.py`).
-    `variants`: names of the native variants, best first; without it those of this machine.
+    `target`: the devices that the module is for: "cpu", "opencl", or a list of both; they
+    share weights and state, and the device that it is loaded on takes its own code.
+    `variants`: names of the native variants of the CPU, best first; without it those of this
+    machine.
+    `fallback`: beside the kernels of another device than the CPU, plain C ones for this
+    machine's architecture, which run where the device lacks or fails one.
     `parameters`: "embedded" weights stand in the module, "external" ones are given when it
     is loaded, under the names in the source or those that `parameter_names` gives them.
     `specialize`: values of symbolic dims, such as {"s": [1, 128]}, for which there are kernels
@@ -91,16 +97,24 @@ def compile(
 
     CompileError: the program cannot be compiled; the message lists every reason.
     """
-    if target != "cpu":
-        raise Unsupported(f"target {target!r} is not known; the targets are: cpu")
-    chosen = choose_variants(variants)
+    targets = choose_targets(target, variants, fallback)
     driver = _Driver(_Dump(dump_ir), progress or (lambda step: None))
-    module = _lower(source, state, parameters, parameter_names, driver)
-    options: dict[str, Any] = {"target": target, "parameters": parameters}
+    module = _read(source, state, parameters, parameter_names, driver)
+    options: dict[str, Any] = {"parameters": parameters}
+    passes = DISPATCH_PASSES
     if specialize:
-        module = driver.step("specialize", lambda: add_specialized(module, specialize))
         options["specialize"] = {name: list(values) for name, values in specialize.items()}
-    return _finish(module, chosen, driver, options)
+        passes = (*passes, _specializing(specialize))
+    return _finish(module, targets, passes, driver, options)
+
+
+def _specializing(values: Mapping[str, Sequence[int]]) -> Pass:
+    """The pass that adds kernels for these values."""
+
+    def specialize(module: ir.Module) -> ir.Module:
+        return add_specialized(module, values)
+
+    return specialize
 
 
 def compile_changed(
@@ -113,19 +127,20 @@ def compile_changed(
     """As `compile` for this machine, with the pass `change` behind DISPATCH_PASSES, which may
     show more of the program than its results. Raises as `compile`, and what `change` raises."""
     driver = _Driver(_Dump(None), progress or (lambda step: None))
-    module = driver.passes(_lower(source, None, parameters, None, driver), (change,))
-    options = {"target": "cpu", "parameters": parameters}
-    return _finish(module, choose_variants(None), driver, options)
+    module = _read(source, None, parameters, None, driver)
+    targets = choose_targets("cpu", None, fallback=True)
+    passes = (*DISPATCH_PASSES, change)
+    return _finish(module, targets, passes, driver, {"parameters": parameters})
 
 
-def _lower(
+def _read(
     source: Any,
     state: State | Mapping[str, str] | str | None,
     parameters: str,
     parameter_names: Mapping[str, str] | None,
     driver: _Driver,
 ) -> ir.Module:
-    """The program with all its dispatches outlined."""
+    """The program at graph level, in the form that all targets share."""
     read = read_sources if isinstance(source, Mapping) else read_source
     module = driver.step(
         "import",
@@ -136,49 +151,79 @@ def _lower(
     if state is not None:
         module = driver.step("make_stateful", lambda: apply_state(module, state))
     driver.step("verify", lambda: verify(module, GRAPH))
-    return driver.passes(module, (*GRAPH_PASSES, *DISPATCH_PASSES))
+    return driver.passes(module, GRAPH_PASSES)
 
 
 def _finish(
-    module: ir.Module, variants: Sequence[Variant], driver: _Driver, options: dict[str, Any]
+    module: ir.Module,
+    targets: Sequence[Target],
+    passes: Sequence[Pass],
+    driver: _Driver,
+    options: dict[str, Any],
 ) -> Module:
-    """Kernels, objects, stream and vm level, and the file."""
-    driver.step("verify", lambda: verify(module, DISPATCH))
-    kernels = driver.step(
-        "lower_kernels",
-        lambda: lower_entries(module, [variant.target for variant in variants]),
-    )
-    driver.dump_kernels(kernels, variants)
-    objects = driver.step("build_kernels", lambda: _build(kernels, variants))
-    first = {name: each[0] for name, each in kernels.items()}
-    program = driver.step("stream.convert", lambda: stream_convert.convert(module, first))
-    planned = driver.passes(program.module, (plan_memory,))
-    driver.step("verify", lambda: verify(planned, STREAM))
-    program = replace(program, module=planned)
-    code = driver.step("vm.convert", lambda: vm_convert.convert(planned))
+    """The levels below, for each target, and the file."""
+    data = ProgramData()
+    codes: list[TargetCode] = []
+    reports: dict[str, TargetReport] = {}
+    for target in targets:
+        driver.prefix = f"{target.name}." if len(targets) > 1 else ""
+        first_kernel = sum(len(code.kernels) for code in codes)
+        source = module if target is targets[-1] else copy_module(module)
+        lowered = driver.passes(source, passes)
+        code, host = _lower_target(lowered, target, data, first_kernel, driver)
+        codes.append(code)
+        reports[target.name] = _report(code, host)
+    driver.prefix = ""
     metadata = {
         "version": _version(),
         "producer": str(module.attributes.get("producer", "")),
-        "options": {**options, "variants": [variant.name for variant in variants]},
-        "peaks": _peaks(planned),
+        "options": options,
+        "targets": {
+            name: {
+                "variants": list(report.object_lengths),
+                "peaks": dict(report.peaks),
+                "host": dict(report.host),
+            }
+            for name, report in reports.items()
+        },
     }
-    data = driver.step(
-        "write_module",
-        lambda: build_module(module, program, code, first, variants, objects, metadata),
+    file = driver.step("write_module", lambda: build_module(codes, data, metadata))
+    report = Report(reports, data.pool.finish().length, dict(driver.seconds))
+    return Module(file, report)
+
+
+def _lower_target(
+    module: ir.Module, target: Target, data: ProgramData, first_kernel: int, driver: _Driver
+) -> tuple[TargetCode, Mapping[str, str]]:
+    """Kernels, objects, stream and vm level of a module at dispatch level; the kernels that
+    run on the host, with reasons."""
+    driver.step("verify", lambda: verify(module, DISPATCH))
+    kernels = driver.step(
+        "lower_kernels",
+        lambda: lower_entries(module, [variant.target for variant in target.variants]),
     )
-    return Module(data, _report(program, kernels, variants, objects, driver.seconds))
+    driver.dump_kernels(kernels, [variant.name for variant in target.variants])
+    objects = driver.step("build_kernels", lambda: _build(module, target, kernels))
+    first = {name: each[0] for name, each in kernels.items()}
+    stream = driver.step(
+        "stream.convert", lambda: stream_convert.convert(module, first, data, first_kernel)
+    )
+    planned = driver.passes(stream, (plan_memory,))
+    driver.step("verify", lambda: verify(planned, STREAM))
+    code = driver.step("vm.convert", lambda: vm_convert.convert(planned))
+    made = TargetCode(target.name, module, planned, code, first, target.variants, objects.data)
+    return made, objects.host
 
 
-def _build(kernels: Mapping[str, Sequence[Kernel]], variants: Sequence[Variant]) -> list[bytes]:
-    """The native object of every variant."""
-    if not kernels:
-        return []
-    return build_executable(
-        {
-            variant: [each[place] for each in kernels.values()]
-            for place, variant in enumerate(variants)
+def _build(module: ir.Module, target: Target, kernels: Mapping[str, Sequence[Kernel]]) -> Objects:
+    """The objects of all variants, with trials for devices whose drivers are to be tested."""
+    trials = {}
+    if target.name != "cpu":
+        planned = {
+            name: plan_trial(module.functions[name], each[0]) for name, each in kernels.items()
         }
-    )
+        trials = {name: trial for name, trial in planned.items() if trial is not None}
+    return build_objects(target, kernels, trials)
 
 
 def _version() -> str:
@@ -186,30 +231,21 @@ def _version() -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
-def _peaks(module: ir.Module) -> dict[str, str]:
-    return {
-        name: str(cast(Dim, function.attributes["slab_length"]))
-        for name, function in module.functions.items()
-    }
-
-
-def _report(
-    program: StreamProgram,
-    kernels: Mapping[str, Sequence[Kernel]],
-    variants: Sequence[Variant],
-    objects: Sequence[bytes],
-    seconds: Mapping[str, float],
-) -> Report:
-    return Report(
+def _report(code: TargetCode, host: Mapping[str, str]) -> TargetReport:
+    functions = code.planned.functions
+    variants = zip(code.variants, code.objects, strict=False)
+    return TargetReport(
         {
             name: sum(op.name == "stream.dispatch" for op in ir.walk(function))
-            for name, function in program.module.functions.items()
+            for name, function in functions.items()
         },
-        _peaks(program.module),
-        len(kernels),
-        program.constants.length,
-        {variant.name: len(data) for variant, data in zip(variants, objects, strict=False)},
-        dict(seconds),
+        {
+            name: str(cast(Dim, function.attributes["slab_length"]))
+            for name, function in functions.items()
+        },
+        len(code.kernels),
+        {variant.name: len(data) for variant, data in variants},
+        host,
     )
 
 
@@ -261,16 +297,16 @@ class _Driver:
     dump: _Dump
     progress: Callable[[str], None]
     seconds: dict[str, float] = field(default_factory=dict)
+    prefix: str = ""  # of the steps' names, where the module has several targets
 
     def step(self, name: str, run: Callable[[], Any]) -> Any:
+        name = self.prefix + name
         self.progress(name)
         start = time.perf_counter()
         result = run()
         self.seconds[name] = time.perf_counter() - start + self.seconds.get(name, 0.0)
         if isinstance(result, ir.Module):
             self.dump.write(name, result)
-        elif isinstance(result, StreamProgram):
-            self.dump.write(name, result.module)
         return result
 
     def passes(self, module: ir.Module, passes: Sequence[Pass]) -> ir.Module:
@@ -279,7 +315,7 @@ class _Driver:
         return module
 
     def dump_kernels(
-        self, kernels: Mapping[str, Sequence[Kernel]], variants: Sequence[Variant]
+        self, kernels: Mapping[str, Sequence[Kernel]], variants: Sequence[str]
     ) -> None:
         """The loops of every variant's kernels, below their schedules."""
         if self.dump.folder is None:
@@ -290,4 +326,4 @@ class _Driver:
                 module.add(each[place].loops)
             schedules = [f"// {name}: {each[place].schedule}\n" for name, each in kernels.items()]
             text = "".join(schedules) + to_text(module)
-            self.dump.write_text(f"kernels.{variant.name}.ir", text)
+            self.dump.write_text(f"{self.prefix}kernels.{variant}.ir", text)

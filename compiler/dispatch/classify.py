@@ -75,15 +75,28 @@ def lower_entry(function: Function, target: TargetInfo) -> Kernel:
 def lower_entries(module: Module, targets: Sequence[TargetInfo]) -> dict[str, tuple[Kernel, ...]]:
     """Per entry, in order, one kernel per variant; what the caller passes is the same for all.
 
+    Where a class cannot make the kernel of a variant beside which there is a fallback, the
+    fallback's takes its place, and says why in `host`.
     CompileError lists every op that no kernel class can make.
     """
     entries = [each for each in module.functions.values() if each.attributes.get("entry")]
     refused = [entry for entry in entries if kernel_class(entry) is None]
     if refused:
         raise CompileError(_refusal(refused))
-    return {
-        entry.name: _agree([lower_entry(entry, target) for target in targets]) for entry in entries
-    }
+    return {entry.name: _agree(_lower_variants(entry, targets)) for entry in entries}
+
+
+def _lower_variants(entry: Function, targets: Sequence[TargetInfo]) -> list[Kernel]:
+    fallback = next((target for target in targets if target.is_fallback), None)
+    kernels = []
+    for target in targets:
+        try:
+            kernels.append(lower_entry(entry, target))
+        except CompileError as error:
+            if fallback is None or target is fallback:
+                raise
+            kernels.append(replace(lower_entry(entry, fallback), host=str(error)))
+    return kernels
 
 
 def _agree(kernels: Sequence[Kernel]) -> tuple[Kernel, ...]:
@@ -98,6 +111,11 @@ def _agree(kernels: Sequence[Kernel]) -> tuple[Kernel, ...]:
             raise CompileError(
                 f"kernel '{kernel.name}' has workload {kernel.workload} in one variant and "
                 f"{first.workload} in another: please report it"
+            )
+        if (kernel.bindings, kernel.workspaces) != (first.bindings, first.workspaces):
+            raise CompileError(
+                f"kernel '{kernel.name}' has other bindings in one variant than in another: "
+                "please report it"
             )
     ordinals = {dim: ordinal for ordinal, dim in enumerate(constants)}
     return tuple(

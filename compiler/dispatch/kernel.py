@@ -28,6 +28,11 @@ class TargetInfo:
     group_size: int = 1  # work items of one group that a schedule should aim at
     local_memory: int = 0  # bytes that the work items of a group can share
 
+    @property
+    def is_fallback(self) -> bool:
+        """Whether the host runs it for a device that lacks or fails a kernel."""
+        return self.variant == "generic"
+
     def lanes(self, *dtypes: DType) -> int:
         """How many elements of the widest of `dtypes` one register holds, at least 4.
 

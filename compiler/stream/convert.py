@@ -21,7 +21,7 @@ Values are tensors, dense and row-major. Where they lie is decided by `plan_memo
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import cast
 
 from ingot.compiler.dispatch.form_dispatches import stands_alone
@@ -40,48 +40,46 @@ from ingot.compiler.ir import (
     Value,
 )
 from ingot.compiler.ir.dims import Dim, substitute
-from ingot.compiler.stream.data import ConstantPool, Constants, Parameter, StoredVariable
+from ingot.compiler.stream.data import Parameter, ProgramData
 from ingot.compiler.stream.homes import alias_root
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import DType
 
-__all__ = ["StreamProgram", "convert"]
+__all__ = ["convert"]
 
 
-@dataclass(frozen=True)
-class StreamProgram:
-    """Stream IR and the data that it reads."""
+def convert(
+    module: Module, kernels: Mapping[str, Kernel], data: ProgramData, first_kernel: int = 0
+) -> Module:
+    """Stream IR of an outlined module; what it reads goes into `data`.
 
-    module: Module
-    constants: Constants
-    parameters: tuple[Parameter, ...]
-    variables: tuple[StoredVariable, ...] = ()
-
-
-def convert(module: Module, kernels: Mapping[str, Kernel]) -> StreamProgram:
-    """Stream IR of an outlined module; `kernels` by entry name, in the executable's order."""
-    ordinals = {name: ordinal for ordinal, name in enumerate(kernels)}
-    converter = _Converter(module, kernels, ordinals)
+    `kernels` by entry name, in the executable's order; they are numbered from `first_kernel`
+    on, behind those of other targets.
+    """
+    ordinals = {name: first_kernel + place for place, name in enumerate(kernels)}
+    converter = _Converter(module, kernels, ordinals, data)
     result = Module(attributes=dict(module.attributes), variables=dict(module.variables))
     for function in module.functions.values():
         if not function.attributes.get("entry"):
             result.add(converter.function(function))
-    variables = tuple(
-        converter.pool.add_variable(name, each) for name, each in module.variables.items()
-    )
-    return StreamProgram(result, converter.pool.finish(), tuple(converter.parameters), variables)
+    for name, variable in module.variables.items():
+        data.add_variable(name, variable)
+    return result
 
 
 class _Converter:
     def __init__(
-        self, module: Module, kernels: Mapping[str, Kernel], ordinals: Mapping[str, int]
+        self,
+        module: Module,
+        kernels: Mapping[str, Kernel],
+        ordinals: Mapping[str, int],
+        data: ProgramData,
     ) -> None:
         self.module = module
         self.kernels = kernels
         self.ordinals = ordinals
+        self.data = data
         self.operations = {name: _operations(module.functions[name]) for name in kernels if name}
-        self.pool = ConstantPool()
-        self.parameters: dict[Parameter, int] = {}
 
     def function(self, function: Function) -> Function:
         block = self._block(function.block, function, {})
@@ -108,7 +106,7 @@ class _Converter:
         operands = [values[operand] for operand in op.operands]
         match op.name:
             case "constant" if isinstance(op.result.type, TensorType):
-                offset, length = self.pool.add(cast(Literal, op.attributes["value"]))
+                offset, length = self.data.pool.add(cast(Literal, op.attributes["value"]))
                 name, attributes = "stream.constant", {"offset": offset, "length": length}
             case "parameter":
                 name, attributes = "stream.parameter", {"ordinal": self._parameter(op)}
@@ -160,7 +158,7 @@ class _Converter:
             cast(DType, op.attributes["dtype"]),
             cast("tuple[int, ...]", op.attributes["shape"]),
         )
-        return self.parameters.setdefault(parameter, len(self.parameters))
+        return self.data.add_parameter(parameter)
 
     def _dispatch(self, op: Op) -> dict[str, Attribute]:
         entry = str(op.attributes["entry"])

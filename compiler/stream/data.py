@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import cast
 
 import numpy as np
@@ -18,6 +18,7 @@ __all__ = [
     "ConstantPool",
     "Constants",
     "Parameter",
+    "ProgramData",
     "StoredVariable",
 ]
 
@@ -103,6 +104,30 @@ class ConstantPool:
     def finish(self) -> Constants:
         """All constants so far."""
         return Constants(self._length, tuple(self._chunks))
+
+
+@dataclass
+class ProgramData:
+    """What the code of all targets of a module reads, collected while it is converted: one
+    copy of the weights, of the list of parameters, and of the state."""
+
+    pool: ConstantPool = field(default_factory=ConstantPool)
+    ordinals: dict[Parameter, int] = field(default_factory=dict)  # of external weights
+    variables: dict[str, StoredVariable] = field(default_factory=dict)
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """External weights, by ordinal."""
+        return tuple(self.ordinals)
+
+    def add_parameter(self, parameter: Parameter) -> int:
+        """The ordinal of the parameter."""
+        return self.ordinals.setdefault(parameter, len(self.ordinals))
+
+    def add_variable(self, name: str, variable: Variable) -> None:
+        """The state of every target under one name is the same state."""
+        if name not in self.variables:
+            self.variables[name] = self.pool.add_variable(name, variable)
 
 
 def _bytes_of(literal: Literal) -> memoryview:

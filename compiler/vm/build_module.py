@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 from ingot.compiler.dispatch.kernel import Kernel
 from ingot.compiler.ir import Function, Module, TensorType, Value, walk
 from ingot.compiler.ir.printer import to_text
-from ingot.compiler.stream.convert import StreamProgram
+from ingot.compiler.stream.data import ProgramData
 from ingot.compiler.vm.allocate_registers import allocate_registers
 from ingot.compiler.vm.assemble import assemble
 from ingot.compiler.vm.contents import (
@@ -23,9 +24,7 @@ from ingot.compiler.vm.contents import (
 from ingot.compiler.vm.strings import StringTable
 from ingot.compiler.vm.write_module import write_module
 
-__all__ = ["build_module"]
-
-TARGET = "cpu"
+__all__ = ["TargetCode", "build_module"]
 
 
 class VariantInfo(Protocol):
@@ -39,51 +38,71 @@ class VariantInfo(Protocol):
     def feature_bits(self) -> int: ...
 
 
+@dataclass(frozen=True)
+class TargetCode:
+    """The program for one target.
+
+    `entries` has the entry functions of `kernels`; `planned` is stream IR, `code` the same
+    functions as vm IR; `objects` are one per variant, none without kernels.
+    """
+
+    target: str
+    entries: Module
+    planned: Module
+    code: Module
+    kernels: Mapping[str, Kernel]
+    variants: Sequence[VariantInfo]
+    objects: Sequence[bytes]
+
+
 def build_module(
-    entries: Module,
-    program: StreamProgram,
-    code: Module,
-    kernels: Mapping[str, Kernel],
-    variants: Sequence[VariantInfo],
-    objects: Sequence[bytes],
-    metadata: Mapping[str, Any],
+    targets: Sequence[TargetCode], data: ProgramData, metadata: Mapping[str, Any]
 ) -> bytes:
-    """The module file. `entries` has the entry functions, `code` the vm functions."""
+    """The module file. Kernels are numbered through all targets, in their order."""
     strings = StringTable()
     functions = tuple(
-        _function(program.module.functions[name], function, strings)
-        for name, function in code.functions.items()
+        _function(each.target, each.planned.functions[name], function, strings)
+        for each in targets
+        for name, function in each.code.functions.items()
     )
-    executables: tuple[Executable, ...] = ()
-    if kernels:
-        rows = tuple(_entry(entries.functions[name], each) for name, each in kernels.items())
-        built = tuple(
-            Variant(variant.name, variant.format, variant.feature_bits, data)
-            for variant, data in zip(variants, objects, strict=True)
-        )
-        executables = (Executable("kernels", TARGET, rows, built),)
     uses_arena = any(
         op.name in ("global.load", "global.store")
-        for function in code.functions.values()
+        for each in targets
+        for function in each.code.functions.values()
         for op in walk(function)
     )
     contents = ModuleContents(
         functions,
         bytes(strings),
-        program.constants,
-        program.parameters,
-        executables,
+        data.pool.finish(),
+        data.parameters,
+        tuple(_executable(each) for each in targets if each.kernels),
         int(uses_arena),
         dict(metadata),
         tuple(
             VariableContents(each.name, each.dtype, each.shape, each.offset, each.length)
-            for each in program.variables
+            for each in data.variables.values()
         ),
     )
     return write_module(contents)
 
 
-def _function(source: Function, function: Function, strings: StringTable) -> FunctionContents:
+def _executable(code: TargetCode) -> Executable:
+    """Kernels that are linked into a program take the place of the executable "kernels"."""
+    name = "kernels" if code.target == "cpu" else f"{code.target}_kernels"
+    rows = tuple(
+        _entry(code.entries.functions[entry], kernel) for entry, kernel in code.kernels.items()
+    )
+    variants = tuple(
+        Variant(variant.name, variant.format, variant.feature_bits, data)
+        for variant, data in zip(code.variants, code.objects, strict=True)
+    )
+    return Executable(name, code.target, rows, variants)
+
+
+def _function(
+    target: str, source: Function, function: Function, strings: StringTable
+) -> FunctionContents:
     registers = allocate_registers(function)
     init = function.name == "init"
     exported = function.exported and not init
@@ -94,7 +113,7 @@ def _function(source: Function, function: Function, strings: StringTable) -> Fun
         results = _values(source, source.result_names, source.block.terminator.operands)
     return FunctionContents(
         function.name,
-        TARGET,
+        target,
         assemble(function, registers.of, strings),
         registers.i64_count,
         registers.f64_count,

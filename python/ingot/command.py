@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from ingot.hal.errors import CompileError, Error, InvalidArgument
 
 if TYPE_CHECKING:
+    from ingot.compiler.module import Module
     from ingot.runtime.model import Function, Model
 
 __all__ = ["main"]
@@ -91,7 +92,18 @@ def _add_compile(commands: Any) -> None:
     parser = _add(commands, "compile", _run_compile, "compile a model into a module file")
     parser.add_argument("model", help="an .onnx file, a StableHLO artifact, or Ingot IR text")
     parser.add_argument("-o", "--output", required=True, metavar="OUT", help="the module file")
-    parser.add_argument("--target", default="cpu", help="what to compile for (%(default)s)")
+    parser.add_argument(
+        "--target",
+        default="cpu",
+        metavar="NAMES",
+        help="devices to compile for: cpu, opencl, or cpu,opencl (%(default)s)",
+    )
+    parser.add_argument(
+        "--no-fallback",
+        action="store_true",
+        help="leave out the plain C beside OpenCL kernels, which runs where a device lacks or "
+        "fails one",
+    )
     parser.add_argument(
         "--variants",
         metavar="NAMES",
@@ -115,19 +127,30 @@ def _run_compile(options: argparse.Namespace) -> None:
     with show_progress(f"compiling {options.model}") as progress:
         module = ingot.compile(
             options.model,
-            target=options.target,
+            target=options.target.split(","),
             variants=options.variants.split(",") if options.variants else None,
+            fallback=not options.no_fallback,
             parameters=options.parameters,
             dump_ir=options.dump_ir,
             progress=progress,
         )
         module.save(options.output)
     seconds = time.perf_counter() - begin
-    variants = ", ".join(module.report.object_lengths)
-    length = f"{len(module) / 1e3:.1f} KB"
-    print(f"{options.output}: {length} for {variants or options.target}, in {seconds:.1f} s")
+    print(f"{options.output}: {_made(module)}, in {seconds:.1f} s")
+    for name, report in module.report.targets.items():
+        for line in report.host_lines():
+            print(f"{name}: {line}")
     if options.report:
         print(module.report)
+
+
+def _made(module: Module) -> str:
+    """`12.3 KB for cpu (x86-64-v4, x86-64-v3) and opencl (opencl-c, generic)`"""
+    targets = []
+    for name, report in module.report.targets.items():
+        variants = f" ({', '.join(report.object_lengths)})" if report.object_lengths else ""
+        targets.append(name + variants)
+    return f"{len(module) / 1e3:.1f} KB for {' and '.join(targets)}"
 
 
 def _add_model_options(parser: argparse.ArgumentParser) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from ingot.compiler.ir.dims import evaluate, parse_dim, symbols_of
 from ingot.compiler.vm.contents import ModuleContents
@@ -53,26 +54,34 @@ def _functions(contents: ModuleContents) -> Iterator[str]:
             yield f"    {function.doc}"
 
 
+def _targets(contents: ModuleContents) -> dict[str, dict[str, Any]]:
+    """What the compiler wrote down of each target."""
+    found: dict[str, dict[str, Any]] = contents.metadata.get("targets", {})
+    return found
+
+
 def _peaks(contents: ModuleContents, dims: Mapping[str, int] | None) -> Iterator[str]:
     """Working memory per function: what lies in its slab, without arguments and results."""
-    peaks: dict[str, str] = contents.metadata.get("peaks", {})
+    targets = _targets(contents)
+    peaks = {target: each.get("peaks", {}) for target, each in targets.items()}
     if dims is not None:
-        _check_dims(contents, peaks, dims)
-    if peaks:
+        _check_dims(
+            contents, [formula for each in peaks.values() for formula in each.values()], dims
+        )
+    if any(peaks.values()):
         yield "\npeak of working memory, in bytes"
-    for name, formula in peaks.items():
-        yield f"  {name}: {formula}{'' if dims is None else _peak_at(name, formula, dims)}"
+    for target, formulas in peaks.items():
+        where = f" for {target}" if len(peaks) > 1 else ""
+        for name, formula in formulas.items():
+            number = "" if dims is None else _peak_at(name, formula, dims)
+            yield f"  {name}{where}: {formula}{number}"
 
 
-def _check_dims(
-    contents: ModuleContents, peaks: Mapping[str, str], dims: Mapping[str, int]
-) -> None:
+def _check_dims(contents: ModuleContents, peaks: Sequence[str], dims: Mapping[str, int]) -> None:
     if not peaks:
         raise InvalidArgument("--dims: the module does not say how much memory its functions need")
     shapes = [value.shape for each in contents.functions for value in each.arguments]
-    known = [dim for shape in shapes for dim in shape] + [
-        parse_dim(each) for each in peaks.values()
-    ]
+    known = [dim for shape in shapes for dim in shape] + [parse_dim(each) for each in peaks]
     names = sorted({name for dim in known for name in symbols_of(dim)})
     for name in dims:
         if name not in names:
@@ -119,6 +128,11 @@ def _executables(contents: ModuleContents) -> Iterator[str]:
         yield f"  {executable.name} for {executable.target}: {count} kernels"
         for variant in executable.variants:
             yield f"    {variant.name} ({variant.format}): {_size(len(variant.object))}"
+        host = _targets(contents).get(executable.target, {}).get("host", {})
+        if host:
+            yield f"    {len(host)} of them run on the host:"
+        for name, reason in host.items():
+            yield f"      {name}: {reason}"
 
 
 def _parameters(contents: ModuleContents) -> Iterator[str]:
@@ -129,7 +143,7 @@ def _parameters(contents: ModuleContents) -> Iterator[str]:
 
 
 def _metadata(contents: ModuleContents) -> Iterator[str]:
-    shown = {key: value for key, value in contents.metadata.items() if key != "peaks"}
+    shown = {key: value for key, value in contents.metadata.items() if key != "targets"}
     if shown:
         yield "\nmetadata"
     for key, value in shown.items():

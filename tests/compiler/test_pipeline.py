@@ -84,7 +84,7 @@ def test_save_writes_the_bytes_and_replaces_a_file(tmp_path: Path) -> None:
 def test_metadata_locations_and_regions_survive() -> None:
     contents = read_module(bytes(compile(TEXT, variants=["x86-64-v3"])))
     assert contents.metadata["producer"] == "a test"
-    assert contents.metadata["options"]["variants"] == ["x86-64-v3"]
+    assert contents.metadata["targets"]["cpu"]["variants"] == ["x86-64-v3"]
     (executable,) = contents.executables
     assert [variant.name for variant in executable.variants] == ["x86-64-v3"]
     assert "neg(" in executable.entries[0].region

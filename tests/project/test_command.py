@@ -247,7 +247,7 @@ def test_compile_writes_a_module_that_runs(
     assert main(["compile", source, "-o", str(out), *options]) == 0
     printed = capsys.readouterr().out
     assert f"{out}: " in printed
-    assert "for x86-64-v3, in" in printed
+    assert "for cpu (x86-64-v3), in" in printed
     assert "1 kernels" in printed
     assert list(dump.iterdir())
     assert main(["run", str(out), "--input", "[[1, 2, 3, 4]]"]) == 0

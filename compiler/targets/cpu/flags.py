@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ingot.compiler.dispatch.kernel import TargetInfo
 from ingot.hal.spec import layout
 
-__all__ = ["COMMON_FLAGS", "LINK_FLAGS", "VARIANTS", "Variant", "default_variants"]
+__all__ = [
+    "COMMON_FLAGS",
+    "LINK_FLAGS",
+    "VARIANTS",
+    "Variant",
+    "default_variants",
+    "fallback_variant",
+]
 
 COMMON_FLAGS = (
     "-std=gnu11",
@@ -107,6 +114,16 @@ VARIANTS: dict[str, Variant] = {
         _variant("aarch64", "aarch64", 16, (), ("-march=armv8-a", "-ffixed-x18")),
     )
 }
+
+
+_BASE = {each.machine: each for each in (VARIANTS["x86-64"], VARIANTS["aarch64"])}
+
+
+def fallback_variant(target: str, machine: str) -> Variant:
+    """Plain C beside the kernels of another target: what any processor of that architecture
+    can run. KeyError: there is none for the machine."""
+    info = TargetInfo(target, "generic", vector_length=16, register_count=16, fma=False)
+    return replace(_BASE[machine], target=info)
 
 
 def default_variants(machine: str) -> tuple[Variant, ...]:

@@ -33,11 +33,18 @@ from ingot.compiler.targets.cpu.flags import (
     VARIANTS,
     Variant,
     default_variants,
+    fallback_variant,
 )
 from ingot.hal.errors import CompileError, InvalidArgument
 from ingot.hal.header import INCLUDE_FOLDER
 
-__all__ = ["Compiler", "build_executable", "choose_variants", "find_compiler"]
+__all__ = [
+    "Compiler",
+    "build_executable",
+    "choose_fallback",
+    "choose_variants",
+    "find_compiler",
+]
 
 HEADER_FOLDER = Path(__file__).parent
 GROUP_LENGTH = 60_000  # characters of kernel text per file, about one second of compiling
@@ -63,13 +70,11 @@ def choose_variants(names: Sequence[str] | None = None) -> tuple[Variant, ...]:
     InvalidArgument: there is no such variant. CompileError: none for this machine.
     """
     if names is None:
-        machine = platform.machine()
-        machine = {"AMD64": "x86_64", "arm64": "aarch64"}.get(machine, machine)
         try:
-            return default_variants(machine)
+            return default_variants(_machine())
         except KeyError:
             raise CompileError(
-                f"there are no CPU variants for this machine's architecture {machine!r}; name "
+                f"there are no CPU variants for this machine's architecture {_machine()!r}; name "
                 f"some to compile for another one: {', '.join(VARIANTS)}"
             ) from None
     unknown = [name for name in names if name not in VARIANTS]
@@ -79,6 +84,26 @@ def choose_variants(names: Sequence[str] | None = None) -> tuple[Variant, ...]:
             f"the variants are: {', '.join(VARIANTS)}"
         )
     return tuple(VARIANTS[name] for name in dict.fromkeys(names))
+
+
+def choose_fallback(target: str) -> Variant:
+    """The variant of plain C for this machine's architecture beside the kernels of `target`.
+
+    CompileError: there is none.
+    """
+    try:
+        return fallback_variant(target, _machine())
+    except KeyError:
+        raise CompileError(
+            f"there is no C code for this machine's architecture {_machine()!r} that {target} "
+            "kernels could fall back to; compile with fallback=False (--no-fallback)"
+        ) from None
+
+
+def _machine() -> str:
+    """This machine's architecture, as formats of objects name it."""
+    machine = platform.machine()
+    return {"AMD64": "x86_64", "arm64": "aarch64"}.get(machine, machine)
 
 
 def find_compiler() -> Compiler:

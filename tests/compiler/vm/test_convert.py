@@ -15,8 +15,9 @@ import ingot
 from ingot.compiler.ir import Block, Function, Module, Op, Region, TensorType
 from ingot.compiler.ir.dims import Dim, floordiv, maximum, parse_dim, symbol
 from ingot.compiler.stream.convert import convert as stream_convert
+from ingot.compiler.stream.data import ProgramData
 from ingot.compiler.stream.plan_memory import plan_memory
-from ingot.compiler.vm.build_module import build_module
+from ingot.compiler.vm.build_module import TargetCode, build_module
 from ingot.compiler.vm.convert import convert as vm_convert
 from ingot.hal.spec import dtype
 
@@ -45,10 +46,10 @@ def copies(
         function.attributes["checks"] = checks
     module = Module()
     module.add(function)
-    program = stream_convert(module, {})
-    planned = plan_memory(program.module)
-    data = build_module(module, program, vm_convert(planned), {}, (), (), {})
-    return ingot.load(data)
+    data = ProgramData()
+    planned = plan_memory(stream_convert(module, {}, data))
+    code = TargetCode("cpu", module, planned, vm_convert(planned), {}, (), ())
+    return ingot.load(build_module([code], data, {}))
 
 
 def zeros(*shape: int) -> np.ndarray[Any, Any]:

@@ -1,0 +1,120 @@
+"""What a program can be compiled for: targets with their variants, and how objects are made.
+
+A target is a kind of device, and has VM code of its own. Its variants are objects with the
+same kernels for different machines: they take the same calls and read the same data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ingot.compiler.dispatch.kernel import Kernel
+from ingot.compiler.dispatch.trial import Trial
+from ingot.compiler.targets.cpu.flags import Variant
+from ingot.compiler.targets.cpu.toolchain import (
+    build_executable,
+    choose_fallback,
+    choose_variants,
+)
+from ingot.compiler.targets.opencl.variant import OPENCL_C, OpenclVariant
+from ingot.hal.errors import CompileError, InvalidArgument, Unsupported
+
+__all__ = ["Objects", "Target", "build_objects", "choose_targets"]
+
+_TARGETS = ("cpu", "opencl")
+
+
+@dataclass(frozen=True)
+class Target:
+    """A kind of device, and its variants, best first."""
+
+    name: str
+    variants: tuple[Variant | OpenclVariant, ...]
+
+
+@dataclass(frozen=True)
+class Objects:
+    """What was built of a target's kernels.
+
+    `host` are those that the fallback runs because there is no other code for them, with the
+    reason of each.
+    """
+
+    data: tuple[bytes, ...]  # per variant
+    host: Mapping[str, str]
+
+
+def choose_targets(
+    names: str | Sequence[str], variants: Sequence[str] | None, fallback: bool
+) -> tuple[Target, ...]:
+    """The targets of these names. `variants` are those of the CPU target; without `fallback`
+    no other target carries plain C beside its own kernels.
+
+    Unsupported: there is no such target. InvalidArgument: `variants` fits none of them.
+    CompileError: there is no variant for this machine.
+    """
+    wanted = list(dict.fromkeys([names] if isinstance(names, str) else names))
+    unknown = [name for name in wanted if name not in _TARGETS]
+    if unknown or not wanted:
+        raise Unsupported(
+            f"target {unknown[0] if unknown else ''!r} is not known; the targets are: "
+            + ", ".join(_TARGETS)
+        )
+    if variants is not None and "cpu" not in wanted:
+        raise InvalidArgument(
+            f"variants={list(variants)} are of the target 'cpu', and the module is for "
+            f"{', '.join(wanted)}: leave them out, or add the target"
+        )
+    return tuple(_choose_target(name, variants, fallback) for name in wanted)
+
+
+def _choose_target(name: str, variants: Sequence[str] | None, fallback: bool) -> Target:
+    if name == "cpu":
+        return Target(name, choose_variants(variants))
+    return Target(name, (OPENCL_C, *([choose_fallback(name)] if fallback else ())))
+
+
+def build_objects(
+    target: Target, kernels: Mapping[str, Sequence[Kernel]], trials: Mapping[str, Trial]
+) -> Objects:
+    """The objects of all variants; `kernels` are per entry one for each variant, `trials` the
+    runs that compare kernels of a device with those of the fallback.
+
+    CompileError: a compiler failed, or a kernel needs the fallback and there is none.
+    """
+    if not kernels:
+        return Objects((), {})
+    columns = {
+        variant: [each[place] for each in kernels.values()]
+        for place, variant in enumerate(target.variants)
+    }
+    native = [variant for variant in columns if isinstance(variant, Variant)]
+    built = dict(
+        zip(native, build_executable({each: columns[each] for each in native}), strict=True)
+    )
+    data: list[bytes] = []
+    host: dict[str, str] = {}
+    for variant, column in columns.items():
+        if isinstance(variant, Variant):
+            data.append(built[variant])
+            continue
+        from ingot.compiler.targets.opencl.object import build_object
+
+        made = build_object(column, trials)
+        data.append(made.data)
+        host |= made.host
+    if host and not native:
+        raise CompileError(_refusal(target.name, host))
+    return Objects(tuple(data), host)
+
+
+def _refusal(target: str, host: Mapping[str, str]) -> str:
+    lines = [f"  {name}: {reason}" for name, reason in host.items()]
+    return "\n".join(
+        [
+            f"{len(host)} kernels cannot be made for {target}, and there is no fallback:",
+            *lines,
+            "compile with a fallback, which runs them on the host",
+        ]
+    )

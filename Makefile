@@ -15,10 +15,13 @@ ARGUMENTS ?=
 UNIT_TESTS := tests/project tests/hal tests/runtime tests/compiler \
   --ignore=tests/compiler/dispatch --ignore=tests/compiler/targets \
   --ignore=tests/compiler/frontends/onnx/test_onnx_conformance.py
+# The programs that run under the sanitizers: all ops, indices, control flow, state.
+SANITIZED_TESTS := tests/end_to_end --ignore=tests/end_to_end/test_models.py \
+  $(addprefix tests/compiler/frontends/onnx/test_onnx_,control.py data_dependent.py recurrent.py)
 export PATH := $(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench develop format clean
+.PHONY: help demo test sanitized check bench develop format clean
 
 help: ## list the targets
 	@echo "Ingot: compile a machine-learning model once, run it anywhere."
@@ -30,7 +33,18 @@ demo: $(STAMPS)/demo ## install into a fresh environment, compile a trained mode
 test: develop ## run all tests: C, C under the sanitizers, Python
 	$(call c_tests,build/c-tests,-DCMAKE_BUILD_TYPE=Release)
 	$(call c_tests,build/c-tests-sanitized,-DCMAKE_BUILD_TYPE=Debug -DINGOT_SANITIZE=ON)
+	$(MAKE) sanitized
 	pytest $(ARGUMENTS)
+
+sanitized: develop ## run the op suite and dynamic programs, kernels too under ASan and UBSan
+	$(CMAKE) -S . -B build/sanitized -DCMAKE_C_COMPILER=gcc -DCMAKE_BUILD_TYPE=Debug \
+	  -DCMAKE_C_FLAGS=-O1 -DINGOT_SANITIZE=ON -DINGOT_BUILD_PYTHON=ON \
+	  -DPython_EXECUTABLE=$(BIN)/python > build/sanitized.log \
+	  || { cat build/sanitized.log; exit 1; }
+	cmake --build build/sanitized --target _ingot
+	CC=gcc ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 \
+	  LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" \
+	  python -m pytest -p tests.sanitized --capture=sys $(SANITIZED_TESTS)
 
 check: develop build/types ## format, lint, types, layering and unit tests, in under two minutes
 	ruff format --check .

@@ -14,6 +14,8 @@
 #define V64 N(f64)
 #define I32 N(i32)
 #define I64 N(i64)
+#define U32 N(u32)
+#define U64 N(u64)
 #define FMA32 N(fma_f32)
 #define FMA64 N(fma_f64)
 #define SELECT32 N(select_f32)
@@ -64,10 +66,10 @@ INGOT_INLINE V32 N(scale_f32)(V32 value, V32 power) {
 #if defined(__AVX512F__) && L == 16
   return __builtin_ia32_scalefps512_mask(value, power, (V32){0}, (u16)-1, 4);
 #else
-  I32 whole = (I32)(power + 0x1.8p23f) - 0x4b400000;
+  I32 whole = (I32)((U32)(power + 0x1.8p23f) - 0x4b400000u);
   I32 half = whole >> 1;
-  V32 first = (V32)((half + 127) << 23);
-  return value * first * (V32)((whole - half + 127) << 23);
+  V32 first = (V32)(((U32)half + 127) << 23);
+  return value * first * (V32)(((U32)whole - (U32)half + 127) << 23);
 #endif
 }
 
@@ -99,8 +101,8 @@ INGOT_INLINE V32 N(exp2_f32)(V32 x) {
 INGOT_INLINE V32 N(log_f32)(V32 x) {
   I32 tiny = x < 0x1p-126f;
   I32 bits = (I32)SELECT32(tiny, x * 0x1p23f, x);
-  I32 exponent = (bits - 0x3f3504f3) >> 23;
-  V32 f = (V32)(bits - (exponent << 23)) - 1.0f;
+  I32 exponent = (I32)((U32)bits - 0x3f3504f3u) >> 23; /* unsigned: x may be anything */
+  V32 f = (V32)((U32)bits - ((U32)exponent << 23)) - 1.0f;
   V32 e = __builtin_convertvector(exponent, V32) - SELECT32(tiny, ALL32(23.0f), (V32){0});
   V32 q = FMA32(f, ALL32(0x1.2c5a02p-4f), ALL32(-0x1.dd999ep-4f));
   q = FMA32(q, f, ALL32(0x1.dc8e38p-4f));
@@ -166,10 +168,10 @@ INGOT_INLINE V32 N(erf_f32)(V32 x) {
   return q
 
 INGOT_INLINE V64 N(scale_f64)(V64 value, V64 power) {
-  I64 whole = (I64)(power + 0x1.8p52) - 0x4338000000000000;
+  I64 whole = (I64)((U64)(power + 0x1.8p52) - 0x4338000000000000u);
   I64 half = whole >> 1;
-  V64 first = (V64)((half + 1023) << 52);
-  return value * first * (V64)((whole - half + 1023) << 52);
+  V64 first = (V64)(((U64)half + 1023) << 52);
+  return value * first * (V64)(((U64)whole - (U64)half + 1023) << 52);
 }
 
 /* r of x = k ln 2 + r */
@@ -226,8 +228,8 @@ INGOT_INLINE V64 N(log_parts_f64)(V64 x, V64 *low) {
                           0x1.2b6220cf76b04p-3};
   I64 tiny = x < 0x1p-1022;
   I64 bits = (I64)SELECT64(tiny, x * 0x1p52, x);
-  I64 exponent = (bits - 0x3fe6a09e667f3bcd) >> 52;
-  V64 f = (V64)(bits - (exponent << 52)) - 1.0;
+  I64 exponent = (I64)((U64)bits - 0x3fe6a09e667f3bcdu) >> 52;
+  V64 f = (V64)((U64)bits - ((U64)exponent << 52)) - 1.0;
   V64 e = __builtin_convertvector(exponent, V64) - SELECT64(tiny, ALL64(52.0), (V64){0});
   V64 s = f / (f + 2.0);
   V64 z = s * s;
@@ -569,7 +571,7 @@ INGOT_INLINE V64 N(cbrt_f64)(V64 x) {
   a = SELECT64(tiny, a * 0x1p180, a);
   V64 exponent = __builtin_convertvector((I64)a >> 32, V64);
   I64 guess = __builtin_convertvector(exponent * (1.0 / 3.0) + 715094163.0, I64);
-  V64 t = (V64)(guess << 32);
+  V64 t = (V64)((U64)guess << 32);
   for (int round = 0; round < 3; ++round) {
     V64 cube = t * t * t;
     t = t * ((cube + 2.0 * a) / (2.0 * cube + a));
@@ -724,6 +726,8 @@ INGOT_SCALARS(f64)
 #undef V64
 #undef I32
 #undef I64
+#undef U32
+#undef U64
 #undef EACH_LANE
 #undef N
 #undef L

@@ -12,6 +12,14 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+/* Kernels import nothing, except in a build that looks for errors: there they may call the
+ * sanitizers, which the system's loader binds. */
+#if defined(INGOT_SANITIZE)
+#define INGOT_LIBRARY_MAY_IMPORT true
+#else
+#define INGOT_LIBRARY_MAY_IMPORT false
+#endif
+
 /* Whether every pointer of the table stays in the object: cheap, and it turns a mangled
  * object into a message. */
 static bool ingot_library_is_inside(const ingot_elf_image_t *image,
@@ -78,19 +86,22 @@ static bool ingot_write_all(int file, const uint8_t *bytes, size_t length) {
   return true;
 }
 
-/* The object as an anonymous file, loaded by the system. NULL if that is refused too. */
-static void *ingot_library_open_anonymous(const void *data, size_t length) {
+/* The object as an anonymous file, loaded by the system. NULL if that is refused too. The
+ * file stays open as long as the handle: dlopen takes two objects of one path for the same. */
+static void *ingot_library_open_anonymous(const void *data, size_t length, int *out_file) {
 #if defined(__linux__)
   char path[64];
   int file = memfd_create("ingot-kernels", MFD_CLOEXEC);
   if (file < 0) return NULL;
   (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", file);
   void *handle = ingot_write_all(file, data, length) ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
-  (void)close(file); /* the mapping keeps the file */
+  if (!handle) (void)close(file);
+  *out_file = file;
   return handle;
 #else
   (void)data;
   (void)length;
+  (void)out_file;
   return NULL;
 #endif
 }
@@ -100,7 +111,7 @@ static ingot_status_t ingot_library_load_by_system(const void *data, size_t leng
                                                    ingot_status_t refusal,
                                                    ingot_hal_cpu_library_t *library,
                                                    void **out_function) {
-  library->handle = ingot_library_open_anonymous(data, length);
+  library->handle = ingot_library_open_anonymous(data, length, &library->file);
   if (!library->handle) {
     return ingot_status_prefix(refusal,
                                "cannot load native kernels here, neither directly nor by dlopen; "
@@ -118,7 +129,8 @@ ingot_status_t ingot_hal_cpu_library_load(const ingot_allocator_t *allocator, co
   void *function = NULL;
   ingot_status_t status = ingot_elf_load(allocator, data, length, INGOT_KERNEL_QUERY_NAME,
                                          &library.image, &function);
-  if (ingot_status_code(status) == INGOT_STATUS_PERMISSION_DENIED) {
+  if (ingot_status_code(status) == INGOT_STATUS_PERMISSION_DENIED ||
+      (INGOT_LIBRARY_MAY_IMPORT && ingot_status_code(status) == INGOT_STATUS_UNSUPPORTED)) {
     status = ingot_library_load_by_system(data, length, status, &library, &function);
   }
   if (status) return status;
@@ -141,7 +153,10 @@ ingot_status_t ingot_hal_cpu_library_link(const ingot_allocator_t *allocator,
 
 void ingot_hal_cpu_library_unload(ingot_hal_cpu_library_t *library) {
   ingot_elf_unload(&library->image);
-  if (library->handle) (void)dlclose(library->handle);
+  if (library->handle) {
+    (void)dlclose(library->handle);
+    (void)close(library->file);
+  }
   library->handle = NULL;
 }
 

@@ -10,6 +10,7 @@ typedef struct ingot_hal_cpu_library_t {
   const ingot_kernel_library_t *kernels; /* checked: count, tiles, scratch lengths */
   ingot_elf_image_t image;               /* length 0 if it is not ours */
   void *handle;                          /* of dlopen; NULL if it is not the system's */
+  int file;                              /* what the handle was opened from, if there is one */
 } ingot_hal_cpu_library_t;
 
 /* Loads an ELF object with this runtime's loader; where the system refuses executable

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "hal/cpu/cpu.h"
+#include "hal/cpu/fence.h"
 
 /* A dispatch is shared if one thread would need about this long for it: sharing costs less
  * than a microsecond while workers spin, but tens of them once they sleep. */
@@ -88,17 +89,14 @@ ingot_status_t ingot_hal_cpu_queue_dispatch(ingot_hal_queue_t *base,
       .total = grid[0] * grid[1] * grid[2],
   };
   ingot_kernel_fault_t fault = {0};
+  ingot_fence_raise(dispatch);
   bool is_shared = device->pool && work.total > 1 && ingot_cpu_is_worth_sharing(dispatch);
   if (!is_shared || !ingot_hal_cpu_pool_run(device->pool, &work, queue->scratch, &fault)) {
     ingot_hal_cpu_run_inline(&work, queue->scratch, &fault);
   }
+  ingot_fence_lower(dispatch);
   if (fault.code != INGOT_FAULT_NONE) return ingot_hal_fault_status(base, dispatch, &fault);
   if (ingot_clock_is_past(dispatch->deadline)) return ingot_hal_deadline_status(base, dispatch);
-  return NULL;
-}
-
-ingot_status_t ingot_hal_cpu_queue_wait(ingot_hal_queue_t *queue) {
-  (void)queue;
   return NULL;
 }
 

@@ -202,6 +202,10 @@ static void load_without_executable_memory(void) {
   if (library.kernels) {
     EXPECT(library.handle != NULL);
     EXPECT_EQUAL(library.kernels->entry_count, 6);
+    ingot_hal_cpu_library_t other; /* not the first one again, though loaded the same way */
+    EXPECT_OK(ingot_hal_cpu_library_load(&allocator, kernels.data, kernels.length, 6, &other));
+    EXPECT(other.kernels != library.kernels);
+    ingot_hal_cpu_library_unload(&other);
     ingot_hal_cpu_library_unload(&library);
   }
   if (!forbid(SYS_memfd_create, 0)) return;

@@ -1,0 +1,55 @@
+"""A pytest plugin: run tests with the C runtime and all kernels under the sanitizers.
+
+`make sanitized` builds the extension with ASan and UBSan, and runs pytest with `-p
+tests.sanitized`, which puts that extension in the place of the usual one and compiles
+kernels with the sanitizers too. The runtime of such a build loads kernels by dlopen, and
+forbids all bytes around the bindings of a dispatch while it runs. The first error ends the
+process with a report.
+"""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import os
+import sys
+from pathlib import Path
+
+from ingot.compiler.targets.cpu import flags, toolchain
+
+__all__: list[str] = []
+
+EXTENSION = Path(__file__).parent.parent / "build" / "sanitized" / "runtime" / "_ingot.abi3.so"
+SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g1", "-O1")
+_UNWANTED = ("-O3", "-ffreestanding", "-nostdlib", "-Wl,--no-undefined", "-Wl,-s")
+
+
+def _use_extension() -> None:
+    """Put the sanitized extension where `ingot.hal.native` finds it."""
+    name = "ingot.runtime._ingot"
+    loader = importlib.machinery.ExtensionFileLoader(name, str(EXTENSION))
+    spec = importlib.util.spec_from_file_location(name, EXTENSION, loader=loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    sys.modules[name] = module
+
+
+def _sanitize_kernels() -> None:
+    """Compile kernels for one variant with the sanitizers; the system binds what they call."""
+    common = tuple(flag for flag in flags.COMMON_FLAGS if flag not in _UNWANTED)
+    link = tuple(flag for flag in flags.LINK_FLAGS if flag not in _UNWANTED)
+    toolchain.COMMON_FLAGS = (*common, *SANITIZERS)
+    toolchain.LINK_FLAGS = (*link, *SANITIZERS)
+    one = toolchain.default_variants
+
+    def best(machine: str) -> tuple[flags.Variant, ...]:
+        wide = "avx512vl" in Path("/proc/cpuinfo").read_text()
+        return one(machine)[:1] if wide else one(machine)[-1:]
+
+    toolchain.default_variants = best
+
+
+os.environ.pop("LD_PRELOAD", None)  # for this process only: compilers need no sanitizer
+_use_extension()
+_sanitize_kernels()

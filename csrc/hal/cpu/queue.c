@@ -100,6 +100,11 @@ ingot_status_t ingot_hal_cpu_queue_dispatch(ingot_hal_queue_t *base,
   return NULL;
 }
 
+ingot_status_t ingot_hal_cpu_queue_wait(ingot_hal_queue_t *queue) {
+  (void)queue;
+  return NULL;
+}
+
 ingot_status_t ingot_hal_cpu_queue_copy(ingot_hal_queue_t *queue, ingot_buffer_t *source,
                                         int64_t source_offset, ingot_buffer_t *target,
                                         int64_t target_offset, int64_t length) {

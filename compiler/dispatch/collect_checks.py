@@ -4,7 +4,8 @@ Where a symbolic dim may be 1 or must equal another, where a slice must lie insi
 operand, or a reshape must keep the count of elements, the relation becomes one entry of the
 function's `checks` attribute: (kind, a, b, layer) with kind "le" (a <= b), "equal", or
 "broadcast" (a is 1 or b). They are tested at the call as soon as their symbols are known,
-before any work that uses them, so that no kernel leaves its buffers. Checks of branches and
+before any work that uses them, so that no kernel leaves its buffers. What an op `assert`
+says is collected too, and the op is gone. Checks of branches and
 loops stand in an attribute of their op, one list per body, and are tested where the body
 begins: in a branch that is not taken anything may be.
 """
@@ -51,11 +52,15 @@ def _checks_of(block: Block, function: Function, known: set[Relation]) -> tuple[
             )
             if any(inner):
                 op.attributes["checks"] = cast(Attribute, inner)
+    block.ops = [op for op in block.ops if op.name != "assert"]
     return tuple((*relation, layer) for relation, layer in checks.items())
 
 
 def _relations(op: Op) -> Iterator[Relation]:
     match op.name:
+        case "assert":
+            relation = op.attributes["kind"], op.attributes["a"], op.attributes["b"]
+            yield cast(Relation, relation)
         case "broadcast":
             dimensions = cast("tuple[int, ...]", op.attributes["dimensions"])
             result = shape_of(op.result)

@@ -31,8 +31,10 @@ def effects_of(op: Op) -> set[str]:
 
 
 def is_check(op: Op) -> bool:
-    """Whether the op is there to fail, not for the sake of a symbol: a size with one choice."""
-    return op.name == "size" and op.attributes["low"] == op.attributes["high"]
+    """Whether the op is there to fail, not for the sake of a symbol: a size with one choice too."""
+    if op.name == "size":
+        return op.attributes["low"] == op.attributes["high"]
+    return op.name == "assert"
 
 
 def is_pure(op: Op) -> bool:
@@ -43,6 +45,6 @@ def is_pure(op: Op) -> bool:
 def can_fail(op: Op) -> bool:
     """Whether the op may end the call with an error, so that it must not run unasked."""
     return any(
-        each.name == "size" or str(each.attributes.get("mode", "")).endswith("check")
+        each.name in ("size", "assert") or str(each.attributes.get("mode", "")).endswith("check")
         for each in walk(op)
     )

@@ -16,7 +16,7 @@ from ingot.compiler.graph.ops import defined_symbols, lookup
 from ingot.compiler.graph.references.leaves import array_of
 from ingot.compiler.graph.references.numbers import Array
 from ingot.compiler.ir import Attribute, Block, Function, Module, Op, Region, TensorType, Value
-from ingot.compiler.ir.dims import Dim, Expr, Symbol, evaluate, symbol
+from ingot.compiler.ir.dims import Dim, Expr, evaluate, linear_in, symbol, symbols_of
 from ingot.hal.errors import Error, InvalidArgument, NotFound
 from ingot.hal.spec import DType
 
@@ -63,12 +63,12 @@ def bind_symbols(function: Function, arguments: Sequence[Array]) -> dict[str, in
         if array.dtype != type.dtype.numpy or array.ndim != type.rank:
             got = f"{DType.from_numpy(array.dtype).name}[{','.join(map(str, array.shape))}]"
             raise InvalidArgument(f"{what} is {got}, expected {type}")
-        for dim, size in zip(type.shape, array.shape, strict=True):
-            if isinstance(dim, Expr):
-                _bind(dim, size, symbols)
+    _bind(function, arguments, symbols)
     for place, (value, array) in enumerate(zip(function.arguments, arguments, strict=True)):
         assert isinstance(value.type, TensorType)
         for axis, dim in enumerate(value.type.shape):
+            if not symbols_of(dim) <= symbols.keys():
+                raise InvalidArgument(f"argument {place} '{names[place]}': no size fits its {dim}")
             if evaluate(dim, symbols) != array.shape[axis]:
                 raise InvalidArgument(
                     f"argument {place} '{names[place]}': dim {axis} ('{dim}') is "
@@ -81,14 +81,24 @@ def bind_symbols(function: Function, arguments: Sequence[Array]) -> dict[str, in
     return symbols
 
 
-def _bind(dim: Expr, size: int, symbols: dict[str, int]) -> None:
-    """Bind a dim that is one symbol; expressions are checked once all symbols are known."""
-    if len(dim.terms) == 1:
-        ((monomial, coefficient),) = dim.terms
-        if coefficient == 1 and len(monomial) == 1 and monomial[0][1] == 1:
-            atom = monomial[0][0]
-            if isinstance(atom, Symbol):
-                symbols.setdefault(atom.name, size)
+def _bind(function: Function, arguments: Sequence[Array], symbols: dict[str, int]) -> None:
+    """Solve the arguments' dims for their symbols, those first that are a symbol themselves."""
+    sizes: dict[Dim, int] = {}
+    for value, array in zip(function.arguments, arguments, strict=True):
+        assert isinstance(value.type, TensorType)
+        for dim, size in zip(value.type.shape, array.shape, strict=True):
+            sizes.setdefault(dim, size)
+    waiting = sorted(sizes, key=lambda dim: all(dim != symbol(name) for name in symbols_of(dim)))
+    progress = True
+    while progress:
+        progress = False
+        for dim in waiting:
+            unknown = symbols_of(dim) - symbols.keys()
+            linear = linear_in(dim, next(iter(unknown))) if len(unknown) == 1 else None
+            if linear is not None:
+                (name,) = unknown
+                symbols[name] = (sizes[dim] - evaluate(linear[1], symbols)) // linear[0]
+                progress = True
 
 
 def _bind_defined(

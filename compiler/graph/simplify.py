@@ -14,7 +14,7 @@ from ingot.compiler.graph.ops import lookup
 from ingot.compiler.graph.reshapes import reshape_groups
 from ingot.compiler.graph.rewriter import defined_by, literal_of_value, rewrite, splat_of
 from ingot.compiler.ir import Module, Op, Value, dim_attribute
-from ingot.compiler.ir.dims import Dim
+from ingot.compiler.ir.dims import Dim, product
 from ingot.hal.spec import DType
 
 __all__ = ["simplify"]
@@ -61,11 +61,15 @@ def _identity(op: Op, builder: Builder) -> Value | None:
 
 
 def _reshape_of_reshape(op: Op, builder: Builder) -> Value | None:
+    """The first of two need not be done, unless it alone checks a count of elements."""
     inner = defined_by(op.operands[0], "reshape")
     if inner is None:
         return None
-    shape = dims(op, "shape")
-    return builder.value("reshape", inner.operands[0], shape=shape)
+    x, shape = inner.operands[0], dims(op, "shape")
+    first, between, last = map(product, (tensor_type(x).shape, dims(inner, "shape"), shape))
+    if between not in (first, last):
+        return None
+    return builder.value("reshape", x, shape=shape)
 
 
 def _reshape_of_broadcast(op: Op, builder: Builder) -> Value | None:

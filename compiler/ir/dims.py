@@ -26,6 +26,7 @@ __all__ = [
     "ceildiv",
     "evaluate",
     "floordiv",
+    "linear_in",
     "maximum",
     "minimum",
     "modulo",
@@ -33,6 +34,7 @@ __all__ = [
     "product",
     "prove_le",
     "row_major_strides",
+    "signs",
     "substitute",
     "symbol",
     "symbols_of",
@@ -253,6 +255,20 @@ def symbols_of(dim: Dim) -> set[str]:
             else:
                 names.update(*(symbols_of(operand) for operand in atom.operands))
     return names
+
+
+def linear_in(dim: Dim, name: str) -> tuple[int, Dim] | None:
+    """(factor, rest) with dim = factor * symbol + rest and no such symbol in the rest, or None."""
+    factor = dict(_terms(dim)).get(((Symbol(name), 1),), 0)
+    rest = dim - symbol(name) * factor
+    return None if factor == 0 or name in symbols_of(rest) else (factor, rest)
+
+
+def signs(dim: Dim) -> tuple[Dim, Dim]:
+    """(a, b) with dim = b - a, of the terms with a minus and a plus; "b >= a" is how people
+    say that the dim is not negative."""
+    minus = _from_terms((monomial, -factor) for monomial, factor in _terms(dim) if factor < 0)
+    return minus, dim + minus
 
 
 def bounds(dim: Dim, known: Bounds | None = None) -> tuple[float, float]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from ingot.compiler.ir import Function, TensorType, Value
-from ingot.compiler.ir.dims import Expr, Symbol
+from ingot.compiler.ir.dims import Dim, Expr, linear_in, symbol, symbols_of
 from ingot.compiler.vm.code import CodeBuilder
 from ingot.compiler.vm.sizes import Sizes
 from ingot.hal.errors import CompileError
@@ -82,11 +82,11 @@ class _Checker:
         if not unknown:
             self._compare(place, self._read(place))
             return True
-        linear = _linear(place.dim)
-        if len(unknown) > 1 or linear is None:
+        linear = linear_in(place.dim, next(iter(unknown))) if len(unknown) == 1 else None
+        if linear is None or linear[0] < 1:
             return False
-        name, factor, offset = linear
-        self._learn(place, self._solve(place, factor, offset), name)
+        (name,) = unknown
+        self._learn(place, self._solve(place, *linear), name)
         return True
 
     def _read(self, place: _Place) -> Value:
@@ -105,13 +105,13 @@ class _Checker:
             message = f"{place} is {{}}, expected {{}}"
         self.code.check(equal, _INVALID, message, size, expected)
 
-    def _solve(self, place: _Place, factor: int, offset: int) -> Value:
+    def _solve(self, place: _Place, factor: int, offset: Dim) -> Value:
         """The symbol's value where the dim is factor * symbol + offset."""
         code = self.code
         size = self._read(place)
-        if factor == 1 and offset == 0:
-            return size
-        rest = size if offset == 0 else code.op("sub.size", size, code.constant(offset))[0]
+        rest = size if offset == 0 else code.op("sub.size", size, self.sizes.value(offset))[0]
+        if factor == 1:
+            return rest
         divisor, zero = code.constant(factor), code.constant(0)
         remainder = code.op("mod.size", rest, divisor)[0]
         exact = code.op("eq.i64", remainder, zero)[0]
@@ -135,15 +135,5 @@ class _Checker:
 
 def _symbol_name(dim: Expr) -> str | None:
     """The symbol that `dim` is, or None."""
-    linear = _linear(dim)
-    return linear[0] if linear is not None and linear[1:] == (1, 0) else None
-
-
-def _linear(dim: Expr) -> tuple[str, int, int] | None:
-    """(symbol, factor, offset) of factor * symbol + offset with a positive factor, or None."""
-    constant = dict(dim.terms).get((), 0)
-    terms = [(monomial, factor) for monomial, factor in dim.terms if monomial]
-    if len(terms) != 1 or len(terms[0][0]) != 1 or terms[0][1] <= 0:
-        return None
-    ((atom, power),) = terms[0][0]
-    return (atom.name, terms[0][1], constant) if isinstance(atom, Symbol) and power == 1 else None
+    names = symbols_of(dim)
+    return next((name for name in names if dim == symbol(name)), None)

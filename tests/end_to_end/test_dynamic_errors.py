@@ -66,6 +66,44 @@ def sums() -> ingot.Module:
     return jax_model(lambda x, y: x + y, (2 * b, s), (2 * b, s))
 
 
+def prefixes() -> ingot.Module:
+    """f32[a,4], f32[b,4] with a >= b."""
+    a, b = jax.export.symbolic_shape("a, b", constraints=["a >= b"])
+    return jax_model(lambda x, y: x[: y.shape[0]] + y, (a, 4), (b, 4))
+
+
+def folded() -> ingot.Module:
+    """Two reshapes one after the other, of which each relies on a count of elements."""
+    return ingot.compile(
+        """
+        module {} {
+          func @main(%x: f32[b] "x", %y: f32[b+s] "y", %z: f32[n] "z") -> (f32[b+s] "sum")
+              symbols {b in [0, none], n in [0, none], s in [0, none]} {
+            %0 = exp(%y) : f32[b+s] loc("exp")
+            %1 = reshape(%z) {shape=[<2*b>]} : f32[2*b] loc("first")
+            %2 = reshape(%1) {shape=[<b+s>]} : f32[b+s] loc("second")
+            %3 = add(%2, %0) : f32[b+s] loc("add")
+            return(%3)
+          }
+        }"""
+    )
+
+
+def asserted() -> ingot.Module:
+    """An assertion on data."""
+    from jaxlib.mlir.dialects import stablehlo
+
+    text = """
+    func.func public @main(%a: tensor<?xf32>, %n: tensor<i32>) -> tensor<?xf32> {
+      %0 = stablehlo.constant dense<3> : tensor<i32>
+      %1 = stablehlo.compare GT, %n, %0 : (tensor<i32>, tensor<i32>) -> tensor<i1>
+      stablehlo.custom_call @shape_assertion(%1)
+        {error_message = "too small", has_side_effect = true} : (tensor<i1>) -> ()
+      return %a : tensor<?xf32>
+    }"""
+    return ingot.compile(stablehlo.serialize_portable_artifact_str(text, "1.9.0"))
+
+
 def squares() -> ingot.Module:
     """f32[n,0] -> f32[n,n]: a great result of an argument without bytes."""
     (n,) = jax.export.symbolic_shape("n")
@@ -165,6 +203,35 @@ CASES = {
             Bad((zeros(4, 65), zeros(4, 65)), InvalidArgument, "is 65, expected at most 64"),
             Bad((wide(4, 2**40), zeros(4, 1)), OutOfMemory, "argument 0 'x': is not contiguous"),
         ),
+    ),
+    "relations": Case(
+        prefixes,
+        (counted(5, 4), counted(3, 4)),
+        2 * counted(3, 4),
+        (
+            Bad(
+                (zeros(3, 4), zeros(5, 4)),
+                InvalidArgument,
+                r"'shape_assertion': b is 5, expected at most a = 3",
+            ),
+        ),
+    ),
+    "sums of symbols": Case(
+        folded,
+        (zeros(2), zeros(4), counted(4)),
+        counted(4) + 1,
+        (
+            Bad((zeros(2), zeros(1), zeros(4)), InvalidArgument, "s is -1, expected at least 0"),
+            Bad((zeros(2), zeros(4), zeros(5)), InvalidArgument, r"n is 5, expected 2\*b = 4"),
+            Bad((zeros(2), zeros(5), zeros(4)), InvalidArgument, r"2\*b is 4, expected b\+s = 5"),
+            Bad((zeros(2), zeros(5), zeros(5)), InvalidArgument, r"'first': n is 5, .* = 4"),
+        ),
+    ),
+    "assertions on data": Case(
+        asserted,
+        (counted(2), np.int32(4)),
+        counted(2),
+        (Bad((counted(2), np.int32(3)), InvalidArgument, "the assertion 'too small' is 0"),),
     ),
     "great results": Case(
         squares,

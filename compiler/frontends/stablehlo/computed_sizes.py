@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ingot.compiler.frontends.stablehlo.symbols import Symbols
+from ingot.compiler.frontends.symbols import Symbols
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.ir import Literal, Op, Value, dims
 from ingot.compiler.ir.dims import Dim, symbol

@@ -44,11 +44,11 @@ from ingot.compiler.frontends.stablehlo.signature import (
     symbol_prefixes,
 )
 from ingot.compiler.frontends.stablehlo.sizes import fold
-from ingot.compiler.frontends.stablehlo.symbols import Restart, Symbols
+from ingot.compiler.frontends.symbols import Restart, Symbols
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.ir import Block, Function, Module, Region, Value, dims
 from ingot.compiler.ir import TensorType as GraphTensorType
-from ingot.compiler.ir.dims import Dim, symbol
+from ingot.compiler.ir.dims import Dim
 from ingot.hal.errors import CompileError, DataLoss, NotFound
 from ingot.hal.spec import dtype
 
@@ -121,7 +121,6 @@ def _build(
     context.values.update(zip(function.arguments, arguments, strict=True))
     results = [context.value(each) for each in _lower_ops(context, function.body)]
     context.builder.return_(*results)
-    symbols.finish()
     used: set[str] = set().union(
         *(dims.symbols_of(dim) for value in block.arguments for dim in tensor_type(value).shape)
     )
@@ -139,7 +138,7 @@ def _argument_type(type: Any, prefix: str, symbols: Symbols) -> GraphTensorType:
     assert isinstance(type, TensorType)
     shape: list[Dim] = []
     for axis, dim in enumerate(type.shape):
-        size = dim if dim is not None else symbols.resolve(symbol(f"{prefix}_{axis}"))
+        size = dim if dim is not None else symbols.argument(f"{prefix}_{axis}")
         limit = type.bounds[axis] if axis < len(type.bounds) else None
         if limit is not None:
             symbols.limit(size, 0, limit)
@@ -175,6 +174,8 @@ def _check_type(context: Context, op: SourceOp, wanted: Any, lowered: Lowered) -
     assert isinstance(wanted, TensorType)
     if found.dtype.name != wanted.element or found.rank != len(wanted.shape):
         raise context.error(op, f"the artifact declares the result {wanted}, but it is {found}")
-    for declared, dim in zip(wanted.shape, found.shape, strict=True):
-        if declared is not None and declared != dim:
-            context.symbols.equate(dim, declared, context.describe(op))
+    shape = tuple(
+        dim if declared is None else declared
+        for declared, dim in zip(wanted.shape, found.shape, strict=True)
+    )
+    lowered.value = context.agree(op, lowered.value, shape)

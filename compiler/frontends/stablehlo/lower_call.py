@@ -164,10 +164,22 @@ def custom_call(context: Context, op: SourceOp) -> list[Value] | list[Lowered]:
         return [context.lowered(op, 0)]
     if target == _WINDOW:
         return dynamic_reduce_window(context, op)
-    truth = context.lowered(op, 0).truth
-    if truth is None:
-        raise context.error(op, "the shape assertion depends on data, not on shapes only")
-    message = op.attributes.get("error_message")
-    what = f"{context.describe(op)} ({message})" if message else context.describe(op)
-    context.symbols.assume(truth, what)
+    _assert(context, op)
     return []
+
+
+def _assert(context: Context, op: SourceOp) -> None:
+    """What holds for all that follows: a fact of the symbols, or a check of the call."""
+    truth = context.lowered(op, 0).truth
+    message = op.attributes.get("error_message")
+    if truth is None:
+        holds = context.builder.value("convert", context.operand(op, 0), dtype=dtype("i64"))
+        what = f"the assertion '{message}'" if message else "the assertion"
+        attributes = {"symbols": (context.symbols.fresh("holds"),), "low": 1, "high": 1}
+        context.builder.append("size", (holds,), (), {**attributes, "what": what})
+        return
+    what = f"{context.describe(op)} ({message})" if message else context.describe(op)
+    for atom in context.symbols.assume(truth, what):
+        less, more = dims.signs(atom.difference)
+        kind = "equal" if atom.direction == "eq" else "le"
+        context.builder.append("assert", (), (), {"kind": kind, "a": less, "b": more})

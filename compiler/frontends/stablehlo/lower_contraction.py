@@ -43,10 +43,10 @@ def _dot(
     rhs_contract: tuple[int, ...],
 ) -> Value:
     a, b, wanted = _operands(context, op)
-    pairs = zip((*lhs_batch, *lhs_contract), (*rhs_batch, *rhs_contract), strict=True)
-    for i, j in pairs:
-        one, other = tensor_type(a).shape[i], tensor_type(b).shape[j]
-        context.symbols.equate(one, other, context.describe(op))
+    shape = list(tensor_type(b).shape)
+    for i, j in zip((*lhs_batch, *lhs_contract), (*rhs_batch, *rhs_contract), strict=True):
+        shape[j] = tensor_type(a).shape[i]
+    b = context.agree(op, b, shape)
     return context.builder.op(  # type: ignore[no-any-return]
         "dot_general",
         a,

@@ -14,6 +14,7 @@ from ingot.compiler.frontends.stablehlo.program import SourceBlock, SourceOp, So
 from ingot.compiler.graph.build_control import Branch, branches, while_loop
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.ir import Value
+from ingot.hal.errors import CompileError
 
 __all__ = ["CONTROL_OPS"]
 
@@ -84,7 +85,8 @@ def loop(context: Context, op: SourceOp) -> list[Lowered]:
         for place, value, before in zip(carried, following, values, strict=True):
             what = f"{context.describe(op)}, carried value {place}"
             for a, b in zip(tensor_type(value).shape, tensor_type(before).shape, strict=True):
-                context.symbols.equate(a, b, what)
+                if not context.symbols.equate(a, b, what):
+                    raise CompileError(f"{what}: its dim {b} becomes {a}; keep its shape")
         return following
 
     results = while_loop(

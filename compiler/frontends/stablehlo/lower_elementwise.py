@@ -62,8 +62,7 @@ def unary(context: Context, op: SourceOp) -> Value:
 
 @lowering(*_BINARY)
 def binary(context: Context, op: SourceOp) -> Value:
-    a, b = context.operand(op, 0), context.operand(op, 1)
-    context.same_shape(op, (a, b))
+    a, b = context.same_shape(op, context.operands(op))
     name = _BINARY[op.name]
     if _element(a).is_boolean:
         name = _ON_BOOLEANS.get(name, name)
@@ -72,8 +71,7 @@ def binary(context: Context, op: SourceOp) -> Value:
 
 @lowering("compare")
 def compare(context: Context, op: SourceOp) -> Value:
-    a, b = context.operand(op, 0), context.operand(op, 1)
-    context.same_shape(op, (a, b))
+    a, b = context.same_shape(op, context.operands(op))
     if op.attributes.get("compare_type") == "TOTALORDER" and _element(a).is_float:
         a, b = _total_order(context, a), _total_order(context, b)
     direction = str(op.attributes["comparison_direction"]).lower()
@@ -101,8 +99,8 @@ def ordered_bits(context: Context, bits: Value) -> Value:
 
 @lowering("select")
 def select(context: Context, op: SourceOp) -> Value:
-    predicate, a, b = context.operands(op)
-    context.same_shape(op, (a, b))
+    predicate, *choices = context.operands(op)
+    a, b = context.same_shape(op, choices)
     predicate = _like(context, op, predicate, a)
     return context.builder.op("select", predicate, a, b)  # type: ignore[no-any-return]
 
@@ -120,8 +118,7 @@ def _like(context: Context, op: SourceOp, scalar: Value, x: Value) -> Value:
         return scalar
     if tensor_type(scalar).rank == 0:
         return context.builder.broadcast_to(scalar, tensor_type(x).shape)
-    context.same_shape(op, (x, scalar))
-    return scalar
+    return context.same_shape(op, (x, scalar))[1]
 
 
 @lowering("convert")

@@ -142,8 +142,7 @@ def sort(context: Context, op: SourceOp) -> list[Value]:
     )
     (result,) = context.lower_ops(inner, block)
     inner.builder.yield_(inner.value(result))
-    xs = context.operands(op)
-    context.same_shape(op, xs)
+    xs = context.same_shape(op, context.operands(op))
     sorted_ = context.builder.op(
         "sort", *xs, regions=[Region([inner_block])], axis=op.attributes["dimension"]
     )

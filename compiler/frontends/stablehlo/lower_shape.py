@@ -69,9 +69,10 @@ def _broadcast(context: Context, op: SourceOp, shape: Sequence[Dim]) -> Lowered:
     source, x = context.lowered(op, 0), context.operand(op, 0)
     places = ints(op.attributes["broadcast_dimensions"])
     type = tensor_type(x)
-    for axis, place in enumerate(places):
-        if type.shape[axis] != 1 and type.shape[axis] != shape[place]:
-            context.symbols.equate(type.shape[axis], shape[place], context.describe(op))
+    wanted = [
+        dim if dim == 1 else shape[place] for dim, place in zip(type.shape, places, strict=True)
+    ]
+    x = context.agree(op, x, wanted)
     if type.shape == tuple(shape) and places == tuple(range(type.rank)):
         return source
     value = context.builder.op("broadcast", x, shape=tuple(shape), dimensions=places)
@@ -151,11 +152,10 @@ def _pad(
 @lowering("concatenate")
 def concatenate(context: Context, op: SourceOp) -> Value:
     values, axis = context.operands(op), op.attributes["dimension"]
-    first = tensor_type(values[0]).shape
-    for value in values[1:]:
-        for place, dim in enumerate(tensor_type(value).shape):
-            if place != axis:
-                context.symbols.equate(first[place], dim, context.describe(op))
+    first = list(tensor_type(values[0]).shape)
+    for place, value in enumerate(values):
+        first[axis] = tensor_type(value).shape[axis]
+        values[place] = context.agree(op, value, first)
     return context.builder.op("concatenate", *values, axis=axis)  # type: ignore[no-any-return]
 
 

@@ -29,7 +29,7 @@ from ingot.compiler.frontends.stablehlo.program import (
     SourceValue,
     TensorType,
 )
-from ingot.compiler.frontends.stablehlo.symbols import Symbols, Truth
+from ingot.compiler.frontends.symbols import Symbols, Truth
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.ir import Literal, Op, Value
 from ingot.compiler.ir import TensorType as GraphTensorType
@@ -217,17 +217,26 @@ class Context:
         assert result is not None
         return result  # type: ignore[no-any-return]
 
-    def same_shape(self, op: SourceOp, values: Sequence[Value]) -> None:
-        """Unify the shapes of values that must agree; scalars of a region always do."""
+    def agree(self, op: SourceOp, value: Value, shape: Sequence[Dim]) -> Value:
+        """The value with the dims `shape`, which its own must equal; the call checks those that
+        cannot be made so here."""
+        own, what = tensor_type(value).shape, self.describe(op)
+        pairs = list(zip(own, shape, strict=True))
+        unproven = [(a, b) for a, b in pairs if not self.symbols.equate(a, b, what)]
+        for a, b in unproven:
+            self.builder.append("assert", (), (), {"a": a, "b": b})
+        return self.builder.value("reshape", value, shape=tuple(shape)) if unproven else value
+
+    def same_shape(self, op: SourceOp, values: Sequence[Value]) -> list[Value]:
+        """The values with one shape, which they must have; scalars of a region always do."""
         if any(not isinstance(value.type, GraphTensorType) for value in values):
-            return
+            return list(values)
         first = tensor_type(values[0])
         for value in values[1:]:
-            other = tensor_type(value)
-            if first.rank != other.rank:
+            if first.rank != tensor_type(value).rank:
+                other = tensor_type(value)
                 raise self.error(op, f"the operands {first} and {other} differ in rank")
-            for a, b in zip(first.shape, other.shape, strict=True):
-                self.symbols.equate(a, b, self.describe(op))
+        return [self.agree(op, value, first.shape) for value in values]
 
     def describe(self, op: SourceOp) -> str:
         """The op and its layer, as messages name it."""

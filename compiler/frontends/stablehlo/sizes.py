@@ -14,7 +14,7 @@ from typing import Any
 
 from ingot.compiler.frontends.stablehlo.lowering import Context, Lowered, ints
 from ingot.compiler.frontends.stablehlo.program import Constant, SourceOp, TensorType
-from ingot.compiler.frontends.stablehlo.symbols import Atom, Truth
+from ingot.compiler.frontends.symbols import Atom, Truth
 from ingot.compiler.graph.builder import tensor_type
 from ingot.compiler.ir import dims
 from ingot.compiler.ir.dims import Dim

@@ -1,7 +1,8 @@
-"""Rows of ops whose result dims depend on data: size, nonzero, and what nonzero is made of.
+"""Rows of ops whose result dims depend on data, and of `assert`, which relates dims.
 
 `size` and `nonzero` define a fresh symbol: before them nobody knows it, so no op that uses
-it may stand in front. A symbol names one number per run of its op.
+it may stand in front. A symbol names one number per run of its op. What the types of a
+program do not prove of its dims is said by `assert`; the ops behind it rely on that.
 """
 
 from __future__ import annotations
@@ -36,6 +37,10 @@ def _nonzero(x: TensorType, *, symbols: tuple[str, ...]) -> TensorType:
     return TensorType(_I64, (x.rank, symbol(symbols[0])))
 
 
+def _assert(*, kind: str, a: Dim, b: Dim) -> tuple[TensorType, ...]:
+    return ()
+
+
 def _count_true(x: TensorType) -> TensorType:
     require(x.rank >= 1, f"{x} has no axes")
     return TensorType(_I64, (COUNT_BLOCKS,))
@@ -62,6 +67,18 @@ for _row in (
             "high": attribute("dim", GREATEST_SIZE),
             "what": attribute("string", "a size"),
             "status": attribute("string", "InvalidArgument", ("InvalidArgument", "OutOfRange")),
+        },
+    ),
+    OpRow(
+        "assert",
+        "sizing",
+        (),
+        _assert,
+        "Ends the call unless the dims are a = b (`equal`) or a <= b (`le`).",
+        {
+            "kind": attribute("string", "equal", ("equal", "le")),
+            "a": attribute("dim"),
+            "b": attribute("dim"),
         },
     ),
     OpRow(

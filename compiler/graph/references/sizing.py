@@ -1,4 +1,4 @@
-"""References of ops whose result dims depend on data."""
+"""References of ops whose result dims depend on data, and of `assert`."""
 
 from __future__ import annotations
 
@@ -27,6 +27,12 @@ def _nonzero(x: Array, *, symbols: tuple[str, ...]) -> Array:
     return np.stack(np.nonzero(x)).astype(np.int64)
 
 
+def _assert(*, kind: str, a: int, b: int) -> tuple[()]:
+    if not (a == b if kind == "equal" else a <= b):
+        raise InvalidArgument(f"{a} is not {'equal to' if kind == 'equal' else 'at most'} {b}")
+    return ()
+
+
 def _count_true(x: Array) -> Array:
     run = max(-(-x.size // COUNT_BLOCKS), 1)
     flat = x.reshape(-1)
@@ -40,6 +46,7 @@ def _locate_true(x: Array, counts: Array, *, size: int) -> Array:
 
 REFERENCES: dict[str, Callable[..., Any]] = {
     "size": _size,
+    "assert": _assert,
     "nonzero": _nonzero,
     "count_true": _count_true,
     "locate_true": _locate_true,

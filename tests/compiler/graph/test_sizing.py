@@ -116,3 +116,36 @@ def test_a_reshape_to_symbols_from_data_is_left_to_the_call() -> None:
         return b.value("reshape", x, shape=(symbol("n"), 2))
 
     verify(program(build, "f32[a,6]", "i64[]"), GRAPH)
+
+
+RELATED = """module {} {
+  func @main(%x: f32[a], %y: f32[b]) -> (f32[a]) symbols {a in [0, none], b in [0, none]} {
+    assert() {kind="le", a=<b>, b=<a>} loc("shorter")
+    assert() {kind="equal", a=<mod(a, 2)>, b=0}
+    return(%x)
+  }
+}
+"""
+
+
+def test_an_assertion_is_kept_and_ends_the_call() -> None:
+    module = eliminate_common_subexpressions(eliminate_dead_code(parse(RELATED)))
+    verify(module, GRAPH)
+    assert to_text(parse(to_text(module))) == to_text(module)
+    for a, b, message in ((4, 2, ""), (4, 5, "'shorter': 5 is not at most 4"), (3, 0, "1 is not")):
+        arguments = [np.zeros(a, np.float32), np.zeros(b, np.float32)]
+        if message:
+            with pytest.raises(InvalidArgument, match=message):
+                interpret(module, "main", arguments)
+        else:
+            interpret(module, "main", arguments)
+
+
+def test_dims_of_arguments_are_solved_for_their_symbols() -> None:
+    module = parse(
+        "module {} {\n func @main(%x: f32[2*a+1], %y: f32[a+b]) -> (f32[a+b]) "
+        "symbols {a in [0, none], b in [0, none]} {\n return(%y)\n }\n}"
+    )
+    interpret(module, "main", [np.zeros(5, np.float32), np.zeros(9, np.float32)])
+    with pytest.raises(InvalidArgument, match=r"dim 0 .'2[*]a[+]1'. is 4, expected 3"):
+        interpret(module, "main", [np.zeros(4, np.float32), np.zeros(9, np.float32)])

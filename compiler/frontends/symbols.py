@@ -40,27 +40,25 @@ class Symbols:
     def __init__(self) -> None:
         self.replacements: dict[str, Dim] = {}
         self.named: set[str] = set()  # symbols with a name from the exporter
+        self.order: dict[str, int] = {}  # of definition: those of arguments 0, the others later
         self.start()
 
     def start(self) -> None:
         """Begin an import, the first or another one."""
         self.bounds: dict[str, tuple[int, int | None]] = {}
-        self.pending: list[tuple[Dim, str]] = []  # dims that must not be negative
         self.defined = 0  # symbols that ops define
 
-    def finish(self) -> None:
-        """Raise CompileError unless the bounds imply every condition taken as given."""
-        for dim, what in self.pending:
-            if not dims.prove_le(0, dim, self.bounds):
-                raise CompileError(
-                    f"{what}: the condition {dim} >= 0 relates several symbolic dims, which "
-                    "cannot be checked at the call; export without it"
-                )
+    def argument(self, name: str) -> Dim:
+        """The dim of an argument that is a symbol of its own, or what is known of it."""
+        self.order[name] = 0
+        return self.resolve(symbol(name))
 
     def fresh(self, prefix: str) -> str:
         """The name of a new symbol that an op defines, the same one in every import."""
         self.defined += 1
-        return f"{prefix}_{self.defined}"
+        name = f"{prefix}_{self.defined}"
+        self.order[name] = self.defined
+        return name
 
     def resolve(self, dim: Dim) -> Dim:
         """The dim with all replacements done."""
@@ -80,11 +78,12 @@ class Symbols:
             self.named.add(name)
             self._replace(old, symbol(name))
 
-    def equate(self, a: Dim, b: Dim, what: str) -> None:
-        """Make two dims equal: nothing if they are, else Restart. CompileError: they cannot."""
+    def equate(self, a: Dim, b: Dim, what: str) -> bool:
+        """Make two dims equal: True if they are, Restart if that replaces a symbol, False if
+        only the call can tell. CompileError: they cannot be equal."""
         difference = a - b
         if difference == 0:
-            return
+            return True
         if isinstance(difference, Expr):
             for name, coefficient, rest in self._linear_symbols(difference):
                 if abs(coefficient) == 1:
@@ -92,7 +91,10 @@ class Symbols:
                 elif isinstance(rest, int) and rest % coefficient == 0:
                     self._replace_unless_negative(name, -rest // coefficient)
             self._use_divisibility(difference)
-        raise CompileError(f"{what}: the dims {a} and {b} cannot be equal; give both one size")
+        low, high = dims.bounds(difference, self.bounds)
+        if low > 0 or high < 0:
+            raise CompileError(f"{what}: the dims {a} and {b} cannot be equal; give both one size")
+        return False
 
     def decide(self, truth: Truth) -> bool | None:
         """Whether a conjunction holds for all values of the symbols, for none, or neither."""
@@ -105,13 +107,16 @@ class Symbols:
             return False
         return None
 
-    def assume(self, truth: Truth, what: str) -> None:
-        """Take a conjunction as given. CompileError: it cannot hold, or not be checked."""
+    def assume(self, truth: Truth, what: str) -> list[Atom]:
+        """Take a conjunction as given; what of it only the call can tell, as dims equal to zero
+        or at least zero. CompileError: it cannot hold."""
         if self.decide(truth) is False:
             raise CompileError(f"{what}: the assertion can never hold")
+        left: list[Atom] = []
         for atom in truth if isinstance(truth, tuple) else ():
-            if self._decide(atom, self.bounds) is not True:
-                self._assume(atom, what)
+            if self._decide(atom, self.bounds) is not True and not self._assume(atom, what):
+                left.append(_normalised(atom))
+        return left
 
     def limit(self, dim: Dim, low: int, high: int | None) -> None:
         """Take low <= dim <= high (None: no limit) as given, for a dim that is one symbol."""
@@ -128,13 +133,18 @@ class Symbols:
         the later ones.
         """
         found = []
-        for monomial, coefficient in dim.terms[::-1]:
-            if len(monomial) == 1 and monomial[0][1] == 1 and isinstance(monomial[0][0], Symbol):
-                name = monomial[0][0].name
-                rest = dim - symbol(name) * coefficient
-                if name not in dims.symbols_of(rest):
-                    found.append((name, coefficient, rest))
+        for name in sorted(dims.symbols_of(dim), reverse=True):
+            linear = dims.linear_in(dim, name)
+            if linear is not None and self._may_replace(name, dims.symbols_of(linear[1])):
+                found.append((name, *linear))
         return sorted(found, key=lambda item: item[0] in self.named)
+
+    def _may_replace(self, name: str, others: set[str]) -> bool:
+        """Whether the symbol is one to replace, and the others are known where it is."""
+        if name not in self.order:
+            return False
+        order = self.order[name]
+        return all(self.order.get(each, order + 1) <= order for each in others)
 
     def _replace_unless_negative(self, name: str, value: Dim) -> None:
         if not isinstance(value, int) or value >= 0:
@@ -142,6 +152,8 @@ class Symbols:
 
     def _replace(self, name: str, value: Dim) -> None:
         self.replacements[name] = value
+        for each in dims.symbols_of(value):
+            self.order.setdefault(each, self.order.get(name, 0))
         raise Restart
 
     def _use_divisibility(self, difference: Expr) -> None:
@@ -181,26 +193,19 @@ class Symbols:
         }[atom.direction]
         return True if always else False if never else None
 
-    def _assume(self, atom: Atom, what: str) -> None:
+    def _assume(self, atom: Atom, what: str) -> bool:
+        """Take an atom as given; False if only the call can tell."""
         if atom.direction == "eq":
-            self.equate(atom.difference, 0, what)
-        if atom.direction == "ne":
-            self._assume_at_least(atom.difference - 1, what)
-            return
-        sign = 1 if atom.direction in ("ge", "gt") else -1
-        least = 1 if atom.direction in ("gt", "lt") else 0
-        self._assume_at_least(atom.difference * sign - least, what)
-
-    def _assume_at_least(self, dim: Dim, what: str) -> None:
-        """Take dim >= 0 as given: a bound of its one symbol, else to be proven at the end."""
-        if isinstance(dim, Expr):
-            for name, coefficient, rest in self._linear_symbols(dim):
-                if isinstance(rest, int) and coefficient > 0:
-                    return self.limit(symbol(name), -(rest // coefficient), None)
-                if isinstance(rest, int):
-                    return self.limit(symbol(name), 0, rest // -coefficient)
-        self.pending.append((dim, what))
-        return None
+            return self.equate(atom.difference, 0, what)
+        dim = _normalised(atom).difference
+        for name, coefficient, rest in self._linear_symbols(dim) if isinstance(dim, Expr) else ():
+            if isinstance(rest, int) and self.order[name] == 0:  # the call checks its bounds
+                if coefficient > 0:
+                    self.limit(symbol(name), -(rest // coefficient), None)
+                else:
+                    self.limit(symbol(name), 0, rest // -coefficient)
+                return True
+        return False
 
 
 def _single_symbol(dim: Dim) -> str | None:
@@ -211,6 +216,16 @@ def _single_symbol(dim: Dim) -> str | None:
             atom = monomial[0][0]
             return atom.name if isinstance(atom, Symbol) else None
     return None
+
+
+def _normalised(atom: Atom) -> Atom:
+    """The atom as a dim that is zero (eq) or at least zero (ge); one that is not zero is taken
+    for a positive one, as dims are."""
+    if atom.direction == "eq":
+        return atom
+    sign = -1 if atom.direction in ("le", "lt") else 1
+    least = 0 if atom.direction in ("ge", "le") else 1
+    return Atom("ge", atom.difference * sign - least)
 
 
 def _zeros(truth: Sequence[Atom], symbols: Symbols) -> set[str]:

@@ -17,7 +17,7 @@ from ingot.hal.device import Device, open_device
 from ingot.hal.errors import FailedPrecondition, InvalidArgument, NotFound
 from ingot.hal.native import Handle, check, ffi, lib
 from ingot.runtime.frame import Frame
-from ingot.runtime.program import Program
+from ingot.runtime.program import HostKernel, Program
 from ingot.runtime.signature import Signature, Value
 from ingot.runtime.state import read_state, write_state
 from ingot.runtime.trace import TraceEvent, collect_trace
@@ -242,6 +242,12 @@ class Model:
     def device(self) -> str:
         """The URI of the device that runs the model."""
         return self._program.device.uri
+
+    @property
+    def host_kernels(self) -> tuple[HostKernel, ...]:
+        """The kernels that the host runs because the device cannot, or gets them wrong; their
+        data is copied each way at every call."""
+        return self._program.host_kernels
 
     def __call__(self, *arguments: Any, out: Any = None, **named: Any) -> Any:
         """Runs `main`; see `Function.__call__`."""

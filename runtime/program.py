@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from ingot.hal.device import Device, instance
@@ -14,9 +15,18 @@ from ingot.runtime.frame import bytes_of
 from ingot.runtime.signature import Signature, read_signature, read_variables
 from ingot.runtime.tensors import bits_of_parameter
 
-__all__ = ["Program", "load_module"]
+__all__ = ["HostKernel", "Program", "load_module"]
 
 _SHOWN = 5  # names in a message
+
+
+@dataclass(frozen=True)
+class HostKernel:
+    """A kernel that the host runs for a model's device."""
+
+    kernel: str
+    layer: str  # the source layers that it computes, "" if unknown
+    reason: str  # why the device does not run it
 
 
 class Program:
@@ -34,12 +44,20 @@ class Program:
         self.signatures = tuple(self._signatures())
         self.module = self._module.pointer
         self.variables = read_variables(self.module)
+        self.host_kernels = tuple(self._host_kernels())
 
     def _signatures(self) -> Iterator[Signature]:
         module, function = ffi.new("ingot_module_t **"), ffi.new("uint32_t *")
         for ordinal in range(lib.ingot_program_function_count(self.pointer)):
             check(lib.ingot_program_function(self.pointer, ordinal, module, function))
             yield read_signature(module[0], function[0])
+
+    def _host_kernels(self) -> Iterator[HostKernel]:
+        out = ffi.new("ingot_host_kernel_t *")
+        ordinal = 0
+        while lib.ingot_program_host_kernel(self.pointer, ordinal, out):
+            yield HostKernel(text(out.kernel), text(out.layer), text(out.reason))
+            ordinal += 1
 
 
 def load_module(source: Any, verify: bool) -> Handle:

@@ -24,7 +24,7 @@ from ingot.hal.spec import DType
 __all__ = ["Trial", "TrialBinding", "plan_trial"]
 
 _MOST_FLOPS = 1 << 26  # of one trial; plain C takes 50 ms for them
-_MOST_BYTES = 1 << 24  # of all bindings of one trial
+_MOST_BYTES = 1 << 26  # of all bindings of one trial
 _SIZES = ((5, 6, 7, 9, 10, 11), (8,), (16,), (32,), (64,), (128,), (256,), (2,), (1,))
 """Numbers for the symbols of an entry, tried in this order: the first that fit are taken.
 Different ones first, which show mixed-up dims and tails."""

@@ -16,7 +16,7 @@ from ingot.compiler.ir import Value
 from ingot.compiler.ir.dims import Dim, ceildiv
 from ingot.hal.spec import DType, dtype
 
-__all__ = ["panel_lines"]
+__all__ = ["panel_lines", "shift_out"]
 
 I32 = dtype("i32")
 
@@ -47,13 +47,13 @@ def panel_lines(
         at = builder.add(at, vector % per_panel * tile.lanes)
         value = builder.load(memory, at, tile.lanes)
         if steps > 1:
-            value = _shift_out(builder, value, builder.rem(step, steps), stored)
+            value = shift_out(builder, value, builder.rem(step, steps), stored)
         return builder.convert(value, element)
 
     return line
 
 
-def _shift_out(builder: LoopBuilder, lane: Value, step: Index, stored: DType) -> Value:
+def shift_out(builder: LoopBuilder, lane: Value, step: Index, stored: DType) -> Value:
     """Step `step` of a 32-bit lane."""
     bits = stored.bytes * 8
     up = builder.sub(32 - bits, builder.mul(step, bits))

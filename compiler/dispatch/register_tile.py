@@ -25,6 +25,7 @@ __all__ = [
     "choose_rows",
     "for_row_tiles",
     "multiply",
+    "multiply_add",
     "panel_tile",
     "tail_heights",
     "zero_tile",
@@ -147,12 +148,12 @@ def multiply(
             element = builder.broadcast(left(row, loop.index), shape.lanes)
             for vector, line in enumerate(lines):
                 old = loop.carried[row * shape.vectors + vector]
-                following.append(_multiply_add(builder, element, line, old))
+                following.append(multiply_add(builder, element, line, old))
         loop.yield_(*following)
     return loop.results
 
 
-def _multiply_add(builder: LoopBuilder, a: Value, b: Value, c: Value) -> Value:
+def multiply_add(builder: LoopBuilder, a: Value, b: Value, c: Value) -> Value:
     """a * b + c: fused for floats, modulo 2^n for integers."""
     if dtype_of(c).is_float:
         return builder.fma(a, b, c)

@@ -105,19 +105,38 @@ class Accumulator:
 
     def finish(self, b: LoopBuilder, carried: list[Value], join: bool) -> Value:
         """The result; `join`: all lanes belong to one element."""
+        carried = self.join(b, carried) if join else carried
+        return b.convert(carried[-1], self.result)
+
+    def join(self, b: LoopBuilder, carried: list[Value]) -> list[Value]:
+        """The carried values of all lanes as scalars."""
+        if lanes_of(carried[0]) == 1:
+            return carried
         if not self.index:
-            value = b.reduce(carried[0], self.kind) if join else carried[0]
-            return b.convert(value, self.result)
+            return [b.reduce(carried[0], self.kind)]
         best, at = carried
-        if join and lanes_of(best) > 1:
-            top = b.reduce(best, self.kind)
-            same = b.op("compare", best, top, direction="eq")
-            if self.operand.is_float:
-                both = b.op(
-                    "and", b.op("is_nan", best), b.broadcast(b.op("is_nan", top), lanes_of(best))
-                )
-                same = b.op("or", same, both)
-            outside: Index = -1 if self.last else 2**63 - 1
-            at = b.op("select", same, at, b.value(outside))
-            at = b.reduce(at, "max" if self.last else "min")
-        return b.convert(at, self.result)
+        top = b.reduce(best, self.kind)
+        same = b.op("compare", best, top, direction="eq")
+        if self.operand.is_float:
+            both = b.op(
+                "and", b.op("is_nan", best), b.broadcast(b.op("is_nan", top), lanes_of(best))
+            )
+            same = b.op("or", same, both)
+        outside: Index = -1 if self.last else 2**63 - 1
+        at = b.op("select", same, at, b.value(outside))
+        return [top, b.reduce(at, "max" if self.last else "min")]
+
+    def merge(self, b: LoopBuilder, left: list[Value], right: list[Value]) -> list[Value]:
+        """The carried values of two parts of the elements, in any order, as those of both."""
+        if not self.index:
+            return [b.op(self.kind, left[0], right[0])]
+        (best, at), (other, other_at) = left, right
+        better = b.op("compare", other, best, direction={"max": "gt", "min": "lt"}[self.kind])
+        equal = b.op("compare", other, best, direction="eq")
+        if self.operand.is_float:
+            nan, other_nan = b.op("is_nan", best), b.op("is_nan", other)
+            better = b.op("or", better, b.op("and", other_nan, b.op("not", nan)))
+            equal = b.op("or", equal, b.op("and", nan, other_nan))
+        nearer = b.op("compare", other_at, at, direction="gt" if self.last else "lt")
+        better = b.op("or", better, b.op("and", equal, nearer))
+        return [b.op("select", better, other, best), b.op("select", better, other_at, at)]

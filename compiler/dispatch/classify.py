@@ -43,6 +43,8 @@ _ROOTS = {
     "locate_true": "compaction",
 }
 _LEAVES = frozenset({"constant", "dim", "iota"})
+_OF_WORK_ITEMS = frozenset({"map", "row"})
+"""Classes that for OpenCL have a schedule of their own, under the same name in `gpu`."""
 
 
 def kernel_class(function: Function) -> str | None:
@@ -61,10 +63,9 @@ def lower_entry(function: Function, target: TargetInfo) -> Kernel:
     name = kernel_class(function)
     if name is None:
         raise CompileError(_refusal([function]))
-    lower = cast(
-        LowerFunction,
-        getattr(import_module(f"ingot.compiler.dispatch.{name}"), f"lower_{name}"),
-    )
+    folder = "gpu." if target.name == "opencl" and name in _OF_WORK_ITEMS else ""
+    place = import_module(f"ingot.compiler.dispatch.{folder}{name}")
+    lower = cast(LowerFunction, getattr(place, f"lower_{name}"))
     try:
         return lower(function, target)
     except ValueError as error:

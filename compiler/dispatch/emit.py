@@ -59,7 +59,8 @@ class Emitter:
 
     `places` gives each axis its loop index. `vector` is the axis along the lanes: its place
     is that of lane 0, and with a `count` only the lanes below it are live. `given` are the
-    values of Given nodes.
+    values of Given nodes. In a kernel with barriers set `clamps`: a fault does not end it, so
+    an index that was checked is moved inside.
     """
 
     def __init__(
@@ -76,7 +77,17 @@ class Emitter:
         self.count: loop.Index | None = None
         self.aligned = False
         self.guard: Value | None = None  # lanes that may be touched
+        self.clamps = False
         self.scopes: list[dict[object, Value]] = [{}]
+
+    def fork(self) -> Emitter:
+        """Another one that stands where this one does, and knows what it knows and is given."""
+        other = Emitter(self.builder, self.places)
+        other.given = self.given
+        other.vector, other.lanes, other.count = self.vector, self.lanes, self.count
+        other.aligned, other.guard, other.clamps = self.aligned, self.guard, self.clamps
+        other.scopes = [*self.scopes, {}]
+        return other
 
     @contextmanager
     def scope(self) -> Iterator[None]:
@@ -365,7 +376,7 @@ class Emitter:
         if lanes_of(outside) > 1 and self.guard is not None:
             outside = b.op("and", outside, self.guard)
         b.fault(outside, value, b.dim(node.bound), node.ordinal)
-        if lanes_of(outside) > 1:  # lanes that are not live read element 0
+        if lanes_of(outside) > 1 or self.clamps:  # lanes that are not live read element 0
             index = b.op("select", outside, zero, index)
             index = b.op("max", b.op("min", index, b.value(b.sub(b.dim(node.bound), 1))), zero)
         return index

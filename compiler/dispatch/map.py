@@ -28,7 +28,14 @@ from ingot.compiler.dispatch.trace import Apply, Node, Tracer, tensor_of, walk_n
 from ingot.compiler.ir import Function, TensorType, dims
 from ingot.compiler.ir.dims import Dim
 
-__all__ = ["MapSchedule", "lower_map"]
+__all__ = [
+    "MapSchedule",
+    "byte_count",
+    "in_place_pairs",
+    "lower_map",
+    "operand_types",
+    "trace_map",
+]
 
 _TRANSPOSE_BLOCK = 16  # steps of the axis that is contiguous in the operand, per block
 
@@ -45,6 +52,11 @@ class MapSchedule:
 
 def lower_map(function: Function, target: TargetInfo) -> Kernel:
     """The kernel of an entry whose results have one shape. CompileError: an op has no rule."""
+    return _Lowering(function, target, *trace_map(function)).lower()
+
+
+def trace_map(function: Function) -> tuple[list[Node], Index, list[Merged]]:
+    """The element of each result, where it goes, and the axes to walk, merged."""
     results = function.block.terminator.operands
     shape = tensor_of(results[0]).shape
     space = Space(shape)
@@ -55,8 +67,7 @@ def lower_map(function: Function, target: TargetInfo) -> Kernel:
 
     roots = trace_with_splits(space, trace)
     out = linearize(space.indices(), shape)
-    axes = merge_axes(space.axes, roots, [out]) or [Merged(Axis(1), 1)]
-    return _Lowering(function, target, roots, out, axes).lower()
+    return roots, out, merge_axes(space.axes, roots, [out]) or [Merged(Axis(1), 1)]
 
 
 def operand_types(function: Function) -> list[TensorType]:

@@ -20,7 +20,7 @@ from ingot.compiler.dispatch.kernel import Kernel, TargetInfo
 from ingot.compiler.dispatch.loop import Index as LoopIndex
 from ingot.compiler.dispatch.loop import LoopBuilder, dtype_of
 from ingot.compiler.dispatch.map import byte_count, operand_types
-from ingot.compiler.dispatch.row_plan import RowPlan, RowResult, plan_rows
+from ingot.compiler.dispatch.row_plan import RowPlan, RowResult, in_place_rows, plan_rows
 from ingot.compiler.dispatch.schedule import (
     WORKGROUP_BYTES,
     Grid,
@@ -172,7 +172,7 @@ class _Lowering:
             flops=elements * (applied + len(self.plan.reductions)),
             bytes=byte_count(function),
             scratch_length=self.scratch_length,
-            in_place=self._in_place(),
+            in_place=in_place_rows(function, self.plan),
             schedule=RowSchedule(
                 tuple(each.extent for each in self.kept),
                 tuple(each.extent for each in self.reduced),
@@ -184,21 +184,6 @@ class _Lowering:
                 self.grid.tile,
             ),
         )
-
-    def _in_place(self) -> tuple[tuple[int, int], ...]:
-        """Operands read only at the element that a full result writes."""
-        loads = [node for node in walk_nodes(self.plan.roots) if isinstance(node, Load)]
-        types = operand_types(self.function)
-        count = len(self.function.arguments)
-        pairs = []
-        for ordinal in range(count):
-            mine = [load for load in loads if load.ordinal == ordinal]
-            for place, result in enumerate(self.plan.results):
-                fits = types[ordinal].dtype.bytes == types[count + place].dtype.bytes
-                same = all(load.index == result.index for load in mine)
-                if mine and fits and same and not result.per_row:
-                    pairs.append((ordinal, place))
-        return tuple(pairs)
 
     # Loops over the kept axes.
 

@@ -13,13 +13,14 @@ from typing import cast
 
 from ingot.compiler.dispatch.accumulate import Accumulator, accumulator_of
 from ingot.compiler.dispatch.indexing import Index, delinearize, linearize
+from ingot.compiler.dispatch.map import operand_types
 from ingot.compiler.dispatch.schedule import Space, trace_with_splits
-from ingot.compiler.dispatch.trace import Given, Node, Tracer, tensor_of, walk_nodes
+from ingot.compiler.dispatch.trace import Given, Load, Node, Tracer, tensor_of, walk_nodes
 from ingot.compiler.ir import Function, Op, Value, dims
 from ingot.compiler.ir.dims import Dim
 from ingot.hal.errors import CompileError
 
-__all__ = ["RowPlan", "RowReduction", "RowResult", "plan_rows"]
+__all__ = ["RowPlan", "RowReduction", "RowResult", "in_place_rows", "plan_rows"]
 
 _REDUCTIONS = ("reduce", "arg_max", "arg_min")
 
@@ -99,6 +100,22 @@ def plan_rows(function: Function) -> RowPlan:
         return plan
 
     return trace_with_splits(space, trace)
+
+
+def in_place_rows(function: Function, plan: RowPlan) -> tuple[tuple[int, int], ...]:
+    """Operands read only at the element that a full result writes, with that result."""
+    loads = [node for node in walk_nodes(plan.roots) if isinstance(node, Load)]
+    types = operand_types(function)
+    count = len(function.arguments)
+    pairs = []
+    for ordinal in range(count):
+        mine = [load for load in loads if load.ordinal == ordinal]
+        for place, result in enumerate(plan.results):
+            fits = types[ordinal].dtype.bytes == types[count + place].dtype.bytes
+            same = all(load.index == result.index for load in mine)
+            if mine and fits and same and not result.per_row:
+                pairs.append((ordinal, place))
+    return tuple(pairs)
 
 
 def _result(

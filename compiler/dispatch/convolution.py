@@ -15,43 +15,33 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ingot.compiler.dispatch.contraction import lower_contraction
-from ingot.compiler.dispatch.contraction_entry import kernel_of, root_of
-from ingot.compiler.dispatch.epilogue import Epilogue, Position
+from ingot.compiler.dispatch.contraction_entry import root_of
+from ingot.compiler.dispatch.convolution_entry import ConvolutionEntry
+from ingot.compiler.dispatch.epilogue import Position
+from ingot.compiler.dispatch.gpu.convolution import lower_group_convolution
 from ingot.compiler.dispatch.kernel import Kernel, TargetInfo
-from ingot.compiler.dispatch.loop import Index, LoopBuilder
+from ingot.compiler.dispatch.loop import Index
 from ingot.compiler.dispatch.panel import panel_lines
 from ingot.compiler.dispatch.product import is_pointwise
 from ingot.compiler.dispatch.register_tile import (
     PANEL,
     TileShape,
-    accumulation_dtype,
     choose_columns,
     choose_rows,
     multiply,
     panel_tile,
     zero_tile,
 )
-from ingot.compiler.ir import Function, Op, TensorType, Value
-from ingot.compiler.ir.dims import Dim, ceildiv, product, row_major_strides
+from ingot.compiler.ir import Function, Op, Value
+from ingot.compiler.ir.dims import product, row_major_strides
 
-__all__ = ["ConvolutionSchedule", "Window", "lower_convolution", "window_of"]
+__all__ = ["ConvolutionSchedule", "lower_convolution"]
 
 STAGE_LENGTH = 256 << 10
 """Bytes of input rows that a workgroup stages, about: they share L2 with the weights."""
 
 MAXIMUM_STAGE_LENGTH = 1 << 20
 WANTED_WORKGROUPS = 8
-
-
-@dataclass(frozen=True)
-class Window:
-    """The numbers of a convolution, per spatial dim."""
-
-    size: tuple[int, ...]
-    strides: tuple[int, ...]
-    dilation: tuple[int, ...]
-    before: tuple[Dim, ...]  # padding in front
-    after: tuple[Dim, ...]
 
 
 @dataclass(frozen=True)
@@ -64,63 +54,26 @@ class ConvolutionSchedule:
     staged: bool
 
 
-def window_of(op: Op, size: tuple[int, ...]) -> Window:
-    """The window attributes of a convolution with this window size."""
-
-    def numbers(name: str) -> tuple[int, ...]:
-        values = op.attributes[name]
-        assert isinstance(values, tuple)
-        return tuple(int(value) for value in values)  # type: ignore[arg-type]
-
-    padding = op.attributes["padding"]
-    assert isinstance(padding, tuple)
-    return Window(
-        size,
-        numbers("strides"),
-        numbers("rhs_dilation"),
-        tuple(pair[0] for pair in padding),  # type: ignore[index,misc]
-        tuple(pair[1] for pair in padding),  # type: ignore[index,misc]
-    )
-
-
 def lower_convolution(function: Function, target: TargetInfo) -> Kernel:
     """The kernel of an entry around one conv_packed."""
     root = root_of(function)
     if is_pointwise(root):
         return lower_contraction(function, target)
+    if target.group_size > 1:
+        return lower_group_convolution(ConvolutionEntry(function, root), target)
     convolution = _Convolution(function, root, target)
     schedule = _staged_schedule(convolution, target)
-    if schedule is None:
+    if schedule is None or target.name == "opencl":  # whose grid is one of pixels
         return _Direct(convolution, target).lower()
     return _Staged(convolution, schedule).lower()
 
 
-class _Convolution:
-    """What both schedules share: shapes, bindings, the epilogue."""
+class _Convolution(ConvolutionEntry):
+    """What both schedules share."""
 
     def __init__(self, function: Function, root: Op, target: TargetInfo) -> None:
-        x, w = root.operands[0].type, root.operands[1].type
-        result = root.result.type
-        assert isinstance(x, TensorType)
-        assert isinstance(w, TensorType)
-        assert isinstance(result, TensorType)
-        size = root.attributes["window"]
-        assert isinstance(size, tuple)
-        self.function = function
-        self.window = window_of(root, tuple(int(step) for step in size))  # type: ignore[arg-type]
-        self.x, self.w, self.result = x, w, result
-        self.element = accumulation_dtype(x.dtype, w.dtype, result.dtype)
+        super().__init__(function, root)
         self.lanes = min(target.lanes(self.element), PANEL)
-        self.builder = LoopBuilder()
-        self.epilogue = Epilogue(self.builder, function, root)
-        self.channels = x.shape[-1]
-        self.depth = product(self.window.size) * self.channels
-        self.panels = ceildiv(result.shape[-1], PANEL)
-        self.ordinals = tuple(function.arguments.index(value) for value in root.operands)
-
-    @property
-    def input(self) -> Value:
-        return self.builder.binding(self.ordinals[0], self.x.dtype)
 
     def line(self, panel: Index, tile: TileShape, start: Index) -> Callable[[Index, int], Value]:
         """Reads vector v of weight step start + k."""
@@ -152,20 +105,6 @@ class _Convolution:
             return
         with b.for_(b.add(first, full), last) as loop:
             body(loop.index, panel_tile(tile.rows, 1, tile.lanes))
-
-    def kernel(
-        self,
-        workload: tuple[Dim, Dim, Dim],
-        tile: tuple[int, int, int],
-        scratch_length: int,
-        schedule: ConvolutionSchedule,
-    ) -> Kernel:
-        """The finished kernel."""
-        flops = 2 * product(self.result.shape) * self.depth
-        return kernel_of(
-            self.function, self.builder, self.epilogue, set(self.ordinals),
-            workload, tile, flops, schedule, scratch_length,
-        )  # fmt: skip
 
 
 # Staged rows.
@@ -242,8 +181,8 @@ class _Staged:
         return c.kernel(
             (height, panels, c.x.shape[0]),
             (schedule.block_rows, schedule.block_panels, 1),
-            -(-length // 64) * 64,
             schedule,
+            -(-length // 64) * 64,
         )
 
     def _row(self, image: Index, row: Index, r: Index, panel: Index, tile: TileShape) -> None:
@@ -377,7 +316,7 @@ class _Direct:
 
         c.for_panels(panel, end, self.tile, columns)
         schedule = ConvolutionSchedule(self.tile, self.PIXELS, self.tile.panels, False)
-        return c.kernel((pixels, c.panels, 1), (self.PIXELS, self.tile.panels, 1), 0, schedule)
+        return c.kernel((pixels, c.panels, 1), (self.PIXELS, self.tile.panels, 1), schedule)
 
     def _pixel(self, pixel: Index, panel: Index, tile: TileShape) -> list[Value]:
         """The sums of one output pixel."""

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ingot.compiler.dispatch.contraction_entry import kernel_of, root_of
-from ingot.compiler.dispatch.convolution import Window, window_of
+from ingot.compiler.dispatch.convolution_entry import Window, window_of
 from ingot.compiler.dispatch.epilogue import Epilogue, Position
 from ingot.compiler.dispatch.kernel import Kernel, TargetInfo
 from ingot.compiler.dispatch.loop import Index, LoopBuilder

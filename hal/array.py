@@ -46,10 +46,11 @@ class Array:
         release(self._view)
 
     @staticmethod
-    def from_numpy(array: npt.ArrayLike, device: Device | None = None) -> Array:
-        """A copy of `array` on `device`, by default the CPU."""
+    def from_numpy(array: npt.ArrayLike, device: Device | str = "cpu") -> Array:
+        """A copy of `array` on a device, given as one of `ingot.devices()` or by its URI."""
         values = np.asarray(array)
-        return _array_of_bits(values, DType.from_numpy(values.dtype), device or open_device())
+        where = open_device(device) if isinstance(device, str) else device
+        return _array_of_bits(values, DType.from_numpy(values.dtype), where)
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -19,7 +19,6 @@ from ingot.compiler.dispatch.contraction_entry import (
     root_of,
 )
 from ingot.compiler.dispatch.epilogue import Epilogue, Position
-from ingot.compiler.dispatch.gpu.contraction import lower_group_contraction
 from ingot.compiler.dispatch.kernel import Kernel, TargetInfo
 from ingot.compiler.dispatch.loop import Index, LoopBuilder
 from ingot.compiler.dispatch.panel import panel_lines
@@ -66,8 +65,6 @@ class ContractionSchedule:
 
 def lower_contraction(function: Function, target: TargetInfo) -> Kernel:
     """The kernel of an entry around one dot_packed or dot_general."""
-    if target.group_size > 1:
-        return lower_group_contraction(function, target)
     return _Contraction(function, target).lower()
 
 

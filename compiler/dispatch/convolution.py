@@ -18,7 +18,6 @@ from ingot.compiler.dispatch.contraction import lower_contraction
 from ingot.compiler.dispatch.contraction_entry import root_of
 from ingot.compiler.dispatch.convolution_entry import ConvolutionEntry
 from ingot.compiler.dispatch.epilogue import Position
-from ingot.compiler.dispatch.gpu.convolution import lower_group_convolution
 from ingot.compiler.dispatch.kernel import Kernel, TargetInfo
 from ingot.compiler.dispatch.loop import Index
 from ingot.compiler.dispatch.panel import panel_lines
@@ -35,7 +34,7 @@ from ingot.compiler.dispatch.register_tile import (
 from ingot.compiler.ir import Function, Op, Value
 from ingot.compiler.ir.dims import product, row_major_strides
 
-__all__ = ["ConvolutionSchedule", "lower_convolution"]
+__all__ = ["ConvolutionSchedule", "lower_convolution", "lower_direct_convolution"]
 
 STAGE_LENGTH = 256 << 10
 """Bytes of input rows that a workgroup stages, about: they share L2 with the weights."""
@@ -59,13 +58,16 @@ def lower_convolution(function: Function, target: TargetInfo) -> Kernel:
     root = root_of(function)
     if is_pointwise(root):
         return lower_contraction(function, target)
-    if target.group_size > 1:
-        return lower_group_convolution(ConvolutionEntry(function, root), target)
     convolution = _Convolution(function, root, target)
     schedule = _staged_schedule(convolution, target)
-    if schedule is None or target.name == "opencl":  # whose grid is one of pixels
+    if schedule is None:
         return _Direct(convolution, target).lower()
     return _Staged(convolution, schedule).lower()
+
+
+def lower_direct_convolution(function: Function, target: TargetInfo) -> Kernel:
+    """The same without scratch, whose grid is one of pixels for all shapes."""
+    return _Direct(_Convolution(function, root_of(function), target), target).lower()
 
 
 class _Convolution(ConvolutionEntry):

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ingot.compiler.dispatch import contraction
 from ingot.compiler.dispatch.epilogue import Epilogue, Position
 from ingot.compiler.dispatch.gpu import few_rows
 from ingot.compiler.dispatch.gpu.choose_tile import choose_tile
@@ -22,7 +23,7 @@ from ingot.compiler.dispatch.work_group import WorkGroup
 from ingot.compiler.ir import Function, Value
 from ingot.compiler.ir.dims import Dim, product
 
-__all__ = ["GroupContractionSchedule", "lower_group_contraction", "store_tile"]
+__all__ = ["GroupContractionSchedule", "lower_contraction", "store_tile"]
 
 
 @dataclass(frozen=True)
@@ -32,8 +33,10 @@ class GroupContractionSchedule:
     tile: GroupTile
 
 
-def lower_group_contraction(function: Function, target: TargetInfo) -> Kernel:
+def lower_contraction(function: Function, target: TargetInfo) -> Kernel:
     """The kernel of an entry around one dot_packed, dot_general or pointwise conv_packed."""
+    if target.group_size == 1:
+        return contraction.lower_contraction(function, target)
     entry = ProductEntry(function)
     if few_rows.takes(entry.product):
         return few_rows.lower(entry, target)

@@ -9,19 +9,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ingot.compiler.dispatch.contraction_entry import root_of
+from ingot.compiler.dispatch.convolution import lower_direct_convolution
 from ingot.compiler.dispatch.convolution_entry import ConvolutionEntry
 from ingot.compiler.dispatch.gpu.choose_tile import choose_tile
-from ingot.compiler.dispatch.gpu.contraction import store_tile
+from ingot.compiler.dispatch.gpu.contraction import lower_contraction, store_tile
 from ingot.compiler.dispatch.gpu.group_tile import GroupTile, Source, TileProduct, load_where
 from ingot.compiler.dispatch.gpu.panel_source import panel_source
 from ingot.compiler.dispatch.kernel import Kernel, TargetInfo
 from ingot.compiler.dispatch.loop import Index
+from ingot.compiler.dispatch.product import is_pointwise
 from ingot.compiler.dispatch.register_tile import PANEL
 from ingot.compiler.dispatch.work_group import WorkGroup
-from ingot.compiler.ir import Value
+from ingot.compiler.ir import Function, Value
 from ingot.compiler.ir.dims import Dim, product, row_major_strides
 
-__all__ = ["GroupConvolutionSchedule", "lower_group_convolution"]
+__all__ = ["GroupConvolutionSchedule", "lower_convolution"]
 
 
 @dataclass(frozen=True)
@@ -47,8 +50,14 @@ class _Step:
     channel: Index
 
 
-def lower_group_convolution(entry: ConvolutionEntry, target: TargetInfo) -> Kernel:
+def lower_convolution(function: Function, target: TargetInfo) -> Kernel:
     """The kernel of an entry around one conv_packed."""
+    root = root_of(function)
+    if is_pointwise(root):
+        return lower_contraction(function, target)
+    if target.group_size == 1:
+        return lower_direct_convolution(function, target)
+    entry = ConvolutionEntry(function, root)
     b, pixels, columns = entry.builder, product(entry.result.shape[:-1]), entry.result.shape[-1]
     tile = choose_tile(target, entry.element, pixels, columns, 1, entry.function.symbols)
     group = WorkGroup(b, (tile.across, tile.down, 1))

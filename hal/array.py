@@ -1,7 +1,7 @@
 """`Array`: a tensor in a device buffer, as calls return it.
 
-It owns its bytes, hands them to NumPy and DLPack without a copy, and computes nothing:
-for arithmetic take `numpy()`.
+It owns its bytes and computes nothing: for arithmetic take `numpy()`. NumPy and DLPack get the
+bytes themselves where they lie in this process's memory, else a copy.
 """
 
 from __future__ import annotations
@@ -66,8 +66,14 @@ class Array:
         """The URI of the device that holds the bytes."""
         return self._device.uri
 
+    @property
+    def is_host(self) -> bool:
+        """Whether the bytes lie in this process's memory, so that `numpy()` copies nothing."""
+        return self._device.is_host
+
     def numpy(self) -> npt.NDArray[Any]:
-        """The same bytes as a NumPy array, which keeps them alive.
+        """The same bytes as a NumPy array, which keeps them alive; of another device than the
+        CPU a copy.
 
         Unsupported: the dtype needs ml_dtypes, which is not installed.
         """
@@ -98,7 +104,7 @@ class Array:
         return array.copy() if copy else array
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return dlpack.CPU
+        return dlpack.CPU if self.is_host else dlpack.OPENCL
 
     def __dlpack__(
         self,
@@ -109,9 +115,15 @@ class Array:
         copy: bool | None = None,
     ) -> object:
         if stream is not None or dl_device not in (None, dlpack.CPU):
-            raise BufferError("an ingot.Array is in CPU memory: no stream, no other device")
-        source = self.astype(self.dtype) if copy else self
-        return dlpack.export_capsule(source._view, self.dtype, max_version, bool(copy))
+            raise BufferError("an ingot.Array goes to CPU memory: no stream, no other device")
+        is_host = self.is_host
+        if not is_host and (dl_device is None or copy is False):
+            raise BufferError(
+                f"the array is on {self.device}, whose memory DLPack cannot hand out; "
+                "take .numpy(), which copies it"
+            )
+        source = self if is_host and not copy else self._copy_to(open_device())
+        return dlpack.export_capsule(source._view, self.dtype, max_version, source is not self)
 
     def __len__(self) -> int:
         shape = self.shape
@@ -158,8 +170,16 @@ class Array:
         layout = _layout(self._view)
         if layout.length == 0:
             return np.empty(self.shape, dtype)
+        if not self.is_host:
+            bits = np.empty(layout.length, np.uint8)
+            data = ffi.from_buffer(bits)
+            check(lib.ingot_buffer_read(layout.buffer, layout.offset, data, layout.length))
+            return bits.view(dtype).reshape(self.shape)
         data = ffi.buffer(self._map(), layout.length)
         return np.frombuffer(data, np.uint8).view(dtype).reshape(self.shape)
+
+    def _copy_to(self, device: Device) -> Array:
+        return _array_of_bits(self._storage(storage_dtype(self.dtype)), self.dtype, device)
 
     def _values(self) -> npt.NDArray[Any]:
         """The elements as numbers that NumPy knows: bf16 and narrower floats as f32."""
@@ -169,9 +189,11 @@ class Array:
 
 def _array_of_bits(bits: npt.NDArray[Any], dtype: DType, device: Device) -> Array:
     """A new array with the elements of `bits`, in native byte order and row-major."""
-    bits = np.array(bits, bits.dtype.newbyteorder("="), order="C")
+    bits = np.asarray(bits, bits.dtype.newbyteorder("="), order="C")
     array = empty_array(dtype, bits.shape, device)
-    array._storage(bits.dtype)[...] = bits
+    if bits.size:
+        buffer, data = _layout(array._view).buffer, ffi.from_buffer(bits.reshape(-1).view(np.uint8))
+        check(lib.ingot_buffer_write(buffer, 0, data, len(data)))
     return array
 
 

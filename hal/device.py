@@ -43,6 +43,11 @@ class Device:
         self.handle = Handle(out[0], lib.ingot_device_release, instance())
 
     @property
+    def is_host(self) -> bool:
+        """Whether its memory is this process's own."""
+        return self.uri.startswith("cpu")
+
+    @property
     def description(self) -> str:
         """What it is and can do, for people."""
         return text(lib.ingot_device_description(self.handle.pointer))

@@ -17,9 +17,10 @@ from ingot.hal.errors import InvalidArgument, OutOfMemory
 from ingot.hal.native import ffi, lib
 from ingot.hal.spec import DTYPES, DType
 
-__all__ = ["CPU", "export_capsule", "import_array"]
+__all__ = ["CPU", "OPENCL", "export_capsule", "import_array"]
 
 CPU = (lib.INGOT_DLPACK_CPU, 0)
+OPENCL = (4, 0)  # kDLOpenCL
 
 _capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _capsule_pointer.restype = ctypes.c_void_p

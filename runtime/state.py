@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from ingot.hal.array import Array, empty_array
+from ingot.hal.device import open_device
 from ingot.hal.errors import InvalidArgument
 from ingot.hal.native import check, ffi, lib
 from ingot.runtime.frame import bytes_of
@@ -17,11 +18,12 @@ __all__ = ["read_state", "write_state"]
 
 
 def read_state(session: Any, program: Program) -> dict[str, Array]:
-    """Copies of all variables of a C session. FailedPrecondition: one is half changed."""
+    """Copies of all variables of a C session, on the CPU. FailedPrecondition: one is half
+    changed."""
     state = {}
     for ordinal, variable in enumerate(program.variables):
         shape = cast("tuple[int, ...]", variable.shape)
-        array = empty_array(variable.dtype, shape, program.device)
+        array = empty_array(variable.dtype, shape, open_device())
         length = lib.ingot_buffer_view_layout(array._view).length
         check(
             lib.ingot_session_read_variable(session, program.module, ordinal, array._map(), length)
@@ -52,7 +54,7 @@ def _spans(variables: tuple[Value, ...], state: Mapping[str, Any]) -> Iterator[t
     """The bytes of each variable and their length; the pointers keep what they point into."""
     for variable in variables:
         value, what = state[variable.name], f"variable '{variable.name}'"
-        is_array = type(value) is Array and value.dtype is variable.dtype
+        is_array = type(value) is Array and value.dtype is variable.dtype and value.is_host
         bits = value if is_array else bits_of_input(value, variable.dtype, what)
         if bits.shape != variable.shape:
             raise InvalidArgument(f"{what}: shape is {bits.shape}, but must be {variable.shape}")

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ingot.hal import dlpack
+from ingot.hal.array import Array
 from ingot.hal.errors import Error, InvalidArgument, OutOfMemory
 from ingot.hal.spec import DType
 
@@ -70,6 +71,8 @@ def bits_of_output(value: Any, dtype: DType, what: str) -> npt.NDArray[Any]:
 
 def _bits(value: Any, dtype: DType | None, what: str) -> tuple[npt.NDArray[Any], DType]:
     """The elements of any value, and their dtype; `dtype` is that of scalars and lists."""
+    if isinstance(value, Array) and not value.is_host:
+        value = value.numpy()
     if isinstance(value, (np.ndarray, np.generic)):
         array = np.asarray(value)
         try:

@@ -99,8 +99,8 @@ static __attribute__((noinline)) ingot_status_t value_failure(const call_t *call
   }
   if (view->span->device != call->session->program->device) {
     return ingot_status_create(allocator, INGOT_STATUS_INVALID_ARGUMENT,
-                               "%s %u '%s' is on another device than the program; copy it there", kind, ordinal,
-                               name);
+                               "%s %u '%s' is on another device than the program; copy it there",
+                               kind, ordinal, name);
   }
   if (view->layout.dtype != value->dtype) {
     return ingot_status_create(allocator, INGOT_STATUS_INVALID_ARGUMENT,

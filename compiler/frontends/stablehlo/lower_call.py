@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ingot.compiler.frontends.stablehlo.called import UNARY_NAMES, count_of_top_k
 from ingot.compiler.frontends.stablehlo.lower_elementwise import ordered_bits
 from ingot.compiler.frontends.stablehlo.lower_window import (
     check_dynamic_reduce_window,
@@ -19,25 +20,8 @@ from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.ir import Value, dims
 from ingot.hal.spec import dtype
 
-__all__ = ["followed_function"]
+__all__: list[str] = []
 
-_UNARY = {
-    "acos": "acos",
-    "acosh": "acosh",
-    "asin": "asin",
-    "asinh": "asinh",
-    "atan": "atan",
-    "atanh": "atanh",
-    "cosh": "cosh",
-    "erf": "erf",
-    "sinh": "sinh",
-    "tan": "tan",
-}
-_UNARY_NAMES = {
-    f"{dialect}.{name}": graph_name
-    for dialect in ("chlo", "mhlo")
-    for name, graph_name in _UNARY.items()
-}
 _IDENTITIES = frozenset(
     {"Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "annotate_device_placement"}
 )
@@ -45,15 +29,6 @@ _IDENTITIES = frozenset(
 _WINDOW = "stablehlo.dynamic_reduce_window"
 
 _DIVIDENDS = (-13, -12, -7, -4, -3, -2, -1, 0, 1, 2, 3, 4, 7, 12, 13)
-
-
-def followed_function(op: SourceOp) -> str | None:
-    """The function whose body replaces `op`, if one does."""
-    if op.name == "call":
-        return str(op.attributes.get("callee"))
-    if op.name == "composite" and not _is_known_composite(op):
-        return str(op.attributes.get("decomposition"))
-    return None
 
 
 @lowering("call")
@@ -98,26 +73,12 @@ def _floor_division(
     ]
 
 
-def _is_known_composite(op: SourceOp) -> bool:
-    """Whether a graph op stands for the composite, so that its decomposition is not needed."""
-    return op.attributes.get("name") in _UNARY_NAMES or _count_of_top_k(op) is not None
-
-
-def _count_of_top_k(op: SourceOp) -> int | None:
-    """How many elements a composite takes from the top, None if it does something else."""
-    attributes = op.attributes.get("composite_attributes")
-    if op.attributes.get("name") != "chlo.top_k" or not isinstance(attributes, dict):
-        return None
-    plain = set(attributes) == {"k"} and len(op.operands) == 1 and len(op.results) == 2
-    return int(attributes["k"]) if plain else None
-
-
 @lowering("composite")
 def composite(context: Context, op: SourceOp) -> list[Value] | list[Lowered]:
-    name = _UNARY_NAMES.get(str(op.attributes["name"]))
+    name = UNARY_NAMES.get(str(op.attributes["name"]))
     if name is not None and len(op.operands) == 1:
         return [context.builder.op(name, context.operand(op, 0))]
-    count = _count_of_top_k(op)
+    count = count_of_top_k(op)
     if count is not None:
         return _top_k(context, op, count)
     arguments = [context.lowered(op, place) for place in range(len(op.operands))]
@@ -141,16 +102,16 @@ def _top_k(context: Context, op: SourceOp, count: int) -> list[Value]:
     return [values, indices]
 
 
-@lowering(*(name for name in _UNARY_NAMES if name.startswith("chlo.")))
+@lowering(*(name for name in UNARY_NAMES if name.startswith("chlo.")))
 def chlo_unary(context: Context, op: SourceOp) -> Value:
-    return context.builder.op(_UNARY_NAMES[op.full_name], context.operand(op, 0))  # type: ignore[no-any-return]
+    return context.builder.op(UNARY_NAMES[op.full_name], context.operand(op, 0))  # type: ignore[no-any-return]
 
 
 def _check_custom_call(op: SourceOp, program: SourceProgram) -> str | None:
     target = op.attributes.get("call_target_name")
     if target == _WINDOW:
         return check_dynamic_reduce_window(op, program)
-    if target == "shape_assertion" or target in _UNARY_NAMES or target in _IDENTITIES:
+    if target == "shape_assertion" or target in UNARY_NAMES or target in _IDENTITIES:
         return None
     return f"the custom call '{target}'"
 
@@ -158,8 +119,8 @@ def _check_custom_call(op: SourceOp, program: SourceProgram) -> str | None:
 @lowering("custom_call", check=_check_custom_call)
 def custom_call(context: Context, op: SourceOp) -> list[Value] | list[Lowered]:
     target = str(op.attributes["call_target_name"])
-    if target in _UNARY_NAMES:
-        return [context.builder.op(_UNARY_NAMES[target], context.operand(op, 0))]
+    if target in UNARY_NAMES:
+        return [context.builder.op(UNARY_NAMES[target], context.operand(op, 0))]
     if target in _IDENTITIES:
         return [context.lowered(op, 0)]
     if target == _WINDOW:

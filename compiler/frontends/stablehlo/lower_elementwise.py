@@ -8,7 +8,7 @@ from ingot.compiler.graph.builder import tensor_type
 from ingot.compiler.ir import Value
 from ingot.hal.spec import DTYPES, DType, dtype
 
-__all__ = ["ordered_bits"]
+__all__ = ["SCALAR_OPS", "ordered_bits"]
 
 _UNARY = {
     "abs": "abs",
@@ -52,6 +52,15 @@ _BINARY = {
     "subtract": "sub",
     "xor": "xor",
 }
+SCALAR_OPS = frozenset(
+    {
+        *_UNARY,
+        *_BINARY,
+        *("bitcast_convert", "clamp", "compare", "convert", "reduce_precision", "select"),
+    }
+)
+"""Ops that compute each element by itself."""
+
 _ON_BOOLEANS = {"add": "or", "mul": "and", "max": "or", "min": "and"}
 
 

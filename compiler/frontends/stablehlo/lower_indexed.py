@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ingot.compiler.frontends.stablehlo import bodies
 from ingot.compiler.frontends.stablehlo.lowering import Context, ints, lowering
-from ingot.compiler.frontends.stablehlo.program import SourceOp, SourceProgram, TensorType
+from ingot.compiler.frontends.stablehlo.program import SourceOp, TensorType
 from ingot.compiler.graph.builder import tensor_type
 from ingot.compiler.ir import Value, dims
 from ingot.compiler.ir.dims import Dim
@@ -118,48 +117,3 @@ def _fits(context: Context, start: Dim, size: Dim, dim: Dim) -> bool:
 @lowering("dynamic_update_slice")
 def dynamic_update_slice(context: Context, op: SourceOp) -> Value:
     return context.builder.op("dynamic_update_slice", *context.operands(op))  # type: ignore[no-any-return]
-
-
-def _scatter_kind(op: SourceOp) -> str | None:
-    """How the region combines an element with an update; "sub" takes the update away."""
-    block = bodies.body_of(op)
-    if block is None or len(op.operands) != 3 or len(block.arguments) != 2:
-        return None
-    kind = bodies.combination(block, 0, 0, 1)
-    element = block.arguments[0].type
-    if isinstance(element, TensorType) and element.element == "i1":
-        kind = {"or": "max", "and": "min"}.get(kind or "", kind)
-    returned = block.ops[-1].operands[0].producer
-    if kind is None and returned is not None and returned.name == "subtract":
-        return "sub" if returned.operands == block.arguments else None
-    return kind if kind in ("set", "add", "mul", "min", "max") else None
-
-
-def _check_scatter(op: SourceOp, program: SourceProgram) -> str | None:
-    if len(op.operands) != 3:
-        return "a scatter of several operands at once; scatter each by itself"
-    if _scatter_kind(op) is None:
-        return "a region that is none of add, subtract, multiply, maximum, minimum, the update"
-    return None
-
-
-@lowering("scatter", check=_check_scatter)
-def scatter(context: Context, op: SourceOp) -> Value:
-    def dims_of(name: str) -> tuple[int, ...]:
-        return ints(op.attributes.get(name, ()))
-
-    x, indices, updates = context.operands(op)
-    kind = _scatter_kind(op)
-    if kind == "sub":
-        kind, updates = "add", context.builder.op("neg", updates)
-    return context.builder.op(  # type: ignore[no-any-return]
-        "scatter",
-        *(x, indices, updates),
-        update_window_dims=dims_of("update_window_dims"),
-        inserted_window_dims=dims_of("inserted_window_dims"),
-        input_batching_dims=dims_of("input_batching_dims"),
-        scatter_indices_batching_dims=dims_of("scatter_indices_batching_dims"),
-        scatter_dims_to_operand_dims=dims_of("scatter_dims_to_operand_dims"),
-        index_vector_dim=op.attributes["index_vector_dim"],
-        kind=kind,
-    )

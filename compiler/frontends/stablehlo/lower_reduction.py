@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from ingot.compiler.frontends.stablehlo import bodies
+from ingot.compiler.frontends.stablehlo.lift import cast, element_of, scalar_problem
+from ingot.compiler.frontends.stablehlo.lower_fold import fold_rows
 from ingot.compiler.frontends.stablehlo.lowering import (
     Context,
     Lowered,
@@ -19,33 +20,30 @@ from ingot.compiler.frontends.stablehlo.program import (
     SourceOp,
     SourceProgram,
     SourceValue,
-    TensorType,
 )
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.ir import Block, Region, ScalarType, Value
 from ingot.hal.spec import dtype
 
-__all__ = ["BODY", "is_identity", "with_init"]
-
-BODY = "a region that is none of add, multiply, maximum, minimum, and, or, xor"
+__all__ = ["is_identity", "with_init"]
 
 
 def _check_reduce(op: SourceOp, program: SourceProgram) -> str | None:
     if bodies.reduction_kinds(op) is not None:
         return None
-    one_axis = len(op.operands) == 4 and len(ints(op.attributes["dimensions"])) == 1
-    return None if one_axis and bodies.arg_kind(op) else f"{BODY}, argmax or argmin"
+    return scalar_problem(bodies.body_of(op), program)
 
 
 @lowering("reduce", check=_check_reduce)
 def reduce(context: Context, op: SourceOp) -> list[Value]:
     """Combine elements along axes; the init value enters once, where it is not the identity."""
-    axes, kinds = ints(op.attributes["dimensions"]), bodies.reduction_kinds(op)
-    if kinds is None:
-        return _arg_reduce(context, op, axes[0])
-    results = []
+    block, kinds = bodies.body_of(op), bodies.reduction_kinds(op)
+    if kinds is None or block is None:
+        return _arg_reduce(context, op) or fold_rows(context, op)
+    axes, results = ints(op.attributes["dimensions"]), []
     for place, kind in enumerate(kinds):
-        x = context.operand(op, place)
+        wanted = element_of(block.arguments[place].type)
+        x = cast(context.builder, context.operand(op, place), wanted)
         value = context.builder.op("reduce", x, axes=axes, kind=kind) if axes else x
         results.append(with_init(context, op, value, len(kinds) + place, kind))
     return results
@@ -56,7 +54,8 @@ def with_init(context: Context, op: SourceOp, value: Value, place: int, kind: st
     type = tensor_type(value)
     if is_identity(context.lowered(op, place), kind, type.dtype.name):
         return value
-    init = context.builder.broadcast_to(context.operand(op, place), type.shape)
+    init = cast(context.builder, context.operand(op, place), type.dtype)
+    init = context.builder.broadcast_to(init, type.shape)
     return context.builder.op(kind, value, init)  # type: ignore[no-any-return]
 
 
@@ -73,94 +72,75 @@ def is_identity(init: Lowered, kind: str, element: str) -> bool:
     return bool(value == bodies.identity(kind, element))
 
 
-def _arg_reduce(context: Context, op: SourceOp, axis: int) -> list[Value]:
-    found = bodies.arg_kind(op)
-    assert found is not None
-    name, last = found
+def _arg_reduce(context: Context, op: SourceOp) -> list[Value] | None:
+    """A reduce of values and their places as arg_max or arg_min; None if it is neither."""
+    axes = ints(op.attributes["dimensions"])
+    found = bodies.arg_kind(op) if len(op.operands) == 4 and len(axes) == 1 else None
+    if found is None:
+        return None
+    (axis,), (name, last) = axes, found
     kind = "max" if name == "arg_max" else "min"
     x = context.operand(op, 0)
     type = tensor_type(x)
-    if context.lowered(op, 1).iota_axis != axis:
-        raise context.error(op, "its second operand must count the elements of the reduced axis")
-    if not is_identity(context.lowered(op, 2), kind, type.dtype.name):
-        raise context.error(op, f"its init value must be the identity of {kind}")
+    counts = context.lowered(op, 1).iota_axis == axis
+    if not counts or not is_identity(context.lowered(op, 2), kind, type.dtype.name):
+        return None
+    if type.shape[axis] == 0:
+        return None
     wanted = tensor_type(context.operand(op, 1)).dtype
     index = context.builder.op(name, x, axis=axis, dtype=wanted, last=last)
     return [context.builder.op("reduce", x, axes=(axis,), kind=kind), index]
 
 
 def _check_sort(op: SourceOp, program: SourceProgram) -> str | None:
-    block = bodies.body_of(op)
-    if block is None or len(block.ops[-1].operands) != 1:
-        return "a comparator without result"
-    inside = {each.full_name for each in block.ops} - {"return"}
-    odd = sorted(name for name in inside if name not in _IN_COMPARATORS)
-    return f"a comparator with {', '.join(odd)}" if odd else None
-
-
-_IN_COMPARATORS = frozenset(
-    {
-        "abs",
-        "add",
-        "and",
-        "bitcast_convert",
-        "compare",
-        "constant",
-        "convert",
-        "divide",
-        "maximum",
-        "minimum",
-        "multiply",
-        "negate",
-        "not",
-        "or",
-        "remainder",
-        "select",
-        "sign",
-        "subtract",
-        "xor",
-    }
-)
+    return scalar_problem(bodies.body_of(op), program)
 
 
 @lowering("sort", check=_check_sort)
 def sort(context: Context, op: SourceOp) -> list[Value]:
-    """Sort the operands together along one axis, stable; the comparator is a scalar region."""
+    """Sort the operands together along one axis, stable; the comparator is a scalar region.
+
+    What the comparator uses from outside and only the call knows is sorted with them.
+    """
     block = bodies.body_of(op)
     assert block is not None
-    types = [argument.type for argument in block.arguments]
-    elements = [type.element for type in types if isinstance(type, TensorType)]
-    inner_block = Block(ScalarType(dtype(element)) for element in elements)
-    inner = Context(
-        context.program,
-        Builder(inner_block, context.location(op)),
-        context.symbols,
-        context.lower_ops,
-        {**_captured(context, op, block), **_arguments(block.arguments, inner_block)},
-        context.prefix,
-        context.depth,
+    xs = context.same_shape(op, context.operands(op))
+    count, shape = len(xs), tensor_type(xs[0]).shape
+    known, others = _captured(context, block)
+    outside = [context.value(context.values[value]) for value in others]
+    xs += [context.builder.broadcast_to(value, shape) for value in outside]
+    inner_block = Block(ScalarType(tensor_type(x).dtype) for x in xs for _ in range(2))
+    arguments = inner_block.arguments
+    given = [*block.arguments, *others]
+    places = [*arguments[: 2 * count], *arguments[2 * count :: 2]]
+    inner = replace(
+        context,
+        builder=Builder(inner_block, context.location(op)),
+        values={**known, **dict(zip(given, map(Lowered, places), strict=True))},
+        read_sizes={},
+        lifted=(),
     )
     (result,) = context.lower_ops(inner, block)
     inner.builder.yield_(inner.value(result))
-    xs = context.same_shape(op, context.operands(op))
-    sorted_ = context.builder.op(
-        "sort", *xs, regions=[Region([inner_block])], axis=op.attributes["dimension"]
-    )
-    return list(sorted_) if isinstance(sorted_, tuple) else [sorted_]
+    axis = op.attributes["dimension"]
+    sort_op = context.builder.append("sort", xs, [Region([inner_block])], {"axis": axis})
+    return sort_op.results[:count]
 
 
-def _captured(context: Context, op: SourceOp, block: SourceBlock) -> dict[SourceValue, Lowered]:
-    """Numbers from outside of a comparator, to be made anew inside it."""
+def _captured(
+    context: Context, block: SourceBlock
+) -> tuple[dict[SourceValue, Lowered], list[SourceValue]]:
+    """What a comparator uses from outside: numbers, to be made anew inside it, and the rest."""
     inside = {*block.arguments, *(value for each in block.ops for value in each.results)}
-    captured = {}
-    for value in {value for each in block.ops for value in each.operands} - inside:
-        lowered = context.values[value]
+    used = dict.fromkeys(value for each in block.ops for value in each.operands)
+    numbers, others = {}, []
+    for value in used:
+        lowered = context.values.get(value)
+        if value in inside or lowered is None:
+            continue
         sizes = lowered.sizes or ()
-        if lowered.constant is None and not (sizes and all(isinstance(n, int) for n in sizes)):
-            raise context.error(op, "its comparator uses a value that only the call knows")
-        captured[value] = replace(lowered, value=None)
-    return captured
-
-
-def _arguments(source: Sequence[SourceValue], block: Block) -> dict[SourceValue, Lowered]:
-    return {old: Lowered(new) for old, new in zip(source, block.arguments, strict=True)}
+        if lowered.constant is not None or (sizes and all(isinstance(n, int) for n in sizes)):
+            numbers[value] = replace(lowered, value=None)
+        else:
+            others.append(value)
+    return numbers, others

@@ -49,6 +49,8 @@ def get_dimension_size(context: Context, op: SourceOp) -> Value:
 
 @lowering("broadcast_in_dim")
 def broadcast_in_dim(context: Context, op: SourceOp) -> Lowered:
+    if context.lifted is not None:
+        return context.lowered(op, 0)
     type = op.results[0].type
     assert isinstance(type, TensorType)
     x = tensor_type(context.operand(op, 0))
@@ -91,6 +93,8 @@ def broadcast(context: Context, op: SourceOp) -> Value:
 
 @lowering("reshape", "dynamic_reshape")
 def reshape(context: Context, op: SourceOp) -> Value:
+    if context.lifted is not None:
+        return context.operand(op, 0)
     x, type = context.operand(op, 0), op.results[0].type
     assert isinstance(type, TensorType)
     if op.name == "dynamic_reshape":

@@ -8,10 +8,12 @@ custom call.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ingot.compiler.frontends.stablehlo import bodies
-from ingot.compiler.frontends.stablehlo.lower_reduction import BODY, is_identity, with_init
+from ingot.compiler.frontends.stablehlo.lift import cast, scalar_problem
+from ingot.compiler.frontends.stablehlo.lower_fold import fold_windows
+from ingot.compiler.frontends.stablehlo.lower_reduction import is_identity, with_init
 from ingot.compiler.frontends.stablehlo.lowering import Context, ints, lowering
 from ingot.compiler.frontends.stablehlo.program import SourceOp, SourceProgram
 from ingot.compiler.graph.builder import tensor_type
@@ -44,14 +46,15 @@ class _Windows:
 
 
 def _check_window(op: SourceOp, program: SourceProgram) -> str | None:
-    return None if bodies.reduction_kinds(op) is not None else BODY
+    if bodies.reduction_kinds(op) is not None:
+        return None
+    return scalar_problem(bodies.body_of(op), program)
 
 
 @lowering("reduce_window", check=_check_window)
 def reduce_window(context: Context, op: SourceOp) -> list[Value]:
-    """Combine elements under a moving window; padding is the identity of the region."""
+    """Combine elements under a moving window, whose padding is the init value."""
     kinds = bodies.reduction_kinds(op)
-    assert kinds is not None
 
     def steps(name: str) -> tuple[int, ...]:
         return ints(op.attributes[name]) or (1,) * len(sizes)
@@ -65,6 +68,9 @@ def reduce_window(context: Context, op: SourceOp) -> list[Value]:
         steps("window_dilations"),
         _pairs(padding),
     )
+    if kinds is None:
+        dilations = (windows.base_dilation, windows.dilation)
+        return fold_windows(context, op, sizes, windows.strides, dilations, windows.padding)
     return [
         _combine(context, op, place, len(kinds) + place, kind, windows)
         for place, kind in enumerate(kinds)
@@ -73,7 +79,9 @@ def reduce_window(context: Context, op: SourceOp) -> list[Value]:
 
 def check_dynamic_reduce_window(op: SourceOp, program: SourceProgram) -> str | None:
     """Why the custom call `stablehlo.dynamic_reduce_window` cannot be lowered, if so."""
-    return None if _called_kind(op, program) is not None else BODY
+    if _called_kind(op, program) is not None:
+        return None
+    return "a region that is none of add, multiply, maximum, minimum, and, or, xor"
 
 
 def dynamic_reduce_window(context: Context, op: SourceOp) -> list[Value]:
@@ -105,28 +113,27 @@ def _combine(
     context: Context, op: SourceOp, place: int, init: int, kind: str, windows: _Windows
 ) -> Value:
     x = context.operand(op, place)
-    axis = windows.cumulative_axis(tensor_type(x).shape)
-    if axis is None:
-        value = context.builder.op(
-            "reduce_window",
-            x,
-            kind=kind,
-            window=windows.sizes,
-            strides=windows.strides,
-            padding=windows.padding,
-            base_dilation=windows.base_dilation,
-            window_dilation=windows.dilation,
-        )
-    else:
+    type = tensor_type(x)
+    axis = windows.cumulative_axis(type.shape)
+    starts_from_nothing = is_identity(context.lowered(op, init), kind, type.dtype.name)
+    if axis is not None and starts_from_nothing:
         reverse = windows.padding[axis][0] == 0
-        value = context.builder.op("cumulative", x, axis=axis, kind=kind, reverse=reverse)
-    return _with_window_init(context, op, value, init, kind)
-
-
-def _with_window_init(context: Context, op: SourceOp, value: Value, place: int, kind: str) -> Value:
-    """StableHLO pads with the init value and starts from it: only idempotent kinds allow both."""
-    if is_identity(context.lowered(op, place), kind, tensor_type(value).dtype.name):
-        return value
-    if kind in ("max", "min", "and", "or"):
-        return with_init(context, op, value, place, kind)
-    raise context.error(op, f"its init value must be the identity of {kind}")
+        return context.builder.value("cumulative", x, axis=axis, kind=kind, reverse=reverse)
+    if any(step != 1 for step in windows.base_dilation) or not starts_from_nothing:
+        low, high = (tuple(pair[side] for pair in windows.padding) for side in (0, 1))
+        interior = tuple(step - 1 for step in windows.base_dilation)
+        start = cast(context.builder, context.operand(op, init), type.dtype)
+        x = context.builder.value("pad", x, start, low=low, high=high, interior=interior)
+        rank = len(windows.sizes)
+        windows = replace(windows, base_dilation=(1,) * rank, padding=((0, 0),) * rank)
+    value = context.builder.value(
+        "reduce_window",
+        x,
+        kind=kind,
+        window=windows.sizes,
+        strides=windows.strides,
+        padding=windows.padding,
+        base_dilation=windows.base_dilation,
+        window_dilation=windows.dilation,
+    )
+    return with_init(context, op, value, init, kind)

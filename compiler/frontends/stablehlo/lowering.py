@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -119,7 +119,11 @@ def well_formed(what: str) -> Iterator[None]:
 
 @dataclass(eq=False)
 class Context:
-    """The import of one function: where ops are built and what values became."""
+    """The import of one function: where ops are built and what values became.
+
+    `lifted` is a shape while the scalar code of a region is lowered for all elements at once:
+    its arguments are tensors of that shape, and what else it uses is repeated to it.
+    """
 
     program: SourceProgram
     builder: Builder
@@ -129,6 +133,7 @@ class Context:
     prefix: str = ""  # the location of the call whose function is being inlined
     depth: int = 0
     read_sizes: dict[tuple[int, int], tuple[Dim, ...]] = field(default_factory=dict)
+    lifted: tuple[Dim, ...] | None = None
 
     def lowered(self, op: SourceOp, place: int) -> Lowered:
         """What operand `place` of `op` became."""
@@ -136,7 +141,10 @@ class Context:
 
     def operand(self, op: SourceOp, place: int) -> Value:
         """Operand `place` of `op` as a graph value."""
-        return self.value(self.lowered(op, place))
+        value = self.value(self.lowered(op, place))
+        if self.lifted and not tensor_type(value).shape:
+            return self.builder.broadcast_to(value, self.lifted)
+        return value
 
     def operands(self, op: SourceOp) -> list[Value]:
         """All operands of `op` as graph values."""
@@ -261,14 +269,12 @@ class Context:
             raise self.error(op, f"there is no function '{name}' with {len(arguments)} arguments")
         if self.depth >= 100:
             raise self.error(op, f"the call of '{name}' is recursive or nested too deep")
-        inner = Context(
-            self.program,
-            self.builder,
-            self.symbols,
-            self.lower_ops,
-            dict(zip(function.arguments, arguments, strict=True)),
-            self.location(op),
-            self.depth + 1,
+        inner = replace(
+            self,
+            values=dict(zip(function.arguments, arguments, strict=True)),
+            prefix=self.location(op),
+            depth=self.depth + 1,
+            read_sizes={},
         )
         for argument, attributes in zip(arguments, function.argument_attributes, strict=True):
             symbol_name = attributes.get("jax.global_constant")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ingot.compiler.frontends.stablehlo.lower_call import followed_function
+from ingot.compiler.frontends.stablehlo.called import followed_function
 from ingot.compiler.frontends.stablehlo.lower_control import CONTROL_OPS
 from ingot.compiler.frontends.stablehlo.lowering import LOWERINGS, well_formed
 from ingot.compiler.frontends.stablehlo.program import (

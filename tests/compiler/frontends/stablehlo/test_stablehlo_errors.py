@@ -33,12 +33,21 @@ def test_all_missing_ops_are_listed_with_layer_types_and_advice() -> None:
     assert message.count("real at") == 3  # one of them in the body of the loop
 
 
-def test_an_unknown_reduction_names_its_layer_and_why() -> None:
-    def model(x: Any) -> Any:
-        return lax.reduce(x, np.float32(0), lambda a, b: a * 2 + b, (0,))
+def test_a_region_that_computes_more_than_elements_names_its_layer_and_why() -> None:
+    from jaxlib.mlir.dialects import stablehlo
 
-    with pytest.raises(CompileError, match=r"reduce.*none of add, multiply, maximum"):
-        import_stablehlo(export(model, spec(4)))
+    text = """
+    func.func public @main(%x: tensor<4xf32>, %i: tensor<f32>) -> tensor<f32> {
+      %0 = "stablehlo.reduce"(%x, %i) ({
+        ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+          %1 = stablehlo.custom_call @mystery(%a, %b) : (tensor<f32>, tensor<f32>) -> tensor<f32>
+          stablehlo.return %1 : tensor<f32>
+      }) {dimensions = array<i64: 0>} : (tensor<4xf32>, tensor<f32>) -> tensor<f32>
+      return %0 : tensor<f32>
+    }"""
+    artifact = stablehlo.serialize_portable_artifact_str(text, "1.9.0")
+    with pytest.raises(CompileError, match=r"reduce.*a region with 'custom_call'"):
+        import_stablehlo(artifact)
 
 
 def test_an_unknown_dtype_is_named() -> None:

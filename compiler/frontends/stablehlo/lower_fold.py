@@ -1,0 +1,158 @@
+"""Lowerings of map, and of reductions and windows whose region is no known combination.
+
+Such a reduction is a loop: each step combines one row of the elements with what the rows
+before it gave, in order. `lower_reduction.py` and `lower_window.py` have the known ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ingot.compiler.frontends.stablehlo import bodies
+from ingot.compiler.frontends.stablehlo.lift import cast, element_of, lift, scalar_problem
+from ingot.compiler.frontends.stablehlo.lowering import Context, ints, lowering
+from ingot.compiler.frontends.stablehlo.program import SourceBlock, SourceOp, SourceProgram
+from ingot.compiler.graph.build_control import counted_loop
+from ingot.compiler.graph.builder import Builder, tensor_type
+from ingot.compiler.graph.ops.reduction import window_dim
+from ingot.compiler.ir import Value, dims
+from ingot.compiler.ir.dims import Dim
+from ingot.hal.spec import dtype
+
+__all__ = ["Windows", "fold_rows", "fold_windows", "whole"]
+
+_I64 = dtype("i64")
+
+
+def _check_map(op: SourceOp, program: SourceProgram) -> str | None:
+    return scalar_problem(bodies.body_of(op), program)
+
+
+@lowering("map", check=_check_map)
+def map_(context: Context, op: SourceOp) -> list[Value]:
+    block = bodies.body_of(op)
+    assert block is not None
+    xs = context.same_shape(op, context.operands(op))
+    return lift(context, context.builder, block, xs, tensor_type(xs[0]).shape)
+
+
+def whole(builder: Builder, dim: Dim) -> Value:
+    """A dim as an i64 of rank 0."""
+    if isinstance(dim, int):
+        return builder.constant(dim, "i64")
+    return builder.value("dim", value=dim, dtype=_I64)
+
+
+def _operands(
+    context: Context, op: SourceOp, block: SourceBlock
+) -> tuple[list[Value], list[Value]]:
+    """The tensors and their init values, in the dtypes that the region takes."""
+    count = len(op.operands) // 2
+    values = [context.operand(op, place) for place in range(2 * count)]
+    xs = [*context.same_shape(op, values[:count]), *values[count:]]
+    wanted = [element_of(argument.type) for argument in block.arguments]
+    converted = [cast(context.builder, x, each) for x, each in zip(xs, wanted, strict=True)]
+    return converted[:count], converted[count:]
+
+
+def fold_rows(context: Context, op: SourceOp) -> list[Value]:
+    """A reduce by any region: the elements of the reduced axes in row-major order."""
+    block, axes, builder = bodies.body_of(op), ints(op.attributes["dimensions"]), context.builder
+    assert block is not None
+    xs, starts = _operands(context, op, block)
+    shape = tensor_type(xs[0]).shape
+    kept = [axis for axis in range(len(shape)) if axis not in axes]
+    rest = tuple(shape[axis] for axis in kept)
+    count = dims.product(shape[axis] for axis in sorted(axes))
+    initial = [builder.broadcast_to(start, rest) for start in starts]
+    if count == 0:
+        return initial
+    order = (*sorted(axes), *kept)
+    rows = [
+        builder.value(
+            "reshape", builder.value("transpose", x, permutation=order), shape=(count, *rest)
+        )
+        for x in xs
+    ]
+
+    def step(inner: Builder, index: Value, before: Sequence[Value]) -> Sequence[Value]:
+        row = [inner.value("take", each, index, axis=0, mode="clamp") for each in rows]
+        return lift(context, inner, block, [*before, *row], rest)
+
+    return counted_loop(builder, whole(builder, count), initial, step)
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Windows that move over padded operands of shape `padded`."""
+
+    sizes: Sequence[Dim]
+    strides: Sequence[Dim]
+    dilation: Sequence[Dim]
+    padded: Sequence[Dim]
+
+    @property
+    def places(self) -> tuple[Dim, ...]:
+        """How many windows there are, per dim."""
+        columns = zip(self.padded, self.sizes, self.strides, self.dilation, strict=True)
+        return tuple(window_dim(dim, n, step, (0, 0), 1, d) for dim, n, step, d in columns)
+
+    @property
+    def count(self) -> Dim:
+        """How many elements a window has."""
+        return dims.product(self.sizes)
+
+    def taps(self, builder: Builder, index: Value) -> list[Value]:
+        """Where element `index` stands in its window, per dim."""
+        taps: list[Value] = []
+        for size in reversed(self.sizes):
+            divisor = whole(builder, size)
+            taps.insert(0, builder.value("rem", index, divisor))
+            index = builder.value("div", index, divisor)
+        return taps
+
+    def elements(self, builder: Builder, x: Value, index: Value) -> Value:
+        """Element `index` of every window of x, which is padded: [places...]."""
+        starts = [
+            builder.value("mul", tap, whole(builder, step))
+            for tap, step in zip(self.taps(builder, index), self.dilation, strict=True)
+        ]
+        spans = tuple((n - 1) * step + 1 for n, step in zip(self.places, self.strides, strict=True))
+        block = builder.value("dynamic_slice", x, *starts, sizes=spans)
+        if all(step == 1 for step in self.strides):
+            return block
+        return builder.value(
+            "slice", block, start=(0,) * len(spans), limit=spans, stride=tuple(self.strides)
+        )
+
+
+def fold_windows(
+    context: Context,
+    op: SourceOp,
+    sizes: Sequence[Dim],
+    strides: Sequence[Dim],
+    dilations: tuple[Sequence[Dim], Sequence[Dim]],
+    padding: Sequence[tuple[Dim, Dim]],
+) -> list[Value]:
+    """A reduce_window by any region; `dilations` are those of the base and of the window."""
+    block, builder = bodies.body_of(op), context.builder
+    assert block is not None
+    xs, starts = _operands(context, op, block)
+    base, dilation = dilations
+    low, high = (tuple(pair[side] for pair in padding) for side in (0, 1))
+    interior = tuple(step - 1 for step in base)
+    padded = [
+        builder.value("pad", x, start, low=low, high=high, interior=interior)
+        for x, start in zip(xs, starts, strict=True)
+    ]
+    windows = Windows(sizes, strides, dilation, tensor_type(padded[0]).shape)
+    initial = [builder.broadcast_to(start, windows.places) for start in starts]
+    if 0 in windows.places:
+        return initial
+
+    def step(inner: Builder, index: Value, before: Sequence[Value]) -> Sequence[Value]:
+        taken = [windows.elements(inner, x, index) for x in padded]
+        return lift(context, inner, block, [*before, *taken], windows.places)
+
+    return counted_loop(builder, whole(builder, windows.count), initial, step)

@@ -14,9 +14,9 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ingot.compiler.dispatch.contraction_entry import kernel_of, root_of
+from ingot.compiler.dispatch.attention_entry import AttentionEntry
 from ingot.compiler.dispatch.kernel import Kernel, TargetInfo
-from ingot.compiler.dispatch.loop import Index, LoopBuilder
+from ingot.compiler.dispatch.loop import Index
 from ingot.compiler.dispatch.register_tile import (
     TileShape,
     for_row_tiles,
@@ -24,10 +24,9 @@ from ingot.compiler.dispatch.register_tile import (
     tail_heights,
     zero_tile,
 )
-from ingot.compiler.dispatch.view import View, view_of
-from ingot.compiler.graph.fuse_attention import is_fusable
-from ingot.compiler.ir import Function, Op, TensorType, Value
-from ingot.compiler.ir.dims import Dim, product, row_major_strides
+from ingot.compiler.dispatch.view import View
+from ingot.compiler.ir import Function, Value
+from ingot.compiler.ir.dims import Dim
 from ingot.hal.spec import dtype
 
 __all__ = ["AttentionSchedule", "lower_attention"]
@@ -58,60 +57,18 @@ class _Block:
 
 def lower_attention(function: Function, target: TargetInfo) -> Kernel:
     """The kernel of an entry around one attention op. ValueError: there is none for its types."""
-    q, v = root_of(function).operands[0].type, root_of(function).operands[2].type
-    assert isinstance(q, TensorType)
-    assert isinstance(v, TensorType)
-    if not is_fusable(q, v):
-        raise ValueError(f"attention of {q} and {v}: write it as products and a softmax")
     return _Attention(function, target).lower()
 
 
-class _Attention:
+class _Attention(AttentionEntry):
     """State while one kernel is made."""
 
     def __init__(self, function: Function, target: TargetInfo) -> None:
-        self.function = function
-        self.root = root_of(function)
-        self.b = LoopBuilder()
-        self.q, self.k, self.v = (view_of(function, value) for value in self.root.operands[:3])
-        self.mask = self._mask_view()
-        self.out = self._result_view()
-        self.d, self.e = self.q.shape[-1], self.v.shape[-1]
+        super().__init__(function)
         self.lanes = min(target.lanes(F32), 16)
         vectors = 4 if target.register_count >= 32 else 2
         rows = 6 if target.register_count >= 32 else 5
         self.schedule = AttentionSchedule(QUERY_BLOCK, KEY_BLOCK, rows, vectors)
-
-    def _mask_view(self) -> View | None:
-        if len(self.root.operands) < 4:
-            return None
-        return view_of(self.function, self.root.operands[3])
-
-    def _result_view(self) -> View:
-        """Strides of the root's dims in the result, which may be its transpose."""
-        chain: list[Op] = []
-        value = self.function.block.terminator.operands[0]
-        while value is not self.root.result:
-            op = value.owner
-            if not isinstance(op, Op) or op.name not in ("transpose", "reshape"):
-                raise ValueError(f"attention entry @{self.function.name} ends with {value}")
-            chain.append(op)
-            value = op.operands[0]
-        assert isinstance(value.type, TensorType)
-        transposes = [op for op in chain if op.name == "transpose"]
-        if not transposes:
-            return View(0, 0, value.type.shape, row_major_strides(value.type.shape))
-        if len(transposes) > 1 or chain[-1] is not transposes[0]:
-            raise ValueError(f"attention entry @{self.function.name} rearranges its result twice")
-        last = transposes[0]
-        assert isinstance(last.result.type, TensorType)
-        order = last.attributes["permutation"]
-        assert isinstance(order, tuple)
-        outer = row_major_strides(last.result.type.shape)
-        strides: list[Dim] = [0] * len(order)
-        for place, axis in enumerate(order):
-            strides[int(axis)] = outer[place]  # type: ignore[arg-type]
-        return View(0, 0, value.type.shape, tuple(strides))
 
     def lower(self) -> Kernel:
         b, block = self.b, self.schedule.queries
@@ -150,30 +107,6 @@ class _Attention:
         assert isinstance(d, int)
         assert isinstance(e, int)
         return (d + KEY_BLOCK + e) * QUERY_BLOCK * 4
-
-    def _base(self, view: View) -> Index:
-        """Element offset of this workgroup's batch item."""
-        b = self.b
-        batch = self.q.shape[:-2]
-        offset = b.dim(view.offset)
-        strides = view.strides[:-2]
-        missing = len(batch) - len(strides)
-        for axis in range(missing, len(batch)):
-            if view.shape[axis - missing] == 1 and batch[axis] != 1:
-                continue
-            index = b.div(b.workgroup(1), b.dim(product(batch[axis + 1 :])))
-            if axis:
-                index = b.rem(index, b.dim(batch[axis]))
-            offset = b.add(offset, b.mul(index, b.dim(strides[axis - missing])))
-        return offset
-
-    def _binding(self, view: View, operand: int) -> Value:
-        type = self.root.operands[operand].type
-        assert isinstance(type, TensorType)
-        return self.b.binding(view.argument, type.dtype)
-
-    def _load(self, view: View, operand: int, at: Index) -> Value:
-        return self.b.convert(self.b.load(self._binding(view, operand), at), F32)
 
     def _block(self, block: _Block) -> None:
         b = self.b
@@ -233,7 +166,7 @@ class _Attention:
         step = b.broadcast(b.value(b.dim(stride)), self.lanes)
         first = b.broadcast(b.value(base), self.lanes)
         at = b.op("add", b.op("mul", queries, step), first)
-        return b.convert(b.gather(self._binding(view, operand), at), F32)
+        return b.convert(b.gather(self.binding(view, operand), at), F32)
 
     def _pack_queries(self, block: _Block) -> None:
         """Store q * scale transposed: squares of lanes where features are adjacent."""
@@ -241,7 +174,7 @@ class _Attention:
         scale = self.root.attributes["scale"]
         assert isinstance(scale, (int, float))
         factor = b.constant(float(scale), F32, lanes)
-        memory, base = self._scratch("queries"), self._base(view)
+        memory, base = self._scratch("queries"), self.base(view)
         d = self.d
         assert isinstance(d, int)
         squares = d // lanes * lanes if view.strides[-1] == 1 else 0
@@ -253,7 +186,7 @@ class _Attention:
                     row = b.min(b.add(block.first, vector * lanes + i), last)
                     starts.append(b.add(base, b.mul(row, b.dim(view.strides[-2]))))
                 with b.for_(0, squares, lanes) as loop:
-                    binding = self._binding(view, 0)
+                    binding = self.binding(view, 0)
                     rows = [b.load(binding, b.add(start, loop.index), lanes) for start in starts]
                     for j, value in enumerate(b.transpose([b.convert(r, F32) for r in rows])):
                         at = self._at(b.add(loop.index, j), vector)
@@ -289,7 +222,7 @@ class _Attention:
 
         def read(row: Index, step: Index) -> Value:
             at = b.add(base, b.mul(row, b.dim(along)))
-            return self._load(view, operand, b.add(at, b.mul(step, b.dim(across))))
+            return self.load(view, operand, b.add(at, b.mul(step, b.dim(across))))
 
         return read
 
@@ -314,7 +247,7 @@ class _Attention:
         """Store the block's scores; per lane their maximum."""
         b = self.b
         queries, scores = self._scratch("queries"), self._scratch("scores")
-        base = b.add(self._base(self.k), b.mul(key, b.dim(self.k.strides[-2])))
+        base = b.add(self.base(self.k), b.mul(key, b.dim(self.k.strides[-2])))
         element = self._element(self.k, 1, base, -2)
         lowest = b.constant(-math.inf, F32, self.lanes)
         maxima: list[Value] = []
@@ -348,11 +281,11 @@ class _Attention:
             return score
         shape = (1,) * (2 - len(view.shape)) + view.shape
         strides = (0,) * (2 - len(view.strides)) + view.strides
-        at = self._base(view)
+        at = self.base(view)
         if shape[-1] != 1 or self.k.shape[-2] == 1:
             at = b.add(at, b.mul(key, b.dim(strides[-1])))
         if shape[-2] == 1:
-            return b.op("add", score, b.broadcast(self._load(view, 3, at), self.lanes))
+            return b.op("add", score, b.broadcast(self.load(view, 3, at), self.lanes))
         queries = self._query_lanes(block, vector)
         return b.op("add", score, self._gather(view, 3, at, queries, strides[-2]))
 
@@ -376,7 +309,7 @@ class _Attention:
         """sums = sums * factor + probabilities times values of this block."""
         b = self.b
         scores, sums = self._scratch("scores"), self._scratch("sums")
-        base = b.add(self._base(self.v), b.mul(key, b.dim(self.v.strides[-2])))
+        base = b.add(self.base(self.v), b.mul(key, b.dim(self.v.strides[-2])))
         element = self._element(self.v, 2, base, -1)
         for start, width in self._groups(block):
 
@@ -408,10 +341,8 @@ class _Attention:
     def _write(self, block: _Block, totals: list[Value]) -> None:
         """Divide by the sums and store the block, queries as rows again."""
         b, sums, lanes = self.b, self._scratch("sums"), self.lanes
-        result = self.function.block.terminator.operands[0].type
-        assert isinstance(result, TensorType)
-        memory = b.binding(len(self.function.arguments), result.dtype)
-        base, step = self._base(self.out), b.dim(self.out.strides[-1])
+        memory, stored = self.result()
+        base, step = self.base(self.out), b.dim(self.out.strides[-1])
         e = self.e
         assert isinstance(e, int)
         squares = e // lanes * lanes if step == 1 else 0
@@ -421,7 +352,7 @@ class _Attention:
 
             def scaled(row: Index, vector: int = vector, total: Value = total) -> Value:
                 value = b.op("div", b.load(sums, self._at(row, vector), lanes), total)
-                return b.convert(value, result.dtype)
+                return b.convert(value, stored)
 
             def store(
                 lane: int, column: Index, value: Value, first: Index = first, live: Index = live
@@ -440,10 +371,4 @@ class _Attention:
                     store(i, loop.index, b.extract(column, i))
 
     def _finish(self) -> Kernel:
-        b = self.b
-        m, n = self.q.shape[-2], self.k.shape[-2]
-        batch = product(self.q.shape[:-2])
-        return kernel_of(
-            self.function, b, None, set(), (m, batch, 1), (QUERY_BLOCK, 1, 1),
-            batch * m * n * 2 * (self.d + self.e), self.schedule, self._scratch_length(),
-        )  # fmt: skip
+        return self.kernel((QUERY_BLOCK, 1, 1), self.schedule, self._scratch_length())

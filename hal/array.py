@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from math import prod
 from typing import Any
 
@@ -49,8 +50,8 @@ class Array:
     def from_numpy(array: npt.ArrayLike, device: Device | str = "cpu") -> Array:
         """A copy of `array` on a device, given as one of `ingot.devices()` or by its URI."""
         values = np.asarray(array)
-        where = open_device(device) if isinstance(device, str) else device
-        return _array_of_bits(values, DType.from_numpy(values.dtype), where)
+        dtype = DType.from_numpy(values.dtype)
+        return _array_of_bits(values, dtype, open_device(device))
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -85,6 +86,14 @@ class Array:
         with np.errstate(all="ignore"):
             values = self._values().astype(target.numpy)
         return _array_of_bits(values, target, self._device)
+
+    def to_pyopencl(self, queue: Any = None) -> Any:
+        """The same memory as a pyopencl.array.Array, whose operations go to `queue`.
+
+        InvalidArgument: the array is not on an OpenCL device. FailedPrecondition: pyopencl is
+        not installed.
+        """
+        return import_module("ingot.hal.opencl").array_to_pyopencl(self, queue)
 
     def item(self) -> Any:
         """The only element, as a Python scalar. InvalidArgument: there are more or none."""

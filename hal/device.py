@@ -6,9 +6,10 @@ from __future__ import annotations
 import logging
 import sys
 from functools import cache, lru_cache
+from importlib import import_module
 from typing import Any
 
-from ingot.hal.errors import InvalidArgument
+from ingot.hal.errors import Error, InvalidArgument
 from ingot.hal.native import Handle, check, ffi, lib, text
 
 __all__ = ["Device", "devices", "instance", "open_device"]
@@ -20,7 +21,14 @@ def instance() -> Handle:
     out = ffi.new("ingot_instance_t **")
     # `python -X perf` names Python's own functions for the profiler; then kernels too.
     is_profiling = getattr(sys, "is_stack_trampoline_active", bool)()
-    options = {"log": lib.ingot_python_log, "profiling": is_profiling}
+    names = [lib.ingot_opencl_driver()] if hasattr(lib, "ingot_opencl_driver") else []
+    drivers = ffi.new("ingot_driver_t *[]", names)
+    options = {
+        "log": lib.ingot_python_log,
+        "profiling": is_profiling,
+        "drivers": drivers,
+        "driver_count": len(drivers),
+    }
     check(lib.ingot_instance_create(ffi.new("ingot_instance_options_t *", options), out))
     return Handle(out[0], lib.ingot_instance_release)
 
@@ -34,13 +42,12 @@ def _log(_user: Any, severity: int, message: Any) -> None:
 class Device:
     """A device that is open. Devices with one URI share threads: `open_device` makes one."""
 
-    __slots__ = ("handle", "uri")
+    __slots__ = ("__weakref__", "handle", "uri")
 
-    def __init__(self, uri: str) -> None:
-        out = ffi.new("ingot_device_t **")
-        check(lib.ingot_device_create(instance().pointer, uri.encode(), out))
+    def __init__(self, uri: str, handle: Handle) -> None:
+        """`handle` owns a C device; `uri` is what it is called."""
         self.uri = uri
-        self.handle = Handle(out[0], lib.ingot_device_release, instance())
+        self.handle = handle
 
     @property
     def is_host(self) -> bool:
@@ -56,34 +63,63 @@ class Device:
         return f"Device({self.uri!r}: {self.description})"
 
 
-_open_by_uri = cache(Device)
+@cache
+def _open_by_uri(uri: str) -> Device:
+    if uri.startswith("opencl"):
+        _opencl().find_library()
+    out = ffi.new("ingot_device_t **")
+    check(lib.ingot_device_create(instance().pointer, uri.encode(), out))
+    return Device(uri, Handle(out[0], lib.ingot_device_release, instance()))
 
 
-def open_device(uri: str = "cpu", threads: int | None = None) -> Device:
-    """The device at `uri`, such as "cpu", with that many threads for the CPU.
+def _opencl() -> Any:
+    """What is known of OpenCL: imported when it is first asked for, since it needs this file."""
+    return import_module("ingot.hal.opencl")
+
+
+def open_device(device: Any = "cpu", threads: int | None = None) -> Device:
+    """The device at a URI, such as "cpu", with that many threads for the CPU; or that of a
+    pyopencl context or command queue.
 
     NotFound: there is no such device. InvalidArgument: `threads` fits no device.
     """
-    if not isinstance(uri, str):
+    if isinstance(device, Device):
+        return device
+    if not isinstance(device, str):
+        wrapped: Device | None = _opencl().wrap_device(device)
+        if wrapped is not None and threads is None:
+            return wrapped
         raise InvalidArgument(
-            f'device is {type(uri).__name__}, but must be a URI such as "cpu"; '
-            "ingot.devices() lists them"
+            f'device is {type(device).__name__}, but must be a URI such as "cpu", or a context '
+            "or queue of pyopencl; ingot.devices() lists the devices"
+            if wrapped is None
+            else f'threads={threads} goes with device="cpu" only; leave it out'
         )
     if threads is None:
-        return _open_by_uri(uri)
+        return _open_by_uri(device)
     if not isinstance(threads, int) or isinstance(threads, bool) or threads < 1:
         raise InvalidArgument(f"threads is {threads!r}, but must be an integer of at least 1")
-    if "?" in uri or not uri.startswith("cpu"):
+    if "?" in device or not device.startswith("cpu"):
         raise InvalidArgument(
-            f'threads={threads} goes with device="cpu", not with {uri!r}; '
+            f'threads={threads} goes with device="cpu", not with {device!r}; '
             "leave it out or write it into the URI"
         )
-    return _open_by_uri(f"{uri.removesuffix('://')}://?threads={threads}")
+    return _open_by_uri(f"{device.removesuffix('://')}://?threads={threads}")
 
 
 def devices() -> list[Device]:
-    """All devices of this machine."""
-    uris: list[Any] = []
+    """All devices of this machine. One that cannot be opened is left out, and named in the
+    log."""
+    _opencl().find_library()
+    uris: list[str] = []
     while uri := lib.ingot_instance_device_uri(instance().pointer, len(uris)):
         uris.append(text(uri))
-    return [open_device(uri) for uri in uris]
+    return [device for uri in uris for device in _open_listed(uri)]
+
+
+def _open_listed(uri: str) -> list[Device]:
+    try:
+        return [open_device(uri)]
+    except Error as error:
+        logging.getLogger("ingot").warning("device %s cannot be opened: %s", uri, error)
+        return []

@@ -17,6 +17,7 @@ sys.path.insert(0, str(RUNTIME_FOLDER.parent))
 
 from hal import header  # noqa: E402  the package `ingot` is not installed yet
 
+PUBLIC_HEADERS = ("ingot.h",)
 PRIVATE_HEADERS = ("call.h", "dlpack.h")
 
 # Called by C: after every kernel of a traced session (`trace.py` defines it), and for every
@@ -28,17 +29,17 @@ extern "Python" void ingot_python_log(void *user, int32_t severity, const char *
 
 
 def main(output: str) -> None:
-    public = header.read("ingot.h")
+    public = [header.read(name) for name in PUBLIC_HEADERS]
     private = [(RUNTIME_FOLDER / name).read_text(encoding="utf-8") for name in PRIVATE_HEADERS]
     ffi = cffi.FFI()
     ffi.cdef(header.declarations(header.read("kernel_abi.h")))
-    for text in (public, *private):
+    for text in (*public, *private):
         ffi.cdef(header.declarations(text))
         for name, value in header.constants(text).items():
             if isinstance(value, int):
                 ffi.cdef(f"#define {name} {value}")
     ffi.cdef(CALLBACKS)
-    includes = ["ingot/ingot.h", *PRIVATE_HEADERS]
+    includes = [*(f"ingot/{name}" for name in PUBLIC_HEADERS), *PRIVATE_HEADERS]
     source = "".join(f'#include "{name}"\n' for name in includes)
     ffi.set_source("ingot.runtime._ingot", source)
     ffi.emit_c_code(output)

@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 
 from ingot.hal.array import Array
+from ingot.hal.device import Device
 from ingot.hal.errors import InvalidArgument
 from ingot.hal.native import ffi, lib
 from ingot.hal.spec import DType
 from ingot.runtime.signature import Signature
-from ingot.runtime.tensors import bits_of_input, bits_of_output
+from ingot.runtime.tensors import bits_of_input, bits_of_output, wrong_dtype
 
 __all__ = ["Frame", "bytes_of"]
 
@@ -66,16 +67,17 @@ class _Slot:
 class Frame:
     """Slots for a function's arguments and results."""
 
-    __slots__ = ("_arguments", "_keep", "_results", "has_output", "pointer", "views")
+    __slots__ = ("_arguments", "_device", "_keep", "_results", "has_output", "pointer", "views")
 
-    def __init__(self, session: Any, device: Any, function: int, signature: Signature) -> None:
+    def __init__(self, session: Any, device: Device, function: int, signature: Signature) -> None:
         argument_count = len(signature.arguments)
         values = signature.arguments + signature.results
         tensors = ffi.new("ingot_python_tensor_t[]", len(values))
         self.views = ffi.new("ingot_buffer_view_t *[]", len(values))
         self.pointer = ffi.new("ingot_python_frame_t *")
         self.pointer.session = session
-        self.pointer.device = device
+        self.pointer.device = device.handle.pointer
+        self._device = device
         self.pointer.function = function
         self.pointer.argument_count = argument_count
         self.pointer.result_count = len(signature.results)
@@ -119,12 +121,28 @@ class Frame:
             elif type(value) is Array and value.dtype is slot.dtype:
                 data = value
                 slot.set_view(value._view)
+            elif (array := self._in_place(value, slot)) is not None:
+                data = array
+                slot.set_view(array._view)
             else:
                 bits = bits_of_input(value, slot.dtype, slot.what)
                 data = _from_buffer(bytes_of(bits))
                 slot.set_data(data, bits.shape)
             keep.append(data)
         return keep
+
+    def _in_place(self, value: Any, slot: _Slot) -> Array | None:
+        """What lies in memory of the model's device under another library's name."""
+        if not type(value).__module__.startswith("pyopencl"):
+            return None
+        from ingot.hal.opencl import array_from_pyopencl, is_pyopencl_array
+
+        if not is_pyopencl_array(value) or self._device.is_host:
+            return None
+        array = array_from_pyopencl(value, self._device, slot.what)
+        if array.dtype is not slot.dtype:
+            raise InvalidArgument(wrong_dtype(slot.what, array.dtype, slot.dtype))
+        return array
 
     def set_outputs(self, values: Sequence[Any]) -> list[Any]:
         """Fills the result slots, with None where a result is to be made; what it returns
@@ -145,6 +163,9 @@ class Frame:
                     slot.tensor.data = data
                 else:
                     slot.set_data(data, value.shape)
+            elif (array := self._in_place(value, slot)) is not None:
+                data = array
+                slot.set_view(array._view)
             else:
                 bits = bits_of_output(value, slot.dtype, slot.what)
                 data = _from_buffer(bytes_of(bits), require_writable=True)

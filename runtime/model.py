@@ -158,9 +158,7 @@ class Function:
 
     def _new_frame(self) -> Frame:
         session = self._session
-        return Frame(
-            session.handle.pointer, session.device.handle.pointer, self._ordinal, self._signature
-        )
+        return Frame(session.handle.pointer, session.device, self._ordinal, self._signature)
 
     def _bind(self, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:
         """Positional and named arguments in the order of the signature."""
@@ -337,14 +335,16 @@ class Model:
 def load(
     source: Any,
     *,
-    device: str = "cpu",
+    device: Any = "cpu",
     threads: int | None = None,
     parameters: Any = None,
     verify: bool = False,
 ) -> Model:
     """Makes a compiled module ready to be called.
 
-    `source` is a path, bytes, or what `ingot.compile` gave. `parameters` are the weights
+    `source` is a path, bytes, or what `ingot.compile` gave. `device` is a URI such as "cpu" or
+    "opencl://0", one of `ingot.devices()`, or a context or command queue of pyopencl, whose
+    arrays the model then takes and gives without a copy. `parameters` are the weights
     that are not in the module: the path of a safetensors file, or a dict of arrays.
     `verify` reads the constants too and checks them. NotFound: a file, device or parameter
     is missing. DataLoss: the module is damaged. Incompatible: it is for another version.

@@ -17,7 +17,7 @@ from ingot.hal.array import Array
 from ingot.hal.errors import Error, InvalidArgument, OutOfMemory
 from ingot.hal.spec import DType
 
-__all__ = ["bits_of_input", "bits_of_output", "bits_of_parameter"]
+__all__ = ["bits_of_input", "bits_of_output", "bits_of_parameter", "wrong_dtype"]
 
 _KIND_RANK = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}
 _KIND_NAME = {
@@ -37,7 +37,7 @@ def bits_of_input(value: Any, dtype: DType, what: str) -> npt.NDArray[Any]:
     """
     bits, found = _bits(value, dtype, what)
     if found is not dtype:
-        raise InvalidArgument(_wrong_dtype(what, found, dtype))
+        raise InvalidArgument(wrong_dtype(what, found, dtype))
     return _dense(bits, what)
 
 
@@ -58,7 +58,7 @@ def bits_of_output(value: Any, dtype: DType, what: str) -> npt.NDArray[Any]:
         )
     bits, found = _bits(value, dtype, what)
     if found is not dtype:
-        raise InvalidArgument(_wrong_dtype(what, found, dtype))
+        raise InvalidArgument(wrong_dtype(what, found, dtype))
     if not bits.flags.writeable:
         raise InvalidArgument(f"{what}: is read-only; pass a writable array")
     if not _is_dense(bits):
@@ -135,7 +135,8 @@ def _dense(bits: npt.NDArray[Any], what: str) -> npt.NDArray[Any]:
         ) from None
 
 
-def _wrong_dtype(what: str, found: DType, expected: DType) -> str:
+def wrong_dtype(what: str, found: DType, expected: DType) -> str:
+    """The message for an array of another dtype than must be."""
     return (
         f"{what}: dtype is {found}, but must be {expected}; "
         f'convert it with .astype("{expected.numpy_name}")'

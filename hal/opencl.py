@@ -1,0 +1,162 @@
+"""OpenCL devices of this machine, and objects of pyopencl as objects of Ingot and back.
+
+The OpenCL library is the system's, or else the one that comes with pyopencl. pyopencl itself is
+imported only where its objects are made; those that are passed in are told by their module.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+from functools import cache
+from pathlib import Path
+from typing import Any
+from weakref import WeakValueDictionary
+
+from ingot.hal.array import Array
+from ingot.hal.device import Device, instance
+from ingot.hal.errors import FailedPrecondition, InvalidArgument
+from ingot.hal.native import Handle, check, ffi, lib
+from ingot.hal.spec import DType
+
+__all__ = ["array_from_pyopencl", "array_to_pyopencl", "is_pyopencl_array", "wrap_device"]
+
+_wrapped: WeakValueDictionary[tuple[int, int], Device] = WeakValueDictionary()
+
+
+# Devices.
+
+
+def wrap_device(value: Any) -> Device | None:
+    """The device of a pyopencl context or command queue; None for anything else.
+
+    One object gives one device, as long as it is in use. InvalidArgument: the queue is not in
+    order.
+    """
+    if not type(value).__module__.startswith("pyopencl"):
+        return None
+    is_queue = hasattr(value, "context") and hasattr(value, "finish")
+    context, queue = (value.context if is_queue else value), (value if is_queue else None)
+    if not hasattr(context, "int_ptr") or not hasattr(context, "devices"):
+        raise InvalidArgument(
+            f"device is a pyopencl {type(value).__name__}, but must be a Context or a CommandQueue"
+        )
+    key = (context.int_ptr, queue.int_ptr if queue is not None else 0)
+    device = _wrapped.get(key)
+    if device is None:
+        device = _wrapped[key] = _new_device(context, queue)
+    return device
+
+
+def _new_device(context: Any, queue: Any) -> Device:
+    library = _pyopencl_library()
+    options = f"library={library}" if library else ""
+    out = ffi.new("ingot_device_t **")
+    handles = [_pointer(each.int_ptr if each is not None else 0) for each in (context, queue)]
+    check(lib.ingot_opencl_device_wrap(instance().pointer, options.encode(), *handles, out))
+    of_context = queue.device if queue is not None else context.devices[0]
+    handle = Handle(out[0], lib.ingot_device_release, instance())
+    return Device(f"opencl://{of_context.name.strip()}", handle)
+
+
+def _pointer(number: int) -> Any:
+    return ffi.cast("void *", number)
+
+
+@cache
+def _pyopencl_library() -> str:
+    """The OpenCL library in pyopencl's own folder; "" if it has none there."""
+    found = importlib.util.find_spec("pyopencl")
+    if found is None or found.origin is None:
+        return ""
+    package = Path(found.origin).parent
+    for folder in (package / ".libs", package.with_name("pyopencl.libs")):
+        for path in sorted(folder.glob("libOpenCL*")):
+            return str(path)
+    return ""
+
+
+@cache
+def find_library() -> None:
+    """Names pyopencl's library to the instance where the system has none; once, before any
+    device is listed or opened."""
+    for name in ("libOpenCL.so.1", "libOpenCL.so"):
+        try:
+            ctypes.CDLL(name)
+        except OSError:
+            continue
+        return
+    library = _pyopencl_library()
+    if library:
+        check(lib.ingot_opencl_set_library(instance().pointer, library.encode()))
+
+
+# Arrays.
+
+
+def is_pyopencl_array(value: Any) -> bool:
+    """Whether it is a pyopencl.array.Array."""
+    return type(value).__module__ == "pyopencl.array" and hasattr(value, "base_data")
+
+
+def array_from_pyopencl(value: Any, device: Device, what: str) -> Array:
+    """The tensor of a pyopencl array, which it keeps alive, without a copy.
+
+    Work that the application has put into another queue than the device's has ended when this
+    returns. InvalidArgument: it is not dense, or of another context than the device.
+    """
+    if not value.flags.c_contiguous:
+        raise InvalidArgument(f"{what}: must be C-contiguous; pass a dense copy, such as x.copy()")
+    dtype = DType.from_numpy(value.dtype)
+    context, queue = _handles(device)
+    if value.context.int_ptr != context:
+        raise InvalidArgument(
+            f"{what}: is in another OpenCL context than the model on {device.uri!r}; load the "
+            "model with device= that context or a queue of it, or pass x.get()"
+        )
+    if value.queue is not None and value.queue.int_ptr != queue:
+        value.finish()
+    memory, length = _pointer(value.base_data.int_ptr), value.nbytes
+    buffer_out, view_out = ffi.new("ingot_buffer_t **"), ffi.new("ingot_buffer_view_t **")
+    arguments = (memory, value.offset, length, ffi.NULL, ffi.NULL, buffer_out)
+    check(lib.ingot_opencl_buffer_wrap_memory(device.handle.pointer, *arguments))
+    buffer = ffi.gc(buffer_out[0], lib.ingot_buffer_release)
+    shape = tuple(value.shape)
+    check(lib.ingot_buffer_view_create(buffer, 0, dtype.code, len(shape), shape, view_out))
+    return Array(view_out[0], device)
+
+
+def array_to_pyopencl(array: Array, queue: Any) -> Any:
+    """The same memory as a pyopencl array; `queue` is that of its operations, or None.
+
+    FailedPrecondition: pyopencl is not installed. InvalidArgument: the array is not in the
+    memory of an OpenCL device, or of a dtype that NumPy lacks.
+    """
+    try:
+        import pyopencl
+        import pyopencl.array
+    except ImportError:
+        raise FailedPrecondition(
+            "to_pyopencl() needs pyopencl; install it with `pip install ingot[opencl]`"
+        ) from None
+    memory, offset = ffi.new("void **"), ffi.new("size_t *")
+    layout = lib.ingot_buffer_view_layout(array._view)
+    check(lib.ingot_opencl_buffer_handle(layout.buffer, memory, offset))
+    context, own_queue = _handles(array._device)
+    if queue is None:
+        queue = pyopencl.CommandQueue.from_int_ptr(own_queue, retain=True)
+    elif queue.context.int_ptr != context:
+        raise InvalidArgument(
+            "to_pyopencl(queue): the queue is in another OpenCL context than the array"
+        )
+    data = pyopencl.Buffer.from_int_ptr(int(ffi.cast("intptr_t", memory[0])), retain=True)
+    start = offset[0] + layout.offset
+    return pyopencl.array.Array(queue, array.shape, array.dtype.numpy, data=data, offset=start)
+
+
+def _handles(device: Device) -> tuple[int, int]:
+    """The device's context and queue. InvalidArgument: it is no OpenCL device."""
+    context, queue = ffi.new("void **"), ffi.new("void **")
+    pointer = device.handle.pointer
+    check(lib.ingot_opencl_device_handles(pointer, context, ffi.NULL, queue))
+    return int(ffi.cast("intptr_t", context[0])), int(ffi.cast("intptr_t", queue[0]))

@@ -133,7 +133,7 @@ class Symbols:
         the later ones.
         """
         found = []
-        for name in sorted(dims.symbols_of(dim), reverse=True):
+        for name in [each for each in reversed(self.order) if each in dims.symbols_of(dim)]:
             linear = dims.linear_in(dim, name)
             if linear is not None and self._may_replace(name, dims.symbols_of(linear[1])):
                 found.append((name, *linear))

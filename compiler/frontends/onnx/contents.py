@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from ingot.compiler.frontends.symbols import Symbols
 from ingot.compiler.ir import Literal, Op, TensorType, Value, dims
 from ingot.compiler.ir.dims import Dim, Expr
 from ingot.hal.spec import DType
@@ -31,9 +32,14 @@ class _Unknown(Exception):
 
 
 class Contents:
-    """Elements of values by value, computed when asked and remembered."""
+    """Elements of values by value, computed when asked and remembered.
 
-    def __init__(self) -> None:
+    `symbols` are the dims of the arguments, `entry` the ops outside of all bodies.
+    """
+
+    def __init__(self, symbols: Symbols, entry: list[Op]) -> None:
+        self.symbols = symbols
+        self.entry = entry
         self._known: dict[Value, Elements | None] = {}
         self._names: set[str] = set()
         self.remembered: dict[Hashable, Any] = {}  # what was made for a value and a use of it

@@ -9,7 +9,7 @@ lists everything that is missing. What an op means stands in `lowerings/`.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -40,6 +40,7 @@ from ingot.compiler.frontends.onnx.tensors import (
     is_external,
     literal_of,
 )
+from ingot.compiler.frontends.symbols import Restart, Symbols
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.ir import Block, Function, Module, Region, Value
 from ingot.hal.errors import CompileError
@@ -77,19 +78,33 @@ class _Scope:
 
 
 def import_model(source: Source, options: ImportOptions) -> Module:
-    """The module with one exported function `main`. CompileError lists all that is missing."""
-    graph = source.model.graph
+    """The module with one exported function `main`. CompileError lists all that is missing.
+
+    The import starts again when it learns that two symbolic dims are one (see `symbols.py`).
+    """
     opsets = opset_versions(source.model.opset_import, source.name)
-    check_graph(graph)
-    signature = read_signature(graph)
+    check_graph(source.model.graph)
+    symbols = Symbols()
+    while True:
+        symbols.start()
+        try:
+            return _import(source, options, opsets, symbols)
+        except Restart:
+            continue
+
+
+def _import(
+    source: Source, options: ImportOptions, opsets: dict[str, int], symbols: Symbols
+) -> Module:
+    graph = source.model.graph
+    signature = read_signature(graph, symbols)
     block = Block(signature.types)
     scope = _Scope(
         dict(zip(signature.names, block.arguments, strict=True)),
         opsets,
         initializers={tensor.name: tensor for tensor in graph.initializer},
     )
-    importer = _Importer(source, options, Builder(block))
-    importer.reserve_symbols(signature.symbols)
+    importer = _Importer(source, options, Builder(block), symbols)
     importer.walk(graph.node, scope)
     results = [importer.look_up(value.name, scope) for value in graph.output]
     importer.raise_problems()
@@ -120,11 +135,14 @@ def _finish(block: Block, signature: Signature) -> Module:
 
 
 class _Importer:
-    def __init__(self, source: Source, options: ImportOptions, builder: Builder) -> None:
+    def __init__(
+        self, source: Source, options: ImportOptions, builder: Builder, symbols: Symbols
+    ) -> None:
         self.builder = builder
         self._source = source
         self._options = options
-        self._contents = Contents()
+        self._contents = Contents(symbols, builder.ops)
+        self._contents.reserve(symbols.order)
         self._problems: list[str] = []
         self._functions = {
             (normalize_domain(function.domain), function.name, function.overload): function
@@ -137,10 +155,6 @@ class _Importer:
         return self._source.folder
 
     # ---- names
-
-    def reserve_symbols(self, names: Iterable[str]) -> None:
-        """The symbols of the arguments, which no node may define."""
-        self._contents.reserve(names)
 
     def look_up(self, name: str, scope: _Scope) -> _Result:
         """The value of a name; an initializer becomes an op when it is first used."""

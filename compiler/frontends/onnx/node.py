@@ -352,6 +352,29 @@ class Node:
         shape = self.common_shape(*(shape_of(value) for value in values))
         return [self.broadcast_to(value, shape) for value in values]
 
+    def agree(self, value: Value, shape: Sequence[Dim]) -> Value:
+        """`value` with the dims `shape`, which its own must equal. Symbols of arguments become
+        one; what cannot be made equal so, or in a body that may not run, the call checks."""
+        own = shape_of(value)
+        unproven = [pair for pair in zip(own, shape, strict=True) if not self._are_one(*pair)]
+        for a, b in unproven:
+            self._builder.append("assert", (), (), {"a": a, "b": b})
+        return self.reshape(value, shape)
+
+    def agree_on(self, value: Value, axis: int, dim: Dim) -> Value:
+        """As `agree`, for one axis."""
+        shape = list(shape_of(value))
+        shape[axis] = dim
+        return self.agree(value, shape)
+
+    def _are_one(self, a: Dim, b: Dim) -> bool:
+        what = "its operands"
+        if self._builder.ops is self._contents.entry:
+            return self._contents.symbols.equate(a, b, what)
+        low, high = dims.bounds(a - b)
+        unsupported(low > 0 or high < 0, f"{what}: the dims {a} and {b} differ: fix the model")
+        return a == b
+
     def common_shape(self, *shapes: Sequence[Dim]) -> tuple[Dim, ...]:
         """The shape that all `shapes` broadcast to. UnsupportedNode if they do not."""
         rank = max((len(shape) for shape in shapes), default=0)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import onnx
 
+from ingot.compiler.frontends.onnx.dim_params import plain_name, read_expression
 from ingot.compiler.frontends.onnx.tensors import dtype_of, element_type_name
+from ingot.compiler.frontends.symbols import Symbols
 from ingot.compiler.ir import TensorType, dims
 from ingot.compiler.ir.dims import Dim
 from ingot.hal.errors import CompileError
@@ -27,19 +28,21 @@ class Signature:
     docs: Mapping[str, str]
 
 
-def read_signature(graph: onnx.GraphProto) -> Signature:
-    """The signature. CompileError for inputs that are no tensors of static rank."""
+def read_signature(graph: onnx.GraphProto, known: Symbols) -> Signature:
+    """The signature, with what is known of its symbols. CompileError for inputs that are no
+    tensors of static rank."""
     # before IR version 4 every initializer was listed as an input too
     initializers = {tensor.name for tensor in graph.initializer}
     inputs = [value for value in graph.input if value.name not in initializers]
-    symbols = _Symbols()
+    dims_of = [dim for value in inputs for dim in value.type.tensor_type.shape.dim]
+    symbols = _Symbols(known, [dim.dim_param for dim in dims_of if dim.dim_param])
     types = tuple(_read_type(value, symbols) for value in inputs)
     documented = [value for value in [*inputs, *graph.output] if value.doc_string]
     return Signature(
         tuple(value.name for value in inputs),
         types,
         tuple(value.name for value in graph.output),
-        dict.fromkeys(symbols.names.values(), (0, None)),
+        {name: known.bounds.get(name, (0, None)) for name in _names(types)},
         {value.name: value.doc_string for value in documented},
     )
 
@@ -62,22 +65,33 @@ def check_output(value: onnx.ValueInfoProto, type: TensorType) -> None:
 
 
 class _Symbols:
-    """Symbol names by dim_param; names that no dim expression can hold are respelled."""
+    """Symbols by dim_param; names that no dim expression can hold are respelled."""
 
-    def __init__(self) -> None:
+    def __init__(self, known: Symbols, parameters: Sequence[str]) -> None:
+        self.known = known
+        self.parameters = set(parameters)
         self.names: dict[str, str] = {}
 
-    def of(self, parameter: str) -> Dim:
+    def of(self, parameter: str, given: bool) -> Dim:
+        """The dim of a parameter, which the model gives or which is made up for it."""
+        expression = read_expression(parameter, self.parameters) if given else None
+        if expression is not None:
+            values = {name: self.of(name, given) for name in sorted(dims.symbols_of(expression))}
+            return dims.substitute(expression, values)
         if parameter not in self.names:
-            name = re.sub(r"\W", "_", parameter)
-            if not re.match(r"[A-Za-z_]", name):
-                name = f"_{name}"
-            if name in ("floordiv", "mod", "min", "max", "broadcast"):
-                name = f"{name}_"
+            name = plain_name(parameter)
             while name in self.names.values():
                 name = f"{name}_"
             self.names[parameter] = name
-        return dims.symbol(self.names[parameter])
+        if given:
+            self.known.named.add(self.names[parameter])
+        return self.known.argument(self.names[parameter])
+
+
+def _names(types: Sequence[TensorType]) -> list[str]:
+    """The symbols in the types, in their order."""
+    every = [sorted(dims.symbols_of(dim)) for type in types for dim in type.shape]
+    return list(dict.fromkeys(name for names in every for name in names))
 
 
 def _read_type(value: onnx.ValueInfoProto, symbols: _Symbols) -> TensorType:
@@ -103,5 +117,6 @@ def _read_type(value: onnx.ValueInfoProto, symbols: _Symbols) -> TensorType:
                 )
             shape.append(int(dim.dim_value))
         else:
-            shape.append(symbols.of(dim.dim_param or f"{value.name}_dim{index}"))
+            name = dim.dim_param or f"{value.name}_dim{index}"
+            shape.append(symbols.of(name, bool(dim.dim_param)))
     return TensorType(element, tuple(shape))

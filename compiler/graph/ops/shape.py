@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ingot.compiler.graph.ops.table import OpRow, attribute, dims_text, register, require
 from ingot.compiler.ir import TensorType
-from ingot.compiler.ir.dims import Call, Dim, ceildiv, product, symbols_of
+from ingot.compiler.ir.dims import Call, Dim, bounds, ceildiv, product, symbols_of
 
 __all__ = ["can_broadcast", "check_axes"]
 
@@ -18,26 +18,13 @@ def check_axes(axes: Sequence[int], rank: int, name: str) -> None:
     require(len(set(axes)) == len(axes), f"{name} {tuple(axes)} has an axis twice")
 
 
-def _broadcast_parts(dim: Dim) -> set[Dim]:
-    """The dims that `broadcast(a, b)` may take its value from, of any nesting."""
-    if isinstance(dim, int) or len(dim.terms) != 1:
-        return {dim}
-    ((monomial, coefficient),) = dim.terms
-    if coefficient == 1 and len(monomial) == 1 and monomial[0][1] == 1:
-        atom = monomial[0][0]
-        if isinstance(atom, Call) and atom.function == "broadcast":
-            return {dim}.union(*(_broadcast_parts(operand) for operand in atom.operands))
-    return {dim}
-
-
 def can_broadcast(source: Dim, target: Dim) -> bool:
     """Whether a dim `source` may broadcast to `target`: it is 1 or equal, now or in the call."""
-    if source == 1 or source == target:
+    if source == 1:
         return True
-    if isinstance(target, int):
-        return not isinstance(source, int)  # 1 or `target`: the check at the call proves it
-    parts = _broadcast_parts(target)
-    return source in parts or _broadcast_parts(source) <= parts
+    return bounds(source - target)[0] <= 0 <= bounds(source - target)[1] or (
+        bounds(source)[0] <= 1 <= bounds(source)[1]
+    )
 
 
 def _broadcast(x: TensorType, *, shape: tuple[Dim, ...], dimensions: tuple[int, ...]) -> TensorType:

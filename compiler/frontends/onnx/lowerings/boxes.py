@@ -5,7 +5,7 @@ from __future__ import annotations
 from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import lowering
 from ingot.compiler.graph.builder import Builder
-from ingot.compiler.ir import Block, Region, ScalarType, Value, dims
+from ingot.compiler.ir import Block, Region, ScalarType, Value
 from ingot.hal.spec import dtype
 
 __all__: list[str] = []
@@ -20,6 +20,7 @@ def non_max_suppression(node: Node) -> Value:
     for what, value in (("boxes", boxes), ("scores", scores)):
         unsupported(type_of(value).rank != 3, f"its {what} are {value.type}, expected rank 3")
     batch, classes, count = shape_of(scores)
+    boxes = node.agree(boxes, (batch, count, 4))
     place = node.op("iota", dtype=_I64, shape=(batch, classes, count), axis=2)
     ordered, order = _by_falling_score(node, scores, place)
     candidates = _candidates(node, ordered)
@@ -96,8 +97,8 @@ def _number(node: Node, index: int, default: float, element: str) -> Value:
     value = node.optional(index)
     if value is None:
         return node.constant(default, element)
-    unsupported(dims.product(shape_of(value)) != 1, f"input {index} is {value.type}, not a number")
-    return node.convert(node.reshape(value, ()), element)
+    unsupported(type_of(value).rank > 1, f"input {index} is {value.type}, not a number")
+    return node.convert(node.reshape(node.agree(value, [1] * type_of(value).rank), ()), element)
 
 
 def _row(node: Node, places: Value, axis: int) -> Value:

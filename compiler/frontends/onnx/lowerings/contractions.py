@@ -59,6 +59,7 @@ def _matmul(node: Node, a: Value, b: Value, result: DType) -> Value:
 def _dot(node: Node, a: Value, b: Value, batch_count: int, result: DType) -> Value:
     """The last axis of a against the first of b that is no batch axis."""
     batch = tuple(range(batch_count))
+    b = node.agree_on(b, batch_count, shape_of(a)[-1])
     return node.op(
         "dot_general",
         a,
@@ -77,14 +78,16 @@ def gemm(node: Node) -> Value:
     a, b, c = node.input(0), node.input(1), node.optional(2)
     for value in (a, b):
         unsupported(type_of(value).rank != 2, "A and B must have rank 2")
+    left, right = int(not node.integer("transA", 0)), int(bool(node.integer("transB", 0)))
+    b = node.agree_on(b, right, shape_of(a)[left])
     product = node.op(
         "dot_general",
         a,
         b,
         lhs_batch=(),
         rhs_batch=(),
-        lhs_contract=(0 if node.integer("transA", 0) else 1,),
-        rhs_contract=(1 if node.integer("transB", 0) else 0,),
+        lhs_contract=(left,),
+        rhs_contract=(right,),
         dtype=type_of(a).dtype,
     )
     alpha, beta = node.number("alpha", 1.0), node.number("beta", 1.0)
@@ -116,6 +119,7 @@ def _convolve(
     lhs_dilation: Sequence[Dim] | None = None,
 ) -> Value:
     letters = _spatial_letters(type_of(x).rank - 2)
+    x = node.agree_on(x, 1, shape_of(w)[1] * groups)
     return node.op(
         "convolution",
         x,
@@ -249,6 +253,11 @@ def _einsum_pair(
     (a, left), (b, right) = first, second
     batch = [letter for letter in left if letter in right and letter in result]
     contract = [letter for letter in left if letter in right and letter not in result]
+    shape = [
+        shape_of(a)[left.index(letter)] if letter in left else dim
+        for letter, dim in zip(right, shape_of(b), strict=True)
+    ]
+    b = node.agree(b, shape)
     product = node.op(
         "dot_general",
         a,

@@ -52,6 +52,7 @@ def gather_nd(node: Node) -> Value:
     leading = type_of(indices).rank - 1
     sizes: list[Dim] = list(shape_of(x))
     sizes[: batch + depth] = [1] * (batch + depth)
+    indices = node.agree(indices, (*shape_of(x)[:batch], *shape_of(indices)[batch:]))
     trailing = type_of(x).rank - batch - depth
     return node.op(
         "gather",
@@ -86,6 +87,7 @@ def scatter_nd(node: Node) -> Value:
     x, indices, updates = node.input(0), node.input(1), node.input(2)
     depth = _index_depth(indices)
     leading = type_of(indices).rank - 1
+    updates = node.agree(updates, (*shape_of(indices)[:-1], *shape_of(x)[depth:]))
     return node.op(
         "scatter",
         x,
@@ -110,6 +112,7 @@ def scatter_elements(node: Node) -> Value:
     limit = [shape_of(x)[axis] if each == axis else shape_of(indices)[each] for each in range(rank)]
     whole = tuple(limit) == shape_of(x)
     corner = x
+    updates = node.agree(updates, shape_of(indices))
     if not whole:
         corner = node.op("slice", x, start=(0,) * rank, limit=tuple(limit), stride=(1,) * rank)
     updated = node.op(

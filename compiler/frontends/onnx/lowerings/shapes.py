@@ -107,7 +107,9 @@ def squeeze(node: Node) -> Value:
         removed = {node.normalize_axis(axis, type_of(x).rank) for axis in axes}
     for axis in removed:
         dim = shape_of(x)[axis]
-        unsupported(dim != 1, f"dim {axis} is {dim}, only a dim of 1 can be removed: fix the model")
+        fixed = isinstance(dim, int) and dim != 1
+        unsupported(fixed, f"dim {axis} is {dim}, only a dim of 1 can be removed: fix the model")
+    x = node.agree(x, [1 if axis in removed else dim for axis, dim in enumerate(shape_of(x))])
     return node.reshape(x, [dim for axis, dim in enumerate(shape_of(x)) if axis not in removed])
 
 
@@ -151,6 +153,11 @@ def tile(node: Node) -> Value:
 def concatenate(node: Node) -> Value:
     values = list(node.present())
     axis = node.axis(0, type_of(values[0]).rank)
+    for place, value in enumerate(values):
+        shape = list(shape_of(values[0]))
+        unsupported(type_of(value).rank != len(shape), f"{value.type} and {values[0].type} differ")
+        shape[axis] = shape_of(value)[axis]
+        values[place] = node.agree(value, shape)
     return values[0] if len(values) == 1 else node.op("concatenate", *values, axis=axis)
 
 

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import helper
+from onnx import TensorProto, helper
 from onnx_models import build_model, make_value
 
 from ingot.compiler.frontends.onnx import import_onnx
 from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.ir import Module, TensorType
-from ingot.hal.errors import CompileError
+from ingot.hal.errors import CompileError, InvalidArgument
 
 Node = helper.make_node
 
@@ -161,3 +161,84 @@ def test_boolean_initializers_take_a_byte_each() -> None:
     x, y = np.ones((2, 3), np.float32), np.zeros((2, 3), np.float32)
     (got,) = interpret(import_onnx(model), "main", [x, y])
     np.testing.assert_array_equal(got, mask.astype(np.float32))
+
+
+def _two(op: str, x: list[Any], y: list[Any], **attributes: Any) -> onnx.ModelProto:
+    node = Node(op, ["x", "y"], ["z"], name="join", **attributes)
+    return build_model([node], [make_value("x", x), make_value("y", y)], ["z"])
+
+
+def test_dims_that_must_be_equal_become_one_symbol() -> None:
+    module = import_onnx(_two("MatMul", ["b", "k"], ["c", "n"]))
+    assert [str(value.type) for value in module.functions["main"].arguments] == [
+        "f32[b,k]",
+        "f32[k,n]",
+    ]
+    x, y = np.ones((2, 3), np.float32), np.ones((3, 4), np.float32)
+    np.testing.assert_array_equal(_run(module, x, y), x @ y)
+    with pytest.raises(InvalidArgument, match=r"argument 1 'y': dim 0 .'k'. is 4, expected 3"):
+        _run(module, x, np.ones((4, 4), np.float32))
+
+
+def test_a_name_of_the_model_stays_where_one_symbol_has_none() -> None:
+    model = _two("Concat", ["", "d"], ["n", "e"], axis=1)
+    (x, _) = import_onnx(model).functions["main"].arguments
+    assert str(x.type) == "f32[n,d]"
+
+
+def test_a_dim_that_meets_a_weight_is_a_number() -> None:
+    node = Node("MatMul", ["x", "w"], ["y"])
+    weight = {"w": np.ones((3, 2), np.float32)}
+    module = import_onnx(build_model([node], [make_value("x", ["b", "k"])], ["y"], weight))
+    assert str(module.functions["main"].arguments[0].type) == "f32[b,3]"
+
+
+def test_dims_that_no_symbol_makes_equal_are_checked_when_the_model_runs() -> None:
+    nodes = [Node("Add", ["x", "y"], ["sum"]), Node("Concat", ["sum", "x"], ["z"], axis=1)]
+    inputs = [make_value("x", ["a", 2]), make_value("y", ["b", 2])]
+    module = import_onnx(build_model(nodes, inputs, ["z"]))
+    x, y = np.ones((3, 2), np.float32), np.ones((1, 2), np.float32)
+    assert _run(module, x, y).shape == (3, 4)
+    with pytest.raises(InvalidArgument, match="'Concat_1': 1 is not equal to 3"):
+        _run(module, y, x)
+
+
+def test_a_branch_that_is_not_taken_asks_nothing_of_dims() -> None:
+    def branch(op: str, *names: str) -> onnx.GraphProto:
+        return helper.make_graph([Node(op, names, ["r"])], op, [], [onnx.ValueInfoProto(name="r")])
+
+    node = Node(
+        "If", ["p"], ["z"], then_branch=branch("MatMul", "x", "y"), else_branch=branch("Neg", "x")
+    )
+    inputs = [make_value("p", [], TensorProto.BOOL)]
+    inputs += [make_value("x", ["a", "b"]), make_value("y", ["c", "b"])]
+    module = import_onnx(build_model([node], inputs, ["z"]))
+    x, y = np.ones((2, 3), np.float32), np.ones((4, 3), np.float32)
+    np.testing.assert_array_equal(_run(module, np.bool_(False), x, y), -x)
+    with pytest.raises(InvalidArgument, match="4 is not equal to 3"):
+        _run(module, np.bool_(True), x, y)
+    y = np.ones((3, 3), np.float32)
+    np.testing.assert_array_equal(_run(module, np.bool_(True), x, y), x @ y)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("past + 1", "past+1"),
+        ("2*past", "2*past"),
+        ("past*s-1", "past*s-1"),
+        ("(s - 1)//2 + 1", "floordiv(s-1, 2)+1"),
+        ("Max(1, s)", "max(1, s)"),
+        ("s**2", "s*s"),
+        ("Mod(s, 2)", "mod(s, 2)"),
+        ("batch size", "batch_size"),
+        ("batch-size", "batch_size"),
+        ("s//t", "s__t"),
+        ("1", "_1"),
+        ("f(s)", "f_s_"),
+    ],
+)
+def test_a_dim_param_may_be_an_expression_of_names(given: str, expected: str) -> None:
+    inputs = [make_value("x", ["past", "s"]), make_value("y", [given])]
+    model = build_model([Node("Neg", ["y"], ["z"])], inputs, ["z"])
+    assert _result_type(import_onnx(model)) == f"f32[{expected}]"

@@ -17,6 +17,7 @@ from ingot.compiler.targets.cpu.toolchain import (
     choose_fallback,
     choose_variants,
 )
+from ingot.compiler.targets.opencl.object import build_object
 from ingot.compiler.targets.opencl.variant import OPENCL_C, OpenclVariant
 from ingot.hal.errors import CompileError, InvalidArgument, Unsupported
 
@@ -99,8 +100,6 @@ def build_objects(
         if isinstance(variant, Variant):
             data.append(built[variant])
             continue
-        from ingot.compiler.targets.opencl.object import build_object
-
         made = build_object(column, trials)
         data.append(made.data)
         host |= made.host

@@ -77,6 +77,7 @@ class _Tables:
         self.objects: list[Bytes] = []
         self.objects_length = 0
         self.regions = bytearray()
+        self.region_offsets: dict[bytes, int] = {}
 
     def sections(self) -> list[tuple[int, Sequence[Bytes]]]:
         """Pairs of section kind and its bytes in pieces; empty sections are left out."""
@@ -206,6 +207,9 @@ class _Tables:
             )
             for entry in executable.entries:
                 region = entry.region.encode("utf-8")
+                if region not in self.region_offsets:  # targets have many in common
+                    self.region_offsets[region] = len(self.regions) if region else 0
+                    self.regions += region
                 self.entries.append(
                     {
                         "name": self._string(entry.name),
@@ -213,11 +217,10 @@ class _Tables:
                         "binding_count": entry.binding_count,
                         "constant_count": entry.constant_count,
                         "written": entry.written,
-                        "region_offset": len(self.regions) if region else 0,
+                        "region_offset": self.region_offsets[region],
                         "region_length": len(region),
                     }
                 )
-                self.regions += region
             for variant in executable.variants:
                 padding = _round_up(self.objects_length, alignment) - self.objects_length
                 self.objects += [bytes(padding), variant.object]

@@ -171,9 +171,7 @@ class _Attention(AttentionEntry):
     def _pack_queries(self, block: _Block) -> None:
         """Store q * scale transposed: squares of lanes where features are adjacent."""
         b, view, lanes = self.b, self.q, self.lanes
-        scale = self.root.attributes["scale"]
-        assert isinstance(scale, (int, float))
-        factor = b.constant(float(scale), F32, lanes)
+        factor = b.constant(self.scale, F32, lanes)
         memory, base = self._scratch("queries"), self.base(view)
         d = self.d
         assert isinstance(d, int)

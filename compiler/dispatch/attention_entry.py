@@ -95,6 +95,13 @@ class AttentionEntry:
         """The element at `at` of an operand, as f32."""
         return self.b.convert(self.b.load(self.binding(view, operand), at), F32)
 
+    @property
+    def scale(self) -> float:
+        """The factor of the scores."""
+        scale = self.root.attributes["scale"]
+        assert isinstance(scale, (int, float))
+        return float(scale)
+
     def result(self) -> tuple[Value, DType]:
         """The memory of the result, and what it holds."""
         type = self.function.block.terminator.operands[0].type

@@ -17,10 +17,19 @@ from ingot.compiler.dispatch.loop import Index, LoopBuilder
 from ingot.compiler.dispatch.register_tile import PANEL, multiply_add
 from ingot.compiler.dispatch.work_group import WorkGroup
 from ingot.compiler.ir import Value
-from ingot.compiler.ir.dims import Dim, modulo
+from ingot.compiler.ir.dims import Dim
 from ingot.hal.spec import DType
 
-__all__ = ["LANES", "GroupTile", "Source", "TileProduct", "load_where"]
+__all__ = [
+    "LANES",
+    "Block",
+    "GroupTile",
+    "ItemTile",
+    "Source",
+    "TileProduct",
+    "load_where",
+    "stream",
+]
 
 LANES = 4
 """Lanes of an item's vectors: what local memory gives an item in one access."""
@@ -62,9 +71,17 @@ class GroupTile:
         """The same for the right side, whose panels are stored line by line."""
         return self.columns + PANEL
 
+    def left_length(self, element: DType) -> int:
+        """Bytes of both buffers of the left side."""
+        return _align(2 * self.depth * self.left_pitch * element.bytes)
+
+    def right_length(self, element: DType) -> int:
+        """Bytes of both buffers of the right side."""
+        return _align(2 * self.depth * self.right_pitch * element.bytes)
+
     def local_length(self, element: DType) -> int:
-        """Bytes of local memory of both buffers."""
-        return 2 * self.depth * (self.left_pitch + self.right_pitch) * element.bytes
+        """Bytes of local memory of all buffers."""
+        return self.left_length(element) + self.right_length(element)
 
 
 @dataclass(frozen=True)
@@ -94,7 +111,7 @@ def load_where(
     return b.if_(live, lambda: [b.load(memory, at)], lambda: [zero])[0]
 
 
-class _Block:
+class Block:
     """How the group brings one operand's block of `lines` x `depth` into local memory."""
 
     def __init__(
@@ -173,14 +190,43 @@ def _part(
     return b.div(number, period), b.rem(number, period)
 
 
-class TileProduct:
-    """Multiplies tiles by a group of items (across, down)."""
+def stream(
+    blocks: Sequence[Block],
+    places: tuple[Index, Index, Index],
+    limit: Dim | None,
+    carried: Sequence[Value],
+    body: Callable[[Index, Index, Sequence[Value]], Sequence[Value]],
+) -> list[Value]:
+    """`body(buffer, index, carried)` for index 0, depth, ... below the end, with the blocks of
+    depth start + index in local memory; `places`: start, end and depth of a block.
+
+    What lies from `limit` on is zero; without one all blocks are whole, and there is one.
+    """
+    b = blocks[0].b
+    start, end, depth = places
+    waiting = [value for block in blocks for value in block.fetch(start, limit)]
+    count = len(carried)
+    with b.for_(0, end, depth, [*carried, *waiting]) as loop:
+        buffer = b.rem(b.div(loop.index, depth), 2)
+        rest = iter(loop.carried[count:])
+        for block in blocks:
+            block.store(buffer, [next(rest) for _ in block.slots])
+        b.barrier()
+        following = b.add(loop.index, depth)
+        if limit is None:  # the last block once more: nobody uses it, and it is there
+            following = b.min(following, b.sub(end, depth))
+        following = b.add(start, following)
+        waiting = [value for block in blocks for value in block.fetch(following, limit)]
+        loop.yield_(*body(buffer, loop.index, loop.carried[:count]), *waiting)
+    return loop.results[:count]
+
+
+class ItemTile:
+    """An item's part of the tile of a group of items (across, down)."""
 
     def __init__(self, group: WorkGroup, tile: GroupTile, element: DType) -> None:
         self.group, self.tile, self.element = group, tile, element
         self.b = group.builder
-        self.left = group.allocate(2 * tile.depth * tile.left_pitch, element)
-        self.right = group.allocate(2 * tile.depth * tile.right_pitch, element)
 
     def row(self, i: int) -> Index:
         """The tile's row that is the item's row `i`."""
@@ -197,46 +243,6 @@ class TileProduct:
         """Accumulators of the item's part of the tile, row by row."""
         zero = self.b.constant(0, self.element, LANES)
         return [zero] * (self.tile.item_rows * self.tile.vectors)
-
-    def run(self, sums: Sequence[Value], depth: Dim, left: Source, right: Source) -> list[Value]:
-        """sums + left times right over `depth`. Has barriers; one must come before the next."""
-        b, tile, group = self.b, self.tile, self.group
-        if depth == 0:
-            return list(sums)
-        a = _Block(group, left, tile.rows, tile.depth, tile.left_pitch, self.left)
-        c = _Block(group, right, tile.columns, tile.depth, tile.right_pitch, self.right)
-        exact = modulo(depth, tile.depth) == 0 and isinstance(depth, int)
-        limit = None if exact else depth
-        waiting = [*a.fetch(0, limit), *c.fetch(0, limit)]
-        split = len(waiting) - len(c.slots)
-        end = b.dim(depth)
-        with b.for_(0, end, tile.depth, [*sums, *waiting]) as loop:
-            old, waiting = loop.carried[: len(sums)], loop.carried[len(sums) :]
-            buffer = b.rem(b.div(loop.index, tile.depth), 2)
-            a.store(buffer, waiting[:split])
-            c.store(buffer, waiting[split:])
-            b.barrier()
-            following = b.add(loop.index, tile.depth)
-            if exact:  # the last block once more: nobody uses it, and it is there
-                following = b.min(following, b.sub(end, tile.depth))
-            waiting = [*a.fetch(following, limit), *c.fetch(following, limit)]
-            loop.yield_(*self._multiply(buffer, old), *waiting)
-        return loop.results[: len(sums)]
-
-    def _multiply(self, buffer: Index, sums: Sequence[Value]) -> list[Value]:
-        """One block: `depth` outer products."""
-        b, tile = self.b, self.tile
-        left = b.mul(buffer, tile.depth * tile.left_pitch)
-        right = b.mul(buffer, tile.depth * tile.right_pitch)
-        with b.for_(0, tile.depth, 1, sums, unroll=True) as loop:
-            loop.yield_(
-                *self.outer_product(
-                    loop.carried,
-                    (self.left, b.add(left, b.mul(loop.index, tile.left_pitch))),
-                    (self.right, b.add(right, b.mul(loop.index, tile.right_pitch))),
-                )
-            )
-        return loop.results
 
     def outer_product(
         self, sums: Sequence[Value], left: tuple[Value, Index], right: tuple[Value, Index]
@@ -258,3 +264,53 @@ class TileProduct:
             for i, element in enumerate(elements)
             for v, line in enumerate(lines)
         ]
+
+
+class TileProduct(ItemTile):
+    """Multiplies tiles. The buffers are its own, or lie `offset` bytes in local memory that
+    somebody allocated."""
+
+    def __init__(
+        self, group: WorkGroup, tile: GroupTile, element: DType, offset: int | None = None
+    ) -> None:
+        super().__init__(group, tile, element)
+        if offset is None:
+            offset = group.local_length
+            group.allocate(tile.local_length(element) // element.bytes, element)
+        self.left = self.b.local(offset, element)
+        self.right = self.b.local(offset + tile.left_length(element), element)
+
+    def run(self, sums: Sequence[Value], depth: Dim, left: Source, right: Source) -> list[Value]:
+        """sums + left times right over `depth`. Has barriers; one must come before the next."""
+        b, tile, group = self.b, self.tile, self.group
+        if depth == 0:
+            return list(sums)
+        a = Block(group, left, tile.rows, tile.depth, tile.left_pitch, self.left)
+        c = Block(group, right, tile.columns, tile.depth, tile.right_pitch, self.right)
+        exact = isinstance(depth, int) and depth % tile.depth == 0
+        return stream(
+            (a, c),
+            (0, b.dim(depth), tile.depth),
+            None if exact else depth,
+            sums,
+            lambda buffer, _, old: self._multiply(buffer, old),
+        )
+
+    def _multiply(self, buffer: Index, sums: Sequence[Value]) -> list[Value]:
+        """One block: `depth` outer products."""
+        b, tile = self.b, self.tile
+        left = b.mul(buffer, tile.depth * tile.left_pitch)
+        right = b.mul(buffer, tile.depth * tile.right_pitch)
+        with b.for_(0, tile.depth, 1, sums, unroll=True) as loop:
+            loop.yield_(
+                *self.outer_product(
+                    loop.carried,
+                    (self.left, b.add(left, b.mul(loop.index, tile.left_pitch))),
+                    (self.right, b.add(right, b.mul(loop.index, tile.right_pitch))),
+                )
+            )
+        return loop.results
+
+
+def _align(length: int) -> int:
+    return -(-length // 64) * 64

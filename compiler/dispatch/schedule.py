@@ -19,7 +19,7 @@ from ingot.compiler.dispatch.trace import Load, Node, walk_nodes
 from ingot.compiler.ir import dims
 from ingot.compiler.ir.dims import Bounds, Dim
 
-__all__ = ["Grid", "Merged", "Space", "merge_axes", "trace_with_splits"]
+__all__ = ["Folded", "Grid", "Merged", "Space", "merge_axes", "trace_with_splits"]
 
 WORKGROUP_BYTES = 32768
 """What one workgroup reads and writes, about: small enough to share work between threads,
@@ -86,6 +86,27 @@ class Merged:
     @property
     def axes(self) -> frozenset[Axis]:
         return frozenset((self.axis, *self.fixed))
+
+
+@dataclass(frozen=True)
+class Folded:
+    """Axes that are walked as one, outermost first."""
+
+    axes: tuple[Merged, ...]
+
+    @property
+    def extent(self) -> Dim:
+        """How many steps there are."""
+        return dims.product(each.extent for each in self.axes)
+
+    def places(self, b: LoopBuilder, step: LoopIndex) -> dict[Axis, LoopIndex]:
+        """Where the axes stand at a step."""
+        found: dict[Axis, LoopIndex] = {}
+        for number, each in reversed(list(enumerate(self.axes))):
+            extent = b.dim(each.extent)
+            found.update(each.place(b.rem(step, extent) if number else step))
+            step = b.div(step, extent)
+        return found
 
 
 def merge_axes(axes: Sequence[Axis], roots: Sequence[Node], extra: Sequence[Index]) -> list[Merged]:

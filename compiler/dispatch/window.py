@@ -7,6 +7,7 @@ the operand) have no kernel.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import cast
@@ -24,7 +25,7 @@ from ingot.compiler.ir import Function, Op, Value, dims
 from ingot.compiler.ir.dims import Dim
 from ingot.hal.errors import CompileError
 
-__all__ = ["WindowSchedule", "lower_window"]
+__all__ = ["WindowLowering", "WindowSchedule", "lower_window"]
 
 
 @dataclass(frozen=True)
@@ -55,10 +56,7 @@ class _Walk:
 
 def lower_window(function: Function, target: TargetInfo) -> Kernel:
     """The kernel of an entry with one reduce_window. CompileError: it has a base dilation."""
-    (op,) = (op for op in function.block.ops if op.name == "reduce_window")
-    space = Space(tensor_of(op.result).shape)
-    roots, flat = trace_with_splits(space, lambda: _trace(function, op, space))
-    return _Lowering(function, target, op, space, roots, flat).lower()
+    return WindowLowering(function, target).lower()
 
 
 def _trace(function: Function, op: Op, space: Space) -> tuple[list[Node], Index]:
@@ -79,17 +77,16 @@ def _ints(op: Op, name: str) -> tuple[int, ...]:
     return cast("tuple[int, ...]", op.attributes[name])
 
 
-class _Lowering:
-    def __init__(
-        self,
-        function: Function,
-        target: TargetInfo,
-        op: Op,
-        space: Space,
-        roots: list[Node],
-        flat: Index,
-    ) -> None:
-        self.function, self.op, self.space, self.roots, self.flat = function, op, space, roots, flat
+class WindowLowering:
+    """A kernel under construction. `lanes` neighbours of the innermost axis share the range of
+    their windows."""
+
+    def __init__(self, function: Function, target: TargetInfo) -> None:
+        self.function = function
+        (self.op,) = (op for op in function.block.ops if op.name == "reduce_window")
+        op = self.op
+        self.space = space = Space(tensor_of(op.result).shape)
+        self.roots, self.flat = trace_with_splits(space, lambda: _trace(function, op, space))
         if any(each != 1 for each in _ints(op, "base_dilation")):
             raise CompileError(
                 f"{op.location or op.name}: a window with base dilation has no kernel"
@@ -113,7 +110,7 @@ class _Lowering:
         self.axes = [Merged(axis, axis.extent) for axis in space.axes] or [Merged(Axis(1), 1)]
         last = self.walks[-1] if self.walks else _Walk(1, 1, 1, 1, 0)
         extent = self.axes[-1].extent
-        dtypes = {node.dtype for node in walk_nodes(roots) if not node.dtype.is_boolean}
+        dtypes = {node.dtype for node in walk_nodes(self.roots) if not node.dtype.is_boolean}
         plain = last.is_plain and bool(space.parts) and len(space.parts[-1]) == 1
         self.lanes = target.lanes(operand.dtype, *dtypes) if plain else 1
         # Vectors share the range of the window, so they differ only in a dim without one.
@@ -121,12 +118,17 @@ class _Lowering:
             n for n in (4, 2, 1) if n == 1 or (plain and dims.modulo(extent, n * self.lanes) == 0)
         )
         taps = dims.product(walk.window for walk in self.walks)
-        budget = max(WORKGROUP_BYTES // operand.dtype.bytes // max(int(cast(int, taps)) // 2, 1), 1)
+        self.bytes = operand.dtype.bytes * max(int(cast(int, taps)) // 2, 1)  # per position
+        budget = max(WORKGROUP_BYTES // self.bytes, 1)
         self.grid = Grid.of(self.axes, budget, function.symbols, self.together * self.lanes)
 
     def lower(self) -> Kernel:
         """The kernel."""
         self._nest({}, 0)
+        return self.kernel()
+
+    def kernel(self) -> Kernel:
+        """What was built, with the grid of a CPU."""
         function = self.function
         types = operand_types(function)
         shape = tensor_of(self.op.result).shape
@@ -158,20 +160,19 @@ class _Lowering:
         full = b.add(first, b.mul(b.div(b.max(b.sub(end, first), 0), step), step))
         with b.for_(first, full, step) as loop:
             vectors = [b.add(loop.index, each * self.lanes) for each in range(self.together)]
-            self._position(places, axis.axis, vectors, None)
+            self.position(places, vectors, None)
         if dims.modulo(axis.extent, step) != 0:
             with b.for_(full, end, self.lanes) as loop:
-                self._position(places, axis.axis, [loop.index], b.sub(end, loop.index))
+                self.position(places, [loop.index], b.sub(end, loop.index))
 
-    def _position(
+    def position(
         self,
-        places: dict[Axis, LoopIndex],
-        column: Axis,
-        vectors: list[LoopIndex],
+        places: Mapping[Axis, LoopIndex],
+        vectors: Sequence[LoopIndex],
         count: LoopIndex | None,
     ) -> None:
         """One position of the result in all dims but the last, some vectors of the last."""
-        b = self.builder
+        b, column = self.builder, self.axes[-1].axis
         emitters = [Emitter(b, {**places, column: each}) for each in vectors]
         count = count if self.lanes > 1 else None
         with ExitStack() as stack:

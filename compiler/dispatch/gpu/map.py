@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ingot.compiler.dispatch.emit import Emitter
-from ingot.compiler.dispatch.gpu.spread import Folded, Spread, fold, is_straight
+from ingot.compiler.dispatch.gpu.spread import Spread, fold, is_straight
 from ingot.compiler.dispatch.indexing import Axis, Index
 from ingot.compiler.dispatch.kernel import Kernel, TargetInfo
 from ingot.compiler.dispatch.loop import Index as LoopIndex
@@ -22,7 +22,7 @@ from ingot.compiler.dispatch.map import (
     operand_types,
     trace_map,
 )
-from ingot.compiler.dispatch.schedule import Merged, guess, loads_of
+from ingot.compiler.dispatch.schedule import Folded, Merged, guess, loads_of
 from ingot.compiler.dispatch.trace import Apply, Choose, Load, Node, walk_nodes
 from ingot.compiler.dispatch.work_group import WorkGroup
 from ingot.compiler.ir import Function, Value, dims

@@ -148,11 +148,11 @@ class _Lowering:
         shape, b = self.shape, self.builder
         length = b.dim(shape.reduced.extent)
         capacity = shape.held * shape.step
-        most = dims.bounds(shape.reduced.extent, self.function.symbols)[1]
-        if isinstance(length, int):
-            (self._held if length <= capacity else self._swept)(emitter, live)
+        least, most = dims.bounds(shape.reduced.extent, self.function.symbols)
+        if most <= capacity and (least > 0 or most == 0):
+            self._held(emitter, live)
             return
-        if capacity == 0:
+        if isinstance(length, int) or capacity == 0:
             self._swept(emitter, live)
             return
         fits = b.compare("gt", length, 0)

@@ -15,38 +15,17 @@ from ingot.compiler.dispatch.emit import axes_of_index
 from ingot.compiler.dispatch.indexing import Axis, Index
 from ingot.compiler.dispatch.loop import Index as LoopIndex
 from ingot.compiler.dispatch.loop import LoopBuilder
-from ingot.compiler.dispatch.schedule import WORKGROUP_BYTES, Merged, guess
+from ingot.compiler.dispatch.schedule import WORKGROUP_BYTES, Folded, Merged, guess
 from ingot.compiler.dispatch.trace import Load, Node
 from ingot.compiler.ir import dims
 from ingot.compiler.ir.dims import Bounds, Dim
 
-__all__ = ["Folded", "Spread", "fold", "is_straight", "power_of_two"]
+__all__ = ["Spread", "fold", "is_straight", "power_of_two"]
 
 _MOST_GROUPS = 32768  # along y or z: drivers have limits of 65535
 _BUSY = 512  # groups that keep a large device busy
 _LINE = 16  # neighbouring items that share lines of memory
 _ITEM_STEPS = 4  # vectors of one item that are in flight together
-
-
-@dataclass(frozen=True)
-class Folded:
-    """Axes that are walked as one, outermost first."""
-
-    axes: tuple[Merged, ...]
-
-    @property
-    def extent(self) -> Dim:
-        """How many steps there are."""
-        return dims.product(each.extent for each in self.axes)
-
-    def places(self, b: LoopBuilder, step: LoopIndex) -> dict[Axis, LoopIndex]:
-        """Where the axes stand at a step."""
-        found: dict[Axis, LoopIndex] = {}
-        for number, each in reversed(list(enumerate(self.axes))):
-            extent = b.dim(each.extent)
-            found.update(each.place(b.rem(step, extent) if number else step))
-            step = b.div(step, extent)
-        return found
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from ingot.compiler.dispatch.form_dispatches import form_dispatches
 from ingot.compiler.dispatch.kernel import Kernel
 from ingot.compiler.dispatch.level import DISPATCH
 from ingot.compiler.dispatch.outline import outline
+from ingot.compiler.dispatch.place_lists import place_lists
 from ingot.compiler.dispatch.place_scalars import place_scalars
 from ingot.compiler.dispatch.specialize import specialize as add_specialized
 from ingot.compiler.dispatch.trial import plan_trial
@@ -54,6 +55,7 @@ Pass = Callable[[ir.Module], ir.Module]
 DISPATCH_PASSES: tuple[Pass, ...] = (
     close_comparators,
     settle_branches,
+    place_lists,
     expand_nonzero,
     collect_checks,
     place_scalars,

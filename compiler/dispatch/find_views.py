@@ -32,7 +32,7 @@ from ingot.compiler.ir.dims import Dim, maximum, minimum, product, symbol, symbo
 
 __all__ = ["find_views"]
 
-_IN_MEMORY = frozenset({*CONTROL, "variable.load", "update"})
+_IN_MEMORY = frozenset({*CONTROL, "variable.load", "slot.get", "update"})
 """Ops whose results lie in memory in any case."""
 
 

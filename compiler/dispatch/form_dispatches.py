@@ -33,6 +33,7 @@ from ingot.compiler.dispatch.group import (
     reduced_axes,
     shape_of,
 )
+from ingot.compiler.dispatch.place_lists import SLOT_OPS
 from ingot.compiler.dispatch.view import view_of
 from ingot.compiler.dispatch.write_regions import write_function
 from ingot.compiler.graph.ops import CONTROL, defined_symbols
@@ -60,6 +61,7 @@ _ALONE = frozenset(
     {
         *("size", "variable.load", "variable.store", "scalar.read", "scalar.symbol"),
         *("view", "update"),
+        *SLOT_OPS,
     }
 )
 _SUNK = frozenset({"dim", "iota", "broadcast", "reshape", "slice"})  # a loop's body computes them

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ingot.compiler.dispatch.place_lists import SLOT_OPS
 from ingot.compiler.dispatch.scalar_ops import FLOAT_OPS, INTEGER_OPS
 from ingot.compiler.graph.ops import OPS
 from ingot.compiler.ir import Level, Module, Op, TensorType, walk
@@ -21,7 +22,9 @@ _EFFECTS = ("variable.load", "variable.store", "size")
 _ROWS = ("view", "update")
 _SCALARS = ("scalar.read", "scalar.write", "scalar.symbol")
 
-CALLER_OPS = frozenset({*_LEAVES, *_CONTROL, *_EFFECTS, *_ROWS, *_SCALARS, "reshape", "broadcast"})
+CALLER_OPS = frozenset(
+    {*_LEAVES, *_CONTROL, *_EFFECTS, *_ROWS, *_SCALARS, *SLOT_OPS, "reshape", "broadcast"}
+)
 """What may stand beside the calls; `broadcast` and the scalar ops on one element only."""
 
 
@@ -63,7 +66,7 @@ def _check_call(module: Module, op: Op, entries: set[str]) -> Iterator[str]:
 
 DISPATCH = Level(
     "dispatch",
-    dict.fromkeys([*OPS, *_ROWS, *_SCALARS, "dispatch.call"]),
+    dict.fromkeys([*OPS, *_ROWS, *_SCALARS, *SLOT_OPS, "dispatch.call"]),
     check_module=_check_module,
 )
 """Graph ops inside entries, calls outside."""

@@ -43,7 +43,8 @@ from ingot.compiler.ir.dims import symbol
 __all__ = ["place_scalars"]
 
 
-_FLOWS = frozenset({"yield", "return", "variable.store"})
+_STORES = frozenset({"variable.store", "slot.set", "slot.insert", "slot.extend"})
+_FLOWS = frozenset({"yield", "return", *_STORES})
 """Ops that take values on, and compute nothing."""
 
 
@@ -197,7 +198,7 @@ class _Choice:
         for op, _ in self.ops:
             if op.name in CONTROL:
                 found.update(self._flowing_tensors(op))
-            elif op.name in ("return", "variable.store"):
+            elif op.name == "return" or op.name in _STORES:
                 found.update(op.operands)
         return found & self.hosted
 

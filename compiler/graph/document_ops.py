@@ -30,6 +30,7 @@ _FAMILIES = {
     "contraction": "Contractions",
     "control": "Control and state",
     "sizing": "Sizes from data",
+    "lists": "Lists",
 }
 
 

@@ -12,6 +12,9 @@ from ingot.compiler.ir import Op, walk
 __all__ = ["can_fail", "effects_of", "has_effect", "is_check", "is_pure"]
 
 
+_FAILING = frozenset({"size", "assert", "list.insert", "list.erase", "list.get"})
+
+
 def has_effect(op: Op) -> bool:
     """Whether the op itself reads or writes state."""
     row = OPS.get(op.name)
@@ -45,6 +48,6 @@ def is_pure(op: Op) -> bool:
 def can_fail(op: Op) -> bool:
     """Whether the op may end the call with an error, so that it must not run unasked."""
     return any(
-        each.name in ("size", "assert") or str(each.attributes.get("mode", "")).endswith("check")
+        each.name in _FAILING or str(each.attributes.get("mode", "")).endswith("check")
         for each in walk(op)
     )

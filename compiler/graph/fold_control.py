@@ -15,18 +15,19 @@ from ingot.compiler.graph.effects import effects_of
 from ingot.compiler.graph.loops import Induction, body_of, induction_of, known_integer, trip_count
 from ingot.compiler.graph.ops import CONTROL, defined_symbols
 from ingot.compiler.graph.rewriter import defined_by, literal_of_value, rewrite, splat_of
-from ingot.compiler.graph.symbols import substitute_symbols
+from ingot.compiler.graph.symbols import inner_symbols, substitute_symbols
 from ingot.compiler.ir import (
     Block,
     Function,
     Module,
     Op,
+    Region,
     TensorType,
     Value,
     count_uses,
     walk,
 )
-from ingot.compiler.ir.dims import Dim, symbols_of
+from ingot.compiler.ir.dims import Dim, substitute, symbol, symbols_of
 
 __all__ = ["fold_control"]
 
@@ -37,9 +38,46 @@ def fold_control(module: Module) -> Module:
         if any(op.name in CONTROL for op in walk(function)):
             folder = _Folder()
             rewrite(function.block, folder.rule)
-            substitute_symbols(function, folder.symbols)
+            substitute_symbols(function, _resolved(folder.symbols))
+            _settle_symbols(function)
             _drop_unused(function)
     return module
+
+
+def _resolved(symbols: Mapping[str, Dim]) -> dict[str, Dim]:
+    """The dims with dims in place of those symbols that they name themselves."""
+    resolved = dict(symbols)
+    while any(symbols_of(dim) & resolved.keys() for dim in resolved.values()):
+        resolved = {name: substitute(dim, resolved) for name, dim in resolved.items()}
+    return resolved
+
+
+def _settle_symbols(function: Function) -> None:
+    """Put dims for the symbols of branches whose dims are equal by now."""
+    settled: dict[str, Dim] = {"": 0}
+    while settled:
+        settled = {}
+        for op in walk(function):
+            if op.name in ("if", "case") and not settled:
+                settled = _equal_dims(op)
+                kept = (name for name in defined_symbols(op) if name not in settled)
+                op.attributes["symbols"] = tuple(kept)
+        substitute_symbols(function, settled)
+
+
+def _equal_dims(op: Op) -> dict[str, Dim]:
+    """The symbols of a branch that are one dim, known in front of it, whichever region runs."""
+    found: dict[str, Dim] = {}
+    names = {symbol(name): name for name in defined_symbols(op)}
+    inner = inner_symbols(op) if names else set()
+    yielded = [region.block.terminator.operands for region in op.regions]
+    for result, values in zip(op.results, zip(*yielded, strict=True), strict=True):
+        types = [each.type for each in (result, *values)]
+        shapes = [type.shape for type in types if isinstance(type, TensorType)]
+        for dim, first, *rest in zip(*shapes, strict=True):
+            if dim in names and set(rest) <= {first} and not symbols_of(first) & inner:
+                found[names[dim]] = first
+    return found
 
 
 def _drop_unused(function: Function) -> None:
@@ -67,9 +105,14 @@ def _drop_unused(function: Function) -> None:
 
 def _has_fresh_dims(op: Op, value: Value) -> bool:
     """Whether the op defines a dim of the value."""
-    assert isinstance(value.type, TensorType)
-    names = set(defined_symbols(op))
-    return any(symbols_of(dim) & names for dim in value.type.shape)
+    return not _dim_names(value).isdisjoint(defined_symbols(op))
+
+
+def _dim_names(value: Value) -> set[str]:
+    """The symbols in the dims of a tensor; a list tells its dims when it is read."""
+    if not isinstance(value.type, TensorType):
+        return set()
+    return {name for dim in value.type.shape for name in symbols_of(dim)}
 
 
 class _Folder:
@@ -85,7 +128,8 @@ class _Folder:
             chosen = _chosen_branch(op)
             if chosen is not None:
                 return self.inline(op, op.regions[chosen].block, builder)
-            return _as_if(op, builder) or _common_results(op, builder)
+            results = _as_if(op, builder) or _common_results(op, builder)
+            return None if results is None else self.standing_for(op, results)
         return None
 
     def inline(self, op: Op, block: Block, builder: Builder) -> Sequence[Value]:
@@ -97,8 +141,8 @@ class _Folder:
         """Learn the symbols that the op would have defined from what its results are."""
         names = set(defined_symbols(op))
         for old, new in zip(op.results, values, strict=True):
-            assert isinstance(old.type, TensorType)
-            assert isinstance(new.type, TensorType)
+            if not isinstance(old.type, TensorType) or not isinstance(new.type, TensorType):
+                continue
             for symbolic, dim in zip(old.type.shape, new.type.shape, strict=True):
                 if symbolic != dim:
                     for name in symbols_of(symbolic) & names:
@@ -154,8 +198,25 @@ def _as_if(op: Op, builder: Builder) -> Sequence[Value] | None:
     assert isinstance(predicate.type, TensorType)
     if not predicate.type.dtype.is_boolean:
         return None
-    attributes = {"symbols": op.attributes["symbols"]}
-    return builder.append("if", (predicate,), op.regions[::-1], attributes).results
+    return _again(op, "if", (predicate,), op.regions[::-1], op.results, builder).results
+
+
+def _again(
+    op: Op,
+    name: str,
+    operands: Sequence[Value],
+    regions: Sequence[Region],
+    results: Sequence[Value],
+    builder: Builder,
+) -> Op:
+    """The op with other operands, regions and fewer results. What stands inside may have been
+    folded, and the symbols that it defines be settled only when all is, so types are not asked."""
+    types = [result.type for result in results]
+    left = {name for each in results for name in _dim_names(each)}
+    symbols = tuple(name for name in defined_symbols(op) if name in left)
+    made = Op(name, operands, types, {**op.attributes, "symbols": symbols}, regions, op.location)
+    builder.ops.append(made)
+    return made
 
 
 def _common_results(op: Op, builder: Builder) -> Sequence[Value] | None:
@@ -256,7 +317,8 @@ def _without(
     for block in ends:
         terminator = block.terminator
         terminator.operands = [terminator.operands[place] for place in kept]
-    made = builder.append(op.name, operands, op.regions, dict(op.attributes))
+    left = [op.results[place] for place in kept]
+    made = _again(op, op.name, operands, op.regions, left, builder)
     results = dict(zip(kept, made.results, strict=True))
     latest = {op.results[place]: value for place, value in results.items()}
     return [

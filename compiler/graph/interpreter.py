@@ -187,6 +187,8 @@ class _Run:
             _bind_defined(op, op.results, results, known)
             if op.name == "size":
                 known[defined_symbols(op)[0]] = int(operands[0])
+            elif op.name == "list.length":
+                known[defined_symbols(op)[0]] = len(operands[0])
             if not has_regions:  # keeps no more tensors alive than a compiled program would
                 for operand in op.operands:
                     if last_use[operand] == place:
@@ -206,6 +208,8 @@ class _Run:
             return (self.init_results()[int(op.attributes["index"])],)  # type: ignore[arg-type]
         if op.name in ("variable.load", "variable.store"):
             return self.variable(op, operands)
+        if op.name == "list.get":  # its shape may use symbols that only its result tells
+            op = Op(op.name, op.operands, (), {**op.attributes, "shape": ()}, (), op.location)
         regions = [self.region(op, region, values, symbols) for region in op.regions]
         try:
             return evaluate_op(op, operands, symbols, regions)

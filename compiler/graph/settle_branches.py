@@ -1,18 +1,19 @@
-"""Makes the dims in which branches differ known in front of the branch.
+"""Makes the dims in which branches differ known in front of the branch, where that is possible.
 
 Where each branch's dim follows from what is known outside, the one that will be taken is
-picked there, so that the result has its memory before a branch runs. Dims that only the
-inside of a branch or the steps of a loop can tell are refused.
+picked there, so that the result has its memory before a branch runs. What only the inside of a
+branch or the steps of a loop can tell is carried in lists (`carry_sizes.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from ingot.compiler.graph.builder import Builder, tensor_type
+from ingot.compiler.graph.carry_sizes import carry_branch_sizes, carry_loop_sizes
 from ingot.compiler.graph.ops import CONTROL, defined_symbols
-from ingot.compiler.graph.symbols import inner_symbols
-from ingot.compiler.ir import Block, Module, Op, Value
+from ingot.compiler.graph.symbols import fresh_names, inner_symbols
+from ingot.compiler.ir import Block, Module, Op, TensorType, Value
 from ingot.compiler.ir.dims import Dim, symbol, symbols_of
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import dtype
@@ -21,53 +22,56 @@ __all__ = ["settle_branches"]
 
 
 def settle_branches(module: Module) -> Module:
-    """Define the symbols of branches in front of them; returns the module. CompileError: one
-    cannot be known there."""
+    """Define the symbols of branches in front of them, and let no branch or loop define one;
+    returns the module."""
     for function in module.functions.values():
-        _settle(function.block)
+        names = fresh_names(function, "carried")
+        _settle(function.block, names)
     return module
 
 
-def _settle(block: Block) -> None:
+def _settle(block: Block, names: Iterator[str]) -> None:
     ops: list[Op] = []
     for op in block.ops:
-        if op.name in CONTROL:
-            for region in op.regions:
-                _settle(region.block)
-            if defined_symbols(op):
-                _define(op, Builder(ops, op.location))
-        ops.append(op)
+        for region in op.regions if op.name in CONTROL else ():
+            _settle(region.block, names)
+        if op.name not in CONTROL or not defined_symbols(op):
+            ops.append(op)
+        elif op.name == "while":
+            carry_loop_sizes(op, names, ops)
+        else:
+            _settle_branch(op, ops)
     block.ops = ops
 
 
-def _define(op: Op, builder: Builder) -> None:
-    """Put sizes for the symbols of `op` in front of it."""
-    place = f" at '{op.location}'" if op.location else ""
-    if op.name == "while":
-        raise CompileError(
-            f"op 'while'{place} carries values whose size changes from step to step: carry a "
-            "value of the greatest size and how much of it is used"
-        )
+def _settle_branch(op: Op, ops: list[Op]) -> None:
+    """Append the branch, with sizes in front of it for those of its symbols that can be known
+    there, and lists for the others."""
+    builder = Builder(ops, op.location)
     inner = {name for region in op.regions for name in inner_symbols(region)}
+    unknown: set[str] = set()
     for name in defined_symbols(op):
         dims = _dims_of_branches(op, name)
         if any(symbols_of(dim) & inner for dim in dims):
-            texts = ", ".join(map(str, dims))
-            raise CompileError(
-                f"op '{op.name}'{place}: dim '{name}' of its result is one of {texts}, which is "
-                "known only inside a branch: compute the size in front of the branch"
-            )
+            unknown.add(name)
+            continue
         values = [_number(builder, dim) for dim in dims]
         size = _picked(builder, op, values)
         what = f"the size of a result of '{op.name}'"
         builder.op("size", size, symbols=(name,), what=what)
-    op.attributes["symbols"] = ()
+    op.attributes["symbols"] = tuple(name for name in defined_symbols(op) if name in unknown)
+    if unknown:
+        carry_branch_sizes(op, unknown, ops)
+    else:
+        ops.append(op)
 
 
 def _dims_of_branches(op: Op, name: str) -> list[Dim]:
     """What the dim that is symbol `name` in the result is in each branch."""
     for ordinal, result in enumerate(op.results):
-        shape = tensor_type(result).shape
+        if not isinstance(result.type, TensorType):
+            continue
+        shape = result.type.shape
         if symbol(name) in shape:
             axis = shape.index(symbol(name))
             yields = [region.block.terminator.operands[ordinal] for region in op.regions]

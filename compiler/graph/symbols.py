@@ -12,12 +12,23 @@ from ingot.compiler.graph.ops import defined_symbols
 from ingot.compiler.ir import Attribute, Block, Function, Op, Region, TensorType, Type, Value, walk
 from ingot.compiler.ir.dims import Dim, Expr, substitute, symbols_of
 
-__all__ = ["inner_symbols", "substitute_symbols", "symbols_used"]
+__all__ = ["fresh_names", "inner_symbols", "substitute_in", "substitute_symbols", "symbols_used"]
 
 
 def inner_symbols(root: Function | Region | Block | Op) -> set[str]:
     """The symbols that ops at or below `root` define."""
     return {name for op in walk(root) for name in defined_symbols(op)}
+
+
+def fresh_names(function: Function, hint: str) -> Iterator[str]:
+    """Names of symbols that the function does not have yet: hint_0, hint_1, ..."""
+    taken = {*function.symbols, *inner_symbols(function)}
+    number = 0
+    while True:
+        name = f"{hint}_{number}"
+        number += 1
+        if name not in taken:
+            yield name
 
 
 def symbols_used(op: Op) -> set[str]:
@@ -35,9 +46,15 @@ def symbols_used(op: Op) -> set[str]:
 
 def substitute_symbols(function: Function, values: Mapping[str, Dim]) -> None:
     """Put dims for symbols in all types and attributes; no op defines those symbols any more."""
-    for value in function.arguments:
+    for block in function.body.blocks:
+        substitute_in(block, values)
+
+
+def substitute_in(block: Block, values: Mapping[str, Dim]) -> None:
+    """Put dims for symbols in the types and attributes of a block and of what is inside."""
+    for value in block.arguments:
         value.type = _type(value.type, values)
-    for op in walk(function):
+    for op in walk(block):
         op.attributes = {name: _attribute(each, values) for name, each in op.attributes.items()}
         for value in _values(op):
             value.type = _type(value.type, values)

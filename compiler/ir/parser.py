@@ -28,6 +28,7 @@ from ingot.compiler.ir.core import (
 from ingot.compiler.ir.dims import parse_dim
 from ingot.compiler.ir.literals import literal_from_bytes, literal_from_numbers
 from ingot.compiler.ir.types import (
+    ListType,
     MemoryType,
     RefType,
     ScalarType,
@@ -46,6 +47,7 @@ _TOKEN = re.compile(
     | [%@][\w.$-]+                           # value, function
     | dense<
     | (?:vector|memory)<\w+>
+    | list<\w+\[[\d,?]*\]>
     | [A-Za-z_]\w*\[[^\]\[]*\]               # tensor type
     | <[^<>]*>                               # dim
     | -?(?:inf|nan)\b
@@ -189,6 +191,8 @@ class _Parser:
             return RefType()
         if token in DTYPES:
             return ScalarType(DTYPES[token])
+        if token.startswith("list<"):
+            return self.read_list_type(token)
         head, bracket, inner = token.partition("[")
         if bracket and head in DTYPES and inner.endswith("]"):
             try:
@@ -204,6 +208,13 @@ class _Parser:
         if head == "vector" and lanes.isdigit() and element in DTYPES:
             return VectorType(DTYPES[element], int(lanes))
         raise self.error(f"expected a type, got {token!r}")
+
+    def read_list_type(self, token: str) -> ListType:
+        head, _, inner = token.removeprefix("list<").partition("[")
+        dims = _split(inner.removesuffix("]>"))
+        if head not in DTYPES or not all(dim == "?" or dim.isdigit() for dim in dims):
+            raise self.error(f"expected a type, got {token!r}")
+        return ListType(DTYPES[head], tuple(None if dim == "?" else int(dim) for dim in dims))
 
     def attribute(self) -> Attribute:
         token = self.peek()

@@ -14,6 +14,7 @@ from ingot.compiler.ir.core import Attribute, Block, Function, Literal, Module, 
 from ingot.compiler.ir.dims import Expr
 from ingot.compiler.ir.literals import literal_text
 from ingot.compiler.ir.types import (
+    ListType,
     MemoryType,
     RefType,
     ScalarType,
@@ -25,7 +26,7 @@ from ingot.hal.spec import DType
 
 __all__ = ["attribute_text", "to_text"]
 
-_TYPES = (TensorType, ScalarType, VectorType, MemoryType, RefType)
+_TYPES = (TensorType, ListType, ScalarType, VectorType, MemoryType, RefType)
 _BARE = re.compile(r"[A-Za-z_][\w.$-]*\Z")
 _ODD = re.compile(r"[^\w.$-]")
 

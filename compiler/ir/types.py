@@ -1,7 +1,8 @@
 """The types of values, for all IR levels.
 
-`f32[n,4]` a tensor, `f32` a scalar, `vector<16xf32>` a vector of a kernel, `memory<f32>`
-typed memory that a kernel reads and writes by element index, `ref` a device buffer. Types
+`f32[n,4]` a tensor, `list<f32[?,4]>` a list of tensors, `f32` a scalar, `vector<16xf32>` a
+vector of a kernel, `memory<f32>` typed memory that a kernel reads and writes by element index,
+`ref` a device buffer. Types
 are frozen, compare by value, and print as text that `parse_type` in `parser.py` reads back.
 """
 
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from ingot.compiler.ir.dims import Dim
 from ingot.hal.spec import DType
 
-__all__ = ["MemoryType", "RefType", "ScalarType", "TensorType", "Type", "VectorType"]
+__all__ = ["ListType", "MemoryType", "RefType", "ScalarType", "TensorType", "Type", "VectorType"]
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,22 @@ class TensorType:
 
     def __str__(self) -> str:
         return f"{self.dtype.name}[{','.join(map(str, self.shape))}]"
+
+
+@dataclass(frozen=True)
+class ListType:
+    """Tensors of one `dtype` and rank; None stands for a dim in which they may differ."""
+
+    dtype: DType
+    shape: tuple[int | None, ...] = ()
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    def __str__(self) -> str:
+        dims = ",".join("?" if dim is None else str(dim) for dim in self.shape)
+        return f"list<{self.dtype.name}[{dims}]>"
 
 
 @dataclass(frozen=True)
@@ -69,4 +86,4 @@ class RefType:
         return "ref"
 
 
-Type = TensorType | ScalarType | VectorType | MemoryType | RefType
+Type = TensorType | ListType | ScalarType | VectorType | MemoryType | RefType

@@ -29,6 +29,7 @@ from ingot.compiler.stream.homes import (
     make_last,
 )
 from ingot.compiler.stream.scopes import Scopes
+from ingot.compiler.stream.slots import copy_changing_elements
 from ingot.compiler.stream.variables import VariableAccess
 
 __all__ = ["BlockPlan", "Memory"]
@@ -70,6 +71,7 @@ class BlockPlan:
         self.homes = memory.homes
         self.wanted = wanted
         self.occupants = {home: set(values) for home, values in occupants.items()}
+        copy_changing_elements(block)
         self.access = VariableAccess(block)
         self.uses = Uses(block)
         self.done: list[Op] = []
@@ -142,7 +144,7 @@ class BlockPlan:
             for ordinal, result in enumerate(op.results):
                 self._place(op, ordinal, result)
             self._count_bytes(op)
-        elif op.name == "stream.size":
+        elif op.name in ("stream.size", "slot.get", "slot.length"):
             self._free(op)
             self.memory.scopes.define(defined_symbols(op))
         self.done.append(op)
@@ -240,8 +242,9 @@ class BlockPlan:
         wanted: Sequence[Home | None],
         occupants: Mapping[Home, Iterable[Value]],
     ) -> None:
-        plan = BlockPlan(block, self.memory, wanted, occupants)
-        plan.run()
+        with self.memory.scopes.inside():
+            plan = BlockPlan(block, self.memory, wanted, occupants)
+            plan.run()
         for home in plan.owned.values():
             self._give_back(home)
 

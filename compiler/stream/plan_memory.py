@@ -63,10 +63,11 @@ def _plan(function: Function) -> tuple[Function, list[Dim]]:
     ]
     BlockPlan(body.block, memory, wanted, {}).run()
     lengths = memory.scopes.lengths()
-    planned.attributes["slab_length"] = lengths[-1]
+    planned.attributes["slab_length"] = memory.scopes.peak()
     if len(lengths) > 1:
         planned.attributes["slab_scopes"] = lengths
-    places = _write_places(planned, memory, (0, *lengths), "arena" if is_init else "slab")
+    starts = memory.scopes.starts()
+    places = _write_places(planned, memory, starts, "arena" if is_init else "slab")
     return planned, [places[alias_root(value)][1] for value in returned if is_init]
 
 

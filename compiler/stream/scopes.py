@@ -3,15 +3,18 @@
 A scope opens where the function learns sizes from data. Values whose length uses them lie in
 the scope's own slab, which starts where those before it end; so their places never move
 when the size turns out large. The session's slab is then asked for again, with the length
-of all scopes so far.
+of all scopes so far. What a branch or the step of a loop learns is forgotten behind it: the
+scopes that it opened end there, and later ones begin where they began.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import reduce
 
-from ingot.compiler.ir.dims import Dim, symbols_of
+from ingot.compiler.ir.dims import Dim, maximum, symbols_of
 from ingot.compiler.stream.slab import Range, Slab
 
 __all__ = ["ScopedRange", "Scopes"]
@@ -31,13 +34,30 @@ class Scopes:
     def __init__(self, symbols: Mapping[str, tuple[int, int | None]]) -> None:
         self._bounds = symbols
         self._slabs = [Slab(symbols)]
+        self._outer: list[int | None] = [None]  # per scope the one that it lies behind
+        self._now = 0  # the last scope that is open
+        self._first_inside = 0  # the first scope that a body around opened
         self._scope_of: dict[str, int] = {}
 
     def define(self, names: Iterable[str]) -> None:
         """From here on these symbols are known. Scopes in which nothing lies are reused."""
-        if len(self._slabs) == 1 or self._slabs[-1].peak() != 0:
+        # Not one that lies outside, or that others lie behind: there the names are not known.
+        is_last = self._now == len(self._slabs) - 1 >= max(self._first_inside, 1)
+        if not is_last or self._slabs[self._now].peak() != 0:
+            self._outer.append(self._now)
+            self._now = len(self._slabs)
             self._slabs.append(Slab(self._bounds))
-        self._scope_of.update(dict.fromkeys(names, len(self._slabs) - 1))
+        self._scope_of.update(dict.fromkeys(names, self._now))
+
+    @contextmanager
+    def inside(self) -> Iterator[None]:
+        """Inside is a body of a branch or loop: scopes that open there end with it."""
+        before = self._now, self._first_inside
+        self._first_inside = len(self._slabs)
+        try:
+            yield
+        finally:
+            self._now, self._first_inside = before
 
     def allocate(self, length: Dim) -> ScopedRange:
         """A range of at least `length` bytes on a 64-byte boundary."""
@@ -54,9 +74,19 @@ class Scopes:
 
     def lengths(self) -> tuple[Dim, ...]:
         """Per scope the length of its slab and of those before it. Final when all is placed."""
-        total: Dim = 0
         result: list[Dim] = []
-        for slab in self._slabs:
-            total = total + slab.peak()
-            result.append(total)
+        for slab, start in zip(self._slabs, self.starts(), strict=True):
+            result.append(start + slab.peak())
+        return tuple(result)
+
+    def peak(self) -> Dim:
+        """The length of the longest row of slabs, one behind the other."""
+        ends = (length for scope, length in enumerate(self.lengths()) if scope not in self._outer)
+        return reduce(maximum, ends)
+
+    def starts(self) -> tuple[Dim, ...]:
+        """Per scope the length of the slabs before it."""
+        result: list[Dim] = []
+        for outer in self._outer:
+            result.append(0 if outer is None else result[outer] + self._slabs[outer].peak())
         return tuple(result)

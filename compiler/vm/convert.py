@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import cast
 
+from ingot.compiler.dispatch.place_lists import SLOT_OPS
 from ingot.compiler.graph.ops import defined_symbols
 from ingot.compiler.ir import Attribute, Block, Function, Module, Op, Region, TensorType, Value
 from ingot.compiler.ir.dims import Dim
@@ -21,6 +22,7 @@ from ingot.compiler.vm.check_arguments import check_arguments
 from ingot.compiler.vm.check_layers import LayerCheck, LayerChecks
 from ingot.compiler.vm.code import F64, CodeBuilder
 from ingot.compiler.vm.control import Place, write_control, write_first_that_holds
+from ingot.compiler.vm.lists import write_slot_op
 from ingot.compiler.vm.scalars import write_scalar_op
 from ingot.compiler.vm.sizes import Sizes
 from ingot.hal.spec import status
@@ -112,6 +114,9 @@ class _Converter:
                 self.code.op("copy", *source, *target, length)
             case "stream.size":
                 self._size(op)
+            case name if name in SLOT_OPS:
+                write_slot_op(op, self.code, self.sizes, self.places)
+                self.checks.make()
             case "variable.load":
                 ordinal = cast(int, op.attributes["variable"])
                 self.places[op.result] = self._variable("variable.read", ordinal)

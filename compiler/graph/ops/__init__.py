@@ -9,6 +9,7 @@ from ingot.compiler.graph.ops import (
     elementwise,
     indexed,
     leaves,
+    lists,
     reduction,
     shape,
     sizing,
@@ -23,6 +24,7 @@ from ingot.compiler.graph.ops.contraction import (
 )
 from ingot.compiler.graph.ops.control import CONTROL, defined_symbols, fresh_dim_count
 from ingot.compiler.graph.ops.elementwise import DIRECTIONS
+from ingot.compiler.graph.ops.lists import LIST_OPS
 from ingot.compiler.graph.ops.reduction import REDUCE_KINDS, window_dim
 from ingot.compiler.graph.ops.shape import can_broadcast
 from ingot.compiler.graph.ops.table import (
@@ -37,6 +39,7 @@ from ingot.compiler.graph.ops.table import (
 __all__ = [
     "CONTROL",
     "DIRECTIONS",
+    "LIST_OPS",
     "OPS",
     "PANEL",
     "REDUCE_KINDS",
@@ -55,6 +58,7 @@ __all__ = [
     "infer_types",
     "lane_depth",
     "leaves",
+    "lists",
     "lookup",
     "packed_shape",
     "parse_layout",

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ingot.compiler.graph.ops.table import OpRow, attribute, register, require
-from ingot.compiler.ir import Block, Op, Region, TensorType, walk
+from ingot.compiler.ir import Block, ListType, Op, Region, TensorType, walk
 from ingot.compiler.ir.dims import Dim, symbol, symbols_of
 from ingot.hal.spec import DType
 
@@ -33,18 +33,22 @@ def _inner_symbols(regions: Sequence[Region]) -> set[str]:
     return {name for region in regions for op in walk(region) for name in defined_symbols(op)}
 
 
-def _yielded(region: Region, what: str) -> tuple[TensorType, ...]:
+Flowing = TensorType | ListType
+"""What branches give and loops carry."""
+
+
+def _yielded(region: Region, what: str) -> tuple[Flowing, ...]:
     block = region.block
     require(
         bool(block.ops) and block.terminator.name == "yield", f"{what} does not end with 'yield'"
     )
     types = [value.type for value in block.terminator.operands]
-    tensors = tuple(each for each in types if isinstance(each, TensorType))
-    require(len(tensors) == len(types), f"{what} yields what is no tensor")
-    return tensors
+    flowing = tuple(each for each in types if isinstance(each, Flowing))
+    require(len(flowing) == len(types), f"{what} yields what is no tensor and no list")
+    return flowing
 
 
-def _branch_types(regions: Sequence[Region], fresh: Iterator[Dim]) -> Iterator[TensorType]:
+def _branch_types(regions: Sequence[Region], fresh: Iterator[Dim]) -> Iterator[Flowing]:
     """Result types of branches; takes the next of `fresh` for every dim in which they differ."""
     inner = _inner_symbols(regions)
     for place, region in enumerate(regions):
@@ -63,6 +67,11 @@ def _branch_types(regions: Sequence[Region], fresh: Iterator[Dim]) -> Iterator[T
                 f"result {place} is {first} from branch 0, but {type} from branch {number}: "
                 f"branches may differ in dims, not in rank or dtype",
             )
+        if isinstance(first, ListType) or any(isinstance(type, ListType) for type in types):
+            same = all(type == first for type in types)
+            require(same, f"result {place} is of the types {', '.join(map(str, types))}")
+            yield first
+            continue
         shape: list[Dim] = []
         for dims in zip(*(type.shape for type in types), strict=True):
             known = all(dim == dims[0] for dim in dims) and not symbols_of(dims[0]) & inner
@@ -86,7 +95,7 @@ def fresh_dim_count(regions: Sequence[Region]) -> int:
 
 def _branches(
     condition: TensorType, *, symbols: tuple[str, ...], regions: Sequence[Region]
-) -> tuple[TensorType, ...]:
+) -> tuple[Flowing, ...]:
     require(condition.rank == 0, f"the branch is chosen by a value of rank 0, not {condition}")
     require(len(regions) >= 1, "needs at least one branch")
     count = fresh_dim_count(regions)
@@ -98,8 +107,8 @@ def _branches(
 
 
 def _while(
-    *initial: TensorType, symbols: tuple[str, ...], regions: Sequence[Region]
-) -> tuple[TensorType, ...]:
+    *initial: Flowing, symbols: tuple[str, ...], regions: Sequence[Region]
+) -> tuple[Flowing, ...]:
     condition, body = regions
     carried = _argument_types(body.block)
     require(
@@ -122,17 +131,18 @@ def _while(
         bound: dict[Dim, Dim] = {}
         for place, (type, wanted) in enumerate(zip(types, carried, strict=True)):
             fits = type.dtype is wanted.dtype and type.rank == wanted.rank
+            fits = fits and isinstance(type, ListType) == isinstance(wanted, ListType)
             for dim, expected in zip(type.shape, wanted.shape, strict=False):
-                if expected in fresh:
+                if expected in fresh and dim is not None and expected is not None:
                     expected = bound.setdefault(expected, dim)
                 fits = fits and dim == expected
             require(fits, f"carried value {place} is {wanted}, but {what} {type}")
     return carried
 
 
-def _argument_types(block: Block) -> tuple[TensorType, ...]:
-    types = tuple(a.type for a in block.arguments if isinstance(a.type, TensorType))
-    require(len(types) == len(block.arguments), "a loop carries tensors only")
+def _argument_types(block: Block) -> tuple[Flowing, ...]:
+    types = tuple(a.type for a in block.arguments if isinstance(a.type, Flowing))
+    require(len(types) == len(block.arguments), "a loop carries tensors and lists only")
     return types
 
 

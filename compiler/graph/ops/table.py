@@ -12,7 +12,16 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from ingot.compiler.ir import Attribute, Literal, Region, ScalarType, TensorType, Type, VectorType
+from ingot.compiler.ir import (
+    Attribute,
+    ListType,
+    Literal,
+    Region,
+    ScalarType,
+    TensorType,
+    Type,
+    VectorType,
+)
 from ingot.compiler.ir.dims import Dim, Expr
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import DType
@@ -75,7 +84,7 @@ class OpRow:
     name: str
     family: str
     operands: tuple[str, ...]
-    rule: Callable[..., TensorType | tuple[TensorType, ...]]
+    rule: Callable[..., TensorType | ListType | tuple[TensorType | ListType, ...]]
     doc: str
     attributes: Mapping[str, AttributeRow] = field(default_factory=dict)
     ulp: float = 0
@@ -236,14 +245,17 @@ def infer_types(
         require(len(regions) >= 1, "takes one region or more, got none")
     elif len(regions) != row.region_count:
         raise RuleError(f"takes {row.region_count} regions, got {len(regions)}")
-    if all(isinstance(each, TensorType) for each in operands):
+    takes_lists = row.family in ("lists", "control")
+    possible = (TensorType, ListType) if takes_lists else TensorType
+    if all(isinstance(each, possible) for each in operands):
         types: Sequence[TensorType] = operands  # type: ignore[assignment]
         _check_operands(row, types)
         extra = {"regions": regions} if row.rule_reads_regions else {}
         result = row.rule(*types, **attributes, **extra)
         results = result if isinstance(result, tuple) else (result,)
         for each in results:
-            _check_result(each)
+            if isinstance(each, TensorType):
+                _check_result(each)
         return results
     if row.terminator:
         return ()

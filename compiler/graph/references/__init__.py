@@ -19,6 +19,7 @@ from ingot.compiler.graph.references import (
     elementwise,
     indexed,
     leaves,
+    lists,
     reduction,
     shape,
     sizing,
@@ -27,7 +28,18 @@ from ingot.hal.errors import CompileError
 
 __all__ = ["reference_of"]
 
-_FAMILIES = (leaves, elementwise, shape, indexed, reduction, contraction, control, sizing, boxes)
+_FAMILIES = (
+    leaves,
+    elementwise,
+    shape,
+    indexed,
+    reduction,
+    contraction,
+    control,
+    sizing,
+    boxes,
+    lists,
+)
 
 
 def reference_of(name: str) -> Callable[..., Any]:

@@ -1,0 +1,71 @@
+"""References of ops on lists, which are tuples of arrays here.
+
+`list.length` gives nothing: the interpreter knows the length of a tuple.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ingot.compiler.graph.references.numbers import Array
+from ingot.hal.errors import OutOfRange
+from ingot.hal.spec import DType
+
+__all__ = ["REFERENCES"]
+
+Elements = tuple[Array, ...]
+Result = tuple[Elements]
+"""One result that is a tuple itself."""
+
+
+def _check(index: int, limit: int, length: int) -> None:
+    if not 0 <= index < limit:
+        raise OutOfRange(f"position {index} in a sequence of {length} elements")
+
+
+def _empty(*, dtype: DType, shape: tuple[int, ...]) -> Result:
+    return ((),)
+
+
+def _of(x: Array, *, shape: tuple[int, ...]) -> Result:
+    return ((x,),)
+
+
+def _insert(list: Elements, x: Array, *, index: int) -> Result:
+    _check(index, len(list) + 1, len(list))
+    return ((*list[:index], x, *list[index:]),)
+
+
+def _erase(list: Elements, *, index: int) -> Result:
+    _check(index, len(list), len(list))
+    return ((*list[:index], *list[index + 1 :]),)
+
+
+def _extend(list: Elements, x: Array) -> Result:
+    (element,) = list
+    return ((np.concatenate([element, x]),),)
+
+
+def _get(
+    list: Elements, *, index: int, shape: tuple[int, ...], symbols: tuple[str, ...]
+) -> tuple[Array]:
+    _check(index, len(list), len(list))
+    return (list[index],)
+
+
+def _length(list: Elements, *, symbols: tuple[str, ...]) -> tuple[()]:
+    return ()
+
+
+REFERENCES: dict[str, Callable[..., Any]] = {
+    "list.empty": _empty,
+    "list.of": _of,
+    "list.insert": _insert,
+    "list.erase": _erase,
+    "list.extend": _extend,
+    "list.get": _get,
+    "list.length": _length,
+}

@@ -1,0 +1,68 @@
+"""Writes the instructions of work on slots: lists of tensors that the session keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+from ingot.compiler.graph.ops import defined_symbols
+from ingot.compiler.ir import Op, TensorType, Value
+from ingot.compiler.ir.dims import Dim, symbol
+from ingot.compiler.stream.plan_memory import byte_length
+from ingot.compiler.vm.code import CodeBuilder
+from ingot.compiler.vm.control import Place
+from ingot.compiler.vm.sizes import Sizes
+
+__all__ = ["write_slot_op"]
+
+
+def write_slot_op(op: Op, code: CodeBuilder, sizes: Sizes, places: dict[Value, Place]) -> None:
+    """The instructions of one `slot` op; `places` learns where an element lies."""
+    slot = cast(int, op.attributes["slot"])
+    match op.name:
+        case "slot.clear":
+            code.op("list.clear", immediates=(slot,))
+        case "slot.copy":
+            code.op("list.copy", immediates=(slot, cast(int, op.attributes["source"])))
+        case "slot.swap":
+            code.op("list.swap", immediates=(slot, cast(int, op.attributes["other"])))
+        case "slot.erase":
+            code.op("list.erase", _index(op, sizes), immediates=(slot,))
+        case "slot.set":
+            tensor, count = _tensor(op, sizes, places)
+            code.op("list.set", *tensor, immediates=(slot,), counts=(count,))
+        case "slot.insert":
+            tensor, count = _tensor(op, sizes, places)
+            code.op("list.insert", _index(op, sizes), *tensor, immediates=(slot,), counts=(count,))
+        case "slot.extend":
+            (reference, offset, length, rows, *_), _ = _tensor(op, sizes, places)
+            code.op("list.extend", reference, offset, length, rows, immediates=(slot,))
+        case "slot.length":
+            (name,) = defined_symbols(op)
+            sizes.define(name, code.op("list.length", immediates=(slot,))[0])
+        case _:
+            _write_get(op, slot, code, sizes, places)
+
+
+def _index(op: Op, sizes: Sizes) -> Value:
+    return sizes.value(cast(Dim, op.attributes["index"]))
+
+
+def _tensor(op: Op, sizes: Sizes, places: Mapping[Value, Place]) -> tuple[tuple[Value, ...], int]:
+    """The registers of the operand: reference, offset, length, dims; and its rank."""
+    (x,) = op.operands
+    shape = cast(TensorType, x.type).shape
+    dims = tuple(map(sizes.value, shape))
+    return (*places[x], sizes.value(byte_length(x)), *dims), len(dims)
+
+
+def _write_get(
+    op: Op, slot: int, code: CodeBuilder, sizes: Sizes, places: dict[Value, Place]
+) -> None:
+    index = _index(op, sizes)
+    shape = cast(TensorType, op.result.type).shape
+    for name in defined_symbols(op):
+        axis = shape.index(symbol(name))
+        sizes.define(name, code.op("list.dim", index, immediates=(slot, axis))[0])
+    reference, offset = code.op("list.get", index, immediates=(slot,))
+    places[op.result] = (reference, offset)

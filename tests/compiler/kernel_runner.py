@@ -1,6 +1,7 @@
 """Compiles kernels with the C compiler and runs their whole grid on NumPy arrays.
 
-Only for tests: what the runtime does with a device, done with ctypes.
+Only for tests: what the runtime does with a device, done with ctypes. The variant
+"opencl-c" goes to an OpenCL device, by opencl_runner.
 """
 
 from __future__ import annotations
@@ -16,15 +17,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import opencl_runner
 
 from ingot.compiler.dispatch.kernel import Kernel
 from ingot.compiler.ir.dims import evaluate
 from ingot.compiler.targets.cpu import c_printer
-from ingot.compiler.targets.cpu.flags import COMMON_FLAGS, VARIANTS
+from ingot.compiler.targets.cpu.flags import COMMON_FLAGS
+from ingot.compiler.targets.cpu.flags import VARIANTS as CPU_VARIANTS
+from ingot.compiler.targets.opencl.variant import OPENCL_C
 from ingot.hal.header import INCLUDE_FOLDER
 
 HEADERS = Path(c_printer.__file__).parent
 FOLDER = Path(tempfile.mkdtemp(prefix="ingot-kernels-"))
+VARIANTS = {**CPU_VARIANTS, OPENCL_C.name: OPENCL_C}
 V4 = VARIANTS["x86-64-v4"].target
 V3 = VARIANTS["x86-64-v3"].target
 PLAIN = VARIANTS["x86-64"].target
@@ -64,10 +69,22 @@ def host_variants() -> tuple[str, ...]:
     return tuple(names)
 
 
+@lru_cache(maxsize=1)
+def all_variants() -> tuple[str, ...]:
+    """The variants that this machine runs, with "opencl-c" if it has a device."""
+    return (*host_variants(), *([OPENCL_C.name] if opencl_runner.queue() else []))
+
+
 def build(source: str, variant: str, extra: Sequence[str] = (), compiler: str = "gcc") -> Path:
     """The path of a shared object made of C text."""
     assert shutil.which(compiler), f"the tests need {compiler}"
-    flags = [*COMMON_FLAGS, *VARIANTS[variant].flags, "-fvisibility=default", "-Wall", "-Wextra"]
+    flags = [
+        *COMMON_FLAGS,
+        *CPU_VARIANTS[variant].flags,
+        "-fvisibility=default",
+        "-Wall",
+        "-Wextra",
+    ]
     command = [compiler, *flags, "-shared", f"-I{HEADERS}", f"-I{INCLUDE_FOLDER}", *extra]
     key = hashlib.sha256("\0".join([*command, source]).encode()).hexdigest()[:20]
     target = FOLDER / f"{key}.so"
@@ -102,6 +119,16 @@ class Loaded:
 
     def __call__(self, arrays: Sequence[np.ndarray[Any, Any]], **symbols: int) -> None:
         """Run the grid on operands then results. IndexFault: a workgroup failed."""
+        constants = [evaluate(dim, symbols) for dim in self.kernel.constants]
+        self.launch(arrays, constants, [evaluate(dim, symbols) for dim in self.kernel.workload])
+
+    def launch(
+        self,
+        arrays: Sequence[np.ndarray[Any, Any]],
+        values: Sequence[int],
+        workload: Sequence[int],
+    ) -> None:
+        """The same with the numbers that a caller passes."""
         kernel = self.kernel
         assert len(arrays) == len(kernel.bindings)
         for array, dtype in zip(arrays, kernel.bindings, strict=True):
@@ -109,9 +136,7 @@ class Loaded:
             assert array.flags.c_contiguous
         pointers = (ctypes.c_void_p * len(arrays))(*(array.ctypes.data for array in arrays))
         lengths = (ctypes.c_int64 * len(arrays))(*(array.nbytes for array in arrays))
-        values = [evaluate(dim, symbols) for dim in kernel.constants]
         constants = (ctypes.c_int64 * max(len(values), 1))(*values)
-        workload = [evaluate(dim, symbols) for dim in kernel.workload]
         dispatch = Dispatch(
             ctypes.addressof(pointers),
             ctypes.addressof(lengths),
@@ -140,11 +165,15 @@ def run(
     **symbols: int,
 ) -> list[np.ndarray[Any, Any]]:
     """Run a kernel on operands; `results` are written and given back."""
-    loaded = Loaded(kernel, variant or host_variants()[0])
     workspaces = [
         np.full([evaluate(dim, symbols) for dim in each.shape], 77).astype(each.dtype.numpy)
         for each in kernel.workspaces
     ]
     arrays = [*(np.ascontiguousarray(each) for each in operands), *results, *workspaces]
-    loaded(arrays, **symbols)
+    if variant == OPENCL_C.name:
+        fault = opencl_runner.run(kernel, arrays, **symbols)
+        if fault is not None:
+            raise IndexFault(fault)
+    else:
+        Loaded(kernel, variant or host_variants()[0])(arrays, **symbols)
     return list(results)

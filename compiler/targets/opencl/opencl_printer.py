@@ -1,434 +1,577 @@
 """Loop IR as OpenCL C 1.2: the second printer of the same kernels.
 
-One work item runs one workgroup of the loop IR, so any kernel of the CPU classes is valid
-OpenCL; schedules that share a group among work items are another matter. Each binding is
-two arguments, a base pointer and an element offset. dtypes that need conversions of our
-own (f16, bf16, f8, sub-byte) are refused with a CompileError.
+A workgroup of the loop IR is a work-group. Each binding is two arguments, a base pointer
+and an element offset. As in C, a register of f16 or bf16 is an f32 that is rounded after
+each op, and a vector of i1 is a mask as wide as the lanes that were compared; a scalar of
+i1 is an int of 0 or 1. Indices are `index_t`, which the driver chooses. Nothing is decided
+here that changes a result. The functions that are called stand in the prelude.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import ClassVar
 
-from ingot.compiler.dispatch.kernel import Kernel, TargetInfo
+from ingot.compiler.dispatch.kernel import Kernel
 from ingot.compiler.dispatch.loop import dtype_of, lanes_of
-from ingot.compiler.ir import Block, MemoryType, Op, Value, VectorType, walk
+from ingot.compiler.ir import MemoryType, Op, ScalarType, Value, walk
+from ingot.compiler.targets.c_structure import CStructure
+from ingot.compiler.targets.opencl.index_types import wide_values
+from ingot.compiler.targets.opencl.prelude import LANES, SWIZZLE, TYPES, vector_type
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import DType
 
-__all__ = ["TARGET", "print_kernel"]
+__all__ = ["PrintedKernel", "aligned", "print_kernel"]
 
-TARGET = TargetInfo("opencl", "1.2", vector_length=16, register_count=16, fma=True)
-
-_TYPES = {
-    "i1": "uchar",
-    "i8": "char",
-    "u8": "uchar",
-    "i16": "short",
-    "u16": "ushort",
-    "i32": "int",
-    "u32": "uint",
-    "i64": "long",
-    "u64": "ulong",
-    "f32": "float",
-    "f64": "double",
-}
-_OPERATORS = {"add": "+", "sub": "-", "mul": "*", "and": "&", "or": "|", "xor": "^"}
-_INDEX_OPERATORS = {**_OPERATORS, "div": "/", "rem": "%"}
+_MEMORY = {**TYPES, "i1": "uchar", "f16": "half", "bf16": "ushort"}
 _COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
-_FUNCTIONS = {
-    **{name: name for name in ("exp", "exp2", "expm1", "log", "log1p", "sqrt", "rsqrt", "cbrt")},
-    **{name: name for name in ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh")},
-    **{name: name for name in ("tanh", "asinh", "acosh", "atanh", "erf", "floor", "ceil")},
-    **{name: name for name in ("trunc", "pow", "atan2")},
-    "abs": "fabs",
-    "round_even": "rint",
-    "round_away": "round",
+_FLOAT_OPERATORS = {"add": "+", "sub": "-", "mul": "*"}
+_INDEX_OPERATORS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "rem": "%"}
+_EXACT = {"neg", "abs", "sign", "max", "min", "floor", "ceil", "trunc", "round_even"} | {
+    "round_away"
 }
-_SWIZZLE = "0123456789abcdef"
+_PREDICATES = {"is_nan", "is_inf", "is_finite"}
+_MASK_OPS = {"and": "&", "or": "|", "xor": "^", "max": "|", "min": "&", "mul": "&", "add": "|"}
+_SIGNED = {8: "char", 16: "short", 32: "int", 64: "long"}
 
 
-def print_kernel(kernel: Kernel) -> str:
-    """The kernel as OpenCL C. Arguments: per binding a pointer and an element offset, the
-    constants, the workload, scratch and its length per workgroup in bytes, the fault record
-    (four longs: code, operand, index, bound; code 0 before). CompileError: an op or dtype
-    that this printer does not know."""
+@dataclass(frozen=True)
+class PrintedKernel:
+    """The text of a kernel, without the functions that it calls."""
+
+    text: str
+    functions: tuple[str, ...]  # names for the prelude
+    has_f64: bool
+
+
+def print_kernel(kernel: Kernel) -> PrintedKernel:
+    """The kernel as OpenCL C, with the arguments that opencl_object.h lists. CompileError: it
+    has a dtype or a number of lanes that OpenCL kernels cannot compute with."""
     return _Printer(kernel).print()
 
 
-@dataclass
-class _Printer:
-    kernel: Kernel
-    lines: list[str] = field(default_factory=list)
-    names: dict[Value, str] = field(default_factory=dict)
-    bits: dict[Value, int] = field(default_factory=dict)  # lane width of vectors of i1
-    depth: int = 1
+def aligned(length: int) -> int:
+    """Bytes of local memory or scratch, as they are really set aside."""
+    return -(-length // 64) * 64
 
-    def print(self) -> str:
-        self._block(self.kernel.loops.block)
-        arguments = [
-            argument
-            for ordinal, type in self._bindings().items()
-            for argument in (f"__global {type} *b{ordinal}", f"long o{ordinal}")
-        ]
-        arguments += [f"long c{ordinal}" for ordinal in range(len(self.kernel.constants))]
+
+def _scalar(element: DType) -> str:
+    """The type of a scalar in a register."""
+    if element.name not in TYPES:
+        raise CompileError(
+            f"OpenCL kernels cannot compute with {element.name}; convert to one of: "
+            + ", ".join(sorted(TYPES))
+        )
+    return TYPES[element.name]
+
+
+class _Printer(CStructure):
+    statements: ClassVar[dict[str, str]] = {
+        "loop.for": "_for",
+        "loop.if": "_if",
+        "loop.store": "_store",
+        "loop.prefetch": "_nothing",
+        "loop.fault": "_fault",
+        "loop.barrier": "_barrier",
+        "loop.insert": "_insert",
+    }
+
+    def __init__(self, kernel: Kernel) -> None:
+        super().__init__(kernel)
+        self.wide = wide_values(kernel.loops)
+        self.ops = list(walk(kernel.loops))
+        self.has_barrier = any(op.name == "loop.barrier" for op in self.ops)
+        self.functions: dict[str, None] = {}
+        self.pointers: dict[Value, str] = {}
+        self.known: dict[Value, float] = {}  # constants of floats
+        self.has_f64 = any(each.name == "f64" for each in kernel.bindings)
+
+    def print(self) -> PrintedKernel:
+        """The function's text."""
+        kernel = self.kernel
+        self._block(kernel.loops.block)
+        size = ", ".join(map(str, kernel.local_size))
+        attribute = f"__attribute__((reqd_work_group_size({size})))"
+        head = f"__kernel {attribute}\nvoid {kernel.name}({', '.join(self._arguments())}) {{"
+        if kernel.local_length:
+            length = aligned(kernel.local_length)
+            head += f"\n  __local uchar local_memory[{length}] __attribute__((aligned(64)));"
+        text = "\n".join([head, *self.lines, "}", ""])
+        return PrintedKernel(text, tuple(self.functions), self.has_f64)
+
+    def _arguments(self) -> list[str]:
+        kernel = self.kernel
+        shared = {place for pair in kernel.in_place for place in self._bindings_of(pair)}
+        arguments = []
+        for ordinal, element in enumerate(kernel.bindings):
+            _scalar(element)
+            pointer = f"{self._global(ordinal)}{_MEMORY[element.name]} *"
+            restrict = "" if ordinal in shared else "restrict "
+            arguments += [f"{pointer}{restrict}b{ordinal}", f"index_t o{ordinal}"]
+        arguments += [f"long c{ordinal}" for ordinal in range(len(kernel.constants))]
         arguments += [f"long w{axis}" for axis in range(3)]
-        arguments += ["__global uchar *scratch", "long scratch_length", "__global long *fault"]
-        body = "\n".join(self.lines)
-        return f"__kernel void {self.kernel.name}({', '.join(arguments)}) {{\n{body}\n}}\n"
+        if kernel.scratch_length:
+            arguments.append("__global uchar *scratch")
+        return [*arguments, "__global int *fault", "int ticket"]
 
-    def _bindings(self) -> dict[int, str]:
-        types = {ordinal: _type(dtype) for ordinal, dtype in enumerate(self.kernel.bindings)}
-        for op in walk(self.kernel.loops):
-            if op.name == "loop.binding":
-                types[int(str(op.attributes["ordinal"]))] = _type(dtype_of(op.result))
-        return types
+    def _bindings_of(self, pair: tuple[int, int]) -> tuple[int, int]:
+        """The bindings of an operand and a result."""
+        operand_count = len(self.kernel.bindings) - self.kernel.result_count
+        return pair[0], operand_count + pair[1]
 
-    # Structure.
+    def _global(self, ordinal: int) -> str:
+        operand_count = len(self.kernel.bindings) - self.kernel.result_count
+        return "__global const " if ordinal < operand_count else "__global "
 
-    def _line(self, text: str) -> None:
-        self.lines.append("  " * self.depth + text)
+    def _call(self, name: str, lanes: int, *arguments: str) -> str:
+        """A call of a function of the prelude."""
+        if lanes > 1:
+            name = f"{name}x{lanes}"
+        self.functions[name] = None
+        return f"{name}({', '.join(arguments)})"
 
-    def _block(self, block: Block) -> None:
-        for op in block.ops:
-            if op.name in ("yield", "return"):
-                continue
-            statement = _STATEMENTS.get(op.name)
-            if statement is not None:
-                statement(self, op)
-            else:
-                text = self._expression(op)
-                self._line(f"{self._declare(op.result)} = {text};")
+    # Types and names.
 
-    def _declare(self, value: Value) -> str:
-        name = self.names.setdefault(value, f"v{len(self.names)}")
-        return f"{self._register(value)} {name}"
+    def _vector(self, scalar: str, lanes: int) -> str:
+        if lanes > 1 and lanes not in LANES:
+            raise CompileError(
+                f"OpenCL kernels have vectors of {LANES} lanes, not of {lanes}: please report it"
+            )
+        self.has_f64 |= scalar == "double"
+        return vector_type(scalar, lanes)
 
-    def _register(self, value: Value) -> str:
-        element = dtype_of(value)
+    def _type(self, value: Value) -> str:
         if isinstance(value.type, MemoryType):
-            return f"__global {_type(element)} *"
-        if isinstance(value.type, VectorType):
-            if element.is_boolean:
-                scalar = "long" if self.bits.setdefault(value, 32) == 64 else "int"
-                return f"{scalar}{value.type.lanes}"
-            return f"{_type(element)}{value.type.lanes}"
-        return "int" if element.is_boolean else _type(element)
+            return self.pointers[value]
+        lanes = lanes_of(value)
+        element = dtype_of(value)
+        if lanes > 1 and element.is_boolean:
+            return self._vector(_SIGNED[self.mask_bits.setdefault(value, 32)], lanes)
+        if lanes == 1 and element.name == "i64" and value not in self.wide:
+            return "index_t"
+        return self._vector(_scalar(element), lanes)
+
+    def _define(self, value: Value, expression: str) -> None:
+        if isinstance(value.type, ScalarType) and self._is_constant(value):
+            self.names[value] = expression
+        else:
+            super()._define(value, expression)
+
+    @staticmethod
+    def _is_constant(value: Value) -> bool:
+        return isinstance(value.owner, Op) and value.owner.name == "loop.constant"
 
     def _mask(self, value: Value, bits: int) -> str:
-        if self.bits[value] == bits:
-            return self.names[value]
-        scalar = "long" if bits == 64 else "int"
-        return f"convert_{scalar}{lanes_of(value)}({self.names[value]})"
+        """A vector of i1 with lanes of `bits`."""
+        if self.mask_bits[value] == bits:
+            return self._name(value)
+        return f"convert_{_SIGNED[bits]}{lanes_of(value)}({self._name(value)})"
 
-    def _like(self, value: Value, target: Value) -> str:
-        return self._mask(value, self.bits[target]) if target in self.bits else self.names[value]
+    def _same_width(self, op: Op, values: list[Value]) -> list[str]:
+        """Masks as wide as the widest of them; the result of `op` is one, too."""
+        bits = max(self.mask_bits[value] for value in values)
+        self.mask_bits[op.result] = bits
+        return [self._mask(value, bits) for value in values]
 
-    def _for(self, op: Op) -> None:
-        lower, upper, step = (self.names[value] for value in op.operands[:3])
-        body = op.regions[0].block
-        index, carried = body.arguments[0], body.arguments[1:]
-        for argument, initial, result in zip(carried, op.operands[3:], op.results, strict=True):
-            self._line(f"{self._declare(argument)} = {self._like(initial, argument)};")
-            self.names[result] = self.names[argument]
-            if argument in self.bits:
-                self.bits[result] = self.bits[argument]
-        declared = self._declare(index)
-        name = self.names[index]
-        self._line(f"for ({declared} = {lower}; {name} < {upper}; {name} += {step}) {{")
-        self.depth += 1
-        self._block(body)
-        following = body.terminator.operands
-        fresh = [f"n{len(self.lines)}_{place}" for place in range(len(carried))]
-        for name, target, value in zip(fresh, carried, following, strict=True):
-            self._line(f"{self._register(target)} {name} = {self._like(value, target)};")
-        for name, target in zip(fresh, carried, strict=True):
-            self._line(f"{self.names[target]} = {name};")
-        self.depth -= 1
-        self._line("}")
+    def _loop_hint(self, op: Op) -> str | None:
+        return "#pragma unroll 16" if op.attributes.get("unroll") else None
 
-    def _if(self, op: Op) -> None:
-        for result in op.results:
-            self._line(f"{self._declare(result)};")
-        self._line(f"if ({self.names[op.operands[0]]}) {{")
-        for place, region in enumerate(op.regions):
-            if place == 1:
-                self._line("} else {")
-            self.depth += 1
-            self._block(region.block)
-            for result, value in zip(op.results, region.block.terminator.operands, strict=True):
-                self._line(f"{self.names[result]} = {self._like(value, result)};")
-            self.depth -= 1
-        self._line("}")
+    # Statements.
 
     def _store(self, op: Op) -> None:
-        memory, index, value = (self.names[operand] for operand in op.operands[:3])
-        lanes = lanes_of(op.operands[2])
-        element = dtype_of(op.operands[0])
-        if lanes == 1:
-            self._line(f"{memory}[{index}] = {value};")
-            return
-        if element.is_boolean:
-            value = f"convert_uchar{lanes}({value} & 1)"
-        if len(op.operands) == 3:
-            self._line(f"vstore{lanes}({value}, 0, {memory} + {index});")
-            return
-        count = self.names[op.operands[3]]
-        for lane in range(lanes):
-            part = f"({value}).s{_SWIZZLE[lane]}"
-            self._line(f"if ({lane} < {count}) {memory}[{index} + {lane}] = {part};")
+        memory, index, value = op.operands[:3]
+        self._line(self._stored(op, self._name(memory), self._name(index), value) + ";")
 
-    def _fault(self, op: Op) -> None:
-        condition, index, bound = op.operands
-        test, which = self.names[condition], self.names[index]
-        if lanes_of(condition) > 1:
-            test = f"any({self.names[condition]})"
-            mask = self._mask(condition, 64)
-            lanes = lanes_of(condition)
-            chosen = f"{which}.s0"
-            for lane in reversed(range(lanes)):
-                swizzle = _SWIZZLE[lane]
-                chosen = f"({mask}.s{swizzle} ? {which}.s{swizzle} : {chosen})"
-            which = chosen
-        self._line(f"if ({test}) {{")
-        self._line("  if (atomic_cmpxchg((volatile __global int *)fault, 0, 1) == 0) {")
-        self._line(f"    fault[1] = {op.attributes['operand']};")
-        self._line(f"    fault[2] = {which};")
-        self._line(f"    fault[3] = {self.names[bound]};")
-        self._line("  }")
-        self._line("  return;")
-        self._line("}")
+    def _stored(self, op: Op, memory: str, index: str, value: Value) -> str:
+        lanes, name = lanes_of(value), self._name(value)
+        element = dtype_of(op.operands[0]).name
+        if element == "bf16":
+            name = self._call("narrow_bf16", lanes, name)
+        elif element == "i1" and lanes > 1:
+            name = f"convert_uchar{lanes}({self._mask(value, 8)} & (char)1)"
+        if len(op.operands) > 3:
+            put = "PUT_HALF" if element == "f16" else "PUT"
+            self.functions[put] = None
+            count = self._name(op.operands[3])
+            return self._call("STORE_PARTIAL", lanes, put, memory, index, name, count)
+        if element == "f16":
+            where = f"{index}, {memory}" if lanes == 1 else f"0, {memory} + {index}"
+            return f"vstore_half{'' if lanes == 1 else lanes}_rte({name}, {where})"
+        if lanes > 1:
+            return f"vstore{lanes}({name}, 0, {memory} + {index})"
+        return f"{memory}[{index}] = {name}"
 
     def _nothing(self, op: Op) -> None:
         """A prefetch has no meaning here."""
 
+    def _barrier(self, op: Op) -> None:
+        """Global memory is fenced only where work items may read what others wrote there."""
+        stored = {store.operands[0] for store in self.ops if store.name == "loop.store"}
+        read = {each.operands[0] for each in self.ops if each.name in ("loop.load", "loop.gather")}
+        fences = ["CLK_LOCAL_MEM_FENCE"]
+        if any("__global" in self.pointers.get(memory, "") for memory in stored & read):
+            fences.append("CLK_GLOBAL_MEM_FENCE")
+        self._line(f"barrier({' | '.join(fences)});")
+
+    def _fault(self, op: Op) -> None:
+        condition, index, bound = op.operands
+        lanes = lanes_of(condition)
+        if lanes == 1:
+            test, which = self._name(condition), self._name(index)
+        else:
+            mask = self._mask(condition, 64)
+            test = f"any({self._name(condition)})"
+            which = self._call("first_i64", lanes, mask, self._name(index))
+        operand = op.attributes["operand"]
+        noted = self._call(
+            "note_fault", 1, "fault", "ticket", str(operand), which, self._name(bound)
+        )
+        self._line(f"if ({test}) {{")
+        self._line(f"  {noted};")
+        if not self.has_barrier:  # all work items must come to a barrier
+            self._line("  return;")
+        self._line("}")
+
+    def _insert(self, op: Op) -> None:
+        vector, scalar = op.operands
+        name = self._name(scalar)
+        text = self._name(vector)
+        if dtype_of(vector).is_boolean:
+            self.mask_bits[op.result] = self.mask_bits[vector]
+            name = f"-{name}"
+        self._line(f"{self._type(op.result)} {self._new_name(op.result)} = {text};")
+        lane = SWIZZLE[int(str(op.attributes["lane"]))]
+        self._line(f"{self._name(op.result)}.s{lane} = {name};")
+
     # Expressions.
 
     def _expression(self, op: Op) -> str:
+        name = op.name.removeprefix("loop.")
+        if op.name.startswith("loop."):
+            names = [self._name(value) for value in op.operands]
+            if name in _INDEX_OPERATORS:
+                return f"{names[0]} {_INDEX_OPERATORS[name]} {names[1]}"
+            if name in ("min", "max"):
+                a, b = names
+                return f"{a} {'<' if name == 'min' else '>'} {b} ? {a} : {b}"
         printer = _EXPRESSIONS.get(op.name)
         if printer is not None:
             return printer(self, op)
-        names = [self.names[value] for value in op.operands]
-        plain = op.name.removeprefix("loop.")
         if op.name.startswith("loop."):
-            if plain in _INDEX_OPERATORS:
-                return f"{names[0]} {_INDEX_OPERATORS[plain]} {names[1]}"
-            if plain == "same":
-                return f"({names[0]} == {names[1]})"
-            if plain in ("min", "max"):
-                return f"{plain}({names[0]}, {names[1]})"
-            raise CompileError(f"OpenCL kernels have no {op.name} yet")
-        return self._elementwise(op, names)
+            raise CompileError(f"the OpenCL printer has no {op.name}: please report it")
+        return self._elementwise(op)
 
-    def _elementwise(self, op: Op, names: list[str]) -> str:
+    def _elementwise(self, op: Op) -> str:
         element = dtype_of(op.operands[0])
+        lanes = lanes_of(op.result)
+        names = [self._name(value) for value in op.operands]
         if element.is_boolean:
-            return self._boolean(op, names)
-        if op.name in _OPERATORS:
-            return f"{names[0]} {_OPERATORS[op.name]} {names[1]}"
-        if op.name == "neg":
-            return f"-{names[0]}"
-        if op.name in ("max", "min") and element.is_integer:
-            return f"{op.name}({names[0]}, {names[1]})"
-        if element.is_float:
-            return self._float(op, names)
-        raise CompileError(f"OpenCL kernels have no '{op.name}' of {element.name} yet")
+            return self._boolean(op, names, lanes)
+        if op.name in _PREDICATES and lanes > 1:
+            self.mask_bits[op.result] = _register_bits(element)
+        if not element.is_float:
+            return self._call(f"{op.name}_{element.name}", lanes, *names)
+        return self._rounded(self._float(op, names, lanes), op.name, element, lanes)
 
-    def _float(self, op: Op, names: list[str]) -> str:
-        a, b = names[0], names[-1]
-        if op.name == "div":
-            return f"{a} / {b}"
-        if op.name in ("max", "min"):  # NaN wins
-            operator = ">" if op.name == "max" else "<"
-            test = f"({a} {operator} {b}) | ({a} != {a})"
-            if lanes_of(op.result) == 1:
-                return f"({test}) ? {a} : {b}"
-            return f"select({b}, {a}, {test})"
-        if op.name == "logistic":
-            one = f"({self._register(op.result)})(1)"
-            return f"{one} / ({one} + exp(-{a}))"
-        if op.name in ("is_nan", "is_inf", "is_finite"):
-            self.bits[op.result] = dtype_of(op.operands[0]).bits
-            return f"{op.name.replace('_', '')}({a})"
-        if op.name not in _FUNCTIONS:
-            raise CompileError(f"OpenCL kernels have no '{op.name}' yet")
-        return f"{_FUNCTIONS[op.name]}({', '.join(names)})"
+    def _rounded(self, text: str, name: str, element: DType, lanes: int) -> str:
+        if element.name in ("f16", "bf16") and name not in _EXACT | _PREDICATES:
+            return self._call(f"round_{element.name}", lanes, text)
+        return text
 
-    def _boolean(self, op: Op, names: list[str]) -> str:
-        operator = {"and": "&", "mul": "&", "min": "&", "or": "|", "add": "|", "max": "|"}
-        vector = lanes_of(op.result) > 1
-        if vector:
-            width = max(self.bits[value] for value in op.operands)
-            self.bits[op.result] = width
-            names = [self._mask(value, width) for value in op.operands]
+    def _float(self, op: Op, names: list[str], lanes: int) -> str:
+        if op.name in _FLOAT_OPERATORS:
+            return f"{names[0]} {_FLOAT_OPERATORS[op.name]} {names[1]}"
+        name = op.name
+        if name in ("max", "min"):
+            for place in (0, 1):
+                if not math.isnan(self.known.get(op.operands[place], math.nan)):
+                    name = f"{name}_constant"
+                    names = [names[place], names[1 - place]]
+                    break
+        return self._call(f"{name}_{_float_name(op.operands[0])}", lanes, *names)
+
+    def _boolean(self, op: Op, names: list[str], lanes: int) -> str:
+        if lanes > 1:
+            names = self._same_width(op, op.operands)
         if op.name == "not":
-            return f"~{names[0]}" if vector else f"!{names[0]}"
-        symbol = operator.get(op.name, "^")
-        return f"{names[0]} {symbol} {names[1]}"
+            return f"~{names[0]}" if lanes > 1 else f"!{names[0]}"
+        return f"{names[0]} {_MASK_OPS[op.name]} {names[1]}"
 
     def _compare(self, op: Op) -> str:
         a, b = op.operands
         operator = _COMPARISONS[str(op.attributes["direction"])]
+        names = [self._name(a), self._name(b)]
         if lanes_of(a) > 1:
-            bits = dtype_of(a).bits
-            if bits not in (32, 64):
-                raise CompileError(f"OpenCL kernels do not compare {dtype_of(a).name} yet")
-            self.bits[op.result] = bits
-        return f"{self.names[a]} {operator} {self.names[b]}"
+            if dtype_of(a).is_boolean:  # lanes of 0 and -1: compared unsigned
+                names = self._same_width(op, op.operands)
+                unsigned = f"as_u{_SIGNED[self.mask_bits[op.result]]}{lanes_of(a)}"
+                names = [f"{unsigned}({name})" for name in names]
+            else:
+                self.mask_bits[op.result] = _register_bits(dtype_of(a))
+        return f"{names[0]} {operator} {names[1]}"
 
     def _select(self, op: Op) -> str:
-        predicate, a, _ = op.operands
-        names = [self.names[value] for value in op.operands]
+        predicate, a, b = op.operands
         if lanes_of(predicate) == 1:
-            return f"{names[0]} ? {names[1]} : {names[2]}"
-        element = dtype_of(a)
-        if element.is_boolean or element.bits not in (32, 64):
-            raise CompileError(f"OpenCL kernels do not select {element.name} yet")
-        return f"select({names[2]}, {names[1]}, {self._mask(predicate, element.bits)})"
+            test, names = self._name(predicate), [self._name(a), self._name(b)]
+        elif dtype_of(a).is_boolean:
+            test, *names = self._same_width(op, op.operands)
+        else:
+            test = self._mask(predicate, _register_bits(dtype_of(a)))
+            names = [self._name(a), self._name(b)]
+        return f"{test} ? {names[0]} : {names[1]}"
+
+    def _clamp(self, op: Op) -> str:
+        """min(max(x, low), high)"""
+        low, x, high = op.operands
+        lanes = lanes_of(x)
+        element = dtype_of(x)
+        scalar = _float_name(x) if element.is_float else element.name
+
+        def call(name: str, value: str, bound: Value) -> str:
+            if not math.isnan(self.known.get(bound, math.nan)):
+                return self._call(f"{name}_constant_{scalar}", lanes, self._name(bound), value)
+            return self._call(f"{name}_{scalar}", lanes, value, self._name(bound))
+
+        return call("min", call("max", self._name(x), low), high)
 
     def _convert(self, op: Op) -> str:
         source = op.operands[0]
-        old, new, lanes = dtype_of(source), dtype_of(op.result), lanes_of(source)
-        name = self.names[source]
+        lanes = lanes_of(source)
+        old, new = dtype_of(source), dtype_of(op.result)
+        name = self._name(source)
+        if old == new:
+            if source in self.mask_bits:
+                self.mask_bits[op.result] = self.mask_bits[source]
+            return name
         if new.is_boolean:
-            self.bits[op.result] = old.bits
-            return f"{name} != 0"
-        suffix = str(lanes) if lanes > 1 else ""
+            if lanes > 1:
+                self.mask_bits[op.result] = _register_bits(old)
+            zero = f"({self._vector(_scalar(old), lanes)})(0)"
+            return f"{name} != {zero if lanes > 1 else 0}"
+        target = self._vector(_scalar(new), lanes)
         if old.is_boolean and lanes > 1:
-            name = f"({name} & 1)"
-        saturate = "_sat" if old.is_float and new.is_integer else ""
-        rounding = "_rtz" if saturate else ""
-        return f"convert_{_type(new)}{suffix}{saturate}{rounding}({name})"
+            bits = _register_bits(new)
+            name = f"({self._mask(source, bits)} & ({_SIGNED[bits]})1)"
+        if old.is_float and new.is_integer:
+            number = self._call(f"number_{_float_name(source)}", lanes, name)
+            return f"convert_{target}_sat_rtz({number})"
+        if _scalar(old) == _scalar(new):
+            text = name
+        elif lanes == 1:
+            text = f"({target}){name}"
+        else:
+            text = f"convert_{target}({name})"
+        return self._rounded(text, "convert", new, lanes)
+
+    def _bitcast(self, op: Op) -> str:
+        source = op.operands[0]
+        lanes = lanes_of(source)
+        old, new = dtype_of(source), dtype_of(op.result)
+        text = self._name(source)
+        if old == new:
+            return text
+        if old.name in ("f16", "bf16"):
+            text = self._call(f"narrow_{old.name}", lanes, text)
+        elif lanes == 1:
+            text = f"({_scalar(old)}){text}"
+        if new.name in ("f16", "bf16"):
+            bits = f"as_{self._vector('ushort', lanes)}({text})"
+            return self._call(f"widen_{new.name}", lanes, bits)
+        return f"as_{self._vector(_scalar(new), lanes)}({text})"
+
+    # Memory and lanes.
 
     def _load(self, op: Op) -> str:
-        memory, index = (self.names[value] for value in op.operands[:2])
+        memory, index = map(self._name, op.operands[:2])
         lanes = lanes_of(op.result)
-        if lanes == 1:
-            return f"{memory}[{index}]"
-        if len(op.operands) == 2:
+        element = dtype_of(op.result).name
+        if len(op.operands) > 2:
+            at = self._at(element)
+            type = self._vector("float" if element == "f16" else _MEMORY[element], lanes)
+            count = self._name(op.operands[2])
+            text = self._call("LOAD_PARTIAL", lanes, type, at, memory, index, count)
+        elif element == "f16":
+            where = f"{index}, {memory}" if lanes == 1 else f"0, {memory} + {index}"
+            text = f"vload_half{'' if lanes == 1 else lanes}({where})"
+        elif lanes > 1:
             text = f"vload{lanes}(0, {memory} + {index})"
         else:
-            count = self.names[op.operands[2]]
-            parts = [f"{i} < {count} ? {memory}[{index} + {i}] : 0" for i in range(lanes)]
-            text = f"({_type(dtype_of(op.result))}{lanes})({', '.join(parts)})"
-        if dtype_of(op.result).is_boolean:
-            self.bits[op.result] = 32
-            return f"convert_int{lanes}({text}) != 0"
+            text = f"{memory}[{index}]"
+        return self._loaded(op, text, lanes)
+
+    def _loaded(self, op: Op, text: str, lanes: int) -> str:
+        """What stands in memory, as it is in a register."""
+        element = dtype_of(op.result)
+        if element.name == "bf16":
+            return self._call("widen_bf16", lanes, text)
+        if element.is_boolean:
+            if lanes > 1:
+                self.mask_bits[op.result] = 8
+            return f"{text} != {f'(uchar{lanes})(0)' if lanes > 1 else 0}"
         return text
 
+    def _at(self, element: str) -> str:
+        name = "HALF" if element == "f16" else "ELEMENT"
+        self.functions[name] = None
+        return name
+
     def _gather(self, op: Op) -> str:
-        memory, indices = (self.names[value] for value in op.operands)
         lanes = lanes_of(op.result)
-        parts = ", ".join(f"{memory}[{indices}.s{_SWIZZLE[i]}]" for i in range(lanes))
-        return f"({_type(dtype_of(op.result))}{lanes})({parts})"
+        element = dtype_of(op.result).name
+        type = self._vector("float" if element == "f16" else _MEMORY[element], lanes)
+        memory, indices = map(self._name, op.operands)
+        text = self._call("GATHER", lanes, type, self._at(element), memory, indices)
+        return self._loaded(op, text, lanes)
+
+    def _binding(self, op: Op) -> str:
+        ordinal = int(str(op.attributes["ordinal"]))
+        element = dtype_of(op.result)
+        _scalar(element)
+        type = f"{self._global(ordinal)}{_MEMORY[element.name]} *"
+        self.pointers[op.result] = type
+        text = f"b{ordinal} + o{ordinal}"
+        return text if element == self.kernel.bindings[ordinal] else f"({type})({text})"
+
+    def _scratch(self, op: Op) -> str:
+        self.pointers[op.result] = f"__global {_MEMORY[dtype_of(op.result).name]} *"
+        group = "(get_group_id(2) * get_num_groups(1) + get_group_id(1)) * get_num_groups(0)"
+        start = f"({group} + get_group_id(0)) * {aligned(self.kernel.scratch_length)}"
+        return f"({self.pointers[op.result]})(scratch + {start} + {op.attributes['offset']})"
+
+    def _local(self, op: Op) -> str:
+        self.pointers[op.result] = f"__local {_MEMORY[dtype_of(op.result).name]} *"
+        return f"({self.pointers[op.result]})(local_memory + {op.attributes['offset']})"
 
     def _constant(self, op: Op) -> str:
         value = op.attributes["value"]
-        assert isinstance(value, (bool, int, float))
         element = dtype_of(op.result)
-        if element.is_boolean and lanes_of(op.result) > 1:
-            self.bits[op.result] = 32
-            return f"(int{lanes_of(op.result)})({-int(value)})"
-        return f"({self._register(op.result)})({_literal(value, element)})"
+        lanes = lanes_of(op.result)
+        assert isinstance(value, (bool, int, float))
+        if element.is_float:
+            self.known[op.result] = value
+        if lanes == 1:
+            return _literal(value, element)
+        if element.is_boolean:
+            self.mask_bits[op.result] = 32
+            return f"(int{lanes})({-int(value)})"
+        return f"({self._vector(_scalar(element), lanes)})({_literal(value, element)})"
 
     def _broadcast(self, op: Op) -> str:
-        name = self.names[op.operands[0]]
-        if dtype_of(op.result).is_boolean:
-            self.bits[op.result] = 32
-            return f"(int{lanes_of(op.result)})(-{name})"
-        return f"({self._register(op.result)})({name})"
-
-    def _lanes(self, op: Op) -> str:
-        lanes = lanes_of(op.result)
-        return f"(long{lanes})({', '.join(map(str, range(lanes)))})"
+        source = op.operands[0]
+        name = self._name(source)
+        if source in self.known:
+            self.known[op.result] = self.known[source]
+        if dtype_of(source).is_boolean:
+            self.mask_bits[op.result] = 32
+            name = f"-{name}"
+        return f"({self._type(op.result)})({name})"
 
     def _extract(self, op: Op) -> str:
-        return f"{self.names[op.operands[0]]}.s{_SWIZZLE[int(str(op.attributes['lane']))]}"
+        lane = f"{self._name(op.operands[0])}.s{SWIZZLE[int(str(op.attributes['lane']))]}"
+        return f"({lane} & 1)" if dtype_of(op.result).is_boolean else lane
 
     def _shuffle(self, op: Op) -> str:
-        names = [self.names[value] for value in op.operands]
+        if dtype_of(op.result).is_boolean:
+            names = self._same_width(op, op.operands)
+        else:
+            names = [self._name(value) for value in op.operands]
+        lanes = op.attributes["lanes"]
+        assert isinstance(lanes, tuple)
+        chosen = [int(str(lane)) for lane in lanes]
         count = lanes_of(op.operands[0])
-        chosen = [int(str(lane)) for lane in op.attributes["lanes"]]  # type: ignore[union-attr]
-        parts = [f"{names[lane // count]}.s{_SWIZZLE[lane % count]}" for lane in chosen]
-        return f"({self._register(op.result)})({', '.join(parts)})"
+        sides = {lane // count for lane in chosen}
+        if len(sides) == 1:
+            swizzle = "".join(SWIZZLE[lane % count] for lane in chosen)
+            return f"{names[sides.pop()]}.s{swizzle}"
+        parts = [f"{names[lane // count]}.s{SWIZZLE[lane % count]}" for lane in chosen]
+        return f"({self._type(op.result)})({', '.join(parts)})"
 
     def _reduce(self, op: Op) -> str:
         vector = op.operands[0]
+        element = dtype_of(vector)
         kind = str(op.attributes["kind"])
-        parts = [f"{self.names[vector]}.s{_SWIZZLE[i]}" for i in range(lanes_of(vector))]
-        while len(parts) > 1:
-            half = len(parts) // 2
-            pairs = zip(parts[:half], parts[half:], strict=True)
-            parts = [self._combine(kind, a, b, dtype_of(vector)) for a, b in pairs]
-        return parts[0]
-
-    def _combine(self, kind: str, a: str, b: str, element: DType) -> str:
-        if kind in _OPERATORS:
-            return f"({a} {_OPERATORS[kind]} {b})"
-        if element.is_float:
-            operator = ">" if kind == "max" else "<"
-            return f"(({a} {operator} {b}) || ({a} != {a}) ? {a} : {b})"
-        return f"{kind}({a}, {b})"
+        lanes = lanes_of(vector)
+        if element.is_boolean:
+            name = {"max": "or", "min": "and", "mul": "and", "add": "or"}.get(kind, kind)
+            return f"({self._call(f'reduce_{name}_i32', lanes, self._mask(vector, 32))} & 1)"
+        scalar = _float_name(vector) if element.is_float else element.name
+        text = self._call(f"reduce_{kind}_{scalar}", lanes, self._name(vector))
+        return self._rounded(text, kind, element, 1)
 
     def _fma(self, op: Op) -> str:
-        return f"fma({', '.join(self.names[value] for value in op.operands)})"
+        lanes = lanes_of(op.result)
+        names = map(self._name, op.operands)
+        text = self._call(f"fma_{_float_name(op.result)}", lanes, *names)
+        return self._rounded(text, "fma", dtype_of(op.result), lanes)
 
-    def _scratch(self, op: Op) -> str:
-        group = "(get_global_id(2) * get_global_size(1) + get_global_id(1)) * get_global_size(0)"
-        start = f"({group} + get_global_id(0)) * scratch_length + {op.attributes['offset']}"
-        return f"(__global {_type(dtype_of(op.result))} *)(scratch + {start})"
+    def _dot4(self, op: Op) -> str:
+        return self._call("dot4_i32", lanes_of(op.result), *map(self._name, op.operands))
 
 
-def _type(element: DType) -> str:
-    if element.name not in _TYPES:
-        known = ", ".join(sorted(_TYPES))
-        raise CompileError(f"OpenCL kernels cannot compute with {element.name}; they have {known}")
-    return _TYPES[element.name]
+def _float_name(value: Value) -> str:
+    """The float type of the register."""
+    return "f64" if dtype_of(value).name == "f64" else "f32"
+
+
+def _register_bits(element: DType) -> int:
+    """Bits of a lane of `element` in a register."""
+    return 32 if element.name in ("f16", "bf16") else element.bits
 
 
 def _literal(value: bool | int | float, element: DType) -> str:
+    if element.is_boolean:
+        return str(int(value))
     if element.is_float:
-        suffix = "f" if element.name == "f32" else ""
+        cast = "(double)" if element.name == "f64" else ""
         if math.isnan(value):
-            return "NAN"
+            return f"{cast}NAN"
         if math.isinf(value):
-            return "-INFINITY" if value < 0 else "INFINITY"
-        return f"{float(value).hex()}{suffix}"
-    if element.bits == 64 and value == -(2**63):
+            return f"{'(-' if value < 0 else ''}{cast}INFINITY{')' if value < 0 else ''}"
+        text = f"{float(value).hex()}{'' if cast else 'f'}"
+    elif value == -(2**63):
         return "LONG_MIN"
-    return f"{int(value)}{'u' if element.kind == 'u' else ''}{'l' if element.bits == 64 else ''}"
+    elif value == -(2**31):
+        return "INT_MIN"
+    else:
+        text = f"{value}{'u' if element.kind == 'u' else ''}"
+        text += "l" if element.bits == 64 and abs(value) >= 2**31 else ""
+    return f"({text})" if text.startswith("-") else text
 
 
-def _text(pattern: str) -> Callable[[_Printer, Op], str]:
-    return lambda printer, op: pattern.format(**op.attributes)
+def _leaf(text: str) -> Callable[[_Printer, Op], str]:
+    return lambda printer, op: text.format(**op.attributes)
 
 
-_STATEMENTS: dict[str, Callable[[_Printer, Op], None]] = {
-    "loop.for": _Printer._for,
-    "loop.if": _Printer._if,
-    "loop.store": _Printer._store,
-    "loop.fault": _Printer._fault,
-    "loop.prefetch": _Printer._nothing,
-}
 _EXPRESSIONS: dict[str, Callable[[_Printer, Op], str]] = {
     "loop.constant": _Printer._constant,
-    "loop.dim": _text("c{ordinal}"),
-    "loop.binding": _text("b{ordinal} + o{ordinal}"),
+    "loop.dim": _leaf("c{ordinal}"),
+    "loop.binding": _Printer._binding,
     "loop.scratch": _Printer._scratch,
-    "loop.workgroup": _text("get_global_id({axis})"),
-    "loop.workload": _text("w{axis}"),
-    "loop.lanes": _Printer._lanes,
+    "loop.local": _Printer._local,
+    "loop.workgroup": _leaf("get_group_id({axis})"),
+    "loop.workload": _leaf("w{axis}"),
+    "loop.local_id": _leaf("get_local_id({axis})"),
+    "loop.lanes": lambda printer, op: (
+        f"(long{lanes_of(op.result)})({', '.join(map(str, range(lanes_of(op.result))))})"
+    ),
     "loop.load": _Printer._load,
     "loop.gather": _Printer._gather,
     "loop.broadcast": _Printer._broadcast,
     "loop.extract": _Printer._extract,
-    "loop.reduce": _Printer._reduce,
     "loop.shuffle": _Printer._shuffle,
-    "loop.any": lambda printer, op: f"any({printer.names[op.operands[0]]})",
+    "loop.reduce": _Printer._reduce,
+    "loop.any": lambda printer, op: f"any({printer._name(op.operands[0])})",
     "loop.fma": _Printer._fma,
+    "loop.dot4": _Printer._dot4,
+    "loop.same": lambda printer, op: " == ".join(
+        f"(__global const void *){printer._name(memory)}" for memory in op.operands
+    ),
     "compare": _Printer._compare,
     "select": _Printer._select,
+    "clamp": _Printer._clamp,
     "convert": _Printer._convert,
+    "bitcast": _Printer._bitcast,
 }

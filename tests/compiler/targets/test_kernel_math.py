@@ -11,7 +11,7 @@ import mpmath
 import numpy as np
 import pytest
 from entries import entry
-from kernel_runner import VARIANTS, host_variants, run
+from kernel_runner import VARIANTS, all_variants, host_variants, run
 
 from ingot.compiler.dispatch.map import lower_map
 from ingot.compiler.graph.ops import lookup
@@ -123,7 +123,7 @@ def call(names: Sequence[str], dtype: str, arrays: Sequence[Array], variant: str
     return run(kernel, arrays, [np.empty_like(each) for each in arrays], variant)
 
 
-@pytest.mark.parametrize("variant", host_variants())
+@pytest.mark.parametrize("variant", all_variants())
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
 def test_functions_keep_their_bounds(dtype: str, variant: str) -> None:
     arrays = [samples(name, dtype) for name in NAMES]
@@ -145,7 +145,7 @@ def numpy_function(name: str, x: Array) -> Array:
     return getattr(np, NUMPY_NAMES.get(name, name))(x)
 
 
-@pytest.mark.parametrize("variant", host_variants())
+@pytest.mark.parametrize("variant", all_variants())
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
 def test_special_values(dtype: str, variant: str) -> None:
     kind = np.float32 if dtype == "f32" else np.float64
@@ -172,7 +172,7 @@ def test_functions_of_two(dtype: str) -> None:
     a = np.concatenate([a, np.exp(rng.uniform(-5, 5, 200)), rng.standard_normal(99)]).astype(kind)
     b = np.concatenate([b, rng.uniform(-15, 15, 200), rng.standard_normal(99)]).astype(kind)
     function = entry([f"{dtype}[{a.size}]"] * 2, lambda x, *y: [x.op(name, *y) for name in names])
-    for variant in host_variants():
+    for variant in all_variants():
         kernel = lower_map(function, VARIANTS[variant].target)
         results = run(kernel, [a, b], [np.empty_like(a) for _ in names], variant)
         for (name, reference), got in zip(names.items(), results, strict=True):

@@ -1,112 +1,264 @@
-"""Kernels printed as OpenCL C, run by PoCL or whatever device there is, match NumPy."""
+"""Loop IR printed as OpenCL C: what stands in the text, and what work items of a group do."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import re
 
 import numpy as np
+import opencl_runner
 import pytest
-from products import draw, entry, error_of, f32, pack
+from entries import entry
+from kernel_runner import VARIANTS, IndexFault, run
 
-from ingot.compiler.dispatch.classify import lower_entry
 from ingot.compiler.dispatch.kernel import Kernel
-from ingot.compiler.graph.builder import Builder
-from ingot.compiler.ir import TensorType, Value
-from ingot.compiler.ir.dims import evaluate
-from ingot.compiler.targets.opencl.opencl_printer import TARGET, print_kernel
+from ingot.compiler.dispatch.loop import LoopBuilder
+from ingot.compiler.dispatch.map import lower_map
+from ingot.compiler.ir.dims import symbol
+from ingot.compiler.targets.opencl.object import print_source
+from ingot.compiler.targets.opencl.opencl_printer import print_kernel
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import dtype
 
-Array = np.ndarray[Any, Any]
+needs_device = pytest.mark.skipif(
+    opencl_runner.queue() is None, reason="no OpenCL device: install pocl-opencl-icd"
+)
+TARGET = VARIANTS["opencl-c"].target
+F32, I32, I64, F16, BF16 = map(dtype, ("f32", "i32", "i64", "f16", "bf16"))
 
 
-@pytest.fixture(scope="module")
-def queue() -> Any:
-    opencl = pytest.importorskip("pyopencl", reason="no OpenCL: pyopencl is not installed")
-    try:
-        platforms = opencl.get_platforms()
-    except opencl.Error:
-        platforms = []
-    if not platforms:
-        pytest.skip("no OpenCL device: install pocl-opencl-icd")
-    context = opencl.Context(platforms[0].get_devices()[:1])
-    return opencl.CommandQueue(context)
-
-
-def run(queue: Any, kernel: Kernel, operands: list[Array], result: Array) -> Array:
-    """The kernel's result; every buffer begins with elements that an offset skips."""
-    import pyopencl as opencl
-
-    flags = opencl.mem_flags.READ_WRITE | opencl.mem_flags.COPY_HOST_PTR
-    program = opencl.Program(queue.context, print_kernel(kernel)).build()
-    arguments: list[Any] = []
-    buffers = []
-    for array in [*operands, result]:
-        shifted = np.concatenate([np.zeros(3, array.dtype), array.reshape(-1)])
-        buffers.append(opencl.Buffer(queue.context, flags, hostbuf=shifted))
-        arguments += [buffers[-1], np.int64(3)]
-    workload = [evaluate(dim, {}) for dim in kernel.workload]
-    grid = [-(-work // tile) for work, tile in zip(workload, kernel.tile, strict=True)]
-    groups = grid[0] * grid[1] * grid[2]
-    scratch = opencl.Buffer(
-        queue.context, opencl.mem_flags.READ_WRITE, max(groups * kernel.scratch_length, 64)
+def kernel_of(
+    b: LoopBuilder,
+    bindings: list[str],
+    local_size: tuple[int, int, int] = (1, 1, 1),
+    local_length: int = 0,
+    scratch_length: int = 0,
+    groups: int = 1,
+) -> Kernel:
+    return Kernel(
+        name="test",
+        loops=b.finish("test"),
+        bindings=tuple(map(dtype, bindings)),
+        result_count=1,
+        constants=tuple(b.constants),
+        workload=(groups, 1, 1),
+        tile=(1, 1, 1),
+        flops=0,
+        bytes=0,
+        scratch_length=scratch_length,
+        local_size=local_size,
+        local_length=local_length,
     )
-    fault = opencl.Buffer(queue.context, flags, hostbuf=np.zeros(4, np.int64))
-    arguments += [np.int64(evaluate(dim, {})) for dim in kernel.constants]
-    arguments += [*map(np.int64, workload), scratch, np.int64(kernel.scratch_length), fault]
-    getattr(program, kernel.name)(queue, grid, (1, 1, 1), *arguments)
-    got = np.zeros(result.size + 3, result.dtype)
-    opencl.enqueue_copy(queue, got, buffers[-1])
-    return got[3:].reshape(result.shape)
 
 
-def compiled(build: Callable[..., Value], *types: TensorType) -> Kernel:
-    return lower_entry(entry(build, *types), TARGET)
+def body_of(kernel: Kernel) -> str:
+    return print_kernel(kernel).text
 
 
-def test_an_elementwise_kernel_matches(queue: Any) -> None:
-    def build(b: Builder, x: Value, y: Value) -> Value:
-        total = b.op("add", x, b.broadcast_to(y, (50, 37)))
-        zero = b.full(0.0, dtype("f32"), (50, 37))
-        result: Value = b.op("max", b.op("tanh", total), zero)
-        return result
-
-    x, y = draw(50, 37), draw(37, seed=1)
-    got = run(queue, compiled(build, f32(50, 37), f32(37)), [x, y], np.ones((50, 37), np.float32))
-    assert error_of(got, np.maximum(np.tanh(x.astype(np.float64) + y), 0)) < 1e-6
-
-
-def test_a_row_kernel_matches(queue: Any) -> None:
-    def build(b: Builder, x: Value) -> Value:
-        top = b.op(
-            "broadcast", b.op("reduce", x, axes=(1,), kind="max"), shape=(9, 70), dimensions=(0,)
-        )
-        e = b.op("exp", b.op("sub", x, top))
-        total = b.op("reduce", e, axes=(1,), kind="add")
-        result: Value = b.op("div", e, b.op("broadcast", total, shape=(9, 70), dimensions=(0,)))
-        return result
-
-    x = draw(9, 70)
-    got = run(queue, compiled(build, f32(9, 70)), [x], np.ones((9, 70), np.float32))
-    e = np.exp(x.astype(np.float64) - x.max(1, keepdims=True))
-    assert error_of(got, e / e.sum(1, keepdims=True)) < 1e-6
+@needs_device
+def test_work_items_share_local_memory() -> None:
+    b = LoopBuilder()
+    x, y = b.binding(0, F32), b.binding(1, F32)
+    shared = b.local(64, F32)
+    item, group = b.local_id(0), b.workgroup(0)
+    first = b.mul(group, 32)
+    b.store(shared, item, b.load(x, b.add(first, item)))
+    b.barrier()
+    b.store(y, b.add(first, item), b.load(shared, b.sub(31, item)))
+    kernel = kernel_of(b, ["f32", "f32"], (32, 1, 1), 64 + 32 * 4, groups=3)
+    data = np.arange(96, dtype=np.float32)
+    (got,) = run(kernel, [data], [np.zeros(96, np.float32)], "opencl-c")
+    np.testing.assert_array_equal(got, data.reshape(3, 32)[:, ::-1].reshape(-1))
+    assert "barrier(CLK_LOCAL_MEM_FENCE);" in body_of(kernel)
+    assert "reqd_work_group_size(32, 1, 1)" in body_of(kernel)
 
 
-def test_a_contraction_kernel_matches(queue: Any) -> None:
-    def build(b: Builder, x: Value, w: Value, bias: Value) -> Value:
-        y = b.op("dot_packed", x, w, n=37)
-        result: Value = b.op("add", y, b.broadcast_to(bias, (19, 37)))
-        return result
+@needs_device
+@pytest.mark.parametrize("element", ["f16", "bf16", "i1", "i64"])
+def test_local_memory_of_any_dtype(element: str) -> None:
+    b = LoopBuilder()
+    type = dtype(element)
+    x, y, shared = b.binding(0, type), b.binding(1, type), b.local(0, type)
+    item = b.local_id(0)
+    b.store(shared, b.mul(item, 4), b.load(x, b.mul(item, 4), 4))
+    b.barrier()
+    b.store(y, item, b.load(shared, b.sub(31, item)))
+    kernel = kernel_of(b, [element] * 2, (8, 1, 1), 32 * type.bytes)
+    data = (np.arange(32) % 7).astype(type.numpy)
+    (got,) = run(kernel, [data], [np.zeros(32, type.numpy)], "opencl-c")
+    np.testing.assert_array_equal(got[:8], data[::-1][:8])
 
-    x, w, bias = draw(19, 40), draw(40, 37, seed=1), draw(37, seed=2)
-    kernel = compiled(build, f32(19, 40), f32(3, 40, 16, 1), f32(37))
-    got = run(queue, kernel, [x, pack(w), bias], np.ones((19, 37), np.float32))
-    assert error_of(got, x.astype(np.float64) @ w + bias) < 1e-6
+
+@needs_device
+def test_groups_own_their_scratch() -> None:
+    b = LoopBuilder()
+    y, scratch = b.binding(0, F32), b.scratch(64, F32)
+    group, item = b.workgroup(0), b.local_id(0)
+    b.store(scratch, item, b.convert(b.add(group, item), F32))  # type: ignore[arg-type]
+    b.barrier()
+    value = b.load(scratch, b.sub(3, item))
+    b.store(y, b.add(b.mul(group, 4), item), value)
+    kernel = kernel_of(b, ["f32"], (4, 1, 1), scratch_length=64 + 16, groups=5)
+    (got,) = run(kernel, [], [np.zeros(20, np.float32)], "opencl-c")
+    np.testing.assert_array_equal(got.reshape(5, 4), np.arange(5)[:, None] + np.arange(3, -1, -1))
+    assert "CLK_GLOBAL_MEM_FENCE" in body_of(kernel)
 
 
-def test_a_dtype_that_opencl_lacks_is_refused_by_name() -> None:
-    type = TensorType(dtype("bf16"), (8,))
-    kernel = compiled(lambda b, x: b.op("neg", x), type)
-    with pytest.raises(CompileError, match="bf16"):
+def checked_gather(with_barrier: bool) -> Kernel:
+    """y[i] = x[indices[i]], with the index checked, then clamped."""
+    b = LoopBuilder()
+    x, indices, y = b.binding(0, F32), b.binding(1, I32), b.binding(2, F32)
+    item = b.local_id(0)
+    bound = b.dim(symbol("n"))
+    index = b.convert(b.load(indices, item), I64)
+    zero = b.constant(0, I64)
+    outside = b.op(
+        "or",
+        b.op("compare", index, zero, direction="lt"),
+        b.op("compare", index, b.value(bound), direction="ge"),
+    )
+    b.fault(outside, index, bound, 1)
+    if with_barrier:
+        index = b.op("select", outside, zero, index)
+        b.barrier()
+    b.store(y, item, b.load(x, index))
+    return kernel_of(b, ["f32", "i32", "f32"], (8, 1, 1))
+
+
+@needs_device
+@pytest.mark.parametrize("with_barrier", [False, True])
+def test_a_fault_is_noted_and_nothing_outside_is_touched(with_barrier: bool) -> None:
+    kernel = checked_gather(with_barrier)
+    assert ("return;" in body_of(kernel)) == (not with_barrier)
+    data, indices = np.arange(5, dtype=np.float32), np.array([0, 4, 2, 1, 3, 0, 1, 2], np.int32)
+    (got,) = run(kernel, [data, indices], [np.full(8, 9, np.float32)], "opencl-c", n=5)
+    np.testing.assert_array_equal(got, data[indices])
+    indices[3] = 2**31 - 1
+    with pytest.raises(IndexFault) as caught:
+        run(kernel, [data, indices], [np.full(8, 9, np.float32)], "opencl-c", n=5)
+    assert caught.value.args[0] == (1, 2**31 - 1, 5)
+
+
+@needs_device
+def test_lanes_are_moved() -> None:
+    b = LoopBuilder()
+    x, y = b.binding(0, F32), b.binding(1, F32)
+    first, second = b.load(x, 0, 4), b.load(x, 4, 4)
+    mixed = b.shuffle(first, second, [7, 0, 5, 2])
+    b.store(y, 0, b.insert(mixed, b.extract(second, 2), 1))
+    b.store(y, 4, b.shuffle(first, second, [3, 2, 1, 0]))
+    mask = b.op("compare", first, b.constant(1.5, F32, 4), direction="gt")
+    mask = b.insert(mask, b.constant(True, dtype("i1")), 0)
+    b.store(y, 8, b.op("select", mask, first, b.constant(-1.0, F32, 4)))
+    b.store(y, 12, b.convert(b.any(mask), F32))
+    data = np.arange(8, dtype=np.float32)
+    (got,) = run(kernel_of(b, ["f32"] * 2), [data], [np.zeros(13, np.float32)], "opencl-c")
+    assert got.tolist() == [7, 6, 5, 2, 3, 2, 1, 0, 0, -1, 2, 3, 1]
+
+
+@needs_device
+@pytest.mark.parametrize("lanes", [2, 4, 8, 16])
+@pytest.mark.parametrize("element", ["f32", "f16", "bf16", "i8", "u16", "i64"])
+def test_partial_loads_and_stores_and_reductions(element: str, lanes: int) -> None:
+    b = LoopBuilder()
+    type = dtype(element)
+    x, y = b.binding(0, type), b.binding(1, type)
+    for count in range(lanes + 1):
+        value = b.load(x, 3, lanes, count)
+        b.store(y, count * lanes, value, count)
+    vector = b.load(x, 0, lanes)
+    end = (lanes + 1) * lanes
+    b.store(y, end, b.reduce(vector, "add"))
+    b.store(y, end + 1, b.reduce(vector, "max"))
+    b.store(y, end + 2, b.reduce(b.load(x, 3, lanes, 1), "min"))
+    indices = b.op("mul", b.lanes(lanes), b.constant(2, I64, lanes))
+    b.store(y, end + 3, b.gather(x, indices))
+    data = (np.arange(40) % 9 + 1).astype(type.numpy)
+    out = np.zeros(end + 3 + lanes, type.numpy)
+    (got,) = run(kernel_of(b, [element] * 2), [data], [out], "opencl-c")
+    got = got.astype(np.float64)
+    for count in range(lanes + 1):
+        row = got[count * lanes :][:lanes]
+        np.testing.assert_array_equal(row[:count], data[3 : 3 + count].astype(np.float64))
+        np.testing.assert_array_equal(row[count:], 0)
+    head = data[:lanes].astype(np.float64)
+    assert got[end : end + 3].tolist() == [head.sum(), head.max(), 0]
+    np.testing.assert_array_equal(got[end + 3 :], data[: 2 * lanes : 2].astype(np.float64))
+
+
+@needs_device
+@pytest.mark.parametrize("lanes", [1, 4, 16])
+def test_products_of_bytes(lanes: int) -> None:
+    b = LoopBuilder()
+    a, w, y = (b.binding(ordinal, I32) for ordinal in range(3))
+    b.store(y, 0, b.dot4(b.load(a, 0, lanes), b.load(w, 0, lanes), b.load(y, 0, lanes)))
+    rng = np.random.default_rng(0)
+    left = rng.integers(0, 256, (lanes, 4), np.uint8)
+    right = rng.integers(-128, 128, (lanes, 4), np.int8)
+    start = rng.integers(-99, 99, lanes, np.int32)
+    (got,) = run(
+        kernel_of(b, ["i32"] * 3),
+        [left.view(np.int32).reshape(-1), right.view(np.int32).reshape(-1)],
+        [start.copy()],
+        "opencl-c",
+    )
+    wanted = start + (left.astype(np.int32) * right).sum(1)
+    np.testing.assert_array_equal(got, wanted)
+
+
+def test_indices_are_index_t_and_data_is_long() -> None:
+    b = LoopBuilder()
+    x, y = b.binding(0, I64), b.binding(1, I64)
+    with b.for_(0, b.dim(symbol("n"))) as loop:
+        data = b.load(x, loop.index)
+        b.store(y, b.mul(loop.index, 2), b.op("mul", data, loop.index))
+        b.store(y, b.add(data, 1), b.constant(2**40, I64))
+    text = body_of(kernel_of(b, ["i64"] * 2))
+    assert re.search(r"for \(index_t (v\d+) = 0;", text)
+    assert re.search(r"const index_t v\d+ = v\d+ \* 2;", text)
+    assert re.search(r"const long v\d+ = mul_i64\(", text)
+    assert re.search(r"const long v\d+ = v\d+ \+ 1;", text)
+    assert f"{2**40}l" in text
+
+
+def test_an_index_carried_by_a_loop_is_long_once_data_goes_in() -> None:
+    b = LoopBuilder()
+    x, y = b.binding(0, I64), b.binding(1, I64)
+    zero = b.constant(0, I64)
+    with b.for_(0, 9, 1, [zero, zero]) as loop:
+        loop.yield_(loop.index, b.load(x, loop.carried[0]))
+    b.store(y, 0, loop.results[0])
+    b.store(y, 1, loop.results[1])
+    text = body_of(kernel_of(b, ["i64"] * 2))
+    assert re.findall(r"^  (index_t|long) v\d+ = 0;", text, re.M) == ["index_t", "long"]
+
+
+def test_f64_stands_behind_its_check() -> None:
+    function = entry(["f64[8]"], lambda b, x: b.op("sin", x))
+    source = print_source([lower_map(function, TARGET)])
+    rest = re.sub(r"#ifdef INGOT_OPENCL_FP64\n.*?#endif\n", "", source, flags=re.S)
+    assert "double" in source
+    assert "double" not in rest
+
+
+def test_only_functions_that_are_called_are_printed() -> None:
+    function = entry(["f32[8]"], lambda b, x: b.op("exp", x))
+    source = print_source([lower_map(function, TARGET)])
+    assert "exp_f32" in source
+    assert "sin_f32" not in source
+    assert "double" not in source
+
+
+def test_operands_are_const_and_restricted_unless_a_result_takes_their_place() -> None:
+    function = entry(["f32[8]", "f32[]"], lambda b, x, y: b.op("add", x, b.broadcast_to(y, (8,))))
+    kernel = lower_map(function, TARGET)
+    text = body_of(kernel)
+    assert kernel.in_place == ((0, 0),)
+    assert "__global const float *b0," in text
+    assert "__global const float *restrict b1," in text
+    assert "__global float *b2," in text
+
+
+def test_a_dtype_that_kernels_lack_is_refused_by_name() -> None:
+    kernel = lower_map(entry(["f8e5m2[8]"], lambda b, x: b.op("neg", x)), TARGET)
+    with pytest.raises(CompileError, match="f8e5m2"):
         print_kernel(kernel)

@@ -1,0 +1,100 @@
+// Integer ops, as in kernel.h of the CPU: they wrap, and no operand is undefined. prelude.py
+// says how to read N(name), T, I, U and S(name).
+
+T N(add_T)(T a, T b) { return as_T(convert_U(as_U(a) + as_U(b))); }
+
+T N(sub_T)(T a, T b) { return as_T(convert_U(as_U(a) - as_U(b))); }
+
+T N(mul_T)(T a, T b) { return as_T(convert_U(as_U(a) * as_U(b))); }
+
+// A scalar of 16 bits would be promoted to int, whose product overflows.
+I16 N(mul_i16)(I16 a, I16 b) { return as_I16(convert_U16(convert_U32(a) * convert_U32(b))); }
+
+U16 N(mul_u16)(U16 a, U16 b) { return convert_U16(convert_U32(a) * convert_U32(b)); }
+
+T N(neg_T)(T a) { return as_T(convert_U((U)(0) - as_U(a))); }
+
+T N(not_T)(T a) { return ~a; }
+
+T N(and_T)(T a, T b) { return a & b; }
+
+T N(or_T)(T a, T b) { return a | b; }
+
+T N(xor_T)(T a, T b) { return a ^ b; }
+
+T N(max_T)(T a, T b) { return max(a, b); }
+
+T N(min_T)(T a, T b) { return min(a, b); }
+
+T N(shift_left_T)(T a, T b) {
+  return as_U(b) < (U)(BITS) ? as_T(convert_U(as_U(a) << (as_U(b) & (U)(BITS - 1)))) : (T)(0);
+}
+
+T N(shift_right_logical_T)(T a, T b) {
+  return as_U(b) < (U)(BITS) ? as_T(convert_U(as_U(a) >> (as_U(b) & (U)(BITS - 1)))) : (T)(0);
+}
+
+T N(shift_right_arithmetic_T)(T a, T b) {
+  return as_T(convert_I(as_I(a) >> as_I(min(as_U(b), (U)(BITS - 1)))));
+}
+
+T N(popcount_T)(T a) { return popcount(a); }
+
+T N(count_leading_zeros_T)(T a) { return clz(a); }
+
+T S(power_T)(T a, T b) {
+  T result = 1;
+  for (U left = as_U(b); left != 0; left >>= 1) {
+    result = (left & 1) != 0 ? N(mul_T)(result, a) : result;
+    a = N(mul_T)(a, a);
+  }
+  return result;
+}
+
+// A negative power gives 0, 1 or -1.
+T S(pow_SIGNED)(T a, T b) {
+  if (b >= 0) {
+    return N(power_T)(a, b);
+  }
+  return a == 1 ? a : a == -1 ? ((b & 1) != 0 ? a : (T)1) : (T)0;
+}
+
+T S(pow_UNSIGNED)(T a, T b) { return N(power_T)(a, b); }
+
+T N(abs_SIGNED)(T a) { return as_T(abs(a)); }
+
+T N(abs_UNSIGNED)(T a) { return a; }
+
+T N(sign_SIGNED)(T a) { return max(min(a, (T)(1)), (T)(-1)); }
+
+T N(sign_UNSIGNED)(T a) { return min(a, (T)(1)); }
+
+// Division by zero gives -1 (all bits), the remainder the dividend; MIN / -1 is MIN.
+T N(div_SIGNED)(T a, T b) {
+  I unsafe = (b == (T)(0)) | (b == (T)(-1));
+  T quotient = a / (unsafe ? (T)(1) : b);
+  return unsafe ? (b == (T)(0) ? (T)(-1) : N(neg_T)(a)) : quotient;
+}
+
+T N(rem_SIGNED)(T a, T b) {
+  I unsafe = (b == (T)(0)) | (b == (T)(-1));
+  T rest = a % (unsafe ? (T)(1) : b);
+  return b == (T)(0) ? a : rest;
+}
+
+T N(div_UNSIGNED)(T a, T b) {
+  return b == (T)(0) ? ~(T)(0) : a / (b == (T)(0) ? (T)(1) : b);
+}
+
+T N(rem_UNSIGNED)(T a, T b) {
+  return b == (T)(0) ? a : a % (b == (T)(0) ? (T)(1) : b);
+}
+
+// c + the sums of four products of unsigned bytes of a and signed bytes of b.
+I32 N(dot4_i32)(I32 a, I32 b, I32 c) {
+  U32 sum = as_U32(c) + (as_U32(a) & 0xffu) * as_U32(as_I32(as_U32(b) << 24) >> 24);
+  sum += ((as_U32(a) >> 8) & 0xffu) * as_U32(as_I32(as_U32(b) << 16) >> 24);
+  sum += ((as_U32(a) >> 16) & 0xffu) * as_U32(as_I32(as_U32(b) << 8) >> 24);
+  sum += (as_U32(a) >> 24) * as_U32(b >> 24);
+  return as_I32(sum);
+}

@@ -43,7 +43,17 @@ _ROOTS = {
     "locate_true": "compaction",
 }
 _LEAVES = frozenset({"constant", "dim", "iota"})
-_OF_WORK_ITEMS = frozenset({"map", "row", "attention", "contraction", "convolution"})
+_OF_WORK_ITEMS = frozenset(
+    {
+        "attention",
+        "contraction",
+        "convolution",
+        "cumulative",
+        "map",
+        "row",
+        "window",
+    }
+)
 """Classes that for OpenCL have a schedule of their own, under the same name in `gpu`."""
 
 

@@ -18,9 +18,9 @@ from ingot.compiler.dispatch.kernel import Kernel, TargetInfo
 from ingot.compiler.dispatch.loop import Index, LoopBuilder
 from ingot.compiler.dispatch.register_tile import accumulation_dtype
 from ingot.compiler.ir import Function, TensorType, Value
-from ingot.compiler.ir.dims import product
+from ingot.compiler.ir.dims import Dim, product
 
-__all__ = ["DepthwiseSchedule", "lower_depthwise"]
+__all__ = ["Depthwise", "DepthwiseSchedule", "lower_depthwise"]
 
 MAXIMUM_COLUMNS = 7
 BLOCK_ELEMENTS = 1 << 14
@@ -37,10 +37,10 @@ class DepthwiseSchedule:
 
 def lower_depthwise(function: Function, target: TargetInfo) -> Kernel:
     """The kernel of an entry around one depthwise op. Raises ValueError for other ranks."""
-    return _Depthwise(function, target).lower()
+    return Depthwise(function, target).lower()
 
 
-class _Depthwise:
+class Depthwise:
     """State while one kernel is made. Spatial dims are two; one is seen as height one."""
 
     def __init__(self, function: Function, target: TargetInfo) -> None:
@@ -99,20 +99,29 @@ class _Depthwise:
         row = b.mul(b.workgroup(0), block)
         height = b.dim(self.out_height)
         with b.for_(row, b.min(b.add(row, block), height)) as loop:
-            self._row(b.workgroup(1), loop.index)
+            self.row(b.workgroup(1), loop.index)
+        return self.kernel((self.out_height, self.images, 1), (block, 1, 1), self.schedule)
+
+    def kernel(
+        self,
+        workload: tuple[Dim, Dim, Dim],
+        tile: tuple[int, int, int],
+        schedule: object,
+        local_size: tuple[int, int, int] = (1, 1, 1),
+    ) -> Kernel:
+        """The finished kernel."""
         pixels = self.images * self.out_height * self.out_width
-        steps = product(self.window.size)
         return kernel_of(
-            self.function, b, self.epilogue, set(self.ordinals),
-            (self.out_height, self.images, 1), (block, 1, 1),
-            2 * pixels * self.channels * steps, self.schedule,
+            self.function, self.b, self.epilogue, set(self.ordinals), workload, tile,
+            2 * pixels * self.channels * product(self.window.size), schedule,
+            local_size=local_size,
         )  # fmt: skip
 
-    def _row(self, image: Index, row: Index) -> None:
+    def row(self, image: Index, row: Index) -> None:
         """One output row: left edge, tiles inside, right edge."""
         b, window, columns = self.b, self.window, self.schedule.columns
         top = b.sub(b.mul(row, window.strides[0]), b.dim(window.before[0]))
-        rows = self._clip(top, window.size[0], window.dilation[0], b.dim(self.height))
+        rows = self.clip(top, window.size[0], window.dilation[0], b.dim(self.height))
         base = b.mul(
             b.mul(image, b.dim(self.height)), b.mul(b.dim(self.width), b.dim(self.channels))
         )
@@ -126,7 +135,7 @@ class _Depthwise:
             )
         self._edge(end, b.dim(self.out_width), top, rows, base, place)
 
-    def _clip(self, start: Index, size: int, dilation: int, bound: Index) -> tuple[Index, Index]:
+    def clip(self, start: Index, size: int, dilation: int, bound: Index) -> tuple[Index, Index]:
         """Window steps [first, last) with 0 <= start + step * dilation < bound."""
         b = self.b
         first = b.div(b.max(b.add(b.sub(0, start), dilation - 1), 0), dilation)
@@ -146,7 +155,8 @@ class _Depthwise:
         with b.for_(full, channels, lanes) as loop:
             body(loop.index, b.sub(channels, loop.index))
 
-    def _load(self, memory: Value, at: Index, count: Index | None) -> Value:
+    def load(self, memory: Value, at: Index, count: Index | None) -> Value:
+        """A vector of channels, as the accumulators are."""
         return self.b.convert(self.b.load(memory, at, self.schedule.lanes, count), self.element)
 
     def _inside(
@@ -165,8 +175,8 @@ class _Depthwise:
         zero = b.constant(0, self.element, self.schedule.lanes)
         left = b.sub(b.mul(column, stride), b.dim(window.before[1]))
         with b.for_(rows[0], rows[1], 1, [zero] * columns) as loop:
-            line = self._line(base, top, loop.index)
-            weights = self._weights(loop.index, channel, count)
+            line = self.line(base, top, loop.index)
+            weights = self.weights(loop.index, channel, count)
             loaded: dict[int, Value] = {}
             sums = list(loop.carried)
             for step in range(size):
@@ -175,11 +185,11 @@ class _Depthwise:
                     if offset not in loaded:
                         at = b.mul(b.add(left, offset), b.dim(self.channels))
                         at = b.add(b.add(line, at), channel)
-                        loaded[offset] = self._load(self.x, at, count)
-                    sums[pixel] = self._add(loaded[offset], weights(step), sums[pixel])
+                        loaded[offset] = self.load(self.x, at, count)
+                    sums[pixel] = self.add(loaded[offset], weights(step), sums[pixel])
             loop.yield_(*sums)
         for pixel, total in enumerate(loop.results):
-            self._store(b.add(b.add(place, column), pixel), channel, count, total)
+            self.store(b.add(b.add(place, column), pixel), channel, count, total)
 
     def _edge(
         self,
@@ -196,12 +206,12 @@ class _Depthwise:
             return
         with b.for_(first, last) as loop:
             left = b.sub(b.mul(loop.index, window.strides[1]), b.dim(window.before[1]))
-            steps = self._clip(left, window.size[1], window.dilation[1], b.dim(self.width))
+            steps = self.clip(left, window.size[1], window.dilation[1], b.dim(self.width))
             pixel = loop.index
 
             def body(channel: Index, count: Index | None) -> None:
                 total = self._clipped(left, steps, channel, count, top, rows, base)
-                self._store(b.add(place, pixel), channel, count, total)
+                self.store(b.add(place, pixel), channel, count, total)
 
             self._channels(body)
 
@@ -218,36 +228,39 @@ class _Depthwise:
         b = self.b
         zero = b.constant(0, self.element, self.schedule.lanes)
         with b.for_(rows[0], rows[1], 1, [zero]) as outer:
-            line = self._line(base, top, outer.index)
-            weights = self._weights(outer.index, channel, count)
+            line = self.line(base, top, outer.index)
+            weights = self.weights(outer.index, channel, count)
             with b.for_(steps[0], steps[1], 1, outer.carried) as inner:
                 column = b.add(left, b.mul(inner.index, self.window.dilation[1]))
                 at = b.add(b.add(line, b.mul(column, b.dim(self.channels))), channel)
-                value = self._load(self.x, at, count)
-                inner.yield_(self._add(value, weights(inner.index), inner.carried[0]))
+                value = self.load(self.x, at, count)
+                inner.yield_(self.add(value, weights(inner.index), inner.carried[0]))
             outer.yield_(*inner.results)
         return outer.results[0]
 
-    def _line(self, base: Index, top: Index, step: Index) -> Index:
+    def line(self, base: Index, top: Index, step: Index) -> Index:
         """Offset of the input row under window row `step`."""
         b = self.b
         row = b.add(top, b.mul(step, self.window.dilation[0]))
         return b.add(base, b.mul(row, b.mul(b.dim(self.width), b.dim(self.channels))))
 
-    def _weights(self, row: Index, channel: Index, count: Index | None) -> Callable[[Index], Value]:
+    def weights(self, row: Index, channel: Index, count: Index | None) -> Callable[[Index], Value]:
+        """Reads the weights of window row `row` by window column."""
         b = self.b
 
         def weight(step: Index) -> Value:
             at = b.add(b.mul(row, self.window.size[1]), step)
-            return self._load(self.w, b.add(b.mul(at, b.dim(self.channels)), channel), count)
+            return self.load(self.w, b.add(b.mul(at, b.dim(self.channels)), channel), count)
 
         return weight
 
-    def _add(self, a: Value, w: Value, total: Value) -> Value:
+    def add(self, a: Value, w: Value, total: Value) -> Value:
+        """total + a * w."""
         b = self.b
         if self.element.is_float:
             return b.fma(a, w, total)
         return b.op("add", total, b.op("mul", a, w))
 
-    def _store(self, pixel: Index, channel: Index, count: Index | None, total: Value) -> None:
+    def store(self, pixel: Index, channel: Index, count: Index | None, total: Value) -> None:
+        """Epilogue and store of the channels of a pixel of the whole result."""
         self.epilogue.store(total, Position(pixel, channel, self.schedule.lanes, count))

@@ -17,11 +17,11 @@ from ingot.compiler.dispatch.loop import Index as LoopIndex
 from ingot.compiler.dispatch.loop import LoopBuilder
 from ingot.compiler.dispatch.map import byte_count, in_place_pairs, operand_types
 from ingot.compiler.dispatch.trace import Node, tensor_of, walk_nodes
-from ingot.compiler.ir import Function, Op, dims
+from ingot.compiler.ir import Function, dims
 from ingot.compiler.ir.dims import Dim
 from ingot.hal.spec import DType, dtype
 
-__all__ = ["CumulativeSchedule", "lower_cumulative"]
+__all__ = ["CumulativeLowering", "CumulativeSchedule", "lower_cumulative"]
 
 _WIDER = {"f16": "f32", "bf16": "f32", "f32": "f64"}
 
@@ -38,36 +38,45 @@ class CumulativeSchedule:
 
 def lower_cumulative(function: Function, target: TargetInfo) -> Kernel:
     """The kernel of an entry with one `cumulative` and what feeds it."""
-    return _Lowering(function, target, root_of(function, "cumulative")).lower()
+    return CumulativeLowering(function, target).lower()
 
 
-class _Lowering:
-    def __init__(self, function: Function, target: TargetInfo, op: Op) -> None:
-        self.function, self.op = function, op
+class CumulativeLowering:
+    """A kernel under construction; `node` is an element of the operand."""
+
+    def __init__(self, function: Function, target: TargetInfo) -> None:
+        self.function, self.op = function, root_of(function, "cumulative")
+        op = self.op
         self.type = tensor_of(op.result)
         axis = op.attributes["axis"]
         assert isinstance(axis, int)
         self.lines = Lines(self.type.shape, axis)
         (self.node,) = trace_operands(function, op.operands, self.lines.indices)
-        self.running = _running(str(op.attributes["kind"]), self.type.dtype)
+        self.kind = str(op.attributes["kind"])
+        self.running = _running(self.kind, self.type.dtype)
         inner = self.type.shape[axis + 1 :]
         self.lanes = 1
-        if any(dim != 1 for dim in inner):
+        folded = target.name == "opencl"
+        if any(dim != 1 for dim in inner) and not folded:
             self.lanes = target.lanes(self.running, *_dtypes(self.node))
             extent = dims.product(inner)
             if isinstance(extent, int) and extent < min(self.lanes, 4):
                 self.lanes = 1
         self.builder = LoopBuilder()
         element = self.lines.element
-        self.grid = self.lines.plan(function, [self.node], [element], self.lanes)
+        self.grid = self.lines.plan(function, [self.node], [element], self.lanes, folded)
 
     def lower(self) -> Kernel:
         """The kernel."""
         emitter = Emitter(self.builder, {self.lines.line: 0})
         if self.lanes > 1:
-            self.lines.walk_vectors(emitter, self.lanes, lambda count: self._line(emitter, count))
+            self.lines.walk_vectors(emitter, self.lanes, lambda count: self.line(emitter, count))
         else:
-            self.lines.walk(emitter, lambda: self._line(emitter, None))
+            self.lines.walk(emitter, lambda: self.line(emitter, None))
+        return self.kernel()
+
+    def kernel(self) -> Kernel:
+        """What was built, with the grid of a CPU."""
         function = self.function
         return Kernel(
             name=function.name,
@@ -85,10 +94,9 @@ class _Lowering:
             ),
         )
 
-    def _line(self, emitter: Emitter, count: LoopIndex | None) -> None:
+    def line(self, emitter: Emitter, count: LoopIndex | None) -> None:
         """One line, or `lanes` of them."""
-        b, attributes = self.builder, self.op.attributes
-        kind = str(attributes["kind"])
+        b, attributes, kind = self.builder, self.op.attributes, self.kind
         memory = b.binding(len(self.function.arguments), self.type.dtype)
         start = b.constant(identity(kind, self.running), self.running, self.lanes)
         end = b.dim(self.lines.length)

@@ -14,7 +14,14 @@ from ingot.compiler.dispatch.emit import Emitter
 from ingot.compiler.dispatch.indexing import Axis, Index, linearize
 from ingot.compiler.dispatch.loop import Index as LoopIndex
 from ingot.compiler.dispatch.loop import LoopBuilder
-from ingot.compiler.dispatch.schedule import WORKGROUP_BYTES, Grid, Merged, guess, merge_axes
+from ingot.compiler.dispatch.schedule import (
+    WORKGROUP_BYTES,
+    Folded,
+    Grid,
+    Merged,
+    guess,
+    merge_axes,
+)
 from ingot.compiler.dispatch.trace import Node, Tracer
 from ingot.compiler.ir import Function, Op, Value, dims
 from ingot.compiler.ir.dims import Dim
@@ -42,6 +49,7 @@ class Lines:
         ]
         self.length = self.line.extent
         self.kept: list[Merged] = []
+        self.folded: Folded | None = None
 
     @property
     def indices(self) -> list[Index]:
@@ -74,11 +82,17 @@ class Lines:
         return self.element.coefficient(self.line) == 1
 
     def plan(
-        self, function: Function, roots: Sequence[Node], extra: Sequence[Index], multiple: int = 1
+        self,
+        function: Function,
+        roots: Sequence[Node],
+        extra: Sequence[Index],
+        multiple: int = 1,
+        folded: bool = False,
     ) -> Grid:
         """Merge the axes that pick a line where all accesses allow it, and share them.
 
-        A workgroup gets a multiple of `multiple` lines along the last of them.
+        A workgroup gets a multiple of `multiple` lines along the last of them. `folded`: the
+        grid has one axis, the number of the line.
         """
         axes = [
             axis
@@ -89,12 +103,27 @@ class Lines:
         widest = max((node.dtype.bytes for node in roots), default=1)
         line = max(guess(self.length, function.symbols), 1) * widest
         budget = max(WORKGROUP_BYTES // line, multiple)
-        self.grid = Grid.of(self.kept, budget, function.symbols, multiple)
+        shared = self.kept
+        if folded:
+            self.folded = Folded(tuple(self.kept))
+            shared = [Merged(Axis(self.count), self.count)]
+        self.grid = Grid.of(shared, budget, function.symbols, multiple)
         return self.grid
 
     def walk(self, emitter: Emitter, body: Callable[[], None]) -> None:
         """Call `body` in the loops over the lines of this workgroup."""
-        self._nest(emitter, 0, len(self.kept), body)
+        if self.folded is None:
+            self._nest(emitter, 0, len(self.kept), body)
+            return
+        b = emitter.builder
+        with b.for_(*self._bounds(b, self.grid.shared[0])) as loop, emitter.scope():
+            self.stand(emitter, loop.index)
+            body()
+
+    def stand(self, emitter: Emitter, line: LoopIndex) -> None:
+        """Go to a line by its number; the lines must be folded."""
+        assert self.folded is not None
+        emitter.places.update(self.folded.places(emitter.builder, line))
 
     def walk_vectors(
         self, emitter: Emitter, lanes: int, body: Callable[[LoopIndex | None], None]

@@ -143,45 +143,46 @@ class WorkGroup:
     def scan(
         self, values: Sequence[Value], combine: Combine, start: Sequence[Value]
     ) -> tuple[Values, Values]:
-        """What the items before this one have, combined in order, and what all have together.
+        """What the items before this one along x have, combined in order, and what all of that
+        line have together.
 
-        `start` changes nothing when combined. The group must be one line along x. Has barriers.
+        `start` changes nothing when combined. Has barriers.
         """
         b, values = self.builder, list(values)
-        count = self.count
+        count, item = self.size[0], self.item(0)
         if count == 1:
             return list(start), values
-        chunks = _chunks(count)
-        length = -(-count // chunks)
+        chunks = _chunks(count)  # each is walked by one item; then all walk the chunks' totals
+        length = count // chunks
         pitch = chunks | 1  # odd: neighbouring items meet different banks
-        item = self.item(0)
-        first = [
-            self._buffer("scan", place, value, length * pitch) for place, value in enumerate(values)
-        ]
-        second = [self._buffer("totals", place, value) for place, value in enumerate(values)]
-        mine = b.add(b.mul(b.rem(item, length), pitch), b.div(item, length))
+        line = b.add(self.item(1), b.mul(self.item(2), self.size[1]))
+        lines, number = self.count // count, range(len(values))
+        first = [self._buffer("scan", n, values[n], lines * length * pitch) for n in number]
+        second = [self._buffer("totals", n, values[n], lines * chunks) for n in number]
+        begin, totals = b.mul(line, length * pitch), b.mul(line, chunks)
+        mine = b.add(begin, b.add(b.mul(b.rem(item, length), pitch), b.div(item, length)))
         self._put(first, mine, values)
         self.barrier()
 
         def walk() -> None:
             before = list(start)
             for step in range(length):
-                place = b.add(step * pitch, item)
+                place = b.add(begin, b.add(step * pitch, item))
                 found = self._get(first, place, values)
                 self._put(first, place, before)
                 before = combine(before, found)
-            self._put(second, item, before)
+            self._put(second, b.add(totals, item), before)
 
         b.if_(b.compare("lt", item, chunks), walk)
         self.barrier()
         within = self._get(first, mine, values)
         total, before = list(start), list(start)
         for chunk in range(chunks):
-            is_next = b.compare("eq", b.div(item, length), chunk)
-            before = [b.op("select", is_next, t, p) for t, p in zip(total, before, strict=True)]
-            total = combine(total, self._get(second, chunk, values))
+            is_mine = b.compare("eq", b.div(item, length), chunk)
+            before = [b.op("select", is_mine, t, p) for t, p in zip(total, before, strict=True)]
+            total = combine(total, self._get(second, b.add(totals, chunk), values))
         result = combine(before, within)
-        self.barrier()
+        self.barrier()  # the next one stores to the same memory
         return result, total
 
     def _buffer(self, use: str, place: int, value: Value, slots: int = 0) -> Value:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from entries import check, entry
 from kernel_runner import V4
+from rows import layer_norm, softmax, spread
 
 from ingot.compiler.dispatch.row import lower_row
 from ingot.compiler.ir.dims import symbol
@@ -13,41 +14,6 @@ from ingot.hal.spec import dtype
 
 F32 = dtype("f32")
 S, N = symbol("s"), symbol("n")
-
-
-def spread(b, x, shape):
-    """A reduced value for every element of its rows."""
-    return b.op("broadcast", x, shape=shape, dimensions=tuple(range(len(shape) - 1)))
-
-
-def softmax(shape):
-    last = len(shape) - 1
-
-    def body(b, x):
-        top = b.op("reduce", x, axes=(last,), kind="max")
-        power = b.op("exp", b.op("sub", x, spread(b, top, shape)))
-        total = b.op("reduce", power, axes=(last,), kind="add")
-        return b.op("div", power, spread(b, total, shape))
-
-    return body
-
-
-def layer_norm(shape, residual=False):
-    last = len(shape) - 1
-
-    def body(b, x, gain, *more):
-        x = b.op("add", x, more[0]) if residual else x
-        count = b.full(1.0 / 48, F32, shape[:-1])
-        mean = b.op("mul", b.op("reduce", x, axes=(last,), kind="add"), count)
-        centred = b.op("sub", x, spread(b, mean, shape))
-        square = b.op("reduce", b.op("mul", centred, centred), axes=(last,), kind="add")
-        scale = b.op(
-            "rsqrt", b.op("add", b.op("mul", square, count), b.full(1e-5, F32, shape[:-1]))
-        )
-        wide = b.op("broadcast", gain, shape=shape, dimensions=(last,))
-        return b.op("mul", b.op("mul", centred, spread(b, scale, shape)), wide)
-
-    return body
 
 
 @pytest.mark.parametrize("shape", [(3, 5, 32), (7, 37), (1, 5), (2, 1)])

@@ -334,23 +334,34 @@ def _sorted_dims(a: Dim, b: Dim) -> tuple[Dim, Dim]:
 
 
 def _divide_exactly(a: Dim, b: Dim) -> Dim | None:
-    """a / b where b is one term that divides every term of a, else None."""
-    divisor = _terms(b)
-    if len(divisor) != 1:
+    """a / b as polynomials, None unless b divides a: long division by the leading term."""
+    atoms = sorted({atom for m, _ in (*_terms(a), *_terms(b)) for atom, _ in m}, key=str)
+
+    def order(term: tuple[Monomial, int]) -> tuple[int, ...]:
+        powers = dict(term[0])
+        return sum(powers.values()), *(powers.get(atom, 0) for atom in atoms)
+
+    if not isinstance(b, Expr):
         return None
-    (monomial, coefficient) = divisor[0]
-    if monomial and any(isinstance(atom, Symbol) for atom, _ in monomial) and a == 0:
-        return 0
-    quotient: list[tuple[Monomial, int]] = []
-    for term, factor in _terms(a):
-        powers = dict(term)
-        for atom, power in monomial:
-            powers[atom] = powers.get(atom, 0) - power
-        if factor % coefficient or any(power < 0 for power in powers.values()):
+    divisor = max(b.terms, key=order)
+    quotient: Dim = 0
+    while a != 0:
+        term = _divide_term(max(_terms(a), key=order), divisor)
+        if term is None:
             return None
-        left = tuple((atom, power) for atom, power in powers.items() if power)
-        quotient.append((left, factor // coefficient))
-    return _from_terms(quotient)
+        quotient, a = quotient + term, a - b * term
+    return quotient
+
+
+def _divide_term(a: tuple[Monomial, int], b: tuple[Monomial, int]) -> Dim | None:
+    """The quotient of two terms, None if it is no term."""
+    powers = dict(a[0])
+    for atom, power in b[0]:
+        powers[atom] = powers.get(atom, 0) - power
+    if a[1] % b[1] or any(power < 0 for power in powers.values()):
+        return None
+    left = tuple((atom, power) for atom, power in powers.items() if power)
+    return _from_terms([(left, a[1] // b[1])])
 
 
 def _substitute_atom(atom: Atom, values: Mapping[str, Dim]) -> Dim:

@@ -13,12 +13,14 @@ from ingot.compiler.ir.dims import (
     ceildiv,
     evaluate,
     floordiv,
+    linear_in,
     maximum,
     minimum,
     modulo,
     parse_dim,
     product,
     prove_le,
+    signs,
     substitute,
     symbol,
     symbols_of,
@@ -62,6 +64,20 @@ def test_arithmetic_agrees_with_integers(x: Dim, y: Dim) -> None:
         assert evaluate(ceildiv(x, 4), values) == -(-a // 4)
         if prove_le(x, y):
             assert a <= b
+
+
+@settings(max_examples=200, deadline=None)
+@given(dims, dims)
+def test_a_product_is_divided_by_its_factors(x: Dim, y: Dim) -> None:
+    if y != 0:
+        assert floordiv(x * y, y) == x
+        assert modulo(x * y, y) == 0
+    linear = linear_in(x, "a")
+    if linear is not None:
+        assert linear[0] * A + linear[1] == x
+        assert "a" not in symbols_of(linear[1])
+    minus, plus = signs(x)
+    assert plus - minus == x
 
 
 @settings(max_examples=200, deadline=None)

@@ -199,9 +199,17 @@ class _Printer(CStructure):
         if element == "f16":
             where = f"{index}, {memory}" if lanes == 1 else f"0, {memory} + {index}"
             return f"vstore_half{'' if lanes == 1 else lanes}_rte({name}, {where})"
+        if op.attributes.get("aligned"):
+            return f"{self._vector_at(op.operands[0], index, lanes)} = {name}"
         if lanes > 1:
             return f"vstore{lanes}({name}, 0, {memory} + {index})"
         return f"{memory}[{index}] = {name}"
+
+    def _vector_at(self, memory: Value, index: str, lanes: int) -> str:
+        """A vector that lies on a multiple of its length: one access, where vload and vstore
+        promise the alignment of an element only."""
+        pointer = self.pointers[memory].removesuffix(" *")
+        return f"*({pointer}{lanes} *)({self._name(memory)} + {index})"
 
     def _nothing(self, op: Op) -> None:
         """A prefetch has no meaning here."""
@@ -396,6 +404,8 @@ class _Printer(CStructure):
         elif element == "f16":
             where = f"{index}, {memory}" if lanes == 1 else f"0, {memory} + {index}"
             text = f"vload_half{'' if lanes == 1 else lanes}({where})"
+        elif op.attributes.get("aligned"):
+            text = self._vector_at(op.operands[0], index, lanes)
         elif lanes > 1:
             text = f"vload{lanes}(0, {memory} + {index})"
         else:

@@ -28,6 +28,23 @@
 #include "hal/cpu/thread_count.c"
 #include "hal/cpu/thread_pool.c"
 
+#if defined(INGOT_OPENCL) /* ask for the driver with -DINGOT_OPENCL */
+#include "hal/opencl/buffer.c"
+#include "hal/opencl/cache.c"
+#include "hal/opencl/device.c"
+#include "hal/opencl/dispatch.c"
+#include "hal/opencl/driver.c"
+#include "hal/opencl/executable.c"
+#include "hal/opencl/find.c"
+#include "hal/opencl/interop.c"
+#include "hal/opencl/library.c"
+#include "hal/opencl/object.c"
+#include "hal/opencl/program.c"
+#include "hal/opencl/queue.c"
+#include "hal/opencl/self_test.c"
+#include "hal/opencl/transfer.c"
+#endif
+
 #include "module/container.c"
 #include "module/dtype.c"
 #include "module/file.c"

@@ -17,7 +17,7 @@ sys.path.insert(0, str(RUNTIME_FOLDER.parent))
 
 from hal import header  # noqa: E402  the package `ingot` is not installed yet
 
-PUBLIC_HEADERS = ("ingot.h",)
+PUBLIC_HEADERS = ("ingot.h", "opencl.h")
 PRIVATE_HEADERS = ("call.h", "dlpack.h")
 
 # Called by C: after every kernel of a traced session (`trace.py` defines it), and for every

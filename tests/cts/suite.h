@@ -1,20 +1,25 @@
 /* The conformance suite of the HAL: what the VM may expect of every device.
  *
- *   buffer_test                      all devices of this build, kernels built on the spot
- *   buffer_test URI FORMAT OBJECT    one device, with kernels.h's kernels in OBJECT
+ *   buffer_test          the CPU, with several numbers of threads
+ *   buffer_test opencl   the first OpenCL device: with and without zero copy, and with all
+ *                        kernels on the host; without such a device the test is skipped,
+ *                        or fails where INGOT_REQUIRE_OPENCL is set
  *
- * (and likewise dispatch_test). It goes through ingot_hal_* only. A driver in work names
- * its URI and an object of the six kernels in its own format.
+ * (and likewise dispatch_test and queue_test). It goes through ingot_hal_* only. The kernels are
+ * those of kernels.h, built on the spot.
  */
 #ifndef INGOT_TESTS_CTS_SUITE_H_
 #define INGOT_TESTS_CTS_SUITE_H_
 
 #include "hal/hal.h"
 #include "kernels.h"
-#include "object.h"
+#include "opencl_device.h"
+#include "opencl_object.h"
 #include "test.h"
 
 typedef struct suite_t {
+  const char *uri;
+  bool on_host; /* kernels are the CPU's: they know lengths, and the lowest fault counts */
   ingot_instance_t *instance;
   ingot_device_t *device;
   ingot_hal_executable_t *executable;
@@ -23,7 +28,9 @@ typedef struct suite_t {
 
 static suite_t suite;
 
-static const ingot_hal_driver_t *const suite_drivers[] = {&ingot_hal_cpu_driver};
+#define SUITE_DRIVER_COUNT 2
+static const ingot_hal_driver_t *const suite_drivers[] = {&ingot_hal_cpu_driver,
+                                                          &ingot_hal_opencl_driver};
 
 /* Costs that keep a dispatch on one thread, and that share it between all. */
 #define SMALL 0
@@ -58,17 +65,20 @@ static inline ingot_status_t dispatch(uint32_t entry, const ingot_hal_binding_t 
   return ingot_hal_queue_dispatch(suite.queue, &operation);
 }
 
-static inline void suite_run_device(const char *uri, const char *format,
-                                    const test_object_t *object, void (*run_all)(void)) {
-  ingot_hal_variant_t variant = {"test", format, 0, object->data, object->length};
+static inline void suite_run_device(const char *uri, uint32_t variant_count,
+                                    const ingot_hal_variant_t *variants, void (*run_all)(void)) {
   ingot_hal_executable_description_t description = {"cts", kernel_descriptions,
-                                                    KERNEL_DESCRIPTION_COUNT, 1, &variant};
+                                                    KERNEL_DESCRIPTION_COUNT, variant_count,
+                                                    variants};
   test_name = uri;
-  REQUIRE_OK(ingot_hal_instance_create(NULL, suite_drivers, 1, &suite.instance));
+  suite.uri = uri;
+  REQUIRE_OK(ingot_hal_instance_create(NULL, suite_drivers, SUITE_DRIVER_COUNT, &suite.instance));
   REQUIRE_OK(ingot_hal_device_create(suite.instance, uri, &suite.device));
   REQUIRE_OK(ingot_hal_executable_create(suite.device, &description, &suite.executable));
   REQUIRE_OK(ingot_hal_queue_create(suite.device, &suite.queue));
-  EXPECT_TEXT(suite.executable->variant_name, "test");
+  EXPECT_TEXT(suite.executable->variant_name, variants[0].name);
+  suite.on_host = suite.executable->entries[0].host_reason[0] ||
+                  strcmp(suite.device->target, "cpu") == 0;
   run_all();
   ingot_hal_queue_destroy(suite.queue);
   ingot_hal_executable_release(suite.executable);
@@ -76,23 +86,49 @@ static inline void suite_run_device(const char *uri, const char *format,
   ingot_hal_instance_release(suite.instance);
 }
 
+#if defined(__x86_64__)
+#define SUITE_CPU_FORMAT "elf-x86_64"
+#else
+#define SUITE_CPU_FORMAT "elf-aarch64"
+#endif
+
+static inline void suite_run_cpu(void (*run_all)(void)) {
+  test_object_t object = test_object_build_kernels();
+  const ingot_hal_variant_t variant = {"test", SUITE_CPU_FORMAT, 0, object.data, object.length};
+  suite_run_device("cpu://?threads=1", 1, &variant, run_all);
+  suite_run_device("cpu", 1, &variant, run_all);
+  suite_run_device("cpu://?threads=4", 1, &variant, run_all);
+  test_object_free(&object);
+}
+
+static inline void suite_run_opencl(void (*run_all)(void)) {
+  test_object_t host = test_object_build_kernels();
+  test_object_t kernels = test_opencl_kernels(false), none = test_opencl_kernels(true);
+  const ingot_hal_variant_t variants[2] = {
+      {"opencl", "opencl-c", 0, kernels.data, kernels.length},
+      {"generic", SUITE_CPU_FORMAT, 0, host.data, host.length}};
+  const ingot_hal_variant_t on_host[2] = {{"none", "opencl-c", 0, none.data, none.length},
+                                          variants[1]};
+  suite_run_device("opencl://0?cache=off", 1, variants, run_all);
+  suite_run_device("opencl://0?cache=off&zero_copy=off", 1, variants, run_all);
+  suite_run_device("opencl://0?cache=off", 2, on_host, run_all);
+  suite_run_device("opencl://0?cache=off&zero_copy=off", 2, on_host, run_all);
+  test_object_free(&none);
+  test_object_free(&kernels);
+  test_object_free(&host);
+}
+
 static inline int suite_main(int count, char **arguments, void (*run_all)(void)) {
-  if (count == 4) {
-    test_object_t given = test_object_read(arguments[3]);
-    suite_run_device(arguments[1], arguments[2], &given, run_all);
-    test_object_free(&given);
+  if (count == 1) {
+    suite_run_cpu(run_all);
     return TEST_RESULT();
   }
-#if defined(__x86_64__)
-  const char *format = "elf-x86_64";
-#else
-  const char *format = "elf-aarch64";
-#endif
-  test_object_t object = test_object_build_kernels();
-  suite_run_device("cpu://?threads=1", format, &object, run_all);
-  suite_run_device("cpu", format, &object, run_all);
-  suite_run_device("cpu://?threads=4", format, &object, run_all);
-  test_object_free(&object);
+  if (count != 2 || strcmp(arguments[1], "opencl") != 0) {
+    printf("expected no argument or 'opencl'\n");
+    return 1;
+  }
+  if (!test_has_opencl()) return TEST_SKIPPED();
+  suite_run_opencl(run_all);
   return TEST_RESULT();
 }
 

@@ -27,6 +27,10 @@
 #define INGOT_OPENCL_OBJECT_VERSION 1
 #define INGOT_OPENCL_OBJECT_ALIGNMENT 8
 
+/* Beside these the driver defines INGOT_INDEX (int or long), INGOT_GROUP_SIZE and
+ * INGOT_LOCAL_LENGTH (the device's limits: a kernel whose groups may be too large stands inside
+ * an #if), and INGOT_OPENCL_EXACT_DIVISION where f32 division and sqrt are rounded correctly. */
+
 /* What a kernel may need beyond OpenCL 1.2's core. The driver builds with a macro of the
  * same name for each that the device has; a kernel that needs one stands inside its #ifdef. */
 #define INGOT_OPENCL_FP64 0x1
@@ -96,7 +100,7 @@ typedef struct ingot_opencl_test_binding_t {
   uint32_t dtype;   /* spec/dtype.def */
   uint32_t fill;    /* INGOT_OPENCL_FILL_* */
   int64_t bound;    /* of INGOT_OPENCL_FILL_INDEX; at least 1 */
-  double tolerance; /* 0: bit by bit */
+  double tolerance; /* 0: bit by bit; below 0: not compared, as a workspace */
 } ingot_opencl_test_binding_t;
 
 /* Where kernels report the first fault of a queue. `ticket` 0 means none: the first to

@@ -1,0 +1,200 @@
+/* Kernels in the OpenCL queue: their arguments, their scratch, their size. */
+#include <inttypes.h>
+
+#include "base/arithmetic.h"
+#include "base/clock.h"
+#include "hal/opencl/queue.h"
+
+/* The arguments of a kernel, set one after the other. The first error stays. */
+typedef struct ingot_opencl_arguments_t {
+  const ingot_cl_functions_t *cl;
+  ingot_cl_kernel_t kernel;
+  uint32_t count;
+  int32_t error;
+} ingot_opencl_arguments_t;
+
+static void ingot_opencl_add_argument(ingot_opencl_arguments_t *arguments, const void *value,
+                                      size_t length) {
+  if (arguments->error) return;
+  arguments->error =
+      arguments->cl->SetKernelArg(arguments->kernel, arguments->count++, length, value);
+}
+
+static void ingot_opencl_add_i64(ingot_opencl_arguments_t *arguments, int64_t value) {
+  ingot_opencl_add_argument(arguments, &value, sizeof(value));
+}
+
+/* A binding's first byte and, behind its last one, in its memory object. */
+typedef struct ingot_opencl_span_t {
+  int64_t begin;
+  int64_t end;
+} ingot_opencl_span_t;
+
+static ingot_opencl_span_t ingot_opencl_span(const ingot_hal_binding_t *binding) {
+  int64_t begin = ingot_opencl_offset(binding->buffer, binding->offset);
+  return (ingot_opencl_span_t){begin, begin + binding->length};
+}
+
+/* Narrow indices do unless an operand reaches 2^31 elements. InvalidArgument if one begins
+ * within an element. */
+static ingot_status_t ingot_opencl_choose_width(const ingot_hal_queue_t *queue,
+                                                const ingot_hal_dispatch_t *dispatch,
+                                                const ingot_opencl_kernel_t *kernel,
+                                                uint32_t *out_width) {
+  *out_width = INGOT_OPENCL_NARROW;
+  for (uint32_t b = 0; b < dispatch->binding_count; b++) {
+    ingot_opencl_span_t span = ingot_opencl_span(&dispatch->bindings[b]);
+    int64_t element_length = kernel->bindings[b].element_length;
+    if (span.end / element_length > INT32_MAX) *out_width = INGOT_OPENCL_WIDE;
+    if (span.begin % element_length == 0) continue;
+    char text[INGOT_HAL_DESCRIPTION_CAPACITY];
+    ingot_hal_describe_dispatch(queue, dispatch, text);
+    return ingot_status_create(ingot_hal_device_allocator(queue->device),
+                               INGOT_STATUS_INVALID_ARGUMENT,
+                               "%s, binding %u: it begins at byte %" PRId64
+                               " of its memory, expected a multiple of its elements' %" PRId64
+                               " bytes",
+                               text, b, span.begin, element_length);
+  }
+  return NULL;
+}
+
+/* -- scratch --------------------------------------------------------------------------------- */
+
+static ingot_status_t ingot_opencl_grow_scratch(ingot_opencl_queue_t *queue, uint64_t length) {
+  const ingot_opencl_device_t *device = ingot_opencl_queue_device(queue);
+  int32_t error = 0;
+  ingot_cl_memory_t scratch = device->cl->CreateBuffer(device->context, INGOT_CL_MEM_READ_WRITE,
+                                                       (size_t)length, NULL, &error);
+  if (error) {
+    return ingot_status_prefix(
+        ingot_opencl_status(ingot_hal_device_allocator(&device->base), "clCreateBuffer", error),
+        "%" PRIu64 " bytes of scratch", length);
+  }
+  /* OpenCL keeps the old one until the kernels that were queued with it have run. */
+  if (queue->scratch) (void)device->cl->ReleaseMemObject(queue->scratch);
+  queue->scratch = scratch;
+  queue->scratch_length = length;
+  return NULL;
+}
+
+/* Scratch for every group of the grid at once. */
+static ingot_status_t ingot_opencl_reserve_scratch(ingot_opencl_queue_t *queue,
+                                                   uint64_t group_length,
+                                                   const int64_t grid[3]) {
+  const ingot_opencl_device_t *device = ingot_opencl_queue_device(queue);
+  uint64_t length = group_length;
+  for (int axis = 0; axis < 3; axis++) {
+    if (!ingot_multiply_u64(length, (uint64_t)grid[axis], &length)) length = UINT64_MAX;
+  }
+  if (length > device->max_allocation) {
+    return ingot_status_create(ingot_hal_device_allocator(&device->base),
+                               INGOT_STATUS_OUT_OF_MEMORY,
+                               "%" PRId64 " x %" PRId64 " x %" PRId64 " groups with %" PRIu64
+                               " bytes of scratch each are more than the device's largest buffer "
+                               "of %" PRIu64 " bytes: use smaller sizes",
+                               grid[0], grid[1], grid[2], group_length, device->max_allocation);
+  }
+  return length > queue->scratch_length ? ingot_opencl_grow_scratch(queue, length) : NULL;
+}
+
+/* -- the dispatch ---------------------------------------------------------------------------- */
+
+static void ingot_opencl_add_bindings(ingot_opencl_arguments_t *arguments,
+                                      const ingot_hal_dispatch_t *dispatch,
+                                      const ingot_opencl_kernel_t *kernel, uint32_t width) {
+  for (uint32_t b = 0; b < dispatch->binding_count; b++) {
+    const ingot_hal_binding_t *binding = &dispatch->bindings[b];
+    int64_t first = ingot_opencl_span(binding).begin / kernel->bindings[b].element_length;
+    int32_t narrow_first = (int32_t)first;
+    ingot_cl_memory_t memory = ingot_opencl_root(binding->buffer)->memory;
+    ingot_opencl_add_argument(arguments, &memory, sizeof(memory));
+    if (width == INGOT_OPENCL_WIDE) ingot_opencl_add_i64(arguments, first);
+    else ingot_opencl_add_argument(arguments, &narrow_first, sizeof(narrow_first));
+  }
+}
+
+/* Under the executable's mutex: a kernel's arguments are its own until it is queued. */
+static ingot_status_t ingot_opencl_enqueue(ingot_opencl_queue_t *queue,
+                                           const ingot_hal_dispatch_t *dispatch,
+                                           const int64_t grid[3], uint32_t width,
+                                           ingot_opencl_record_t *record) {
+  ingot_opencl_executable_t *executable = (ingot_opencl_executable_t *)dispatch->executable;
+  const ingot_opencl_kernel_t *kernel = &executable->kernels[dispatch->entry];
+  const ingot_cl_functions_t *cl = ingot_opencl_queue_device(queue)->cl;
+  const ingot_allocator_t *allocator = ingot_hal_device_allocator(queue->base.device);
+  ingot_opencl_arguments_t arguments = {.cl = cl};
+  int32_t ticket = (int32_t)queue->record_count + 1;
+  size_t global[3], local[3];
+  for (int axis = 0; axis < 3; axis++) {
+    local[axis] = kernel->entry->local_size[axis];
+    if (!ingot_multiply_size((size_t)grid[axis], local[axis], &global[axis])) {
+      return ingot_status_create(allocator, INGOT_STATUS_OUT_OF_RANGE,
+                                 "a grid of %" PRId64 " groups is more than the device can count",
+                                 grid[axis]);
+    }
+  }
+  INGOT_TRY(ingot_opencl_executable_kernel(executable, dispatch->entry, width,
+                                           &arguments.kernel));
+  ingot_opencl_add_bindings(&arguments, dispatch, kernel, width);
+  for (uint32_t c = 0; c < dispatch->constant_count; c++) {
+    ingot_opencl_add_i64(&arguments, dispatch->constants[c]);
+  }
+  for (int axis = 0; axis < 3; axis++) {
+    ingot_opencl_add_i64(&arguments, dispatch->workload[axis]);
+  }
+  if (kernel->entry->scratch_length > 0) {
+    ingot_opencl_add_argument(&arguments, &queue->scratch, sizeof(queue->scratch));
+  }
+  ingot_opencl_add_argument(&arguments, &queue->fault, sizeof(queue->fault));
+  ingot_opencl_add_argument(&arguments, &ticket, sizeof(ticket));
+  if (arguments.error) return ingot_opencl_status(allocator, "clSetKernelArg", arguments.error);
+  INGOT_OPENCL_TRY(allocator, cl, EnqueueNDRangeKernel, queue->queue, arguments.kernel, 3, NULL,
+                   global, local, 0, NULL, ingot_opencl_event(queue, record));
+  return NULL;
+}
+
+static ingot_status_t ingot_opencl_prepare(ingot_opencl_queue_t *queue,
+                                           const ingot_hal_dispatch_t *dispatch,
+                                           const int64_t grid[3],
+                                           ingot_opencl_record_t *record) {
+  const ingot_hal_entry_t *entry = &dispatch->executable->entries[dispatch->entry];
+  const ingot_opencl_kernel_t *kernel =
+      &((const ingot_opencl_executable_t *)dispatch->executable)->kernels[dispatch->entry];
+  if (kernel->entry->scratch_length > 0) {
+    INGOT_TRY(ingot_opencl_reserve_scratch(queue, kernel->entry->scratch_length, grid));
+  }
+  INGOT_TRY(ingot_opencl_reserve_written(queue, dispatch->binding_count));
+  for (uint32_t b = 0; b < dispatch->binding_count; b++) {
+    if (entry->description.written >> b & 1) {
+      ingot_opencl_will_write(queue, dispatch->bindings[b].buffer);
+    }
+  }
+  return ingot_opencl_begin(queue, record);
+}
+
+ingot_status_t ingot_opencl_queue_dispatch(ingot_hal_queue_t *base,
+                                           const ingot_hal_dispatch_t *dispatch,
+                                           const int64_t grid[3]) {
+  ingot_opencl_queue_t *queue = (ingot_opencl_queue_t *)base;
+  ingot_opencl_executable_t *executable = (ingot_opencl_executable_t *)dispatch->executable;
+  const ingot_opencl_kernel_t *kernel = &executable->kernels[dispatch->entry];
+  ingot_opencl_record_t record = {.executable = dispatch->executable,
+                                  .entry = dispatch->entry,
+                                  .site = dispatch->site,
+                                  .kernel = executable->base.entries[dispatch->entry].description.name,
+                                  .length = dispatch->cost_bytes};
+  uint32_t width;
+  if (ingot_clock_is_past(dispatch->deadline)) return ingot_hal_deadline_status(base, dispatch);
+  INGOT_TRY(ingot_opencl_choose_width(base, dispatch, kernel, &width));
+  INGOT_TRY(ingot_opencl_prepare(queue, dispatch, grid, &record));
+  ingot_mutex_lock(&executable->mutex);
+  ingot_status_t status = ingot_opencl_enqueue(queue, dispatch, grid, width, &record);
+  ingot_mutex_unlock(&executable->mutex);
+  if (status) {
+    char text[INGOT_HAL_DESCRIPTION_CAPACITY];
+    ingot_hal_describe_dispatch(base, dispatch, text);
+    return ingot_status_prefix(status, "%s", text);
+  }
+  return ingot_opencl_end(queue, &record);
+}

@@ -1,0 +1,152 @@
+/* The OpenCL driver's objects, shared by its files only.
+ *
+ * OpenCL's own objects are counted and its functions thread-safe, except for the arguments of
+ * a kernel; so there are locks around these, the device's list of queues and its maps, and
+ * nowhere else.
+ */
+#ifndef INGOT_HAL_OPENCL_OPENCL_H_
+#define INGOT_HAL_OPENCL_OPENCL_H_
+
+#include "hal/hal.h"
+#include "hal/opencl/find.h"
+#include "hal/opencl/library.h"
+#include "ingot/opencl_object.h"
+
+/* -- device ---------------------------------------------------------------------------------- */
+
+typedef struct ingot_opencl_queue_t ingot_opencl_queue_t;
+typedef struct ingot_opencl_map_t ingot_opencl_map_t;
+
+typedef struct ingot_opencl_device_t {
+  ingot_device_t base;
+  const ingot_cl_functions_t *cl; /* of the instance's state */
+  ingot_cl_device_t device;
+  ingot_cl_context_t context;   /* retained */
+  ingot_cl_queue_t queue;       /* for maps; retained */
+  bool is_queue_shared;         /* the application's: sessions use it too */
+  bool zero_copy;               /* wrapped bytes are used in place */
+  bool self_test;
+  bool has_exact_division;      /* f32 division and sqrt can be rounded correctly */
+  uint64_t features;            /* INGOT_OPENCL_FP64... */
+  uint64_t type;                /* INGOT_CL_DEVICE_TYPE_* */
+  uint64_t max_allocation;      /* bytes of one buffer */
+  uint64_t max_parameter_length; /* bytes of all arguments of a kernel */
+  uint64_t local_length;        /* bytes of local memory of a group */
+  size_t group_size;            /* work items of a group */
+  size_t group_sizes[3];        /* the same per axis */
+  ingot_mutex_t mutex;          /* guards the lists */
+  ingot_opencl_queue_t *queues; /* of this device */
+  ingot_opencl_map_t *maps;     /* of wrapped bytes that the device has a copy of */
+  char *cache_folder;           /* NULL: nothing is cached */
+  char identity[768];           /* what a binary depends on: device, driver, platform */
+  char description[512];
+} ingot_opencl_device_t;
+
+/* Opens the device that `uri` says, or the application's: `context` and `queue` (either may be
+ * NULL) are retained. */
+ingot_status_t ingot_opencl_device_open(ingot_instance_t *instance, const ingot_hal_uri_t *uri,
+                                        ingot_cl_context_t context, ingot_cl_queue_t queue,
+                                        ingot_device_t **out_device);
+
+/* The functions of the library at `path` ("": the instance's choice), opened once. They live as
+ * long as the instance. */
+ingot_status_t ingot_opencl_open_library(ingot_instance_t *instance, const char *path,
+                                         size_t path_length,
+                                         const ingot_cl_functions_t **out_functions);
+
+extern const ingot_hal_driver_t ingot_hal_opencl_driver;
+extern const ingot_hal_device_vtable_t ingot_opencl_device_vtable;
+
+/* Waits for everything that any queue of the device has been given: what touches a buffer is
+ * over then. */
+ingot_status_t ingot_opencl_device_finish(ingot_opencl_device_t *device);
+
+/* -- buffer ---------------------------------------------------------------------------------- */
+
+typedef struct ingot_opencl_buffer_t {
+  ingot_buffer_t base;
+  ingot_cl_memory_t memory;
+  int64_t memory_offset; /* of the buffer's first byte in `memory` */
+  ingot_release_function_t release; /* of wrapped bytes or memory; may be NULL */
+  void *user;
+  uint8_t *wrapped; /* the caller's bytes; NULL if there are none */
+  bool is_copy;     /* of the wrapped bytes: the device does not use them in place */
+} ingot_opencl_buffer_t;
+
+ingot_status_t ingot_opencl_buffer_create(ingot_device_t *device, int64_t length,
+                                          ingot_buffer_t **out_buffer);
+ingot_status_t ingot_opencl_buffer_wrap(ingot_device_t *device, void *data, int64_t length,
+                                        uint32_t access, ingot_release_function_t release,
+                                        void *user, ingot_buffer_t **out_buffer);
+
+/* A range of the application's memory object, which is retained. */
+ingot_status_t ingot_opencl_buffer_from_memory(ingot_device_t *device, ingot_cl_memory_t memory,
+                                               int64_t offset, int64_t length,
+                                               ingot_release_function_t release, void *user,
+                                               ingot_buffer_t **out_buffer);
+
+/* Makes what the device wrote to wrapped bytes visible in them; the queue is idle. */
+ingot_status_t ingot_opencl_buffer_bring_back(ingot_opencl_buffer_t *buffer);
+
+/* The root's driver object. */
+static inline ingot_opencl_buffer_t *ingot_opencl_root(const ingot_buffer_t *buffer) {
+  return (ingot_opencl_buffer_t *)buffer->root;
+}
+
+/* Where a byte of a buffer lies in its root's memory object. */
+static inline int64_t ingot_opencl_offset(const ingot_buffer_t *buffer, int64_t offset) {
+  return ingot_opencl_root(buffer)->memory_offset + buffer->root_offset + offset;
+}
+
+/* -- executable ------------------------------------------------------------------------------ */
+
+enum { INGOT_OPENCL_NARROW, INGOT_OPENCL_WIDE, INGOT_OPENCL_WIDTH_COUNT }; /* of INGOT_INDEX */
+
+typedef struct ingot_opencl_kernel_t {
+  ingot_cl_kernel_t kernels[INGOT_OPENCL_WIDTH_COUNT]; /* NULL: not built, or not for here */
+  const ingot_opencl_entry_t *entry;
+  const ingot_opencl_binding_t *bindings; /* entry->binding_count of them */
+} ingot_opencl_kernel_t;
+
+typedef struct ingot_opencl_executable_t {
+  ingot_hal_executable_t base;
+  ingot_mutex_t mutex; /* guards the kernels' arguments and the wide build */
+  ingot_opencl_kernel_t *kernels; /* like base.entries */
+  uint8_t *object;                /* a copy: tables and source */
+  size_t object_length;
+} ingot_opencl_executable_t;
+
+ingot_status_t ingot_opencl_executable_create(
+    ingot_device_t *device, const ingot_hal_executable_description_t *description,
+    ingot_hal_executable_t **out_executable);
+
+/* The kernel with indices of that width, built when it is first asked for; under the mutex. */
+ingot_status_t ingot_opencl_executable_kernel(ingot_opencl_executable_t *executable,
+                                              uint32_t entry, uint32_t width,
+                                              ingot_cl_kernel_t *out_kernel);
+
+/* Checks an object's tables; DataLoss says what is wrong. */
+ingot_status_t ingot_opencl_object_check(const ingot_allocator_t *allocator, const void *data,
+                                         size_t length,
+                                         const ingot_hal_executable_description_t *description);
+
+/* -- queue ----------------------------------------------------------------------------------- */
+
+ingot_status_t ingot_opencl_queue_create(ingot_device_t *device, ingot_hal_queue_t **out_queue);
+void ingot_opencl_queue_destroy(ingot_hal_queue_t *queue);
+ingot_status_t ingot_opencl_queue_wait(ingot_hal_queue_t *queue);
+ingot_status_t ingot_opencl_queue_dispatch(ingot_hal_queue_t *queue,
+                                           const ingot_hal_dispatch_t *dispatch,
+                                           const int64_t grid[3]);
+ingot_status_t ingot_opencl_queue_copy(ingot_hal_queue_t *queue, ingot_buffer_t *source,
+                                       int64_t source_offset, ingot_buffer_t *target,
+                                       int64_t target_offset, int64_t length);
+ingot_status_t ingot_opencl_queue_fill(ingot_hal_queue_t *queue, ingot_buffer_t *target,
+                                       int64_t offset, int64_t length, uint64_t pattern,
+                                       uint32_t pattern_length);
+ingot_status_t ingot_opencl_queue_write(ingot_hal_queue_t *queue, ingot_buffer_t *target,
+                                        int64_t offset, const void *data, int64_t length);
+ingot_status_t ingot_opencl_queue_read(ingot_hal_queue_t *queue, ingot_buffer_t *source,
+                                       int64_t offset, void *data, int64_t length);
+
+#endif /* INGOT_HAL_OPENCL_OPENCL_H_ */

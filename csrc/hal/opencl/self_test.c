@@ -1,0 +1,335 @@
+/* The self-test: the same data through the device's kernel and the host's. */
+#include "hal/opencl/self_test.h"
+
+#include <string.h>
+
+#include "hal/opencl/cache.h"
+
+/* -- dtypes ---------------------------------------------------------------------------------- */
+
+typedef struct ingot_opencl_dtype_t {
+  uint32_t code;
+  char kind;
+  uint8_t length;
+} ingot_opencl_dtype_t;
+
+static const ingot_opencl_dtype_t ingot_opencl_dtypes[] = {
+#define DTYPE(code, ENUM, name, bits, bytes, kind, dlpack) {code, kind, bytes},
+#include "ingot/spec/dtype.def"
+#undef DTYPE
+};
+
+#define INGOT_OPENCL_DTYPE_COUNT (sizeof(ingot_opencl_dtypes) / sizeof(ingot_opencl_dtypes[0]))
+
+static ingot_opencl_dtype_t ingot_opencl_dtype(uint32_t code) {
+  for (size_t d = 0; d < INGOT_OPENCL_DTYPE_COUNT; d++) {
+    if (ingot_opencl_dtypes[d].code == code) return ingot_opencl_dtypes[d];
+  }
+  return (ingot_opencl_dtype_t){code, 0, 1};
+}
+
+char ingot_opencl_dtype_kind(uint32_t dtype) { return ingot_opencl_dtype(dtype).kind; }
+
+/* Complex numbers are pairs of floats. */
+static ingot_opencl_dtype_t ingot_opencl_scalar_dtype(uint32_t code) {
+  ingot_opencl_dtype_t dtype = ingot_opencl_dtype(code);
+  if (dtype.kind != 'c') return dtype;
+  bool is_single = dtype.length == 8;
+  return (ingot_opencl_dtype_t){is_single ? INGOT_DTYPE_F32 : INGOT_DTYPE_F64, 'f',
+                                is_single ? 4 : 8};
+}
+
+/* An f16's value: normal and subnormal numbers by exact scaling, without a mathematics library. */
+static double ingot_opencl_decode_half(uint32_t half) {
+  uint32_t exponent = half >> 10 & 31;
+  uint64_t bits = (uint64_t)(half & 0x3FF) << 42; /* a double's fraction */
+  double value;
+  if (exponent == 31) bits |= UINT64_C(0x7FF) << 52;
+  else if (exponent > 0) bits |= (uint64_t)(exponent + 1008) << 52;
+  else bits |= UINT64_C(1009) << 52; /* one too much, which is taken away again */
+  memcpy(&value, &bits, sizeof(value));
+  if (exponent == 0) value -= 6.103515625e-05; /* 2^-14 */
+  return half >> 15 ? -value : value;
+}
+
+static double ingot_opencl_decode(const uint8_t *bytes, uint32_t code) {
+  uint32_t word = 0;
+  float value;
+  double wide;
+  switch ((ingot_dtype_t)code) {
+    case INGOT_DTYPE_F64:
+      memcpy(&wide, bytes, 8);
+      return wide;
+    case INGOT_DTYPE_F32:
+      memcpy(&value, bytes, 4);
+      return (double)value;
+    case INGOT_DTYPE_BF16:
+      word = (uint32_t)bytes[0] << 16 | (uint32_t)bytes[1] << 24;
+      memcpy(&value, &word, 4);
+      return (double)value;
+    default: /* f16 */
+      return ingot_opencl_decode_half((uint32_t)bytes[0] | (uint32_t)bytes[1] << 8);
+  }
+}
+
+/* A value of at most a few binary digits, which every float type holds exactly. */
+static void ingot_opencl_encode(uint8_t *bytes, uint32_t code, double value) {
+  float single = (float)value;
+  uint32_t word;
+  memcpy(&word, &single, 4);
+  switch ((ingot_dtype_t)code) {
+    case INGOT_DTYPE_F64:
+      memcpy(bytes, &value, 8);
+      break;
+    case INGOT_DTYPE_F32:
+      memcpy(bytes, &single, 4);
+      break;
+    case INGOT_DTYPE_BF16:
+      bytes[0] = (uint8_t)(word >> 16);
+      bytes[1] = (uint8_t)(word >> 24);
+      break;
+    default: /* f16: the exponent of such a value fits */
+      if (word & 0x7FFFFFFF) {
+        word = (word >> 16 & 0x8000) | (((word >> 23 & 0xFF) - 112) << 10) | (word >> 13 & 0x3FF);
+      }
+      bytes[0] = (uint8_t)word;
+      bytes[1] = (uint8_t)(word >> 8);
+  }
+}
+
+/* -- data ------------------------------------------------------------------------------------ */
+
+/* The next number of a fixed sequence. */
+static uint32_t ingot_opencl_random(uint64_t *state) {
+  *state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+  return (uint32_t)(*state >> 33);
+}
+
+static void ingot_opencl_fill_float(uint8_t *bytes, ingot_opencl_dtype_t dtype, uint32_t fill,
+                                    uint32_t number) {
+  if (dtype.length == 1) { /* near 1 in every 8-bit format; a 4-bit one has 8 values */
+    bytes[0] = dtype.code == INGOT_DTYPE_F4E2M1FN ? number & 7 : 0x30 | (number & 15);
+    return;
+  }
+  double value = (double)(number & 127) / 128;
+  if (fill == INGOT_OPENCL_FILL_POSITIVE) value += 0.5;
+  else if (number & 128) value = -value;
+  ingot_opencl_encode(bytes, dtype.code, value);
+}
+
+static void ingot_opencl_fill_integer(uint8_t *bytes, ingot_opencl_dtype_t dtype,
+                                      const ingot_opencl_test_binding_t *binding,
+                                      uint32_t number) {
+  int64_t value = number & (dtype.kind == 'b' ? 1 : 7);
+  if (binding->fill == INGOT_OPENCL_FILL_INDEX && binding->bound > 0) {
+    value = number % binding->bound;
+  } else if (binding->fill == INGOT_OPENCL_FILL_POSITIVE && dtype.kind != 'b') {
+    value = 1 + number % 7;
+  }
+  memcpy(bytes, &value, dtype.length); /* little-endian */
+}
+
+static void ingot_opencl_fill(uint8_t *bytes, const ingot_opencl_test_binding_t *binding,
+                              uint64_t *state) {
+  ingot_opencl_dtype_t dtype = ingot_opencl_scalar_dtype(binding->dtype);
+  memset(bytes, 0, (size_t)binding->length);
+  if (binding->fill == INGOT_OPENCL_FILL_ZERO) return;
+  for (int64_t i = 0; i + dtype.length <= binding->length; i += dtype.length) {
+    uint32_t number = ingot_opencl_random(state);
+    if (dtype.kind == 'f') ingot_opencl_fill_float(bytes + i, dtype, binding->fill, number);
+    else ingot_opencl_fill_integer(bytes + i, dtype, binding, number);
+  }
+}
+
+static bool ingot_opencl_is_near(const uint8_t *a, const uint8_t *b, ingot_opencl_dtype_t dtype,
+                                 double tolerance) {
+  if (memcmp(a, b, dtype.length) == 0) return true;
+  if (dtype.kind != 'f' || tolerance == 0) return false;
+  if (dtype.length == 1) return a[0] + 1 == b[0] || b[0] + 1 == a[0]; /* neighbours */
+  double left = ingot_opencl_decode(a, dtype.code), right = ingot_opencl_decode(b, dtype.code);
+  if (left != left || right != right) return left != left && right != right;
+  double scale = 1, difference = left > right ? left - right : right - left;
+  if (left > scale || -left > scale) scale = left > 0 ? left : -left;
+  if (right > scale || -right > scale) scale = right > 0 ? right : -right;
+  return difference <= tolerance * scale && scale - scale == 0; /* infinities are not near */
+}
+
+static bool ingot_opencl_is_equal(const uint8_t *a, const uint8_t *b,
+                                  const ingot_opencl_test_binding_t *binding) {
+  ingot_opencl_dtype_t dtype = ingot_opencl_scalar_dtype(binding->dtype);
+  for (int64_t i = 0; i + dtype.length <= binding->length; i += dtype.length) {
+    if (!ingot_opencl_is_near(a + i, b + i, dtype, binding->tolerance)) return false;
+  }
+  return true;
+}
+
+/* -- runs ------------------------------------------------------------------------------------ */
+
+/* One test, and where both sides' results go: the bindings' bytes, one behind the other. */
+typedef struct ingot_opencl_run_t {
+  const ingot_hal_entry_description_t *entry;
+  const ingot_opencl_test_t *test;
+  const ingot_opencl_test_binding_t *bindings;
+  const int64_t *constants;
+  size_t total;     /* bytes of all bindings */
+  uint8_t *inputs;  /* total bytes each */
+  uint8_t *outputs; /* the device's */
+  uint8_t *expected;
+} ingot_opencl_run_t;
+
+static ingot_status_t ingot_opencl_run_queued(const ingot_opencl_run_t *run,
+                                              ingot_hal_executable_t *executable,
+                                              ingot_hal_queue_t *queue,
+                                              const ingot_hal_binding_t *bindings,
+                                              uint8_t *results) {
+  const ingot_hal_dispatch_t dispatch = {
+      .executable = executable,
+      .entry = run->test->entry,
+      .binding_count = run->entry->binding_count,
+      .constant_count = run->entry->constant_count,
+      .bindings = bindings,
+      .constants = run->constants,
+      .workload = {run->test->workload[0], run->test->workload[1], run->test->workload[2]}};
+  INGOT_TRY(ingot_hal_queue_dispatch(queue, &dispatch));
+  for (uint32_t b = 0; b < run->entry->binding_count; b++) {
+    INGOT_TRY(ingot_hal_queue_read(queue, bindings[b].buffer, 0, results, bindings[b].length));
+    results += bindings[b].length;
+  }
+  return NULL;
+}
+
+/* Runs the executable's entry on its device, from the inputs into `results`; a fault of the
+ * kernel is a result too. */
+static ingot_status_t ingot_opencl_run_on(const ingot_opencl_run_t *run,
+                                          ingot_hal_executable_t *executable,
+                                          ingot_hal_queue_t *queue, uint8_t *results,
+                                          bool *out_faults) {
+  ingot_hal_binding_t bindings[INGOT_HAL_MAX_BINDINGS] = {{NULL, 0, 0}};
+  const uint8_t *bytes = run->inputs;
+  ingot_status_t status = NULL;
+  for (uint32_t b = 0; !status && b < run->entry->binding_count; b++) {
+    bindings[b].length = run->bindings[b].length;
+    status = ingot_hal_buffer_create(executable->device, bindings[b].length, &bindings[b].buffer);
+    if (!status) {
+      status = ingot_hal_buffer_write(bindings[b].buffer, 0, bindings[b].length, bytes);
+    }
+    bytes += bindings[b].length;
+  }
+  if (!status) status = ingot_opencl_run_queued(run, executable, queue, bindings, results);
+  for (uint32_t b = 0; b < run->entry->binding_count; b++) {
+    ingot_hal_buffer_release(bindings[b].buffer);
+  }
+  *out_faults = ingot_status_code(status) == INGOT_STATUS_OUT_OF_RANGE;
+  if (!*out_faults) return status;
+  ingot_status_free(status);
+  return NULL;
+}
+
+static bool ingot_opencl_results_agree(const ingot_opencl_run_t *run) {
+  size_t offset = 0;
+  for (uint32_t b = 0; b < run->entry->binding_count; b++) {
+    bool is_written = run->entry->written >> b & 1;
+    bool is_compared = is_written && run->bindings[b].tolerance >= 0;
+    if (is_compared && !ingot_opencl_is_equal(run->outputs + offset, run->expected + offset,
+                                             &run->bindings[b])) {
+      return false;
+    }
+    offset += (size_t)run->bindings[b].length;
+  }
+  return true;
+}
+
+/* Runs both sides and compares; the run's memory is there. */
+static ingot_status_t ingot_opencl_compare(const ingot_opencl_run_t *run,
+                                           ingot_opencl_executable_t *executable,
+                                           ingot_hal_queue_t *queue, ingot_hal_queue_t *host_queue,
+                                           uint8_t *out_verdict) {
+  uint64_t state = run->test->entry;
+  size_t offset = 0;
+  for (uint32_t b = 0; b < run->entry->binding_count; b++) {
+    ingot_opencl_fill(run->inputs + offset, &run->bindings[b], &state);
+    offset += (size_t)run->bindings[b].length;
+  }
+  bool host_faults = false, device_faults = false;
+  INGOT_TRY(ingot_opencl_run_on(run, executable->base.host, host_queue, run->expected,
+                                &host_faults));
+  INGOT_TRY(ingot_opencl_run_on(run, &executable->base, queue, run->outputs, &device_faults));
+  bool agree = host_faults == device_faults &&
+               (host_faults || ingot_opencl_results_agree(run));
+  *out_verdict = agree ? INGOT_OPENCL_VERDICT_RIGHT : INGOT_OPENCL_VERDICT_WRONG;
+  return NULL;
+}
+
+static ingot_status_t ingot_opencl_run_test(ingot_opencl_executable_t *executable,
+                                            const ingot_opencl_test_t *test,
+                                            ingot_hal_queue_t *queue, ingot_hal_queue_t *host_queue,
+                                            uint8_t *out_verdict) {
+  const ingot_allocator_t *allocator = ingot_hal_device_allocator(executable->base.device);
+  const ingot_opencl_header_t *header = (const void *)executable->object;
+  ingot_opencl_run_t run = {
+      .entry = &executable->base.entries[test->entry].description,
+      .test = test,
+      .bindings = (const ingot_opencl_test_binding_t *)(const void *)(executable->object +
+                                                                      header->test_binding_offset) +
+                  test->first_binding,
+      .constants =
+          (const int64_t *)(const void *)(executable->object + header->test_constant_offset) +
+          test->first_constant};
+  for (uint32_t b = 0; b < run.entry->binding_count; b++) {
+    run.total += (size_t)run.bindings[b].length; /* each is small: checked at load */
+  }
+  void *memory;
+  INGOT_TRY(ingot_allocate_array(allocator, 3, run.total + 1, &memory));
+  run.inputs = memory;
+  run.outputs = run.inputs + run.total;
+  run.expected = run.outputs + run.total;
+  ingot_status_t status = ingot_opencl_compare(&run, executable, queue, host_queue, out_verdict);
+  ingot_release_memory(allocator, memory);
+  return ingot_status_prefix(status, "self-test of kernel '%s'", run.entry->name);
+}
+
+/* -- all tests ------------------------------------------------------------------------------- */
+
+static bool ingot_opencl_is_due(const ingot_opencl_executable_t *executable,
+                                const ingot_opencl_test_t *test, const uint8_t *verdicts) {
+  return !executable->base.entries[test->entry].host_reason[0] &&
+         verdicts[test->entry] == INGOT_OPENCL_VERDICT_NONE;
+}
+
+static ingot_status_t ingot_opencl_run_tests(ingot_opencl_executable_t *executable,
+                                             const ingot_opencl_test_t *tests, uint64_t count,
+                                             uint8_t *verdicts) {
+  ingot_hal_queue_t *queue = NULL, *host_queue = NULL;
+  ingot_status_t status = ingot_hal_queue_create(executable->base.device, &queue);
+  if (!status) status = ingot_hal_queue_create(executable->base.host->device, &host_queue);
+  for (uint64_t t = 0; !status && t < count; t++) {
+    if (!ingot_opencl_is_due(executable, &tests[t], verdicts)) continue;
+    status = ingot_opencl_run_test(executable, &tests[t], queue, host_queue,
+                                   &verdicts[tests[t].entry]);
+  }
+  ingot_hal_queue_destroy(host_queue);
+  ingot_hal_queue_destroy(queue);
+  return status;
+}
+
+ingot_status_t ingot_opencl_self_test(ingot_opencl_executable_t *executable,
+                                      const ingot_hal_executable_description_t *description,
+                                      uint8_t *verdicts) {
+  const ingot_opencl_header_t *header = (const void *)executable->object;
+  const ingot_opencl_test_t *tests = (const void *)(executable->object + header->test_offset);
+  uint64_t due_count = 0;
+  for (uint64_t t = 0; t < header->test_count; t++) {
+    due_count += ingot_opencl_is_due(executable, &tests[t], verdicts);
+  }
+  if (due_count == 0) return NULL;
+  ingot_status_t status = ingot_hal_host_load(&executable->base, description);
+  if (ingot_status_code(status) == INGOT_STATUS_UNSUPPORTED) {
+    ingot_log(&executable->base.device->instance->log, INGOT_LOG_INFO,
+              "kernels '%s' are not tested on this device: %s", description->name,
+              ingot_status_message(status));
+    ingot_status_free(status);
+    return NULL;
+  }
+  if (status) return status;
+  return ingot_opencl_run_tests(executable, tests, header->test_count, verdicts);
+}

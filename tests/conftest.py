@@ -1,10 +1,26 @@
-"""What all tests share: the root of the checkout."""
+"""What all tests share: the root of the checkout, and a word on devices."""
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 
 import pytest
+
+# Kernels that PoCL has compiled, kept between runs: it takes seconds for a program.
+os.environ.setdefault(
+    "POCL_CACHE_DIR", str(Path(__file__).resolve().parent.parent / "build" / "pocl-cache")
+)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """One line where programs ran on the CPU only."""
+    devices = sys.modules.get("tests.devices")
+    if devices is not None and devices.opencl_uri() is None:
+        terminalreporter.write_line(
+            "no OpenCL device: programs ran on the CPU only (Debian: apt install pocl-opencl-icd)"
+        )
 
 
 @pytest.fixture(scope="session")

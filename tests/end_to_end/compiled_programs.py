@@ -1,7 +1,7 @@
 """Programs for end-to-end tests: built once, compiled once, run at drawn shapes.
 
-`Program` compiles a graph for this machine and compares a call with the interpreter, which
-is the oracle; it says nothing of how fast anything is.
+`Program` compiles a graph for this machine and compares calls on all its devices with the
+interpreter, which is the oracle; it says nothing of how fast anything is.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.ir import Block, Function, Module, Region, TensorType, Value, clone_region
 from ingot.compiler.ir.dims import Dim
 from ingot.hal.spec import dtype
+from tests.devices import load_everywhere, targets
 
 __all__ = ["Program", "build"]
 
@@ -43,34 +44,41 @@ def build(
 
 
 class Program:
-    """A compiled module beside the graph that it came from."""
+    """A compiled module beside the graph that it came from, on the CPU and on OpenCL."""
 
     def __init__(self, module: Module, **options: Any) -> None:
         self.reference = Module()
         for function in module.functions.values():
             self.reference.add(replace(function, body=clone_region(function.body, {})))
-        self.module = ingot.compile(module, **options)
-        self.model = ingot.load(self.module)
+        self.module = ingot.compile(module, target=targets(), **options)
+        self.models = load_everywhere(self.module)
+        self.model = self.models["cpu"]
 
     @property
     def dispatches(self) -> int:
         """Kernels that one call queues."""
         return self.module.report.dispatches["main"]
 
-    def call(self, *arrays: Array) -> list[Array]:
+    def call(self, *arrays: Array, target: str = "cpu") -> list[Array]:
         """The results of the compiled module."""
-        results = self.model(*arrays)
+        results = self.models[target](*arrays)
         return [each.numpy() for each in (results if isinstance(results, tuple) else (results,))]
 
     def check(self, *arrays: Array, tolerance: float = 0.0, atol: float = 0.0) -> None:
         """Compare with the interpreter: exactly, or to a relative `tolerance`."""
         with np.errstate(all="ignore"):
             expected = interpret(self.reference, "main", arrays)
-        for place, (got, wanted) in enumerate(zip(self.call(*arrays), expected, strict=True)):
-            assert got.dtype == wanted.dtype
-            assert got.shape == wanted.shape
-            wide = got.astype(np.float64) if got.dtype.kind not in "biu" else got
-            other = wanted.astype(np.float64) if got.dtype.kind not in "biu" else wanted
-            np.testing.assert_allclose(
-                wide, other, rtol=tolerance, atol=atol, err_msg=f"result {place}"
-            )
+        for target in self.models:
+            found = self.call(*arrays, target=target)
+            for place, (got, wanted) in enumerate(zip(found, expected, strict=True)):
+                what = f"result {place} on {target}"
+                compare(got, wanted, tolerance, atol, what)
+
+
+def compare(got: Array, wanted: Array, tolerance: float, atol: float, what: str) -> None:
+    """dtype, shape and elements: exactly, or to a relative and absolute tolerance."""
+    assert got.dtype == wanted.dtype, what
+    assert got.shape == wanted.shape, what
+    wide = got.astype(np.float64) if got.dtype.kind not in "biu" else got
+    other = wanted.astype(np.float64) if got.dtype.kind not in "biu" else wanted
+    np.testing.assert_allclose(wide, other, rtol=tolerance, atol=atol, err_msg=what)

@@ -21,8 +21,7 @@ def instance() -> Handle:
     out = ffi.new("ingot_instance_t **")
     # `python -X perf` names Python's own functions for the profiler; then kernels too.
     is_profiling = getattr(sys, "is_stack_trampoline_active", bool)()
-    names = [lib.ingot_opencl_driver()] if hasattr(lib, "ingot_opencl_driver") else []
-    drivers = ffi.new("ingot_driver_t *[]", names)
+    drivers = ffi.new("ingot_driver_t *[]", [lib.ingot_opencl_driver()])
     options = {
         "log": lib.ingot_python_log,
         "profiling": is_profiling,

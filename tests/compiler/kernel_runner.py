@@ -69,10 +69,14 @@ def host_variants() -> tuple[str, ...]:
     return tuple(names)
 
 
-@lru_cache(maxsize=1)
+def device_variants() -> tuple[str, ...]:
+    """ "opencl-c" if there is a device."""
+    return (OPENCL_C.name,) if opencl_runner.queue() else ()
+
+
 def all_variants() -> tuple[str, ...]:
-    """The variants that this machine runs, with "opencl-c" if it has a device."""
-    return (*host_variants(), *([OPENCL_C.name] if opencl_runner.queue() else []))
+    """The variants that this machine runs, on its CPU and on a device."""
+    return (*host_variants(), *device_variants())
 
 
 def build(source: str, variant: str, extra: Sequence[str] = (), compiler: str = "gcc") -> Path:

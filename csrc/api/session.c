@@ -218,6 +218,7 @@ static void settle_results(const call_t *call, bool success) {
 static ingot_status_t run_and_wait(ingot_vm_context_t *context) {
   ingot_status_t status = ingot_vm_run(context);
   ingot_status_t waited = ingot_hal_queue_wait(context->queue);
+  context->queue->site = NULL;
   if (!status) return waited;
   ingot_status_free(waited);
   return status;
@@ -335,8 +336,7 @@ ingot_status_t ingot_session_write_variable(ingot_session_t *session,
 ingot_status_t ingot_session_set_trace(ingot_session_t *session, ingot_trace_function_t trace,
                                        void *user) {
   INGOT_TRY(enter_session(session));
-  session->context.trace = trace;
-  session->context.trace_user = user;
+  ingot_vm_context_set_trace(&session->context, trace, user);
   leave_session(session);
   return NULL;
 }

@@ -36,6 +36,26 @@ bool ingot_vm_describe(void *context, const void *word, char *out_text, size_t c
   return true;
 }
 
+/* The queue's trace: says which layer the instruction computes, as one kernel may serve
+ * several. Work between calls, as a reset of the state, belongs to no instruction. */
+static void trace_work(void *user, const ingot_hal_trace_t *work) {
+  const ingot_vm_context_t *context = user;
+  if (!work->site) return;
+  const ingot_layout_location_t *location = ingot_vm_location(context, work->site);
+  const char *layer =
+      location ? ingot_module_string(context->image->module, location->layer) : "";
+  const ingot_trace_event_t event = {work->kernel, layer, work->begin, work->end, work->length};
+  context->trace(context->trace_user, &event);
+}
+
+void ingot_vm_context_set_trace(ingot_vm_context_t *context, ingot_trace_function_t trace,
+                                void *user) {
+  context->trace = trace;
+  context->trace_user = user;
+  context->queue->trace = trace ? trace_work : NULL;
+  context->queue->trace_user = context;
+}
+
 /* -- lifetime -------------------------------------------------------------------------------- */
 
 /* The largest needs of any function and kernel. */

@@ -50,7 +50,7 @@ typedef struct ingot_vm_context_t {
   uint32_t list_count;
   ingot_vm_list_t *lists;
   ingot_vm_state_t state;       /* of sessions; nothing during init */
-  ingot_trace_function_t trace; /* NULL: off */
+  ingot_trace_function_t trace; /* NULL: off; ingot_vm_context_set_trace sets it */
   void *trace_user;
 
   /* Of the current call. */
@@ -96,6 +96,10 @@ const ingot_layout_location_t *ingot_vm_location(const ingot_vm_context_t *conte
 /* The same as messages say it, as "Gather 'embeddings/word'"; false if it is not known. It is
  * the queue's describe function. */
 bool ingot_vm_describe(void *context, const void *word, char *out_text, size_t capacity);
+
+/* Calls `trace` after every kernel, copy and fill of a call; NULL ends it. Not during a call. */
+void ingot_vm_context_set_trace(ingot_vm_context_t *context, ingot_trace_function_t trace,
+                                void *user);
 
 /* Runs context->function of context->image to its end (interpreter.c). */
 ingot_status_t ingot_vm_run(ingot_vm_context_t *context);

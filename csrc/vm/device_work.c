@@ -6,34 +6,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "module/instruction.h"
 #include "vm/list.h"
 #include "vm/scalar.h"
 
 /* -- dispatch ---------------------------------------------------------------------------------- */
-
-/* Tells the trace of work that began at `begin` and has just ended; `word` is its
- * instruction. */
-static __attribute__((noinline)) void trace_work(const ingot_vm_context_t *context,
-                                                 const uint16_t *word, const char *kernel,
-                                                 int64_t begin, int64_t length) {
-  const ingot_layout_location_t *location = ingot_vm_location(context, word);
-  /* The instruction's own layer: one kernel may serve several. */
-  const char *layer =
-      location ? ingot_module_string(context->image->module, location->layer) : "";
-  const ingot_trace_event_t event = {kernel, layer, begin, ingot_clock(), length};
-  context->trace(context->trace_user, &event);
-}
-
-static __attribute__((noinline)) ingot_status_t traced_dispatch(
-    const ingot_vm_context_t *context, const ingot_hal_dispatch_t *dispatch) {
-  const ingot_hal_entry_t *entry = &dispatch->executable->entries[dispatch->entry];
-  int64_t begin = ingot_clock();
-  INGOT_TRY(ingot_hal_queue_dispatch(context->queue, dispatch));
-  trace_work(context, dispatch->site, entry->description.name, begin, dispatch->cost_bytes);
-  return NULL;
-}
 
 ingot_status_t ingot_vm_dispatch(ingot_vm_context_t *context, const uint16_t **pc,
                                  const int64_t *i64, ingot_buffer_t *const *references) {
@@ -62,7 +39,6 @@ ingot_status_t ingot_vm_dispatch(ingot_vm_context_t *context, const uint16_t **p
   }
   *pc = words;
   context->clock_step = 0;
-  if (context->trace) return traced_dispatch(context, &dispatch);
   return ingot_hal_queue_dispatch(context->queue, &dispatch);
 }
 
@@ -72,22 +48,18 @@ ingot_status_t ingot_vm_copy(ingot_vm_context_t *context, const uint16_t *pc, co
                              ingot_buffer_t *const *references) {
   int64_t length = i64[pc[5]];
   context->clock_step = 0;
-  int64_t begin = context->trace ? ingot_clock() : 0;
-  INGOT_TRY(ingot_hal_queue_copy(context->queue, references[pc[1]], i64[pc[2]],
-                                 references[pc[3]], i64[pc[4]], length));
-  if (context->trace) trace_work(context, pc, "copy", begin, length);
-  return NULL;
+  context->queue->site = pc;
+  return ingot_hal_queue_copy(context->queue, references[pc[1]], i64[pc[2]], references[pc[3]],
+                              i64[pc[4]], length);
 }
 
 ingot_status_t ingot_vm_fill(ingot_vm_context_t *context, const uint16_t *pc, const int64_t *i64,
                              ingot_buffer_t *const *references) {
   int64_t length = i64[pc[3]];
   context->clock_step = 0;
-  int64_t begin = context->trace ? ingot_clock() : 0;
-  INGOT_TRY(ingot_hal_queue_fill(context->queue, references[pc[1]], i64[pc[2]], length,
-                                 (uint64_t)i64[pc[4]], pc[5]));
-  if (context->trace) trace_work(context, pc, "fill", begin, length);
-  return NULL;
+  context->queue->site = pc;
+  return ingot_hal_queue_fill(context->queue, references[pc[1]], i64[pc[2]], length,
+                              (uint64_t)i64[pc[4]], pc[5]);
 }
 
 /* -- lists ------------------------------------------------------------------------------------- */
@@ -106,10 +78,8 @@ ingot_status_t ingot_vm_insert_element(ingot_vm_context_t *context, const uint16
   int64_t dims[INGOT_MAX_RANK];
   const ingot_vm_tensor_t tensor = tensor_at(pc + 3, i64, references, dims);
   context->clock_step = 0;
-  int64_t begin = context->trace ? ingot_clock() : 0;
-  INGOT_TRY(ingot_vm_list_insert(context, &context->lists[pc[1]], i64[pc[2]], &tensor));
-  if (context->trace) trace_work(context, pc, "copy", begin, tensor.length);
-  return NULL;
+  context->queue->site = pc;
+  return ingot_vm_list_insert(context, &context->lists[pc[1]], i64[pc[2]], &tensor);
 }
 
 ingot_status_t ingot_vm_set_element(ingot_vm_context_t *context, const uint16_t *pc,
@@ -117,29 +87,23 @@ ingot_status_t ingot_vm_set_element(ingot_vm_context_t *context, const uint16_t 
   int64_t dims[INGOT_MAX_RANK];
   const ingot_vm_tensor_t tensor = tensor_at(pc + 2, i64, references, dims);
   context->clock_step = 0;
-  int64_t begin = context->trace ? ingot_clock() : 0;
-  INGOT_TRY(ingot_vm_list_set(context, &context->lists[pc[1]], &tensor));
-  if (context->trace) trace_work(context, pc, "copy", begin, tensor.length);
-  return NULL;
+  context->queue->site = pc;
+  return ingot_vm_list_set(context, &context->lists[pc[1]], &tensor);
 }
 
 ingot_status_t ingot_vm_extend_element(ingot_vm_context_t *context, const uint16_t *pc,
                                        const int64_t *i64, ingot_buffer_t *const *references) {
   const ingot_vm_tensor_t bytes = {references[pc[2]], i64[pc[3]], i64[pc[4]], NULL, 0};
   context->clock_step = 0;
-  int64_t begin = context->trace ? ingot_clock() : 0;
-  INGOT_TRY(ingot_vm_list_extend(context, &context->lists[pc[1]], &bytes, i64[pc[5]]));
-  if (context->trace) trace_work(context, pc, "copy", begin, bytes.length);
-  return NULL;
+  context->queue->site = pc;
+  return ingot_vm_list_extend(context, &context->lists[pc[1]], &bytes, i64[pc[5]]);
 }
 
 ingot_status_t ingot_vm_copy_list(ingot_vm_context_t *context, const uint16_t *pc) {
   const ingot_vm_list_t *source = &context->lists[pc[2]];
   context->clock_step = 0;
-  int64_t begin = context->trace ? ingot_clock() : 0;
-  INGOT_TRY(ingot_vm_list_copy(context, &context->lists[pc[1]], source));
-  if (context->trace) trace_work(context, pc, "copy", begin, source->live);
-  return NULL;
+  context->queue->site = pc;
+  return ingot_vm_list_copy(context, &context->lists[pc[1]], source);
 }
 
 /* -- results, asserts -------------------------------------------------------------------------- */

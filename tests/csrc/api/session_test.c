@@ -243,7 +243,7 @@ static void a_module_for_another_target_is_unsupported(void) {
       builder_string(builder, "opencl");
   EMIT(RETURN, 0, 0, 0);
   EXPECT_STATUS(harness_load(&harness, builder_finish(builder), NULL, &other), UNSUPPORTED,
-                "for target 'opencl' only, the device is 'cpu'");
+                "for target 'opencl' only, and the device is 'cpu'");
   harness_unload(&other);
 }
 

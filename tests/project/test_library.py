@@ -13,7 +13,8 @@ import pytest
 from ingot.hal import header
 
 ROOT = Path(__file__).resolve().parents[2]
-MAX_LENGTH = 120_000  # bytes of the stripped library built with -Os
+MAX_LENGTH = 120_000  # bytes of the stripped library built with -Os, for the CPU only
+MAX_OPENCL_LENGTH = 45_000  # what the OpenCL driver adds
 PROGRAM = """
 #include <ingot/ingot.h>
 int main(void) {
@@ -41,19 +42,41 @@ def _run(*command: str | Path, **options: str) -> str:
     return done.stdout
 
 
-@pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def _install(tmp_path_factory: pytest.TempPathFactory, *options: str) -> Path:
     """The library, built for size and installed."""
     build, prefix = tmp_path_factory.mktemp("build"), tmp_path_factory.mktemp("installed")
-    _run("cmake", "-G", "Ninja", "-S", ROOT, "-B", build, "-DCMAKE_BUILD_TYPE=MinSizeRel")
+    options = ("-DCMAKE_BUILD_TYPE=MinSizeRel", *options)
+    _run("cmake", "-G", "Ninja", "-S", ROOT, "-B", build, *options)
     _run("cmake", "--build", build)
     _run("cmake", "--install", build, "--prefix", prefix, "--strip")
     return prefix
 
 
-def test_stripped_library_is_small(installed: Path) -> None:
-    library = (installed / "lib" / "libingot.so").resolve()
-    assert library.stat().st_size < MAX_LENGTH
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The library with all drivers."""
+    return _install(tmp_path_factory)
+
+
+def _library_length(prefix: Path) -> int:
+    return (prefix / "lib" / "libingot.so").resolve().stat().st_size
+
+
+def test_stripped_library_is_small(
+    installed: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    only_cpu = _install(tmp_path_factory, "-DINGOT_OPENCL=OFF")
+    assert _library_length(only_cpu) < MAX_LENGTH
+    assert not (only_cpu / "include" / "ingot" / "opencl.h").exists()
+    assert _library_length(installed) - _library_length(only_cpu) < MAX_OPENCL_LENGTH
+
+
+def test_program_that_names_no_driver_has_no_code_of_it(installed: Path, tmp_path: Path) -> None:
+    source, program = tmp_path / "program.c", tmp_path / "program"
+    source.write_text(PROGRAM)
+    library = installed / "lib" / "libingot.a"
+    _run("cc", f"-I{installed / 'include'}", source, library, "-pthread", "-ldl", "-o", program)
+    assert "ingot_opencl" not in _run("nm", program)
 
 
 def test_library_has_no_mutable_globals(installed: Path) -> None:
@@ -71,8 +94,12 @@ def test_shared_library_exports_the_public_functions_and_nothing_else(installed:
     lines = _run("nm", "-D", "--defined-only", installed / "lib" / "libingot.so").splitlines()
     exported = {line.split()[-1] for line in lines}
     text = header.declarations(header.read("ingot.h"))
-    assert exported == {name for name in exported if f"{name}(" in text}
-    assert len(exported) <= 60
+    in_ingot = {name for name in exported if f"{name}(" in text}
+    assert len(in_ingot) <= 60
+    text = header.declarations(header.read("opencl.h"))
+    assert exported - in_ingot == {
+        name for name in exported if f" {name}(" in text.replace("*", " ")
+    }
 
 
 def test_shared_library_needs_libc_only(installed: Path) -> None:
@@ -88,7 +115,8 @@ def test_single_file_builds_without_warnings(compiler: str, tmp_path: Path) -> N
     flags = ["-std=c11", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Wswitch-enum", "-Werror"]
     include = [f"-I{header.INCLUDE_FOLDER}", f"-I{ROOT / 'csrc'}"]
     source = ROOT / "csrc" / "ingot.c"
-    _run(compiler, "-O1", *flags, *include, "-c", source, "-o", tmp_path / "ingot.o")
+    for option in ("-DINGOT_OPENCL", "-UINGOT_OPENCL"):
+        _run(compiler, "-O1", option, *flags, *include, "-c", source, "-o", tmp_path / "ingot.o")
 
 
 def test_pkg_config_finds_the_library(installed: Path, tmp_path: Path) -> None:
@@ -115,7 +143,8 @@ def test_public_header_is_valid_c_plus_plus(tmp_path: Path) -> None:
     if shutil.which("g++") is None:
         pytest.skip("g++ is not installed")
     source = tmp_path / "program.cc"
-    source.write_text('#include "ingot/ingot.h"\nint main() { return INGOT_STATUS_OK; }\n')
+    headers = '#include "ingot/ingot.h"\n#include "ingot/opencl.h"\n'
+    source.write_text(headers + "int main() { return INGOT_STATUS_OK; }\n")
     _run("g++", "-Wall", "-Werror", f"-I{header.INCLUDE_FOLDER}", "-fsyntax-only", source)
 
 

@@ -51,6 +51,7 @@ _OF_WORK_ITEMS = frozenset(
         "cumulative",
         "map",
         "row",
+        "sort",
         "window",
     }
 )

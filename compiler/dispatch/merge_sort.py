@@ -53,8 +53,8 @@ class MergeSort:
     workspaces: tuple[TensorType, ...] = ()
     buffers: list[Value] = field(default_factory=list)
 
-    def plan(self, known: Bounds) -> None:
-        """Decide where the buffers lie."""
+    def plan(self, known: Bounds, in_workspace: bool | None = None) -> None:
+        """Decide where the buffers lie, unless it is decided."""
         self.half: Dim = dims.ceildiv(self.lines.length, _BLOCK) * _BLOCK
         most = dims.bounds(self.half, known)[1]
         for column in self.columns:
@@ -63,7 +63,9 @@ class MergeSort:
                 self.scratch_length += -(-int(most) * 2 * column.bytes // 64) * 64
             else:
                 self.scratch_length = _SCRATCH_LIMIT + 1
-        if self.scratch_length > _SCRATCH_LIMIT:
+        if in_workspace is None:
+            in_workspace = self.scratch_length > _SCRATCH_LIMIT
+        if in_workspace:
             self.scratch_length = 0
             shape = (self.lines.count, 2, self.half)
             self.workspaces = tuple(TensorType(each, shape) for each in self.columns)

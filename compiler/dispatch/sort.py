@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from ingot.compiler.dispatch.comparator import Comparator
 from ingot.compiler.dispatch.emit import Emitter
+from ingot.compiler.dispatch.gpu.local_sort import needs_workspace
 from ingot.compiler.dispatch.kernel import Kernel, TargetInfo
 from ingot.compiler.dispatch.lines import Lines, root_of, trace_operands
 from ingot.compiler.dispatch.loop import Index as LoopIndex
@@ -18,10 +20,10 @@ from ingot.compiler.dispatch.loop import LoopBuilder
 from ingot.compiler.dispatch.map import byte_count, in_place_pairs, operand_types
 from ingot.compiler.dispatch.merge_sort import MergeSort
 from ingot.compiler.dispatch.trace import tensor_of
-from ingot.compiler.ir import Function, Op, Value, dims
+from ingot.compiler.ir import Function, Value, dims
 from ingot.compiler.ir.dims import Dim
 
-__all__ = ["SortSchedule", "lower_sort"]
+__all__ = ["SortLowering", "SortSchedule", "lower_sort"]
 
 
 @dataclass(frozen=True)
@@ -38,15 +40,17 @@ class SortSchedule:
 def lower_sort(function: Function, target: TargetInfo) -> Kernel:
     """The kernel of an entry with one `sort` and what feeds it. CompileError: the comparator
     has an op that is not element-wise."""
-    return _Lowering(function, root_of(function, "sort")).lower()
+    return SortLowering(function, target).lower()
 
 
-class _Lowering:
-    """`moved` are the places of the operands whose elements move; behind their columns are
-    those of the keys. `nodes` has an element of each operand that is read."""
+class SortLowering:
+    """A kernel under construction. `moved` are the places of the operands whose elements move;
+    behind their columns are those of the keys. `nodes` has an element of each operand that is
+    read."""
 
-    def __init__(self, function: Function, op: Op) -> None:
-        self.function, self.op = function, op
+    def __init__(self, function: Function, target: TargetInfo) -> None:
+        self.function, self.op = function, root_of(function, "sort")
+        op = self.op
         self.comparator = Comparator(op.regions[0].block)
         self.results = function.block.terminator.operands
         wanted = {op.results.index(result) for result in self.results}
@@ -58,19 +62,24 @@ class _Lowering:
         operands = [op.operands[place] for place in read]
         traced = trace_operands(function, operands, self.lines.indices)
         self.nodes = dict(zip(read, traced, strict=True))
-        self.grid = self.lines.plan(function, traced, [self.lines.element])
+        shared = target.name == "opencl"
+        self.grid = self.lines.plan(function, traced, [self.lines.element], folded=shared)
         self.builder = LoopBuilder()
         columns = [self.nodes[place].dtype for place in self.moved] + self.comparator.keys
         first = len(function.arguments) + len(self.results)
-        self.sort = MergeSort(self.builder, self.lines, columns, self._read, self._before, first)
-        self.sort.plan(function.symbols)
+        self.sort = MergeSort(self.builder, self.lines, columns, self.read, self.before, first)
+        known = function.symbols
+        too_long = needs_workspace(columns, self.lines.length, known) if shared else None
+        self.sort.plan(known, too_long)
 
-    def _read(self, emitter: Emitter) -> list[Value]:
+    def read(self, emitter: Emitter) -> list[Value]:
+        """The element at which the emitter stands."""
         element = {place: emitter.emit(node) for place, node in self.nodes.items()}
         keys = self.comparator.key_values(self.builder, element)
         return [*(element[place] for place in self.moved), *keys]
 
-    def _before(self, a: Sequence[Value], b: Sequence[Value]) -> Value:
+    def before(self, a: Sequence[Value], b: Sequence[Value]) -> Value:
+        """i1: whether the first element must stand before the second."""
         count = len(self.moved)
         elements = [dict(zip(self.moved, each[:count], strict=True)) for each in (a, b)]
         return self.comparator.before(self.builder, elements, (a[count:], b[count:]))
@@ -79,6 +88,10 @@ class _Lowering:
         """The kernel."""
         emitter = Emitter(self.builder, {self.lines.line: 0})
         self.lines.walk(emitter, lambda: self._line(emitter))
+        return self.kernel()
+
+    def kernel(self) -> Kernel:
+        """What was built, with the grid of a CPU."""
         function, sort = self.function, self.sort
         types = [*operand_types(function), *sort.workspaces]
         count = dims.product(self.lines.shape)
@@ -105,14 +118,14 @@ class _Lowering:
         )
 
     def _line(self, emitter: Emitter) -> None:
+        self.sort.sort_line(emitter, self.lines.length, partial(self.store, emitter))
+
+    def store(self, emitter: Emitter, place: LoopIndex, values: Sequence[Value]) -> None:
+        """Write the wanted columns of an element to a place of the line."""
         b = self.builder
         first = len(self.function.arguments)
-
-        def store(place: LoopIndex, values: Sequence[Value]) -> None:
-            emitter.places[self.lines.line] = place
-            for ordinal, result in enumerate(self.results):
-                memory = b.binding(first + ordinal, tensor_of(result).dtype)
-                value = values[self.moved.index(self.op.results.index(result))]
-                b.store(memory, emitter.index(self.lines.element), value)
-
-        self.sort.sort_line(emitter, self.lines.length, store)
+        emitter.places[self.lines.line] = place
+        for ordinal, result in enumerate(self.results):
+            memory = b.binding(first + ordinal, tensor_of(result).dtype)
+            value = values[self.moved.index(self.op.results.index(result))]
+            b.store(memory, emitter.index(self.lines.element), value)

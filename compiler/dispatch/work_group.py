@@ -175,10 +175,10 @@ class WorkGroup:
 
         b.if_(b.compare("lt", item, chunks), walk)
         self.barrier()
-        within = self._get(first, mine, values)
+        within, number_of_chunk = self._get(first, mine, values), b.div(item, length)
         total, before = list(start), list(start)
         for chunk in range(chunks):
-            is_mine = b.compare("eq", b.div(item, length), chunk)
+            is_mine = b.compare("eq", number_of_chunk, chunk)
             before = [b.op("select", is_mine, t, p) for t, p in zip(total, before, strict=True)]
             total = combine(total, self._get(second, b.add(totals, chunk), values))
         result = combine(before, within)

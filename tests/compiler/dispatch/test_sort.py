@@ -2,36 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 import pytest
+from comparators import by, sorter
 from entries import check, entry
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernel_runner import V4, VARIANTS, Loaded, host_variants, run
+from kernel_runner import V4, VARIANTS, Loaded, device_variants, host_variants, run
 
 from ingot.compiler.dispatch.sort import lower_sort
-from ingot.compiler.graph.builder import Builder
-from ingot.compiler.ir import Block, Region, ScalarType
 from ingot.hal.spec import dtype
 
-ONE = ["x86-64"]
-
-
-def by(dtypes: Sequence[str], direction: str = "lt", key: int = 0, name: str = "") -> Region:
-    """A comparator of operand `key`, or of a function of it."""
-    block = Block(ScalarType(dtype(each)) for each in dtypes for _ in (0, 1))
-    b = Builder(block)
-    pair = block.arguments[2 * key : 2 * key + 2]
-    a, c = (b.op(name, each) if name else each for each in pair)
-    b.yield_(b.op("compare", a, c, direction=direction))
-    return Region([block])
-
-
-def sorter(axis: int, dtypes: Sequence[str], **comparator: Any) -> Any:
-    return lambda b, *xs: b.op("sort", *xs, regions=[by(dtypes, **comparator)], axis=axis)
+ONE = ["x86-64", *device_variants()]
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2])

@@ -22,6 +22,8 @@ def opencl_uri() -> str | None:
     if os.environ.get("INGOT_TEST_DEVICES") == "cpu":
         return None
     uris = [device.uri for device in ingot.devices() if device.uri.startswith("opencl:")]
+    if not uris and os.environ.get("INGOT_REQUIRE_OPENCL"):
+        raise RuntimeError("INGOT_REQUIRE_OPENCL is set, and there is no OpenCL device")
     return uris[0] if uris else None
 
 

@@ -128,7 +128,7 @@ def replaced(b: Any, x: Any, update: Any, start: Any) -> Any:
 @pytest.mark.parametrize(
     ("types", "body", "bound"),
     [
-        (["f32[b,4]", "i64[n]"], lookup, 5),
+        (["f32[b,4]", "i64[n]"], lookup, 131),
         (["f32[b,4]", "i32[]"], window, 2),
         (["f32[b,4]", "f32[1,4]", "i32[]"], replaced, 1),
     ],

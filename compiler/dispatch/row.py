@@ -103,11 +103,15 @@ class _Lowering:
         return [each.node for each in self.plan.results if not each.per_row]
 
     def _row_length(self) -> int | None:
-        """Elements of a row with room for whole vectors, if there is a bound."""
+        """Elements of a row with room for whole vectors, if there is a bound.
+
+        The last vector of a row of several runs may begin at any element.
+        """
         high = dims.bounds(
             dims.product(each.extent for each in self.reduced), self.function.symbols
         )[1]
-        return None if high == float("inf") else int(-(-high // self.lanes) * self.lanes)
+        room = self.lanes - 1 if len(self.reduced) > 1 else 0
+        return None if high == float("inf") else int(-(-(high + room) // self.lanes) * self.lanes)
 
     def _choose_cached(self) -> list[Node]:
         """Costly nodes that two passes need, the outermost ones."""

@@ -128,3 +128,18 @@ def test_long_sums_keep_their_digits() -> None:
     x = np.full(1_000_007, 0.1, np.float32)
     x[5] = 3
     check(entry(["f32[1000007]"], body), lower_row, [x], tolerance=1e-6)
+
+
+def test_kept_values_of_rows_of_several_runs_stay_in_their_scratch() -> None:
+    def body(b, x):
+        def over(value):
+            return b.op("broadcast", value, shape=(2, 3, 4, 5), dimensions=(1,))
+
+        count = b.full(40, "f32", (3,))
+        mean = b.op("div", b.op("reduce", x, axes=(0, 2, 3), kind="add"), count)
+        centered = b.op("sub", x, over(mean))
+        square = b.op("mul", centered, centered)
+        variance = b.op("div", b.op("reduce", square, axes=(0, 2, 3), kind="add"), count)
+        return [b.op("mul", centered, over(b.op("rsqrt", variance))), mean, variance]
+
+    check(entry(["f32[2,3,4,5]"], body), lower_row, tolerance=1e-5)

@@ -49,10 +49,13 @@ _OF_WORK_ITEMS = frozenset(
         "contraction",
         "convolution",
         "cumulative",
+        "depthwise",
         "map",
         "row",
         "sort",
+        "top_k",
         "window",
+        "winograd",
     }
 )
 """Classes that for OpenCL have a schedule of their own, under the same name in `gpu`."""

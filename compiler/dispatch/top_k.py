@@ -13,6 +13,7 @@ from functools import partial
 
 from ingot.compiler.dispatch.box import Range, walk_vectors
 from ingot.compiler.dispatch.emit import Emitter
+from ingot.compiler.dispatch.gpu.local_sort import needs_workspace
 from ingot.compiler.dispatch.indexing import Axis, Index, linearize
 from ingot.compiler.dispatch.kernel import Kernel, TargetInfo
 from ingot.compiler.dispatch.lines import Lines, root_of, trace_operands
@@ -21,10 +22,10 @@ from ingot.compiler.dispatch.loop import Index as LoopIndex
 from ingot.compiler.dispatch.map import byte_count, operand_types
 from ingot.compiler.dispatch.merge_sort import MergeSort
 from ingot.compiler.dispatch.trace import IndexValue, tensor_of
-from ingot.compiler.ir import Function, Op, Value, dim_attribute, dims
+from ingot.compiler.ir import Function, Value, dim_attribute, dims
 from ingot.compiler.ir.dims import Dim
 
-__all__ = ["TopKSchedule", "lower_top_k"]
+__all__ = ["TopKLowering", "TopKSchedule", "lower_top_k"]
 
 _FEW = 64
 """The largest list that is kept by insertion."""
@@ -44,12 +45,15 @@ class TopKSchedule:
 
 def lower_top_k(function: Function, target: TargetInfo) -> Kernel:
     """The kernel of an entry with one `top_k` and what feeds it."""
-    return _Lowering(function, target, root_of(function, "top_k")).lower()
+    return TopKLowering(function, target).lower()
 
 
-class _Lowering:
-    def __init__(self, function: Function, target: TargetInfo, op: Op) -> None:
-        self.function, self.op = function, op
+class TopKLowering:
+    """A kernel under construction. `few`: a list of the best is kept, else the line is sorted."""
+
+    def __init__(self, function: Function, target: TargetInfo) -> None:
+        self.function, self.op = function, root_of(function, "top_k")
+        op = self.op
         self.results = function.block.terminator.operands
         self.k, axis = dim_attribute(op.attributes["k"]), op.attributes["axis"]
         assert isinstance(axis, int)
@@ -64,7 +68,8 @@ class _Lowering:
         ones = [Index() if d == 1 else Index.of(a) for a, d in zip(out_axes, shape, strict=True)]
         self.out = linearize(ones, shape)
         extra = [self.lines.element, self.out]
-        self.grid = self.lines.plan(function, [self.node], extra)
+        shared = target.name == "opencl"
+        self.grid = self.lines.plan(function, [self.node], extra, folded=shared)
         self.builder = LoopBuilder()
         self.few = isinstance(self.k, int) and self.k <= _FEW
         self.lanes = 1
@@ -72,16 +77,20 @@ class _Lowering:
             self.lanes = target.lanes(self.element)
         first = len(function.arguments) + len(self.results)
         columns = [self.element, I64]
-        self.sort = MergeSort(
-            self.builder, self.lines, columns, self._read, self._sorts_before, first
-        )
+        self.sort = MergeSort(self.builder, self.lines, columns, self.read, self.before, first)
         if not self.few:
-            self.sort.plan(function.symbols)
+            known = function.symbols
+            too_long = needs_workspace(columns, self.lines.length, known) if shared else None
+            self.sort.plan(known, too_long)
 
     def lower(self) -> Kernel:
         """The kernel."""
         emitter = Emitter(self.builder, {self.lines.line: 0})
         self.lines.walk(emitter, lambda: self._select(emitter) if self.few else self._sort(emitter))
+        return self.kernel()
+
+    def kernel(self) -> Kernel:
+        """What was built, with the grid of a CPU."""
         function, sort = self.function, self.sort
         types = [*operand_types(function), *sort.workspaces]
         return Kernel(
@@ -108,7 +117,7 @@ class _Lowering:
 
     # The order.
 
-    def _better(self, a: Value, b: Value) -> Value:
+    def better(self, a: Value, b: Value) -> Value:
         """i1: whether the value `a` goes before `b`; NaN is greater than all numbers."""
         builder, largest = self.builder, self.op.attributes["largest"]
         better = builder.op("compare", a, b, direction="gt" if largest else "lt")
@@ -119,13 +128,16 @@ class _Lowering:
         nan = builder.op("and", builder.op("is_nan", great), number)
         return builder.op("or", better, nan)
 
-    def _read(self, emitter: Emitter) -> list[Value]:
+    def read(self, emitter: Emitter) -> list[Value]:
+        """The element at which the emitter stands, and its place."""
         return [emitter.emit(self.node), emitter.emit(self.place)]
 
-    def _sorts_before(self, a: Sequence[Value], b: Sequence[Value]) -> Value:
-        return self._better(a[0], b[0])
+    def before(self, a: Sequence[Value], b: Sequence[Value]) -> Value:
+        """i1: whether the first element goes before the second."""
+        return self.better(a[0], b[0])
 
-    def _store(self, emitter: Emitter, place: LoopIndex, values: Sequence[Value]) -> None:
+    def store(self, emitter: Emitter, place: LoopIndex, values: Sequence[Value]) -> None:
+        """Write an element and its place to a place of the results."""
         b = self.builder
         emitter.places[self.out_line] = place
         first = len(self.function.arguments)
@@ -136,9 +148,7 @@ class _Lowering:
             b.store(memory, emitter.index(self.out), b.convert(value, element))
 
     def _sort(self, emitter: Emitter) -> None:
-        self.sort.sort_line(
-            emitter, self.k, lambda place, values: self._store(emitter, place, values)
-        )
+        self.sort.sort_line(emitter, self.k, partial(self.store, emitter))
 
     # A few of many.
 
@@ -157,7 +167,7 @@ class _Lowering:
         def look(count: LoopIndex | None) -> None:
             worst = b.load(values, k - 1)
             vector = emitter.emit_vector(self.node)
-            better = self._better(vector, b.broadcast(worst, lanes_of(vector)))
+            better = self.better(vector, b.broadcast(worst, lanes_of(vector)))
             if count is not None:
                 live = b.op("compare", b.lanes(self.lanes), b.value(count), direction="lt")
                 better = b.op("and", better, live)
@@ -173,7 +183,7 @@ class _Lowering:
             b.if_(b.any(better), insert)
 
         def replace(value: Value, place: LoopIndex) -> None:
-            beats = self._better(value, b.load(values, k - 1))
+            beats = self.better(value, b.load(values, k - 1))
             b.if_(beats, lambda: self._insert(values, places, value, place, k - 1))
 
         if self.lanes > 1:
@@ -183,7 +193,7 @@ class _Lowering:
                 look(None)
         with b.for_(0, k) as loop:
             found = [b.load(values, loop.index), b.load(places, loop.index)]
-            self._store(emitter, loop.index, found)
+            self.store(emitter, loop.index, found)
 
     def _insert(
         self, values: Value, places: Value, value: Value, place: LoopIndex, count: LoopIndex
@@ -192,7 +202,7 @@ class _Lowering:
         down by one, over the element at `count`."""
         b = self.builder
         with b.for_(0, count, 1, [b.value(0)]) as loop:
-            before = b.op("not", self._better(value, b.load(values, loop.index)))
+            before = b.op("not", self.better(value, b.load(values, loop.index)))
             loop.yield_(b.value(b.add(loop.carried[0], b.convert(before, I64))))
         (at,) = loop.results
         with b.for_(0, b.sub(count, at)) as moves:

@@ -7,7 +7,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from kernel_runner import VARIANTS, host_variants, run
+from kernel_runner import VARIANTS, all_variants, run
 
 from ingot.compiler.dispatch.kernel import Kernel, TargetInfo
 from ingot.compiler.graph.builder import Builder
@@ -79,7 +79,7 @@ def check(
     if operands is None:
         operands = [make(each.type, rng, symbols) for each in function.arguments]  # type: ignore[arg-type]
     expected = reference(function, operands)
-    for variant in variants or host_variants():
+    for variant in variants or all_variants():
         kernel = lower(function, VARIANTS[variant].target)
         results = [np.full(each.shape, 77).astype(each.dtype) for each in expected]
         got = run(kernel, operands, results, variant, **symbols)

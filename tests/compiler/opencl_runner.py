@@ -31,6 +31,7 @@ class Queue:
         device = pyopencl.get_platforms()[0].get_devices()[0]
         self.context = pyopencl.Context([device])
         self.queue = pyopencl.CommandQueue(self.context)
+        self.built: dict[str, Any] = {}
         self.options = ["-cl-std=CL1.2", "-DINGOT_INDEX=int"]
         if "cl_khr_fp64" in device.extensions:
             self.options.append("-DINGOT_OPENCL_FP64")
@@ -42,11 +43,13 @@ class Queue:
                 "-DINGOT_OPENCL_EXACT_DIVISION",
             ]
 
-    def build(self, kernel: Kernel, options: Sequence[str] = ()) -> Any:
-        """The kernel's function."""
-        program = self.opencl.Program(self.context, print_source([kernel]))
-        built = program.build([*self.options, *options], cache_dir=False)
-        return getattr(built, kernel.name)
+    def build(self, kernel: Kernel) -> Any:
+        """The kernel's function; equal sources are compiled once."""
+        source = print_source([kernel])
+        if source not in self.built:
+            program = self.opencl.Program(self.context, source)
+            self.built[source] = program.build(self.options, cache_dir=False)
+        return getattr(self.built[source], kernel.name)
 
     def buffer(self, array: Array) -> Any:
         """A buffer with a copy of the array."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kernel_runner import host_variants, run
+from kernel_runner import VARIANTS, all_variants, run
 from products import draw, entry, error_of, f32, pack
 
 from ingot.compiler.dispatch.convolution import lower_convolution
@@ -14,7 +14,6 @@ from ingot.compiler.dispatch.depthwise import lower_depthwise
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.ir import Value
 from ingot.compiler.ir.dims import Dim, ceildiv, product, symbol
-from ingot.compiler.targets.cpu.flags import VARIANTS
 
 Array = np.ndarray[Any, Any]
 Pads = tuple[tuple[int, int], ...]
@@ -50,7 +49,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("variant", host_variants())
+@pytest.mark.parametrize("variant", all_variants())
 @pytest.mark.parametrize("case", CASES, ids=str)
 @pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
 def test_conv_packed_convolves(variant: str, case: Any, dynamic: bool) -> None:
@@ -88,7 +87,7 @@ DEPTHWISE = [
 ]
 
 
-@pytest.mark.parametrize("variant", host_variants())
+@pytest.mark.parametrize("variant", all_variants())
 @pytest.mark.parametrize("case", DEPTHWISE, ids=str)
 @pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
 def test_depthwise_convolves_each_channel(variant: str, case: Any, dynamic: bool) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from entries import check, entry
-from kernel_runner import V4, run
+from kernel_runner import V4, device_variants, run
 
 from ingot.compiler.dispatch.cumulative import lower_cumulative
 
-ONE = ["x86-64"]
+ONE = ["x86-64", *device_variants()]
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2])

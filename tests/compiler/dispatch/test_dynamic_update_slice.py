@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 from entries import check, entry, make, reference
-from kernel_runner import V4, VARIANTS, Loaded
+from kernel_runner import V4, VARIANTS, Loaded, device_variants
 
 from ingot.compiler.dispatch.dynamic_update_slice import lower_dynamic_update_slice
 
-ONE = ["x86-64"]
+ONE = ["x86-64", *device_variants()]
 
 
 def update(b: Any, x: Any, block: Any, *starts: Any) -> Any:

@@ -9,12 +9,12 @@ import pytest
 from entries import check, entry
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernel_runner import VARIANTS, IndexFault, run
+from kernel_runner import VARIANTS, IndexFault, device_variants, run
 
 from ingot.compiler.dispatch.map import lower_map
 from ingot.compiler.ir.dims import symbol
 
-ONE = ["x86-64"]
+ONE = ["x86-64", *device_variants()]
 B = symbol("b")
 
 CASES: dict[str, tuple[list[str], dict[str, Any], tuple[int, int]]] = {

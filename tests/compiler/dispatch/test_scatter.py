@@ -9,13 +9,13 @@ import pytest
 from entries import assert_close, check, entry, make, reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernel_runner import PLAIN, V4, VARIANTS, IndexFault, Loaded, build, run
+from kernel_runner import PLAIN, V4, VARIANTS, IndexFault, Loaded, build, device_variants, run
 
 from ingot.compiler.dispatch.scatter import lower_scatter
 from ingot.compiler.targets.cpu import c_printer
 from ingot.hal.spec import dtype
 
-ONE = ["x86-64"]
+ONE = ["x86-64", *device_variants()]
 UNDEFINED = ("-fsanitize=undefined", "-fsanitize-undefined-trap-on-error")
 ROWS: dict[str, Any] = {
     "update_window_dims": (1,),

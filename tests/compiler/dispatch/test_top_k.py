@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from entries import check, entry
-from kernel_runner import V4
+from kernel_runner import V4, device_variants
 
 from ingot.compiler.dispatch.top_k import lower_top_k
 from ingot.compiler.ir.dims import symbol
 from ingot.hal.spec import dtype
 
-ONE = ["x86-64"]
+ONE = ["x86-64", *device_variants()]
 
 
 def top(k, axis=1, largest=True, index="i64"):

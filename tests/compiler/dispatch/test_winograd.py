@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kernel_runner import host_variants, run
+from kernel_runner import VARIANTS, all_variants, host_variants, run
 from products import draw, entry, error_of, f32
 
 from ingot.compiler.dispatch.winograd import lower_winograd
@@ -16,7 +16,6 @@ from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.graph.winograd import weight_matrix
 from ingot.compiler.ir import Block, Function, Module, Region, TensorType, Value, walk
 from ingot.compiler.ir.dims import symbol
-from ingot.compiler.targets.cpu.flags import VARIANTS
 from ingot.hal.spec import dtype
 
 Array = np.ndarray[Any, Any]
@@ -49,7 +48,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("variant", host_variants())
+@pytest.mark.parametrize("variant", all_variants())
 @pytest.mark.parametrize(("shape", "n", "padding"), CASES, ids=str)
 def test_conv_winograd_convolves(variant: str, shape: Any, n: int, padding: Any) -> None:
     def build(b: Builder, x: Value, u: Value, bias: Value) -> Value:

@@ -74,6 +74,13 @@ def _relations(op: Op) -> Iterator[Relation]:
                 yield "le", 0, start
                 yield "le", start, limit
                 yield "le", limit, dim
+        case "pad":
+            for dim in shape_of(op.result):
+                yield "le", 0, dim
+            interiors = cast("tuple[Dim, ...]", op.attributes["interior"])
+            for dim, each in zip(shape_of(op.operands[0]), interiors, strict=True):
+                if each != 0:  # the dim of the result counts the gaps, one less than elements
+                    yield "le", 1, dim
         case "reshape":
             yield "equal", product(shape_of(op.operands[0])), product(shape_of(op.result))
         case _:

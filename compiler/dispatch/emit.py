@@ -286,8 +286,8 @@ class Emitter:
             value = b.compare("lt", place, b.dim(node.high))
             if node.low is not None and not self._never_negative(node):
                 value = b.op("and", b.compare("ge", place, b.dim(node.low)), value)
-            if node.step > 1:
-                even = b.compare("eq", b.rem(b.max(place, 0), node.step), 0)
+            if node.step != 1:
+                even = b.compare("eq", b.rem(b.max(place, 0), b.dim(node.step)), 0)
                 value = b.op("and", value, even)
             return value
         place_vector = self.index_vector(node.index)
@@ -297,8 +297,8 @@ class Emitter:
             b.op("compare", place_vector, low, direction="ge"),
             b.op("compare", place_vector, high, direction="lt"),
         )
-        if node.step > 1:
-            rest = b.op("rem", place_vector, b.value(node.step))
+        if node.step != 1:
+            rest = b.op("rem", place_vector, b.value(b.dim(node.step)))
             value = b.op("and", value, b.op("compare", rest, b.value(0), direction="eq"))
         return value
 
@@ -308,7 +308,7 @@ class Emitter:
 
     def _uniform(self, node: InRange) -> bool:
         """Whether all lanes give the same answer: the limits lie between vectors."""
-        if not self.aligned or node.step > 1 or not node.index.is_affine():
+        if not self.aligned or node.step != 1 or not node.index.is_affine():
             return False
         assert self.vector is not None
         if node.index.coefficient(self.vector) != 1:

@@ -96,12 +96,12 @@ class IndexValue(Node):
 
 @dataclass(frozen=True, eq=False)
 class InRange(Node):
-    """i1: low <= index < high, and where `step` > 1 also index % step == 0 (after low)."""
+    """i1: low <= index < high, and where `step` is not 1 also index % step == 0 (after low)."""
 
     index: Index
     low: Dim
     high: Dim
-    step: int = 1
+    step: Dim = 1
 
     def indices(self) -> Sequence[Index]:
         return (self.index,)
@@ -300,7 +300,6 @@ class Tracer:
         mapped = []
         for place, (index, dim) in enumerate(zip(indices, tensor_of(operand).shape, strict=True)):
             step = interior[place] + 1
-            assert isinstance(step, int)
             moved = index + low[place] * -1
             if low[place] != 0 or high[place] != 0 or step != 1:
                 limit = (dim - 1) * step + 1
@@ -392,7 +391,7 @@ class Tracer:
         return self.trace(operand, mapped)
 
 
-def _step_quotient(index: Index, step: int, extent: Dim) -> Term:
+def _step_quotient(index: Index, step: Dim, extent: Dim) -> Term:
     term = Quotient(index, step)
     term.extent = extent
     return term

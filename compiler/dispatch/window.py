@@ -27,13 +27,15 @@ from ingot.hal.errors import CompileError
 
 __all__ = ["WindowLowering", "WindowSchedule", "lower_window"]
 
+_TYPICAL_TAPS = 64  # of a window whose size only the call knows
+
 
 @dataclass(frozen=True)
 class WindowSchedule:
     """The decisions of one window kernel, for people to read."""
 
     shape: tuple[Dim, ...]
-    window: tuple[int, ...]
+    window: tuple[Dim, ...]
     lanes: int
     together: int  # vectors of the innermost axis at a time
     tile: tuple[int, int, int]
@@ -44,10 +46,10 @@ class _Walk:
     """How one dim of the operand is walked: result index * stride + tap * dilation - low."""
 
     size: Dim
-    window: int
-    stride: int
-    dilation: int
-    low: int
+    window: Dim
+    stride: Dim
+    dilation: Dim
+    low: Dim
 
     @property
     def is_plain(self) -> bool:
@@ -73,8 +75,8 @@ def _trace(function: Function, op: Op, space: Space) -> tuple[list[Node], Index]
     return roots, flat
 
 
-def _ints(op: Op, name: str) -> tuple[int, ...]:
-    return cast("tuple[int, ...]", op.attributes[name])
+def _dims(op: Op, name: str) -> tuple[Dim, ...]:
+    return cast("tuple[Dim, ...]", op.attributes[name])
 
 
 class WindowLowering:
@@ -87,19 +89,19 @@ class WindowLowering:
         op = self.op
         self.space = space = Space(tensor_of(op.result).shape)
         self.roots, self.flat = trace_with_splits(space, lambda: _trace(function, op, space))
-        if any(each != 1 for each in _ints(op, "base_dilation")):
+        if any(each != 1 for each in _dims(op, "base_dilation")):
             raise CompileError(
                 f"{op.location or op.name}: a window with base dilation has no kernel"
             )
         operand = tensor_of(op.operands[0])
-        padding = cast("tuple[tuple[int, int], ...]", op.attributes["padding"])
+        padding = cast("tuple[tuple[Dim, Dim], ...]", op.attributes["padding"])
         self.walks = [
             _Walk(*each)
             for each in zip(
                 operand.shape,
-                _ints(op, "window"),
-                _ints(op, "strides"),
-                _ints(op, "window_dilation"),
+                _dims(op, "window"),
+                _dims(op, "strides"),
+                _dims(op, "window_dilation"),
                 (low for low, _ in padding),
                 strict=True,
             )
@@ -118,7 +120,8 @@ class WindowLowering:
             n for n in (4, 2, 1) if n == 1 or (plain and dims.modulo(extent, n * self.lanes) == 0)
         )
         taps = dims.product(walk.window for walk in self.walks)
-        self.bytes = operand.dtype.bytes * max(int(cast(int, taps)) // 2, 1)  # per position
+        count = taps if isinstance(taps, int) else _TYPICAL_TAPS
+        self.bytes = operand.dtype.bytes * max(count // 2, 1)  # per position
         budget = max(WORKGROUP_BYTES // self.bytes, 1)
         self.grid = Grid.of(self.axes, budget, function.symbols, self.together * self.lanes)
 
@@ -200,18 +203,24 @@ class WindowLowering:
         for emitter in emitters:
             base: LoopIndex = 0
             for walk, index, stride in zip(self.walks, indices, strides, strict=True):
-                origin = b.sub(b.mul(emitter.index(index), walk.stride), walk.low)
+                origin = self._origin(emitter, index, walk)
                 base = b.add(base, b.mul(origin, b.dim(stride)))
             bases.append(base)
         for walk, index, stride in zip(self.walks, indices, strides, strict=True):
             if walk.window == 1 and walk.low == 0:
                 continue
-            origin = b.sub(b.mul(emitters[0].index(index), walk.stride), walk.low)
-            first = b.div(b.max(b.add(b.sub(0, origin), walk.dilation - 1), 0), walk.dilation)
-            room = b.max(b.add(b.sub(b.dim(walk.size), origin), walk.dilation - 1), 0)
-            end = b.min(b.div(room, walk.dilation), walk.window)
-            ranges.append((first, end, b.mul(b.dim(stride), walk.dilation)))
+            origin, dilation = self._origin(emitters[0], index, walk), b.dim(walk.dilation)
+            rounding = b.dim(walk.dilation - 1)
+            first = b.div(b.max(b.add(b.sub(0, origin), rounding), 0), dilation)
+            room = b.max(b.add(b.sub(b.dim(walk.size), origin), rounding), 0)
+            end = b.min(b.div(room, dilation), b.dim(walk.window))
+            ranges.append((first, end, b.mul(b.dim(stride), dilation)))
         return self._taps(start, bases, ranges, count)
+
+    def _origin(self, emitter: Emitter, index: Index, walk: _Walk) -> LoopIndex:
+        """Where the window of a result index begins in one dim of the operand."""
+        b = self.builder
+        return b.sub(b.mul(emitter.index(index), b.dim(walk.stride)), b.dim(walk.low))
 
     def _taps(
         self,

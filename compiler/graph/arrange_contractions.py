@@ -5,7 +5,8 @@ memory, and its columns to be one dim; an operand that is not gets a transpose o
 in front. A convolution becomes channels
 last, without dilation of its input (zeros are put between its elements), without groups
 (one convolution per group, or `depthwise` where a group is one channel), and its right
-side is packed even if it is known only at the call.
+side is packed even if it is known only at the call. Windows that no kernel has become other
+ops (`expand_windows.py`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import itertools
 from collections.abc import Sequence
 
 from ingot.compiler.graph.builder import Builder, tensor_type
+from ingot.compiler.graph.expand_windows import fill_holes, has_unknown_window, multiply_windows
 from ingot.compiler.graph.ops import parse_layout
 from ingot.compiler.graph.pack_weights import is_channels_last, pack_convolution
 from ingot.compiler.graph.rewriter import rewrite
@@ -49,7 +51,8 @@ def _arrange(op: Op, builder: Builder) -> Sequence[Value] | None:
         return _arrange_dot(op, builder)
     if op.name == "convolution":
         return _arrange_convolution(op, builder)
-    return None
+    filled = fill_holes(op, builder) if op.name == "reduce_window" else None
+    return None if filled is None else [filled]
 
 
 # Products.
@@ -128,6 +131,8 @@ def _arrange_convolution(op: Op, builder: Builder) -> Sequence[Value] | None:
         return _channels_last(op, builder)
     if any(step != 1 for step in dims(op, "lhs_dilation")):
         return _dilate_input(op, builder)
+    if has_unknown_window(op):
+        return [multiply_windows(op, builder)]
     groups = op.attributes["groups"]
     assert isinstance(groups, int)
     if groups == 1:

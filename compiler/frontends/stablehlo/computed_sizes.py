@@ -22,9 +22,10 @@ _GREATEST_COUNT = 64
 
 
 def sizes_of_data(
-    builder: Builder, symbols: Symbols, value: Value, what: str, low: int
+    builder: Builder, symbols: Symbols, value: Value, what: str, low: int | None
 ) -> tuple[Dim, ...]:
     """The elements of an integer value of rank 0 or 1 as dims; the call refuses one below `low`.
+    None is for amounts that may be negative.
 
     CompileError: there are too many.
     """
@@ -63,7 +64,13 @@ def _parts(builder: Builder, value: Value, what: str) -> Sequence[Dim | Value]:
     return [builder.value("take", value, place, axis=0, mode="clamp") for place in places]
 
 
-def _define(builder: Builder, symbols: Symbols, part: Value, what: str, low: int) -> Dim:
+def _define(builder: Builder, symbols: Symbols, part: Value, what: str, low: int | None) -> Dim:
+    if low is None:  # no symbol is negative: one is what is above zero, another what is below
+        zero = builder.constant(0, tensor_type(part).dtype)
+        above, below = (
+            builder.value("max", each, zero) for each in (part, builder.value("neg", part))
+        )
+        return _define(builder, symbols, above, what, 0) - _define(builder, symbols, below, what, 0)
     name = symbols.fresh("size")
     known = symbols.resolve(symbol(name))
     limits = {"low": low} if known == symbol(name) else {"low": known, "high": known}

@@ -115,7 +115,7 @@ def _steps(op: SourceOp, name: str, count: int) -> tuple[int, ...]:
 def _padding(context: Context, op: SourceOp, count: int) -> tuple[tuple[Dim, Dim], ...]:
     flat: Sequence[Dim]
     if op.name == "dynamic_conv":
-        flat = context.sizes(op, 2)
+        flat = context.sizes(op, 2, low=None)
     else:
         flat = ints(op.attributes["padding"]) or (0,) * (2 * count)
     return tuple((flat[2 * axis], flat[2 * axis + 1]) for axis in range(count))

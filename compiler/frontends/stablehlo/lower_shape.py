@@ -139,15 +139,14 @@ def pad(context: Context, op: SourceOp) -> Value:
 
 @lowering("dynamic_pad")
 def dynamic_pad(context: Context, op: SourceOp) -> Value:
-    return _pad(context, op, *(context.sizes(op, place) for place in (2, 3, 4)))
+    low, high = (context.sizes(op, place, low=None) for place in (2, 3))
+    return _pad(context, op, low, high, context.sizes(op, 4))
 
 
 def _pad(
     context: Context, op: SourceOp, low: Sequence[Dim], high: Sequence[Dim], inside: Sequence[Dim]
 ) -> Value:
     x, value = context.operand(op, 0), context.operand(op, 1)
-    if not all(isinstance(each, int) for each in inside):
-        raise context.error(op, f"the interior padding {inside} must be known; make it static")
     return context.builder.op(  # type: ignore[no-any-return]
         "pad", x, value, low=tuple(low), high=tuple(high), interior=tuple(inside)
     )

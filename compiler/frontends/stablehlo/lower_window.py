@@ -88,7 +88,8 @@ def dynamic_reduce_window(context: Context, op: SourceOp) -> list[Value]:
     """As reduce_window, with sizes, strides, dilations and padding as operands."""
     kind = _called_kind(op, context.program)
     assert kind is not None
-    sizes, strides, base, dilation, padding = (context.sizes(op, place) for place in range(2, 7))
+    sizes, strides, base, dilation = (context.sizes(op, place, low=1) for place in range(2, 6))
+    padding = context.sizes(op, 6, low=None)
     windows = _Windows(sizes, strides, base, dilation, _pairs(padding))
     return [_combine(context, op, 0, 1, kind, windows)]
 

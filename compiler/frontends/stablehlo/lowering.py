@@ -33,7 +33,7 @@ from ingot.compiler.frontends.symbols import Symbols, Truth
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.ir import Literal, Op, Value
 from ingot.compiler.ir import TensorType as GraphTensorType
-from ingot.compiler.ir.dims import Dim
+from ingot.compiler.ir.dims import Dim, prove_le
 from ingot.hal.errors import CompileError, DataLoss
 from ingot.hal.spec import DType, dtype
 
@@ -150,14 +150,17 @@ class Context:
         """All operands of `op` as graph values."""
         return [self.operand(op, place) for place in range(len(op.operands))]
 
-    def sizes(self, op: SourceOp, place: int, low: int = 0) -> tuple[Dim, ...]:
+    def sizes(self, op: SourceOp, place: int, low: int | None = 0) -> tuple[Dim, ...]:
         """The elements of an integer operand as dims, fresh symbols where they depend on data,
-        which the call refuses below `low`.
+        which the call refuses below `low` (None: they may be negative).
 
         What was read once in a block is known to all that follows there.
         """
         lowered = self.lowered(op, place)
         if lowered.sizes is not None:
+            for size in lowered.sizes:
+                if low is not None and not prove_le(low, size, self.symbols.bounds):
+                    self.builder.append("assert", (), (), {"kind": "le", "a": low, "b": size})
             return lowered.sizes
         value = self.value(lowered)
         key = (id(lowered), id(self.builder.ops))

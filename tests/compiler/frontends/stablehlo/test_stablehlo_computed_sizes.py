@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from jaxlib.mlir.dialects import stablehlo
 
 import ingot
-from ingot.hal.errors import CompileError, InvalidArgument
+from ingot.hal.errors import InvalidArgument
 
 X = np.arange(24, dtype=np.float32).reshape(4, 6)
 
@@ -135,13 +135,24 @@ def test_sizes_that_are_known_stay_so_beside_those_from_data() -> None:
         np.testing.assert_array_equal(found, np.broadcast_to(X[:, :1], (4, count)))
 
 
-def test_interior_padding_from_data_is_refused_by_name() -> None:
-    text = """
-    func.func public @main(%a: tensor<4xf32>, %z: tensor<f32>, %p: tensor<1xi64>)
-        -> tensor<?xf32> {
-      %0 = stablehlo.dynamic_pad %a, %z, %p, %p, %p : (tensor<4xf32>, tensor<f32>,
-        tensor<1xi64>, tensor<1xi64>, tensor<1xi64>) -> tensor<?xf32>
-      return %0 : tensor<?xf32>
-    }"""
-    with pytest.raises(CompileError, match=r"dynamic_pad.*the interior padding .* must be known"):
-        load(text)
+def test_amounts_of_padding_come_from_tensors_and_may_cut() -> None:
+    model = load("""
+    func.func public @main(%a: tensor<?x6xf32>, %z: tensor<f32>, %p: tensor<2xi64>,
+                           %q: tensor<2xi64>, %i: tensor<2xi64>) -> tensor<?x?xf32> {
+      %0 = stablehlo.dynamic_pad %a, %z, %p, %q, %i : (tensor<?x6xf32>, tensor<f32>,
+        tensor<2xi64>, tensor<2xi64>, tensor<2xi64>) -> tensor<?x?xf32>
+      return %0 : tensor<?x?xf32>
+    }""")
+
+    @given(*[st.integers(-1, 2)] * 4, *[st.integers(0, 3)] * 2)
+    @settings(max_examples=30, deadline=None)
+    def run(a: int, b: int, c: int, d: int, i: int, j: int) -> None:
+        found = model.main(X, np.float32(7), sizes(a, b), sizes(c, d), sizes(i, j))
+        wanted = jax.lax.pad(X, np.float32(7), [(a, c, i), (b, d, j)])
+        np.testing.assert_array_equal(np.asarray(found), wanted)
+
+    run()
+    with pytest.raises(InvalidArgument, match=r"element 1 of operand 4 .* is -1, expected 0 to"):
+        model.main(X, np.float32(7), sizes(0, 0), sizes(0, 0), sizes(0, -1))
+    with pytest.raises(InvalidArgument, match="expected at most"):
+        model.main(X, np.float32(7), sizes(-3, 0), sizes(-3, 0), sizes(0, 0))

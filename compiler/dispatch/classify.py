@@ -50,11 +50,13 @@ _OF_WORK_ITEMS = frozenset(
         "convolution",
         "cumulative",
         "depthwise",
+        "depthwise",
         "map",
         "row",
         "sort",
         "top_k",
         "window",
+        "winograd",
         "winograd",
     }
 )

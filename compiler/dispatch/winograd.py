@@ -9,13 +9,11 @@ all contractions, transforms the 36 products of a tile back, and runs the epilog
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ingot.compiler.dispatch.contraction_entry import kernel_of, root_of
-from ingot.compiler.dispatch.epilogue import Epilogue, Position
+from ingot.compiler.dispatch.epilogue import Position
 from ingot.compiler.dispatch.kernel import Kernel, TargetInfo
-from ingot.compiler.dispatch.loop import Index, LoopBuilder
+from ingot.compiler.dispatch.loop import Index
 from ingot.compiler.dispatch.register_tile import (
     PANEL,
     TileShape,
@@ -27,11 +25,13 @@ from ingot.compiler.dispatch.register_tile import (
     tail_heights,
     zero_tile,
 )
-from ingot.compiler.graph.winograd import INPUT, OUTPUT, POINTS
-from ingot.compiler.ir import Function, Op, TensorType, Value
+from ingot.compiler.dispatch.winograd_entry import Vectors, WinogradEntry
+from ingot.compiler.graph.winograd import INPUT, OUTPUT
+from ingot.compiler.ir import Function, Value
+from ingot.compiler.ir.dims import Dim
 from ingot.hal.spec import dtype
 
-__all__ = ["WinogradSchedule", "lower_winograd"]
+__all__ = ["WinogradSchedule", "lower_winograd", "lower_winograd_rows"]
 
 F32 = dtype("f32")
 PLACES = INPUT * INPUT
@@ -40,7 +40,6 @@ SCRATCH_LENGTH = 512 << 10
 
 MAXIMUM_SCRATCH_LENGTH = 1 << 20
 WANTED_WORKGROUPS = 8
-Vectors = list[Value]
 
 
 @dataclass(frozen=True)
@@ -54,43 +53,20 @@ class WinogradSchedule:
 
 def lower_winograd(function: Function, target: TargetInfo) -> Kernel:
     """The kernel of an entry around one conv_winograd."""
-    return _Winograd(function, target).lower()
+    return _Winograd(function, target, False).lower()
 
 
-def _known(*dims: object) -> list[int]:
-    """Dims that `choose_winograd` has made sure are integers."""
-    return [int(dim) for dim in dims]  # type: ignore[call-overload]
+def lower_winograd_rows(function: Function, target: TargetInfo) -> Kernel:
+    """The same, a row of tiles per workgroup; the grid counts the tiles of all images."""
+    return _Winograd(function, target, True).lower()
 
 
-def _pads_in_front(root: Op) -> list[int]:
-    """Zeros above and to the left of the image."""
-    padding = root.attributes["padding"]
-    assert isinstance(padding, tuple)
-    return _known(*(pair[0] for pair in padding if isinstance(pair, tuple)))
+class _Winograd(WinogradEntry):
+    """State while one kernel is made; `flat`: the grid counts tiles, of all images."""
 
-
-class _Winograd:
-    """State while one kernel is made."""
-
-    def __init__(self, function: Function, target: TargetInfo) -> None:
-        root = root_of(function)
-        x, result = root.operands[0].type, root.result.type
-        assert isinstance(x, TensorType)
-        assert isinstance(result, TensorType)
-        self.function = function
-        self.b = LoopBuilder()
-        self.epilogue = Epilogue(self.b, function, root)
-        self.ordinals = [function.arguments.index(value) for value in root.operands]
-        self.x = self.b.binding(self.ordinals[0], F32)
-        self.u = self.b.binding(self.ordinals[1], F32)
-        self.batch = x.shape[0]
-        self.height, self.width, self.features = _known(*x.shape[1:])
-        self.out_height, self.out_width, n = _known(*result.shape[1:])
-        self.top, self.left = _pads_in_front(root)
-        self.panels = n // PANEL
-        self.lanes = min(target.lanes(F32), PANEL)
-        self.across = -(-self.out_width // OUTPUT)
-        self.tall = -(-self.out_height // OUTPUT)
+    def __init__(self, function: Function, target: TargetInfo, flat: bool) -> None:
+        super().__init__(function, min(target.lanes(F32), PANEL))
+        self.flat = flat
         self.schedule = self._choose(target)
         self.block = self.schedule.tile_rows * self.across
 
@@ -100,7 +76,7 @@ class _Winograd:
         def length(rows: int) -> int:
             return PLACES * rows * self.across * (self.features + columns * PANEL) * 4
 
-        rows = self.tall
+        rows = 1 if self.flat else self.tall
         while rows > 1 and length(rows) > SCRATCH_LENGTH:
             rows -= 1
         if rows < self.tall and length(self.tall) <= MAXIMUM_SCRATCH_LENGTH and self.tall <= 4:
@@ -117,13 +93,10 @@ class _Winograd:
 
     def lower(self) -> Kernel:
         b, schedule = self.b, self.schedule
-        first_row = b.mul(b.workgroup(0), schedule.tile_rows)
-        rows = b.min(b.sub(self.tall, first_row), schedule.tile_rows)
-        if schedule.tile_rows == self.tall:
-            first_row, rows = 0, self.tall
+        self.image, first_row, rows = self._rows()
         first = b.mul(b.workgroup(1), schedule.block_panels)
         last = b.min(b.add(first, schedule.block_panels), self.panels)
-        self._transform_inputs(b.workgroup(2), first_row, rows)
+        self._transform_inputs(first_row, rows)
         count = b.mul(rows, self.across)
         width = schedule.tile.panels
         full = b.mul(b.div(b.sub(last, first), width), width)
@@ -133,12 +106,28 @@ class _Winograd:
             single = panel_tile(schedule.tile.rows, 1, self.lanes)
             with b.for_(b.add(first, full), last) as loop:
                 self._panels(first_row, rows, count, loop.index, single)
-        direct = 2 * self.out_height * self.out_width * self.features * self.panels * PANEL * 9
-        return kernel_of(
-            self.function, b, self.epilogue, set(self.ordinals),
-            (self.tall, self.panels, self.batch), (schedule.tile_rows, schedule.block_panels, 1),
-            self.batch * direct, schedule, self._products_offset() + self._products_length(),
-        )  # fmt: skip
+        workload: tuple[Dim, Dim, Dim] = (self.tall, self.panels, self.batch)
+        rows_of_tiles = schedule.tile_rows
+        if self.flat:
+            workload = (self.tiles, self.panels, 1)
+            rows_of_tiles = self.across
+        return self.kernel(
+            workload,
+            (rows_of_tiles, schedule.block_panels, 1),
+            schedule,
+            self._products_offset() + self._products_length(),
+        )
+
+    def _rows(self) -> tuple[Index, Index, Index]:
+        """Image, first row of tiles and rows of this workgroup."""
+        b, schedule = self.b, self.schedule
+        if self.flat:
+            return b.div(b.workgroup(0), self.tall), b.rem(b.workgroup(0), self.tall), 1
+        if schedule.tile_rows == self.tall:
+            return b.workgroup(2), 0, self.tall
+        first_row = b.mul(b.workgroup(0), schedule.tile_rows)
+        rows = b.min(b.sub(self.tall, first_row), schedule.tile_rows)
+        return b.workgroup(2), first_row, rows
 
     # Scratch: transformed inputs [36][tiles][features], products [36][tiles][columns].
 
@@ -150,9 +139,9 @@ class _Winograd:
 
     # Transform of the inputs.
 
-    def _transform_inputs(self, image: Index, first_row: Index, rows: Index) -> None:
+    def _transform_inputs(self, first_row: Index, rows: Index) -> None:
         b = self.b
-        base = b.mul(image, self.height * self.width * self.features)
+        base = b.mul(self.image, self.height * self.width * self.features)
         with b.for_(0, rows) as outer:
             row = b.sub(b.mul(b.add(first_row, outer.index), OUTPUT), self.top)
             with b.for_(0, self.across) as inner:
@@ -178,8 +167,8 @@ class _Winograd:
     ) -> None:
         """B^T d B of one tile, all features."""
         b = self.b
-        rows = [self._clip(b.add(row, i), self.height, clipped) for i in range(INPUT)]
-        columns = [self._clip(b.add(column, i), self.width, clipped) for i in range(INPUT)]
+        rows = [self.clip(b.add(row, i), self.height, clipped) for i in range(INPUT)]
+        columns = [self.clip(b.add(column, i), self.width, clipped) for i in range(INPUT)]
         zero = b.constant(0.0, F32, self.lanes)
         memory = b.scratch(0, F32)
         with b.for_(0, self.features, self.lanes) as loop:
@@ -193,36 +182,11 @@ class _Winograd:
                         both = b.op("and", inside_row, inside_column)
                         value = b.op("select", both, value, zero) if clipped else value
                     line.append(value)
-                lines.append(self._forward(line))
+                lines.append(self.forward(line))
             for j in range(INPUT):
-                for i, value in enumerate(self._forward([line[j] for line in lines])):
+                for i, value in enumerate(self.forward([line[j] for line in lines])):
                     at = b.mul(b.add(tile, (i * INPUT + j) * self.block), self.features)
                     b.store(memory, b.add(at, loop.index), value)
-
-    def _clip(self, index: Index, bound: int, clipped: bool) -> tuple[Index, Value | None]:
-        """The index moved into the image, and whether it lies there."""
-        b = self.b
-        if not clipped:
-            return index, None
-        inside = b.op("and", b.compare("ge", index, 0), b.compare("lt", index, bound))
-        return b.max(b.min(index, bound - 1), 0), inside
-
-    def _times(self, factor: float, value: Value) -> Value:
-        return self.b.op("mul", value, self.b.constant(factor, F32, self.lanes))
-
-    def _plus(self, factor: float, a: Value, c: Value) -> Value:
-        """factor * a + c."""
-        return self.b.fma(self.b.constant(factor, F32, self.lanes), a, c)
-
-    def _forward(self, d: Sequence[Value]) -> Vectors:
-        """B^T d, with what rows of opposite points share computed once."""
-        b = self.b
-        results = [self._plus(-2.5, d[2], b.op("add", d[0], d[4]))]
-        for point, other in ((POINTS[1], POINTS[3]), (POINTS[3], POINTS[1])):
-            even = self._plus(-other * other, d[2], d[4])
-            odd = self._times(point, self._plus(-other * other, d[1], d[3]))
-            results += [b.op("add", even, odd), b.op("sub", even, odd)]
-        return [*results, self._plus(-2.5, d[3], b.op("add", d[1], d[5]))]
 
     # Products.
 
@@ -278,7 +242,7 @@ class _Winograd:
         down = b.mul(b.add(first_row, row), OUTPUT)
         across = b.mul(column, OUTPUT)
         at = b.add(b.mul(row, self.across), column)
-        images = b.mul(b.workgroup(2), self.out_height)
+        images = b.mul(self.image, self.out_height)
         with b.for_(0, tile.panels * PANEL, self.lanes) as loop:
             results = self._back(at, loop.index, tile)
             channel = b.add(b.mul(panel, PANEL), loop.index)
@@ -286,21 +250,7 @@ class _Winograd:
                 for j, value in enumerate(line):
                     pixel = b.mul(b.add(images, b.add(down, i)), self.out_width)
                     place = Position(b.add(pixel, b.add(across, j)), channel, self.lanes)
-                    self._store_inside(b.add(down, i), b.add(across, j), value, place)
-
-    def _store_inside(self, row: Index, column: Index, value: Value, place: Position) -> None:
-        """Store a result unless the tile reaches beyond the image there."""
-        b = self.b
-        tests = []
-        if self.out_height % OUTPUT:
-            tests.append(b.compare("lt", row, self.out_height))
-        if self.out_width % OUTPUT:
-            tests.append(b.compare("lt", column, self.out_width))
-        store: Callable[[], None] = lambda: self.epilogue.store(value, place)  # noqa: E731
-        if not tests:
-            store()
-            return
-        b.if_(tests[0] if len(tests) == 1 else b.op("and", *tests), store)
+                    self.store_inside(b.add(down, i), b.add(across, j), value, place)
 
     def _back(self, at: Index, channel: Index, tile: TileShape) -> list[Vectors]:
         """A^T m A of one tile and vector of channels: 4 lines of 4."""
@@ -313,18 +263,5 @@ class _Winograd:
             for i in range(INPUT):
                 place = b.mul(b.add(at, (i * INPUT + j) * self.block), width)
                 line.append(b.load(products, b.add(place, channel), self.lanes))
-            columns.append(self._backward(line))
-        return [self._backward([column[i] for column in columns]) for i in range(OUTPUT)]
-
-    def _backward(self, m: Sequence[Value]) -> Vectors:
-        """A^T m."""
-        b = self.b
-        near, far = POINTS[1], POINTS[3]
-        near_sum, near_difference = b.op("add", m[1], m[2]), b.op("sub", m[1], m[2])
-        far_sum, far_difference = b.op("add", m[3], m[4]), b.op("sub", m[3], m[4])
-        return [
-            b.op("add", m[0], b.op("add", near_sum, far_sum)),
-            self._plus(far, far_difference, self._times(near, near_difference)),
-            self._plus(far**2, far_sum, self._times(near**2, near_sum)),
-            self._plus(far**3, far_difference, self._plus(near**3, near_difference, m[5])),
-        ]
+            columns.append(self.backward(line))
+        return [self.backward([column[i] for column in columns]) for i in range(OUTPUT)]

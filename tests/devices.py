@@ -7,13 +7,14 @@ OpenCL out.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
+import pytest
+
 import ingot
 
-__all__ = ["load_everywhere", "opencl_uri", "targets"]
+__all__ = ["load_everywhere", "on_every_device", "opencl_uri", "targets"]
 
 
 @cache
@@ -37,7 +38,16 @@ def load_everywhere(source: Any, **options: Any) -> dict[str, ingot.Model]:
     be that module already."""
     is_module = isinstance(source, ingot.Module)
     module = source if is_module else ingot.compile(source, target=targets(), **options)
-    uris: Sequence[str] = ["cpu", opencl_uri() or ""]
     return {
-        target: ingot.load(module, device=uri) for target, uri in zip(targets(), uris, strict=False)
+        target: ingot.load(module, device=uri)
+        for target, uri in zip(targets(), _uris(), strict=True)
     }
+
+
+def _uris() -> list[str]:
+    opencl = opencl_uri()
+    return ["cpu", *([opencl] if opencl else [])]
+
+
+on_every_device = pytest.mark.parametrize("device", _uris(), ids=targets())
+"""Runs a test once per device, whose URI it takes as the argument `device`."""

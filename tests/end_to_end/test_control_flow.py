@@ -23,6 +23,7 @@ from ingot.compiler.ir.dims import symbol
 from ingot.compiler.vm.disassemble import disassemble
 from ingot.compiler.vm.read_module import read_module
 from ingot.hal.spec import dtype
+from tests.devices import load_everywhere, targets
 from tests.end_to_end.compiled_programs import Program, build
 
 Array = np.ndarray[Any, Any]
@@ -170,13 +171,16 @@ JAX: dict[str, tuple[Callable[..., Any], list[tuple[Any, ...]]]] = {
 @pytest.mark.parametrize("name", JAX)
 def test_jax_programs(name: str) -> None:
     function, calls = JAX[name]
-    model = ingot.load(ingot.compile(jax.export.export(jax.jit(function))(*calls[0])))
+    models = load_everywhere(jax.export.export(jax.jit(function))(*calls[0]))
     for arguments in calls:
-        results = model(*map(np.asarray, arguments))
-        got = results if isinstance(results, tuple) else (results,)
         wanted = jax.tree_util.tree_leaves(function(*arguments))
-        for each, expected in zip(got, wanted, strict=True):
-            np.testing.assert_allclose(each.numpy(), np.asarray(expected), rtol=2e-5, atol=1e-6)
+        for target, model in models.items():
+            results = model(*map(np.asarray, arguments))
+            got = results if isinstance(results, tuple) else (results,)
+            for each, expected in zip(got, wanted, strict=True):
+                np.testing.assert_allclose(
+                    each.numpy(), np.asarray(expected), rtol=2e-5, atol=1e-6, err_msg=target
+                )
 
 
 def code_of(program: Program) -> str:
@@ -255,8 +259,9 @@ class Stateful:
         variables: dict[str, tuple[TensorType, Any]],
     ) -> None:
         self.reference = self._module(make, variables)
-        self.module = ingot.compile(self._module(make, variables))
-        self.model = ingot.load(self.module)
+        self.module = ingot.compile(self._module(make, variables), target=targets())
+        self.models = load_everywhere(self.module)
+        self.model = self.models["cpu"]
         self.state: dict[str, Array] = {}
 
     def _module(
@@ -271,13 +276,15 @@ class Stateful:
         for call in range(calls):
             x = X * (call - 1)
             wanted = interpret(self.reference, "main", [x], state=self.state)
-            results = self.model(x)
-            got = results if isinstance(results, tuple) else (results,)
-            for each, expected in zip(got, wanted, strict=True):
-                np.testing.assert_allclose(each.numpy(), expected, rtol=1e-5)
+            for target, model in self.models.items():
+                results = model(x)
+                got = results if isinstance(results, tuple) else (results,)
+                for each, expected in zip(got, wanted, strict=True):
+                    np.testing.assert_allclose(each.numpy(), expected, rtol=1e-5, err_msg=target)
 
     def copies(self) -> int:
-        return disassemble(read_module(bytes(self.module))).count("copy ")
+        code = disassemble(read_module(bytes(self.module)))
+        return code.count("copy ") // len(self.models)
 
 
 ROW = TensorType(F32, (8,))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,6 +13,7 @@ import ingot
 from ingot.compiler import compile
 from ingot.hal.errors import Error as IngotError
 from ingot.hal.errors import InvalidArgument, OutOfMemory
+from tests.devices import load_everywhere, on_every_device, targets
 
 MASK = """
 module {producer="a test"} {
@@ -54,7 +57,7 @@ module {producer="a test"} {
 
 @pytest.fixture(scope="module")
 def mask_module() -> ingot.compiler.Module:
-    return compile(MASK)
+    return compile(MASK, target=targets())
 
 
 def _mask(rows: int, columns: int, density: float, seed: int) -> np.ndarray:
@@ -71,8 +74,11 @@ def _check(model: ingot.Model, x: np.ndarray) -> None:
     np.testing.assert_allclose(total, np.exp(values, dtype=np.float64).sum(), rtol=1e-5)
 
 
-def test_one_session_gives_any_count_of_results(mask_module: ingot.compiler.Module) -> None:
-    model = ingot.load(mask_module)
+@on_every_device
+def test_one_session_gives_any_count_of_results(
+    mask_module: ingot.compiler.Module, device: str
+) -> None:
+    model = ingot.load(mask_module, device=device)
 
     @given(st.integers(0, 40), st.integers(0, 40), st.floats(0, 1), st.integers(0, 99))
     @settings(max_examples=60, deadline=None)
@@ -82,12 +88,13 @@ def test_one_session_gives_any_count_of_results(mask_module: ingot.compiler.Modu
     run()
 
 
+@on_every_device
 @pytest.mark.parametrize("density", [0.0, 1.0])
 @pytest.mark.parametrize("shape", [(1, 1), (1, 512), (512, 512), (0, 7), (64, 1), (13, 5)])
 def test_none_and_all_are_found(
-    mask_module: ingot.compiler.Module, shape: tuple[int, int], density: float
+    mask_module: ingot.compiler.Module, shape: tuple[int, int], density: float, device: str
 ) -> None:
-    _check(ingot.load(mask_module), _mask(*shape, density, 0))
+    _check(ingot.load(mask_module, device=device), _mask(*shape, density, 0))
 
 
 def test_the_order_is_that_of_the_rows_with_any_number_of_threads(
@@ -108,8 +115,13 @@ def test_the_memory_is_a_formula_of_the_symbols(mask_module: ingot.compiler.Modu
 
 
 @pytest.fixture(scope="module")
-def size_model() -> ingot.Model:
-    return ingot.load(compile(SIZE))
+def size_models() -> dict[str, ingot.Model]:
+    return load_everywhere(SIZE)
+
+
+@pytest.fixture(params=targets())
+def size_model(request: pytest.FixtureRequest, size_models: dict[str, ingot.Model]) -> ingot.Model:
+    return size_models[request.param]
 
 
 def test_sizes_from_data_shape_the_results(size_model: ingot.Model) -> None:
@@ -153,11 +165,11 @@ def test_a_size_that_no_memory_holds_is_an_error_and_no_crash() -> None:
         return(%y, %s)
       }
     }"""
-    model = ingot.load(compile(text))
-    with pytest.raises(IngotError) as caught:
-        model.main(np.int64(2**40))
-    assert isinstance(caught.value, OutOfMemory)
-    assert np.asarray(model.main(np.int64(3))[0]).shape == (3,)
+    for model in load_everywhere(text).values():
+        with pytest.raises(IngotError) as caught:
+            model.main(np.int64(2**40))
+        assert isinstance(caught.value, OutOfMemory)
+        assert np.asarray(model.main(np.int64(3))[0]).shape == (3,)
 
 
 LOOP = """
@@ -197,8 +209,8 @@ module {producer="a test"} {
 
 
 def test_a_step_of_a_loop_has_a_count_of_its_own() -> None:
-    model = ingot.load(compile(LOOP))
-    for count in (0, 1, 5, 300):
+    models = load_everywhere(LOOP).values()
+    for model, count in product(models, (0, 1, 5, 300)):
         for steps in (0, 1, 3):
             x = np.random.default_rng(count).integers(0, 4, count).astype(np.float32)
             y, found = map(np.asarray, model.main(x, np.int64(steps)))

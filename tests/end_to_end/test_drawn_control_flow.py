@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -20,6 +21,7 @@ from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.ir import Literal, Module, TensorType, Value, Variable
 from ingot.hal.spec import dtype
+from tests.devices import opencl_uri
 from tests.end_to_end.compiled_programs import build
 
 F32, I32 = dtype("f32"), dtype("i32")
@@ -139,8 +141,19 @@ def program(seed: int) -> Module:
 @settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, 1 << 20))
 def test_drawn_programs(seed: int) -> None:
+    check(seed, ingot.load(ingot.compile(program(seed), variants=["x86-64-v3"])))
+
+
+@pytest.mark.skipif("opencl_uri() is None", reason="no OpenCL device")
+@pytest.mark.parametrize("seed", range(4))
+def test_drawn_programs_on_opencl(seed: int) -> None:
+    module = ingot.compile(program(seed), target="opencl")
+    check(seed, ingot.load(module, device=str(opencl_uri())))
+
+
+def check(seed: int, model: ingot.Model) -> None:
+    """Three calls of the compiled program beside the interpreter."""
     reference = program(seed)
-    model = ingot.load(ingot.compile(program(seed), variants=["x86-64-v3"]))
     state: dict[str, Any] = {}
     for call in range(3):
         random = np.random.default_rng(call)

@@ -48,8 +48,9 @@ class Queue:
         source = print_source([kernel])
         if source not in self.built:
             program = self.opencl.Program(self.context, source)
-            self.built[source] = program.build(self.options, cache_dir=False)
-        return getattr(self.built[source], kernel.name)
+            built = program.build(self.options, cache_dir=False)
+            self.built[source] = self.opencl.Kernel(built, kernel.name)
+        return self.built[source]
 
     def buffer(self, array: Array) -> Any:
         """A buffer with a copy of the array."""

@@ -46,17 +46,16 @@ _LEAVES = frozenset({"constant", "dim", "iota"})
 _OF_WORK_ITEMS = frozenset(
     {
         "attention",
+        "compaction",
         "contraction",
         "convolution",
         "cumulative",
-        "depthwise",
         "depthwise",
         "map",
         "row",
         "sort",
         "top_k",
         "window",
-        "winograd",
         "winograd",
     }
 )

@@ -20,7 +20,7 @@ from ingot.compiler.ir import Function, Value
 from ingot.compiler.ir.dims import Dim, ceildiv, product
 from ingot.hal.spec import dtype
 
-__all__ = ["CompactionSchedule", "lower_compaction"]
+__all__ = ["CompactionLowering", "CompactionSchedule", "lower_compaction"]
 
 _I1 = dtype("i1")
 
@@ -36,10 +36,12 @@ class CompactionSchedule:
 
 def lower_compaction(function: Function, target: TargetInfo) -> Kernel:
     """The kernel of an entry that is one `count_true` or `locate_true`."""
-    return _Lowering(function, target).lower()
+    return CompactionLowering(function, target).lower()
 
 
-class _Lowering:
+class CompactionLowering:
+    """A kernel under construction."""
+
     def __init__(self, function: Function, target: TargetInfo) -> None:
         self.function = function
         self.op = function.block.ops[0]
@@ -57,9 +59,9 @@ class _Lowering:
         end = b.min(b.add(first, run), b.dim(self.count))
         mask = b.binding(0, _I1)
         if self.op.name == "count_true":
-            self._count(mask, first, end)
+            self.count_run(mask, first, end)
         else:
-            self._locate(mask, first, end)
+            self.locate_run(mask, first, end)
         return Kernel(
             name=function.name,
             loops=b.finish(function.name),
@@ -73,7 +75,8 @@ class _Lowering:
             schedule=CompactionSchedule(self.count, self.run, self.lanes),
         )
 
-    def _count(self, mask: Value, first: Index, end: Index) -> None:
+    def count_run(self, mask: Value, first: Index, end: Index) -> None:
+        """Store how many elements of a run are true."""
         b, lanes = self.builder, self.lanes
         length = b.max(b.sub(end, first), 0)
         full = b.add(first, b.mul(b.div(length, lanes), lanes))
@@ -86,7 +89,8 @@ class _Lowering:
             rest.yield_(b.op("add", rest.carried[0], bit))
         b.store(b.binding(1, I64), b.workgroup(0), rest.results[0])
 
-    def _locate(self, mask: Value, first: Index, end: Index) -> None:
+    def locate_run(self, mask: Value, first: Index, end: Index) -> None:
+        """List where the true elements of a run are."""
         b = self.builder
         counts = b.binding(1, I64)
         size = b.dim(cast(Dim, self.op.attributes["size"]))
@@ -97,12 +101,12 @@ class _Lowering:
             found = b.op("and", b.load(mask, loop.index), b.compare("lt", place, size))
 
             def write(index: Value = loop.index, place: Value = place) -> list[Value]:
-                self._write(index, place, size)
+                self.write(index, place, size)
                 return [b.value(b.add(place, 1))]
 
             loop.yield_(*b.if_(found, write, lambda place=place: [place]))  # type: ignore[misc]
 
-    def _write(self, element: Index, place: Index, size: Index) -> None:
+    def write(self, element: Index, place: Index, size: Index) -> None:
         """Store the index of an element on each axis in column `place`."""
         b = self.builder
         result = b.binding(2, I64)

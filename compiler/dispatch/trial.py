@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import cast
 
+from ingot.compiler.dispatch.collect_checks import collect_checks
 from ingot.compiler.dispatch.kernel import Kernel
 from ingot.compiler.dispatch.level import DISPATCH
 from ingot.compiler.graph.symbols import substitute_symbols
@@ -106,7 +107,7 @@ def _trial_at(entry: Function, kernel: Kernel, values: Mapping[str, int]) -> Tri
 
 
 def _at(entry: Function, values: Mapping[str, int]) -> Function | None:
-    """The entry with numbers for its symbols; None if its shapes do not fit each other then."""
+    """The entry with numbers for its symbols; None if a call with these would be refused."""
     if not entry.symbols:
         return entry
     static = replace(
@@ -117,9 +118,10 @@ def _at(entry: Function, values: Mapping[str, int]) -> Function | None:
         module = Module()
         module.add(static)
         verify(module, DISPATCH)
+        checked = collect_checks(module).functions[static.name]
     except (CompileError, ZeroDivisionError, ValueError):
         return None
-    return static
+    return None if checked.attributes.get("checks") else static
 
 
 def _bindings(static: Function, kernel: Kernel, values: Mapping[str, int]) -> list[TrialBinding]:

@@ -20,6 +20,7 @@ from ingot.compiler.dispatch.kernel import Kernel
 from ingot.compiler.dispatch.trial import Trial, TrialBinding, plan_trial
 from ingot.compiler.graph.passes import GRAPH_PASSES
 from ingot.compiler.ir import Function, Module
+from ingot.compiler.ir.dims import symbol
 from ingot.compiler.pipeline import DISPATCH_PASSES
 from ingot.compiler.read_source import read_source
 from ingot.compiler.targets.cpu import c_printer
@@ -152,6 +153,14 @@ def test_sizes_fit_each_other_and_the_bounds() -> None:
     (trial,) = check(module_of(wide)).values()
     assert trial is not None
     assert trial.bindings[0].length == 7 * 4 * 4
+
+
+def test_a_slice_stays_inside_its_operand() -> None:
+    limit = {"start": (0,), "limit": (symbol("n") + 1,), "stride": (1,)}
+    function = entry(["f32[32]"], lambda b, x: b.op("slice", x, **limit), {"n": (0, None)})
+    (trial,) = check(module_of(function)).values()
+    assert trial is not None
+    assert trial.bindings[1].length <= 32 * 4
 
 
 def test_what_takes_too_long_has_no_trial() -> None:

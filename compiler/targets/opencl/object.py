@@ -6,7 +6,7 @@ A kernel that cannot be printed is left out and marked: the host runs its C vari
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,39 +46,37 @@ def build_object(
 ) -> OpenclObject:
     """The object of these kernels, in the order of the module's entries; `trials` by kernel
     name. Equal kernels and trials give equal bytes."""
-    printed, host = _print_all(kernels)
+    prelude = Prelude()
+    printed: dict[str, PrintedKernel] = {}
+    host = {kernel.name: kernel.host for kernel in kernels if kernel.host}
+    for kernel in kernels:
+        if not kernel.host:
+            try:
+                printed[kernel.name] = _print(kernel, prelude)
+            except CompileError as error:
+                host[kernel.name] = str(error)
     writer = _Writer()
     for kernel in kernels:
         writer.entry(kernel, printed.get(kernel.name), (trials or {}).get(kernel.name))
-    return OpenclObject(writer.finish(_source(printed)), host)
+    return OpenclObject(writer.finish(_source(prelude, printed.values())), host)
 
 
 def print_source(kernels: Sequence[Kernel]) -> str:
     """The OpenCL C text of kernels. CompileError: one of them cannot be printed."""
-    return _source({kernel.name: print_kernel(kernel) for kernel in kernels})
-
-
-def _print_all(kernels: Sequence[Kernel]) -> tuple[dict[str, PrintedKernel], dict[str, str]]:
-    printed: dict[str, PrintedKernel] = {}
-    host: dict[str, str] = {}
-    for kernel in kernels:
-        if kernel.host:
-            host[kernel.name] = kernel.host
-            continue
-        try:
-            printed[kernel.name] = print_kernel(kernel)
-        except CompileError as error:
-            host[kernel.name] = str(error)
-    return printed, host
-
-
-def _source(printed: Mapping[str, PrintedKernel]) -> str:
-    """The functions that are called, once each, then the kernels."""
     prelude = Prelude()
-    for kernel in printed.values():
-        for name in kernel.functions:
-            prelude.need(name)
-    bodies = [guard_f64(each.text) if each.has_f64 else each.text for each in printed.values()]
+    return _source(prelude, [_print(kernel, prelude) for kernel in kernels])
+
+
+def _print(kernel: Kernel, prelude: Prelude) -> PrintedKernel:
+    """The kernel's text; what it calls is in the prelude from now on."""
+    printed = print_kernel(kernel)
+    for name in printed.functions:
+        prelude.need(name)
+    return printed
+
+
+def _source(prelude: Prelude, kernels: Iterable[PrintedKernel]) -> str:
+    bodies = [guard_f64(each.text) if each.has_f64 else each.text for each in kernels]
     return "\n".join([_HEAD, prelude.text(), *bodies])
 
 

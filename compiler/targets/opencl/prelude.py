@@ -18,10 +18,10 @@ here. This file knows nothing of kernels.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 
+from ingot.hal.errors import CompileError
 from ingot.hal.spec import DType, dtype, layout
 
 __all__ = ["LANES", "SWIZZLE", "TYPES", "Prelude", "guard_f64", "vector_type"]
@@ -92,7 +92,7 @@ class Prelude:
         self._texts: dict[str, str] = {}
 
     def need(self, name: str) -> str:
-        """The name again, which stands in the text from now on. KeyError: it is unknown."""
+        """The name again, which stands in the text from now on. CompileError: it is unknown."""
         if name not in self._texts:
             text, others = _define(name)
             for other in others:
@@ -142,11 +142,11 @@ def _find(base: str) -> tuple[str, DType | None]:
         return base, None
     stem, _, type = base.rpartition("_")
     element = dtype(type)
-    kinds = {"f": ["F"], "i": ["T", "SIGNED"], "u": ["T", "UNSIGNED"]}[element.kind]
-    for kind in kinds:
+    kinds = {"f": ["F"], "i": ["T", "SIGNED"], "u": ["T", "UNSIGNED"]}
+    for kind in kinds[element.kind]:
         if f"{stem}_{kind}" in _library():
             return f"{stem}_{kind}", element
-    raise KeyError(f"the prelude has no '{base}'")
+    raise CompileError(f"OpenCL kernels have no function '{base}': please report it")
 
 
 def _renamed(name: str, element: DType | None) -> str:
@@ -268,8 +268,3 @@ _MAKERS = {
     "GATHER": _gather,
     "first_i64": _first,
 }
-
-
-def all_names() -> Iterable[str]:
-    """Every function of the library, for lists and tests."""
-    return tuple(_library())

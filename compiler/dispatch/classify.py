@@ -53,6 +53,7 @@ _OF_WORK_ITEMS = frozenset(
         "depthwise",
         "map",
         "row",
+        "scatter",
         "sort",
         "top_k",
         "window",

@@ -21,10 +21,10 @@ from ingot.compiler.dispatch.loop import Index as LoopIndex
 from ingot.compiler.dispatch.map import byte_count, operand_types
 from ingot.compiler.dispatch.schedule import WORKGROUP_BYTES, Grid, Merged, guess, merge_axes
 from ingot.compiler.dispatch.trace import Checked, Node, Tracer, tensor_of
-from ingot.compiler.ir import Function, Op, dims
+from ingot.compiler.ir import Function, Op, Value, dims
 from ingot.compiler.ir.dims import Dim
 
-__all__ = ["ScatterSchedule", "lower_scatter"]
+__all__ = ["ScatterParts", "ScatterSchedule", "lower_scatter"]
 
 _COLUMNS = 1024  # the fewest that are worth a workgroup: shorter pieces of rows copy slowly
 
@@ -42,10 +42,10 @@ class ScatterSchedule:
 
 def lower_scatter(function: Function, target: TargetInfo) -> Kernel:
     """The kernel of an entry with one `scatter` and what feeds it."""
-    return _Lowering(function, target, _Numbers(root_of(function, "scatter"))).lower()
+    return _Lowering(function, target).lower()
 
 
-class _Numbers:
+class Numbers:
     """The dimension numbers of a scatter, by what each dim is for.
 
     `window_of` gives a dim of the operand its dim of the updates where that is a window,
@@ -94,9 +94,13 @@ class _Numbers:
         ]
 
 
-class _Lowering:
-    def __init__(self, function: Function, target: TargetInfo, numbers: _Numbers) -> None:
-        self.function, self.numbers = function, numbers
+class ScatterParts:
+    """What a scatter reads and writes: `update` is an element of the updates, `starts` has for
+    every indexed dim the index as it is read, `target` is the result beside the operand."""
+
+    def __init__(self, function: Function) -> None:
+        self.function = function
+        self.numbers = numbers = Numbers(root_of(function, "scatter"))
         op = numbers.op
         self.kind, self.mode = str(op.attributes["kind"]), str(op.attributes["mode"])
         shape = numbers.operand.shape
@@ -112,10 +116,6 @@ class _Lowering:
             linearize(_indices(self.axes, skip_ones=True), shape),
             (self.update, *self.starts.values()),
         )
-        self.copy_lanes = target.lanes(numbers.operand.dtype)
-        self.lanes = self._choose_lanes(target)
-        self.grid = self._make_grid()
-        self.shared = {each.axis: each for each in self.grid.shared}
 
     def _starts(self, tracer: Tracer) -> dict[int, Node]:
         """Per indexed dim of the operand the index, as it is read."""
@@ -131,6 +131,39 @@ class _Lowering:
                 node = Checked(I64, node, numbers.operand.shape[dim], self.mode, ordinal)
             starts[dim] = node
         return starts
+
+    def fits(self, dim: int, start: Value) -> list[Value]:
+        """i1 each: whether a window lies inside along an indexed dim."""
+        b, numbers = self.builder, self.numbers
+        last = b.dim(numbers.operand.shape[dim] - numbers.size(dim))
+        return [b.compare("ge", start, 0), b.compare("le", start, last)]
+
+    def kernel(self, grid: Grid, schedule: object) -> Kernel:
+        """What was built."""
+        b, numbers, function = self.builder, self.numbers, self.function
+        operand = self.target.operand
+        return Kernel(
+            name=function.name,
+            loops=b.finish(function.name),
+            bindings=tuple(each.dtype for each in operand_types(function)),
+            result_count=1,
+            constants=tuple(b.constants),
+            workload=grid.workload,
+            tile=grid.tile,
+            flops=dims.product(numbers.updates.shape),
+            bytes=byte_count(function),
+            in_place=() if operand is None else ((operand, 0),),
+            schedule=schedule,
+        )
+
+
+class _Lowering(ScatterParts):
+    def __init__(self, function: Function, target: TargetInfo) -> None:
+        super().__init__(function)
+        self.copy_lanes = target.lanes(self.numbers.operand.dtype)
+        self.lanes = self._choose_lanes(target)
+        self.grid = self._make_grid()
+        self.shared = {each.axis: each for each in self.grid.shared}
 
     def _choose_lanes(self, target: TargetInfo) -> int:
         """Vectors run along the last dim where that is a column of every window."""
@@ -156,31 +189,17 @@ class _Lowering:
 
     def lower(self) -> Kernel:
         """The kernel."""
-        b, numbers, function = self.builder, self.numbers, self.function
+        numbers = self.numbers
         self._copy()
         self._walk_updates()
-        operand = self.target.operand
-        positions = dims.product(numbers.updates.shape[place] for place in numbers.positions)
-        types = operand_types(function)
-        return Kernel(
-            name=function.name,
-            loops=b.finish(function.name),
-            bindings=tuple(each.dtype for each in types),
-            result_count=1,
-            constants=tuple(b.constants),
-            workload=self.grid.workload,
-            tile=self.grid.tile,
-            flops=dims.product(numbers.updates.shape),
-            bytes=byte_count(function),
-            in_place=() if operand is None else ((operand, 0),),
-            schedule=ScatterSchedule(
-                tuple(numbers.operand.shape[dim] for dim in numbers.owned),
-                positions,
-                self.lanes,
-                self.grid.tile,
-                operand is not None,
-            ),
+        schedule = ScatterSchedule(
+            tuple(numbers.operand.shape[dim] for dim in numbers.owned),
+            dims.product(numbers.updates.shape[place] for place in numbers.positions),
+            self.lanes,
+            self.grid.tile,
+            self.target.operand is not None,
         )
+        return self.kernel(self.grid, schedule)
 
     def _share(self, dim: int) -> tuple[LoopIndex, LoopIndex]:
         """First and last-plus-one index of a dim of the operand in this workgroup's part."""
@@ -252,14 +271,7 @@ class _Lowering:
         if self.mode != "skip" or not starts:
             apply()
             return
-        fits = [
-            condition
-            for dim, start in starts.items()
-            for condition in (
-                b.compare("ge", start, 0),
-                b.compare("le", start, b.dim(numbers.operand.shape[dim] - numbers.size(dim))),
-            )
-        ]
+        fits = [each for dim, start in starts.items() for each in self.fits(dim, start)]
         inside = fits[0]
         for each in fits[1:]:
             inside = b.op("and", inside, each)

@@ -10,6 +10,7 @@ from entries import assert_close, check, entry, make, reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernel_runner import PLAIN, V4, VARIANTS, IndexFault, Loaded, build, device_variants, run
+from scatters import CASES, ROWS, elements
 
 from ingot.compiler.dispatch.scatter import lower_scatter
 from ingot.compiler.targets.cpu import c_printer
@@ -17,51 +18,6 @@ from ingot.hal.spec import dtype
 
 ONE = ["x86-64", *device_variants()]
 UNDEFINED = ("-fsanitize=undefined", "-fsanitize-undefined-trap-on-error")
-ROWS: dict[str, Any] = {
-    "update_window_dims": (1,),
-    "inserted_window_dims": (0,),
-    "scatter_dims_to_operand_dims": (0,),
-    "index_vector_dim": 1,
-}
-"""Rows of a table at single indices, as the gradient of an embedding."""
-
-
-def elements(axis: int) -> dict[str, Any]:
-    """Single elements along one axis of a matrix."""
-    return {
-        "update_window_dims": (),
-        "inserted_window_dims": (axis,),
-        "input_batching_dims": (1 - axis,),
-        "scatter_indices_batching_dims": (1 - axis,),
-        "scatter_dims_to_operand_dims": (axis,),
-        "index_vector_dim": 2,
-        "mode": "wrap_check",
-    }
-
-
-WINDOWS: dict[str, Any] = {
-    "update_window_dims": (0, 2, 3),
-    "inserted_window_dims": (),
-    "scatter_dims_to_operand_dims": (1, 0),
-    "index_vector_dim": 1,
-}
-COLUMNS: dict[str, Any] = {
-    "update_window_dims": (0, 1),
-    "inserted_window_dims": (0,),
-    "scatter_dims_to_operand_dims": (2, 0),
-    "index_vector_dim": 0,
-}
-POINTS: dict[str, Any] = {**ROWS, "update_window_dims": ()}
-
-CASES = {
-    "rows": (["f32[b,200]", "i32[n,1]", "f32[n,200]"], ROWS, (-3, 12)),
-    "narrow rows": (["i16[b,3]", "i64[n,1]", "i16[n,3]"], ROWS, (-3, 12)),
-    "points": (["bf16[b]", "u8[n,1]", "bf16[n]"], POINTS, (0, 12)),
-    "elements of rows": (["f32[b,20]", "i64[b,n]", "f32[b,n]"], elements(1), (-20, 20)),
-    "elements of columns": (["i8[20,b]", "i32[n,b]", "i8[n,b]"], elements(0), (-20, 20)),
-    "windows": (["f64[9,8,7]", "i32[n,2]", "f64[2,n,4,7]"], WINDOWS, (-2, 9)),
-    "windows of columns": (["f32[9,8,7]", "i32[2,n]", "f32[5,3,n]"], COLUMNS, (-2, 9)),
-}
 
 
 @pytest.mark.parametrize("case", CASES)

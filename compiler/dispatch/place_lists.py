@@ -118,6 +118,8 @@ class _Block:
                 more[name] = op.attributes[name]
         if op.name == "list.empty":
             self._add("clear", op, self._new(op.result))
+        elif op.name == "list.widen":
+            self._slot_to_change(op, lists[0])
         elif op.name == "list.of":
             self._add("set", op, self._slot_of_first(op), tensors)
         elif op.name == "list.get":

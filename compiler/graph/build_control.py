@@ -12,7 +12,7 @@ from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.ops import fresh_dim_count
 from ingot.compiler.ir import Block, Region, Type, Value
 
-__all__ = ["Branch", "branches", "counted_loop", "region_of", "while_loop"]
+__all__ = ["Branch", "branches", "counted_loop", "join_branches", "region_of", "while_loop"]
 
 Branch = Callable[[Builder], Sequence[Value]]
 """Builds one branch and returns what it yields."""
@@ -38,6 +38,17 @@ def branches(
     CompileError: the branches differ in count, rank or dtype.
     """
     regions = [region_of(builder, (), lambda inner, _, each=each: each(inner)) for each in builds]  # type: ignore[misc]
+    return join_branches(builder, name, selector, regions, fresh)
+
+
+def join_branches(
+    builder: Builder,
+    name: str,
+    selector: Value,
+    regions: Sequence[Region],
+    fresh: Iterator[str],
+) -> list[Value]:
+    """As `branches`, of regions that have been built."""
     try:
         count = fresh_dim_count(regions)
     except ValueError:

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
 from ingot.compiler.graph.ops import CONTROL, defined_symbols
-from ingot.compiler.ir import Block, Op, Value
-from ingot.compiler.ir.dims import Dim
+from ingot.compiler.ir import Block, Op, TensorType, Value
+from ingot.compiler.ir.dims import Dim, symbols_of
 from ingot.compiler.stream.homes import (
     BRANCHES,
     MAKERS,
@@ -104,10 +104,30 @@ class BlockPlan:
                 continue
             if root in held:
                 continue
-            chain = find_chain(root, held, self.uses, self.homes)
+            chain = list(find_chain(root, held, self.uses, self.homes))
+            if home.kind == "result":
+                known = self._known_from(value)
+                while chain and self._place_of(chain[-1]) < known:
+                    chain.pop()
             self.homes.update(dict.fromkeys(chain, home))
             if not chain:
                 self.copies.append((value, home))
+
+    def _known_from(self, value: Value) -> int:
+        """The place from which on all dims of the value are known, as the caller's memory for
+        it needs them."""
+        assert isinstance(value.type, TensorType)
+        names = {name for dim in value.type.shape for name in symbols_of(dim)}
+        places = (
+            place
+            for place, op in enumerate(self.block.ops)
+            if not names.isdisjoint(defined_symbols(op))
+        )
+        return max(places, default=-1)
+
+    def _place_of(self, value: Value) -> int:
+        assert isinstance(value.owner, Op)
+        return self.uses.place[value.owner]
 
     def _move_into_variable(self, ordinal: int, store: Op) -> None:
         """Let the value that is stored be made in the variable, if that shows nowhere."""

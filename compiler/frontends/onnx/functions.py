@@ -11,14 +11,15 @@ from collections.abc import Sequence
 import onnx
 
 from ingot.compiler.frontends.onnx.node import type_of
+from ingot.compiler.frontends.onnx.structures import Structure
 from ingot.compiler.frontends.onnx.tensors import dtype_of
-from ingot.compiler.ir import Value
+from ingot.compiler.ir import TensorType, Value
 
 __all__ = ["bind_attributes", "schema_function", "type_proto"]
 
 
 def schema_function(
-    node: onnx.NodeProto, opset: int, inputs: Sequence[Value | None]
+    node: onnx.NodeProto, opset: int, inputs: Sequence[Structure | None]
 ) -> onnx.FunctionProto | None:
     """The body of an op of the default domain as its schema defines it, None if it has none."""
     try:
@@ -40,9 +41,9 @@ def schema_function(
     return function
 
 
-def type_proto(value: Value | None) -> onnx.TypeProto:
-    """The ONNX type of a value; an empty one for an input that was left out."""
-    if value is None:
+def type_proto(value: Structure | None) -> onnx.TypeProto:
+    """The ONNX type of a tensor; an empty one for anything else."""
+    if not isinstance(value, Value) or not isinstance(value.type, TensorType):
         return onnx.TypeProto()
     type = type_of(value)
     (element,) = (

@@ -34,6 +34,7 @@ from ingot.compiler.frontends.onnx.node import Node, UnknownBody, UnsupportedNod
 from ingot.compiler.frontends.onnx.registry import Lowering, find_lowering
 from ingot.compiler.frontends.onnx.signature import Signature, check_output, read_signature
 from ingot.compiler.frontends.onnx.source import Source
+from ingot.compiler.frontends.onnx.structures import Items, Maybe, Structure
 from ingot.compiler.frontends.onnx.tensors import (
     dtype_of,
     element_type_name,
@@ -42,7 +43,7 @@ from ingot.compiler.frontends.onnx.tensors import (
 )
 from ingot.compiler.frontends.symbols import Restart, Symbols
 from ingot.compiler.graph.builder import Builder, tensor_type
-from ingot.compiler.ir import Block, Function, Module, Region, Value
+from ingot.compiler.ir import Block, Function, Module, Region, TensorType, Value
 from ingot.hal.errors import CompileError
 
 __all__ = ["ImportOptions", "import_model"]
@@ -64,7 +65,7 @@ class _Unknown:
 
 
 _UNKNOWN = _Unknown()
-_Result = Value | _Unknown | None
+_Result = Structure | _Unknown | None
 
 
 @dataclass
@@ -107,6 +108,8 @@ def _import(
     importer = _Importer(source, options, Builder(block), symbols)
     importer.walk(graph.node, scope)
     results = [importer.look_up(value.name, scope) for value in graph.output]
+    for value, result in zip(graph.output, results, strict=True):
+        importer.check_result(value.name, result)
     importer.raise_problems()
     for value, result in zip(graph.output, results, strict=True):
         if isinstance(result, Value):
@@ -246,12 +249,12 @@ class _Importer:
         self,
         lower: Lowering,
         node: onnx.NodeProto,
-        inputs: Sequence[Value | None],
+        inputs: Sequence[Structure | None],
         opset: int,
         bodies: _Bodies,
     ) -> Sequence[_Result]:
         made = lower(Node(node, inputs, opset, self.builder, self._contents, self._folder, bodies))
-        results = (made,) if isinstance(made, Value) else made
+        results = made if isinstance(made, tuple) else (made,)
         for index, name in enumerate(node.output):
             if name and (index >= len(results) or results[index] is None):
                 raise UnsupportedNode(f"its output {index} ('{name}') is not supported")
@@ -261,7 +264,7 @@ class _Importer:
         self,
         function: onnx.FunctionProto,
         node: onnx.NodeProto,
-        inputs: Sequence[Value | None],
+        inputs: Sequence[Structure | None],
         scope: _Scope,
         location: str,
     ) -> Sequence[_Result]:
@@ -280,8 +283,8 @@ class _Importer:
         return [inner.values.get(name, _UNKNOWN) for name in function.output]
 
     def lower_body(
-        self, graph: onnx.GraphProto, inputs: Sequence[Value], builder: Builder, scope: _Scope
-    ) -> list[Value]:
+        self, graph: onnx.GraphProto, inputs: Sequence[Structure], builder: Builder, scope: _Scope
+    ) -> list[Structure]:
         """The outputs of a body, whose ops `builder` makes, in a scope that has its inputs."""
         scope.values.update(
             (value.name, given) for value, given in zip(graph.input, inputs, strict=True)
@@ -293,7 +296,7 @@ class _Importer:
             results = [self.look_up(value.name, scope) for value in graph.output]
         finally:
             self.builder = outer
-        values = [result for result in results if isinstance(result, Value)]
+        values = [each for each in results if each is not None and not isinstance(each, _Unknown)]
         if len(values) < len(results):
             raise UnknownBody
         return values
@@ -327,6 +330,8 @@ class _Importer:
     def _describe(self, name: str, value: _Result) -> str:
         if isinstance(value, Value):
             return str(value.type)
+        if isinstance(value, (Items, Maybe)):
+            return str(value)
         return "none" if value is None else self._inferred.get(name, f"'{name}' of unknown type")
 
     @cached_property
@@ -347,6 +352,16 @@ class _Importer:
                 types[value.name] = f"{element.name}[{shape}]"
         return types
 
+    def check_result(self, name: str, result: _Result) -> None:
+        """Note a graph output that is no tensor."""
+        is_tensor = isinstance(result, Value) and isinstance(result.type, TensorType)
+        if is_tensor or isinstance(result, _Unknown):
+            return
+        self._problems.append(
+            f"graph output '{name}' is {self._describe(name, result)}: only tensors can be "
+            "results; give its elements, or join them with ConcatFromSequence"
+        )
+
     def raise_problems(self) -> None:
         """CompileError that lists everything that was noted; nothing if nothing was."""
         if not self._problems:
@@ -366,8 +381,8 @@ class _Bodies:
     location: str
 
     def lower(
-        self, graph: onnx.GraphProto, inputs: Sequence[Value], builder: Builder
-    ) -> list[Value]:
+        self, graph: onnx.GraphProto, inputs: Sequence[Structure], builder: Builder
+    ) -> list[Structure]:
         if len(graph.input) != len(inputs):
             raise UnsupportedNode(
                 f"its body '{graph.name}' takes {len(graph.input)} inputs, but the op gives it "

@@ -16,9 +16,10 @@ import numpy as np
 import onnx
 
 from ingot.compiler.frontends.onnx.contents import Contents
+from ingot.compiler.frontends.onnx.structures import Structure
 from ingot.compiler.frontends.onnx.tensors import array_of, literal_of
 from ingot.compiler.graph.builder import Builder
-from ingot.compiler.ir import Block, Literal, Op, TensorType, Value, dims
+from ingot.compiler.ir import Block, Literal, Op, TensorType, Type, Value, dims
 from ingot.compiler.ir.dims import Dim, Expr
 from ingot.hal.spec import DType, dtype
 
@@ -48,9 +49,9 @@ class Bodies(Protocol):
     """Lowers the bodies of a node; a part of the importer."""
 
     def lower(
-        self, graph: onnx.GraphProto, inputs: Sequence[Value], builder: Builder
-    ) -> list[Value]:
-        """The values of the body's outputs. UnknownBody: some layer cannot be lowered."""
+        self, graph: onnx.GraphProto, inputs: Sequence[Structure], builder: Builder
+    ) -> list[Structure]:
+        """What the body's outputs are. UnknownBody: some layer cannot be lowered."""
 
 
 def type_of(value: Value) -> TensorType:
@@ -63,16 +64,24 @@ def shape_of(value: Value) -> tuple[Dim, ...]:
     return type_of(value).shape
 
 
+def _tensor(structure: Structure, index: int) -> Value:
+    if isinstance(structure, Value) and isinstance(structure.type, TensorType):
+        return structure
+    text = structure.type if isinstance(structure, Value) else structure
+    raise UnsupportedNode(f"input {index} is {text}, but the op takes a tensor: fix the model")
+
+
 class Node:
     """An ONNX node whose inputs have been lowered.
 
-    `inputs` has None for optional inputs that were left out; trailing ones may be absent.
+    `inputs` has None for optional inputs that were left out; trailing ones may be absent. They
+    are tensors but for ops that ask for a `structure`.
     """
 
     def __init__(
         self,
         proto: onnx.NodeProto,
-        inputs: Sequence[Value | None],
+        inputs: Sequence[Structure | None],
         opset: int,
         builder: Builder,
         contents: Contents,
@@ -99,11 +108,24 @@ class Node:
 
     def optional(self, index: int) -> Value | None:
         """The input at `index`, None if it was left out."""
+        structure = self.structure(index)
+        return None if structure is None else _tensor(structure, index)
+
+    def structure(self, index: int) -> Structure | None:
+        """The input at `index`, which may be a sequence or an optional; None if left out."""
         return self.inputs[index] if index < len(self.inputs) else None
+
+    def given(self, index: int) -> Structure:
+        """As `structure`. UnsupportedNode if it was left out."""
+        structure = self.structure(index)
+        if structure is None:
+            raise UnsupportedNode(f"input {index} is missing, the op needs it: fix the model")
+        return structure
 
     def present(self) -> Iterator[Value]:
         """All inputs that were not left out, for ops with any number of them."""
-        return (value for value in self.inputs if value is not None)
+        present = enumerate(self.inputs)
+        return (_tensor(value, index) for index, value in present if value is not None)
 
     def wants(self, index: int) -> bool:
         """True if the model names the output at `index`."""
@@ -304,7 +326,12 @@ class Node:
         inner._builder = builder
         return inner
 
-    def aside(self, types: Sequence[TensorType]) -> Block:
+    @property
+    def remembered(self) -> dict[Any, Any]:
+        """What lowerings keep of the model, under keys of their own."""
+        return self._contents.remembered
+
+    def aside(self, types: Sequence[Type]) -> Block:
         """A block for ops that are thrown away. It lives on, for what is remembered of it."""
         block = Block(types)
         self._contents.remembered["aside", id(block)] = block

@@ -18,11 +18,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ingot.compiler.frontends.onnx.node import Node
-from ingot.compiler.ir import Value
+from ingot.compiler.frontends.onnx.structures import Structure
 
 __all__ = ["Lowering", "find_lowering", "lowering", "registered_ops"]
 
-Lowering = Callable[[Node], Value | tuple[Value | None, ...]]
+Lowering = Callable[[Node], Structure | tuple[Structure | None, ...]]
 
 _TABLE: dict[tuple[str, str], list[tuple[int, Lowering]]] = {}
 

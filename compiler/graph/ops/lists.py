@@ -65,6 +65,16 @@ def _extend(list: ListType, x: TensorType) -> ListType:
     return list
 
 
+def _widen(list: ListType, *, shape: tuple[int, ...]) -> ListType:
+    _require_list(list)
+    result = list_type(list.dtype, shape)
+    fits = result.rank == list.rank
+    for dim, wanted in zip(list.shape, result.shape, strict=False):
+        fits = fits and (wanted is None or dim == wanted)
+    require(fits, f"{list} is no {result}")
+    return result
+
+
 def _get(
     list: ListType, *, index: Dim, shape: tuple[Dim, ...], symbols: tuple[str, ...]
 ) -> TensorType:
@@ -127,6 +137,14 @@ _ROWS = (
         ("list", "x"),
         _extend,
         "The list of one element, with the rows of x behind those that it has.",
+    ),
+    OpRow(
+        "list.widen",
+        "lists",
+        ("list",),
+        _widen,
+        "The list as one whose elements may differ in more dims: `shape` is as in `list.empty`.",
+        {"shape": _SHAPE},
     ),
     OpRow(
         "list.get",

@@ -49,6 +49,10 @@ def _extend(list: Elements, x: Array) -> Result:
     return ((np.concatenate([element, x]),),)
 
 
+def _widen(list: Elements, *, shape: tuple[int, ...]) -> Result:
+    return (list,)
+
+
 def _get(
     list: Elements, *, index: int, shape: tuple[int, ...], symbols: tuple[str, ...]
 ) -> tuple[Array]:
@@ -66,6 +70,7 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     "list.insert": _insert,
     "list.erase": _erase,
     "list.extend": _extend,
+    "list.widen": _widen,
     "list.get": _get,
     "list.length": _length,
 }

@@ -15,6 +15,7 @@ from ingot.compiler.ir import (
     Value,
     walk,
 )
+from ingot.compiler.ir.dims import symbol
 from ingot.compiler.stream.plan_memory import plan_memory
 from ingot.hal.spec import dtype
 
@@ -177,3 +178,17 @@ def test_an_update_writes_into_its_operand_or_a_copy() -> None:
         new = block.append(Op("update", [old, row], [ROW], {"offset": 0})).result
         last = dispatch(block, new, old if reads_old else row, in_place=False)
         assert count(plan(block, last), "stream.copy") == int(reads_old)
+
+
+def test_a_result_is_not_made_before_its_dims_are_known() -> None:
+    block = Block()
+    made = dispatch(block)
+    count = dispatch(block)
+    sizes = {"symbols": ("k",), "low": 0, "high": 9, "what": "k", "status": "InvalidArgument"}
+    block.append(Op("stream.size", [count], [], sizes))
+    named = block.append(Op("stream.alias", [made], [TensorType(F32, (symbol("k"),))])).result
+    block.append(Op("return", [named]))
+    planned = plan_memory(Module({"main": Function("main", Region([block]))})).functions["main"]
+    ops = [op.name for op in planned.block.ops]
+    assert ops.index("stream.copy") > ops.index("stream.size")
+    assert planned.block.ops[0].attributes["places"] == (("slab", 0),)

@@ -16,6 +16,7 @@ from ingot.compiler.frontends.onnx.lowerings import (
     reductions,
     resize,
     selections,
+    sequences,
     shapes,
 )
 
@@ -33,5 +34,6 @@ __all__ = [
     "reductions",
     "resize",
     "selections",
+    "sequences",
     "shapes",
 ]

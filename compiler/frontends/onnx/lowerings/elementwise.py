@@ -9,6 +9,7 @@ from ml_dtypes import finfo  # onnx depends on it
 
 from ingot.compiler.frontends.onnx.node import Node, UnsupportedNode, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import lowering
+from ingot.compiler.frontends.onnx.structures import Structure
 from ingot.compiler.frontends.onnx.tensors import dtype_of, element_type_name
 from ingot.compiler.ir import Value
 from ingot.hal.spec import DType
@@ -245,8 +246,8 @@ def _cast(node: Node, x: Value, target: DType) -> Value:
 
 
 @lowering("Identity")
-def identity(node: Node) -> Value:
-    return node.input(0)
+def identity(node: Node) -> Structure:
+    return node.given(0)
 
 
 @lowering("Dropout")

@@ -22,8 +22,8 @@ from ingot.compiler.ir import Module
 from ingot.compiler.targets.cpu.toolchain import choose_variants
 from ingot.hal.errors import CompileError
 
-INTERPRETED_COUNT = 1600
-COMPILED_COUNT = 1500
+INTERPRETED_COUNT = 1650
+COMPILED_COUNT = 1540
 DYNAMIC_COUNT = 1290
 
 Run = Callable[[list[Any]], Sequence[Any]]
@@ -35,7 +35,92 @@ def _cases() -> list[Any]:
         warnings.simplefilter("ignore")
         from onnx.backend.test.case.node import collect_testcases
 
-        return list(collect_testcases(None))
+        return [_TensorCase(case) for case in collect_testcases(None)]
+
+
+class _TensorCase:
+    """A case whose model takes and gives tensors only: a sequence or an optional is made from
+    tensors inside, and taken apart to some."""
+
+    def __init__(self, case: Any) -> None:
+        self.name = case.name
+        self.model = onnx.ModelProto()
+        self.model.CopyFrom(case.model)
+        self.data_sets = [(list(inputs), list(outputs)) for inputs, outputs in case.data_sets]
+        values = [*self.model.graph.input, *self.model.graph.output]
+        if any(value.type.WhichOneof("value") != "tensor_type" for value in values):
+            self._take_apart()
+
+    def _take_apart(self) -> None:
+        graph = self.model.graph
+        inputs, outputs = list(graph.input), list(graph.output)
+        del graph.input[:], graph.output[:]
+        ((given, wanted),) = self.data_sets
+        made: list[onnx.NodeProto] = []
+        arguments: list[Any] = []
+        for value, each in zip(inputs, given, strict=True):
+            made += self._make(value.name, value.type, each, arguments)
+        nodes = [*made, *graph.node]
+        results: list[Any] = []
+        for value, each in zip(outputs, wanted, strict=True):
+            nodes += self._read(value.name, value.type, each, results)
+        del graph.node[:]
+        graph.node.extend(nodes)
+        self.data_sets = [(arguments, results)]
+
+    def _make(self, name: str, type: Any, given: Any, arguments: list[Any]) -> list[Any]:
+        """Nodes that make what `given` is of tensors, which become arguments."""
+        node = onnx.helper.make_node
+        kind = type.WhichOneof("value")
+        if kind == "optional_type":
+            element = type.optional_type.elem_type
+            inner = element.WhichOneof("value")
+            if given is None or (isinstance(given, list) and any(x is None for x in given)):
+                return [node("Optional", [], [name], type=element)]
+            if inner == "tensor_type" and isinstance(given, list):
+                (given,) = given
+            nodes = self._make(f"{name}_content", element, given, arguments)
+            return [*nodes, node("Optional", [f"{name}_content"], [name])]
+        if kind == "sequence_type":
+            element = type.sequence_type.elem_type
+            if not given:
+                code = element.tensor_type.elem_type
+                return [node("SequenceEmpty", [], [name], dtype=code)]
+            names = [f"{name}_{place}" for place in range(len(given))]
+            for each, part in zip(names, given, strict=True):
+                self._make(each, element, part, arguments)
+            return [node("SequenceConstruct", names, [name])]
+        array = np.asarray(_array(given))
+        value = onnx.helper.make_tensor_value_info(name, type.tensor_type.elem_type, array.shape)
+        self.model.graph.input.append(value)
+        arguments.append(array)
+        return []
+
+    def _read(self, name: str, type: Any, wanted: Any, results: list[Any]) -> list[Any]:
+        """Nodes that read the tensors of what `wanted` is, which become results."""
+        node = onnx.helper.make_node
+        kind = type.WhichOneof("value")
+        if kind == "optional_type":
+            inner = type.optional_type.elem_type
+            nodes = [node("OptionalGetElement", [name], [f"{name}_content"])]
+            if inner.WhichOneof("value") == "tensor_type" and isinstance(wanted, list):
+                (wanted,) = wanted
+            return [*nodes, *self._read(f"{name}_content", inner, wanted, results)]
+        graph = self.model.graph
+        if kind == "sequence_type":
+            nodes = []
+            for place, part in enumerate(wanted):
+                at = onnx.numpy_helper.from_array(np.int64(place), f"{name}_at_{place}")
+                graph.initializer.append(at)
+                nodes.append(node("SequenceAt", [name, at.name], [f"{name}_{place}"]))
+                graph.output.append(onnx.ValueInfoProto(name=f"{name}_{place}"))
+                results.append(part)
+            graph.output.append(onnx.ValueInfoProto(name=f"{name}_length"))
+            results.append(np.int64(len(wanted)))
+            return [*nodes, node("SequenceLength", [name], [f"{name}_length"])]
+        graph.output.append(onnx.ValueInfoProto(name=name))
+        results.append(wanted)
+        return []
 
 
 @pytest.fixture(scope="module")
@@ -162,7 +247,8 @@ def test_every_node_test_of_the_standard_is_right_or_refused_with_a_compile_erro
     assert len(right) >= INTERPRETED_COUNT, len(right)
     covered = {node.op_type for case in right for node in case.model.graph.node}
     # ops without a node test of their own in the standard
-    assert set(registered_ops()) - covered <= {"GroupNormalization"}
+    elsewhere = {"GroupNormalization", "SequenceErase", "ConcatFromSequence"}
+    assert set(registered_ops()) - covered <= elsewhere
 
 
 @pytest.mark.slow

@@ -1,0 +1,356 @@
+"""Sequences and optionals.
+
+As long as all lengths are known, the ops on sequences only move values about, and nothing is
+left of them; else they become ops on lists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import onnx
+
+from ingot.compiler.frontends.onnx.join_elements import element_at, join_elements, length_of
+from ingot.compiler.frontends.onnx.loops import Loop, Step
+from ingot.compiler.frontends.onnx.node import Node, UnsupportedNode, shape_of, type_of, unsupported
+from ingot.compiler.frontends.onnx.registry import lowering
+from ingot.compiler.frontends.onnx.structures import (
+    Items,
+    Maybe,
+    Structure,
+    as_list,
+    list_of_types,
+)
+from ingot.compiler.frontends.onnx.tensors import dtype_of
+from ingot.compiler.ir import ListType, TensorType, Value
+from ingot.compiler.ir.dims import Dim, ceildiv, symbol
+from ingot.compiler.ir.dims import minimum as least
+from ingot.hal.spec import DType
+
+__all__: list[str] = []
+
+
+def _sequence(node: Node, index: int = 0) -> Items | Value:
+    """An input that must be a sequence: its elements, or a list."""
+    structure = _content(node, node.given(index))
+    is_list = isinstance(structure, Value) and isinstance(structure.type, ListType)
+    if isinstance(structure, Items):
+        return structure
+    unsupported(not is_list, f"input {index} is no sequence: fix the model")
+    assert isinstance(structure, Value)
+    return structure
+
+
+def _content(node: Node, given: Structure) -> Structure:
+    """What an optional holds, which the call checks; anything else is what it is."""
+    if not isinstance(given, Maybe):
+        return given
+    if given.content is None or given.present is False:
+        raise UnsupportedNode("the optional has no element: fix the model")
+    if isinstance(given.present, Value):
+        flag = node.convert(given.present, "i64")
+        name = next(node.fresh_symbols("present"))
+        what = "the optional has no element: its count"
+        attributes = {"symbols": (name,), "low": 1, "high": 1, "what": what}
+        node.builder.append("size", (flag,), (), attributes)
+    return given.content
+
+
+def _list(sequence: Items | Value, node: Node, *more: Value) -> Value:
+    """The sequence as a list that can take elements like `more`."""
+    if isinstance(sequence, Items):
+        types = [type_of(each) for each in (*sequence.elements, *more)]
+        return as_list(sequence, list_of_types(types, sequence.dtype), node.builder)
+    type = sequence.type
+    assert isinstance(type, ListType)
+    shape = list(type.shape)
+    for each in map(type_of, more):
+        fits = each.dtype is type.dtype and each.rank == type.rank
+        unsupported(not fits, f"{each} is no element of {type}: dtype and rank must be equal")
+        for axis, dim in enumerate(each.shape):
+            if dim != shape[axis]:
+                shape[axis] = None
+    return as_list(sequence, ListType(type.dtype, tuple(shape)), node.builder)
+
+
+def _length(sequence: Items | Value, node: Node) -> Dim:
+    return len(sequence.elements) if isinstance(sequence, Items) else length_of(node, sequence)
+
+
+def _known_position(node: Node, index: Value | None, length: int, limit: int) -> int | None:
+    """The position if it is known at import: below `limit`, from the front; the last without
+    an `index`. UnsupportedNode: it is out of range."""
+    if index is None:
+        return limit - 1
+    known = node.known(index)
+    if known is None:
+        return None
+    position = known.reshape(-1)[0]
+    if not isinstance(position, int):
+        return None
+    unsupported(
+        not -length <= position < limit,
+        f"position {position} in a sequence of {length} elements: fix the model",
+    )
+    return position + length if position < 0 else position
+
+
+def _position(node: Node, index: Value | None, length: Dim, limit: Dim) -> Dim:
+    """The position as a dim, which is checked when the model runs."""
+    if index is None:
+        return limit - 1
+    given = node.convert(node.reshape(index, ()), "i64")
+    zero, size = node.constant(0, "i64"), node.size(length)
+    wrapped = node.op("add", given, size)
+    front = node.op("select", node.compare("lt", given, zero), wrapped, given)
+    name = next(node.fresh_symbols("position"))
+    bounds = {"low": 0, "high": limit - 1, "what": "the position in the sequence"}
+    attributes = {"symbols": (name,), **bounds, "status": "OutOfRange"}
+    node.builder.append("size", (front,), (), attributes)
+    return symbol(name)
+
+
+@lowering("SequenceEmpty")
+def sequence_empty(node: Node) -> Structure:
+    element = dtype_of(node.integer("dtype", onnx.TensorProto.FLOAT))
+    if element is None:
+        raise UnsupportedNode("its elements are no numbers: use a numeric dtype")
+    return Items((), element)
+
+
+@lowering("SequenceConstruct")
+def sequence_construct(node: Node) -> Structure:
+    elements = tuple(node.present())
+    return Items(elements, type_of(elements[0]).dtype)
+
+
+@lowering("SequenceInsert")
+def sequence_insert(node: Node) -> Structure:
+    sequence, x, index = _sequence(node), node.input(1), node.optional(2)
+    if isinstance(sequence, Items):
+        unsupported(
+            type_of(x).dtype is not sequence.dtype,
+            f"{type_of(x)} is put into a sequence of {sequence.dtype.name}: fix the model",
+        )
+        length = len(sequence.elements)
+        place = _known_position(node, index, length, length + 1)
+        if place is not None:
+            elements = (*sequence.elements[:place], x, *sequence.elements[place:])
+            return Items(elements, sequence.dtype)
+    size = _length(sequence, node)
+    list = _list(sequence, node, x)
+    return node.op("list.insert", list, x, index=_position(node, index, size, size + 1))
+
+
+@lowering("SequenceErase")
+def sequence_erase(node: Node) -> Structure:
+    sequence, index = _sequence(node), node.optional(1)
+    if isinstance(sequence, Items):
+        length = len(sequence.elements)
+        unsupported(length == 0, "the sequence is empty: fix the model")
+        place = _known_position(node, index, length, length)
+        if place is not None:
+            elements = (*sequence.elements[:place], *sequence.elements[place + 1 :])
+            return Items(elements, sequence.dtype)
+    size = _length(sequence, node)
+    return node.op("list.erase", _list(sequence, node), index=_position(node, index, size, size))
+
+
+@lowering("SequenceAt")
+def sequence_at(node: Node) -> Structure:
+    sequence, index = _sequence(node), node.input(1)
+    if isinstance(sequence, Items):
+        length = len(sequence.elements)
+        place = _known_position(node, index, length, length)
+        if place is not None:
+            return sequence.elements[place]
+    size = _length(sequence, node)
+    return element_at(node, _list(sequence, node), _position(node, index, size, size))
+
+
+@lowering("SequenceLength")
+def sequence_length(node: Node) -> Value:
+    return node.size(_length(_sequence(node), node))
+
+
+@lowering("ConcatFromSequence")
+def concat_from_sequence(node: Node) -> Value:
+    sequence, new_axis = _sequence(node), bool(node.integer("new_axis", 0))
+    if not isinstance(sequence, Items):
+        assert isinstance(sequence.type, ListType)
+        axis = node.axis(0, sequence.type.rank + new_axis)
+        return join_elements(node, sequence, axis, new_axis)
+    unsupported(not sequence.elements, "the sequence is empty: there is nothing to join")
+    axis = node.axis(0, type_of(sequence.elements[0]).rank + new_axis)
+    elements = list(sequence.elements)
+    if new_axis:
+        shapes = [list(shape_of(each)) for each in elements]
+        elements = [
+            node.reshape(each, [*shape[:axis], 1, *shape[axis:]])
+            for each, shape in zip(elements, shapes, strict=True)
+        ]
+    return elements[0] if len(elements) == 1 else node.op("concatenate", *elements, axis=axis)
+
+
+# Splitting.
+
+
+@lowering("SplitToSequence")
+def split_to_sequence(node: Node) -> Structure:
+    x = node.input(0)
+    axis = node.axis(0, type_of(x).rank)
+    dim, split = shape_of(x)[axis], node.optional(1)
+    squeeze = split is None and not node.integer("keepdims", 1)
+    if split is None:
+        return _chunks(node, x, axis, 1, squeeze)
+    if type_of(split).rank == 0:
+        chunk = node.parts(1)[0]
+        return _chunks(node, x, axis, node.define_size(chunk, "chunk", "the split", 1), False)
+    start: Dim = 0
+    elements: list[Value] = []
+    for size in node.define_dims(1, "the split"):
+        elements.append(_cut(node, x, axis, start, start + size))
+        start = start + size
+    if start != dim:
+        node.builder.append("assert", (), (), {"kind": "equal", "a": start, "b": dim})
+    return Items(tuple(elements), type_of(x).dtype)
+
+
+def _cut(node: Node, x: Value, axis: int, start: Dim, limit: Dim) -> Value:
+    starts: list[Dim] = [0] * type_of(x).rank
+    limits = list(shape_of(x))
+    starts[axis], limits[axis] = start, limit
+    return node.op("slice", x, start=starts, limit=limits, stride=(1,) * len(starts))
+
+
+def _chunks(node: Node, x: Value, axis: int, chunk: Dim, squeeze: bool) -> Structure:
+    """Parts of `chunk` along the axis, of which the last may be shorter."""
+    dim = shape_of(x)[axis]
+
+    def part(inner: Node, start: Dim) -> Value:
+        cut = _cut(inner, x, axis, start, least(start + chunk, dim))
+        shape = shape_of(cut)
+        return inner.reshape(cut, [*shape[:axis], *shape[axis + 1 :]]) if squeeze else cut
+
+    if isinstance(dim, int) and isinstance(chunk, int):
+        parts = tuple(part(node, start) for start in range(0, dim, chunk))
+        return Items(parts, type_of(x).dtype)
+
+    def take_step(inner: Node, index: Value, running: Value, carried: Sequence[Structure]) -> Step:
+        at = inner.define_size(index, "part", "the part")
+        (list,) = carried
+        assert isinstance(list, Value)
+        element = part(inner, at * chunk)
+        return Step(None, [inner.op("list.insert", list, element, index=at)], [])
+
+    shape = [None if each == axis else size for each, size in enumerate(shape_of(x))]
+    if squeeze:
+        del shape[axis]
+    dims = tuple(size if isinstance(size, int) else None for size in shape)
+    empty = as_list(Items((), type_of(x).dtype), ListType(type_of(x).dtype, dims), node.builder)
+    (result,), _ = Loop(node, node.size(ceildiv(dim, chunk)), None, [empty], take_step).run()
+    return result
+
+
+# Maps.
+
+
+@lowering("SequenceMap")
+def sequence_map(node: Node) -> tuple[Structure, ...]:
+    """The body of every element; further inputs are sequences of the same length, or tensors
+    that all elements see."""
+    graph = node.graph("body")
+    first = _sequence(node)
+    others = [node.given(index) for index in range(1, len(node.inputs))]
+    if isinstance(first, Items):
+        length = len(first.elements)
+        rows = [[first.elements[place], *_at(others, place)] for place in range(length)]
+        made = [node.bodies.lower(graph, row, node.builder) for row in rows]
+        dtypes = [_declared_dtype(each) for each in graph.output]
+        return tuple(
+            Items(tuple(_only_tensors([row[place] for row in made])), element)
+            for place, element in enumerate(dtypes)
+        )
+    lists = [
+        _list(each, node) if _is_sequence(each) else each  # type: ignore[arg-type]
+        for each in (first, *others)
+    ]
+
+    def take_step(inner: Node, index: Value, running: Value, carried: Sequence[Structure]) -> Step:
+        at = inner.define_size(index, "element", "the position")
+        row = [
+            element_at(inner, each, at)
+            if isinstance(each, Value) and isinstance(each.type, ListType)
+            else each
+            for each in lists
+        ]
+        made = _only_tensors(node.bodies.lower(graph, row, inner.builder))
+        following: list[Structure] = []
+        for sequence, element in zip(carried, made, strict=True):
+            assert isinstance(sequence, (Items, Value))
+            list = _list(sequence, inner, element)
+            following.append(inner.op("list.insert", list, element, index=at))
+        return Step(None, following, [])
+
+    empty = [Items((), _declared_dtype(each)) for each in graph.output]
+    results, _ = Loop(node, node.size(_length(first, node)), None, empty, take_step).run()
+    return tuple(results)
+
+
+def _is_sequence(structure: Structure) -> bool:
+    return isinstance(structure, Items) or (
+        isinstance(structure, Value) and isinstance(structure.type, ListType)
+    )
+
+
+def _at(others: Sequence[Structure], place: int) -> list[Structure]:
+    """Element `place` of those that are sequences; the others as they are."""
+    row: list[Structure] = []
+    for each in others:
+        if isinstance(each, Items):
+            unsupported(
+                place >= len(each.elements), "its sequences differ in length: fix the model"
+            )
+            row.append(each.elements[place])
+        else:
+            unsupported(_is_sequence(each), "it maps sequences of known and of unknown length")
+            row.append(each)
+    return row
+
+
+def _only_tensors(structures: Sequence[Structure]) -> list[Value]:
+    tensors = [each for each in structures if isinstance(each, Value)]
+    given = all(isinstance(each.type, TensorType) for each in tensors)
+    unsupported(len(tensors) < len(structures) or not given, "its body gives what is no tensor")
+    return tensors
+
+
+def _declared_dtype(value: onnx.ValueInfoProto) -> DType:
+    element = dtype_of(value.type.tensor_type.elem_type)
+    if element is None:
+        raise UnsupportedNode(f"its body gives '{value.name}' of no numeric dtype: fix the model")
+    return element
+
+
+# Optionals.
+
+
+@lowering("Optional")
+def optional(node: Node) -> Structure:
+    content = node.structure(0)
+    return Maybe(content is not None, content)
+
+
+@lowering("OptionalHasElement")
+def optional_has_element(node: Node) -> Value:
+    given = node.structure(0)
+    if isinstance(given, Maybe):
+        if isinstance(given.present, Value):
+            return given.present
+        return node.constant(given.present, "i1")
+    return node.constant(given is not None, "i1")
+
+
+@lowering("OptionalGetElement")
+def optional_get_element(node: Node) -> Structure:
+    return _content(node, node.given(0))

@@ -18,7 +18,7 @@ from ingot.compiler.targets.cpu.toolchain import (
     choose_variants,
 )
 from ingot.compiler.targets.opencl.object import build_object
-from ingot.compiler.targets.opencl.variant import OPENCL_C, OpenclVariant
+from ingot.compiler.targets.opencl.variant import OPENCL_VARIANTS, OpenclVariant
 from ingot.hal.errors import CompileError, InvalidArgument, Unsupported
 
 __all__ = ["Objects", "Target", "build_objects", "choose_targets"]
@@ -73,7 +73,7 @@ def choose_targets(
 def _choose_target(name: str, variants: Sequence[str] | None, fallback: bool) -> Target:
     if name == "cpu":
         return Target(name, choose_variants(variants))
-    return Target(name, (OPENCL_C, *([choose_fallback(name)] if fallback else ())))
+    return Target(name, (*OPENCL_VARIANTS, *([choose_fallback(name)] if fallback else ())))
 
 
 def build_objects(

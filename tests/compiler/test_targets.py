@@ -52,8 +52,9 @@ def test_targets_have_their_own_code_and_share_the_weights() -> None:
     assert contents.constants.length == read_module(bytes(one)).constants.length
     assert both.report.constant_length == one.report.constant_length
     formats = [variant.format.partition("-")[0] for variant in contents.executables[1].variants]
-    assert formats == ["opencl", "elf"]
-    assert [variant.name for variant in contents.executables[1].variants] == ["opencl-c", "generic"]
+    assert formats == ["opencl", "opencl", "elf"]
+    names = [variant.name for variant in contents.executables[1].variants]
+    assert names == ["opencl-c-large", "opencl-c", "generic"]
 
 
 def test_the_report_and_the_metadata_speak_of_each_target() -> None:
@@ -62,7 +63,7 @@ def test_the_report_and_the_metadata_speak_of_each_target() -> None:
     assert module.report.dispatches == module.report.targets["cpu"].dispatches
     assert "target opencl" in str(module.report)
     metadata = read_module(bytes(module)).metadata["targets"]
-    assert metadata["opencl"]["variants"] == ["opencl-c", "generic"]
+    assert metadata["opencl"]["variants"] == ["opencl-c-large", "opencl-c", "generic"]
     assert metadata["opencl"]["host"] == {}
     assert metadata["cpu"]["peaks"].keys() == metadata["opencl"]["peaks"].keys()
 
@@ -81,7 +82,7 @@ def test_parameters_are_listed_once(project_root: Path) -> None:
 
 def test_the_fallback_can_be_left_out() -> None:
     module = compile(dense(), target="opencl", fallback=False)
-    assert list(module.report.object_lengths) == ["opencl-c"]
+    assert list(module.report.object_lengths) == ["opencl-c-large", "opencl-c"]
 
 
 def test_a_target_that_is_not_known_is_refused() -> None:

@@ -15,11 +15,11 @@ from entries import assert_close, make, reference
 from ingot.compiler.dispatch.kernel import Kernel, TargetInfo
 from ingot.compiler.ir import Function
 from ingot.compiler.ir.dims import evaluate
+from ingot.compiler.targets.opencl.variant import OPENCL_C, OPENCL_C_LARGE
 
 __all__ = ["LARGE", "PLAIN", "SMALL", "check", "needs_device"]
 
-LARGE = TargetInfo("opencl", "opencl-c", 16, 64, True, group_size=256, local_memory=32 << 10)
-SMALL = TargetInfo("opencl", "opencl-c", 16, 64, True, group_size=64, local_memory=16 << 10)
+LARGE, SMALL = OPENCL_C_LARGE.target, OPENCL_C.target
 PLAIN = TargetInfo("opencl", "generic", 16, 16, False)
 
 needs_device = pytest.mark.skipif(
@@ -42,7 +42,7 @@ def check(
     rng = np.random.default_rng(7)
     if operands is None:
         operands = [make(each.type, rng, symbols) for each in function.arguments]  # type: ignore[arg-type]
-    operands = [np.ascontiguousarray(each) for each in operands]
+    operands = [np.asarray(each, order="C") for each in operands]
     expected = reference(function, operands)
     plain = lower(function, PLAIN)
     results = [np.full(each.shape, 77).astype(each.dtype) for each in expected]

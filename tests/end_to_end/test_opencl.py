@@ -257,6 +257,27 @@ def test_a_wrong_kernel_without_a_fallback_is_an_error(
         ingot.load(broken, device=f"{uri()}?cache=off")
 
 
+def test_the_uri_says_which_schedules_a_device_gets(
+    print_tanh: Callable[[Callable[[Any], Any]], None],
+) -> None:
+    """Whatever the device is: both give the same results, and only one of them is built."""
+
+    def broken(printed: Any) -> Any:
+        return dataclasses.replace(printed, text="this is no C\n")
+
+    module = ingot.compile(make_tanh(), target="opencl")
+    for groups in ("large", "small"):
+        check_tanh(ingot.load(module, device=f"{uri()}?cache=off&groups={groups}"))
+    large_first = iter((broken, lambda printed: printed))
+    print_tanh(lambda printed: next(large_first)(printed))
+    module = ingot.compile(make_tanh(), target="opencl", fallback=False)
+    check_tanh(ingot.load(module, device=f"{uri()}?cache=off&groups=small"))
+    with pytest.raises(ingot.Error, match="error"):
+        ingot.load(module, device=f"{uri()}?cache=off&groups=large")
+    with pytest.raises(ingot.InvalidArgument, match="groups=large or groups=small"):
+        ingot.load(module, device=f"{uri()}?groups=huge")
+
+
 # Control flow.
 
 

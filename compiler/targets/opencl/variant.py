@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ingot.compiler.dispatch.kernel import TargetInfo
+from ingot.hal.spec import layout
 
-__all__ = ["OPENCL_C", "OpenclVariant"]
+__all__ = ["OPENCL_C", "OPENCL_C_LARGE", "OPENCL_VARIANTS", "OpenclVariant"]
 
 
 @dataclass(frozen=True)
@@ -17,6 +18,7 @@ class OpenclVariant:
     """
 
     target: TargetInfo
+    features: tuple[str, ...] = ()  # INGOT_OPENCL_LARGE_GROUPS, or none
 
     @property
     def name(self) -> str:
@@ -28,19 +30,29 @@ class OpenclVariant:
 
     @property
     def feature_bits(self) -> int:
-        """Of the whole variant: none."""
-        return 0
+        """The features as the module file holds them."""
+        constants = layout().constants
+        return sum(int(constants[feature]) for feature in self.features)
 
 
-OPENCL_C = OpenclVariant(
-    TargetInfo(
+def _variant(name: str, group_size: int, local_memory: int, *features: str) -> OpenclVariant:
+    target = TargetInfo(
         "opencl",
-        "opencl-c",
+        name,
         vector_length=16,
         register_count=64,
         fma=True,
-        group_size=256,
-        local_memory=32 << 10,
+        group_size=group_size,
+        local_memory=local_memory,
     )
-)
+    return OpenclVariant(target, features)
+
+
+OPENCL_C_LARGE = _variant("opencl-c-large", 256, 32 << 10, "INGOT_OPENCL_LARGE_GROUPS")
+"""For GPUs with memory of their own: 64 results of a product in an item's registers."""
+
+OPENCL_C = _variant("opencl-c", 64, 16 << 10)
 """For every device: groups and local memory are what OpenCL 1.2 devices have in practice."""
+
+OPENCL_VARIANTS = (OPENCL_C_LARGE, OPENCL_C)
+"""Best first."""

@@ -89,7 +89,14 @@ static ingot_status_t ingot_opencl_query_features(ingot_opencl_device_t *device)
   return NULL;
 }
 
-static ingot_status_t ingot_opencl_query_limits(ingot_opencl_device_t *device, bool zero_copy) {
+/* Whether schedules for large groups pay: on a GPU with memory of its own and room for them. */
+static bool ingot_opencl_is_large(const ingot_opencl_device_t *device, bool is_shared) {
+  return (device->type & INGOT_CL_DEVICE_TYPE_GPU) && !is_shared && device->group_size >= 256 &&
+         device->local_length >= 32768;
+}
+
+static ingot_status_t ingot_opencl_query_limits(ingot_opencl_device_t *device,
+                                                const ingot_opencl_options_t *options) {
   uint64_t memory_length = 0;
   size_t parameter_length = 0;
   uint32_t is_shared = 0, has_compiler = 0;
@@ -106,7 +113,12 @@ static ingot_status_t ingot_opencl_query_limits(ingot_opencl_device_t *device, b
   device->max_parameter_length = parameter_length;
   device->base.memory_length =
       memory_length < INT64_MAX ? (int64_t)memory_length : INT64_MAX;
-  device->zero_copy = zero_copy && is_shared;
+  device->zero_copy = options->zero_copy && is_shared;
+  if (options->groups == INGOT_OPENCL_GROUPS_BY_DEVICE
+          ? ingot_opencl_is_large(device, is_shared)
+          : options->groups == INGOT_OPENCL_GROUPS_LARGE) {
+    device->base.features |= INGOT_OPENCL_LARGE_GROUPS;
+  }
   if (has_compiler) return NULL;
   return ingot_status_create(&device->base.instance->allocator, INGOT_STATUS_UNSUPPORTED,
                              "the OpenCL driver brings no compiler: expected a full profile");
@@ -212,7 +224,7 @@ static ingot_status_t ingot_opencl_device_load(ingot_opencl_device_t *device,
   INGOT_TRY(context || queue ? ingot_opencl_take_context(device, context, queue)
                              : ingot_opencl_make_context(device, uri));
   INGOT_TRY(ingot_opencl_query_features(device));
-  INGOT_TRY(ingot_opencl_query_limits(device, options.zero_copy));
+  INGOT_TRY(ingot_opencl_query_limits(device, &options));
   INGOT_TRY(ingot_opencl_query_names(device));
   INGOT_TRY(ingot_opencl_make_queue(device));
   device->self_test = options.self_test;

@@ -182,6 +182,11 @@ static bool ingot_opencl_parse_option(const char *name, size_t name_length, cons
   if (ingot_opencl_is_text(name, name_length, "self_test")) {
     return ingot_opencl_parse_switch(value, length, &options->self_test);
   }
+  if (ingot_opencl_is_text(name, name_length, "groups")) {
+    bool is_large = ingot_opencl_is_text(value, length, "large");
+    options->groups = is_large ? INGOT_OPENCL_GROUPS_LARGE : INGOT_OPENCL_GROUPS_SMALL;
+    return is_large || ingot_opencl_is_text(value, length, "small");
+  }
   if (length == 0) return false;
   if (ingot_opencl_is_text(name, name_length, "library")) {
     options->library = value;
@@ -199,8 +204,8 @@ static bool ingot_opencl_parse_option(const char *name, size_t name_length, cons
 ingot_status_t ingot_opencl_parse_options(const ingot_allocator_t *allocator,
                                           const ingot_hal_uri_t *uri,
                                           ingot_opencl_options_t *out_options) {
-  *out_options =
-      (ingot_opencl_options_t){.is_cached = true, .zero_copy = true, .self_test = true};
+  *out_options = (ingot_opencl_options_t){
+      .library = "", .is_cached = true, .zero_copy = true, .self_test = true};
   for (const char *option = uri->query; *option;) {
     size_t length = strcspn(option, "&");
     size_t name_length = strcspn(option, "=&");
@@ -209,7 +214,8 @@ ingot_status_t ingot_opencl_parse_options(const ingot_allocator_t *allocator,
                                    length - value_offset, out_options)) {
       return ingot_status_create(allocator, INGOT_STATUS_INVALID_ARGUMENT,
                                  "device '%.100s': bad option at '%.60s', expected library=PATH, "
-                                 "cache=FOLDER, cache=off, zero_copy=off or self_test=off",
+                                 "cache=FOLDER, cache=off, zero_copy=off, self_test=off, "
+                                 "groups=large or groups=small",
                                  uri->text, option);
     }
     option += length + (option[length] == '&');

@@ -25,15 +25,23 @@ ingot_status_t ingot_opencl_find(const ingot_allocator_t *allocator,
                                  const ingot_cl_functions_t *cl, const ingot_hal_uri_t *uri,
                                  ingot_opencl_found_t *out_device);
 
+/* Which schedules a device gets where a module has several. */
+typedef enum ingot_opencl_groups_t {
+  INGOT_OPENCL_GROUPS_BY_DEVICE,
+  INGOT_OPENCL_GROUPS_LARGE,
+  INGOT_OPENCL_GROUPS_SMALL,
+} ingot_opencl_groups_t;
+
 /* What a URI's query says. The texts point into the URI and are not terminated. */
 typedef struct ingot_opencl_options_t {
-  const char *library; /* NULL: the instance's */
+  const char *library; /* "": the instance's */
   size_t library_length;
   const char *cache; /* a folder; NULL: the usual one */
   size_t cache_length;
   bool is_cached;
   bool zero_copy;
   bool self_test;
+  ingot_opencl_groups_t groups;
 } ingot_opencl_options_t;
 
 /* InvalidArgument for an unknown option or value says what is known. */

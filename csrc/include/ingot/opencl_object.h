@@ -38,6 +38,11 @@
 #define INGOT_OPENCL_INT64_ATOMICS 0x4 /* base and extended */
 #define INGOT_OPENCL_SUBGROUPS 0x8
 
+/* What a device must have for a whole variant, whose schedules want groups of 256 work items
+ * with 32 KB of local memory and the registers of a large GPU. The driver looks at the device's
+ * kind and limits; `groups=` of its URI has the last word. */
+#define INGOT_OPENCL_LARGE_GROUPS 0x1
+
 /* Flags of an entry. */
 #define INGOT_OPENCL_HOST 0x1 /* it has no kernel in the source: the generic variant runs it */
 

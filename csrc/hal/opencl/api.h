@@ -27,6 +27,8 @@ typedef intptr_t ingot_cl_property_t;
 typedef void(INGOT_CL_CALL *ingot_cl_notify_t)(const char *text, const void *data, size_t length,
                                                void *user);
 
+typedef void(INGOT_CL_CALL *ingot_cl_built_t)(ingot_cl_program_t program, void *user);
+
 enum { /* what functions return */
   INGOT_CL_SUCCESS = 0,
   INGOT_CL_DEVICE_NOT_FOUND = -1,
@@ -127,8 +129,8 @@ enum { /* what can be asked */
     (ingot_cl_context_t, uint32_t, const ingot_cl_device_t *, const size_t *,                     \
      const unsigned char **, int32_t *, int32_t *))                                               \
   X(int32_t, BuildProgram,                                                                        \
-    (ingot_cl_program_t, uint32_t, const ingot_cl_device_t *, const char *,                       \
-     void(INGOT_CL_CALL *)(ingot_cl_program_t, void *), void *))                                  \
+    (ingot_cl_program_t, uint32_t, const ingot_cl_device_t *, const char *, ingot_cl_built_t,     \
+     void *))                                                                                     \
   X(int32_t, GetProgramInfo, (ingot_cl_program_t, uint32_t, size_t, void *, size_t *))            \
   X(int32_t, GetProgramBuildInfo,                                                                 \
     (ingot_cl_program_t, ingot_cl_device_t, uint32_t, size_t, void *, size_t *))                  \

@@ -51,7 +51,9 @@ static ingot_status_t ingot_opencl_transfer(ingot_opencl_buffer_t *buffer, int64
       (size_t)(buffer->memory_offset + offset), (size_t)length, 0, NULL, NULL, &error);
   if (error) return ingot_opencl_status(allocator, "clEnqueueMapBuffer", error);
   /* Bytes that the device uses in place need no copy: the map alone makes them current. */
-  if (data != (void *)host) memcpy(to_device ? data : host, to_device ? host : data, (size_t)length);
+  if (data != (void *)host) {
+    memcpy(to_device ? data : host, to_device ? host : data, (size_t)length);
+  }
   INGOT_OPENCL_TRY(allocator, device->cl, EnqueueUnmapMemObject, device->queue, buffer->memory,
                    data, 0, NULL, NULL);
   INGOT_OPENCL_TRY(allocator, device->cl, Finish, device->queue);
@@ -216,6 +218,7 @@ ingot_status_t ingot_opencl_buffer_create(ingot_device_t *device, int64_t length
     ingot_hal_buffer_release(&buffer->base);
     return status;
   }
+  buffer->base.memory = buffer->memory; /* which the application may wrap again */
   *out_buffer = &buffer->base;
   return NULL;
 }

@@ -179,10 +179,11 @@ ingot_status_t ingot_opencl_queue_dispatch(ingot_hal_queue_t *base,
   ingot_opencl_queue_t *queue = (ingot_opencl_queue_t *)base;
   ingot_opencl_executable_t *executable = (ingot_opencl_executable_t *)dispatch->executable;
   const ingot_opencl_kernel_t *kernel = &executable->kernels[dispatch->entry];
+  const ingot_hal_entry_t *entry = &executable->base.entries[dispatch->entry];
   ingot_opencl_record_t record = {.executable = dispatch->executable,
                                   .entry = dispatch->entry,
                                   .site = dispatch->site,
-                                  .kernel = executable->base.entries[dispatch->entry].description.name,
+                                  .kernel = entry->description.name,
                                   .length = dispatch->cost_bytes};
   uint32_t width;
   if (ingot_clock_is_past(dispatch->deadline)) return ingot_hal_deadline_status(base, dispatch);

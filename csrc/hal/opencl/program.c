@@ -56,8 +56,9 @@ static ingot_status_t ingot_opencl_build_source(const ingot_opencl_device_t *dev
                                                 const uint8_t *object, const char *options,
                                                 ingot_cl_program_t *out_program) {
   const ingot_opencl_header_t *header = (const void *)object;
-  const char *source = (const char *)object + header->source_offset;
   size_t length = (size_t)header->source_length;
+  /* Length 0 would tell OpenCL that the text ends in NUL. */
+  const char *source = length > 0 ? (const char *)object + header->source_offset : "";
   int32_t error = 0;
   ingot_cl_program_t program =
       device->cl->CreateProgramWithSource(device->context, 1, &source, &length, &error);

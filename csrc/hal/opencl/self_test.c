@@ -312,6 +312,21 @@ static ingot_status_t ingot_opencl_run_tests(ingot_opencl_executable_t *executab
   return status;
 }
 
+/* Says what the verdicts are worth: not every kernel has a test. */
+static void ingot_opencl_log_verdicts(const ingot_opencl_executable_t *executable,
+                                      const char *name, const uint8_t *verdicts) {
+  uint32_t count = 0, right_count = 0, untested_count = 0;
+  for (uint32_t e = 0; e < executable->base.entry_count; e++) {
+    if (executable->base.entries[e].host_reason[0]) continue;
+    count++;
+    right_count += verdicts[e] == INGOT_OPENCL_VERDICT_RIGHT;
+    untested_count += verdicts[e] == INGOT_OPENCL_VERDICT_NONE;
+  }
+  ingot_log(&executable->base.device->instance->log, INGOT_LOG_INFO,
+            "kernels '%s': %u of %u agree with the host's in the self-test, %u have no test", name,
+            right_count, count, untested_count);
+}
+
 ingot_status_t ingot_opencl_self_test(ingot_opencl_executable_t *executable,
                                       const ingot_hal_executable_description_t *description,
                                       uint8_t *verdicts) {
@@ -331,5 +346,7 @@ ingot_status_t ingot_opencl_self_test(ingot_opencl_executable_t *executable,
     return NULL;
   }
   if (status) return status;
-  return ingot_opencl_run_tests(executable, tests, header->test_count, verdicts);
+  INGOT_TRY(ingot_opencl_run_tests(executable, tests, header->test_count, verdicts));
+  ingot_opencl_log_verdicts(executable, description->name, verdicts);
+  return NULL;
 }

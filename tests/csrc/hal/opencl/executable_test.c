@@ -1,0 +1,454 @@
+/* OpenCL executables: damaged objects, kernels that do not build, kernels that the device cannot
+ * run, the self-test and the cache.
+ */
+#include <dirent.h>
+#include <sys/stat.h>
+
+#include "../../../cts/kernels.h"
+#include "hal/opencl/opencl.h"
+#include "opencl_device.h"
+#include "opencl_object.h"
+
+static const ingot_hal_driver_t *const drivers[] = {&ingot_hal_cpu_driver,
+                                                    &ingot_hal_opencl_driver};
+static ingot_instance_t *instance;
+static ingot_device_t *device;
+static test_object_t host_object;
+static char last_warning[512], last_info[512];
+
+#if defined(__x86_64__)
+#define CPU_FORMAT "elf-x86_64"
+#else
+#define CPU_FORMAT "elf-aarch64"
+#endif
+
+static void keep_log(void *user, int32_t severity, const char *message) {
+  (void)user;
+  (void)snprintf(severity == INGOT_LOG_WARNING ? last_warning : last_info, sizeof(last_info), "%s",
+                 message);
+}
+
+/* Loads an object, with the host's variant beside it or without. */
+static ingot_status_t load_on(ingot_device_t *target, const void *data, size_t length,
+                              bool with_host, ingot_hal_executable_t **out_executable) {
+  const ingot_hal_variant_t variants[2] = {
+      {"cl", "opencl-c", 0, data, length},
+      {"generic", CPU_FORMAT, 0, host_object.data, host_object.length}};
+  const ingot_hal_executable_description_t description = {
+      "kernels", kernel_descriptions, KERNEL_DESCRIPTION_COUNT, with_host ? 2 : 1, variants};
+  return ingot_hal_executable_create(target, &description, out_executable);
+}
+
+static ingot_status_t load_parts(const test_opencl_parts_t *parts, bool with_host,
+                                 ingot_hal_executable_t **out_executable) {
+  test_object_t object = test_opencl_object(parts);
+  ingot_status_t status = load_on(device, object.data, object.length, with_host, out_executable);
+  test_object_free(&object);
+  return status;
+}
+
+/* -- objects --------------------------------------------------------------------------------- */
+
+static void truncated_objects_are_data_loss(void) {
+  test_object_t object = test_opencl_kernels(false);
+  ingot_hal_executable_t *executable = NULL;
+  for (size_t length = 0; length < object.length; length += length < 700 ? 1 : 97) {
+    uint8_t *copy = malloc(length + 1); /* so that the sanitizer sees a read behind the end */
+    if (!copy) break;
+    memcpy(copy, object.data, length);
+    EXPECT_STATUS(load_on(device, copy, length, false, &executable), DATA_LOSS,
+                  "the OpenCL object is damaged");
+    free(copy);
+  }
+  EXPECT(executable == NULL);
+  test_object_free(&object);
+}
+
+/* Each u32 of the tables in turn takes values that could lead anywhere; the object either still
+ * loads or is refused, under the sanitizer too. */
+static void damaged_tables_never_lead_outside(void) {
+  static const uint32_t values[] = {0, 1, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF};
+  test_opencl_parts_t parts = test_opencl_kernel_parts();
+  parts.source = "";
+  ingot_opencl_entry_t entries[KERNEL_DESCRIPTION_COUNT];
+  memcpy(entries, parts.entries, sizeof(entries));
+  for (int e = 0; e < KERNEL_DESCRIPTION_COUNT; e++) entries[e].flags = INGOT_OPENCL_HOST;
+  parts.entries = entries;
+  test_object_t object = test_opencl_object(&parts);
+  int refused = 0, total = 0;
+  for (size_t offset = 0; offset + 4 <= object.length; offset += 4) {
+    for (size_t v = 0; v < sizeof(values) / sizeof(values[0]); v++) {
+      uint32_t saved;
+      ingot_hal_executable_t *executable = NULL;
+      memcpy(&saved, object.data + offset, 4);
+      memcpy(object.data + offset, &values[v], 4);
+      ingot_status_t status =
+          load_on(device, object.data, object.length, false, &executable);
+      total++;
+      refused += ingot_status_code(status) == INGOT_STATUS_DATA_LOSS ||
+                 ingot_status_code(status) == INGOT_STATUS_INCOMPATIBLE;
+      ingot_status_free(status);
+      ingot_hal_executable_release(executable);
+      memcpy(object.data + offset, &saved, 4);
+    }
+  }
+  EXPECT(refused > total / 4);
+  test_object_free(&object);
+}
+
+static void object_of_another_version_is_incompatible(void) {
+  test_object_t object = test_opencl_kernels(false);
+  ingot_hal_executable_t *executable = NULL;
+  ((ingot_opencl_header_t *)(void *)object.data)->version = 2;
+  EXPECT_STATUS(load_on(device, object.data, object.length, false, &executable), INCOMPATIBLE,
+                "version 2, this runtime reads 1");
+  test_object_free(&object);
+}
+
+static void source_that_does_not_build_brings_the_compilers_log(void) {
+  test_opencl_parts_t parts = test_opencl_kernel_parts();
+  ingot_hal_executable_t *executable = NULL;
+  parts.source = "__kernel void add(__global float *x) { x[0] = no_such_name; }";
+  EXPECT_STATUS(load_parts(&parts, true, &executable), UNSUPPORTED, "no_such_name");
+  EXPECT_STATUS(load_parts(&parts, true, &executable), UNSUPPORTED, "run on device 'cpu'");
+  parts.source = "__kernel void subtract(__global float *x) { x[0] = 1; }";
+  EXPECT_STATUS(load_parts(&parts, true, &executable), INTERNAL, "kernel 'add'");
+}
+
+/* -- kernels for the host -------------------------------------------------------------------- */
+
+static ingot_status_t add_halves(ingot_hal_executable_t *executable, float *out_sum) {
+  ingot_hal_queue_t *queue = NULL;
+  ingot_buffer_t *buffer = NULL;
+  const float values[2] = {0.25f, 0.5f};
+  INGOT_TRY(ingot_hal_queue_create(device, &queue));
+  ingot_status_t status = ingot_hal_buffer_create(device, 12, &buffer);
+  if (!status) status = ingot_hal_buffer_write(buffer, 0, 8, values);
+  const ingot_hal_binding_t bindings[3] = {{buffer, 0, 4}, {buffer, 4, 4}, {buffer, 8, 4}};
+  const ingot_hal_dispatch_t dispatch = {.executable = executable,
+                                         .entry = KERNEL_ADD,
+                                         .binding_count = 3,
+                                         .bindings = bindings,
+                                         .workload = {1, 1, 1}};
+  if (!status) status = ingot_hal_queue_dispatch(queue, &dispatch);
+  if (!status) status = ingot_hal_queue_read(queue, buffer, 8, out_sum, 4);
+  ingot_hal_buffer_release(buffer);
+  ingot_hal_queue_destroy(queue);
+  return status;
+}
+
+static void kernels_beyond_the_device_run_on_the_host_and_say_why(void) {
+  const struct {
+    ingot_opencl_entry_t change;
+    const char *reason;
+  } cases[] = {
+      {{.flags = INGOT_OPENCL_HOST}, "there is no OpenCL kernel for it"},
+      {{.features = UINT64_C(1) << 40}, "a feature that this runtime does not know"},
+      {{.local_size = {1u << 30, 1, 1}}, "groups of 1073741824 x 1 x 1 work items are too large"},
+      {{.local_size = {1u << 31, 1u << 31, 1u << 31}}, "are too large"},
+      {{.local_length = UINT64_C(1) << 50}, "bytes of local memory, the device has"},
+  };
+  for (size_t c = 0; c < sizeof(cases) / sizeof(cases[0]); c++) {
+    test_opencl_parts_t parts = test_opencl_kernel_parts();
+    ingot_opencl_entry_t entries[KERNEL_DESCRIPTION_COUNT];
+    ingot_hal_executable_t *executable = NULL;
+    const ingot_opencl_entry_t *change = &cases[c].change;
+    float sum = 0;
+    memcpy(entries, parts.entries, sizeof(entries));
+    entries[KERNEL_ADD].flags = change->flags;
+    entries[KERNEL_ADD].features = change->features;
+    entries[KERNEL_ADD].local_length = change->local_length;
+    if (change->local_size[0]) {
+      memcpy(entries[KERNEL_ADD].local_size, change->local_size, sizeof(change->local_size));
+    }
+    parts.entries = entries;
+    last_warning[0] = 0;
+    REQUIRE_OK(load_parts(&parts, true, &executable));
+    EXPECT(strstr(executable->entries[KERNEL_ADD].host_reason, cases[c].reason) != NULL);
+    EXPECT_TEXT(executable->entries[KERNEL_COUNT].host_reason, "");
+    EXPECT(strstr(last_warning, "kernel 'add' of layer 'layer/Add' runs on the host: ") != NULL);
+    EXPECT_OK(add_halves(executable, &sum));
+    EXPECT(sum == 0.75f);
+    ingot_hal_executable_release(executable);
+    executable = NULL;
+    EXPECT_STATUS(load_parts(&parts, false, &executable), UNSUPPORTED,
+                  "kernel 'add' of layer 'layer/Add' cannot run on this device (");
+  }
+}
+
+static void binding_within_an_element_is_refused(void) {
+  test_opencl_parts_t parts = test_opencl_kernel_parts();
+  ingot_hal_executable_t *executable = NULL;
+  ingot_hal_queue_t *queue = NULL;
+  ingot_buffer_t *buffer = NULL;
+  REQUIRE_OK(load_parts(&parts, false, &executable));
+  REQUIRE_OK(ingot_hal_queue_create(device, &queue));
+  REQUIRE_OK(ingot_hal_buffer_create(device, 64, &buffer));
+  const ingot_hal_binding_t bindings[3] = {{buffer, 0, 4}, {buffer, 6, 4}, {buffer, 12, 4}};
+  const ingot_hal_dispatch_t dispatch = {.executable = executable,
+                                         .entry = KERNEL_ADD,
+                                         .binding_count = 3,
+                                         .bindings = bindings,
+                                         .workload = {1, 1, 1}};
+  EXPECT_STATUS(ingot_hal_queue_dispatch(queue, &dispatch), INVALID_ARGUMENT,
+                "binding 1: it begins at byte 6");
+  ingot_hal_buffer_release(buffer);
+  ingot_hal_queue_destroy(queue);
+  ingot_hal_executable_release(executable);
+}
+
+static void kernels_are_built_with_wide_indices_when_they_are_asked_for(void) {
+  test_opencl_parts_t parts = test_opencl_kernel_parts();
+  ingot_hal_executable_t *executable = NULL;
+  ingot_cl_kernel_t narrow = NULL, wide = NULL, again = NULL;
+  REQUIRE_OK(load_parts(&parts, false, &executable));
+  ingot_opencl_executable_t *opencl = (ingot_opencl_executable_t *)executable;
+  EXPECT_OK(ingot_opencl_executable_kernel(opencl, KERNEL_ADD, INGOT_OPENCL_NARROW, &narrow));
+  EXPECT_OK(ingot_opencl_executable_kernel(opencl, KERNEL_ADD, INGOT_OPENCL_WIDE, &wide));
+  EXPECT_OK(ingot_opencl_executable_kernel(opencl, KERNEL_ADD, INGOT_OPENCL_WIDE, &again));
+  EXPECT(narrow != NULL && wide != NULL && wide != narrow && wide == again);
+  ingot_hal_executable_release(executable);
+}
+
+/* -- self-test ------------------------------------------------------------------------------- */
+
+#define FILLS_COUNT 4
+
+/* Parts with a test of add, whose operands have that dtype. */
+static test_opencl_parts_t parts_with_test(const char *source,
+                                           ingot_opencl_test_binding_t bindings[3],
+                                           ingot_opencl_test_t *test) {
+  test_opencl_parts_t parts = test_opencl_kernel_parts();
+  *test = (ingot_opencl_test_t){.entry = KERNEL_ADD, .workload = {100, 1, 1}};
+  for (int b = 0; b < 3; b++) {
+    bindings[b] = (ingot_opencl_test_binding_t){.length = 400,
+                                                .dtype = INGOT_DTYPE_F32,
+                                                .fill = INGOT_OPENCL_FILL_UNIFORM,
+                                                .tolerance = 1e-6};
+  }
+  parts.test_count = 1;
+  parts.tests = test;
+  parts.test_binding_count = 3;
+  parts.test_bindings = bindings;
+  if (source) parts.source = source;
+  return parts;
+}
+
+/* The suite's source with one text replaced; to be freed. */
+static char *changed_source(const char *from, const char *to) {
+  const char *source = test_opencl_kernel_parts().source;
+  const char *found = strstr(source, from);
+  char *changed = malloc(strlen(source) + strlen(to) + 1);
+  if (!found || !changed) {
+    free(changed);
+    return NULL;
+  }
+  memcpy(changed, source, (size_t)(found - source));
+  strcpy(changed + (found - source), to);
+  strcat(changed, found + strlen(from));
+  return changed;
+}
+
+static void right_kernel_passes_its_test(void) {
+  static const uint32_t fills[FILLS_COUNT] = {INGOT_OPENCL_FILL_ZERO, INGOT_OPENCL_FILL_UNIFORM,
+                                              INGOT_OPENCL_FILL_INDEX, INGOT_OPENCL_FILL_POSITIVE};
+  for (int f = 0; f < FILLS_COUNT; f++) {
+    ingot_opencl_test_binding_t bindings[3];
+    ingot_opencl_test_t test;
+    ingot_hal_executable_t *executable = NULL;
+    float sum = 0;
+    test_opencl_parts_t parts = parts_with_test(NULL, bindings, &test);
+    bindings[0].fill = bindings[1].fill = fills[f];
+    REQUIRE_OK(load_parts(&parts, true, &executable));
+    EXPECT_TEXT(executable->entries[KERNEL_ADD].host_reason, "");
+    EXPECT_OK(add_halves(executable, &sum));
+    EXPECT(sum == 0.75f);
+    ingot_hal_executable_release(executable);
+  }
+}
+
+static void wrong_kernel_is_quarantined_and_the_host_computes(void) {
+  static const char *const changes[] = {"b0[o0 + i] - b1[o1 + i]", /* wrong everywhere */
+                                        "i == 77 ? 0 : b0[o0 + i] + b1[o1 + i]"};
+  for (int c = 0; c < 2; c++) {
+    char *source = changed_source("b0[o0 + i] + b1[o1 + i]", changes[c]);
+    REQUIRE(source != NULL);
+    ingot_opencl_test_binding_t bindings[3];
+    ingot_opencl_test_t test;
+    ingot_hal_executable_t *executable = NULL;
+    float sum = 0;
+    test_opencl_parts_t parts = parts_with_test(source, bindings, &test);
+    REQUIRE_OK(load_parts(&parts, true, &executable));
+    EXPECT(strstr(executable->entries[KERNEL_ADD].host_reason, "self-test") != NULL);
+    EXPECT(strstr(last_warning, "computes it wrong") != NULL);
+    EXPECT_OK(add_halves(executable, &sum));
+    EXPECT(sum == 0.75f);
+    ingot_hal_executable_release(executable);
+    free(source);
+  }
+}
+
+static void difference_within_the_tolerance_or_of_a_workspace_is_right(void) {
+  char *source = changed_source("b0[o0 + i] + b1[o1 + i]", "b0[o0 + i] + b1[o1 + i] + 0.01f");
+  REQUIRE(source != NULL);
+  static const double tolerances[3] = {0.001, 0.02, -1};
+  for (int t = 0; t < 3; t++) {
+    ingot_opencl_test_binding_t bindings[3];
+    ingot_opencl_test_t test;
+    ingot_hal_executable_t *executable = NULL;
+    test_opencl_parts_t parts = parts_with_test(source, bindings, &test);
+    bindings[2].tolerance = tolerances[t];
+    REQUIRE_OK(load_parts(&parts, true, &executable));
+    EXPECT_EQUAL(executable->entries[KERNEL_ADD].host_reason[0] == 0, t > 0);
+    ingot_hal_executable_release(executable);
+  }
+  free(source);
+}
+
+static void self_test_can_be_switched_off_and_needs_the_hosts_variant(void) {
+  char *source = changed_source("b0[o0 + i] + b1[o1 + i]", "b0[o0 + i]");
+  REQUIRE(source != NULL);
+  ingot_opencl_test_binding_t bindings[3];
+  ingot_opencl_test_t test;
+  ingot_hal_executable_t *executable = NULL;
+  ingot_device_t *untested = NULL;
+  test_opencl_parts_t parts = parts_with_test(source, bindings, &test);
+  REQUIRE_OK(load_parts(&parts, false, &executable));
+  EXPECT_TEXT(executable->entries[KERNEL_ADD].host_reason, "");
+  ingot_hal_executable_release(executable);
+  test_object_t object = test_opencl_object(&parts);
+  REQUIRE_OK(ingot_hal_device_create(instance, "opencl://0?cache=off&self_test=off", &untested));
+  REQUIRE_OK(load_on(untested, object.data, object.length, true, &executable));
+  EXPECT_TEXT(executable->entries[KERNEL_ADD].host_reason, "");
+  ingot_hal_executable_release(executable);
+  ingot_hal_device_release(untested);
+  test_object_free(&object);
+  free(source);
+}
+
+/* -- cache ----------------------------------------------------------------------------------- */
+
+/* Loads the parts on a device that caches in `folder`; whether they came from there. */
+static bool load_cached(const char *folder, const test_opencl_parts_t *parts,
+                        bool *out_is_quarantined) {
+  char uri[128];
+  ingot_device_t *cached = NULL;
+  ingot_hal_executable_t *executable = NULL;
+  test_object_t object = test_opencl_object(parts);
+  (void)snprintf(uri, sizeof(uri), "opencl://0?cache=%s", folder);
+  last_info[0] = 0;
+  EXPECT_OK(ingot_hal_device_create(instance, uri, &cached));
+  if (cached) EXPECT_OK(load_on(cached, object.data, object.length, true, &executable));
+  /* Loading the host's variant logs too, but only where something is tested. */
+  bool is_from_cache = strstr(last_info, "from the cache") != NULL;
+  if (executable && out_is_quarantined) {
+    *out_is_quarantined = executable->entries[KERNEL_ADD].host_reason[0] != 0;
+  }
+  ingot_hal_executable_release(executable);
+  ingot_hal_device_release(cached);
+  test_object_free(&object);
+  return is_from_cache;
+}
+
+/* The only file of a folder. */
+static bool find_file(const char *folder, char *path, size_t capacity) {
+  DIR *files = opendir(folder);
+  int count = 0;
+  for (struct dirent *file; files && (file = readdir(files)) != NULL;) {
+    if (file->d_name[0] == '.') continue;
+    (void)snprintf(path, capacity, "%s/%.100s", folder, file->d_name);
+    count++;
+  }
+  if (files) (void)closedir(files);
+  return count == 1;
+}
+
+/* Changes one byte, or cuts the file there if `cut`. */
+static void damage(const char *path, long offset, bool cut) {
+  FILE *file = fopen(path, "r+b");
+  REQUIRE(file != NULL);
+  if (cut) {
+    EXPECT(ftruncate(fileno(file), offset) == 0);
+  } else {
+    EXPECT(fseek(file, offset, SEEK_SET) == 0);
+    int byte = fgetc(file);
+    EXPECT(fseek(file, offset, SEEK_SET) == 0);
+    EXPECT(fputc(byte ^ 0x55, file) != EOF);
+  }
+  (void)fclose(file);
+}
+
+static void programs_come_from_the_cache_unless_it_is_damaged(void) {
+  char folder[] = "/tmp/ingot-opencl-XXXXXX", path[256];
+  struct stat facts;
+  test_opencl_parts_t parts = test_opencl_kernel_parts();
+  REQUIRE(test_make_folder(folder));
+  EXPECT(!load_cached(folder, &parts, NULL));
+  EXPECT(load_cached(folder, &parts, NULL));
+  REQUIRE(find_file(folder, path, sizeof(path)));
+  EXPECT(stat(path, &facts) == 0 && (facts.st_mode & 077) == 0);
+  const long offsets[] = {0, 9, 13, 20, 50, 70, facts.st_size / 2, facts.st_size - 1};
+  for (size_t o = 0; o < sizeof(offsets) / sizeof(offsets[0]); o++) {
+    damage(path, offsets[o], o % 2);
+    EXPECT(!load_cached(folder, &parts, NULL)); /* built again, and written again */
+    EXPECT(load_cached(folder, &parts, NULL));
+  }
+  EXPECT(find_file(folder, path, sizeof(path)));
+  test_remove_folder(folder);
+}
+
+static void verdicts_are_cached_with_the_program(void) {
+  char folder[] = "/tmp/ingot-opencl-XXXXXX";
+  char *source = changed_source("b0[o0 + i] + b1[o1 + i]", "b0[o0 + i] * b1[o1 + i]");
+  REQUIRE(source != NULL && test_make_folder(folder));
+  ingot_opencl_test_binding_t bindings[3];
+  ingot_opencl_test_t test;
+  test_opencl_parts_t parts = parts_with_test(source, bindings, &test);
+  bool is_quarantined = false;
+  EXPECT(!load_cached(folder, &parts, &is_quarantined));
+  EXPECT(is_quarantined);
+  is_quarantined = false;
+  (void)load_cached(folder, &parts, &is_quarantined);
+  EXPECT(is_quarantined);
+  test_remove_folder(folder);
+  free(source);
+}
+
+static void folder_that_cannot_be_used_means_no_cache(void) {
+  char folder[] = "/tmp/ingot-opencl-XXXXXX", path[256];
+  test_opencl_parts_t parts = test_opencl_kernel_parts();
+  EXPECT(!load_cached("/dev/null/folder", &parts, NULL));
+  EXPECT(!load_cached("/dev/null/folder", &parts, NULL));
+  REQUIRE(test_make_folder(folder));
+  EXPECT(chmod(folder, 0777) == 0); /* others could put kernels there */
+  EXPECT(!load_cached(folder, &parts, NULL));
+  EXPECT(!load_cached(folder, &parts, NULL));
+  EXPECT(!find_file(folder, path, sizeof(path)));
+  test_remove_folder(folder);
+}
+
+int main(void) {
+  if (!test_has_opencl()) return TEST_SKIPPED();
+  host_object = test_object_build_kernels();
+  EXPECT_OK(ingot_hal_instance_create(NULL, drivers, 2, &instance));
+  instance->log.function = keep_log;
+  EXPECT_OK(ingot_hal_device_create(instance, "opencl://0?cache=off", &device));
+  RUN(truncated_objects_are_data_loss);
+  RUN(damaged_tables_never_lead_outside);
+  RUN(object_of_another_version_is_incompatible);
+  RUN(source_that_does_not_build_brings_the_compilers_log);
+  RUN(kernels_beyond_the_device_run_on_the_host_and_say_why);
+  RUN(binding_within_an_element_is_refused);
+  RUN(kernels_are_built_with_wide_indices_when_they_are_asked_for);
+  RUN(right_kernel_passes_its_test);
+  RUN(wrong_kernel_is_quarantined_and_the_host_computes);
+  RUN(difference_within_the_tolerance_or_of_a_workspace_is_right);
+  RUN(self_test_can_be_switched_off_and_needs_the_hosts_variant);
+  RUN(programs_come_from_the_cache_unless_it_is_damaged);
+  RUN(verdicts_are_cached_with_the_program);
+  RUN(folder_that_cannot_be_used_means_no_cache);
+  ingot_hal_device_release(device);
+  ingot_hal_instance_release(instance);
+  test_object_free(&host_object);
+  return TEST_RESULT();
+}

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from ingot.compiler.dispatch.emit import Emitter
 from ingot.compiler.dispatch.indexing import Axis, Index
 from ingot.compiler.dispatch.loop import Index as LoopIndex
-from ingot.compiler.dispatch.loop import LoopBuilder
 from ingot.compiler.dispatch.schedule import loads_of
 from ingot.compiler.dispatch.trace import Load, Node
+from ingot.compiler.dispatch.work_group import WorkGroup
 from ingot.compiler.ir import Value
 
 __all__ = ["Range", "Target", "walk_box"]
@@ -37,37 +37,52 @@ def walk_box(
     ranges: Sequence[Range],
     lanes: int,
     body: Callable[[LoopIndex | None], None],
+    group: WorkGroup | None = None,
 ) -> None:
-    """Call `body` in the loops over the ranges; it gets the count of live lanes, None for all."""
+    """Call `body` in the loops over the ranges; it gets the count of live lanes, None for all.
+
+    The items of a group share the last range along x and the one before it along y.
+    """
     b = emitter.builder
+    group = group or WorkGroup(b)
     *outer, inner = ranges
     for each in ranges:
         emitter.places.update(dict.fromkeys(each.fixed, 0))
     with ExitStack() as stack:
         for each in outer:
-            loop = stack.enter_context(b.for_(each.first, each.end))
+            axis = 1 if each is outer[-1] else 2
+            loop = stack.enter_context(group.each(each.first, each.end, axis=axis))
             stack.enter_context(emitter.scope())
             emitter.places[each.axis] = loop.index
         if lanes == 1:
-            loop = stack.enter_context(b.for_(inner.first, inner.end))
+            loop = stack.enter_context(group.each(inner.first, inner.end, axis=0))
             stack.enter_context(emitter.along(inner.axis, loop.index, 1))
             body(None)
             return
-        walk_vectors(emitter, inner, lanes, body)
+        walk_vectors(emitter, inner, lanes, body, group)
 
 
 def walk_vectors(
-    emitter: Emitter, along: Range, lanes: int, body: Callable[[LoopIndex | None], None]
+    emitter: Emitter,
+    along: Range,
+    lanes: int,
+    body: Callable[[LoopIndex | None], None],
+    group: WorkGroup | None = None,
 ) -> None:
-    """Call `body` for vectors along one axis, and for a last one with fewer live lanes."""
+    """Call `body` for vectors along one axis, and for a last one with fewer live lanes. The items
+    of a group share them along x."""
     b = emitter.builder
+    group = group or WorkGroup(b)
     length = b.max(b.sub(along.end, along.first), 0)
     full = b.add(along.first, b.mul(b.div(length, lanes), lanes))
-    with b.for_(along.first, full, lanes) as loop, emitter.along(along.axis, loop.index, lanes):
+    with (
+        group.each(along.first, full, lanes, axis=0) as loop,
+        emitter.along(along.axis, loop.index, lanes),
+    ):
         body(None)
     if isinstance(length, int) and length % lanes == 0:
         return
-    with b.for_(full, along.end, lanes) as loop:
+    with group.each(full, along.end, lanes, axis=0) as loop:
         count = b.sub(along.end, loop.index)
         with emitter.along(along.axis, loop.index, lanes, count):
             body(count)
@@ -92,17 +107,19 @@ class Target:
         read_again = any(load.ordinal == ordinal for load in loads_of(self.others))
         return None if read_again else ordinal
 
-    def copy(self, b: LoopBuilder, ranges: Sequence[Range], lanes: int) -> None:
+    def copy(self, group: WorkGroup, ranges: Sequence[Range], lanes: int) -> None:
         """Write the elements of a box as they are in the operand, unless they are there."""
+        b = group.builder
 
         def copy() -> None:
             emitter = Emitter(b, {})
+            emitter.clamps = group.count > 1
 
             def store(count: LoopIndex | None) -> None:
                 value = emitter.emit_vector(self.node)
                 b.store(self.memory, emitter.index(self.element), value, count)
 
-            walk_box(emitter, ranges, lanes, store)
+            walk_box(emitter, ranges, lanes, store, group)
 
         if self.operand is None:
             copy()

@@ -17,8 +17,9 @@ from ingot.compiler.dispatch.lines import root_of
 from ingot.compiler.dispatch.loop import Index as LoopIndex
 from ingot.compiler.dispatch.loop import LoopBuilder
 from ingot.compiler.dispatch.map import byte_count, operand_types
-from ingot.compiler.dispatch.schedule import Grid, Merged
+from ingot.compiler.dispatch.schedule import Grid, Merged, guess, power_of_two
 from ingot.compiler.dispatch.trace import Checked, Load, Node, Tracer, tensor_of
+from ingot.compiler.dispatch.work_group import WorkGroup
 from ingot.compiler.ir import Function, Op, Value, dims
 from ingot.compiler.ir.dims import Dim
 from ingot.hal.spec import dtype
@@ -26,6 +27,7 @@ from ingot.hal.spec import dtype
 __all__ = ["UpdateSchedule", "lower_dynamic_update_slice"]
 
 _SHARE = 1 << 18  # bytes of the result per workgroup: those without a part of the block return
+_GROUP_SHARE = 1 << 16  # the same where a workgroup is several work items
 
 
 @dataclass(frozen=True)
@@ -78,9 +80,17 @@ class _Lowering:
         if isinstance(extent, int) and extent < min(self.lanes, 4):
             self.lanes = 1
         merged = [Merged(axis, axis.extent) for axis in self.axes]
-        budget = _SHARE // self.type.dtype.bytes
-        self.grid = Grid.of(merged, budget, function.symbols, self.lanes)
+        self.group = WorkGroup(b, self._items(target.group_size))
+        share = _SHARE if self.group.count == 1 else _GROUP_SHARE
+        self.grid = Grid.of(merged, share // self.type.dtype.bytes, function.symbols, self.lanes)
         self.shared = {each.axis: each for each in self.grid.shared}
+
+    def _items(self, items: int) -> tuple[int, int, int]:
+        """The work items along the last side and the one before it."""
+        *outer, inner = (guess(each.extent, self.function.symbols) for each in self.sides)
+        width = min(power_of_two(-(-inner // self.lanes)), items)
+        height = min(power_of_two(outer[-1]), items // width) if outer else 1
+        return width, height, 1
 
     def _sides(self, op: Op) -> list[_Side]:
         """The dims, outermost first; whole ones are merged with the dim before them where
@@ -121,7 +131,9 @@ class _Lowering:
     def lower(self) -> Kernel:
         """The kernel."""
         b = self.builder
-        self.target.copy(b, [self._share(place) for place in range(len(self.axes))], self.lanes)
+        shares = [self._share(place) for place in range(len(self.axes))]
+        self.target.copy(self.group, shares, self.lanes)
+        self.group.barrier()
         self._write_block()
         function = self.function
         types = operand_types(function)
@@ -137,6 +149,8 @@ class _Lowering:
             tile=self.grid.tile,
             flops=count,
             bytes=byte_count(function),
+            local_size=self.group.size,
+            local_length=self.group.local_length,
             in_place=() if operand is None else ((operand, 0),),
             untouched=(2 * count - dims.product(side.size for side in self.sides))
             * self.type.dtype.bytes,
@@ -160,6 +174,7 @@ class _Lowering:
         """Write the part of the block that lies in this workgroup's share."""
         b = self.builder
         emitter = Emitter(b, {})
+        emitter.clamps = self.group.count > 1
         base: LoopIndex = 0
         ranges = []
         strides = strides_of([side.extent for side in self.sides])
@@ -178,7 +193,7 @@ class _Lowering:
             place = b.add(base, emitter.index(self.block_out))
             b.store(self.target.memory, place, value, count)
 
-        walk_box(emitter, ranges, self.lanes, store)
+        walk_box(emitter, ranges, self.lanes, store, self.group)
 
 
 def _dense(axes: Sequence[Axis], extents: Sequence[Dim]) -> Index:

@@ -21,6 +21,7 @@ from ingot.compiler.dispatch.loop import Index as LoopIndex
 from ingot.compiler.dispatch.map import byte_count, operand_types
 from ingot.compiler.dispatch.schedule import WORKGROUP_BYTES, Grid, Merged, guess, merge_axes
 from ingot.compiler.dispatch.trace import Checked, Node, Tracer, tensor_of
+from ingot.compiler.dispatch.work_group import WorkGroup
 from ingot.compiler.ir import Function, Op, Value, dims
 from ingot.compiler.ir.dims import Dim
 
@@ -227,7 +228,7 @@ class _Lowering(ScatterParts):
                 whole.append(axis)
         flush()
         ranges = ranges or [Range(Axis(1), 0, 1)]
-        self.target.copy(self.builder, ranges, self.copy_lanes)
+        self.target.copy(WorkGroup(self.builder), ranges, self.copy_lanes)
 
     def _walk_updates(self) -> None:
         """Apply the updates in index order."""

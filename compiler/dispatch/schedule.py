@@ -201,3 +201,8 @@ def loads_of(roots: Sequence[Node]) -> list[Load]:
 def varies(index: Index, merged: Merged) -> bool:
     """Whether an index depends on a merged axis."""
     return bool(axes_of_index(index) & merged.axes)
+
+
+def power_of_two(count: int) -> int:
+    """The least power of two that is not below."""
+    return 1 << max(count - 1, 0).bit_length()

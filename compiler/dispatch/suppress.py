@@ -1,7 +1,8 @@
 """The suppress class: non-maximum suppression, one workgroup per line of boxes.
 
 The kept boxes of a line stand in a list (a workspace), so that a box is compared with those
-only. The walk along a line is in order; lines are independent.
+only, and the work items of the group share these comparisons. The walk along a line is in
+order; lines are independent.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from ingot.compiler.dispatch.kernel import Kernel, TargetInfo
 from ingot.compiler.dispatch.loop import I64, Index, LoopBuilder
 from ingot.compiler.dispatch.map import byte_count, operand_types
 from ingot.compiler.dispatch.trace import tensor_of
+from ingot.compiler.dispatch.work_group import WorkGroup, combine_kind
 from ingot.compiler.ir import Function, TensorType, Value
 from ingot.compiler.ir.dims import Dim
 from ingot.hal.spec import dtype
@@ -32,7 +34,7 @@ class SuppressSchedule:
 
 def lower_suppress(function: Function, target: TargetInfo) -> Kernel:
     """The kernel of an entry that is one `suppress`."""
-    lowering = _Lowering(function)
+    lowering = _Lowering(function, target)
     lowering.line()
     lines, length = lowering.shape
     b, kept = lowering.builder, TensorType(I64, lowering.shape)
@@ -46,14 +48,17 @@ def lower_suppress(function: Function, target: TargetInfo) -> Kernel:
         tile=(1, 1, 1),
         flops=lines * length * 64,
         bytes=byte_count(function),
+        local_size=lowering.group.size,
+        local_length=lowering.group.local_length,
         workspaces=(kept,),
         schedule=SuppressSchedule(lines, length),
     )
 
 
 class _Lowering:
-    def __init__(self, function: Function) -> None:
+    def __init__(self, function: Function, target: TargetInfo) -> None:
         self.builder = b = LoopBuilder()
+        self.group = WorkGroup(b, (target.group_size, 1, 1))
         op = function.block.ops[0]
         arguments = list(function.arguments)
         places = [arguments.index(operand) for operand in op.operands]
@@ -66,14 +71,15 @@ class _Lowering:
         self.shape = tensor_of(op.result).shape
 
     def line(self) -> None:
-        """The walk along the line of this workgroup; carries how many boxes are kept."""
+        """The walk along the line of this workgroup; carries how many boxes are kept. All items
+        take every step, for they wait for each other."""
         b = self.builder
         length = b.dim(self.shape[1])
         first = b.mul(b.workgroup(0), length)
         limit, threshold = b.load(self.limit, 0), b.load(self.threshold, 0)
         with b.for_(0, length, 1, [b.constant(0, I64)]) as loop:
             place, (count,) = b.add(first, loop.index), loop.carried
-            b.store(self.result, place, b.constant(False, _I1))
+            self.group.once(lambda place=place: self._refuse(place))  # type: ignore[misc]
             is_open = b.op("compare", count, limit, direction="lt")
 
             def consider(place: Index = place, count: Value = count) -> list[Value]:
@@ -82,17 +88,26 @@ class _Lowering:
             condition = b.op("and", b.load(self.candidates, place), is_open)
             loop.yield_(*b.if_(condition, consider, lambda count=count: [count]))  # type: ignore[misc]
 
+    def _refuse(self, place: Index) -> None:
+        self.builder.store(self.result, place, self.builder.constant(False, _I1))
+
     def _consider(self, first: Index, place: Index, count: Value, threshold: Value) -> Value:
         """Keep the candidate unless a kept box overlaps it; the new count."""
         b = self.builder
         box = self._box(place)
-        with b.for_(0, count, 1, [b.constant(False, _I1)]) as others:
+        with self.group.each(0, count, initial=[b.constant(False, _I1)]) as others:
             other = self._box(b.load(self.kept, b.add(first, others.index)))
             overlaps = self._overlaps(box, other, threshold)
             others.yield_(b.op("or", others.carried[0], overlaps))
-        free = b.op("not", others.results[0])
-        b.store(self.result, place, free)
-        b.store(self.kept, b.add(first, count), b.value(place))
+        (overlaps,) = self.group.reduce(others.results, combine_kind(b, "or"))
+        free = b.op("not", overlaps)
+
+        def keep() -> None:
+            b.store(self.result, place, free)
+            b.store(self.kept, b.add(first, count), b.value(place))
+
+        self.group.once(keep)
+        self.group.barrier()
         return b.op("add", count, b.convert(free, I64))
 
     def _box(self, place: Index) -> list[Value]:

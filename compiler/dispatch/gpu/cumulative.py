@@ -13,10 +13,9 @@ from dataclasses import dataclass, replace
 from ingot.compiler.dispatch.accumulate import identity
 from ingot.compiler.dispatch.cumulative import CumulativeLowering
 from ingot.compiler.dispatch.emit import Emitter
-from ingot.compiler.dispatch.gpu.spread import power_of_two
 from ingot.compiler.dispatch.kernel import Kernel, TargetInfo
 from ingot.compiler.dispatch.loop import Index as LoopIndex
-from ingot.compiler.dispatch.schedule import guess
+from ingot.compiler.dispatch.schedule import guess, power_of_two
 from ingot.compiler.dispatch.work_group import WorkGroup, combine_kind
 from ingot.compiler.ir import Function, Value
 from ingot.compiler.ir.dims import Dim

@@ -14,12 +14,11 @@ from dataclasses import dataclass
 
 from ingot.compiler.dispatch.emit import Emitter
 from ingot.compiler.dispatch.gpu.local_sort import LocalSort, local_capacity
-from ingot.compiler.dispatch.gpu.spread import power_of_two
 from ingot.compiler.dispatch.lines import Lines
 from ingot.compiler.dispatch.loop import I64, LoopBuilder
 from ingot.compiler.dispatch.loop import Index as LoopIndex
 from ingot.compiler.dispatch.merge_sort import Before, Read, Store
-from ingot.compiler.dispatch.schedule import guess
+from ingot.compiler.dispatch.schedule import guess, power_of_two
 from ingot.compiler.dispatch.work_group import WorkGroup, combine_kind
 from ingot.compiler.ir import Value, dims
 from ingot.compiler.ir.dims import Bounds, Dim

@@ -11,11 +11,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ingot.compiler.dispatch.emit import axes_of
-from ingot.compiler.dispatch.gpu.spread import is_straight, power_of_two
+from ingot.compiler.dispatch.gpu.spread import is_straight
 from ingot.compiler.dispatch.indexing import Axis, linearize
 from ingot.compiler.dispatch.kernel import TargetInfo
 from ingot.compiler.dispatch.row_plan import RowPlan
-from ingot.compiler.dispatch.schedule import WORKGROUP_BYTES, Folded, Merged, guess, merge_axes
+from ingot.compiler.dispatch.schedule import (
+    WORKGROUP_BYTES,
+    Folded,
+    Merged,
+    guess,
+    merge_axes,
+    power_of_two,
+)
 from ingot.compiler.dispatch.trace import Apply, Load, walk_nodes
 from ingot.compiler.ir import Function, dims
 from ingot.compiler.ir.dims import Bounds, Dim

@@ -13,13 +13,19 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from ingot.compiler.dispatch.emit import Emitter
-from ingot.compiler.dispatch.gpu.spread import power_of_two
 from ingot.compiler.dispatch.indexing import Axis, strides_of
 from ingot.compiler.dispatch.kernel import Kernel, TargetInfo
 from ingot.compiler.dispatch.loop import I64
 from ingot.compiler.dispatch.loop import Index as LoopIndex
 from ingot.compiler.dispatch.scatter import ScatterParts
-from ingot.compiler.dispatch.schedule import WORKGROUP_BYTES, Folded, Grid, Merged, guess
+from ingot.compiler.dispatch.schedule import (
+    WORKGROUP_BYTES,
+    Folded,
+    Grid,
+    Merged,
+    guess,
+    power_of_two,
+)
 from ingot.compiler.dispatch.work_group import WorkGroup
 from ingot.compiler.ir import Function, Value
 from ingot.compiler.ir.dims import Dim

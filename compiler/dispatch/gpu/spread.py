@@ -15,12 +15,12 @@ from ingot.compiler.dispatch.emit import axes_of_index
 from ingot.compiler.dispatch.indexing import Axis, Index
 from ingot.compiler.dispatch.loop import Index as LoopIndex
 from ingot.compiler.dispatch.loop import LoopBuilder
-from ingot.compiler.dispatch.schedule import WORKGROUP_BYTES, Folded, Merged, guess
+from ingot.compiler.dispatch.schedule import WORKGROUP_BYTES, Folded, Merged, guess, power_of_two
 from ingot.compiler.dispatch.trace import Load, Node
 from ingot.compiler.ir import dims
 from ingot.compiler.ir.dims import Bounds, Dim
 
-__all__ = ["Spread", "fold", "is_straight", "power_of_two"]
+__all__ = ["Spread", "fold", "is_straight"]
 
 _MOST_GROUPS = 32768  # along y or z: drivers have limits of 65535
 _BUSY = 512  # groups that keep a large device busy
@@ -97,11 +97,6 @@ def fold(axes: Sequence[Merged], second: int = -2) -> tuple[Folded, Folded, Fold
     middle = axes[second] if len(axes) > 1 else None
     rest = tuple(each for each in axes if each is not last and each is not middle)
     return Folded((last,)), Folded(() if middle is None else (middle,)), Folded(rest)
-
-
-def power_of_two(count: int) -> int:
-    """The least power of two that is not below."""
-    return 1 << max(count - 1, 0).bit_length()
 
 
 def is_straight(node: Node, axis: Axis) -> bool:

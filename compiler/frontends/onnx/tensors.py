@@ -25,11 +25,13 @@ __all__ = ["array_of", "dtype_of", "element_type_name", "is_external", "literal_
 _ELEMENT_TYPES: Mapping[int, str] = MappingProxyType(
     {
         onnx.TensorProto.BOOL: "i1",
+        onnx.TensorProto.INT2: "i2",
         onnx.TensorProto.INT4: "i4",
         onnx.TensorProto.INT8: "i8",
         onnx.TensorProto.INT16: "i16",
         onnx.TensorProto.INT32: "i32",
         onnx.TensorProto.INT64: "i64",
+        onnx.TensorProto.UINT2: "u2",
         onnx.TensorProto.UINT4: "u4",
         onnx.TensorProto.UINT8: "u8",
         onnx.TensorProto.UINT16: "u16",
@@ -43,6 +45,8 @@ _ELEMENT_TYPES: Mapping[int, str] = MappingProxyType(
         onnx.TensorProto.FLOAT8E4M3FNUZ: "f8e4m3fnuz",
         onnx.TensorProto.FLOAT8E5M2: "f8e5m2",
         onnx.TensorProto.FLOAT8E5M2FNUZ: "f8e5m2fnuz",
+        onnx.TensorProto.FLOAT8E8M0: "f8e8m0fnu",
+        onnx.TensorProto.FLOAT4E2M1: "f4e2m1fn",
     }
 )
 

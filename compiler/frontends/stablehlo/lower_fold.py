@@ -7,22 +7,18 @@ before it gave, in order. `lower_reduction.py` and `lower_window.py` have the kn
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ingot.compiler.frontends.stablehlo import bodies
 from ingot.compiler.frontends.stablehlo.lift import cast, element_of, lift, scalar_problem
 from ingot.compiler.frontends.stablehlo.lowering import Context, ints, lowering
 from ingot.compiler.frontends.stablehlo.program import SourceBlock, SourceOp, SourceProgram
+from ingot.compiler.frontends.windows import Windows, whole
 from ingot.compiler.graph.build_control import counted_loop
 from ingot.compiler.graph.builder import Builder, tensor_type
-from ingot.compiler.graph.ops.reduction import window_dim
 from ingot.compiler.ir import Value, dims
 from ingot.compiler.ir.dims import Dim
-from ingot.hal.spec import dtype
 
-__all__ = ["Windows", "fold_rows", "fold_windows", "whole"]
-
-_I64 = dtype("i64")
+__all__ = ["fold_rows", "fold_windows"]
 
 
 def _check_map(op: SourceOp, program: SourceProgram) -> str | None:
@@ -35,13 +31,6 @@ def map_(context: Context, op: SourceOp) -> list[Value]:
     assert block is not None
     xs = context.same_shape(op, context.operands(op))
     return lift(context, context.builder, block, xs, tensor_type(xs[0]).shape)
-
-
-def whole(builder: Builder, dim: Dim) -> Value:
-    """A dim as an i64 of rank 0."""
-    if isinstance(dim, int):
-        return builder.constant(dim, "i64")
-    return builder.value("dim", value=dim, dtype=_I64)
 
 
 def _operands(
@@ -81,50 +70,6 @@ def fold_rows(context: Context, op: SourceOp) -> list[Value]:
         return lift(context, inner, block, [*before, *row], rest)
 
     return counted_loop(builder, whole(builder, count), initial, step)
-
-
-@dataclass(frozen=True)
-class Windows:
-    """Windows that move over padded operands of shape `padded`."""
-
-    sizes: Sequence[Dim]
-    strides: Sequence[Dim]
-    dilation: Sequence[Dim]
-    padded: Sequence[Dim]
-
-    @property
-    def places(self) -> tuple[Dim, ...]:
-        """How many windows there are, per dim."""
-        columns = zip(self.padded, self.sizes, self.strides, self.dilation, strict=True)
-        return tuple(window_dim(dim, n, step, (0, 0), 1, d) for dim, n, step, d in columns)
-
-    @property
-    def count(self) -> Dim:
-        """How many elements a window has."""
-        return dims.product(self.sizes)
-
-    def taps(self, builder: Builder, index: Value) -> list[Value]:
-        """Where element `index` stands in its window, per dim."""
-        taps: list[Value] = []
-        for size in reversed(self.sizes):
-            divisor = whole(builder, size)
-            taps.insert(0, builder.value("rem", index, divisor))
-            index = builder.value("div", index, divisor)
-        return taps
-
-    def elements(self, builder: Builder, x: Value, index: Value) -> Value:
-        """Element `index` of every window of x, which is padded: [places...]."""
-        starts = [
-            builder.value("mul", tap, whole(builder, step))
-            for tap, step in zip(self.taps(builder, index), self.dilation, strict=True)
-        ]
-        spans = tuple((n - 1) * step + 1 for n, step in zip(self.places, self.strides, strict=True))
-        block = builder.value("dynamic_slice", x, *starts, sizes=spans)
-        if all(step == 1 for step in self.strides):
-            return block
-        return builder.value(
-            "slice", block, start=(0,) * len(spans), limit=spans, stride=tuple(self.strides)
-        )
 
 
 def fold_windows(

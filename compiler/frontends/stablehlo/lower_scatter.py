@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 from ingot.compiler.frontends.stablehlo import bodies
 from ingot.compiler.frontends.stablehlo.lift import cast, element_of, lift, scalar_problem
-from ingot.compiler.frontends.stablehlo.lower_fold import Windows, whole
 from ingot.compiler.frontends.stablehlo.lowering import Context, ints, lowering
 from ingot.compiler.frontends.stablehlo.program import (
     SourceBlock,
@@ -21,6 +20,7 @@ from ingot.compiler.frontends.stablehlo.program import (
     SourceProgram,
     TensorType,
 )
+from ingot.compiler.frontends.windows import Windows, select_elements, whole
 from ingot.compiler.graph.build_control import counted_loop
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.ir import Value, dims
@@ -253,21 +253,7 @@ def _selected(context: Context, op: SourceOp, x: Value) -> Value:
     x = padded(x, False if type.dtype.is_boolean else 0)
     windows = Windows(sizes, strides, ones, tensor_type(x).shape)
 
-    def step(inner: Builder, index: Value, before: Sequence[Value]) -> Sequence[Value]:
-        best, chosen = before
-        value, number = (windows.elements(inner, each, index) for each in (x, numbers))
-        nothing = inner.full(0, _I64, windows.places)
-        (keeps,) = lift(context, inner, block, [best, value], windows.places)
-        empty = inner.value("compare", chosen, nothing, direction="lt")
-        takes = inner.value("or", inner.value("not", keeps), empty)
-        exists = inner.value("compare", number, nothing, direction="ge")
-        takes = inner.value("and", takes, exists)
-        return [
-            inner.value("select", takes, value, best),
-            inner.value("select", takes, number, chosen),
-        ]
+    def keeps(inner: Builder, best: Value, value: Value) -> Value:
+        return lift(context, inner, block, [best, value], windows.places)[0]
 
-    best = builder.full(False if type.dtype.is_boolean else 0, type.dtype, windows.places)
-    chosen = builder.full(-1, _I64, windows.places)
-    total = whole(builder, windows.count)
-    return counted_loop(builder, total, [best, chosen], step)[1]
+    return select_elements(builder, x, numbers, windows, keeps)[1]

@@ -4,50 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ingot.compiler.frontends.onnx.lowerings.elementwise import narrow, widen
 from ingot.compiler.frontends.onnx.lowerings.windows import Window, read_window
-from ingot.compiler.frontends.onnx.node import Node, UnsupportedNode, shape_of, type_of, unsupported
+from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import lowering
-from ingot.compiler.ir import Value, dims
+from ingot.compiler.ir import Value
 from ingot.compiler.ir.dims import Dim, floordiv
-from ingot.hal.spec import DType, dtype
+from ingot.hal.spec import DType
 
-__all__: list[str] = []
+__all__ = ["add_bias", "convolve", "matmul"]
 
 
 @lowering("MatMul")
-def matmul(node: Node) -> Value:
+def matmul_of_numbers(node: Node) -> Value:
+    return matmul(node, node.input(0), node.input(1), type_of(node.input(0)).dtype)
+
+
+def matmul(node: Node, a: Value, b: Value, result: DType) -> Value:
     """NumPy's matmul: f32[..., m, k] x f32[..., k, n] -> f32[..., m, n]."""
-    return _matmul(node, node.input(0), node.input(1), type_of(node.input(0)).dtype)
-
-
-@lowering("MatMulInteger")
-def matmul_integer(node: Node) -> Value:
-    """i8 or u8 operands less their zero points, products summed in i32."""
-    operands: list[Value] = []
-    for index in (0, 1):
-        value = node.input(index)
-        point = node.optional(index + 2)
-        if point is None or node.known_number(index + 2) == 0:
-            operands.append(value)
-            continue
-        single = dims.product(shape_of(point)) == 1
-        unsupported(not single, "zero points per row are not supported: use one")
-        wide = node.convert(value, "i32")
-        offset = node.broadcast_to(node.convert(node.reshape(point, ()), "i32"), shape_of(value))
-        operands.append(node.op("sub", wide, offset))
-    if len({type_of(operand).dtype for operand in operands}) > 1:
-        operands = [node.convert(operand, "i32") for operand in operands]
-    return _matmul(node, operands[0], operands[1], dtype("i32"))
-
-
-def _matmul(node: Node, a: Value, b: Value, result: DType) -> Value:
     unsupported(type_of(a).rank == 0 or type_of(b).rank == 0, "operands must have rank 1 or more")
     if type_of(b).rank <= 2:
         return _dot(node, a, b, 0, result)
     if type_of(a).rank == 1:
         row = node.reshape(a, (1, *shape_of(a)))
-        product = _matmul(node, row, b, result)
+        product = matmul(node, row, b, result)
         shape = shape_of(product)
         return node.reshape(product, (*shape[:-2], shape[-1]))
     batch = node.common_shape(shape_of(a)[:-2], shape_of(b)[:-2])
@@ -106,11 +85,11 @@ def convolution(node: Node) -> Value:
     rank = type_of(x).rank
     unsupported(rank < 3, f"its input has rank {rank}, expected 3 or more")
     window = read_window(node, shape_of(x)[2:], shape_of(w)[2:])
-    result = _convolve(node, x, w, window, node.integer("group", 1))
-    return result if bias is None else _add_bias(node, result, bias)
+    result = convolve(node, x, w, window, node.integer("group", 1))
+    return result if bias is None else add_bias(node, result, bias)
 
 
-def _convolve(
+def convolve(
     node: Node,
     x: Value,
     w: Value,
@@ -118,6 +97,7 @@ def _convolve(
     groups: int,
     lhs_dilation: Sequence[Dim] | None = None,
 ) -> Value:
+    """The convolution of x by w, channels second, without padding by auto_pad."""
     letters = _spatial_letters(type_of(x).rank - 2)
     x = node.agree_on(x, 1, shape_of(w)[1] * groups)
     return node.op(
@@ -139,31 +119,11 @@ def _spatial_letters(count: int) -> str:
     return {1: "w", 2: "hw", 3: "dhw"}.get(count) or "0123456789"[:count]
 
 
-def _add_bias(node: Node, x: Value, bias: Value) -> Value:
+def add_bias(node: Node, x: Value, bias: Value) -> Value:
     """Adds one number per channel, axis 1."""
     shape = shape_of(x)
     column = node.reshape(bias, (1, *shape_of(bias), *(1 for _ in shape[2:])))
     return node.op("add", x, node.broadcast_to(column, shape))
-
-
-@lowering("ConvInteger")
-def convolution_integer(node: Node) -> Value:
-    """i8 or u8 operands less their zero points, products summed in i32."""
-    operands: list[Value] = []
-    for index in (0, 1):
-        value, point = node.input(index), node.optional(index + 2)
-        wide = node.convert(value, "i32")
-        if point is not None:
-            single = dims.product(shape_of(point)) == 1
-            unsupported(not single, "zero points per channel are not supported: use one")
-            offset = node.broadcast_to(
-                node.convert(node.reshape(point, ()), "i32"), shape_of(value)
-            )
-            wide = node.op("sub", wide, offset)
-        operands.append(wide)
-    x, w = operands
-    window = read_window(node, shape_of(x)[2:], shape_of(w)[2:])
-    return _convolve(node, x, w, window, node.integer("group", 1))
 
 
 @lowering("ConvTranspose")
@@ -183,8 +143,8 @@ def convolution_transpose(node: Node) -> Value:
     groups = node.integer("group", 1)
     flipped = _swap_channels(node, node.op("reverse", w, axes=tuple(range(2, 2 + spatial))), groups)
     moved = Window(window.sizes, (1,) * spatial, padding, window.dilations)
-    result = _convolve(node, x, flipped, moved, groups, window.strides)
-    return result if bias is None else _add_bias(node, result, bias)
+    result = convolve(node, x, flipped, moved, groups, window.strides)
+    return result if bias is None else add_bias(node, result, bias)
 
 
 def _transposed_crop(
@@ -212,62 +172,3 @@ def _swap_channels(node: Node, w: Value, groups: int) -> Value:
     split = node.reshape(w, (groups, inputs // groups, outputs, *spatial))
     swapped = node.transpose(split, (0, 2, 1, *range(3, 3 + len(spatial))))
     return node.reshape(swapped, (groups * outputs, inputs // groups, *spatial))
-
-
-@lowering("Einsum")
-def einsum(node: Node) -> Value:
-    """A product of one or two operands summed over the letters that the result lacks."""
-    equation = node.text("equation", "").replace(" ", "")
-    terms, arrow, result = equation.partition("->")
-    inputs = terms.split(",")
-    letters = "".join(inputs)
-    if not arrow:
-        result = "".join(letter for letter in sorted(set(letters)) if letters.count(letter) == 1)
-    simple = all(len(set(term)) == len(term) for term in [*inputs, result])
-    if "." in equation or len(inputs) > 2 or not simple:
-        raise UnsupportedNode(
-            f"equation '{equation}' is not supported: use two operands, no '...' and no letter "
-            "twice in one operand"
-        )
-    operands: list[tuple[Value, str]] = []
-    for index, (value, term) in enumerate(zip(node.present(), inputs, strict=True)):
-        needed = "".join([*inputs[:index], *inputs[index + 1 :], result])
-        operands.append(_sum_alone(node, widen(node, value), term, needed))
-    product, order = operands[0]
-    if len(operands) == 2:
-        product, order = _einsum_pair(node, operands[0], operands[1], result)
-    product = node.transpose(product, [order.index(letter) for letter in result])
-    return narrow(node, product, node.input(0))
-
-
-def _sum_alone(node: Node, value: Value, term: str, needed: str) -> tuple[Value, str]:
-    """Sums over the letters that neither the other operand nor the result has."""
-    axes = [axis for axis, letter in enumerate(term) if letter not in needed]
-    return node.reduce(value, axes, "add"), "".join(letter for letter in term if letter in needed)
-
-
-def _einsum_pair(
-    node: Node, first: tuple[Value, str], second: tuple[Value, str], result: str
-) -> tuple[Value, str]:
-    """The contraction of two operands and the letters of its axes."""
-    (a, left), (b, right) = first, second
-    batch = [letter for letter in left if letter in right and letter in result]
-    contract = [letter for letter in left if letter in right and letter not in result]
-    shape = [
-        shape_of(a)[left.index(letter)] if letter in left else dim
-        for letter, dim in zip(right, shape_of(b), strict=True)
-    ]
-    b = node.agree(b, shape)
-    product = node.op(
-        "dot_general",
-        a,
-        b,
-        lhs_batch=tuple(left.index(letter) for letter in batch),
-        rhs_batch=tuple(right.index(letter) for letter in batch),
-        lhs_contract=tuple(left.index(letter) for letter in contract),
-        rhs_contract=tuple(right.index(letter) for letter in contract),
-        dtype=type_of(a).dtype,
-    )
-    shared = {*batch, *contract}
-    free = [letter for letter in left + right if letter not in shared]
-    return product, "".join([*batch, *free])

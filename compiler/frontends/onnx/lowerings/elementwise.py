@@ -12,7 +12,7 @@ from ingot.compiler.frontends.onnx.registry import lowering
 from ingot.compiler.frontends.onnx.structures import Structure
 from ingot.compiler.frontends.onnx.tensors import dtype_of, element_type_name
 from ingot.compiler.ir import Value
-from ingot.hal.spec import DType
+from ingot.hal.spec import DType, dtype
 
 __all__ = ["narrow", "widen"]
 
@@ -236,6 +236,8 @@ def cast_like(node: Node) -> Value:
 
 def _cast(node: Node, x: Value, target: DType) -> Value:
     """Casts to 8-bit floats saturate unless the attribute says otherwise; 4-bit integers wrap."""
+    if target.name == "f8e8m0fnu":
+        return _cast_to_power_of_two(node, x, target)
     if target.is_integer and target.bits < 8:
         x = node.convert(x, "i32")
     if target.name.startswith("f8") and node.integer("saturate", 1):
@@ -243,6 +245,25 @@ def _cast(node: Node, x: Value, target: DType) -> Value:
         low, high = (node.fill(bound, like=x) for bound in (-greatest, greatest))
         x = node.op("clamp", low, x, high)
     return node.convert(x, target)
+
+
+def _cast_to_power_of_two(node: Node, x: Value, target: DType) -> Value:
+    """The exponent of x alone, rounded up unless `round_mode` says otherwise; no sign, no 0."""
+    mode = node.text("round_mode", "up")
+    carries = {"down": 0, "nearest": 1 << 22, "up": (1 << 23) - 1}
+    if mode not in carries:
+        raise UnsupportedNode(f"round_mode '{mode}' is not known")
+    bits = node.op("bitcast", node.convert(x, "f32"), dtype=dtype("u32"))
+    magnitude = node.op("and", bits, node.fill(0x7FFFFFFF, like=bits))
+    moved = node.op("add", magnitude, node.fill(carries[mode], like=bits))
+    exponent = node.op("shift_right_logical", moved, node.fill(23, like=bits))
+    exponent = node.op("min", exponent, node.fill(254, like=bits))
+    if not node.integer("saturate", 1):
+        beyond = node.compare("ge", moved, node.fill(0x7F800000, like=bits))
+        exponent = node.op("select", beyond, node.fill(255, like=bits), exponent)
+    no_number = node.compare("gt", magnitude, node.fill(0x7F800000, like=bits))
+    exponent = node.op("select", no_number, node.fill(255, like=bits), exponent)
+    return node.op("bitcast", node.convert(exponent, "u8"), dtype=target)
 
 
 @lowering("Identity")
@@ -259,3 +280,25 @@ def dropout(node: Node) -> tuple[Value, Value]:
         "training mode is not supported: export the model in eval mode",
     )
     return x, node.full(True, "i1", type_of(x).shape)
+
+
+@lowering("BitCast", since=26)
+def bit_cast(node: Node) -> Value:
+    """The same bits as another dtype of the same width; i1 is a byte of 0 or 1."""
+    x, code = node.input(0), node.integer("to", 0)
+    target = dtype_of(code)
+    own = type_of(x).dtype
+    if target is None:
+        raise UnsupportedNode(
+            f"casts to {element_type_name(code)}, which has no counterpart: use a numeric type"
+        )
+    if own is target:
+        return x
+    if own.is_boolean and target.bits == 8:
+        byte = node.convert(x, "u8")
+        return byte if target.name == "u8" else node.op("bitcast", byte, dtype=target)
+    unsupported(
+        own.bits != target.bits or target.is_boolean or own.is_boolean,
+        f"casts the bits of {own.name} to {target.name}: the widths must be equal",
+    )
+    return node.op("bitcast", x, dtype=target)

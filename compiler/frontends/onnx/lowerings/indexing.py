@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ingot.compiler.frontends.onnx.node import Node, UnsupportedNode, shape_of, type_of
+from ingot.compiler.frontends.onnx.node import Node, UnsupportedNode, shape_of, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import lowering
 from ingot.compiler.ir import Value
 from ingot.compiler.ir.dims import Dim, Expr
@@ -163,3 +163,76 @@ def one_hot(node: Node) -> Value:
 def _element(node: Node, values: Value, index: int) -> Value:
     """One element of a rank-1 tensor as rank 0."""
     return node.op("take", values, node.constant(np.int64(index), "i64"), axis=0, mode="check")
+
+
+@lowering("ReverseSequence", since=10)
+def reverse_sequence(node: Node) -> Value:
+    """The first lengths[b] elements of each batch b in opposite order, the others as they are."""
+    x, lengths = node.input(0), node.convert(node.input(1), "i64")
+    rank = type_of(x).rank
+    time, batch = node.axis(0, rank, "time_axis"), node.axis(1, rank, "batch_axis")
+    unsupported(time == batch, f"time_axis and batch_axis are both {time}: fix the model")
+    order = (batch, time, *(axis for axis in range(rank) if axis not in (batch, time)))
+    moved = node.transpose(x, order)
+    shape = shape_of(moved)
+    lengths = node.broadcast_back(node.agree(lengths, shape[:1]), shape[:2], [1])
+    places = node.op("iota", dtype=dtype("i64"), shape=shape[:2], axis=1)
+    mirrored = node.op("sub", node.op("sub", lengths, node.fill(1, like=lengths)), places)
+    inside = node.compare("lt", places, lengths)
+    taken = _take_per_batch(node, moved, node.op("select", inside, mirrored, places))
+    return node.transpose(taken, [order.index(axis) for axis in range(rank)])
+
+
+def _take_per_batch(node: Node, x: Value, places: Value) -> Value:
+    """x[b, places[b, t], ...]: [b, n, rest...] at i64[b, t] -> [b, t, rest...]."""
+    rest = shape_of(x)[2:]
+    return node.op(
+        "gather",
+        x,
+        places,
+        offset_dims=tuple(range(2, 2 + len(rest))),
+        collapsed_slice_dims=(1,),
+        operand_batching_dims=(0,),
+        start_indices_batching_dims=(0,),
+        start_index_map=(1,),
+        index_vector_dim=2,
+        slice_sizes=(1, 1, *rest),
+        mode="wrap_check",
+    )
+
+
+@lowering("TensorScatter", since=24)
+def tensor_scatter(node: Node) -> Value:
+    """A cache with an update written at write_indices[b] along an axis, perhaps around its end."""
+    x, update, indices = node.input(0), node.input(1), node.optional(2)
+    rank = type_of(x).rank
+    axis = node.axis(-2, rank)
+    mode = node.text("mode", "linear")
+    unsupported(mode not in ("linear", "circular"), f"mode '{mode}' is not known")
+    unsupported(axis == 0, "axis 0 holds the batches: fix the model")
+    order = (0, axis, *(each for each in range(1, rank) if each != axis))
+    cache, moved = node.transpose(x, order), node.transpose(update, order)
+    batch, length = shape_of(moved)[:2]
+    places = node.op("iota", dtype=dtype("i64"), shape=(batch, length), axis=1)
+    if indices is not None:
+        starts = node.convert(node.agree(indices, (batch,)), "i64")
+        starts = node.broadcast_back(starts, (batch, length), [1])
+        places = node.op("add", places, starts)
+    if mode == "circular":
+        capacity = node.broadcast_to(node.size(shape_of(cache)[1]), (batch, length))
+        places = node.op("rem", places, capacity)
+    written = node.op(
+        "scatter",
+        cache,
+        places,
+        moved,
+        update_window_dims=tuple(range(2, rank)),
+        inserted_window_dims=(1,),
+        input_batching_dims=(0,),
+        scatter_indices_batching_dims=(0,),
+        scatter_dims_to_operand_dims=(1,),
+        index_vector_dim=2,
+        kind="set",
+        mode="wrap_check",
+    )
+    return node.transpose(written, [order.index(each) for each in range(rank)])

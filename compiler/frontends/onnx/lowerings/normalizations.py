@@ -49,12 +49,10 @@ def _scale_and_shift(
 
 
 @lowering("BatchNormalization")
-def batch_normalization(node: Node) -> Value:
+def batch_normalization(node: Node) -> Value | tuple[Value | None, ...]:
     """Inference: one factor and one summand per channel, which fold into a convolution."""
-    unsupported(
-        bool(node.integer("training_mode", 0)),
-        "training mode is not supported: export the model in eval mode",
-    )
+    if node.integer("training_mode", 0):
+        return _batch_normalization_in_training(node)
     x = widen(node, node.input(0))
     scale, bias, mean, variance = (widen(node, node.input(index)) for index in range(1, 5))
     epsilon = node.fill(node.number("epsilon", 1e-5), like=variance)
@@ -62,6 +60,37 @@ def batch_normalization(node: Node) -> Value:
     summand = node.op("sub", bias, node.op("mul", mean, factor))
     column = (1, *shape_of(scale), *(1 for _ in shape_of(x)[2:]))
     return narrow(node, _scale_and_shift(node, x, factor, summand, column), node.input(0))
+
+
+def _batch_normalization_in_training(node: Node) -> tuple[Value | None, ...]:
+    """By the statistics of the batch; they move the running ones by 1 - momentum."""
+    x = widen(node, node.input(0))
+    axes = [axis for axis in range(type_of(x).rank) if axis != 1]
+    count = dims.product(shape_of(x)[axis] for axis in axes)
+    mean = _mean(node, x, axes)
+    centered = node.op("sub", x, node.broadcast_back(mean, shape_of(x), axes))
+    variance = _mean(node, node.op("mul", centered, centered), axes)
+    shifted = node.op("add", variance, node.fill(node.number("epsilon", 1e-5), like=variance))
+    normal = node.op(
+        "mul", centered, node.broadcast_back(node.op("rsqrt", shifted), shape_of(x), axes)
+    )
+    column = (1, *shape_of(node.input(1)), *(1 for _ in axes[1:]))
+    result = _scale_and_shift(node, normal, node.input(1), node.input(2), column)
+    momentum = node.number("momentum", 0.9)
+    unsupported(count == 0, "the batch is empty, so it has no mean")
+    running = [
+        _blend(node, node.input(index), each, momentum)
+        for index, each in ((3, mean), (4, variance))
+    ]
+    return narrow(node, result, node.input(0)), *running
+
+
+def _blend(node: Node, old: Value, new: Value, momentum: float) -> Value:
+    """old * momentum + new * (1 - momentum), in the dtype of `old`."""
+    wide = node.convert(old, type_of(new).dtype)
+    kept = node.op("mul", wide, node.fill(momentum, like=wide))
+    added = node.op("mul", new, node.fill(1 - momentum, like=new))
+    return node.convert(node.op("add", kept, added), type_of(old).dtype)
 
 
 @lowering("LayerNormalization")
@@ -131,6 +160,28 @@ def _group_normalization(node: Node, *, per_channel: bool) -> Value:
     column = (1, groups, inner, *(1 for _ in spatial))
     result = _scale_and_shift(node, normal, node.input(1), node.input(2), column)
     return narrow(node, node.reshape(result, shape_of(x)), node.input(0))
+
+
+@lowering("LRN")
+def local_response_normalization(node: Node) -> Value:
+    """x / (bias + alpha / size * sum of squares of `size` neighbouring channels) ** beta."""
+    x = widen(node, node.input(0))
+    rank, size = type_of(x).rank, node.integer("size", 1)
+    unsupported(
+        rank < 2 or size < 1, f"size is {size} and the rank {rank}: expected 1 and 2 or more"
+    )
+    before = (size - 1) // 2
+    total = node.op(
+        "reduce_window",
+        node.op("mul", x, x),
+        kind="add",
+        window=(1, size, *(1 for _ in range(rank - 2))),
+        padding=((0, 0), (before, size - 1 - before), *((0, 0) for _ in range(rank - 2))),
+    )
+    scaled = node.op("mul", total, node.fill(node.number("alpha", 1e-4) / size, like=total))
+    base = node.op("add", scaled, node.fill(node.number("bias", 1.0), like=total))
+    power = node.op("pow", base, node.fill(node.number("beta", 0.75), like=total))
+    return narrow(node, node.op("div", x, power), node.input(0))
 
 
 @lowering("LpNormalization")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ingot.compiler.frontends.onnx.lowerings.elementwise import narrow, widen
+from ingot.compiler.frontends.onnx.lowerings.places import greatest_with_places
 from ingot.compiler.frontends.onnx.lowerings.windows import Window, read_window
 from ingot.compiler.frontends.onnx.node import Node, UnsupportedNode, shape_of, type_of
 from ingot.compiler.frontends.onnx.registry import lowering
@@ -55,10 +56,45 @@ def _reduce_window(
 
 
 @lowering("MaxPool")
-def max_pool(node: Node) -> Value:
+def max_pool(node: Node) -> Value | tuple[Value, ...]:
     x = node.input(0)
     window, extra = _window(node, x)
-    return _reduce_window(node, x, "max", window, extra)
+    if not node.wants(1):
+        return _reduce_window(node, x, "max", window, extra)
+    return greatest_with_places(node, x, window, extra)
+
+
+@lowering("LpPool")
+def lp_pool(node: Node) -> Value:
+    """The p-norm of each window; padding counts as 0."""
+    x = widen(node, node.input(0))
+    window, extra = _window(node, x)
+    total = _reduce_window(node, _power(node, x), "add", window, extra)
+    return narrow(node, _root(node, total), node.input(0))
+
+
+@lowering("GlobalLpPool")
+def global_lp_pool(node: Node) -> Value:
+    x = widen(node, node.input(0))
+    total = node.reduce(_power(node, x), range(2, type_of(x).rank), "add", keep=True)
+    return narrow(node, _root(node, total), node.input(0))
+
+
+def _power(node: Node, x: Value) -> Value:
+    """|x| to the power p."""
+    power = node.integer("p", 2)
+    magnitude = node.op("abs", x)
+    if power == 2:
+        return node.op("mul", x, x)
+    return node.op("pow", magnitude, node.fill(power, like=x)) if power != 1 else magnitude
+
+
+def _root(node: Node, total: Value) -> Value:
+    """The root of a sum of powers p."""
+    power = node.integer("p", 2)
+    if power == 2:
+        return node.op("sqrt", total)
+    return node.op("pow", total, node.fill(1 / power, like=total)) if power != 1 else total
 
 
 @lowering("AveragePool")

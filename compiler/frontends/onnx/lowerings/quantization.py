@@ -2,25 +2,54 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from ml_dtypes import finfo  # onnx depends on it
+
+from ingot.compiler.frontends.onnx.lowerings.contractions import add_bias, convolve, matmul
+from ingot.compiler.frontends.onnx.lowerings.windows import read_window
 from ingot.compiler.frontends.onnx.node import Node, UnsupportedNode, shape_of, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import lowering
 from ingot.compiler.frontends.onnx.tensors import dtype_of
 from ingot.compiler.ir import Value, dims
 from ingot.hal.spec import DType, dtype
 
-__all__: list[str] = []
+__all__ = ["subtract_point"]
 
 
 def _spread(node: Node, x: Value, value: Value) -> Value:
-    """A scale or zero point, one number or one per index of the axis, in the shape of x."""
-    unsupported(bool(node.integer("block_size", 0)), "block_size is not supported: use an axis")
+    """A scale or zero point in the shape of x: one number, one per index of the axis, or one per
+    block of `block_size` indices."""
+    shape, rank = shape_of(x), type_of(x).rank
+    block = node.integer("block_size", 0)
+    if block:
+        return _spread_blocks(node, x, value, block)
     if dims.product(shape_of(value)) == 1:
-        return node.broadcast_to(node.reshape(value, ()), shape_of(x))
+        return node.broadcast_to(node.reshape(value, ()), shape)
     unsupported(type_of(value).rank != 1, f"its scale or zero point is {value.type}: use rank 1")
-    rank = type_of(x).rank
     axis = node.axis(1, rank)
     column = [1] * axis + list(shape_of(value)) + [1] * (rank - axis - 1)
-    return node.broadcast_to(node.reshape(value, column), shape_of(x))
+    return node.broadcast_to(node.reshape(value, column), shape)
+
+
+def _spread_blocks(node: Node, x: Value, value: Value, block: int) -> Value:
+    """One number per block along the axis; the last block may be cut short."""
+    shape, own = shape_of(x), shape_of(value)
+    axis = node.axis(1, type_of(x).rank)
+    unsupported(
+        block < 1 or len(own) != len(shape),
+        f"block_size is {block} and its scale or zero point {value.type}: expected a positive "
+        f"size and rank {len(shape)}",
+    )
+    wide = (*own[: axis + 1], block, *own[axis + 1 :])
+    kept = tuple(place for place in range(len(wide)) if place != axis + 1)
+    repeated = node.op("broadcast", value, shape=wide, dimensions=kept)
+    length = own[axis] * block
+    repeated = node.reshape(repeated, (*own[:axis], length, *own[axis + 1 :]))
+    if length != shape[axis]:
+        limit = (*own[:axis], shape[axis], *own[axis + 1 :])
+        repeated = node.op("slice", repeated, start=(0,) * len(own), limit=limit)
+    return node.broadcast_to(repeated, shape)
 
 
 @lowering("DequantizeLinear")
@@ -37,16 +66,34 @@ def dequantize(node: Node) -> Value:
 
 @lowering("QuantizeLinear")
 def quantize(node: Node) -> Value:
-    """round(x / scale) + zero point, halves to even, saturated to the integer's range."""
+    """x / scale, to integers round(that) + zero point, halves to even, saturated."""
     x, scale, zero = node.input(0), node.input(1), node.optional(2)
     target = _target(node, zero)
-    wide = node.convert(x, "f32")
-    scales = node.convert(_spread(node, x, scale), "f32")
-    rounded = node.op("round_even", node.op("div", wide, scales))
+    compute = dtype_of(node.integer("precision", 0)) or dtype("f32")
+    wide = node.convert(x, compute)
+    scales = node.convert(_spread(node, x, scale), compute)
+    quotient = node.convert(node.op("div", wide, scales), "f32")
+    if target.is_float:
+        return _to_float(node, quotient, target)
+    points = None if zero is None else _spread(node, x, zero)
+    return _to_integer(node, quotient, points, target)
+
+
+def _to_float(node: Node, x: Value, target: DType) -> Value:
+    """x in a narrow float dtype; beyond its range the greatest number, unless `saturate` is 0."""
+    if node.integer("saturate", 1):
+        greatest = float(finfo(target.numpy).max)
+        limits = [node.fill(limit, like=x) for limit in (-greatest, greatest)]
+        x = node.op("clamp", limits[0], x, limits[1])
+    return node.convert(x, target)
+
+
+def _to_integer(node: Node, x: Value, zero: Value | None, target: DType) -> Value:
+    """round(x) + zero point in an integer dtype, halves to even, saturated."""
+    rounded = node.op("round_even", x)
     if zero is not None:
-        rounded = node.op("add", rounded, node.convert(_spread(node, x, zero), "f32"))
-    signed = target.kind == "i"
-    low = -(2 ** (target.bits - 1)) if signed else 0
+        rounded = node.op("add", rounded, node.convert(zero, "f32"))
+    low = -(2 ** (target.bits - 1)) if target.kind == "i" else 0
     high = low + 2**target.bits - 1
     limits = [node.fill(limit, like=rounded) for limit in (low, high)]
     return node.convert(node.op("clamp", limits[0], rounded, limits[1]), target)
@@ -55,6 +102,106 @@ def quantize(node: Node) -> Value:
 def _target(node: Node, zero: Value | None) -> DType:
     named = dtype_of(node.integer("output_dtype", 0))
     target = named or (dtype("u8") if zero is None else type_of(zero).dtype)
-    if not target.is_integer or target.bits > 16:
+    fits = target.bits <= 16 if target.is_integer else target.is_float and target.bits <= 8
+    if not fits:
         raise UnsupportedNode(f"quantises to {target.name}: use an integer of up to 16 bits")
     return target
+
+
+def subtract_point(node: Node, value: Value, point: Value | None, axis: int | None) -> Value:
+    """`value` as i32, less its zero point: one number, one per index of `axis`, or a tensor that
+    broadcasts to it."""
+    wide = node.convert(value, "i32")
+    if point is None:
+        return wide
+    point = node.convert(point, "i32")
+    if dims.product(shape_of(point)) == 1:
+        point = node.reshape(point, ())
+    elif type_of(point).rank == 1 and axis is not None:
+        axis = axis % type_of(value).rank
+        column = [1] * axis + list(shape_of(point)) + [1] * (type_of(value).rank - axis - 1)
+        point = node.reshape(point, column)
+    return node.op("sub", wide, node.broadcast_to(point, shape_of(value)))
+
+
+@lowering("QLinearMatMul")
+def quantized_matmul(node: Node) -> Value:
+    """The product of quantised matrices, quantised again."""
+    a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = (node.input(i) for i in range(8))
+    product = matmul(
+        node,
+        subtract_point(node, a, a_zero, -2),
+        subtract_point(node, b, b_zero, -1),
+        dtype("i32"),
+    )
+    rows = type_of(product).rank - (type_of(b).rank > 1) - 1
+    columns = type_of(product).rank - 1
+    scales = [(a_scale, max(rows, 0)), (b_scale, columns), (y_scale, columns)]
+    return _requantize(node, product, scales, y_zero, columns)
+
+
+@lowering("QLinearConv")
+def quantized_convolution(node: Node) -> Value:
+    """The convolution of quantised tensors, quantised again; the bias counts products."""
+    x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero = (node.input(i) for i in range(8))
+    bias = node.optional(8)
+    window = read_window(node, shape_of(x)[2:], shape_of(w)[2:])
+    wide = subtract_point(node, x, x_zero, 1)
+    total = convolve(
+        node, wide, subtract_point(node, w, w_zero, 0), window, node.integer("group", 1)
+    )
+    if bias is not None:
+        total = add_bias(node, total, bias)
+    return _requantize(node, total, [(x_scale, 1), (w_scale, 1), (y_scale, 1)], y_zero, 1)
+
+
+def _requantize(
+    node: Node,
+    total: Value,
+    scales: Sequence[tuple[Value, int]],
+    zero: Value,
+    axis: int,
+) -> Value:
+    """An i32 sum of products times a's and b's scales over the result's, each a number or one
+    per index of an axis, as a quantised tensor."""
+    spread = []
+    for scale, place in scales:
+        column = node.convert(scale, "f32")
+        if type_of(scale).rank == 1 and dims.product(shape_of(scale)) != 1:
+            rank = type_of(total).rank
+            shape = [1] * place + list(shape_of(scale)) + [1] * (rank - place - 1)
+            column = node.reshape(column, shape)
+        elif dims.product(shape_of(scale)) == 1:
+            column = node.reshape(column, ())
+        spread.append(node.broadcast_to(column, shape_of(total)))
+    a, b, y = spread
+    factor = node.op("div", node.op("mul", a, b), y)
+    points = node.reshape(zero, ()) if dims.product(shape_of(zero)) == 1 else zero
+    if type_of(points).rank == 1:
+        rank = type_of(total).rank
+        points = node.reshape(points, [1] * axis + list(shape_of(zero)) + [1] * (rank - axis - 1))
+    points = node.broadcast_to(points, shape_of(total))
+    product = node.op("mul", node.convert(total, "f32"), factor)
+    return _to_integer(node, product, points, type_of(zero).dtype)
+
+
+@lowering("MatMulInteger")
+def matmul_integer(node: Node) -> Value:
+    """i8 or u8 operands less their zero points, products summed in i32."""
+    operands: list[Value] = []
+    for index, axis in ((0, -2), (1, -1)):
+        value, point = node.input(index), node.optional(index + 2)
+        plain = point is None or node.known_number(index + 2) == 0
+        operands.append(value if plain else subtract_point(node, value, point, axis))
+    if len({type_of(operand).dtype for operand in operands}) > 1:
+        operands = [node.convert(operand, "i32") for operand in operands]
+    return matmul(node, operands[0], operands[1], dtype("i32"))
+
+
+@lowering("ConvInteger")
+def convolution_integer(node: Node) -> Value:
+    """i8 or u8 operands less their zero points, products summed in i32."""
+    x = subtract_point(node, node.input(0), node.optional(2), 1)
+    w = subtract_point(node, node.input(1), node.optional(3), 0)
+    window = read_window(node, shape_of(x)[2:], shape_of(w)[2:])
+    return convolve(node, x, w, window, node.integer("group", 1))

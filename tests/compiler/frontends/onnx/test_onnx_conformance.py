@@ -22,8 +22,8 @@ from ingot.compiler.ir import Module
 from ingot.compiler.targets.cpu.toolchain import choose_variants
 from ingot.hal.errors import CompileError
 
-INTERPRETED_COUNT = 1650
-COMPILED_COUNT = 1540
+INTERPRETED_COUNT = 1800
+COMPILED_COUNT = 1620
 DYNAMIC_COUNT = 1290
 
 Run = Callable[[list[Any]], Sequence[Any]]
@@ -247,7 +247,8 @@ def test_every_node_test_of_the_standard_is_right_or_refused_with_a_compile_erro
     assert len(right) >= INTERPRETED_COUNT, len(right)
     covered = {node.op_type for case in right for node in case.model.graph.node}
     # ops without a node test of their own in the standard
-    elsewhere = {"GroupNormalization", "SequenceErase", "ConcatFromSequence"}
+    elsewhere = {"ConcatFromSequence", "GlobalLpPool", "GroupNormalization", "MaxRoiPool"}
+    elsewhere |= {"SequenceErase"}
     assert set(registered_ops()) - covered <= elsewhere
 
 

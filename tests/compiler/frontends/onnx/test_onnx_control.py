@@ -117,7 +117,7 @@ def test_branches_of_other_ranks_are_refused_where_either_may_run() -> None:
 
 def test_every_missing_layer_of_all_bodies_is_listed() -> None:
     def odd(name: str) -> onnx.GraphProto:
-        return body([Node("Det", ["x"], ["d"], name=name)], [], [value("d")])
+        return body([Node("RandomNormalLike", ["x"], ["d"], name=name)], [], [value("d")])
 
     node = Node("If", ["p"], ["y"], then_branch=odd("one"), else_branch=odd("two"), name="choose")
     model = model_of([node], [value("x", (3, 3)), value("p", (), BOOL)], [value("y")])

@@ -33,6 +33,8 @@ class Queue:
         self.queue = pyopencl.CommandQueue(self.context)
         self.built: dict[str, Any] = {}
         self.options = ["-cl-std=CL1.2", "-DINGOT_INDEX=int"]
+        self.options.append(f"-DINGOT_GROUP_SIZE={device.max_work_group_size}")
+        self.options.append(f"-DINGOT_LOCAL_LENGTH={device.local_mem_size}")
         if "cl_khr_fp64" in device.extensions:
             self.options.append("-DINGOT_OPENCL_FP64")
         if "cl_khr_fp16" in device.extensions:

@@ -9,18 +9,16 @@ prelude.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import ClassVar
 
 from ingot.compiler.dispatch.kernel import Kernel
 from ingot.compiler.dispatch.loop import dtype_of, lanes_of
 from ingot.compiler.ir import Op, Value, walk
 from ingot.compiler.targets.opencl.opencl_values import ValuePrinter, scalar_type
-from ingot.compiler.targets.opencl.prelude import TYPES
+from ingot.compiler.targets.opencl.prelude import MEMORY_TYPES
 
 __all__ = ["PrintedKernel", "aligned", "print_kernel"]
-
-_MEMORY = {**TYPES, "i1": "uchar", "f16": "half", "bf16": "ushort"}
-"""The OpenCL C type of an element in memory."""
 
 _LEAVES = {
     "loop.dim": "c{ordinal}",
@@ -43,6 +41,14 @@ def print_kernel(kernel: Kernel) -> PrintedKernel:
     """The kernel as OpenCL C, with the arguments that opencl_object.h lists. CompileError: it
     has a dtype or a number of lanes that OpenCL kernels cannot compute with."""
     return _Printer(kernel).print()
+
+
+def _guard_size(text: str, local_size: tuple[int, int, int], local_length: int) -> str:
+    """A kernel that devices with smaller groups must not see."""
+    if prod(local_size) == 1 and local_length == 0:
+        return text
+    needed = f"INGOT_GROUP_SIZE >= {prod(local_size)} && INGOT_LOCAL_LENGTH >= {local_length}"
+    return f"#if {needed}\n{text}#endif\n"
 
 
 def aligned(length: int) -> int:
@@ -88,6 +94,7 @@ class _Printer(ValuePrinter):
             length = aligned(kernel.local_length)
             head += f"\n  __local uchar local_memory[{length}] __attribute__((aligned(64)));"
         text = "\n".join([head, *self.lines, "}", ""])
+        text = _guard_size(text, kernel.local_size, aligned(kernel.local_length))
         return PrintedKernel(text, tuple(self.functions), self.has_f64)
 
     def _arguments(self) -> list[str]:
@@ -96,7 +103,7 @@ class _Printer(ValuePrinter):
         arguments = []
         for ordinal, element in enumerate(kernel.bindings):
             scalar_type(element)
-            pointer = f"{self._global(ordinal)}{_MEMORY[element.name]} *"
+            pointer = f"{self._global(ordinal)}{MEMORY_TYPES[element.name]} *"
             restrict = "" if ordinal in shared else "restrict "
             arguments += [f"{pointer}{restrict}b{ordinal}", f"index_t o{ordinal}"]
         arguments += [f"long c{ordinal}" for ordinal in range(len(kernel.constants))]
@@ -130,6 +137,8 @@ class _Printer(ValuePrinter):
             self.functions[put] = None
             count = self._name(op.operands[3])
             return self._call("STORE_PARTIAL", lanes, put, memory, index, name, count)
+        if self._is_global_vector(op.operands[0], lanes):
+            return self._call(f"store_{element}", lanes, f"{memory} + {index}", name)
         if element == "f16":
             where = f"{index}, {memory}" if lanes == 1 else f"0, {memory} + {index}"
             return f"vstore_half{'' if lanes == 1 else lanes}_rte({name}, {where})"
@@ -144,6 +153,11 @@ class _Printer(ValuePrinter):
         promise the alignment of an element only."""
         pointer = self.pointers[memory].removesuffix(" *")
         return f"*({pointer}{lanes} *)({self._name(memory)} + {index})"
+
+    def _is_global_vector(self, memory: Value, lanes: int) -> bool:
+        """Whether one access may do for the vector: of global memory, at most 16 bytes."""
+        length = dtype_of(memory).bytes * lanes
+        return lanes > 1 and length <= 16 and "__global" in self.pointers[memory]
 
     def _nothing(self, op: Op) -> None:
         """A prefetch has no meaning here."""
@@ -182,9 +196,11 @@ class _Printer(ValuePrinter):
         element = dtype_of(op.result).name
         if len(op.operands) > 2:
             at = self._at(element)
-            type = self._vector("float" if element == "f16" else _MEMORY[element], lanes)
+            type = self._vector("float" if element == "f16" else MEMORY_TYPES[element], lanes)
             count = self._name(op.operands[2])
             text = self._call("LOAD_PARTIAL", lanes, type, at, memory, index, count)
+        elif self._is_global_vector(op.operands[0], lanes):
+            text = self._call(f"load_{element}", lanes, f"{memory} + {index}")
         elif element == "f16":
             where = f"{index}, {memory}" if lanes == 1 else f"0, {memory} + {index}"
             text = f"vload_half{'' if lanes == 1 else lanes}({where})"
@@ -215,7 +231,7 @@ class _Printer(ValuePrinter):
     def _gather(self, op: Op) -> str:
         lanes = lanes_of(op.result)
         element = dtype_of(op.result).name
-        type = self._vector("float" if element == "f16" else _MEMORY[element], lanes)
+        type = self._vector("float" if element == "f16" else MEMORY_TYPES[element], lanes)
         memory, indices = map(self._name, op.operands)
         text = self._call("GATHER", lanes, type, self._at(element), memory, indices)
         return self._loaded(op, text, lanes)
@@ -224,19 +240,19 @@ class _Printer(ValuePrinter):
         ordinal = int(str(op.attributes["ordinal"]))
         element = dtype_of(op.result)
         scalar_type(element)
-        type = f"{self._global(ordinal)}{_MEMORY[element.name]} *"
+        type = f"{self._global(ordinal)}{MEMORY_TYPES[element.name]} *"
         self.pointers[op.result] = type
         text = f"b{ordinal} + o{ordinal}"
         return text if element == self.kernel.bindings[ordinal] else f"({type})({text})"
 
     def _scratch(self, op: Op) -> str:
-        self.pointers[op.result] = f"__global {_MEMORY[dtype_of(op.result).name]} *"
+        self.pointers[op.result] = f"__global {MEMORY_TYPES[dtype_of(op.result).name]} *"
         group = "(get_group_id(2) * get_num_groups(1) + get_group_id(1)) * get_num_groups(0)"
         start = f"({group} + get_group_id(0)) * {aligned(self.kernel.scratch_length)}"
         return f"({self.pointers[op.result]})(scratch + {start} + {op.attributes['offset']})"
 
     def _local(self, op: Op) -> str:
-        self.pointers[op.result] = f"__local {_MEMORY[dtype_of(op.result).name]} *"
+        self.pointers[op.result] = f"__local {MEMORY_TYPES[dtype_of(op.result).name]} *"
         return f"({self.pointers[op.result]})(local_memory + {op.attributes['offset']})"
 
     def _leaf(self, op: Op) -> str:

@@ -24,7 +24,7 @@ __all__ = ["ValuePrinter", "scalar_type"]
 
 _COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 _FLOAT_OPERATORS = {"add": "+", "sub": "-", "mul": "*"}
-_INDEX_OPERATORS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "rem": "%"}
+_INDEX_OPERATORS = {"add": "+", "sub": "-", "mul": "*"}
 _EXACT = {"neg", "abs", "sign", "max", "min", "floor", "ceil", "trunc", "round_even"} | {
     "round_away"
 }
@@ -125,7 +125,10 @@ class ValuePrinter(CStructure):
         return [self._mask(value, bits) for value in values]
 
     def _loop_hint(self, op: Op) -> str | None:
-        return "#pragma unroll 16" if op.attributes.get("unroll") else None
+        if not op.attributes.get("unroll"):
+            return None
+        is_known = all(self._is_constant(bound) for bound in op.operands[:3])
+        return "#pragma unroll" if is_known else "#pragma unroll 16"
 
     def _expression(self, op: Op) -> str:
         name = op.name.removeprefix("loop.")
@@ -133,6 +136,8 @@ class ValuePrinter(CStructure):
             names = [self._name(value) for value in op.operands]
             if name in _INDEX_OPERATORS:
                 return f"{names[0]} {_INDEX_OPERATORS[name]} {names[1]}"
+            if name in ("div", "rem"):
+                return self._index_division(op, names)
             if name in ("min", "max"):
                 a, b = names
                 return f"{a} {'<' if name == 'min' else '>'} {b} ? {a} : {b}"
@@ -143,6 +148,19 @@ class ValuePrinter(CStructure):
         if op.name.startswith("loop."):
             raise CompileError(f"the OpenCL printer has no {op.name}: please report it")
         return self._elementwise(op)
+
+    def _index_division(self, op: Op, names: list[str]) -> str:
+        """a / b or a % b of indices >= 0, unsigned: that is quicker."""
+        a, b = names
+        known = op.operands[1].owner
+        value = known.attributes.get("value") if isinstance(known, Op) else None
+        if isinstance(value, int) and value > 0 and value & (value - 1) == 0:
+            power = value.bit_length() - 1
+            return f"{a} >> {power}" if op.name == "loop.div" else f"{a} & {value - 1}"
+        is_wide = any(operand in self.wide for operand in op.operands)
+        unsigned = "ulong" if is_wide else "unsigned INGOT_INDEX"
+        operator = "/" if op.name == "loop.div" else "%"
+        return f"({unsigned}){a} {operator} ({unsigned}){b}"
 
     def _elementwise(self, op: Op) -> str:
         element = dtype_of(op.operands[0])

@@ -24,7 +24,7 @@ from pathlib import Path
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import DType, dtype, layout
 
-__all__ = ["LANES", "SWIZZLE", "TYPES", "Prelude", "guard_f64", "vector_type"]
+__all__ = ["LANES", "MEMORY_TYPES", "SWIZZLE", "TYPES", "Prelude", "guard_f64", "vector_type"]
 
 LANES = (2, 4, 8, 16)
 """How many lanes a vector of OpenCL C may have."""
@@ -47,6 +47,9 @@ TYPES = {
 }
 """The OpenCL C type of an element in a register."""
 
+MEMORY_TYPES = {**TYPES, "i1": "uchar", "f16": "half", "bf16": "ushort"}
+"""The OpenCL C type of an element in memory."""
+
 _FILES = ("integers.cl", "floats.cl", "f32.cl", "f64.cl")
 _DEFINES = re.compile(r"^(?:\w+ )*(?:([NS])\((\w+)\)|(\w+)(?:\[\])? ?[(=])|^#define (\w+)", re.M)
 _NAME = re.compile(r"^(.*?)(?:x(2|4|8|16))?$")
@@ -55,6 +58,7 @@ _GENERIC_TOKEN = re.compile(r"\b(convert_|as_)?([TIUF])\b")
 _CALL = re.compile(r"\bN\((\w+)\)")
 _POLYNOMIAL = re.compile(r"POLY\(([^()]*)\)")
 _REDUCTION = re.compile(r"reduce_(add|mul|max|min|and|or|xor)_")
+_ACCESS = re.compile(r"(load|store)_(?!partial)")
 _SIGNATURE = re.compile(r"^(\w+) S\(\w+\)\(([^)]*)\)", re.M)
 _WORD = re.compile(r"\b[A-Za-z]\w+\b")
 _KINDS = {"F": "float", "I": "i", "U": "u"}
@@ -114,6 +118,8 @@ def _define(name: str) -> tuple[str, list[str]]:
     base, lanes = match[1], int(match[2] or 1)
     if _REDUCTION.match(base):
         return _reduction(name, base, lanes)
+    if _ACCESS.match(base):
+        return _access(name, base, lanes), []
     maker = _MAKERS.get(base)
     if maker is not None:
         return maker(lanes), []
@@ -228,6 +234,37 @@ def _reduction(name: str, base: str, lanes: int) -> tuple[str, list[str]]:
         half //= 2
     scalar = TYPES[type]
     return f"{scalar} {name}({scalar}{lanes} v) {{\n{''.join(lines)}}}\n", needed
+
+
+def _access(name: str, base: str, lanes: int) -> str:
+    """A vector of global memory: one access where it lies on a multiple of its length, and
+    else what vload and vstore make of the alignment of an element."""
+    kind, type = base.split("_")
+    is_half = type == "f16"
+    scalar = "half" if is_half else MEMORY_TYPES[type]
+    length = dtype(type).bytes * lanes
+    is_aligned = f"((uint)(size_t)at & {length - 1}u) == 0"
+    value = vector_type("float" if is_half else scalar, lanes)
+    if kind == "load":
+        there = f"*(__global const {value} *)at"
+        one, many = (
+            (f"vloada_half{lanes}(0, at)", f"vload_half{lanes}(0, at)")
+            if is_half
+            else (
+                there,
+                f"vload{lanes}(0, at)",
+            )
+        )
+        head = f"{value} {name}(__global const {scalar} *at)"
+        return f"{head} {{\n  return {is_aligned} ? {one} : {many};\n}}\n"
+    there = f"*(__global {value} *)at = value"
+    one, many = (
+        (f"vstorea_half{lanes}_rte(value, 0, at)", f"vstore_half{lanes}_rte(value, 0, at)")
+        if is_half
+        else (there, f"vstore{lanes}(value, 0, at)")
+    )
+    head = f"void {name}(__global {scalar} *at, {value} value)"
+    return f"{head} {{\n  if ({is_aligned}) {{\n    {one};\n  }} else {{\n    {many};\n  }}\n}}\n"
 
 
 def _partial_load(lanes: int) -> str:

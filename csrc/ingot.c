@@ -66,6 +66,9 @@
 
 #include "api/device.c"
 #include "api/json.c"
+#if defined(INGOT_OPENCL)
+#include "api/opencl/host_kernel.c"
+#endif
 #include "api/parameters.c"
 #include "api/program.c"
 #include "api/safetensors.c"

@@ -38,11 +38,12 @@ F N(round_away_F)(F a) { return round(a); }
 
 F N(rem_F)(F a, F b) { return fmod(a, b); }
 
-// A multiply-add in one instruction where the device has one.
+// A multiply-add, rounded once where the device has an instruction for it.
 F32 N(fma_f32)(F32 a, F32 b, F32 c) {
 #ifdef FP_FAST_FMAF
   return fma(a, b, c);
 #else
+#pragma OPENCL FP_CONTRACT ON
   return a * b + c;
 #endif
 }

@@ -17,8 +17,8 @@ def test_no_object_has_writable_data(compiler: str, tmp_path: Path) -> None:
     assert len(sources) > 10
     include = [f"-I{ROOT / 'csrc'}", f"-I{ROOT / 'csrc/include'}"]
     for folder in sorted({source.parent for source in sources}):  # file names repeat
-        objects = tmp_path / folder.name
-        objects.mkdir()
+        objects = tmp_path / folder.relative_to(ROOT / "csrc")
+        objects.mkdir(parents=True, exist_ok=True)
         # Without -fPIC, so that tables of pointers count as the constants that they are.
         subprocess.run(
             [compiler, "-std=c11", "-O0", "-fno-pic", *include, "-c"]
@@ -26,7 +26,7 @@ def test_no_object_has_writable_data(compiler: str, tmp_path: Path) -> None:
             cwd=objects,
             check=True,
         )
-    objects_built = sorted(map(str, tmp_path.glob("*/*.o")))
+    objects_built = sorted(map(str, tmp_path.glob("**/*.o")))
     assert len(objects_built) == len(sources)
     listing = subprocess.run(
         ["nm", "-A", *objects_built], capture_output=True, text=True, check=True

@@ -27,7 +27,7 @@ static void ingot_opencl_buffer_destroy(ingot_buffer_t *base) {
   ingot_opencl_device_t *device = ingot_opencl_device_of(buffer);
   bool is_foreign = buffer->wrapped || buffer->release;
   if (is_foreign) { /* whoever owns the bytes may free them now: nothing may be left running */
-    ingot_status_free(ingot_opencl_device_finish(device));
+    ingot_status_free(ingot_opencl_device_finish(device, atomic_load(&buffer->users)));
   }
   void *released = buffer->wrapped ? (void *)buffer->wrapped : (void *)buffer->memory;
   if (buffer->memory) (void)device->cl->ReleaseMemObject(buffer->memory);
@@ -104,7 +104,7 @@ static ingot_status_t ingot_opencl_buffer_map(ingot_buffer_t *root, int64_t offs
     *out_data = NULL;
     return NULL;
   }
-  INGOT_TRY(ingot_opencl_device_finish(device));
+  INGOT_TRY(ingot_opencl_device_finish(device, atomic_load(&buffer->users)));
   if (buffer->is_copy) return ingot_opencl_map_wrapped(buffer, offset, length, access, out_data);
   uint64_t flags = (access & INGOT_HAL_ACCESS_READ ? INGOT_CL_MAP_READ : 0) |
                    (access & INGOT_HAL_ACCESS_WRITE ? INGOT_CL_MAP_WRITE : 0);
@@ -172,7 +172,8 @@ static ingot_status_t ingot_opencl_check_allocation(const ingot_opencl_device_t 
                              length, device->base.description, device->max_allocation);
 }
 
-/* An object without memory; it holds a reference of the device. */
+/* An object without memory, which others may share at first; it holds a reference of the
+ * device. */
 static ingot_status_t ingot_opencl_buffer_make(ingot_device_t *device, int64_t length,
                                                uint32_t access,
                                                ingot_opencl_buffer_t **out_buffer) {
@@ -186,6 +187,7 @@ static ingot_status_t ingot_opencl_buffer_make(ingot_device_t *device, int64_t l
                                   .root = &buffer->base,
                                   .length = length,
                                   .memory = buffer};
+  atomic_init(&buffer->users, INGOT_OPENCL_ALL_USERS);
   ingot_reference_count_initialize(&buffer->base.references);
   ingot_hal_device_retain(device);
   *out_buffer = buffer;
@@ -218,6 +220,7 @@ ingot_status_t ingot_opencl_buffer_create(ingot_device_t *device, int64_t length
     ingot_hal_buffer_release(&buffer->base);
     return status;
   }
+  atomic_store(&buffer->users, 0);
   buffer->base.memory = buffer->memory; /* which the application may wrap again */
   *out_buffer = &buffer->base;
   return NULL;

@@ -166,9 +166,9 @@ static ingot_status_t ingot_opencl_prepare(ingot_opencl_queue_t *queue,
   }
   INGOT_TRY(ingot_opencl_reserve_written(queue, dispatch->binding_count));
   for (uint32_t b = 0; b < dispatch->binding_count; b++) {
-    if (entry->description.written >> b & 1) {
-      ingot_opencl_will_write(queue, dispatch->bindings[b].buffer);
-    }
+    ingot_buffer_t *buffer = dispatch->bindings[b].buffer;
+    if (entry->description.written >> b & 1) ingot_opencl_will_write(queue, buffer);
+    else ingot_opencl_will_use(queue, buffer);
   }
   return ingot_opencl_begin(queue, record);
 }

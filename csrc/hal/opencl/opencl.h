@@ -36,6 +36,7 @@ typedef struct ingot_opencl_device_t {
   size_t group_sizes[3];        /* the same per axis */
   ingot_mutex_t mutex;          /* guards the lists */
   ingot_opencl_queue_t *queues; /* of this device */
+  uint32_t queue_count;         /* that were ever made */
   ingot_opencl_map_t *maps;     /* of wrapped bytes that the device has a copy of */
   char *cache_folder;           /* NULL: nothing is cached */
   char identity[768];           /* what a binary depends on: device, driver, platform */
@@ -57,15 +58,19 @@ ingot_status_t ingot_opencl_open_library(ingot_instance_t *instance, const char 
 extern const ingot_hal_driver_t ingot_hal_opencl_driver;
 extern const ingot_hal_device_vtable_t ingot_opencl_device_vtable;
 
-/* Waits for everything that any queue of the device has been given: what touches a buffer is
- * over then. */
-ingot_status_t ingot_opencl_device_finish(ingot_opencl_device_t *device);
+/* Waits for everything that the device's queues with a bit in `users` have been given. */
+ingot_status_t ingot_opencl_device_finish(ingot_opencl_device_t *device, uint64_t users);
 
 /* -- buffer ---------------------------------------------------------------------------------- */
+
+#define INGOT_OPENCL_ALL_USERS UINT64_MAX
 
 typedef struct ingot_opencl_buffer_t {
   ingot_buffer_t base;
   ingot_cl_memory_t memory;
+  /* The queues that were ever given work on it, by their bits. All of them for bytes that other
+   * buffers may share. */
+  _Atomic uint64_t users;
   int64_t memory_offset; /* of the buffer's first byte in `memory` */
   ingot_release_function_t release; /* of wrapped bytes or memory; may be NULL */
   void *user;

@@ -116,6 +116,7 @@ ingot_status_t ingot_opencl_queue_create(ingot_device_t *base, ingot_hal_queue_t
   }
   ingot_hal_device_retain(base);
   ingot_mutex_lock(&device->mutex);
+  queue->bit = UINT64_C(1) << (device->queue_count++ % 64);
   queue->next = device->queues;
   device->queues = queue;
   ingot_mutex_unlock(&device->mutex);
@@ -136,12 +137,13 @@ void ingot_opencl_queue_destroy(ingot_hal_queue_t *base) {
   ingot_hal_device_release(&device->base);
 }
 
-ingot_status_t ingot_opencl_device_finish(ingot_opencl_device_t *device) {
+ingot_status_t ingot_opencl_device_finish(ingot_opencl_device_t *device, uint64_t users) {
   int32_t error = 0;
   ingot_mutex_lock(&device->mutex);
   for (ingot_opencl_queue_t *queue = device->queues; queue; queue = queue->next) {
     /* It stays busy: its faults and its trace are its owner's. */
-    if (atomic_load(&queue->is_busy) && !error) error = device->cl->Finish(queue->queue);
+    bool is_awaited = (queue->bit & users) && atomic_load(&queue->is_busy);
+    if (is_awaited && !error) error = device->cl->Finish(queue->queue);
   }
   ingot_mutex_unlock(&device->mutex);
   return error ? ingot_opencl_status(ingot_hal_device_allocator(&device->base), "clFinish", error)
@@ -300,6 +302,7 @@ ingot_status_t ingot_opencl_reserve_written(ingot_opencl_queue_t *queue, uint32_
 
 void ingot_opencl_will_write(ingot_opencl_queue_t *queue, ingot_buffer_t *buffer) {
   ingot_opencl_buffer_t *root = ingot_opencl_root(buffer);
+  ingot_opencl_will_use(queue, buffer);
   if (!root->wrapped) return;
   for (uint32_t w = 0; w < queue->written_count; w++) {
     if (queue->written[w] == root) return;

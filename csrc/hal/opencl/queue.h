@@ -33,6 +33,7 @@ typedef struct ingot_opencl_record_t {
 struct ingot_opencl_queue_t {
   ingot_hal_queue_t base;
   ingot_opencl_queue_t *next; /* of the device */
+  uint64_t bit;               /* among a buffer's users; shared with every 64th queue */
   ingot_cl_queue_t queue;
   bool is_profiling;          /* events have times */
   _Atomic bool is_busy;       /* something was queued since the last wait */
@@ -53,6 +54,14 @@ static inline ingot_opencl_device_t *ingot_opencl_queue_device(const ingot_openc
   return (ingot_opencl_device_t *)queue->base.device;
 }
 
+/* Notes that the queue is about to be given work on the buffer. */
+static inline void ingot_opencl_will_use(const ingot_opencl_queue_t *queue,
+                                         const ingot_buffer_t *buffer) {
+  ingot_opencl_buffer_t *root = ingot_opencl_root(buffer);
+  if (atomic_load_explicit(&root->users, memory_order_relaxed) & queue->bit) return;
+  (void)atomic_fetch_or(&root->users, queue->bit);
+}
+
 /* Prepares an operation: makes room for its record and sees to the clock of traces. */
 ingot_status_t ingot_opencl_begin(ingot_opencl_queue_t *queue, ingot_opencl_record_t *record);
 
@@ -68,7 +77,7 @@ ingot_status_t ingot_opencl_end(ingot_opencl_queue_t *queue, ingot_opencl_record
 /* Makes room to note `count` buffers, at most INGOT_HAL_MAX_BINDINGS. */
 ingot_status_t ingot_opencl_reserve_written(ingot_opencl_queue_t *queue, uint32_t count);
 
-/* Notes that the buffer is about to be written: wrapped bytes are brought back at the wait. */
+/* As ingot_opencl_will_use, for work that writes: wrapped bytes are brought back at the wait. */
 void ingot_opencl_will_write(ingot_opencl_queue_t *queue, ingot_buffer_t *buffer);
 
 /* Bytes to read with a wait. */

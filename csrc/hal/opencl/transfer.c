@@ -9,6 +9,7 @@ ingot_status_t ingot_opencl_queue_copy(ingot_hal_queue_t *base, ingot_buffer_t *
   ingot_opencl_queue_t *queue = (ingot_opencl_queue_t *)base;
   ingot_opencl_record_t record = {.site = base->site, .kernel = "copy", .length = length};
   INGOT_TRY(ingot_opencl_reserve_written(queue, 1));
+  ingot_opencl_will_use(queue, source);
   ingot_opencl_will_write(queue, target);
   INGOT_TRY(ingot_opencl_begin(queue, &record));
   INGOT_OPENCL_TRY(ingot_hal_device_allocator(base->device), ingot_opencl_queue_device(queue)->cl,

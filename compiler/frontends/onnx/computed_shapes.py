@@ -12,9 +12,38 @@ from collections.abc import Sequence
 from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of
 from ingot.compiler.ir import Value, dims
 from ingot.compiler.ir.dims import Dim
-from ingot.hal.spec import DType
+from ingot.hal.spec import DType, dtype
 
-__all__ = ["computed_range", "expanded_dims", "resolve_shape", "slice_bounds"]
+__all__ = [
+    "computed_range",
+    "define_amounts",
+    "expanded_dims",
+    "pad_by_index",
+    "resolve_shape",
+    "slice_bounds",
+    "slice_by_index",
+]
+
+
+def define_amounts(node: Node, index: int, what: str) -> list[Dim]:
+    """The elements of a small input as dims that may be negative: where they depend on data, one
+    fresh symbol for what is above zero and another for what is below."""
+    result: list[Dim] = []
+    for place, part in enumerate(node.parts(index)):
+        if isinstance(part, Value):
+            zero = node.fill(0, like=part)
+            ends = [part, node.op("neg", part)]
+            above, below = (
+                node.define_size(
+                    node.op("max", each, zero),
+                    f"{node.proto.output[0]}_{side}_{place}",
+                    f"element {place} of {what}",
+                )
+                for each, side in zip(ends, ("more", "less"), strict=True)
+            )
+            part = above - below
+        result.append(part)
+    return result
 
 
 def resolve_shape(node: Node, x: Value, wanted: Sequence[Dim | Value], keeps: bool) -> list[Dim]:
@@ -103,6 +132,63 @@ def _wrapped(node: Node, index: Value, size: Value) -> Value:
     """A negative index counted from the end."""
     negative = node.compare("lt", index, node.size(0))
     return node.op("select", negative, node.op("add", index, size), index)
+
+
+def slice_by_index(
+    node: Node, x: Value, first: Dim | Value, last: Dim | Value, step: Value, axis: int
+) -> Value:
+    """Elements first, first + step, ... before last of an axis, with a step from data."""
+    size, zero, one = node.size(shape_of(x)[axis]), node.size(0), node.size(1)
+    step = node.convert(step, "i64")
+    start, end = (_wrapped(node, node.as_value(each), size) for each in (first, last))
+    forward = node.compare("gt", step, zero)
+    greatest = node.op("select", forward, size, node.op("sub", size, one))
+    least = node.op("select", forward, zero, node.op("sub", zero, one))
+    start, end = (node.op("min", node.op("max", each, least), greatest) for each in (start, end))
+    count = _range_count(node, start, end, step, dtype("i64"))
+    name = node.proto.output[0]
+    shape = (node.define_size(count, f"{name}_{axis}", f"the count of elements on axis {axis}"),)
+    places = node.op("iota", dtype=dtype("i64"), shape=shape, axis=0)
+    places = node.op("mul", places, node.broadcast_to(step, shape))
+    places = node.op("add", places, node.broadcast_to(start, shape))
+    return node.op("take", x, places, axis=axis, mode="check")
+
+
+def pad_by_index(node: Node, x: Value, axis: int, before: Dim, after: Dim, mode: str) -> Value:
+    """Pads an axis by taking its elements again, as NumPy's pad of that mode does; a negative
+    amount cuts off first."""
+    dim = shape_of(x)[axis]
+    cut = [dims.maximum(amount * -1, 0) for amount in (before, after)]
+    if cut != [0, 0]:
+        start: list[Dim] = [0] * type_of(x).rank
+        limit = list(shape_of(x))
+        start[axis], limit[axis] = cut[0], dim - cut[1]
+        stride = (1,) * len(start)
+        x = node.op("slice", x, start=tuple(start), limit=tuple(limit), stride=stride)
+        dim = shape_of(x)[axis]
+    low = dims.maximum(before, 0)
+    shape = (low + dim + dims.maximum(after, 0),)
+    places = node.op("iota", dtype=dtype("i64"), shape=shape, axis=0)
+    places = node.op("sub", places, node.broadcast_to(node.size(low), shape))
+    zero, last = node.fill(0, like=places), node.broadcast_to(node.size(dim - 1), shape)
+    if mode == "edge":
+        places = node.op("max", node.op("min", places, last), zero)
+    elif mode == "wrap":
+        places = _floor_rest(node, places, dim)
+    else:
+        period = dims.maximum(dim * 2 - 2, 1)
+        places = _floor_rest(node, places, period)
+        mirrored = node.op("sub", node.broadcast_to(node.size(period), shape), places)
+        inside = node.compare("le", places, last)
+        places = node.op("select", inside, places, mirrored)
+    return node.op("take", x, places, axis=axis, mode="check")
+
+
+def _floor_rest(node: Node, places: Value, period: Dim) -> Value:
+    """The places modulo a period, which is not negative."""
+    spread = node.broadcast_to(node.size(dims.maximum(period, 1)), shape_of(places))
+    rest = node.op("rem", places, spread)
+    return node.op("rem", node.op("add", rest, spread), spread)
 
 
 def computed_range(node: Node) -> Value:

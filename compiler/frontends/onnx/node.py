@@ -19,6 +19,7 @@ from ingot.compiler.frontends.onnx.contents import Contents
 from ingot.compiler.frontends.onnx.structures import Structure
 from ingot.compiler.frontends.onnx.tensors import array_of, literal_of
 from ingot.compiler.graph.builder import Builder
+from ingot.compiler.graph.ops import lookup
 from ingot.compiler.ir import Block, Literal, Op, TensorType, Type, Value, dims
 from ingot.compiler.ir.dims import Dim, Expr
 from ingot.hal.spec import DType, dtype
@@ -343,7 +344,10 @@ class Node:
             yield self._contents.fresh_symbol(hint)
 
     def op(self, name: str, *operands: Value, **attributes: Any) -> Value:
-        """Emits one graph op and returns its result."""
+        """Emits one graph op and returns its result; the dims of operands that need one shape
+        agree from here on."""
+        if lookup(name).same and len({type_of(each).rank for each in operands}) == 1:
+            operands = tuple(self.agree(each, shape_of(operands[0])) for each in operands)
         result = self._builder.op(name, *operands, **attributes)
         assert isinstance(result, Value), f"graph op '{name}' has several results"
         return result

@@ -146,8 +146,9 @@ def _wrap(node: Node, indices: Value, bound: Value) -> Value:
 def one_hot(node: Node) -> Value:
     """values[1] where the index is the place on the new axis, values[0] elsewhere."""
     indices, values = node.input(0), node.input(2)
-    known = node.elements(1, "depth")[0]
-    depth: Dim = known if isinstance(known, Expr) else int(known)
+    part = node.parts(1)[0]
+    part = part if isinstance(part, (Value, Expr)) else int(part)
+    depth = node.define_size(part, f"{node.proto.output[0]}_depth", "the depth")
     rank = type_of(indices).rank + 1
     axis = node.axis(-1, rank)
     shape = [*shape_of(indices)[:axis], depth, *shape_of(indices)[axis:]]

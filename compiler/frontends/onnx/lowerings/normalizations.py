@@ -54,7 +54,10 @@ def batch_normalization(node: Node) -> Value | tuple[Value | None, ...]:
     if node.integer("training_mode", 0):
         return _batch_normalization_in_training(node)
     x = widen(node, node.input(0))
-    scale, bias, mean, variance = (widen(node, node.input(index)) for index in range(1, 5))
+    channels = (shape_of(x)[1],)
+    scale, bias, mean, variance = (
+        node.agree(widen(node, node.input(index)), channels) for index in range(1, 5)
+    )
     epsilon = node.fill(node.number("epsilon", 1e-5), like=variance)
     factor = node.op("div", scale, node.op("sqrt", node.op("add", variance, epsilon)))
     summand = node.op("sub", bias, node.op("mul", mean, factor))

@@ -5,38 +5,35 @@ from __future__ import annotations
 from ingot.compiler.frontends.onnx.lowerings.elementwise import narrow, widen
 from ingot.compiler.frontends.onnx.lowerings.places import greatest_with_places
 from ingot.compiler.frontends.onnx.lowerings.windows import Window, read_window
-from ingot.compiler.frontends.onnx.node import Node, UnsupportedNode, shape_of, type_of
+from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of
 from ingot.compiler.frontends.onnx.registry import lowering
 from ingot.compiler.ir import Value, dims
+from ingot.compiler.ir.dims import Dim
 
 __all__: list[str] = []
 
 
-def _window(node: Node, x: Value) -> tuple[Window, tuple[int, ...]]:
+def _window(node: Node, x: Value) -> tuple[Window, tuple[Dim, ...]]:
     """The pooling window and the padding that ceil_mode adds behind each axis."""
     spatial = shape_of(x)[2:]
     window = read_window(node, spatial, node.integers("kernel_shape") or ())
     if not node.integer("ceil_mode", 0):
         return window, (0,) * len(spatial)
-    extra: list[int] = []
+    extra: list[Dim] = []
     columns = zip(
         spatial, window.sizes, window.strides, window.padding, window.dilations, strict=True
     )
     for dim, size, stride, (low, high), dilation in columns:
-        numbers = [each for each in (dim, size, low, high) if isinstance(each, int)]
-        if len(numbers) < 4:
-            raise UnsupportedNode("ceil_mode on a symbolic dim is not supported: fix the dim")
-        length, extent, before, after = numbers
-        reach = (extent - 1) * dilation + 1
-        count = -(-(length + before + after - reach) // stride) + 1
-        if (count - 1) * stride >= length + before:
-            count -= 1  # the last window would see nothing but padding
-        extra.append(max((count - 1) * stride + reach - length - before - after, 0))
+        reach = (size - 1) * dilation + 1
+        count = dims.ceildiv(dim + low + high - reach, stride) + 1
+        # a last window that would see nothing but padding is left out
+        count = dims.minimum(count, dims.ceildiv(dim + low, stride))
+        extra.append(dims.maximum((count - 1) * stride + reach - dim - low - high, 0))
     return window, tuple(extra)
 
 
 def _reduce_window(
-    node: Node, x: Value, kind: str, window: Window, extra: tuple[int, ...], padded: bool = False
+    node: Node, x: Value, kind: str, window: Window, extra: tuple[Dim, ...], padded: bool = False
 ) -> Value:
     """Pools x; `padded` says that x has the window's padding but not `extra` already."""
     padding = tuple(

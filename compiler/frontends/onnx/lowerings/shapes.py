@@ -10,9 +10,12 @@ import numpy as np
 
 from ingot.compiler.frontends.onnx.computed_shapes import (
     computed_range,
+    define_amounts,
     expanded_dims,
+    pad_by_index,
     resolve_shape,
     slice_bounds,
+    slice_by_index,
 )
 from ingot.compiler.frontends.onnx.node import Node, UnsupportedNode, shape_of, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import lowering
@@ -168,14 +171,17 @@ def slice_(node: Node) -> Value:
     rank = type_of(x).rank
     starts, ends = _slice_ends(node, 1, "starts"), _slice_ends(node, 2, "ends")
     axes = node.integer_list(3, "axes") or list(range(len(starts)))
-    steps = node.integer_list(4, "steps") or [1] * len(starts)
-    unsupported(0 in steps, "a step is 0, expected another number: fix the model")
+    steps = _slice_steps(node, len(starts))
     start: list[Dim] = [0] * rank
     limit: list[Dim] = list(shape_of(x))
     stride = [1] * rank
     reverse: list[int] = []
     for first, last, axis_given, step in zip(starts, ends, axes, steps, strict=True):
         axis = node.normalize_axis(axis_given, rank)
+        if isinstance(step, Value):
+            x = slice_by_index(node, x, first, last, step, axis)
+            limit[axis] = shape_of(x)[axis]
+            continue
         if isinstance(first, Value) or isinstance(last, Value):
             start[axis], limit[axis] = slice_bounds(node, first, last, axis, step < 0)
         else:
@@ -202,6 +208,15 @@ def _slice_ends(node: Node, index: int, name: str) -> Sequence[Dim | Value]:
     return attribute
 
 
+def _slice_steps(node: Node, count: int) -> list[int | Value]:
+    """Numbers that are not 0, or values that the call checks."""
+    steps: list[int | Value] = []
+    for step in node.parts(4) if node.optional(4) is not None else [1] * count:
+        unsupported(step == 0, "a step is 0, expected another number: fix the model")
+        steps.append(node.size(step) if isinstance(step, Expr) else step)
+    return steps
+
+
 def _slice_bounds(first: Dim, last: Dim, dim: Dim, backward: bool) -> tuple[Dim, Dim]:
     """Start and limit within [0, dim], of the reversed axis if `backward`."""
     if backward:
@@ -217,7 +232,8 @@ def _slice_bounds(first: Dim, last: Dim, dim: Dim, backward: bool) -> tuple[Dim,
 
 def _wrap(index: Dim, dim: Dim) -> Dim:
     """A negative index counted from the end."""
-    return index + dim if dims.bounds(index)[1] < 0 else index
+    below = dims.minimum(dims.maximum(index * -1, 0), 1)  # 1 where it is negative
+    return index + dim * below
 
 
 def _above(index: Dim) -> bool:
@@ -233,11 +249,15 @@ def split(node: Node) -> tuple[Value, ...]:
     x = node.input(0)
     axis = node.axis(0, type_of(x).rank)
     dim = shape_of(x)[axis]
-    sizes = node.dim_list(1, "split")
-    if sizes is None:
+    sizes: Sequence[Dim]
+    if node.optional(1) is not None:
+        sizes = node.define_dims(1, "the sizes of the parts")
+    elif node.has("split"):
+        sizes = node.integers("split") or ()
+    else:
         part = dims.ceildiv(dim, node.output_count)
-        sizes = [part] * (node.output_count - 1)
-        sizes.append(dim - part * len(sizes))
+        rest = dim - part * (node.output_count - 1)
+        sizes = [*[part] * (node.output_count - 1), rest]
     parts: list[Value] = []
     begin: Dim = 0
     for count in sizes:
@@ -247,7 +267,9 @@ def split(node: Node) -> tuple[Value, ...]:
         stride = (1,) * len(start)
         parts.append(node.op("slice", x, start=tuple(start), limit=tuple(limit), stride=stride))
         begin = begin + count
-    unsupported(begin != dim, f"its parts {sizes} sum to {begin}, but dim {axis} is {dim}")
+    fixed = isinstance(begin, int) and isinstance(dim, int) and begin != dim
+    unsupported(fixed, f"its parts {sizes} sum to {begin}, but dim {axis} is {dim}")
+    node.agree_on(x, axis, begin)
     return tuple(parts)
 
 
@@ -256,7 +278,8 @@ def pad(node: Node) -> Value:
     """constant, edge, reflect or wrap; pads and value are inputs since opset 11."""
     x = node.input(0)
     rank = type_of(x).rank
-    pads = node.dim_list(1, "pads") or []
+    given = node.optional(1) is not None
+    pads = define_amounts(node, 1, "the pads") if given else list(node.integers("pads") or ())
     axes = node.integer_list(3, "axes") or list(range(rank))
     unsupported(len(pads) != 2 * len(axes), f"pads has {len(pads)} entries, not {2 * len(axes)}")
     low: list[Dim] = [0] * rank
@@ -266,32 +289,17 @@ def pad(node: Node) -> Value:
         low[axis], high[axis] = pads[index], pads[index + len(axes)]
     mode = node.text("mode", "constant")
     if mode != "constant":
-        return _pad_by_index(node, x, low, high, mode)
+        known = mode in ("edge", "reflect", "wrap")
+        unsupported(not known, f"mode '{mode}' is not known: fix the model")
+        for axis, amounts in enumerate(zip(low, high, strict=True)):
+            x = x if amounts == (0, 0) else pad_by_index(node, x, axis, *amounts, mode)
+        return x
     value = node.optional(2)
     if value is None:
         value = node.constant(node.number("value", 0.0), type_of(x).dtype)
     scalar = node.reshape(value, ())
     zeros = (0,) * rank
     return node.op("pad", x, scalar, low=tuple(low), high=tuple(high), interior=zeros)
-
-
-def _pad_by_index(
-    node: Node, x: Value, low: Sequence[Dim], high: Sequence[Dim], mode: str
-) -> Value:
-    """Pads by taking elements of x again; NumPy's pad of the indices says which."""
-    for axis, dim in enumerate(shape_of(x)):
-        before, after = low[axis], high[axis]
-        if before == 0 == after:
-            continue
-        if isinstance(dim, Expr) or isinstance(before, Expr) or isinstance(after, Expr):
-            raise UnsupportedNode(f"mode '{mode}' on a symbolic dim is not supported: fix the dim")
-        if dim == 0 or mode not in ("edge", "reflect", "wrap"):
-            raise UnsupportedNode(f"mode '{mode}' on dim {axis} of {x.type} is not supported")
-        kept = np.arange(max(-before, 0), dim - max(-after, 0))
-        width = (max(before, 0), max(after, 0))
-        indices = np.pad(kept, width, mode=mode)  # type: ignore[call-overload]
-        x = node.op("take", x, node.constant(indices, "i64"), axis=axis, mode="check")
-    return x
 
 
 @lowering("Range")

@@ -24,7 +24,7 @@ from ingot.hal.errors import CompileError
 
 INTERPRETED_COUNT = 1800
 COMPILED_COUNT = 1620
-DYNAMIC_COUNT = 1290
+DYNAMIC_COUNT = 1450
 
 Run = Callable[[list[Any]], Sequence[Any]]
 Import = Callable[[Any], tuple[Module, set[str]]]

@@ -1,0 +1,195 @@
+"""Sizes, amounts, bounds and steps of shape ops that only the call knows, compiled, against
+the reference evaluator, NumPy and onnxruntime."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import helper
+from onnx_models import build_model, make_value
+
+import ingot
+from ingot.compiler.targets.cpu.toolchain import choose_variants
+from ingot.hal.errors import InvalidArgument, OutOfRange
+
+Node = helper.make_node
+INT64 = 7
+BEST = [choose_variants(None)[0].name]
+
+
+class Case:
+    """A model compiled once, and onnxruntime, which says what is right."""
+
+    def __init__(
+        self,
+        nodes: Sequence[onnx.NodeProto],
+        inputs: Sequence[onnx.ValueInfoProto],
+        outputs: Sequence[str],
+        initializers: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.outputs = outputs
+        proto = build_model(nodes, inputs, outputs, initializers, opset=18)
+        self.model = ingot.load(ingot.compile(proto, variants=BEST))
+        self.session = onnxruntime.InferenceSession(proto.SerializeToString())
+
+    def results(self, **inputs: Any) -> list[np.ndarray[Any, Any]]:
+        found = self.model.main(**inputs)
+        return [np.asarray(each) for each in (found if isinstance(found, tuple) else (found,))]
+
+    def check(self, **inputs: Any) -> None:
+        wanted = self.session.run(None, inputs)
+        for name, found, expected in zip(self.outputs, self.results(**inputs), wanted, strict=True):
+            assert (found.dtype, found.shape) == (expected.dtype, expected.shape), name
+            np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5, err_msg=name)
+
+
+def ints(*values: int) -> np.ndarray[Any, Any]:
+    return np.array(values, np.int64)
+
+
+def counted(*shape: int) -> np.ndarray[Any, Any]:
+    return np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+
+
+def vector(name: str, count: int) -> onnx.ValueInfoProto:
+    return make_value(name, [count], INT64)
+
+
+@cache
+def parts() -> Case:
+    nodes = [
+        Node("Split", ["x", "sizes"], ["a", "b", "c"], axis=1, name="cut"),
+        Node("Exp", ["b"], ["after"]),
+    ]
+    return Case(nodes, [make_value("x", ["m", "n"]), vector("sizes", 3)], ["a", "b", "c", "after"])
+
+
+@given(*[st.integers(0, 4)] * 4)
+@settings(max_examples=20, deadline=None)
+def test_the_sizes_of_parts_come_from_data(m: int, a: int, b: int, c: int) -> None:
+    results = parts().results(x=counted(m, a + b + c), sizes=ints(a, b, c))
+    wanted = np.split(counted(m, a + b + c), [a, a + b], 1)
+    for found, expected in zip(results, [*wanted, np.exp(wanted[1])], strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        ((2, 2, 2), "layer 'cut': .* is 6, expected at most n = 5"),
+        ((2, 2, 0), "layer 'cut'"),
+        ((4, -1, 2), "layer 'cut': element 1 of the sizes of the parts is -1, expected 0 to"),
+    ],
+)
+def test_parts_that_are_not_the_whole_are_refused(sizes: tuple[int, ...], message: str) -> None:
+    with pytest.raises(InvalidArgument, match=message):
+        parts().model.main(x=counted(2, 5), sizes=ints(*sizes))
+
+
+@cache
+def slices() -> Case:
+    nodes = [
+        Node("Slice", ["x", "starts", "ends", "axes", "steps"], ["y"], name="strided"),
+        Node("Slice", ["x", "starts", "ends", "axes", "fixed"], ["z"]),
+    ]
+    inputs = [make_value("x", ["m", "n"]), *(vector(each, 2) for each in ("starts", "ends"))]
+    constants = {"axes": ints(1, 0), "fixed": ints(-1, 2)}
+    return Case(nodes, [*inputs, vector("steps", 2)], ["y", "z"], constants)
+
+
+ENDS = st.one_of(st.integers(-7, 7), st.sampled_from([2**63 - 1, -(2**63) + 1]))
+STEPS = st.integers(-3, 3).filter(bool)
+
+
+@given(*[st.integers(0, 5)] * 2, *[ENDS] * 4, *[STEPS] * 2)
+@settings(max_examples=80, deadline=None)
+def test_bounds_and_steps_of_slices_come_from_data(
+    m: int, n: int, a: int, b: int, c: int, d: int, s: int, t: int
+) -> None:
+    x = counted(m, n)
+    found = slices().results(x=x, starts=ints(a, b), ends=ints(c, d), steps=ints(s, t))
+    np.testing.assert_array_equal(found[0], x[b:d:t, a:c:s])
+    np.testing.assert_array_equal(found[1], x[b:d:2, a:c:-1])
+
+
+def test_a_step_of_zero_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match="layer 'strided': the count of elements on axis 0"):
+        slices().model.main(x=counted(3, 3), starts=ints(0, 0), ends=ints(3, 3), steps=ints(1, 0))
+
+
+MODES = ("constant", "edge", "reflect", "wrap")
+
+
+@cache
+def pads() -> Case:
+    nodes = [Node("Pad", ["x", "amounts"], [mode], mode=mode, name=mode) for mode in MODES]
+    nodes += [Node("Pad", ["x", "fixed"], [f"{mode}s"], mode=mode) for mode in MODES]
+    outputs = [*MODES, *(f"{mode}s" for mode in MODES)]
+    inputs = [make_value("x", ["m", "n"]), vector("amounts", 4)]
+    return Case(nodes, inputs, outputs, {"fixed": ints(1, 0, 0, 2)})
+
+
+@given(st.integers(3, 6), st.integers(3, 6), st.tuples(*[st.integers(-1, 2)] * 4))
+@settings(max_examples=30, deadline=None)
+def test_amounts_of_padding_come_from_data(m: int, n: int, amounts: tuple[int, ...]) -> None:
+    x = counted(m, n)
+    found = pads().results(x=x, amounts=ints(*amounts))
+    for each, used in ((found[:4], amounts), (found[4:], (1, 0, 0, 2))):
+        low, high = used[:2], used[2:]
+        kept = x[max(-low[0], 0) : m - max(-high[0], 0), max(-low[1], 0) : n - max(-high[1], 0)]
+        width = [(max(a, 0), max(b, 0)) for a, b in zip(low, high, strict=True)]
+        for mode, array in zip(MODES, each, strict=True):
+            np.testing.assert_array_equal(array, np.pad(kept, width, mode=mode), mode)  # type: ignore[call-overload]
+
+
+def test_padding_that_takes_from_nothing_is_an_error() -> None:
+    with pytest.raises(OutOfRange, match=r"index 0 is out of range \[0, 0\)"):
+        pads().model.main(x=counted(0, 3), amounts=ints(1, 0, 0, 0))
+    with pytest.raises(InvalidArgument, match="expected at most"):
+        pads().model.main(x=counted(3, 3), amounts=ints(-2, 0, -2, 0))
+
+
+@cache
+def hot() -> Case:
+    nodes = [Node("OneHot", ["i", "depth", "values"], ["y"], axis=0, name="hot")]
+    inputs = [make_value("i", ["n"], INT64), make_value("depth", [], INT64)]
+    return Case(nodes, [*inputs, make_value("values", [2])], ["y"])
+
+
+def test_the_depth_of_a_one_hot_comes_from_data() -> None:
+    for depth in (1, 3, 7):
+        hot().check(i=ints(0, 2, -1, 5), depth=np.array(depth), values=counted(2))
+    with pytest.raises(InvalidArgument, match="layer 'hot': the depth is -1, expected 0 to"):
+        hot().model.main(i=ints(0), depth=np.int64(-1), values=counted(2))
+
+
+def test_bounds_below_zero_of_a_size_count_from_the_end() -> None:
+    """x[: n - 4] where n is 3 is x[:-1]."""
+    nodes = [
+        Node("Shape", ["x"], ["shape"]),
+        Node("Sub", ["shape", "four"], ["end"]),
+        Node("Slice", ["x", "zero", "end"], ["y"]),
+    ]
+    case = Case(nodes, [make_value("x", ["n"])], ["y"], {"four": ints(4), "zero": ints(0)})
+    for n in range(8):
+        np.testing.assert_array_equal(case.results(x=counted(n))[0], counted(n)[: n - 4])
+
+
+def test_poolings_round_up_whatever_the_image() -> None:
+    options = {"kernel_shape": [3, 2], "strides": [2, 2], "ceil_mode": 1}
+    nodes = [
+        Node("MaxPool", ["x"], ["max"], pads=[1, 0, 1, 1], **options),
+        Node("AveragePool", ["x"], ["mean"], **options),
+        Node("AveragePool", ["x"], ["all"], pads=[1, 1, 1, 0], count_include_pad=1, **options),
+    ]
+    case = Case(nodes, [make_value("x", ["b", 2, "h", "w"])], ["max", "mean", "all"])
+    for height, width in ((3, 2), (4, 5), (7, 6), (8, 3)):
+        case.check(x=counted(1, 2, height, width))

@@ -31,8 +31,8 @@ class Queue:
         device = pyopencl.get_platforms()[0].get_devices()[0]
         self.context = pyopencl.Context([device])
         self.queue = pyopencl.CommandQueue(self.context)
-        self.built: dict[str, Any] = {}
-        self.options = ["-cl-std=CL1.2", "-DINGOT_INDEX=int"]
+        self.built: dict[tuple[str, str, str], Any] = {}
+        self.options = ["-cl-std=CL1.2"]
         self.options.append(f"-DINGOT_GROUP_SIZE={device.max_work_group_size}")
         self.options.append(f"-DINGOT_LOCAL_LENGTH={device.local_mem_size}")
         if "cl_khr_fp64" in device.extensions:
@@ -45,14 +45,14 @@ class Queue:
                 "-DINGOT_OPENCL_EXACT_DIVISION",
             ]
 
-    def build(self, kernel: Kernel) -> Any:
-        """The kernel's function; equal sources are compiled once."""
-        source = print_source([kernel])
-        if source not in self.built:
+    def build(self, source: str, name: str, index: str) -> Any:
+        """A kernel of the source, with indices of that type; compiled once."""
+        key = (source, name, index)
+        if key not in self.built:
             program = self.opencl.Program(self.context, source)
-            built = program.build(self.options, cache_dir=False)
-            self.built[source] = self.opencl.Kernel(built, kernel.name)
-        return self.built[source]
+            built = program.build([*self.options, f"-DINGOT_INDEX={index}"], cache_dir=False)
+            self.built[key] = self.opencl.Kernel(built, name)
+        return self.built[key]
 
     def buffer(self, array: Array) -> Any:
         """A buffer with a copy of the array."""
@@ -80,17 +80,20 @@ def with_margins(array: Array) -> Array:
     return np.concatenate([margin, array.reshape(-1).view(np.uint8), margin])
 
 
-def run(kernel: Kernel, arrays: Sequence[Array], **symbols: int) -> tuple[int, int, int] | None:
+def run(
+    kernel: Kernel, arrays: Sequence[Array], index: str = "int", **symbols: int
+) -> tuple[int, int, int] | None:
     """Run the grid on operands, results and workspaces; gives (operand, index, bound) of a
     fault, else None."""
     device = queue()
     assert device is not None, "no OpenCL device: install pocl-opencl-icd"
-    function = device.build(kernel)
+    function = device.build(print_source([kernel]), kernel.name, index)
+    first = np.int32(_MARGIN) if index == "int" else np.int64(_MARGIN)
     arguments: list[Any] = []
     images = [with_margins(np.ascontiguousarray(array)) for array in arrays]
     buffers = [device.buffer(image) for image in images]
     for buffer in buffers:
-        arguments += [buffer, np.int32(_MARGIN)]
+        arguments += [buffer, first]
     workload = [evaluate(dim, symbols) for dim in kernel.workload]
     grid = [-(-work // tile) for work, tile in zip(workload, kernel.tile, strict=True)]
     arguments += [np.int64(evaluate(dim, symbols)) for dim in kernel.constants]

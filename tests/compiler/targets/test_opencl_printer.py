@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import opencl_runner
@@ -16,6 +20,7 @@ from ingot.compiler.dispatch.map import lower_map
 from ingot.compiler.ir.dims import symbol
 from ingot.compiler.targets.opencl.object import print_source
 from ingot.compiler.targets.opencl.opencl_printer import print_kernel
+from ingot.compiler.targets.opencl.prelude import Prelude
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import dtype
 
@@ -230,6 +235,78 @@ def test_an_index_carried_by_a_loop_is_long_once_data_goes_in() -> None:
     b.store(y, 1, loop.results[1])
     text = body_of(kernel_of(b, ["i64"] * 2))
     assert re.findall(r"^  (index_t|long) v\d+ = 0;", text, re.M) == ["index_t", "long"]
+
+
+@needs_device
+def test_long_indices_give_the_same() -> None:
+    data, indices = np.arange(5, dtype=np.float32), np.array([4, 0, 2, 1, 3, 0, 1, 2], np.int32)
+    out = np.zeros(8, np.float32)
+    assert opencl_runner.run(checked_gather(False), [data, indices, out], index="long", n=5) is None
+    np.testing.assert_array_equal(out, data[indices])
+
+
+@needs_device
+@pytest.mark.parametrize("steps", [-3, 1, 3])
+def test_division_and_root_are_exact_where_the_device_is_not(steps: int) -> None:
+    """A device that errs by some units in the last place, as OpenCL allows: one that steps
+    away from what this one finds."""
+    prelude = Prelude()
+    prelude.need("div_f32")
+    prelude.need("sqrt_f32")
+
+    def wrong(text: str, by: int) -> str:
+        for _ in range(abs(by)):
+            text = f"nextafter({text}, {'' if by > 0 else '-'}INFINITY)"
+        return text
+
+    text = prelude.text().replace("INGOT_OPENCL_EXACT_DIVISION", "NEVER")
+    for found, by in (("a / b", steps), ("sqrt(scaled)", steps), ("(float)(1.0f) / b", -steps)):
+        assert found in text
+        text = text.replace(found, wrong(found, by))
+    text += """__kernel void test(__global float *a, __global float *b, __global float *c) {
+      size_t i = get_global_id(0);
+      c[2 * i] = div_f32(a[i], b[i]);
+      c[2 * i + 1] = sqrt_f32(a[i]);
+    }"""
+    rng = np.random.default_rng(0)
+    a, b = np.exp(rng.uniform(-15, 15, (2, 4096))).astype(np.float32)
+    device = opencl_runner.queue()
+    assert device is not None
+    result = device.buffer(np.zeros(8192, np.float32))
+    kernel = device.build(text, "test", "int")
+    kernel(device.queue, (4096,), None, device.buffer(a), device.buffer(b), result)
+    got = device.read(result, np.zeros((4096, 2), np.float32))
+    np.testing.assert_array_equal(got[:, 0], a / b)
+    np.testing.assert_array_equal(got[:, 1], np.sqrt(a))
+
+
+@pytest.mark.skipif(shutil.which("clang") is None, reason="no clang, which reads OpenCL C")
+@pytest.mark.parametrize("features", ["", "FP64", "FP16", "EXACT_DIVISION"])
+@pytest.mark.parametrize("index", ["int", "long"])
+def test_the_source_is_valid_for_every_kind_of_device(
+    tmp_path: Path, features: str, index: str
+) -> None:
+    names = ["f16", "bf16", "f32", "f64", "i8", "u64"]
+    functions = ["neg", "abs", "sign"]
+    real = ["exp", "exp2", "log", "sin", "tan", "atan", "sqrt", "erf", "logistic", "is_nan"]
+
+    def body(b: Any, *x: Any) -> list[Any]:
+        results = [b.op(name, each) for each in x for name in functions]
+        results += [b.op(name, each) for each in x[:4] for name in real]
+        results += [b.op("pow", each, each) for each in x]
+        results += [b.op("div", each, each) for each in x]
+        return results
+
+    kernel = lower_map(entry([f"{name}[n]" for name in names], body), TARGET)
+    path = tmp_path / "kernel.cl"
+    path.write_text(print_source([kernel, checked_gather(True)]))
+    command = ["clang", "-x", "cl", "-cl-std=CL1.2", "-target", "spir64", "-fsyntax-only"]
+    command += ["-Xclang", "-finclude-default-header", "-Wall", "-Wextra", "-Werror"]
+    command += ["-Wno-unused-parameter", f"-DINGOT_INDEX={index}", "-DINGOT_GROUP_SIZE=256"]
+    command += ["-DINGOT_LOCAL_LENGTH=32768"]
+    command += [f"-DINGOT_OPENCL_{features}"] if features else []
+    done = subprocess.run([*command, str(path)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[:4000]
 
 
 def test_f64_stands_behind_its_check() -> None:

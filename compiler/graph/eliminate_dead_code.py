@@ -1,11 +1,13 @@
 """Deletes ops whose results nobody uses, unless they or ops inside write state or check.
 
-An op also lives for the sake of a symbol that it defines and that a living op uses.
+An op also lives for the sake of a symbol that it defines and that a living op uses, and a loop
+if it may never end: the call then runs into its limit, as the source says.
 """
 
 from __future__ import annotations
 
 from ingot.compiler.graph.effects import effects_of
+from ingot.compiler.graph.loops import may_not_end
 from ingot.compiler.graph.ops import defined_symbols
 from ingot.compiler.graph.symbols import inner_symbols, symbols_used
 from ingot.compiler.ir import Block, Module, Op, Value
@@ -46,4 +48,6 @@ def _is_needed(op: Op, used: set[Value], symbols: set[str] | None) -> bool:
         return True
     if symbols and any(name in symbols for name in defined_symbols(op)):
         return True
-    return (not op.results or bool(op.regions)) and bool(effects_of(op) - {"read"})
+    if not op.regions:
+        return not op.results and bool(effects_of(op) - {"read"})
+    return bool(effects_of(op) - {"read"}) or may_not_end(op)

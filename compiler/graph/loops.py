@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ingot.compiler.graph.ops import defined_symbols
 from ingot.compiler.graph.references.leaves import array_of
 from ingot.compiler.graph.rewriter import defined_by, literal_of_value
-from ingot.compiler.ir import Block, Op, TensorType, Value, dim_attribute
+from ingot.compiler.ir import Block, Op, TensorType, Value, dim_attribute, walk
 from ingot.compiler.ir.dims import Dim, ceildiv, maximum, symbols_of
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "body_of",
     "induction_of",
     "known_integer",
+    "may_not_end",
     "trip_count",
 ]
 
@@ -76,6 +77,11 @@ def induction_of(op: Op, place: int) -> Induction | None:
     if not isinstance(step, int) or step == 0:
         return None
     return Induction(place, start, -step if add.name == "sub" else step)
+
+
+def may_not_end(op: Op) -> bool:
+    """Whether the op is or holds a loop of which it is not known how often it runs."""
+    return any(each.name == "while" and trip_count(each) is None for each in walk(op))
 
 
 def trip_count(op: Op) -> Dim | None:

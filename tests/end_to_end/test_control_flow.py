@@ -217,6 +217,52 @@ def test_a_loop_is_ended_by_the_limit_of_steps() -> None:
     program.check(ROWS, np.array(3, np.int32), tolerance=1e-5)
 
 
+ENDLESS: dict[str, Callable[[Builder, Value], list[Value]]] = {
+    "a_loop_that_changes_nothing": lambda b, x: while_loop(
+        b, [x], lambda inner, values: inner.constant(True, "i1"), lambda inner, values: values
+    ),
+    "a_loop_whose_result_nobody_reads": lambda b, x: (
+        while_loop(
+            b,
+            [x],
+            lambda inner, v: inner.value(
+                "compare", total(inner, v[0]), total(inner, x), direction="ge"
+            ),
+            lambda inner, v: [inner.value("abs", v[0])],
+        ),
+        [x],
+    )[1],
+    "a_loop_of_registers": lambda b, x: (
+        while_loop(
+            b,
+            [b.constant(np.int32(1))],
+            lambda inner, v: inner.value(
+                "compare", v[0], inner.constant(np.int32(0)), direction="ge"
+            ),
+            lambda inner, v: [inner.value("rem", v[0], inner.constant(np.int32(7)))],
+        ),
+        [x],
+    )[1],
+}
+
+
+@pytest.mark.parametrize("name", ENDLESS)
+def test_an_endless_loop_without_effects_runs_into_the_limit(name: str) -> None:
+    model = ingot.load(ingot.compile(build(ENDLESS[name], ("f32", (8,)))))
+    with pytest.raises(ingot.Error, match="limit of 1000 steps"):
+        model.call(X, max_steps=1000)
+    with pytest.raises(ingot.Error, match="longer than its timeout"):
+        model.call(X, timeout=0.05)
+
+
+def test_a_loop_that_ends_and_that_nobody_reads_is_gone() -> None:
+    def make(b: Builder, x: Value) -> list[Value]:
+        counted_loop(b, b.constant(np.int32(9)), [x], lambda inner, i, v: [inner.op("add", *v, *v)])
+        return [x]
+
+    assert "branch" not in code_of(Program(build(make, ("f32", (8,)))))
+
+
 def test_carried_values_may_have_symbolic_dims() -> None:
     def make(b: Builder, x: Value, n: Value) -> list[Value]:
         def body(inner: Builder, index: Value, values: Sequence[Value]) -> list[Value]:

@@ -25,6 +25,7 @@ __all__ = [
     "alias_root",
     "byte_length",
     "find_chain",
+    "find_rotation",
     "is_tensor",
     "is_whole",
     "make_last",
@@ -37,7 +38,11 @@ MAKERS = frozenset({"stream.dispatch", "stream.copy", "update", "scalar.write", 
 
 @dataclass(eq=False)
 class Home:
-    """Memory: ("result", ordinal), ("variable", ordinal), or a range of the slab."""
+    """Memory: ("result", ordinal), ("variable", ordinal), or a range of the slab.
+
+    A home ("carried", ordinal) is where a carried value lies in this step: one of several
+    ranges, which such values exchange from step to step. Its own is where it starts.
+    """
 
     kind: str
     ordinal: int = 0
@@ -165,6 +170,47 @@ def _is_free(first: Value, held: set[Value], joins: Value | None, uses: Uses) ->
         if last > place or not passes:
             return False
     return True
+
+
+def find_rotation(op: Op) -> dict[int, int]:
+    """Where the carried values of a loop go: the next value number k lies where value number
+    rotation[k] has been. Only those that move; empty if each stays in its place."""
+    body = op.regions[1].block
+    classes: dict[Dim, list[int]] = {}
+    for ordinal, argument in enumerate(body.arguments):
+        if is_tensor(argument):
+            classes.setdefault(byte_length(argument), []).append(ordinal)
+    rotation: dict[int, int] = {}
+    for ordinals in classes.values():
+        sources = _handed_on(body, ordinals)
+        if all(source == ordinal for ordinal, source in sources.items()):
+            continue
+        free = [ordinal for ordinal in ordinals if ordinal not in sources.values()]
+        for ordinal in ordinals:  # new values take the places that are left
+            if ordinal not in sources:
+                source = ordinal if ordinal in free else free[0]
+                free.remove(source)
+                sources[ordinal] = source
+        rotation.update((k, source) for k, source in sources.items() if k != source)
+    return rotation
+
+
+def _handed_on(body: Block, ordinals: Sequence[int]) -> dict[int, int]:
+    """By ordinal the carried value that is handed on there as it is; each only once."""
+    arguments = {body.arguments[ordinal]: ordinal for ordinal in ordinals}
+    sources: dict[int, int] = {}
+    moves: list[tuple[int, int]] = []
+    for ordinal in ordinals:
+        value = body.terminator.operands[ordinal]
+        source = arguments.get(alias_root(value)) if is_whole(value) else None
+        if source == ordinal:
+            sources[ordinal] = ordinal
+        elif source is not None:
+            moves.append((ordinal, source))
+    for ordinal, source in moves:
+        if source not in sources.values():
+            sources[ordinal] = source
+    return sources
 
 
 def make_last(block: Block, following: Value, current: Value) -> None:

@@ -23,6 +23,7 @@ from ingot.compiler.stream.homes import (
     alias_root,
     byte_length,
     find_chain,
+    find_rotation,
     in_place_operands,
     is_tensor,
     is_whole,
@@ -42,10 +43,17 @@ class Memory:
         self.scopes = scopes
         self.homes: dict[Value, Home] = {}
         self.variables: dict[int, Home] = {}
+        self.carried_count = 0
 
     def new(self, value: Value) -> Home:
         """A home in the slab that is large enough for the value."""
         return Home("slab", range=self.scopes.allocate(byte_length(value)))
+
+    def carried(self, value: Value) -> Home:
+        """A home for a carried value that changes places with others."""
+        self.carried_count += 1
+        range_ = self.scopes.allocate(byte_length(value))
+        return Home("carried", self.carried_count - 1, range_)
 
     def variable(self, ordinal: int) -> Home:
         """The home of a variable."""
@@ -227,6 +235,7 @@ class BlockPlan:
 
     def _loop(self, op: Op) -> None:
         condition, body = (region.block for region in op.regions)
+        sources = find_rotation(op)
         homes: list[Home | None] = []
         occupants: dict[Home, list[Value]] = {}
         initial = list(op.operands)
@@ -236,25 +245,64 @@ class BlockPlan:
                 continue
             before = self._home_of(initial[ordinal])
             home = self._place(op, ordinal, result)
-            if before is not home:
+            if ordinal in sources:
+                home = self.memory.carried(result)
+                start = Home("slab", range=home.range)
+                op.operands[ordinal] = self._copy(initial[ordinal], start, op.location)
+            elif before is not home:
                 op.operands[ordinal] = self._copy(initial[ordinal], home, op.location)
             homes.append(home)
             for block in (condition, body):
                 self.homes[block.arguments[ordinal]] = home
             occupants[home] = [body.arguments[ordinal]]
-            make_last(body, alias_root(body.terminator.operands[ordinal]), body.arguments[ordinal])
+        wanted = [homes[sources.get(ordinal, ordinal)] for ordinal in range(len(homes))]
+        for ordinal, value in enumerate(body.terminator.operands):
+            if homes[ordinal] is not None:
+                current = body.arguments[sources.get(ordinal, ordinal)]
+                make_last(body, alias_root(value), current)
+        if sources:
+            op.attributes["sources"] = tuple(sources.get(each) for each in range(len(homes)))
         inherited = {home: held for home, held in self.occupants.items() if home not in occupants}
         nothing = [None] * len(condition.terminator.operands)
         self._inner(condition, nothing, inherited)
-        self._inner(body, homes, {**inherited, **occupants})
+        self._inner(body, wanted, {**inherited, **occupants})
+        for ordinal in sources:
+            self._give_back(cast(Home, homes[ordinal]))
 
     def _branch(self, op: Op) -> None:
-        homes = [
-            self._place(op, ordinal, result) if is_tensor(result) else None
-            for ordinal, result in enumerate(op.results)
-        ]
+        kept = self._kept_by_branches(op)
+        homes: list[Home | None] = []
+        occupants = dict(self.occupants)
+        for ordinal, result in enumerate(op.results):
+            if not is_tensor(result):
+                homes.append(None)
+            elif ordinal in kept and result not in self.homes:
+                home = self.owned.pop(kept[ordinal])
+                occupants[home] = {kept[ordinal]}
+                self.homes[result] = self.owned[result] = home
+                homes.append(home)
+            else:
+                homes.append(self._place(op, ordinal, result))
         for region in op.regions:
-            self._inner(region.block, homes, self.occupants)
+            self._inner(region.block, homes, occupants)
+
+    def _kept_by_branches(self, op: Op) -> dict[int, Value]:
+        """By result the value from outside that a branch gives for it, if nobody reads that
+        afterwards: then the result takes its memory."""
+        kept: dict[int, Value] = {}
+        for ordinal, result in enumerate(op.results):
+            for region in op.regions:
+                value = region.block.terminator.operands[ordinal]
+                root = alias_root(value) if is_tensor(value) else None
+                if (
+                    root in self.owned
+                    and root not in kept.values()
+                    and is_whole(value)
+                    and self.uses.last_use(root) == self.uses.place[op]
+                    and byte_length(root) == byte_length(result)
+                ):
+                    kept.setdefault(ordinal, root)
+        return kept
 
     def _inner(
         self,

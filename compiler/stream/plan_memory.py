@@ -9,11 +9,13 @@ over an operand that nobody reads again. In `init` the slab is the program's are
 is returned is never freed.
 
 The plan is written into the IR: `places` of an op that writes memory has per result
-("slab", offset), ("arena", offset), ("result", ordinal), ("variable", ordinal), or none for
-a scalar; `offset` of a global is its place in the arena; `slab_length` of a function is the
-peak, as a formula. Where sizes come from data, values that need them lie in scopes behind
-the first (`scopes.py`): their place is ("slab.1", offset) and so on, and `slab_scopes` has
-the slab's length up to each scope.
+("slab", offset), ("arena", offset), ("result", ordinal), ("variable", ordinal), ("carried",
+number) for a value that a loop carries in changing places, or none for a scalar. A `while`
+has where those start in `starts`, per carried value (number, kind, offset) or none, and in
+`sources` whose place each has next. `offset` of a global is its place in the arena;
+`slab_length` of a function is the peak, as a formula. Where sizes come from data, values that
+need them lie in scopes behind the first (`scopes.py`): their place is ("slab.1", offset) and
+so on, and `slab_scopes` has the slab's length up to each scope.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from ingot.compiler.ir import Attribute, Function, Module, Value, clone_region, 
 from ingot.compiler.ir.dims import Dim
 from ingot.compiler.stream.homes import MAKERS, Home, alias_root, byte_length
 from ingot.compiler.stream.plan_block import BlockPlan, Memory
-from ingot.compiler.stream.scopes import Scopes
+from ingot.compiler.stream.scopes import ScopedRange, Scopes
 
 __all__ = ["byte_length", "plan_memory"]
 
@@ -76,14 +78,25 @@ def _write_places(
 ) -> dict[Value, Place]:
     """Write the places into the ops, now that the length of every scope is known."""
     places: dict[Value, Place] = {}
+
+    def in_slab(range_: ScopedRange) -> Place:
+        kind = f"{slab}.{range_.scope}" if range_.scope else slab
+        return kind, bases[range_.scope] + range_.range.offset
+
     for value, home in memory.homes.items():
-        if home.range is None:
+        if home.range is None or home.kind == "carried":
             places[value] = (home.kind, home.ordinal)
         else:
-            scope = home.range.scope
-            kind = f"{slab}.{scope}" if scope else slab
-            places[value] = (kind, bases[scope] + home.range.range.offset)
+            places[value] = in_slab(home.range)
     for op in walk(function):
         if op.name in MAKERS:
             op.attributes["places"] = cast(Attribute, tuple(map(places.get, op.results)))
+        if "sources" in op.attributes:
+            homes = [memory.homes.get(each) for each in op.regions[1].block.arguments]
+            op.attributes["starts"] = tuple(
+                (home.ordinal, *in_slab(home.range))
+                if home is not None and home.kind == "carried" and home.range is not None
+                else None
+                for home in homes
+            )
     return places

@@ -2,17 +2,19 @@
 
 A loop is tested at its top: the condition's code, then the body, then the branch back. What
 it carries in registers is assigned there at the end of a step; tensors have their homes
-already. Whatever does not change in a loop is computed in front of it, in the block of the
+already; those that change places are where a register says, and are copied out of there
+behind the loop. Whatever does not change in a loop is computed in front of it, in the block of the
 scope around, which stays open while the inner code is written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Protocol, cast
 
 from ingot.compiler.ir import Block, Op, ScalarType, Value
+from ingot.compiler.ir.dims import Dim
 from ingot.compiler.vm.check_layers import LayerCheck, LayerChecks
 from ingot.compiler.vm.code import CodeBuilder
 
@@ -29,7 +31,10 @@ class Converter(Protocol):
     places: dict[Value, Place]
     scalars: dict[Value, Value]
     checks: LayerChecks
+    carried: dict[int, Place]  # where values that change places lie in this step
 
+    def place(self, kind: str, where: Dim) -> Place: ...
+    def length(self, value: Value) -> Value: ...
     def op(self, op: Op) -> None: ...
     def places_of(self, op: Op) -> list[Place | None]: ...
 
@@ -68,9 +73,18 @@ def _loop(op: Op, converter: Converter) -> None:
     condition, body = (region.block for region in op.regions)
     places = converter.places_of(op)
     registers: dict[int, Value] = {}
+    starts = cast("Sequence[tuple[int, str, Dim] | None]", op.attributes.get("starts", ()))
+    moving = {ordinal: start for ordinal, start in enumerate(starts) if start is not None}
+    for ordinal, (number, kind, offset) in moving.items():
+        reference, start = converter.place(kind, offset)
+        moved = converter.carried[number] = (reference, code.move(start))
+        arguments = (block.arguments[ordinal] for block in (condition, body))
+        converter.places.update(dict.fromkeys(arguments, moved))
     for ordinal, (operand, result) in enumerate(zip(op.operands, op.results, strict=True)):
         values = (result, condition.arguments[ordinal], body.arguments[ordinal])
         place = places[ordinal]
+        if ordinal in moving:
+            continue
         if place is not None:
             converter.places.update(dict.fromkeys(values, place))
         else:
@@ -85,8 +99,23 @@ def _loop(op: Op, converter: Converter) -> None:
         following = body.terminator.operands
         targets = list(registers.values())
         _assign(code, targets, [scalars[following[ordinal]] for ordinal in registers])
+        _change_places(op, moving, converter)
         code.branch(head)
     code.place(end)
+    for ordinal, (number, *_) in moving.items():
+        target = cast(Place, places[ordinal])
+        code.op("copy", *converter.carried[number], *target, converter.length(op.results[ordinal]))
+        converter.places[op.results[ordinal]] = target
+
+
+def _change_places(
+    op: Op, moving: Mapping[int, tuple[int, str, Dim]], converter: Converter
+) -> None:
+    """Let every carried value that moves lie where its next one is."""
+    sources = cast("Sequence[int | None]", op.attributes.get("sources", ()))
+    offsets = {ordinal: converter.carried[number][1] for ordinal, (number, *_) in moving.items()}
+    following = [offsets[cast(int, sources[ordinal])] for ordinal in moving]
+    _assign(converter.code, list(offsets.values()), following)
 
 
 def _write(op: Op, place: int, converter: Converter) -> None:

@@ -49,6 +49,7 @@ class _Converter:
         self.sizes = Sizes(self.code)
         self.places: dict[Value, Place] = {}
         self.scalars: dict[Value, Value] = {}
+        self.carried: dict[int, Place] = {}
         checks = cast("Iterable[LayerCheck]", function.attributes.get("checks", ()))
         self.checks = LayerChecks(checks, self.code, self.sizes)
 
@@ -193,12 +194,19 @@ class _Converter:
             if place is not None:
                 self.places[result] = place
 
+    def length(self, value: Value) -> Value:
+        """The register with the bytes of a tensor."""
+        return self.sizes.value(byte_length(value))
+
     def places_of(self, op: Op) -> list[Place | None]:
         """Where the results of an op lie; None for scalars."""
         planned = cast("Sequence[tuple[str, Dim] | None]", op.attributes["places"])
-        return [None if place is None else self._place(*place) for place in planned]
+        return [None if place is None else self.place(*place) for place in planned]
 
-    def _place(self, kind: str, where: Dim) -> Place:
+    def place(self, kind: str, where: Dim) -> Place:
+        """The buffer and offset of a place as the plan names it."""
+        if kind == "carried":
+            return self.carried[cast(int, where)]
         if kind == "result":
             return self._result_buffer(cast(int, where))
         if kind == "variable":

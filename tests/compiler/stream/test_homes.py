@@ -116,12 +116,41 @@ def test_the_next_value_waits_for_readers_of_the_old_one() -> None:
     assert count(plan(block, *results), "stream.copy") == 0
 
 
-def test_values_that_change_places_take_three_copies() -> None:
+def copies_in_a_step(planned: Function) -> int:
+    (op,) = (op for op in planned.block.ops if op.name == "while")
+    return sum(each.name == "stream.copy" for each in op.regions[1].block.ops)
+
+
+def test_values_that_change_places_are_not_copied_in_a_step() -> None:
     block = Block()
     results = loop(block, [dispatch(block), dispatch(block)], lambda b, carried: carried[::-1])
     planned = plan(block, *results)
-    assert count(planned, "stream.copy") == 3
-    assert places(planned, "stream.copy")[0] == ("slab", 0)
+    assert copies_in_a_step(planned) == 0
+    assert count(planned, "stream.copy") == 2  # in front
+
+
+def test_a_new_value_takes_the_place_that_one_leaves() -> None:
+    block = Block()
+    initial = [dispatch(block), dispatch(block)]
+    results = loop(block, initial, lambda b, carried: [carried[1], dispatch(b, *carried)])
+    planned = plan(block, *results)
+    assert copies_in_a_step(planned) == 0
+    (op,) = (op for op in planned.block.ops if op.name == "while")
+    assert op.attributes["sources"] == (1, 0)
+    assert op.regions[1].block.ops[0].attributes["places"] == (("carried", 0),)
+
+
+def test_a_branch_gives_an_outer_value_in_its_own_memory() -> None:
+    block = Block()
+    x, selector = dispatch(block), flag(block)
+    kept, changed = Block(), Block()
+    kept.append(Op("yield", [x]))
+    changed.append(Op("yield", [dispatch(changed, x)]))
+    regions = [Region([kept]), Region([changed])]
+    result = block.append(Op("if", [selector], [ROW], {}, regions)).result
+    planned = plan(block, dispatch(block, result, result, in_place=False))
+    assert count(planned, "stream.copy") == 0
+    assert planned.attributes["slab_length"] == 256
 
 
 def test_an_argument_is_copied_before_a_loop_changes_it() -> None:

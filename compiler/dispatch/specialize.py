@@ -14,8 +14,8 @@ from itertools import product
 from typing import cast
 
 from ingot.compiler.graph.symbols import inner_symbols, substitute_symbols
-from ingot.compiler.ir import Attribute, Function, Module, Op, clone_region, walk
-from ingot.compiler.ir.dims import Dim, symbol
+from ingot.compiler.ir import Attribute, Function, Module, Op, TensorType, clone_region, walk
+from ingot.compiler.ir.dims import Dim, symbol, symbols_of
 from ingot.hal.errors import CompileError
 
 __all__ = ["Alternative", "alternatives_of", "specialize"]
@@ -80,10 +80,10 @@ def _bounds_of_symbols(module: Module) -> dict[str, list[tuple[int, int | None]]
     known: dict[str, list[tuple[int, int | None]]] = {}
     for function in module.functions.values():
         if not function.attributes.get("entry"):
-            for name, bounds in function.symbols.items():
-                known.setdefault(name, []).append(bounds)
-            for name in sorted(inner_symbols(function)):
-                known.setdefault(name, []).append((0, None))
+            shapes = (cast(TensorType, value.type).shape for value in function.arguments)
+            used = {name for shape in shapes for dim in shape for name in symbols_of(dim)}
+            for name in sorted({*function.symbols, *used, *inner_symbols(function)}):
+                known.setdefault(name, []).append(function.symbols.get(name, (0, None)))
     return known
 
 

@@ -90,7 +90,12 @@ def _add(
 
 def _add_compile(commands: Any) -> None:
     parser = _add(commands, "compile", _run_compile, "compile a model into a module file")
-    parser.add_argument("model", help="an .onnx file, a StableHLO artifact, or Ingot IR text")
+    parser.add_argument(
+        "model",
+        nargs="+",
+        help="an .onnx file, a StableHLO artifact, or Ingot IR text; NAME=FILE of each for a "
+        "module of several functions",
+    )
     parser.add_argument("-o", "--output", required=True, metavar="OUT", help="the module file")
     parser.add_argument(
         "--target",
@@ -115,18 +120,50 @@ def _add_compile(commands: Any) -> None:
         default="embedded",
         help="weights go into the module, or are given when it is loaded (%(default)s)",
     )
+    _add_shape_options(parser)
     parser.add_argument("--dump-ir", metavar="DIR", help="write the IR after every pass there")
     parser.add_argument("--report", action="store_true", help="say what was made, and how long")
 
 
+def _add_shape_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--specialize",
+        action="append",
+        default=[],
+        metavar="NAME=SIZES",
+        help="sizes of a dim, such as s=1,128, for which to add kernels of their own",
+    )
+    parser.add_argument(
+        "--state",
+        action="append",
+        default=[],
+        metavar="STATE",
+        help="what the model keeps from call to call: past_present, carried:ARGUMENT, "
+        "carried:ARGUMENT:RESULT, or RESULT=ARGUMENT as often as there is state",
+    )
+    parser.add_argument("--capacity", type=int, help="room of caches that are state, in steps")
+    parser.add_argument(
+        "--state-dim",
+        action="append",
+        default=[],
+        metavar="NAME=SIZE",
+        help="the size of a dim that state has, such as batch=1",
+    )
+
+
 def _run_compile(options: argparse.Namespace) -> None:
     import ingot
+    from ingot.compile_options import parse_sources, parse_specialize, parse_state
+    from ingot.inputs import parse_dims
     from ingot.progress import show_progress
 
     begin = time.perf_counter()
-    with show_progress(f"compiling {options.model}") as progress:
+    state_dims = parse_dims(options.state_dim, "--state-dim")
+    with show_progress(f"compiling {' '.join(options.model)}") as progress:
         module = ingot.compile(
-            options.model,
+            parse_sources(options.model),
+            state=parse_state(options.state, options.capacity, state_dims),
+            specialize=parse_specialize(options.specialize),
             target=options.target.split(","),
             variants=options.variants.split(",") if options.variants else None,
             fallback=not options.no_fallback,

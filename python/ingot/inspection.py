@@ -80,8 +80,8 @@ def _peaks(contents: ModuleContents, dims: Mapping[str, int] | None) -> Iterator
 def _check_dims(contents: ModuleContents, peaks: Sequence[str], dims: Mapping[str, int]) -> None:
     if not peaks:
         raise InvalidArgument("--dims: the module does not say how much memory its functions need")
-    shapes = [value.shape for each in contents.functions for value in each.arguments]
-    known = [dim for shape in shapes for dim in shape] + [parse_dim(each) for each in peaks]
+    values = [value for each in contents.functions for value in (*each.arguments, *each.results)]
+    known = [dim for value in values for dim in value.shape] + [parse_dim(each) for each in peaks]
     names = sorted({name for dim in known for name in symbols_of(dim)})
     for name in dims:
         if name not in names:

@@ -254,6 +254,59 @@ def test_compile_writes_a_module_that_runs(
     assert "[[2., 3., 4., 5.]]" in capsys.readouterr().out
 
 
+COUNT = """\
+module {} {
+  func @main(%x: f32[2] "x", %t: f32[2] "total") -> (f32[2] "y", f32[2] "next") {
+    %y = add(%x, %t) : f32[2]
+    return(%y, %y)
+  }
+}
+"""
+
+
+def test_compile_takes_state_hot_sizes_and_several_sources(
+    source: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    count, out = tmp_path / "count.ir", str(tmp_path / "out.ingot")
+    count.write_text(COUNT)
+    assert main(["compile", str(count), "-o", out, "--state", "next=total"]) == 0
+    model = ingot.load(out)
+    model(np.ones(2, np.float32))
+    np.testing.assert_array_equal(model.state()["total"], np.ones(2))
+    sources = [f"add={source}", f"count={count}"]
+    options = ["--specialize", "n=1,8", "--state", "next=total"]
+    assert main(["compile", *sources, "-o", out, *options]) == 0
+    model = ingot.load(out)
+    assert set(model.functions) == {"add", "count"}
+    capsys.readouterr()
+    assert main(["inspect", out]) == 0
+    assert '"n": [1, 8]' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--specialize", "n=1,b"], "--specialize n=1,b: write NAME=SIZE"),
+        (["--specialize", "m=1"], "the program has no dim 'm'; its dims are: n"),
+        (["--state", "sometimes"], "--state sometimes: write past_present, carried:ARGUMENT"),
+        (["--state", "y=x"], "give the most it may become with capacity="),
+        (["--capacity", "8"], "give it too"),
+        (["--state", "y=x", "--state-dim", "n"], "--state-dim n: write NAME=SIZE"),
+    ],
+)
+def test_wrong_options_of_compile_are_answered_in_one_line(
+    source: str, tmp_path: Path, failing: Callable[..., str], options: list[str], message: str
+) -> None:
+    assert message in failing("compile", source, "-o", str(tmp_path / "out"), *options)
+
+
+def test_sources_without_names_are_refused(
+    source: str, tmp_path: Path, failing: Callable[..., str]
+) -> None:
+    out = str(tmp_path / "out")
+    assert "write NAME=FILE for each" in failing("compile", source, source, "-o", out)
+
+
 def test_compile_failures_are_named(
     source: str, tmp_path: Path, failing: Callable[..., str]
 ) -> None:

@@ -1,0 +1,67 @@
+"""What the options of `ingot compile` say beyond plain values: sources, hot values, state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from ingot.hal.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from ingot.compiler.state import State
+
+__all__ = ["parse_sources", "parse_specialize", "parse_state"]
+
+
+def parse_sources(texts: Sequence[str]) -> str | dict[str, str]:
+    """One path, or "prefill=a.onnx", "decode=b.onnx" as paths by the names of functions."""
+    if len(texts) == 1 and "=" not in texts[0]:
+        return texts[0]
+    sources: dict[str, str] = {}
+    for text in texts:
+        name, equals, path = text.partition("=")
+        if not equals or not name or not path or name in sources:
+            raise InvalidArgument(
+                f"{text}: for a module of several functions write NAME=FILE for each, with "
+                "different names, such as prefill=a.onnx decode=b.onnx"
+            )
+        sources[name] = path
+    return sources
+
+
+def parse_specialize(texts: Sequence[str]) -> dict[str, list[int]] | None:
+    """ "s=1,128" as values by dim; None without any."""
+    values: dict[str, list[int]] = {}
+    for text in texts:
+        name, _, numbers = text.partition("=")
+        if not name or not all(each.isdecimal() for each in numbers.split(",")):
+            raise InvalidArgument(
+                f"--specialize {text}: write NAME=SIZE,..., such as --specialize s=1,128"
+            )
+        values.setdefault(name, []).extend(int(each) for each in numbers.split(","))
+    return values or None
+
+
+def parse_state(
+    texts: Sequence[str], capacity: int | None, dims: Mapping[str, int]
+) -> State | None:
+    """ "past_present", "carried:cache", "carried:cache:result.0", or any number of
+    "hidden_out=hidden_in" (result and argument); None without any."""
+    from ingot.compiler import state
+
+    if not texts:
+        if capacity is not None or dims:
+            raise InvalidArgument("--capacity and --state-dim say how --state is kept; give it too")
+        return None
+    kind, *names = texts[0].split(":")
+    pairs = dict(text.partition("=")[::2] for text in texts)
+    if len(texts) == 1 and kind == "past_present" and not names:
+        return state.past_present(capacity=capacity, dims=dims)
+    if len(texts) == 1 and kind == "carried" and len(names) in (1, 2):
+        return state.carried(*names, capacity=capacity, dims=dims)
+    if len(pairs) == len(texts) and all(pairs) and all(pairs.values()):
+        return state.named(pairs, capacity=capacity, dims=dims)
+    raise InvalidArgument(
+        f"--state {' '.join(texts)}: write past_present, carried:ARGUMENT, "
+        "carried:ARGUMENT:RESULT, or RESULT=ARGUMENT as often as there is state"
+    )

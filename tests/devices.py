@@ -1,7 +1,7 @@
 """The devices that tests run programs on: the CPU, and an OpenCL device where there is one.
 
-INGOT_REQUIRE_OPENCL=1 makes it a failure that there is none; INGOT_TEST_DEVICES=cpu leaves
-OpenCL out.
+INGOT_REQUIRE_OPENCL=1 makes it a failure that there is none. INGOT_TEST_OPENCL is the URI of
+the device to take, such as opencl://gpu, or "off".
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ __all__ = ["load_everywhere", "on_every_device", "opencl_uri", "targets"]
 
 @cache
 def opencl_uri() -> str | None:
-    """The first OpenCL device of this machine; None without one."""
-    if os.environ.get("INGOT_TEST_DEVICES") == "cpu":
-        return None
+    """The OpenCL device of this machine; None without one."""
+    chosen = os.environ.get("INGOT_TEST_OPENCL")
+    if chosen:
+        return None if chosen == "off" else chosen
     uris = [device.uri for device in ingot.devices() if device.uri.startswith("opencl:")]
     if not uris and os.environ.get("INGOT_REQUIRE_OPENCL"):
         raise RuntimeError("INGOT_REQUIRE_OPENCL is set, and there is no OpenCL device")

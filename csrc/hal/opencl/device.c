@@ -156,7 +156,7 @@ static ingot_status_t ingot_opencl_make_context(ingot_opencl_device_t *device,
                                                 const ingot_hal_uri_t *uri) {
   const ingot_allocator_t *allocator = &device->base.instance->allocator;
   ingot_opencl_found_t found;
-  INGOT_TRY(ingot_opencl_find(allocator, device->cl, uri, &found));
+  INGOT_TRY(ingot_opencl_find(device->base.instance, device->cl, uri, &found));
   device->device = found.device;
   const ingot_cl_property_t properties[] = {INGOT_CL_CONTEXT_PLATFORM,
                                             (ingot_cl_property_t)found.platform, 0};

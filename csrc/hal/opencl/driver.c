@@ -130,7 +130,7 @@ static ingot_status_t ingot_opencl_list(ingot_instance_t *instance, ingot_opencl
   ingot_opencl_found_t *devices = NULL;
   uint32_t count = 0;
   INGOT_TRY(ingot_opencl_state_open(instance, state, "", 0, &cl));
-  INGOT_TRY(ingot_opencl_find_all(&instance->allocator, cl, &devices, &count));
+  INGOT_TRY(ingot_opencl_find_all(instance, cl, &devices, &count));
   ingot_release_memory(&instance->allocator, devices);
   void *uris;
   INGOT_TRY(ingot_allocate_array(&instance->allocator, count, sizeof(*state->uris), &uris));

@@ -10,11 +10,12 @@
 /* -- all devices ----------------------------------------------------------------------------- */
 
 /* Adds one platform's devices to the array. */
-static ingot_status_t ingot_opencl_find_in(const ingot_allocator_t *allocator,
+static ingot_status_t ingot_opencl_find_in(ingot_instance_t *instance,
                                            const ingot_cl_functions_t *cl,
                                            ingot_cl_platform_t platform,
                                            ingot_opencl_found_t **devices, uint32_t *count) {
   enum { MAX_DEVICES = 64 };
+  const ingot_allocator_t *allocator = &instance->allocator;
   ingot_cl_device_t handles[MAX_DEVICES];
   uint32_t added = 0;
   int32_t error =
@@ -39,9 +40,9 @@ static ingot_status_t ingot_opencl_find_in(const ingot_allocator_t *allocator,
   return NULL;
 }
 
-ingot_status_t ingot_opencl_find_all(const ingot_allocator_t *allocator,
-                                     const ingot_cl_functions_t *cl,
+ingot_status_t ingot_opencl_find_all(ingot_instance_t *instance, const ingot_cl_functions_t *cl,
                                      ingot_opencl_found_t **out_devices, uint32_t *out_count) {
+  const ingot_allocator_t *allocator = &instance->allocator;
   ingot_cl_platform_t platforms[INGOT_OPENCL_MAX_PLATFORMS];
   uint32_t platform_count = 0;
   int32_t error = cl->GetPlatformIDs(INGOT_OPENCL_MAX_PLATFORMS, platforms, &platform_count);
@@ -51,11 +52,18 @@ ingot_status_t ingot_opencl_find_all(const ingot_allocator_t *allocator,
   ingot_opencl_found_t *devices = NULL;
   uint32_t count = 0;
   for (uint32_t p = 0; p < platform_count; p++) {
-    ingot_status_t status = ingot_opencl_find_in(allocator, cl, platforms[p], &devices, &count);
-    if (status) {
+    uint32_t before = count;
+    ingot_status_t status = ingot_opencl_find_in(instance, cl, platforms[p], &devices, &count);
+    if (!status) continue;
+    if (status == ingot_status_out_of_memory()) {
       ingot_release_memory(allocator, devices);
       return status;
     }
+    /* A driver that is installed badly must not hide the others. */
+    ingot_log(&instance->log, INGOT_LOG_WARNING, "OpenCL platform %u is left out: %s", p,
+              ingot_status_message(status));
+    ingot_status_free(status);
+    count = before;
   }
   *out_devices = devices;
   *out_count = count;
@@ -146,18 +154,17 @@ static ingot_status_t ingot_opencl_not_found(const ingot_allocator_t *allocator,
                              list);
 }
 
-ingot_status_t ingot_opencl_find(const ingot_allocator_t *allocator,
-                                 const ingot_cl_functions_t *cl, const ingot_hal_uri_t *uri,
-                                 ingot_opencl_found_t *out_device) {
+ingot_status_t ingot_opencl_find(ingot_instance_t *instance, const ingot_cl_functions_t *cl,
+                                 const ingot_hal_uri_t *uri, ingot_opencl_found_t *out_device) {
   ingot_opencl_found_t *devices = NULL;
   uint32_t count = 0;
-  INGOT_TRY(ingot_opencl_find_all(allocator, cl, &devices, &count));
+  INGOT_TRY(ingot_opencl_find_all(instance, cl, &devices, &count));
   uint32_t d = 0;
   while (d < count && !ingot_opencl_matches(&devices[d], d, uri)) d++;
   ingot_status_t status = NULL;
   if (d < count) *out_device = devices[d];
-  else status = ingot_opencl_not_found(allocator, uri, devices, count);
-  ingot_release_memory(allocator, devices);
+  else status = ingot_opencl_not_found(&instance->allocator, uri, devices, count);
+  ingot_release_memory(&instance->allocator, devices);
   return status;
 }
 

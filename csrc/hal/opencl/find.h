@@ -14,16 +14,14 @@ typedef struct ingot_opencl_found_t {
 } ingot_opencl_found_t;
 
 /* All devices of all platforms, in the library's order; *out_devices is to be released. None
- * is no error. */
-ingot_status_t ingot_opencl_find_all(const ingot_allocator_t *allocator,
-                                     const ingot_cl_functions_t *cl,
+ * is no error; a platform that fails is left out, and the log says why. */
+ingot_status_t ingot_opencl_find_all(ingot_instance_t *instance, const ingot_cl_functions_t *cl,
                                      ingot_opencl_found_t **out_devices, uint32_t *out_count);
 
 /* The device that the path of a URI means: "" the first, a number, gpu, cpu or accelerator, or
  * a part of the device's or the platform's name in any case. NotFound lists what there is. */
-ingot_status_t ingot_opencl_find(const ingot_allocator_t *allocator,
-                                 const ingot_cl_functions_t *cl, const ingot_hal_uri_t *uri,
-                                 ingot_opencl_found_t *out_device);
+ingot_status_t ingot_opencl_find(ingot_instance_t *instance, const ingot_cl_functions_t *cl,
+                                 const ingot_hal_uri_t *uri, ingot_opencl_found_t *out_device);
 
 /* Which schedules a device gets where a module has several. */
 typedef enum ingot_opencl_groups_t {

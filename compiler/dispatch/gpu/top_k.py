@@ -97,30 +97,29 @@ class _Lowering(TopKLowering):
         local = LocalSort(group, [self.element], self.before, self.shape.capacity)
         steps = max(min(4, self.shape.capacity // 2 // group.count), 1)
         chunk = steps * group.count
-        with b.for_(0, b.dim(self.lines.length), chunk, [b.value(0), b.value(0)]) as loop:
-            held, is_cut = loop.carried
-            found = self._look(emitter, local, loop.index, steps, is_cut)
+        initial = [b.value(0), b.value(0), b.constant(0, self.element)]
+        with b.for_(0, b.dim(self.lines.length), chunk, initial) as loop:
+            held, is_cut, worst = loop.carried
+            found = self._look(emitter, loop.index, steps, is_cut, worst)
             held = b.value(b.add(held, self._keep(local, found, held)))
             is_full = b.compare("gt", held, self.shape.capacity - chunk)
 
             def cut() -> list[Value]:
                 local.sort(held)
-                return [b.value(b.min(held, k)), b.value(1)]
+                return [b.value(b.min(held, k)), b.value(1), local.get(k - 1)[0][0]]
 
-            loop.yield_(*b.if_(is_full, cut, lambda: [held, is_cut]))
+            loop.yield_(*b.if_(is_full, cut, lambda: [held, is_cut, worst]))
         local.sort(loop.results[0])
         with group.each(0, k) as loop:
             values, place = local.get(loop.index)
             self.store(emitter, loop.index, [*values, place])
 
     def _look(
-        self, emitter: Emitter, local: LocalSort, first: LoopIndex, steps: int, is_cut: Value
+        self, emitter: Emitter, first: LoopIndex, steps: int, is_cut: Value, worst: Value
     ) -> list[tuple[Value, Value, LoopIndex]]:
         """The elements of an item: whether one may be among the best, itself, its place."""
         b, group = self.builder, self.group
-        assert isinstance(self.k, int)
         length = b.dim(self.lines.length)
-        (worst,), _ = local.get(self.k - 1)
         found = []
         for step in range(steps):
             place = b.add(first, b.add(step * group.count, group.ordinal()))

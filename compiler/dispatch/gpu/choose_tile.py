@@ -1,14 +1,14 @@
 """Which tile a work-group takes: a cost model over the tiles that there are.
 
 Large tiles do more work per element of local memory, small ones fill the device and waste
-less at the edges. The model knows how many groups run at once, about, and nothing else of
+less at the edges. The model knows how many items run at once, about, and nothing else of
 the device; dims that are known only at the call stand in as typical numbers. Its choice
 changes the time of a kernel, never its result's rounding by more than the order of sums.
 """
 
 from __future__ import annotations
 
-from ingot.compiler.dispatch.gpu.group_tile import GroupTile
+from ingot.compiler.dispatch.gpu.group_tile import LANES, GroupTile
 from ingot.compiler.dispatch.kernel import TargetInfo
 from ingot.compiler.ir import dims
 from ingot.compiler.ir.dims import Bounds, Dim
@@ -19,8 +19,8 @@ __all__ = ["LARGE_GROUP", "choose_tile", "is_large"]
 LARGE_GROUP = 256
 """Work items from which on a target gets the schedules for large devices."""
 
-CONCURRENT = {True: 160, False: 16}
-"""Groups that a large or a small device runs at once, about."""
+CONCURRENT = {True: 160 * 256, False: 16 * 64}
+"""Items that a large or a small device runs at once, about."""
 
 TYPICAL = 512
 """Stands for a count of rows or columns that only the call knows."""
@@ -31,11 +31,12 @@ _LARGE = (
     GroupTile(64, 128, 8, 8, 32),
     GroupTile(64, 64, 16, 16, 16),
     GroupTile(32, 128, 16, 8, 32),
-    GroupTile(16, 128, 16, 8, 32),
     GroupTile(128, 32, 16, 32, 8),
     GroupTile(32, 64, 16, 16, 16),
     GroupTile(32, 32, 16, 32, 8),
     GroupTile(128, 16, 16, 64, 4),
+    GroupTile(16, 32, 16, 16, 8),
+    GroupTile(16, 16, 16, 16, 4),
 )
 _SMALL = (
     GroupTile(32, 64, 8, 8, 8),
@@ -63,19 +64,21 @@ def typical(dim: Dim, known: Bounds) -> int:
 def choose_tile(
     target: TargetInfo, element: DType, rows: Dim, columns: Dim, batch: Dim, known: Bounds
 ) -> GroupTile:
-    """The tile of least estimated time for `batch` products of rows x columns."""
+    """The tile of least estimated time, the smaller of equals, for `batch` products of rows x columns."""
     m, n, count = (max(typical(dim, known), 1) for dim in (rows, columns, batch))
     if not isinstance(batch, int):
         count = 1
     large = is_large(target)
 
-    def time(tile: GroupTile) -> float:
+    def cost(tile: GroupTile) -> tuple[float, int]:
+        items = tile.down * tile.across
         groups = -(-m // tile.rows) * -(-n // tile.columns) * count
-        waves = max(groups / CONCURRENT[large], 1.0)
-        across, down = tile.vectors * 4, tile.item_rows
-        reads = 1 / across + 1 / down  # of local memory, per multiplication
-        return waves * (tile.rows * tile.columns) * (1 + 1.5 * reads)
+        across, down = tile.vectors * LANES, tile.item_rows
+        local = 1 / across + 1 / down  # reads per multiplication
+        far = 1 / min(tile.rows, m) + 1 / min(tile.columns, n)
+        waves = max(groups * items / CONCURRENT[large], 1.0)
+        return waves * across * down * (1 + 1.5 * local + 4 * far), tile.rows * tile.columns
 
     tiles = _LARGE if large else _SMALL
     fitting = [tile for tile in tiles if tile.local_length(element) <= target.local_memory]
-    return min(fitting, key=time)
+    return min(fitting, key=cost)

@@ -24,7 +24,7 @@ from ingot.compiler.ir import Value
 
 __all__ = ["FewRowsSchedule", "lower", "takes"]
 
-MAXIMUM_ROWS = 4
+MAXIMUM_ROWS = 8
 ITEMS = {True: 256, False: 64}
 UNROLLED = 4
 """Loads of the right side that an item has under way."""

@@ -64,7 +64,8 @@ def typical(dim: Dim, known: Bounds) -> int:
 def choose_tile(
     target: TargetInfo, element: DType, rows: Dim, columns: Dim, batch: Dim, known: Bounds
 ) -> GroupTile:
-    """The tile of least estimated time, the smaller of equals, for `batch` products of rows x columns."""
+    """The tile of least estimated time, the smaller of equals: `batch` products of rows x
+    columns."""
     m, n, count = (max(typical(dim, known), 1) for dim in (rows, columns, batch))
     if not isinstance(batch, int):
         count = 1

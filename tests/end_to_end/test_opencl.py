@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import subprocess
+import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -411,3 +414,69 @@ def test_other_objects_are_no_devices(lookup: ingot.Module, queue: Any) -> None:
         ingot.load(lookup, device=queue.device)
     with pytest.raises(ingot.InvalidArgument, match="not one of OpenCL"):
         ingot.Array.from_numpy(TABLE).to_pyopencl()
+
+
+# Many at once, and other libraries.
+
+
+def test_kernels_of_host_and_device_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every other kernel of a program with branches, a loop and memory that is used again."""
+    print_kernel = opencl_object.print_kernel
+
+    def refuse_some(kernel: Any) -> Any:
+        if sum(kernel.name.encode()) % 2:
+            raise CompileError("not this one")
+        return print_kernel(kernel)
+
+    monkeypatch.setattr(opencl_object, "print_kernel", refuse_some)
+
+    def function(x: Any, y: Any) -> Any:
+        def body(i: Any, c: Any) -> Any:
+            c = jnp.tanh(c @ y) + jnp.sum(c, 0)
+            return jax.lax.cond(i % 2 == 0, lambda: c * 0.25, lambda: jnp.sort(c, 1))
+
+        looped = jax.lax.fori_loop(0, 5, body, x)
+        return looped, jax.nn.softmax(looped @ looped.T), jnp.cumsum(looped, 0)
+
+    x, y = (np.random.default_rng(seed).standard_normal((6, 6), np.float32) for seed in (0, 1))
+    module = ingot.compile(exported(function, x, y), target="opencl")
+    kernels = module.report.targets["opencl"]
+    assert 0 < len(kernels.host) < kernels.kernel_count
+    model = ingot.load(module, device=uri())
+    assert {each.kernel for each in model.host_kernels} == set(kernels.host)
+    for _ in range(2):
+        for got, wanted in zip(model(x, y), function(x, y), strict=True):
+            np.testing.assert_allclose(got.numpy(), np.asarray(wanted), rtol=1e-4, atol=1e-5)
+
+
+def test_sessions_of_one_device_run_in_threads(lookup: ingot.Module) -> None:
+    first = ingot.load(lookup, device=uri())
+    models = [first, first.fork(), ingot.load(lookup, device=uri())]
+
+    def run(number: int) -> bool:
+        model = models[number % len(models)]
+        indices = np.arange(number % 7 + 1) % 10
+        return bool((model(TABLE, indices).numpy() == TABLE[indices]).all())
+
+    with ThreadPoolExecutor(6) as pool:
+        assert all(pool.map(run, range(120)))
+
+
+def test_the_loader_of_pyopencl_serves_where_the_system_has_none() -> None:
+    """In a process in which the system's loader cannot be opened."""
+    pyopencl = pytest.importorskip("pyopencl")
+    if not list(Path(pyopencl.__file__).parent.glob(".libs/libOpenCL*")):
+        pytest.skip("pyopencl brings no loader of its own")
+    program = (
+        "import ctypes\n"
+        "def refuse(name): raise OSError(name)\n"
+        "ctypes.CDLL = refuse\n"
+        "import ingot\n"
+        "from ingot.hal import opencl\n"
+        "assert opencl._pyopencl_library()\n"
+        "print([device.uri for device in ingot.devices()])\n"
+        "assert '.libs/libOpenCL' in open('/proc/self/maps').read()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "opencl://0" in done.stdout

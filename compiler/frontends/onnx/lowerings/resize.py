@@ -1,8 +1,8 @@
 """Resize and Upsample: each axis is interpolated by itself, from neighbours along it.
 
 For an axis of known size the neighbours and their weights are computed here, in f64, and
-become constants. Axes whose size is a symbol are resized by whole factors (nearest, with
-plain coordinates), which is what exporters of dynamic models write.
+become constants; for one whose size or factor only the call knows, `resize_symbolic.py` makes
+ops that compute them. Elements that are simply repeated, by a whole factor, need neither.
 """
 
 from __future__ import annotations
@@ -10,14 +10,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from ingot.compiler.frontends.onnx.node import Node, UnsupportedNode, shape_of, type_of
 from ingot.compiler.frontends.onnx.registry import lowering
+from ingot.compiler.frontends.onnx.resize_symbolic import SymbolicAxis, resize_symbolic
 from ingot.compiler.ir import Value
-from ingot.compiler.ir.dims import Dim
+from ingot.compiler.ir.dims import Dim, Expr, floordiv
 
 __all__: list[str] = []
 
@@ -35,91 +37,150 @@ class _Axis:
     roi: tuple[float, float]
 
 
+Number = float | Value
+"""A factor or a part of roi: a value of rank 0 where only the call knows it."""
+
+
 @lowering("Resize")
 def resize(node: Node) -> Value:
     x = node.input(0)
     if node.opset < 11:
-        return _resize(node, x, _factors(node, 1), "asymmetric", "floor")
+        return _resize(node, x, _factors(node, 1), {}, "asymmetric", "floor")
     mode = node.text("coordinate_transformation_mode", "half_pixel")
     rounding = node.text("nearest_mode", "round_prefer_floor")
     axes = node.integers("axes") or tuple(range(type_of(x).rank))
     axes = tuple(node.normalize_axis(axis, type_of(x).rank) for axis in axes)
     scales = node.optional(2)
     if scales is not None and shape_of(scales) != (0,):
-        given = dict(zip(axes, (float(each) for each in node.elements(2, "scales")), strict=True))
-        return _resize(node, x, given, mode, rounding)
-    sizes = dict(zip(axes, node.elements(3, "sizes"), strict=True))
-    return _resize(node, x, _scales_of(node, x, sizes), mode, rounding, sizes)
+        return _resize(node, x, dict(zip(axes, _numbers(node, 2), strict=True)), {}, mode, rounding)
+    given = node.define_dims(3, "the sizes")
+    sizes = {axis: _integer(size) for axis, size in zip(axes, given, strict=True)}
+    return _resize(node, x, _scales_of(node, x, sizes), sizes, mode, rounding)
 
 
 @lowering("Upsample")
 def upsample(node: Node) -> Value:
-    return _resize(node, node.input(0), _factors(node, 1), "asymmetric", "floor")
+    return _resize(node, node.input(0), _factors(node, 1), {}, "asymmetric", "floor")
 
 
-def _factors(node: Node, index: int) -> dict[int, float]:
+def _factors(node: Node, index: int) -> dict[int, Number]:
     given = node.numbers("scales")
-    values = given if given is not None else node.elements(index, "scales")
-    return {axis: float(each) for axis, each in enumerate(values)}
+    return dict(enumerate(given if given is not None else _numbers(node, index)))
 
 
-def _scales_of(node: Node, x: Value, sizes: dict[int, Dim]) -> dict[int, float]:
+def _numbers(node: Node, index: int) -> list[Number]:
+    """The elements of a small floating-point input."""
+    return [part if isinstance(part, Value) else float(part) for part in node.parts(index)]  # type: ignore[arg-type]
+
+
+def _integer(size: Dim) -> Dim:
+    return size if isinstance(size, Expr) else int(size)
+
+
+def _as_f64(node: Node, number: Number) -> Value:
+    if isinstance(number, Value):
+        return node.convert(number, "f64")
+    return node.constant(number, "f64")
+
+
+def _scales_of(node: Node, x: Value, sizes: dict[int, Dim]) -> dict[int, Number]:
     """Factors that give these sizes; `keep_aspect_ratio_policy` changes the sizes."""
     shape = shape_of(x)
-    if any(not isinstance(sizes[axis], int) or not isinstance(shape[axis], int) for axis in sizes):
-        same = {axis: 1.0 for axis, size in sizes.items() if size == shape[axis]}
-        rest = [axis for axis in sizes if axis not in same]
-        if any(not isinstance(dim, int) for axis in rest for dim in (sizes[axis], shape[axis])):
-            raise UnsupportedNode(
-                "sizes of an axis whose size is symbolic are not supported: give scales"
-            )
-    scales: dict[int, float] = {}
+    scales: dict[int, Number] = {}
     for axis, size in sizes.items():
         before = shape[axis]
         if size == before:
             scales[axis] = 1.0
         elif isinstance(size, int) and isinstance(before, int):
             scales[axis] = size / before if before else 1.0
+        else:
+            scales[axis] = node.op("div", node.size(size, "f64"), node.size(before, "f64"))
     policy = node.text("keep_aspect_ratio_policy", "stretch")
     if policy == "stretch":
         return scales
-    one = min(scales.values()) if policy == "not_larger" else max(scales.values())
+    one = _least(node, list(scales.values()), "min" if policy == "not_larger" else "max")
     for axis in sizes:
-        before = shape[axis]
-        if not isinstance(before, int):
-            raise UnsupportedNode("keep_aspect_ratio_policy needs axes of known size")
-        sizes[axis] = math.floor(before * one + 0.5)
+        sizes[axis] = _scaled(node, shape[axis], one, axis, 0.5)
     return dict.fromkeys(scales, one)
+
+
+def _least(node: Node, scales: list[Number], kind: str) -> Number:
+    numbers = [each for each in scales if not isinstance(each, Value)]
+    if len(numbers) == len(scales):
+        return min(numbers) if kind == "min" else max(numbers)
+    one, *rest = (_as_f64(node, each) for each in scales)
+    for each in rest:
+        one = node.op(kind, one, each)
+    return one
+
+
+def _scaled(node: Node, before: Dim, scale: Number, axis: int, more: float = 0.0) -> Dim:
+    """floor(before * scale + more) of a dim."""
+    if isinstance(scale, Value):
+        exact = node.op("mul", node.size(before, "f64"), _as_f64(node, scale))
+        whole = node.op("floor", node.op("add", exact, node.constant(more, "f64")))
+        name = f"{node.proto.output[0]}_{axis}"
+        return node.define_size(node.convert(whole, "i64"), name, f"the size of axis {axis}")
+    if isinstance(before, int):
+        return math.floor(before * scale + more)
+    ratio, rest = Fraction(scale), Fraction(more)
+    unit = ratio.denominator * rest.denominator
+    return floordiv(before * int(ratio * unit) + int(rest * unit), unit)
 
 
 def _resize(
     node: Node,
     x: Value,
-    scales: dict[int, float],
+    scales: dict[int, Number],
+    sizes: dict[int, Dim],
     mode: str,
     rounding: str,
-    sizes: dict[int, Dim] | None = None,
 ) -> Value:
     kind = node.text("mode", "nearest")
-    outside: list[tuple[int, Array]] = []
+    outside: list[tuple[int, Value]] = []
     region = node.optional(1) if mode == "tf_crop_and_resize" else None
-    roi = [float(each) for each in node.elements(1, "roi")] if region is not None else []
+    roi = _numbers(node, 1) if region is not None else []
     for place, (axis, scale) in enumerate(scales.items()):
         size = shape_of(x)[axis]
-        if scale == 1.0 and mode != "tf_crop_and_resize":
+        if not isinstance(scale, Value) and scale == 1.0 and mode != "tf_crop_and_resize":
             continue
-        if not isinstance(size, int):
-            x = _repeat(node, x, axis, scale, kind)
-            continue
-        wanted = sizes[axis] if sizes is not None else math.floor(size * scale)
-        assert isinstance(wanted, int)
+        wanted = sizes[axis] if sizes else _scaled(node, size, scale, axis)
         part = (roi[place], roi[place + len(scales)]) if roi else (0.0, 1.0)
-        one = _Axis(axis, size, wanted, scale, part)
-        at = _coordinates(one, mode)
+        known = isinstance(size, int) and isinstance(wanted, int) and not isinstance(scale, Value)
+        if not known or any(isinstance(each, Value) for each in part):
+            if not sizes and _repeats(node, scale, kind, mode, rounding):
+                x = _repeat(node, x, axis, int(scale))  # type: ignore[arg-type]
+                continue
+            x, mask = _resize_symbolic(node, x, axis, wanted, scale, part, mode, rounding)
+        else:
+            one = _Axis(axis, size, wanted, scale, part)  # type: ignore[arg-type]
+            at = _coordinates(one, mode)
+            mask = node.constant((at < 0) | (at > one.size - 1), "i1")
+            x = _interpolate(node, x, one, at, kind, rounding)
         if mode == "tf_crop_and_resize":
-            outside.append((axis, (at < 0) | (at > size - 1)))
-        x = _interpolate(node, x, one, at, kind, rounding)
+            outside.append((axis, mask))
     return _extrapolate(node, x, outside)
+
+
+def _resize_symbolic(
+    node: Node,
+    x: Value,
+    axis: int,
+    resized: Dim,
+    scale: Number,
+    roi: tuple[Number, Number],
+    mode: str,
+    rounding: str,
+) -> tuple[Value, Value]:
+    one = SymbolicAxis(
+        axis,
+        shape_of(x)[axis],
+        resized,
+        _as_f64(node, scale),
+        None if isinstance(scale, Value) else scale,
+        (_as_f64(node, roi[0]), _as_f64(node, roi[1])),
+    )
+    return resize_symbolic(node, x, one, mode, node.text("mode", "nearest"), rounding)
 
 
 def _coordinates(one: _Axis, mode: str) -> Array:
@@ -217,35 +278,31 @@ def _take(node: Node, x: Value, one: _Axis, places: Array) -> Value:
     return node.op("take", x, node.constant(inside, "i64"), axis=one.axis, mode="clamp")
 
 
-def _repeat(node: Node, x: Value, axis: int, scale: float, kind: str) -> Value:
-    """An axis of symbolic size, each element `scale` times."""
-    mode = node.text("coordinate_transformation_mode", "half_pixel")
-    rounding = node.text("nearest_mode", "round_prefer_floor")
-    if node.opset < 11:
-        mode, rounding = "asymmetric", "floor"
+def _repeats(node: Node, scale: Number, kind: str, mode: str, rounding: str) -> bool:
+    """Whether each element is simply repeated."""
     half = mode in ("half_pixel", "pytorch_half_pixel") and rounding.startswith("round")
     plain = half or (mode == "asymmetric" and rounding == "floor")
-    if kind != "nearest" or not plain or scale != int(scale) or scale < 1:
-        raise UnsupportedNode(
-            f"mode '{kind}' by {scale:g} along an axis whose size is symbolic is not supported: "
-            "fix the size, or use mode 'nearest' with a whole factor"
-        )
-    shape, times = shape_of(x), int(scale)
+    whole = not isinstance(scale, Value) and scale >= 1 and scale == int(scale)
+    return kind == "nearest" and plain and whole
+
+
+def _repeat(node: Node, x: Value, axis: int, times: int) -> Value:
+    """An axis of symbolic size, each element so many times."""
+    shape = shape_of(x)
     wide = (*shape[: axis + 1], times, *shape[axis + 1 :])
     kept = tuple(place for place in range(len(wide)) if place != axis + 1)
     x = node.op("broadcast", x, shape=wide, dimensions=kept)
     return node.op("reshape", x, shape=(*shape[:axis], shape[axis] * times, *shape[axis + 1 :]))
 
 
-def _extrapolate(node: Node, x: Value, outside: list[tuple[int, Array]]) -> Value:
+def _extrapolate(node: Node, x: Value, outside: list[tuple[int, Value]]) -> Value:
     """Elements that lie outside of the input along some axis get a fixed value."""
-    if not any(places.any() for _, places in outside):
+    if not outside:
         return x
     shape = shape_of(x)
     fill = node.constant(node.number("extrapolation_value", 0.0), type_of(x).dtype)
     fill = node.op("broadcast", fill, shape=shape, dimensions=())
     for axis, places in outside:
-        mask = node.constant(places, "i1")
-        mask = node.op("broadcast", mask, shape=shape, dimensions=(axis,))
+        mask = node.op("broadcast", places, shape=shape, dimensions=(axis,))
         x = node.op("select", mask, fill, x)
     return x

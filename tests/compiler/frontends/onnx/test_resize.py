@@ -10,9 +10,10 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
+import ingot
 from ingot.compiler.frontends.onnx import import_onnx
 from ingot.compiler.graph.interpreter import interpret
-from ingot.hal.errors import CompileError
+from ingot.hal.errors import CompileError, InvalidArgument
 
 Shape = tuple[int | str, ...]
 
@@ -70,7 +71,62 @@ def test_symbolic_axes_grow_by_whole_factors(height: int, coordinates: str, roun
     check(proto, x)
 
 
-def test_other_forms_on_symbolic_axes_are_refused_with_advice() -> None:
-    proto = model(("n", 3, "h", "w"), [1, 1, 2, 2], mode="linear")
-    with pytest.raises(CompileError, match=r"resize.*symbolic is not supported: fix the size"):
-        import_onnx(proto)
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+@pytest.mark.parametrize(
+    "coordinates",
+    ["half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel", "half_pixel_symmetric"],
+)
+@pytest.mark.parametrize("scales", [[1, 1, 0.6, 1.7], [1, 1, 2, 0.5]])
+def test_symbolic_axes_have_all_modes(mode: str, coordinates: str, scales: list[float]) -> None:
+    options: dict[str, Any] = {"mode": mode, "coordinate_transformation_mode": coordinates}
+    if mode == "cubic":
+        options["exclude_outside"] = int(coordinates == "half_pixel")
+    dynamic = import_onnx(model(("n", 2, "h", "w"), scales, **options))
+    for height, width in ((5, 10), (4, 2)):
+        x = np.random.default_rng(0).standard_normal((1, 2, height, width), np.float32)
+        (wanted,) = interpret(import_onnx(model(x.shape, scales, **options)), "main", [x])
+        (got,) = interpret(dynamic, "main", [x])
+        np.testing.assert_allclose(got, wanted, rtol=2e-5, atol=2e-5)
+
+
+def test_antialias_on_symbolic_axes_needs_a_known_factor() -> None:
+    x = np.random.default_rng(1).standard_normal((1, 1, 9, 12)).astype(np.float32)
+    check(model((1, 1, "h", "w"), [1, 1, 0.5, 0.4], mode="linear", antialias=1), x)
+    node = helper.make_node("Resize", ["x", "", "s"], ["y"], mode="linear", antialias=1)
+    with pytest.raises(CompileError, match="antialias by a factor that data decides"):
+        import_onnx(of_data(node, "s", TensorProto.FLOAT))
+
+
+def of_data(node: onnx.NodeProto, name: str, element: int) -> onnx.ModelProto:
+    """A model whose factors or sizes are an argument."""
+    inputs = [
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, ("n", "h")),
+        helper.make_tensor_value_info(name, element, [2]),
+    ]
+    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, [None, None])]
+    graph = helper.make_graph([node], "g", inputs, outputs)
+    opset = [helper.make_opsetid("", 20)]
+    return helper.make_model(graph, opset_imports=opset, ir_version=10)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+def test_factors_and_sizes_come_from_data(mode: str) -> None:
+    by_factor = helper.make_node("Resize", ["x", "", "s"], ["y"], mode=mode)
+    by_size = helper.make_node("Resize", ["x", "", "", "s"], ["y"], mode=mode, name="to")
+    factors = of_data(by_factor, "s", TensorProto.FLOAT)
+    sizes = of_data(by_size, "s", TensorProto.INT64)
+    models = [ingot.load(ingot.compile(each)) for each in (factors, sizes)]
+    x = np.arange(20, dtype=np.float32).reshape(4, 5)
+    for scale in ((1, 2), (0.75, 1.3), (2.5, 0.4)):
+        given = np.array(scale, np.float32)
+        wanted = onnxruntime.InferenceSession(factors.SerializeToString()).run(
+            None, {"x": x, "s": given}
+        )[0]
+        np.testing.assert_allclose(models[0](x, given), wanted, rtol=2e-5, atol=2e-5)
+        given = np.array(wanted.shape)
+        wanted = onnxruntime.InferenceSession(sizes.SerializeToString()).run(
+            None, {"x": x, "s": given}
+        )[0]
+        np.testing.assert_allclose(models[1](x, given), wanted, rtol=2e-5, atol=2e-5)
+    with pytest.raises(InvalidArgument, match="layer 'to': element 1 of the sizes is -2"):
+        models[1](x, np.array([2, -2]))

@@ -20,6 +20,7 @@ from ingot.compiler.graph.pack_weights import pack_weights
 from ingot.compiler.graph.share_constants import share_constants
 from ingot.compiler.graph.simplify import simplify
 from ingot.compiler.graph.split_init import split_init
+from ingot.compiler.graph.split_reductions import split_reductions
 from ingot.compiler.ir import Module
 
 __all__ = ["GRAPH_PASSES", "run_graph_passes"]
@@ -49,6 +50,7 @@ GRAPH_PASSES: tuple[Callable[[Module], Module], ...] = (
     arrange_contractions,
     fold_constants,
     simplify,
+    split_reductions,
     eliminate_common_subexpressions,
     eliminate_dead_code,
     share_constants,

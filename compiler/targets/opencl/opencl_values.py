@@ -135,6 +135,8 @@ class ValuePrinter(CStructure):
         if op.name.startswith("loop."):
             names = [self._name(value) for value in op.operands]
             if name in _INDEX_OPERATORS:
+                if op.result in self.wide and self.wide.isdisjoint(op.operands):
+                    names[0] = f"(long){names[0]}"
                 return f"{names[0]} {_INDEX_OPERATORS[name]} {names[1]}"
             if name in ("div", "rem"):
                 return self._index_division(op, names)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -231,10 +232,31 @@ def test_an_index_carried_by_a_loop_is_long_once_data_goes_in() -> None:
     zero = b.constant(0, I64)
     with b.for_(0, 9, 1, [zero, zero]) as loop:
         loop.yield_(loop.index, b.load(x, loop.carried[0]))
-    b.store(y, 0, loop.results[0])
-    b.store(y, 1, loop.results[1])
+    b.store(y, loop.results[0], b.load(x, loop.results[1]))
     text = body_of(kernel_of(b, ["i64"] * 2))
     assert re.findall(r"^  (index_t|long) v\d+ = 0;", text, re.M) == ["index_t", "long"]
+
+
+@needs_device
+def test_an_index_that_becomes_data_keeps_its_bits() -> None:
+    """2^40 + 10^9 i, and the greatest of two such: as iota and scalars of the caller give."""
+    b = LoopBuilder()
+    y, z = b.binding(0, I64), b.binding(1, F32)
+    start = b.dim(symbol("start"))
+    with b.for_(0, 6, 1, [b.constant(0, I64)]) as loop:
+        number = b.add(start, b.mul(loop.index, 10**9))
+        b.store(y, loop.index, b.value(number))
+        b.store(z, loop.index, b.convert(b.value(b.mul(loop.index, 10**9)), F32))
+        late = b.compare("ge", loop.index, 3)
+        loop.yield_(b.op("select", late, b.value(number), loop.carried[0]))
+    b.store(y, 6, loop.results[0])
+    kernel = replace(kernel_of(b, ["i64", "f32"]), result_count=2)
+    out = [np.zeros(7, np.int64), np.zeros(6, np.float32)]
+    got, floats = run(kernel, [], out, "opencl-c", start=2**40)
+    wanted = 2**40 + 10**9 * np.arange(6)
+    np.testing.assert_array_equal(got, [*wanted, wanted[-1]])
+    np.testing.assert_array_equal(floats, (10**9 * np.arange(6)).astype(np.float32))
+    assert "for (index_t" in body_of(kernel)
 
 
 @needs_device

@@ -96,12 +96,15 @@ class CheckingForm:
 def compile_for_checking(
     source: Any,
     *,
+    target: str = "cpu",
     parameters: str = "embedded",
     progress: Callable[[str], None] | None = None,
 ) -> CheckingForm:
     """The checking form of the program's function `main`; raises as `compile`."""
     exposer = _Exposer()
-    compiled = compile_changed(source, exposer.expose, parameters=parameters, progress=progress)
+    compiled = compile_changed(
+        source, exposer.expose, target=target, parameters=parameters, progress=progress
+    )
     return CheckingForm(
         compiled,
         exposer.module,

@@ -123,6 +123,7 @@ def compile_changed(
     source: Any,
     change: Pass,
     *,
+    target: str = "cpu",
     parameters: str = "embedded",
     progress: Callable[[str], None] | None = None,
 ) -> Module:
@@ -130,7 +131,7 @@ def compile_changed(
     show more of the program than its results. Raises as `compile`, and what `change` raises."""
     driver = _Driver(_Dump(None), progress or (lambda step: None))
     module = _read(source, None, parameters, None, driver)
-    targets = choose_targets("cpu", None, fallback=True)
+    targets = choose_targets(target, None, fallback=True)
     passes = (*DISPATCH_PASSES, change)
     return _finish(module, targets, passes, driver, {"parameters": parameters})
 

@@ -26,8 +26,11 @@ __all__ = ["Trial", "TrialBinding", "plan_trial"]
 
 _MOST_FLOPS = 1 << 26  # of one trial; plain C takes 50 ms for them
 _MOST_BYTES = 1 << 26  # of all bindings of one trial
-_SIZES = ((131, 35, 19, 13, 11, 9), (5, 6, 7, 9, 10, 11))
-_SIZES = (*_SIZES, *((size,) for size in (64, 128, 256, 16, 32, 8, 2, 1)))
+_SIZES: tuple[tuple[int, ...], ...] = (
+    (131, 35, 19, 13, 11, 9),
+    (5, 6, 7, 9, 10, 11),
+    *((size,) for size in (64, 128, 256, 16, 32, 8, 2, 1)),
+)
 """Numbers for the symbols of an entry, tried in this order: the first that fit are taken.
 Different ones first, which show mixed-up dims and tails; large ones first, which fill tiles."""
 

@@ -48,20 +48,24 @@ def check_model(
     tolerance: float | None,
     progress: Callable[[str], None],
     parameters: Any = None,
+    device: str = "cpu",
 ) -> list[str]:
     """One line per result, and how many dispatches were compared.
 
     `tolerance` is the largest difference allowed, relative to the largest element; without
     it dispatches may be as far off as the op table says. `parameters` are external weights, as for
-    `ingot.load`. Mismatch: something differs; the message names the first wrong layer.
+    `ingot.load`; `device` is the URI of the device whose kernels are compared.
+    Mismatch: something differs; the message names the first wrong layer.
     """
     _refuse_module(path)
     kind = "embedded" if parameters is None else "external"
-    form = compile_for_checking(path, parameters=kind, progress=progress)
-    model = load(compile(path, parameters=kind, progress=progress), parameters=parameters)
+    target = device.partition(":")[0]
+    form = compile_for_checking(path, target=target, parameters=kind, progress=progress)
+    module = compile(path, target=target, parameters=kind, progress=progress)
+    model = load(module, parameters=parameters, device=device)
     arguments = _arguments(model, input_texts, sizes)
     progress("run")
-    arrays = _live_arrays(form, arguments, parameters)
+    arrays = _live_arrays(form, arguments, parameters, device)
     differences = _wrong_dispatches(form, arrays, tolerance, progress)
     if differences:
         raise Mismatch("\n".join([_headline(form, differences), *map(str, differences)]))
@@ -98,11 +102,11 @@ def _arguments(model: Model, input_texts: Sequence[str], sizes: Mapping[str, int
 
 
 def _live_arrays(
-    form: CheckingForm, arguments: Sequence[_Array], parameters: Any
+    form: CheckingForm, arguments: Sequence[_Array], parameters: Any, device: str
 ) -> dict[ir.Value, _Array]:
     """What every value has in a call of the checking form."""
     given = form.module.functions["main"].arguments
-    results = load(form.compiled, parameters=parameters)(*arguments)
+    results = load(form.compiled, parameters=parameters, device=device)(*arguments)
     arrays = results if isinstance(results, tuple) else (results,)
     live = dict(zip(given, arguments, strict=True))
     live.update((value, each.numpy()) for value, each in zip(form.values, arrays, strict=True))

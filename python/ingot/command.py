@@ -329,6 +329,7 @@ def _add_check(commands: Any) -> None:
         "table says, of a result 1e-4 for f32)",
     )
     parser.add_argument("--parameters", metavar="FILE", help="weights, a safetensors file")
+    parser.add_argument("--device", default="cpu", help="whose kernels to check (%(default)s)")
 
 
 def _run_check(options: argparse.Namespace) -> None:
@@ -344,6 +345,7 @@ def _run_check(options: argparse.Namespace) -> None:
             options.tolerance,
             progress,
             options.parameters,
+            options.device,
         )
     print("\n".join(lines))
 

@@ -21,8 +21,9 @@ import numpy as np
 import pytest
 
 import ingot
+from ingot.checking import Mismatch, check_model
 from ingot.compiler.graph.builder import Builder
-from ingot.compiler.ir import Value
+from ingot.compiler.ir import Value, to_text
 from ingot.compiler.ir.dims import symbol
 from ingot.compiler.targets.opencl import object as opencl_object
 from ingot.compiler.vm.disassemble import disassemble
@@ -279,6 +280,22 @@ def test_the_uri_says_which_schedules_a_device_gets(
         ingot.load(module, device=f"{uri()}?cache=off&groups=large")
     with pytest.raises(ingot.InvalidArgument, match="groups=large or groups=small"):
         ingot.load(module, device=f"{uri()}?groups=huge")
+
+
+def test_check_compares_the_kernels_of_the_device(
+    print_tanh: Callable[[Callable[[Any], Any]], None], tmp_path: Path
+) -> None:
+    path = tmp_path / "tanh.ir"
+    path.write_text(to_text(make_tanh()), encoding="utf-8")
+
+    def run() -> list[str]:
+        where = f"{uri()}?cache=off&self_test=off"
+        return check_model(str(path), [], {"n": 9}, None, lambda step: None, None, where)
+
+    assert run()[-1].endswith("dispatches compared")
+    print_tanh(computing_sinh)
+    with pytest.raises(Mismatch, match="tanh"):
+        run()
 
 
 # Control flow.

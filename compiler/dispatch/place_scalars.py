@@ -1,7 +1,7 @@
 """Decides which values of one element live in registers of the VM, and which in memory.
 
-Conditions are decided by the VM, so they live in its registers, and so does what they are
-computed from, as far as the VM has the ops: counters of loops above all, and counters that
+Conditions are decided by the VM, so they live in its registers, and so do sizes, and what they
+are computed from, as far as the VM has the ops: counters of loops above all, and counters that
 are kept in variables. Such *host
 scalars* have a scalar type (`i32`, not `i32[]`) from here on. The ops between the worlds:
 
@@ -13,7 +13,7 @@ scalars* have a scalar type (`i32`, not `i32[]`) from here on. The ops between t
 A value is hosted if its operands are, which carried values and results of branches learn by
 a fixed point. What starts a loop, what a loop captures, an argument of the function or a
 variable may be read to begin with: that is once, not once per step. A program without
-branches, loops and state is left as it is.
+branches, loops, state and sizes from data is left as it is.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def place_scalars(module: Module) -> Module:
     """The module with scalars where they belong."""
     result = Module(attributes=dict(module.attributes), variables=dict(module.variables))
     for function in module.functions.values():
-        if any(op.name in (*CONTROL, "variable.store") for op in function.block.ops):
+        if any(op.name in (*CONTROL, "variable.store", "size") for op in function.block.ops):
             choice = _Choice(function)
             function = _Rewriter(function, choice).run()
         result.add(function)
@@ -138,7 +138,7 @@ class _Choice:
         for op, _ in self.ops:
             if op.name == "while":
                 waiting += op.regions[0].block.terminator.operands
-            elif op.name in ("if", "case") or self._is_counter(op):
+            elif op.name in ("if", "case") or self._is_counter(op) or self._is_host_size(op):
                 waiting += op.operands
             if op.name in CONTROL:
                 waiting += [result for result in op.results if result in self.possible]
@@ -168,6 +168,10 @@ class _Choice:
         owner = op.operands[0].owner
         return isinstance(owner, Op) and is_host_op(owner)
 
+    def _is_host_size(self, op: Op) -> bool:
+        """Whether the op makes a symbol of a number that registers can hold."""
+        return op.name == "size" and op.operands[0] in self.possible
+
     def _loop_with(self, argument: Value) -> Op:
         loop = self.loop_of[argument]
         assert loop is not None
@@ -179,7 +183,7 @@ class _Choice:
         """Hosted values that device work reads, through ops that kernels compute again."""
         waiting: list[Value] = []
         for op, _ in self.ops:
-            flows = op.name in CONTROL or op.name in _FLOWS
+            flows = op.name in CONTROL or op.name in _FLOWS or self._is_host_size(op)
             if not flows and not any(each in self.hosted for each in op.results):
                 waiting += op.operands
         needed: set[Value] = set()
@@ -283,6 +287,9 @@ class _Rewriter:
             self._control(op, block)
         elif op.name == "yield":
             pass  # written by the op around it, which knows what it wants
+        elif op.name == "size" and op.operands[0] in self.choice.hosted:
+            scalar = self._scalar(op.operands[0])
+            block.append(Op("size", [scalar], [], op.attributes, location=op.location))
         elif any(each in self.choice.hosted for each in op.results) and op.name != "variable.load":
             self._host_op(op, block)
         else:

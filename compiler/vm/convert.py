@@ -164,9 +164,10 @@ class _Converter:
         return self.code.op(name, *self.places[tensor], immediates=(dtype.code,))[0]
 
     def _size(self, op: Op) -> None:
-        """Read a number back, check it, and let it be the symbol."""
+        """Check a number, which is read back unless a register has it, and let it be the symbol."""
         code = self.code
-        value = self._read(op.operands[0])
+        (x,) = op.operands
+        value = self.scalars[x] if x in self.scalars else self._read(x)
         low, high = (cast(Dim, op.attributes[name]) for name in ("low", "high"))
         least, greatest = self.sizes.value(low), self.sizes.value(high)
         above = code.op("le.i64", least, value)[0]

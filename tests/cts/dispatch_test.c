@@ -1,5 +1,6 @@
 /* The conformance suite, part two: dispatches, their checks and faults, executables.
  */
+#include "base/clock.h"
 #include "suite.h"
 
 /* A dispatch whose failure may show at the next wait only. */
@@ -171,6 +172,28 @@ static void dispatch_behind_its_deadline_is_ended(void) {
   ingot_hal_buffer_release(buffer);
 }
 
+static void deadline_may_pass_while_work_runs(void) {
+  ingot_buffer_t *target = new_buffer(64 * 8, NULL);
+  ingot_hal_binding_t binding = whole(target);
+  ingot_hal_dispatch_t operation = {.executable = suite.executable,
+                                    .entry = KERNEL_SCRATCH,
+                                    .binding_count = 1,
+                                    .bindings = &binding,
+                                    .workload = {64, 1, 1},
+                                    .deadline = ingot_clock() + 2000000};
+  ingot_status_t status = NULL;
+  for (int i = 0; i < 4000 && !status; i++) { /* far more than 2 ms of work */
+    status = ingot_hal_queue_dispatch(suite.queue, &operation);
+  }
+  ingot_status_t waited = ingot_hal_queue_wait(suite.queue);
+  EXPECT_STATUS(status ? status : waited, DEADLINE_EXCEEDED, "longer than its timeout");
+  if (status) ingot_status_free(waited);
+  operation.deadline = 0;
+  EXPECT_OK(ingot_hal_queue_dispatch(suite.queue, &operation));
+  EXPECT_OK(ingot_hal_queue_wait(suite.queue));
+  ingot_hal_buffer_release(target);
+}
+
 static void buffer_of_another_device_is_refused(void) {
   ingot_device_t *other = NULL;
   ingot_buffer_t *foreign = NULL, *own = new_buffer(64, NULL);
@@ -329,6 +352,7 @@ static void run_all(void) {
   RUN(dispatch_that_does_not_fit_its_kernel_is_refused);
   RUN(messages_call_a_dispatch_what_the_queues_owner_says);
   RUN(dispatch_behind_its_deadline_is_ended);
+  RUN(deadline_may_pass_while_work_runs);
   RUN(buffer_of_another_device_is_refused);
   RUN(a_fault_is_reported_and_the_queue_goes_on);
   RUN(scratch_is_private_to_a_workgroup);

@@ -184,7 +184,8 @@ ingot_status_t ingot_opencl_queue_dispatch(ingot_hal_queue_t *base,
                                   .entry = dispatch->entry,
                                   .site = dispatch->site,
                                   .kernel = entry->description.name,
-                                  .length = dispatch->cost_bytes};
+                                  .length = dispatch->cost_bytes,
+                                  .deadline = dispatch->deadline};
   uint32_t width;
   if (ingot_clock_is_past(dispatch->deadline)) return ingot_hal_deadline_status(base, dispatch);
   INGOT_TRY(ingot_opencl_choose_width(base, dispatch, kernel, &width));

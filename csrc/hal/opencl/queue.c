@@ -222,6 +222,24 @@ static void ingot_opencl_tell_trace(ingot_opencl_queue_t *queue) {
 
 /* -- waits ----------------------------------------------------------------------------------- */
 
+/* A dispatch as far as messages need it. */
+static ingot_hal_dispatch_t ingot_opencl_recorded(const ingot_opencl_record_t *record) {
+  return (ingot_hal_dispatch_t){
+      .executable = record->executable, .entry = record->entry, .site = record->site};
+}
+
+/* Whether the last dispatch has ended behind its deadline. */
+static ingot_status_t ingot_opencl_check_deadline(const ingot_opencl_queue_t *queue) {
+  for (uint32_t r = queue->record_count; r-- > 0;) {
+    const ingot_opencl_record_t *record = &queue->records[r];
+    if (!record->executable) continue;
+    if (!ingot_clock_is_past(record->deadline)) return NULL;
+    const ingot_hal_dispatch_t dispatch = ingot_opencl_recorded(record);
+    return ingot_hal_deadline_status(&queue->base, &dispatch);
+  }
+  return NULL;
+}
+
 /* The status of the fault that the device has reported, whose record is cleared. */
 static ingot_status_t ingot_opencl_take_fault(ingot_opencl_queue_t *queue) {
   ingot_opencl_fault_t fault;
@@ -235,9 +253,7 @@ static ingot_status_t ingot_opencl_take_fault(ingot_opencl_queue_t *queue) {
                                "has written outside of its buffers",
                                (int)fault.ticket);
   }
-  const ingot_hal_dispatch_t dispatch = {.executable = queue->records[record].executable,
-                                         .entry = queue->records[record].entry,
-                                         .site = queue->records[record].site};
+  const ingot_hal_dispatch_t dispatch = ingot_opencl_recorded(&queue->records[record]);
   const ingot_kernel_fault_t reported = {fault.code, fault.operand, fault.index, fault.bound};
   return ingot_hal_fault_status(&queue->base, &dispatch, &reported);
 }
@@ -272,6 +288,8 @@ ingot_status_t ingot_opencl_settle(ingot_opencl_queue_t *queue, const ingot_open
   queue->staging_used = 0;
   ingot_opencl_tell_trace(queue);
   if (!status) status = ingot_opencl_take_fault(queue);
+  else ingot_status_free(ingot_opencl_clear_fault(queue)); /* its ticket would be another's */
+  if (!status) status = ingot_opencl_check_deadline(queue);
   queue->record_count = 0;
   if (!status && read && read->length > 0 && read->length <= INGOT_OPENCL_READ_CAPACITY) {
     memcpy(read->data, queue->staging + INGOT_OPENCL_STAGING_READ, read->length);

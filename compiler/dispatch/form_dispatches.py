@@ -60,7 +60,7 @@ NUMBERS = frozenset({"dim", "iota"})
 _ALONE = frozenset(
     {
         *("size", "variable.load", "variable.store", "scalar.read", "scalar.symbol"),
-        *("view", "update"),
+        *("view", "update", "reinterpret"),
         *SLOT_OPS,
     }
 )
@@ -260,7 +260,7 @@ class Former:
         self.bodies[op] = [Former(region.block, self) for region in op.regions]
         # A view costs nothing, and what joins an earlier group may read it.
         before: Group | Literal[True] | None = True
-        if op.name == "view":
+        if op.name in ("view", "reinterpret"):
             before = self.last_of(op)
         group = self._new_group("alone", (), before)
         self._join(group, op)

@@ -20,10 +20,11 @@ _LEAVES = ("constant", "parameter", "global", "dim")
 _CONTROL = ("if", "case", "while", "yield", "return")
 _EFFECTS = ("variable.load", "variable.store", "size")
 _ROWS = ("view", "update")
+_BYTES = ("reshape", "reinterpret")
 _SCALARS = ("scalar.read", "scalar.write", "scalar.symbol")
 
 CALLER_OPS = frozenset(
-    {*_LEAVES, *_CONTROL, *_EFFECTS, *_ROWS, *_SCALARS, *SLOT_OPS, "reshape", "broadcast"}
+    {*_LEAVES, *_CONTROL, *_EFFECTS, *_ROWS, *_SCALARS, *SLOT_OPS, *_BYTES, "broadcast"}
 )
 """What may stand beside the calls; `broadcast` and the scalar ops on one element only."""
 

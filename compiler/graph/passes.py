@@ -21,11 +21,13 @@ from ingot.compiler.graph.share_constants import share_constants
 from ingot.compiler.graph.simplify import simplify
 from ingot.compiler.graph.split_init import split_init
 from ingot.compiler.graph.split_reductions import split_reductions
+from ingot.compiler.graph.store_narrow import store_narrow
 from ingot.compiler.ir import Module
 
 __all__ = ["GRAPH_PASSES", "run_graph_passes"]
 
 GRAPH_PASSES: tuple[Callable[[Module], Module], ...] = (
+    store_narrow,
     eliminate_dead_code,
     fold_control,
     fold_constants,

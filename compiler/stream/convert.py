@@ -3,7 +3,7 @@
     stream.constant{offset, length}   bytes of the constant section
     stream.parameter{ordinal}         an external weight (`init` only)
     stream.global{index}              result number `index` of `init`
-    stream.alias(x)                   the same bytes under another shape
+    stream.alias(x)                   the same bytes under another shape or dtype
     stream.dispatch(operands){kernel, entry, workload, flops, bytes, constants, in_place,
                                 untouched, alternatives}
     stream.copy(x)                    the same bytes elsewhere
@@ -112,6 +112,8 @@ class _Converter:
                 name, attributes = "stream.parameter", {"ordinal": self._parameter(op)}
             case "global":
                 name, attributes = "stream.global", {"index": op.attributes["index"]}
+            case "reinterpret":
+                name, attributes = "stream.alias", {}
             case "reshape" if isinstance(op.result.type, TensorType):
                 name, attributes = "stream.alias", {}
             case "dispatch.call":

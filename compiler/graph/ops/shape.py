@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from ingot.compiler.graph.ops.table import OpRow, attribute, dims_text, register, require
 from ingot.compiler.ir import TensorType
 from ingot.compiler.ir.dims import Call, Dim, bounds, ceildiv, product, symbols_of
+from ingot.hal.spec import DType
 
 __all__ = ["can_broadcast", "check_axes"]
 
@@ -135,6 +136,20 @@ def _ones(x: TensorType, *_: TensorType) -> tuple[int, ...]:
     return (1,) * x.rank
 
 
+def _reinterpret(x: TensorType, *, dtype: DType) -> TensorType:
+    own, wanted = x.dtype.bytes, dtype.bytes
+    if own == wanted:
+        return TensorType(dtype, x.shape)
+    if own > wanted:
+        return TensorType(dtype, (*x.shape, own // wanted))
+    parts = wanted // own
+    require(
+        x.rank > 0 and x.shape[-1] == parts,
+        f"the last dim of {x} must be {parts}, which are the bytes of one {dtype}",
+    )
+    return TensorType(dtype, x.shape[:-1])
+
+
 def _zeros(x: TensorType, *_: TensorType) -> tuple[int, ...]:
     return (0,) * x.rank
 
@@ -196,6 +211,15 @@ for _row in (
         _concatenate,
         "The operands one after another on `axis`.",
         {"axis": attribute("int")},
+    ),
+    OpRow(
+        "reinterpret",
+        "shape",
+        ("x",),
+        _reinterpret,
+        "The bytes of x in memory as another dtype: a wider one takes the last dim, a narrower "
+        "one adds it.",
+        {"dtype": attribute("dtype")},
     ),
     OpRow(
         "reverse",

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ingot.compiler.graph.references.numbers import Array
+from ingot.compiler.graph.references.numbers import Array, dtype_of
+from ingot.hal.spec import DType
 
 __all__ = ["REFERENCES"]
 
@@ -67,6 +68,17 @@ def _reverse(x: Array, *, axes: tuple[int, ...]) -> Array:
     return np.flip(x, axes)
 
 
+def _reinterpret(x: Array, *, dtype: DType) -> Array:
+    own, wanted = dtype_of(x), dtype
+    bytes = np.ascontiguousarray(x).reshape(-1).view(np.uint8)
+    shape = x.shape
+    if own.bytes > wanted.bytes:
+        shape = (*shape, own.bytes // wanted.bytes)
+    elif own.bytes < wanted.bytes:
+        shape = shape[:-1]
+    return np.asarray(bytes.view(wanted.numpy).reshape(shape))
+
+
 REFERENCES: dict[str, Callable[..., Any]] = {
     "broadcast": _broadcast,
     "reshape": _reshape,
@@ -74,5 +86,6 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     "slice": _slice,
     "pad": _pad,
     "concatenate": _concatenate,
+    "reinterpret": _reinterpret,
     "reverse": _reverse,
 }

@@ -193,6 +193,27 @@ static void every_failing_allocation_is_a_status_without_a_leak(void) {
   }
 }
 
+/* A wait that fails before it has read the record must not leave it to the next one. */
+static void fault_that_could_not_be_read_is_forgotten(void) {
+  const int32_t outside = 99;
+  *shim = (shim_state_t){.fail_at = 0};
+  counter = (test_allocator_t){.fail_at = 0};
+  for (int64_t later = 1; later <= 2; later++) { /* the read of the record, the finish */
+    objects_t objects = {.instance = NULL};
+    shim->fail_at = 0;
+    REQUIRE_OK(create_all(&objects, "cache=off"));
+    EXPECT_OK(ingot_hal_buffer_write(objects.buffer, 256, 4, &outside));
+    EXPECT_OK(dispatch(&objects, KERNEL_GATHER));
+    shim->fail_at = shim->calls + later;
+    ingot_status_t status = ingot_hal_queue_wait(objects.queue);
+    EXPECT(status != NULL && ingot_status_code(status) != INGOT_STATUS_OUT_OF_RANGE);
+    ingot_status_free(status);
+    EXPECT_OK(dispatch(&objects, KERNEL_ADD));
+    EXPECT_OK(ingot_hal_queue_wait(objects.queue));
+    release_all(&objects);
+  }
+}
+
 int main(void) {
   if (!test_has_opencl()) return TEST_SKIPPED();
   void *handle = dlopen(OPENCL_SHIM, RTLD_NOW | RTLD_LOCAL);
@@ -210,6 +231,7 @@ int main(void) {
   RUN(without_zero_copy);
   RUN(from_the_cache);
   RUN(every_failing_allocation_is_a_status_without_a_leak);
+  RUN(fault_that_could_not_be_read_is_forgotten);
   test_remove_folder(cache_folder);
   test_object_free(&object);
   return TEST_RESULT();

@@ -1,20 +1,20 @@
 """Lowerings of while, if and case: their regions become regions of the graph ops.
 
 A carried value that the body hands on unchanged is not carried: both regions use the value
-from outside, of which the sizes are known. All others keep the type that they start with.
+from outside, of which the sizes are known. Dims of the others may change from step to step.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from ingot.compiler.frontends.stablehlo.lowering import Context, Lowered, lowering
 from ingot.compiler.frontends.stablehlo.program import SourceBlock, SourceOp, SourceProgram
-from ingot.compiler.graph.build_control import Branch, branches, while_loop
+from ingot.compiler.graph.build_control import Branch, branches, region_of
 from ingot.compiler.graph.builder import Builder, tensor_type
-from ingot.compiler.ir import Value
-from ingot.hal.errors import CompileError
+from ingot.compiler.ir import Block, Region, TensorType, Value
+from ingot.compiler.ir.dims import symbol
 
 __all__ = ["CONTROL_OPS"]
 
@@ -71,8 +71,8 @@ def loop(context: Context, op: SourceOp) -> list[Lowered]:
     initial = [context.operand(op, place) for place in carried]
     for place in set(range(len(op.operands))) - set(carried):
         context.operand(op, place)
-        for block in (condition, body):
-            context.values[block.arguments[place]] = context.lowered(op, place)
+        for region in (condition, body):
+            context.values[region.arguments[place]] = context.lowered(op, place)
 
     def lower(builder: Builder, block: SourceBlock, values: Sequence[Value]) -> list[Value]:
         for place, value in zip(carried, values, strict=True):
@@ -81,19 +81,56 @@ def loop(context: Context, op: SourceOp) -> list[Lowered]:
 
     def step(builder: Builder, values: Sequence[Value]) -> list[Value]:
         results = lower(builder, body, values)
-        following = [results[place] for place in carried]
-        for place, value, before in zip(carried, following, values, strict=True):
-            what = f"{context.describe(op)}, carried value {place}"
-            for a, b in zip(tensor_type(value).shape, tensor_type(before).shape, strict=True):
-                if not context.symbols.equate(a, b, what):
-                    raise CompileError(f"{what}: its dim {b} becomes {a}; keep its shape")
-        return following
+        return [results[place] for place in carried]
 
-    results = while_loop(
-        context.builder,
-        initial,
-        lambda builder, values: lower(builder, condition, values)[0],
-        step,
-    )
+    builder = context.builder
+    settled, symbols = _settled_body(context, op, initial, step)
+    types = [argument.type for argument in settled.arguments]
+    test = region_of(builder, types, lambda inner, values: lower(inner, condition, values)[:1])
+    attributes = {"symbols": tuple(symbols)}
+    results = builder.append("while", initial, (test, Region([settled])), attributes).results
     made = dict(zip(carried, map(Lowered, results), strict=True))
     return [made.get(place) or context.lowered(op, place) for place in range(len(op.operands))]
+
+
+def _settled_body(
+    context: Context,
+    op: SourceOp,
+    initial: Sequence[Value],
+    step: Callable[[Builder, Sequence[Value]], list[Value]],
+) -> tuple[Block, list[str]]:
+    """The body of a loop, and the symbols of the dims that change from step to step. A dim
+    changes if a step that was tried gives another one; it is then a symbol of its own, unless
+    what comes behind the loop needs it to be a known one, which the call checks."""
+    shapes = [list(tensor_type(value).shape) for value in initial]
+    changing: dict[tuple[int, int], str] = {}
+    while True:
+        fixed = {
+            place
+            for place, name in changing.items()
+            if context.symbols.resolve(symbol(name)) != symbol(name)
+        }
+        for (place, axis), name in changing.items():
+            shapes[place][axis] = context.symbols.resolve(symbol(name))
+        block = Block(
+            TensorType(tensor_type(value).dtype, tuple(shape))
+            for value, shape in zip(initial, shapes, strict=True)
+        )
+        builder = Builder(block, context.builder.location)
+        following = step(builder, block.arguments)
+        inner = replace(context, builder=builder)
+        known = len(changing)
+        for place, (value, shape) in enumerate(zip(following, shapes, strict=True)):
+            for axis, (after, before) in enumerate(
+                zip(tensor_type(value).shape, shape, strict=True)
+            ):
+                if after != before and (place, axis) not in changing:
+                    changing[place, axis] = context.symbols.fresh("while")
+        if len(changing) > known:
+            continue
+        for place, axis in fixed:
+            shape = list(tensor_type(following[place]).shape)
+            shape[axis] = shapes[place][axis]
+            following[place] = inner.agree(op, following[place], shape)
+        builder.yield_(*following)
+        return block, [name for place, name in changing.items() if place not in fixed]

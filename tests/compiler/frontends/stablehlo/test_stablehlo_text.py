@@ -9,6 +9,7 @@ import pytest
 from jaxlib.mlir.dialects import stablehlo
 from stablehlo_cases import normal
 
+import ingot
 from ingot.compiler.frontends.stablehlo import import_stablehlo
 from ingot.compiler.graph.interpreter import interpret
 
@@ -136,3 +137,38 @@ def test_all_public_functions_are_imported_and_private_ones_inlined() -> None:
     module = import_stablehlo(stablehlo.serialize_portable_artifact_str(text, "1.9.0"))
     assert list(module.functions) == ["first", "second"]
     assert [op.name for op in module.functions["first"].block.ops] == ["add", "return"]
+
+
+GROWS = """
+  func.func public @main(%x: tensor<?x3xf32>, %n: tensor<i32>) -> (tensor<?x3xf32>, tensor<i32>) {
+    %zero = stablehlo.constant dense<0> : tensor<i32>
+    %one = stablehlo.constant dense<1> : tensor<i32>
+    %0:2 = stablehlo.while(%i = %zero, %a = %x) : tensor<i32>, tensor<?x3xf32>
+     cond {
+      %p = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+      stablehlo.return %p : tensor<i1>
+    } do {
+      %j = stablehlo.add %i, %one : tensor<i32>
+      %b = stablehlo.concatenate %a, %x, dim = 0
+        : (tensor<?x3xf32>, tensor<?x3xf32>) -> tensor<?x3xf32>
+      %c = stablehlo.add %b, %b : tensor<?x3xf32>
+      stablehlo.return %j, %c : tensor<i32>, tensor<?x3xf32>
+    }
+    %rows = stablehlo.get_dimension_size %0#1, dim = 0 : (tensor<?x3xf32>) -> tensor<i32>
+    return %0#1, %rows : tensor<?x3xf32>, tensor<i32>
+  }
+"""
+
+
+def test_a_loop_may_change_the_dims_that_it_carries() -> None:
+    artifact = stablehlo.serialize_portable_artifact_str(GROWS, "1.9.0")
+    model = ingot.load(ingot.compile(artifact, variants=["x86-64-v3"]))
+    for rows, steps in ((2, 0), (1, 1), (3, 4), (0, 3)):
+        x = np.arange(3 * rows, dtype=np.float32).reshape(rows, 3)
+        wanted = x
+        for _ in range(steps):
+            wanted = 2 * np.concatenate([wanted, x])
+        count = np.int32(len(wanted))
+        for found in (model(x, np.int32(steps)), run(GROWS, x, np.array(steps, np.int32))):
+            for got, expected in zip(found, (wanted, count), strict=True):
+                np.testing.assert_array_equal(np.asarray(got), expected)

@@ -167,7 +167,6 @@ class _Attention:
             b.op("mul", value, factors[place // vectors]) for place, value in enumerate(state.sums)
         ]
         sums = self._add_values(key, sums)
-        b.barrier()
         return _State(maxima, totals, sums)
 
     def _masked(self, key: Index, scores: list[Value]) -> list[Value]:
@@ -187,7 +186,6 @@ class _Attention:
     def _row_maxima(self, old: Sequence[Value], scores: Sequence[Value]) -> list[Value]:
         """Per row of the item the greatest score so far, over all items of the row."""
         b, tile, pitch = self.b, self.tile, self.tile.across
-        b.barrier()  # all have read what the product left in the shared memory
         for i in range(tile.item_rows):
             best = scores[i * tile.vectors]
             for vector in range(1, tile.vectors):

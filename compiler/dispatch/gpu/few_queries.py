@@ -117,7 +117,6 @@ class _FewQueries:
         self.group.barrier()
         sums = [b.op("mul", value, factor) for value in carried[2:]]
         sums = self._add_values(key, sums)
-        self.group.barrier()
         return [best, total, *sums]
 
     def _score(self, key: Index) -> Value:

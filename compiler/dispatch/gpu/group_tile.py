@@ -1,9 +1,9 @@
 """The inner loop of every contraction on a GPU: a tile of the result by one work-group.
 
-Per step of `depth` the items bring a block of each operand into local memory, the next
-one waiting in registers meanwhile, and every item multiplies its own part of the tile:
-a few rows by a few vectors of columns, in registers to the end. Two buffers take turns,
-so a step has one barrier. The operands are read through `Source`s, which say where an
+Per step of `depth` the items bring a block of each operand into local memory, and every
+item multiplies its own part of the tile: a few rows by a few vectors of columns, in
+registers to the end. While a block is multiplied the next one is on its way. Two buffers
+take turns, so a step has one barrier. The operands are read through `Source`s, which say where an
 element lies and convert it; the tile knows nothing of layouts.
 """
 
@@ -200,25 +200,29 @@ def stream(
     """`body(buffer, index, carried)` for index 0, depth, ... below the end, with the blocks of
     depth start + index in local memory; `places`: start, end and depth of a block.
 
-    What lies from `limit` on is zero; without one all blocks are whole, and there is one.
+    What lies from `limit` on is zero; without one all blocks are whole, and there is one. The
+    next block is fetched before the body and stored behind it: values that a loop carried
+    from a fetch to the next step's store, compilers would fetch there. All items have passed
+    a barrier since the last use of the memory when this returns, and must have before.
     """
     b = blocks[0].b
     start, end, depth = places
-    waiting = [value for block in blocks for value in block.fetch(start, limit)]
-    count = len(carried)
-    with b.for_(0, end, depth, [*carried, *waiting]) as loop:
+    for block in blocks:
+        block.store(0, block.fetch(start, limit))
+    b.barrier()
+    with b.for_(0, end, depth, carried) as loop:
         buffer = b.rem(b.div(loop.index, depth), 2)
-        rest = iter(loop.carried[count:])
-        for block in blocks:
-            block.store(buffer, [next(rest) for _ in block.slots])
-        b.barrier()
         following = b.add(loop.index, depth)
         if limit is None:  # the last block once more: nobody uses it, and it is there
             following = b.min(following, b.sub(end, depth))
         following = b.add(start, following)
-        waiting = [value for block in blocks for value in block.fetch(following, limit)]
-        loop.yield_(*body(buffer, loop.index, loop.carried[:count]), *waiting)
-    return loop.results[:count]
+        waiting = [block.fetch(following, limit) for block in blocks]
+        results = body(buffer, loop.index, loop.carried)
+        for block, values in zip(blocks, waiting, strict=True):
+            block.store(b.sub(1, buffer), values)
+        b.barrier()
+        loop.yield_(*results)
+    return loop.results
 
 
 class ItemTile:
@@ -281,7 +285,7 @@ class TileProduct(ItemTile):
         self.right = self.b.local(offset + tile.left_length(element), element)
 
     def run(self, sums: Sequence[Value], depth: Dim, left: Source, right: Source) -> list[Value]:
-        """sums + left times right over `depth`. Has barriers; one must come before the next."""
+        """sums + left times right over `depth`. Has barriers, as `stream`."""
         b, tile, group = self.b, self.tile, self.group
         if depth == 0:
             return list(sums)

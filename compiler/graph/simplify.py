@@ -383,7 +383,7 @@ def _sink_ones(op: Op, builder: Builder) -> Value | None:
     for operand in op.operands:
         inner = defined_by(operand, "reshape")
         if inner is None:
-            if splat_of(operand) is None:
+            if splat_of(operand) is None and _repeated_scalar(operand) is None:
                 return None
             sources.append(None)
             continue
@@ -396,11 +396,25 @@ def _sink_ones(op: Op, builder: Builder) -> Value | None:
         return None
     (shape,) = shapes
     moved = [
-        builder.value("reshape", operand, shape=shape) if source is None else source
+        _in_shape(operand, shape, builder) if source is None else source
         for operand, source in zip(op.operands, sources, strict=True)
     ]
     value = builder.value(op.name, *moved, **op.attributes)
     return builder.value("reshape", value, shape=tensor_type(op.result).shape)
+
+
+def _repeated_scalar(value: Value) -> Value | None:
+    """The value of rank 0 that all elements are, such as a size."""
+    op = defined_by(value, "broadcast")
+    return op.operands[0] if op is not None and not tensor_type(op.operands[0]).shape else None
+
+
+def _in_shape(value: Value, shape: Sequence[Dim], builder: Builder) -> Value:
+    """A value whose elements are all one, in a shape of as many."""
+    scalar = _repeated_scalar(value)
+    if scalar is None:
+        return builder.value("reshape", value, shape=tuple(shape))
+    return builder.value("broadcast", scalar, shape=tuple(shape), dimensions=())
 
 
 def _without_ones(shape: Sequence[Dim]) -> list[Dim]:

@@ -296,7 +296,38 @@ def prove_le(a: Dim, b: Dim, known: Bounds | None = None) -> bool:
     beyond: dict[str, Dim] = {
         name: symbol(name) + low for name, (low, _) in (known or {}).items() if low > 0
     }
-    return bool(beyond) and bounds(substitute(difference, beyond))[0] >= 0
+    if beyond and bounds(substitute(difference, beyond))[0] >= 0:
+        return True
+    return isinstance(difference, Expr) and _prove_with_ends(difference, known or {}, 3)
+
+
+def _prove_with_ends(dim: Expr, known: Bounds, depth: int) -> bool:
+    """Whether dim >= 0 shows once some min, max or mod in it is one of its ends: what is taken
+    away is at most its upper ends, what is added at least its lower ones."""
+    for monomial, factor in dim.terms:
+        if len(monomial) != 1 or monomial[0][1] != 1 or not isinstance(monomial[0][0], Call):
+            continue
+        term = Expr(((monomial, factor),))
+        for end in _ends(monomial[0][0], factor < 0, known):
+            rest = dim - term + end * factor
+            if bounds(rest, known)[0] >= 0:
+                return True
+            if depth > 1 and isinstance(rest, Expr) and _prove_with_ends(rest, known, depth - 1):
+                return True
+    return False
+
+
+def _ends(call: Call, upper: bool, known: Bounds) -> list[Dim]:
+    """Dims that the call is never above (`upper`) or never below."""
+    a, b = call.operands
+    match call.function, upper:
+        case ("min", True) | ("max", False):
+            return [a, b]
+        case ("mod", True) if bounds(b, known)[0] > 0:
+            return [b - 1]
+        case ("floordiv", True) if bounds(a, known)[0] >= 0 and bounds(b, known)[0] > 0:
+            return [a]
+    return []
 
 
 def _terms(dim: Dim) -> tuple[tuple[Monomial, int], ...]:

@@ -194,10 +194,35 @@ def _truths(context: Context, op: SourceOp) -> list[Truth] | None:
 
 def _select(context: Context, op: SourceOp) -> Lowered | None:
     truth = context.lowered(op, 0).truth
-    if not isinstance(truth, bool):
+    if isinstance(truth, tuple):
+        return _select_symbolic(context, op, truth)
+    if truth is None:
         return None
     chosen = context.lowered(op, 1 if truth else 2)
     return Lowered(sizes=chosen.sizes, truth=chosen.truth) if chosen.sizes is not None else None
+
+
+def _select_symbolic(context: Context, op: SourceOp, truth: tuple[Atom, ...]) -> Lowered | None:
+    """b + (a - b) * c with c = 1 where all atoms hold, else 0."""
+    then, otherwise = (context.lowered(op, place).sizes for place in (1, 2))
+    if then is None or otherwise is None or str(op.results[0].type).startswith("i1["):
+        return None
+    holds = dims.product(_one_if(context, atom) for atom in truth)
+    pairs = zip(then, otherwise, strict=True)
+    return Lowered(sizes=tuple(b + (a - b) * holds for a, b in pairs))
+
+
+def _one_if(context: Context, atom: Atom) -> Dim:
+    """1 if the atom holds, else 0."""
+    difference = atom.difference
+    if atom.direction in ("eq", "ne"):
+        above, below = (_maximum(context, each, 0) for each in (difference, difference * -1))
+        unequal = _minimum(context, above + below, 1)
+        return unequal if atom.direction == "ne" else 1 - unequal
+    if atom.direction in ("lt", "le"):
+        difference = difference * -1
+    least = 1 if atom.direction in ("lt", "gt") else 0
+    return _minimum(context, _maximum(context, difference + (1 - least), 0), 1)
 
 
 def _clamp(context: Context, op: SourceOp) -> Lowered | None:

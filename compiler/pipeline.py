@@ -27,6 +27,7 @@ from ingot.compiler.dispatch.outline import outline
 from ingot.compiler.dispatch.place_lists import place_lists
 from ingot.compiler.dispatch.place_scalars import place_scalars
 from ingot.compiler.dispatch.specialize import specialize as add_specialized
+from ingot.compiler.dispatch.speculate_steps import speculate_steps
 from ingot.compiler.dispatch.trial import plan_trial
 from ingot.compiler.graph.expand_nonzero import expand_nonzero
 from ingot.compiler.graph.level import GRAPH
@@ -48,7 +49,7 @@ from ingot.compiler.vm.build_module import TargetCode, build_module
 from ingot.hal.errors import CompileError
 from ingot.hal.header import constants, read
 
-__all__ = ["DISPATCH_PASSES", "compile", "compile_changed"]
+__all__ = ["DISPATCH_PASSES", "QUEUE_PASSES", "compile", "compile_changed"]
 
 Pass = Callable[[ir.Module], ir.Module]
 
@@ -63,6 +64,9 @@ DISPATCH_PASSES: tuple[Pass, ...] = (
     form_dispatches,
     outline,
 )
+
+QUEUE_PASSES: tuple[Pass, ...] = (speculate_steps,)
+"""What comes before DISPATCH_PASSES for devices whose queue runs behind the host."""
 
 
 def compile(
@@ -172,7 +176,8 @@ def _finish(
         driver.prefix = f"{target.name}." if len(targets) > 1 else ""
         first_kernel = sum(len(code.kernels) for code in codes)
         source = module if target is targets[-1] else copy_module(module)
-        lowered = driver.passes(source, passes)
+        first_passes = () if target.name == "cpu" else QUEUE_PASSES
+        lowered = driver.passes(source, (*first_passes, *passes))
         code, host = _lower_target(lowered, target, data, first_kernel, driver)
         codes.append(code)
         reports[target.name] = _report(code, host)

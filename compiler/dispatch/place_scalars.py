@@ -40,7 +40,7 @@ from ingot.compiler.ir import (
 )
 from ingot.compiler.ir.dims import symbol
 
-__all__ = ["place_scalars"]
+__all__ = ["loops_that_read", "place_scalars"]
 
 
 _STORES = frozenset({"variable.store", "slot.set", "slot.insert", "slot.extend"})
@@ -57,6 +57,14 @@ def place_scalars(module: Module) -> Module:
             function = _Rewriter(function, choice).run()
         result.add(function)
     return result
+
+
+def loops_that_read(function: Function) -> list[Op]:
+    """The `while` ops whose condition is read from memory in every step."""
+    choice = _Choice(function)
+    loops = [op for op, _ in choice.ops if op.name == "while"]
+    conditions = {op: op.regions[0].block.terminator.operands[0] for op in loops}
+    return [op for op, condition in conditions.items() if condition not in choice.possible]
 
 
 class _Choice:

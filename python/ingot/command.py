@@ -367,10 +367,11 @@ def _add_opt(commands: Any) -> None:
 def _run_opt(options: argparse.Namespace) -> None:
     from ingot.compiler.graph.passes import GRAPH_PASSES
     from ingot.compiler.ir import to_text
-    from ingot.compiler.pipeline import DISPATCH_PASSES
+    from ingot.compiler.pipeline import DISPATCH_PASSES, QUEUE_PASSES
     from ingot.compiler.read_source import read_source
 
-    passes = {each.__name__: each for each in (*GRAPH_PASSES, *DISPATCH_PASSES)}
+    known = (*GRAPH_PASSES, *QUEUE_PASSES, *DISPATCH_PASSES)
+    passes = {each.__name__: each for each in known}
     unknown = [name for name in options.passes if name not in passes]
     if unknown:
         raise InvalidArgument(f"no pass is called {unknown[0]!r}; the passes are: {_list(passes)}")

@@ -39,6 +39,7 @@
 #include "hal/opencl/interop.c"
 #include "hal/opencl/library.c"
 #include "hal/opencl/object.c"
+#include "hal/opencl/parts.c"
 #include "hal/opencl/program.c"
 #include "hal/opencl/queue.c"
 #include "hal/opencl/self_test.c"

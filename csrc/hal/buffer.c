@@ -104,6 +104,10 @@ void ingot_hal_buffer_unmap(ingot_buffer_t *buffer, void *data) {
   buffer->vtable->unmap(buffer->root, data);
 }
 
+void ingot_hal_buffer_trim(ingot_buffer_t *buffer) {
+  if (buffer->vtable->trim) buffer->vtable->trim(buffer->root);
+}
+
 ingot_status_t ingot_hal_buffer_read(ingot_buffer_t *buffer, int64_t offset, int64_t length,
                                      void *data) {
   void *bytes;

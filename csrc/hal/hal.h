@@ -187,6 +187,10 @@ ingot_status_t ingot_hal_buffer_read(ingot_buffer_t *buffer, int64_t offset, int
 ingot_status_t ingot_hal_buffer_write(ingot_buffer_t *buffer, int64_t offset, int64_t length,
                                       const void *data);
 
+/* Frees what the device holds of a read-only wrap beside the bytes themselves; it is made anew
+ * when it is used. No work on the buffer may be queued. */
+void ingot_hal_buffer_trim(ingot_buffer_t *buffer);
+
 /* The bytes in this process until unmap. `access`: INGOT_HAL_ACCESS_*. */
 ingot_status_t ingot_hal_buffer_map(ingot_buffer_t *buffer, int64_t offset, int64_t length,
                                     uint32_t access, void **out_data);
@@ -381,6 +385,7 @@ struct ingot_hal_buffer_vtable_t {
   ingot_status_t (*map)(ingot_buffer_t *root, int64_t offset, int64_t length, uint32_t access,
                         void **out_data);
   void (*unmap)(ingot_buffer_t *root, void *data);
+  void (*trim)(ingot_buffer_t *root); /* NULL: there is nothing to free */
 };
 
 struct ingot_hal_executable_vtable_t {

@@ -108,6 +108,8 @@ void ingot_vm_image_finish_init(ingot_vm_image_t *image) {
   ingot_release_memory(image_allocator(image), image->parameters);
   image->parameters = NULL;
   image->parameter_spans = NULL;
+  /* What init alone needed of the constants need not stay on the device. */
+  if (image->constants) ingot_hal_buffer_trim(image->constants);
 }
 
 void ingot_vm_image_deinitialize(ingot_vm_image_t *image) {

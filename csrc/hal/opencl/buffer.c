@@ -29,6 +29,7 @@ static void ingot_opencl_buffer_destroy(ingot_buffer_t *base) {
   if (is_foreign) { /* whoever owns the bytes may free them now: nothing may be left running */
     ingot_status_free(ingot_opencl_device_finish(device, atomic_load(&buffer->users)));
   }
+  ingot_opencl_buffer_trim(base);
   void *released = buffer->wrapped ? (void *)buffer->wrapped : (void *)buffer->memory;
   if (buffer->memory) (void)device->cl->ReleaseMemObject(buffer->memory);
   if (buffer->release) buffer->release(buffer->user, released);
@@ -38,30 +39,30 @@ static void ingot_opencl_buffer_destroy(ingot_buffer_t *base) {
 
 /* -- transfers ------------------------------------------------------------------------------- */
 
-/* Copies between host bytes and the memory object through a map, for which drivers use pinned
- * memory; waits for it. The buffer's other work has ended. */
-static ingot_status_t ingot_opencl_transfer(ingot_opencl_buffer_t *buffer, int64_t offset,
-                                            int64_t length, bool to_device, uint8_t *host) {
-  ingot_opencl_device_t *device = ingot_opencl_device_of(buffer);
+/* Through a map, for which drivers use pinned memory. */
+ingot_status_t ingot_opencl_transfer(ingot_opencl_device_t *device, ingot_cl_memory_t memory,
+                                     int64_t offset, int64_t length, bool to_device,
+                                     uint8_t *host) {
   const ingot_allocator_t *allocator = ingot_hal_device_allocator(&device->base);
   if (length == 0) return NULL;
   int32_t error = 0;
   void *data = device->cl->EnqueueMapBuffer(
-      device->queue, buffer->memory, 1, to_device ? INGOT_CL_MAP_WRITE : INGOT_CL_MAP_READ,
-      (size_t)(buffer->memory_offset + offset), (size_t)length, 0, NULL, NULL, &error);
+      device->queue, memory, 1, to_device ? INGOT_CL_MAP_WRITE : INGOT_CL_MAP_READ,
+      (size_t)offset, (size_t)length, 0, NULL, NULL, &error);
   if (error) return ingot_opencl_status(allocator, "clEnqueueMapBuffer", error);
   /* Bytes that the device uses in place need no copy: the map alone makes them current. */
   if (data != (void *)host) {
     memcpy(to_device ? data : host, to_device ? host : data, (size_t)length);
   }
-  INGOT_OPENCL_TRY(allocator, device->cl, EnqueueUnmapMemObject, device->queue, buffer->memory,
-                   data, 0, NULL, NULL);
+  INGOT_OPENCL_TRY(allocator, device->cl, EnqueueUnmapMemObject, device->queue, memory, data, 0,
+                   NULL, NULL);
   INGOT_OPENCL_TRY(allocator, device->cl, Finish, device->queue);
   return NULL;
 }
 
 ingot_status_t ingot_opencl_buffer_bring_back(ingot_opencl_buffer_t *buffer) {
-  return ingot_opencl_transfer(buffer, 0, buffer->base.length, false, buffer->wrapped);
+  return ingot_opencl_transfer(ingot_opencl_device_of(buffer), buffer->memory, 0,
+                               buffer->base.length, false, buffer->wrapped);
 }
 
 /* -- maps ------------------------------------------------------------------------------------ */
@@ -82,7 +83,8 @@ static ingot_status_t ingot_opencl_map_wrapped(ingot_opencl_buffer_t *buffer, in
   /* Bytes of a read-only wrap were never changed, and may lie on pages that cannot be. */
   ingot_status_t status =
       buffer->base.access & INGOT_HAL_ACCESS_WRITE
-          ? ingot_opencl_transfer(buffer, offset, length, false, buffer->wrapped + offset)
+          ? ingot_opencl_transfer(device, buffer->memory, offset, length, false,
+                                  buffer->wrapped + offset)
           : NULL;
   if (status) {
     ingot_release_memory(ingot_hal_device_allocator(&device->base), map);
@@ -143,8 +145,8 @@ static void ingot_opencl_buffer_unmap(ingot_buffer_t *root, void *data) {
   if (buffer->is_copy) {
     ingot_opencl_map_t *map = ingot_opencl_take_map(buffer, data);
     if (map && map->is_written) {
-      ingot_status_free(
-          ingot_opencl_transfer(buffer, map->offset, map->length, true, data));
+      ingot_status_free(ingot_opencl_transfer(device, buffer->memory, map->offset, map->length,
+                                              true, data));
     }
     ingot_release_memory(ingot_hal_device_allocator(root->device), map);
     return;
@@ -157,12 +159,12 @@ static const ingot_hal_buffer_vtable_t ingot_opencl_buffer_vtable = {
     .destroy = ingot_opencl_buffer_destroy,
     .map = ingot_opencl_buffer_map,
     .unmap = ingot_opencl_buffer_unmap,
+    .trim = ingot_opencl_buffer_trim,
 };
 
 /* -- creation -------------------------------------------------------------------------------- */
 
-static ingot_status_t ingot_opencl_check_allocation(const ingot_opencl_device_t *device,
-                                                    int64_t length) {
+ingot_status_t ingot_opencl_check_allocation(const ingot_opencl_device_t *device, int64_t length) {
   if ((uint64_t)length <= device->max_allocation && (uint64_t)length <= SIZE_MAX) return NULL;
   return ingot_status_create(ingot_hal_device_allocator(&device->base),
                              INGOT_STATUS_OUT_OF_MEMORY,
@@ -228,11 +230,13 @@ ingot_status_t ingot_opencl_buffer_create(ingot_device_t *device, int64_t length
 
 /* -- wrapped bytes --------------------------------------------------------------------------- */
 
-/* In place if the device can, else a copy of the bytes as they are now. */
+/* In place if the device can, else a copy of the bytes as they are now; of bytes that stay as
+ * they are, parts when they are used. */
 static ingot_status_t ingot_opencl_buffer_fill_wrap(ingot_opencl_buffer_t *buffer) {
-  const ingot_opencl_device_t *device = ingot_opencl_device_of(buffer);
+  ingot_opencl_device_t *device = ingot_opencl_device_of(buffer);
   bool is_read_only = !(buffer->base.access & INGOT_HAL_ACCESS_WRITE);
   if (device->zero_copy && buffer->base.length > 0 &&
+      (uint64_t)buffer->base.length <= device->max_allocation &&
       (uintptr_t)buffer->wrapped % INGOT_OPENCL_WRAP_ALIGNMENT == 0) {
     uint64_t flags = is_read_only ? INGOT_CL_MEM_READ_ONLY : INGOT_CL_MEM_READ_WRITE;
     ingot_status_t status = ingot_opencl_buffer_allocate(
@@ -241,14 +245,16 @@ static ingot_status_t ingot_opencl_buffer_fill_wrap(ingot_opencl_buffer_t *buffe
     ingot_status_free(status); /* drivers refuse some pages, as those of a read-only file */
   }
   buffer->is_copy = true;
+  if (is_read_only && buffer->base.length > 0) return NULL;
+  INGOT_TRY(ingot_opencl_check_allocation(device, buffer->base.length));
   INGOT_TRY(ingot_opencl_buffer_allocate(buffer, INGOT_CL_MEM_READ_WRITE, NULL));
-  return ingot_opencl_transfer(buffer, 0, buffer->base.length, true, buffer->wrapped);
+  return ingot_opencl_transfer(device, buffer->memory, 0, buffer->base.length, true,
+                               buffer->wrapped);
 }
 
 ingot_status_t ingot_opencl_buffer_wrap(ingot_device_t *device, void *data, int64_t length,
                                         uint32_t access, ingot_release_function_t release,
                                         void *user, ingot_buffer_t **out_buffer) {
-  INGOT_TRY(ingot_opencl_check_allocation((ingot_opencl_device_t *)device, length));
   ingot_opencl_buffer_t *buffer;
   INGOT_TRY(ingot_opencl_buffer_make(device, length, access, &buffer));
   buffer->wrapped = data;

@@ -24,29 +24,27 @@ static void ingot_opencl_add_i64(ingot_opencl_arguments_t *arguments, int64_t va
   ingot_opencl_add_argument(arguments, &value, sizeof(value));
 }
 
-/* A binding's first byte and, behind its last one, in its memory object. */
-typedef struct ingot_opencl_span_t {
-  int64_t begin;
-  int64_t end;
-} ingot_opencl_span_t;
+/* Where the bindings lie, and how wide indices must be for them. */
+typedef struct ingot_opencl_places_t {
+  uint32_t width; /* INGOT_OPENCL_NARROW unless an operand reaches 2^31 elements */
+  ingot_opencl_place_t places[INGOT_HAL_MAX_BINDINGS];
+} ingot_opencl_places_t;
 
-static ingot_opencl_span_t ingot_opencl_span(const ingot_hal_binding_t *binding) {
-  int64_t begin = ingot_opencl_offset(binding->buffer, binding->offset);
-  return (ingot_opencl_span_t){begin, begin + binding->length};
-}
-
-/* Narrow indices do unless an operand reaches 2^31 elements. InvalidArgument if one begins
- * within an element. */
-static ingot_status_t ingot_opencl_choose_width(const ingot_hal_queue_t *queue,
-                                                const ingot_hal_dispatch_t *dispatch,
-                                                const ingot_opencl_kernel_t *kernel,
-                                                uint32_t *out_width) {
-  *out_width = INGOT_OPENCL_NARROW;
+/* InvalidArgument if an operand begins within an element. */
+static ingot_status_t ingot_opencl_locate_bindings(const ingot_hal_queue_t *queue,
+                                                   const ingot_hal_dispatch_t *dispatch,
+                                                   const ingot_opencl_kernel_t *kernel,
+                                                   ingot_opencl_places_t *places) {
+  places->width = INGOT_OPENCL_NARROW;
   for (uint32_t b = 0; b < dispatch->binding_count; b++) {
-    ingot_opencl_span_t span = ingot_opencl_span(&dispatch->bindings[b]);
+    const ingot_hal_binding_t *binding = &dispatch->bindings[b];
+    ingot_opencl_place_t *place = &places->places[b];
     int64_t element_length = kernel->bindings[b].element_length;
-    if (span.end / element_length > INT32_MAX) *out_width = INGOT_OPENCL_WIDE;
-    if (span.begin % element_length == 0) continue;
+    INGOT_TRY(ingot_opencl_locate(binding->buffer, binding->offset, binding->length, place));
+    if ((place->offset + binding->length) / element_length > INT32_MAX) {
+      places->width = INGOT_OPENCL_WIDE;
+    }
+    if (place->offset % element_length == 0) continue;
     char text[INGOT_HAL_DESCRIPTION_CAPACITY];
     ingot_hal_describe_dispatch(queue, dispatch, text);
     return ingot_status_create(ingot_hal_device_allocator(queue->device),
@@ -54,7 +52,7 @@ static ingot_status_t ingot_opencl_choose_width(const ingot_hal_queue_t *queue,
                                "%s, binding %u: it begins at byte %" PRId64
                                " of its memory, expected a multiple of its elements' %" PRId64
                                " bytes",
-                               text, b, span.begin, element_length);
+                               text, b, place->offset, element_length);
   }
   return NULL;
 }
@@ -101,15 +99,14 @@ static ingot_status_t ingot_opencl_reserve_scratch(ingot_opencl_queue_t *queue,
 /* -- the dispatch ---------------------------------------------------------------------------- */
 
 static void ingot_opencl_add_bindings(ingot_opencl_arguments_t *arguments,
-                                      const ingot_hal_dispatch_t *dispatch,
-                                      const ingot_opencl_kernel_t *kernel, uint32_t width) {
-  for (uint32_t b = 0; b < dispatch->binding_count; b++) {
-    const ingot_hal_binding_t *binding = &dispatch->bindings[b];
-    int64_t first = ingot_opencl_span(binding).begin / kernel->bindings[b].element_length;
+                                      const ingot_opencl_kernel_t *kernel,
+                                      const ingot_opencl_places_t *places) {
+  for (uint32_t b = 0; b < kernel->entry->binding_count; b++) {
+    const ingot_opencl_place_t *place = &places->places[b];
+    int64_t first = place->offset / kernel->bindings[b].element_length;
     int32_t narrow_first = (int32_t)first;
-    ingot_cl_memory_t memory = ingot_opencl_root(binding->buffer)->memory;
-    ingot_opencl_add_argument(arguments, &memory, sizeof(memory));
-    if (width == INGOT_OPENCL_WIDE) ingot_opencl_add_i64(arguments, first);
+    ingot_opencl_add_argument(arguments, &place->memory, sizeof(place->memory));
+    if (places->width == INGOT_OPENCL_WIDE) ingot_opencl_add_i64(arguments, first);
     else ingot_opencl_add_argument(arguments, &narrow_first, sizeof(narrow_first));
   }
 }
@@ -117,7 +114,8 @@ static void ingot_opencl_add_bindings(ingot_opencl_arguments_t *arguments,
 /* Under the executable's mutex: a kernel's arguments are its own until it is queued. */
 static ingot_status_t ingot_opencl_enqueue(ingot_opencl_queue_t *queue,
                                            const ingot_hal_dispatch_t *dispatch,
-                                           const int64_t grid[3], uint32_t width,
+                                           const int64_t grid[3],
+                                           const ingot_opencl_places_t *places,
                                            ingot_opencl_record_t *record) {
   ingot_opencl_executable_t *executable = (ingot_opencl_executable_t *)dispatch->executable;
   const ingot_opencl_kernel_t *kernel = &executable->kernels[dispatch->entry];
@@ -134,9 +132,9 @@ static ingot_status_t ingot_opencl_enqueue(ingot_opencl_queue_t *queue,
                                  grid[axis]);
     }
   }
-  INGOT_TRY(ingot_opencl_executable_kernel(executable, dispatch->entry, width,
+  INGOT_TRY(ingot_opencl_executable_kernel(executable, dispatch->entry, places->width,
                                            &arguments.kernel));
-  ingot_opencl_add_bindings(&arguments, dispatch, kernel, width);
+  ingot_opencl_add_bindings(&arguments, kernel, places);
   for (uint32_t c = 0; c < dispatch->constant_count; c++) {
     ingot_opencl_add_i64(&arguments, dispatch->constants[c]);
   }
@@ -186,12 +184,12 @@ ingot_status_t ingot_opencl_queue_dispatch(ingot_hal_queue_t *base,
                                   .kernel = entry->description.name,
                                   .length = dispatch->cost_bytes,
                                   .deadline = dispatch->deadline};
-  uint32_t width;
+  ingot_opencl_places_t places;
   if (ingot_clock_is_past(dispatch->deadline)) return ingot_hal_deadline_status(base, dispatch);
-  INGOT_TRY(ingot_opencl_choose_width(base, dispatch, kernel, &width));
+  INGOT_TRY(ingot_opencl_locate_bindings(base, dispatch, kernel, &places));
   INGOT_TRY(ingot_opencl_prepare(queue, dispatch, grid, &record));
   ingot_mutex_lock(&executable->mutex);
-  ingot_status_t status = ingot_opencl_enqueue(queue, dispatch, grid, width, &record);
+  ingot_status_t status = ingot_opencl_enqueue(queue, dispatch, grid, &places, &record);
   ingot_mutex_unlock(&executable->mutex);
   if (status) {
     char text[INGOT_HAL_DESCRIPTION_CAPACITY];

@@ -50,7 +50,9 @@ ingot_status_t ingot_opencl_buffer_wrap_memory(ingot_device_t *device, void *mem
 ingot_status_t ingot_opencl_buffer_handle(ingot_buffer_t *buffer, void **out_memory,
                                           size_t *out_offset) {
   INGOT_TRY(ingot_opencl_check_device(buffer->device));
-  *out_memory = ingot_opencl_root(buffer)->memory;
-  *out_offset = (size_t)ingot_opencl_offset(buffer, 0);
+  ingot_opencl_place_t place;
+  INGOT_TRY(ingot_opencl_locate(buffer, 0, buffer->length, &place));
+  *out_memory = place.memory;
+  *out_offset = (size_t)place.offset;
   return NULL;
 }

@@ -65,9 +65,16 @@ ingot_status_t ingot_opencl_device_finish(ingot_opencl_device_t *device, uint64_
 
 #define INGOT_OPENCL_ALL_USERS UINT64_MAX
 
+/* A range of read-only wrapped bytes that the device has a copy of. */
+typedef struct ingot_opencl_part_t {
+  int64_t begin;
+  int64_t end;
+  ingot_cl_memory_t memory;
+} ingot_opencl_part_t;
+
 typedef struct ingot_opencl_buffer_t {
   ingot_buffer_t base;
-  ingot_cl_memory_t memory;
+  ingot_cl_memory_t memory; /* NULL: it has parts */
   /* The queues that were ever given work on it, by their bits. All of them for bytes that other
    * buffers may share. */
   _Atomic uint64_t users;
@@ -76,7 +83,26 @@ typedef struct ingot_opencl_buffer_t {
   void *user;
   uint8_t *wrapped; /* the caller's bytes; NULL if there are none */
   bool is_copy;     /* of the wrapped bytes: the device does not use them in place */
+  /* Read-only bytes are copied range by range when work first uses them: of a module's
+   * constants often few are needed after init, and all of them may be more than one memory
+   * object can hold. Sorted by `begin`; guarded by the device's mutex. */
+  uint32_t part_count;
+  ingot_opencl_part_t *parts;
 } ingot_opencl_buffer_t;
+
+/* Where bytes lie on the device. */
+typedef struct ingot_opencl_place_t {
+  ingot_cl_memory_t memory;
+  int64_t offset;
+} ingot_opencl_place_t;
+
+/* Finds `length` bytes of a buffer from `offset` on; copies them to the device if they are not
+ * there. */
+ingot_status_t ingot_opencl_locate(const ingot_buffer_t *buffer, int64_t offset, int64_t length,
+                                   ingot_opencl_place_t *out_place);
+
+/* Drops the parts. */
+void ingot_opencl_buffer_trim(ingot_buffer_t *root);
 
 ingot_status_t ingot_opencl_buffer_create(ingot_device_t *device, int64_t length,
                                           ingot_buffer_t **out_buffer);
@@ -90,17 +116,20 @@ ingot_status_t ingot_opencl_buffer_from_memory(ingot_device_t *device, ingot_cl_
                                                ingot_release_function_t release, void *user,
                                                ingot_buffer_t **out_buffer);
 
+/* OutOfMemory if the device has no buffer that large. */
+ingot_status_t ingot_opencl_check_allocation(const ingot_opencl_device_t *device, int64_t length);
+
+/* Copies between host bytes and a memory object on which no work runs, and waits for it. */
+ingot_status_t ingot_opencl_transfer(ingot_opencl_device_t *device, ingot_cl_memory_t memory,
+                                     int64_t offset, int64_t length, bool to_device,
+                                     uint8_t *host);
+
 /* Makes what the device wrote to wrapped bytes visible in them; the queue is idle. */
 ingot_status_t ingot_opencl_buffer_bring_back(ingot_opencl_buffer_t *buffer);
 
 /* The root's driver object. */
 static inline ingot_opencl_buffer_t *ingot_opencl_root(const ingot_buffer_t *buffer) {
   return (ingot_opencl_buffer_t *)buffer->root;
-}
-
-/* Where a byte of a buffer lies in its root's memory object. */
-static inline int64_t ingot_opencl_offset(const ingot_buffer_t *buffer, int64_t offset) {
-  return ingot_opencl_root(buffer)->memory_offset + buffer->root_offset + offset;
 }
 
 /* -- executable ------------------------------------------------------------------------------ */

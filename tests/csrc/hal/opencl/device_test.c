@@ -102,6 +102,79 @@ static void buffers_beyond_the_largest_are_out_of_memory(void) {
   ingot_hal_device_release(device);
 }
 
+/* -- read-only bytes ------------------------------------------------------------------------- */
+
+static uint32_t part_count(const ingot_buffer_t *buffer) {
+  return ((const ingot_opencl_buffer_t *)buffer)->part_count;
+}
+
+static void read_only_bytes_are_copied_where_they_are_used(void) {
+  static int32_t values[4096];
+  for (int i = 0; i < 4096; i++) values[i] = i;
+  ingot_device_t *device = NULL;
+  ingot_hal_queue_t *queue = NULL;
+  ingot_buffer_t *buffer = NULL, *part = NULL, *target = NULL;
+  int32_t back = -1;
+  REQUIRE_OK(ingot_hal_device_create(instance, "opencl://0?cache=off&zero_copy=off", &device));
+  REQUIRE_OK(ingot_hal_queue_create(device, &queue));
+  REQUIRE_OK(ingot_hal_buffer_wrap(device, values, sizeof(values), INGOT_HAL_ACCESS_READ, NULL,
+                                   NULL, &buffer));
+  REQUIRE_OK(ingot_hal_buffer_subspan(buffer, 4000, 400, &part));
+  REQUIRE_OK(ingot_hal_buffer_create(device, 400, &target));
+  EXPECT_EQUAL(part_count(buffer), 0);
+  EXPECT_OK(ingot_hal_queue_copy(queue, part, 0, target, 0, 400));
+  EXPECT_OK(ingot_hal_queue_copy(queue, buffer, 4100, target, 0, 4)); /* lies in that */
+  EXPECT_EQUAL(part_count(buffer), 1);
+  EXPECT_OK(ingot_hal_queue_read(queue, target, 0, &back, 4));
+  EXPECT_EQUAL(back, 1025);
+  static const int64_t offsets[] = {16380, 0, 8000, 4396, 60, 3900, 16380, 0};
+  for (size_t o = 0; o < sizeof(offsets) / sizeof(offsets[0]); o++) {
+    EXPECT_OK(ingot_hal_queue_read(queue, buffer, offsets[o], &back, 4));
+    EXPECT_EQUAL(back, offsets[o] / 4);
+  }
+  EXPECT_EQUAL(part_count(buffer), 5);
+  EXPECT_OK(ingot_hal_queue_read(queue, buffer, 0, values, 0));
+  ingot_hal_buffer_trim(buffer);
+  EXPECT_EQUAL(part_count(buffer), 0);
+  EXPECT_OK(ingot_hal_queue_read(queue, part, 396, &back, 4));
+  EXPECT_EQUAL(back, 1099);
+  EXPECT_OK(ingot_hal_queue_copy(queue, part, 200, target, 0, 4));
+  ingot_hal_buffer_release(part);
+  ingot_hal_buffer_release(buffer);
+  EXPECT_OK(ingot_hal_queue_read(queue, target, 0, &back, 4));
+  EXPECT_EQUAL(back, 1050);
+  ingot_hal_buffer_release(target);
+  ingot_hal_queue_destroy(queue);
+  ingot_hal_device_release(device);
+}
+
+/* Constants may be larger than any buffer of the device, as long as each one is not. */
+static void read_only_bytes_may_be_more_than_one_buffer_holds(void) {
+  static const char *const uris[] = {"opencl://0?cache=off", "opencl://0?cache=off&zero_copy=off"};
+  static uint8_t bytes[65536];
+  for (int u = 0; u < 2; u++) {
+    ingot_device_t *device = NULL;
+    ingot_buffer_t *buffer = NULL;
+    ingot_hal_queue_t *queue = NULL;
+    uint8_t back = 0;
+    REQUIRE_OK(ingot_hal_device_create(instance, uris[u], &device));
+    ((ingot_opencl_device_t *)device)->max_allocation = 10000;
+    REQUIRE_OK(ingot_hal_queue_create(device, &queue));
+    bytes[65535] = 7;
+    REQUIRE_OK(ingot_hal_buffer_wrap(device, bytes, sizeof(bytes), INGOT_HAL_ACCESS_READ, NULL,
+                                     NULL, &buffer));
+    EXPECT_OK(ingot_hal_queue_read(queue, buffer, 65535, &back, 1));
+    EXPECT_EQUAL(back, 7);
+    EXPECT_STATUS(ingot_hal_queue_read(queue, buffer, 0, bytes, 10001), OUT_OF_MEMORY,
+                  "buffers of at most 10000 bytes");
+    ingot_hal_buffer_release(buffer);
+    EXPECT_STATUS(ingot_hal_buffer_wrap(device, bytes, sizeof(bytes), 3, NULL, NULL, &buffer),
+                  OUT_OF_MEMORY, "buffers of at most 10000 bytes");
+    ingot_hal_queue_destroy(queue);
+    ingot_hal_device_release(device);
+  }
+}
+
 /* -- the application's objects --------------------------------------------------------------- */
 
 typedef struct application_t {
@@ -313,6 +386,8 @@ int main(void) {
   RUN(library_without_the_functions_is_incompatible);
   RUN(instance_without_a_library_lists_no_devices);
   RUN(buffers_beyond_the_largest_are_out_of_memory);
+  RUN(read_only_bytes_are_copied_where_they_are_used);
+  RUN(read_only_bytes_may_be_more_than_one_buffer_holds);
   RUN(what_the_application_releases_first_stays_usable);
   RUN(calls_run_behind_the_applications_work_in_its_queue);
   RUN(traces_of_the_applications_queue_have_times);

@@ -25,6 +25,7 @@ typedef struct objects_t {
   ingot_hal_queue_t *queue;
   ingot_buffer_t *buffer;
   ingot_buffer_t *foreign;
+  ingot_buffer_t *constants;
   ingot_buffer_t *memory;
 } objects_t;
 
@@ -55,6 +56,7 @@ static ingot_status_t work(objects_t *objects) {
   INGOT_TRY(ingot_hal_queue_fill(objects->queue, objects->buffer, 0, 512, 0, 4));
   INGOT_TRY(ingot_hal_queue_write(objects->queue, objects->buffer, 0, bytes, 64));
   INGOT_TRY(ingot_hal_queue_copy(objects->queue, objects->buffer, 0, objects->buffer, 256, 64));
+  INGOT_TRY(ingot_hal_queue_copy(objects->queue, objects->constants, 4, objects->buffer, 256, 4));
   INGOT_TRY(dispatch(objects, KERNEL_ADD));
   INGOT_TRY(dispatch(objects, KERNEL_SCRATCH));
   INGOT_TRY(ingot_hal_queue_read(objects->queue, objects->buffer, 0, bytes, 64));
@@ -68,6 +70,7 @@ static ingot_status_t work(objects_t *objects) {
 
 static ingot_status_t create_all(objects_t *objects, const char *options) {
   static uint8_t bytes[256 + 16];
+  static const uint8_t constants[64] = {0};
   ingot_allocator_t allocator = test_allocator(&counter);
   ingot_hal_variant_t variant = {"v1", "opencl-c", 0, object.data, object.length};
   ingot_hal_executable_description_t description = {"kernels", kernel_descriptions,
@@ -83,6 +86,8 @@ static ingot_status_t create_all(objects_t *objects, const char *options) {
   INGOT_TRY(ingot_hal_buffer_create(objects->device, 512, &objects->buffer));
   INGOT_TRY(ingot_hal_buffer_wrap(objects->device, bytes + (16 - (uintptr_t)bytes % 16), 256, 3,
                                   NULL, NULL, &objects->foreign));
+  INGOT_TRY(ingot_hal_buffer_wrap(objects->device, (void *)(uintptr_t)constants, 64,
+                                  INGOT_HAL_ACCESS_READ, NULL, NULL, &objects->constants));
   INGOT_TRY(ingot_opencl_buffer_handle(objects->buffer, &memory, &offset));
   INGOT_TRY(ingot_opencl_buffer_wrap_memory(objects->device, memory, offset, 16, NULL, NULL,
                                             &objects->memory));
@@ -94,6 +99,7 @@ static ingot_status_t create_all(objects_t *objects, const char *options) {
 
 static void release_all(objects_t *objects) {
   ingot_hal_buffer_release(objects->memory);
+  ingot_hal_buffer_release(objects->constants);
   ingot_hal_buffer_release(objects->foreign);
   ingot_hal_buffer_release(objects->buffer);
   ingot_hal_queue_destroy(objects->queue);

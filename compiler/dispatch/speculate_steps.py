@@ -102,5 +102,5 @@ def _choose(builder: Builder, condition: Value, new: Value, old: Value) -> Value
     if new is old:
         return new
     shape = cast(TensorType, new.type).shape
-    scalar = builder.op("reshape", condition, shape=())
-    return builder.op("select", builder.broadcast_to(scalar, shape), new, old)
+    scalar = builder.value("reshape", condition, shape=())
+    return builder.value("select", builder.broadcast_to(scalar, shape), new, old)

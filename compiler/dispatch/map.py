@@ -20,12 +20,21 @@ from ingot.compiler.dispatch.schedule import (
     Grid,
     Merged,
     Space,
+    guess,
     loads_of,
     merge_axes,
     trace_with_splits,
 )
-from ingot.compiler.dispatch.trace import Apply, Node, Tracer, tensor_of, walk_nodes
-from ingot.compiler.ir import Function, TensorType, dims
+from ingot.compiler.dispatch.trace import (
+    Apply,
+    Choose,
+    Load,
+    Node,
+    Tracer,
+    tensor_of,
+    walk_nodes,
+)
+from ingot.compiler.ir import Function, TensorType, Value, dims
 from ingot.compiler.ir.dims import Dim
 
 __all__ = [
@@ -37,6 +46,8 @@ __all__ = [
     "trace_map",
 ]
 
+_PAGES = 64  # sides of a block of squares: its lines lie in as many pages of both sides
+_TURNED_NODES = 12  # of a kernel whose code is printed once for each row of a square
 _TRANSPOSE_BLOCK = 16  # steps of the axis that is contiguous in the operand, per block
 
 
@@ -48,6 +59,7 @@ class MapSchedule:
     lanes: int
     tile: tuple[int, int, int]
     block: int = 1  # of the last axis but one, where an operand is contiguous there
+    turned: int = 0  # operands whose vectors are turned in registers
 
 
 def lower_map(function: Function, target: TargetInfo) -> Kernel:
@@ -121,10 +133,15 @@ class _Lowering:
         if isinstance(extent, int) and extent < min(self.lanes, 4):
             self.lanes = 1
         self.block = self._transpose_block()
+        if self.block > 1:
+            self.lanes = min(self.lanes, _TRANSPOSE_BLOCK)
+        self.turned = self._turned()
         widest = max(node.dtype.bytes for node in roots)
         budget = WORKGROUP_BYTES // widest // (4 if self._is_heavy() else 1)
         multiple = max(self.lanes, 1)
         self.grid = Grid.of(axes, budget, function.symbols, multiple)
+        if self.turned:
+            self.grid = self._whole_squares(self.grid)
 
     def _is_heavy(self) -> bool:
         """Whether elements cost much more than moving them."""
@@ -143,6 +160,34 @@ class _Lowering:
             if load.index.coefficient(outer) == 1 and load.index.coefficient(self.inner.axis) != 0:
                 return _TRANSPOSE_BLOCK
         return 1
+
+    def _turned(self) -> list[Load]:
+        """The operands of which squares of vectors are turned in registers: those that are
+        contiguous along the last axis but one, where every element is read and little is done."""
+        if self.block == 1 or self.lanes not in (4, 8, 16):
+            return []
+        nodes = list(walk_nodes(self.roots))
+        if len(nodes) > _TURNED_NODES or any(isinstance(node, Choose) for node in nodes):
+            return []
+        outer, inner = self.axes[-2].axis, self.inner.axis
+        return [
+            load
+            for load in loads_of(self.roots)
+            if load.index.coefficient(outer) == 1
+            and load.index.coefficient(inner) not in (0, 1)
+            and load.index.is_affine()
+        ]
+
+    def _whole_squares(self, grid: Grid) -> Grid:
+        """The grid with workgroups of whole squares along the last axis but one."""
+        outer = self.axes[-2]
+        if outer not in grid.shared:
+            return grid
+        tile = list(grid.tile)
+        place = len(grid.shared) - 1 - grid.shared.index(outer)
+        wanted = min(_PAGES, guess(outer.extent, self.function.symbols))
+        tile[place] = -(-max(tile[place], wanted) // self.lanes) * self.lanes
+        return Grid(grid.shared, (tile[0], tile[1], tile[2]))
 
     def lower(self) -> Kernel:
         emitter = Emitter(self.builder, {})
@@ -165,7 +210,11 @@ class _Lowering:
             bytes=byte_count(function),
             in_place=in_place_pairs(function, self.roots, self.out),
             schedule=MapSchedule(
-                tuple(each.extent for each in self.axes), self.lanes, self.grid.tile, self.block
+                tuple(each.extent for each in self.axes),
+                self.lanes,
+                self.grid.tile,
+                self.block,
+                len(self.turned),
             ),
         )
 
@@ -201,6 +250,8 @@ class _Lowering:
         first, end = self._range(outer)
         inner_first, inner_end = self._range(self.inner)
         self._hoist(emitter, len(self.axes) - 2)
+        if self.turned:
+            first = self._squares(emitter, (first, end), (inner_first, inner_end))
         width = max(self.lanes, _TRANSPOSE_BLOCK)
         with b.for_(first, end, self.block) as rows:
             rows_end = b.min(b.add(rows.index, self.block), end)
@@ -209,6 +260,51 @@ class _Lowering:
                 with b.for_(rows.index, rows_end) as row, emitter.scope():
                     emitter.places[outer.axis] = row.index
                     self._innermost(emitter, columns.index, columns_end)
+
+    def _squares(
+        self,
+        emitter: Emitter,
+        rows: tuple[LoopIndex, LoopIndex],
+        columns: tuple[LoopIndex, LoopIndex],
+    ) -> LoopIndex:
+        """All rows that fill squares of vectors; where the others begin."""
+        b, lanes, outer = self.builder, self.lanes, self.axes[-2].axis
+        first, full = rows[0], self._whole(*rows)
+        column, end = columns[0], self._whole(*columns)
+        with b.for_(column, end, _PAGES) as blocks:
+            block_end = b.min(b.add(blocks.index, _PAGES), end)
+            with (
+                b.for_(first, full, lanes) as row,
+                b.for_(blocks.index, block_end, lanes) as loop,
+                emitter.scope(),
+            ):
+                turned = [self._turn(emitter, each, row.index, loop.index) for each in self.turned]
+                for step in range(lanes):
+                    emitter.places[outer] = b.add(row.index, step)
+                    with emitter.along(self.inner.axis, loop.index, lanes, aligned=True):
+                        for load, vectors in zip(self.turned, turned, strict=True):
+                            emitter.remember(load, vectors[step])
+                        self._store(emitter, None)
+        with b.for_(first, full) as rest, emitter.scope():
+            emitter.places[outer] = rest.index
+            self._innermost(emitter, end, columns[1])
+        return full
+
+    def _whole(self, first: LoopIndex, end: LoopIndex) -> LoopIndex:
+        """Where the last whole vector of a range ends."""
+        b, lanes = self.builder, self.lanes
+        return b.add(first, b.mul(b.div(b.max(b.sub(end, first), 0), lanes), lanes))
+
+    def _turn(self, emitter: Emitter, load: Load, row: LoopIndex, column: LoopIndex) -> list[Value]:
+        """A square of an operand that is contiguous along the rows, as vectors along columns."""
+        b = self.builder
+        memory = b.binding(load.ordinal, load.dtype)
+        emitter.places[self.axes[-2].axis] = row
+        read = []
+        for step in range(self.lanes):
+            emitter.places[self.inner.axis] = b.add(column, step)
+            read.append(b.load(memory, emitter.index(load.index), self.lanes))
+        return b.transpose(read)
 
     def _innermost(self, emitter: Emitter, first: LoopIndex, end: LoopIndex) -> None:
         b, lanes = self.builder, self.lanes

@@ -180,3 +180,28 @@ def test_a_dim_that_may_be_one_at_the_call() -> None:
     function = entry(["f32[a]", "f32[c]"], body, {"a": (1, None), "c": (1, None)})
     for sizes in ({"a": 1, "c": 20}, {"a": 20, "c": 1}, {"a": 20, "c": 20}):
         check(function, lower_map, **sizes)
+
+
+@pytest.mark.parametrize("name", ["f32", "u8", "bf16", "f64"])
+@pytest.mark.parametrize("shape", [(64, 64), (37, 70), (2, 130, 33), (3, 5, 16)])
+def test_squares_of_a_transposed_operand_are_turned_in_registers(shape, name: str) -> None:
+    swapped = (*range(len(shape) - 2), len(shape) - 1, len(shape) - 2)
+
+    def body(b, x, y):
+        return b.op("add", b.op("transpose", x, permutation=swapped), y)
+
+    result = tuple(shape[axis] for axis in swapped)
+    types = [f"{name}[{','.join(map(str, each))}]" for each in (shape, result)]
+    function = entry(types, body)
+    check(function, lower_map)
+    assert lower_map(function, V4).schedule.turned == 1
+
+
+def test_transposes_of_symbolic_sides() -> None:
+    function = entry(
+        ["f32[m,n]"],
+        lambda b, x: b.op("transpose", x, permutation=(1, 0)),
+        {"m": (0, None), "n": (0, None)},
+    )
+    for m, n in ((0, 3), (1, 1), (15, 16), (16, 15), (70, 130)):
+        check(function, lower_map, m=m, n=n)

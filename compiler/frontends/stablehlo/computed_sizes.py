@@ -16,7 +16,7 @@ from ingot.compiler.ir import Literal, Op, Value, dims
 from ingot.compiler.ir.dims import Dim, symbol
 from ingot.hal.errors import CompileError
 
-__all__ = ["sizes_of_data"]
+__all__ = ["parts_of", "sizes_of_data"]
 
 _GREATEST_COUNT = 64
 
@@ -30,15 +30,16 @@ def sizes_of_data(
     CompileError: there are too many.
     """
     result: list[Dim] = []
-    for axis, part in enumerate(_parts(builder, value, what)):
+    for axis, part in enumerate(parts_of(builder, value, what)):
         if isinstance(part, Value):
             part = _define(builder, symbols, part, f"element {axis} of {what}", low)
         result.append(part)
     return tuple(result)
 
 
-def _parts(builder: Builder, value: Value, what: str) -> Sequence[Dim | Value]:
-    """The elements: dims where they stand in the program, else values of rank 0."""
+def parts_of(builder: Builder, value: Value, what: str) -> Sequence[Dim | Value]:
+    """The elements of a small integer value of rank 0 or 1: dims where they stand in the
+    program, else values of rank 0. CompileError: there are too many."""
     type, owner = tensor_type(value), value.owner
     count = dims.product(type.shape)
     if not isinstance(count, int) or count > _GREATEST_COUNT:
@@ -55,9 +56,9 @@ def _parts(builder: Builder, value: Value, what: str) -> Sequence[Dim | Value]:
             assert isinstance(dim, (int, dims.Expr))
             return [dim]
         if owner.name == "reshape" or (owner.name == "broadcast" and count == 1):
-            return _parts(builder, owner.operands[0], what)
+            return parts_of(builder, owner.operands[0], what)
         if owner.name == "concatenate":
-            return [part for each in owner.operands for part in _parts(builder, each, what)]
+            return [part for each in owner.operands for part in parts_of(builder, each, what)]
     if not type.shape:
         return [value]
     places = [builder.constant(np.int64(place)) for place in range(count)]

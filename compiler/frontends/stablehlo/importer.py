@@ -67,12 +67,19 @@ def import_stablehlo(source: bytes | bytearray | memoryview | str | Path | Any) 
     program = read_artifact(data)
     scan(program)
     module = Module(attributes={"producer": f"StableHLO {program.version}"})
+    reducers = _called_computations(program)
     for function in program.functions.values():
-        if function.public:
+        if function.public and function.name not in reducers:
             module.add(_import_function(program, function, paths))
     if not module.functions:
         raise CompileError("the StableHLO program has no public function to compile")
     return module
+
+
+def _called_computations(program: SourceProgram) -> set[str]:
+    """The functions that custom calls name, which are no entries though jax makes them public."""
+    ops = (op for function in program.functions.values() for op in function.body.walk())
+    return {str(name) for op in ops for name in op.attributes.get("called_computations", ())}
 
 
 def _data(source: Any) -> tuple[Any, list[str]]:

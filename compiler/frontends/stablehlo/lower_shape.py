@@ -125,10 +125,36 @@ def slice_(context: Context, op: SourceOp) -> Value:
 
 @lowering("real_dynamic_slice")
 def real_dynamic_slice(context: Context, op: SourceOp) -> Value:
+    block = _block_of_known_sizes(context, op)
+    if block is not None:
+        return block
     start, limit = context.sizes(op, 1), context.sizes(op, 2)
     stride = context.sizes(op, 3, low=1)
     x = context.operand(op, 0)
     return context.builder.op("slice", x, start=start, limit=limit, stride=stride)  # type: ignore[no-any-return]
+
+
+def _block_of_known_sizes(context: Context, op: SourceOp) -> Value | None:
+    """A slice from `start` to `start + sizes` with known sizes, as jax writes a dynamic_slice of
+    symbolic sizes: only where it begins depends on data, so nothing is read back."""
+    first, limit = op.operands[1], op.operands[2].producer
+    if limit is None or limit.name != "add" or first not in limit.operands:
+        return None
+    other = limit.operands[1 - limit.operands.index(first)]
+    sizes, strides = context.values[other].sizes, context.lowered(op, 3).sizes
+    if context.values[first].sizes is not None or sizes is None or strides is None:
+        return None
+    if any(step != 1 for step in strides):
+        return None
+    x = context.operand(op, 0)
+    room = tuple(dim - size for dim, size in zip(tensor_type(x).shape, sizes, strict=True))
+    clamp = first.producer
+    if clamp is not None and clamp.name == "clamp":  # dynamic_slice does that, too
+        low, high = (context.values[clamp.operands[place]].sizes for place in (0, 2))
+        if low is not None and not any(low) and high == room:
+            first = clamp.operands[1]
+    starts = context.parts(first, f"operand 1 of '{op.full_name}'")
+    return context.builder.op("dynamic_slice", x, *starts, sizes=sizes)  # type: ignore[no-any-return]
 
 
 @lowering("pad")

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from ingot.compiler.frontends.stablehlo.computed_sizes import sizes_of_data
+from ingot.compiler.frontends.stablehlo.computed_sizes import parts_of, sizes_of_data
 from ingot.compiler.frontends.stablehlo.program import (
     Constant,
     SourceBlock,
@@ -171,6 +171,17 @@ class Context:
             if value.owner in self.builder.ops:
                 lowered.sizes = sizes
         return self.read_sizes[key]
+
+    def parts(self, value: SourceValue, what: str) -> list[Value]:
+        """The elements of a small integer value as values of rank 0 and one dtype."""
+        whole = self.value(self.values[value])
+        element = tensor_type(whole).dtype
+        return [
+            part
+            if isinstance(part, Value)
+            else self.builder.value("dim", value=part, dtype=element)
+            for part in parts_of(self.builder, whole, what)
+        ]
 
     def value(self, lowered: Lowered) -> Value:
         """The graph value of `lowered`, made now if it was not needed in this block before.

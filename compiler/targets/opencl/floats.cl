@@ -139,10 +139,10 @@ void note_fault(__global int *fault, int ticket, int operand, long index, long b
 }
 
 // How partial loads and stores, and gathers, reach one element.
-#define ELEMENT(memory, index) (memory)[index]
+#define ELEMENT_AT(memory, index) (memory)[index]
 
-#define HALF(memory, index) vload_half(index, memory)
+#define HALF_AT(memory, index) vload_half(index, memory)
 
-#define PUT(memory, index, value) (memory)[index] = (value)
+#define PUT_AT(memory, index, value) (memory)[index] = (value)
 
-#define PUT_HALF(memory, index, value) vstore_half_rte(value, index, memory)
+#define PUT_HALF_AT(memory, index, value) vstore_half_rte(value, index, memory)

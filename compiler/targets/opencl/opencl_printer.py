@@ -15,6 +15,7 @@ from typing import ClassVar
 from ingot.compiler.dispatch.kernel import Kernel
 from ingot.compiler.dispatch.loop import dtype_of, lanes_of
 from ingot.compiler.ir import Op, Value, walk
+from ingot.compiler.targets.opencl.check_barriers import check_barriers
 from ingot.compiler.targets.opencl.opencl_values import ValuePrinter, scalar_type
 from ingot.compiler.targets.opencl.prelude import MEMORY_TYPES
 
@@ -39,7 +40,9 @@ class PrintedKernel:
 
 def print_kernel(kernel: Kernel) -> PrintedKernel:
     """The kernel as OpenCL C, with the arguments that opencl_object.h lists. CompileError: it
-    has a dtype or a number of lanes that OpenCL kernels cannot compute with."""
+    has a dtype or a number of lanes that OpenCL kernels cannot compute with, or a barrier
+    that some work items may miss."""
+    check_barriers(kernel.loops)
     return _Printer(kernel).print()
 
 
@@ -133,7 +136,7 @@ class _Printer(ValuePrinter):
         elif element == "i1" and lanes > 1:
             name = f"convert_uchar{lanes}({self._mask(value, 8)} & (char)1)"
         if len(op.operands) > 3:
-            put = "PUT_HALF" if element == "f16" else "PUT"
+            put = "PUT_HALF_AT" if element == "f16" else "PUT_AT"
             self.functions[put] = None
             count = self._name(op.operands[3])
             return self._call("STORE_PARTIAL", lanes, put, memory, index, name, count)
@@ -224,7 +227,7 @@ class _Printer(ValuePrinter):
         return text
 
     def _at(self, element: str) -> str:
-        name = "HALF" if element == "f16" else "ELEMENT"
+        name = "HALF_AT" if element == "f16" else "ELEMENT_AT"
         self.functions[name] = None
         return name
 

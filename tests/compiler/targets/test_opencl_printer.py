@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from kernel_runner import VARIANTS, IndexFault, run
 from ingot.compiler.dispatch.kernel import Kernel
 from ingot.compiler.dispatch.loop import LoopBuilder
 from ingot.compiler.dispatch.map import lower_map
+from ingot.compiler.ir import Value
 from ingot.compiler.ir.dims import symbol
 from ingot.compiler.targets.opencl.object import print_source
 from ingot.compiler.targets.opencl.opencl_printer import print_kernel
@@ -329,6 +331,33 @@ def test_the_source_is_valid_for_every_kind_of_device(
     command += [f"-DINGOT_OPENCL_{features}"] if features else []
     done = subprocess.run([*command, str(path)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[:4000]
+
+
+def barrier_in(condition: Callable[[LoopBuilder, Value], Value]) -> Kernel:
+    """A barrier in a branch; the condition is made of memory of i32."""
+    b = LoopBuilder()
+    b.if_(condition(b, b.binding(0, I32)), b.barrier)
+    return kernel_of(b, ["i32"], (8, 1, 1))
+
+
+def test_a_barrier_that_work_items_may_miss_is_refused() -> None:
+    def of_item(b: LoopBuilder, memory: Value) -> Value:
+        return b.compare("lt", b.local_id(0), 3)
+
+    def of_element(b: LoopBuilder, memory: Value) -> Value:
+        zero = b.constant(0, I32)
+        with b.for_(0, 4, 1, [zero]) as loop:
+            loop.yield_(b.load(memory, b.add(b.local_id(0), loop.index)))
+        return b.op("compare", loop.results[0], zero, direction="eq")
+
+    def of_group(b: LoopBuilder, memory: Value) -> Value:
+        element = b.load(memory, b.workgroup(0))
+        return b.op("compare", element, b.constant(0, I32), direction="eq")
+
+    for condition in (of_item, of_element):
+        with pytest.raises(CompileError, match="barrier"):
+            print_kernel(barrier_in(condition))
+    assert "barrier(" in body_of(barrier_in(of_group))
 
 
 def test_f64_stands_behind_its_check() -> None:

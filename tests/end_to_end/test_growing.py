@@ -7,7 +7,6 @@ that grow, shrink, change places, and are carried through nested loops and branc
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +18,7 @@ from ingot.compiler.graph.build_control import branches, while_loop
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.ir import ListType, Module, TensorType, Value, parse, to_text
-from ingot.compiler.ir.dims import Dim, symbol, symbols_of
+from ingot.compiler.ir.dims import Dim, symbol
 from ingot.hal.spec import dtype
 from tests.end_to_end.compiled_programs import build
 
@@ -191,7 +190,48 @@ def check(seed: int) -> None:
             assert each.shape == expected.shape
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, 1 << 20))
 def test_drawn_programs(seed: int) -> None:
     check(seed)
+
+
+def grown(b: Builder, x: Value, rows: Value, trips: Value) -> list[Value]:
+    """x with `rows` rows of ones behind it, `trips` times over."""
+    b.append("size", (rows,), (), {"symbols": ("r",)})
+
+    def condition(inner: Builder, values: Sequence[Value]) -> Value:
+        return inner.value("compare", values[0], trips, direction="lt")
+
+    def body(inner: Builder, values: Sequence[Value]) -> list[Value]:
+        ones = inner.full(1.0, F32, (symbol("r"), 3))
+        longer = inner.value("concatenate", values[1], ones, axis=0)
+        return [inner.value("add", values[0], inner.constant(1, "i64")), longer]
+
+    zero = b.constant(0, "i64")
+    types = [zero.type, TensorType(F32, (symbol("m"), 3))]
+    return while_loop(b, [zero, x], condition, body, types, ["m"])[1:]
+
+
+def test_a_value_that_grows_is_copied_once_and_asks_for_memory_seldom() -> None:
+    module = build(grown, ("f32", (symbol("a"), 3)), ("i64", ()), ("i64", ()))
+    model = ingot.load(ingot.compile(module))
+    x = np.zeros((1, 3), np.float32)
+    with model.trace() as events:
+        result = model(x, np.int64(1), np.int64(1000))
+    copied = [event.length for event in events if event.kernel == "copy"]
+    np.testing.assert_array_equal(result.numpy()[1:], np.ones((1000, 3)))
+    assert sum(length > 12 for length in copied) <= 8  # doublings, and the result
+    assert sum(copied) <= 4 * 12 * 1001
+
+
+def test_memory_that_does_not_exist_is_not_asked_for() -> None:
+    module = build(grown, ("f32", (symbol("a"), 3)), ("i64", ()), ("i64", ()))
+    model = ingot.load(ingot.compile(module))
+    x = np.zeros((1, 3), np.float32)
+    for rows, error in ((1 << 40, ingot.OutOfMemory), (1 << 62, ingot.InvalidArgument)):
+        with pytest.raises(error):
+            model(x, np.int64(rows), np.int64(2))
+    assert model(x, np.int64(2), np.int64(2)).shape == (5, 3)
+    with pytest.raises(ingot.Error, match="limit of 5000 steps"):
+        model.call(x, np.int64(0), np.int64(1 << 60), max_steps=5000)

@@ -24,6 +24,8 @@ _KNOWN = (
     "jax.export.Exported, or Ingot IR"
 )
 
+_WEIGHTS = "weights"  # attribute of a module: the keys and fingerprints of its parameters
+
 
 def read_source(
     source: Any,
@@ -36,6 +38,12 @@ def read_source(
     NotFound: no such file. Unsupported: a known kind of program that cannot be read yet.
     CompileError: anything else.
     """
+    module = _read(source, parameters, parameter_names)
+    module.attributes.pop(_WEIGHTS, None)
+    return module
+
+
+def _read(source: Any, parameters: str, parameter_names: Mapping[str, str] | None) -> ir.Module:
     if isinstance(source, ir.Module):
         return source
     if isinstance(source, (bytes, bytearray, memoryview)):
@@ -67,6 +75,7 @@ def read_sources(
     if not sources:
         raise CompileError("there is nothing to compile: the dict of sources is empty")
     result = ir.Module()
+    owners: dict[str, tuple[str, str]] = {}  # per key of weights a source and the fingerprint
     producers: dict[str, None] = {}
     for name, source in sources.items():
         if not isinstance(name, str) or not name.isidentifier() or name == "init":
@@ -74,13 +83,25 @@ def read_sources(
                 f"{name!r} cannot name a function: use an identifier other than 'init'"
             )
         try:
-            module = read_source(source, parameters=parameters, parameter_names=parameter_names)
+            module = _read(source, parameters, parameter_names)
         except (CompileError, NotFound, Unsupported) as error:
             raise type(error)(f"'{name}': {error}") from None
+        _check_weights(name, module.attributes.pop(_WEIGHTS, ()), owners)
         producers[str(module.attributes.get("producer", ""))] = None
         _add_function(result, name, copy_module(module) if module is source else module)
     result.attributes["producer"] = ", ".join(each for each in producers if each)
     return result
+
+
+def _check_weights(name: str, weights: Any, owners: dict[str, tuple[str, str]]) -> None:
+    """Sources that use one key share the weights. CompileError: theirs differ."""
+    for key, found in weights:
+        owner, expected = owners.setdefault(key, (name, found))
+        if found != expected:
+            raise CompileError(
+                f"'{name}' and '{owner}' have different weights under the key '{key}', by which a "
+                'module knows external weights: rename them in one model, or use "embedded" ones'
+            )
 
 
 def _add_function(result: ir.Module, name: str, module: ir.Module) -> None:

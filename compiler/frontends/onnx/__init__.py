@@ -27,7 +27,8 @@ def import_onnx(
 
     With `parameters="embedded"` initializers become constants. With "external" those that lie
     in a file of their own, and all floating-point ones of rank 1 or more, become parameters to
-    be supplied when the module is loaded, by name or by the name that `parameter_names` gives.
+    be supplied when the module is loaded, by name or by the name that `parameter_names` gives;
+    the module's attribute `weights` then has the key and a fingerprint of each.
 
     CompileError lists every op that cannot be compiled, with its layer, dtype and shape.
     """

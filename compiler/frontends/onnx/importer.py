@@ -28,6 +28,7 @@ from ingot.compiler.frontends.onnx.check import (
 )
 from ingot.compiler.frontends.onnx.check_node import check_node
 from ingot.compiler.frontends.onnx.contents import Contents
+from ingot.compiler.frontends.onnx.fingerprint import fingerprint
 from ingot.compiler.frontends.onnx.functions import bind_attributes, schema_function
 from ingot.compiler.frontends.onnx.name_sizes import name_sizes
 from ingot.compiler.frontends.onnx.node import Node, UnknownBody, UnsupportedNode
@@ -117,6 +118,8 @@ def _import(
     importer.builder.return_(*(value for value in results if isinstance(value, Value)))
     module = _finish(block, signature)
     name_sizes(module.functions["main"], graph.output)
+    if importer.weights:
+        module.attributes["weights"] = tuple(importer.weights.items())
     return module
 
 
@@ -147,6 +150,7 @@ class _Importer:
         self._contents = Contents(symbols, builder.ops)
         self._contents.reserve(symbols.order)
         self._problems: list[str] = []
+        self.weights: dict[str, str] = {}  # fingerprints of external parameters by key
         self._functions = {
             (normalize_domain(function.domain), function.name, function.overload): function
             for function in source.model.functions
@@ -178,6 +182,7 @@ class _Importer:
             is_external(tensor) or (element.is_float and tensor.dims)
         ):
             key = self._options.parameter_names.get(tensor.name, tensor.name)
+            self._note_weights(key, tensor)
             result = self.builder.op(
                 "parameter", scope="", key=key, dtype=element, shape=tuple(tensor.dims)
             )
@@ -190,6 +195,19 @@ class _Importer:
                 return _UNKNOWN
         result.name = tensor.name
         return result
+
+    def _note_weights(self, key: str, tensor: onnx.TensorProto) -> None:
+        """Remember which weights the external parameter `key` is, which must be one tensor."""
+        try:
+            found = fingerprint(tensor, self._folder)
+        except CompileError as error:
+            self._problems.append(str(error))
+            return
+        if self.weights.setdefault(key, found) != found:
+            self._problems.append(
+                f"initializer '{tensor.name}' has the key '{key}' of other weights: give it "
+                "another one with parameter_names="
+            )
 
     # ---- nodes
 

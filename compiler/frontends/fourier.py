@@ -14,7 +14,7 @@ from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.ir import Value
 from ingot.hal.errors import CompileError
 
-__all__ = ["Pair", "transform"]
+__all__ = ["Pair", "both_sides", "transform"]
 
 Pair = tuple[Value, Value | None]
 """The real and the imaginary parts of a tensor; None where all are 0."""
@@ -51,6 +51,30 @@ def transform(builder: Builder, x: Pair, inverse: bool = False) -> tuple[Value, 
     a, b = _each(builder, outer, wide, swapped=True)
     assert b is not None
     return builder.value("reshape", a, shape=shape), builder.value("reshape", b, shape=shape)
+
+
+def both_sides(builder: Builder, x: tuple[Value, Value], length: int) -> tuple[Value, Value]:
+    """Frequencies 0 ... length / 2 along the last axis, and behind them those that mirror them."""
+    real, imaginary = x
+    shape = tensor_type(real).shape
+    half, axis = length // 2 + 1, len(shape) - 1
+    alone = {0, length // 2} if length % 2 == 0 else {0}  # these are real
+    mask = builder.constant(np.array([place not in alone for place in range(half)]), "i1")
+    mask = builder.value("broadcast", mask, shape=shape, dimensions=(axis,))
+    zero = builder.full(0, tensor_type(real).dtype, shape)
+    imaginary = builder.value("select", mask, imaginary, zero)
+
+    def mirrored(part: Value) -> Value:
+        start = (*(0 for _ in shape[:-1]), 1)
+        limit = (*shape[:-1], length - half + 1)
+        rest = builder.value("slice", part, start=start, limit=limit)
+        return builder.value("reverse", rest, axes=(axis,))
+
+    turned = builder.value("neg", mirrored(imaginary))
+    return (
+        builder.value("concatenate", real, mirrored(real), axis=axis),
+        builder.value("concatenate", imaginary, turned, axis=axis),
+    )
 
 
 def _factor(length: int) -> int:

@@ -99,6 +99,8 @@ def _is_foldable(op: Op, known: dict[Value, Array]) -> bool:
         return False
     if any(operand not in known for operand in op.operands):
         return False
+    if any(isinstance(each.type, TensorType) and each.type.dtype.is_complex for each in op.results):
+        return False  # no kernel makes complex numbers of one: they are pairs of others
     if any(map(uses_symbols, op.attributes.values())):
         return False
     return all(_is_small(result) for result in op.results)

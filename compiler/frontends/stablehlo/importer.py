@@ -12,18 +12,22 @@ from pathlib import Path
 from typing import Any
 
 from ingot.compiler.frontends.stablehlo import (  # noqa: F401 - these fill the table
+    lower_bits,
     lower_call,
     lower_contraction,
     lower_control,
     lower_elementwise,
     lower_fold,
     lower_indexed,
+    lower_linear,
+    lower_rare,
     lower_reduction,
     lower_scatter,
     lower_shape,
     lower_window,
 )
 from ingot.compiler.frontends.stablehlo.bytecode import read_artifact
+from ingot.compiler.frontends.stablehlo.lower_complex import is_complex, lower_complex
 from ingot.compiler.frontends.stablehlo.lowering import (
     LOWERINGS,
     Context,
@@ -163,6 +167,8 @@ def _lower_ops(context: Context, block: SourceBlock) -> list[Lowered]:
         what = context.describe(op)
         with context.builder.at(context.location(op)), well_formed(what):
             result: Result | None = fold(context, op)
+            if result is None and is_complex(op):
+                result = lower_complex(context, op)
             if result is None:
                 result = LOWERINGS[op.full_name].lower(context, op)
         results = [result] if isinstance(result, (Value, Lowered)) else list(result)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ingot.compiler.frontends.stablehlo.lowering import Context, ints, lowering
 from ingot.compiler.frontends.stablehlo.program import SourceOp, SourceProgram, TensorType
 from ingot.compiler.graph.builder import tensor_type
-from ingot.compiler.ir import Value
+from ingot.compiler.ir import Value, dims
 from ingot.compiler.ir.dims import Dim
 from ingot.hal.spec import DType, dtype
 
@@ -73,8 +73,6 @@ def _operands(context: Context, op: SourceOp) -> tuple[Value, Value, DType]:
 
 
 def _check_convolution(op: SourceOp, program: SourceProgram) -> str | None:
-    if op.attributes.get("batch_group_count", 1) != 1:
-        return f"batch_group_count {op.attributes['batch_group_count']}; use feature groups"
     if len(ints(op.attributes["input_spatial_dimensions"])) > len(_LETTERS):
         return "more than 10 spatial dims"
     return None
@@ -84,6 +82,7 @@ def _check_convolution(op: SourceOp, program: SourceProgram) -> str | None:
 def convolution(context: Context, op: SourceOp) -> Value:
     """A window moved over the spatial axes; the layout names all axes, nothing is transposed."""
     x, w, wanted = _operands(context, op)
+    groups, x = _batch_groups(context, op, x)
     count = len(ints(op.attributes["input_spatial_dimensions"]))
     reversed_axes = _reversed_axes(op)
     if reversed_axes:
@@ -97,9 +96,28 @@ def convolution(context: Context, op: SourceOp) -> Value:
         padding=_padding(context, op, count),
         lhs_dilation=_steps(op, "lhs_dilation", count),
         rhs_dilation=_steps(op, "rhs_dilation", count),
-        groups=op.attributes["feature_group_count"],
+        groups=op.attributes["feature_group_count"] * groups,
         dtype=wanted,
     )
+
+
+def _batch_groups(context: Context, op: SourceOp, x: Value) -> tuple[int, Value]:
+    """How many groups the batch is in, and x with them as groups of features."""
+    groups = int(op.attributes.get("batch_group_count", 1))
+    if groups == 1:
+        return 1, x
+    batch = op.attributes["input_batch_dimension"]
+    feature = op.attributes["input_feature_dimension"]
+    shape = tensor_type(x).shape
+    split = (*shape[:batch], groups, dims.floordiv(shape[batch], groups), *shape[batch + 1 :])
+    x = context.builder.value("reshape", x, shape=split)
+    order = [axis for axis in range(len(split)) if axis != batch]
+    order.insert(order.index(feature + (feature > batch)), batch)
+    x = context.builder.value("transpose", x, permutation=tuple(order))
+    merged = list(shape)
+    merged[batch] = split[batch + 1]
+    merged[feature] = shape[feature] * groups
+    return groups, context.builder.value("reshape", x, shape=tuple(merged))
 
 
 def _reversed_axes(op: SourceOp) -> tuple[int, ...]:

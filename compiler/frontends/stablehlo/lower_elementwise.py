@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ingot.compiler.frontends.stablehlo.lowering import Context, lowering
-from ingot.compiler.frontends.stablehlo.program import SourceOp, SourceProgram, TensorType
+from ingot.compiler.frontends.stablehlo.program import SourceOp, TensorType
 from ingot.compiler.graph.builder import tensor_type
 from ingot.compiler.ir import Value
-from ingot.hal.spec import DTYPES, DType, dtype
+from ingot.hal.spec import DType, dtype
 
 __all__ = ["SCALAR_OPS", "ordered_bits"]
 
@@ -134,40 +134,6 @@ def _like(context: Context, op: SourceOp, scalar: Value, x: Value) -> Value:
 def convert(context: Context, op: SourceOp) -> Value:
     x, wanted = context.operand(op, 0), _result_dtype(op)
     return x if _element(x) is wanted else context.builder.op("convert", x, dtype=wanted)
-
-
-def _check_bitcast(op: SourceOp, program: SourceProgram) -> str | None:
-    before, after = op.operands[0].type, op.results[0].type
-    if isinstance(before, TensorType) and isinstance(after, TensorType):
-        widths = [DTYPES[each.element].bits for each in (before, after) if each.element in DTYPES]
-        if len(widths) == 2 and widths[0] != widths[1]:
-            return f"a bitcast between widths of {widths[0]} and {widths[1]} bits"
-    return None
-
-
-@lowering("bitcast_convert", check=_check_bitcast)
-def bitcast_convert(context: Context, op: SourceOp) -> Value:
-    x, wanted = context.operand(op, 0), _result_dtype(op)
-    return x if _element(x) is wanted else context.builder.op("bitcast", x, dtype=wanted)
-
-
-_PRECISIONS = {(5, 10): "f16", (8, 7): "bf16", (8, 23): "f32", (11, 52): "f64"}
-
-
-def _check_precision(op: SourceOp, program: SourceProgram) -> str | None:
-    bits = op.attributes.get("exponent_bits"), op.attributes.get("mantissa_bits")
-    return None if bits in _PRECISIONS else f"a precision of {bits[0]}, {bits[1]} bits"
-
-
-@lowering("reduce_precision", check=_check_precision)
-def reduce_precision(context: Context, op: SourceOp) -> Value:
-    x = context.operand(op, 0)
-    narrow = _PRECISIONS[op.attributes["exponent_bits"], op.attributes["mantissa_bits"]]
-    own = _element(x)
-    if DTYPES[narrow].bits > own.bits or own.name == narrow:
-        return x
-    narrowed = context.builder.op("convert", x, dtype=dtype(narrow))
-    return context.builder.op("convert", narrowed, dtype=own)  # type: ignore[no-any-return]
 
 
 @lowering("batch_norm_inference")

@@ -56,7 +56,8 @@ class Lowered:
 
     `value` is None until it is used, where `sizes` (the elements of an integer tensor as
     dims) or `truth` say it all. `constant` is the source's constant, a splat not expanded.
-    `iota_axis` is set for a tensor whose elements count along that axis.
+    `iota_axis` is set for a tensor whose elements count along that axis. `parts` are the real
+    and imaginary parts of a complex tensor.
     """
 
     value: Value | None = None
@@ -64,6 +65,7 @@ class Lowered:
     truth: Truth | None = None
     constant: Constant | None = None
     iota_axis: int | None = None
+    parts: tuple[Value, Value] | None = None
     type: TensorType | None = None  # the source type, where `value` is still to be made
     home: list[Op] | None = None  # the ops among which `value` was made when it was used
 
@@ -191,13 +193,58 @@ class Context:
         if lowered.value is None or (
             lowered.home is not None and lowered.home is not self.builder.ops
         ):
+            if lowered.parts is not None:
+                lowered.value = self._joined(*lowered.parts)
+                lowered.home = self.builder.ops
+                return lowered.value
             assert lowered.type is not None
             lowered.value = self._materialise(lowered, dtype(lowered.type.element))
             lowered.home = self.builder.ops
         return lowered.value
 
+    def _joined(self, real: Value, imaginary: Value) -> Value:
+        """The complex tensor that has these parts."""
+        type = tensor_type(real)
+        columns = [
+            self.builder.value("reshape", part, shape=(*type.shape, 1))
+            for part in (real, imaginary)
+        ]
+        pairs = self.builder.value("concatenate", *columns, axis=type.rank)
+        wide = dtype("c64" if type.dtype.bits == 32 else "c128")
+        return self.builder.value("reinterpret", pairs, dtype=wide)
+
+    def parts(self, op: SourceOp, place: int) -> tuple[Value, Value]:
+        """The real and imaginary parts of operand `place`, which is complex."""
+        return self.parts_of(self.lowered(op, place))
+
+    def parts_of(self, lowered: Lowered) -> tuple[Value, Value]:
+        """The real and imaginary parts of a complex tensor."""
+        if lowered.parts is not None:
+            return lowered.parts
+        constant = lowered.constant
+        if constant is not None:
+            halves = (
+                replace(constant, array=array, element="f32" if array.itemsize == 4 else "f64")
+                for array in (constant.array.real, constant.array.imag)
+            )
+            real, imaginary = (self._constant(each, dtype(each.element)) for each in halves)
+            return real, imaginary
+        value = self.value(lowered)
+        shape = tensor_type(value).shape
+        element = dtype("f32" if tensor_type(value).dtype.bits == 64 else "f64")
+        pairs = self.builder.value("reinterpret", value, dtype=element)
+        start = (0,) * len(shape)
+        columns = [
+            self.builder.value("slice", pairs, start=(*start, place), limit=(*shape, place + 1))
+            for place in (0, 1)
+        ]
+        real, imaginary = (self.builder.value("reshape", column, shape=shape) for column in columns)
+        return real, imaginary
+
     def _materialise(self, lowered: Lowered, wanted: DType) -> Value:
         assert lowered.type is not None
+        if wanted.is_complex:
+            return self._joined(*self.parts_of(lowered))
         if lowered.constant is not None:
             return self._constant(lowered.constant, wanted)
         if lowered.sizes is None:

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ingot.compiler.frontends.stablehlo.called import followed_function
+from ingot.compiler.frontends.stablehlo.lower_complex import complex_problem, is_complex
 from ingot.compiler.frontends.stablehlo.lower_control import CONTROL_OPS
+from ingot.compiler.frontends.stablehlo.lower_rare import REFUSED
 from ingot.compiler.frontends.stablehlo.lowering import LOWERINGS, well_formed
 from ingot.compiler.frontends.stablehlo.program import (
     SourceBlock,
@@ -69,8 +71,13 @@ def _problems(block: SourceBlock, program: SourceProgram) -> Iterator[tuple[Sour
         types = [value.type for value in (*op.operands, *op.results)]
         bad_type = next((problem for problem in map(_type_problem, types) if problem), None)
         callee = followed_function(op)
-        if row is None:
-            yield op, "there is no lowering for it"
+        if is_complex(op) and not bad_type and not op.undecoded:
+            with well_formed(_describe(op)):
+                reason = complex_problem(op, program)
+            if reason:
+                yield op, reason
+        elif row is None:
+            yield op, REFUSED.get(op.full_name, "there is no lowering for it")
         elif op.undecoded:
             yield op, f"version {op.version} of this op is newer than this reader"
         elif bad_type:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ingot.compiler.frontends.fourier import Pair, transform
+from ingot.compiler.frontends.fourier import Pair, both_sides, transform
 from ingot.compiler.frontends.onnx.lowerings.elementwise import narrow, widen
 from ingot.compiler.frontends.onnx.node import Node, UnsupportedNode, shape_of, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import lowering
@@ -43,7 +43,10 @@ def _dft(node: Node, axis: int) -> Value:
     real, imaginary = moved
     assert real is not None
     if inverse and onesided:
-        real, imaginary = _both_sides(node, (real, imaginary), length)
+        half = length // 2 + 1
+        real = _fit(node, real, half)
+        imaginary = node.fill(0, like=real) if imaginary is None else _fit(node, imaginary, half)
+        real, imaginary = both_sides(node.builder, (real, imaginary), length)
     fitted = (
         _fit(node, real, length),
         None if imaginary is None else _fit(node, imaginary, length),
@@ -94,35 +97,6 @@ def _fit(node: Node, x: Value, length: int) -> Value:
     zeros = (0,) * len(shape)
     element = node.constant(0, type_of(x).dtype)
     return node.op("pad", x, element, low=zeros, high=(*zeros[1:], missing), interior=zeros)
-
-
-def _both_sides(node: Node, x: Pair, length: int) -> tuple[Value, Value]:
-    """Frequencies 0 ... length / 2, and behind them those that mirror them, conjugate."""
-    half = length // 2 + 1
-    real = _fit(node, x[0], half)
-    imaginary = node.fill(0, like=real) if x[1] is None else _fit(node, x[1], half)
-    shape = shape_of(real)
-    start = (0,) * (len(shape) - 1)
-    places = [0, length // 2] if length % 2 == 0 else [0]
-    kept = node.constant([place not in places for place in range(half)], dtype("i1"))
-    imaginary = node.op(
-        "select",
-        node.op("broadcast", kept, shape=shape, dimensions=(len(shape) - 1,)),
-        imaginary,
-        node.fill(0, like=imaginary),
-    )
-
-    def mirrored(part: Value) -> Value:
-        limit = (*shape[:-1], length - half + 1)
-        rest = node.op("slice", part, start=(*start, 1), limit=limit)
-        return node.op("reverse", rest, axes=(len(shape) - 1,))
-
-    turned = node.op("neg", mirrored(imaginary))
-    axis = len(shape) - 1
-    return (
-        node.op("concatenate", real, mirrored(real), axis=axis),
-        node.op("concatenate", imaginary, turned, axis=axis),
-    )
 
 
 @lowering("STFT", since=17)

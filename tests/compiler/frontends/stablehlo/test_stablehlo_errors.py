@@ -17,20 +17,24 @@ from ingot.hal.errors import CompileError, DataLoss, Error, NotFound
 
 
 def test_all_missing_ops_are_listed_with_layer_types_and_advice() -> None:
+    def bits(x: Any) -> Any:
+        state = jnp.zeros(4, "uint32")
+        return x + lax.rng_bit_generator(state, x.shape, "uint32")[1]
+
     def model(x: Any) -> Any:
         with jax.named_scope("mixer"):
-            y = jnp.fft.fft(x).real
+            y = bits(x)
         with jax.named_scope("solver"):
-            z = jnp.fft.fft(x @ x.T).real
-        return y, lax.fori_loop(0, 3, lambda i, a: jnp.fft.fft(a).real * i, z)
+            z = jnp.sort(x + 1j, 0).real
+        return y, z, lax.fori_loop(0, 3, lambda i, a: bits(a) * i, x)
 
     with pytest.raises(CompileError) as caught:
         import_stablehlo(export(model, spec(4, 4)))
     message = str(caught.value)
-    for part in ("fft at", "mixer", "solver", "f32[4,4]", "there is no lowering"):
+    for part in ("rng_bit_generator at", "mixer", "solver", "c64[4,4]", "random numbers"):
         assert part in message
     assert "add a lowering" in message
-    assert message.count("real at") == 3  # one of them in the body of the loop
+    assert message.count("rng_bit_generator at") == 2  # one of them in the body of the loop
 
 
 def test_a_region_that_computes_more_than_elements_names_its_layer_and_why() -> None:

@@ -1,0 +1,224 @@
+"""Functions of complex numbers as ops on their real and imaginary parts.
+
+Kernels compute with real numbers only. Formulas are chosen so that nothing overflows in
+between where the result does not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from ingot.compiler.graph.builder import Builder, tensor_type
+from ingot.compiler.ir import Value
+
+__all__ = ["BINARY", "UNARY", "Complex", "Parts", "absolute"]
+
+Parts = tuple[Value, Value]
+"""The real and the imaginary part, tensors of one type."""
+
+
+class Complex:
+    """Builds functions of complex numbers."""
+
+    def __init__(self, builder: Builder) -> None:
+        self.builder = builder
+
+    def op(self, name: str, *operands: Value) -> Value:
+        return self.builder.value(name, *operands)
+
+    def like(self, number: float, x: Value) -> Value:
+        """`number` in the type of x."""
+        type = tensor_type(x)
+        return self.builder.full(number, type.dtype, type.shape)
+
+    def scale(self, number: float, x: Value) -> Value:
+        return self.op("mul", x, self.like(number, x))
+
+    def choose(self, predicate: Value, a: Parts, b: Parts) -> Parts:
+        return self.op("select", predicate, a[0], b[0]), self.op("select", predicate, a[1], b[1])
+
+    def compare(self, direction: str, a: Value, b: Value) -> Value:
+        return self.builder.value("compare", a, b, direction=direction)
+
+
+def absolute(c: Complex, z: Parts) -> Value:
+    """|z|, without a square of the greater part."""
+    a, b = (c.op("abs", part) for part in z)
+    high, low = c.op("max", a, b), c.op("min", a, b)
+    zero, infinity = c.like(0, high), c.like(math.inf, high)
+    ratio = c.op("div", low, high)
+    root = c.op("sqrt", c.op("add", c.like(1, high), c.op("mul", ratio, ratio)))
+    size = c.op("mul", high, root)
+    size = c.op("select", c.compare("eq", high, zero), zero, size)
+    one = c.op("or", c.compare("eq", a, infinity), c.compare("eq", b, infinity))
+    return c.op("select", one, infinity, size)
+
+
+def _multiply(c: Complex, a: Parts, b: Parts) -> Parts:
+    real = c.op("sub", c.op("mul", a[0], b[0]), c.op("mul", a[1], b[1]))
+    return real, c.op("add", c.op("mul", a[0], b[1]), c.op("mul", a[1], b[0]))
+
+
+def _divide(c: Complex, a: Parts, b: Parts) -> Parts:
+    """By the ratio of the divisor's lesser part to the greater one (Smith)."""
+    flat = c.compare("ge", c.op("abs", b[0]), c.op("abs", b[1]))
+    high, low = c.choose(flat, b, (b[1], b[0]))
+    ratio = c.op("div", low, high)
+    size = c.op("add", high, c.op("mul", low, ratio))
+    first, second = c.choose(flat, a, (a[1], a[0]))
+    real = c.op("div", c.op("add", first, c.op("mul", second, ratio)), size)
+    other = c.op("div", c.op("sub", second, c.op("mul", first, ratio)), size)
+    return real, c.op("select", flat, other, c.op("neg", other))
+
+
+def _add(c: Complex, a: Parts, b: Parts) -> Parts:
+    return c.op("add", a[0], b[0]), c.op("add", a[1], b[1])
+
+
+def _subtract(c: Complex, a: Parts, b: Parts) -> Parts:
+    return c.op("sub", a[0], b[0]), c.op("sub", a[1], b[1])
+
+
+def _negate(c: Complex, z: Parts) -> Parts:
+    return c.op("neg", z[0]), c.op("neg", z[1])
+
+
+def _conjugate(c: Complex, z: Parts) -> Parts:
+    return z[0], c.op("neg", z[1])
+
+
+def _exponential(c: Complex, z: Parts) -> Parts:
+    size = c.op("exp", z[0])
+    imaginary = c.op("mul", size, c.op("sin", z[1]))
+    flat = c.compare("eq", z[1], c.like(0, z[1]))
+    return c.op("mul", size, c.op("cos", z[1])), c.op("select", flat, z[1], imaginary)
+
+
+def _exponential_minus_one(c: Complex, z: Parts) -> Parts:
+    """e^a cos b - 1 = expm1(a) cos b - 2 sin^2(b / 2)."""
+    sine = c.op("sin", c.scale(0.5, z[1]))
+    less = c.scale(2, c.op("mul", sine, sine))
+    real = c.op("sub", c.op("mul", c.op("expm1", z[0]), c.op("cos", z[1])), less)
+    return real, _exponential(c, z)[1]
+
+
+def _logarithm(c: Complex, z: Parts) -> Parts:
+    return c.op("log", absolute(c, z)), c.op("atan2", z[1], z[0])
+
+
+def _log_plus_one(c: Complex, z: Parts) -> Parts:
+    """log|1 + z| = log1p(a (a + 2) + b^2) / 2."""
+    one = c.op("add", z[0], c.like(1, z[0]))
+    two = c.op("add", z[0], c.like(2, z[0]))
+    square = c.op("add", c.op("mul", z[0], two), c.op("mul", z[1], z[1]))
+    return c.scale(0.5, c.op("log1p", square)), c.op("atan2", z[1], one)
+
+
+def _square_root(c: Complex, z: Parts) -> Parts:
+    """The root whose real part is not negative."""
+    size = absolute(c, z)
+    half = c.op("sqrt", c.op("add", c.scale(0.5, size), c.scale(0.5, c.op("abs", z[0]))))
+    other = c.op("div", c.scale(0.5, c.op("abs", z[1])), half)
+    zero = c.like(0, size)
+    nothing = c.compare("eq", half, zero)
+    other = c.op("select", nothing, zero, other)
+    right = c.compare("ge", z[0], zero)
+    real, imaginary = c.choose(right, (half, other), (other, half))
+    down = c.op("or", c.compare("lt", z[1], zero), _is_minus_zero(c, z[1]))
+    return real, c.op("select", down, c.op("neg", imaginary), imaginary)
+
+
+def _is_minus_zero(c: Complex, x: Value) -> Value:
+    """Whether x is 0 with the sign set: only then 1 / x is minus infinity."""
+    return c.compare("eq", c.op("div", c.like(1, x), x), c.like(-math.inf, x))
+
+
+def _reciprocal_root(c: Complex, z: Parts) -> Parts:
+    root = _square_root(c, z)
+    return _divide(c, (c.like(1, z[0]), c.like(0, z[0])), root)
+
+
+def _cube_root(c: Complex, z: Parts) -> Parts:
+    logarithm = _logarithm(c, z)
+    root = _exponential(c, (c.scale(1 / 3, logarithm[0]), c.scale(1 / 3, logarithm[1])))
+    zero = c.compare("eq", absolute(c, z), c.like(0, z[0]))
+    return c.choose(zero, z, root)
+
+
+def _power(c: Complex, a: Parts, b: Parts) -> Parts:
+    """e^(b log a); 0 to a power is 0, to the power 0 it is 1."""
+    result = _exponential(c, _multiply(c, b, _logarithm(c, a)))
+    zero, one = c.like(0, a[0]), c.like(1, a[0])
+    nothing = c.compare("eq", absolute(c, a), zero)
+    none = c.compare("eq", absolute(c, b), zero)
+    result = c.choose(nothing, (zero, zero), result)
+    return c.choose(none, (one, zero), result)
+
+
+def _sine(c: Complex, z: Parts) -> Parts:
+    a, b = z
+    real = c.op("mul", c.op("sin", a), c.op("cosh", b))
+    return real, c.op("mul", c.op("cos", a), c.op("sinh", b))
+
+
+def _cosine(c: Complex, z: Parts) -> Parts:
+    a, b = z
+    real = c.op("mul", c.op("cos", a), c.op("cosh", b))
+    return real, c.op("neg", c.op("mul", c.op("sin", a), c.op("sinh", b)))
+
+
+def _hyperbolic_tangent(c: Complex, z: Parts) -> Parts:
+    """(t (1 + s^2), s (1 - t^2)) / (1 + (t s)^2) with t = tanh a, s = tan b."""
+    t, s = c.op("tanh", z[0]), c.op("tan", z[1])
+    one = c.like(1, t)
+    square, product = c.op("mul", s, s), c.op("mul", t, s)
+    size = c.op("add", one, c.op("mul", product, product))
+    real = c.op("div", c.op("mul", t, c.op("add", one, square)), size)
+    rest = c.op("sub", one, c.op("mul", t, t))
+    return real, c.op("div", c.op("mul", s, rest), size)
+
+
+def _tangent(c: Complex, z: Parts) -> Parts:
+    """tan z = -i tanh(i z)."""
+    real, imaginary = _hyperbolic_tangent(c, (c.op("neg", z[1]), z[0]))
+    return imaginary, c.op("neg", real)
+
+
+def _logistic(c: Complex, z: Parts) -> Parts:
+    real, imaginary = _exponential(c, _negate(c, z))
+    one = c.like(1, real)
+    return _divide(c, (one, c.like(0, one)), (c.op("add", real, one), imaginary))
+
+
+def _sign(c: Complex, z: Parts) -> Parts:
+    size = absolute(c, z)
+    zero = c.like(0, size)
+    parts = c.op("div", z[0], size), c.op("div", z[1], size)
+    return c.choose(c.compare("eq", size, zero), (zero, zero), parts)
+
+
+UNARY: dict[str, Callable[[Complex, Parts], Parts]] = {
+    "cbrt": _cube_root,
+    "chlo.conj": _conjugate,
+    "cosine": _cosine,
+    "exponential": _exponential,
+    "exponential_minus_one": _exponential_minus_one,
+    "log": _logarithm,
+    "log_plus_one": _log_plus_one,
+    "logistic": _logistic,
+    "negate": _negate,
+    "rsqrt": _reciprocal_root,
+    "sign": _sign,
+    "sine": _sine,
+    "sqrt": _square_root,
+    "tan": _tangent,
+    "tanh": _hyperbolic_tangent,
+}
+BINARY: dict[str, Callable[[Complex, Parts, Parts], Parts]] = {
+    "add": _add,
+    "divide": _divide,
+    "multiply": _multiply,
+    "power": _power,
+    "subtract": _subtract,
+}

@@ -1,0 +1,283 @@
+"""Ops that few programs hold, compiled, against jax and NumPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+from jax import lax
+from jaxlib.mlir.dialects import stablehlo
+from stablehlo_cases import export, integers, normal
+
+import ingot
+
+Array = np.ndarray[Any, Any]
+
+
+def run(text: str, *arguments: Array) -> list[Array]:
+    artifact = stablehlo.serialize_portable_artifact_str(text, "1.9.0")
+    results = ingot.load(ingot.compile(artifact))(*arguments)
+    return [each.numpy() for each in (results if isinstance(results, tuple) else (results,))]
+
+
+def against_jax(function: Any, *arguments: Any, tolerance: float = 1e-5) -> None:
+    results = ingot.load(ingot.compile(export(function, *arguments)))(*arguments)
+    found = results if isinstance(results, tuple) else (results,)
+    wanted = jax.tree_util.tree_leaves(jax.jit(function)(*arguments))
+    for place, (one, other) in enumerate(zip(found, wanted, strict=True)):
+        assert one.numpy().dtype == other.dtype, place
+        a, b = (np.asarray(each, np.float64) for each in (one.numpy(), other))
+        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance, err_msg=f"result {place}")
+
+
+CASTS = ["f32 i8 4", "i64 f16 4", "i16 i32 2", "f64 i32 2", "i32 i4 8", "u8 i4 2", "bf16 i8 2"]
+NUMPY = {"f32": "float32", "f64": "float64", "f16": "float16", "bf16": ml_dtypes.bfloat16}
+NUMPY |= {"i4": ml_dtypes.int4, "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64"}
+NUMPY |= {"u8": "uint8"}
+
+
+@pytest.mark.parametrize("case", CASTS)
+def test_bits_are_seen_as_elements_of_another_width(case: str) -> None:
+    one, other, ratio = case.split()
+    wide, narrow = np.dtype(NUMPY[one]), np.dtype(NUMPY[other])
+    spelled = {"u8": "ui8"}
+    a, b = (spelled.get(each, each) for each in (one, other))
+    if wide.itemsize * 8 < int("".join(filter(str.isdigit, other))):
+        a, b, wide, narrow = b, a, narrow, wide
+    rng = np.random.default_rng(0)
+    x = rng.integers(1, 60, 3 * wide.itemsize, np.uint8).view(wide)
+    text = f"""
+    func.func @main(%x: tensor<3x{a}>) -> (tensor<3x{ratio}x{b}>, tensor<3x{a}>) {{
+      %0 = stablehlo.bitcast_convert %x : (tensor<3x{a}>) -> tensor<3x{ratio}x{b}>
+      %1 = stablehlo.bitcast_convert %0 : (tensor<3x{ratio}x{b}>) -> tensor<3x{a}>
+      return %0, %1 : tensor<3x{ratio}x{b}>, tensor<3x{a}>
+    }}"""
+    parts, back = run(text, x)
+    assert back.tobytes() == x.tobytes()
+    codes = x.view(np.uint8)
+    if narrow.itemsize == 1 and other == "i4":
+        codes = np.stack([codes & 15, codes >> 4], -1).reshape(-1)
+        found = parts.astype(np.int8).reshape(-1).view(np.uint8) & 15
+        np.testing.assert_array_equal(found, codes)
+    else:
+        assert parts.tobytes() == x.tobytes()
+
+
+def test_precision_is_reduced_as_xla_does() -> None:
+    sizes = [(5, 10), (8, 7), (4, 3), (5, 2), (8, 0), (2, 23), (11, 52), (8, 23), (3, 1)]
+
+    def model(x: Any, h: Any) -> Any:
+        return [lax.reduce_precision(x, *size) for size in sizes] + [lax.reduce_precision(h, 3, 4)]
+
+    every = np.arange(0, 1 << 32, 65_521, dtype=np.uint32).view(np.float32)
+    edges = np.array([0.0, -0.0, np.inf, np.nan, 65519.0, 65520.0, 6e-5], np.float32)
+    x = np.concatenate([every, edges])
+    h = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    results = ingot.load(ingot.compile(export(model, x, h)))(x, h)
+    for size, one, other in zip([*sizes, "f16"], results, jax.jit(model)(x, h), strict=True):
+        np.testing.assert_array_equal(one.numpy(), np.asarray(other), err_msg=str(size))
+
+
+def test_triangular_systems_and_factors() -> None:
+    a = normal(2, 5, 5)
+    spd = a @ a.transpose(0, 2, 1) + 5 * np.eye(5, dtype=np.float32)
+    solve = jax.lax.linalg.triangular_solve
+
+    lines, results = [], []
+    for place, (left, lower, unit, transposed) in enumerate(
+        (left, lower, unit, transposed)
+        for left in ("true", "false")
+        for lower in ("true", "false")
+        for unit in ("true", "false")
+        for transposed in ("NO_TRANSPOSE", "TRANSPOSE")
+    ):
+        b = "%b" if left == "true" else "%c"
+        type = "tensor<2x5x3xf32>" if left == "true" else "tensor<2x3x5xf32>"
+        lines.append(
+            f'%{place} = "stablehlo.triangular_solve"(%a, {b}) {{left_side = {left}, '
+            f"lower = {lower}, unit_diagonal = {unit}, "
+            f"transpose_a = #stablehlo<transpose {transposed}>}} "
+            f": (tensor<2x5x5xf32>, {type}) -> {type}"
+        )
+        results.append((f"%{place}", type))
+    for place, lower in enumerate(("true", "false"), len(results)):
+        lines.append(
+            f'%{place} = "stablehlo.cholesky"(%s) {{lower = {lower}}} '
+            ": (tensor<2x5x5xf32>) -> tensor<2x5x5xf32>"
+        )
+        results.append((f"%{place}", "tensor<2x5x5xf32>"))
+    names, types = (", ".join(column) for column in zip(*results, strict=True))
+    program = f"""
+    func.func @main(%a: tensor<2x5x5xf32>, %b: tensor<2x5x3xf32>, %c: tensor<2x3x5xf32>,
+        %s: tensor<2x5x5xf32>) -> ({types}) {{
+      {chr(10).join(lines)}
+      return {names} : {types}
+    }}"""
+    a = a + 4 * np.eye(5, dtype=np.float32)
+    b, c = normal(2, 5, 3), normal(2, 3, 5)
+    *solved, low, high = run(program, a, b, c, spd)
+    at = iter(solved)
+    for left in (True, False):
+        for lower in (True, False):
+            for unit in (True, False):
+                for transposed in (False, True):
+                    wanted = solve(
+                        a,
+                        b if left else c,
+                        left_side=left,
+                        lower=lower,
+                        unit_diagonal=unit,
+                        transpose_a=transposed,
+                    )
+                    np.testing.assert_allclose(next(at), wanted, rtol=2e-4, atol=2e-4)
+    np.testing.assert_allclose(low, np.linalg.cholesky(spd), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(high, low.transpose(0, 2, 1), rtol=1e-5, atol=1e-6)
+
+
+def test_batch_normalisation_in_training_and_its_gradient() -> None:
+    text = """
+    func.func @main(%x: tensor<2x3x4xf32>, %s: tensor<3xf32>, %o: tensor<3xf32>,
+        %g: tensor<2x3x4xf32>) -> (tensor<2x3x4xf32>, tensor<3xf32>, tensor<3xf32>,
+        tensor<2x3x4xf32>, tensor<3xf32>, tensor<3xf32>) {
+      %0:3 = "stablehlo.batch_norm_training"(%x, %s, %o)
+        {epsilon = 0.01 : f32, feature_index = 1 : i64}
+        : (tensor<2x3x4xf32>, tensor<3xf32>, tensor<3xf32>)
+        -> (tensor<2x3x4xf32>, tensor<3xf32>, tensor<3xf32>)
+      %1:3 = "stablehlo.batch_norm_grad"(%x, %s, %0#1, %0#2, %g)
+        {epsilon = 0.01 : f32, feature_index = 1 : i64}
+        : (tensor<2x3x4xf32>, tensor<3xf32>, tensor<3xf32>, tensor<3xf32>, tensor<2x3x4xf32>)
+        -> (tensor<2x3x4xf32>, tensor<3xf32>, tensor<3xf32>)
+      return %0#0, %0#1, %0#2, %1#0, %1#1, %1#2 : tensor<2x3x4xf32>, tensor<3xf32>,
+        tensor<3xf32>, tensor<2x3x4xf32>, tensor<3xf32>, tensor<3xf32>
+    }"""
+    x, s, o, g = normal(2, 3, 4), normal(3, seed=1), normal(3, seed=2), normal(2, 3, 4, seed=3)
+
+    def norm(x: Any, s: Any, o: Any) -> Any:
+        mean, variance = x.mean((0, 2)), x.var((0, 2))
+        column = (slice(None), None)
+        root = jnp.sqrt(variance + 0.01)[column]
+        return s[column] * (x - mean[column]) / root + o[column], mean, variance
+
+    found = run(text, x, s, o, g)
+    wanted, back = jax.vjp(lambda *each: norm(*each)[0], x, s, o)
+    np.testing.assert_allclose(found[0], wanted, rtol=1e-5, atol=1e-5)
+    for one, other in zip(found[1:3], norm(x, s, o)[1:], strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+    for one, other in zip(found[3:], back(g), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+
+
+CONVOLUTIONS: dict[str, Any] = {
+    "batch groups": ((4, 5, 6, 3), (3, 2, 3, 6), {"batch_group_count": 2}),
+    "negative padding": ((2, 7, 8, 3), (3, 2, 3, 4), {"padding": ((-1, 2), (1, -2))}),
+    "dilations": (
+        (2, 7, 8, 4),
+        (2, 3, 2, 6),
+        {
+            "lhs_dilation": (2, 1),
+            "rhs_dilation": (1, 2),
+            "window_strides": (2, 3),
+            "feature_group_count": 2,
+            "padding": ((2, 1), (0, 3)),
+        },
+    ),
+    "depthwise": ((1, 6, 6, 4), (3, 3, 1, 8), {"feature_group_count": 4}),
+    "empty": ((0, 6, 6, 4), (3, 3, 4, 8), {}),
+}
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_convolutions_of_every_form(name: str) -> None:
+    shape, window, options = CONVOLUTIONS[name]
+    given = {"window_strides": (1, 1), "padding": ((1, 1), (1, 1)), **options}
+
+    def model(x: Any, w: Any) -> Any:
+        numbers = ("NHWC", "HWIO", "NHWC")
+        return lax.conv_general_dilated(x, w, dimension_numbers=numbers, **given)
+
+    against_jax(model, normal(*shape), normal(*window, seed=1), tolerance=1e-4)
+    against_jax(model, integers(*shape), integers(*window))
+
+
+def test_products_of_other_dtypes_and_dims() -> None:
+    def model(a: Any, b: Any, i: Any, h: Any) -> Any:
+        dot = lax.dot_general
+        return (
+            dot(a, b, (((1, 3), (2, 0)), ((2,), (1,)))),
+            dot(a, b, (((), ()), ((), ()))),
+            dot(a, a, (((0, 1, 2, 3), (0, 1, 2, 3)), ((), ()))),
+            dot(a, a, (((), ()), ((0, 1, 2, 3), (0, 1, 2, 3)))),
+            dot(i, i, (((1,), (1,)), ((), ())), preferred_element_type="int32"),
+            dot(h, h, (((1,), (1,)), ((), ())), preferred_element_type="float32"),
+            dot(a[..., :0], a[..., :0], (((3,), (3,)), ((0,), (0,)))),
+        )
+
+    a, b = normal(2, 3, 4, 5), normal(5, 4, 3, 6, seed=1)
+    i = integers(4, 7, low=-100, high=100, dtype="int8")
+    against_jax(model, a, b, i, normal(4, 7, dtype="float16"), tolerance=1e-4)
+
+
+def test_random_numbers_of_jax_and_special_functions() -> None:
+    def model(x: Any) -> Any:
+        key = jax.random.key(7)
+        one, two = jax.random.split(key)
+        special = jax.scipy.special
+        return (
+            *(jax.random.uniform(one, (3, 4)), jax.random.normal(two, (5,))),
+            *(jax.random.randint(one, (4,), 0, 100), jax.random.permutation(two, 8)),
+            *(special.erfc(x), special.erfinv(x / 4), special.gammaln(x + 4)),
+            *(special.digamma(x + 4), special.expit(x)),
+            *(special.i0e(x), special.i1e(x), jnp.nextafter(x, 0.0), special.logit(x / 8 + 0.5)),
+        )
+
+    against_jax(model, normal(3, 4), tolerance=3e-5)
+
+
+def test_einsums_selections_and_numbers_of_devices() -> None:
+    text = """
+    func.func @main(%a: tensor<2x3x4xf32>, %b: tensor<2x4x5xf32>, %i: tensor<2x2xi32>,
+        %j: tensor<2xi32>) -> (tensor<2x5x3xf32>, tensor<4xf32>, tensor<2x3x2xf32>,
+        tensor<2x2x4xf32>, tensor<ui32>) {
+      %0 = "stablehlo.einsum"(%a, %b) {einsum_config = "bij,bjk->bki"}
+        : (tensor<2x3x4xf32>, tensor<2x4x5xf32>) -> tensor<2x5x3xf32>
+      %1 = "stablehlo.unary_einsum"(%a) {einsum_config = "bij->j"}
+        : (tensor<2x3x4xf32>) -> tensor<4xf32>
+      %2 = "stablehlo.torch_index_select"(%a, %i) {dim = 2 : i64, batch_dims = 1 : i64}
+        : (tensor<2x3x4xf32>, tensor<2x2xi32>) -> tensor<2x3x2xf32>
+      %3 = "stablehlo.torch_index_select"(%a, %j) {dim = 1 : i64, batch_dims = 0 : i64}
+        : (tensor<2x3x4xf32>, tensor<2xi32>) -> tensor<2x2x4xf32>
+      %4 = "stablehlo.partition_id"() : () -> tensor<ui32>
+      return %0, %1, %2, %3, %4 : tensor<2x5x3xf32>, tensor<4xf32>, tensor<2x3x2xf32>,
+        tensor<2x2x4xf32>, tensor<ui32>
+    }"""
+    a, b = normal(2, 3, 4), normal(2, 4, 5)
+    i, j = np.array([[3, 0], [1, 1]], np.int32), np.array([2, 0], np.int32)
+    product, total, batched, rows, device = run(text, a, b, i, j)
+    np.testing.assert_allclose(product, np.einsum("bij,bjk->bki", a, b), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(total, a.sum((0, 1)), rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(batched, np.stack([a[n][:, i[n]] for n in range(2)]))
+    np.testing.assert_array_equal(rows, a[:, j])
+    assert device == 0
+
+
+@pytest.mark.parametrize(
+    ("op", "reason"),
+    [
+        ('"stablehlo.rng"(%x, %x, %n) {rng_distribution = #stablehlo<rng_distribution UNIFORM>}'
+         " : (tensor<f32>, tensor<f32>, tensor<1xi64>) -> tensor<3xf32>", "random numbers"),
+        ('"stablehlo.collective_broadcast"(%y) {replica_groups = dense<[[0]]> : tensor<1x1xi64>}'
+         " : (tensor<3xf32>) -> tensor<3xf32>", "one device"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_compiled_says_what_to_do(op: str, reason: str) -> None:
+    text = f"""
+    func.func @main(%x: tensor<f32>, %y: tensor<3xf32>, %n: tensor<1xi64>) -> tensor<3xf32> {{
+      %0 = {op}
+      return %0 : tensor<3xf32>
+    }}"""
+    with pytest.raises(ingot.CompileError, match=reason):
+        ingot.compile(stablehlo.serialize_portable_artifact_str(text, "1.9.0"))

@@ -9,7 +9,7 @@ Nothing is run here: `ingot.checking` runs the form and compares.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -29,10 +29,11 @@ from ingot.compiler.ir import (
     clone_region,
     walk,
 )
-from ingot.compiler.ir.dims import Dim, Expr, Symbol, evaluate, symbols_of
+from ingot.compiler.ir.dims import Dim, Expr, Symbol, evaluate, symbol, symbols_of
 from ingot.compiler.module import Module as CompiledModule
 from ingot.compiler.pipeline import compile_changed
 from ingot.hal.errors import CompileError
+from ingot.hal.spec import dtype
 
 __all__ = ["CheckingForm", "Dispatch", "compile_for_checking"]
 
@@ -162,7 +163,7 @@ class _Exposer:
             else:
                 calls = (each.name == "dispatch.call" for each in walk(op))
                 self.uncompared += sum(calls)
-            if op.name == "size":
+            if op.name == "size" and isinstance(op.operands[0].type, TensorType):
                 values[op.operands[0]] = None
                 self.sizes[defined_symbols(op)[0]] = op.operands[0]
         values.update(dict.fromkeys(self.parameters.values()))
@@ -184,17 +185,31 @@ class _Exposer:
         ops: list[Op] = []
         for op in main.block.ops[:-1]:
             ops.append(op)
-            if op.name == "scalar.symbol":
-                scalar = op.operands[0]
+            for name, scalar in _numbers(op, ops):
                 type = TensorType(cast(ScalarType, scalar.type).dtype)
                 ops.append(Op("scalar.write", [scalar], [type]))
                 self.values[ops[-1].result] = None
-                self.sizes[defined_symbols(op)[0]] = ops[-1].result
+                self.sizes[name] = ops[-1].result
         returned = list(self.values)
         ops.append(Op("return", returned, location=main.block.terminator.location))
         main.block.ops = ops
         names = [f"{_PREFIX}{ordinal}" for ordinal in range(len(returned))]
         return replace(main, result_names=names, docs={})
+
+
+def _numbers(op: Op, ops: list[Op]) -> Iterator[tuple[str, Value]]:
+    """The symbols that the op defines and the registers that hold them; appends to `ops` what
+    reads the dims of lists."""
+    if op.name in ("scalar.symbol", "size"):
+        scalar = op.operands[0]
+        if isinstance(scalar.type, ScalarType):
+            yield defined_symbols(op)[0], scalar
+    elif op.name in ("slot.get", "slot.length"):
+        for name in defined_symbols(op):
+            element = dtype("i64")
+            attributes: dict[str, Attribute] = {"value": symbol(name), "dtype": element}
+            ops.append(Op("dim", [], [ScalarType(element)], attributes))
+            yield name, ops[-1].result
 
 
 def _join(main: Function, init: Function) -> tuple[Function, Function, dict[str, Value]]:

@@ -80,6 +80,25 @@ dtype=f32} : f32[n,32] loc("project")
 }
 """
 
+LISTS = """\
+module {} {
+  func @main(%x: f32[n,4] "x") -> (f32[m,4] "y", f32[k,4] "z") symbols {n in [1, none]} {
+    %0 = exp(%x) : f32[n,4] loc("steepen")
+    %1 = list.of(%0) {shape=[-1, 4]} : list<f32[?,4]>
+    %2 = list.insert(%1, %x) {index=1} : list<f32[?,4]>
+    list.length(%2) {symbols=["l"]}
+    %3 = list.get(%2) {index=<l-2>, shape=[<m>, 4], symbols=["m"]} : f32[m,4]
+    %4 = neg(%3) : f32[m,4] loc("turn")
+    %5 = list.get(%2) {index=1, shape=[<k>, 4], symbols=["k"]} : f32[k,4]
+    %6 = dim() {value=<l>, dtype=i32} : i32[]
+    %7 = convert(%6) {dtype=f32} : f32[]
+    %8 = broadcast(%7) {shape=[<k>, 4], dimensions=[]} : f32[k,4]
+    %9 = mul(%5, %8) : f32[k,4] loc("scale")
+    return(%4, %9)
+  }
+}
+"""
+
 
 @pytest.fixture
 def write(tmp_path: Path) -> Callable[[str], str]:
@@ -164,6 +183,16 @@ def test_a_tolerance_replaces_the_bounds(
 def test_sizes_from_data_and_loops(write: Callable[[str], str]) -> None:
     last = check(write(NONZERO_AND_LOOP), n=9)
     assert last.endswith("dispatches compared, 1 inside branches and loops not compared")
+
+
+def test_lists_and_the_sizes_of_their_elements(
+    write: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(LISTS)
+    assert check(path, n=3) == "3 dispatches compared"
+    make_wrong(monkeypatch, "map", "mul", "add", "scale")
+    with pytest.raises(Mismatch, match="scale"):
+        check(path, n=3)
 
 
 def test_a_variable_that_is_written_over_is_compared_as_it_was(

@@ -110,6 +110,10 @@ void ingot_hal_buffer_trim(ingot_buffer_t *buffer) {
 
 ingot_status_t ingot_hal_buffer_read(ingot_buffer_t *buffer, int64_t offset, int64_t length,
                                      void *data) {
+  if (buffer->vtable->read) {
+    INGOT_TRY(ingot_hal_check_range(buffer, offset, length, INGOT_HAL_ACCESS_READ));
+    return buffer->vtable->read(buffer->root, buffer->root_offset + offset, length, data);
+  }
   void *bytes;
   INGOT_TRY(ingot_hal_buffer_map(buffer, offset, length, INGOT_HAL_ACCESS_READ, &bytes));
   if (length > 0) memcpy(data, bytes, (size_t)length);
@@ -119,6 +123,10 @@ ingot_status_t ingot_hal_buffer_read(ingot_buffer_t *buffer, int64_t offset, int
 
 ingot_status_t ingot_hal_buffer_write(ingot_buffer_t *buffer, int64_t offset, int64_t length,
                                       const void *data) {
+  if (buffer->vtable->write) {
+    INGOT_TRY(ingot_hal_check_range(buffer, offset, length, INGOT_HAL_ACCESS_WRITE));
+    return buffer->vtable->write(buffer->root, buffer->root_offset + offset, length, data);
+  }
   void *bytes;
   INGOT_TRY(ingot_hal_buffer_map(buffer, offset, length, INGOT_HAL_ACCESS_WRITE, &bytes));
   if (length > 0) memcpy(bytes, data, (size_t)length);

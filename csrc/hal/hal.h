@@ -385,6 +385,10 @@ struct ingot_hal_buffer_vtable_t {
   ingot_status_t (*map)(ingot_buffer_t *root, int64_t offset, int64_t length, uint32_t access,
                         void **out_data);
   void (*unmap)(ingot_buffer_t *root, void *data);
+  /* Copy as buffer_read and buffer_write do; NULL: the core maps instead. */
+  ingot_status_t (*read)(ingot_buffer_t *root, int64_t offset, int64_t length, void *data);
+  ingot_status_t (*write)(ingot_buffer_t *root, int64_t offset, int64_t length,
+                          const void *data);
   void (*trim)(ingot_buffer_t *root); /* NULL: there is nothing to free */
 };
 

@@ -145,6 +145,25 @@ static void large_buffer_works_to_its_last_byte(void) {
   ingot_hal_buffer_release(buffer);
 }
 
+/* Longer than what a driver moves at once. */
+static void long_reads_and_writes_are_whole(void) {
+  const int64_t length = (INT64_C(13) << 20) + 13;
+  uint32_t *bytes = malloc((size_t)length + 4), *back = malloc((size_t)length + 4);
+  ingot_buffer_t *buffer = new_buffer(length + 7, NULL);
+  if (bytes && back) {
+    for (uint32_t i = 0; i <= (uint32_t)length / 4; i++) bytes[i] = i * 2654435761u;
+    EXPECT_OK(ingot_hal_buffer_write(buffer, 3, length, bytes));
+    EXPECT_OK(ingot_hal_buffer_read(buffer, 3, length, back));
+    EXPECT(memcmp(bytes, back, (size_t)length) == 0);
+    memset(back, 0, (size_t)length);
+    EXPECT_OK(ingot_hal_queue_read(suite.queue, buffer, 3, back, length));
+    EXPECT(memcmp(bytes, back, (size_t)length) == 0);
+  }
+  free(bytes);
+  free(back);
+  ingot_hal_buffer_release(buffer);
+}
+
 /* -- transfers ----------------------------------------------------------------------------- */
 
 static void fill_repeats_its_pattern(void) {
@@ -215,6 +234,7 @@ static void run_all(void) {
   RUN(bad_wraps_are_refused);
   RUN(map_shows_the_bytes);
   RUN(large_buffer_works_to_its_last_byte);
+  RUN(long_reads_and_writes_are_whole);
   RUN(fill_repeats_its_pattern);
   RUN(copy_moves_bytes_between_and_within_buffers);
   RUN(queued_write_takes_its_data_at_once);

@@ -65,6 +65,21 @@ static void two_wraps_of_the_same_bytes_overlap(void) {
   ingot_hal_buffer_release(b);
 }
 
+static void bindings_may_share_bytes(void) {
+  enum { COUNT = 100 };
+  float values[2 * COUNT], back[COUNT];
+  for (int i = 0; i < 2 * COUNT; i++) values[i] = (float)i;
+  ingot_buffer_t *buffer = new_buffer(sizeof(values), values), *part = NULL;
+  EXPECT_OK(ingot_hal_buffer_subspan(buffer, 40, 500, &part));
+  const ingot_hal_binding_t bindings[3] = {/* from element 0 on, from 10 on, into the first */
+                                           {buffer, 0, 400}, {part, 0, 400}, {buffer, 0, 400}};
+  EXPECT_OK(dispatch(KERNEL_ADD, bindings, 10, 1, 1, NULL, SMALL));
+  EXPECT_OK(ingot_hal_queue_read(suite.queue, buffer, 0, back, sizeof(back)));
+  for (int i = 0; i < COUNT; i++) EXPECT(back[i] == (float)(i < 10 ? 2 * i + 10 : i));
+  ingot_hal_buffer_release(part);
+  ingot_hal_buffer_release(buffer);
+}
+
 static void fills_may_begin_anywhere(void) {
   ingot_buffer_t *buffer = new_buffer(64, NULL);
   uint8_t back[64], expected[64];
@@ -212,6 +227,7 @@ static void run_all(void) {
   RUN(wrapped_bytes_are_current_after_a_wait);
   RUN(wrapped_bytes_follow_writes_and_maps);
   RUN(two_wraps_of_the_same_bytes_overlap);
+  RUN(bindings_may_share_bytes);
   RUN(fills_may_begin_anywhere);
   RUN(more_work_than_fits_a_queue_is_done);
   RUN(more_writes_than_fit_a_queue_are_done);

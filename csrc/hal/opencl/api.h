@@ -163,6 +163,7 @@ enum { /* what can be asked */
      ingot_cl_event_t *))                                                                         \
   X(int32_t, Flush, (ingot_cl_queue_t))                                                           \
   X(int32_t, Finish, (ingot_cl_queue_t))                                                          \
+  X(int32_t, WaitForEvents, (uint32_t, const ingot_cl_event_t *))                                 \
   X(int32_t, ReleaseEvent, (ingot_cl_event_t))                                                    \
   X(int32_t, GetEventProfilingInfo, (ingot_cl_event_t, uint32_t, size_t, void *, size_t *))
 

@@ -37,35 +37,12 @@ static void ingot_opencl_buffer_destroy(ingot_buffer_t *base) {
   ingot_hal_device_release(&device->base);
 }
 
-/* -- transfers ------------------------------------------------------------------------------- */
-
-/* Through a map, for which drivers use pinned memory. */
-ingot_status_t ingot_opencl_transfer(ingot_opencl_device_t *device, ingot_cl_memory_t memory,
-                                     int64_t offset, int64_t length, bool to_device,
-                                     uint8_t *host) {
-  const ingot_allocator_t *allocator = ingot_hal_device_allocator(&device->base);
-  if (length == 0) return NULL;
-  int32_t error = 0;
-  void *data = device->cl->EnqueueMapBuffer(
-      device->queue, memory, 1, to_device ? INGOT_CL_MAP_WRITE : INGOT_CL_MAP_READ,
-      (size_t)offset, (size_t)length, 0, NULL, NULL, &error);
-  if (error) return ingot_opencl_status(allocator, "clEnqueueMapBuffer", error);
-  /* Bytes that the device uses in place need no copy: the map alone makes them current. */
-  if (data != (void *)host) {
-    memcpy(to_device ? data : host, to_device ? host : data, (size_t)length);
-  }
-  INGOT_OPENCL_TRY(allocator, device->cl, EnqueueUnmapMemObject, device->queue, memory, data, 0,
-                   NULL, NULL);
-  INGOT_OPENCL_TRY(allocator, device->cl, Finish, device->queue);
-  return NULL;
-}
+/* -- maps ------------------------------------------------------------------------------------ */
 
 ingot_status_t ingot_opencl_buffer_bring_back(ingot_opencl_buffer_t *buffer) {
   return ingot_opencl_transfer(ingot_opencl_device_of(buffer), buffer->memory, 0,
                                buffer->base.length, false, buffer->wrapped);
 }
-
-/* -- maps ------------------------------------------------------------------------------------ */
 
 /* Maps wrapped bytes themselves, brought up to date; unmap sends them to the copy. */
 static ingot_status_t ingot_opencl_map_wrapped(ingot_opencl_buffer_t *buffer, int64_t offset,
@@ -155,10 +132,43 @@ static void ingot_opencl_buffer_unmap(ingot_buffer_t *root, void *data) {
   (void)device->cl->Finish(device->queue); /* other queues may use it next */
 }
 
+/* -- reads and writes ------------------------------------------------------------------------ */
+
+/* Between the buffer and the caller's bytes; through a map where that is as good. */
+static ingot_status_t ingot_opencl_buffer_move(ingot_buffer_t *root, int64_t offset,
+                                               int64_t length, bool to_device, uint8_t *host) {
+  ingot_opencl_buffer_t *buffer = (ingot_opencl_buffer_t *)root;
+  ingot_opencl_device_t *device = ingot_opencl_device_of(buffer);
+  if (length == 0) return NULL;
+  if (!buffer->wrapped) {
+    INGOT_TRY(ingot_opencl_device_finish(device, atomic_load(&buffer->users)));
+    return ingot_opencl_transfer(device, buffer->memory, buffer->memory_offset + offset, length,
+                                 to_device, host);
+  }
+  void *data;
+  INGOT_TRY(ingot_opencl_buffer_map(
+      root, offset, length, to_device ? INGOT_HAL_ACCESS_WRITE : INGOT_HAL_ACCESS_READ, &data));
+  memcpy(to_device ? data : host, to_device ? host : data, (size_t)length);
+  ingot_opencl_buffer_unmap(root, data);
+  return NULL;
+}
+
+static ingot_status_t ingot_opencl_buffer_read(ingot_buffer_t *root, int64_t offset,
+                                               int64_t length, void *data) {
+  return ingot_opencl_buffer_move(root, offset, length, false, data);
+}
+
+static ingot_status_t ingot_opencl_buffer_write(ingot_buffer_t *root, int64_t offset,
+                                                int64_t length, const void *data) {
+  return ingot_opencl_buffer_move(root, offset, length, true, (uint8_t *)(uintptr_t)data);
+}
+
 static const ingot_hal_buffer_vtable_t ingot_opencl_buffer_vtable = {
     .destroy = ingot_opencl_buffer_destroy,
     .map = ingot_opencl_buffer_map,
     .unmap = ingot_opencl_buffer_unmap,
+    .read = ingot_opencl_buffer_read,
+    .write = ingot_opencl_buffer_write,
     .trim = ingot_opencl_buffer_trim,
 };
 

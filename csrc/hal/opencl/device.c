@@ -11,8 +11,10 @@
 /* Also of a device that was opened in part. */
 static void ingot_opencl_device_free(ingot_opencl_device_t *device) {
   const ingot_allocator_t *allocator = &device->base.instance->allocator;
+  ingot_opencl_staging_free(device);
   if (device->queue) (void)device->cl->ReleaseCommandQueue(device->queue);
   if (device->context) (void)device->cl->ReleaseContext(device->context);
+  ingot_mutex_deinitialize(&device->staging_mutex);
   ingot_mutex_deinitialize(&device->mutex);
   ingot_release_memory(allocator, device->cache_folder);
   ingot_release_memory(allocator, device);
@@ -244,6 +246,7 @@ ingot_status_t ingot_opencl_device_open(ingot_instance_t *instance, const ingot_
   device->base.target = "opencl";
   ingot_reference_count_initialize(&device->base.references);
   ingot_mutex_initialize(&device->mutex);
+  ingot_mutex_initialize(&device->staging_mutex);
   ingot_status_t status = ingot_opencl_device_load(device, uri, context, queue);
   if (status) {
     ingot_opencl_device_free(device);

@@ -34,6 +34,9 @@ typedef struct ingot_opencl_device_t {
   uint64_t local_length;        /* bytes of local memory of a group */
   size_t group_size;            /* work items of a group */
   size_t group_sizes[3];        /* the same per axis */
+  ingot_mutex_t staging_mutex;  /* guards the staging memory */
+  ingot_cl_memory_t staging_memory; /* NULL until a transfer needs it */
+  uint8_t *staging;             /* its map: pinned bytes */
   ingot_mutex_t mutex;          /* guards the lists */
   ingot_opencl_queue_t *queues; /* of this device */
   uint32_t queue_count;         /* that were ever made */
@@ -123,6 +126,9 @@ ingot_status_t ingot_opencl_check_allocation(const ingot_opencl_device_t *device
 ingot_status_t ingot_opencl_transfer(ingot_opencl_device_t *device, ingot_cl_memory_t memory,
                                      int64_t offset, int64_t length, bool to_device,
                                      uint8_t *host);
+
+/* Frees the staging memory, if there is any. */
+void ingot_opencl_staging_free(ingot_opencl_device_t *device);
 
 /* Makes what the device wrote to wrapped bytes visible in them; the queue is idle. */
 ingot_status_t ingot_opencl_buffer_bring_back(ingot_opencl_buffer_t *buffer);

@@ -268,11 +268,8 @@ static ingot_status_t ingot_opencl_queue_reads(ingot_opencl_queue_t *queue,
                      sizeof(ingot_opencl_fault_t), queue->staging, 0, NULL, NULL);
   }
   if (!read || read->length == 0) return NULL;
-  void *target = read->length <= INGOT_OPENCL_READ_CAPACITY
-                     ? queue->staging + INGOT_OPENCL_STAGING_READ
-                     : read->data;
   INGOT_OPENCL_TRY(allocator, cl, EnqueueReadBuffer, queue->queue, read->memory, 0, read->offset,
-                   read->length, target, 0, NULL, NULL);
+                   read->length, queue->staging + INGOT_OPENCL_STAGING_READ, 0, NULL, NULL);
   return NULL;
 }
 
@@ -291,7 +288,7 @@ ingot_status_t ingot_opencl_settle(ingot_opencl_queue_t *queue, const ingot_open
   else ingot_status_free(ingot_opencl_clear_fault(queue)); /* its ticket would be another's */
   if (!status) status = ingot_opencl_check_deadline(queue);
   queue->record_count = 0;
-  if (!status && read && read->length > 0 && read->length <= INGOT_OPENCL_READ_CAPACITY) {
+  if (!status && read && read->length > 0) {
     memcpy(read->data, queue->staging + INGOT_OPENCL_STAGING_READ, read->length);
   }
   return status;

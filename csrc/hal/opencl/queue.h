@@ -81,7 +81,7 @@ ingot_status_t ingot_opencl_reserve_written(ingot_opencl_queue_t *queue, uint32_
 /* As ingot_opencl_will_use, for work that writes: wrapped bytes are brought back at the wait. */
 void ingot_opencl_will_write(ingot_opencl_queue_t *queue, ingot_buffer_t *buffer);
 
-/* Bytes to read with a wait. */
+/* Bytes to read with a wait, at most INGOT_OPENCL_READ_CAPACITY. */
 typedef struct ingot_opencl_read_t {
   ingot_cl_memory_t memory;
   size_t offset;

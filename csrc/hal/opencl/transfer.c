@@ -91,7 +91,13 @@ ingot_status_t ingot_opencl_queue_write(ingot_hal_queue_t *base, ingot_buffer_t 
 ingot_status_t ingot_opencl_queue_read(ingot_hal_queue_t *base, ingot_buffer_t *source,
                                        int64_t offset, void *data, int64_t length) {
   ingot_opencl_place_t place;
+  ingot_opencl_queue_t *queue = (ingot_opencl_queue_t *)base;
   INGOT_TRY(ingot_opencl_locate(source, offset, length, &place));
+  if (length > INGOT_OPENCL_READ_CAPACITY) {
+    INGOT_TRY(ingot_opencl_settle(queue, NULL));
+    return ingot_opencl_transfer(ingot_opencl_queue_device(queue), place.memory, place.offset,
+                                 length, false, data);
+  }
   const ingot_opencl_read_t read = {place.memory, (size_t)place.offset, (size_t)length, data};
-  return ingot_opencl_settle((ingot_opencl_queue_t *)base, &read);
+  return ingot_opencl_settle(queue, &read);
 }

@@ -102,6 +102,19 @@ static void buffers_beyond_the_largest_are_out_of_memory(void) {
   ingot_hal_device_release(device);
 }
 
+static void more_drivers_than_an_instance_takes_are_refused(void) {
+  const ingot_driver_t *many[INGOT_MAX_DRIVERS + 1];
+  for (int d = 0; d <= INGOT_MAX_DRIVERS; d++) many[d] = ingot_opencl_driver();
+  ingot_instance_options_t options = {.drivers = many, .driver_count = INGOT_MAX_DRIVERS + 1};
+  ingot_instance_t *created = NULL;
+  EXPECT_STATUS(ingot_instance_create(&options, &created), INVALID_ARGUMENT,
+                "9 drivers, expected at most 8");
+  options.driver_count = 1;
+  REQUIRE_OK(ingot_instance_create(&options, &created));
+  EXPECT_TEXT(ingot_instance_device_uri(created, 1), "opencl://0");
+  ingot_instance_release(created);
+}
+
 /* -- read-only bytes ------------------------------------------------------------------------- */
 
 static uint32_t part_count(const ingot_buffer_t *buffer) {
@@ -386,6 +399,7 @@ int main(void) {
   RUN(library_without_the_functions_is_incompatible);
   RUN(instance_without_a_library_lists_no_devices);
   RUN(buffers_beyond_the_largest_are_out_of_memory);
+  RUN(more_drivers_than_an_instance_takes_are_refused);
   RUN(read_only_bytes_are_copied_where_they_are_used);
   RUN(read_only_bytes_may_be_more_than_one_buffer_holds);
   RUN(what_the_application_releases_first_stays_usable);

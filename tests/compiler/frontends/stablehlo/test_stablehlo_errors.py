@@ -25,7 +25,7 @@ def test_all_missing_ops_are_listed_with_layer_types_and_advice() -> None:
         with jax.named_scope("mixer"):
             y = bits(x)
         with jax.named_scope("solver"):
-            z = jnp.sort(x + 1j, 0).real
+            z = lax.sort(x + 1j).real
         return y, z, lax.fori_loop(0, 3, lambda i, a: bits(a) * i, x)
 
     with pytest.raises(CompileError) as caught:

@@ -150,8 +150,8 @@ class _Attention:
     def _key_block(self, key: Index, state: _State) -> _State:
         """Add the keys of one block."""
         b, entry = self.b, self.entry
-        left = matrix_source(entry, 0, self.bases.q, self.first, -2)
-        right = matrix_source(entry, 1, self.bases.k, key, -2)
+        left = matrix_source(entry, 0, self.bases.q, self.first, -2, self.tile.rows)
+        right = matrix_source(entry, 1, self.bases.k, key, -2, self.tile.columns)
         scores = self.scores.run(self.scores.zeros(), entry.d, left, right)
         scores = self._masked(key, scores)
         maxima = self._row_maxima(state.maxima, scores)
@@ -231,7 +231,7 @@ class _Attention:
         """sums + the block's weights times its values."""
         b, tile, wide = self.b, self.tile, self.schedule.results
         keys = self.entry.k.shape[-2]
-        source = matrix_source(self.entry, 2, self.bases.v, 0, -1)
+        source = matrix_source(self.entry, 2, self.bases.v, 0, -1, wide.columns)
         block = Block(self.group, source, wide.columns, wide.depth, wide.right_pitch, self.shared)
 
         def body(buffer: Index, index: Index, old: Sequence[Value]) -> Sequence[Value]:

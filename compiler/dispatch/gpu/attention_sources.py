@@ -8,9 +8,10 @@ from __future__ import annotations
 import math
 
 from ingot.compiler.dispatch.attention_entry import AttentionEntry
-from ingot.compiler.dispatch.gpu.group_tile import Source, load_where
+from ingot.compiler.dispatch.gpu.group_tile import Source
+from ingot.compiler.dispatch.gpu.strided_source import Matrix, strided_source
 from ingot.compiler.dispatch.loop import Index, lanes_of
-from ingot.compiler.ir import TensorType, Value
+from ingot.compiler.ir import Value
 from ingot.hal.spec import dtype
 
 __all__ = ["Bases", "finite", "masked", "matrix_source"]
@@ -28,27 +29,19 @@ class Bases:
 
 
 def matrix_source(
-    entry: AttentionEntry, operand: int, base: Index, first: Index, line_axis: int
+    entry: AttentionEntry, operand: int, base: Index, first: Index, line_axis: int, lines: int
 ) -> Source:
-    """Lines of operand 0, 1 or 2 from `first` on along `line_axis` (-2 or -1), the other axis
-    being depth; lines beyond the last repeat it."""
-    b, view = entry.b, (entry.q, entry.k, entry.v)[operand]
-    type = entry.root.operands[operand].type
-    assert isinstance(type, TensorType)
-    memory = entry.binding(view, operand)
-    along, across = view.strides[line_axis], view.strides[-3 - line_axis]
-
-    def prepare(line: Index) -> Index:
-        line = b.min(b.add(first, line), b.sub(b.dim(view.shape[line_axis]), 1))
-        return b.add(base, b.mul(line, b.dim(along)))
-
-    def fetch(line: Index, depth: Index, live: Value | None) -> Value:
-        at = b.add(line, b.mul(depth, b.dim(across)))
-        return load_where(b, live, memory, at, type.dtype)
-
-    turned = view.strides[-2] == 1 and view.strides[-1] != 1
-    order = "lines" if turned == (line_axis == -2) else "depth"
-    return Source(order, prepare, fetch, lambda raw: [b.convert(raw, F32)])
+    """`lines` lines of operand 0, 1 or 2 from `first` on along `line_axis` (-2 or -1), the
+    other axis being depth; lines beyond the last repeat it."""
+    view = (entry.q, entry.k, entry.v)[operand]
+    bound, along, across = (
+        view.shape[line_axis],
+        view.strides[line_axis],
+        view.strides[-3 - line_axis],
+    )
+    exact = isinstance(bound, int) and bound % lines == 0
+    matrix = Matrix(entry.binding(view, operand), base, along, across)
+    return strided_source(entry.b, matrix, first, None if exact else bound, F32)
 
 
 def masked(

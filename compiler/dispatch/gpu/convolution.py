@@ -94,10 +94,10 @@ class _Images:
         element = self.entry.element
         return Source("depth", self._pixel, self._fetch, lambda raw: [self.b.convert(raw, element)])
 
-    def _pixel(self, line: Index) -> _Pixel:
+    def _pixel(self, line: Index, offset: int) -> _Pixel:
         """Pixels beyond the last one repeat it."""
         b, entry, window = self.b, self.entry, self.entry.window
-        pixel = b.min(b.add(self.first, line), b.sub(b.dim(self.pixels), 1))
+        pixel = b.min(b.add(self.first, b.add(line, offset)), b.sub(b.dim(self.pixels), 1))
         shape = entry.result.shape[:-1]
         place = [b.div(pixel, b.dim(stride)) for stride in row_major_strides(shape)]
         starts = []
@@ -121,8 +121,9 @@ class _Images:
             self.steps[depth] = _Step(tuple(reach), b.rem(depth, channels))
         return self.steps[depth]
 
-    def _fetch(self, pixel: _Pixel, depth: Index, live: Value | None) -> Value:
-        b, entry, step = self.b, self.entry, self._step(depth)
+    def _fetch(self, pixel: _Pixel, depth: Index, offset: int, live: Value | None) -> Value:
+        b, entry = self.b, self.entry
+        step = self._step(b.add(depth, offset))
         at: Index = 0
         for axis, (start, reach) in enumerate(zip(pixel.start, step.reach, strict=True)):
             place, size = b.add(start, reach), entry.x.shape[1 + axis]

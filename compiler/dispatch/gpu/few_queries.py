@@ -122,7 +122,7 @@ class _FewQueries:
     def _score(self, key: Index) -> Value:
         """q k of the item's key."""
         b, entry = self.b, self.entry
-        source = matrix_source(entry, 1, self.bases.k, key, -2)
+        source = matrix_source(entry, 1, self.bases.k, key, -2, self.items)
         block = Block(self.group, source, self.items, DEPTH, self.pitch, self.keys)
 
         def body(buffer: Index, index: Index, old: Sequence[Value]) -> Sequence[Value]:

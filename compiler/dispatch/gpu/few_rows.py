@@ -85,7 +85,7 @@ class _FewRows:
     def _sum(self, right: Source, column: Index, part: Index) -> list[Value]:
         """The sums of one column over the item's slice, per row."""
         b, entry = self.b, self.entry
-        shared = right.prepare(column)
+        shared = right.prepare(column, 0)
         zero = b.constant(0, entry.element)
         stride = self.slices * right.steps
         mine = b.mul(part, right.steps)
@@ -96,7 +96,7 @@ class _FewRows:
         if whole != 0:
             with b.for_(0, whole, block, sums) as loop:
                 places = [b.add(b.add(loop.index, mine), i * stride) for i in range(UNROLLED)]
-                words = [right.fetch(shared, at, None) for at in places]
+                words = [right.fetch(shared, at, 0, None) for at in places]
                 totals = list(loop.carried)
                 for at, word in zip(places, words, strict=True):
                     totals = self._add(totals, at, right.unpack(word), False)
@@ -105,7 +105,7 @@ class _FewRows:
         if whole == depth:
             return sums
         with b.for_(b.add(whole, mine), depth, stride, sums) as loop:
-            word = right.fetch(shared, loop.index, None)
+            word = right.fetch(shared, loop.index, 0, None)
             loop.yield_(*self._add(loop.carried, loop.index, right.unpack(word), True))
         return loop.results
 

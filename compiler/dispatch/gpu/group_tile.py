@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ingot.compiler.dispatch.loop import Index, LoopBuilder
@@ -89,16 +90,30 @@ class Source:
     """One operand of a product, by lines (rows or columns of the tile) and depth.
 
     `order` says along what neighbouring items read neighbouring memory: "depth", "lines",
-    or "panels" (16 lines, then depth). An access takes `steps` adjacent depths. `prepare`
-    gives what a line's accesses share, `fetch(that, depth, live)` reads, and zero where
-    `live` is false; `unpack` makes the elements, one per step, in the accumulators' dtype.
+    or "panels" (16 lines, then depth). An access takes `steps` adjacent depths.
+    `prepare(line, offset)` gives what the accesses of line + offset share, `fetch(that,
+    depth, offset, live)` reads depth + offset, and zero where `live` is false; `unpack`
+    makes the elements, one per step, in the accumulators' dtype. An item's accesses differ
+    in the offsets, if it can be: numbers that an address takes in without arithmetic.
     """
 
     order: str
-    prepare: Callable[[Index], Any]
-    fetch: Callable[[Any, Index, Value | None], Value]
+    prepare: Callable[[Index, int], Any]
+    fetch: Callable[[Any, Index, int, Value | None], Value]
     unpack: Callable[[Value], Sequence[Value]]
     steps: int = 1
+
+
+@dataclass(frozen=True)
+class _Slot:
+    """One access of an item to a block: its first depth, where it goes in local memory,
+    whether there is one, and what the source prepared."""
+
+    step: Index
+    offset: int
+    place: Index
+    inside: Value | None
+    prepared: Any
 
 
 def load_where(
@@ -121,73 +136,102 @@ class Block:
         words = depth // source.steps
         self.total = lines * words
         self.size = depth * pitch
-        self.slots = []
-        count, item = group.count, group.ordinal()
         period = {"depth": words, "lines": lines, "panels": PANEL * words}[source.order]
-        divided = self.b.div(item, period), self.b.rem(item, period)
-        known: dict[Index, Index] = {}
-        for slot in range(-(-self.total // count)):
-            line, word = self._place(_part(self.b, item, divided, slot, count, period))
-            inside = None
-            if self.total % count:
-                inside = self.b.compare("lt", self.b.add(item, slot * count), self.total)
-            if word not in known:
-                known[word] = self.b.mul(word, source.steps)
-            self.slots.append((line, known[word], inside, source.prepare(line)))
+        number = _Number(self.b, group.ordinal(), group.count, period)
+        self.slots = [self._slot(number, slot) for slot in range(-(-self.total // group.count))]
 
-    def _place(self, part: tuple[Index, Index]) -> tuple[Index, Index]:
+    def _slot(self, number: _Number, slot: int) -> _Slot:
+        b, steps = self.b, self.source.steps
+        line, word = self._place(number, slot)
+        inside = None
+        if self.total % number.items:
+            inside = b.compare("lt", b.add(number.item, slot * number.items), self.total)
+        step, offset = number.times(word[0], steps), word[1] * steps
+        place = b.add(b.mul(b.add(step, offset), self.pitch), b.add(*line))
+        return _Slot(step, offset, place, inside, self.source.prepare(*line))
+
+    def _place(self, number: _Number, slot: int) -> tuple[_Sum, _Sum]:
         """Line and word of an access, from its number divided by the order's period."""
-        b = self.b
+        quotient, remainder = number.divided(slot)
         if self.source.order == "depth":
-            return part
+            return quotient, remainder
         if self.source.order == "lines":
-            return part[1], part[0]
-        line = b.add(b.mul(part[0], PANEL), b.rem(part[1], PANEL))
-        return line, b.div(part[1], PANEL)
+            return remainder, quotient
+        across, down = number.by_panel(remainder[0])
+        line = self.b.add(number.times(quotient[0], PANEL), across)
+        return (line, quotient[1] * PANEL), (down, remainder[1] // PANEL)
 
     def fetch(self, start: Index, count: Dim | None) -> list[Value]:
         """The item's elements of the block from depth `start` on; zero from `count` on."""
         b, values = self.b, []
-        known: dict[Index, tuple[Index, Value | None]] = {}
-        for _, step, inside, shared in self.slots:
-            if step not in known:
-                at = b.add(start, step)
-                live = None if count is None else b.compare("lt", at, b.dim(count))
-                known[step] = at, live
-            at, live = known[step]
-            if inside is not None:
-                live = inside if live is None else b.op("and", live, inside)
-            values.append(self.source.fetch(shared, at, live))
+        places: dict[Index, Index] = {}
+        lives: dict[tuple[Index, int], Value] = {}
+        for slot in self.slots:
+            at = places.setdefault(slot.step, b.add(start, slot.step))
+            live = slot.inside
+            if count is not None:
+                key = slot.step, slot.offset
+                if key not in lives:
+                    lives[key] = b.compare("lt", b.add(at, slot.offset), b.dim(count))
+                live = lives[key] if live is None else b.op("and", lives[key], live)
+            values.append(self.source.fetch(slot.prepared, at, slot.offset, live))
         return values
 
     def store(self, buffer: Index, values: Sequence[Value]) -> None:
         """Put fetched elements into buffer 0 or 1."""
         b = self.b
         base = b.mul(buffer, self.size)
-        for (line, step, inside, _), value in zip(self.slots, values, strict=True):
-            first = b.add(b.add(base, b.mul(step, self.pitch)), line)
-
-            def put(first: Index = first, value: Value = value) -> None:
-                for place, element in enumerate(self.source.unpack(value)):
-                    b.store(self.memory, b.add(first, place * self.pitch), element)
-
-            if inside is None:
+        for slot, value in zip(self.slots, values, strict=True):
+            put = partial(self._put, b.add(base, slot.place), value)
+            if slot.inside is None:
                 put()
             else:
-                b.if_(inside, put)
+                b.if_(slot.inside, put)
+
+    def _put(self, first: Index, value: Value) -> None:
+        for place, element in enumerate(self.source.unpack(value)):
+            self.b.store(self.memory, self.b.add(first, place * self.pitch), element)
 
 
-def _part(
-    b: LoopBuilder, item: Index, divided: tuple[Index, Index], slot: int, items: int, period: int
-) -> tuple[Index, Index]:
-    """Quotient and remainder of item + slot * items by `period`; `divided`: those of the item."""
-    if items % period == 0:
-        return b.add(divided[0], slot * (items // period)), divided[1]
-    if period % items == 0:
-        count = period // items
-        return slot // count, b.add(item, slot % count * items)
-    number = b.add(item, slot * items)
-    return b.div(number, period), b.rem(number, period)
+_Sum = tuple[Index, int]
+"""A value that accesses share, and what each adds."""
+
+
+class _Number:
+    """item + slot * items, divided by `period`; what accesses share is computed once."""
+
+    def __init__(self, b: LoopBuilder, item: Index, items: int, period: int) -> None:
+        self.b, self.item, self.items, self.period = b, item, items, period
+        self.whole = b.div(item, period), b.rem(item, period)
+        self.known: dict[tuple[str, Index], Index] = {}
+
+    def divided(self, slot: int) -> tuple[_Sum, _Sum]:
+        """Quotient and remainder."""
+        items, period = self.items, self.period
+        if items % period == 0:
+            return (self.whole[0], slot * (items // period)), (self.whole[1], 0)
+        if period % items == 0:
+            count = period // items
+            return (0, slot // count), (self.item, slot % count * items)
+        number = self.b.add(self.item, slot * items)
+        return (self.b.div(number, period), 0), (self.b.rem(number, period), 0)
+
+    def by_panel(self, number: Index) -> tuple[Index, Index]:
+        """Column in its panel, and word."""
+        return (
+            self._once("rem", number, lambda: self.b.rem(number, PANEL)),
+            self._once("div", number, lambda: self.b.div(number, PANEL)),
+        )
+
+    def times(self, number: Index, factor: int) -> Index:
+        """number * factor."""
+        return self._once(f"mul{factor}", number, lambda: self.b.mul(number, factor))
+
+    def _once(self, name: str, number: Index, make: Callable[[], Index]) -> Index:
+        key = name, number
+        if key not in self.known:
+            self.known[key] = make()
+        return self.known[key]
 
 
 def stream(

@@ -26,7 +26,6 @@ def panel_source(
     depth: Dim,
     panel: Index,
     bound: Dim | None,
-    order: str = "panels",
 ) -> Source:
     """The columns from `panel` on as lines. `binding`: ordinal and dtype of the weight;
     `depth`: all of K; panels from `bound` on repeat the last one (None: there are none)."""
@@ -37,14 +36,15 @@ def panel_source(
     memory = b.binding(ordinal, raw)
     length = b.mul(b.dim(ceildiv(depth, steps)), PANEL)
 
-    def prepare(line: Index) -> Index:
-        number = b.add(panel, b.div(line, PANEL))
+    def prepare(line: Index, offset: int) -> tuple[Index, Index]:
+        number, more = b.add(panel, b.div(line, PANEL)), offset // PANEL
         if bound is not None:
-            number = b.min(number, b.sub(b.dim(bound), 1))
-        return b.add(b.mul(number, length), b.rem(line, PANEL))
+            number, more = b.min(b.add(number, more), b.sub(b.dim(bound), 1)), 0
+        return b.add(b.mul(number, length), b.rem(line, PANEL)), b.mul(more, length)
 
-    def fetch(line: Index, step: Index, live: Value | None) -> Value:
-        at = b.add(line, b.mul(b.div(step, steps), PANEL))
+    def fetch(line: tuple[Index, Index], step: Index, offset: int, live: Value | None) -> Value:
+        at = b.add(line[0], b.mul(b.div(step, steps), PANEL))
+        at = b.add(at, b.add(line[1], offset // steps * PANEL))
         return load_where(b, live, memory, at, raw)
 
     def unpack(value: Value) -> list[Value]:
@@ -53,4 +53,4 @@ def panel_source(
         parts = [shift_out(b, value, step, stored) for step in range(steps)]
         return [b.convert(part, element) for part in parts]
 
-    return Source(order, prepare, fetch, unpack, steps)
+    return Source("panels", prepare, fetch, unpack, steps)

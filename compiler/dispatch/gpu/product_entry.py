@@ -13,8 +13,9 @@ from ingot.compiler.dispatch.contraction_entry import (
     root_of,
 )
 from ingot.compiler.dispatch.epilogue import Epilogue
-from ingot.compiler.dispatch.gpu.group_tile import Source, load_where
+from ingot.compiler.dispatch.gpu.group_tile import Source
 from ingot.compiler.dispatch.gpu.panel_source import panel_source
+from ingot.compiler.dispatch.gpu.strided_source import Matrix, strided_source
 from ingot.compiler.dispatch.kernel import Kernel
 from ingot.compiler.dispatch.loop import Index, LoopBuilder
 from ingot.compiler.dispatch.product import Operand, Product, product_of
@@ -72,22 +73,10 @@ class ProductEntry:
 
     def strided(self, operand: Operand, first: Index, bound: Dim, lines: int) -> Source:
         """An operand where it lies; lines from `bound` on repeat the last one."""
-        b = self.builder
-        memory, base = self.memory(operand)
         exact = isinstance(bound, int) and bound % lines == 0
-
-        def prepare(line: Index) -> Index:
-            line = b.add(first, line)
-            if not exact:
-                line = b.min(line, b.sub(b.dim(bound), 1))
-            return b.add(base, b.mul(line, b.dim(operand.stride)))
-
-        def fetch(line: Index, depth: Index, live: Value | None) -> Value:
-            at = b.add(line, b.mul(depth, b.dim(operand.depth_stride)))
-            return load_where(b, live, memory, at, operand.dtype)
-
-        order = "lines" if operand.stride == 1 and operand.depth_stride != 1 else "depth"
-        return Source(order, prepare, fetch, lambda raw: [b.convert(raw, self.element)])
+        memory, base = self.memory(operand)
+        matrix = Matrix(memory, base, operand.stride, operand.depth_stride)
+        return strided_source(self.builder, matrix, first, None if exact else bound, self.element)
 
     def finish(self, tile: tuple[int, int, int], group: WorkGroup, schedule: object) -> Kernel:
         """The finished kernel."""

@@ -42,6 +42,7 @@ class Contents:
         self.entry = entry
         self._known: dict[Value, Elements | None] = {}
         self._names: set[str] = set()
+        self._counts: dict[str, int] = {}  # of names with a number at the end, by what is before
         self.remembered: dict[Hashable, Any] = {}  # what was made for a value and a use of it
 
     def reserve(self, names: Iterable[str]) -> None:
@@ -50,11 +51,13 @@ class Contents:
 
     def fresh_symbol(self, hint: str) -> str:
         """A name for a symbol that an op defines, like `hint`."""
-        name = re.sub(r"\W", "_", hint)
-        if not re.match(r"[A-Za-z_]", name):
-            name = f"_{name}"
+        base = re.sub(r"\W", "_", hint)
+        if not re.match(r"[A-Za-z_]", base):
+            base = f"_{base}"
+        name = base
         while name in self._names:
-            name = f"{name}_"
+            self._counts[base] = self._counts.get(base, 1) + 1
+            name = f"{base}_{self._counts[base]}"
         self._names.add(name)
         return name
 

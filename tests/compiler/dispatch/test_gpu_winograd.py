@@ -30,14 +30,13 @@ def transformed(w: Array) -> Array:
 
 
 @pytest.mark.parametrize(
-    ("shape", "n", "padding"),
+    ("shape", "n", "padding", "dynamic"),
     [
-        ((1, 16, 16, 32), 64, ((1, 1), (1, 1))),
-        ((3, 7, 7, 20), 32, ((1, 1), (1, 1))),  # tiles of several images in a group
-        ((1, 9, 14, 33), 16, ((0, 2), (1, 0))),
+        ((1, 16, 16, 32), 64, ((1, 1), (1, 1)), False),
+        ((3, 7, 7, 20), 32, ((1, 1), (1, 1)), True),  # tiles of several images in a group
+        ((1, 9, 14, 33), 16, ((0, 2), (1, 0)), False),
     ],
 )
-@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
 def test_a_group_convolves_by_winograd(shape: Any, n: int, padding: Any, dynamic: bool) -> None:
     batch: Dim = symbol("b") if dynamic else shape[0]
 

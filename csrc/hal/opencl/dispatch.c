@@ -24,24 +24,39 @@ static void ingot_opencl_add_i64(ingot_opencl_arguments_t *arguments, int64_t va
   ingot_opencl_add_argument(arguments, &value, sizeof(value));
 }
 
-/* Where the bindings lie, and how wide indices must be for them. */
+/* What indices of 32 bits do for: with room for groups that reach over the end, for padding,
+ * and for sums of a few such numbers. */
+#define INGOT_OPENCL_MAX_NARROW (INT64_C(1) << 30)
+
+/* Where the bindings lie, and how wide indices must be for them and for the numbers. */
 typedef struct ingot_opencl_places_t {
-  uint32_t width; /* INGOT_OPENCL_NARROW unless an operand reaches 2^31 elements */
+  uint32_t width; /* INGOT_OPENCL_NARROW unless something reaches INGOT_OPENCL_MAX_NARROW */
   ingot_opencl_place_t places[INGOT_HAL_MAX_BINDINGS];
 } ingot_opencl_places_t;
+
+/* Constants may be numbers of the caller, of any size, that kernels compare with indices. */
+static bool ingot_opencl_needs_wide(const int64_t *numbers, uint32_t count) {
+  for (uint32_t n = 0; n < count; n++) {
+    if (numbers[n] > INGOT_OPENCL_MAX_NARROW || numbers[n] < -INGOT_OPENCL_MAX_NARROW) return true;
+  }
+  return false;
+}
 
 /* InvalidArgument if an operand begins within an element. */
 static ingot_status_t ingot_opencl_locate_bindings(const ingot_hal_queue_t *queue,
                                                    const ingot_hal_dispatch_t *dispatch,
                                                    const ingot_opencl_kernel_t *kernel,
                                                    ingot_opencl_places_t *places) {
-  places->width = INGOT_OPENCL_NARROW;
+  places->width = ingot_opencl_needs_wide(dispatch->constants, dispatch->constant_count) ||
+                          ingot_opencl_needs_wide(dispatch->workload, 3)
+                      ? INGOT_OPENCL_WIDE
+                      : INGOT_OPENCL_NARROW;
   for (uint32_t b = 0; b < dispatch->binding_count; b++) {
     const ingot_hal_binding_t *binding = &dispatch->bindings[b];
     ingot_opencl_place_t *place = &places->places[b];
     int64_t element_length = kernel->bindings[b].element_length;
     INGOT_TRY(ingot_opencl_locate(binding->buffer, binding->offset, binding->length, place));
-    if ((place->offset + binding->length) / element_length > INT32_MAX) {
+    if ((place->offset + binding->length) / element_length > INGOT_OPENCL_MAX_NARROW) {
       places->width = INGOT_OPENCL_WIDE;
     }
     if (place->offset % element_length == 0) continue;

@@ -210,10 +210,10 @@ static void kernels_are_built_with_wide_indices_when_they_are_asked_for(void) {
   ingot_hal_executable_release(executable);
 }
 
-/* The echo kernel says how wide its indices are. 2^31 bytes are an operand of as many elements;
+/* The echo kernel says how wide its indices are. 2^30 bytes are an operand of as many elements;
  * nobody touches them, so they take no memory. */
-static void operand_of_two_to_the_31_elements_takes_wide_indices(void) {
-  const int64_t length = INT64_C(1) << 31;
+static void operand_of_more_than_two_to_the_30_elements_takes_wide_indices(void) {
+  const int64_t length = (INT64_C(1) << 30) + 1;
   test_opencl_parts_t parts = test_opencl_kernel_parts();
   ingot_hal_executable_t *executable = NULL;
   ingot_hal_queue_t *queue = NULL;
@@ -247,6 +247,36 @@ static void operand_of_two_to_the_31_elements_takes_wide_indices(void) {
   }
   ingot_hal_buffer_release(target);
   ingot_hal_buffer_release(large);
+  ingot_hal_queue_destroy(queue);
+  ingot_hal_executable_release(executable);
+}
+
+static void large_constant_takes_wide_indices(void) {
+  const int64_t limit = INT64_C(1) << 30;
+  const int64_t cases[][2] = {{5, limit}, {limit + 1, 5}, {5, -limit - 1}};
+  test_opencl_parts_t parts = test_opencl_kernel_parts();
+  ingot_hal_executable_t *executable = NULL;
+  ingot_hal_queue_t *queue = NULL;
+  ingot_buffer_t *target = NULL;
+  REQUIRE_OK(load_parts(&parts, false, &executable));
+  REQUIRE_OK(ingot_hal_queue_create(device, &queue));
+  REQUIRE_OK(ingot_hal_buffer_create(device, 64, &target));
+  for (size_t c = 0; c < sizeof(cases) / sizeof(cases[0]); c++) {
+    const ingot_hal_binding_t bindings[2] = {{target, 0, 56}, {target, 56, 8}};
+    int64_t back[7] = {0};
+    const ingot_hal_dispatch_t dispatch = {.executable = executable,
+                                           .entry = KERNEL_ECHO,
+                                           .binding_count = 2,
+                                           .constant_count = 2,
+                                           .bindings = bindings,
+                                           .constants = cases[c],
+                                           .workload = {3, 2, 1}};
+    EXPECT_OK(ingot_hal_queue_dispatch(queue, &dispatch));
+    EXPECT_OK(ingot_hal_queue_read(queue, target, 0, back, sizeof(back)));
+    EXPECT_EQUAL(back[4], cases[c][1]);
+    EXPECT_EQUAL(back[5], c == 0 ? 4 : 8);
+  }
+  ingot_hal_buffer_release(target);
   ingot_hal_queue_destroy(queue);
   ingot_hal_executable_release(executable);
 }
@@ -481,7 +511,8 @@ int main(void) {
   RUN(kernels_beyond_the_device_run_on_the_host_and_say_why);
   RUN(binding_within_an_element_is_refused);
   RUN(kernels_are_built_with_wide_indices_when_they_are_asked_for);
-  RUN(operand_of_two_to_the_31_elements_takes_wide_indices);
+  RUN(operand_of_more_than_two_to_the_30_elements_takes_wide_indices);
+  RUN(large_constant_takes_wide_indices);
   RUN(right_kernel_passes_its_test);
   RUN(wrong_kernel_is_quarantined_and_the_host_computes);
   RUN(difference_within_the_tolerance_or_of_a_workspace_is_right);

@@ -19,11 +19,11 @@ __all__ = ["bind_attributes", "schema_function", "type_proto"]
 
 
 def schema_function(
-    node: onnx.NodeProto, opset: int, inputs: Sequence[Structure | None]
+    node: onnx.NodeProto, domain: str, opset: int, inputs: Sequence[Structure | None]
 ) -> onnx.FunctionProto | None:
-    """The body of an op of the default domain as its schema defines it, None if it has none."""
+    """The body of an op of a standard domain as its schema defines it, None if it has none."""
     try:
-        schema = onnx.defs.get_schema(node.op_type, opset, "")
+        schema = onnx.defs.get_schema(node.op_type, opset, domain)
     except onnx.defs.SchemaError:
         return None
     function = onnx.FunctionProto()

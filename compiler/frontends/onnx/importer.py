@@ -19,7 +19,6 @@ import onnx
 
 from ingot.compiler.frontends.onnx import lowerings as _lowerings  # noqa: F401 - fills the table
 from ingot.compiler.frontends.onnx.check import (
-    DEFAULT_DOMAIN,
     captured_names,
     check_graph,
     normalize_domain,
@@ -251,8 +250,8 @@ class _Importer:
                 check_node(node, domain, opset)
             if function is None and lower is not None:
                 return self._apply(lower, node, known, opset, bodies)
-            if function is None and domain == DEFAULT_DOMAIN:
-                function = schema_function(node, opset, known)
+            if function is None:
+                function = schema_function(node, domain, opset, known)
             if function is not None:
                 return self._inline(function, node, known, scope, location)
         except UnknownBody:
@@ -411,10 +410,8 @@ class _Bodies:
 
 
 def _has_body(op_type: str, domain: str, opset: int) -> bool:
-    if domain != DEFAULT_DOMAIN:
-        return False
     try:
-        schema = onnx.defs.get_schema(op_type, opset, "")
+        schema = onnx.defs.get_schema(op_type, opset, domain)
     except onnx.defs.SchemaError:
         return False
     return bool(schema.has_function or schema.has_context_dependent_function)

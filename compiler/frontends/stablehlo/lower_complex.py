@@ -2,7 +2,7 @@
 
 What only moves elements, or adds them, is lowered once for each part, as the op on real
 numbers that it would be. Arguments, results, and what loops and branches carry are complex
-tensors: `Context.value` and `Context.parts` go from one form to the other.
+tensors: `Context.value` and `Context.complex_parts` go from one form to the other.
 """
 
 from __future__ import annotations
@@ -88,9 +88,9 @@ def lower_complex(context: Context, op: SourceOp) -> list[Lowered]:
     if name in _TABLE:
         return [_TABLE[name](context, op, c)]
     if name in UNARY:
-        return [_lowered(UNARY[name](c, context.parts(op, 0)))]
+        return [_lowered(UNARY[name](c, context.complex_parts(op, 0)))]
     if name in BINARY:
-        a, b = context.parts(op, 0), context.parts(op, 1)
+        a, b = context.complex_parts(op, 0), context.complex_parts(op, 1)
         return [_lowered(BINARY[name](c, a, b))]
     if name in _PRODUCTS:
         return [_product(context, op, c)]
@@ -173,7 +173,7 @@ def _convert(context: Context, op: SourceOp, c: Complex) -> Lowered:
     result, builder = op.results[0].type, context.builder
     assert isinstance(result, TensorType)
     if _is_complex_type(op.operands[0].type):
-        parts = context.parts(op, 0)
+        parts = context.complex_parts(op, 0)
     else:
         x = context.operand(op, 0)
         parts = (x, builder.full(0, tensor_type(x).dtype, tensor_type(x).shape))
@@ -195,7 +195,7 @@ def _differs(c: Complex, a: Parts, b: Parts) -> Value:
 
 
 def _compare(context: Context, op: SourceOp, c: Complex) -> Lowered:
-    a, b = context.parts(op, 0), context.parts(op, 1)
+    a, b = context.complex_parts(op, 0), context.complex_parts(op, 1)
     direction = str(op.attributes["comparison_direction"])
     if direction not in ("EQ", "NE"):
         raise context.error(op, "complex numbers have no order: compare their parts")
@@ -222,7 +222,7 @@ def _fourier(context: Context, op: SourceOp, c: Complex) -> Lowered:
         parts = (real, imaginary)
         rest = range(1, len(lengths))
     else:
-        parts = context.parts(op, 0)
+        parts = context.complex_parts(op, 0)
         rest = range(1 if kind == "IRFFT" else 0, len(lengths))
     inverse = kind in ("IFFT", "IRFFT")
     for back in rest:
@@ -264,13 +264,13 @@ def _along(context: Context, x: Parts, back: int, inverse: bool) -> Parts:
 
 
 _TABLE: dict[str, Callable[[Context, SourceOp, Complex], Lowered]] = {
-    "abs": lambda context, op, c: Lowered(absolute(c, context.parts(op, 0))),
+    "abs": lambda context, op, c: Lowered(absolute(c, context.complex_parts(op, 0))),
     "compare": _compare,
     "complex": _complex,
     "convert": _convert,
     "dynamic_iota": _iota,
     "fft": _fourier,
-    "imag": lambda context, op, c: Lowered(context.parts(op, 0)[1]),
+    "imag": lambda context, op, c: Lowered(context.complex_parts(op, 0)[1]),
     "iota": _iota,
-    "real": lambda context, op, c: Lowered(context.parts(op, 0)[0]),
+    "real": lambda context, op, c: Lowered(context.complex_parts(op, 0)[0]),
 }

@@ -213,7 +213,7 @@ class Context:
         wide = dtype("c64" if type.dtype.bits == 32 else "c128")
         return self.builder.value("reinterpret", pairs, dtype=wide)
 
-    def parts(self, op: SourceOp, place: int) -> tuple[Value, Value]:
+    def complex_parts(self, op: SourceOp, place: int) -> tuple[Value, Value]:
         """The real and imaginary parts of operand `place`, which is complex."""
         return self.parts_of(self.lowered(op, place))
 

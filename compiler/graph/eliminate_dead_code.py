@@ -34,11 +34,11 @@ def _clean(block: Block, used: set[Value], symbols: set[str] | None) -> None:
         if op is not block.ops[-1] and not _is_needed(op, used, symbols):
             continue
         used.update(op.operands)
-        if symbols is not None:
-            symbols.update(symbols_used(op))
         for region in op.regions:
             for inner in region.blocks:
                 _clean(inner, used, symbols)
+        if symbols is not None:  # of what is left of it
+            symbols.update(symbols_used(op))
         kept.append(op)
     block.ops = kept[::-1]
 

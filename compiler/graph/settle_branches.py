@@ -11,9 +11,10 @@ from collections.abc import Iterator, Sequence
 
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.graph.carry_sizes import carry_branch_sizes, carry_loop_sizes
+from ingot.compiler.graph.eliminate_dead_code import eliminate_dead_code
 from ingot.compiler.graph.ops import CONTROL, defined_symbols
 from ingot.compiler.graph.symbols import fresh_names, inner_symbols
-from ingot.compiler.ir import Block, Module, Op, TensorType, Value
+from ingot.compiler.ir import Block, Module, Op, TensorType, Value, walk
 from ingot.compiler.ir.dims import Dim, symbol, symbols_of
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import dtype
@@ -24,10 +25,12 @@ __all__ = ["settle_branches"]
 def settle_branches(module: Module) -> Module:
     """Define the symbols of branches in front of them, and let no branch or loop define one;
     returns the module."""
+    if not any(op.name in CONTROL and defined_symbols(op) for op in walk(module)):
+        return module
     for function in module.functions.values():
         names = fresh_names(function, "carried")
         _settle(function.block, names)
-    return module
+    return eliminate_dead_code(module)  # elements that only their own extension read
 
 
 def _settle(block: Block, names: Iterator[str]) -> None:

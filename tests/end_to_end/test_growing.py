@@ -19,6 +19,8 @@ from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.ir import ListType, Module, TensorType, Value, parse, to_text
 from ingot.compiler.ir.dims import Dim, symbol
+from ingot.compiler.vm.disassemble import disassemble
+from ingot.compiler.vm.read_module import read_module
 from ingot.hal.spec import dtype
 from tests.end_to_end.compiled_programs import build
 
@@ -215,7 +217,9 @@ def grown(b: Builder, x: Value, rows: Value, trips: Value) -> list[Value]:
 
 def test_a_value_that_grows_is_copied_once_and_asks_for_memory_seldom() -> None:
     module = build(grown, ("f32", (symbol("a"), 3)), ("i64", ()), ("i64", ()))
-    model = ingot.load(ingot.compile(module))
+    compiled = ingot.compile(module)
+    model = ingot.load(compiled)
+    assert disassemble(read_module(bytes(compiled))).count("list.get") == 1  # behind the loop
     x = np.zeros((1, 3), np.float32)
     with model.trace() as events:
         result = model(x, np.int64(1), np.int64(1000))

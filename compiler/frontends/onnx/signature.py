@@ -97,7 +97,10 @@ def _names(types: Sequence[TensorType]) -> list[str]:
 def _read_type(value: onnx.ValueInfoProto, symbols: _Symbols) -> TensorType:
     if value.type.WhichOneof("value") != "tensor_type":
         kind = value.type.WhichOneof("value") or "no type"
-        raise CompileError(f"graph input '{value.name}' is {kind}: only tensors are supported")
+        raise CompileError(
+            f"graph input '{value.name}' is {kind}: only tensors can be arguments; take the "
+            "elements as inputs, and make it of them with SequenceConstruct or Optional"
+        )
     tensor = value.type.tensor_type
     element = dtype_of(tensor.elem_type)
     if element is None:

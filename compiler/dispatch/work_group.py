@@ -141,21 +141,25 @@ class WorkGroup:
         )
 
     def scan(
-        self, values: Sequence[Value], combine: Combine, start: Sequence[Value]
+        self,
+        values: Sequence[Value],
+        combine: Combine,
+        start: Sequence[Value],
+        along_x: bool = False,
     ) -> tuple[Values, Values]:
-        """What the items before this one along x have, combined in order, and what all of that
-        line have together.
+        """What the items before this one have, combined in order, and what all have together;
+        `along_x`: only those of the same line along x.
 
         `start` changes nothing when combined. Has barriers.
         """
         b, values = self.builder, list(values)
-        count, item = self.size[0], self.item(0)
+        count, item = (self.size[0], self.item(0)) if along_x else (self.count, self.ordinal())
         if count == 1:
             return list(start), values
         chunks = _chunks(count)  # each is walked by one item; then all walk the chunks' totals
         length = count // chunks
         pitch = chunks | 1  # odd: neighbouring items meet different banks
-        line = b.add(self.item(1), b.mul(self.item(2), self.size[1]))
+        line = b.add(self.item(1), b.mul(self.item(2), self.size[1])) if along_x else 0
         lines, number = self.count // count, range(len(values))
         first = [self._buffer("scan", n, values[n], lines * length * pitch) for n in number]
         second = [self._buffer("totals", n, values[n], lines * chunks) for n in number]

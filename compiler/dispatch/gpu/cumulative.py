@@ -105,7 +105,7 @@ class _Lowering(CumulativeLowering):
                 value = b.op("select", b.compare("lt", place, end), value, start)
                 (running,) = combine([running], [value])
                 sums.append(running)
-            (before,), (total,) = group.scan([running], combine, [start])
+            (before,), (total,) = group.scan([running], combine, [start], along_x=True)
             carry, *lost = loop.carried
             (before,) = combine([carry], combine(lost, [before]) if lost else [before])
             wanted = sums[:-1] if self.op.attributes["exclusive"] else sums[1:]

@@ -2,8 +2,9 @@
 
 A group has part of the result: columns (a dim in which updates stay where they are), rows (a
 dim in which indices say where), and one of all other such dims. Its items share columns and
-rows; each walks all updates in index order and applies what falls on its own elements. So
-the result depends on no race, and updates of one element come in order.
+rows; each walks the updates in index order and applies what falls on its own elements. So
+the result depends on no race, and updates of one element come in order. Where there are many
+updates the group first lists those that fall on its rows, chunk by chunk.
 """
 
 from __future__ import annotations
@@ -26,14 +27,17 @@ from ingot.compiler.dispatch.schedule import (
     guess,
     power_of_two,
 )
-from ingot.compiler.dispatch.work_group import WorkGroup
+from ingot.compiler.dispatch.work_group import WorkGroup, combine_kind
 from ingot.compiler.ir import Function, Value
 from ingot.compiler.ir.dims import Dim
+from ingot.hal.spec import dtype
 
 __all__ = ["GpuScatterSchedule", "lower_scatter"]
 
 _GROUPS = 512  # about as many: each reads all indices
 _CHUNK = 4096  # elements of a group's part, at least
+_FEW = 32  # updates that every item walks itself
+_NUMBER = dtype("i32")
 
 
 @dataclass(frozen=True)
@@ -98,11 +102,12 @@ class _Lowering(ScatterParts):
         self.places = self.fold.places(b, first)
         self._copy()
         self.group.barrier()
-        (start, end), item = self.bounds[0], self.group.item(0)
-        with b.for_(b.add(start, item), end, self.group.size[0]) as column:
-            emitter = Emitter(b, {})
-            emitter.clamps = self.group.count > 1
-            self._walk_updates(emitter, self._standing(column.index))
+        emitter = Emitter(b, {})
+        emitter.clamps = self.group.count > 1
+        if self._chooses():
+            self._walk_chosen(emitter)
+        else:
+            self._walk_columns(emitter, self._walk_updates)
         schedule = GpuScatterSchedule(
             *self.extents, self.group.size, self.grid.tile, self.target.operand is not None
         )
@@ -155,6 +160,62 @@ class _Lowering(ScatterParts):
             nest(0)
 
     # The updates.
+
+    def _chooses(self) -> bool:
+        """Whether the group looks first which updates fall on its rows: where those of all its
+        columns are the same, and they may be many."""
+        numbers = self.numbers
+        count = self._updates().extent
+        few = isinstance(count, int) and count <= _FEW
+        moves = self.column is not None and self.column in numbers.batch_of
+        return self.group.count > 1 and self.row is not None and not few and not moves
+
+    def _updates(self) -> Folded:
+        """The updates that a group walks, in order."""
+        numbers = self.numbers
+        batches = set(numbers.batch_of.values())
+        free = [place for place in numbers.positions if place not in batches]
+        shape = numbers.updates.shape
+        return Folded(tuple(Merged(self.update_axes[place], shape[place]) for place in free))
+
+    def _walk_chosen(self, emitter: Emitter) -> None:
+        """Chunk by chunk: each item looks at one update, a scan brings those that fall on the
+        group's rows into a list, in order, and all items walk the list."""
+        b, group, numbers = self.builder, self.group, self.numbers
+        updates = self._updates()
+        count = b.dim(updates.extent)
+        chosen = group.allocate(group.count, _NUMBER)
+        assert self.row is not None
+        (first_row, end_row), add = self.bounds[1], combine_kind(b, "add")
+        for dim, place in numbers.batch_of.items():
+            emitter.places[self.update_axes[place]] = self.places.get(self.axes[dim], 0)
+        with b.for_(0, count, group.count) as chunks:
+            number = b.add(chunks.index, group.ordinal())
+            there = emitter.fork()
+            there.places.update(updates.places(b, b.min(number, b.sub(count, 1))))
+            start = b.convert(there.emit(self.starts[self.row]), I64)
+            least = b.sub(first_row, b.dim(numbers.size(self.row)))
+            hits = b.op("and", b.compare("lt", start, end_row), b.compare("gt", start, least))
+            hits = b.op("and", hits, b.compare("lt", number, count))
+            one = [b.convert(hits, _NUMBER)]
+            (slot,), (found,) = group.scan(one, add, [b.constant(0, _NUMBER)])
+            mine = b.convert(b.value(number), _NUMBER)
+            b.if_(hits, lambda: b.store(chosen, slot, mine))
+            group.barrier()
+            with b.for_(0, b.convert(found, I64)) as loop:
+                here = emitter.fork()
+                number = b.convert(b.load(chosen, loop.index), I64)
+                here.places.update(updates.places(b, number))
+                self._walk_columns(here, self._apply)
+            group.barrier()
+
+    def _walk_columns(
+        self, emitter: Emitter, body: Callable[[Emitter, dict[int, LoopIndex]], None]
+    ) -> None:
+        """For every column of this item."""
+        (start, end), group = self.bounds[0], self.group
+        with group.each(start, end, axis=0) as column:
+            body(emitter.fork(), self._standing(column.index))
 
     def _standing(self, column: LoopIndex) -> dict[int, LoopIndex]:
         """Per dim of the operand in which updates stay where they are, where the item stands."""

@@ -60,19 +60,22 @@ def test_a_reduction_gives_every_item_the_total_of_its_line(size, axis) -> None:
 
 
 @needs_device
+@pytest.mark.parametrize("along_x", [False, True])
 @pytest.mark.parametrize("size", SIZES)
-def test_a_scan_gives_what_stands_before_an_item_of_its_line(size) -> None:
+def test_a_scan_gives_what_stands_before_an_item(size, along_x: bool) -> None:
     group = WorkGroup(LoopBuilder(), size)
     b = group.builder
     value = b.load(b.binding(0, I64), group.ordinal())
-    (before,), (total,) = group.scan([value], combine_kind(b, "add"), [b.constant(0, I64)])
-    twice = b.op("mul", total, b.constant(1000, I64))
-    b.store(b.binding(1, I64), group.ordinal(), b.op("add", before, twice))
+    zero = [b.constant(0, I64)]
+    (before,), (total,) = group.scan([value], combine_kind(b, "add"), zero, along_x)
+    scaled = b.op("mul", total, b.constant(1000, I64))
+    b.store(b.binding(1, I64), group.ordinal(), b.op("add", before, scaled))
     x = np.random.default_rng(0).integers(0, 9, size[::-1])
     result = np.zeros_like(x)
     run(group, x, result)
-    expected = x.cumsum(axis=2) - x + 1000 * x.sum(axis=2, keepdims=True)
-    np.testing.assert_array_equal(result, expected)
+    lines = x.reshape(-1, size[0] if along_x else x.size)
+    expected = lines.cumsum(axis=1) - lines + 1000 * lines.sum(axis=1, keepdims=True)
+    np.testing.assert_array_equal(result.reshape(lines.shape), expected)
 
 
 @needs_device

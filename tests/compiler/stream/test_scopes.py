@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ingot.compiler.ir.dims import symbol
+from ingot.compiler.ir.dims import maximum, symbol
 from ingot.compiler.stream.scopes import Scopes
 
 B, N, M = symbol("b") * 64, symbol("n") * 64, symbol("m") * 64
@@ -46,3 +46,27 @@ def test_ranges_are_used_again_within_their_scope() -> None:
     scopes.free(range_)
     assert scopes.allocate(N).range.offset == 0
     assert scopes.lengths() == (0, N)
+
+
+def test_scopes_of_a_body_end_with_it() -> None:
+    scopes = Scopes(KNOWN)
+    scopes.allocate(B)
+    with scopes.inside():
+        scopes.define(["n"])
+        assert scopes.allocate(N).scope == 1
+    scopes.define(["m"])
+    assert scopes.allocate(M).scope == 2
+    assert scopes.starts() == (0, B, B)
+    assert scopes.lengths() == (B, B + N, B + M)
+    assert scopes.peak() == maximum(B + N, B + M)
+
+
+def test_a_scope_that_others_lie_behind_learns_no_more_symbols() -> None:
+    scopes = Scopes(KNOWN)
+    scopes.define(["k"])
+    with scopes.inside():
+        scopes.define(["n"])
+        scopes.allocate(N)
+    scopes.define(["m"])
+    scopes.allocate(M)
+    assert scopes.lengths() == (0, 0, N, M)

@@ -1,51 +1,9 @@
 /* OpenCL executables: damaged objects, kernels that do not build, kernels that the device cannot
- * run, the self-test and the cache.
+ * run, and the self-test.
  */
-#include <dirent.h>
-#include <sys/stat.h>
+#include "executables.h"
 
-#include "../../../cts/kernels.h"
-#include "hal/opencl/opencl.h"
-#include "opencl_device.h"
-#include "opencl_object.h"
-
-static const ingot_hal_driver_t *const drivers[] = {&ingot_hal_cpu_driver,
-                                                    &ingot_hal_opencl_driver};
-static ingot_instance_t *instance;
-static ingot_device_t *device;
-static test_object_t host_object;
-static char last_warning[512], last_info[512];
-
-#if defined(__x86_64__)
-#define CPU_FORMAT "elf-x86_64"
-#else
-#define CPU_FORMAT "elf-aarch64"
-#endif
-
-static void keep_log(void *user, int32_t severity, const char *message) {
-  (void)user;
-  (void)snprintf(severity == INGOT_LOG_WARNING ? last_warning : last_info, sizeof(last_info), "%s",
-                 message);
-}
-
-/* Loads an object, with the host's variant beside it or without. */
-static ingot_status_t load_on(ingot_device_t *target, const void *data, size_t length,
-                              bool with_host, ingot_hal_executable_t **out_executable) {
-  const ingot_hal_variant_t variants[2] = {
-      {"cl", "opencl-c", 0, data, length},
-      {"generic", CPU_FORMAT, 0, host_object.data, host_object.length}};
-  const ingot_hal_executable_description_t description = {
-      "kernels", kernel_descriptions, KERNEL_DESCRIPTION_COUNT, with_host ? 2 : 1, variants};
-  return ingot_hal_executable_create(target, &description, out_executable);
-}
-
-static ingot_status_t load_parts(const test_opencl_parts_t *parts, bool with_host,
-                                 ingot_hal_executable_t **out_executable) {
-  test_object_t object = test_opencl_object(parts);
-  ingot_status_t status = load_on(device, object.data, object.length, with_host, out_executable);
-  test_object_free(&object);
-  return status;
-}
+#define FILLS_COUNT 4
 
 /* -- objects --------------------------------------------------------------------------------- */
 
@@ -283,43 +241,6 @@ static void large_constant_takes_wide_indices(void) {
 
 /* -- self-test ------------------------------------------------------------------------------- */
 
-#define FILLS_COUNT 4
-
-/* Parts with a test of add, whose operands have that dtype. */
-static test_opencl_parts_t parts_with_test(const char *source,
-                                           ingot_opencl_test_binding_t bindings[3],
-                                           ingot_opencl_test_t *test) {
-  test_opencl_parts_t parts = test_opencl_kernel_parts();
-  *test = (ingot_opencl_test_t){.entry = KERNEL_ADD, .workload = {100, 1, 1}};
-  for (int b = 0; b < 3; b++) {
-    bindings[b] = (ingot_opencl_test_binding_t){.length = 400,
-                                                .dtype = INGOT_DTYPE_F32,
-                                                .fill = INGOT_OPENCL_FILL_UNIFORM,
-                                                .tolerance = 1e-6};
-  }
-  parts.test_count = 1;
-  parts.tests = test;
-  parts.test_binding_count = 3;
-  parts.test_bindings = bindings;
-  if (source) parts.source = source;
-  return parts;
-}
-
-/* The suite's source with one text replaced; to be freed. */
-static char *changed_source(const char *from, const char *to) {
-  const char *source = test_opencl_kernel_parts().source;
-  const char *found = strstr(source, from);
-  char *changed = malloc(strlen(source) + strlen(to) + 1);
-  if (!found || !changed) {
-    free(changed);
-    return NULL;
-  }
-  memcpy(changed, source, (size_t)(found - source));
-  strcpy(changed + (found - source), to);
-  strcat(changed, found + strlen(from));
-  return changed;
-}
-
 static void right_kernel_passes_its_test(void) {
   static const uint32_t fills[FILLS_COUNT] = {INGOT_OPENCL_FILL_ZERO, INGOT_OPENCL_FILL_UNIFORM,
                                               INGOT_OPENCL_FILL_INDEX, INGOT_OPENCL_FILL_POSITIVE};
@@ -397,113 +318,8 @@ static void self_test_can_be_switched_off_and_needs_the_hosts_variant(void) {
   free(source);
 }
 
-/* -- cache ----------------------------------------------------------------------------------- */
-
-/* Loads the parts on a device that caches in `folder`; whether they came from there. */
-static bool load_cached(const char *folder, const test_opencl_parts_t *parts,
-                        bool *out_is_quarantined) {
-  char uri[128];
-  ingot_device_t *cached = NULL;
-  ingot_hal_executable_t *executable = NULL;
-  test_object_t object = test_opencl_object(parts);
-  (void)snprintf(uri, sizeof(uri), "opencl://0?cache=%s", folder);
-  last_info[0] = 0;
-  EXPECT_OK(ingot_hal_device_create(instance, uri, &cached));
-  if (cached) EXPECT_OK(load_on(cached, object.data, object.length, true, &executable));
-  /* Loading the host's variant logs too, but only where something is tested. */
-  bool is_from_cache = strstr(last_info, "from the cache") != NULL;
-  if (executable && out_is_quarantined) {
-    *out_is_quarantined = executable->entries[KERNEL_ADD].host_reason[0] != 0;
-  }
-  ingot_hal_executable_release(executable);
-  ingot_hal_device_release(cached);
-  test_object_free(&object);
-  return is_from_cache;
-}
-
-/* The only file of a folder. */
-static bool find_file(const char *folder, char *path, size_t capacity) {
-  DIR *files = opendir(folder);
-  int count = 0;
-  for (struct dirent *file; files && (file = readdir(files)) != NULL;) {
-    if (file->d_name[0] == '.') continue;
-    (void)snprintf(path, capacity, "%s/%.100s", folder, file->d_name);
-    count++;
-  }
-  if (files) (void)closedir(files);
-  return count == 1;
-}
-
-/* Changes one byte, or cuts the file there if `cut`. */
-static void damage(const char *path, long offset, bool cut) {
-  FILE *file = fopen(path, "r+b");
-  REQUIRE(file != NULL);
-  if (cut) {
-    EXPECT(ftruncate(fileno(file), offset) == 0);
-  } else {
-    EXPECT(fseek(file, offset, SEEK_SET) == 0);
-    int byte = fgetc(file);
-    EXPECT(fseek(file, offset, SEEK_SET) == 0);
-    EXPECT(fputc(byte ^ 0x55, file) != EOF);
-  }
-  (void)fclose(file);
-}
-
-static void programs_come_from_the_cache_unless_it_is_damaged(void) {
-  char folder[] = "/tmp/ingot-opencl-XXXXXX", path[256];
-  struct stat facts;
-  test_opencl_parts_t parts = test_opencl_kernel_parts();
-  REQUIRE(test_make_folder(folder));
-  EXPECT(!load_cached(folder, &parts, NULL));
-  EXPECT(load_cached(folder, &parts, NULL));
-  REQUIRE(find_file(folder, path, sizeof(path)));
-  EXPECT(stat(path, &facts) == 0 && (facts.st_mode & 077) == 0);
-  const long offsets[] = {0, 9, 13, 20, 50, 70, facts.st_size / 2, facts.st_size - 1};
-  for (size_t o = 0; o < sizeof(offsets) / sizeof(offsets[0]); o++) {
-    damage(path, offsets[o], o % 2);
-    EXPECT(!load_cached(folder, &parts, NULL)); /* built again, and written again */
-    EXPECT(load_cached(folder, &parts, NULL));
-  }
-  EXPECT(find_file(folder, path, sizeof(path)));
-  test_remove_folder(folder);
-}
-
-static void verdicts_are_cached_with_the_program(void) {
-  char folder[] = "/tmp/ingot-opencl-XXXXXX";
-  char *source = changed_source("b0[o0 + i] + b1[o1 + i]", "b0[o0 + i] * b1[o1 + i]");
-  REQUIRE(source != NULL && test_make_folder(folder));
-  ingot_opencl_test_binding_t bindings[3];
-  ingot_opencl_test_t test;
-  test_opencl_parts_t parts = parts_with_test(source, bindings, &test);
-  bool is_quarantined = false;
-  EXPECT(!load_cached(folder, &parts, &is_quarantined));
-  EXPECT(is_quarantined);
-  is_quarantined = false;
-  (void)load_cached(folder, &parts, &is_quarantined);
-  EXPECT(is_quarantined);
-  test_remove_folder(folder);
-  free(source);
-}
-
-static void folder_that_cannot_be_used_means_no_cache(void) {
-  char folder[] = "/tmp/ingot-opencl-XXXXXX", path[256];
-  test_opencl_parts_t parts = test_opencl_kernel_parts();
-  EXPECT(!load_cached("/dev/null/folder", &parts, NULL));
-  EXPECT(!load_cached("/dev/null/folder", &parts, NULL));
-  REQUIRE(test_make_folder(folder));
-  EXPECT(chmod(folder, 0777) == 0); /* others could put kernels there */
-  EXPECT(!load_cached(folder, &parts, NULL));
-  EXPECT(!load_cached(folder, &parts, NULL));
-  EXPECT(!find_file(folder, path, sizeof(path)));
-  test_remove_folder(folder);
-}
-
 int main(void) {
-  if (!test_has_opencl()) return TEST_SKIPPED();
-  host_object = test_object_build_kernels();
-  EXPECT_OK(ingot_hal_instance_create(NULL, drivers, 2, &instance));
-  instance->log.function = keep_log;
-  EXPECT_OK(ingot_hal_device_create(instance, "opencl://0?cache=off", &device));
+  if (!open_all()) return TEST_SKIPPED();
   RUN(truncated_objects_are_data_loss);
   RUN(damaged_tables_never_lead_outside);
   RUN(object_of_another_version_is_incompatible);
@@ -517,11 +333,6 @@ int main(void) {
   RUN(wrong_kernel_is_quarantined_and_the_host_computes);
   RUN(difference_within_the_tolerance_or_of_a_workspace_is_right);
   RUN(self_test_can_be_switched_off_and_needs_the_hosts_variant);
-  RUN(programs_come_from_the_cache_unless_it_is_damaged);
-  RUN(verdicts_are_cached_with_the_program);
-  RUN(folder_that_cannot_be_used_means_no_cache);
-  ingot_hal_device_release(device);
-  ingot_hal_instance_release(instance);
-  test_object_free(&host_object);
+  close_all();
   return TEST_RESULT();
 }

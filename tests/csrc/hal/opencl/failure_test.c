@@ -220,6 +220,30 @@ static void fault_that_could_not_be_read_is_forgotten(void) {
   }
 }
 
+/* A driver tells by the launch that its device has gone. */
+static void lost_device_is_told_with_the_kernel(void) {
+  objects_t objects = {.instance = NULL};
+  bool is_told = false;
+  *shim = (shim_state_t){.fail_at = 0, .choice = 2};
+  counter = (test_allocator_t){.fail_at = 0};
+  REQUIRE_OK(create_all(&objects, "cache=off"));
+  for (int64_t later = 1; later < 30 && !is_told; later++) {
+    shim->failed = NULL;
+    shim->fail_at = shim->calls + later;
+    ingot_status_t status = dispatch(&objects, KERNEL_ADD);
+    is_told = shim->failed && strcmp(shim->failed, "EnqueueNDRangeKernel") == 0;
+    if (is_told) {
+      EXPECT_STATUS(status, DEVICE_LOST, "kernel 'add' of layer 'layer/Add': clEnqueueNDRange");
+    } else {
+      ingot_status_free(status);
+    }
+    shim->fail_at = 0;
+    ingot_status_free(ingot_hal_queue_wait(objects.queue));
+  }
+  EXPECT(is_told);
+  release_all(&objects);
+}
+
 int main(void) {
   if (!test_has_opencl()) return TEST_SKIPPED();
   void *handle = dlopen(OPENCL_SHIM, RTLD_NOW | RTLD_LOCAL);
@@ -237,6 +261,7 @@ int main(void) {
   RUN(without_zero_copy);
   RUN(from_the_cache);
   RUN(every_failing_allocation_is_a_status_without_a_leak);
+  RUN(lost_device_is_told_with_the_kernel);
   RUN(fault_that_could_not_be_read_is_forgotten);
   test_remove_folder(cache_folder);
   test_object_free(&object);

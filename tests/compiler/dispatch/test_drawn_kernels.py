@@ -5,13 +5,14 @@ from __future__ import annotations
 from entries import check, entry
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernel_runner import host_variants
+from kernel_runner import device_variants, host_variants
 
 from ingot.compiler.dispatch.map import lower_map
 from ingot.compiler.dispatch.row import lower_row
 
 SIZES = st.lists(st.integers(1, 20), min_size=1, max_size=4)
 DTYPES = st.sampled_from(["f32", "f64", "f16", "bf16", "i8", "u8", "i32", "i64"])
+VARIANTS = [host_variants()[0], *device_variants()]
 FAST = settings(max_examples=12, deadline=None, derandomize=True)
 
 
@@ -34,7 +35,7 @@ def test_moved_elements(data, shape, dtype) -> None:
         return b.op("reverse", padded, axes=(rank - 1,))
 
     function = entry([tensor(dtype, shape)] * 2, body)
-    check(function, lower_map, variants=host_variants()[:1])
+    check(function, lower_map, variants=VARIANTS)
 
 
 @FAST
@@ -46,4 +47,4 @@ def test_reduced_elements(data, shape, dtype, kind) -> None:
         return b.op("reduce", b.op("sub", x, y), axes=tuple(sorted(axes)), kind=kind)
 
     function = entry([tensor(dtype, shape)] * 2, body)
-    check(function, lower_row, variants=host_variants()[:1])
+    check(function, lower_row, variants=VARIANTS)

@@ -154,8 +154,15 @@ class ScatterParts:
             flops=dims.product(numbers.updates.shape),
             bytes=byte_count(function),
             in_place=() if operand is None else ((operand, 0),),
+            untouched=self._untouched(),
             schedule=schedule,
         )
+
+    def _untouched(self) -> Dim:
+        """Bytes of the operand and the result that a kernel in place neither reads nor writes."""
+        numbers = self.numbers
+        places = dims.product(numbers.updates.shape) * (1 if self.kind == "set" else 2)
+        return (2 * dims.product(numbers.operand.shape) - places) * numbers.operand.dtype.bytes
 
 
 class _Lowering(ScatterParts):

@@ -13,6 +13,7 @@ from kernel_runner import PLAIN, V4, VARIANTS, IndexFault, Loaded, build, device
 from scatters import CASES, ROWS, elements
 
 from ingot.compiler.dispatch.scatter import lower_scatter
+from ingot.compiler.ir.dims import evaluate
 from ingot.compiler.targets.cpu import c_printer
 from ingot.hal.spec import dtype
 
@@ -39,10 +40,17 @@ def test_dimension_numbers(case: str, kind: str) -> None:
         in_place(function, operands, **symbols)
 
 
+def _kind(function: Any) -> str:
+    return str(next(op.attributes["kind"] for op in function.block.ops if op.name == "scatter"))
+
+
 def in_place(function: Any, operands: list[Any], **symbols: int) -> None:
     """The kernel gives the same where the result takes the operand's memory."""
     kernel = lower_scatter(function, VARIANTS["x86-64"].target)
     assert kernel.in_place == ((0, 0),)
+    places = operands[2].size * (1 if _kind(function) == "set" else 2)
+    touched = operands[1].nbytes + operands[2].nbytes + places * operands[0].itemsize
+    assert evaluate(kernel.bytes - kernel.untouched, symbols) == touched
     (expected,) = reference(function, operands)
     memory = operands[0].copy()
     Loaded(kernel, "x86-64")([memory, *operands[1:], memory], **symbols)

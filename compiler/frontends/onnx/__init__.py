@@ -41,7 +41,14 @@ def import_onnx(
             "reading ONNX models needs the onnx package: pip install 'ingot[onnx]'"
         ) from None
     from ingot.compiler.frontends.onnx.importer import ImportOptions, import_model
+    from ingot.compiler.frontends.onnx.malformed import MALFORMED
     from ingot.compiler.frontends.onnx.source import read_source
 
     options = ImportOptions(parameters == "external", parameter_names or {})
-    return import_model(read_source(source), options)
+    try:
+        return import_model(read_source(source), options)
+    except MALFORMED as error:
+        raise CompileError(
+            f"the ONNX model is malformed ({type(error).__name__}: {error}): check it with "
+            "onnx.checker.check_model and export it again"
+        ) from error

@@ -29,6 +29,7 @@ from ingot.compiler.frontends.onnx.check_node import check_node
 from ingot.compiler.frontends.onnx.contents import Contents
 from ingot.compiler.frontends.onnx.fingerprint import fingerprint
 from ingot.compiler.frontends.onnx.functions import bind_attributes, schema_function
+from ingot.compiler.frontends.onnx.malformed import well_formed
 from ingot.compiler.frontends.onnx.name_sizes import name_sizes
 from ingot.compiler.frontends.onnx.node import Node, UnknownBody, UnsupportedNode
 from ingot.compiler.frontends.onnx.registry import Lowering, find_lowering
@@ -246,14 +247,15 @@ class _Importer:
                 self._report_missing(node, inputs, location, domain, opset)
             return unknown
         try:
-            if function is None:
-                check_node(node, domain, opset)
-            if function is None and lower is not None:
-                return self._apply(lower, node, known, opset, bodies)
-            if function is None:
-                function = schema_function(node, domain, opset, known)
-            if function is not None:
-                return self._inline(function, node, known, scope, location)
+            with well_formed():
+                if function is None:
+                    check_node(node, domain, opset)
+                if function is None and lower is not None:
+                    return self._apply(lower, node, known, opset, bodies)
+                if function is None:
+                    function = schema_function(node, domain, opset, known)
+                if function is not None:
+                    return self._inline(function, node, known, scope, location)
         except UnknownBody:
             return unknown
         except (UnsupportedNode, CompileError) as error:

@@ -248,7 +248,7 @@ def _width(cursor: Cursor, element: str) -> int:
         return DTYPES[element].bits
     if element in _WIDTHS:
         return _WIDTHS[element]
-    if element[0] in "iu" and element[1:].isdigit():
+    if element[0] in "iu" and element[1:].isdigit() and int(element[1:]) > 0:
         return int(element[1:])
     raise cursor.fail(f"a number has the type {element!r}")
 

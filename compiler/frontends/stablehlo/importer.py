@@ -83,7 +83,8 @@ def import_stablehlo(source: bytes | bytearray | memoryview | str | Path | Any) 
 def _called_computations(program: SourceProgram) -> set[str]:
     """The functions that custom calls name, which are no entries though jax makes them public."""
     ops = (op for function in program.functions.values() for op in function.body.walk())
-    return {str(name) for op in ops for name in op.attributes.get("called_computations", ())}
+    with well_formed("a custom call"):
+        return {str(name) for op in ops for name in op.attributes.get("called_computations", ())}
 
 
 def _data(source: Any) -> tuple[Any, list[str]]:

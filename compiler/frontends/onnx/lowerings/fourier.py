@@ -6,6 +6,7 @@ import numpy as np
 
 from ingot.compiler.frontends.fourier import Pair, both_sides, transform
 from ingot.compiler.frontends.onnx.lowerings.elementwise import narrow, widen
+from ingot.compiler.frontends.onnx.malformed import bounded
 from ingot.compiler.frontends.onnx.node import Node, UnsupportedNode, shape_of, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import lowering
 from ingot.compiler.frontends.onnx.tensors import dtype_of
@@ -72,7 +73,7 @@ def _length(node: Node, dim: Dim, is_one_side: bool) -> int:
         given = 2 * (dim - 1) if is_one_side else dim
     if not isinstance(given, int) or given < 1:
         raise UnsupportedNode(f"a transform of length {given}: export it with a fixed one")
-    return given
+    return bounded(given, "the length of a transform")
 
 
 def _parts(node: Node, x: Value) -> Pair:
@@ -112,6 +113,7 @@ def stft(node: Node) -> Value:
         length = node.elements(3, "frame_length")[0]
     if not isinstance(length, int) or length < 1 or step < 1:
         raise UnsupportedNode(f"frames of {length} elements every {step}: both must be positive")
+    bounded(length, "the length of a frame")
     frames = (shape[1] - length) // step + 1
     parts: list[Value | None] = []
     for part in _parts(node, x):
@@ -143,6 +145,7 @@ def mel_weight_matrix(node: Node) -> Value:
     bins, length, rate = (int(number) for number in numbers[:3])
     low, high = (2595 * np.log1p(float(each) / 700) / np.log(10) for each in numbers[3:])
     unsupported(bins < 1 or length < 1 or rate < 1, f"{bins} bins of {length} points at {rate} Hz")
+    bounded(bins * length, "the count of weights")
     mels = np.arange(bins + 2) * ((high - low) / (bins + 2)) + low
     hertz = 700 * np.expm1(mels / 2595 * np.log(10))
     edges = ((length + 1) * hertz // rate).astype(int)

@@ -48,6 +48,10 @@ def gather_nd(node: Node) -> Value:
     x, indices = node.input(0), node.input(1)
     batch = node.integer("batch_dims", 0)
     depth = _index_depth(indices)
+    unsupported(
+        not 0 <= batch <= batch + depth <= type_of(x).rank,
+        f"batch_dims {batch} and index vectors of {depth} entries do not fit {x.type}",
+    )
     indexed = tuple(range(batch, batch + depth))
     leading = type_of(indices).rank - 1
     sizes: list[Dim] = list(shape_of(x))

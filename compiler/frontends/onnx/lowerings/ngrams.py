@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ingot.compiler.frontends.onnx.malformed import bounded
 from ingot.compiler.frontends.onnx.node import Node, UnsupportedNode, shape_of, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import lowering
 from ingot.compiler.ir import Value
@@ -23,7 +24,8 @@ def count_ngrams(node: Node) -> Value:
     shortest, longest = node.integer("min_gram_length", 1), node.integer("max_gram_length", 1)
     starts, columns = node.integers("ngram_counts") or (), node.integers("ngram_indexes") or ()
     unsupported(not columns, "its ngram_indexes are missing: fix the model")
-    width = max(columns) + 1
+    width = bounded(max(columns) + 1, "the count of columns")
+    bounded(width * len(columns), "the count of columns times that of n-grams")
     rows = x if type_of(x).rank == 2 else node.reshape(x, (1, *shape_of(x)))
     total = node.full(0, "f32", (shape_of(rows)[0], width))
     first = 0

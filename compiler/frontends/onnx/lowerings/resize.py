@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ingot.compiler.frontends.onnx.malformed import bounded
 from ingot.compiler.frontends.onnx.node import Node, UnsupportedNode, shape_of, type_of
 from ingot.compiler.frontends.onnx.registry import lowering
 from ingot.compiler.frontends.onnx.resize_symbolic import SymbolicAxis, resize_symbolic
@@ -185,7 +186,7 @@ def _resize_symbolic(
 
 def _coordinates(one: _Axis, mode: str) -> Array:
     """Where each element of the result lies in the input, f64."""
-    x = np.arange(one.resized, dtype=np.float64)
+    x = np.arange(bounded(one.resized, "a resized dim"), dtype=np.float64)
     length = one.scale * one.size
     match mode:
         case "asymmetric":

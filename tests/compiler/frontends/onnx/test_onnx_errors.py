@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -220,4 +221,49 @@ def test_sizes_that_no_memory_can_have_are_refused() -> None:
         [Node("Reshape", ["x", "shape"], ["y"])], [make_value("x", ["n", 3])], ["y"], shape
     )
     with pytest.raises(CompileError, match="negative dim"):
+        import_onnx(model)
+
+
+BROKEN: dict[str, Any] = {
+    "a rank too low": (Node("DepthToSpace", ["x"], ["y"], blocksize=2), (2, 4, 6)),
+    "a divisor of 0": (Node("SpaceToDepth", ["x"], ["y"], blocksize=0), (1, 4, 6, 6)),
+    "no groups": (Node("GroupNormalization", ["x", "w", "w"], ["y"], num_groups=0), (1, 4, 6)),
+    "too many sizes": (Node("Resize", ["x", "", "", "sizes"], ["y"]), (1, 1, 4)),
+    "huge sizes": (Node("Resize", ["x", "", "", "sizes"], ["y"]), (1, 1, 4, 4)),
+    "a sequence without batch": (Node("LSTM", ["x", "w", "w"], ["y"], hidden_size=2), (3, 2)),
+    "a text that is none": (
+        Node("DepthToSpace", ["x"], ["y"], blocksize=2, mode=b"\xff"),
+        (1, 4, 2, 2),
+    ),
+    "a long transform": (Node("DFT", ["x"], ["y"]), (1, 2**40, 1)),
+    "deep indices": (Node("GatherND", ["x", "deep"], ["y"]), (2, 2)),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_node_that_breaks_the_standard_is_a_compile_error(name: str) -> None:
+    node, shape = BROKEN[name]
+    inputs = [make_value("x", shape), make_value("deep", [2, 2**62], onnx.TensorProto.INT64)]
+    sizes = [1, 1, 2**40, 8] if name == "huge sizes" else [1, 1, 8, 8]
+    constants = {"w": np.ones(4, np.float32), "sizes": np.array(sizes)}
+    model = build_model([node], inputs, ["y"], constants)
+    with pytest.raises(CompileError, match=node.op_type):
+        import_onnx(model)
+
+
+def test_counts_that_no_memory_holds_are_refused_before_it_is_asked_for() -> None:
+    node = Node(
+        "TfIdfVectorizer",
+        ["x"],
+        ["y"],
+        mode="TF",
+        max_gram_length=1,
+        max_skip_count=0,
+        min_gram_length=1,
+        ngram_counts=[0],
+        ngram_indexes=[2**40],
+        pool_int64s=[5],
+    )
+    model = build_model([node], [make_value("x", [4], onnx.TensorProto.INT64)], ["y"])
+    with pytest.raises(CompileError, match="count of columns is 1099511627777"):
         import_onnx(model)

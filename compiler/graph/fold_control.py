@@ -54,15 +54,16 @@ def _resolved(symbols: Mapping[str, Dim]) -> dict[str, Dim]:
 
 def _settle_symbols(function: Function) -> None:
     """Put dims for the symbols of branches whose dims are equal by now."""
-    settled: dict[str, Dim] = {"": 0}
-    while settled:
-        settled = {}
+    while True:
+        settled: dict[str, Dim] = {}
         for op in walk(function):
-            if op.name in ("if", "case") and not settled:
-                settled = _equal_dims(op)
+            if op.name in ("if", "case") and defined_symbols(op):
+                settled.update(_equal_dims(op))
                 kept = (name for name in defined_symbols(op) if name not in settled)
                 op.attributes["symbols"] = tuple(kept)
-        substitute_symbols(function, settled)
+        if not settled:
+            return
+        substitute_symbols(function, _resolved(settled))
 
 
 def _equal_dims(op: Op) -> dict[str, Dim]:

@@ -82,6 +82,9 @@ class BlockPlan:
         copy_changing_elements(block)
         self.access = VariableAccess(block)
         self.uses = Uses(block)
+        self.defined = {
+            name: place for place, op in enumerate(block.ops) for name in defined_symbols(op)
+        }
         self.done: list[Op] = []
         self.owned: dict[Value, Home] = {}  # in the slab, given back by this block
         self.copies: list[tuple[Value, Home]] = []  # at the end
@@ -126,12 +129,7 @@ class BlockPlan:
         it needs them."""
         assert isinstance(value.type, TensorType)
         names = {name for dim in value.type.shape for name in symbols_of(dim)}
-        places = (
-            place
-            for place, op in enumerate(self.block.ops)
-            if not names.isdisjoint(defined_symbols(op))
-        )
-        return max(places, default=-1)
+        return max((self.defined.get(name, -1) for name in names), default=-1)
 
     def _place_of(self, value: Value) -> int:
         assert isinstance(value.owner, Op)

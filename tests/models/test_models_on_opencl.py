@@ -60,9 +60,9 @@ def test_one_dynamic_module_serves_both_devices() -> None:
 
 
 def test_a_decoder_with_its_cache_continues_alike(project_root: Path) -> None:
-    """The sample `generate`: a cache in the model, and the same loop inside one call."""
+    """The sample `generate`, a call for each character."""
     folder = project_root / "samples" / "generate"
-    sources = {name: folder / f"{name}.stablehlo" for name in ("prefill", "decode", "generate")}
+    sources = {name: folder / f"{name}.stablehlo" for name in ("prefill", "decode")}
     models = load_everywhere(sources, state=ingot.state.carried("cache", capacity=256))
     ids = np.frombuffer(b"The compiler ", np.uint8).astype(np.int32)
     texts = []
@@ -72,6 +72,5 @@ def test_a_decoder_with_its_cache_continues_alike(project_root: Path) -> None:
         while len(text) < 24:
             id = model.decode(id)
             text.append(int(id))
-        assert text == [int(each) for each in np.asarray(model.generate(ids))[:24]]
         texts.append(text)
     assert texts[0] == texts[1]

@@ -10,11 +10,12 @@
 typedef struct ingot_opencl_dtype_t {
   uint32_t code;
   char kind;
+  uint8_t bits; /* of the value */
   uint8_t length;
 } ingot_opencl_dtype_t;
 
 static const ingot_opencl_dtype_t ingot_opencl_dtypes[] = {
-#define DTYPE(code, ENUM, name, bits, bytes, kind, dlpack) {code, kind, bytes},
+#define DTYPE(code, ENUM, name, bits, bytes, kind, dlpack) {code, kind, bits, bytes},
 #include "ingot/spec/dtype.def"
 #undef DTYPE
 };
@@ -25,7 +26,7 @@ static ingot_opencl_dtype_t ingot_opencl_dtype(uint32_t code) {
   for (size_t d = 0; d < INGOT_OPENCL_DTYPE_COUNT; d++) {
     if (ingot_opencl_dtypes[d].code == code) return ingot_opencl_dtypes[d];
   }
-  return (ingot_opencl_dtype_t){code, 0, 1};
+  return (ingot_opencl_dtype_t){code, 0, 8, 1};
 }
 
 char ingot_opencl_dtype_kind(uint32_t dtype) { return ingot_opencl_dtype(dtype).kind; }
@@ -35,8 +36,7 @@ static ingot_opencl_dtype_t ingot_opencl_scalar_dtype(uint32_t code) {
   ingot_opencl_dtype_t dtype = ingot_opencl_dtype(code);
   if (dtype.kind != 'c') return dtype;
   bool is_single = dtype.length == 8;
-  return (ingot_opencl_dtype_t){is_single ? INGOT_DTYPE_F32 : INGOT_DTYPE_F64, 'f',
-                                is_single ? 4 : 8};
+  return ingot_opencl_dtype(is_single ? INGOT_DTYPE_F32 : INGOT_DTYPE_F64);
 }
 
 /* An f16's value: normal and subnormal numbers by exact scaling, without a mathematics library. */
@@ -120,11 +120,13 @@ static void ingot_opencl_fill_float(uint8_t *bytes, ingot_opencl_dtype_t dtype, 
 static void ingot_opencl_fill_integer(uint8_t *bytes, ingot_opencl_dtype_t dtype,
                                       const ingot_opencl_test_binding_t *binding,
                                       uint32_t number) {
-  int64_t value = number & (dtype.kind == 'b' ? 1 : 7);
+  uint32_t value_bits = dtype.kind == 'i' ? dtype.bits - 1u : dtype.bits;
+  uint32_t largest = value_bits < 3 ? (1u << value_bits) - 1 : 7; /* that the dtype has */
+  int64_t value = number & largest;
   if (binding->fill == INGOT_OPENCL_FILL_INDEX && binding->bound > 0) {
     value = number % binding->bound;
-  } else if (binding->fill == INGOT_OPENCL_FILL_POSITIVE && dtype.kind != 'b') {
-    value = 1 + number % 7;
+  } else if (binding->fill == INGOT_OPENCL_FILL_POSITIVE) {
+    value = 1 + number % largest;
   }
   memcpy(bytes, &value, dtype.length); /* little-endian */
 }

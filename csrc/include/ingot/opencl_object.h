@@ -92,7 +92,7 @@ typedef struct ingot_opencl_test_t {
   int64_t workload[3];
 } ingot_opencl_test_t;
 
-/* What a binding holds before the run. */
+/* What a binding holds before the run; integers only such that the dtype has. */
 #define INGOT_OPENCL_FILL_ZERO 0
 #define INGOT_OPENCL_FILL_UNIFORM 1  /* floats in [-1, 1), booleans, small integers */
 #define INGOT_OPENCL_FILL_INDEX 2    /* integers in [0, bound) */

@@ -297,6 +297,29 @@ static void difference_within_the_tolerance_or_of_a_workspace_is_right(void) {
   free(source);
 }
 
+/* The kernel counts only where all four bytes of an element are numbers that an i2 has. */
+static void test_data_are_numbers_of_the_dtype(void) {
+  char *source = changed_source(
+      "b0[o0 + (z * w1 + j) * w0 + i] += 1;",
+      "{ index_t at = o0 + (z * w1 + j) * w0 + i; char4 v = as_char4(b0[at]);"
+      "  if (all(v >= (char4)(-2) && v <= (char4)(1))) b0[at] += 1; }");
+  REQUIRE(source != NULL);
+  static const uint32_t fills[] = {INGOT_OPENCL_FILL_UNIFORM, INGOT_OPENCL_FILL_POSITIVE};
+  for (int f = 0; f < 2; f++) {
+    ingot_opencl_test_binding_t bindings[3];
+    ingot_opencl_test_t test;
+    ingot_hal_executable_t *executable = NULL;
+    test_opencl_parts_t parts = parts_with_test(source, bindings, &test);
+    test.entry = KERNEL_COUNT;
+    bindings[0].dtype = INGOT_DTYPE_I2;
+    bindings[0].fill = fills[f];
+    REQUIRE_OK(load_parts(&parts, true, &executable));
+    EXPECT_TEXT(executable->entries[KERNEL_COUNT].host_reason, "");
+    ingot_hal_executable_release(executable);
+  }
+  free(source);
+}
+
 static void self_test_can_be_switched_off_and_needs_the_hosts_variant(void) {
   char *source = changed_source("b0[o0 + i] + b1[o1 + i]", "b0[o0 + i]");
   REQUIRE(source != NULL);
@@ -332,6 +355,7 @@ int main(void) {
   RUN(right_kernel_passes_its_test);
   RUN(wrong_kernel_is_quarantined_and_the_host_computes);
   RUN(difference_within_the_tolerance_or_of_a_workspace_is_right);
+  RUN(test_data_are_numbers_of_the_dtype);
   RUN(self_test_can_be_switched_off_and_needs_the_hosts_variant);
   close_all();
   return TEST_RESULT();

@@ -109,7 +109,8 @@ class ForLoop:
 
 @dataclass
 class LoopBuilder:
-    """Appends loop ops to `block`; index arithmetic on known numbers is folded away."""
+    """Appends loop ops to `block`; index arithmetic is written once, and folded away where
+    the numbers are known."""
 
     block: Block = field(default_factory=Block)
     constants: list[Dim] = field(default_factory=list)
@@ -120,6 +121,7 @@ class LoopBuilder:
         self._top = self.block
         self._leaf_count = 0
         self._leaves: dict[tuple[object, ...], Value] = {}
+        self._scopes: list[dict[tuple[str, Value, Value], Value]] = [{}]  # sums that are known
 
     def _leaf(self, name: str, type: Type, **attributes: Attribute) -> Value:
         key = (name, type, repr(attributes))  # as text: tells -0.0 from 0.0, and finds NaN
@@ -236,7 +238,12 @@ class LoopBuilder:
         return self.op("compare", self.value(a), self.value(b), direction=direction)
 
     def _index(self, name: str, a: Index, b: Index) -> Value:
-        return self._one(name, (self.value(a), self.value(b)), ScalarType(I64))
+        key = (name, self.value(a), self.value(b))
+        for scope in reversed(self._scopes):
+            if key in scope:
+                return scope[key]
+        self._scopes[-1][key] = self._one(name, key[1:], ScalarType(I64))
+        return self._scopes[-1][key]
 
     # Control.
 
@@ -285,10 +292,12 @@ class LoopBuilder:
     @contextmanager
     def _inside(self, block: Block) -> Iterator[None]:
         outer, self.block = self.block, block
+        self._scopes.append({})
         try:
             yield
         finally:
             self.block = outer
+            self._scopes.pop()
 
     # Memory.
 

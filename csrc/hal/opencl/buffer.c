@@ -145,7 +145,7 @@ static ingot_status_t ingot_opencl_buffer_move(ingot_buffer_t *root, int64_t off
     return ingot_opencl_transfer(device, buffer->memory, buffer->memory_offset + offset, length,
                                  to_device, host);
   }
-  void *data;
+  void *data = NULL;
   INGOT_TRY(ingot_opencl_buffer_map(
       root, offset, length, to_device ? INGOT_HAL_ACCESS_WRITE : INGOT_HAL_ACCESS_READ, &data));
   memcpy(to_device ? data : host, to_device ? host : data, (size_t)length);

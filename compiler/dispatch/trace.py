@@ -269,6 +269,8 @@ class Tracer:
             return Load(type.dtype, self.ordinals[operand], flat)
         if operand in self.given:
             return Given(type.dtype, operand, flat)
+        if _renames_one_dim(shape, type.shape):
+            return self.trace(operand, indices)
         return self.trace(operand, delinearize(flat, shape, self.bounds, self.may_split))
 
     def _transpose(self, op: Op, type: TensorType, indices: tuple[Index, ...]) -> Node:
@@ -389,6 +391,11 @@ class Tracer:
             node = self.trace(start, ())
             mapped.append(index + self._fetch(node, bound, "clamp", 0, bound))
         return self.trace(operand, mapped)
+
+
+def _renames_one_dim(old: Sequence[Dim], new: Sequence[Dim]) -> bool:
+    """Whether two shapes of as many elements differ in one dim, which then is the same number."""
+    return len(old) == len(new) and sum(a != b for a, b in zip(old, new, strict=True)) == 1
 
 
 def _step_quotient(index: Index, step: Dim, extent: Dim) -> Term:

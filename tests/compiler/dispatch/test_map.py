@@ -9,6 +9,7 @@ from kernel_runner import V4, IndexFault, host_variants, run
 
 from ingot.compiler.dispatch.map import lower_map
 from ingot.compiler.ir.dims import symbol
+from ingot.compiler.ir.printer import to_text
 from ingot.hal.spec import dtype
 
 F32 = dtype("f32")
@@ -205,3 +206,17 @@ def test_transposes_of_symbolic_sides() -> None:
     )
     for m, n in ((0, 3), (1, 1), (15, 16), (16, 15), (70, 130)):
         check(function, lower_map, m=m, n=n)
+
+
+def test_a_dim_under_another_name_is_walked_without_a_division() -> None:
+    """A reshape to dims that an assertion makes equal to the operand's."""
+
+    def body(b, x, y):
+        renamed = b.op("reshape", b.op("exp", x), shape=(symbol("b"), symbol("m"), 4))
+        return b.op("add", renamed, y)
+
+    shapes = ["f32[b,n,4]", "f32[b,m,4]"]
+    function = entry(shapes, body, {"b": (0, None), "n": (0, None), "m": (0, None)})
+    assert "loop.rem" not in to_text(lower_map(function, V4).loops)
+    for b, n in ((2, 3), (0, 5), (3, 1)):
+        check(function, lower_map, b=b, n=n, m=n)

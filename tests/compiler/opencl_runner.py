@@ -69,8 +69,12 @@ class Queue:
 def queue() -> Queue | None:
     """The queue; None if there is no OpenCL device."""
     try:
+        import pyopencl
+    except ImportError:
+        return None
+    try:
         return Queue()
-    except Exception:  # pyopencl is missing, or it finds no platform
+    except pyopencl.Error:  # no platform, or one without devices
         return None
 
 

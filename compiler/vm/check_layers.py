@@ -50,6 +50,9 @@ class LayerChecks:
         prefix = f"layer '{layer}': " if layer else ""
         if kind == "le":
             holds = code.op("le.i64", left, right)[0]
+            if isinstance(a, int):
+                code.check(holds, _INVALID, f"{prefix}{b} is {{}}, expected at least {a}", right)
+                return
             message = f"{prefix}{a} is {{}}, expected at most {b} = {{}}"
         elif kind == "equal":
             holds = code.op("eq.i64", left, right)[0]

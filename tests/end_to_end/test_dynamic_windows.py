@@ -101,5 +101,5 @@ def test_windows_and_their_steps_may_be_known_to_the_call_only(
 
 
 def test_holes_in_an_axis_without_elements_are_refused_by_name() -> None:
-    with pytest.raises(InvalidArgument, match="1, expected at most w = 0"):
+    with pytest.raises(InvalidArgument, match="w is 0, expected at least 1"):
         pooler().call(drawn(1, 3, 0), np.array(1))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of
+from ingot.compiler.graph.ops.sizing import GREATEST_SIZE
 from ingot.compiler.ir import Value, dims
 from ingot.compiler.ir.dims import Dim
 from ingot.hal.spec import DType, dtype
@@ -31,7 +32,9 @@ def define_amounts(node: Node, index: int, what: str) -> list[Dim]:
     result: list[Dim] = []
     for place, part in enumerate(node.parts(index)):
         if isinstance(part, Value):
-            zero = node.fill(0, like=part)
+            zero = node.size(0)
+            # no less than what is refused below, so that its negative is no overflow
+            part = node.op("max", node.convert(part, "i64"), node.size(-GREATEST_SIZE - 1))
             ends = [part, node.op("neg", part)]
             above, below = (
                 node.define_size(

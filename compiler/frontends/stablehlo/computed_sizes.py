@@ -12,9 +12,11 @@ import numpy as np
 
 from ingot.compiler.frontends.symbols import Symbols
 from ingot.compiler.graph.builder import Builder, tensor_type
+from ingot.compiler.graph.ops.sizing import GREATEST_SIZE
 from ingot.compiler.ir import Literal, Op, Value, dims
 from ingot.compiler.ir.dims import Dim, symbol
 from ingot.hal.errors import CompileError
+from ingot.hal.spec import dtype
 
 __all__ = ["parts_of", "sizes_of_data"]
 
@@ -67,7 +69,10 @@ def parts_of(builder: Builder, value: Value, what: str) -> Sequence[Dim | Value]
 
 def _define(builder: Builder, symbols: Symbols, part: Value, what: str, low: int | None) -> Dim:
     if low is None:  # no symbol is negative: one is what is above zero, another what is below
-        zero = builder.constant(0, tensor_type(part).dtype)
+        # The value is made no less than what is refused, so that its negative is no overflow.
+        part = builder.value("convert", part, dtype=dtype("i64"))
+        part = builder.value("max", part, builder.constant(np.int64(-GREATEST_SIZE - 1)))
+        zero = builder.constant(np.int64(0))
         above, below = (
             builder.value("max", each, zero) for each in (part, builder.value("neg", part))
         )

@@ -153,8 +153,9 @@ def test_amounts_of_padding_come_from_data(m: int, n: int, amounts: tuple[int, .
 def test_padding_that_takes_from_nothing_is_an_error() -> None:
     with pytest.raises(OutOfRange, match=r"index 0 is out of range \[0, 0\)"):
         pads().model.main(x=counted(0, 3), amounts=ints(1, 0, 0, 0))
-    with pytest.raises(InvalidArgument, match="expected at most"):
-        pads().model.main(x=counted(3, 3), amounts=ints(-2, 0, -2, 0))
+    for amount in (-2, -(2**63)):
+        with pytest.raises(InvalidArgument, match="expected"):
+            pads().model.main(x=counted(3, 3), amounts=ints(amount, 0, amount, 0))
 
 
 @cache

@@ -92,7 +92,10 @@ class _Lowering(ScatterParts):
         else:
             across = width
         groups = max(_GROUPS // (-(-columns // across) * others), 1)
-        down = max(-(-rows // groups), min(-(-_CHUNK // across), rows), height)
+        least = -(-_CHUNK // across)  # with rows that only the call knows, rather too many
+        if isinstance(self.extents[1], int):
+            least = min(least, rows)
+        down = max(-(-rows // groups), least, height)
         return (width, height, 1), (across, -(-down // height) * height, 1)
 
     def lower(self) -> Kernel:

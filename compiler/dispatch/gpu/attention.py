@@ -185,23 +185,33 @@ class _Attention:
 
     def _row_maxima(self, old: Sequence[Value], scores: Sequence[Value]) -> list[Value]:
         """Per row of the item the greatest score so far, over all items of the row."""
-        b, tile, pitch = self.b, self.tile, self.tile.across
-        for i in range(tile.item_rows):
-            best = scores[i * tile.vectors]
-            for vector in range(1, tile.vectors):
-                best = b.op("max", best, scores[i * tile.vectors + vector])
+        b, vectors = self.b, self.tile.vectors
+        best = []
+        for i in range(self.tile.item_rows):
+            row = scores[i * vectors]
+            for more in scores[i * vectors + 1 : (i + 1) * vectors]:
+                row = b.op("max", row, more)
+            best.append(b.reduce(row, "max"))
+        rows = zip(old, self._join(best, "max"), strict=True)
+        return [b.op("max", before, now) for before, now in rows]
+
+    def _join(self, values: Sequence[Value], kind: str) -> list[Value]:
+        """Per row of the item the values of all items of the row combined. Has a barrier, and
+        needs one before the shared memory is used again."""
+        b, pitch = self.b, self.tile.across
+        for i, value in enumerate(values):
             at = b.add(b.mul(self.scores.row(i), pitch), self.group.item(0))
-            b.store(self.shared, at, b.reduce(best, "max"))
+            b.store(self.shared, at, value)
         b.barrier()
-        maxima = []
-        for i in range(tile.item_rows):
+        joined = []
+        for i in range(len(values)):
             base = b.mul(self.scores.row(i), pitch)
-            best = b.load(self.shared, base, LANES, aligned=True)
+            total = b.load(self.shared, base, LANES, aligned=True)
             for start in range(LANES, pitch, LANES):
                 more = b.load(self.shared, b.add(base, start), LANES, aligned=True)
-                best = b.op("max", best, more)
-            maxima.append(b.op("max", old[i], b.reduce(best, "max")))
-        return maxima
+                total = b.op(kind, total, more)
+            joined.append(b.reduce(total, kind))
+        return joined
 
     def _exponentials(
         self,
@@ -250,24 +260,13 @@ class _Attention:
 
     def _write(self, state: _State) -> None:
         """Join the sums of each row's items, divide, and store."""
-        b, tile, pitch = self.b, self.tile, self.tile.across
-        for i, total in enumerate(state.totals):
-            at = b.add(b.mul(self.scores.row(i), pitch), self.group.item(0))
-            b.store(self.shared, at, total)
-        b.barrier()
+        b, vectors = self.b, self.schedule.results.vectors
         queries = b.dim(self.entry.q.shape[-2])
-        for i in range(tile.item_rows):
-            base = b.mul(self.scores.row(i), pitch)
-            total = b.load(self.shared, base, LANES, aligned=True)
-            for start in range(LANES, pitch, LANES):
-                more = b.load(self.shared, b.add(base, start), LANES, aligned=True)
-                total = b.op("add", total, more)
-            whole = b.reduce(total, "add")
+        for i, total in enumerate(self._join(state.totals, "add")):
             row = b.add(self.first, self.scores.row(i))
-            vectors = self.schedule.results.vectors
             sums = state.sums[i * vectors : (i + 1) * vectors]
             live = b.compare("lt", row, queries)
-            b.if_(live, partial(self._write_row, row, sums, whole))
+            b.if_(live, partial(self._write_row, row, sums, total))
 
     def _write_row(self, row: Index, sums: Sequence[Value], total: Value) -> None:
         b, view = self.b, self.entry.out

@@ -46,7 +46,7 @@ DEPTHS = (8, 4, 2)
 
 @dataclass(frozen=True)
 class GroupAttentionSchedule:
-    """The tile of scores, that of results, which the same items make, and their pitch."""
+    """The tile of scores, and that of results, which the same items make."""
 
     scores: GroupTile
     results: GroupTile

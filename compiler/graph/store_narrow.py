@@ -21,9 +21,11 @@ from ingot.compiler.ir import (
     Module,
     Op,
     Region,
+    ScalarType,
     TensorType,
     Type,
     Value,
+    clone_region,
     walk,
 )
 from ingot.hal.errors import CompileError
@@ -90,7 +92,7 @@ class _Rewriter:
                 self.values[before] = after
 
     def _op(self, op: Op, builder: Builder) -> Sequence[Value]:
-        if op.name in (*CONTROL, "yield") or op.regions or not _has_narrow(op):
+        if op.name in (*CONTROL, "yield") or not _has_narrow(op):
             return self._same(op, builder)
         operands = [self.values[each] for each in op.operands]
         narrow = _narrow_dtype(op.results[0].type) if op.results else None
@@ -114,6 +116,8 @@ class _Rewriter:
                 return [self._convert(op, operands[0], builder)]
             case "scatter" if op.attributes["kind"] == "set":
                 return self._same(op, builder)
+            case "sort":
+                return self._sort(op, operands, builder)
             case name if name in _MOVES:
                 return self._same(op, builder)
         return self._computed(op, operands, narrow, builder)
@@ -150,6 +154,27 @@ class _Rewriter:
             return encode(builder, x, wanted)
         return x if tensor_type(x).dtype is wanted else builder.value("convert", x, dtype=wanted)
 
+    def _sort(self, op: Op, operands: Sequence[Value], builder: Builder) -> Sequence[Value]:
+        """A sort of decoded elements, with a comparator of these."""
+        wide = self._decoded(op, operands, builder)
+        region = clone_region(op.regions[0], {}, _wide_type, _wide_attribute)
+        made = builder.append("sort", wide, [region], dict(op.attributes)).results
+        return self._encoded(op, made, builder)
+
+    def _decoded(self, op: Op, operands: Sequence[Value], builder: Builder) -> list[Value]:
+        wide = []
+        for value, before in zip(operands, op.operands, strict=True):
+            own = _narrow_dtype(before.type)
+            wide.append(value if own is None else decode(builder, value, own))
+        return wide
+
+    def _encoded(self, op: Op, made: Sequence[Value], builder: Builder) -> list[Value]:
+        results = []
+        for value, before in zip(made, op.results, strict=True):
+            own = _narrow_dtype(before.type)
+            results.append(value if own is None else encode(builder, value, own))
+        return results
+
     def _computed(
         self, op: Op, operands: Sequence[Value], narrow: DType | None, builder: Builder
     ) -> Sequence[Value]:
@@ -159,20 +184,30 @@ class _Rewriter:
                 f"op '{op.name}' at '{op.location}' on {op.operands[0].type} is not supported: "
                 "convert to a dtype of 8 bits or more in front of it"
             )
-        wide = []
-        for value, before in zip(operands, op.operands, strict=True):
-            own = _narrow_dtype(before.type)
-            wide.append(value if own is None else decode(builder, value, own))
+        wide = self._decoded(op, operands, builder)
         attributes: dict[str, Attribute] = dict(op.attributes)
         given = attributes.get("dtype")
         if isinstance(given, DType) and is_narrow(given):
             attributes["dtype"] = wide_dtype(given)
         made = builder.append(op.name, wide, (), attributes).results
-        results = []
-        for value, before in zip(made, op.results, strict=True):
-            own = _narrow_dtype(before.type)
-            results.append(value if own is None else encode(builder, value, own))
-        return results
+        return self._encoded(op, made, builder)
+
+
+def _wide_type(type: Type) -> Type:
+    """The type of decoded elements, of scalars too."""
+    if isinstance(type, (ScalarType, TensorType)) and is_narrow(type.dtype):
+        return replace(type, dtype=wide_dtype(type.dtype))
+    return type
+
+
+def _wide_attribute(value: Attribute) -> Attribute:
+    """A dtype or a constant of a comparator that works on decoded elements."""
+    if isinstance(value, DType) and is_narrow(value):
+        return wide_dtype(value)
+    if isinstance(value, Literal) and is_narrow(value.dtype):
+        element = wide_dtype(value.dtype)
+        return Literal(value.array.astype(element.numpy), element)
+    return value
 
 
 def _bits(op: Op) -> int:

@@ -47,7 +47,7 @@ def _dot(
     for i, j in zip((*lhs_batch, *lhs_contract), (*rhs_batch, *rhs_contract), strict=True):
         shape[j] = tensor_type(a).shape[i]
     b = context.agree(op, b, shape)
-    return context.builder.op(  # type: ignore[no-any-return]
+    product = context.builder.value(
         "dot_general",
         a,
         b,
@@ -57,6 +57,16 @@ def _dot(
         rhs_contract=rhs_contract,
         dtype=wanted,
     )
+    return _as_declared(context, op, product)
+
+
+def _as_declared(context: Context, op: SourceOp, product: Value) -> Value:
+    """A product in the dtype of the result: booleans are computed as integers."""
+    type = op.results[0].type
+    assert isinstance(type, TensorType)
+    if type.element != "i1":
+        return product
+    return context.builder.value("convert", product, dtype=dtype("i1"))
 
 
 def _operands(context: Context, op: SourceOp) -> tuple[Value, Value, DType]:
@@ -64,6 +74,10 @@ def _operands(context: Context, op: SourceOp) -> tuple[Value, Value, DType]:
     type = op.results[0].type
     assert isinstance(type, TensorType)
     a, b, wanted = context.operand(op, 0), context.operand(op, 1), dtype(type.element)
+    if wanted.is_boolean:  # and, or: products of 0 and 1, and whether their sum is 0
+        whole = dtype("i32")
+        a, b = (context.builder.value("convert", each, dtype=whole) for each in (a, b))
+        return a, b, whole
     one, other = tensor_type(a).dtype, tensor_type(b).dtype
     if one is not other and not (one.is_integer and other.is_integer):
         wider = one if one.bits > other.bits else other if other.bits > one.bits else wanted
@@ -87,7 +101,7 @@ def convolution(context: Context, op: SourceOp) -> Value:
     reversed_axes = _reversed_axes(op)
     if reversed_axes:
         w = context.builder.op("reverse", w, axes=reversed_axes)
-    return context.builder.op(  # type: ignore[no-any-return]
+    product = context.builder.value(
         "convolution",
         x,
         w,
@@ -99,6 +113,7 @@ def convolution(context: Context, op: SourceOp) -> Value:
         groups=op.attributes["feature_group_count"] * groups,
         dtype=wanted,
     )
+    return _as_declared(context, op, product)
 
 
 def _batch_groups(context: Context, op: SourceOp, x: Value) -> tuple[int, Value]:

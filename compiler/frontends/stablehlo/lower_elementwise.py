@@ -89,6 +89,8 @@ def compare(context: Context, op: SourceOp) -> Value:
 
 def _total_order(context: Context, x: Value) -> Value:
     """Signed integers that are ordered as IEEE's total order of the floats x."""
+    if _element(x).bits < 16:  # kernels have no bits of these
+        x = context.builder.op("convert", x, dtype=dtype("f32"))
     signed = dtype(f"i{_element(x).bits}")
     return ordered_bits(context, context.builder.op("bitcast", x, dtype=signed))
 

@@ -251,7 +251,8 @@ class Context:
             return self._truth(lowered.truth)
         shape = tuple(dim or 0 for dim in lowered.type.shape)
         if all(isinstance(size, int) for size in lowered.sizes):
-            array = np.array(lowered.sizes, np.int64).astype(wanted.numpy).reshape(shape)
+            holder = np.uint64 if wanted.kind == "u" else np.int64
+            array = np.array(lowered.sizes, holder).astype(wanted.numpy).reshape(shape)
             return self.builder.constant(Literal(array, wanted))
         distinct = set(lowered.sizes)
         sizes = lowered.sizes if len(distinct) > 1 else lowered.sizes[:1]

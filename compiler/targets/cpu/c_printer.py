@@ -388,6 +388,10 @@ class _Printer(CStructure):
 
     def _shuffle(self, op: Op) -> str:
         a, b = map(self._name, op.operands)
+        if dtype_of(op.result).is_boolean:
+            bits = self.mask_bits[op.operands[0]]
+            self.mask_bits[op.result] = bits
+            a, b = (self._mask(operand, bits) for operand in op.operands)
         lanes = op.attributes["lanes"]
         assert isinstance(lanes, tuple)
         return f"__builtin_shufflevector({a}, {b}, {', '.join(map(str, lanes))})"

@@ -220,3 +220,9 @@ def test_a_dim_under_another_name_is_walked_without_a_division() -> None:
     assert "loop.rem" not in to_text(lower_map(function, V4).loops)
     for b, n in ((2, 3), (0, 5), (3, 1)):
         check(function, lower_map, b=b, n=n, m=n)
+
+
+@pytest.mark.parametrize("name", ["i1", "u8", "f64"])
+def test_rows_become_columns_of_every_width(name: str) -> None:
+    function = entry([f"{name}[37,45]"], lambda b, x: b.op("transpose", x, permutation=(1, 0)))
+    check(function, lower_map)

@@ -18,7 +18,7 @@ UNIT_TESTS := tests/project tests/hal tests/runtime tests/compiler \
 # The programs that run under the sanitizers: all ops, indices, control flow, state.
 SANITIZED_TESTS := tests/end_to_end --ignore=tests/end_to_end/test_models.py \
   $(addprefix tests/compiler/frontends/onnx/test_onnx_,control.py data_dependent.py recurrent.py \
-  sequences.py)
+  sequences.py drawn_sequences.py)
 export PATH := $(BIN):$(PATH)
 
 .DEFAULT_GOAL := help

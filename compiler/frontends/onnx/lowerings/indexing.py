@@ -215,6 +215,13 @@ def tensor_scatter(node: Node) -> Value:
     mode = node.text("mode", "linear")
     unsupported(mode not in ("linear", "circular"), f"mode '{mode}' is not known")
     unsupported(axis == 0, "axis 0 holds the batches: fix the model")
+    update = node.agree(
+        update,
+        tuple(
+            shape_of(update)[place] if place == axis else dim
+            for place, dim in enumerate(shape_of(x))
+        ),
+    )
     order = (0, axis, *(each for each in range(1, rank) if each != axis))
     cache, moved = node.transpose(x, order), node.transpose(update, order)
     batch, length = shape_of(moved)[:2]

@@ -135,8 +135,8 @@ def grid_sample(node: Node) -> Value:
     """[b, c, spatial...] at grid[b, places..., n], in -1 ... 1 and x first: [b, c, places...]."""
     x, grid = widen(node, node.input(0)), widen(node, node.input(1))
     spatial, where = shape_of(x)[2:], shape_of(grid)[1:-1]
-    unsupported(shape_of(grid)[-1] != len(spatial), f"its grid {grid.type} does not fit {x.type}")
-    grid = node.agree(grid, (shape_of(x)[0], *shape_of(grid)[1:]))
+    unsupported(len(where) != len(spatial), f"its grid {grid.type} does not fit {x.type}")
+    grid = node.agree(grid, (shape_of(x)[0], *where, len(spatial)))
     count = dims.product(shape_of(grid)[:-1])
     aligned = bool(node.integer("align_corners", 0))
     padding = node.text("padding_mode", "zeros")
@@ -240,6 +240,7 @@ def affine_grid(node: Node) -> Value:
     spatial = size[2:]
     count = len(spatial)
     unsupported(count not in (2, 3), f"its size has {len(size)} dims: use 4 or 5")
+    theta = node.agree(theta, (size[0], count, count + 1))
     aligned = bool(node.integer("align_corners", 0))
     element = type_of(theta).dtype
     columns = []

@@ -16,9 +16,12 @@ UNIT_TESTS := tests/project tests/hal tests/runtime tests/compiler \
   --ignore=tests/compiler/dispatch --ignore=tests/compiler/targets \
   --ignore=tests/compiler/frontends/onnx/test_onnx_conformance.py
 # The programs that run under the sanitizers: all ops, indices, control flow, state.
-SANITIZED_TESTS := tests/end_to_end --ignore=tests/end_to_end/test_models.py \
-  $(addprefix tests/compiler/frontends/onnx/test_onnx_,control.py data_dependent.py recurrent.py \
-  sequences.py drawn_sequences.py)
+SANITIZED_TESTS := tests/end_to_end $(addprefix --ignore=tests/end_to_end/test_,models.py \
+  dynamic_models.py opencl.py pyopencl.py) \
+  $(addprefix tests/compiler/frontends/onnx/test_onnx_,control.py data_dependent.py \
+  drawn_sequences.py images.py recurrent.py sequences.py) \
+  $(addprefix tests/compiler/frontends/stablehlo/test_stablehlo_,complex.py control.py rare.py \
+  regions.py)
 export PATH := $(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
@@ -43,7 +46,7 @@ sanitized: develop ## run the op suite and dynamic programs, kernels too under A
 	  -DPython_EXECUTABLE=$(BIN)/python > build/sanitized.log \
 	  || { cat build/sanitized.log; exit 1; }
 	cmake --build build/sanitized --target _ingot
-	CC=gcc ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 \
+	CC=gcc INGOT_TEST_OPENCL=off ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 \
 	  LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" \
 	  python -m pytest -p tests.sanitized --capture=sys $(SANITIZED_TESTS)
 

@@ -102,20 +102,20 @@ def is_pyopencl_array(value: Any) -> bool:
 def array_from_pyopencl(value: Any, device: Device, what: str) -> Array:
     """The tensor of a pyopencl array, which it keeps alive, without a copy.
 
-    Work that the application has put into another queue than the device's has ended when this
-    returns. InvalidArgument: it is not dense, or of another context than the device.
+    Calls of a device made from a queue run behind the application's work there. All other work
+    of the array's queue, and what the array waits for, has ended when this returns.
+    InvalidArgument: it is not dense, or of another context than the device.
     """
     if not value.flags.c_contiguous:
         raise InvalidArgument(f"{what}: must be C-contiguous; pass a dense copy, such as x.copy()")
     dtype = DType.from_numpy(value.dtype)
-    context, queue = _handles(device)
+    context, _ = _handles(device)
     if value.context.int_ptr != context:
         raise InvalidArgument(
             f"{what}: is in another OpenCL context than the model on {device.uri!r}; load the "
             "model with device= that context or a queue of it, or pass x.get()"
         )
-    if value.queue is not None and value.queue.int_ptr != queue:
-        value.finish()
+    _wait_for(value, context, device)
     memory, length = _pointer(value.base_data.int_ptr), value.nbytes
     buffer_out, view_out = ffi.new("ingot_buffer_t **"), ffi.new("ingot_buffer_view_t **")
     arguments = (memory, value.offset, length, ffi.NULL, ffi.NULL, buffer_out)
@@ -124,6 +124,16 @@ def array_from_pyopencl(value: Any, device: Device, what: str) -> Array:
     shape = tuple(value.shape)
     check(lib.ingot_buffer_view_create(buffer, 0, dtype.code, len(shape), shape, view_out))
     return Array(view_out[0], device)
+
+
+def _wait_for(value: Any, context: int, device: Device) -> None:
+    """Waits for the application's work on an array, unless calls of the device run behind it."""
+    queue = value.queue
+    if queue is not None and _wrapped.get((context, queue.int_ptr)) is device:
+        return
+    value.finish()
+    if queue is not None:
+        queue.finish()  # kernels of the application's own are not among the array's events
 
 
 def array_to_pyopencl(array: Array, queue: Any) -> Any:

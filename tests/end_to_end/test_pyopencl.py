@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 import numpy as np
@@ -56,6 +57,25 @@ def test_a_part_of_a_buffer_is_taken_by_its_offset(shared: ingot.Model, queue: A
 
     whole = pyopencl.array.to_device(queue, np.concatenate([TABLE + 100, TABLE]))
     np.testing.assert_array_equal(shared(whole[10:], np.array([7])), TABLE[[7]])
+
+
+@pytest.mark.parametrize("is_own", [False, True])
+def test_work_of_the_application_on_an_argument_is_waited_for(
+    shared: ingot.Model, queue: Any, is_own: bool
+) -> None:
+    import pyopencl
+    import pyopencl.array
+
+    table = shared(TABLE, np.array([0])).to_pyopencl() if is_own else None
+    queue = table.queue if table is not None else queue
+    table = pyopencl.array.to_device(queue, TABLE)
+    changed = pyopencl.array.to_device(queue, TABLE + 1)
+    gate = pyopencl.UserEvent(queue.context)
+    pyopencl.enqueue_copy(queue, table.data, changed.data, wait_for=[gate])
+    opener = Timer(0.2, gate.set_status, [pyopencl.command_execution_status.COMPLETE])
+    opener.start()
+    np.testing.assert_array_equal(shared(table, np.array([5])), TABLE[[5]] + 1)
+    opener.join()
 
 
 def test_arrays_of_another_context_are_refused(shared: ingot.Model, queue: Any) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import onnx
 
-from ingot.compiler.frontends.onnx.node import type_of
+from ingot.compiler.frontends.onnx.node import type_of, unsupported
 from ingot.compiler.frontends.onnx.structures import Structure
 from ingot.compiler.frontends.onnx.tensors import dtype_of
 from ingot.compiler.ir import TensorType, Value
@@ -21,7 +21,8 @@ __all__ = ["bind_attributes", "schema_function", "type_proto"]
 def schema_function(
     node: onnx.NodeProto, domain: str, opset: int, inputs: Sequence[Structure | None]
 ) -> onnx.FunctionProto | None:
-    """The body of an op of a standard domain as its schema defines it, None if it has none."""
+    """The body of an op of a standard domain as its schema defines it, None if it has none.
+    UnsupportedNode: it depends on the types of the inputs, and has none for these."""
     try:
         schema = onnx.defs.get_schema(node.op_type, opset, domain)
     except onnx.defs.SchemaError:
@@ -32,6 +33,11 @@ def schema_function(
     elif schema.has_context_dependent_function:
         types = [type_proto(value).SerializeToString() for value in inputs]
         body = schema.get_context_dependent_function(node.SerializeToString(), types)
+        unsupported(
+            not body,
+            "what it does is defined only for dims that are known: give the layer inputs whose "
+            "channels and weights have numbers for dims",
+        )
         function.ParseFromString(body)
     else:
         return None

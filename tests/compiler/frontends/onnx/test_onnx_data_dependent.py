@@ -16,6 +16,7 @@ from onnx.reference import ReferenceEvaluator
 from onnx_models import build_model, make_value
 
 import ingot
+from ingot.compiler.frontends.onnx import import_onnx
 from ingot.hal.errors import InvalidArgument, OutOfRange
 
 Node = helper.make_node
@@ -221,6 +222,38 @@ def test_a_reshape_to_another_count_is_refused(
 ) -> None:
     with pytest.raises(InvalidArgument, match=message):
         reshape_case.model.main(x=numbers(4, 6), shape=ints(*shape))
+
+
+@pytest.fixture(scope="module")
+def sized_by_argument() -> Case:
+    return Case(
+        [
+            Node("Shape", ["like"], ["size"]),
+            Node("Concat", ["size", "rest"], ["shape"], axis=0),
+            Node("Reshape", ["x", "shape"], ["y"], name="fold"),
+            Node("Exp", ["y"], ["z"]),
+        ],
+        [make_value("x", ["a", 6]), make_value("like", ["k"])],
+        ["z"],
+        {"rest": ints(-1, 3)},
+    )
+
+
+@pytest.mark.parametrize("size", [0, 1, 4, 8])
+def test_a_size_of_an_argument_that_is_0_keeps_the_dim(sized_by_argument: Case, size: int) -> None:
+    sized_by_argument.check(x=numbers(4, 6), like=np.zeros(size, np.float32))
+
+
+def test_sizes_that_regroup_a_tensor_are_no_more_than_that() -> None:
+    nodes = [
+        Node("Shape", ["x"], ["size"], start=0, end=2),
+        Node("ReduceProd", ["size"], ["rows"]),
+        Node("Concat", ["rows", "rest"], ["shape"], axis=0),
+        Node("Reshape", ["x", "shape"], ["y"]),
+    ]
+    proto = build_model(nodes, [make_value("x", ["b", "s", 6])], ["y"], {"rest": ints(6)})
+    (result,) = import_onnx(proto).functions["main"].block.terminator.operands
+    assert str(result.type) == "f32[b*s,6]"
 
 
 ENDS = st.one_of(st.integers(-9, 9), st.sampled_from([-(2**62), 2**62]))

@@ -49,6 +49,14 @@ def test_an_op_of_another_domain_is_named_with_its_domain() -> None:
         import_onnx(model)
 
 
+def test_a_body_that_onnx_has_only_for_known_dims_is_refused_for_others() -> None:
+    node = Node("CausalConvWithState", ["x", "w"], ["y", "state"], name="conv")
+    inputs = [make_value("x", ["b", "c", "l"]), make_value("w", ["c", 1, 4])]
+    model = build_model([node], inputs, ["y", "state"], opset=27)
+    with pytest.raises(CompileError, match=r"layer 'conv'.* defined only for dims that are known"):
+        import_onnx(model)
+
+
 def test_a_domain_that_the_model_does_not_import_is_named() -> None:
     model = build_model([Node("Thing", ["x"], ["y"], domain="nowhere")], [X], ["y"])
     with pytest.raises(CompileError, match="imports no opset of 'nowhere'"):

@@ -18,11 +18,12 @@ from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.graph.effects import effects_of
 from ingot.compiler.graph.loops import FREE, body_of, induction_of, trip_count
 from ingot.compiler.graph.ops import defined_symbols, lookup
+from ingot.compiler.graph.relations import is_proven, relations_of
 from ingot.compiler.graph.rewriter import defined_by
 from ingot.compiler.graph.simplify import dims, ints
 from ingot.compiler.graph.symbols import inner_symbols, symbols_used
 from ingot.compiler.ir import Block, Module, Op, Value, clone_op, walk
-from ingot.compiler.ir.dims import Dim
+from ingot.compiler.ir.dims import Bounds, Dim, prove_le
 
 __all__ = ["batch_invariants"]
 
@@ -33,17 +34,17 @@ _GREATEST_LENGTH = 1 << 26
 def batch_invariants(module: Module) -> Module:
     """Batch in front of every loop of every function; returns the module."""
     for function in module.functions.values():
-        _visit(function.block)
+        _visit(function.block, function.symbols)
     return module
 
 
-def _visit(block: Block) -> None:
+def _visit(block: Block, bounds: Bounds) -> None:
     ops: list[Op] = []
     for op in block.ops:
         for region in op.regions:
-            _visit(region.block)
+            _visit(region.block, bounds)
         if op.name == "while":
-            ops.extend(_Batcher(op).run())
+            ops.extend(_Batcher(op, bounds).run())
         ops.append(op)
     block.ops = ops
 
@@ -58,8 +59,10 @@ class _Key:
 
 
 class _Batcher:
-    def __init__(self, loop: Op) -> None:
+    def __init__(self, loop: Op, bounds: Bounds) -> None:
         self.loop = loop
+        self.bounds = bounds
+        self.runs = False  # whether there is a first step for certain
         self.body = body_of(loop)
         self.inside: set[Value] = set(self.body.arguments)
         for op in self.body.ops:
@@ -76,6 +79,7 @@ class _Batcher:
         trips = trip_count(self.loop)
         if trips is None or trips == 0:
             return []
+        self.runs = prove_le(1, trips, self.bounds)
         for op in self.body.ops:
             self.note(op, trips)
         chosen = self.chosen()
@@ -141,15 +145,19 @@ class _Batcher:
         if value not in self.inside:
             return True
         op = value.owner
-        if not isinstance(op, Op) or op.name not in FREE:
+        if not isinstance(op, Op) or op.name not in FREE or not self.may_stand_outside(op):
             return False
         if self.symbols and symbols_used(op) & self.symbols:
             return False
         return all(map(self.is_constant, op.operands))
 
+    def may_stand_outside(self, op: Op) -> bool:
+        """Whether the op asks nothing of dims that a loop of no step would not ask."""
+        return self.runs or all(is_proven(each, self.bounds) for each in relations_of(op))
+
     def common_key(self, op: Op) -> _Key | None:
         """The key of an op whose operands are sequential with one key, or known outside."""
-        if not _can_batch(op) or defined_symbols(op):
+        if not _can_batch(op) or defined_symbols(op) or not self.may_stand_outside(op):
             return None
         if self.symbols and symbols_used(op) & self.symbols:
             return None

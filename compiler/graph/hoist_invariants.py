@@ -1,17 +1,22 @@
 """Moves what every step of a loop computes anew, to the same result, in front of the loop.
 
-Only pure ops that cannot fail move: the loop may run no step. What kernels make from
+Only pure ops that cannot fail move, and that rely on no relation of dims that the call would
+have to test: the loop may run no step. What kernels make from
 nothing (constants, broadcasts, iotas) and what costs nothing (reshapes) stays inside
 unless an op that moves needs it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from ingot.compiler.graph.effects import can_fail, is_pure
 from ingot.compiler.graph.loops import FREE
 from ingot.compiler.graph.ops import defined_symbols
+from ingot.compiler.graph.relations import Relation, is_proven, relations_of
 from ingot.compiler.graph.symbols import inner_symbols, symbols_used
 from ingot.compiler.ir import Block, Module, Op, Value, walk
+from ingot.compiler.ir.dims import Bounds
 
 __all__ = ["hoist_invariants"]
 
@@ -19,30 +24,39 @@ __all__ = ["hoist_invariants"]
 def hoist_invariants(module: Module) -> Module:
     """Hoist out of every loop of every function; returns the module."""
     for function in module.functions.values():
-        _hoist(function.block)
+        _hoist(function.block, function.symbols, set())
     return module
 
 
-def _hoist(block: Block) -> None:
-    """Hoist out of the loops in the block, inner loops first."""
+def _hoist(block: Block, bounds: Bounds, known: set[Relation]) -> None:
+    """Hoist out of the loops in the block, inner loops first; `known` holds there already."""
+    known = set(known)
     ops: list[Op] = []
     for op in block.ops:
+        known.update(_unproven(op, bounds))
         for region in op.regions:
-            _hoist(region.block)
+            _hoist(region.block, bounds, known)
         if op.name == "while":
             symbols = inner_symbols(op)
             for region in op.regions:
-                ops.extend(_taken(region.block, symbols))
+                ops.extend(_taken(region.block, symbols, bounds, known))
         ops.append(op)
     block.ops = ops
 
 
-def _taken(block: Block, symbols: set[str]) -> list[Op]:
-    """Take the invariant ops out of a block of a loop; `symbols` mean nothing outside it."""
+def _unproven(op: Op, bounds: Bounds) -> Iterator[Relation]:
+    return (each for each in relations_of(op) if not is_proven(each, bounds))
+
+
+def _taken(block: Block, symbols: set[str], bounds: Bounds, known: set[Relation]) -> list[Op]:
+    """Take the invariant ops out of a block of a loop; `symbols` mean nothing outside it, where
+    the relations `known` hold."""
     inside: set[Value] = set(block.arguments)
     movable: dict[Value, Op] = {}
     for op in block.ops:
-        if _is_movable(op, inside, symbols):
+        if _is_movable(op, inside, symbols) and known.issuperset(
+            relation for each in walk(op) for relation in _unproven(each, bounds)
+        ):
             movable.update((result, op) for result in op.results)
         else:
             for each in walk(op):

@@ -154,6 +154,46 @@ def test_ops_that_may_fail_do_not_leave_a_loop_that_may_not_run() -> None:
         assert len(in_loop(copy, "exp")) == 1
 
 
+@pytest.mark.parametrize("asked_before", [False, True])
+def test_what_asks_for_dims_leaves_a_loop_only_where_that_is_asked_anyway(
+    asked_before: bool,
+) -> None:
+    def build(b: Builder, x: Value, like: Value, n: Value) -> Any:
+        def total(b: Builder) -> Value:
+            wide = b.value("reshape", x, shape=(*like.type.shape, 3))  # type: ignore[union-attr]
+            return b.value("reduce", b.value("exp", wide), axes=(0, 1), kind="add")
+
+        def body(b: Builder, t: Value, carried: Sequence[Value]) -> Sequence[Value]:
+            return [b.value("add", carried[0], total(b))]
+
+        start = total(b) if asked_before else b.full(0.0, "f32", ())
+        return counted_loop(b, n, [start], body)
+
+    module = program(build, "f32[a,6]", "f32[k]", "i32[]")
+    passes = (eliminate_dead_code, hoist_invariants, batch_invariants)
+    for n, k in ((0, 2), (2, 2)):
+        inputs = normal(1, 6), normal(k), np.int32(n)
+        copy = check_pass(passes, module, *inputs, tolerance=1e-6)
+        assert len(in_loop(copy, "exp")) == (0 if asked_before else 1)
+
+
+def test_a_batch_asks_for_no_dims_that_a_loop_of_no_step_would_not_ask() -> None:
+    def build(b: Builder, xs: Value, like: Value, w: Value) -> Any:
+        def body(b: Builder, t: Value, carried: Sequence[Value]) -> Sequence[Value]:
+            x = b.value("take", xs, t, axis=0, mode="check")
+            x = b.value("reshape", x, shape=(*like.type.shape, 3))  # type: ignore[union-attr]
+            y = b.value("dot_general", x, w, lhs_contract=(1,), rhs_contract=(0,))
+            return [b.value("add", carried[0], b.value("reduce", y, axes=(0, 1), kind="add"))]
+
+        steps = count_of(b, symbol("t"))
+        return counted_loop(b, steps, [b.full(0.0, "f32", ())], body)
+
+    module = program(build, "f32[t,6]", "f32[k]", "f32[3,4]")
+    passes = (eliminate_dead_code, batch_invariants)
+    copy = check_pass(passes, module, normal(3, 6), normal(2), normal(3, 4), tolerance=1e-6)
+    assert len(in_loop(copy, "dot_general")) == 1
+
+
 def test_invariants_leave_nested_loops() -> None:
     def build(b: Builder, x: Value, n: Value) -> Any:
         def outer(b: Builder, i: Value, carried: Sequence[Value]) -> Sequence[Value]:

@@ -1,0 +1,97 @@
+"""Relations of dims that ops rely on and types need not prove.
+
+Where a symbolic dim may be 1 or must equal another, where a slice must lie inside its
+operand, or a reshape must keep the count of elements. A relation is (kind, a, b) with kind
+"le" (a <= b), "equal", or "broadcast" (a is 1 or b). `dispatch/collect_checks.py` lets the
+call test them; a pass that moves an op moves what it relies on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import cast
+
+from ingot.compiler.ir import Op, TensorType, Value
+from ingot.compiler.ir.dims import Bounds, Dim, product, prove_le
+
+__all__ = ["Relation", "is_proven", "relations_of"]
+
+Relation = tuple[str, Dim, Dim]
+
+
+def relations_of(op: Op) -> Iterator[Relation]:
+    """What must hold where the op is computed."""
+    match op.name:
+        case "assert":
+            relation = op.attributes["kind"], op.attributes["a"], op.attributes["b"]
+            yield cast(Relation, relation)
+        case "broadcast":
+            dimensions = cast("tuple[int, ...]", op.attributes["dimensions"])
+            result = _shape(op.result)
+            for dim, axis in zip(_shape(op.operands[0]), dimensions, strict=True):
+                if dim != 1:
+                    yield "broadcast", dim, result[axis]
+        case "slice":
+            starts = cast("tuple[Dim, ...]", op.attributes["start"])
+            limits = cast("tuple[Dim, ...]", op.attributes["limit"])
+            for start, limit, dim in zip(starts, limits, _shape(op.operands[0]), strict=True):
+                yield "le", 0, start
+                yield "le", start, limit
+                yield "le", limit, dim
+        case "pad":
+            for dim in _shape(op.result):
+                yield "le", 0, dim
+            interiors = cast("tuple[Dim, ...]", op.attributes["interior"])
+            for dim, each in zip(_shape(op.operands[0]), interiors, strict=True):
+                if each != 0:  # the dim of the result counts the gaps, one less than elements
+                    yield "le", 1, dim
+        case "reshape":
+            yield "equal", product(_shape(op.operands[0])), product(_shape(op.result))
+        case _:
+            for size, dim in _blocks(op):
+                yield "le", size, dim
+
+
+def _blocks(op: Op) -> Iterator[tuple[Dim, Dim]]:
+    """How many elements an op takes at once of a dim, and the dim, where no index is checked."""
+    if not op.operands or not isinstance(op.operands[0].type, TensorType):
+        return
+    attributes, shape = op.attributes, op.operands[0].type.shape
+    match op.name:
+        case "dynamic_slice":
+            yield from zip(cast("tuple[Dim, ...]", attributes["sizes"]), shape, strict=True)
+        case "dynamic_update_slice":
+            yield from zip(_shape(op.operands[1]), shape, strict=True)
+        case "gather":
+            for size, dim in zip(
+                cast("tuple[Dim, ...]", attributes["slice_sizes"]), shape, strict=True
+            ):
+                if attributes["mode"] == "clamp" or size != 1:
+                    yield size, dim
+        case "take" if attributes["mode"] == "clamp":
+            yield 1, shape[cast(int, attributes["axis"])]
+        case "scatter":
+            removed = (
+                *cast("tuple[int, ...]", attributes["inserted_window_dims"]),
+                *cast("tuple[int, ...]", attributes["input_batching_dims"]),
+            )
+            kept = [dim for axis, dim in enumerate(shape) if axis not in removed]
+            windows = cast("tuple[int, ...]", attributes["update_window_dims"])
+            yield from zip((_shape(op.operands[2])[each] for each in windows), kept, strict=True)
+        case "top_k":
+            k, axis = cast(Dim, attributes["k"]), cast(int, attributes["axis"])
+            yield 0, k
+            yield k, shape[axis]
+
+
+def is_proven(relation: Relation, known: Bounds) -> bool:
+    """Whether a relation holds for all sizes that symbols of these bounds can have."""
+    kind, a, b = relation
+    if a == b:
+        return True
+    return kind == "le" and prove_le(a, b, known)
+
+
+def _shape(value: Value) -> tuple[Dim, ...]:
+    assert isinstance(value.type, TensorType)
+    return value.type.shape

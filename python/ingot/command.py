@@ -301,7 +301,7 @@ def _add_inspect(commands: Any) -> None:
     parser.add_argument(
         "--dims",
         metavar="NAME=SIZE,...",
-        help="sizes, such as b=8,s=512, at which to show the peak memory as a number",
+        help="sizes, such as b=8,s=512, at which to show the peak memory",
     )
 
 

@@ -34,7 +34,8 @@ static void dispatch_computes_and_masks_its_tail(void) {
 
 static void grid_covers_every_element_once(void) {
   static const int64_t sizes[][3] = {{1, 1, 1},  {2, 3, 1},   {3, 4, 2},   {5, 1, 7},
-                                     {40, 9, 3}, {1, 100, 1}, {64, 60, 9}, {1, 1, 300}};
+                                     {40, 9, 3}, {1, 100, 1}, {64, 60, 9}, {1, 1, 300},
+                                     {1, 3, 70000}, {3, 200000, 1}};
   for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++) {
     int64_t count = sizes[s][0] * sizes[s][1] * sizes[s][2];
     ingot_buffer_t *target = new_buffer(count * 4, NULL);

@@ -23,7 +23,6 @@ __all__ = ["PrintedKernel", "aligned", "print_kernel"]
 
 _LEAVES = {
     "loop.dim": "c{ordinal}",
-    "loop.workgroup": "get_group_id({axis})",
     "loop.workload": "w{axis}",
     "loop.local_id": "get_local_id({axis})",
 }
@@ -70,7 +69,7 @@ class _Printer(ValuePrinter):
     expressions: ClassVar[dict[str, str]] = {
         **ValuePrinter.expressions,
         "loop.dim": "_leaf",
-        "loop.workgroup": "_leaf",
+        "loop.workgroup": "_workgroup",
         "loop.workload": "_leaf",
         "loop.local_id": "_leaf",
         "loop.binding": "_binding",
@@ -257,6 +256,13 @@ class _Printer(ValuePrinter):
     def _local(self, op: Op) -> str:
         self.pointers[op.result] = f"__local {MEMORY_TYPES[dtype_of(op.result).name]} *"
         return f"({self.pointers[op.result]})(local_memory + {op.attributes['offset']})"
+
+    def _workgroup(self, op: Op) -> str:
+        """The position in the grid: one that is long along y or z runs as several launches."""
+        axis = int(str(op.attributes["axis"]))
+        if axis == 0:
+            return "get_group_id(0)"
+        return f"get_group_id({axis}) + get_global_offset({axis}) / {self.kernel.local_size[axis]}"
 
     def _leaf(self, op: Op) -> str:
         return _LEAVES[op.name].format(**op.attributes)

@@ -126,10 +126,38 @@ static void ingot_opencl_add_bindings(ingot_opencl_arguments_t *arguments,
   }
 }
 
+/* Groups of one launch along y and z: GPUs take no more. */
+#define INGOT_OPENCL_MAX_GROUPS 65535
+
+/* The groups of a grid that one launch runs. */
+typedef struct ingot_opencl_part_of_grid_t {
+  int64_t first[3];
+  int64_t count[3];
+} ingot_opencl_part_of_grid_t;
+
+/* Work items of the part: those before it, and its own. OutOfRange if they cannot be counted. */
+static ingot_status_t ingot_opencl_size_launch(const ingot_allocator_t *allocator,
+                                               const ingot_opencl_part_of_grid_t *part,
+                                               const size_t local[3], size_t offset[3],
+                                               size_t global[3]) {
+  for (int axis = 0; axis < 3; axis++) {
+    size_t end;
+    offset[axis] = (size_t)part->first[axis] * local[axis]; /* less than the end */
+    global[axis] = (size_t)part->count[axis] * local[axis];
+    if (!ingot_multiply_size((size_t)(part->first[axis] + part->count[axis]), local[axis],
+                             &end)) {
+      return ingot_status_create(allocator, INGOT_STATUS_OUT_OF_RANGE,
+                                 "a grid of %" PRId64 " groups is more than the device can count",
+                                 part->first[axis] + part->count[axis]);
+    }
+  }
+  return NULL;
+}
+
 /* Under the executable's mutex: a kernel's arguments are its own until it is queued. */
 static ingot_status_t ingot_opencl_enqueue(ingot_opencl_queue_t *queue,
                                            const ingot_hal_dispatch_t *dispatch,
-                                           const int64_t grid[3],
+                                           const ingot_opencl_part_of_grid_t *part,
                                            const ingot_opencl_places_t *places,
                                            ingot_opencl_record_t *record) {
   ingot_opencl_executable_t *executable = (ingot_opencl_executable_t *)dispatch->executable;
@@ -138,15 +166,10 @@ static ingot_status_t ingot_opencl_enqueue(ingot_opencl_queue_t *queue,
   const ingot_allocator_t *allocator = ingot_hal_device_allocator(queue->base.device);
   ingot_opencl_arguments_t arguments = {.cl = cl};
   int32_t ticket = (int32_t)queue->record_count + 1;
-  size_t global[3], local[3];
-  for (int axis = 0; axis < 3; axis++) {
-    local[axis] = kernel->entry->local_size[axis];
-    if (!ingot_multiply_size((size_t)grid[axis], local[axis], &global[axis])) {
-      return ingot_status_create(allocator, INGOT_STATUS_OUT_OF_RANGE,
-                                 "a grid of %" PRId64 " groups is more than the device can count",
-                                 grid[axis]);
-    }
-  }
+  const uint32_t *size = kernel->entry->local_size;
+  const size_t local[3] = {size[0], size[1], size[2]};
+  size_t offset[3], global[3];
+  INGOT_TRY(ingot_opencl_size_launch(allocator, part, local, offset, global));
   INGOT_TRY(ingot_opencl_executable_kernel(executable, dispatch->entry, places->width,
                                            &arguments.kernel));
   ingot_opencl_add_bindings(&arguments, kernel, places);
@@ -162,15 +185,14 @@ static ingot_status_t ingot_opencl_enqueue(ingot_opencl_queue_t *queue,
   ingot_opencl_add_argument(&arguments, &queue->fault, sizeof(queue->fault));
   ingot_opencl_add_argument(&arguments, &ticket, sizeof(ticket));
   if (arguments.error) return ingot_opencl_status(allocator, "clSetKernelArg", arguments.error);
-  INGOT_OPENCL_TRY(allocator, cl, EnqueueNDRangeKernel, queue->queue, arguments.kernel, 3, NULL,
+  INGOT_OPENCL_TRY(allocator, cl, EnqueueNDRangeKernel, queue->queue, arguments.kernel, 3, offset,
                    global, local, 0, NULL, ingot_opencl_event(queue, record));
   return NULL;
 }
 
 static ingot_status_t ingot_opencl_prepare(ingot_opencl_queue_t *queue,
                                            const ingot_hal_dispatch_t *dispatch,
-                                           const int64_t grid[3],
-                                           ingot_opencl_record_t *record) {
+                                           const int64_t grid[3]) {
   const ingot_hal_entry_t *entry = &dispatch->executable->entries[dispatch->entry];
   const ingot_opencl_kernel_t *kernel =
       &((const ingot_opencl_executable_t *)dispatch->executable)->kernels[dispatch->entry];
@@ -183,33 +205,53 @@ static ingot_status_t ingot_opencl_prepare(ingot_opencl_queue_t *queue,
     if (entry->description.written >> b & 1) ingot_opencl_will_write(queue, buffer);
     else ingot_opencl_will_use(queue, buffer);
   }
-  return ingot_opencl_begin(queue, record);
+  return NULL;
+}
+
+static ingot_status_t ingot_opencl_launch(ingot_opencl_queue_t *queue,
+                                          const ingot_hal_dispatch_t *dispatch,
+                                          const ingot_opencl_part_of_grid_t *part,
+                                          const ingot_opencl_places_t *places) {
+  ingot_opencl_executable_t *executable = (ingot_opencl_executable_t *)dispatch->executable;
+  bool is_first = part->first[1] == 0 && part->first[2] == 0;
+  ingot_opencl_record_t record = {
+      .executable = dispatch->executable,
+      .entry = dispatch->entry,
+      .site = dispatch->site,
+      .kernel = executable->base.entries[dispatch->entry].description.name,
+      .length = is_first ? dispatch->cost_bytes : 0,
+      .deadline = dispatch->deadline};
+  INGOT_TRY(ingot_opencl_begin(queue, &record));
+  ingot_mutex_lock(&executable->mutex);
+  ingot_status_t status = ingot_opencl_enqueue(queue, dispatch, part, places, &record);
+  ingot_mutex_unlock(&executable->mutex);
+  if (status) {
+    char text[INGOT_HAL_DESCRIPTION_CAPACITY];
+    ingot_hal_describe_dispatch(&queue->base, dispatch, text);
+    return ingot_status_prefix(status, "%s", text);
+  }
+  return ingot_opencl_end(queue, &record);
 }
 
 ingot_status_t ingot_opencl_queue_dispatch(ingot_hal_queue_t *base,
                                            const ingot_hal_dispatch_t *dispatch,
                                            const int64_t grid[3]) {
   ingot_opencl_queue_t *queue = (ingot_opencl_queue_t *)base;
-  ingot_opencl_executable_t *executable = (ingot_opencl_executable_t *)dispatch->executable;
-  const ingot_opencl_kernel_t *kernel = &executable->kernels[dispatch->entry];
-  const ingot_hal_entry_t *entry = &executable->base.entries[dispatch->entry];
-  ingot_opencl_record_t record = {.executable = dispatch->executable,
-                                  .entry = dispatch->entry,
-                                  .site = dispatch->site,
-                                  .kernel = entry->description.name,
-                                  .length = dispatch->cost_bytes,
-                                  .deadline = dispatch->deadline};
+  const ingot_opencl_kernel_t *kernel =
+      &((ingot_opencl_executable_t *)dispatch->executable)->kernels[dispatch->entry];
   ingot_opencl_places_t places;
   if (ingot_clock_is_past(dispatch->deadline)) return ingot_hal_deadline_status(base, dispatch);
   INGOT_TRY(ingot_opencl_locate_bindings(base, dispatch, kernel, &places));
-  INGOT_TRY(ingot_opencl_prepare(queue, dispatch, grid, &record));
-  ingot_mutex_lock(&executable->mutex);
-  ingot_status_t status = ingot_opencl_enqueue(queue, dispatch, grid, &places, &record);
-  ingot_mutex_unlock(&executable->mutex);
-  if (status) {
-    char text[INGOT_HAL_DESCRIPTION_CAPACITY];
-    ingot_hal_describe_dispatch(base, dispatch, text);
-    return ingot_status_prefix(status, "%s", text);
+  INGOT_TRY(ingot_opencl_prepare(queue, dispatch, grid));
+  const int64_t most = INGOT_OPENCL_MAX_GROUPS;
+  for (int64_t z = 0; z < grid[2]; z += most) {
+    for (int64_t y = 0; y < grid[1]; y += most) {
+      const ingot_opencl_part_of_grid_t part = {
+          {0, y, z},
+          {grid[0], grid[1] - y < most ? grid[1] - y : most,
+           grid[2] - z < most ? grid[2] - z : most}};
+      INGOT_TRY(ingot_opencl_launch(queue, dispatch, &part, &places));
+    }
   }
-  return ingot_opencl_end(queue, &record);
+  return NULL;
 }

@@ -19,7 +19,10 @@ static ingot_status_t ingot_opencl_queue_open(ingot_opencl_queue_t *queue, bool 
   if (error) {
     return ingot_opencl_status(ingot_opencl_allocator(queue), "clCreateCommandQueue", error);
   }
-  if (queue->queue) (void)device->cl->ReleaseCommandQueue(queue->queue);
+  if (queue->queue) { /* it may still clear the fault record */
+    (void)device->cl->Finish(queue->queue);
+    (void)device->cl->ReleaseCommandQueue(queue->queue);
+  }
   queue->queue = opened;
   queue->is_profiling = is_profiling;
   return NULL;

@@ -15,8 +15,10 @@
  *   __global uchar *scratch                             only if scratch_length is not 0
  *   __global int *fault, int ticket                     ingot_opencl_fault_t
  *
- * A group's position in the grid ceil(workload / tile) is get_group_id; it owns
- * scratch_length bytes of scratch from its linear position (x fastest) times that on.
+ * A group's position in the grid ceil(workload / tile) is get_group_id plus, along y and z,
+ * get_global_offset / local_size: a grid that is longer there than devices allow runs as
+ * several launches. It owns scratch_length bytes of scratch from its linear position in its
+ * launch (get_group_id, x fastest) times that on.
  */
 #ifndef INGOT_OPENCL_OBJECT_H_
 #define INGOT_OPENCL_OBJECT_H_

@@ -241,6 +241,46 @@ static void large_constant_takes_wide_indices(void) {
 
 /* -- self-test ------------------------------------------------------------------------------- */
 
+static void count_trace(void *user, const ingot_hal_trace_t *trace) {
+  EXPECT_TEXT(trace->kernel, "count");
+  ++*(int *)user;
+}
+
+/* GPUs take at most 65535 groups of a launch along y and z. The count kernel adds 1 to every
+ * element, which it finds by its place in the whole grid. */
+static void long_grid_is_several_launches(void) {
+  static const int64_t sizes[][2] = {{1, 65535}, {1, 65536}, {3 * 65535, 1}, {3 * 65536, 1}};
+  test_opencl_parts_t parts = test_opencl_kernel_parts();
+  ingot_hal_executable_t *executable = NULL;
+  ingot_hal_queue_t *queue = NULL;
+  REQUIRE_OK(load_parts(&parts, false, &executable));
+  REQUIRE_OK(ingot_hal_queue_create(device, &queue));
+  for (int s = 0; s < 4; s++) {
+    int launches = 0;
+    int64_t length = sizes[s][0] * sizes[s][1] * 4;
+    ingot_hal_binding_t binding = {NULL, 0, length};
+    REQUIRE_OK(ingot_hal_buffer_create(device, length, &binding.buffer));
+    const ingot_hal_dispatch_t dispatch = {.executable = executable,
+                                           .entry = KERNEL_COUNT,
+                                           .binding_count = 1,
+                                           .bindings = &binding,
+                                           .workload = {1, sizes[s][0], sizes[s][1]}};
+    EXPECT_OK(ingot_hal_queue_fill(queue, binding.buffer, 0, length, 6, 4));
+    queue->trace = count_trace;
+    queue->trace_user = &launches;
+    EXPECT_OK(ingot_hal_queue_dispatch(queue, &dispatch));
+    EXPECT_OK(ingot_hal_queue_wait(queue));
+    queue->trace = NULL;
+    EXPECT_EQUAL(launches, 1 + s % 2);
+    int32_t last = 0;
+    EXPECT_OK(ingot_hal_queue_read(queue, binding.buffer, length - 4, &last, 4));
+    EXPECT_EQUAL(last, 7);
+    ingot_hal_buffer_release(binding.buffer);
+  }
+  ingot_hal_queue_destroy(queue);
+  ingot_hal_executable_release(executable);
+}
+
 static void right_kernel_passes_its_test(void) {
   static const uint32_t fills[FILLS_COUNT] = {INGOT_OPENCL_FILL_ZERO, INGOT_OPENCL_FILL_UNIFORM,
                                               INGOT_OPENCL_FILL_INDEX, INGOT_OPENCL_FILL_POSITIVE};
@@ -352,6 +392,7 @@ int main(void) {
   RUN(kernels_are_built_with_wide_indices_when_they_are_asked_for);
   RUN(operand_of_more_than_two_to_the_30_elements_takes_wide_indices);
   RUN(large_constant_takes_wide_indices);
+  RUN(long_grid_is_several_launches);
   RUN(right_kernel_passes_its_test);
   RUN(wrong_kernel_is_quarantined_and_the_host_computes);
   RUN(difference_within_the_tolerance_or_of_a_workspace_is_right);

@@ -254,7 +254,7 @@ _MEASURES = {
 }
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None) -> int | str:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", default="opencl://gpu", help="%(default)s")
     parser.add_argument("--small", action="store_true", help="sizes for a CPU")
@@ -264,7 +264,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     torch = import_torch()
     bench = Bench(options.device, _SMALL if options.small else _LARGE, torch)
-    print(*describe(options.device, torch), sep="\n")
+    try:
+        print(*describe(options.device, torch), sep="\n")
+    except ingot.Error as error:
+        return f"gpu.py: {error}; choose one with --device URI, and --small if it is no GPU"
     rows: list[Row] = []
     for name, measure in _MEASURES.items():
         if options.only and name not in options.only:

@@ -19,7 +19,7 @@ __all__ = [
     "computed_range",
     "define_amounts",
     "expanded_dims",
-    "kept_or_given",
+    "may_be_zero",
     "pad_by_index",
     "resolve_shape",
     "slice_bounds",
@@ -50,15 +50,14 @@ def define_amounts(node: Node, index: int, what: str) -> list[Dim]:
     return result
 
 
-def kept_or_given(x: Value, axis: int, dim: Dim) -> Dim:
-    """The dim of x in place of a computed one that turns out to be 0 at the call. Where that
-    leaves no element anyway, the 0 stays: sizes that only regroup x are no more than that."""
+def may_be_zero(x: Value, axis: int, dim: Dim) -> bool:
+    """Whether a computed entry for a Reshape of x may be 0 at the call, and stands for the dim of
+    x then. Where a 0 leaves no element of x, it is one: sizes that only regroup x are no more
+    than that."""
     if isinstance(dim, int) or axis >= type_of(x).rank or dims.prove_le(1, dim):
-        return dim
-    own = shape_of(x)[axis]
-    if dims.modulo(dims.product(shape_of(x)), dim) == 0:
-        return dim
-    return dim + own * (1 - dims.minimum(dims.maximum(dim, dim * -1), 1))  # negative: refused
+        return False
+    own, total = shape_of(x)[axis], dims.product(shape_of(x))
+    return dim != own and dims.modulo(total, dim) != 0
 
 
 def resolve_shape(node: Node, x: Value, wanted: Sequence[Dim | Value], keeps: bool) -> list[Dim]:

@@ -12,7 +12,7 @@ from ingot.compiler.frontends.onnx.computed_shapes import (
     computed_range,
     define_amounts,
     expanded_dims,
-    kept_or_given,
+    may_be_zero,
     pad_by_index,
     resolve_shape,
     slice_bounds,
@@ -78,8 +78,8 @@ def reshape(node: Node) -> Value:
                 axis >= type_of(x).rank, f"dim {axis} of its shape is 0 but not in {x.type}"
             )
             dim = shape_of(x)[axis]
-        elif keeps and not isinstance(dim, Value):
-            dim = kept_or_given(x, axis, dim)
+        elif keeps and not isinstance(dim, Value) and may_be_zero(x, axis, dim):
+            dim = node.size(dim)
         result.append(dim)
     if any(isinstance(dim, Value) for dim in result):
         return node.reshape(x, resolve_shape(node, x, result, keeps))

@@ -244,6 +244,10 @@ def test_a_size_of_an_argument_that_is_0_keeps_the_dim(sized_by_argument: Case, 
     sized_by_argument.check(x=numbers(4, 6), like=np.zeros(size, np.float32))
 
 
+def test_a_size_that_may_be_0_takes_no_kernel(sized_by_argument: Case) -> None:
+    assert ingot.compile(sized_by_argument.proto).report.dispatches == {"main": 1}
+
+
 def test_sizes_that_regroup_a_tensor_are_no_more_than_that() -> None:
     nodes = [
         Node("Shape", ["x"], ["size"], start=0, end=2),

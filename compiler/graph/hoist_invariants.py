@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from ingot.compiler.graph.effects import can_fail, is_pure
 from ingot.compiler.graph.loops import FREE
 from ingot.compiler.graph.ops import defined_symbols
-from ingot.compiler.graph.relations import Relation, is_proven, relations_of
+from ingot.compiler.graph.relations import Relation, is_proven, may_fail, relations_of
 from ingot.compiler.graph.symbols import inner_symbols, symbols_used
-from ingot.compiler.ir import Block, Module, Op, Value, walk
+from ingot.compiler.ir import Block, Module, Op, TensorType, Value, walk
 from ingot.compiler.ir.dims import Bounds
 
 __all__ = ["hoist_invariants"]
@@ -82,6 +82,13 @@ def _is_movable(op: Op, inside: set[Value], symbols: set[str]) -> bool:
     if not op.results or not is_pure(op) or can_fail(op) or defined_symbols(op):
         return False
     if any(read in inside for read in _reads(op)):
+        return False
+    if any(
+        may_fail(dim)
+        for result in op.results
+        if isinstance(result.type, TensorType)
+        for dim in result.type.shape
+    ):
         return False
     if any(each.name == "while" for each in walk(op)):
         return False  # it may never end

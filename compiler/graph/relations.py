@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from typing import cast
 
 from ingot.compiler.ir import Op, TensorType, Value
-from ingot.compiler.ir.dims import Bounds, Dim, product, prove_le
+from ingot.compiler.ir.dims import Bounds, Call, Dim, product, prove_le
 
-__all__ = ["Relation", "is_proven", "relations_of"]
+__all__ = ["Relation", "is_proven", "may_fail", "relations_of"]
 
 Relation = tuple[str, Dim, Dim]
 
@@ -90,6 +90,20 @@ def is_proven(relation: Relation, known: Bounds) -> bool:
     if a == b:
         return True
     return kind == "le" and prove_le(a, b, known)
+
+
+def may_fail(dim: Dim) -> bool:
+    """Whether the dim must be computed where it stands: a division by a symbol that may be 0,
+    or a broadcast of dims that may not fit."""
+    if isinstance(dim, int):
+        return False
+    calls = (atom for monomial, _ in dim.terms for atom, _ in monomial if isinstance(atom, Call))
+    return any(
+        call.function == "broadcast"
+        or (call.function in ("floordiv", "mod") and not isinstance(call.operands[1], int))
+        or any(map(may_fail, call.operands))
+        for call in calls
+    )
 
 
 def _shape(value: Value) -> tuple[Dim, ...]:

@@ -2,7 +2,8 @@
 
 Where each branch's dim follows from what is known outside, the one that will be taken is
 picked there, so that the result has its memory before a branch runs. What only the inside of a
-branch or the steps of a loop can tell is carried in lists (`carry_sizes.py`).
+branch or the steps of a loop can tell, or what divides by a size that may be 0 if the branch
+is not taken, is carried in lists (`carry_sizes.py`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.graph.carry_sizes import carry_branch_sizes, carry_loop_sizes
 from ingot.compiler.graph.eliminate_dead_code import eliminate_dead_code
 from ingot.compiler.graph.ops import CONTROL, defined_symbols
+from ingot.compiler.graph.relations import may_fail
 from ingot.compiler.graph.symbols import fresh_names, inner_symbols
 from ingot.compiler.ir import Block, Module, Op, TensorType, Value, walk
 from ingot.compiler.ir.dims import Dim, symbol, symbols_of
@@ -55,7 +57,7 @@ def _settle_branch(op: Op, ops: list[Op]) -> None:
     unknown: set[str] = set()
     for name in defined_symbols(op):
         dims = _dims_of_branches(op, name)
-        if any(symbols_of(dim) & inner for dim in dims):
+        if any(symbols_of(dim) & inner or may_fail(dim) for dim in dims):
             unknown.add(name)
             continue
         values = [_number(builder, dim) for dim in dims]

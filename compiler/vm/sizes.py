@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ingot.compiler.graph.relations import may_fail
 from ingot.compiler.ir import Value
 from ingot.compiler.ir.dims import Atom, Call, Dim, Expr, Symbol, symbols_of
 from ingot.compiler.vm.code import CodeBuilder
@@ -49,7 +50,7 @@ class Sizes:
         """The register that holds `dim`."""
         if isinstance(dim, int):
             return self._code.constant(dim)
-        level = self._code.level if _may_fail(dim) else self.level(dim)
+        level = self._code.level if may_fail(dim) else self.level(dim)
         made = self._code.once(dim, level, lambda: self._sum(dim))
         assert isinstance(made, Value)
         return made
@@ -92,17 +93,3 @@ class Sizes:
 
     def _op(self, name: str, a: Value, b: Value) -> Value:
         return self._code.op(name, a, b)[0]
-
-
-def _may_fail(dim: Dim) -> bool:
-    """Whether the dim must be computed where it stands: a division by a symbol that may be 0,
-    or a broadcast of dims that may not fit."""
-    if isinstance(dim, int):
-        return False
-    calls = (atom for monomial, _ in dim.terms for atom, _ in monomial if isinstance(atom, Call))
-    return any(
-        call.function == "broadcast"
-        or (call.function in ("floordiv", "mod") and not isinstance(call.operands[1], int))
-        or any(map(_may_fail, call.operands))
-        for call in calls
-    )

@@ -394,3 +394,27 @@ def test_a_loop_stacks_as_many_steps_as_data_says(limited: bool) -> None:
         return
     with pytest.raises(InvalidArgument, match="the trip count is"):
         case.model.main(x=np.ones(3, np.float32), most=np.int64(2**62))
+
+
+def test_a_branch_that_is_not_taken_divides_by_no_size_of_zero() -> None:
+    rows = [
+        Node("Concat", ["size", "rest"], ["shape"], axis=0),
+        Node("Reshape", ["x", "shape"], ["y"], allowzero=1),
+    ]
+    then = helper.make_graph(rows, "then", [], [make_value("y")])
+    other = helper.make_graph(
+        [Node("Unsqueeze", ["x", "first"], ["z"])], "else", [], [make_value("z")]
+    )
+    case = Case(
+        [
+            Node("Shape", ["like"], ["size"]),
+            Node("Squeeze", ["size"], ["count"]),
+            Node("Greater", ["count", "none"], ["is_given"]),
+            Node("If", ["is_given"], ["r"], then_branch=then, else_branch=other),
+        ],
+        [make_value("x", ["a"]), make_value("like", ["k"])],
+        ["r"],
+        {"rest": ints(-1), "first": ints(0), "none": np.int64(0)},
+    )
+    for size in (0, 2):
+        case.check(x=numbers(6), like=np.zeros(size, np.float32))

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from ingot.compiler.dispatch.emit import axes_of_index
 from ingot.compiler.dispatch.indexing import Axis, Index, NeedsSplit
 from ingot.compiler.dispatch.loop import Index as LoopIndex
 from ingot.compiler.dispatch.loop import LoopBuilder
@@ -196,11 +195,6 @@ class Grid:
 def loads_of(roots: Sequence[Node]) -> list[Load]:
     """The loads below the roots."""
     return [node for node in walk_nodes(roots) if isinstance(node, Load)]
-
-
-def varies(index: Index, merged: Merged) -> bool:
-    """Whether an index depends on a merged axis."""
-    return bool(axes_of_index(index) & merged.axes)
 
 
 def power_of_two(count: int) -> int:

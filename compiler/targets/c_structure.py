@@ -11,10 +11,16 @@ from typing import ClassVar
 
 from ingot.compiler.dispatch.kernel import Kernel
 from ingot.compiler.ir import Block, MemoryType, Op, Value
+from ingot.hal.spec import DType
 
-__all__ = ["CStructure"]
+__all__ = ["CStructure", "register_bits"]
 
 _NOWHERE = Block()  # the owner of a name that stands for no op
+
+
+def register_bits(element: DType) -> int:
+    """Bits of a lane of `element` in a register."""
+    return 32 if element.name in ("f16", "bf16") else element.bits
 
 
 class CStructure(ABC):

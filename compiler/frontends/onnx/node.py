@@ -17,7 +17,7 @@ import onnx
 
 from ingot.compiler.frontends.onnx.contents import Contents
 from ingot.compiler.frontends.onnx.structures import Structure
-from ingot.compiler.frontends.onnx.tensors import array_of, literal_of
+from ingot.compiler.frontends.onnx.tensors import literal_of
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.ops import lookup
 from ingot.compiler.ir import Block, Literal, Op, TensorType, Type, Value, dims
@@ -173,10 +173,6 @@ class Node:
         if name not in self._attributes:
             return None
         return literal_of(self._attributes[name].t, self.folder)
-
-    def tensor_array(self, name: str) -> np.ndarray[Any, Any] | None:
-        """The values of a tensor attribute; None if it was left out."""
-        return array_of(self._attributes[name].t, self.folder) if self.has(name) else None
 
     def graph(self, name: str) -> onnx.GraphProto:
         """An attribute that is a body. UnsupportedNode if it was left out."""

@@ -13,7 +13,7 @@ from typing import ClassVar
 from ingot.compiler.dispatch.kernel import Kernel
 from ingot.compiler.dispatch.loop import dtype_of, lanes_of
 from ingot.compiler.ir import MemoryType, Op, Value, VectorType
-from ingot.compiler.targets.c_structure import CStructure
+from ingot.compiler.targets.c_structure import CStructure, register_bits
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import DType
 
@@ -192,7 +192,7 @@ class _Printer(CStructure):
         if element.is_boolean:
             return self._boolean(op, names, lanes)
         if op.name in _PREDICATES and lanes > 1:
-            self.mask_bits[op.result] = _register_bits(element)
+            self.mask_bits[op.result] = register_bits(element)
         if not element.is_float:
             return f"{op.name}_{element.name}{self._suffix(lanes)}({', '.join(names)})"
         return self._rounded(self._float(op, names, lanes), op.name, element, lanes)
@@ -241,7 +241,7 @@ class _Printer(CStructure):
             type, mask = f"u{bits}x{lanes_of(a)}", f"i{bits}x{lanes_of(a)}"
             left, right = self._mask(a, bits), self._mask(b, bits)
             return f"({mask})(({type}){left} {operator} ({type}){right})"
-        bits = _register_bits(dtype_of(a))
+        bits = register_bits(dtype_of(a))
         self.mask_bits[op.result] = bits
         return f"{self._name(a)} {operator} {self._name(b)}"
 
@@ -256,7 +256,7 @@ class _Printer(CStructure):
             self.mask_bits[op.result] = bits
             names = [self._mask(value, bits) for value in op.operands]
             return f"select_i{bits}x{lanes}({', '.join(names)})"
-        mask = self._mask(predicate, _register_bits(element))
+        mask = self._mask(predicate, register_bits(element))
         scalar = scalar_name(element)
         return f"select_{scalar}x{lanes}({mask}, {self._name(a)}, {self._name(b)})"
 
@@ -286,13 +286,13 @@ class _Printer(CStructure):
             return name
         if new.is_boolean:
             if lanes > 1:
-                self.mask_bits[op.result] = _register_bits(old)
+                self.mask_bits[op.result] = register_bits(old)
             return f"{name} != 0"
         target = scalar_name(new)
         if old.is_boolean:
             if lanes == 1:
                 return f"({target}){name}"
-            bits = _register_bits(new)
+            bits = register_bits(new)
             one = f"broadcast_{target}x{lanes}(1)"
             return f"({target}x{lanes})({self._mask(source, bits)} & (i{bits}x{lanes}){one})"
         from_name = scalar_name(old)
@@ -432,11 +432,6 @@ def _access(kind: str, element: str, lanes: int, partial: bool) -> str:
     if lanes == 1:
         return f"{kind}_{element}"
     return f"{kind}_partial_{element}x{lanes}" if partial else f"{kind}_{element}x{lanes}"
-
-
-def _register_bits(element: DType) -> int:
-    """Bits of a lane of `element` in a register."""
-    return 32 if element.name in ("f16", "bf16") else element.bits
 
 
 def _literal(value: bool | int | float, element: DType) -> str:

@@ -14,7 +14,7 @@ from typing import ClassVar
 from ingot.compiler.dispatch.kernel import Kernel
 from ingot.compiler.dispatch.loop import dtype_of, lanes_of
 from ingot.compiler.ir import MemoryType, Op, ScalarType, Value
-from ingot.compiler.targets.c_structure import CStructure
+from ingot.compiler.targets.c_structure import CStructure, register_bits
 from ingot.compiler.targets.opencl.index_types import wide_values
 from ingot.compiler.targets.opencl.prelude import LANES, SWIZZLE, TYPES, vector_type
 from ingot.hal.errors import CompileError
@@ -171,7 +171,7 @@ class ValuePrinter(CStructure):
         if element.is_boolean:
             return self._boolean(op, names, lanes)
         if op.name in _PREDICATES and lanes > 1:
-            self.mask_bits[op.result] = _register_bits(element)
+            self.mask_bits[op.result] = register_bits(element)
         if not element.is_float:
             return self._call(f"{op.name}_{element.name}", lanes, *names)
         return self._rounded(self._float(op, names, lanes), op.name, element, lanes)
@@ -210,7 +210,7 @@ class ValuePrinter(CStructure):
                 unsigned = f"as_u{_SIGNED[self.mask_bits[op.result]]}{lanes_of(a)}"
                 names = [f"{unsigned}({name})" for name in names]
             else:
-                self.mask_bits[op.result] = _register_bits(dtype_of(a))
+                self.mask_bits[op.result] = register_bits(dtype_of(a))
         return f"{names[0]} {operator} {names[1]}"
 
     def _select(self, op: Op) -> str:
@@ -220,7 +220,7 @@ class ValuePrinter(CStructure):
         elif dtype_of(a).is_boolean:
             test, *names = self._same_width(op, op.operands)
         else:
-            test = self._mask(predicate, _register_bits(dtype_of(a)))
+            test = self._mask(predicate, register_bits(dtype_of(a)))
             names = [self._name(a), self._name(b)]
         return f"{test} ? {names[0]} : {names[1]}"
 
@@ -249,12 +249,12 @@ class ValuePrinter(CStructure):
             return name
         if new.is_boolean:
             if lanes > 1:
-                self.mask_bits[op.result] = _register_bits(old)
+                self.mask_bits[op.result] = register_bits(old)
             zero = f"({self._vector(scalar_type(old), lanes)})(0)"
             return f"{name} != {zero if lanes > 1 else 0}"
         target = self._vector(scalar_type(new), lanes)
         if old.is_boolean and lanes > 1:
-            bits = _register_bits(new)
+            bits = register_bits(new)
             name = f"({self._mask(source, bits)} & ({_SIGNED[bits]})1)"
         if old.is_float and new.is_integer:
             number = self._call(f"number_{_float_name(source)}", lanes, name)
@@ -370,11 +370,6 @@ class ValuePrinter(CStructure):
 def _float_name(value: Value) -> str:
     """The float type of the register."""
     return "f64" if dtype_of(value).name == "f64" else "f32"
-
-
-def _register_bits(element: DType) -> int:
-    """Bits of a lane of `element` in a register."""
-    return 32 if element.name in ("f16", "bf16") else element.bits
 
 
 def _literal(value: bool | int | float, element: DType) -> str:

@@ -9,16 +9,16 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from ingot.compiler import ir
 from ingot.hal.errors import CompileError, NotFound, Unsupported
+from ingot.hal.file_kind import ARTIFACT, MODULE, START_LENGTH, TEXT, FileKind, file_kind
 
 __all__ = ["copy_module", "read_source", "read_sources"]
 
-_ARTIFACT_MARK = b"ML\xefR"
-_MODULE_MARK = b"INGOT\r\n"
 _KNOWN = (
     "a path or the bytes of an .onnx file or a StableHLO artifact, an onnx.ModelProto, a "
     "jax.export.Exported, or Ingot IR"
@@ -47,7 +47,9 @@ def _read(source: Any, parameters: str, parameter_names: Mapping[str, str] | Non
     if isinstance(source, ir.Module):
         return source
     if isinstance(source, (bytes, bytearray, memoryview)):
-        return _read_bytes(bytes(source), parameters, parameter_names)
+        data = bytes(source)
+        kind = file_kind(data[:START_LENGTH])
+        return _read_bytes(data, kind, parameters, parameter_names)
     if isinstance(source, str) and re.match(r"\s*module\s*(\{|@|attributes\b)", source):
         return _parse(source)
     if isinstance(source, (str, os.PathLike)):
@@ -55,6 +57,11 @@ def _read(source: Any, parameters: str, parameter_names: Mapping[str, str] | Non
     package = type(source).__module__.partition(".")[0]
     if package == "onnx":
         return _read_onnx(source, parameters, parameter_names)
+    if package == "onnx_ir":
+        proto = import_module("onnx_ir").to_proto(source)
+        return _read_onnx(proto, parameters, parameter_names)
+    if package == "torch" and hasattr(source, "model_proto"):  # what torch.onnx.export returns
+        return _read_onnx(source.model_proto, parameters, parameter_names)
     if package == "jax":
         return _read_stablehlo(source)
     if package == "torch":
@@ -135,40 +142,38 @@ def _read_file(path: Path, parameters: str, parameter_names: Mapping[str, str] |
     if not path.is_file():
         raise NotFound(f"there is no file '{path}'")
     with path.open("rb") as file:
-        start = file.read(64)
-    if start.startswith(_MODULE_MARK):
-        raise _compiled(f"'{path}'")
-    if path.suffix != ".onnx" and (start.startswith(_ARTIFACT_MARK) or _is_text(start)):
-        return _read_bytes(path.read_bytes(), parameters, parameter_names)
+        kind = file_kind(file.read(START_LENGTH), path.name)
+    _check_kind(kind, f"'{path}'")
+    if kind in (ARTIFACT, TEXT):
+        return _read_bytes(path.read_bytes(), kind, parameters, parameter_names)
     return _read_onnx(path, parameters, parameter_names)
 
 
 def _read_bytes(
-    data: bytes, parameters: str, parameter_names: Mapping[str, str] | None
+    data: bytes, kind: FileKind | None, parameters: str, parameter_names: Mapping[str, str] | None
 ) -> ir.Module:
-    if data.startswith(_ARTIFACT_MARK):
-        return _read_stablehlo(data)
-    if data.startswith(_MODULE_MARK):
-        raise _compiled("the program")
     if not data:
         raise CompileError(f"the source program is empty: expected {_KNOWN}")
-    if _is_text(data[:64]):
+    _check_kind(kind, "the program")
+    if kind is ARTIFACT:
+        return _read_stablehlo(data)
+    if kind is TEXT:
         try:
             return _parse(data.decode("utf-8"))
         except UnicodeDecodeError as error:
-            raise CompileError(f"the IR text is not UTF-8: {error.reason}") from None
+            raise CompileError(f"the text of the program is not UTF-8: {error.reason}") from None
     return _read_onnx(data, parameters, parameter_names)
 
 
-def _compiled(what: str) -> CompileError:
-    return CompileError(
-        f"{what} is a compiled Ingot module: load it with ingot.load or `ingot run`; to compile, "
-        f"pass its source, {_KNOWN}"
-    )
-
-
-def _is_text(start: bytes) -> bool:
-    return start.lstrip().startswith((b"module", b"//", b"func"))
+def _check_kind(kind: FileKind | None, what: str) -> None:
+    """CompileError, Unsupported: `what` is something that cannot be compiled."""
+    if kind is MODULE:
+        raise CompileError(
+            f"{what} is a compiled Ingot module: load it with ingot.load or `ingot run`; to "
+            f"compile, pass its source, {_KNOWN}"
+        )
+    if kind is not None and not kind.is_source:
+        raise Unsupported(f"{what} is {kind.name}, which cannot be compiled: {kind.advice}")
 
 
 def _parse(text: str) -> ir.Module:

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ingot.hal.device import Device, instance
-from ingot.hal.errors import InvalidArgument, NotFound
+from ingot.hal.errors import DataLoss, Incompatible, InvalidArgument, NotFound
+from ingot.hal.file_kind import START_LENGTH, why_no_module
 from ingot.hal.native import Handle, check, ffi, lib, text
 from ingot.runtime.frame import bytes_of
 from ingot.runtime.signature import Signature, read_signature, read_variables
@@ -62,22 +63,49 @@ class Program:
 
 def load_module(source: Any, verify: bool) -> Handle:
     """The C module in a path, bytes or compiled module, checked; see `runtime.load`."""
+    is_path = isinstance(source, (str, os.PathLike))
+    if not is_path and (
+        isinstance(source, (bytearray, memoryview)) or hasattr(source, "__bytes__")
+    ):
+        source = bytes(source)
+    if not is_path and not isinstance(source, bytes):
+        raise InvalidArgument(
+            f"cannot load a {type(source).__name__}; pass a path, bytes, or a compiled module, "
+            "which ingot.compile makes of a model"
+        )
+    try:
+        return _load_file(source, verify) if is_path else _load_bytes(source, verify)
+    except (DataLoss, Incompatible) as error:
+        reason = why_no_module(*_start_and_name(source))
+        if reason is None:
+            raise
+        raise type(error)(reason) from None
+
+
+def _load_file(path: str | os.PathLike[str], verify: bool) -> Handle:
     out = ffi.new("ingot_module_t **")
     flags = lib.INGOT_MODULE_VERIFY_CONSTANTS if verify else 0
     c_instance = instance()
-    if isinstance(source, (str, os.PathLike)):
-        check(lib.ingot_module_load_file(c_instance.pointer, os.fsencode(source), flags, out))
-        return Handle(out[0], lib.ingot_module_release, c_instance)
-    if isinstance(source, (bytearray, memoryview)) or hasattr(source, "__bytes__"):
-        source = bytes(source)
-    if not isinstance(source, bytes):
-        raise InvalidArgument(
-            f"cannot load a {type(source).__name__}; pass a path, bytes, or a compiled module"
-        )
+    check(lib.ingot_module_load_file(c_instance.pointer, os.fsencode(path), flags, out))
+    return Handle(out[0], lib.ingot_module_release, c_instance)
+
+
+def _load_bytes(source: bytes, verify: bool) -> Handle:
+    out = ffi.new("ingot_module_t **")
+    flags = lib.INGOT_MODULE_VERIFY_CONSTANTS if verify else 0
+    c_instance = instance()
     data = ffi.from_buffer(source)
     arguments = (c_instance.pointer, data, len(source), flags, ffi.NULL, ffi.NULL, out)
     check(lib.ingot_module_load_memory(*arguments))
     return Handle(out[0], lib.ingot_module_release, c_instance, data)
+
+
+def _start_and_name(source: bytes | str | os.PathLike[str]) -> tuple[bytes, str]:
+    """The first bytes of what is loaded, and its name."""
+    if isinstance(source, bytes):
+        return source[:START_LENGTH], ""
+    with open(source, "rb") as file:
+        return file.read(START_LENGTH), os.fsdecode(source)
 
 
 @contextmanager

@@ -12,7 +12,8 @@ from ingot.compiler.vm.contents import ModuleContents
 from ingot.compiler.vm.disassemble import disassemble, signature_text
 from ingot.compiler.vm.read_module import read_module
 from ingot.hal import spec
-from ingot.hal.errors import InvalidArgument, NotFound
+from ingot.hal.errors import DataLoss, Incompatible, InvalidArgument, NotFound
+from ingot.hal.file_kind import START_LENGTH, why_no_module
 
 __all__ = ["describe_module"]
 
@@ -30,7 +31,10 @@ def describe_module(
         data = Path(path).read_bytes()
     except FileNotFoundError:
         raise NotFound(f"there is no file {path}") from None
-    contents = read_module(data, verify=verify)
+    try:
+        contents = read_module(data, verify=verify)
+    except (DataLoss, Incompatible) as error:
+        raise type(error)(why_no_module(data[:START_LENGTH], path) or str(error)) from None
     lines = [f"{path}: {_size(len(data))}", *_functions(contents), *_peaks(contents, dims)]
     lines += _sections(data)
     lines += [*_executables(contents), *_parameters(contents), *_metadata(contents)]

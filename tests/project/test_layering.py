@@ -17,7 +17,7 @@ FOLDERS = {
     "ingot.runtime": ROOT / "runtime",
 }
 
-SPEC = ("ingot.hal.spec", "ingot.hal.errors", "ingot.hal.header")
+SPEC = ("ingot.hal.spec", "ingot.hal.errors", "ingot.hal.file_kind", "ingot.hal.header")
 COMPILER = "ingot.compiler."
 STANDARD = set(sys.stdlib_module_names)
 
@@ -26,6 +26,7 @@ STANDARD = set(sys.stdlib_module_names)
 ALLOWED: dict[str, tuple[str, ...]] = {
     "ingot.hal.header": (),
     "ingot.hal.errors": ("ingot.hal.header",),
+    "ingot.hal.file_kind": (),
     "ingot.hal.spec": SPEC,
     "ingot.hal": ("ingot.hal", "ingot.runtime._ingot"),
     "ingot.runtime": ("ingot.hal", "ingot.runtime"),

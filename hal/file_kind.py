@@ -1,0 +1,112 @@
+"""What a file is, told by its first bytes and its name: for messages about files of the wrong kind.
+
+Nothing is read here: callers pass the bytes that they have.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import PurePath
+
+__all__ = ["ARTIFACT", "MODULE", "START_LENGTH", "TEXT", "FileKind", "file_kind", "why_no_module"]
+
+START_LENGTH = 64  # bytes of a file that tell its kind
+
+
+@dataclass(frozen=True)
+class FileKind:
+    """A kind of file, and what a user who has one does with it."""
+
+    name: str  # as in "'x' is NAME"
+    is_source: bool = False  # `ingot.compile` takes it
+    advice: str = ""  # how to get from it to something that can be compiled
+
+
+MODULE = FileKind("a compiled Ingot module")
+ARTIFACT = FileKind("a StableHLO artifact", is_source=True)
+TEXT = FileKind("the text of a program", is_source=True)
+_ONNX = FileKind("an ONNX model", is_source=True)
+_TORCH = FileKind(
+    "a PyTorch file",
+    advice="in Python, export the model with torch.onnx.export(..., dynamo=True) and compile the "
+    ".onnx file",
+)
+_TFLITE = FileKind(
+    "a TFLite model",
+    advice="export the original model to ONNX or StableHLO and compile that",
+)
+_KERAS = FileKind(
+    "a Keras model",
+    advice="with Keras 3, call model.export(path, format='onnx') and compile the .onnx file",
+)
+_ORT = FileKind(
+    "a model in onnxruntime's own format",
+    advice="compile the .onnx file that it was made from",
+)
+_WEIGHTS = (
+    "weights alone, with no program: compile the model's program and pass them as parameters="
+)
+_SAFETENSORS = FileKind("a safetensors file", advice=f"it holds {_WEIGHTS}")
+_GGUF = FileKind(
+    "a GGUF file",
+    advice="it holds weights of a language model, with no program: export the model to ONNX and "
+    "compile that",
+)
+_NUMPY = FileKind("a NumPy file", advice=f"it holds {_WEIGHTS}")
+_ZIP = FileKind("a zip archive", advice="unpack it and pass the model that is in it")
+
+_BY_START = (
+    (b"INGOT\r\n", MODULE),
+    (b"ML\xefR", ARTIFACT),
+    (b"GGUF", _GGUF),
+    (b"\x89HDF\r\n", _KERAS),
+    (b"\x93NUMPY", _NUMPY),
+)
+_BY_IDENTIFIER = {b"TFL3": _TFLITE, b"ORTM": _ORT}  # of flatbuffers: their bytes 4 to 8
+_BY_SUFFIX = {
+    ".gguf": _GGUF,
+    ".h5": _KERAS,
+    ".keras": _KERAS,
+    ".mlir": TEXT,
+    ".npy": _NUMPY,
+    ".npz": _NUMPY,
+    ".onnx": _ONNX,
+    ".ort": _ORT,
+    ".pt": _TORCH,
+    ".pt2": _TORCH,
+    ".pth": _TORCH,
+    ".safetensors": _SAFETENSORS,
+    ".tflite": _TFLITE,
+}
+
+
+def file_kind(start: bytes, name: str = "") -> FileKind | None:
+    """The kind of a file with these first START_LENGTH bytes and this name; None: unknown."""
+    for mark, kind in _BY_START:
+        if start.startswith(mark):
+            return kind
+    if start[4:8] in _BY_IDENTIFIER:
+        return _BY_IDENTIFIER[start[4:8]]
+    if start[8:9] == b"{" and start[5:8] == bytes(3):
+        return _SAFETENSORS
+    if start.lstrip().startswith((b"module", b"//", b"func")):
+        return TEXT
+    suffix = PurePath(name).suffix.lower()
+    if start.startswith(b"PK\x03\x04"):
+        return _BY_SUFFIX.get(suffix, _ZIP)
+    if start[:1] == b"\x80" and start[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"):
+        return _TORCH  # a pickle, as torch.save wrote them before it wrote archives
+    return _BY_SUFFIX.get(suffix)
+
+
+def why_no_module(start: bytes, name: str = "") -> str | None:
+    """What to tell a user who loads a file that is no module; None: its kind is unknown, or
+    it is one."""
+    kind = file_kind(start, name)
+    if kind is None or kind is MODULE:
+        return None
+    what = f"'{name}'" if name else "this"
+    if not kind.is_source:
+        return f"{what} is {kind.name}, no compiled Ingot module; {kind.advice}"
+    example = f"ingot.compile('{name}')" if name else "ingot.compile(...)"
+    return f"{what} is {kind.name}, no compiled module: compile it first, as in {example}"

@@ -1,0 +1,35 @@
+"""Sources: objects of other packages that hold an ONNX model."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import onnx_ir
+from onnx import TensorProto, helper
+
+import ingot
+
+
+def _model() -> onnx.ModelProto:
+    graph = helper.make_graph(
+        [helper.make_node("Add", ["x", "x"], ["y"])],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n"])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n"])],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+
+
+def _doubles(module: object) -> bool:
+    return bool((np.asarray(ingot.load(module)(np.float32([1, 2]))) == [2, 4]).all())
+
+
+def test_a_model_of_onnx_ir_is_compiled() -> None:
+    assert _doubles(ingot.compile(onnx_ir.from_proto(_model())))
+
+
+def test_what_torch_onnx_export_returns_is_compiled() -> None:
+    # The class as torch names it; torch itself is no dependency of the tests.
+    program = type("ONNXProgram", (), {"__module__": "torch.onnx._internal.exporter"})()
+    program.model_proto = _model()
+    assert _doubles(ingot.compile(program))

@@ -1,0 +1,85 @@
+"""Files of other kinds, told by their first bytes and their names."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import save
+
+import ingot
+from ingot.hal.file_kind import START_LENGTH, file_kind, why_no_module
+
+
+def _zip() -> bytes:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        archive.writestr("model/data.pkl", b"1")
+    return stream.getvalue()
+
+
+def _npy() -> bytes:
+    stream = io.BytesIO()
+    np.save(stream, np.zeros(3))
+    return stream.getvalue()
+
+
+FILES = {
+    "model.pt2": (_zip(), "a PyTorch file", "torch.onnx.export"),
+    "old.bin": (pickle.dumps({"w": 1}), "a PyTorch file", "torch.onnx.export"),
+    "model.keras": (_zip(), "a Keras model", "model.export"),
+    "archive": (_zip(), "a zip archive", "unpack it"),
+    "model.tflite": (b"\x1c\0\0\0TFL3\x14\0", "a TFLite model", "ONNX or StableHLO"),
+    "model.ort": (b"\x1c\0\0\0ORTM\x14\0", "onnxruntime's own format", ".onnx file"),
+    "llama.gguf": (b"GGUF\3\0\0\0", "a GGUF file", "export the model to ONNX"),
+    "model.safetensors": (save({"w": np.zeros(3)}), "a safetensors file", "parameters="),
+    "weights": (save({"w": np.zeros(3)}), "a safetensors file", "parameters="),
+    "x.npy": (_npy(), "a NumPy file", "parameters="),
+    "model.h5": (b"\x89HDF\r\n\x1a\n", "a Keras model", "model.export"),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_that_is_no_program_is_called_what_it_is(name: str, tmp_path: Path) -> None:
+    data, kind, advice = FILES[name]
+    path = tmp_path / name
+    path.write_bytes(data)
+    with pytest.raises(ingot.Unsupported) as compiling:
+        ingot.compile(path)
+    with pytest.raises(ingot.DataLoss) as loading:
+        ingot.load(path)
+    for message in (str(compiling.value), str(loading.value)):
+        assert str(path) in message
+        assert kind in message
+        assert advice in message
+
+
+def test_bytes_are_told_without_a_name() -> None:
+    with pytest.raises(ingot.Unsupported, match="the program is a GGUF file"):
+        ingot.compile(b"GGUF\3\0\0\0")
+    with pytest.raises(ingot.DataLoss, match="this is a GGUF file, no compiled Ingot module"):
+        ingot.load(b"GGUF\3\0\0\0" + bytes(100))
+
+
+@pytest.mark.parametrize("name", ["model.onnx", "model.mlir"])
+def test_loading_a_source_says_to_compile_it(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_bytes(b"\x08\x09" + bytes(200))
+    with pytest.raises(ingot.DataLoss, match=r"compile it first, as in ingot.compile\('.*model"):
+        ingot.load(path)
+
+
+def test_a_damaged_module_stays_one() -> None:
+    data = bytes(ingot.compile("module {} { func @main(%x: f32[n]) -> (f32[n]) { return(%x) } }"))
+    assert why_no_module(data[:START_LENGTH]) is None
+    with pytest.raises(ingot.DataLoss, match="its header says"):
+        ingot.load(data[:200])
+
+
+def test_unknown_bytes_have_no_kind() -> None:
+    assert file_kind(b"\x08\x09") is None
+    assert file_kind(b"") is None

@@ -155,10 +155,23 @@ def _read(
     )
     if module is source:
         module = copy_module(module)
+    _name_ends(module)
     if state is not None:
         module = driver.step("make_stateful", lambda: apply_state(module, state))
     driver.step("verify", lambda: verify(module, GRAPH))
     return driver.passes(module, GRAPH_PASSES)
+
+
+def _name_ends(module: ir.Module) -> None:
+    """Give names to the arguments and results of functions whose text names none."""
+    for function in module.functions.values():
+        if not function.body.blocks or not function.block.ops:
+            continue  # which the verifier refuses
+        if not function.argument_names:
+            function.argument_names = [f"argument{n}" for n in range(len(function.arguments))]
+        if not function.result_names:
+            count = len(function.block.terminator.operands)
+            function.result_names = [f"result{n}" for n in range(count)]
 
 
 def _finish(

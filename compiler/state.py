@@ -11,23 +11,24 @@ What is done to the program is `graph/make_stateful.py`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
+from ingot.compiler.graph.builder import tensor_type
 from ingot.compiler.graph.make_stateful import make_stateful
 from ingot.compiler.graph.plan_state import Link
 from ingot.compiler.graph.symbols import inner_symbols, substitute_symbols
-from ingot.compiler.ir import Function, Literal, Module
+from ingot.compiler.ir import Function, Literal, Module, TensorType
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import DType
 
 __all__ = ["State", "apply_state", "carried", "named", "past_present"]
 
-Pairing = Callable[[Sequence[str], Sequence[str]], "list[Link]"]
-"""Argument names and result names of a function to its links, equal where variables are."""
+Pairing = Callable[[Function], "list[Link]"]
+"""A function to its links, whose variables have equal names where they are the same."""
 
 _PAST = r"past(_key_values?|_values?)?"
 _PRESENT = r"present(_key_values?|_values?)?"
@@ -52,17 +53,19 @@ def past_present(
 ) -> State:
     """State of ONNX decoders: `past_key_values.0.key` is the next call's `present.0.key`.
 
-    Also `past_0` and `present_0`, `past.0.k`, `present_key_values.0.key` and the like. See
+    Also `past_0` and `present_0`, `past.0.k`, `present_key_values.0.key` and the like. Where
+    results have other names, as those that torch makes up (`cat_7`), an argument's next value
+    is the first result in order that has its dtype and its dims, but for one that grew. See
     `named` for the options.
     """
 
-    def pair(arguments: Sequence[str], results: Sequence[str]) -> list[Link]:
+    def pair(function: Function) -> list[Link]:
+        results = function.result_names
         by_rest = {_rest(_PRESENT, name): name for name in results if _rest(_PRESENT, name)}
-        links = [
-            Link(rest, name, by_rest.pop(rest, None))
-            for name in arguments
-            if (rest := _rest(_PAST, name))
-        ]
+        past = {name: rest for name in function.argument_names if (rest := _rest(_PAST, name))}
+        if not by_rest:
+            by_rest = {past[name]: result for name, result in _pair_by_shape(function, past)}
+        links = [Link(rest, name, by_rest.pop(rest, None)) for name, rest in past.items()]
         return links + [Link(rest, None, name) for rest, name in by_rest.items()]
 
     what = "arguments such as 'past_key_values.0.key' and results such as 'present.0.key'"
@@ -84,11 +87,12 @@ def carried(
     that begins anew does. See `named` for the options.
     """
 
-    def pair(arguments: Sequence[str], results: Sequence[str]) -> list[Link]:
+    def pair(function: Function) -> list[Link]:
+        results = function.result_names
         by_rest = {name[len(result) :]: name for name in results if _is_below(result, name)}
         links = [
             Link(name, name, by_rest.pop(name[len(argument) :], None))
-            for name in arguments
+            for name in function.argument_names
             if _is_below(argument, name)
         ]
         return links + [Link(argument + rest, None, name) for rest, name in by_rest.items()]
@@ -111,7 +115,8 @@ def named(
     name; other state starts as zeros, and caches start empty.
     """
 
-    def pair(arguments: Sequence[str], results: Sequence[str]) -> list[Link]:
+    def pair(function: Function) -> list[Link]:
+        arguments, results = function.argument_names, function.result_names
         return [
             Link(
                 argument,
@@ -145,6 +150,25 @@ def _rest(pattern: str, name: str) -> str:
     return match["rest"] if match else ""
 
 
+def _pair_by_shape(function: Function, past: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Each of these arguments with its next value, both in their order; none without one."""
+    types = dict(zip(function.argument_names, map(tensor_type, function.arguments), strict=True))
+    values = function.block.terminator.operands
+    free = list(zip(function.result_names, map(tensor_type, values), strict=True))
+    for name in past:
+        place = next((at for at, (_, type) in enumerate(free) if _continues(types[name], type)), -1)
+        if place >= 0:
+            yield name, free[place][0]
+            del free[: place + 1]
+
+
+def _continues(past: TensorType, present: TensorType) -> bool:
+    """Whether a value may be the next one of a state: alike but for one dim."""
+    if past.dtype != present.dtype or past.rank != present.rank:
+        return False
+    return sum(a != b for a, b in zip(past.shape, present.shape, strict=True)) <= 1
+
+
 def _is_below(path: str, name: str) -> bool:
     return name == path or name.startswith(f"{path}.")
 
@@ -162,9 +186,7 @@ def apply_state(module: Module, state: State | Mapping[str, str] | str) -> Modul
         )
     functions = [each for each in module.functions.values() if each.exported]
     _fix_dims(functions, state.dims)
-    links = _named_by_arguments(
-        {each.name: state.pair(each.argument_names, each.result_names) for each in functions}
-    )
+    links = _named_by_arguments({each.name: state.pair(each) for each in functions})
     _check_links(functions, links, state)
     initial = {name: _literal(name, array) for name, array in state.initial.items()}
     return make_stateful(module, links, capacity=state.capacity, initial=initial)
@@ -210,21 +232,19 @@ def _check_links(
     every = [link for each in links.values() for link in each]
     read = {link.variable for link in every if link.argument is not None}
     written = {link.variable for link in every if link.result is not None}
+    ends = "; ".join(map(_describe_ends, functions))
     if not every:
-        ends = "; ".join(
-            f"'{each.name}' takes {', '.join(each.argument_names) or 'nothing'} and gives "
-            f"{', '.join(each.result_names) or 'nothing'}"
-            for each in functions
-        )
         raise CompileError(f"state: there is no state to be found: expected {state.what}; {ends}")
     for name in sorted(read - written - set(state.initial)):
         raise CompileError(
-            f"state: argument '{name}' is read but no result writes it: expected {state.what}"
+            f"state: argument '{name}' is read but no result writes it: expected {state.what}; "
+            f"{ends}"
         )
     for name in sorted(written - read):
         source = next(link.result for link in every if link.variable == name)
         raise CompileError(
-            f"state: result '{source}' is written but no argument reads it: expected {state.what}"
+            f"state: result '{source}' is written but no argument reads it: expected "
+            f"{state.what}; {ends}"
         )
     for name in state.initial:
         if name not in read:
@@ -232,6 +252,20 @@ def _check_links(
                 f"state: initial= names '{name}', which is no state; the state is: "
                 + ", ".join(sorted(read))
             )
+
+
+def _describe_ends(function: Function) -> str:
+    """The arguments and results of a function, with their types."""
+    ends = zip(
+        (function.argument_names, function.result_names),
+        (function.arguments, function.block.terminator.operands),
+        strict=True,
+    )
+    takes, gives = (
+        ", ".join(f"{name}: {value.type}" for name, value in zip(names, values, strict=True))
+        for names, values in ends
+    )
+    return f"'{function.name}' takes {takes or 'nothing'} and gives {gives or 'nothing'}"
 
 
 def _literal(name: str, array: Any) -> Literal:

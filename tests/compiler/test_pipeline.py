@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import ingot
 from ingot.compiler import compile
 from ingot.compiler.dispatch.classify import lower_entries
 from ingot.compiler.graph.builder import Builder
@@ -168,6 +169,13 @@ def test_wrong_graphs_are_refused_before_any_pass() -> None:
 def test_a_path_that_begins_with_module_is_a_path() -> None:
     with pytest.raises(NotFound, match=r"there is no file 'module\.onnx'"):
         compile("module.onnx")
+
+
+def test_ends_without_names_get_names() -> None:
+    text = "module {} { func @main(%x: f32[n], %y: f32[n]) -> (f32[n], f32[n]) { return(%y, %x) } }"
+    signature = ingot.load(compile(text)).signature
+    assert [each.name for each in signature.arguments] == ["argument0", "argument1"]
+    assert [each.name for each in signature.results] == ["result0", "result1"]
 
 
 def test_a_compiled_module_is_no_source(tmp_path: Path) -> None:

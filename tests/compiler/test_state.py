@@ -195,6 +195,28 @@ def test_an_argument_that_tells_the_total_length_is_compared_with_the_state() ->
             interpret(transformed, "main", [rows(1), mask], state=dict(state))
 
 
+def test_results_with_other_names_are_paired_by_shape_and_order() -> None:
+    renamed = APPEND.replace('"present.0.key"', '"cat_7"').replace('"present.0.value"', '"cat_8"')
+    # The result that is no state comes first, as logits do.
+    renamed = renamed.replace(', f32[b,2] "y")', ")").replace("-> (", '-> (f32[b,2] "y", ')
+    renamed = renamed.replace("return(%k1, %v1, %y)", "return(%y, %k1, %v1)")
+    for program in (APPEND, renamed):
+        state: dict[str, Any] = {}
+        module = stateful(program, cache())
+        interpret(module, "main", [rows(2)], state=state)
+        (y,) = interpret(module, "main", [rows(1, 3)], state=state)
+        both = np.concatenate([rows(2), rows(1, 3)], 1)
+        np.testing.assert_array_equal(y, (both * both * 2).sum(1))
+
+
+def test_what_cannot_be_paired_is_listed_with_types() -> None:
+    wrong = APPEND.replace('"present.0.key"', '"cat_7"').replace('"present.0.value"', '"cat_8"')
+    wrong = wrong.replace("return(%k1, %v1, %y)", "return(%y, %y, %y)")
+    wrong = wrong.replace('f32[b,p+s,2] "cat', 'f32[b,2] "cat')
+    with pytest.raises(CompileError, match=r"no result writes it.*gives cat_7: f32\[1,2\]"):
+        stateful(wrong, cache())
+
+
 REFUSED = {
     "nothing is found": (COUNTER, past_present(), "no state to be found"),
     "a name is wrong": (COUNTER, {"total": "m"}, "'total' is written but no argument reads"),

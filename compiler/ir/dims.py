@@ -12,8 +12,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Union
+
+from ingot.hal.errors import CompileError
 
 __all__ = [
     "Bounds",
@@ -44,6 +46,13 @@ Dim = Union[int, "Expr"]
 Bounds = Mapping[str, tuple[int, "int | None"]]
 """Per symbol its least and greatest value (None: no greatest)."""
 
+# What a source program can make dims grow to; sizes that programs need stay far below.
+_GREATEST_WEIGHT = 50_000  # terms and atoms, nested ones included
+_GREATEST_DEPTH = 100  # calls in calls
+_GREATEST_DEGREE = 128
+_GREATEST_COEFFICIENT = 1 << 127
+_GREATEST_PRODUCT = 1 << 15  # pairs of terms to multiply
+
 
 @dataclass(frozen=True)
 class Symbol:
@@ -65,6 +74,12 @@ class Call:
     def __str__(self) -> str:
         return f"{self.function}({', '.join(map(str, self.operands))})"
 
+    @property
+    def growth(self) -> tuple[int, int]:
+        """Weight and depth, as of an `Expr`."""
+        weights, depths = zip(*map(_growth, self.operands), strict=True)
+        return 1 + sum(weights), 1 + max(depths)
+
 
 Atom = Symbol | Call
 Monomial = tuple[tuple[Atom, int], ...]
@@ -76,7 +91,10 @@ class Expr:
 
     terms: tuple[tuple[Monomial, int], ...]
 
+    growth: tuple[int, int] = field(init=False)  # weight and depth
+
     def __post_init__(self) -> None:
+        object.__setattr__(self, "growth", _limited(self.terms))
         object.__setattr__(self, "_hash", hash(self.terms))
 
     def __hash__(self) -> int:
@@ -100,6 +118,8 @@ class Expr:
         return (self * -1) + other
 
     def __mul__(self, other: Dim) -> Dim:
+        if len(_terms(self)) * len(_terms(other)) > _GREATEST_PRODUCT:
+            raise _too_large("a product of sums")
         pairs = ((a, b) for a in _terms(self) for b in _terms(other))
         return _from_terms([(_times(a[0], b[0]), a[1] * b[1]) for a, b in pairs])
 
@@ -128,6 +148,35 @@ class Expr:
         return "".join(parts).removeprefix("+")
 
     __repr__ = __str__
+
+
+def _growth(dim: Dim) -> tuple[int, int]:
+    return dim.growth if isinstance(dim, Expr) else (1, 0)
+
+
+def _limited(terms: Sequence[tuple[Monomial, int]]) -> tuple[int, int]:
+    """The weight and the depth of a sum. CompileError: it is larger than a program needs."""
+    weight, depth = len(terms), 0
+    for monomial, coefficient in terms:
+        degree = 0
+        for atom, power in monomial:
+            degree += power
+            inner = atom.growth if isinstance(atom, Call) else (1, 0)
+            weight, depth = weight + power * inner[0], max(depth, inner[1])
+        if degree > _GREATEST_DEGREE:
+            raise _too_large(f"a power of degree {degree}")
+        if abs(coefficient) > _GREATEST_COEFFICIENT:
+            raise _too_large("a number of more than 127 bits")
+    if weight > _GREATEST_WEIGHT or depth > _GREATEST_DEPTH:
+        raise _too_large(f"{weight} terms, nested {depth} deep")
+    return weight, depth
+
+
+def _too_large(what: str) -> CompileError:
+    return CompileError(
+        f"a size of the program grows to an expression with {what}, which is more than Ingot "
+        "follows: give some of the dims fixed sizes"
+    )
 
 
 def symbol(name: str) -> Expr:
@@ -298,7 +347,10 @@ def prove_le(a: Dim, b: Dim, known: Bounds | None = None) -> bool:
     }
     if beyond and bounds(substitute(difference, beyond))[0] >= 0:
         return True
-    return isinstance(difference, Expr) and _prove_with_ends(difference, known or {}, 3)
+    if not isinstance(difference, Expr):
+        return False
+    depth = 3 if len(difference.terms) <= 8 else 1  # the time is exponential in it
+    return _prove_with_ends(difference, known or {}, depth)
 
 
 def _prove_with_ends(dim: Expr, known: Bounds, depth: int) -> bool:
@@ -376,12 +428,14 @@ def _divide_exactly(a: Dim, b: Dim) -> Dim | None:
         return None
     divisor = max(b.terms, key=order)
     quotient: Dim = 0
-    while a != 0:
+    for _ in range(_GREATEST_DEGREE):
+        if a == 0:
+            return quotient
         term = _divide_term(max(_terms(a), key=order), divisor)
         if term is None:
             return None
         quotient, a = quotient + term, a - b * term
-    return quotient
+    return None
 
 
 def _divide_term(a: tuple[Monomial, int], b: tuple[Monomial, int]) -> Dim | None:
@@ -430,8 +484,23 @@ def _atom_bounds(atom: Atom, known: Bounds) -> tuple[float, float]:
 _TOKEN = re.compile(r"\s*([A-Za-z_][\w.']*|\d+|[-+*(),])")
 
 
+_GREATEST_TEXT = 1 << 20
+_GREATEST_DIGITS = 39  # of 127 bits
+
+
 def parse_dim(text: str) -> Dim:
     """Read what `str(dim)` wrote. Raises ValueError that quotes the text."""
+    if len(text) > _GREATEST_TEXT:
+        raise ValueError(f"a dim expression has {len(text)} characters, at most {_GREATEST_TEXT}")
+    try:
+        return _parse(text)
+    except ZeroDivisionError:
+        raise ValueError(f"dim expression {text[:80]!r} divides by 0") from None
+    except RecursionError:
+        raise ValueError(f"dim expression {text[:80]!r} is nested too deep") from None
+
+
+def _parse(text: str) -> Dim:
     tokens: list[str] = []
     position = 0
     stripped = text.strip()
@@ -480,6 +549,8 @@ def _parse_factor(tokens: list[str], at: int, text: str) -> tuple[Dim, int]:
         inner, at = _parse_sum(tokens, at + 1, text)
         return inner, _expect(tokens, at, ")", text)
     if token.isdigit():
+        if len(token) > _GREATEST_DIGITS:
+            raise ValueError(f"dim expression {text[:80]!r} has a number of {len(token)} digits")
         return int(token), at + 1
     if token in _FUNCTIONS and at + 1 < len(tokens) and tokens[at + 1] == "(":
         a, at = _parse_sum(tokens, at + 2, text)

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import ast
 import re
+import warnings
 from collections.abc import Callable, Collection
 
 from ingot.compiler.ir import dims
 from ingot.compiler.ir.dims import Dim
+from ingot.hal.errors import CompileError
 
 __all__ = ["plain_name", "read_expression"]
 
@@ -35,6 +37,7 @@ _FUNCTIONS: dict[str, Callable[[Dim, Dim], Dim]] = {
     "mod": dims.modulo,
 }
 _GREATEST_POWER = 8
+_GREATEST_LENGTH = 10_000  # characters; what is longer is a name
 
 
 class _NoExpressionError(Exception):
@@ -51,13 +54,19 @@ def plain_name(parameter: str) -> str:
 
 def read_expression(parameter: str, names: Collection[str]) -> Dim | None:
     """The expression that a `dim_param` is; None for a name. `names` are those of all dims."""
-    if parameter in names and parameter.isidentifier():
+    if (parameter in names and parameter.isidentifier()) or len(parameter) > _GREATEST_LENGTH:
         return None
     try:
-        tree = ast.parse(parameter.strip(), mode="eval")
+        with warnings.catch_warnings():  # of Python, for texts such as "1if a"
+            warnings.simplefilter("ignore")
+            tree = ast.parse(parameter.strip(), mode="eval")
         dim = _read(tree.body)
     except (SyntaxError, ValueError, _NoExpressionError, ZeroDivisionError):
         return None
+    except (MemoryError, RecursionError):  # what Python says of a text that is nested too deep
+        return None
+    except CompileError as error:
+        raise CompileError(f"dim '{parameter[:80]}': {error}") from None
     symbols = dims.symbols_of(dim)
     if not symbols or any(dim == dims.symbol(name) for name in symbols):
         return None
@@ -68,7 +77,7 @@ def read_expression(parameter: str, names: Collection[str]) -> Dim | None:
 def _read(node: ast.expr) -> Dim:
     match node:
         case ast.Constant(value=int(number)) if not isinstance(number, bool):
-            return number
+            return _bounded(number)
         case ast.Name(id=name):
             return dims.symbol(plain_name(name))
         case ast.UnaryOp(op=ast.USub(), operand=operand):
@@ -76,9 +85,9 @@ def _read(node: ast.expr) -> Dim:
         case ast.BinOp(left=left, op=ast.Pow(), right=ast.Constant(value=int(power))):
             if not 0 <= power <= _GREATEST_POWER:
                 raise _NoExpressionError
-            return dims.product([_read(left)] * power)
+            return _bounded(dims.product([_read(left)] * power))
         case ast.BinOp(left=left, op=operator, right=right) if type(operator) in _OPERATORS:
-            return _OPERATORS[type(operator)](_read(left), _read(right))
+            return _bounded(_OPERATORS[type(operator)](_read(left), _read(right)))
         case ast.Call(func=ast.Name(id=name), args=[first, *rest], keywords=[]):
             if name in _FUNCTIONS and rest:
                 result = _read(first)
@@ -86,3 +95,10 @@ def _read(node: ast.expr) -> Dim:
                     result = _FUNCTIONS[name](result, _read(other))
                 return result
     raise _NoExpressionError
+
+
+def _bounded(dim: Dim) -> Dim:
+    """The dim, unless it is a number that no size is; symbols are bounded by themselves."""
+    if isinstance(dim, int) and abs(dim) >= 1 << 63:
+        raise CompileError(f"it computes a number of {dim.bit_length()} bits, a size has 63")
+    return dim

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -25,6 +28,7 @@ from ingot.compiler.ir.dims import (
     symbol,
     symbols_of,
 )
+from ingot.hal.errors import CompileError
 
 A, B = symbol("a"), symbol("b")
 VALUES = [{"a": a, "b": b} for a in (0, 1, 2, 7) for b in (0, 1, 3, 12)]
@@ -119,3 +123,45 @@ def test_wrong_text_is_refused(text: str) -> None:
 def test_a_missing_symbol_is_named() -> None:
     with pytest.raises(KeyError, match="b"):
         evaluate(A + B, {"a": 1})
+
+
+@pytest.mark.parametrize(
+    "grow",
+    [
+        lambda dim: dim * dim,
+        lambda dim: floordiv(dim * dim + A, 3),
+        lambda dim: dim * 7**30,
+        lambda dim: (dim + A) * (dim + B),
+    ],
+)
+def test_a_dim_that_grows_without_end_is_refused_in_time(grow: Callable[[Dim], Dim]) -> None:
+    dim: Dim = A + B + 1
+    with pytest.raises(CompileError, match="give some of the dims fixed sizes"):
+        for _ in range(300):
+            dim = grow(dim)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "9" * 5000 + "*a",
+        "(" * 5000 + "a" + ")" * 5000,
+        "floordiv(" * 300 + "a" + ",b)" * 300,
+        "floordiv(a, 0)",
+        "mod(7, 0)",
+        "a+" * (1 << 20),
+    ],
+)
+def test_a_text_that_is_no_dim_is_a_value_error(text: str) -> None:
+    with pytest.raises((ValueError, CompileError)):
+        parse_dim(text)
+
+
+def test_proofs_over_many_ends_take_no_time_without_bound() -> None:
+    s = [symbol(f"s{place}") for place in range(12)]
+    ends: Dim = 0
+    for place in range(11):
+        ends = ends + maximum(s[place], s[place + 1]) - minimum(s[place], s[place - 1])
+    start = time.process_time()
+    prove_le(ends, floordiv(ends, s[3]) + 5)
+    assert time.process_time() - start < 2

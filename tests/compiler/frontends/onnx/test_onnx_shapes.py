@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import numpy as np
@@ -242,3 +243,30 @@ def test_a_dim_param_may_be_an_expression_of_names(given: str, expected: str) ->
     inputs = [make_value("x", ["past", "s"]), make_value("y", [given])]
     model = build_model([Node("Neg", ["y"], ["z"])], inputs, ["z"])
     assert _result_type(import_onnx(model)) == f"f32[{expected}]"
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("((a+b+c+d+e+f+g+h)**8)**8", "dim '.*fixed sizes"),
+        ("(((a**8)**8)**8)**8", "dim '.*degree"),
+        ("(((9**8)**8)**8)*a", "dim '.*bits"),
+        ("a*" + "9" * 5000, None),
+        ("(" * 3000 + "a" + ")" * 3000, None),
+        ("-" * 9000 + "a", None),
+        ("1if a else b", None),
+        ("a\0b", None),
+    ],
+)
+def test_a_dim_param_that_grows_without_end_is_refused_and_none_takes_long(
+    given: str, message: str | None
+) -> None:
+    inputs = [make_value("x", list("abcdefgh")), make_value("y", [given])]
+    model = build_model([Node("Neg", ["y"], ["z"])], inputs, ["z"])
+    start = time.process_time()
+    if message is None:
+        assert _result_type(import_onnx(model)).startswith("f32[")
+    else:
+        with pytest.raises(CompileError, match=message):
+            import_onnx(model)
+    assert time.process_time() - start < 3

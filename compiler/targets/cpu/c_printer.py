@@ -304,6 +304,8 @@ class _Printer(CStructure):
             text = f"({target}){name}"
         else:
             self.lanes.add(lanes)
+            if old.is_integer and old.bits < 32 and (new.is_float or new.bits == 32):
+                name = f"widen_{from_name}x{lanes}({name})"  # gcc: else lane by lane
             text = f"__builtin_convertvector({name}, {target}x{lanes})"
         return self._rounded(text, "convert", new, lanes)
 

@@ -25,11 +25,15 @@
 
 /* ---- Rounding ---- */
 
-#define INGOT_ROUNDING(type, mask, limit)                                                     \
+#define INGOT_COPY_SIGN(type, mask)                                                           \
   INGOT_INLINE N(type) N(copy_sign_##type)(N(type) value, N(type) sign) {                     \
     N(mask) bit = (N(mask))(-(N(type)){0});                                                   \
     return (N(type))(((N(mask))value & ~bit) | ((N(mask))sign & bit));                        \
-  }                                                                                           \
+  }
+INGOT_COPY_SIGN(f32, i32)
+INGOT_COPY_SIGN(f64, i64)
+
+#define INGOT_ROUNDING(type, mask, limit)                                                     \
   INGOT_INLINE N(type) N(trunc_##type)(N(type) x) {                                           \
     N(mask) small = N(abs_##type)(x) < (type)(limit);                                         \
     N(type) inside = N(select_##type)(small, x, (N(type)){0});                                \
@@ -44,20 +48,48 @@
     N(type) whole = N(trunc_##type)(x);                                                       \
     return N(copy_sign_##type)(N(select_##type)(whole < x, whole + 1, whole), x);             \
   }                                                                                           \
-  INGOT_INLINE N(type) N(round_away_##type)(N(type) x) {                                      \
-    N(type) whole = N(trunc_##type)(x);                                                       \
-    N(mask) half = N(abs_##type)(x - whole) >= (type)0.5;                                     \
-    N(type) next = whole + N(copy_sign_##type)((N(type)){0} + 1, x);                          \
-    return N(select_##type)(half, next, whole);                                               \
-  }                                                                                           \
   INGOT_INLINE N(type) N(round_even_##type)(N(type) x) {                                      \
     N(type) magnitude = N(abs_##type)(x);                                                     \
     N(type) moved = (magnitude + (type)(limit)) - (type)(limit);                              \
     moved = N(select_##type)(magnitude < (type)(limit), moved, magnitude);                    \
     return N(copy_sign_##type)(moved, x);                                                     \
   }
+/* The bits of the modes: 8 raises no flag; 0 is to nearest, 1 floor, 2 ceil, 3 trunc. */
+#define INGOT_ROUNDING_INSTRUCTION(type, call)                                                \
+  INGOT_INLINE N(type) N(round_even_##type)(N(type) x) { return call(x, 8); }                 \
+  INGOT_INLINE N(type) N(floor_##type)(N(type) x) { return call(x, 9); }                      \
+  INGOT_INLINE N(type) N(ceil_##type)(N(type) x) { return call(x, 10); }                      \
+  INGOT_INLINE N(type) N(trunc_##type)(N(type) x) { return call(x, 11); }
+#define INGOT_ROUND_PS512(x, mode) __builtin_ia32_rndscaleps_mask(x, mode, x, (u16)-1, 4)
+#define INGOT_ROUND_PD512(x, mode) __builtin_ia32_rndscalepd_mask(x, mode, x, (u8)-1, 4)
+#if defined(__AVX512F__) && L == 16
+INGOT_ROUNDING_INSTRUCTION(f32, INGOT_ROUND_PS512)
+#elif defined(__AVX__) && L == 8
+INGOT_ROUNDING_INSTRUCTION(f32, __builtin_ia32_roundps256)
+#elif defined(__SSE4_1__) && L == 4
+INGOT_ROUNDING_INSTRUCTION(f32, __builtin_ia32_roundps)
+#else
 INGOT_ROUNDING(f32, i32, 0x1p23)
+#endif
+#if defined(__AVX512F__) && L == 8
+INGOT_ROUNDING_INSTRUCTION(f64, INGOT_ROUND_PD512)
+#elif defined(__AVX__) && L == 4
+INGOT_ROUNDING_INSTRUCTION(f64, __builtin_ia32_roundpd256)
+#elif defined(__SSE4_1__) && L == 2
+INGOT_ROUNDING_INSTRUCTION(f64, __builtin_ia32_roundpd)
+#else
 INGOT_ROUNDING(f64, i64, 0x1p52)
+#endif
+
+#define INGOT_ROUND_AWAY(type, mask)                                                          \
+  INGOT_INLINE N(type) N(round_away_##type)(N(type) x) {                                      \
+    N(type) whole = N(trunc_##type)(x);                                                       \
+    N(mask) half = N(abs_##type)(x - whole) >= (type)0.5;                                     \
+    N(type) next = whole + N(copy_sign_##type)((N(type)){0} + 1, x);                          \
+    return N(select_##type)(half, next, whole);                                               \
+  }
+INGOT_ROUND_AWAY(f32, i32)
+INGOT_ROUND_AWAY(f64, i64)
 
 /* ---- f32: exp, exp2, log, logistic, tanh, erf ---- */
 
@@ -711,7 +743,12 @@ INGOT_SCALARS(f32)
 INGOT_SCALARS(f64)
 #endif
 
+#undef INGOT_COPY_SIGN
 #undef INGOT_ROUNDING
+#undef INGOT_ROUNDING_INSTRUCTION
+#undef INGOT_ROUND_PS512
+#undef INGOT_ROUND_PD512
+#undef INGOT_ROUND_AWAY
 #undef INGOT_THROUGH_F64_1
 #undef INGOT_THROUGH_F64_2
 #undef HALF

@@ -432,6 +432,25 @@ INGOT_INLINE N(i32) N(dot4_i32)(N(i32) a, N(i32) b, N(i32) c) {
 #endif
 }
 
+/* Bytes as i32. gcc takes the general form apart when they come from memory. */
+#define INGOT_WIDEN(type, value)                                                              \
+  INGOT_INLINE N(i32) N(widen_##type)(N(type) a) { return value; }
+#if defined(__AVX512F__) && L == 16 && !defined(__clang__)
+#define INGOT_BYTES(a) ((char __attribute__((vector_size(16))))(a))
+INGOT_WIDEN(u8, __builtin_ia32_pmovzxbd512_mask(INGOT_BYTES(a), (N(i32)){0}, (u16)-1))
+INGOT_WIDEN(i8, __builtin_ia32_pmovsxbd512_mask(INGOT_BYTES(a), (N(i32)){0}, (u16)-1))
+#elif defined(__AVX2__) && L == 8 && !defined(__clang__)
+#define INGOT_BYTES(a) \
+  ((char __attribute__((vector_size(16))))(i64 __attribute__((vector_size(16)))){(i64)(a), 0})
+INGOT_WIDEN(u8, __builtin_ia32_pmovzxbd256(INGOT_BYTES(a)))
+INGOT_WIDEN(i8, __builtin_ia32_pmovsxbd256(INGOT_BYTES(a)))
+#else
+INGOT_WIDEN(u8, __builtin_convertvector(a, N(i32)))
+INGOT_WIDEN(i8, __builtin_convertvector(a, N(i32)))
+#endif
+INGOT_WIDEN(u16, __builtin_convertvector(a, N(i32)))
+INGOT_WIDEN(i16, __builtin_convertvector(a, N(i32)))
+
 /* Conversions from float saturate, and NaN gives 0. */
 INGOT_INLINE N(i32) N(convert_f32_i32)(N(f32) a) {
   N(i32) inside = (a >= -2147483648.0f) & (a < 2147483648.0f);
@@ -441,9 +460,10 @@ INGOT_INLINE N(i32) N(convert_f32_i32)(N(f32) a) {
 }
 #define INGOT_NARROW_SATURATED(to, low, high)                                                 \
   INGOT_INLINE N(to) N(convert_f32_##to)(N(f32) a) {                                          \
-    N(i32) value = N(convert_f32_i32)(a);                                                     \
-    value = N(min_i32)(N(max_i32)(value, (N(i32)){0} + (low)), (N(i32)){0} + (high));         \
-    return __builtin_convertvector(value, N(to));                                             \
+    N(f32) floor = (N(f32)){0} + (low), ceiling = (N(f32)){0} + (high);                       \
+    N(f32) inside = N(min_constant_f32)(ceiling, N(max_constant_f32)(floor, a));              \
+    inside = (N(f32))((N(i32))inside & (a == a));                                             \
+    return __builtin_convertvector(__builtin_convertvector(inside, N(i32)), N(to));           \
   }
 INGOT_NARROW_SATURATED(i8, -128, 127)
 INGOT_NARROW_SATURATED(i16, -32768, 32767)
@@ -477,6 +497,8 @@ INGOT_LANEWISE1(f64, u64, convert_f64_u64)
 #undef INGOT_MUL
 #undef INGOT_REDUCE_FLOAT
 #undef INGOT_REDUCE_INTEGER
+#undef INGOT_WIDEN
+#undef INGOT_BYTES
 #undef INGOT_NARROW_SATURATED
 #undef EACH_LANE
 #undef N

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import subprocess
+
 import numpy as np
 import pytest
-from kernel_runner import host_variants, run
+from entries import entry
+from kernel_runner import VARIANTS, build, host_variants, run
 
 from ingot.compiler.dispatch.kernel import Kernel
 from ingot.compiler.dispatch.loop import LoopBuilder
+from ingot.compiler.dispatch.map import lower_map
 from ingot.compiler.ir.dims import symbol
+from ingot.compiler.targets.cpu import c_printer
 from ingot.hal.spec import dtype
 
 F32 = dtype("f32")
@@ -74,3 +79,36 @@ def test_branches_give_values() -> None:
         b.store(out, loop.index, value)
     (result,) = run(kernel_of(b, "branch", ["f32"]), [], [np.zeros(4, np.float32)])
     assert result.tolist() == [1, 1, 5, 5]
+
+
+@pytest.mark.parametrize("variant", ["x86-64-v4", "x86-64-v3"])
+def test_narrow_integers_and_roundings_take_vector_instructions(variant: str) -> None:
+    """Never lane by lane: to f32, to whole numbers, and from f32 back with saturation."""
+    types = ["u8", "i8", "u16", "i16"]
+
+    def body(b, *x):
+        wide = [b.op("convert", each, dtype=F32) for each in x]
+        names = ["round_even", "floor", "ceil", "trunc"]
+        return [b.op(name, each) for name, each in zip(names, wide, strict=True)]
+
+    kernel = lower_map(entry([f"{each}[4096]" for each in types], body), VARIANTS[variant].target)
+    path = build(c_printer.print_source([kernel]), variant)
+    code = subprocess.run(["objdump", "-d", path], capture_output=True, text=True, check=True)
+    for lane_by_lane in ("pextr", "pinsr", "cvtsi2s"):
+        assert lane_by_lane not in code.stdout, code.stdout
+    assert "vrndscaleps" in code.stdout or "vroundps" in code.stdout
+
+
+@pytest.mark.parametrize("variant", host_variants())
+def test_floats_saturate_to_narrow_integers(variant: str) -> None:
+    types = [dtype(name) for name in ("u8", "i8", "u16", "i16")]
+    ends = np.array([0, 127, 128, 255, 256, 32767, 32768, 65535, 65536, 2**31, 1e30, np.inf])
+    x = np.concatenate([ends, ends - 0.5, ends + 0.5, [np.nan, 1e-40]]).astype(np.float32)
+    x = np.resize(np.concatenate([x, -x]), 96 + 7)
+    function = entry([f"f32[{len(x)}]"], lambda b, x: [b.op("convert", x, dtype=t) for t in types])
+    kernel = lower_map(function, VARIANTS[variant].target)
+    results = run(kernel, [x], [np.empty(len(x), t.numpy) for t in types], variant)
+    for type, result in zip(types, results, strict=True):
+        limits = np.iinfo(type.numpy)
+        wanted = np.clip(np.trunc(np.nan_to_num(x.astype(np.float64))), limits.min, limits.max)
+        assert result.tolist() == wanted.tolist()

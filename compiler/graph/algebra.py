@@ -79,6 +79,8 @@ class AlgebraRule:
     power_of_two: str = ""
 
 
+_ROOTABLE = "select(is_inf(x), inf, add(x, 0))"
+
 RULES = (
     AlgebraRule("add(x, 0)", "x", "iu"),
     AlgebraRule("add(x, -0.0)", "x", "f"),
@@ -98,8 +100,17 @@ RULES = (
     AlgebraRule("div(1, add(exp(neg(x)), 1))", "logistic(x)", "w", ulp=4),
     AlgebraRule("pow(x, 1)", "x", "fiu"),
     AlgebraRule("pow(x, 2)", "mul(x, x)", "fiu", ulp=1),
+    AlgebraRule("pow(x, 3)", "mul(mul(x, x), x)", "fiu", ulp=2),
+    AlgebraRule("pow(x, 4)", "mul(mul(x, x), mul(x, x))", "fiu", ulp=3),
+    AlgebraRule("pow(x, 5)", "mul(mul(mul(x, x), mul(x, x)), x)", "fiu", ulp=4),
     AlgebraRule("pow(x, 0)", "1", "fiu"),
     AlgebraRule("pow(x, -1)", "div(1, x)", "f", ulp=1),
+    AlgebraRule("pow(x, -2)", "mul(div(1, x), div(1, x))", "f", ulp=3),
+    # A power of -0 is that of 0, and one of -inf that of inf: their roots are not.
+    AlgebraRule("pow(x, 0.5)", f"sqrt({_ROOTABLE})", "f", ulp=1),
+    AlgebraRule("pow(x, -0.5)", f"rsqrt({_ROOTABLE})", "f", ulp=2),
+    AlgebraRule("pow(x, 1.5)", f"mul(abs(x), sqrt({_ROOTABLE}))", "f", ulp=2),
+    AlgebraRule("pow(x, 2.5)", f"mul(mul(x, x), sqrt({_ROOTABLE}))", "f", ulp=3),
     AlgebraRule("neg(neg(x))", "x", "fiu"),
     AlgebraRule("abs(neg(x))", "abs(x)", "fi"),
     AlgebraRule("abs(abs(x))", "abs(x)", "fi"),

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from programs import names, program, run
 
 from ingot.compiler.graph.algebra import RULES, AlgebraRule, Term, parse_term
-from ingot.compiler.graph.builder import Builder
+from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.graph.eliminate_dead_code import eliminate_dead_code
 from ingot.compiler.graph.simplify import simplify
 from ingot.compiler.ir import Module, Value
@@ -118,3 +119,36 @@ def test_sides_that_matter_are_kept() -> None:
     assert kept("sub", -0.0, "f32")
     assert kept("div", 3.0, "f32")  # 1/3 is not exact
     assert not kept("mul", 1.0, "f32")
+
+
+POWERS = [rule for rule in RULES if rule.left.startswith("pow(") and "f" in rule.kinds]
+
+
+@pytest.mark.parametrize("name", DTYPES["f"])
+@pytest.mark.parametrize("rule", POWERS, ids=[rule.left for rule in POWERS])
+def test_a_power_by_products_and_roots_is_as_close_as_said(rule: AlgebraRule, name: str) -> None:
+    """Over all bit patterns: subnormals, results that over- and underflow, -0, -inf, NaN."""
+    element = np.dtype(dtype(name).numpy)
+    bits = np.random.default_rng(5).integers(0, 256, (4096, element.itemsize), np.uint8)
+    special = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1, -1]).astype(element)
+    near_one = np.random.default_rng(6).uniform(-8, 8, 4096).astype(element)
+    x = np.concatenate([bits.reshape(-1).view(element), special, near_one])
+    exponent = float(parse_term(rule.left).operands[1].name)
+    module = program(
+        lambda b, x: b.op("pow", x, b.full(exponent, name, tensor_type(x).shape)),
+        f"{name}[{len(x)}]",
+    )
+    eliminate_dead_code(simplify(module))
+    assert not names(module)["pow"]
+    with np.errstate(all="ignore"):
+        result = run(module, x)[0].astype(np.longdouble)
+        exact = np.power(x.astype(np.longdouble), np.longdouble(exponent))
+        limits = ml_dtypes.finfo(element)
+        ends = (exact == 0) | ~np.isfinite(exact)
+        assert np.array_equal(result[ends], exact[ends], equal_nan=True)
+        assert (np.signbit(result) == np.signbit(exact))[ends & ~np.isnan(exact)].all()
+        place = np.maximum(np.floor(np.log2(np.abs(exact))), int(limits.minexp)) - limits.nmant
+        gap = np.abs(result - exact) / np.exp2(place)
+        over = np.abs(exact) > np.longdouble(limits.max) * (1 - rule.ulp * float(limits.eps))
+    over &= np.isinf(result)  # rounded beyond the largest number, as the exact one nearly is
+    assert (gap[~ends & ~over] <= max(rule.ulp, 0.5)).all()

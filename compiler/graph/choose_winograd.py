@@ -75,7 +75,10 @@ def _winograd(op: Op, builder: Builder) -> Value:
     *_, features, n = tensor_type(w).shape
     assert isinstance(features, int)
     assert isinstance(n, int)
-    flat = builder.value("reshape", w, shape=(WINDOW * WINDOW, features * n))
+    # In panels before the transform: it reads a quarter of what it writes.
+    panels = builder.value("reshape", w, shape=(WINDOW * WINDOW, features, n // PANEL, PANEL))
+    panels = builder.value("transpose", panels, permutation=(0, 2, 1, 3))
+    flat = builder.value("reshape", panels, shape=(WINDOW * WINDOW, features * n))
     ahead = weight_matrix()
     both = builder.constant(np.kron(ahead, ahead).astype(np.float32))
     u = builder.value(
@@ -88,6 +91,5 @@ def _winograd(op: Op, builder: Builder) -> Value:
         rhs_contract=(0,),
         dtype=dtype("f32"),
     )
-    u = builder.value("reshape", u, shape=(INPUT * INPUT, features, n // PANEL, PANEL))
-    u = builder.value("transpose", u, permutation=(0, 2, 1, 3))
+    u = builder.value("reshape", u, shape=(INPUT * INPUT, n // PANEL, features, PANEL))
     return builder.value("conv_winograd", x, u, padding=op.attributes["padding"], n=n)

@@ -105,5 +105,7 @@ def test_the_pass_takes_what_pays_and_keeps_the_result() -> None:
     names = [op.name for op in walk(choose_winograd(module))]
     assert names.count("conv_winograd") == 1
     assert names.count("convolution") == 1  # eight features: the transforms would not pay
+    moved = [op.result.type.shape for op in walk(module) if op.name == "transpose"]  # type: ignore[union-attr]
+    assert moved == [(9, 2, 32, 16)]  # the weights, not what is four times as large at a load
     (got,) = interpret(module, "main", [x])
     assert error_of(got, wanted) < 2e-6

@@ -82,6 +82,8 @@ class Contents:
         return [operand for operand in value.owner.operands if operand not in self._known]
 
     def _compute(self, value: Value) -> Elements | None:
+        if isinstance(value.type, TensorType) and value.type.shape == (0,):
+            return np.empty(0, object)
         rule = _rule_of(value)
         if rule is None or not isinstance(value.owner, Op):
             return None

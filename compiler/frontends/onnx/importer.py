@@ -11,13 +11,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
 import onnx
 
 from ingot.compiler.frontends.onnx import lowerings as _lowerings  # noqa: F401 - fills the table
+from ingot.compiler.frontends.onnx.branches import alternative, join_structures
 from ingot.compiler.frontends.onnx.check import (
     captured_names,
     check_graph,
@@ -26,6 +27,7 @@ from ingot.compiler.frontends.onnx.check import (
     order_nodes,
 )
 from ingot.compiler.frontends.onnx.check_node import check_node
+from ingot.compiler.frontends.onnx.choices import lower_node
 from ingot.compiler.frontends.onnx.contents import Contents
 from ingot.compiler.frontends.onnx.fingerprint import fingerprint
 from ingot.compiler.frontends.onnx.functions import bind_attributes, schema_function
@@ -35,7 +37,7 @@ from ingot.compiler.frontends.onnx.node import Node, UnknownBody, UnsupportedNod
 from ingot.compiler.frontends.onnx.registry import Lowering, find_lowering
 from ingot.compiler.frontends.onnx.signature import Signature, check_output, read_signature
 from ingot.compiler.frontends.onnx.source import Source
-from ingot.compiler.frontends.onnx.structures import Items, Maybe, Structure
+from ingot.compiler.frontends.onnx.structures import Forked, Items, Maybe, Structure
 from ingot.compiler.frontends.onnx.tensors import (
     dtype_of,
     element_type_name,
@@ -246,6 +248,9 @@ class _Importer:
             if lower is None and function is None and not _has_body(node.op_type, domain, opset):
                 self._report_missing(node, inputs, location, domain, opset)
             return unknown
+        forks = [each for each in (*known, *bodies.captured.values()) if isinstance(each, Forked)]
+        if forks:
+            return self._lower_forked(forks[0], node, known, scope, bodies)
         try:
             with well_formed():
                 if function is None:
@@ -272,12 +277,53 @@ class _Importer:
         opset: int,
         bodies: _Bodies,
     ) -> Sequence[_Result]:
-        made = lower(Node(node, inputs, opset, self.builder, self._contents, self._folder, bodies))
-        results = made if isinstance(made, tuple) else (made,)
+        results = lower_node(lower, self._node(node, inputs, opset, bodies))
         for index, name in enumerate(node.output):
             if name and (index >= len(results) or results[index] is None):
                 raise UnsupportedNode(f"its output {index} ('{name}') is not supported")
         return results
+
+    def _node(
+        self, node: onnx.NodeProto, inputs: Sequence[Structure | None], opset: int, bodies: _Bodies
+    ) -> Node:
+        return Node(node, inputs, opset, self.builder, self._contents, self._folder, bodies)
+
+    def _lower_forked(
+        self,
+        fork: Forked,
+        node: onnx.NodeProto,
+        inputs: Sequence[Structure | None],
+        scope: _Scope,
+        bodies: _Bodies,
+    ) -> Sequence[_Result]:
+        """The results of a node that reads a tensor of several ranks: it is lowered for each."""
+        outer = self._node(node, (), 0, bodies)
+        branches: list[tuple[Node, Block]] = []
+        results: list[Sequence[_Result]] = []
+        for place in range(len(fork.shapes)):
+            block = outer.aside(())
+            inner = outer.within(Builder(block, bodies.location))
+            self.builder = inner.builder
+            try:
+                given = [alternative(each, fork, place, inner) for each in inputs]
+                captured = {
+                    name: each
+                    if isinstance(each, _Unknown)
+                    else alternative(each, fork, place, inner)
+                    for name, each in bodies.captured.items()
+                }
+                results.append(self._lower(node, given, scope, replace(bodies, captured=captured)))
+            finally:
+                self.builder = outer.builder
+            branches.append((inner, block))
+        made = [[each for each in column if not isinstance(each, _Unknown)] for column in results]
+        if any(len(known) < len(column) for known, column in zip(made, results, strict=True)):
+            return [_UNKNOWN] * len(node.output)
+        try:
+            return join_structures(outer, fork.control, fork.selector, branches, made)
+        except (UnsupportedNode, CompileError) as error:
+            self._report(node, inputs, bodies.location, str(error))
+            return [_UNKNOWN] * len(node.output)
 
     def _inline(
         self,
@@ -349,7 +395,7 @@ class _Importer:
     def _describe(self, name: str, value: _Result) -> str:
         if isinstance(value, Value):
             return str(value.type)
-        if isinstance(value, (Items, Maybe)):
+        if isinstance(value, (Items, Maybe, Forked)):
             return str(value)
         return "none" if value is None else self._inferred.get(name, f"'{name}' of unknown type")
 
@@ -375,6 +421,12 @@ class _Importer:
         """Note a graph output that is no tensor."""
         is_tensor = isinstance(result, Value) and isinstance(result.type, TensorType)
         if is_tensor or isinstance(result, _Unknown):
+            return
+        if isinstance(result, Forked):
+            self._problems.append(
+                f"graph output '{name}' is {result}, as the branches of layer '{result.layer}' "
+                "decide: results have one rank; reshape it to one"
+            )
             return
         self._problems.append(
             f"graph output '{name}' is {self._describe(name, result)}: only tensors can be "

@@ -15,11 +15,13 @@ from dataclasses import dataclass
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.ops.lists import ANY
 from ingot.compiler.ir import ListType, TensorType, Type, Value
+from ingot.compiler.ir.dims import Dim
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import DType, dtype
 
 __all__ = [
     "Flow",
+    "Forked",
     "Items",
     "ItemsFlow",
     "Maybe",
@@ -59,7 +61,28 @@ class Maybe:
         return f"optional({content or ''})"
 
 
-Structure = Value | Items | Maybe
+@dataclass(frozen=True)
+class Forked:
+    """A tensor whose rank depends on which branch an `if` or `case` (`control`) of a layer took
+    by its `selector`: its elements in a row, and its shape by branch, where dims that only the
+    branch knew are values of rank 0."""
+
+    layer: str
+    control: str
+    selector: Value
+    flat: Value
+    shapes: tuple[tuple[Dim | Value, ...], ...]
+
+    def __str__(self) -> str:
+        assert isinstance(self.flat.type, TensorType)
+        texts = (
+            ",".join("?" if isinstance(dim, Value) else str(dim) for dim in shape)
+            for shape in self.shapes
+        )
+        return " or ".join(f"{self.flat.type.dtype.name}[{text}]" for text in dict.fromkeys(texts))
+
+
+Structure = Value | Items | Maybe | Forked
 
 
 @dataclass(frozen=True)
@@ -97,6 +120,11 @@ def flow_of(structure: Structure) -> Flow:
         present = structure.present if isinstance(structure.present, bool) else None
         content = None if structure.content is None else flow_of(structure.content)
         return MaybeFlow(present, content)
+    if isinstance(structure, Forked):
+        raise CompileError(
+            f"{structure}, as the branches of layer '{structure.layer}' decide: other branches and "
+            "loops hand on tensors of one rank; reshape it to one"
+        )
     assert isinstance(structure.type, (TensorType, ListType))
     return structure.type
 

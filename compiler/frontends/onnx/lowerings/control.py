@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain, repeat
 
 import onnx
 
+from ingot.compiler.frontends.onnx.branches import join_structures
 from ingot.compiler.frontends.onnx.loops import Loop, Step
 from ingot.compiler.frontends.onnx.node import (
     Node,
@@ -23,62 +23,38 @@ from ingot.compiler.frontends.onnx.node import (
 )
 from ingot.compiler.frontends.onnx.registry import lowering
 from ingot.compiler.frontends.onnx.structures import (
-    Flow,
     Structure,
-    common_flow,
-    flow_of,
-    put_together,
-    take_apart,
 )
-from ingot.compiler.graph.build_control import join_branches
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.ops import defined_symbols
-from ingot.compiler.ir import Region, TensorType, Value
+from ingot.compiler.ir import TensorType, Value
 from ingot.compiler.ir.dims import Dim, symbols_of
 
 __all__: list[str] = []
 
 
 @lowering("If")
-def branch(node: Node) -> tuple[Structure, ...]:
+def branch(node: Node) -> tuple[Structure | None, ...]:
     condition = node.reshape(node.input(0), ())
     graphs = [node.graph("then_branch"), node.graph("else_branch")]
     known = node.known(condition)
     if known is not None:
         graph = graphs[0 if known[()] else 1]
         return tuple(node.bodies.lower(graph, (), node.builder))
-    blocks = [node.aside(()) for _ in graphs]
-    builders = [Builder(block, node.builder.location) for block in blocks]
+    branches = []
     results: list[list[Structure]] = []
     failed: list[UnknownBody] = []
-    for graph, builder in zip(graphs, builders, strict=True):
+    for graph in graphs:
+        block = node.aside(())
+        inner = node.within(Builder(block, node.builder.location))
+        branches.append((inner, block))
         try:
-            results.append(node.bodies.lower(graph, (), builder))
+            results.append(node.bodies.lower(graph, (), inner.builder))
         except UnknownBody as error:
             failed.append(error)  # the other branch is still to be looked at
     if failed:
         raise failed[0]
-    then, otherwise = results
-    unsupported(
-        len(then) != len(otherwise),
-        f"its branches have {len(then)} and {len(otherwise)} outputs: fix the model",
-    )
-    flows = [_flow(*both) for both in zip(then, otherwise, strict=True)]
-    for builder, structures in zip(builders, results, strict=True):
-        values = map(take_apart, structures, flows, repeat(builder))
-        builder.yield_(*chain.from_iterable(values))
-    regions = [Region([block]) for block in blocks]
-    fresh = node.fresh_symbols(node.proto.output[0])
-    joined = iter(join_branches(node.builder, "if", condition, regions, fresh))
-    return tuple(put_together(flow, joined) for flow in flows)
-
-
-def _flow(then: Structure, otherwise: Structure) -> Flow:
-    """How both are taken apart. Tensors that do not go together are the op's own matter."""
-    first, second = flow_of(then), flow_of(otherwise)
-    if isinstance(first, TensorType) and isinstance(second, TensorType):
-        return first
-    return common_flow(first, second)
+    return join_structures(node, "if", condition, branches, results)
 
 
 def _as_declared(inner: Node, value: Structure, declared: onnx.ValueInfoProto) -> Structure:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ingot.compiler.frontends.fourier import Pair, both_sides, transform
+from ingot.compiler.frontends.onnx.choices import axes_of
 from ingot.compiler.frontends.onnx.lowerings.elementwise import narrow, widen
 from ingot.compiler.frontends.onnx.malformed import bounded
 from ingot.compiler.frontends.onnx.node import Node, UnsupportedNode, shape_of, type_of, unsupported
@@ -25,8 +26,8 @@ def dft_by_attribute(node: Node) -> Value:
 @lowering("DFT", since=20)
 def dft(node: Node) -> Value:
     rank = type_of(node.input(0)).rank
-    axis = -2 if node.optional(2) is None else int(node.elements(2, "axis")[0])
-    return _dft(node, node.normalize_axis(axis, rank))
+    (axis,) = axes_of(node, 2, rank, "axis", among=range(rank - 1)) or (rank - 2,)
+    return _dft(node, axis)
 
 
 def _dft(node: Node, axis: int) -> Value:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ingot.compiler.frontends.onnx.choices import axes_of
 from ingot.compiler.frontends.onnx.lowerings.elementwise import narrow, widen
-from ingot.compiler.frontends.onnx.node import Node, UnsupportedNode, shape_of, type_of
+from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of
 from ingot.compiler.frontends.onnx.registry import lowering
 from ingot.compiler.ir import Value, dims
 from ingot.hal.spec import dtype
@@ -18,10 +19,10 @@ __all__: list[str] = []
 
 def _axes(node: Node, rank: int) -> list[int]:
     """The axes to reduce; all for none given, unless the model says that none means none."""
-    axes = node.integer_list(1, "axes")
+    axes = axes_of(node, 1, rank)
     if not axes:
         return [] if node.integer("noop_with_empty_axes", 0) else list(range(rank))
-    return sorted({node.normalize_axis(axis, rank) for axis in axes})
+    return sorted(set(axes))
 
 
 def _lower(node: Node, x: Value, kind: str) -> Value:
@@ -145,13 +146,11 @@ def cumulative_product(node: Node) -> Value:
 
 def _cumulative(node: Node, kind: str) -> Value:
     x = node.input(0)
-    axis = node.known_number(1)
-    if axis is None:
-        raise UnsupportedNode("its axis depends on data: export the model with a fixed axis")
+    (axis,) = axes_of(node, 1, type_of(x).rank, "axis") or (0,)
     return node.op(
         "cumulative",
         x,
-        axis=node.normalize_axis(int(axis), type_of(x).rank),
+        axis=axis,
         kind=kind,
         exclusive=bool(node.integer("exclusive", 0)),
         reverse=bool(node.integer("reverse", 0)),

@@ -8,6 +8,7 @@ from typing import cast
 
 import numpy as np
 
+from ingot.compiler.frontends.onnx.choices import axes_of
 from ingot.compiler.frontends.onnx.computed_shapes import (
     computed_range,
     define_amounts,
@@ -106,11 +107,11 @@ def flatten(node: Node) -> Value:
 @lowering("Squeeze")
 def squeeze(node: Node) -> Value:
     x = node.input(0)
-    axes = node.integer_list(1, "axes")
+    single = [axis for axis, dim in enumerate(shape_of(x)) if not isinstance(dim, int) or dim == 1]
+    axes = axes_of(node, 1, type_of(x).rank, among=single)
     if axes is None:
-        removed = {axis for axis, dim in enumerate(shape_of(x)) if dim == 1}
-    else:
-        removed = {node.normalize_axis(axis, type_of(x).rank) for axis in axes}
+        axes = [axis for axis in single if shape_of(x)[axis] == 1]
+    removed = set(axes)
     for axis in removed:
         dim = shape_of(x)[axis]
         fixed = isinstance(dim, int) and dim != 1
@@ -122,9 +123,14 @@ def squeeze(node: Node) -> Value:
 @lowering("Unsqueeze")
 def unsqueeze(node: Node) -> Value:
     x = node.input(0)
-    axes = node.integer_list(1, "axes") or []
-    rank = type_of(x).rank + len(axes)
-    added = {node.normalize_axis(axis, rank) for axis in axes}
+    listed = node.optional(1)
+    count = len(node.integers("axes") or ()) if listed is None else dims.product(shape_of(listed))
+    unsupported(
+        not isinstance(count, int), f"the count of its axes is {count}, which must be known"
+    )
+    rank = type_of(x).rank + cast(int, count)
+    axes = axes_of(node, 1, rank) or []
+    added = set(axes)
     unsupported(len(added) != len(axes), f"its axes {axes} name one axis twice: fix the model")
     old = iter(shape_of(x))
     return node.reshape(x, [1 if axis in added else next(old) for axis in range(rank)])
@@ -173,14 +179,13 @@ def slice_(node: Node) -> Value:
     x = node.input(0)
     rank = type_of(x).rank
     starts, ends = _slice_ends(node, 1, "starts"), _slice_ends(node, 2, "ends")
-    axes = node.integer_list(3, "axes") or list(range(len(starts)))
+    axes = axes_of(node, 3, rank, ordered=True) or list(range(len(starts)))
     steps = _slice_steps(node, len(starts))
     start: list[Dim] = [0] * rank
     limit: list[Dim] = list(shape_of(x))
     stride = [1] * rank
     reverse: list[int] = []
-    for first, last, axis_given, step in zip(starts, ends, axes, steps, strict=True):
-        axis = node.normalize_axis(axis_given, rank)
+    for first, last, axis, step in zip(starts, ends, axes, steps, strict=True):
         if isinstance(step, Value):
             x = slice_by_index(node, x, first, last, step, axis)
             limit[axis] = shape_of(x)[axis]
@@ -283,12 +288,11 @@ def pad(node: Node) -> Value:
     rank = type_of(x).rank
     given = node.optional(1) is not None
     pads = define_amounts(node, 1, "the pads") if given else list(node.integers("pads") or ())
-    axes = node.integer_list(3, "axes") or list(range(rank))
+    axes = axes_of(node, 3, rank, ordered=True) or list(range(rank))
     unsupported(len(pads) != 2 * len(axes), f"pads has {len(pads)} entries, not {2 * len(axes)}")
     low: list[Dim] = [0] * rank
     high: list[Dim] = [0] * rank
-    for index, axis_given in enumerate(axes):
-        axis = node.normalize_axis(axis_given, rank)
+    for index, axis in enumerate(axes):
         low[axis], high[axis] = pads[index], pads[index + len(axes)]
     mode = node.text("mode", "constant")
     if mode != "constant":

@@ -31,10 +31,11 @@ class TargetReport:
     def lines(self) -> Iterator[str]:
         """The same for people."""
         for name, count in self.dispatches.items():
-            yield f"{name}: {count} dispatches, {self.peaks[name]} bytes of working memory"
+            dispatches = f"{count} dispatch{'' if count == 1 else 'es'}"
+            yield f"{name}: {dispatches}, {self.peaks[name]} bytes of working memory"
         sizes = self.object_lengths.items()
         objects = ", ".join(f"{name} {size / 1e3:.1f} KB" for name, size in sizes)
-        yield f"{self.kernel_count} kernels ({objects})"
+        yield f"{self.kernel_count} kernel{'' if self.kernel_count == 1 else 's'} ({objects})"
         yield from self.host_lines()
 
     def host_lines(self) -> Iterator[str]:
@@ -79,8 +80,16 @@ class Report:
         for name, target in self.targets.items():
             lines += [f"target {name}", *(f"  {line}" for line in target.lines())]
         lines.append(f"{self.constant_length / 1e3:.1f} KB of constants")
-        lines += [f"{name}: {seconds:.3f} s" for name, seconds in self.seconds.items()]
-        return "\n".join(lines)
+        return "\n".join([*lines, *self._slow_steps()])
+
+    def _slow_steps(self) -> Iterator[str]:
+        """The steps that took a hundredth of the time or more, and the rest in one line."""
+        total = sum(self.seconds.values())
+        slow = {name: each for name, each in self.seconds.items() if each >= total / 100}
+        for name, seconds in slow.items():
+            yield f"{name}: {seconds:.2f} s"
+        if rest := len(self.seconds) - len(slow):
+            yield f"{rest} other steps: {total - sum(slow.values()):.2f} s"
 
 
 class Module:

@@ -35,6 +35,7 @@ from ingot.compiler.graph.passes import GRAPH_PASSES
 from ingot.compiler.graph.settle_branches import settle_branches
 from ingot.compiler.ir.dims import Dim
 from ingot.compiler.ir.printer import to_text
+from ingot.compiler.ir.renamed_dims import renamed_dims
 from ingot.compiler.ir.verifier import verify
 from ingot.compiler.module import Module, Report, TargetReport
 from ingot.compiler.read_source import copy_module, read_source, read_sources
@@ -195,7 +196,7 @@ def _finish(
         codes.append(code)
         reports[target.name] = _report(code, host)
     driver.prefix = ""
-    metadata = {
+    metadata: dict[str, Any] = {
         "version": _version(),
         "producer": str(module.attributes.get("producer", "")),
         "options": options,
@@ -208,6 +209,8 @@ def _finish(
             for name, report in reports.items()
         },
     }
+    if renamed := renamed_dims(module.functions.values()):
+        metadata["dims"] = {name: str(dim) for name, dim in renamed.items()}
     file = driver.step("write_module", lambda: build_module(codes, data, metadata))
     report = Report(reports, data.pool.finish().length, dict(driver.seconds))
     return Module(file, report)

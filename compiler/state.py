@@ -22,6 +22,7 @@ from ingot.compiler.graph.make_stateful import make_stateful
 from ingot.compiler.graph.plan_state import Link
 from ingot.compiler.graph.symbols import inner_symbols, substitute_symbols
 from ingot.compiler.ir import Function, Literal, Module, TensorType
+from ingot.compiler.ir.renamed_dims import renamed_dims, sizes_of_symbols
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import DType
 
@@ -206,7 +207,11 @@ def _named_by_arguments(links: Mapping[str, Sequence[Link]]) -> dict[str, list[L
 
 
 def _fix_dims(functions: Sequence[Function], dims: Mapping[str, int]) -> None:
-    for name, size in dims.items():
+    try:
+        sizes = sizes_of_symbols(dims, renamed_dims(functions))
+    except ValueError as error:
+        raise CompileError(f"state: {error}") from None
+    for name, size in sizes.items():
         found = [function for function in functions if name in function.symbols]
         if not found:
             known = dict.fromkeys(each for function in functions for each in function.symbols)

@@ -6,6 +6,7 @@ y = model(x)                    # the same as model.main(x)
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,7 +20,7 @@ from ingot.hal.native import Handle, check, ffi, lib
 from ingot.runtime.frame import Frame
 from ingot.runtime.program import HostKernel, Program
 from ingot.runtime.signature import Signature, Value
-from ingot.runtime.state import read_state, write_state
+from ingot.runtime.state import read_state, read_state_file, save_state, write_state
 from ingot.runtime.trace import TraceEvent, collect_trace
 
 __all__ = ["Function", "Model", "load"]
@@ -242,6 +243,11 @@ class Model:
         return self._program.device.uri
 
     @property
+    def metadata(self) -> dict[str, Any]:
+        """What the compiler wrote down: version, producer, options, names of dims."""
+        return self._session.program.metadata()
+
+    @property
     def host_kernels(self) -> tuple[HostKernel, ...]:
         """The kernels that the host runs because the device cannot, or gets them wrong; their
         data is copied each way at every call."""
@@ -268,12 +274,19 @@ class Model:
         with self._open() as session:
             return read_state(session.handle.pointer, self._program)
 
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        """Sets all variables, from what `state` gave or from other arrays.
+    def save_state(self, path: str | os.PathLike[str]) -> None:
+        """Writes all variables to a .npz file, for `load_state`. Raises as `state`; OSError."""
+        save_state(path, self.state())
+
+    def load_state(self, state: Mapping[str, Any] | str | os.PathLike[str]) -> None:
+        """Sets all variables, from what `state` gave, from other arrays, or from the .npz file
+        at a path.
 
         InvalidArgument: a name is missing or unknown, or a dtype or shape is wrong; then
-        nothing is changed.
+        nothing is changed. NotFound, DataLoss: there is no such file, or it is damaged.
         """
+        if isinstance(state, (str, os.PathLike)):
+            state = read_state_file(state)
         with self._open() as session:
             write_state(session.handle.pointer, self._program, state)
 

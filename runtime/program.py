@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -46,6 +47,12 @@ class Program:
         self.module = self._module.pointer
         self.variables = read_variables(self.module)
         self.host_kernels = tuple(self._host_kernels())
+
+    def metadata(self) -> dict[str, Any]:
+        """What the compiler wrote into the module."""
+        written = text(lib.ingot_module_metadata(self.module, ffi.NULL))
+        found: dict[str, Any] = json.loads(written or "{}")
+        return found
 
     def _signatures(self) -> Iterator[Signature]:
         module, function = ffi.new("ingot_module_t **"), ffi.new("uint32_t *")

@@ -75,6 +75,8 @@ def _bits(value: Any, dtype: DType | None, what: str) -> tuple[npt.NDArray[Any],
         value = value.numpy()
     if isinstance(value, (np.ndarray, np.generic)):
         array = np.asarray(value)
+        if dtype is not None and _is_saved(array, dtype):
+            return array.view(f"u{array.itemsize}"), dtype
         try:
             return array, DType.from_numpy(array.dtype)
         except InvalidArgument as error:
@@ -87,6 +89,12 @@ def _bits(value: Any, dtype: DType | None, what: str) -> tuple[npt.NDArray[Any],
     if hasattr(value, "__array__") or dtype is None:
         return _bits(_as_array(value, what), dtype, what)
     return _plain(value, dtype, what), dtype
+
+
+def _is_saved(array: npt.NDArray[Any], dtype: DType) -> bool:
+    """Whether an array holds elements that NumPy lacks as mere bytes, as files have them."""
+    is_bytes = array.dtype.kind == "V" and array.dtype.names is None
+    return is_bytes and not dtype.is_numpy and array.itemsize == dtype.bytes
 
 
 def _as_array(value: Any, what: str) -> npt.NDArray[Any]:

@@ -16,6 +16,7 @@ from typing import cast
 from ingot.compiler.graph.symbols import inner_symbols, substitute_symbols
 from ingot.compiler.ir import Attribute, Function, Module, Op, TensorType, clone_region, walk
 from ingot.compiler.ir.dims import Dim, symbol, symbols_of
+from ingot.compiler.ir.renamed_dims import renamed_dims, sizes_of_symbols
 from ingot.hal.errors import CompileError
 
 __all__ = ["Alternative", "alternatives_of", "specialize"]
@@ -48,12 +49,31 @@ def specialize(module: Module, values: HotValues) -> Module:
     CompileError: no function has such a symbol, it cannot have such a value, or there would
     be too many alternatives.
     """
+    values = _of_symbols(module, values)
     _check(module, values)
     for function in list(module.functions.values()):
         for op in walk(function):
             if op.name == "dispatch.call":
                 _add_alternatives(op, module, values)
     return module
+
+
+def _of_symbols(module: Module, values: HotValues) -> HotValues:
+    """The values by symbol, of names that the import replaced too."""
+    renamed = renamed_dims(module.functions.values())
+    found: dict[str, Sequence[int]] = {}
+    for name, numbers in values.items():
+        if name not in renamed or not isinstance(numbers, (list, tuple)):
+            found[name] = numbers
+            continue
+        for number in numbers:
+            try:
+                sizes = sizes_of_symbols({name: number}, renamed)
+            except (TypeError, ValueError) as error:
+                raise CompileError(f"specialize: {error}") from None
+            for each, size in sizes.items():
+                found[each] = [*found.get(each, ()), size]
+    return found
 
 
 def _check(module: Module, values: HotValues) -> None:

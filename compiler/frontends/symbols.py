@@ -78,6 +78,11 @@ class Symbols:
             self.named.add(name)
             self._replace(old, symbol(name))
 
+    def renamed(self) -> tuple[tuple[str, Dim], ...]:
+        """The exporter's names that were replaced, each with the dim that stands for it."""
+        names = [name for name in self.replacements if name in self.named]
+        return tuple((name, self.resolve(symbol(name))) for name in names)
+
     def equate(self, a: Dim, b: Dim, what: str) -> bool:
         """Make two dims equal: True if they are, Restart if that replaces a symbol, False if
         only the call can tell. CompileError: they cannot be equal."""

@@ -91,9 +91,8 @@ def build_objects(
         for place, variant in enumerate(target.variants)
     }
     native = [variant for variant in columns if isinstance(variant, Variant)]
-    built = dict(
-        zip(native, build_executable({each: columns[each] for each in native}), strict=True)
-    )
+    objects = build_executable({each: columns[each] for each in native}) if native else []
+    built = dict(zip(native, objects, strict=True))
     data: list[bytes] = []
     host: dict[str, str] = {}
     for variant, column in columns.items():

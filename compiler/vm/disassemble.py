@@ -10,6 +10,7 @@ import re
 import struct
 from collections.abc import Callable, Iterable, Iterator
 
+from ingot.compiler.ir.dims import Dim
 from ingot.compiler.vm.contents import (
     FunctionContents,
     ModuleContents,
@@ -38,15 +39,19 @@ def disassemble(contents: ModuleContents) -> str:
     return "\n".join(["".join(variables)] * bool(variables) + functions)
 
 
-def signature_text(function: FunctionContents) -> str:
-    """`main(x: f32[b,4]) -> (y: f32[b])`"""
-    arguments = ", ".join(map(_value_text, function.arguments))
-    results = ", ".join(map(_value_text, function.results))
+def signature_text(function: FunctionContents, dim_text: Callable[[Dim], str] = str) -> str:
+    """`main(x: f32[b,4]) -> (y: f32[b])`, with the text of every dim that `dim_text` gives."""
+    arguments, results = (
+        ", ".join(_value_text(value, dim_text) for value in values)
+        for values in (function.arguments, function.results)
+    )
     return f"{function.name}({arguments}) -> ({results})"
 
 
-def _value_text(value: ValueContents | VariableContents) -> str:
-    return f"{value.name}: {value.dtype.name}[{','.join(map(str, value.shape))}]"
+def _value_text(
+    value: ValueContents | VariableContents, dim_text: Callable[[Dim], str] = str
+) -> str:
+    return f"{value.name}: {value.dtype.name}[{','.join(map(dim_text, value.shape))}]"
 
 
 def _function_text(function: FunctionContents, strings: bytes, entries: list[str]) -> str:

@@ -1,5 +1,4 @@
 /* Executables: creation, counting, and the choice of the variant. */
-#include <inttypes.h>
 #include <string.h>
 
 #include "hal/hal.h"
@@ -83,11 +82,9 @@ ingot_status_t ingot_hal_variant_select(ingot_device_t *device,
   }
   if (nearest) {
     return ingot_status_create(allocator, INGOT_STATUS_UNSUPPORTED,
-                               "the least demanding variant, '%s', needs features 0x%" PRIx64
-                               ", but this device (%s) has 0x%" PRIx64
-                               ": compile for this machine",
-                               nearest->name, nearest->features, device->description,
-                               device->features);
+                               "the least demanding variant, '%s', uses instructions that this "
+                               "device (%s) lacks: compile for this machine",
+                               nearest->name, device->description);
   }
   return ingot_status_create(allocator, INGOT_STATUS_UNSUPPORTED,
                              "none of the %u variants is code for this device (%s), which runs "

@@ -90,7 +90,7 @@ def _refuse_module(path: str) -> None:
 
 def _arguments(model: Model, input_texts: Sequence[str], sizes: Mapping[str, int]) -> list[_Array]:
     """The inputs that are given, and random ones for the rest."""
-    inputs: dict[str, Any] = random_inputs(model.signature, sizes)
+    inputs: dict[str, Any] = random_inputs(model, model.signature, sizes)
     inputs |= read_inputs(input_texts, model.signature)
     return [
         bits_of_input(inputs[value.name], value.dtype, f"argument '{value.name}'")
@@ -212,7 +212,8 @@ def _headline(form: CheckingForm, differences: Sequence[_Difference]) -> str:
 
 
 def _summary(form: CheckingForm) -> str:
-    text = f"{len(form.dispatches)} dispatches compared"
+    count = len(form.dispatches)
+    text = f"{count} dispatch{'' if count == 1 else 'es'} compared"
     if form.uncompared:
         text += f", {form.uncompared} inside branches and loops not compared"
     return text

@@ -191,7 +191,7 @@ def _made(module: Module) -> str:
 
 
 def _add_model_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("module", metavar="OUT", help="a module file made by `ingot compile`")
+    parser.add_argument("module", metavar="MODULE", help="a file made by `ingot compile`")
     parser.add_argument("--function", default="main", help="the function to call (%(default)s)")
     parser.add_argument("--device", default="cpu", help="where to run it (%(default)s)")
     parser.add_argument("--threads", type=int, help="threads of the CPU (all that it may use)")
@@ -249,9 +249,12 @@ def _run_run(options: argparse.Namespace) -> None:
 
 
 def _seconds(text: str) -> float:
-    seconds = float(text)
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
     if not 0 < seconds < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} is no time to measure for, such as 0.5")
+        raise argparse.ArgumentTypeError(f"{text!r} is no time in seconds, such as 0.5")
     return seconds
 
 
@@ -282,7 +285,7 @@ def _run_bench(options: argparse.Namespace) -> None:
 
     model, function = _load(options)
     signature = function.signature
-    inputs = random_inputs(signature, parse_dims(options.dim))
+    inputs = random_inputs(model, signature, parse_dims(options.dim))
     inputs |= read_inputs(options.input, signature)
     times = time_calls(function, inputs, options.seconds)
     print(f"{signature}")
@@ -293,7 +296,7 @@ def _run_bench(options: argparse.Namespace) -> None:
 
 def _add_inspect(commands: Any) -> None:
     parser = _add(commands, "inspect", _run_inspect, "show what is in a module file")
-    parser.add_argument("module", metavar="OUT", help="a module file made by `ingot compile`")
+    parser.add_argument("module", metavar="MODULE", help="a file made by `ingot compile`")
     parser.add_argument("--code", action="store_true", help="show the instructions too")
     parser.add_argument(
         "--verify", action="store_true", help="check all checksums and instructions"

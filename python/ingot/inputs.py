@@ -12,9 +12,10 @@ import numpy.typing as npt
 
 from ingot.hal.array import Array
 from ingot.hal.errors import InvalidArgument, NotFound
+from ingot.runtime.model import Model
 from ingot.runtime.signature import Signature, Value
 
-__all__ = ["parse_dims", "random_inputs", "read_inputs", "write_outputs"]
+__all__ = ["known_sizes", "parse_dims", "random_inputs", "read_inputs", "write_outputs"]
 
 
 def read_inputs(texts: Sequence[str], signature: Signature) -> dict[str, Any]:
@@ -101,13 +102,28 @@ def parse_dims(texts: Sequence[str], option: str = "--dim") -> dict[str, int]:
     return sizes
 
 
-def random_inputs(signature: Signature, sizes: Mapping[str, int], seed: int = 0) -> dict[str, Any]:
+def known_sizes(
+    sizes: Mapping[str, int], metadata: Mapping[str, Any], option: str
+) -> dict[str, int]:
+    """Sizes by the symbols of a module, of names that only its source had too."""
+    from ingot.compiler.ir.dims import parse_dim
+    from ingot.compiler.ir.renamed_dims import sizes_of_symbols
+
+    renamed = {name: parse_dim(text) for name, text in metadata.get("dims", {}).items()}
+    try:
+        return sizes_of_symbols(sizes, renamed)
+    except ValueError as error:
+        raise InvalidArgument(f"{option}: {error}") from None
+
+
+def random_inputs(model: Model, signature: Signature, sizes: Mapping[str, int]) -> dict[str, Any]:
     """Inputs by name: floats from the normal distribution, integers 0 and 1, which are
     valid indices almost everywhere. Dims that `sizes` leaves open are 1.
 
-    InvalidArgument: `sizes` names a dim that no argument has."""
+    InvalidArgument: `sizes` names a dim that no argument has, or a size that it never has."""
+    sizes = known_sizes(sizes, model.metadata, "--dim")
     _check_sizes(signature, sizes)
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(0)
     return {
         value.name: _random_array(value, _shape(value, sizes), generator)
         for value in signature.arguments

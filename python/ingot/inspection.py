@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ingot.compiler.ir.dims import parse_dim, substitute, symbols_of
+from ingot.compiler.ir.dims import Dim, parse_dim, substitute, symbols_of
 from ingot.compiler.vm.contents import ModuleContents
 from ingot.compiler.vm.disassemble import disassemble, signature_text
 from ingot.compiler.vm.read_module import read_module
 from ingot.hal import spec
 from ingot.hal.errors import DataLoss, Incompatible, InvalidArgument, NotFound
 from ingot.hal.file_kind import START_LENGTH, why_no_module
+from ingot.inputs import known_sizes
 
 __all__ = ["describe_module"]
+
+_LONGEST_DIM = 60  # characters of a formula that is shown, in a shape
+_LONGEST_FORMULA = 400  # and on a line of its own
 
 
 def describe_module(
@@ -52,10 +57,24 @@ def _functions(contents: ModuleContents) -> Iterator[str]:
     yield "\nfunctions"
     for function in contents.functions:
         kind = "" if function.exported else "  (init)" if function.init else "  (internal)"
-        length = len(function.code.words)
-        yield f"  {signature_text(function)}  for {function.target}, {_size(length)} of code{kind}"
+        size = _size(len(function.code.words))
+        yield f"  {signature_text(function, _short)}  for {function.target}, {size} of code{kind}"
         if function.doc:
             yield f"    {function.doc}"
+
+
+def _short(dim: Dim, longest: int = _LONGEST_DIM) -> str:
+    """The dim for people: where it would fill lines, what it depends on."""
+    formula = str(dim)
+    if len(formula) <= longest:
+        return formula
+    return f"<a formula of {', '.join(sorted(symbols_of(dim)))}>"
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """A key that sorts layer.2 before layer.10."""
+    parts = re.split(r"(\d+)", name)
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
 
 
 def _targets(contents: ModuleContents) -> dict[str, dict[str, Any]]:
@@ -66,6 +85,8 @@ def _targets(contents: ModuleContents) -> dict[str, dict[str, Any]]:
 
 def _peaks(contents: ModuleContents, dims: Mapping[str, int] | None) -> Iterator[str]:
     """Working memory per function: what lies in its slab, without arguments and results."""
+    if dims is not None:
+        dims = known_sizes(dims, contents.metadata, "--dims")
     targets = _targets(contents)
     peaks = {target: each.get("peaks", {}) for target, each in targets.items()}
     if dims is not None:
@@ -78,7 +99,7 @@ def _peaks(contents: ModuleContents, dims: Mapping[str, int] | None) -> Iterator
         where = f" for {target}" if len(peaks) > 1 else ""
         for name, formula in formulas.items():
             number = "" if dims is None else _peak_at(name, formula, dims)
-            yield f"  {name}{where}: {formula}{number}"
+            yield f"  {name}{where}: {_short(parse_dim(formula), _LONGEST_FORMULA)}{number}"
 
 
 def _check_dims(contents: ModuleContents, peaks: Sequence[str], dims: Mapping[str, int]) -> None:
@@ -96,10 +117,10 @@ def _check_dims(contents: ModuleContents, peaks: Sequence[str], dims: Mapping[st
 def _peak_at(name: str, formula: str, dims: Mapping[str, int]) -> str:
     """What the formula of function `name` comes to: a number, or a formula of the other dims."""
     try:
-        peak = str(substitute(parse_dim(formula), dims))
+        peak = substitute(parse_dim(formula), dims)
     except ZeroDivisionError:
         raise InvalidArgument(f"--dims: {name} divides by zero at these sizes") from None
-    return "" if peak == formula else f" = {peak}"
+    return "" if str(peak) == formula else f" = {_short(peak, _LONGEST_FORMULA)}"
 
 
 def _sections(data: bytes) -> Iterator[str]:
@@ -136,7 +157,7 @@ def _executables(contents: ModuleContents) -> Iterator[str]:
 def _parameters(contents: ModuleContents) -> Iterator[str]:
     if contents.parameters:
         yield "\nparameters, to be given at load"
-    for each in contents.parameters:
+    for each in sorted(contents.parameters, key=lambda each: _natural(each.key)):
         yield f"  {each.key}: {each.dtype}[{','.join(map(str, each.shape))}]"
 
 

@@ -251,7 +251,7 @@ def test_compile_writes_a_module_that_runs(
     printed = capsys.readouterr().out
     assert f"{out}: " in printed
     assert "for cpu (x86-64-v3), in" in printed
-    assert "1 kernels" in printed
+    assert "1 kernel (" in printed
     assert list(dump.iterdir())
     assert main(["run", str(out), "--input", "[[1, 2, 3, 4]]"]) == 0
     assert "[[2., 3., 4., 5.]]" in capsys.readouterr().out
@@ -324,7 +324,7 @@ def test_compile_failures_are_named(
 def test_check_compares_with_the_reference(source: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", source, "--dim", "n=3"]) == 0
     assert capsys.readouterr().out == (
-        "result 'y': relative error 0, within 0.0001\n1 dispatches compared\n"
+        "result 'y': relative error 0, within 0.0001\n1 dispatch compared\n"
     )
 
 
@@ -368,7 +368,7 @@ def test_bench_refuses_dims_and_times_that_make_no_sense(
     assert "no dim is called 'batch'; the open dims are: n" in failing(
         "bench", pair, "--dim", "batch=2"
     )
-    assert "-1 is no time to measure for" in failing("bench", pair, "--seconds", "-1", status=2)
+    assert "'-1' is no time in seconds" in failing("bench", pair, "--seconds", "-1", status=2)
 
 
 def test_an_output_that_cannot_be_written_is_named_as_it_was_given(
@@ -378,3 +378,73 @@ def test_an_output_that_cannot_be_written_is_named_as_it_was_given(
     assert f"cannot write '{target}': there is no folder" in failing(
         "compile", source, "-o", target
     )
+
+
+@pytest.fixture(scope="module")
+def halved(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """A source and its module, whose dim n must be even and thus became 2*n_by_2."""
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+
+    def value(name: str, *shape: int | str) -> onnx.ValueInfoProto:
+        return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+
+    shapes = {"rows": [-1, 2], "column": [-1, 1]}
+    graph = helper.make_graph(
+        [
+            helper.make_node("Reshape", ["x", "rows"], ["r"]),
+            helper.make_node("Reshape", ["r", "column"], ["c"]),
+            helper.make_node("MatMul", ["y", "c"], ["z"]),
+        ],
+        "g",
+        [value("x", "n"), value("y", "m", "n")],
+        [value("z", "m", 1)],
+        [numpy_helper.from_array(np.array(each), name) for name, each in shapes.items()],
+    )
+    folder = tmp_path_factory.mktemp("halved")
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    onnx.save(model, str(folder / "m.onnx"))
+    module = ingot.compile(folder / "m.onnx", specialize={"n": [8]})
+    module.save(folder / "m.ingot")
+    return str(folder / "m.onnx"), str(folder / "m.ingot")
+
+
+def test_a_dim_is_known_by_the_name_that_the_source_gives_it(
+    halved: tuple[str, str], capsys: pytest.CaptureFixture[str], failing: Callable[..., str]
+) -> None:
+    source, module = halved
+    model = ingot.load(module)
+    assert str(model.signature).startswith("main(x: f32[2*n_by_2]")
+    assert model.metadata["dims"] == {"n": "2*n_by_2"}
+    assert main(["bench", module, "--dim", "n=24", "--dim", "m=3", "--seconds", "0.01"]) == 0
+    assert main(["inspect", module, "--dims", "n=24,m=3"]) == 0
+    assert main(["check", source, "--dim", "n=24"]) == 0
+    capsys.readouterr()
+    assert "n is 2*n_by_2 in this program, which 25 is not" in failing(
+        "bench", module, "--dim", "n=25"
+    )
+    assert "but n_by_2 = 4 makes it 4" in failing(
+        "bench", module, "--dim", "n=6", "--dim", "n_by_2=4"
+    )
+    with pytest.raises(ingot.CompileError, match="which 7 is not"):
+        ingot.compile(source, specialize={"n": [7]})
+    with model.trace() as events:
+        model(np.ones(8, np.float32), np.ones((1, 8), np.float32))
+    assert any(event.kernel.endswith("_4") for event in events), "the kernel for n = 8 runs"
+
+
+def test_inspect_shortens_formulas_and_sorts_weights(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    length = "+".join(f"floordiv(n, {k})" for k in range(2, 99))
+    text = f"module {{}} {{ func @main(%x: f32[n], %y: f32[{length}]) -> (f32[{length}]) {{ "
+    ingot.compile(text + "return(%y) } }").save(tmp_path / "long.ingot")
+    assert main(["inspect", str(tmp_path / "long.ingot")]) == 0
+    printed = capsys.readouterr().out
+    assert "f32[<a formula of n>]" in printed
+    assert max(map(len, printed.splitlines())) < 200
+    weights = tmp_path / "weights.ingot"
+    weights.write_bytes(parameter_module())
+    assert main(["inspect", str(weights)]) == 0
+    printed = capsys.readouterr().out
+    assert 0 < printed.index("bias: f32[3]") < printed.index("weight: f32[3]")

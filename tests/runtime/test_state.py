@@ -69,6 +69,52 @@ def test_state_travels_between_models_and_files(model: ingot.Model, tmp_path: Pa
 
 
 @pytest.mark.parametrize("dtype", spec.DTYPES.values(), ids=repr)
+def test_state_of_every_dtype_comes_back_from_a_file(dtype: spec.DType, tmp_path: Path) -> None:
+    model = ingot.load(state_module(dtype.name))
+    values = np.arange(6).reshape(2, 3).astype(dtype.numpy)
+    model.load_state({"v": values})
+    model.save_state(tmp_path / "v.state")
+    model.reset()
+    model.load_state(tmp_path / "v.state")
+    assert model.state()["v"].numpy().tobytes() == values.tobytes()
+
+
+def test_a_file_without_state_is_refused_and_changes_nothing(tmp_path: Path) -> None:
+    model = ingot.load(state_module("f32"))
+    model.load_state({"v": np.ones((2, 3), np.float32)})
+    path = tmp_path / "v.npz"
+    with pytest.raises(ingot.NotFound, match="there is no file"):
+        model.load_state(path)
+    model.save_state(path)
+    whole = path.read_bytes()
+    for damaged in (
+        b"",
+        b"text",
+        whole[: len(whole) // 2],
+        whole.replace(b"\0\0\x80?", b"\0\0\0?"),
+    ):
+        path.write_bytes(damaged)
+        with pytest.raises(ingot.DataLoss):
+            model.load_state(path)
+    np.save(tmp_path / "v.npy", np.ones((2, 3)))
+    with pytest.raises(ingot.DataLoss, match=r"is no \.npz file of a state"):
+        model.load_state(tmp_path / "v.npy")
+    with pytest.raises(OSError, match="nowhere"):
+        model.save_state(tmp_path / "nowhere" / "v.npz")
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["v.npy", "v.npz"]
+    np.testing.assert_array_equal(model.state()["v"], np.ones((2, 3)))
+
+
+def test_bytes_of_another_width_are_no_state() -> None:
+    model = ingot.load(state_module("bf16"))
+    for width in (1, 4):
+        with pytest.raises(ingot.InvalidArgument, match="variable 'v'"):
+            model.load_state({"v": np.zeros((2, 3), f"V{width}")})
+    with pytest.raises(ingot.InvalidArgument, match="variable 'v'"):
+        ingot.load(state_module("f32")).load_state({"v": np.zeros((2, 3), "V4")})
+
+
+@pytest.mark.parametrize("dtype", spec.DTYPES.values(), ids=repr)
 def test_state_of_every_dtype_is_saved_and_loaded(dtype: spec.DType) -> None:
     model = ingot.load(state_module(dtype.name))
     values = np.arange(6).reshape(2, 3).astype(dtype.numpy)

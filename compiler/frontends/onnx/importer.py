@@ -47,6 +47,7 @@ from ingot.compiler.frontends.onnx.tensors import (
 from ingot.compiler.frontends.symbols import Restart, Symbols
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.ir import Block, Function, Module, Region, TensorType, Value
+from ingot.compiler.ir.renamed_dims import RENAMED
 from ingot.hal.errors import CompileError
 
 __all__ = ["ImportOptions", "import_model"]
@@ -137,6 +138,7 @@ def _finish(block: Block, signature: Signature) -> Module:
             list(signature.result_names),
             symbols=dict(signature.symbols),
             docs=dict(signature.docs),
+            attributes={RENAMED: signature.renamed} if signature.renamed else {},
         )
     )
     return module

@@ -26,6 +26,7 @@ class Signature:
     result_names: tuple[str, ...]
     symbols: Mapping[str, tuple[int, int | None]]
     docs: Mapping[str, str]
+    renamed: tuple[tuple[str, Dim], ...]  # names of dims that the import replaced
 
 
 def read_signature(graph: onnx.GraphProto, known: Symbols) -> Signature:
@@ -44,6 +45,7 @@ def read_signature(graph: onnx.GraphProto, known: Symbols) -> Signature:
         tuple(value.name for value in graph.output),
         {name: known.bounds.get(name, (0, None)) for name in _names(types)},
         {value.name: value.doc_string for value in documented},
+        known.renamed(),
     )
 
 

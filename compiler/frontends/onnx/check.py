@@ -22,7 +22,6 @@ __all__ = [
 ]
 
 DEFAULT_DOMAIN = ""
-OLDEST_OPSET = 7  # before it, broadcasting was an attribute and shapes were often left out
 
 
 def normalize_domain(domain: str) -> str:
@@ -35,9 +34,9 @@ def opset_versions(imports: Iterable[onnx.OperatorSetIdProto], name: str) -> dic
     versions = {normalize_domain(entry.domain): int(entry.version) for entry in imports}
     version = versions.get(DEFAULT_DOMAIN)
     newest = onnx.defs.onnx_opset_version()
-    if version is not None and not OLDEST_OPSET <= version <= newest:
+    if version is not None and not 1 <= version <= newest:
         raise CompileError(
-            f"{name} uses opset {version}; supported are {OLDEST_OPSET} to {newest} with onnx "
+            f"{name} uses opset {version}; supported are 1 to {newest} with onnx "
             f"{onnx.__version__}: convert the model with onnx.version_converter or update onnx"
         )
     return versions

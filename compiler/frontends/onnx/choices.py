@@ -49,11 +49,10 @@ def lower_node(lower: Lowering, node: Node) -> tuple[Structure | None, ...]:
     type = type_of(node.input(needed.index))
     for choice in needed.choices:
         block = node.aside(())
-        inner = node.within(Builder(block, node.builder.location))
+        emitting = node.within(Builder(block, node.builder.location))
         shape = type.shape if len(choice) == dims.product(type.shape) else (len(choice),)
-        known = inner.constant(np.reshape(np.asarray(choice, np.int64), shape), type.dtype)
-        inner.inputs = [*node.inputs]
-        inner.inputs[needed.index] = known
+        known = emitting.constant(np.reshape(np.asarray(choice, np.int64), shape), type.dtype)
+        inner = emitting.with_input(needed.index, known)
         branches.append((inner, block))
         results.append(lower_node(lower, inner))
     return join_structures(node, "case", needed.chosen, branches, results)

@@ -18,8 +18,10 @@ from pathlib import Path
 import onnx
 
 from ingot.compiler.frontends.onnx import lowerings as _lowerings  # noqa: F401 - fills the table
+from ingot.compiler.frontends.onnx import old_opsets
 from ingot.compiler.frontends.onnx.branches import alternative, join_structures
 from ingot.compiler.frontends.onnx.check import (
+    DEFAULT_DOMAIN,
     captured_names,
     check_graph,
     normalize_domain,
@@ -88,6 +90,8 @@ def import_model(source: Source, options: ImportOptions) -> Module:
     The import starts again when it learns that two symbolic dims are one (see `symbols.py`).
     """
     opsets = opset_versions(source.model.opset_import, source.name)
+    if not source.model.opset_import:
+        opsets = {DEFAULT_DOMAIN: 1}  # a model from before there were opsets
     check_graph(source.model.graph)
     symbols = Symbols()
     while True:
@@ -243,7 +247,8 @@ class _Importer:
         opset = scope.opsets[domain]
         function = self._functions.get((domain, node.op_type, node.overload))
         known = [value for value in inputs if not isinstance(value, _Unknown)]
-        lower = find_lowering(domain, node.op_type, opset)
+        is_old = domain == DEFAULT_DOMAIN and opset < old_opsets.OPSET
+        lower = find_lowering(domain, node.op_type, old_opsets.OPSET if is_old else opset)
         if len(known) < len(inputs) or any(
             isinstance(value, _Unknown) for value in bodies.captured.values()
         ):
@@ -279,7 +284,10 @@ class _Importer:
         opset: int,
         bodies: _Bodies,
     ) -> Sequence[_Result]:
-        results = lower_node(lower, self._node(node, inputs, opset, bodies))
+        given = self._node(node, inputs, opset, bodies)
+        if normalize_domain(node.domain) == DEFAULT_DOMAIN and opset < old_opsets.OPSET:
+            given = old_opsets.revise(given)
+        results = lower_node(lower, given)
         for index, name in enumerate(node.output):
             if name and (index >= len(results) or results[index] is None):
                 raise UnsupportedNode(f"its output {index} ('{name}') is not supported")

@@ -90,7 +90,7 @@ class Node:
         bodies: Bodies,
     ) -> None:
         self.proto = proto
-        self.inputs = inputs
+        self.inputs = list(inputs)
         self.opset = opset
         self.folder = folder
         self.bodies = bodies
@@ -140,6 +140,10 @@ class Node:
 
     def has(self, name: str) -> bool:
         return name in self._attributes
+
+    def attribute_type(self, name: str) -> int | None:
+        """Of which kind an attribute is, as AttributeProto numbers them; None if left out."""
+        return self._attributes[name].type if name in self._attributes else None
 
     def integer(self, name: str, default: int) -> int:
         return int(self._attributes[name].i) if name in self._attributes else default
@@ -322,6 +326,23 @@ class Node:
         inner = copy(self)
         inner._builder = builder
         return inner
+
+    def with_input(self, index: int, value: Value) -> Node:
+        """The node with another input."""
+        inner = copy(self)
+        inner.inputs = [*self.inputs[:index], value, *self.inputs[index + 1 :]]
+        return inner
+
+    def revised(self, opset: int) -> Node:
+        """A copy as a node of another opset, whose inputs and attributes may be changed."""
+        inner = copy(self)
+        inner.opset, inner.inputs = opset, [*self.inputs]
+        inner._attributes = dict(self._attributes)
+        return inner
+
+    def set_attribute(self, name: str, value: Any) -> None:
+        """Gives a `revised` node an attribute."""
+        self._attributes[name] = onnx.helper.make_attribute(name, value)
 
     @property
     def remembered(self) -> dict[Any, Any]:

@@ -54,14 +54,15 @@ def batch_normalization(node: Node) -> Value | tuple[Value | None, ...]:
     if node.integer("training_mode", 0):
         return _batch_normalization_in_training(node)
     x = widen(node, node.input(0))
-    channels = (shape_of(x)[1],)
+    whole = not node.integer("spatial", 1)  # up to opset 8: a factor for each place of a channel
+    channels = shape_of(x)[1:] if whole else (shape_of(x)[1],)
     scale, bias, mean, variance = (
         node.agree(widen(node, node.input(index)), channels) for index in range(1, 5)
     )
     epsilon = node.fill(node.number("epsilon", 1e-5), like=variance)
     factor = node.op("div", scale, node.op("sqrt", node.op("add", variance, epsilon)))
     summand = node.op("sub", bias, node.op("mul", mean, factor))
-    column = (1, *shape_of(scale), *(1 for _ in shape_of(x)[2:]))
+    column = (1, *shape_of(scale), *[1] * (type_of(x).rank - 1 - len(channels)))
     return narrow(node, _scale_and_shift(node, x, factor, summand, column), node.input(0))
 
 

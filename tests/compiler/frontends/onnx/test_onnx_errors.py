@@ -99,10 +99,10 @@ def test_two_initializers_of_one_name_are_refused() -> None:
         import_onnx(model)
 
 
-@pytest.mark.parametrize("opset", [5, 10_000])
+@pytest.mark.parametrize("opset", [0, 10_000])
 def test_an_opset_that_is_too_old_or_too_new_is_refused_with_the_range(opset: int) -> None:
     model = build_model([Node("Relu", ["x"], ["y"])], [X], ["y"], opset=opset)
-    with pytest.raises(CompileError, match=rf"uses opset {opset}; supported are 7 to"):
+    with pytest.raises(CompileError, match=rf"uses opset {opset}; supported are 1 to"):
         import_onnx(model)
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from ingot.compiler import ir
+from ingot.compiler.check_program import check_program
 from ingot.compiler.dispatch.classify import lower_entries
 from ingot.compiler.dispatch.close_comparators import close_comparators
 from ingot.compiler.dispatch.collect_checks import collect_checks
@@ -29,6 +30,7 @@ from ingot.compiler.dispatch.place_scalars import place_scalars
 from ingot.compiler.dispatch.specialize import specialize as add_specialized
 from ingot.compiler.dispatch.speculate_steps import speculate_steps
 from ingot.compiler.dispatch.trial import plan_trial
+from ingot.compiler.foreign import own_errors
 from ingot.compiler.graph.expand_nonzero import expand_nonzero
 from ingot.compiler.graph.level import GRAPH
 from ingot.compiler.graph.passes import GRAPH_PASSES
@@ -159,6 +161,7 @@ def _read(
     _name_ends(module)
     if state is not None:
         module = driver.step("make_stateful", lambda: apply_state(module, state))
+    check_program(module)
     driver.step("verify", lambda: verify(module, GRAPH))
     return driver.passes(module, GRAPH_PASSES)
 
@@ -327,7 +330,8 @@ class _Driver:
         name = self.prefix + name
         self.progress(name)
         start = time.perf_counter()
-        result = run()
+        with own_errors(f"compiling ({name})"):
+            result = run()
         self.seconds[name] = time.perf_counter() - start + self.seconds.get(name, 0.0)
         if isinstance(result, ir.Module):
             self.dump.write(name, result)

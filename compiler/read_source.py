@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ingot.compiler import ir
+from ingot.compiler.check_program import check_function_name
 from ingot.hal.errors import CompileError, NotFound, Unsupported
 from ingot.hal.file_kind import ARTIFACT, MODULE, START_LENGTH, TEXT, FileKind, file_kind
 
@@ -85,10 +86,7 @@ def read_sources(
     owners: dict[str, tuple[str, str]] = {}  # per key of weights a source and the fingerprint
     producers: dict[str, None] = {}
     for name, source in sources.items():
-        if not isinstance(name, str) or not name.isidentifier() or name == "init":
-            raise CompileError(
-                f"{name!r} cannot name a function: use an identifier other than 'init'"
-            )
+        check_function_name(name)
         try:
             module = _read(source, parameters, parameter_names)
         except (CompileError, NotFound, Unsupported) as error:

@@ -6,14 +6,18 @@ of every printer. `TargetInfo` is all that a kernel class may know of the machin
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
 from ingot.compiler.ir import Function, TensorType
 from ingot.compiler.ir.dims import Dim
+from ingot.hal.errors import CompileError
 from ingot.hal.spec import DType
 
-__all__ = ["Kernel", "TargetInfo"]
+__all__ = ["Kernel", "TargetInfo", "checked_name"]
+
+_NAME = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,14 @@ def register_bytes(dtype: DType) -> int:
     if dtype.is_boolean:
         return 1
     return max(dtype.bytes, 4) if dtype.is_float else dtype.bytes
+
+
+def checked_name(name: str) -> str:
+    """A name that is about to stand in the text of a kernel. CompileError: it could end up as
+    code, for it is no plain identifier."""
+    if not _NAME.fullmatch(name):
+        raise CompileError(f"the kernel name {name[:80]!r} is no identifier: please report it")
+    return name
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

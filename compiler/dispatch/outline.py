@@ -1,13 +1,16 @@
 """Moves every dispatch region into an entry function of its own; equal regions share one.
 
 An entry is a function over tensors whose symbols are renamed s0, s1, ... in the order in
-which they occur, so that regions of different layers become equal. In the caller stays
+which they occur, so that regions of different layers become equal. Its name, which becomes
+the name of a C function, holds nothing of the source but letters, digits and underscores of
+the caller's name. In the caller stays
 `dispatch.call(operands){entry, dims}`: `dims` are the values of the entry's symbols.
 Source layers do not make regions different; each call keeps its own.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import cast
@@ -117,9 +120,12 @@ class _Outliner:
     ) -> Function:
         yielded = body.block.ops.pop()
         body.block.append(Op("return", yielded.operands))
-        base = f"{caller.name}_dispatch_{len(self.entries)}_{_summary(body.block)}"
+        start = re.sub(r"[^A-Za-z0-9_]|^(?=\d)", "_", caller.name)[:_LONGEST_NAME]
+        name = f"{start}_dispatch_{len(self.entries)}_{_summary(body.block)}"
+        while name in self.module.functions:
+            name += "_"
         return Function(
-            base,
+            name,
             body,
             exported=False,
             symbols=symbols,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
-from ingot.compiler.dispatch.kernel import Kernel
+from ingot.compiler.dispatch.kernel import Kernel, checked_name
 from ingot.compiler.ir import Block, MemoryType, Op, Value
 from ingot.hal.spec import DType
 
@@ -29,6 +29,7 @@ class CStructure(ABC):
     statements: ClassVar[dict[str, str]]  # op name to the method that prints it as statements
 
     def __init__(self, kernel: Kernel) -> None:
+        checked_name(kernel.name)
         self.kernel = kernel
         self.lines: list[str] = []
         self.names: dict[Value, str] = {}

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-__all__ = ["StringTable"]
+__all__ = ["StringTable", "encoded"]
+
+
+def encoded(text: str) -> bytes:
+    """UTF-8 without NUL; what a file cannot hold is shown by escapes."""
+    return text.replace("\0", "\\0").encode("utf-8", "backslashreplace")
 
 
 class StringTable:
@@ -17,7 +22,7 @@ class StringTable:
         """The byte offset of `text`, which is added if it is new."""
         found = self._offsets.get(text)
         if found is None:
-            data = text.replace("\0", "\\0").encode("utf-8") + b"\0"
+            data = encoded(text) + b"\0"
             found = self._offsets[text] = self._length
             self._parts.append(data)
             self._length += len(data)

@@ -18,6 +18,7 @@ from ingot.compiler.vm.contents import (
     ModuleContents,
     ValueContents,
 )
+from ingot.compiler.vm.strings import encoded
 from ingot.hal import spec
 
 __all__ = ["write_module"]
@@ -136,7 +137,7 @@ class _Tables:
     def _string(self, text: str) -> int:
         if text not in self.offsets:
             self.offsets[text] = len(self.strings)
-            self.strings += text.replace("\0", "\\0").encode("utf-8") + b"\0"
+            self.strings += encoded(text) + b"\0"
         return self.offsets[text]
 
     def _add_dims(self, shape: Iterable[Dim]) -> int:
@@ -206,7 +207,7 @@ class _Tables:
                 }
             )
             for entry in executable.entries:
-                region = entry.region.encode("utf-8")
+                region = encoded(entry.region)
                 if region not in self.region_offsets:  # targets have many in common
                     self.region_offsets[region] = len(self.regions) if region else 0
                     self.regions += region

@@ -78,7 +78,7 @@ _HOMES = {
     "Module": "ingot.compiler",
     "Signature": "ingot.runtime.signature",
     "Value": "ingot.runtime.signature",
-    "compile": "ingot.compiler",
+    "compile": "ingot.compiling",
     "devices": "ingot.hal.device",
     "load": "ingot.runtime.model",
 }

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterable
 from typing import ClassVar
 
-from ingot.compiler.dispatch.kernel import Kernel
+from ingot.compiler.dispatch.kernel import Kernel, checked_name
 from ingot.compiler.dispatch.loop import dtype_of, lanes_of
 from ingot.compiler.ir import MemoryType, Op, Value, VectorType
 from ingot.compiler.targets.c_structure import CStructure, register_bits
@@ -39,7 +39,7 @@ _PROTOTYPE = """uint32_t INGOT_KERNEL_CALL
 
 def prototype(kernel: Kernel) -> str:
     """The C declaration of the kernel's function, without a semicolon."""
-    return _PROTOTYPE.format(name=kernel.name)
+    return _PROTOTYPE.format(name=checked_name(kernel.name))
 
 
 def print_source(kernels: Iterable[Kernel]) -> str:

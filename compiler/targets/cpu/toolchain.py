@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from ingot.compiler.dispatch.kernel import Kernel
+from ingot.compiler.dispatch.kernel import Kernel, checked_name
 from ingot.compiler.targets.cpu import c_printer
 from ingot.compiler.targets.cpu.cache import Cache, default_cache
 from ingot.compiler.targets.cpu.flags import (
@@ -233,7 +233,7 @@ def _table(kernels: Sequence[Kernel], names: Sequence[str]) -> str:
     lines += ["", "static const ingot_kernel_entry_t entries[] = {"]
     for kernel, name in zip(kernels, names, strict=True):
         tile = ", ".join(map(str, kernel.tile))
-        lines.append(f"  {{{name}, {{{tile}}}, {kernel.scratch_length}}},")
+        lines.append(f"  {{{checked_name(name)}, {{{tile}}}, {kernel.scratch_length}}},")
     lines += [
         "};",
         "static const ingot_kernel_library_t library = {INGOT_KERNEL_ABI_VERSION, "

@@ -46,6 +46,7 @@ from ingot.compiler.frontends.onnx.tensors import (
     is_external,
     literal_of,
 )
+from ingot.compiler.frontends.problems import Problem, list_problems
 from ingot.compiler.frontends.symbols import Restart, Symbols
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.ir import Block, Function, Module, Region, TensorType, Value
@@ -157,7 +158,7 @@ class _Importer:
         self._options = options
         self._contents = Contents(symbols, builder.ops)
         self._contents.reserve(symbols.order)
-        self._problems: list[str] = []
+        self._problems: list[Problem] = []
         self.weights: dict[str, str] = {}  # fingerprints of external parameters by key
         self._functions = {
             (normalize_domain(function.domain), function.name, function.overload): function
@@ -184,7 +185,11 @@ class _Importer:
         element = dtype_of(tensor.data_type)
         if element is None:
             kind = element_type_name(tensor.data_type)
-            self._problems.append(f"initializer '{tensor.name}' has element type {kind}")
+            self._note(
+                f"initializer '{tensor.name}' has element type {kind}, expected a numeric one",
+                ("initializer", kind),
+                tensor.name,
+            )
             return _UNKNOWN
         if self._options.external_parameters and (
             is_external(tensor) or (element.is_float and tensor.dims)
@@ -199,7 +204,7 @@ class _Importer:
             try:
                 result = self.builder.constant(literal_of(tensor, self._folder))
             except CompileError as error:
-                self._problems.append(str(error))
+                self._note(str(error))
                 return _UNKNOWN
         result.name = tensor.name
         return result
@@ -209,10 +214,10 @@ class _Importer:
         try:
             found = fingerprint(tensor, self._folder)
         except CompileError as error:
-            self._problems.append(str(error))
+            self._note(str(error))
             return
         if self.weights.setdefault(key, found) != found:
-            self._problems.append(
+            self._note(
                 f"initializer '{tensor.name}' has the key '{key}' of other weights: give it "
                 "another one with parameter_names="
             )
@@ -391,7 +396,7 @@ class _Importer:
         if domain:
             advice += "export the model with ops of the default domain only"
         else:
-            advice += "rewrite the layer with other ops, or add a lowering for it"
+            advice += "rewrite the layer with other ops"
         self._report(node, inputs, location, advice)
 
     def _report(
@@ -400,7 +405,8 @@ class _Importer:
         types = ", ".join(
             self._describe(name, value) for name, value in zip(node.input, inputs, strict=True)
         )
-        self._problems.append(f"layer '{location}': {node.op_type}({types}): {message}")
+        text = f"layer '{location}': {node.op_type}({types}): {message}"
+        self._note(text, (node.op_type, message), location)
 
     def _describe(self, name: str, value: _Result) -> str:
         if isinstance(value, Value):
@@ -433,23 +439,26 @@ class _Importer:
         if is_tensor or isinstance(result, _Unknown):
             return
         if isinstance(result, Forked):
-            self._problems.append(
+            self._note(
                 f"graph output '{name}' is {result}, as the branches of layer '{result.layer}' "
                 "decide: results have one rank; reshape it to one"
             )
             return
-        self._problems.append(
+        self._note(
             f"graph output '{name}' is {self._describe(name, result)}: only tensors can be "
             "results; give its elements, or join them with ConcatFromSequence"
         )
+
+    def _note(self, text: str, cause: object = None, layer: str = "") -> None:
+        self._problems.append(Problem(text, cause, layer))
 
     def raise_problems(self) -> None:
         """CompileError that lists everything that was noted; nothing if nothing was."""
         if not self._problems:
             return
-        count = len(self._problems)
-        head = f"cannot compile {self._source.name}: {count} problem{'s' if count > 1 else ''}"
-        raise CompileError("\n  ".join([head, *self._problems]))
+        lines = list_problems(self._problems)
+        head = f"cannot compile {self._source.name}: {len(lines)} problem"
+        raise CompileError("\n  ".join([head + "s" * (len(lines) > 1), *lines]))
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ingot.compiler.frontends.problems import Problem, list_problems
 from ingot.compiler.frontends.stablehlo.called import followed_function
 from ingot.compiler.frontends.stablehlo.lower_complex import complex_problem, is_complex
 from ingot.compiler.frontends.stablehlo.lower_control import CONTROL_OPS
@@ -25,28 +26,26 @@ from ingot.hal.spec import DTYPES
 
 __all__ = ["scan"]
 
-_HELP = (
-    "rewrite these layers with supported ops, or add a lowering: one function with @lowering "
-    "in compiler/frontends/stablehlo"
-)
+_HELP = "rewrite these layers with other ops"
 
 
 def scan(program: SourceProgram) -> None:
     """Raise one CompileError that lists every op that cannot be lowered; else nothing."""
-    missing: list[str] = []
+    missing: list[Problem] = []
     for function in _reached(program):
         for argument in function.arguments:
             problem = _type_problem(argument.type)
             if problem:
                 name = argument.location or "without name"
-                missing.append(f"argument {name} of '{function.name}': {problem}")
+                missing.append(Problem(f"argument {name} of '{function.name}': {problem}"))
         missing.extend(
-            f"{_describe(op)}: {problem}" for op, problem in _problems(function.body, program)
+            Problem(f"{_describe(op)}: {problem}", (op.full_name, problem), _place(op))
+            for op, problem in _problems(function.body, program)
         )
-    if missing:
-        count = f"{len(missing)} operations" if len(missing) > 1 else "1 operation"
-        lines = "\n  ".join(missing)
-        raise CompileError(f"the model has {count} that cannot be compiled:\n  {lines}\n{_HELP}")
+    lines = list_problems(missing)
+    if lines:
+        count = f"{len(lines)} problem{'s' if len(lines) > 1 else ''}"
+        raise CompileError("\n  ".join([f"cannot compile the program: {count}", *lines, _HELP]))
 
 
 def _reached(program: SourceProgram) -> list[SourceFunction]:
@@ -77,7 +76,7 @@ def _problems(block: SourceBlock, program: SourceProgram) -> Iterator[tuple[Sour
             if reason:
                 yield op, reason
         elif row is None:
-            yield op, REFUSED.get(op.full_name, "there is no lowering for it")
+            yield op, REFUSED.get(op.full_name, "this op is not supported")
         elif op.undecoded:
             yield op, f"version {op.version} of this op is newer than this reader"
         elif bad_type:
@@ -99,11 +98,15 @@ def _type_problem(type: SourceType) -> str | None:
     return None
 
 
+def _place(op: SourceOp) -> str:
+    return op.location.rstrip(":")
+
+
 def _describe(op: SourceOp) -> str:
     name = op.full_name
     if op.name == "composite":
         name = f"composite '{op.attributes.get('name')}'"
-    place = f" at '{op.location.rstrip(':')}'" if op.location else ""
+    place = f" at '{_place(op)}'" if op.location else ""
     operands = ", ".join(str(value.type) for value in op.operands)
     results = ", ".join(str(value.type) for value in op.results)
     return f"{name}{place} ({operands}) -> ({results})"

@@ -33,8 +33,9 @@ def test_all_missing_ops_are_listed_with_layer_types_and_advice() -> None:
     message = str(caught.value)
     for part in ("rng_bit_generator at", "mixer", "solver", "c64[4,4]", "random numbers"):
         assert part in message
-    assert "add a lowering" in message
-    assert message.count("rng_bit_generator at") == 2  # one of them in the body of the loop
+    assert "rewrite these layers" in message
+    assert message.count("rng_bit_generator at") == 1  # the other one is in the body of the loop
+    assert "(also in 1 more place" in message
 
 
 def test_a_region_that_computes_more_than_elements_names_its_layer_and_why() -> None:

@@ -47,6 +47,7 @@ from ingot.compiler.frontends.onnx.tensors import (
     literal_of,
 )
 from ingot.compiler.frontends.problems import Problem, list_problems
+from ingot.compiler.frontends.random_numbers import add_position
 from ingot.compiler.frontends.symbols import Restart, Symbols
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.ir import Block, Function, Module, Region, TensorType, Value
@@ -125,6 +126,7 @@ def _import(
             check_output(value, tensor_type(result))
     importer.builder.return_(*(value for value in results if isinstance(value, Value)))
     module = _finish(block, signature)
+    add_position(module)
     name_sizes(module.functions["main"], graph.output)
     if importer.weights:
         module.attributes["weights"] = tuple(importer.weights.items())

@@ -55,6 +55,13 @@ def _inference(node: Node) -> None:
     )
 
 
+def _dropout(node: Node) -> None:
+    """Only an `is_test` of 0 that is written down means training, as above."""
+    if not node.integer("is_test", 1):
+        ratio = node.constant(node.number("ratio", 0.5), "f32")
+        node.inputs += [ratio, node.constant(True, "i1")]
+
+
 def _cast(node: Node) -> None:
     if node.attribute_type("to") == onnx.AttributeProto.STRING:
         name = node.text("to", "")
@@ -116,10 +123,11 @@ def _upsample(node: Node) -> None:
 _CHANGES: dict[str, Callable[[Node], None]] = {
     **dict.fromkeys(("Add", "And", "Div", "Equal", "Greater", "Less"), _broadcast),
     **dict.fromkeys(("Mul", "Or", "Pow", "Sub", "Xor"), _broadcast),
-    **dict.fromkeys(("BatchNormalization", "Dropout"), _inference),
     **dict.fromkeys(("GlobalLpPool", "LpPool"), _norm),
+    "BatchNormalization": _inference,
     "Cast": _cast,
     "Concat": _concatenate,
+    "Dropout": _dropout,
     "PRelu": _slope,
     "Pad": _pad,
     "Reshape": _reshape,

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ingot.compiler.frontends.random_numbers import add_position
 from ingot.compiler.frontends.stablehlo import (  # noqa: F401 - these fill the table
     lower_bits,
     lower_call,
@@ -20,6 +21,7 @@ from ingot.compiler.frontends.stablehlo import (  # noqa: F401 - these fill the 
     lower_fold,
     lower_indexed,
     lower_linear,
+    lower_random,
     lower_rare,
     lower_reduction,
     lower_scatter,
@@ -78,6 +80,7 @@ def import_stablehlo(source: bytes | bytearray | memoryview | str | Path | Any) 
             module.add(_import_function(program, function, paths))
     if not module.functions:
         raise CompileError("the StableHLO program has no public function to compile")
+    add_position(module)
     return module
 
 

@@ -9,12 +9,10 @@ from ingot.compiler.ir import Value
 
 __all__ = ["REFUSED"]
 
-_RANDOM = "random numbers are not made here: compute them in the program or pass them"
 _DEVICES = "programs run on one device: export the model without sharding"
 _HOST = "programs exchange data by arguments and results only: pass it as one"
 _QUANTIZED = "quantised types are not supported: export the model with integers and scales"
 REFUSED = {
-    **dict.fromkeys(("rng", "rng_bit_generator"), _RANDOM),
     **dict.fromkeys(
         (
             *("all_gather", "all_reduce", "all_to_all", "async_done", "async_start"),

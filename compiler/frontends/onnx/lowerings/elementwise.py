@@ -271,17 +271,6 @@ def identity(node: Node) -> Structure:
     return node.given(0)
 
 
-@lowering("Dropout")
-def dropout(node: Node) -> tuple[Value, Value]:
-    """Inference only: the input, and a mask that keeps everything."""
-    x = node.input(0)
-    unsupported(
-        node.optional(2) is not None and node.known_number(2) != 0,
-        "training mode is not supported: export the model in eval mode",
-    )
-    return x, node.full(True, "i1", type_of(x).shape)
-
-
 @lowering("BitCast", since=26)
 def bit_cast(node: Node) -> Value:
     """The same bits as another dtype of the same width; i1 is a byte of 0 or 1."""

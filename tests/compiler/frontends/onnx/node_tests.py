@@ -164,6 +164,12 @@ def _comparable(array: Any) -> Any:
     return array.astype(np.float64) if array.dtype.kind in "fV" else array
 
 
+def _is_drawn(case: Any) -> bool:
+    """Whether the results are random: the standard says their types, not their numbers."""
+    dropout = case.name.startswith("test_training_dropout") and "zero_ratio" not in case.name
+    return dropout or case.name.startswith("test_bernoulli")
+
+
 def check(case: Any, run: Run, fixed: set[str]) -> None:
     """Compare what `run` gives with what the standard says; the inputs `fixed` are constants."""
     for inputs, outputs in case.data_sets:
@@ -174,6 +180,8 @@ def check(case: Any, run: Run, fixed: set[str]) -> None:
             expected = np.asarray(output)
             assert result.dtype == expected.dtype
             assert result.shape == expected.shape
+            if _is_drawn(case):
+                continue
             relative = 1e-3 if expected.dtype.itemsize > 2 else 2e-2
             np.testing.assert_allclose(
                 _comparable(result), _comparable(expected), rtol=relative, atol=1e-6

@@ -21,10 +21,10 @@ X = make_value("x", [2, 3])
 def test_all_missing_ops_are_listed_at_once_with_layer_dtype_and_shape() -> None:
     model = build_model(
         [
-            Node("RandomNormalLike", ["x"], ["a"], name="noise"),
+            Node("ImageDecoder", ["x"], ["a"], name="photo"),
             Node("Relu", ["x"], ["b"], name="fine"),
-            Node("Multinomial", ["b"], ["c"], name="draw"),
-            Node("RandomUniformLike", ["c"], ["d"], name="again", dtype=1),
+            Node("StringSplit", ["b"], ["c", "n"], name="words"),
+            Node("RegexFullMatch", ["c"], ["d"], name="again"),
         ],
         [X],
         ["a", "d"],
@@ -34,11 +34,11 @@ def test_all_missing_ops_are_listed_at_once_with_layer_dtype_and_shape() -> None
     message = str(caught.value)
     assert "3 problems" in message
     assert (
-        "layer 'noise': RandomNormalLike(f32[2,3]): RandomNormalLike of opset 20 is not supported"
+        "layer 'photo': ImageDecoder(f32[2,3]): ImageDecoder of opset 20 is not supported"
         in message
     )
-    assert "layer 'draw': Multinomial(f32[2,3])" in message
-    assert "layer 'again': RandomUniformLike(" in message
+    assert "layer 'words': StringSplit(f32[2,3])" in message
+    assert "layer 'again': RegexFullMatch(" in message
     assert "'fine'" not in message
 
 

@@ -162,7 +162,10 @@ def test_a_model_without_opsets_is_of_the_first() -> None:
 @pytest.mark.parametrize(
     ("node", "message"),
     [
-        (Node("Dropout", ["x"], ["y"], name="d", is_test=0), "layer 'd': .*its is_test is 0"),
+        (
+            Node("BatchNormalization", ["x"] * 5, ["y"], name="d", is_test=0),
+            "layer 'd': .*its is_test is 0",
+        ),
         (Node("Cast", ["x"], ["y"], to="FLOAT17"), "casts to 'FLOAT17'"),
         (Node("Add", ["x", "x"], ["y"], broadcast=1, axis=1), "does not fit axes 1 and behind"),
         (Node("LpPool", ["x"], ["y"], p=1.5, kernel_shape=[1, 1]), "its p is 1.5"),

@@ -267,8 +267,8 @@ def test_einsums_selections_and_numbers_of_devices() -> None:
 @pytest.mark.parametrize(
     ("op", "reason"),
     [
-        ('"stablehlo.rng"(%x, %x, %n) {rng_distribution = #stablehlo<rng_distribution UNIFORM>}'
-         " : (tensor<f32>, tensor<f32>, tensor<1xi64>) -> tensor<3xf32>", "random numbers"),
+        ('"stablehlo.all_gather"(%y) {all_gather_dim = 0 : i64, replica_groups = dense<[[0]]> : '
+         "tensor<1x1xi64>} : (tensor<3xf32>) -> tensor<3xf32>", "one device"),
         ('"stablehlo.collective_broadcast"(%y) {replica_groups = dense<[[0]]> : tensor<1x1xi64>}'
          " : (tensor<3xf32>) -> tensor<3xf32>", "one device"),
     ],

@@ -415,14 +415,13 @@ class _Importer:
             return str(value.type)
         if isinstance(value, (Items, Maybe, Forked)):
             return str(value)
-        return "none" if value is None else self._inferred.get(name, f"'{name}' of unknown type")
+        return "none" if value is None else self._declared.get(name, f"'{name}' of unknown type")
 
     @cached_property
-    def _inferred(self) -> dict[str, str]:
-        """Types by ONNX's own shape inference, for values that could not be made."""
+    def _declared(self) -> dict[str, str]:
+        """The types that the model notes of values that could not be made. ONNX's own inference
+        would know more, but it crashes on some models."""
         graph = self._source.model.graph
-        with suppress(Exception):  # a hint for a message: a model it rejects has none
-            graph = onnx.shape_inference.infer_shapes(self._source.model).graph
         types: dict[str, str] = {}
         for value in [*graph.value_info, *graph.output]:
             tensor = value.type.tensor_type

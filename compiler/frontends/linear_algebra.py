@@ -1,16 +1,18 @@
 """Determinants, Cholesky factors and triangular systems, as loops over rows and columns.
 
 Matrices stand in the last two axes; all others are batches, which each step of a loop works
-on at once. The size of a matrix must be known.
+on at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ingot.compiler.frontends.windows import whole
 from ingot.compiler.graph.build_control import counted_loop
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.ir import Value, dims
+from ingot.compiler.ir.dims import Dim
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import dtype
 
@@ -53,7 +55,7 @@ def determinant(builder: Builder, x: Value) -> Value:
         return [inner.value("sub", matrix, outer), inner.value("mul", product, signed)]
 
     start = builder.full(1, type.dtype, type.shape[:1])
-    _, result = counted_loop(builder, builder.constant(size, "i64"), [batched, start], step)
+    _, result = counted_loop(builder, whole(builder, size), [batched, start], step)
     return builder.value("reshape", result, shape=tensor_type(x).shape[:-2])
 
 
@@ -107,7 +109,7 @@ def cholesky(builder: Builder, x: Value, lower: bool = True) -> Value:
         ]
 
     start = builder.full(0, type.dtype, type.shape)
-    _, result = counted_loop(builder, builder.constant(size, "i64"), [batched, start], step)
+    _, result = counted_loop(builder, whole(builder, size), [batched, start], step)
     if not lower:
         result = _transposed(builder, result)
     return builder.value("reshape", result, shape=tensor_type(x).shape)
@@ -143,7 +145,7 @@ def solve_triangular(
 
 
 def _substitute(
-    builder: Builder, matrix: Value, right: Value, size: int, unit_diagonal: bool
+    builder: Builder, matrix: Value, right: Value, size: Dim, unit_diagonal: bool
 ) -> Value:
     """Forward substitution: the lower half of [b, n, n] and [b, n, m] -> [b, n, m]."""
     type = tensor_type(right)
@@ -165,22 +167,17 @@ def _substitute(
         rest = inner.value("select", below, less, rest)
         return [inner.value("select", at, wide, rest)]
 
-    (result,) = counted_loop(builder, builder.constant(size, "i64"), [right], step)
+    (result,) = counted_loop(builder, whole(builder, size), [right], step)
     return result
 
 
-def _batched(builder: Builder, x: Value, *, square: bool = True) -> tuple[Value, int]:
-    """x as [b, n, m], and n. CompileError: its matrices are not square, or of unknown size."""
+def _batched(builder: Builder, x: Value, *, square: bool = True) -> tuple[Value, Dim]:
+    """x as [b, n, m], and n. CompileError: its matrices are not square."""
     shape = tensor_type(x).shape
     if len(shape) < 2 or (square and shape[-1] != shape[-2]):
         raise CompileError(f"expected square matrices [..., n, n], got {x.type}")
-    size = shape[-2]
-    if square and not isinstance(size, int):
-        raise CompileError(
-            f"matrices of the symbolic size {size}: export the model with a fixed one"
-        )
     flat = (dims.product(shape[:-2]), *shape[-2:])
-    return builder.value("reshape", x, shape=flat), size if isinstance(size, int) else 0
+    return builder.value("reshape", x, shape=flat), shape[-2]
 
 
 def _take(builder: Builder, x: Value, index: Value, axis: int) -> Value:

@@ -75,32 +75,30 @@ class Windows:
 
 def select_elements(
     builder: Builder,
-    x: Value,
+    xs: Sequence[Value],
     numbers: Value,
     windows: Windows,
-    keeps: Callable[[Builder, Value, Value], Value],
-) -> tuple[Value, Value]:
-    """Which element of x each window selects, and its number: [places...] each.
+    keeps: Callable[[Builder, Sequence[Value], Sequence[Value]], Value],
+) -> list[Value]:
+    """Which element of xs each window selects, and its number: [places...] each.
 
-    x and `numbers` are padded; a negative number is no element. The first element of a window
-    is replaced by a later one unless `keeps(builder, it, the later one)`. A window without
-    elements gives 0 and -1.
+    xs are the parts of one number. They and `numbers` are padded; a negative number is no
+    element. The first element of a window is replaced by a later one unless
+    `keeps(builder, it, the later one)`. A window without elements gives 0 and -1.
     """
 
     def step(inner: Builder, index: Value, before: Sequence[Value]) -> Sequence[Value]:
-        best, chosen = before
-        value, number = (windows.elements(inner, each, index) for each in (x, numbers))
+        *best, chosen = before
+        *value, number = (windows.elements(inner, each, index) for each in (*xs, numbers))
         nothing = inner.full(0, _I64, windows.places)
         empty = inner.value("compare", chosen, nothing, direction="lt")
         takes = inner.value("or", inner.value("not", keeps(inner, best, value)), empty)
         takes = inner.value("and", takes, inner.value("compare", number, nothing, direction="ge"))
-        return [
-            inner.value("select", takes, value, best),
-            inner.value("select", takes, number, chosen),
-        ]
+        pairs = zip([*value, number], before, strict=True)
+        return [inner.value("select", takes, new, old) for new, old in pairs]
 
-    element = tensor_type(x).dtype
+    element = tensor_type(xs[0]).dtype
     best = builder.full(False if element.is_boolean else 0, element, windows.places)
     chosen = builder.full(-1, _I64, windows.places)
-    best, chosen = counted_loop(builder, whole(builder, windows.count), [best, chosen], step)
-    return best, chosen
+    start = [*(best for _ in xs), chosen]
+    return counted_loop(builder, whole(builder, windows.count), start, step)

@@ -56,8 +56,11 @@ def combination(block: SourceBlock, result: int, a: int, b: int) -> str | None:
     if op is None or set(op.operands) != {block.arguments[a], block.arguments[b]}:
         return None
     kind = _KINDS.get(op.name)
-    if isinstance(value.type, TensorType) and value.type.element == "i1":
+    element = value.type.element if isinstance(value.type, TensorType) else ""
+    if element == "i1":
         kind = {"add": "or", "mul": "and", "max": "or", "min": "and"}.get(kind or "", kind)
+    if element in ("c64", "c128") and kind != "add":
+        return None  # what the parts give depends on both
     return kind
 
 
@@ -104,7 +107,9 @@ def arg_kind(op: SourceOp) -> tuple[str, bool] | None:
 def _agrees(block: SourceBlock, name: str, last: bool) -> bool:
     """Whether the body picks as arg_max or arg_min does, on every order of its arguments."""
     value_type = block.arguments[0].type
-    is_float = isinstance(value_type, TensorType) and DTYPES[value_type.element].is_float
+    if not isinstance(value_type, TensorType) or DTYPES[value_type.element].is_complex:
+        return False
+    is_float = DTYPES[value_type.element].is_float
     values = (0.0, 1.0, math.nan) if is_float else (0, 1)
     for a in values:
         for b in values:

@@ -342,7 +342,7 @@ class _Reader:
         program.attributes = module.attributes
         for block in module.regions[0]:
             for op in block.ops:
-                if op.name == "func":
+                if op.name == "func" and op.regions != [[]]:  # else a declaration
                     function = self._function(cursor, op)
                     program.functions[function.name] = function
         return program
@@ -351,7 +351,7 @@ class _Reader:
     def _function(cursor: Cursor, op: SourceOp) -> SourceFunction:
         type = op.attributes.get("function_type")
         if not isinstance(type, FunctionType) or len(op.regions) != 1 or len(op.regions[0]) != 1:
-            raise cursor.fail("a function has no type or no body")
+            raise cursor.fail("a function has no type, or a body of several blocks")
         body = op.regions[0][0]
         if len(body.arguments) != len(type.inputs) or not body.ops:
             raise cursor.fail("a function does not fit its type")

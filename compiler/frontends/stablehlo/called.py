@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ingot.compiler.frontends.stablehlo.program import SourceOp
 
-__all__ = ["UNARY_NAMES", "count_of_top_k", "followed_function", "is_known_call"]
+__all__ = ["UNARY_NAMES", "count_of_top_k", "followed_function", "is_known_call", "unary_name"]
 
 _UNARY = {
     "acos": "acos",
@@ -39,7 +39,14 @@ def is_known_call(op: SourceOp) -> bool:
     """Whether a graph op stands for the op or composite, so that no function is needed."""
     if op.full_name in UNARY_NAMES:
         return True
-    return op.attributes.get("name") in UNARY_NAMES or count_of_top_k(op) is not None
+    return unary_name(op) is not None or count_of_top_k(op) is not None
+
+
+def unary_name(op: SourceOp) -> str | None:
+    """The graph op for a composite of one real operand; complex ones are decomposed."""
+    if len(op.operands) != 1 or str(op.operands[0].type).startswith(("c64", "c128")):
+        return None
+    return UNARY_NAMES.get(str(op.attributes.get("name")))
 
 
 def count_of_top_k(op: SourceOp) -> int | None:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from ingot.compiler.graph.builder import Builder, tensor_type
+from ingot.compiler.graph.builder import Builder
 from ingot.compiler.ir import Value
+from ingot.hal.spec import DType
 
-__all__ = ["BINARY", "UNARY", "Complex", "Parts", "absolute"]
+__all__ = ["BINARY", "UNARY", "Complex", "Parts", "absolute", "ordered"]
 
 Parts = tuple[Value, Value]
 """The real and the imaginary part, tensors of one type."""
@@ -27,10 +28,14 @@ class Complex:
     def op(self, name: str, *operands: Value) -> Value:
         return self.builder.value(name, *operands)
 
+    @staticmethod
+    def dtype(x: Value) -> DType:
+        """The element type of a tensor, or of a scalar in the region of a sort."""
+        return x.type.dtype  # type: ignore[union-attr]
+
     def like(self, number: float, x: Value) -> Value:
         """`number` in the type of x."""
-        type = tensor_type(x)
-        return self.builder.full(number, type.dtype, type.shape)
+        return self.builder.full(number, self.dtype(x), getattr(x.type, "shape", ()))
 
     def scale(self, number: float, x: Value) -> Value:
         return self.op("mul", x, self.like(number, x))
@@ -53,6 +58,13 @@ def absolute(c: Complex, z: Parts) -> Value:
     size = c.op("select", c.compare("eq", high, zero), zero, size)
     one = c.op("or", c.compare("eq", a, infinity), c.compare("eq", b, infinity))
     return c.op("select", one, infinity, size)
+
+
+def ordered(c: Complex, direction: str, a: Parts, b: Parts) -> Value:
+    """Whether a is lt, le, gt or ge b: real parts decide, imaginary ones where they are equal."""
+    first = c.compare(direction[0] + "t", a[0], b[0])
+    second = c.op("and", c.compare("eq", a[0], b[0]), c.compare(direction, a[1], b[1]))
+    return c.op("or", first, second)
 
 
 def _multiply(c: Complex, a: Parts, b: Parts) -> Parts:
@@ -198,6 +210,13 @@ def _sign(c: Complex, z: Parts) -> Parts:
     return c.choose(c.compare("eq", size, zero), (zero, zero), parts)
 
 
+def _arc_tangent(c: Complex, y: Parts, x: Parts) -> Parts:
+    """-i log((x + i y) / sqrt(x^2 + y^2))."""
+    length = _square_root(c, _add(c, _multiply(c, x, x), _multiply(c, y, y)))
+    real, imaginary = _logarithm(c, _divide(c, _add(c, x, (c.op("neg", y[1]), y[0])), length))
+    return imaginary, c.op("neg", real)
+
+
 UNARY: dict[str, Callable[[Complex, Parts], Parts]] = {
     "cbrt": _cube_root,
     "chlo.conj": _conjugate,
@@ -217,7 +236,10 @@ UNARY: dict[str, Callable[[Complex, Parts], Parts]] = {
 }
 BINARY: dict[str, Callable[[Complex, Parts, Parts], Parts]] = {
     "add": _add,
+    "atan2": _arc_tangent,
     "divide": _divide,
+    "maximum": lambda c, a, b: c.choose(ordered(c, "gt", a, b), a, b),
+    "minimum": lambda c, a, b: c.choose(ordered(c, "lt", a, b), a, b),
     "multiply": _multiply,
     "power": _power,
     "subtract": _subtract,

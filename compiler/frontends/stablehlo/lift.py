@@ -18,6 +18,7 @@ from ingot.compiler.frontends.stablehlo.program import (
     SourceOp,
     SourceProgram,
     SourceType,
+    SourceValue,
     TensorType,
 )
 from ingot.compiler.graph.builder import Builder, tensor_type
@@ -25,7 +26,7 @@ from ingot.compiler.ir import Value
 from ingot.compiler.ir.dims import Dim
 from ingot.hal.spec import DTYPES, DType, dtype
 
-__all__ = ["cast", "element_of", "lift", "scalar_problem"]
+__all__ = ["cast", "element_of", "elements_of", "lift", "paired", "scalar_problem"]
 
 _PLAIN = frozenset({*SCALAR_OPS, "constant", "optimization_barrier", "return"})
 _SHAPES = frozenset({"broadcast_in_dim", "reshape"})  # of one element
@@ -61,8 +62,9 @@ def lift(
     arguments: Sequence[Value],
     shape: Sequence[Dim],
 ) -> list[Value]:
-    """What the region gives for arguments of `shape`, each of that shape too."""
-    given = dict(zip(block.arguments, map(Lowered, arguments), strict=True))
+    """What the region gives for arguments of `shape`, each of that shape too. A complex number
+    is two of them, its real and its imaginary part."""
+    given = dict(zip(block.arguments, paired(block.arguments, arguments), strict=True))
     inner = replace(
         context,
         builder=builder,
@@ -70,8 +72,29 @@ def lift(
         read_sizes={},
         lifted=tuple(shape),
     )
-    results = [inner.value(each) for each in context.lower_ops(inner, block)]
+    results = inner.flat(context.lower_ops(inner, block))
     return [builder.broadcast_to(each, tuple(shape)) for each in results]
+
+
+def paired(declared: Sequence[SourceValue], values: Sequence[Value]) -> list[Lowered]:
+    """The flat `values` as what the source declares: two are one complex number."""
+    rest = iter(values)
+    return [
+        Lowered(parts=(next(rest), next(rest)))
+        if element_of(each.type).is_complex
+        else Lowered(next(rest))
+        for each in declared
+    ]
+
+
+def elements_of(declared: Sequence[SourceValue]) -> list[DType]:
+    """The dtypes of values, two for a complex number."""
+    found: list[DType] = []
+    for each in declared:
+        element = element_of(each.type)
+        part = dtype(f"f{element.bits // 2}") if element.is_complex else element
+        found += [part, part] if element.is_complex else [part]
+    return found
 
 
 def element_of(type: SourceType) -> DType:

@@ -17,78 +17,83 @@ _BYTE = dtype("u8")
 _MANTISSAS = {"f16": 10, "bf16": 7, "f32": 23, "f64": 52}
 
 
-def _check_bitcast(op: SourceOp, program: SourceProgram) -> str | None:
-    types = [value.type for value in (*op.operands, *op.results)]
-    if any(isinstance(type, TensorType) and type.element == "i1" for type in types):
-        return "a bitcast of booleans; convert them"
-    return None
-
-
-@lowering("bitcast_convert", check=_check_bitcast)
+@lowering("bitcast_convert")
 def bitcast_convert(context: Context, op: SourceOp) -> Value:
     """The same bits as elements of another width: a wider one takes the last dim, a narrower
-    one adds it, the lowest bits first."""
+    one adds it, the lowest bits first. A boolean has one bit."""
     type = op.results[0].type
     assert isinstance(type, TensorType)
     x, wanted = context.operand(op, 0), dtype(type.element)
-    own = x.type.dtype  # type: ignore[union-attr]
+    own: DType = x.type.dtype  # type: ignore[union-attr]
     builder = context.builder
     if own is wanted:
         return x
-    if own.bits == wanted.bits:
+    before, after = _width_of(own), _width_of(wanted)
+    if before == after:
         return builder.value("bitcast", x, dtype=wanted)
-    if own.bits < 8:
-        x = _joined(builder, x, wanted)
-        own = _BYTE
-    if wanted.bits >= 8:
-        return x if own is wanted else _reinterpreted(builder, x, wanted)
-    if own.bits > 8:
+    if before < 8:
+        x = _joined(builder, x, before, after) if before < after else _codes(builder, x)
+    elif after < 8 and before > 8:
         x = builder.value("reinterpret", x, dtype=_BYTE)
-    return _split(builder, x, own, wanted)
-
-
-def _reinterpreted(builder: Builder, x: Value, wanted: DType) -> Value:
-    same = tensor_type(x).dtype.bits == wanted.bits
+    if after < 8:
+        return _decoded(builder, x if before < after else _split(builder, x, before, after), wanted)
+    same = tensor_type(x).dtype.bits == after
     return builder.value("bitcast" if same else "reinterpret", x, dtype=wanted)
 
 
-def _joined(builder: Builder, x: Value, wanted: DType) -> Value:
-    """Elements below 8 bits as bytes; the last dim holds those of one element of the result."""
-    type = tensor_type(x)
-    unsigned = dtype(f"u{type.dtype.bits}")
-    codes = x if type.dtype is unsigned else builder.value("bitcast", x, dtype=unsigned)
-    codes = builder.value("convert", codes, dtype=_BYTE)
-    parts, bytes = 8 // type.dtype.bits, wanted.bits // 8
-    shape: tuple[Dim, ...] = (*type.shape[:-1], bytes, parts)
-    codes = builder.value("reshape", codes, shape=shape)
+def _width_of(dtype: DType) -> int:
+    return 1 if dtype.is_boolean else dtype.bits
+
+
+def _codes(builder: Builder, x: Value) -> Value:
+    """The bits of elements below 8 bits as bytes."""
+    own = tensor_type(x).dtype
+    unsigned = own if own.is_boolean else dtype(f"u{own.bits}")
+    codes = x if own is unsigned else builder.value("bitcast", x, dtype=unsigned)
+    return builder.value("convert", codes, dtype=_BYTE)
+
+
+def _decoded(builder: Builder, codes: Value, wanted: DType) -> Value:
+    """The elements whose bits are the lowest ones of bytes."""
+    if wanted.is_boolean:
+        ones = builder.full(1, _BYTE, tensor_type(codes).shape)
+        return builder.value("convert", builder.value("and", codes, ones), dtype=wanted)
+    parts = builder.value("convert", codes, dtype=dtype(f"u{wanted.bits}"))
+    same = tensor_type(parts).dtype is wanted
+    return parts if same else builder.value("bitcast", parts, dtype=wanted)
+
+
+def _joined(builder: Builder, x: Value, own: int, wanted: int) -> Value:
+    """Elements below 8 bits as bytes, or as one where the result has fewer bits; the last dim
+    holds those of one element of the result."""
+    parts, bytes = min(wanted, 8) // own, max(wanted // 8, 1)
+    shape: tuple[Dim, ...] = (*tensor_type(x).shape[:-1], bytes, parts)
+    codes = builder.value("reshape", _codes(builder, x), shape=shape)
     total: Value | None = None
     for place in range(parts):
         start = (*(0 for _ in shape[:-1]), place)
         part = builder.value("slice", codes, start=start, limit=(*shape[:-1], place + 1))
         part = builder.value("reshape", part, shape=shape[:-1])
-        steps = builder.full(place * type.dtype.bits, _BYTE, shape[:-1])
+        steps = builder.full(place * own, _BYTE, shape[:-1])
         part = builder.value("shift_left", part, steps)
         total = part if total is None else builder.value("or", total, part)
     assert total is not None
     return builder.value("reshape", total, shape=shape[:-2]) if bytes == 1 else total
 
 
-def _split(builder: Builder, x: Value, own: DType, wanted: DType) -> Value:
-    """Bytes as elements below 8 bits; those of one element of the operand are the last dim."""
+def _split(builder: Builder, x: Value, own: int, wanted: int) -> Value:
+    """Bytes with the bits of elements of `wanted` bits at their low end; those of one element
+    of the operand are the last dim."""
     codes = x if tensor_type(x).dtype is _BYTE else builder.value("bitcast", x, dtype=_BYTE)
     shape = tensor_type(codes).shape
     columns = []
-    for place in range(8 // wanted.bits):
+    for place in range(min(own, 8) // wanted):
         part = builder.value(
-            "shift_right_logical", codes, builder.full(place * wanted.bits, _BYTE, shape)
+            "shift_right_logical", codes, builder.full(place * wanted, _BYTE, shape)
         )
         columns.append(builder.value("reshape", part, shape=(*shape, 1)))
     parts = builder.value("concatenate", *columns, axis=len(shape))
-    if own.bits > 8:
-        parts = builder.value("reshape", parts, shape=(*shape[:-1], own.bits // wanted.bits))
-    parts = builder.value("convert", parts, dtype=dtype(f"u{wanted.bits}"))
-    same = tensor_type(parts).dtype is wanted
-    return parts if same else builder.value("bitcast", parts, dtype=wanted)
+    return builder.value("reshape", parts, shape=(*shape[:-1], own // wanted)) if own > 8 else parts
 
 
 def _check_precision(op: SourceOp, program: SourceProgram) -> str | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ingot.compiler.frontends.stablehlo.called import UNARY_NAMES, count_of_top_k
+from ingot.compiler.frontends.stablehlo.called import UNARY_NAMES, count_of_top_k, unary_name
 from ingot.compiler.frontends.stablehlo.lower_elementwise import ordered_bits
 from ingot.compiler.frontends.stablehlo.lower_window import (
     check_dynamic_reduce_window,
@@ -75,8 +75,8 @@ def _floor_division(
 
 @lowering("composite")
 def composite(context: Context, op: SourceOp) -> list[Value] | list[Lowered]:
-    name = UNARY_NAMES.get(str(op.attributes["name"]))
-    if name is not None and len(op.operands) == 1:
+    name = unary_name(op)
+    if name is not None:
         return [context.builder.op(name, context.operand(op, 0))]
     count = count_of_top_k(op)
     if count is not None:

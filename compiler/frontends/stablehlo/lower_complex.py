@@ -18,6 +18,7 @@ from ingot.compiler.frontends.stablehlo.complex_numbers import (
     Complex,
     Parts,
     absolute,
+    ordered,
 )
 from ingot.compiler.frontends.stablehlo.lowering import LOWERINGS, Context, Lowered, ints
 from ingot.compiler.frontends.stablehlo.program import (
@@ -47,11 +48,19 @@ _MOVES = frozenset(
         *("broadcast", "broadcast_in_dim", "concatenate", "dynamic_broadcast_in_dim"),
         *("dynamic_gather", "dynamic_pad", "dynamic_reshape", "dynamic_slice"),
         *("dynamic_update_slice", "gather", "pad", "real_dynamic_slice", "reshape", "reverse"),
-        *("select", "slice", "transpose"),
+        *("select", "set_dimension_size", "slice", "torch_index_select", "transpose"),
+        "unary_einsum",
     }
 )
-_SUMS = frozenset({"reduce", "reduce_window", "scatter"})
-_PRODUCTS = frozenset({"convolution", "dot", "dot_general"})
+_SUMS = frozenset({"reduce", "reduce_window"})
+_PAIRED = frozenset(
+    {
+        *("cholesky", "map", "scatter", "select_and_scatter", "sort", "triangular_solve"),
+        *_SUMS,
+    }
+)
+"""Ops whose lowerings take complex numbers as pairs."""
+_PRODUCTS = frozenset({"convolution", "dot", "dot_general", "dynamic_conv", "einsum"})
 
 
 def _is_complex_type(type: SourceType) -> bool:
@@ -67,19 +76,10 @@ def is_complex(op: SourceOp) -> bool:
 def complex_problem(op: SourceOp, program: SourceProgram) -> str | None:
     """Why an op on complex numbers cannot be lowered; None if it can."""
     name = op.full_name
-    if name in (*_MOVES, *_PRODUCTS, *_TABLE, *UNARY, *BINARY):
+    if name in (*_MOVES, *_PRODUCTS, *_PAIRED, *_TABLE, *UNARY, *BINARY):
         row = LOWERINGS.get(name)
         return row.check(op, program) if row is not None and row.check is not None else None
-    if name not in _SUMS:
-        return "complex numbers in it are not supported: compute with real and imaginary parts"
-    block = bodies.body_of(op)
-    if block is None:
-        return "a region that is not one block"
-    count = len(op.operands) // 2
-    kinds = [bodies.combination(block, place, place, place + count) for place in range(count)]
-    if any(kind not in ("add", "set") for kind in kinds):
-        return "a region on complex numbers that is neither add nor the update"
-    return None
+    return "complex numbers in it are not supported: compute with real and imaginary parts"
 
 
 def lower_complex(context: Context, op: SourceOp) -> list[Lowered]:
@@ -90,10 +90,13 @@ def lower_complex(context: Context, op: SourceOp) -> list[Lowered]:
     if name in UNARY:
         return [_lowered(UNARY[name](c, context.complex_parts(op, 0)))]
     if name in BINARY:
-        a, b = context.complex_parts(op, 0), context.complex_parts(op, 1)
-        return [_lowered(BINARY[name](c, a, b))]
+        return [_lowered(BINARY[name](c, *_operands(context, op)))]
     if name in _PRODUCTS:
         return [_product(context, op, c)]
+    if name in _PAIRED and (name not in _SUMS or bodies.reduction_kinds(op) is None):
+        made = LOWERINGS[name].lower(context, op)
+        several = [made] if isinstance(made, (Value, Lowered)) else made
+        return [Lowered(each) if isinstance(each, Value) else each for each in several]
     columns = [_part(context, op, [part] * len(op.operands)) for part in (0, 1)]
     return [
         _lowered(pair) if _is_complex_type(result.type) else Lowered(pair[0])
@@ -104,6 +107,13 @@ def lower_complex(context: Context, op: SourceOp) -> list[Lowered]:
 
 def _lowered(parts: Parts) -> Lowered:
     return Lowered(parts=parts)
+
+
+def _operands(context: Context, op: SourceOp) -> list[Parts]:
+    """The parts of all operands, in one shape."""
+    parts = [context.complex_parts(op, place) for place in range(len(op.operands))]
+    same = context.same_shape(op, [each for pair in parts for each in pair])
+    return list(zip(same[::2], same[1::2], strict=True))
 
 
 def _part(context: Context, op: SourceOp, picks: Sequence[int]) -> list[Value]:
@@ -176,11 +186,11 @@ def _convert(context: Context, op: SourceOp, c: Complex) -> Lowered:
         parts = context.complex_parts(op, 0)
     else:
         x = context.operand(op, 0)
-        parts = (x, builder.full(0, tensor_type(x).dtype, tensor_type(x).shape))
+        parts = (x, c.like(0, x))
     wanted = dtype(_REAL.get(result.element, result.element))
 
     def converted(x: Value) -> Value:
-        same = tensor_type(x).dtype is wanted
+        same = c.dtype(x) is wanted
         return x if same else builder.value("convert", x, dtype=wanted)
 
     if not _is_complex_type(result):
@@ -195,12 +205,34 @@ def _differs(c: Complex, a: Parts, b: Parts) -> Value:
 
 
 def _compare(context: Context, op: SourceOp, c: Complex) -> Lowered:
-    a, b = context.complex_parts(op, 0), context.complex_parts(op, 1)
-    direction = str(op.attributes["comparison_direction"])
-    if direction not in ("EQ", "NE"):
-        raise context.error(op, "complex numbers have no order: compare their parts")
-    differs = _differs(c, a, b)
-    return Lowered(differs if direction == "NE" else c.op("not", differs))
+    """Equality, and the order by real and then by imaginary parts."""
+    a, b = _operands(context, op)
+    direction = str(op.attributes["comparison_direction"]).lower()
+    if direction in ("eq", "ne"):
+        differs = _differs(c, a, b)
+        return Lowered(differs if direction == "ne" else c.op("not", differs))
+    return Lowered(ordered(c, direction, a, b))
+
+
+def _clamp(context: Context, op: SourceOp, c: Complex) -> Lowered:
+    low, x, high = (context.complex_parts(op, place) for place in range(3))
+    shape = tensor_type(x[0]).shape
+    low, high = (
+        (context.builder.broadcast_to(real, shape), context.builder.broadcast_to(imaginary, shape))
+        for real, imaginary in (low, high)
+    )
+    return _lowered(BINARY["minimum"](c, BINARY["maximum"](c, low, x), high))
+
+
+def _bitcast(context: Context, op: SourceOp, c: Complex) -> Lowered:
+    """The same bytes: two c64 are one c128."""
+    own, result = op.operands[0].type, op.results[0].type
+    assert isinstance(own, TensorType)
+    assert isinstance(result, TensorType)
+    if own.element == result.element:
+        return context.lowered(op, 0)
+    value = context.value(context.lowered(op, 0))
+    return Lowered(context.builder.value("reinterpret", value, dtype=dtype(result.element)))
 
 
 def _iota(context: Context, op: SourceOp, c: Complex) -> Lowered:
@@ -264,6 +296,8 @@ def _along(context: Context, x: Parts, back: int, inverse: bool) -> Parts:
 
 
 _TABLE: dict[str, Callable[[Context, SourceOp, Complex], Lowered]] = {
+    "bitcast_convert": _bitcast,
+    "clamp": _clamp,
     "abs": lambda context, op, c: Lowered(absolute(c, context.complex_parts(op, 0))),
     "compare": _compare,
     "complex": _complex,

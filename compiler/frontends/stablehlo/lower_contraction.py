@@ -96,7 +96,7 @@ def _check_convolution(op: SourceOp, program: SourceProgram) -> str | None:
 def convolution(context: Context, op: SourceOp) -> Value:
     """A window moved over the spatial axes; the layout names all axes, nothing is transposed."""
     x, w, wanted = _operands(context, op)
-    groups, x = _batch_groups(context, op, x)
+    groups, x = _batch_groups(context, op, _agreed_features(context, op, x, w))
     count = len(ints(op.attributes["input_spatial_dimensions"]))
     reversed_axes = _reversed_axes(op)
     if reversed_axes:
@@ -114,6 +114,14 @@ def convolution(context: Context, op: SourceOp) -> Value:
         dtype=wanted,
     )
     return _as_declared(context, op, product)
+
+
+def _agreed_features(context: Context, op: SourceOp, x: Value, w: Value) -> Value:
+    """x with as many features as w takes in all groups."""
+    shape = list(tensor_type(x).shape)
+    taken = tensor_type(w).shape[op.attributes["kernel_input_feature_dimension"]]
+    shape[op.attributes["input_feature_dimension"]] = taken * op.attributes["feature_group_count"]
+    return context.agree(op, x, shape)
 
 
 def _batch_groups(context: Context, op: SourceOp, x: Value) -> tuple[int, Value]:

@@ -56,7 +56,8 @@ SCALAR_OPS = frozenset(
     {
         *_UNARY,
         *_BINARY,
-        *("bitcast_convert", "clamp", "compare", "convert", "reduce_precision", "select"),
+        *("bitcast_convert", "clamp", "compare", "complex", "convert", "imag", "real"),
+        *("reduce_precision", "select"),
     }
 )
 """Ops that compute each element by itself."""
@@ -138,11 +139,21 @@ def convert(context: Context, op: SourceOp) -> Value:
     return x if _element(x) is wanted else context.builder.op("convert", x, dtype=wanted)
 
 
+@lowering("real", "imag")
+def part(context: Context, op: SourceOp) -> Value:
+    """Of a real number: itself, and 0."""
+    x = context.operand(op, 0)
+    if op.name == "real":
+        return x
+    return context.builder.full(0, _element(x), getattr(x.type, "shape", ()))
+
+
 @lowering("batch_norm_inference")
 def batch_norm_inference(context: Context, op: SourceOp) -> Value:
     """scale * (x - mean) / sqrt(variance + epsilon) + offset, each along the feature axis."""
     x, *per_feature = context.operands(op)
     builder, axis, shape = context.builder, op.attributes["feature_index"], tensor_type(x).shape
+    per_feature = [context.agree(op, each, (shape[axis],)) for each in per_feature]
     scale, offset, mean, variance = per_feature
     epsilon = builder.full(op.attributes["epsilon"], _element(x), tensor_type(variance).shape)
     deviation = builder.op("sqrt", builder.op("add", variance, epsilon))

@@ -9,8 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ingot.compiler.frontends.stablehlo import bodies
-from ingot.compiler.frontends.stablehlo.lift import cast, element_of, lift, scalar_problem
-from ingot.compiler.frontends.stablehlo.lowering import Context, ints, lowering
+from ingot.compiler.frontends.stablehlo.lift import (
+    cast,
+    elements_of,
+    lift,
+    paired,
+    scalar_problem,
+)
+from ingot.compiler.frontends.stablehlo.lowering import Context, Lowered, ints, lowering
 from ingot.compiler.frontends.stablehlo.program import SourceBlock, SourceOp, SourceProgram
 from ingot.compiler.frontends.windows import Windows, whole
 from ingot.compiler.graph.build_control import counted_loop
@@ -26,26 +32,25 @@ def _check_map(op: SourceOp, program: SourceProgram) -> str | None:
 
 
 @lowering("map", check=_check_map)
-def map_(context: Context, op: SourceOp) -> list[Value]:
+def map_(context: Context, op: SourceOp) -> list[Lowered]:
     block = bodies.body_of(op)
     assert block is not None
-    xs = context.same_shape(op, context.operands(op))
-    return lift(context, context.builder, block, xs, tensor_type(xs[0]).shape)
+    xs = context.same_shape(op, context.flat_operands(op))
+    return paired(op.results, lift(context, context.builder, block, xs, tensor_type(xs[0]).shape))
 
 
 def _operands(
     context: Context, op: SourceOp, block: SourceBlock
 ) -> tuple[list[Value], list[Value]]:
     """The tensors and their init values, in the dtypes that the region takes."""
-    count = len(op.operands) // 2
-    values = [context.operand(op, place) for place in range(2 * count)]
+    values, wanted = context.flat_operands(op), elements_of(block.arguments)
+    count = len(values) // 2
     xs = [*context.same_shape(op, values[:count]), *values[count:]]
-    wanted = [element_of(argument.type) for argument in block.arguments]
     converted = [cast(context.builder, x, each) for x, each in zip(xs, wanted, strict=True)]
     return converted[:count], converted[count:]
 
 
-def fold_rows(context: Context, op: SourceOp) -> list[Value]:
+def fold_rows(context: Context, op: SourceOp) -> list[Lowered]:
     """A reduce by any region: the elements of the reduced axes in row-major order."""
     block, axes, builder = bodies.body_of(op), ints(op.attributes["dimensions"]), context.builder
     assert block is not None
@@ -56,7 +61,7 @@ def fold_rows(context: Context, op: SourceOp) -> list[Value]:
     count = dims.product(shape[axis] for axis in sorted(axes))
     initial = [builder.broadcast_to(start, rest) for start in starts]
     if count == 0:
-        return initial
+        return paired(op.results, initial)
     order = (*sorted(axes), *kept)
     rows = [
         builder.value(
@@ -69,7 +74,7 @@ def fold_rows(context: Context, op: SourceOp) -> list[Value]:
         row = [inner.value("take", each, index, axis=0, mode="clamp") for each in rows]
         return lift(context, inner, block, [*before, *row], rest)
 
-    return counted_loop(builder, whole(builder, count), initial, step)
+    return paired(op.results, counted_loop(builder, whole(builder, count), initial, step))
 
 
 def fold_windows(
@@ -79,7 +84,7 @@ def fold_windows(
     strides: Sequence[Dim],
     dilations: tuple[Sequence[Dim], Sequence[Dim]],
     padding: Sequence[tuple[Dim, Dim]],
-) -> list[Value]:
+) -> list[Lowered]:
     """A reduce_window by any region; `dilations` are those of the base and of the window."""
     block, builder = bodies.body_of(op), context.builder
     assert block is not None
@@ -94,10 +99,10 @@ def fold_windows(
     windows = Windows(sizes, strides, dilation, tensor_type(padded[0]).shape)
     initial = [builder.broadcast_to(start, windows.places) for start in starts]
     if 0 in windows.places:
-        return initial
+        return paired(op.results, initial)
 
     def step(inner: Builder, index: Value, before: Sequence[Value]) -> Sequence[Value]:
         taken = [windows.elements(inner, x, index) for x in padded]
         return lift(context, inner, block, [*before, *taken], windows.places)
 
-    return counted_loop(builder, whole(builder, windows.count), initial, step)
+    return paired(op.results, counted_loop(builder, whole(builder, windows.count), initial, step))

@@ -10,7 +10,7 @@ from ingot.compiler.graph.builder import tensor_type
 from ingot.compiler.ir import Value, dims
 from ingot.compiler.ir.dims import Dim
 
-__all__: list[str] = []
+__all__ = ["SCATTER", "agreed_indices"]
 
 
 @lowering("gather")
@@ -28,6 +28,7 @@ def _gather(context: Context, op: SourceOp, sizes: Sequence[Dim]) -> Value:
     if window is not None:
         return window
     operand, indices = context.operand(op, 0), context.operand(op, 1)
+    indices = agreed_indices(context, op, operand, indices, GATHER)
     axis = _take_axis(op, operand, indices, sizes)
     if axis is not None:
         shape = tensor_type(indices).shape
@@ -48,6 +49,28 @@ def _gather(context: Context, op: SourceOp, sizes: Sequence[Dim]) -> Value:
         slice_sizes=tuple(sizes),
         mode="clamp",
     )
+
+
+GATHER = ("start_index_map", "operand_batching_dims", "start_indices_batching_dims")
+SCATTER = (
+    "scatter_dims_to_operand_dims",
+    "input_batching_dims",
+    "scatter_indices_batching_dims",
+)
+"""The names of what a gather and a scatter say of the same things."""
+
+
+def agreed_indices(
+    context: Context, op: SourceOp, x: Value, indices: Value, names: Sequence[str]
+) -> Value:
+    """The indices with the length of their vectors and the batch dims that x has."""
+    map, of_x, of_indices = (ints(op.attributes.get(name, ())) for name in names)
+    shape, vector = list(tensor_type(indices).shape), op.attributes["index_vector_dim"]
+    if vector < len(shape):
+        shape[vector] = len(map)
+    for axis, source in zip(of_indices, of_x, strict=True):
+        shape[axis] = tensor_type(x).shape[source]
+    return context.agree(op, indices, shape)
 
 
 def _known_window(context: Context, op: SourceOp, sizes: Sequence[Dim]) -> Value | None:

@@ -91,6 +91,15 @@ def einsum(context: Context, op: SourceOp) -> Value:
     terms = left.split(",")
     values = context.operands(op)
     builder, operands = context.builder, []
+    sizes = {
+        letter: dim
+        for value, term in zip(values, terms, strict=True)
+        for letter, dim in zip(term, tensor_type(value).shape, strict=True)
+    }
+    values = [
+        context.agree(op, value, [sizes[letter] for letter in term])
+        for value, term in zip(values, terms, strict=True)
+    ]
     for place, (value, term) in enumerate(zip(values, terms, strict=True)):
         others = "".join([*terms[:place], *terms[place + 1 :], result])
         axes = tuple(axis for axis, letter in enumerate(term) if letter not in others)

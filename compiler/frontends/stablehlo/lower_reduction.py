@@ -7,11 +7,12 @@ from dataclasses import replace
 import numpy as np
 
 from ingot.compiler.frontends.stablehlo import bodies
-from ingot.compiler.frontends.stablehlo.lift import cast, element_of, scalar_problem
+from ingot.compiler.frontends.stablehlo.lift import cast, element_of, paired, scalar_problem
 from ingot.compiler.frontends.stablehlo.lower_fold import fold_rows
 from ingot.compiler.frontends.stablehlo.lowering import (
     Context,
     Lowered,
+    Result,
     ints,
     lowering,
 )
@@ -35,7 +36,7 @@ def _check_reduce(op: SourceOp, program: SourceProgram) -> str | None:
 
 
 @lowering("reduce", check=_check_reduce)
-def reduce(context: Context, op: SourceOp) -> list[Value]:
+def reduce(context: Context, op: SourceOp) -> Result:
     """Combine elements along axes; the init value enters once, where it is not the identity."""
     block, kinds = bodies.body_of(op), bodies.reduction_kinds(op)
     if kinds is None or block is None:
@@ -97,26 +98,29 @@ def _check_sort(op: SourceOp, program: SourceProgram) -> str | None:
 
 
 @lowering("sort", check=_check_sort)
-def sort(context: Context, op: SourceOp) -> list[Value]:
+def sort(context: Context, op: SourceOp) -> list[Lowered]:
     """Sort the operands together along one axis, stable; the comparator is a scalar region.
 
     What the comparator uses from outside and only the call knows is sorted with them.
     """
     block = bodies.body_of(op)
     assert block is not None
-    xs = context.same_shape(op, context.operands(op))
+    xs = context.same_shape(op, context.flat_operands(op))
     count, shape = len(xs), tensor_type(xs[0]).shape
     known, others = _captured(context, block)
-    outside = [context.value(context.values[value]) for value in others]
+    outside = context.flat([context.values[value] for value in others])
     xs += [context.builder.broadcast_to(value, shape) for value in outside]
     inner_block = Block(ScalarType(tensor_type(x).dtype) for x in xs for _ in range(2))
-    arguments = inner_block.arguments
-    given = [*block.arguments, *others]
-    places = [*arguments[: 2 * count], *arguments[2 * count :: 2]]
+    given = [*block.arguments[::2], *others]
+    first, second = (paired(given, inner_block.arguments[side::2]) for side in (0, 1))
     inner = replace(
         context,
         builder=Builder(inner_block, context.location(op)),
-        values={**known, **dict(zip(given, map(Lowered, places), strict=True))},
+        values={
+            **known,
+            **dict(zip(given, first, strict=True)),
+            **dict(zip(block.arguments[1::2], second, strict=False)),
+        },
         read_sizes={},
         lifted=(),
     )
@@ -124,7 +128,7 @@ def sort(context: Context, op: SourceOp) -> list[Value]:
     inner.builder.yield_(inner.value(result))
     axis = op.attributes["dimension"]
     sort_op = context.builder.append("sort", xs, [Region([inner_block])], {"axis": axis})
-    return sort_op.results[:count]
+    return paired(op.results, sort_op.results[:count])
 
 
 def _captured(

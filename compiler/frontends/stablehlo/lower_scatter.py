@@ -12,8 +12,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ingot.compiler.frontends.stablehlo import bodies
-from ingot.compiler.frontends.stablehlo.lift import cast, element_of, lift, scalar_problem
-from ingot.compiler.frontends.stablehlo.lowering import Context, ints, lowering
+from ingot.compiler.frontends.stablehlo.lift import (
+    cast,
+    elements_of,
+    lift,
+    paired,
+    scalar_problem,
+)
+from ingot.compiler.frontends.stablehlo.lower_indexed import SCATTER, agreed_indices
+from ingot.compiler.frontends.stablehlo.lowering import Context, Lowered, ints, lowering
 from ingot.compiler.frontends.stablehlo.program import (
     SourceBlock,
     SourceOp,
@@ -76,17 +83,30 @@ def _check_scatter(op: SourceOp, program: SourceProgram) -> str | None:
 
 
 @lowering("scatter", check=_check_scatter)
-def scatter(context: Context, op: SourceOp) -> list[Value]:
-    block, count = bodies.body_of(op), len(op.operands) // 2
+def scatter(context: Context, op: SourceOp) -> list[Lowered]:
+    block = bodies.body_of(op)
     assert block is not None
-    values = context.operands(op)
-    wanted = [element_of(argument.type) for argument in block.arguments]
-    xs = [cast(context.builder, x, each) for x, each in zip(values[:count], wanted, strict=False)]
-    updates = [
-        cast(context.builder, x, each)
-        for x, each in zip(values[count + 1 :], wanted[count:], strict=True)
-    ]
-    return _scatter(context, block, xs, values[count], updates, _numbers_of(op))
+    values = context.flat_operands(op)
+    count = len(values) // 2
+    indices, wanted = values.pop(count), elements_of(block.arguments)
+    values = [cast(context.builder, x, each) for x, each in zip(values, wanted, strict=True)]
+    xs = context.same_shape(op, values[:count])
+    indices = agreed_indices(context, op, xs[0], indices, SCATTER)
+    updates = _agreed_updates(context, op, indices, values[count:])
+    return paired(op.results, _scatter(context, block, xs, indices, updates, _numbers_of(op)))
+
+
+def _agreed_updates(
+    context: Context, op: SourceOp, indices: Value, updates: Sequence[Value]
+) -> list[Value]:
+    """The updates in one shape, with the batch dims of the indices."""
+    shape, vector = list(tensor_type(updates[0]).shape), op.attributes["index_vector_dim"]
+    batch = (dim for axis, dim in enumerate(tensor_type(indices).shape) if axis != vector)
+    windows = ints(op.attributes["update_window_dims"])
+    for axis in range(len(shape)):
+        if axis not in windows:
+            shape[axis] = next(batch)
+    return [context.agree(op, update, shape) for update in updates]
 
 
 def _scatter(
@@ -97,7 +117,12 @@ def _scatter(
     updates: Sequence[Value],
     numbers: _Numbers,
 ) -> list[Value]:
-    kinds = [_kind(block, place, len(xs)) for place in range(len(xs))]
+    count = len(block.arguments) // 2
+    kinds = [
+        _kind(block, place, count)
+        for place in range(count)
+        for _ in elements_of(block.arguments[place : place + 1])
+    ]
     if None in kinds:
         return _Loop(context, block, indices, numbers).run(xs, updates)
     results = []
@@ -219,25 +244,30 @@ def _check_select(op: SourceOp, program: SourceProgram) -> str | None:
 
 
 @lowering("select_and_scatter", check=_check_select)
-def select_and_scatter(context: Context, op: SourceOp) -> list[Value]:
+def select_and_scatter(context: Context, op: SourceOp) -> list[Lowered]:
     builder = context.builder
-    x, source, start = context.operands(op)
-    type = tensor_type(x)
-    places = _selected(context, op, x)
-    source = context.agree(op, source, tensor_type(places).shape)
-    count, size = dims.product(tensor_type(source).shape), dims.product(type.shape)
-    result = builder.broadcast_to(cast(builder, start, type.dtype), (size,))
-    updates = builder.value("reshape", cast(builder, source, type.dtype), shape=(count,))
+    xs, sources, starts = (
+        context.flat([context.lowered(op, place)]) for place in range(len(op.operands))
+    )
+    shape, element = tensor_type(xs[0]).shape, elements_of(op.results)[0]
+    places = _selected(context, op, xs)
+    count, size = dims.product(tensor_type(places).shape), dims.product(shape)
+    results = [builder.broadcast_to(cast(builder, start, element), (size,)) for start in starts]
+    updates = []
+    for source in sources:
+        source = context.agree(op, cast(builder, source, element), tensor_type(places).shape)
+        updates.append(builder.value("reshape", source, shape=(count,)))
     indices = builder.value("reshape", places, shape=(count, 1))
     numbers = _Numbers((), (0,), (), (), (0,), 1)
-    (result,) = _scatter(context, op.regions[1][0], [result], indices, [updates], numbers)
-    return [builder.value("reshape", result, shape=type.shape)]
+    results = _scatter(context, op.regions[1][0], results, indices, updates, numbers)
+    results = [builder.value("reshape", result, shape=shape) for result in results]
+    return paired(op.results, results)
 
 
-def _selected(context: Context, op: SourceOp, x: Value) -> Value:
-    """Which element of x each window selects, in row-major order: i64[places...]; -1 for none."""
+def _selected(context: Context, op: SourceOp, xs: Sequence[Value]) -> Value:
+    """Which element each window selects, in row-major order: i64[places...]; -1 for none."""
     builder, block = context.builder, op.regions[0][0]
-    type = tensor_type(x)
+    type = tensor_type(xs[0])
     ones = (1,) * type.rank
     sizes = ints(op.attributes.get("window_dimensions", ())) or ones
     strides = ints(op.attributes.get("window_strides", ())) or ones
@@ -250,10 +280,10 @@ def _selected(context: Context, op: SourceOp, x: Value) -> Value:
 
     numbers = builder.value("iota", dtype=_I64, shape=(dims.product(type.shape),), axis=0)
     numbers = padded(builder.value("reshape", numbers, shape=type.shape), -1)
-    x = padded(x, False if type.dtype.is_boolean else 0)
-    windows = Windows(sizes, strides, ones, tensor_type(x).shape)
+    xs = [padded(x, False if type.dtype.is_boolean else 0) for x in xs]
+    windows = Windows(sizes, strides, ones, tensor_type(numbers).shape)
 
-    def keeps(inner: Builder, best: Value, value: Value) -> Value:
-        return lift(context, inner, block, [best, value], windows.places)[0]
+    def keeps(inner: Builder, best: Sequence[Value], value: Sequence[Value]) -> Value:
+        return lift(context, inner, block, [*best, *value], windows.places)[0]
 
-    return select_elements(builder, x, numbers, windows, keeps)[1]
+    return select_elements(builder, xs, numbers, windows, keeps)[-1]

@@ -14,7 +14,7 @@ from ingot.compiler.frontends.stablehlo import bodies
 from ingot.compiler.frontends.stablehlo.lift import cast, scalar_problem
 from ingot.compiler.frontends.stablehlo.lower_fold import fold_windows
 from ingot.compiler.frontends.stablehlo.lower_reduction import is_identity, with_init
-from ingot.compiler.frontends.stablehlo.lowering import Context, ints, lowering
+from ingot.compiler.frontends.stablehlo.lowering import Context, Result, ints, lowering
 from ingot.compiler.frontends.stablehlo.program import SourceOp, SourceProgram
 from ingot.compiler.graph.builder import tensor_type
 from ingot.compiler.ir import Value
@@ -52,7 +52,7 @@ def _check_window(op: SourceOp, program: SourceProgram) -> str | None:
 
 
 @lowering("reduce_window", check=_check_window)
-def reduce_window(context: Context, op: SourceOp) -> list[Value]:
+def reduce_window(context: Context, op: SourceOp) -> Result:
     """Combine elements under a moving window, whose padding is the init value."""
     kinds = bodies.reduction_kinds(op)
 

@@ -152,6 +152,25 @@ class Context:
         """All operands of `op` as graph values."""
         return [self.operand(op, place) for place in range(len(op.operands))]
 
+    def flat(self, lowered: Sequence[Lowered]) -> list[Value]:
+        """What values became, the real and the imaginary part of a complex one."""
+        found: list[Value] = []
+        for each in lowered:
+            found += self.parts_of(each) if self._is_complex(each) else [self.value(each)]
+        return found
+
+    @staticmethod
+    def _is_complex(lowered: Lowered) -> bool:
+        if lowered.parts is not None:
+            return True
+        if lowered.value is None:
+            return lowered.constant is not None and lowered.constant.array.dtype.kind == "c"
+        return bool(lowered.value.type.dtype.is_complex)  # type: ignore[union-attr]
+
+    def flat_operands(self, op: SourceOp) -> list[Value]:
+        """All operands of `op` as graph values, complex ones as their parts."""
+        return self.flat([self.lowered(op, place) for place in range(len(op.operands))])
+
     def sizes(self, op: SourceOp, place: int, low: int | None = 0) -> tuple[Dim, ...]:
         """The elements of an integer operand as dims, fresh symbols where they depend on data,
         which the call refuses below `low` (None: they may be negative).
@@ -215,7 +234,11 @@ class Context:
 
     def complex_parts(self, op: SourceOp, place: int) -> tuple[Value, Value]:
         """The real and imaginary parts of operand `place`, which is complex."""
-        return self.parts_of(self.lowered(op, place))
+        real, imaginary = self.parts_of(self.lowered(op, place))
+        if self.lifted and not tensor_type(real).shape:
+            wide = (self.builder.broadcast_to(each, self.lifted) for each in (real, imaginary))
+            real, imaginary = wide
+        return real, imaginary
 
     def parts_of(self, lowered: Lowered) -> tuple[Value, Value]:
         """The real and imaginary parts of a complex tensor."""

@@ -82,7 +82,7 @@ def _problems(block: SourceBlock, program: SourceProgram) -> Iterator[tuple[Sour
         elif bad_type:
             yield op, bad_type
         elif callee is not None and callee not in program.functions:
-            yield op, f"the function '{callee}' that it stands for is missing"
+            yield op, f"the function '{callee}' that it stands for has no body in the artifact"
         elif row.check is not None:
             with well_formed(_describe(op)):
                 reason = row.check(op, program)

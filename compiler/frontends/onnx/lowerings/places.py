@@ -37,10 +37,11 @@ def greatest_with_places(
     windows = Windows(
         (1, 1, *window.sizes), (1, 1, *window.strides), (1, 1, *window.dilations), shape_of(x)
     )
-    return select_elements(
+    best, chosen = select_elements(
         node.builder,
-        x,
+        [x],
         numbers,
         windows,
-        lambda builder, best, value: builder.value("compare", best, value, direction="ge"),
+        lambda builder, best, value: builder.value("compare", *best, *value, direction="ge"),
     )
+    return best, chosen

@@ -7,9 +7,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import ml_dtypes
 import numpy as np
 import pytest
 from jax import lax
+from jaxlib.mlir.dialects import stablehlo
 from stablehlo_cases import export, normal
 
 import ingot
@@ -103,5 +105,115 @@ def test_symbolic_sizes() -> None:
 
 
 def test_what_complex_numbers_cannot_do_is_named() -> None:
-    with pytest.raises(ingot.CompileError, match=r"sort.*complex numbers in it"):
-        ingot.compile(export(jnp.sort, X))
+    t = "tensor<4xcomplex<f32>>"
+    text = f"""func.func @main(%a: {t}) -> {t} {{
+      %0 = stablehlo.remainder %a, %a : {t}
+      return %0 : {t} }}"""
+    with pytest.raises(ingot.CompileError, match=r"remainder.*complex numbers in it"):
+        ingot.compile(stablehlo.serialize_portable_artifact_str(text, "1.9.0"))
+
+
+def test_regions_of_complex_numbers() -> None:
+    """Products, extremes and code of any kind, in every op that has a region."""
+
+    def further(a: Any, b: Any) -> Any:
+        return jnp.where(abs(a) < abs(b), b, a)
+
+    def model(x: Any, y: Any, i: Any) -> Any:
+        one, none = np.complex64(1), np.complex64(0)
+        windows = ((2, 2), (1, 2), ((1, 0), (0, 0)))
+        pairs = lax.reduce(
+            (x, i), (none, np.int32(0)), lambda a, b: (a[0] * b[0], a[1] + b[1]), (1,)
+        )
+        return (
+            *(lax.reduce(x, one, lax.mul, (0,)), lax.reduce(x, none, further, (1, 0)), *pairs),
+            *(lax.reduce_window(x, one, lax.mul, *windows), lax.cumprod(x, 0), lax.cummax(x, 1)),
+            lax.reduce_window(x, np.complex64(complex("-inf")), lax.max, *windows),
+            *(x.at[i[:, 0]].multiply(y), x.at[i[:, 0]].apply(jnp.sin)),
+            *(lax.sort(x, dimension=1), *lax.sort((x, i), dimension=0, num_keys=1)),
+        )
+
+    places = np.array([[2, 0, 1, 0], [0, 1, 1, 0], [2, 2, 0, 1]], np.int32)
+    check(model, X, Y, places, tolerance=1e-4)
+
+
+def run_text(*texts: str) -> Any:
+    """Compile functions `main` of several artifacts in one module."""
+    artifacts = {
+        f"f{place}": stablehlo.serialize_portable_artifact_str(text, "1.9.0")
+        for place, text in enumerate(texts)
+    }
+    model = ingot.load(ingot.compile(artifacts, variants=["x86-64-v3"]))
+    return [getattr(model, name) for name in artifacts]
+
+
+def test_the_order_of_complex_numbers_is_by_real_then_imaginary_parts() -> None:
+    t, b = "tensor<?xcomplex<f32>>", "tensor<?xi1>"
+    names = ("LT", "LE", "GT", "GE")
+    compares = "\n".join(
+        f"%{name} = stablehlo.compare {name}, %a, %b : ({t}, {t}) -> {b}" for name in names
+    )
+    text = f"""
+    func.func @main(%a: {t}, %b: {t}, %c: {t}) -> ({t}, {t}, {t}, {b}, {b}, {b}, {b}) {{
+      %0 = stablehlo.maximum %a, %b : {t}
+      %1 = stablehlo.minimum %a, %b : {t}
+      %2 = stablehlo.clamp %a, %c, %b : {t}
+      {compares}
+      return %0, %1, %2, {", ".join(f"%{name}" for name in names)}
+        : {t}, {t}, {t}, {b}, {b}, {b}, {b}
+    }}"""
+    (function,) = run_text(text)
+    random = np.random.default_rng(3)
+    a, b_, c = (
+        (random.integers(-2, 3, 40) + 1j * random.integers(-2, 3, 40)).astype(np.complex64)
+        for _ in range(3)
+    )
+    wanted = (np.maximum(a, b_), np.minimum(a, b_), np.minimum(np.maximum(a, c), b_))
+    wanted += (a < b_, a <= b_, a > b_, a >= b_)
+    for found, other in zip(function(a, b_, c), wanted, strict=True):
+        np.testing.assert_array_equal(found.numpy(), other)
+
+
+def test_arc_tangents_of_two_complex_numbers_and_parts_of_real_ones() -> None:
+    t, r = "tensor<3x4xcomplex<f32>>", "tensor<3x4xf32>"
+    text = f"""
+    func.func @main(%a: {t}, %b: {t}, %c: {r}) -> ({t}, {r}, {r}) {{
+      %0 = stablehlo.atan2 %a, %b : {t}
+      %1 = stablehlo.real %c : ({r}) -> {r}
+      %2 = stablehlo.imag %c : ({r}) -> {r}
+      return %0, %1, %2 : {t}, {r}, {r}
+    }}"""
+    (function,) = run_text(text)
+    angle, real, imaginary = (each.numpy() for each in function(X, Y, normal(3, 4)))
+    x, y = Y.astype(np.complex128), X.astype(np.complex128)
+    np.testing.assert_allclose(angle, -1j * np.log((x + 1j * y) / np.sqrt(x**2 + y**2)), rtol=1e-4)
+    np.testing.assert_array_equal(real, normal(3, 4))
+    np.testing.assert_array_equal(imaginary, np.zeros((3, 4)))
+
+
+def test_the_bits_of_complex_numbers_and_booleans() -> None:
+    def text(a: str, b: str) -> str:
+        return f"""func.func @main(%a: tensor<{a}>) -> tensor<{b}> {{
+          %0 = stablehlo.bitcast_convert %a : (tensor<{a}>) -> tensor<{b}>
+          return %0 : tensor<{b}> }}"""
+
+    pairs = [("4x4xi1", "4xi4"), ("4x2xi2", "4xi4"), ("16xi1", "i16")]
+    pairs = [(f"5x{a}", f"5x{b}") for a, b in [*pairs, ("2xcomplex<f32>", "complex<f64>")]]
+    functions = run_text(*(text(*each) for a, b in pairs for each in ((a, b), (b, a))))
+    bits = np.random.default_rng(5).integers(0, 2, (5, 16)).astype(bool)
+    bytes_ = np.packbits(bits, axis=1, bitorder="little")
+    fours = np.stack([bytes_ & 15, bytes_ >> 4], 2).reshape(5, 4)
+    signed = ((fours.astype(np.int8) ^ 8) - 8).astype(ml_dtypes.int4)
+    twos = np.stack([fours & 3, fours >> 2], 2).astype(np.int8)
+    twos = ((twos ^ 2) - 2).astype(ml_dtypes.int2)
+    doubles = normal(5, dtype="float64") + 1j * normal(5, dtype="float64", seed=2)
+    columns = [
+        *((bits.reshape(5, 4, 4), signed), (twos, signed)),
+        (bits, bytes_.view(np.int16)[:, 0]),
+        (doubles.view(np.complex64).reshape(5, 2), doubles),
+    ]
+    both = [each for a, b in columns for each in ((a, b), (b, a))]
+    for function, (given, wanted) in zip(functions, both, strict=True):
+        found = function(np.ascontiguousarray(given)).numpy()
+        assert found.dtype == wanted.dtype
+        np.testing.assert_array_equal(found, wanted)

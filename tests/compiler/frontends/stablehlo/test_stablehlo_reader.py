@@ -15,7 +15,7 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 from stablehlo_cases import export, normal, spec
 
-from ingot.compiler.frontends.stablehlo import read_artifact
+from ingot.compiler.frontends.stablehlo import import_stablehlo, read_artifact
 from ingot.compiler.frontends.stablehlo.program import Constant, SourceBlock, SourceProgram
 from ingot.hal.errors import CompileError, DataLoss, Error, Incompatible
 
@@ -157,6 +157,25 @@ def test_every_version_reads_as_the_same_program(version: str) -> None:
 def _constants(program: SourceProgram) -> list[Constant]:
     ops = [op for function in program.functions.values() for op in function.body.walk()]
     return [op.attributes["value"] for op in ops if op.name == "constant"]
+
+
+@pytest.mark.parametrize("version", ["0.9.0", "0.15.0", "1.15.0"])
+def test_a_function_without_a_body_is_a_declaration(version: str) -> None:
+    text = """
+      func.func private @elsewhere(tensor<4xf32>) -> tensor<4xf32>
+      func.func @main(%a: tensor<4xf32>) -> tensor<4xf32> {{
+        %0 = {} : {}tensor<4xf32>
+        return %0 : tensor<4xf32>
+      }}"""
+    called = text.format("func.call @elsewhere(%a)", "(tensor<4xf32>) -> ")
+    unused = text.format("stablehlo.add %a, %a", "")
+    artifacts = [
+        stablehlo.serialize_portable_artifact_str(each, version) for each in (unused, called)
+    ]
+    assert list(read_artifact(artifacts[0]).functions) == ["main"]
+    import_stablehlo(artifacts[0])
+    with pytest.raises(CompileError, match="'elsewhere' that it stands for has no body"):
+        import_stablehlo(artifacts[1])
 
 
 NARROW = ["int4", "uint4", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float4_e2m1fn"]

@@ -50,7 +50,9 @@ static ingot_status_t check_names(const ingot_program_t *program) {
     INGOT_TRY(ingot_program_find_function(program, name, &found));
     if (found == i) continue;
     return ingot_status_create(program_allocator(program), INGOT_STATUS_INVALID_ARGUMENT,
-                               "two of the modules have a function '%s'", name);
+                               "two of the modules have a function '%s': compile one under another "
+                               "name, with `ingot compile NAME=MODEL`",
+                               name);
   }
   return NULL;
 }

@@ -206,7 +206,7 @@ class _Importer:
             try:
                 result = self.builder.constant(literal_of(tensor, self._folder))
             except CompileError as error:
-                self._note(str(error))
+                self._note_weight(tensor, error)
                 return _UNKNOWN
         result.name = tensor.name
         return result
@@ -216,7 +216,7 @@ class _Importer:
         try:
             found = fingerprint(tensor, self._folder)
         except CompileError as error:
-            self._note(str(error))
+            self._note_weight(tensor, error)
             return
         if self.weights.setdefault(key, found) != found:
             self._note(
@@ -452,6 +452,10 @@ class _Importer:
 
     def _note(self, text: str, cause: object = None, layer: str = "") -> None:
         self._problems.append(Problem(text, cause, layer))
+
+    def _note_weight(self, tensor: onnx.TensorProto, error: CompileError) -> None:
+        """A tensor that cannot be read, as all those of one file that is not there."""
+        self._note(str(error), str(error).replace(f"'{tensor.name}'", ""), tensor.name)
 
     def raise_problems(self) -> None:
         """CompileError that lists everything that was noted; nothing if nothing was."""

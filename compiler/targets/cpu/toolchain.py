@@ -1,22 +1,20 @@
 """The C compiler: finds one, compiles kernels in groups side by side, links one object.
 
-The compiler is `$CC`, else gcc, else clang, else the `ziglang` package. Kernels are
-grouped into as many files as there are cores, by the length of their text, so the
-headers are read once per group; equal kernels are compiled once. Results are cached by
-their source, the headers, the flags and the compiler's version. The same source and
-compiler give the same bytes, whatever the number of cores.
+The compiler is `$CC`, else gcc, else clang. Kernels are grouped into as many files as
+there are cores, by the length of their text, so the headers are read once per group; equal
+kernels are compiled once. Results are cached by their source, the headers, the flags and the
+compiler's version. The same source and compiler give the same bytes, whatever the number of
+cores.
 """
 
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import os
 import platform
 import shlex
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -51,8 +49,7 @@ GROUP_LENGTH = 60_000  # characters of kernel text per file, about one second of
 _MESSAGE_LENGTH = 2000
 _MISSING = (
     "no C compiler was found: set CC to one, or install gcc or clang "
-    "(Debian: apt install gcc), or the compiler that comes as a Python package "
-    "(pip install ziglang)"
+    "(Debian and Ubuntu: apt-get install gcc)"
 )
 
 
@@ -121,9 +118,6 @@ def _find_compiler(chosen: str, path: str) -> Compiler:
     for name in ("gcc", "clang"):
         if shutil.which(name, path=path):
             return Compiler((name,), _version((name,)))
-    if importlib.util.find_spec("ziglang"):
-        command = (sys.executable, "-m", "ziglang", "cc")
-        return Compiler(command, _version(command))
     raise CompileError(_MISSING)
 
 

@@ -275,3 +275,12 @@ def test_counts_that_no_memory_holds_are_refused_before_it_is_asked_for() -> Non
     model = build_model([node], [make_value("x", [4], onnx.TensorProto.INT64)], ["y"])
     with pytest.raises(CompileError, match="count of columns is 1099511627777"):
         import_onnx(model)
+
+
+def test_a_weight_file_that_is_missing_is_told_once(project_root: Path) -> None:
+    with pytest.raises(CompileError) as caught:
+        import_onnx(project_root / "tests" / "models" / "mlp.onnx")
+    message = str(caught.value)
+    assert "1 problem\n" in message
+    assert message.count("which is not in") == 1
+    assert "also in 5 more places: 'hidden1.bias', " in message

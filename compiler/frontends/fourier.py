@@ -1,7 +1,8 @@
 """Discrete Fourier transforms as products with constant matrices, real and imaginary apart.
 
 A length that is a product of small factors is split (Cooley and Tukey): transforms of the
-factors, with rotations between them. The factors themselves are products with a matrix.
+factors, with rotations between them. The factors themselves are products with a matrix. A
+symbolic length is not split: its matrix is made at the call.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ import numpy as np
 
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.ir import Value
+from ingot.compiler.ir.dims import Dim
 from ingot.hal.errors import CompileError
+from ingot.hal.spec import dtype
 
 __all__ = ["Pair", "both_sides", "transform"]
 
@@ -26,16 +29,13 @@ _LARGEST_PRIME = 4096
 
 
 def transform(builder: Builder, x: Pair, inverse: bool = False) -> tuple[Value, Value]:
-    """The transform along the last axis, whose length is known, without a factor.
+    """The transform along the last axis without a factor.
 
-    CompileError: the length is symbolic, or has a prime factor above 4096.
+    CompileError: the length is known and has a prime factor above 4096.
     """
     length = tensor_type(x[0]).shape[-1]
     if not isinstance(length, int):
-        raise CompileError(
-            f"a Fourier transform of the symbolic length {length}: export the model with a "
-            "fixed one"
-        )
+        return _by_matrix(builder, x, inverse)
     factor = _factor(length)
     if factor == length:
         return _by_matrix(builder, x, inverse)
@@ -53,13 +53,17 @@ def transform(builder: Builder, x: Pair, inverse: bool = False) -> tuple[Value, 
     return builder.value("reshape", a, shape=shape), builder.value("reshape", b, shape=shape)
 
 
-def both_sides(builder: Builder, x: tuple[Value, Value], length: int) -> tuple[Value, Value]:
+def both_sides(builder: Builder, x: tuple[Value, Value], length: Dim) -> tuple[Value, Value]:
     """Frequencies 0 ... length / 2 along the last axis, and behind them those that mirror them."""
     real, imaginary = x
     shape = tensor_type(real).shape
     half, axis = length // 2 + 1, len(shape) - 1
-    alone = {0, length // 2} if length % 2 == 0 else {0}  # these are real
-    mask = builder.constant(np.array([place not in alone for place in range(half)]), "i1")
+    places = builder.value("iota", dtype=dtype("i64"), shape=(half,), axis=0)
+    mirror = builder.value("sub", _spread(builder, length, (half,)), places)
+    # those that are their own mirror are real: 0, and the middle of an even length
+    mask = builder.value("compare", places, mirror, direction="ne")
+    zeros = builder.full(0, "i64", (half,))
+    mask = builder.value("and", mask, builder.value("compare", places, zeros, direction="ne"))
     mask = builder.value("broadcast", mask, shape=shape, dimensions=(axis,))
     zero = builder.full(0, tensor_type(real).dtype, shape)
     imaginary = builder.value("select", mask, imaginary, zero)
@@ -134,12 +138,8 @@ def _by_matrix(builder: Builder, x: Pair, inverse: bool) -> tuple[Value, Value]:
     """The transform as a product with the matrix exp(-2 pi i j k / n)."""
     real, imaginary = x
     type = tensor_type(real)
-    length = type.shape[-1]
-    assert isinstance(length, int)
-    places = np.outer(np.arange(length), np.arange(length)) % max(length, 1)
-    angles = places * (2 * np.pi / max(length, 1))
-    cosine = builder.constant(np.cos(angles), type.dtype)
-    sine = builder.constant(np.sin(angles) * (1 if inverse else -1), type.dtype)
+    cosine, sine = _matrix(builder, type.shape[-1], inverse)
+    cosine, sine = (builder.value("convert", each, dtype=type.dtype) for each in (cosine, sine))
 
     def product(value: Value, matrix: Value) -> Value:
         return builder.value(
@@ -157,3 +157,30 @@ def _by_matrix(builder: Builder, x: Pair, inverse: bool) -> tuple[Value, Value]:
         builder.value("sub", product(real, cosine), product(imaginary, sine)),
         builder.value("add", product(real, sine), product(imaginary, cosine)),
     )
+
+
+def _matrix(builder: Builder, length: Dim, inverse: bool) -> tuple[Value, Value]:
+    """The cosine and the sine of 2 pi j k / n: f64[n, n]."""
+    sign = 1 if inverse else -1
+    if isinstance(length, int):
+        places = np.outer(np.arange(length), np.arange(length)) % max(length, 1)
+        known = places * (2 * np.pi / max(length, 1))
+        return builder.constant(np.cos(known)), builder.constant(np.sin(known) * sign)
+    shape = (length, length)
+    rows, columns = (
+        builder.value("iota", dtype=dtype("i64"), shape=shape, axis=axis) for axis in range(2)
+    )
+    size = _spread(builder, length, shape)
+    turns = builder.value("rem", builder.value("mul", rows, columns), size)
+    turns, size = (builder.value("convert", each, dtype=dtype("f64")) for each in (turns, size))
+    circle = builder.full(2 * np.pi * sign, "f64", shape)
+    angles = builder.value("mul", turns, builder.value("div", circle, size))
+    return builder.value("cos", angles), builder.value("sin", angles)
+
+
+def _spread(builder: Builder, dim: Dim, shape: tuple[Dim, ...]) -> Value:
+    """A dim in every element of i64[shape]."""
+    if isinstance(dim, int):
+        return builder.full(dim, "i64", shape)
+    value = builder.value("dim", value=dim, dtype=dtype("i64"))
+    return builder.value("broadcast", value, shape=shape, dimensions=())

@@ -21,7 +21,7 @@ from ingot.compiler.graph.builder import Builder
 from ingot.compiler.ir import Value, dims
 from ingot.compiler.ir.dims import Dim, Expr
 
-__all__ = ["Undecided", "axes_of", "lower_node", "one_of"]
+__all__ = ["Undecided", "axes_of", "lower_node"]
 
 _GREATEST_COUNT = 128  # branches, each of which has code of its own
 
@@ -103,30 +103,12 @@ def _undecided_axes(
     if not isinstance(count, int):  # one that is named twice counts once
         found = node.reduce(node.convert(meets, "i64"), [0], "add")
         what = f"the count of its {name} among {candidates}"
-    _require(node, node.reduce(found, [0], "add"), count, what)
+    node.require(node.reduce(found, [0], "add"), count, what)
     listed = _bounded(choices, name)
     if ordered:
         return Undecided(index, listed, _place_of(node, wrapped, listed))
     members = [[int(axis in choice) for axis in candidates] for choice in listed]
     return Undecided(index, listed, _place_of(node, hits, members))
-
-
-def one_of(node: Node, index: int, choices: Iterable[Sequence[int]], name: str) -> list[int]:
-    """The integers of an input, which are one of `choices`. Undecided: only the call knows them."""
-    value = node.input(index)
-    known = node.known(value)
-    if known is not None and not any(isinstance(each, Expr) for each in known.flat):
-        return [int(each) for each in known.flat]
-    listed = _bounded(choices, name)
-    given = node.convert(node.reshape(value, (len(listed[0]),)), "i64")
-    place = _place_of(node, given, listed)
-    _require(
-        node,
-        node.reduce(_matches(node, given, listed), [0], "add"),
-        1,
-        f"the count of ways to take its {name}",
-    )
-    raise Undecided(index, listed, place)
 
 
 def _bounded(choices: Iterable[Sequence[int]], name: str) -> list[Sequence[int]]:
@@ -139,13 +121,6 @@ def _bounded(choices: Iterable[Sequence[int]], name: str) -> list[Sequence[int]]
     return listed
 
 
-def _require(node: Node, found: Value, count: Dim, what: str) -> None:
-    """Check at the call that a number is `count`."""
-    name = next(node.fresh_symbols("count"))
-    checked = {"symbols": (name,), "low": count, "high": count, "what": what}
-    node.builder.append("size", (found,), (), checked)
-
-
 def _pairs(node: Node, a: Value, b: Value) -> Value:
     """i1[m, n]: which elements of a: i64[m] and b: i64[n] are equal."""
     shape = (*shape_of(a), *shape_of(b))
@@ -153,15 +128,9 @@ def _pairs(node: Node, a: Value, b: Value) -> Value:
     return node.compare("eq", rows, node.op("broadcast", b, shape=shape, dimensions=(1,)))
 
 
-def _matches(node: Node, row: Value, rows: Sequence[Sequence[int]]) -> Value:
-    """i64[count]: 1 for those of `rows` that are i64[width] `row`."""
+def _place_of(node: Node, row: Value, rows: Sequence[Sequence[int]]) -> Value:
+    """Which of `rows` is i64[width] `row`."""
     table = node.constant(np.asarray(rows, np.int64).reshape(len(rows), -1), "i64")
     spread = node.op("broadcast", row, shape=shape_of(table), dimensions=(1,))
-    return node.convert(node.reduce(node.compare("eq", table, spread), [1], "and"), "i64")
-
-
-def _place_of(node: Node, row: Value, rows: Sequence[Sequence[int]]) -> Value:
-    """Which of `rows` it is."""
-    return node.op(
-        "arg_max", _matches(node, row, rows), axis=0, dtype=type_of(row).dtype, last=False
-    )
+    matches = node.convert(node.reduce(node.compare("eq", table, spread), [1], "and"), "i64")
+    return node.op("arg_max", matches, axis=0, dtype=type_of(row).dtype, last=False)

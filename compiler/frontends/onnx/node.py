@@ -186,36 +186,6 @@ class Node:
 
     # ---- what is known at import
 
-    def elements(self, index: int, what: str) -> list[Any]:
-        """The elements of a small input, flat: integers, dims or numbers.
-
-        UnsupportedNode if they depend on data; `what` names the input in that message.
-        """
-        value = self.input(index)
-        known = self._contents.of(value)
-        if known is None:
-            raise UnsupportedNode(
-                f"the values of its {what} depend on data that is known only when the model "
-                "runs: export the model with fixed values"
-            )
-        return list(known.reshape(-1))
-
-    def dim_list(self, index: int, name: str) -> list[Dim] | None:
-        """Dims from the input at `index`, else from the attribute `name`, else None."""
-        if self.optional(index) is not None:
-            return self.elements(index, name)
-        attribute = self.integers(name)
-        return None if attribute is None else list(attribute)
-
-    def integer_list(self, index: int, name: str) -> list[int] | None:
-        """As `dim_list`, where every element must be a plain integer."""
-        values = self.dim_list(index, name)
-        if values is None:
-            return None
-        if any(isinstance(value, Expr) for value in values):
-            raise UnsupportedNode(f"its {name} depends on symbolic dims: export it with numbers")
-        return [int(value) for value in values]  # type: ignore[arg-type]
-
     def known_number(self, index: int) -> float | None:
         """The only element of an input if it is known at import, else None."""
         value = self.optional(index)
@@ -289,6 +259,12 @@ class Node:
             self._contents.remembered[key] = dims.symbol(name)
         result: Dim = self._contents.remembered[key]
         return result
+
+    def require(self, value: Value, size: Dim, what: str) -> None:
+        """Check when the model runs that a number is `size`."""
+        name = self._contents.fresh_symbol("required")
+        checked = {"symbols": (name,), "low": size, "high": size, "what": what}
+        self._builder.append("size", (value,), (), checked)
 
     def define_dims(self, index: int, what: str) -> list[Dim]:
         """The elements of a small input as dims, fresh symbols where they depend on data."""

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ingot.compiler.frontends.onnx.node import Node, UnsupportedNode, shape_of, type_of, unsupported
+from ingot.compiler.frontends.onnx.node import Node, UnsupportedNode, shape_of, type_of
 from ingot.compiler.ir import Value
 from ingot.compiler.ir.dims import Dim
 from ingot.hal.spec import dtype
@@ -78,7 +78,7 @@ def resize_symbolic(
 ) -> tuple[Value, Value]:
     """x with one axis resized, and i1[resized]: which places lie outside of the input.
 
-    UnsupportedNode: a mode is not known, or antialias needs a factor that is not.
+    UnsupportedNode: a mode is not known.
     """
     at = _coordinates(node, one, mode)
     outside = node.op(
@@ -90,10 +90,9 @@ def resize_symbolic(
     curve, reach = _curve(node, kind)
     scale = 1.0
     if node.integer("antialias", 0):
-        unsupported(
-            one.factor is None, "antialias by a factor that data decides is not supported: fix it"
-        )
-        scale = min(one.factor or 1.0, 1.0)
+        if one.factor is None:
+            return _fanned(node, x, one, at, curve, reach), outside
+        scale = min(one.factor, 1.0)
     first = math.floor(-reach / scale) + 1
     ratio = at - left
     places = [left + float(step) for step in range(first, 2 - first)]
@@ -109,6 +108,43 @@ def resize_symbolic(
                 weights[each] = weights[each].where(condition, 0.0)
         weights = _normalised(weights)
     return _weighted(node, x, one, places, weights), outside
+
+
+def _fanned(
+    node: Node,
+    x: Value,
+    one: SymbolicAxis,
+    at: _Line,
+    curve: Callable[[_Line], _Line],
+    reach: int,
+) -> Value:
+    """x with one axis resized by a filter that widens as it shrinks, by a factor from data: so
+    many neighbours as then count are taken side by side."""
+    scale = _Line(node, one.scale).op("min", 1.0)
+    half = (scale * 0.0 + reach) / scale
+    name = f"{node.proto.output[0]}_reach_{one.axis}"
+    ceiling = node.convert(half.unary("ceil").value, "i64")
+    side = node.define_size(ceiling, name, f"the reach of the filter on axis {one.axis}", low=1)
+    shape = (one.resized, side * 2)
+    center, left = (
+        _Line(node, node.op("broadcast", each.value, shape=shape, dimensions=(0,)))
+        for each in (at, at.unary("floor"))
+    )
+    steps = _Line(node, node.op("iota", dtype=dtype("f64"), shape=shape, axis=1))
+    places = left + steps + (_Line(node, node.size(side, "f64")) * -1.0 + 1.0)
+    weights = curve((places - center).unary("abs") * scale)
+    if node.integer("exclude_outside", 0):
+        for condition in (places.compare("lt", 0.0), places.compare("ge", _size(node, one))):
+            weights = weights.where(condition, 0.0)
+    total = node.reduce(weights.value, [1], "add")
+    weights = weights / _Line(node, node.op("broadcast", total, shape=shape, dimensions=(0,)))
+    wide = x if type_of(x).dtype.is_float else node.convert(x, "f32")
+    taken = _take(node, wide, one, places)
+    factor = node.convert(weights.value, type_of(wide).dtype)
+    axes = (one.axis, one.axis + 1)
+    spread = node.op("broadcast", factor, shape=shape_of(taken), dimensions=axes)
+    result = node.reduce(node.op("mul", taken, spread), [one.axis + 1], "add")
+    return result if wide is x else node.convert(result, type_of(x).dtype)
 
 
 def _size(node: Node, one: SymbolicAxis) -> _Line:

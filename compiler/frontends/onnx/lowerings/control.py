@@ -67,10 +67,7 @@ def _as_declared(inner: Node, value: Structure, declared: onnx.ValueInfoProto) -
     limit = list(type.shape)
     for axis, (dim, size) in enumerate(zip(type.shape, sizes, strict=False)):
         if size > 0 and symbols_of(dim) & own:
-            name = next(inner.fresh_symbols(declared.name))
-            what = f"dim {axis} of '{declared.name}'"
-            checked = {"symbols": (name,), "low": size, "high": size, "what": what}
-            inner.builder.append("size", (inner.size(dim),), (), checked)
+            inner.require(inner.size(dim), size, f"dim {axis} of '{declared.name}'")
             limit[axis] = size
     if limit == list(type.shape):
         return value

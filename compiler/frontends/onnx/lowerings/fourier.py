@@ -7,11 +7,12 @@ import numpy as np
 from ingot.compiler.frontends.fourier import Pair, both_sides, transform
 from ingot.compiler.frontends.onnx.choices import axes_of
 from ingot.compiler.frontends.onnx.lowerings.elementwise import narrow, widen
+from ingot.compiler.frontends.onnx.lowerings.sampling import filled
 from ingot.compiler.frontends.onnx.malformed import bounded
-from ingot.compiler.frontends.onnx.node import Node, UnsupportedNode, shape_of, type_of, unsupported
+from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import lowering
 from ingot.compiler.frontends.onnx.tensors import dtype_of
-from ingot.compiler.ir import Value
+from ingot.compiler.ir import Value, dims
 from ingot.compiler.ir.dims import Dim
 from ingot.hal.spec import dtype
 
@@ -26,8 +27,15 @@ def dft_by_attribute(node: Node) -> Value:
 @lowering("DFT", since=20)
 def dft(node: Node) -> Value:
     rank = type_of(node.input(0)).rank
-    (axis,) = axes_of(node, 2, rank, "axis", among=range(rank - 1)) or (rank - 2,)
+    short = _is_one_sided_inverse(node) and node.optional(1) is None
+    lengths = enumerate(shape_of(node.input(0))[:-1])
+    among = [axis for axis, dim in lengths if not (short and dim == 1)]  # a length of 2 * (1 - 1)
+    (axis,) = axes_of(node, 2, rank, "axis", among=among) or (rank - 2,)
     return _dft(node, axis)
+
+
+def _is_one_sided_inverse(node: Node) -> bool:
+    return bool(node.integer("inverse", 0) and node.integer("onesided", 0))
 
 
 def _dft(node: Node, axis: int) -> Value:
@@ -37,7 +45,6 @@ def _dft(node: Node, axis: int) -> Value:
     rank = len(shape)
     inverse, onesided = bool(node.integer("inverse", 0)), bool(node.integer("onesided", 0))
     unsupported(rank < 2 or axis == rank - 1, f"axis {axis} of {x.type} holds real and imaginary")
-    unsupported(shape[-1] not in (1, 2), f"the last dim of {x.type} must be 1 or 2")
     length = _length(node, shape[axis], inverse and onesided)
     pair = _parts(node, x)
     order = (*(each for each in range(rank - 1) if each != axis), axis)
@@ -56,7 +63,7 @@ def _dft(node: Node, axis: int) -> Value:
     a, b = transform(node.builder, fitted, inverse)
     results = [a] if inverse and onesided else [a, b]
     if inverse:
-        results = [node.op("div", each, node.fill(length, like=each)) for each in results]
+        results = [node.op("div", each, filled(node, length, each)) for each in results]
     elif onesided:
         results = [_fit(node, each, length // 2 + 1) for each in results]
     back = [order.index(each) for each in range(rank - 1)]
@@ -66,31 +73,49 @@ def _dft(node: Node, axis: int) -> Value:
     return narrow(node, whole, node.input(0))
 
 
-def _length(node: Node, dim: Dim, is_one_side: bool) -> int:
+def _length(node: Node, dim: Dim, is_one_side: bool) -> Dim:
     """How many points are transformed."""
+    given = 2 * (dim - 1) if is_one_side else dim
     if node.optional(1) is not None:
-        given = node.elements(1, "dft_length")[0]
-    else:
-        given = 2 * (dim - 1) if is_one_side else dim
-    if not isinstance(given, int) or given < 1:
-        raise UnsupportedNode(f"a transform of length {given}: export it with a fixed one")
-    return bounded(given, "the length of a transform")
+        given = _positive(node, 1, "the length of a transform")
+    unsupported(isinstance(given, int) and given < 1, f"a transform of length {given}")
+    return bounded(given, "the length of a transform") if isinstance(given, int) else given
+
+
+def _positive(node: Node, index: int, what: str) -> Dim:
+    """The only element of an input as a dim, which is at least 1."""
+    part = node.parts(index)[0]
+    hint = f"{node.proto.output[0]}_{index}"
+    return node.define_size(part, hint, what, low=1)
 
 
 def _parts(node: Node, x: Value) -> Pair:
     """The real and imaginary parts of [..., 1 or 2]."""
     shape = shape_of(x)
+    count = shape[-1]
+    low, high = dims.bounds(count)
+    unsupported(low > 2 or high < 1, f"the last dim of {x.type} must be 1 or 2")
+    for a, b in ((1, count), (count, 2)):
+        if not dims.prove_le(a, b):
+            node.builder.append("assert", (), (), {"kind": "le", "a": a, "b": b})
     start = (0,) * (len(shape) - 1)
-    parts = [
-        node.reshape(
-            node.op("slice", x, start=(*start, place), limit=(*shape[:-1], place + 1)), shape[:-1]
-        )
-        for place in range(int(shape[-1]))  # type: ignore[arg-type]
-    ]
-    return parts[0], parts[1] if len(parts) > 1 else None
+
+    def part(first: Dim) -> Value:
+        limit = (*shape[:-1], first + 1)
+        return node.reshape(node.op("slice", x, start=(*start, first), limit=limit), shape[:-1])
+
+    real = part(0)
+    if count == 1:
+        return real, None
+    last = part(count - 1)
+    if count == 2:
+        return real, last
+    is_pair = node.compare("eq", node.size(count), node.size(2))
+    spread = node.broadcast_to(is_pair, shape_of(last))
+    return real, node.op("select", spread, last, node.fill(0, like=last))
 
 
-def _fit(node: Node, x: Value, length: int) -> Value:
+def _fit(node: Node, x: Value, length: Dim) -> Value:
     """The last axis cut or filled with zeros to `length`."""
     shape = shape_of(x)
     missing = length - shape[-1]
@@ -106,15 +131,17 @@ def stft(node: Node) -> Value:
     """f32[b, n, 1 or 2] -> f32[b, frames, k, 2]: transforms of windows that move along."""
     x = widen(node, node.input(0))
     shape = shape_of(x)
-    unsupported(len(shape) != 3 or shape[2] not in (1, 2), f"its signal is {x.type}: use [b, n, 1]")
-    step = int(node.elements(1, "frame_step")[0])
+    unsupported(len(shape) != 3, f"its signal is {x.type}: use [b, n, 1]")
+    step = _positive(node, 1, "the step between frames")
     window = node.optional(2)
-    length = shape_of(window)[0] if window is not None else None
+    length: Dim = shape_of(window)[0] if window is not None else 0
     if node.optional(3) is not None:
-        length = node.elements(3, "frame_length")[0]
-    if not isinstance(length, int) or length < 1 or step < 1:
-        raise UnsupportedNode(f"frames of {length} elements every {step}: both must be positive")
-    bounded(length, "the length of a frame")
+        length = _positive(node, 3, "the length of a frame")
+        window = None if window is None else node.agree(window, (length,))
+    small = any(isinstance(each, int) and each < 1 for each in (length, step))
+    unsupported(small, f"frames of {length} elements every {step}: both must be positive")
+    if isinstance(length, int):
+        bounded(length, "the length of a frame")
     frames = (shape[1] - length) // step + 1
     parts: list[Value | None] = []
     for part in _parts(node, x):
@@ -122,7 +149,7 @@ def stft(node: Node) -> Value:
             parts.append(None)
             continue
         starts = node.op("iota", dtype=dtype("i64"), shape=(frames, length), axis=0)
-        starts = node.op("mul", starts, node.fill(step, like=starts))
+        starts = node.op("mul", starts, filled(node, step, starts))
         offsets = node.op("iota", dtype=dtype("i64"), shape=(frames, length), axis=1)
         cut = node.op("take", part, node.op("add", starts, offsets), axis=1, mode="clamp")
         if window is not None:
@@ -141,21 +168,55 @@ def stft(node: Node) -> Value:
 @lowering("MelWeightMatrix", since=17)
 def mel_weight_matrix(node: Node) -> Value:
     """[dft_length / 2 + 1, num_mel_bins]: triangles that are equally wide on the mel scale."""
-    names = ("num_mel_bins", "dft_length", "sample_rate", "lower_edge_hertz", "upper_edge_hertz")
-    numbers = [node.elements(place, name)[0] for place, name in enumerate(names)]
-    bins, length, rate = (int(number) for number in numbers[:3])
-    low, high = (2595 * np.log1p(float(each) / 700) / np.log(10) for each in numbers[3:])
-    unsupported(bins < 1 or length < 1 or rate < 1, f"{bins} bins of {length} points at {rate} Hz")
-    bounded(bins * length, "the count of weights")
-    mels = np.arange(bins + 2) * ((high - low) / (bins + 2)) + low
-    hertz = 700 * np.expm1(mels / 2595 * np.log(10))
-    edges = ((length + 1) * hertz // rate).astype(int)
-    unsupported(bool(edges[-1] > length // 2 + 1), f"the band ends above {rate} / 2 Hz")
-    weights = np.zeros((length // 2 + 1, bins))
-    for place, (left, center, right) in enumerate(zip(edges, edges[1:], edges[2:], strict=False)):
-        rising = np.arange(left, center + 1)
-        falling = np.arange(center, right)
-        weights[rising, place] = (rising - left) / (center - left) if center > left else 1.0
-        if right > center:
-            weights[falling, place] = (right - falling) / (right - center)
-    return node.constant(weights, dtype_of(node.integer("output_datatype", 1)) or dtype("f32"))
+    bins, length, rate = (
+        _positive(node, place, what)
+        for place, what in enumerate(("the count of bins", "the length", "the sample rate"))
+    )
+    least = min(each for each in (bins, length, rate, 1) if isinstance(each, int))
+    unsupported(least < 1, f"{bins} bins of {length} points at {rate} Hz")
+    low, high = (
+        _mels(node, node.convert(node.reshape(node.input(place), ()), "f64")) for place in (3, 4)
+    )
+    count = bins + 2
+    places = node.op("iota", dtype=dtype("f64"), shape=(count,), axis=0)
+    width = node.op("div", node.op("sub", high, low), node.size(count, "f64"))
+    mels = node.op("mul", places, node.broadcast_to(width, (count,)))
+    mels = node.op("add", mels, node.broadcast_to(low, (count,)))
+    edges = node.op("mul", _hertz(node, mels), filled(node, length + 1, mels))
+    edges = node.op("floor", node.op("div", edges, filled(node, rate, edges)))
+    half = length // 2 + 1
+    last = node.op("slice", edges, start=(bins + 1,), limit=(count,))
+    last = node.op("max", node.convert(node.reshape(last, ()), "i64"), node.size(half))
+    node.require(last, half, "the greatest bin, that of upper_edge_hertz,")
+    shape = (half, bins)
+    left, center, right = (
+        node.op(
+            "broadcast",
+            node.op("slice", edges, start=(place,), limit=(place + bins,)),
+            shape=shape,
+            dimensions=(1,),
+        )
+        for place in range(3)
+    )
+    at = node.op("iota", dtype=dtype("f64"), shape=shape, axis=0)
+    zero, one = (node.fill(number, like=at) for number in (0, 1))
+    rise, fall = node.op("sub", center, left), node.op("sub", right, center)
+    rising = node.op("div", node.op("sub", at, left), node.op("max", rise, one))
+    rising = node.op("select", node.compare("eq", rise, zero), one, rising)
+    falling = node.op("div", node.op("sub", right, at), node.op("max", fall, one))
+    rises = node.op("and", node.compare("ge", at, left), node.compare("le", at, center))
+    falls = node.op("and", node.compare("ge", at, center), node.compare("lt", at, right))
+    weights = node.op("select", falls, falling, node.op("select", rises, rising, zero))
+    return node.convert(weights, dtype_of(node.integer("output_datatype", 1)) or dtype("f32"))
+
+
+def _mels(node: Node, hertz: Value) -> Value:
+    """2595 * log10(1 + hertz / 700)"""
+    ratio = node.op("div", hertz, node.fill(700, like=hertz))
+    return node.op("mul", node.op("log1p", ratio), node.fill(2595 / np.log(10), like=hertz))
+
+
+def _hertz(node: Node, mels: Value) -> Value:
+    """700 * (10 ** (mels / 2595) - 1)"""
+    power = node.op("mul", mels, node.fill(np.log(10) / 2595, like=mels))
+    return node.op("mul", node.op("expm1", power), node.fill(700, like=mels))

@@ -8,12 +8,12 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 import ingot
 from ingot.compiler.frontends.onnx import import_onnx
 from ingot.compiler.graph.interpreter import interpret
-from ingot.hal.errors import CompileError, InvalidArgument
+from ingot.hal.errors import InvalidArgument
 
 Shape = tuple[int | str, ...]
 
@@ -89,12 +89,28 @@ def test_symbolic_axes_have_all_modes(mode: str, coordinates: str, scales: list[
         np.testing.assert_allclose(got, wanted, rtol=2e-5, atol=2e-5)
 
 
-def test_antialias_on_symbolic_axes_needs_a_known_factor() -> None:
+def test_antialias_on_symbolic_axes_by_a_known_factor() -> None:
     x = np.random.default_rng(1).standard_normal((1, 1, 9, 12)).astype(np.float32)
     check(model((1, 1, "h", "w"), [1, 1, 0.5, 0.4], mode="linear", antialias=1), x)
-    node = helper.make_node("Resize", ["x", "", "s"], ["y"], mode="linear", antialias=1)
-    with pytest.raises(CompileError, match="antialias by a factor that data decides"):
-        import_onnx(of_data(node, "s", TensorProto.FLOAT))
+
+
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+@pytest.mark.parametrize("outside", [0, 1])
+def test_antialias_by_a_factor_from_data(mode: str, outside: int) -> None:
+    options = {"mode": mode, "antialias": 1, "exclude_outside": outside}
+    node = helper.make_node("Resize", ["x", "", "", "s"], ["y"], **options)
+    resized = ingot.load(
+        ingot.compile(of_data(node, "s", TensorProto.INT64), variants=["x86-64-v3"])
+    )
+    x = np.random.default_rng(1).standard_normal((9, 12)).astype(np.float32)
+    for size in ((9, 5), (3, 12), (4, 25), (1, 7)):
+        constant = numpy_helper.from_array(np.array(size), "s")
+        known = of_data(node, "s", TensorProto.INT64)
+        known.graph.input.pop()
+        known.graph.initializer.append(constant)
+        (wanted,) = interpret(import_onnx(known), "main", [x])
+        found = np.asarray(resized(x, np.array(size)))
+        np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=2e-5)
 
 
 def of_data(node: onnx.NodeProto, name: str, element: int) -> onnx.ModelProto:

@@ -1,6 +1,6 @@
 /* A reader of safetensors files: 8 bytes of header length, a JSON object that gives dtype,
- * shape and data range of each tensor, then the data. The file is mapped; tensors are used
- * in place. Everything in the header is checked when the file is opened.
+ * shape and data range of each tensor, then the data. The file is read as a whole, so that
+ * nobody can cut it under a running init; tensors are used in place. Everything in the header is checked when the file is opened.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -209,7 +209,7 @@ ingot_status_t ingot_safetensors_open(ingot_instance_t *instance, const char *pa
   ingot_safetensors_t *file = memory;
   ingot_hal_instance_retain(instance);
   file->instance = instance;
-  ingot_status_t status = ingot_file_open(&instance->allocator, path, &file->file);
+  ingot_status_t status = ingot_file_open(&instance->allocator, path, false, &file->file);
   if (!status) status = ingot_status_prefix(read_file(file), "safetensors '%s'", path);
   if (status) {
     ingot_safetensors_close(file);

@@ -33,8 +33,26 @@ static ingot_status_t file_failed(const ingot_allocator_t *allocator, const char
 
 static const uint64_t empty_file[1] = {0}; /* aligned as any file is */
 
-ingot_status_t ingot_file_open(const ingot_allocator_t *allocator, const char *path,
+/* Fills `data` from the file's start. */
+static ingot_status_t read_all(const ingot_allocator_t *allocator, const char *path,
+                               int descriptor, uint8_t *data, size_t length) {
+  while (length > 0) {
+    ssize_t count = read(descriptor, data, length);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return file_failed(allocator, path, errno);
+    if (count == 0) {
+      return ingot_status_create(allocator, INGOT_STATUS_DATA_LOSS,
+                                 "'%s' was cut while it was read", path);
+    }
+    data += count;
+    length -= (size_t)count;
+  }
+  return NULL;
+}
+
+ingot_status_t ingot_file_open(const ingot_allocator_t *allocator, const char *path, bool mapped,
                                ingot_file_t *out_file) {
+  ingot_status_t status = NULL;
   struct stat facts;
   int reason = 0;
   void *data = NULL;
@@ -44,27 +62,35 @@ ingot_status_t ingot_file_open(const ingot_allocator_t *allocator, const char *p
     reason = errno;
   } else if (S_ISDIR(facts.st_mode)) {
     reason = EISDIR;
-  } else if (facts.st_size > 0) { /* an empty file cannot be mapped */
+  } else if (facts.st_size > 0 && mapped) { /* an empty file cannot be mapped */
     data = mmap(NULL, (size_t)facts.st_size, PROT_READ, MAP_PRIVATE, descriptor, 0);
     if (data == MAP_FAILED) reason = errno;
+  } else if (facts.st_size > 0) {
+    status = ingot_allocate(allocator, (size_t)facts.st_size, &data);
+    if (!status) status = read_all(allocator, path, descriptor, data, (size_t)facts.st_size);
+    if (status) ingot_release_memory(allocator, data);
   }
   (void)close(descriptor);
   if (reason) return file_failed(allocator, path, reason);
+  if (status) return status;
   out_file->data = data ? data : (const uint8_t *)empty_file;
   out_file->length = data ? (size_t)facts.st_size : 0;
+  out_file->mapped = mapped;
   return NULL;
 }
 
 void ingot_file_close(const ingot_allocator_t *allocator, ingot_file_t *file) {
-  (void)allocator;
-  if (file->length > 0) (void)munmap((void *)(uintptr_t)file->data, file->length);
-  *file = (ingot_file_t){NULL, 0};
+  void *data = (void *)(uintptr_t)file->data;
+  if (file->length > 0 && file->mapped) (void)munmap(data, file->length);
+  else if (file->length > 0) ingot_release_memory(allocator, data);
+  *file = (ingot_file_t){NULL, 0, false};
 }
 
 #else
 
-ingot_status_t ingot_file_open(const ingot_allocator_t *allocator, const char *path,
+ingot_status_t ingot_file_open(const ingot_allocator_t *allocator, const char *path, bool mapped,
                                ingot_file_t *out_file) {
+  (void)mapped;
   void *data = NULL;
   size_t length = 0;
   size_t capacity = 0;
@@ -94,7 +120,7 @@ ingot_status_t ingot_file_open(const ingot_allocator_t *allocator, const char *p
 
 void ingot_file_close(const ingot_allocator_t *allocator, ingot_file_t *file) {
   ingot_release_memory(allocator, (void *)(uintptr_t)file->data);
-  *file = (ingot_file_t){NULL, 0};
+  *file = (ingot_file_t){NULL, 0, false};
 }
 
 #endif

@@ -20,6 +20,8 @@ from assembler import (
 
 import ingot
 from ingot.hal import spec
+from ingot.hal.device import instance
+from ingot.hal.native import check, ffi, lib
 
 
 @pytest.fixture(scope="module")
@@ -393,3 +395,17 @@ def test_wrong_parameters_are_named(
 ) -> None:
     with pytest.raises(error, match=message):
         ingot.load(parameter_module(), parameters=parameters)
+
+
+def test_a_safetensors_file_may_be_cut_once_it_is_open(tmp_path: Path) -> None:
+    header = b'{"w":{"dtype":"F32","shape":[2048],"data_offsets":[0,8192]}}'
+    path = tmp_path / "weights.safetensors"
+    path.write_bytes(len(header).to_bytes(8, "little") + header + b"\x07" * 8192)
+    out = ffi.new("ingot_safetensors_t **")
+    check(lib.ingot_safetensors_open(instance().pointer, bytes(path), out))
+    path.write_bytes(b"")
+    span = ffi.new("ingot_parameter_span_t *")
+    table = lib.ingot_safetensors_parameters(out[0])
+    check(table.find(table.user, b"", b"w", span))
+    assert bytes(ffi.buffer(span.data, span.length)) == b"\x07" * 8192
+    lib.ingot_safetensors_close(out[0])

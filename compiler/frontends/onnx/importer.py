@@ -169,8 +169,8 @@ class _Importer:
         self._active: list[tuple[str, str, str]] = []  # functions whose bodies are being walked
 
     @property
-    def _folder(self) -> Path | None:
-        return self._source.folder
+    def _folders(self) -> tuple[Path, ...]:
+        return self._source.folders
 
     # ---- names
 
@@ -204,7 +204,7 @@ class _Importer:
             assert isinstance(result, Value)
         else:
             try:
-                result = self.builder.constant(literal_of(tensor, self._folder))
+                result = self.builder.constant(literal_of(tensor, self._folders))
             except CompileError as error:
                 self._note_weight(tensor, error)
                 return _UNKNOWN
@@ -214,7 +214,7 @@ class _Importer:
     def _note_weights(self, key: str, tensor: onnx.TensorProto) -> None:
         """Remember which weights the external parameter `key` is, which must be one tensor."""
         try:
-            found = fingerprint(tensor, self._folder)
+            found = fingerprint(tensor, self._folders)
         except CompileError as error:
             self._note_weight(tensor, error)
             return
@@ -303,7 +303,7 @@ class _Importer:
     def _node(
         self, node: onnx.NodeProto, inputs: Sequence[Structure | None], opset: int, bodies: _Bodies
     ) -> Node:
-        return Node(node, inputs, opset, self.builder, self._contents, self._folder, bodies)
+        return Node(node, inputs, opset, self.builder, self._contents, self._folders, bodies)
 
     def _lower_forked(
         self,

@@ -86,13 +86,13 @@ class Node:
         opset: int,
         builder: Builder,
         contents: Contents,
-        folder: Path | None,
+        folders: Sequence[Path],
         bodies: Bodies,
     ) -> None:
         self.proto = proto
         self.inputs = list(inputs)
         self.opset = opset
-        self.folder = folder
+        self.folders = folders
         self.bodies = bodies
         self._builder = builder
         self._contents = contents
@@ -176,7 +176,7 @@ class Node:
         """An attribute that is a tensor; None if it was left out."""
         if name not in self._attributes:
             return None
-        return literal_of(self._attributes[name].t, self.folder)
+        return literal_of(self._attributes[name].t, self.folders)
 
     def graph(self, name: str) -> onnx.GraphProto:
         """An attribute that is a body. UnsupportedNode if it was left out."""

@@ -1,6 +1,6 @@
 """From what the caller passes (path, bytes or proto) to a ModelProto and its folder.
 
-External data stays on disk: `tensors.py` maps it when an initializer is used. This file does
+External data stays on disk: `external.py` reads it when an initializer is used. This file does
 not look inside the graph; `check.py` does.
 """
 
@@ -23,19 +23,19 @@ ModelSource = Union[str, "os.PathLike[str]", bytes, bytearray, memoryview, onnx.
 
 @dataclass(frozen=True)
 class Source:
-    """A parsed model; `folder` is where its external data lies, None if it is not known."""
+    """A parsed model; its external data lies below one of the `folders`, if any is known."""
 
     model: onnx.ModelProto
-    folder: Path | None
+    folders: tuple[Path, ...]
     name: str
 
 
 def read_source(source: ModelSource) -> Source:
     """Parses the model. NotFound: no such file; CompileError: not an ONNX model."""
     if isinstance(source, onnx.ModelProto):
-        return Source(source, None, "the ModelProto")
+        return Source(source, (), "the ModelProto")
     if isinstance(source, (bytes, bytearray, memoryview)):
-        return Source(_parse(bytes(source), "the bytes"), None, "the bytes")
+        return Source(_parse(bytes(source), "the bytes"), (), "the bytes")
     path = Path(source)
     try:
         data = path.read_bytes()
@@ -43,7 +43,8 @@ def read_source(source: ModelSource) -> Source:
         raise NotFound(f"there is no file '{path}': pass the path of an .onnx file") from None
     except OSError as error:
         raise NotFound(f"cannot read '{path}': {error.strerror}") from error
-    return Source(_parse(data, f"'{path}'"), path.resolve().parent, f"'{path}'")
+    folders = dict.fromkeys([path.absolute().parent, path.resolve().parent])
+    return Source(_parse(data, f"'{path}'"), tuple(folders), f"'{path}'")
 
 
 def _parse(data: bytes, name: str) -> onnx.ModelProto:

@@ -1,14 +1,13 @@
 """ONNX tensors and element types as Ingot literals and dtypes.
 
-Data that a model keeps in files beside it is mapped, not read, so that an initializer costs
-memory only where its values are used.
+Data that a model keeps in files beside it is read when its values are used (`external.py`).
 """
 
 from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import numpy as np
 import onnx
 
+from ingot.compiler.frontends.onnx.external import read_external
 from ingot.compiler.ir import Literal
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import DType, dtype
@@ -70,7 +70,7 @@ def is_external(tensor: onnx.TensorProto) -> bool:
     return bool(tensor.data_location == onnx.TensorProto.EXTERNAL)
 
 
-def literal_of(tensor: onnx.TensorProto, folder: Path | None) -> Literal:
+def literal_of(tensor: onnx.TensorProto, folders: Sequence[Path]) -> Literal:
     """The tensor's values. CompileError: data missing, too short, or of no supported type."""
     element = dtype_of(tensor.data_type)
     if element is None:
@@ -78,11 +78,11 @@ def literal_of(tensor: onnx.TensorProto, folder: Path | None) -> Literal:
             f"tensor '{tensor.name}' has element type {element_type_name(tensor.data_type)}, "
             "which has no counterpart; use a numeric type"
         )
-    return Literal(array_of(tensor, folder), element)
+    return Literal(array_of(tensor, folders), element)
 
 
-def array_of(tensor: onnx.TensorProto, folder: Path | None) -> np.ndarray[Any, Any]:
-    """The tensor's values as an array of its shape; mapped if they lie in a file."""
+def array_of(tensor: onnx.TensorProto, folders: Sequence[Path]) -> np.ndarray[Any, Any]:
+    """The tensor's values as an array of its shape; read if they lie in a file."""
     shape = tuple(tensor.dims)
     if any(dim < 0 for dim in shape):
         raise CompileError(f"tensor '{tensor.name}' has a negative dim in its shape {shape}")
@@ -90,7 +90,7 @@ def array_of(tensor: onnx.TensorProto, folder: Path | None) -> np.ndarray[Any, A
     assert element is not None, "the caller checks the element type"
     raw: np.ndarray[Any, Any] | None = None
     if is_external(tensor):
-        raw = _map_external(tensor, shape, element, folder)
+        raw = _read_external(tensor, shape, element, folders)
     elif tensor.HasField("raw_data"):
         raw = np.frombuffer(tensor.raw_data, np.uint8)
     if raw is not None:
@@ -122,36 +122,30 @@ def _stored_length(shape: tuple[int, ...], element: DType) -> int:
     return (math.prod(shape) * bits + 7) // 8
 
 
-def _map_external(
-    tensor: onnx.TensorProto, shape: tuple[int, ...], element: DType, folder: Path | None
+def _read_external(
+    tensor: onnx.TensorProto, shape: tuple[int, ...], element: DType, folders: Sequence[Path]
 ) -> np.ndarray[Any, Any]:
-    """The bytes of an external tensor, mapped from its file."""
+    """The bytes of an external tensor, read from its file."""
     entries = {entry.key: entry.value for entry in tensor.external_data}
     location = entries.get("location", "")
     what = f"initializer '{tensor.name}' keeps its data in the file '{location}'"
     advice = 'pass parameters="external" to supply weights when the module is loaded'
-    if folder is None:
+    if not folders:
         raise CompileError(
             f"{what}, but the model was not given as a path, so its folder is not known: "
             f"pass the path of the .onnx file, or {advice}"
         )
-    path = Path(location)
-    if not location or path.is_absolute() or ".." in path.parts:
-        raise CompileError(f"{what}, which is not a path below the model's folder")
-    path = folder / path
-    if not path.is_file():
-        raise CompileError(f"{what}, which is not in '{folder}': put it there, or {advice}")
+    expected = _stored_length(shape, element)
     try:
-        offset = int(entries.get("offset", "0"))
-        length = int(entries.get("length", _stored_length(shape, element)))
+        offset, length = int(entries.get("offset", "0")), int(entries.get("length", expected))
     except ValueError as error:
         raise CompileError(f"{what} with a bad offset or length: {error}") from error
-    available = path.stat().st_size
-    if offset < 0 or length < 0 or offset + length > available:
+    if length != expected:
         raise CompileError(
-            f"{what} at bytes {offset} to {offset + length}, but the file has {available} bytes: "
-            "it is truncated, copy it again"
+            f"{what}, {length} bytes of it, but {element.name}{list(shape)} needs {expected}: the "
+            "model is damaged"
         )
-    if length == 0:
-        return np.empty(0, np.uint8)
-    return np.memmap(path, np.uint8, "r", offset, (length,))
+    try:
+        return read_external(folders, location, offset, length)
+    except CompileError as error:
+        raise CompileError(f"{what} {error}, or {advice}") from None

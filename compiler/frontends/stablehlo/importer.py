@@ -6,7 +6,6 @@ it learns that two symbolic dims are one (see `symbols.py`).
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -99,10 +98,10 @@ def _data(source: Any) -> tuple[Any, list[str]]:
         path = Path(source)
         if not path.is_file():
             raise NotFound(f"there is no file '{path}'; give the path of a StableHLO artifact")
-        if path.stat().st_size == 0:
+        data = path.read_bytes()  # not mapped: a file that is cut meanwhile would kill the process
+        if not data:
             raise DataLoss(f"the StableHLO artifact '{path}' is empty; export the model again")
-        with path.open("rb") as file:
-            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)), []
+        return data, []
     if hasattr(source, "mlir_module_serialized"):
         return source.mlir_module_serialized, exported_paths(source)
     raise CompileError(

@@ -308,7 +308,7 @@ typedef struct ingot_parameters_t {
                          ingot_parameter_span_t *out_span);
 } ingot_parameters_t;
 
-/* A safetensors file, mapped. DataLoss if its header is damaged. */
+/* A safetensors file, in memory until it is closed. DataLoss if its header is damaged. */
 INGOT_API ingot_status_t ingot_safetensors_open(ingot_instance_t *instance, const char *path,
                                                 ingot_safetensors_t **out_file);
 INGOT_API void ingot_safetensors_close(ingot_safetensors_t *file);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,12 @@ from onnx import helper
 from onnx_models import build_model, make_value
 
 from ingot.compiler.frontends.onnx import import_onnx
+from ingot.compiler.graph.interpreter import interpret
 from ingot.hal.errors import CompileError, NotFound
 
 Node = helper.make_node
 X = make_value("x", [2, 3])
+ZEROS = np.zeros((2, 3), np.float32)
 
 
 def test_all_missing_ops_are_listed_at_once_with_layer_dtype_and_shape() -> None:
@@ -151,6 +154,70 @@ def test_external_data_is_read_from_beside_the_model(tmp_path: Path) -> None:
     module = import_onnx(_external(tmp_path, location="weights", offset="8", length="12"))
     literals = [op.attributes["value"] for op in module.functions["main"].block.ops[:1]]
     np.testing.assert_array_equal(literals[0].array, [1, 2, 3])  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("target", ["../secret", "/etc/hostname", "../folder/secret"])
+def test_external_data_is_no_link_out_of_the_folder(tmp_path: Path, target: str) -> None:
+    folder, outside = tmp_path / "model", tmp_path / "folder"
+    folder.mkdir()
+    outside.mkdir()
+    for place in (tmp_path, outside):
+        (place / "secret").write_bytes(bytes(12))
+    (folder / "weights").symlink_to(target)
+    with pytest.raises(CompileError, match="link out of the model's folder"):
+        import_onnx(_external(folder, location="weights"))
+    (folder / "inner").symlink_to(outside)
+    with pytest.raises(CompileError, match="link out of the model's folder"):
+        import_onnx(_external(folder, location="inner/secret"))
+
+
+def test_external_data_may_be_a_link_inside_of_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts" / "a").write_bytes(np.arange(3, dtype=np.float32).tobytes())
+    (tmp_path / "link").symlink_to("parts")
+    (tmp_path / "weights").symlink_to("link/a")
+    (result,) = interpret(
+        import_onnx(_external(tmp_path, location="weights")), "main", [np.zeros((2, 3), "f4")]
+    )
+    np.testing.assert_array_equal(result[0], [0, 1, 2])
+
+
+def test_a_model_in_a_cache_of_links_finds_its_data(tmp_path: Path) -> None:
+    blobs, snapshot = tmp_path / "blobs", tmp_path / "snapshots" / "1"
+    blobs.mkdir()
+    snapshot.mkdir(parents=True)
+    _external(blobs, location="model.data").rename(blobs / "0ab")
+    (blobs / "1cd").write_bytes(np.arange(3, dtype=np.float32).tobytes())
+    (snapshot / "model.onnx").symlink_to("../../blobs/0ab")
+    (snapshot / "model.data").symlink_to("../../blobs/1cd")
+    (result,) = interpret(import_onnx(snapshot / "model.onnx"), "main", [ZEROS])
+    np.testing.assert_array_equal(result[0], [0, 1, 2])
+
+
+def test_external_data_in_no_regular_file_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "sub").mkdir()
+    for location in ("pipe", "loop", "sub", "x" * 5000, "a\0b", "sub/../weights", ".", "pipe/x"):
+        with pytest.raises(CompileError, match="keeps its data in the file"):
+            import_onnx(_external(tmp_path, location=location))
+
+
+def test_external_data_that_is_cut_while_it_is_read_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "weights"
+    path.write_bytes(bytes(12))
+    real = os.fstat
+
+    def cut(descriptor: int) -> os.stat_result:
+        facts = real(descriptor)
+        path.write_bytes(bytes(5))
+        return facts
+
+    monkeypatch.setattr(os, "fstat", cut)
+    with pytest.raises(CompileError, match="cut while it was read"):
+        import_onnx(_external(tmp_path, location="weights"))
 
 
 def test_external_data_that_is_missing_truncated_or_elsewhere_is_refused(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from ingot.compiler.ir import (
     clone_region,
     walk,
 )
-from ingot.compiler.ir.dims import Dim, Expr, Symbol, evaluate, symbol, symbols_of
+from ingot.compiler.ir.dims import Dim, Expr, evaluate, linear_in, symbol, symbols_of
 from ingot.compiler.module import Module as CompiledModule
 from ingot.compiler.pipeline import compile_changed
 from ingot.hal.errors import CompileError
@@ -273,12 +273,7 @@ def _solve(dim: Expr, size: int, symbols: dict[str, int]) -> None:
     if len(unknown) != 1:
         return
     (name,) = unknown
-    linear = [factor for term, factor in dim.terms if term == ((Symbol(name), 1),)]
-    if linear and not _stands_elsewhere(dim, name):
-        rest = evaluate(dim, {**symbols, name: 0})
-        symbols[name] = (size - rest) // linear[0]
-
-
-def _stands_elsewhere(dim: Expr, name: str) -> bool:
-    rest = Expr(tuple(term for term in dim.terms if term[0] != ((Symbol(name), 1),)))
-    return name in symbols_of(rest)
+    linear = linear_in(dim, name)
+    if linear is not None:
+        factor, rest = linear
+        symbols[name] = (size - evaluate(rest, symbols)) // factor

@@ -144,7 +144,7 @@ class Symbols:
                 found.append((name, *linear))
         return sorted(found, key=lambda item: item[0] in self.named)
 
-    def _may_replace(self, name: str, others: set[str]) -> bool:
+    def _may_replace(self, name: str, others: frozenset[str]) -> bool:
         """Whether the symbol is one to replace, and the others are known where it is."""
         if name not in self.order:
             return False

@@ -1,21 +1,35 @@
 """Symbolic dims: integers and expressions over named symbols, in canonical form.
 
-A dim is an `int` or an `Expr`. An expression is a polynomial with integer coefficients
-over atoms; an atom is a symbol or a call of floordiv, mod, min, max or broadcast on
-canonical dims. Two dims are proven equal when their canonical forms are the same object
-value, so `==` is the proof. Symbols are non-negative; tighter bounds are passed in where
-they are known. This file knows nothing of tensors.
+A dim is an `int` or an `Expr` (`polynomials.py`). Two dims are proven equal when their canonical
+forms are the same object, so `==` is the proof. Symbols are non-negative; tighter bounds are
+passed in where they are known. This file knows nothing of tensors.
 """
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Union
 
-from ingot.hal.errors import CompileError
+from ingot.compiler.ir.dim_bounds import Bounds, bounds, prove_le
+from ingot.compiler.ir.polynomials import (
+    FUNCTIONS,
+    Call,
+    Dim,
+    Expr,
+    Symbol,
+    Term,
+    call_of,
+    divide_exactly,
+    divide_term,
+    expr_of,
+    from_terms,
+    key_of,
+    single_call,
+    substitute,
+    symbol,
+    symbols_of,
+    terms_of,
+)
 
 __all__ = [
     "Bounds",
@@ -28,11 +42,11 @@ __all__ = [
     "ceildiv",
     "evaluate",
     "floordiv",
+    "from_terms",
     "linear_in",
     "maximum",
     "minimum",
     "modulo",
-    "parse_dim",
     "product",
     "prove_le",
     "row_major_strides",
@@ -42,147 +56,6 @@ __all__ = [
     "symbols_of",
 ]
 
-Dim = Union[int, "Expr"]
-Bounds = Mapping[str, tuple[int, "int | None"]]
-"""Per symbol its least and greatest value (None: no greatest)."""
-
-# What a source program can make dims grow to; sizes that programs need stay far below.
-_GREATEST_WEIGHT = 50_000  # terms and atoms, nested ones included
-_GREATEST_DEPTH = 100  # calls in calls
-_GREATEST_DEGREE = 128
-_GREATEST_COEFFICIENT = 1 << 127
-_GREATEST_PRODUCT = 1 << 15  # pairs of terms to multiply
-
-
-@dataclass(frozen=True)
-class Symbol:
-    """A named non-negative integer that is known at the call."""
-
-    name: str
-
-    def __str__(self) -> str:
-        return self.name
-
-
-@dataclass(frozen=True)
-class Call:
-    """An atom that is no polynomial: floordiv, mod, min, max or broadcast of dims."""
-
-    function: str
-    operands: tuple[Dim, ...]
-
-    def __str__(self) -> str:
-        return f"{self.function}({', '.join(map(str, self.operands))})"
-
-    @property
-    def growth(self) -> tuple[int, int]:
-        """Weight and depth, as of an `Expr`."""
-        weights, depths = zip(*map(_growth, self.operands), strict=True)
-        return 1 + sum(weights), 1 + max(depths)
-
-
-Atom = Symbol | Call
-Monomial = tuple[tuple[Atom, int], ...]
-
-
-@dataclass(frozen=True, eq=False)
-class Expr:
-    """A non-constant polynomial: sorted pairs of monomial and non-zero coefficient."""
-
-    terms: tuple[tuple[Monomial, int], ...]
-
-    growth: tuple[int, int] = field(init=False)  # weight and depth
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "growth", _limited(self.terms))
-        object.__setattr__(self, "_hash", hash(self.terms))
-
-    def __hash__(self) -> int:
-        return self._hash  # type: ignore[attr-defined,no-any-return]
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Expr) and self.terms == other.terms
-
-    def __add__(self, other: Dim) -> Dim:
-        return _from_terms([*_terms(self), *_terms(other)])
-
-    __radd__ = __add__
-
-    def __neg__(self) -> Dim:
-        return self * -1
-
-    def __sub__(self, other: Dim) -> Dim:
-        return self + (other * -1)
-
-    def __rsub__(self, other: Dim) -> Dim:
-        return (self * -1) + other
-
-    def __mul__(self, other: Dim) -> Dim:
-        if len(_terms(self)) * len(_terms(other)) > _GREATEST_PRODUCT:
-            raise _too_large("a product of sums")
-        pairs = ((a, b) for a in _terms(self) for b in _terms(other))
-        return _from_terms([(_times(a[0], b[0]), a[1] * b[1]) for a, b in pairs])
-
-    __rmul__ = __mul__
-
-    def __floordiv__(self, other: Dim) -> Dim:
-        return floordiv(self, other)
-
-    def __rfloordiv__(self, other: Dim) -> Dim:
-        return floordiv(other, self)
-
-    def __mod__(self, other: Dim) -> Dim:
-        return modulo(self, other)
-
-    def __rmod__(self, other: Dim) -> Dim:
-        return modulo(other, self)
-
-    def __str__(self) -> str:
-        parts: list[str] = []
-        for monomial, coefficient in self.terms:
-            factors = [str(atom) for atom, power in monomial for _ in range(power)]
-            if abs(coefficient) != 1 or not factors:
-                factors.insert(0, str(abs(coefficient)))
-            sign = "-" if coefficient < 0 else "+"
-            parts.append(sign + "*".join(factors))
-        return "".join(parts).removeprefix("+")
-
-    __repr__ = __str__
-
-
-def _growth(dim: Dim) -> tuple[int, int]:
-    return dim.growth if isinstance(dim, Expr) else (1, 0)
-
-
-def _limited(terms: Sequence[tuple[Monomial, int]]) -> tuple[int, int]:
-    """The weight and the depth of a sum. CompileError: it is larger than a program needs."""
-    weight, depth = len(terms), 0
-    for monomial, coefficient in terms:
-        degree = 0
-        for atom, power in monomial:
-            degree += power
-            inner = atom.growth if isinstance(atom, Call) else (1, 0)
-            weight, depth = weight + power * inner[0], max(depth, inner[1])
-        if degree > _GREATEST_DEGREE:
-            raise _too_large(f"a power of degree {degree}")
-        if abs(coefficient) > _GREATEST_COEFFICIENT:
-            raise _too_large("a number of more than 127 bits")
-    if weight > _GREATEST_WEIGHT or depth > _GREATEST_DEPTH:
-        raise _too_large(f"{weight} terms, nested {depth} deep")
-    return weight, depth
-
-
-def _too_large(what: str) -> CompileError:
-    return CompileError(
-        f"a size of the program grows to an expression with {what}, which is more than Ingot "
-        "follows: give some of the dims fixed sizes"
-    )
-
-
-def symbol(name: str) -> Expr:
-    """The dim that is the symbol `name`."""
-    return Expr(((((Symbol(name), 1),), 1),))
-
 
 def floordiv(a: Dim, b: Dim) -> Dim:
     """floor(a / b); exact where every term divides."""
@@ -190,18 +63,47 @@ def floordiv(a: Dim, b: Dim) -> Dim:
         return a // b
     if b == 1:
         return a
+    if b == 0:
+        raise ZeroDivisionError(f"{a} is divided by 0")
     if a == b:
         return 1
-    if isinstance(b, int):
-        divided = [(m, c) for m, c in _terms(a) if c % b == 0]
-        rest = [(m, c) for m, c in _terms(a) if c % b != 0]
-        whole = _from_terms([(m, c // b) for m, c in divided])
-        remainder = _from_terms(rest)
-        return whole + (
-            remainder // b if isinstance(remainder, int) else _call("floordiv", remainder, b)
-        )
-    quotient = _divide_exactly(a, b)
-    return _call("floordiv", a, b) if quotient is None else quotient
+    if isinstance(b, int) and b < 0:
+        return floordiv(-a, -b)
+    if isinstance(a, Expr) and isinstance(b, int) and b > 0:
+        return _divide_by_number(a, b)
+    quotient, rest, is_last = _divide(a, b)
+    return quotient if is_last else quotient + call_of("floordiv", rest, b)
+
+
+def _divide_by_number(a: Expr, b: int) -> Dim:
+    """floordiv(a, b) for b > 0: whole multiples of b leave it, and so does a common factor; of a
+    quotient it is one quotient."""
+    constant = 0
+    whole: list[Term] = []
+    rest: list[Term] = []
+    for monomial, factor in a.terms:
+        if not monomial:
+            constant = factor
+            continue
+        count = factor // b if factor > 0 else -(-factor // b)
+        whole.append((monomial, count))
+        rest.append((monomial, factor - count * b))
+    shift, constant = divmod(constant, b)
+    quotient = from_terms(whole) + shift
+    left = from_terms(rest)
+    if isinstance(left, int):
+        return quotient
+    common = math.gcd(b, *(factor for _, factor in left.terms))
+    left, constant, b = _divided(left, common), constant // common, b // common
+    inner = single_call(left)
+    if b == 1:
+        return quotient + left
+    if inner is not None and inner.function == "floordiv" and _is_positive(inner.operands[1]):
+        divided, divisor = inner.operands
+        return quotient + floordiv(divided + divisor * constant, divisor * b)
+    left = left + constant
+    period = _only_period(left, b)
+    return quotient + (call_of("floordiv", left, b) if period is None else period)
 
 
 def ceildiv(a: Dim, b: Dim) -> Dim:
@@ -213,42 +115,133 @@ def modulo(a: Dim, b: Dim) -> Dim:
     """a - b * floor(a / b)."""
     if isinstance(a, int) and isinstance(b, int):
         return a % b
-    if b == 1 or a == b or _divide_exactly(a, b) is not None:
+    if b == 0:
+        raise ZeroDivisionError(f"{a} is divided by 0")
+    if b == 1 or a == b:
         return 0
-    if isinstance(b, int):
-        a = _from_terms([(m, c % b) for m, c in _terms(a)])
-        if isinstance(a, int):
-            return a % b
-    return _call("mod", a, b)
+    if isinstance(b, int) and b < 0:
+        return -modulo(-a, -b)
+    if isinstance(a, Expr) and isinstance(b, int) and b > 0:
+        return _modulo_number(a, b)
+    _, rest, is_last = _divide(a, b)
+    return rest if is_last else call_of("mod", rest, b)
+
+
+def _modulo_number(a: Expr, b: int) -> Dim:
+    """modulo(a, b) for b > 0, without multiples of b and without a common factor."""
+    sum_: Dim = 0
+    for monomial, factor in a.terms:
+        inner = single_call(expr_of(((monomial, 1),))) if monomial else None
+        term: Dim = from_terms([(monomial, factor % b)])
+        if inner is not None and inner.function == "mod":
+            divided, divisor = inner.operands
+            if isinstance(divisor, int) and divisor > 0 and divisor % b == 0:
+                term = divided * factor
+        sum_ = sum_ + term
+    sum_ = from_terms((monomial, factor % b) for monomial, factor in terms_of(sum_))
+    if isinstance(sum_, int):
+        return sum_ % b
+    common = math.gcd(b, *(factor for monomial, factor in sum_.terms if monomial))
+    if common > 1:
+        constant = sum(factor for monomial, factor in sum_.terms if not monomial)
+        rest = modulo(_divided(sum_ - constant, common) + constant // common, b // common)
+        return rest * common + constant % common
+    period = _only_period(sum_, b)
+    return call_of("mod", sum_, b) if period is None else sum_ - period * b
 
 
 def minimum(a: Dim, b: Dim) -> Dim:
     """min(a, b), folded where one is known to be the smaller."""
     if isinstance(a, int) and isinstance(b, int):
         return min(a, b)
-    if prove_le(a, b):
-        return a
-    return b if prove_le(b, a) else _call("min", *_sorted_dims(a, b))
+    return _extreme("min", a, b, prove_le)
 
 
 def maximum(a: Dim, b: Dim) -> Dim:
     """max(a, b), folded where one is known to be the larger."""
     if isinstance(a, int) and isinstance(b, int):
         return max(a, b)
-    if prove_le(a, b):
-        return b
-    return a if prove_le(b, a) else _call("max", *_sorted_dims(a, b))
+    return _extreme("max", a, b, lambda x, y: prove_le(y, x))
+
+
+def _extreme(function: str, a: Dim, b: Dim, wins: Callable[[Dim, Dim], bool]) -> Dim:
+    """min or max of the operands of both that no other one always wins against."""
+    others = _operands(function, b)
+    kept = [x for x in _operands(function, a) if not any(x != y and wins(y, x) for y in others)]
+    return _joined(function, [*kept, *(y for y in others if not any(wins(x, y) for x in kept))])
 
 
 def broadcast(a: Dim, b: Dim) -> Dim:
-    """The common dim of two that broadcast: b if a = 1, else a."""
+    """The common dim of dims that broadcast: b if a = 1, else a.
+
+    The result relies on a check, made by whoever broadcasts, that each of the two is 1 or the
+    common dim. So a dim that can only be 1 where another one is 1 adds nothing to that one:
+    broadcast(min(512, s), s) is s.
+    """
     if a == b or b == 1:
         return a
     if a == 1:
         return b
-    if isinstance(a, int):
-        return a  # b is 1 or a: the check at the call proves it
-    return b if isinstance(b, int) else _call("broadcast", *_sorted_dims(a, b))
+    kept: list[Dim] = []
+    for each in sorted({*_operands("broadcast", a), *_operands("broadcast", b)}, key=_weight):
+        if not any(_implies_one(other, each) for other in kept):
+            kept = [other for other in kept if not _implies_one(each, other)]
+            kept.append(each)
+    return _joined("broadcast", kept)
+
+
+def _weight(dim: Dim) -> tuple[int, int, int, str]:
+    """Of two dims that are equal wherever they broadcast, the lighter one is written."""
+    if isinstance(dim, int):
+        return 0, 0, 0, str(dim)
+    calls = sum(isinstance(atom, Call) for monomial, _ in dim.terms for atom, _ in monomial)
+    return 1 + calls, len(dim.terms), len(dim.key), dim.key
+
+
+def _implies_one(a: Dim, b: Dim) -> bool:
+    """Whether b is 1 wherever a is 1, and a and b broadcast."""
+    known = _where_one(a)
+    return known is None or (bool(known) and substitute(b, known) == 1)
+
+
+def _where_one(dim: Dim) -> dict[str, Dim] | None:
+    """What symbols are where the dim is 1, as far as that is known; None if it never is."""
+    if bounds(dim)[0] > 1 or bounds(dim)[1] < 1:
+        return None
+    if isinstance(dim, int):
+        return {}
+    constant = sum(factor for monomial, factor in dim.terms if not monomial)
+    factors = [factor for monomial, factor in dim.terms if monomial]
+    if (1 - constant) % math.gcd(*factors) != 0:
+        return None
+    call = single_call(dim)
+    if call is not None and call.function in ("min", "broadcast"):
+        places = [_where_one(each) for each in call.operands]
+        found = [each for each in places if each is not None]
+        if call.function == "broadcast":  # then all of them are
+            return {} if len(found) < len(places) else {k: v for e in found for k, v in e.items()}
+        return found[0] if len(found) == 1 else {}
+    if call is not None or len(factors) > 1:
+        return {}
+    monomial, factor = dim.terms[0]  # factor * monomial + constant = 1
+    value = (1 - constant) // factor
+    if value == 1:
+        return {atom.name: 1 for atom, _ in monomial if isinstance(atom, Symbol)}
+    atom, power = monomial[0]
+    if len(monomial) > 1 or power > 1 or isinstance(atom, Call):
+        return {}
+    return {atom.name: value} if value >= 0 else None
+
+
+FUNCTIONS.update(
+    {
+        "floordiv": floordiv,
+        "mod": modulo,
+        "min": minimum,
+        "max": maximum,
+        "broadcast": broadcast,
+    }
+)
 
 
 def product(dims: Iterable[Dim]) -> Dim:
@@ -277,290 +270,74 @@ def evaluate(dim: Dim, values: Mapping[str, int]) -> int:
     return result
 
 
-def substitute(dim: Dim, values: Mapping[str, Dim]) -> Dim:
-    """The dim with symbols replaced; symbols that are not in `values` stay."""
-    if isinstance(dim, int):
-        return dim
-    total: Dim = 0
-    for monomial, coefficient in dim.terms:
-        term: Dim = coefficient
-        for atom, power in monomial:
-            value = _substitute_atom(atom, values)
-            for _ in range(power):
-                term = term * value
-        total = total + term
-    return total
-
-
-def symbols_of(dim: Dim) -> set[str]:
-    """The names of the symbols in `dim`."""
-    if isinstance(dim, int):
-        return set()
-    names: set[str] = set()
-    for monomial, _ in dim.terms:
-        for atom, _ in monomial:
-            if isinstance(atom, Symbol):
-                names.add(atom.name)
-            else:
-                names.update(*(symbols_of(operand) for operand in atom.operands))
-    return names
-
-
 def linear_in(dim: Dim, name: str) -> tuple[int, Dim] | None:
     """(factor, rest) with dim = factor * symbol + rest and no such symbol in the rest, or None."""
-    factor = dict(_terms(dim)).get(((Symbol(name), 1),), 0)
-    rest = dim - symbol(name) * factor
+    alone = symbol(name)
+    (monomial, _), *_ = alone.terms
+    factor = next((factor for each, factor in terms_of(dim) if each == monomial), 0)
+    rest = dim - alone * factor
     return None if factor == 0 or name in symbols_of(rest) else (factor, rest)
 
 
 def signs(dim: Dim) -> tuple[Dim, Dim]:
     """(a, b) with dim = b - a, of the terms with a minus and a plus; "b >= a" is how people
     say that the dim is not negative."""
-    minus = _from_terms((monomial, -factor) for monomial, factor in _terms(dim) if factor < 0)
+    minus = from_terms((monomial, -factor) for monomial, factor in terms_of(dim) if factor < 0)
     return minus, dim + minus
 
 
-def bounds(dim: Dim, known: Bounds | None = None) -> tuple[float, float]:
-    """Least and greatest value of `dim` (with infinities), given bounds of symbols."""
-    if isinstance(dim, int):
-        return dim, dim
-    low: float = 0
-    high: float = 0
-    for monomial, coefficient in dim.terms:
-        term = (1.0, 1.0)
-        for atom, power in monomial:
-            for _ in range(power):
-                term = _multiply_bounds(term, _atom_bounds(atom, known or {}))
-        ends = [0.0 if end == 0 else end * coefficient for end in term]
-        low, high = low + min(ends), high + max(ends)
-    return low, high
+def _divided(dim: Dim, factor: int) -> Dim:
+    """dim / factor, which divides every coefficient."""
+    return from_terms((monomial, value // factor) for monomial, value in terms_of(dim))
 
 
-def prove_le(a: Dim, b: Dim, known: Bounds | None = None) -> bool:
-    """True where a <= b holds for every value of the symbols within their bounds."""
-    difference = b - a
-    if bounds(difference, known)[0] >= 0:
-        return True
-    # b*s - b >= 0 for b, s >= 1 shows only in what b and s have beyond their least values.
-    beyond: dict[str, Dim] = {
-        name: symbol(name) + low for name, (low, _) in (known or {}).items() if low > 0
-    }
-    if beyond and bounds(substitute(difference, beyond))[0] >= 0:
-        return True
-    if not isinstance(difference, Expr):
-        return False
-    depth = 3 if len(difference.terms) <= 8 else 1  # the time is exponential in it
-    return _prove_with_ends(difference, known or {}, depth)
+def _joined(function: str, operands: Sequence[Dim]) -> Dim:
+    """The call of a function that has any number of operands, in any order."""
+    if len(operands) == 1:
+        return operands[0]
+    return call_of(function, *sorted(operands, key=key_of))
 
 
-def _prove_with_ends(dim: Expr, known: Bounds, depth: int) -> bool:
-    """Whether dim >= 0 shows once some min, max or mod in it is one of its ends: what is taken
-    away is at most its upper ends, what is added at least its lower ones."""
-    for monomial, factor in dim.terms:
-        if len(monomial) != 1 or monomial[0][1] != 1 or not isinstance(monomial[0][0], Call):
-            continue
-        term = Expr(((monomial, factor),))
-        for end in _ends(monomial[0][0], factor < 0, known):
-            rest = dim - term + end * factor
-            if bounds(rest, known)[0] >= 0:
-                return True
-            if depth > 1 and isinstance(rest, Expr) and _prove_with_ends(rest, known, depth - 1):
-                return True
-    return False
+def _operands(function: str, dim: Dim) -> tuple[Dim, ...]:
+    """The operands if the dim is just a call of the function, else the dim itself."""
+    call = single_call(dim)
+    return call.operands if call is not None and call.function == function else (dim,)
 
 
-def _ends(call: Call, upper: bool, known: Bounds) -> list[Dim]:
-    """Dims that the call is never above (`upper`) or never below."""
-    a, b = call.operands
-    match call.function, upper:
-        case ("min", True) | ("max", False):
-            return [a, b]
-        case ("mod", True) if bounds(b, known)[0] > 0:
-            return [b - 1]
-        case ("floordiv", True) if bounds(a, known)[0] >= 0 and bounds(b, known)[0] > 0:
-            return [a]
-    return []
+def _is_positive(dim: Dim) -> bool:
+    return isinstance(dim, int) and dim > 0
 
 
-def _terms(dim: Dim) -> tuple[tuple[Monomial, int], ...]:
-    if isinstance(dim, Expr):
-        return dim.terms
-    return (((), int(dim)),) if dim else ()
-
-
-def _times(a: Monomial, b: Monomial) -> Monomial:
-    powers: dict[Atom, int] = dict(a)
-    for atom, power in b:
-        powers[atom] = powers.get(atom, 0) + power
-    return tuple(sorted(powers.items(), key=lambda item: str(item[0])))
-
-
-def _from_terms(terms: Iterable[tuple[Monomial, int]]) -> Dim:
-    sums: dict[Monomial, int] = {}
-    for monomial, coefficient in terms:
-        sums[monomial] = sums.get(monomial, 0) + coefficient
-    kept = [(m, c) for m, c in sums.items() if c != 0]
-    if not kept:
-        return 0
-    if len(kept) == 1 and not kept[0][0]:
-        return kept[0][1]
-    kept.sort(key=lambda item: (-sum(p for _, p in item[0]), [(str(a), p) for a, p in item[0]]))
-    return Expr(tuple(kept))
-
-
-def _call(function: str, *operands: Dim) -> Expr:
-    return Expr(((((Call(function, operands), 1),), 1),))
-
-
-def _sorted_dims(a: Dim, b: Dim) -> tuple[Dim, Dim]:
-    return (a, b) if str(a) <= str(b) else (b, a)
-
-
-def _divide_exactly(a: Dim, b: Dim) -> Dim | None:
-    """a / b as polynomials, None unless b divides a: long division by the leading term."""
-    atoms = sorted({atom for m, _ in (*_terms(a), *_terms(b)) for atom, _ in m}, key=str)
-
-    def order(term: tuple[Monomial, int]) -> tuple[int, ...]:
-        powers = dict(term[0])
-        return sum(powers.values()), *(powers.get(atom, 0) for atom in atoms)
-
-    if not isinstance(b, Expr):
+def _only_period(dim: Dim, length: int) -> int | None:
+    """The quotient by a number, if it is the same for all values of the symbols."""
+    low, high = bounds(dim)
+    if math.isinf(low) or math.isinf(high) or low // length != high // length:
         return None
-    divisor = max(b.terms, key=order)
+    return int(low // length)
+
+
+def _divide(a: Dim, b: Dim) -> tuple[Dim, Dim, bool]:
+    """(q, r, whether 0 <= r < b) with a = q * b + r: exact if b divides a, else with the terms of
+    a that do not divide by b in r, where b is one term."""
+    exact = divide_exactly(a, b)
+    if exact is not None:
+        return exact, 0, True
     quotient: Dim = 0
-    for _ in range(_GREATEST_DEGREE):
-        if a == 0:
-            return quotient
-        term = _divide_term(max(_terms(a), key=order), divisor)
-        if term is None:
-            return None
-        quotient, a = quotient + term, a - b * term
-    return None
+    if isinstance(b, Expr) and len(b.terms) == 1:
+        for term in terms_of(a):
+            quotient = quotient + (divide_term(term, b.terms[0]) or 0)
+    rest = a - quotient * b
+    if _is_remainder(rest + b, b):
+        return quotient - 1, rest + b, True
+    return quotient, rest, _is_remainder(rest, b)
 
 
-def _divide_term(a: tuple[Monomial, int], b: tuple[Monomial, int]) -> Dim | None:
-    """The quotient of two terms, None if it is no term."""
-    powers = dict(a[0])
-    for atom, power in b[0]:
-        powers[atom] = powers.get(atom, 0) - power
-    if a[1] % b[1] or any(power < 0 for power in powers.values()):
-        return None
-    left = tuple((atom, power) for atom, power in powers.items() if power)
-    return _from_terms([(left, a[1] // b[1])])
-
-
-def _substitute_atom(atom: Atom, values: Mapping[str, Dim]) -> Dim:
-    if isinstance(atom, Symbol):
-        return values.get(atom.name, Expr(((((atom, 1),), 1),)))
-    a, b = (substitute(operand, values) for operand in atom.operands)
-    return _FUNCTIONS[atom.function](a, b)
-
-
-def _multiply_bounds(a: tuple[float, float], b: tuple[float, float]) -> tuple[float, float]:
-    ends = [0.0 if 0 in (x, y) else x * y for x in a for y in b]
-    return min(ends), max(ends)
-
-
-def _atom_bounds(atom: Atom, known: Bounds) -> tuple[float, float]:
-    if isinstance(atom, Symbol):
-        least, greatest = known.get(atom.name, (0, None))
-        return least, math.inf if greatest is None else greatest
-    (a_low, a_high), (b_low, b_high) = (bounds(operand, known) for operand in atom.operands)
-    match atom.function:
-        case "min":
-            return min(a_low, b_low), min(a_high, b_high)
-        case "max":
-            return max(a_low, b_low), max(a_high, b_high)
-        case "broadcast":
-            return min(a_low, b_low), max(a_high, b_high)
-        case "mod" if b_low > 0:
-            return 0, b_high - 1
-        case "floordiv" if a_low >= 0 and b_low > 0:
-            high = a_high if math.isinf(a_high) else a_high // b_low
-            return (0 if math.isinf(b_high) else a_low // b_high), high
-    return -math.inf, math.inf
-
-
-_TOKEN = re.compile(r"\s*([A-Za-z_][\w.']*|\d+|[-+*(),])")
-
-
-_GREATEST_TEXT = 1 << 20
-_GREATEST_DIGITS = 39  # of 127 bits
-
-
-def parse_dim(text: str) -> Dim:
-    """Read what `str(dim)` wrote. Raises ValueError that quotes the text."""
-    if len(text) > _GREATEST_TEXT:
-        raise ValueError(f"a dim expression has {len(text)} characters, at most {_GREATEST_TEXT}")
-    try:
-        return _parse(text)
-    except ZeroDivisionError:
-        raise ValueError(f"dim expression {text[:80]!r} divides by 0") from None
-    except RecursionError:
-        raise ValueError(f"dim expression {text[:80]!r} is nested too deep") from None
-
-
-def _parse(text: str) -> Dim:
-    tokens: list[str] = []
-    position = 0
-    stripped = text.strip()
-    while position < len(stripped):
-        match = _TOKEN.match(stripped, position)
-        if match is None:
-            raise ValueError(f"dim expression {text!r} is not readable at column {position}")
-        tokens.append(match.group(1))
-        position = match.end()
-    result, end = _parse_sum(tokens, 0, text)
-    if end != len(tokens):
-        raise ValueError(f"dim expression {text!r} goes on after its end with {tokens[end]!r}")
-    return result
-
-
-def _parse_sum(tokens: list[str], at: int, text: str) -> tuple[Dim, int]:
-    total: Dim = 0
-    sign = 1
-    if at < len(tokens) and tokens[at] in "+-":
-        sign, at = (-1 if tokens[at] == "-" else 1), at + 1
-    while True:
-        term, at = _parse_factor(tokens, at, text)
-        while at < len(tokens) and tokens[at] == "*":
-            factor, at = _parse_factor(tokens, at + 1, text)
-            term = term * factor
-        total = total + term * sign
-        if at >= len(tokens) or tokens[at] not in "+-":
-            return total, at
-        sign, at = (-1 if tokens[at] == "-" else 1), at + 1
-
-
-_FUNCTIONS: dict[str, Callable[[Dim, Dim], Dim]] = {
-    "floordiv": floordiv,
-    "mod": modulo,
-    "min": minimum,
-    "max": maximum,
-    "broadcast": broadcast,
-}
-
-
-def _parse_factor(tokens: list[str], at: int, text: str) -> tuple[Dim, int]:
-    if at >= len(tokens) or tokens[at] in "+*,)":
-        raise ValueError(f"dim expression {text!r} ends where an operand was expected")
-    token = tokens[at]
-    if token == "(":
-        inner, at = _parse_sum(tokens, at + 1, text)
-        return inner, _expect(tokens, at, ")", text)
-    if token.isdigit():
-        if len(token) > _GREATEST_DIGITS:
-            raise ValueError(f"dim expression {text[:80]!r} has a number of {len(token)} digits")
-        return int(token), at + 1
-    if token in _FUNCTIONS and at + 1 < len(tokens) and tokens[at + 1] == "(":
-        a, at = _parse_sum(tokens, at + 2, text)
-        b, at = _parse_sum(tokens, _expect(tokens, at, ",", text), text)
-        return _FUNCTIONS[token](a, b), _expect(tokens, at, ")", text)
-    return symbol(token), at + 1
-
-
-def _expect(tokens: list[str], at: int, token: str, text: str) -> int:
-    if at >= len(tokens) or tokens[at] != token:
-        got = tokens[at] if at < len(tokens) else "the end"
-        raise ValueError(f"dim expression {text!r}: expected {token!r}, got {got!r}")
-    return at + 1
+def _is_remainder(rest: Dim, b: Dim) -> bool:
+    """Whether 0 <= rest < b wherever the symbols that b is a product of are not 0."""
+    if isinstance(b, int) or len(b.terms) != 1:
+        return False
+    monomial, factor = b.terms[0]
+    known = {atom.name: (1, None) for atom, _ in monomial if isinstance(atom, Symbol)}
+    if factor < 1 or len(known) != len(monomial):
+        return False
+    return prove_le(0, rest, known) and prove_le(rest, b - 1, known)

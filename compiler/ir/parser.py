@@ -25,7 +25,7 @@ from ingot.compiler.ir.core import (
     Value,
     Variable,
 )
-from ingot.compiler.ir.dims import parse_dim
+from ingot.compiler.ir.dim_text import parse_dim
 from ingot.compiler.ir.literals import literal_from_bytes, literal_from_numbers
 from ingot.compiler.ir.types import (
     ListType,

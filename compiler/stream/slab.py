@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ingot.compiler.ir.dims import Dim, Expr, bounds, ceildiv, maximum, prove_le
+from ingot.compiler.ir.dims import Dim, bounds, ceildiv, from_terms, maximum, prove_le
 from ingot.compiler.stream.data import ALIGNMENT
 
 __all__ = ["Range", "Slab", "align"]
@@ -136,7 +136,7 @@ def align(length: Dim, symbols: Mapping[str, tuple[int, int | None]]) -> Dim:
     terms: Dim = 0
     for monomial, coefficient in length.terms:
         factor = -(-coefficient // ALIGNMENT) * ALIGNMENT
-        one: Dim = Expr(((monomial, 1),)) if monomial else 1
+        one: Dim = from_terms([(monomial, 1)])
         if factor > coefficient * _GREATEST_WASTE or bounds(one, symbols)[0] < 0:
             return ceildiv(length, ALIGNMENT) * ALIGNMENT
         terms = terms + one * factor

@@ -10,7 +10,7 @@ import json
 import zlib
 from typing import Any
 
-from ingot.compiler.ir.dims import parse_dim
+from ingot.compiler.ir.dim_text import parse_dim
 from ingot.compiler.stream.data import Chunk, Constants, Parameter
 from ingot.compiler.vm.contents import (
     Code,

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import reduce
+
 from ingot.compiler.graph.relations import may_fail
 from ingot.compiler.ir import Value
-from ingot.compiler.ir.dims import Atom, Call, Dim, Expr, Symbol, symbols_of
+from ingot.compiler.ir.dims import Call, Dim, Expr, Symbol, symbols_of
+from ingot.compiler.ir.polynomials import Atom, Monomial
 from ingot.compiler.vm.code import CodeBuilder
 
 __all__ = ["Sizes"]
@@ -38,7 +41,7 @@ class Sizes:
         """Whether all symbols of `dim` are defined."""
         return symbols_of(dim) <= self._symbols.keys()
 
-    def unknown(self, dim: Dim) -> set[str]:
+    def unknown(self, dim: Dim) -> frozenset[str]:
         """The symbols of `dim` that are not defined."""
         return symbols_of(dim) - self._symbols.keys()
 
@@ -69,7 +72,7 @@ class Sizes:
             total = self._op("add.size", total, self._code.constant(constant))
         return total
 
-    def _monomial(self, monomial: tuple[tuple[Atom, int], ...], coefficient: int) -> Value:
+    def _monomial(self, monomial: Monomial, coefficient: int) -> Value:
         product: Value | None = None
         for atom, power in monomial:
             for _ in range(power):
@@ -88,8 +91,8 @@ class Sizes:
         return made
 
     def _call(self, call: Call) -> Value:
-        a, b = map(self.value, call.operands)
-        return self._op(_INSTRUCTIONS[call.function], a, b)
+        name = _INSTRUCTIONS[call.function]
+        return reduce(lambda a, b: self._op(name, a, b), map(self.value, call.operands))
 
     def _op(self, name: str, a: Value, b: Value) -> Value:
         return self._code.op(name, a, b)[0]

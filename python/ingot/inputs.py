@@ -106,7 +106,7 @@ def known_sizes(
     sizes: Mapping[str, int], metadata: Mapping[str, Any], option: str
 ) -> dict[str, int]:
     """Sizes by the symbols of a module, of names that only its source had too."""
-    from ingot.compiler.ir.dims import parse_dim
+    from ingot.compiler.ir.dim_text import parse_dim
     from ingot.compiler.ir.renamed_dims import sizes_of_symbols
 
     renamed = {name: parse_dim(text) for name, text in metadata.get("dims", {}).items()}
@@ -131,7 +131,8 @@ def random_inputs(model: Model, signature: Signature, sizes: Mapping[str, int]) 
 
 
 def _check_sizes(signature: Signature, sizes: Mapping[str, int]) -> None:
-    from ingot.compiler.ir.dims import parse_dim, symbols_of
+    from ingot.compiler.ir.dim_text import parse_dim
+    from ingot.compiler.ir.dims import symbols_of
 
     texts = [dim for value in signature.arguments for dim in value.shape if isinstance(dim, str)]
     open_dims = sorted({name for text in texts for name in symbols_of(parse_dim(text))})
@@ -142,7 +143,8 @@ def _check_sizes(signature: Signature, sizes: Mapping[str, int]) -> None:
 
 
 def _shape(value: Value, sizes: Mapping[str, int]) -> tuple[int, ...]:
-    from ingot.compiler.ir.dims import evaluate, parse_dim, symbols_of
+    from ingot.compiler.ir.dim_text import parse_dim
+    from ingot.compiler.ir.dims import evaluate, symbols_of
 
     shape = []
     for text in value.shape:

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ingot.compiler.ir.dims import Dim, parse_dim, substitute, symbols_of
+from ingot.compiler.ir.dim_text import parse_dim
+from ingot.compiler.ir.dims import Dim, substitute, symbols_of
 from ingot.compiler.vm.contents import ModuleContents
 from ingot.compiler.vm.disassemble import disassemble, signature_text
 from ingot.compiler.vm.read_module import read_module

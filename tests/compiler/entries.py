@@ -13,7 +13,8 @@ from ingot.compiler.dispatch.kernel import Kernel, TargetInfo
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.ir import Block, Function, Module, Op, Region, TensorType
-from ingot.compiler.ir.dims import evaluate, parse_dim
+from ingot.compiler.ir.dim_text import parse_dim
+from ingot.compiler.ir.dims import evaluate
 from ingot.hal.spec import dtype
 
 __all__ = ["check", "entry", "make"]

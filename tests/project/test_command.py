@@ -15,7 +15,8 @@ from assembler import copy_module, pair_module, parameter_module
 
 import ingot
 from ingot.command import main
-from ingot.compiler.ir.dims import evaluate, parse_dim, symbols_of
+from ingot.compiler.ir.dim_text import parse_dim
+from ingot.compiler.ir.dims import evaluate, symbols_of
 
 ADD_ONE = """\
 module {} {

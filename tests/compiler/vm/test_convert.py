@@ -13,7 +13,8 @@ import pytest
 
 import ingot
 from ingot.compiler.ir import Block, Function, Module, Op, Region, TensorType
-from ingot.compiler.ir.dims import Dim, floordiv, maximum, parse_dim, symbol
+from ingot.compiler.ir.dim_text import parse_dim
+from ingot.compiler.ir.dims import Dim, floordiv, maximum, symbol
 from ingot.compiler.stream.convert import convert as stream_convert
 from ingot.compiler.stream.data import ProgramData
 from ingot.compiler.stream.plan_memory import plan_memory

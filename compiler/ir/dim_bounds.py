@@ -1,0 +1,142 @@
+"""What is known of symbolic dims: least and greatest values, and proofs that a <= b."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+
+from ingot.compiler.ir.polynomials import (
+    CACHE_LENGTH,
+    Atom,
+    Call,
+    Dim,
+    Expr,
+    Symbol,
+    expr_of,
+    substitute,
+    symbol,
+)
+
+__all__ = ["Bounds", "bounds", "prove_le"]
+
+Bounds = Mapping[str, tuple[int, "int | None"]]
+"""Per symbol its least and greatest value (None: no greatest)."""
+
+_TRIES = 100  # proofs tried with other ends of min, max and mod
+_Known = tuple[tuple[str, tuple[int, "int | None"]], ...]
+
+
+def _relevant(dim: Expr, known: Bounds | None) -> _Known:
+    """The bounds that matter for the dim, to remember results by."""
+    return tuple((name, known[name]) for name in dim.names if name in known) if known else ()
+
+
+def bounds(dim: Dim, known: Bounds | None = None) -> tuple[float, float]:
+    """Least and greatest value of `dim` (with infinities), given bounds of symbols."""
+    return (dim, dim) if isinstance(dim, int) else _bounds(dim, _relevant(dim, known))
+
+
+@lru_cache(maxsize=CACHE_LENGTH)
+def _bounds(dim: Expr, relevant: _Known) -> tuple[float, float]:
+    known = dict(relevant)
+    low: float = 0
+    high: float = 0
+    for monomial, coefficient in dim.terms:
+        term: tuple[float, float] = (1, 1)
+        for atom, power in monomial:
+            for _ in range(power):
+                term = _multiply_bounds(term, _atom_bounds(atom, known))
+        ends = [0 if end == 0 else end * coefficient for end in term]
+        low, high = low + min(ends), high + max(ends)
+    return low, high
+
+
+def prove_le(a: Dim, b: Dim, known: Bounds | None = None) -> bool:
+    """True where a <= b holds for every value of the symbols within their bounds."""
+    difference = b - a
+    if isinstance(difference, int):
+        return difference >= 0
+    return _proven(difference, _relevant(difference, known))
+
+
+@lru_cache(maxsize=CACHE_LENGTH)
+def _proven(difference: Expr, relevant: _Known) -> bool:
+    """Whether the difference is at least 0."""
+    known = dict(relevant)
+    if bounds(difference, known)[0] >= 0:
+        return True
+    # b*s - b >= 0 for b, s >= 1 shows only in what b and s have beyond their least values.
+    beyond: dict[str, Dim] = {name: symbol(name) + low for name, (low, _) in relevant if low > 0}
+    if beyond and bounds(substitute(difference, beyond))[0] >= 0:
+        return True
+    return _prove_with_ends(difference, known, 3, [_TRIES])
+
+
+def _prove_with_ends(dim: Expr, known: Bounds, depth: int, tries: list[int]) -> bool:
+    """Whether dim >= 0 shows once some min, max or mod in it is one of its ends: what is taken
+    away is at most its upper ends, what is added at least its lower ones."""
+    for monomial, factor in dim.terms:
+        if len(monomial) != 1 or monomial[0][1] != 1 or not isinstance(monomial[0][0], Call):
+            continue
+        term = expr_of(((monomial, factor),))
+        for end in _ends(monomial[0][0], factor < 0, known):
+            tries[0] -= 1
+            if tries[0] < 0:
+                return False
+            rest = dim - term + end * factor
+            if bounds(rest, known)[0] >= 0:
+                return True
+            if (
+                depth > 1
+                and isinstance(rest, Expr)
+                and _prove_with_ends(rest, known, depth - 1, tries)
+            ):
+                return True
+    return False
+
+
+def _ends(call: Call, upper: bool, known: Bounds) -> Sequence[Dim]:
+    """Dims that the call is never above (`upper`) or never below."""
+    a, b = call.operands[:2]
+    match call.function, upper:
+        case ("min", True) | ("max", False):
+            return call.operands
+        case ("mod", True) if bounds(b, known)[0] > 0:
+            return [b - 1]
+        case ("floordiv", True) if bounds(a, known)[0] >= 0 and bounds(b, known)[0] > 0:
+            return [a]
+    return ()
+
+
+def _multiply_bounds(a: tuple[float, float], b: tuple[float, float]) -> tuple[float, float]:
+    ends = [0 if 0 in (x, y) else x * y for x in a for y in b]
+    return min(ends), max(ends)
+
+
+def _atom_bounds(atom: Atom, known: Bounds) -> tuple[float, float]:
+    if isinstance(atom, Symbol):
+        least, greatest = known.get(atom.name, (0, None))
+        return least, math.inf if greatest is None else greatest
+    lows, highs = zip(*(bounds(operand, known) for operand in atom.operands), strict=True)
+    match atom.function:
+        case "min":
+            return min(lows), min(highs)
+        case "max":
+            return max(lows), max(highs)
+        case "broadcast":
+            return min(lows), max(highs)
+        case "mod" if lows[1] > 0:
+            return 0, min(highs[1] - 1, highs[0]) if lows[0] >= 0 else highs[1] - 1
+        case "floordiv" if lows[1] > 0:
+            least, greatest = (lows[1], highs[1])
+            low = _quotient(lows[0], greatest if lows[0] >= 0 else least)
+            return low, _quotient(highs[0], least if highs[0] >= 0 else greatest)
+    return -math.inf, math.inf
+
+
+def _quotient(a: float, b: float) -> float:
+    """floor(a / b) for b > 0, of bounds."""
+    if math.isinf(b):
+        return 0 if a >= 0 else -1
+    return a if math.isinf(a) else a // b

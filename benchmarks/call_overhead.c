@@ -55,7 +55,7 @@ int main(int argument_count, char **arguments) {
   ingot_status_t status = ingot_instance_create(NULL, &instance);
   if (status == NULL) status = ingot_device_create(instance, "cpu://?threads=1", &device);
   if (status == NULL) status = ingot_module_load_file(instance, arguments[1], 0, &module);
-  if (status == NULL) status = ingot_program_create(device, &module, 1, NULL, &program);
+  if (status == NULL) status = ingot_program_create(device, &module, 1, NULL, NULL, &program);
   if (status == NULL) status = ingot_program_find_function(program, "main", &function);
   if (status == NULL) status = ingot_session_create(program, &session);
   if (status == NULL) {

@@ -10,6 +10,7 @@
 #include "base/crc32.c"
 #include "base/log.c"
 #include "base/status.c"
+#include "base/stop.c"
 
 #include "hal/buffer.c"
 #include "hal/device.c"

@@ -1,12 +1,12 @@
 """`Array`: a tensor in a device buffer, as calls return it.
 
 It owns its bytes and computes nothing: for arithmetic take `numpy()`. NumPy and DLPack get the
-bytes themselves where they lie in this process's memory, else a copy.
+bytes themselves where they lie in this process's memory, else a copy. Copies are values: those of
+`copy` on the same device, what `pickle` brings back on the CPU.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 from math import prod
@@ -18,19 +18,17 @@ import numpy.typing as npt
 from ingot.hal import dlpack
 from ingot.hal.decode import decode, storage_dtype
 from ingot.hal.device import Device, open_device
-from ingot.hal.errors import InvalidArgument
+from ingot.hal.errors import FailedPrecondition, InvalidArgument
 from ingot.hal.native import check, ffi, lib
 from ingot.hal.spec import DType, dtype_of_code
 from ingot.hal.spec import dtype as dtype_called
 
-__all__ = ["Array", "empty_array"]
+__all__ = ["Array", "array_of_view", "empty_array"]
 
 _layout = lib.ingot_buffer_view_layout
-
-
-def _unmap(view: Any, data: Any) -> None:
-    lib.ingot_buffer_unmap(_layout(view).buffer, data)
-    lib.ingot_buffer_view_release(view)
+_release = lib.ingot_buffer_view_release
+_gc = ffi.gc
+_new = object.__new__
 
 
 class Array:
@@ -38,13 +36,27 @@ class Array:
 
     __slots__ = ("__weakref__", "_device", "_view")
 
-    def __init__(self, view: Any, device: Device) -> None:
-        """Takes over one reference to the C buffer view `view`."""
-        self._view = view
-        self._device = device
+    _view: Any  # a C buffer view that is freed with the last user of this very object
+    _device: Device
 
-    def __del__(self, release: Callable[[Any], None] = lib.ingot_buffer_view_release) -> None:
-        release(self._view)
+    def __init__(self, *_: object, **__: object) -> None:
+        raise TypeError("arrays come from calls and from ingot.Array.from_numpy(values, device)")
+
+    def __getattr__(self, name: str) -> Any:
+        if name in Array.__slots__:
+            raise FailedPrecondition(
+                "the array was never made; take ingot.Array.from_numpy(values)"
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __copy__(self) -> Array:
+        return self._copy_to(self._device)
+
+    def __deepcopy__(self, _memo: object) -> Array:
+        return self._copy_to(self._device)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore, (self.dtype.name, self._storage(storage_dtype(self.dtype)))
 
     @staticmethod
     def from_numpy(array: npt.ArrayLike, device: Device | str = "cpu") -> Array:
@@ -170,9 +182,9 @@ class Array:
         access = lib.INGOT_MAP_READ | lib.INGOT_MAP_WRITE
         out = ffi.new("void **")
         check(lib.ingot_buffer_map(layout.buffer, layout.offset, layout.length, access, out))
-        # A reference of its own: in a dead cycle the array is finalized before the pointer.
+        # A reference of its own: in a dead cycle the view may be freed before the pointer.
         lib.ingot_buffer_view_retain(self._view)
-        return ffi.gc(out[0], partial(_unmap, self._view))
+        return ffi.gc(out[0], partial(lib.ingot_python_unmap, self._view))
 
     def _storage(self, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
         """The bytes as an array of elements of `dtype`, which has the element's length."""
@@ -196,6 +208,19 @@ class Array:
         return decode(self._storage(storage_dtype(dtype)), dtype)
 
 
+def array_of_view(view: Any, device: Device) -> Array:
+    """The array of a C buffer view; takes over one reference to it."""
+    array = _new(Array)
+    array._view = _gc(view, _release)
+    array._device = device
+    return array
+
+
+def _restore(dtype: str, bits: npt.NDArray[Any]) -> Array:
+    """What `pickle` calls."""
+    return _array_of_bits(bits, dtype_called(dtype), open_device())
+
+
 def _array_of_bits(bits: npt.NDArray[Any], dtype: DType, device: Device) -> Array:
     """A new array with the elements of `bits`, in native byte order and row-major."""
     bits = np.asarray(bits, bits.dtype.newbyteorder("="), order="C")
@@ -212,4 +237,4 @@ def empty_array(dtype: DType, shape: tuple[int, ...], device: Device) -> Array:
     check(lib.ingot_buffer_create(device.handle.pointer, prod(shape) * dtype.bytes, buffer_out))
     buffer = ffi.gc(buffer_out[0], lib.ingot_buffer_release)
     check(lib.ingot_buffer_view_create(buffer, 0, dtype.code, len(shape), shape, view_out))
-    return Array(view_out[0], device)
+    return array_of_view(view_out[0], device)

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Any
 
 from ingot.hal.errors import Error, InvalidArgument
-from ingot.hal.native import Handle, check, ffi, lib, text
+from ingot.hal.native import Handle, Uncopied, check, ffi, keep_error, lib, text
 
 __all__ = ["Device", "devices", "instance", "open_device"]
 
@@ -32,13 +32,13 @@ def instance() -> Handle:
     return Handle(out[0], lib.ingot_instance_release)
 
 
-@ffi.def_extern(name="ingot_python_log")  # type: ignore[untyped-decorator]
+@ffi.def_extern(name="ingot_python_log", onerror=keep_error)  # type: ignore[untyped-decorator]
 def _log(_user: Any, severity: int, message: Any) -> None:
     level = logging.WARNING if severity >= lib.INGOT_LOG_WARNING else logging.INFO
     logging.getLogger("ingot").log(level, text(message))
 
 
-class Device:
+class Device(Uncopied):
     """A device that is open. Devices with one URI share threads: `open_device` makes one."""
 
     __slots__ = ("__weakref__", "handle", "uri")
@@ -47,6 +47,12 @@ class Device:
         """`handle` owns a C device; `uri` is what it is called."""
         self.uri = uri
         self.handle = handle
+
+    def __copy__(self) -> Device:
+        return self  # it never changes
+
+    def __deepcopy__(self, _memo: object) -> Device:
+        return self
 
     @property
     def is_host(self) -> bool:

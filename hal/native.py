@@ -9,11 +9,22 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from importlib import import_module
+from threading import get_ident
 from typing import Any, NoReturn
 
 from ingot.hal.errors import FailedPrecondition, error_class
 
-__all__ = ["Handle", "check", "ffi", "lib", "text"]
+__all__ = [
+    "Handle",
+    "Uncopied",
+    "check",
+    "ffi",
+    "keep_error",
+    "lib",
+    "raise_kept",
+    "raised",
+    "text",
+]
 
 try:
     _ingot: Any = import_module("ingot.runtime._ingot")
@@ -29,12 +40,30 @@ lib: Any = _ingot.lib
 _free = lib.ingot_status_free
 
 
+# By thread: what was raised while C ran Python inside a call of that thread.
+raised: dict[int, BaseException] = {}
+
+
+def keep_error(_kind: object, error: BaseException, _traceback: object) -> None:
+    """For Python that C calls: what it raises is raised when the call of C is over."""
+    raised[get_ident()] = error
+
+
+def raise_kept() -> None:
+    """Raises what was raised inside the last call of this thread; nothing if nothing was."""
+    error = raised.pop(get_ident(), None)
+    if error is not None:
+        raise error
+
+
 def check(status: Any) -> None:
     """Raises the exception of a status, and frees it; does nothing for success."""
     if status:
         code = lib.ingot_status_code(status)
         message = text(lib.ingot_status_message(status))
         _free(status)
+        if raised:
+            raise_kept()
         raise error_class(code)(message)
 
 
@@ -43,30 +72,41 @@ def text(characters: Any) -> str:
     return ffi.string(characters).decode("utf-8", "backslashreplace") if characters else ""
 
 
-class Handle:
-    """Owns one reference to a C object, and keeps alive what the object points into.
+class Uncopied:
+    """What can be neither copied nor pickled."""
 
-    `pointer` is NULL after `release`, which may be called more than once.
-    """
-
-    __slots__ = ("_keep", "_release", "pointer")
-
-    def __init__(self, pointer: Any, release: Any, *keep: object) -> None:
-        self.pointer = pointer
-        self._release = release
-        self._keep: tuple[object, ...] = keep
-
-    def release(self) -> None:
-        pointer, self.pointer = self.pointer, ffi.NULL
-        if pointer:
-            self._release(pointer)
-        self._keep = ()
+    __slots__ = ()
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
             "objects of the runtime can be neither pickled nor copied; keep the module file and "
             "load it again, or fork() the model"
         )
+
+
+class Handle(Uncopied):
+    """Owns one reference to a C object, and keeps alive what the object points into."""
+
+    __slots__ = ("_keep", "_pointer", "_release")
+
+    def __init__(self, pointer: Any, release: Any, *keep: object) -> None:
+        self._pointer = pointer
+        self._release = release
+        self._keep: tuple[object, ...] = keep
+
+    @property
+    def pointer(self) -> Any:
+        """The C object. FailedPrecondition: it was released, as happens to what is garbage."""
+        if not self._pointer:
+            raise FailedPrecondition("the object is freed already; load or open it again")
+        return self._pointer
+
+    def release(self) -> None:
+        """Drops the reference; may be called more than once."""
+        pointer, self._pointer = self._pointer, ffi.NULL
+        if pointer:
+            self._release(pointer)
+        self._keep = ()
 
     def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
         # A default, since the names of this module are gone when the last handles are.

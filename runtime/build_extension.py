@@ -20,11 +20,12 @@ from hal import header  # noqa: E402  the package `ingot` is not installed yet
 PUBLIC_HEADERS = ("ingot.h", "opencl.h")
 PRIVATE_HEADERS = ("call.h", "dlpack.h")
 
-# Called by C: after every kernel of a traced session (`trace.py` defines it), and for every
-# line of the log (`hal/device.py`).
+# Called by C: after every kernel of a traced session (`trace.py` defines it), for every line of
+# the log (`hal/device.py`), and every few milliseconds of a call (`limits.py`).
 CALLBACKS = """
 extern "Python" void ingot_python_trace(void *user, const ingot_trace_event_t *event);
 extern "Python" void ingot_python_log(void *user, int32_t severity, const char *message);
+extern "Python+C" bool ingot_python_handle_signals(void);
 """
 
 

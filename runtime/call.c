@@ -1,7 +1,14 @@
 /* Calls and parameters from Python: see call.h. */
+#if !defined(_GNU_SOURCE)
+#define _GNU_SOURCE /* syscall */
+#endif
 #include "call.h"
 
 #include <string.h>
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 static ingot_status_t ingot_python_wrap_tensors(ingot_python_frame_t *frame, uint32_t count) {
   memset(frame->views, 0, count * sizeof *frame->views);
@@ -35,6 +42,23 @@ ingot_status_t ingot_python_call(ingot_python_frame_t *frame) {
     frame->views[i] = NULL;
   }
   return status;
+}
+
+/* Defined in Python: limits.py. */
+bool ingot_python_handle_signals(void);
+
+bool ingot_python_should_stop(void *user) {
+  (void)user;
+#if defined(__linux__)
+  /* Handlers run on the main thread only: the others need not wait for the interpreter. */
+  if (syscall(SYS_gettid) != getpid()) return false;
+#endif
+  return ingot_python_handle_signals();
+}
+
+void ingot_python_unmap(ingot_buffer_view_t *view, void *data) {
+  ingot_buffer_unmap(ingot_buffer_view_layout(view)->buffer, data);
+  ingot_buffer_view_release(view);
 }
 
 static ingot_status_t ingot_python_find(void *user, const char *scope, const char *key,

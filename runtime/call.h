@@ -35,6 +35,12 @@ typedef struct ingot_python_frame_t {
  * that was neither a view nor in memory stands in `views`, and is Python's to release. */
 ingot_status_t ingot_python_call(ingot_python_frame_t *frame);
 
+/* Asks Python whether a call is to end: should_stop of the calls from Python. */
+bool ingot_python_should_stop(void *user);
+
+/* Ends a mapping of `data`, and drops the reference to `view` that kept it. */
+void ingot_python_unmap(ingot_buffer_view_t *view, void *data);
+
 /* Parameters that lie in Python's memory: `keys` and `spans` go together. */
 typedef struct ingot_python_parameters_t {
   size_t count;

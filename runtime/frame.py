@@ -16,12 +16,12 @@ from ingot.hal.device import Device
 from ingot.hal.errors import InvalidArgument
 from ingot.hal.native import ffi, lib
 from ingot.hal.spec import DType
+from ingot.runtime.limits import set_limits
 from ingot.runtime.signature import Signature
 from ingot.runtime.tensors import bits_of_input, bits_of_output, wrong_dtype
 
 __all__ = ["Frame", "bytes_of"]
 
-_LARGEST = 2**63 - 1
 _from_buffer = ffi.from_buffer
 _ndarray = np.ndarray
 
@@ -83,6 +83,7 @@ class Frame:
         self.pointer.result_count = len(signature.results)
         self.pointer.tensors = tensors
         self.pointer.views = self.views
+        set_limits(self.pointer.options, None, None)
         self.has_output = False
         self._keep = tensors
         slots = []
@@ -93,17 +94,6 @@ class Frame:
             slots.append(_Slot(name, value.dtype, tensors + ordinal))
         self._arguments = slots[:argument_count]
         self._results = slots[argument_count:]
-
-    def set_limits(self, max_steps: int | None, timeout: float | None) -> None:
-        """Limits of the next calls; None: no limit. InvalidArgument: they are no limits."""
-        if max_steps is not None and (not isinstance(max_steps, int) or max_steps < 1):
-            raise InvalidArgument(f"max_steps is {max_steps!r}, but must be an integer above 0")
-        if timeout is not None and (not isinstance(timeout, (int, float)) or not timeout > 0):
-            raise InvalidArgument(f"timeout is {timeout!r}, but must be seconds above 0")
-        options = self.pointer.options
-        options.max_steps = min(max_steps or 0, _LARGEST)
-        nanoseconds = min(timeout or 0, _LARGEST / 1e9) * 1e9  # also of infinity
-        options.timeout = min(max(int(nanoseconds), int(timeout is not None)), _LARGEST)
 
     def set_arguments(self, values: Sequence[Any]) -> list[Any]:
         """Fills the argument slots; what it returns must live until the call is over."""

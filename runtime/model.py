@@ -7,50 +7,30 @@ y = model(x)                    # the same as model.main(x)
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from threading import get_ident
 from types import MappingProxyType
 from typing import Any
 
-from ingot.hal.array import Array
-from ingot.hal.device import Device, open_device
+from ingot.hal.array import Array, array_of_view
+from ingot.hal.device import open_device
 from ingot.hal.errors import FailedPrecondition, InvalidArgument, NotFound
-from ingot.hal.native import Handle, check, ffi, lib
+from ingot.hal.native import Uncopied, check, lib, raise_kept, raised
 from ingot.runtime.frame import Frame
+from ingot.runtime.limits import set_limits
 from ingot.runtime.program import HostKernel, Program
+from ingot.runtime.session import Session
 from ingot.runtime.signature import Signature, Value
-from ingot.runtime.state import read_state, read_state_file, save_state, write_state
-from ingot.runtime.trace import TraceEvent, collect_trace
+from ingot.runtime.state import read_state, read_state_file, save_state, state_spans, write_state
+from ingot.runtime.trace import TraceEvent
 
 __all__ = ["Function", "Model", "load"]
 
 _call = lib.ingot_python_call
-_CLOSED = "the model is closed; load it again"
 
 
-class _Session:
-    """A C session and the lock that makes callers wait for each other."""
-
-    __slots__ = ("device", "handle", "is_closed", "lock", "program")
-
-    def __init__(self, program: Program) -> None:
-        out = ffi.new("ingot_session_t **")
-        check(lib.ingot_session_create(program.pointer, out))
-        self.program = program
-        self.device: Device = program.device
-        self.handle = Handle(out[0], lib.ingot_session_release, program)
-        # A call from within a call of the same thread must not hang: C refuses it.
-        self.lock = threading.RLock()
-        self.is_closed = False
-
-    def close(self) -> None:
-        with self.lock:
-            self.is_closed = True
-            self.handle.release()
-
-
-class Function:
+class Function(Uncopied):
     """A function of a model, ready to be called."""
 
     __slots__ = (
@@ -63,7 +43,7 @@ class Function:
         "_signature",
     )
 
-    def __init__(self, session: _Session, ordinal: int, signature: Signature) -> None:
+    def __init__(self, session: Session, ordinal: int, signature: Signature) -> None:
         self._session = session
         self._ordinal = ordinal
         self._signature = signature
@@ -105,7 +85,7 @@ class Function:
             frame = self._new_frame()
         try:
             if limits is not None:
-                frame.set_limits(*limits)
+                set_limits(frame.pointer.options, *limits)
             keep = frame.set_arguments(arguments)
             outputs = None
             if out is not None or frame.has_output:
@@ -113,19 +93,22 @@ class Function:
                 keep += frame.set_outputs(outputs)
             session = self._session
             with session.lock:
-                if session.is_closed:
-                    raise FailedPrecondition(_CLOSED)
+                if session.closed:
+                    raise FailedPrecondition(session.closed)
                 status = _call(frame.pointer)
             if status:
                 check(status)
+            if raised and get_ident() in raised:
+                self._results(frame, outputs)  # takes them over
+                raise_kept()
             if self._result_count != 1:
                 return self._results(frame, outputs)
             if outputs is not None and outputs[0] is not None:
                 return outputs[0]
-            return Array(frame.views[self._argument_count], session.device)
+            return array_of_view(frame.views[self._argument_count], session.device)
         finally:
             if limits is not None:
-                frame.set_limits(None, None)
+                set_limits(frame.pointer.options, None, None)
             self._frames.append(frame)
 
     def call(
@@ -152,14 +135,14 @@ class Function:
         """What a call gives: new arrays, and those of `out=` as they were passed."""
         views, first, device = frame.views, self._argument_count, self._session.device
         results = tuple(
-            Array(views[first + ordinal], device) if value is None else value
+            array_of_view(views[first + ordinal], device) if value is None else value
             for ordinal, value in enumerate(outputs or (None,) * self._result_count)
         )
         return results if len(results) > 1 else results[0] if results else None
 
     def _new_frame(self) -> Frame:
         session = self._session
-        return Frame(session.handle.pointer, session.device, self._ordinal, self._signature)
+        return Frame(session.pointer, session.device, self._ordinal, self._signature)
 
     def _bind(self, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:
         """Positional and named arguments in the order of the signature."""
@@ -209,15 +192,17 @@ class Function:
         return tuple(out.get(name) for name in names)
 
 
-class Model:
+class Model(Uncopied):
     """A loaded module with private state. Threads may share it: calls wait for each other.
 
     Calling it calls `main`; every other function is an attribute, or stands in `functions`.
     """
 
     def __init__(self, program: Program) -> None:
+        if not isinstance(program, Program):
+            raise TypeError("ingot.load(...) makes models")
         self._program = program
-        self._session = _Session(program)
+        self._session = Session(program)
         self._functions = {
             signature.name: Function(self._session, ordinal, signature)
             for ordinal, signature in enumerate(program.signatures)
@@ -271,8 +256,8 @@ class Model:
 
         FailedPrecondition: a call failed while it was changing one; see `reset`.
         """
-        with self._open() as session:
-            return read_state(session.handle.pointer, self._program)
+        with self._session.use() as pointer:
+            return read_state(pointer, self._program)
 
     def save_state(self, path: str | os.PathLike[str]) -> None:
         """Writes all variables to a .npz file, for `load_state`. Raises as `state`; OSError."""
@@ -287,37 +272,40 @@ class Model:
         """
         if isinstance(state, (str, os.PathLike)):
             state = read_state_file(state)
-        with self._open() as session:
-            write_state(session.handle.pointer, self._program, state)
+        spans = state_spans(self._program, state)
+        with self._session.use() as pointer:
+            write_state(pointer, self._program, spans)
 
     def reset(self) -> None:
         """Gives all variables their initial values back."""
-        with self._open() as session:
-            check(lib.ingot_session_reset(session.handle.pointer))
+        with self._session.use() as pointer:
+            check(lib.ingot_session_reset(pointer))
 
     def fork(self) -> Model:
         """Another session: it shares the program and its weights, and has its own state, which
         starts with the initial values."""
-        with self._open():
-            return Model(self._program)
+        self._session.check_forkable()
+        return Model(self._program)
+
+    def cancel(self) -> bool:
+        """Ends the call that is running, from any thread: it raises Cancelled. False, and nothing
+        happens, if there is none: later calls are not touched."""
+        return self._session.cancel()
 
     @contextmanager
     def trace(self) -> Iterator[list[TraceEvent]]:
-        """`with model.trace() as events: model(x)`: one event per kernel and copy, with its
-        times and bytes."""
-        with self._open() as session, collect_trace(session.handle.pointer) as events:
+        """`with model.trace() as events: model(x)`: one event per kernel and copy of every call
+        meanwhile, with its times and bytes."""
+        events: list[TraceEvent] = []
+        self._session.add_trace(events)
+        try:
             yield events
-
-    @contextmanager
-    def _open(self) -> Iterator[_Session]:
-        """The session, while nobody else uses it."""
-        with self._session.lock:
-            if self._session.is_closed:
-                raise FailedPrecondition(_CLOSED)
-            yield self._session
+        finally:
+            self._session.remove_trace(events)
 
     def close(self) -> None:
-        """Frees the session's memory now; later calls raise FailedPrecondition."""
+        """Frees the session's memory; later calls raise FailedPrecondition. From within a call,
+        as in a signal handler, the memory stays until the model goes."""
         self._session.close()
 
     def __enter__(self) -> Model:
@@ -352,6 +340,8 @@ def load(
     threads: int | None = None,
     parameters: Any = None,
     verify: bool = False,
+    timeout: float | None = None,
+    zero_memory: bool = False,
 ) -> Model:
     """Makes a compiled module ready to be called.
 
@@ -359,7 +349,19 @@ def load(
     "opencl://0", one of `ingot.devices()`, or a context or command queue of pyopencl, whose
     arrays the model then takes and gives without a copy. `parameters` are the weights
     that are not in the module: the path of a safetensors file, or a dict of arrays.
-    `verify` reads the constants too and checks them. NotFound: a file, device or parameter
-    is missing. DataLoss: the module is damaged. Incompatible: it is for another version.
+    `verify` reads the constants too and checks them. `timeout` is a limit in seconds, looked at
+    while the module's init code runs; `zero_memory` makes results and working memory start as
+    zeros, so that a module that writes only a part shows nothing of what was there before.
+    NotFound: a file, device or parameter is missing. DataLoss: the module is damaged.
+    Incompatible: it is for another version. DeadlineExceeded: it took longer than `timeout`.
     """
-    return Model(Program(source, open_device(device, threads), parameters, verify=verify))
+    return Model(
+        Program(
+            source,
+            open_device(device, threads),
+            parameters,
+            verify=verify,
+            timeout=timeout,
+            zero_memory=zero_memory,
+        )
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,8 +13,9 @@ from typing import Any
 from ingot.hal.device import Device, instance
 from ingot.hal.errors import DataLoss, Incompatible, InvalidArgument, NotFound
 from ingot.hal.file_kind import START_LENGTH, why_no_module
-from ingot.hal.native import Handle, check, ffi, lib, text
+from ingot.hal.native import Handle, Uncopied, check, ffi, lib, text
 from ingot.runtime.frame import bytes_of
+from ingot.runtime.limits import set_limits
 from ingot.runtime.signature import Signature, read_signature, read_variables
 from ingot.runtime.tensors import bits_of_parameter
 
@@ -31,16 +33,32 @@ class HostKernel:
     reason: str  # why the device does not run it
 
 
-class Program:
+class Program(Uncopied):
     """The module, and the C program made from it. It never changes."""
 
-    def __init__(self, source: Any, device: Device, parameters: Any, *, verify: bool) -> None:
+    def __init__(
+        self,
+        source: Any,
+        device: Device,
+        parameters: Any,
+        *,
+        verify: bool,
+        timeout: float | None,
+        zero_memory: bool,
+    ) -> None:
+        options = ffi.new("ingot_program_options_t *", {"zero_memory": zero_memory})
+        set_limits(options.limits, None, timeout)
+        begin = time.monotonic()
         self.device = device
         self._module = load_module(source, verify)
         out = ffi.new("ingot_program_t **")
         modules = ffi.new("ingot_module_t *[]", [self._module.pointer])
         with _open_parameters(self._module.pointer, parameters) as table:
-            check(lib.ingot_program_create(device.handle.pointer, modules, 1, table, out))
+            if timeout is not None:
+                rest = max(timeout - (time.monotonic() - begin), 1e-9)
+                set_limits(options.limits, None, rest)
+            arguments = (device.handle.pointer, modules, 1, table, options, out)
+            check(lib.ingot_program_create(*arguments))
         self._handle = Handle(out[0], lib.ingot_program_release, self._module, device)
         self.pointer = self._handle.pointer
         self.signatures = tuple(self._signatures())

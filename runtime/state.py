@@ -20,7 +20,7 @@ from ingot.runtime.program import Program
 from ingot.runtime.signature import Value
 from ingot.runtime.tensors import bits_of_input
 
-__all__ = ["read_state", "read_state_file", "save_state", "write_state"]
+__all__ = ["read_state", "read_state_file", "save_state", "state_spans", "write_state"]
 
 
 def read_state(session: Any, program: Program) -> dict[str, Array]:
@@ -68,8 +68,8 @@ def read_state_file(path: str | os.PathLike[str]) -> dict[str, Any]:
         raise DataLoss(f"'{os.fspath(path)}' is no .npz file of a state: {error}") from None
 
 
-def write_state(session: Any, program: Program, state: Mapping[str, Any]) -> None:
-    """Sets all variables of a C session, once all are known to fit. InvalidArgument: not so."""
+def state_spans(program: Program, state: Mapping[str, Any]) -> list[tuple[Any, int]]:
+    """The bytes for each variable, and their length. InvalidArgument: they do not fit."""
     if not isinstance(state, Mapping):
         raise InvalidArgument(
             f"the state is {type(state).__name__}, but must be a dict of arrays by name"
@@ -81,7 +81,11 @@ def write_state(session: Any, program: Program, state: Mapping[str, Any]) -> Non
         what = f"lacks variable {missing[0]!r}" if missing else f"has no variable {unknown[0]!r}"
         whose = "the state" if missing else "the model"
         raise InvalidArgument(f"{whose} {what}; the variables are: {', '.join(names) or 'none'}")
-    spans = list(_spans(program.variables, state))
+    return list(_spans(program.variables, state))
+
+
+def write_state(session: Any, program: Program, spans: list[tuple[Any, int]]) -> None:
+    """Sets all variables of a C session."""
     for ordinal, (data, length) in enumerate(spans):
         check(lib.ingot_session_write_variable(session, program.module, ordinal, data, length))
 

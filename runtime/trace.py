@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from ingot.hal.native import check, ffi, lib, text
+from ingot.hal.native import ffi, keep_error, text
 
-__all__ = ["TraceEvent", "collect_trace"]
+__all__ = ["TraceEvent"]
 
 
 @dataclass(frozen=True)
@@ -23,19 +21,10 @@ class TraceEvent:
     length: int  # bytes that it writes; of kernels an estimate of those it touches
 
 
-@contextmanager
-def collect_trace(session: Any) -> Iterator[list[TraceEvent]]:
-    """Events of the C session's calls inside the `with` block, in order."""
-    events: list[TraceEvent] = []
-    handle = ffi.new_handle(events)
-    check(lib.ingot_session_set_trace(session, lib.ingot_python_trace, handle))
-    try:
-        yield events
-    finally:
-        check(lib.ingot_session_set_trace(session, ffi.NULL, ffi.NULL))
-
-
-@ffi.def_extern(name="ingot_python_trace")  # type: ignore[untyped-decorator]
+@ffi.def_extern(name="ingot_python_trace", onerror=keep_error)  # type: ignore[untyped-decorator]
 def _record(user: Any, event: Any) -> None:
+    """Adds the event to each of the lists that `user`, a handle, stands for."""
     names = text(event.kernel), text(event.layer)
-    ffi.from_handle(user).append(TraceEvent(*names, event.begin, event.end, event.length))
+    made = TraceEvent(*names, event.begin, event.end, event.length)
+    for events in ffi.from_handle(user):
+        events.append(made)

@@ -88,8 +88,6 @@ void ingot_buffer_retain(ingot_buffer_t *buffer) { ingot_hal_buffer_retain(buffe
 
 void ingot_buffer_release(ingot_buffer_t *buffer) { ingot_hal_buffer_release(buffer); }
 
-size_t ingot_buffer_length(const ingot_buffer_t *buffer) { return (size_t)buffer->length; }
-
 ingot_status_t ingot_buffer_read(ingot_buffer_t *buffer, size_t offset, void *data,
                                  size_t length) {
   return ingot_hal_buffer_read(buffer, clamp(offset), clamp(length), data);

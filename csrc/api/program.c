@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/float_environment.h"
 #include "vm/context.h"
 
@@ -58,16 +59,27 @@ static ingot_status_t check_names(const ingot_program_t *program) {
 }
 
 /* Init is code without loops, or nearly: what takes so many steps never ends. */
-#define INIT_MAX_STEPS (UINT64_C(1) << 27)
+#define INIT_MAX_STEPS (INT64_C(1) << 27)
 
-static ingot_status_t run_init_functions(ingot_vm_image_t *image) {
+/* How programs are made: the caller's options, and since when. */
+typedef struct making_t {
+  const ingot_parameters_t *parameters;
+  ingot_program_options_t options;
+  int64_t begin; /* of ingot_clock */
+} making_t;
+
+static ingot_status_t run_init_functions(ingot_vm_image_t *image, const making_t *making) {
   const ingot_module_t *module = image->module;
   ingot_vm_context_t context;
   ingot_status_t status = ingot_vm_context_initialize(&context, image->device, image, 1);
   context.image = image;
   context.initializing = image;
-  context.limited = true;
-  context.max_steps = INIT_MAX_STEPS;
+  context.zero_memory = making->options.zero_memory;
+  atomic_init(&context.stop.flags, INGOT_STOP_BUSY | INGOT_STOP_CALL);
+  ingot_vm_context_limit(&context, &making->options.limits, making->begin);
+  if (!status && ingot_stop_is_due(&context.stop, true)) {
+    status = ingot_stop_status(ingot_hal_device_allocator(image->device), &context.stop);
+  }
   ingot_float_environment_t saved = ingot_float_environment_enter();
   for (uint32_t i = 0; !status && i < module->function_count; ++i) {
     const ingot_layout_function_t *function = &module->functions[i];
@@ -83,7 +95,7 @@ static ingot_status_t run_init_functions(ingot_vm_image_t *image) {
 }
 
 static ingot_status_t create_image(ingot_program_t *program, ingot_module_t *module,
-                                   const ingot_parameters_t *parameters) {
+                                   const making_t *making) {
   ingot_vm_image_t *image = &program->images[program->image_count];
   uint32_t first_variable = 0;
   for (uint32_t i = 0; i < program->image_count; ++i) {
@@ -93,13 +105,13 @@ static ingot_status_t create_image(ingot_program_t *program, ingot_module_t *mod
   void *spans = NULL;
   INGOT_TRY(ingot_allocate_array(allocator, module->parameter_count,
                                  sizeof(ingot_parameter_span_t), &spans));
-  ingot_status_t status = ingot_program_find_parameters(module, parameters, spans);
+  ingot_status_t status = ingot_program_find_parameters(module, making->parameters, spans);
   if (!status) {
     ++program->image_count;
     status = ingot_vm_image_initialize(image, program->device, module, spans);
     image->first_variable = first_variable;
     if (!status) status = list_functions(program, program->image_count - 1);
-    if (!status) status = run_init_functions(image);
+    if (!status) status = run_init_functions(image, making);
     ingot_vm_image_finish_init(image);
   }
   ingot_release_memory(allocator, spans);
@@ -107,7 +119,7 @@ static ingot_status_t create_image(ingot_program_t *program, ingot_module_t *mod
 }
 
 static ingot_status_t create_images(ingot_program_t *program, ingot_module_t *const *modules,
-                                    uint32_t module_count, const ingot_parameters_t *parameters) {
+                                    uint32_t module_count, const making_t *making) {
   const ingot_allocator_t *allocator = program_allocator(program);
   size_t function_count = 0;
   for (uint32_t i = 0; i < module_count; ++i) function_count += modules[i]->function_count;
@@ -117,21 +129,26 @@ static ingot_status_t create_images(ingot_program_t *program, ingot_module_t *co
   INGOT_TRY(ingot_allocate_array(allocator, function_count, sizeof(*program->functions), &memory));
   program->functions = memory;
   for (uint32_t i = 0; i < module_count; ++i) {
-    INGOT_TRY(create_image(program, modules[i], parameters));
+    INGOT_TRY(create_image(program, modules[i], making));
   }
   return check_names(program);
 }
 
 ingot_status_t ingot_program_create(ingot_device_t *device, ingot_module_t *const *modules,
                                     uint32_t module_count, const ingot_parameters_t *parameters,
+                                    const ingot_program_options_t *options,
                                     ingot_program_t **out_program) {
+  making_t making = {.parameters = parameters, .begin = ingot_clock()};
+  if (options) making.options = *options;
+  if (making.options.limits.max_steps <= 0) making.options.limits.max_steps = INIT_MAX_STEPS;
   void *memory = NULL;
   INGOT_TRY(ingot_allocate(ingot_hal_device_allocator(device), sizeof(ingot_program_t), &memory));
   ingot_program_t *program = memory;
   ingot_reference_count_initialize(&program->references);
   ingot_hal_device_retain(device);
   program->device = device;
-  ingot_status_t status = create_images(program, modules, module_count, parameters);
+  program->zero_memory = making.options.zero_memory;
+  ingot_status_t status = create_images(program, modules, module_count, &making);
   if (status) {
     ingot_program_release(program);
     return status;

@@ -14,6 +14,7 @@ typedef struct ingot_program_function_t {
 struct ingot_program_t {
   ingot_reference_count_t references;
   ingot_device_t *device;
+  bool zero_memory; /* of sessions */
   uint32_t image_count;
   uint32_t function_count;
   ingot_vm_image_t *images;

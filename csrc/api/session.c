@@ -6,14 +6,12 @@
 #include <stdatomic.h>
 
 #include "api/program.h"
-#include "base/clock.h"
 #include "base/float_environment.h"
 #include "module/dtype.h"
 #include "vm/context.h"
 
 struct ingot_session_t {
   ingot_reference_count_t references;
-  _Atomic bool busy;
   ingot_program_t *program;
   ingot_vm_context_t context;
 };
@@ -30,11 +28,11 @@ ingot_status_t ingot_session_create(ingot_program_t *program, ingot_session_t **
                            &memory));
   ingot_session_t *session = memory;
   ingot_reference_count_initialize(&session->references);
-  atomic_init(&session->busy, false);
   ingot_program_retain(program);
   session->program = program;
   ingot_status_t status = ingot_vm_context_initialize(&session->context, program->device,
                                                       program->images, program->image_count);
+  session->context.zero_memory = program->zero_memory;
   if (!status) {
     status = ingot_vm_state_initialize(&session->context.state, session->context.queue,
                                        program->images, program->image_count);
@@ -61,14 +59,23 @@ void ingot_session_release(ingot_session_t *session) {
 
 /* -- one caller at a time ---------------------------------------------------------------------- */
 
-static ingot_status_t enter_session(ingot_session_t *session) {
-  if (!atomic_exchange_explicit(&session->busy, true, memory_order_acquire)) return NULL;
+/* `flags`: INGOT_STOP_BUSY and what else it is to start with. */
+static ingot_status_t enter_session(ingot_session_t *session, uint32_t flags) {
+  uint32_t idle = 0;
+  if (atomic_compare_exchange_strong_explicit(&session->context.stop.flags, &idle, flags,
+                                              memory_order_acquire, memory_order_relaxed)) {
+    return NULL;
+  }
   return ingot_status_create(session_allocator(session), INGOT_STATUS_FAILED_PRECONDITION,
                              "the session is in a call; use one session per thread");
 }
 
 static void leave_session(ingot_session_t *session) {
-  atomic_store_explicit(&session->busy, false, memory_order_release);
+  atomic_store_explicit(&session->context.stop.flags, 0, memory_order_release);
+}
+
+bool ingot_session_cancel(ingot_session_t *session) {
+  return ingot_stop_cancel(&session->context.stop);
 }
 
 /* -- checks of a call -------------------------------------------------------------------------- */
@@ -185,19 +192,6 @@ static ingot_status_t check_call(const call_t *call, uint32_t argument_count,
 
 /* -- the call ---------------------------------------------------------------------------------- */
 
-static void set_limits(ingot_vm_context_t *context, const ingot_call_options_t *options) {
-  context->limited = options && (options->max_steps > 0 || options->timeout > 0);
-  context->max_steps = UINT64_MAX;
-  context->deadline = 0;
-  context->clock_step = 0;
-  if (!context->limited) return;
-  if (options->max_steps > 0) context->max_steps = (uint64_t)options->max_steps;
-  if (options->timeout > 0) {
-    int64_t now = ingot_clock();
-    if (options->timeout < INT64_MAX - now) context->deadline = now + options->timeout;
-  }
-}
-
 static __attribute__((noinline)) ingot_status_t check_state(const ingot_session_t *session) {
   return ingot_vm_state_check(&session->context.state, session->program->images,
                               session->program->image_count);
@@ -234,7 +228,7 @@ static ingot_status_t run_call(const call_t *call, uint32_t argument_count, uint
     context->results[i] = (ingot_vm_result_t){given, given != NULL, false};
   }
   context->arguments = call->arguments;
-  set_limits(context, options);
+  ingot_vm_context_limit(context, options, 0);
   ingot_status_t status = run_and_wait(context);
   settle_results(call, !status);
   if (!status && context->state.is_changing) ingot_vm_state_keep(&context->state);
@@ -252,7 +246,7 @@ ingot_status_t ingot_session_call(ingot_session_t *session, uint32_t function,
                                "function %u, the program has %u", function,
                                program->function_count);
   }
-  INGOT_TRY(enter_session(session));
+  INGOT_TRY(enter_session(session, INGOT_STOP_BUSY | INGOT_STOP_CALL));
   ingot_program_function_t target = program->functions[function];
   const ingot_vm_image_t *image = &program->images[target.image];
   session->context.image = image;
@@ -270,7 +264,7 @@ ingot_status_t ingot_session_call(ingot_session_t *session, uint32_t function,
 /* -- between calls ----------------------------------------------------------------------------- */
 
 ingot_status_t ingot_session_trim(ingot_session_t *session) {
-  INGOT_TRY(enter_session(session));
+  INGOT_TRY(enter_session(session, INGOT_STOP_BUSY));
   ingot_vm_context_trim(&session->context);
   leave_session(session);
   return NULL;
@@ -280,7 +274,7 @@ ingot_status_t ingot_session_trim(ingot_session_t *session) {
 
 ingot_status_t ingot_session_reset(ingot_session_t *session) {
   ingot_vm_context_t *context = &session->context;
-  INGOT_TRY(enter_session(session));
+  INGOT_TRY(enter_session(session, INGOT_STOP_BUSY));
   ingot_status_t status = ingot_vm_state_reset(
       &context->state, context->queue, session->program->images, session->program->image_count);
   leave_session(session);
@@ -316,7 +310,7 @@ ingot_status_t ingot_session_read_variable(ingot_session_t *session, const ingot
                                            uint32_t variable, void *data, size_t length) {
   const ingot_vm_image_t *image = NULL;
   INGOT_TRY(find_variable(session, module, variable, length, &image));
-  INGOT_TRY(enter_session(session));
+  INGOT_TRY(enter_session(session, INGOT_STOP_BUSY));
   ingot_status_t status = ingot_vm_state_get(&session->context.state, image, variable, data);
   leave_session(session);
   return status;
@@ -327,7 +321,7 @@ ingot_status_t ingot_session_write_variable(ingot_session_t *session,
                                             const void *data, size_t length) {
   const ingot_vm_image_t *image = NULL;
   INGOT_TRY(find_variable(session, module, variable, length, &image));
-  INGOT_TRY(enter_session(session));
+  INGOT_TRY(enter_session(session, INGOT_STOP_BUSY));
   ingot_status_t status = ingot_vm_state_set(&session->context.state, image, variable, data);
   leave_session(session);
   return status;
@@ -335,7 +329,7 @@ ingot_status_t ingot_session_write_variable(ingot_session_t *session,
 
 ingot_status_t ingot_session_set_trace(ingot_session_t *session, ingot_trace_function_t trace,
                                        void *user) {
-  INGOT_TRY(enter_session(session));
+  INGOT_TRY(enter_session(session, INGOT_STOP_BUSY));
   ingot_vm_context_set_trace(&session->context, trace, user);
   leave_session(session);
   return NULL;

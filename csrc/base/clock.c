@@ -6,8 +6,18 @@
 
 #include <time.h>
 
-int64_t ingot_clock(void) {
+static int64_t read_clock(clockid_t clock) {
   struct timespec now;
-  (void)clock_gettime(CLOCK_MONOTONIC, &now);
+  (void)clock_gettime(clock, &now);
   return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+int64_t ingot_clock(void) { return read_clock(CLOCK_MONOTONIC); }
+
+int64_t ingot_clock_tick(void) {
+#if defined(CLOCK_MONOTONIC_COARSE)
+  return read_clock(CLOCK_MONOTONIC_COARSE);
+#else
+  return read_clock(CLOCK_MONOTONIC);
+#endif
 }

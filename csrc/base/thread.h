@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <time.h>
 
 typedef pthread_mutex_t ingot_mutex_t;
 typedef pthread_cond_t ingot_condition_t;
@@ -36,6 +37,19 @@ static inline void ingot_condition_deinitialize(ingot_condition_t *condition) {
 /* Callers test their predicate in a loop: a wait may end without a signal. */
 static inline void ingot_condition_wait(ingot_condition_t *condition, ingot_mutex_t *mutex) {
   (void)pthread_cond_wait(condition, mutex);
+}
+
+/* For some milliseconds at most. */
+static inline void ingot_condition_wait_a_little(ingot_condition_t *condition,
+                                                 ingot_mutex_t *mutex) {
+  struct timespec end;
+  (void)clock_gettime(CLOCK_REALTIME, &end);
+  end.tv_nsec += 4000000;
+  if (end.tv_nsec >= 1000000000) {
+    end.tv_nsec -= 1000000000;
+    ++end.tv_sec;
+  }
+  (void)pthread_cond_timedwait(condition, mutex, &end);
 }
 
 static inline void ingot_condition_signal(ingot_condition_t *condition) {

@@ -24,6 +24,7 @@
 #include "base/allocator.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "base/stop.h"
 #include "base/thread.h"
 #include "ingot/ingot.h"
 #include "ingot/kernel_abi.h"
@@ -287,6 +288,7 @@ struct ingot_hal_queue_t { /* drivers append their state */
   ingot_hal_trace_function_t trace;
   void *trace_user;
   const void *site;        /* of the copies and fills to come */
+  ingot_stop_t *stop;      /* of the call that operations belong to; the owner sets it, or NULL */
   ingot_hal_queue_t *host; /* on device->host; made when first needed, by the core */
 };
 
@@ -307,7 +309,6 @@ typedef struct ingot_hal_dispatch_t {
   int64_t cost_flops;  /* estimates: whether it is worth sharing between threads */
   int64_t cost_bytes;
   const void *site;    /* for the queue's describe function */
-  int64_t deadline;    /* of ingot_clock; 0: none */
 } ingot_hal_dispatch_t;
 
 ingot_status_t ingot_hal_queue_create(ingot_device_t *device, ingot_hal_queue_t **out_queue);
@@ -319,8 +320,8 @@ void ingot_hal_queue_destroy(ingot_hal_queue_t *queue);
  * queue has passed it: until the next wait, or right away on devices whose queue runs
  * operations at once (the CPU). A faulting workgroup gives OutOfRange with the dispatch's
  * description, operand, index and bound: from here where the device knows at once, else from
- * the next wait. Once the deadline has passed, a device may leave workgroups out; then, and
- * if it passes while they run, the status is DeadlineExceeded. */
+ * the next wait. Where queue->stop says so, this and copies and fills do nothing, and a device
+ * may leave workgroups out: the status is Cancelled or DeadlineExceeded. */
 ingot_status_t ingot_hal_queue_dispatch(ingot_hal_queue_t *queue,
                                         const ingot_hal_dispatch_t *dispatch);
 
@@ -426,8 +427,8 @@ ingot_status_t ingot_hal_fault_status(const ingot_hal_queue_t *queue,
                                       const ingot_hal_dispatch_t *dispatch,
                                       const ingot_kernel_fault_t *fault);
 
-/* The status of a dispatch that its deadline has ended. */
-ingot_status_t ingot_hal_deadline_status(const ingot_hal_queue_t *queue,
-                                         const ingot_hal_dispatch_t *dispatch);
+/* The status of a dispatch that queue->stop has ended. */
+ingot_status_t ingot_hal_stop_status(const ingot_hal_queue_t *queue,
+                                     const ingot_hal_dispatch_t *dispatch);
 
 #endif /* INGOT_HAL_HAL_H_ */

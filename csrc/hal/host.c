@@ -131,6 +131,7 @@ static ingot_status_t ingot_hal_host_run(ingot_hal_queue_t *queue,
   on_host.bindings = bindings;
   queue->host->describe = queue->describe;
   queue->host->describe_user = queue->describe_user;
+  queue->host->stop = queue->stop;
   INGOT_TRY(ingot_hal_queue_dispatch(queue->host, &on_host));
   return ingot_hal_queue_wait(queue->host);
 }

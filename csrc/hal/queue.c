@@ -101,13 +101,18 @@ ingot_status_t ingot_hal_fault_status(const ingot_hal_queue_t *queue,
                              text, fault->code);
 }
 
-ingot_status_t ingot_hal_deadline_status(const ingot_hal_queue_t *queue,
-                                         const ingot_hal_dispatch_t *dispatch) {
+ingot_status_t ingot_hal_stop_status(const ingot_hal_queue_t *queue,
+                                     const ingot_hal_dispatch_t *dispatch) {
   char text[INGOT_HAL_DESCRIPTION_CAPACITY];
   ingot_hal_describe_dispatch(queue, dispatch, text);
-  return ingot_status_create(ingot_hal_device_allocator(queue->device),
-                             INGOT_STATUS_DEADLINE_EXCEEDED,
-                             "%s: the call has run longer than its timeout", text);
+  return ingot_status_prefix(
+      ingot_stop_status(ingot_hal_device_allocator(queue->device), queue->stop), "%s", text);
+}
+
+/* Fails a copy or fill that is not to begin any more. */
+static ingot_status_t ingot_hal_check_stop(const ingot_hal_queue_t *queue) {
+  if (!ingot_stop_is_due(queue->stop, true)) return NULL;
+  return ingot_stop_status(ingot_hal_device_allocator(queue->device), queue->stop);
 }
 
 /* Says what is wrong with a binding; cold, so that the check itself stays small. */
@@ -199,6 +204,7 @@ ingot_status_t ingot_hal_queue_dispatch(ingot_hal_queue_t *queue,
     return ingot_hal_workload_status(queue, dispatch);
   }
   if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0) return NULL;
+  if (ingot_stop_is_due(queue->stop, true)) return ingot_hal_stop_status(queue, dispatch);
   bool on_host = entry->host_reason[0] != 0;
   bool traced = queue->trace && (on_host || !queue->device->vtable->traces);
   int64_t begin = traced ? ingot_clock() : 0;
@@ -227,6 +233,7 @@ ingot_status_t ingot_hal_queue_copy(ingot_hal_queue_t *queue, ingot_buffer_t *so
                                " to offset %" PRId64 " overlaps itself",
                                length, source_offset, target_offset);
   }
+  INGOT_TRY(ingot_hal_check_stop(queue));
   int64_t begin = ingot_hal_traces(queue) ? ingot_clock() : 0;
   INGOT_TRY(queue->device->vtable->queue_copy(queue, source, source_offset, target, target_offset,
                                               length));
@@ -249,6 +256,7 @@ ingot_status_t ingot_hal_queue_fill(ingot_hal_queue_t *queue, ingot_buffer_t *ta
                                length, pattern_length);
   }
   if (length == 0) return NULL;
+  INGOT_TRY(ingot_hal_check_stop(queue));
   int64_t begin = ingot_hal_traces(queue) ? ingot_clock() : 0;
   INGOT_TRY(queue->device->vtable->queue_fill(queue, target, offset, length, pattern,
                                               pattern_length));

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "base/clock.h"
 #include "module/dtype.h"
 #include "vm/list.h"
 
@@ -106,6 +107,7 @@ ingot_status_t ingot_vm_context_initialize(ingot_vm_context_t *context, ingot_de
   INGOT_TRY(ingot_hal_queue_create(device, &context->queue));
   context->queue->describe = ingot_vm_describe;
   context->queue->describe_user = context;
+  context->queue->stop = &context->stop;
   return NULL;
 }
 
@@ -121,6 +123,41 @@ void ingot_vm_context_deinitialize(ingot_vm_context_t *context) {
   ingot_release_memory(allocator, context->constants);
   ingot_release_memory(allocator, context->stack);
   ingot_hal_device_release(context->device); /* last: it keeps the allocator alive */
+}
+
+/* -- calls ----------------------------------------------------------------------------------- */
+
+void ingot_vm_context_limit(ingot_vm_context_t *context, const ingot_call_options_t *options,
+                            int64_t begin) {
+  context->max_steps = UINT64_MAX;
+  if (options && options->max_steps > 0) context->max_steps = (uint64_t)options->max_steps;
+  context->look_step = context->max_steps;
+  if (!options) return;
+  if (options->timeout <= 0 && !options->should_stop) return;
+  if (options->timeout > 0 && begin == 0) begin = ingot_clock();
+  ingot_stop_limit(&context->stop, options, begin);
+  (void)atomic_fetch_or(&context->stop.flags, INGOT_STOP_LIMITED);
+  if (context->look_step > INGOT_VM_STEPS_BETWEEN_LOOKS) {
+    context->look_step = INGOT_VM_STEPS_BETWEEN_LOOKS;
+  }
+}
+
+ingot_status_t ingot_vm_context_buffer(ingot_vm_context_t *context, int64_t length,
+                                       ingot_buffer_t **out_buffer) {
+  ingot_buffer_t *buffer = NULL;
+  INGOT_TRY(ingot_hal_buffer_create(context->device, length, &buffer));
+  if (context->zero_memory) {
+    const void *site = context->queue->site;
+    context->queue->site = NULL; /* traces tell of what the code asks for */
+    ingot_status_t status = ingot_hal_queue_fill(context->queue, buffer, 0, length, 0, 1);
+    context->queue->site = site;
+    if (status) {
+      ingot_hal_buffer_release(buffer);
+      return status;
+    }
+  }
+  *out_buffer = buffer;
+  return NULL;
 }
 
 /* -- slabs, lists ---------------------------------------------------------------------------- */
@@ -145,16 +182,16 @@ void ingot_vm_context_trim(ingot_vm_context_t *context) {
 /* A call that makes the slab grow twice will make it grow more, as a loop whose result grows
  * does: then by half at least, so that all outgrown slabs together stay a small multiple of
  * the last. Where that is too much, what was asked for. */
-static ingot_status_t create_slab(const ingot_vm_context_t *context, int64_t length,
+static ingot_status_t create_slab(ingot_vm_context_t *context, int64_t length,
                                   ingot_buffer_t **out_slab) {
   if (length < LEAST_SLAB) length = LEAST_SLAB;
   int64_t grown = context->slab ? context->slab->length + context->slab->length / 2 : 0;
   if (context->retired_count > 0 && grown > length) {
-    ingot_status_t status = ingot_hal_buffer_create(context->device, grown, out_slab);
+    ingot_status_t status = ingot_vm_context_buffer(context, grown, out_slab);
     if (!status) return NULL;
     ingot_status_free(status);
   }
-  return ingot_hal_buffer_create(context->device, length, out_slab);
+  return ingot_vm_context_buffer(context, length, out_slab);
 }
 
 /* Room for one more in `retired`. */
@@ -219,7 +256,7 @@ static ingot_status_t make_result(ingot_vm_context_t *context, uint32_t ordinal,
                                ordinal, ingot_module_string(context->image->module, value->name));
   }
   ingot_buffer_t *buffer = NULL;
-  INGOT_TRY(ingot_hal_buffer_create(context->device, length, &buffer));
+  INGOT_TRY(ingot_vm_context_buffer(context, length, &buffer));
   ingot_status_t status = ingot_buffer_view_create(buffer, 0, value->dtype, value->rank, dims,
                                                    &context->results[ordinal].view);
   ingot_hal_buffer_release(buffer);

@@ -39,8 +39,10 @@ typedef struct ingot_vm_list_t {
 } ingot_vm_list_t;
 
 typedef struct ingot_vm_context_t {
+  ingot_stop_t stop; /* says whether the context is in use, and when the call is to end */
   ingot_device_t *device;
   ingot_hal_queue_t *queue;
+  bool zero_memory;   /* new buffers start as zeros */
   uint8_t *stack;     /* register files of the deepest call */
   int64_t *constants; /* of one dispatch */
   ingot_vm_result_t *results;
@@ -59,10 +61,8 @@ typedef struct ingot_vm_context_t {
   uint32_t function;              /* ordinal in its module */
   ingot_vm_variable_t *variables; /* of the image */
   ingot_buffer_view_t *const *arguments;
-  bool limited;      /* whether steps or time are */
   uint64_t max_steps; /* UINT64_MAX: none */
-  int64_t deadline;   /* of ingot_clock; 0: none */
-  uint64_t clock_step; /* from which step on the clock is worth a look */
+  uint64_t look_step; /* from which step on the limits are worth a look; UINT64_MAX: never */
 } ingot_vm_context_t;
 
 /* Sizes everything for the functions of `images` that are for `device`. On failure the
@@ -70,6 +70,17 @@ typedef struct ingot_vm_context_t {
 ingot_status_t ingot_vm_context_initialize(ingot_vm_context_t *context, ingot_device_t *device,
                                            const ingot_vm_image_t *images, uint32_t image_count);
 void ingot_vm_context_deinitialize(ingot_vm_context_t *context);
+
+#define INGOT_VM_STEPS_BETWEEN_LOOKS 256
+
+/* Takes the limits of a call that has set stop.flags and began at `begin`, 0 for now. `options`
+ * may be NULL. */
+void ingot_vm_context_limit(ingot_vm_context_t *context, const ingot_call_options_t *options,
+                            int64_t begin);
+
+/* A buffer that code may see before it has written it. */
+ingot_status_t ingot_vm_context_buffer(ingot_vm_context_t *context, int64_t length,
+                                       ingot_buffer_t **out_buffer);
 
 /* Frees the slabs and the memory of lists. Not during a call. */
 void ingot_vm_context_trim(ingot_vm_context_t *context);

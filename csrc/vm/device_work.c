@@ -25,7 +25,6 @@ ingot_status_t ingot_vm_dispatch(ingot_vm_context_t *context, const uint16_t **p
       .bindings = bindings,
       .constants = context->constants,
       .site = *pc,
-      .deadline = context->deadline,
       .workload = {i64[words[0]], i64[words[1]], i64[words[2]]},
       .cost_flops = i64[words[3]],
       .cost_bytes = i64[words[4]],
@@ -38,7 +37,6 @@ ingot_status_t ingot_vm_dispatch(ingot_vm_context_t *context, const uint16_t **p
     bindings[k] = (ingot_hal_binding_t){references[words[0]], i64[words[1]], i64[words[2]]};
   }
   *pc = words;
-  context->clock_step = 0;
   return ingot_hal_queue_dispatch(context->queue, &dispatch);
 }
 
@@ -47,7 +45,6 @@ ingot_status_t ingot_vm_dispatch(ingot_vm_context_t *context, const uint16_t **p
 ingot_status_t ingot_vm_copy(ingot_vm_context_t *context, const uint16_t *pc, const int64_t *i64,
                              ingot_buffer_t *const *references) {
   int64_t length = i64[pc[5]];
-  context->clock_step = 0;
   context->queue->site = pc;
   return ingot_hal_queue_copy(context->queue, references[pc[1]], i64[pc[2]], references[pc[3]],
                               i64[pc[4]], length);
@@ -56,7 +53,6 @@ ingot_status_t ingot_vm_copy(ingot_vm_context_t *context, const uint16_t *pc, co
 ingot_status_t ingot_vm_fill(ingot_vm_context_t *context, const uint16_t *pc, const int64_t *i64,
                              ingot_buffer_t *const *references) {
   int64_t length = i64[pc[3]];
-  context->clock_step = 0;
   context->queue->site = pc;
   return ingot_hal_queue_fill(context->queue, references[pc[1]], i64[pc[2]], length,
                               (uint64_t)i64[pc[4]], pc[5]);
@@ -77,7 +73,6 @@ ingot_status_t ingot_vm_insert_element(ingot_vm_context_t *context, const uint16
                                        const int64_t *i64, ingot_buffer_t *const *references) {
   int64_t dims[INGOT_MAX_RANK];
   const ingot_vm_tensor_t tensor = tensor_at(pc + 3, i64, references, dims);
-  context->clock_step = 0;
   context->queue->site = pc;
   return ingot_vm_list_insert(context, &context->lists[pc[1]], i64[pc[2]], &tensor);
 }
@@ -86,7 +81,6 @@ ingot_status_t ingot_vm_set_element(ingot_vm_context_t *context, const uint16_t 
                                     const int64_t *i64, ingot_buffer_t *const *references) {
   int64_t dims[INGOT_MAX_RANK];
   const ingot_vm_tensor_t tensor = tensor_at(pc + 2, i64, references, dims);
-  context->clock_step = 0;
   context->queue->site = pc;
   return ingot_vm_list_set(context, &context->lists[pc[1]], &tensor);
 }
@@ -94,14 +88,12 @@ ingot_status_t ingot_vm_set_element(ingot_vm_context_t *context, const uint16_t 
 ingot_status_t ingot_vm_extend_element(ingot_vm_context_t *context, const uint16_t *pc,
                                        const int64_t *i64, ingot_buffer_t *const *references) {
   const ingot_vm_tensor_t bytes = {references[pc[2]], i64[pc[3]], i64[pc[4]], NULL, 0};
-  context->clock_step = 0;
   context->queue->site = pc;
   return ingot_vm_list_extend(context, &context->lists[pc[1]], &bytes, i64[pc[5]]);
 }
 
 ingot_status_t ingot_vm_copy_list(ingot_vm_context_t *context, const uint16_t *pc) {
   const ingot_vm_list_t *source = &context->lists[pc[2]];
-  context->clock_step = 0;
   context->queue->site = pc;
   return ingot_vm_list_copy(context, &context->lists[pc[1]], source);
 }

@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "base/arithmetic.h"
-#include "base/clock.h"
 #include "module/instruction.h"
 #include "vm/context.h"
 #include "vm/device_work.h"
@@ -81,8 +80,10 @@ static const uint16_t *leave_function(const frame_t *frame, const registers_t *f
 
 /* -- failures ---------------------------------------------------------------------------------- */
 
-/* A look at the clock costs as much as many steps. Long work sets context->clock_step back. */
-#define STEPS_BETWEEN_LOOKS 256
+/* Whether a limit may have been reached. Device work looks at the clock itself. */
+static inline bool must_look(const ingot_vm_context_t *context, uint64_t steps) {
+  return steps >= context->look_step || ingot_stop_is_found(&context->stop);
+}
 
 static __attribute__((noinline)) ingot_status_t check_limits(ingot_vm_context_t *context,
                                                              uint64_t steps) {
@@ -92,13 +93,10 @@ static __attribute__((noinline)) ingot_status_t check_limits(ingot_vm_context_t 
                                "the call has run more than its limit of %" PRIu64 " steps",
                                context->max_steps);
   }
-  if (steps < context->clock_step) return NULL;
-  context->clock_step = steps + STEPS_BETWEEN_LOOKS;
-  if (ingot_clock_is_past(context->deadline)) {
-    return ingot_status_create(allocator, INGOT_STATUS_DEADLINE_EXCEEDED,
-                               "the call has run longer than its timeout");
-  }
-  return NULL;
+  context->look_step = steps + INGOT_VM_STEPS_BETWEEN_LOOKS;
+  if (context->look_step > context->max_steps) context->look_step = context->max_steps;
+  return ingot_stop_is_due(&context->stop, true) ? ingot_stop_status(allocator, &context->stop)
+                                                 : NULL;
 }
 
 static __attribute__((noinline)) ingot_status_t size_failure(const ingot_vm_context_t *context,
@@ -186,7 +184,7 @@ ingot_status_t ingot_vm_run(ingot_vm_context_t *context) {
       case INGOT_OP_BRANCH_IF: {
         uint32_t target = *pc == INGOT_OP_BRANCH ? ingot_code_u32(pc + 1)
                                                  : ingot_code_u32(pc + (I(1) ? 2 : 4));
-        if (context->limited && code + target <= pc) {
+        if (code + target <= pc && must_look(context, steps)) {
           status = check_limits(context, steps);
           if (status) goto failed;
         }
@@ -194,7 +192,7 @@ ingot_status_t ingot_vm_run(ingot_vm_context_t *context) {
         continue;
       }
       case INGOT_OP_CALL:
-        if (context->limited) {
+        if (must_look(context, steps)) {
           status = check_limits(context, steps);
           if (status) goto failed;
         }
@@ -310,7 +308,7 @@ ingot_status_t ingot_vm_run(ingot_vm_context_t *context) {
       WORK(GLOBAL_STORE, 3, ingot_vm_image_set_global(context->initializing, pc[2], O(1)));
 
       case INGOT_OP_DISPATCH: {
-        if (context->limited) {
+        if (must_look(context, steps)) {
           status = check_limits(context, steps);
           if (status) goto failed;
         }

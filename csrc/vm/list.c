@@ -43,11 +43,11 @@ static void release_storage(ingot_vm_storage_t *storage) {
   *storage = (ingot_vm_storage_t){NULL, NULL};
 }
 
-static ingot_status_t create_storage(const ingot_vm_context_t *context, int64_t length,
+static ingot_status_t create_storage(ingot_vm_context_t *context, int64_t length,
                                      ingot_vm_storage_t *out_storage) {
   ingot_vm_storage_t storage = {NULL, NULL};
   if (length < LEAST_CAPACITY) length = LEAST_CAPACITY;
-  ingot_status_t status = ingot_hal_buffer_create(context->device, length, &storage.buffer);
+  ingot_status_t status = ingot_vm_context_buffer(context, length, &storage.buffer);
   if (!status) {
     status = ingot_hal_buffer_subspan(storage.buffer, 0, length, &storage.readable);
   }
@@ -62,7 +62,7 @@ static ingot_status_t create_storage(const ingot_vm_context_t *context, int64_t 
 
 /* Twice the capacity, so that growth by small steps costs little; where that is too much, what
  * is needed. */
-static ingot_status_t create_grown(const ingot_vm_context_t *context, int64_t capacity,
+static ingot_status_t create_grown(ingot_vm_context_t *context, int64_t capacity,
                                    int64_t needed, ingot_vm_storage_t *out_storage) {
   int64_t doubled = 0;
   if (ingot_add_i64(capacity, capacity, &doubled) && doubled > needed) {

@@ -198,7 +198,7 @@ def _add_model_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--parameters", metavar="FILE", help="weights, a safetensors file")
 
 
-def _load(options: argparse.Namespace) -> tuple[Model, Function]:
+def _load(options: argparse.Namespace, timeout: float | None = None) -> tuple[Model, Function]:
     import ingot
 
     model = ingot.load(
@@ -206,6 +206,7 @@ def _load(options: argparse.Namespace) -> tuple[Model, Function]:
         device=options.device,
         threads=options.threads,
         parameters=options.parameters,
+        timeout=timeout,
     )
     if options.function not in model.functions:
         raise InvalidArgument(
@@ -233,14 +234,21 @@ def _add_run(commands: Any) -> None:
         help="where a result goes: y.npy in the order of the results, y=y.npy by name, or "
         "all.npz; without it the results are printed",
     )
+    parser.add_argument(
+        "--timeout", type=_seconds, metavar="SECONDS", help="how long loading and running may take"
+    )
 
 
 def _run_run(options: argparse.Namespace) -> None:
     from ingot.inputs import read_inputs, write_outputs
 
-    _, function = _load(options)
+    begin = time.monotonic()
+    _, function = _load(options, options.timeout)
     inputs = read_inputs(options.input, function.signature)
-    results = function.call(as_dict=True, **inputs)
+    rest = None
+    if options.timeout is not None:
+        rest = max(options.timeout - (time.monotonic() - begin), 1e-9)
+    results = function.call(as_dict=True, timeout=rest, **inputs)
     if options.output:
         write_outputs(options.output, results)
         return

@@ -29,7 +29,7 @@ static ingot_status_t load(const char *path, model_t *model) {
   if (status == NULL) status = ingot_device_create(model->instance, "cpu", &model->device);
   if (status == NULL) status = ingot_module_load_file(model->instance, path, 0, &model->module);
   if (status == NULL) {
-    status = ingot_program_create(model->device, &model->module, 1, NULL, &model->program);
+    status = ingot_program_create(model->device, &model->module, 1, NULL, NULL, &model->program);
   }
   if (status == NULL) {
     status = ingot_program_find_function(model->program, "prefill", &model->prefill);

@@ -162,14 +162,19 @@ static void dispatch_behind_its_deadline_is_ended(void) {
                                     .entry = KERNEL_ADD,
                                     .binding_count = 3,
                                     .bindings = bindings,
-                                    .workload = {16, 1, 1},
-                                    .deadline = 1};
+                                    .workload = {16, 1, 1}};
+  ingot_stop_t stop = {.flags = INGOT_STOP_LIMITED, .deadline = 1};
   int32_t value = 0;
+  suite.queue->stop = &stop;
   ingot_status_t status = ingot_hal_queue_dispatch(suite.queue, &operation);
   if (!status) status = ingot_hal_queue_read(suite.queue, buffer, 0, &value, sizeof(value));
   EXPECT_STATUS(status, DEADLINE_EXCEEDED, "longer than its timeout");
-  operation.deadline = INT64_MAX;
+  stop.flags = INGOT_STOP_CANCELLED;
+  EXPECT_STATUS(ingot_hal_queue_dispatch(suite.queue, &operation), CANCELLED, "was cancelled");
+  EXPECT_STATUS(ingot_hal_queue_fill(suite.queue, buffer, 0, 64, 0, 1), CANCELLED, "cancelled");
+  stop = (ingot_stop_t){.flags = INGOT_STOP_LIMITED, .deadline = INT64_MAX};
   EXPECT_OK(ingot_hal_queue_dispatch(suite.queue, &operation));
+  suite.queue->stop = NULL;
   ingot_hal_buffer_release(buffer);
 }
 
@@ -180,16 +185,17 @@ static void deadline_may_pass_while_work_runs(void) {
                                     .entry = KERNEL_SCRATCH,
                                     .binding_count = 1,
                                     .bindings = &binding,
-                                    .workload = {64, 1, 1},
-                                    .deadline = ingot_clock() + 2000000};
+                                    .workload = {64, 1, 1}};
+  ingot_stop_t stop = {.flags = INGOT_STOP_LIMITED, .deadline = ingot_clock() + 2000000};
   ingot_status_t status = NULL;
+  suite.queue->stop = &stop;
   for (int i = 0; i < 4000 && !status; i++) { /* far more than 2 ms of work */
     status = ingot_hal_queue_dispatch(suite.queue, &operation);
   }
   ingot_status_t waited = ingot_hal_queue_wait(suite.queue);
   EXPECT_STATUS(status ? status : waited, DEADLINE_EXCEEDED, "longer than its timeout");
   if (status) ingot_status_free(waited);
-  operation.deadline = 0;
+  suite.queue->stop = NULL;
   EXPECT_OK(ingot_hal_queue_dispatch(suite.queue, &operation));
   EXPECT_OK(ingot_hal_queue_wait(suite.queue));
   ingot_hal_buffer_release(target);

@@ -2,7 +2,6 @@
  * it on the pool's too. */
 #include <string.h>
 
-#include "base/clock.h"
 #include "hal/cpu/cpu.h"
 #include "hal/cpu/fence.h"
 
@@ -79,7 +78,7 @@ ingot_status_t ingot_hal_cpu_queue_dispatch(ingot_hal_queue_t *base,
   const ingot_hal_cpu_work_t work = {
       .function = kernel->function,
       .scratch_length = kernel->scratch_length,
-      .deadline = dispatch->deadline,
+      .stop = base->stop,
       .dispatch = {.bindings = bindings,
                    .lengths = lengths,
                    .constants = dispatch->constants,
@@ -96,7 +95,7 @@ ingot_status_t ingot_hal_cpu_queue_dispatch(ingot_hal_queue_t *base,
   }
   ingot_fence_lower(dispatch);
   if (fault.code != INGOT_FAULT_NONE) return ingot_hal_fault_status(base, dispatch, &fault);
-  if (ingot_clock_is_past(dispatch->deadline)) return ingot_hal_deadline_status(base, dispatch);
+  if (ingot_stop_is_found(base->stop)) return ingot_hal_stop_status(base, dispatch);
   return NULL;
 }
 

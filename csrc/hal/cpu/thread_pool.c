@@ -93,7 +93,7 @@ void ingot_hal_cpu_run_inline(const ingot_hal_cpu_work_t *work, void *scratch,
   ingot_pool_position_t at = {0, 0, 0};
   uint32_t code = 0;
   for (int64_t i = 0; i < work->total && code == 0; i++) {
-    if (ingot_clock_is_past(work->deadline)) break;
+    if (ingot_stop_is_due(work->stop, true)) break;
     code = work->function(&work->dispatch, at.x, at.y, at.z, scratch, out_fault);
     ingot_pool_advance(&at, work->grid);
   }
@@ -113,13 +113,14 @@ static void ingot_pool_record_fault(ingot_hal_cpu_pool_t *pool, int64_t workgrou
 }
 
 static void ingot_pool_run_range(ingot_hal_cpu_pool_t *pool, int64_t first, int64_t count,
-                                 void *scratch) {
+                                 void *scratch, bool is_caller) {
   const ingot_hal_cpu_work_t *work = &pool->work;
   int64_t row = first / work->grid[0];
   ingot_pool_position_t at = {first % work->grid[0], row % work->grid[1], row / work->grid[1]};
   ingot_kernel_fault_t fault = {0};
   for (int64_t i = first; i < first + count; i++) {
     if (i >= atomic_load_explicit(&pool->end, memory_order_relaxed)) return;
+    if (ingot_stop_is_due(work->stop, is_caller)) return;
     fault.code = work->function(&work->dispatch, at.x, at.y, at.z, scratch, &fault);
     if (fault.code != 0) {
       ingot_pool_record_fault(pool, i, &fault);
@@ -129,13 +130,13 @@ static void ingot_pool_run_range(ingot_hal_cpu_pool_t *pool, int64_t first, int6
   }
 }
 
-static void ingot_pool_claim_ranges(ingot_hal_cpu_pool_t *pool, void *scratch) {
-  while (!ingot_clock_is_past(pool->work.deadline)) {
+static void ingot_pool_claim_ranges(ingot_hal_cpu_pool_t *pool, void *scratch, bool is_caller) {
+  for (;;) {
     int64_t first = atomic_fetch_add_explicit(&pool->next, pool->range, memory_order_relaxed);
     int64_t end = atomic_load_explicit(&pool->end, memory_order_relaxed);
     if (first >= end) return;
     ingot_pool_run_range(pool, first, pool->range < end - first ? pool->range : end - first,
-                         scratch);
+                         scratch, is_caller);
   }
 }
 
@@ -210,7 +211,7 @@ static void *ingot_pool_worker_main(void *argument) {
     if (!ingot_pool_join(pool, state, seen)) continue;
     /* Inside, the generation cannot change. */
     seen = atomic_load_explicit(&pool->state, memory_order_relaxed) >> INGOT_POOL_GENERATION_SHIFT;
-    ingot_pool_claim_ranges(pool, worker->scratch);
+    ingot_pool_claim_ranges(pool, worker->scratch, false);
     ingot_pool_leave(pool);
   }
 }
@@ -324,13 +325,13 @@ static bool ingot_pool_close(ingot_hal_cpu_pool_t *pool) {
     }
     if ((state & INGOT_POOL_INSIDE) && !ingot_pool_may_spin_on(&deadline, round)) break;
   }
-  if (state & INGOT_POOL_INSIDE) {
+  while (state & INGOT_POOL_INSIDE) {
     ingot_mutex_lock(&pool->mutex);
-    atomic_fetch_or(&pool->state, INGOT_POOL_WAITING);
-    while (atomic_load_explicit(&pool->state, memory_order_acquire) & INGOT_POOL_INSIDE) {
-      ingot_condition_wait(&pool->empty, &pool->mutex);
-    }
-    ingot_mutex_unlock(&pool->mutex); /* the next job's state clears WAITING */
+    state = atomic_fetch_or(&pool->state, INGOT_POOL_WAITING); /* the next job clears it */
+    if (state & INGOT_POOL_INSIDE) ingot_condition_wait_a_little(&pool->empty, &pool->mutex);
+    ingot_mutex_unlock(&pool->mutex);
+    (void)ingot_stop_is_due(pool->work.stop, true); /* those inside see what this thread finds */
+    state = atomic_load_explicit(&pool->state, memory_order_acquire);
   }
   return was_joined;
 }
@@ -358,7 +359,7 @@ bool ingot_hal_cpu_pool_run(ingot_hal_cpu_pool_t *pool, const ingot_hal_cpu_work
   if ((uint32_t)generation == 0) generation = 1; /* wrapped: 0 is what nobody has seen */
   atomic_store(&pool->state, generation << INGOT_POOL_GENERATION_SHIFT | INGOT_POOL_OPEN);
   ingot_pool_wake(pool, work->total);
-  ingot_pool_claim_ranges(pool, scratch);
+  ingot_pool_claim_ranges(pool, scratch, true);
   if (!ingot_pool_close(pool) && ingot_pool_is_forked(pool)) (void)ingot_pool_take_over(pool);
   *out_fault = pool->fault;
   out_fault->code =

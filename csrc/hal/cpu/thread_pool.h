@@ -7,6 +7,7 @@
 #include "base/allocator.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "base/stop.h"
 #include "ingot/kernel_abi.h"
 
 typedef struct ingot_hal_cpu_pool_t ingot_hal_cpu_pool_t;
@@ -15,7 +16,7 @@ typedef struct ingot_hal_cpu_pool_t ingot_hal_cpu_pool_t;
 typedef struct ingot_hal_cpu_work_t {
   ingot_kernel_function_t function;
   uint64_t scratch_length;
-  int64_t deadline; /* of ingot_clock, 0: none; when it has passed, no more is started */
+  ingot_stop_t *stop; /* of the call, or NULL; when it is due, no more workgroups are started */
   ingot_kernel_dispatch_t dispatch;
   int64_t grid[3]; /* positive */
   int64_t total;   /* their product, below 2^62 */

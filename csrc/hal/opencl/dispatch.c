@@ -219,8 +219,7 @@ static ingot_status_t ingot_opencl_launch(ingot_opencl_queue_t *queue,
       .entry = dispatch->entry,
       .site = dispatch->site,
       .kernel = executable->base.entries[dispatch->entry].description.name,
-      .length = is_first ? dispatch->cost_bytes : 0,
-      .deadline = dispatch->deadline};
+      .length = is_first ? dispatch->cost_bytes : 0};
   INGOT_TRY(ingot_opencl_begin(queue, &record));
   ingot_mutex_lock(&executable->mutex);
   ingot_status_t status = ingot_opencl_enqueue(queue, dispatch, part, places, &record);
@@ -240,7 +239,6 @@ ingot_status_t ingot_opencl_queue_dispatch(ingot_hal_queue_t *base,
   const ingot_opencl_kernel_t *kernel =
       &((ingot_opencl_executable_t *)dispatch->executable)->kernels[dispatch->entry];
   ingot_opencl_places_t places;
-  if (ingot_clock_is_past(dispatch->deadline)) return ingot_hal_deadline_status(base, dispatch);
   INGOT_TRY(ingot_opencl_locate_bindings(base, dispatch, kernel, &places));
   INGOT_TRY(ingot_opencl_prepare(queue, dispatch, grid));
   const int64_t most = INGOT_OPENCL_MAX_GROUPS;

@@ -231,14 +231,14 @@ static ingot_hal_dispatch_t ingot_opencl_recorded(const ingot_opencl_record_t *r
       .executable = record->executable, .entry = record->entry, .site = record->site};
 }
 
-/* Whether the last dispatch has ended behind its deadline. */
-static ingot_status_t ingot_opencl_check_deadline(const ingot_opencl_queue_t *queue) {
+/* Whether the call was to end before its last dispatch did. */
+static ingot_status_t ingot_opencl_check_stop(const ingot_opencl_queue_t *queue) {
+  if (!ingot_stop_is_due(queue->base.stop, true)) return NULL;
   for (uint32_t r = queue->record_count; r-- > 0;) {
     const ingot_opencl_record_t *record = &queue->records[r];
     if (!record->executable) continue;
-    if (!ingot_clock_is_past(record->deadline)) return NULL;
     const ingot_hal_dispatch_t dispatch = ingot_opencl_recorded(record);
-    return ingot_hal_deadline_status(&queue->base, &dispatch);
+    return ingot_hal_stop_status(&queue->base, &dispatch);
   }
   return NULL;
 }
@@ -289,7 +289,7 @@ ingot_status_t ingot_opencl_settle(ingot_opencl_queue_t *queue, const ingot_open
   ingot_opencl_tell_trace(queue);
   if (!status) status = ingot_opencl_take_fault(queue);
   else ingot_status_free(ingot_opencl_clear_fault(queue)); /* its ticket would be another's */
-  if (!status) status = ingot_opencl_check_deadline(queue);
+  if (!status) status = ingot_opencl_check_stop(queue);
   queue->record_count = 0;
   if (!status && read && read->length > 0) {
     memcpy(read->data, queue->staging + INGOT_OPENCL_STAGING_READ, read->length);

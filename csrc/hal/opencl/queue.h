@@ -28,7 +28,6 @@ typedef struct ingot_opencl_record_t {
   int64_t begin;
   int64_t end;
   int64_t length;
-  int64_t deadline; /* of a dispatch; 0: none */
 } ingot_opencl_record_t;
 
 struct ingot_opencl_queue_t {

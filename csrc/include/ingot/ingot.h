@@ -177,7 +177,6 @@ INGOT_API ingot_status_t ingot_buffer_wrap(ingot_device_t *device, void *data, s
                                            ingot_buffer_t **out_buffer);
 INGOT_API void ingot_buffer_retain(ingot_buffer_t *buffer);
 INGOT_API void ingot_buffer_release(ingot_buffer_t *buffer);
-INGOT_API size_t ingot_buffer_length(const ingot_buffer_t *buffer);
 
 /* Copy bytes out of and into a buffer. OutOfRange outside of it. */
 INGOT_API ingot_status_t ingot_buffer_read(ingot_buffer_t *buffer, size_t offset, void *data,
@@ -316,15 +315,35 @@ INGOT_API void ingot_safetensors_close(ingot_safetensors_t *file);
 /* Answers every scope from `file`, which must stay open meanwhile. */
 INGOT_API ingot_parameters_t ingot_safetensors_parameters(ingot_safetensors_t *file);
 
+/* -- limits ---------------------------------------------------------------------------------- */
+
+/* Zero and NULL mean no limit. Limits are looked at in every loop of the code, before every
+ * kernel, copy and fill and, on the CPU, between the workgroups of a kernel. */
+typedef struct ingot_call_options_t {
+  int64_t max_steps; /* VM instructions */
+  int64_t timeout;   /* nanoseconds from the start of the call */
+  /* Asked every few milliseconds, on the thread of the call, with `user`: true ends the call with
+   * Cancelled. It must not use the session. */
+  bool (*should_stop)(void *user);
+  void *user;
+} ingot_call_options_t;
+
 /* -- program: modules made ready on a device ---------------------------------------------- */
 
+typedef struct ingot_program_options_t {
+  ingot_call_options_t limits; /* of making it; without max_steps init has 2^27 */
+  bool zero_memory; /* what code sees before it has written it is zeros, not bytes freed before */
+} ingot_program_options_t;
+
 /* Loads the kernels, reads the parameters (`parameters` may be NULL if no module has any),
- * runs the modules' init functions. Unsupported if a module has no code for this device;
- * NotFound names all missing parameters; DeadlineExceeded for an init that does not end. */
+ * runs the modules' init functions. `options` may be NULL. Unsupported if a module has no code
+ * for this device; NotFound names all missing parameters; DeadlineExceeded for an init that does
+ * not end. */
 INGOT_API ingot_status_t ingot_program_create(ingot_device_t *device,
                                               ingot_module_t *const *modules,
                                               uint32_t module_count,
                                               const ingot_parameters_t *parameters,
+                                              const ingot_program_options_t *options,
                                               ingot_program_t **out_program);
 INGOT_API void ingot_program_retain(ingot_program_t *program);
 INGOT_API void ingot_program_release(ingot_program_t *program);
@@ -350,13 +369,6 @@ INGOT_API ingot_status_t ingot_session_create(ingot_program_t *program,
 INGOT_API void ingot_session_retain(ingot_session_t *session);
 INGOT_API void ingot_session_release(ingot_session_t *session);
 
-/* Zero means no limit. Limits are tested at every backward branch and dispatch, and while a
- * long dispatch runs. */
-typedef struct ingot_call_options_t {
-  int64_t max_steps; /* VM instructions */
-  int64_t timeout;   /* nanoseconds from the start of the call */
-} ingot_call_options_t;
-
 /* Calls function number `function` of the program and waits for it. A result slot that holds
  * a view is written in place: it must have the result's dtype and shape and must not overlap
  * an argument or another result. A slot that holds NULL receives a new view that the caller
@@ -372,6 +384,11 @@ INGOT_API ingot_status_t ingot_session_call(ingot_session_t *session, uint32_t f
                                             ingot_buffer_view_t **results,
                                             uint32_t result_count,
                                             const ingot_call_options_t *options);
+
+/* Ends the call that is running, from any thread, with Cancelled; what holds for a failed call
+ * holds for it. False, and nothing happens, if there is none: the next call is not touched. After
+ * true the call may still succeed, if it was at its end. */
+INGOT_API bool ingot_session_cancel(ingot_session_t *session);
 
 /* All variables get their initial values back. */
 INGOT_API ingot_status_t ingot_session_reset(ingot_session_t *session);

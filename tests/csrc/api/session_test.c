@@ -201,7 +201,8 @@ static void functions_are_found_by_name(void) {
 static void modules_share_a_program_unless_their_names_clash(void) {
   ingot_module_t *modules[2] = {program.module, program.module};
   ingot_program_t *made = NULL;
-  EXPECT_STATUS(ingot_program_create(harness.device, modules, 2, NULL, &made), INVALID_ARGUMENT,
+  EXPECT_STATUS(ingot_program_create(harness.device, modules, 2, NULL, NULL, &made),
+                INVALID_ARGUMENT,
                 "two of the modules have a function 'main'");
 }
 

@@ -192,7 +192,8 @@ static void nothing_is_started_after_the_deadline(void) {
   ingot_hal_cpu_pool_t *pool = make_pool(2);
   ingot_kernel_fault_t fault = {0};
   ingot_hal_cpu_work_t work = make_work(fail_late, NULL, &never, 25, 10, 1000);
-  work.deadline = 1;
+  ingot_stop_t stop = {.flags = INGOT_STOP_LIMITED, .deadline = 1};
+  work.stop = &stop;
   atomic_store(&executed, 0);
   EXPECT(ingot_hal_cpu_pool_run(pool, &work, NULL, &fault));
   ingot_hal_cpu_run_inline(&work, NULL, &fault);
@@ -203,11 +204,40 @@ static void nothing_is_started_after_the_deadline(void) {
   void *bindings[2] = {target, &source};
   work = make_work(halve, bindings, NULL, 4000, 1, 1); /* 0.8 s of work */
   int64_t begin = ingot_clock();
-  work.deadline = begin + 20000000;
+  stop = (ingot_stop_t){.flags = INGOT_STOP_LIMITED, .deadline = begin + 20000000};
+  work.stop = &stop;
   EXPECT(ingot_hal_cpu_pool_run(pool, &work, NULL, &fault));
   EXPECT(ingot_clock() - begin < 400000000);
   EXPECT(target[0] == 0.5f);
   EXPECT(target[3999] == 0);
+  ingot_hal_cpu_pool_destroy(pool);
+}
+
+static void *cancel_soon(void *argument) {
+  (void)usleep(20000);
+  EXPECT(ingot_stop_cancel(argument));
+  return NULL;
+}
+
+static void a_cancel_ends_work_between_two_workgroups(void) {
+  ingot_hal_cpu_pool_t *pool = make_pool(1);
+  ingot_kernel_fault_t fault = {0};
+  float source = 1;
+  static float target[4000];
+  void *bindings[2] = {target, &source};
+  for (int round = 0; round < 2; round++) {
+    ingot_hal_cpu_work_t work = make_work(halve, bindings, NULL, 4000, 1, 1); /* 0.8 s of work */
+    ingot_stop_t stop = {.flags = INGOT_STOP_BUSY | INGOT_STOP_CALL};
+    work.stop = &stop;
+    pthread_t thread;
+    REQUIRE(pthread_create(&thread, NULL, cancel_soon, &stop) == 0);
+    int64_t begin = ingot_clock();
+    if (round == 0) EXPECT(ingot_hal_cpu_pool_run(pool, &work, NULL, &fault));
+    else ingot_hal_cpu_run_inline(&work, NULL, &fault);
+    EXPECT(ingot_clock() - begin < 400000000);
+    EXPECT_EQUAL(pthread_join(thread, NULL), 0);
+    EXPECT(ingot_stop_is_found(&stop));
+  }
   ingot_hal_cpu_pool_destroy(pool);
 }
 
@@ -322,6 +352,7 @@ int main(void) {
   RUN(sleeping_workers_are_woken);
   RUN(lowest_fault_wins_and_stops_the_rest);
   RUN(nothing_is_started_after_the_deadline);
+  RUN(a_cancel_ends_work_between_two_workgroups);
   RUN(busy_pool_is_left_alone);
   RUN(workers_keep_denormals_whatever_the_caller_does);
   RUN(pool_restarts_after_fork);

@@ -1,5 +1,7 @@
 /* Branches, loops, calls, asserts and the limits of a call.
  */
+#include <pthread.h>
+
 #include "vm/harness.h"
 
 static harness_t harness;
@@ -63,6 +65,62 @@ static void loops_run_until_their_condition(void) {
   EXPECT_EQUAL(got, 500500);
   EXPECT_OK(call(&program, 0, &got, NULL));
   EXPECT_EQUAL(got, 0);
+  harness_unload(&program);
+}
+
+/* Cancels as long as nothing tells it to stop; counts the calls that it met. */
+typedef struct canceller_t {
+  ingot_session_t *session;
+  _Atomic bool is_over;
+  int hits;
+} canceller_t;
+
+static void *cancel_often(void *argument) {
+  canceller_t *canceller = argument;
+  while (!atomic_load(&canceller->is_over)) {
+    canceller->hits += ingot_session_cancel(canceller->session);
+  }
+  return NULL;
+}
+
+static void a_call_is_cancelled_from_another_thread(void) {
+  harness_program_t program;
+  int64_t got = 0;
+  REQUIRE_OK(harness_load(&harness, sum_module(), NULL, &program));
+  EXPECT(!ingot_session_cancel(program.session)); /* and so the next call is not */
+  EXPECT_OK(call(&program, 10, &got, NULL));
+  for (int round = 0; round < 50; ++round) {
+    canceller_t canceller = {.session = program.session};
+    const ingot_call_options_t options = {.max_steps = round % 2 ? INT64_MAX : 0};
+    pthread_t thread;
+    REQUIRE(pthread_create(&thread, NULL, cancel_often, &canceller) == 0);
+    EXPECT_STATUS(call(&program, INT64_MAX, &got, &options), CANCELLED, "was cancelled");
+    EXPECT_OK(ingot_session_trim(program.session)); /* is no call */
+    atomic_store(&canceller.is_over, true);
+    EXPECT_EQUAL(pthread_join(thread, NULL), 0);
+    EXPECT(canceller.hits > 0);
+    EXPECT_OK(call(&program, 10, &got, NULL));
+  }
+  harness_unload(&program);
+}
+
+/* True the third time; a call from within must not do harm. */
+static bool stop_the_third_time(void *user) {
+  harness_program_t *program = user;
+  static int count = 0;
+  int64_t got = 0;
+  EXPECT_STATUS(call(program, 1, &got, NULL), FAILED_PRECONDITION, "is in a call");
+  return ++count == 3;
+}
+
+static void a_caller_is_asked_whether_to_stop(void) {
+  harness_program_t program;
+  int64_t got = 0;
+  REQUIRE_OK(harness_load(&harness, sum_module(), NULL, &program));
+  const ingot_call_options_t options = {.should_stop = stop_the_third_time, .user = &program};
+  EXPECT_OK(call(&program, 100, &got, &options)); /* too short to be asked */
+  EXPECT_STATUS(call(&program, INT64_MAX, &got, &options), CANCELLED, "was cancelled");
+  EXPECT_OK(call(&program, 10, &got, NULL));
   harness_unload(&program);
 }
 
@@ -165,6 +223,8 @@ static void exponential_calls_meet_the_step_limit(void) {
 int main(void) {
   if (harness_create(NULL, &harness)) return 1;
   RUN(loops_run_until_their_condition);
+  RUN(a_call_is_cancelled_from_another_thread);
+  RUN(a_caller_is_asked_whether_to_stop);
   RUN(limits_end_a_call_and_leave_the_session_usable);
   RUN(calls_pass_registers_of_every_kind_both_ways);
   RUN(a_failed_assert_fills_its_message_in);

@@ -205,6 +205,68 @@ static void an_init_without_end_is_stopped(void) {
   harness_unload(&program);
 }
 
+static bool stop_at_once(void *user) {
+  ++*(int *)user;
+  return true;
+}
+
+static void making_a_program_has_limits(void) {
+  builder_t storage = builder_create();
+  builder_t *builder = &storage;
+  harness_program_t made;
+  ingot_program_t *program = NULL;
+  int questions = 0;
+  builder_function(builder, "init", INGOT_FUNCTION_INIT);
+  uint32_t loop = EMIT(CONST_I64, 1, 1);
+  EMIT(BRANCH, loop);
+  ingot_status_free(harness_load(&harness, builder_finish(builder), NULL, &made));
+  ingot_program_options_t options = {.limits = {.timeout = 5000000, .max_steps = INT64_MAX}};
+  EXPECT_STATUS(
+      ingot_program_create(harness.device, &made.module, 1, NULL, &options, &program),
+      DEADLINE_EXCEEDED, "init: the call has run longer");
+  options.limits = (ingot_call_options_t){
+      .max_steps = INT64_MAX, .should_stop = stop_at_once, .user = &questions};
+  EXPECT_STATUS(
+      ingot_program_create(harness.device, &made.module, 1, NULL, &options, &program), CANCELLED,
+      "init: the call was cancelled");
+  EXPECT_EQUAL(questions, 1);
+  harness_unload(&made);
+}
+
+/* A result that nothing is written to, of a size that malloc hands out again. */
+static void memory_starts_as_zeros_if_that_is_asked_for(void) {
+  enum { COUNT = 1 << 16 };
+  builder_t storage = builder_create();
+  builder_t *builder = &storage;
+  const int64_t dims[1] = {COUNT};
+  harness_program_t made;
+  ingot_program_t *program = NULL;
+  ingot_session_t *session = NULL;
+  builder_function(builder, "main", INGOT_FUNCTION_EXPORTED);
+  builder_value(builder, true, "y", INGOT_DTYPE_U8, 1, dims);
+  EMIT(CONST_I64, 1, COUNT);
+  EMIT(RESULT_BUFFER, 0, 0, 0, 1, 1);
+  EMIT(RETURN, 0, 0, 0);
+  REQUIRE_OK(harness_load(&harness, builder_finish(builder), NULL, &made));
+  const ingot_program_options_t options = {.zero_memory = true};
+  REQUIRE_OK(ingot_program_create(harness.device, &made.module, 1, NULL, &options, &program));
+  REQUIRE_OK(ingot_session_create(program, &session));
+  static uint8_t bytes[COUNT];
+  for (int round = 0; round < 8; ++round) {
+    ingot_buffer_view_t *y = NULL;
+    REQUIRE_OK(ingot_session_call(session, 0, NULL, 0, &y, 1, NULL));
+    ingot_buffer_t *buffer = ingot_buffer_view_layout(y)->buffer;
+    EXPECT_OK(ingot_buffer_read(buffer, 0, bytes, COUNT));
+    for (int i = 0; i < COUNT; ++i) EXPECT_EQUAL(bytes[i], 0);
+    memset(bytes, 0xA5, COUNT);
+    EXPECT_OK(ingot_buffer_write(buffer, 0, bytes, COUNT));
+    ingot_buffer_view_release(y);
+  }
+  ingot_session_release(session);
+  ingot_program_release(program);
+  harness_unload(&made);
+}
+
 static void a_parameter_cannot_become_a_global(void) {
   builder_t storage = builder_create();
   builder_t *builder = &storage;
@@ -287,6 +349,8 @@ int main(void) {
   RUN(a_global_that_init_did_not_set_is_refused);
   RUN(an_absurd_size_is_refused_without_a_try);
   RUN(an_init_without_end_is_stopped);
+  RUN(making_a_program_has_limits);
+  RUN(memory_starts_as_zeros_if_that_is_asked_for);
   RUN(a_parameter_cannot_become_a_global);
   RUN(sealed_mutations_that_load_run_without_a_crash);
   harness_release(&harness);

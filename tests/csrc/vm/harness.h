@@ -47,7 +47,8 @@ static inline ingot_status_t harness_load(const harness_t *harness, builder_byte
   ingot_status_t status = ingot_module_load_memory(harness->instance, file.data, file.length, 0,
                                                    NULL, NULL, &out->module);
   if (!status) {
-    status = ingot_program_create(harness->device, &out->module, 1, parameters, &out->program);
+    status = ingot_program_create(harness->device, &out->module, 1, parameters, NULL,
+                                  &out->program);
   }
   if (!status) status = ingot_session_create(out->program, &out->session);
   return status;

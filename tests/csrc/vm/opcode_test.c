@@ -127,7 +127,7 @@ static ingot_status_t run_module(builder_t *builder, ingot_dtype_t dtype, int64_
   ingot_buffer_view_t *result = NULL;
   ingot_status_t status =
       ingot_module_load_memory(instance, file.data, file.length, 1, NULL, NULL, &module);
-  if (!status) status = ingot_program_create(device, &module, 1, NULL, &program);
+  if (!status) status = ingot_program_create(device, &module, 1, NULL, NULL, &program);
   if (!status) status = ingot_session_create(program, &session);
   if (!status) status = ingot_session_call(session, 0, NULL, 0, &result, 1, NULL);
   if (!status) {

@@ -251,7 +251,7 @@ static void modules_of_one_program_have_their_own_variables(void) {
   REQUIRE_OK(harness_load(&harness, sum_module(), NULL, &sum));
   REQUIRE_OK(harness_load(&harness, builder_full_module(), &harness_parameters, &full));
   EXPECT_STATUS(ingot_program_create(harness.device, (ingot_module_t *[]){full.module, sum.module},
-                                     2, &harness_parameters, &both),
+                                     2, &harness_parameters, NULL, &both),
                 INVALID_ARGUMENT, "a function 'main'");
   builder_t storage = builder_create();
   builder_t *builder = &storage;
@@ -264,7 +264,7 @@ static void modules_of_one_program_have_their_own_variables(void) {
   harness_program_t other;
   REQUIRE_OK(harness_load(&harness, builder_finish(builder), NULL, &other));
   REQUIRE_OK(ingot_program_create(harness.device, (ingot_module_t *[]){sum.module, other.module},
-                                  2, NULL, &both));
+                                  2, NULL, NULL, &both));
   REQUIRE_OK(ingot_session_create(both, &session));
   EXPECT_OK(ingot_session_call(session, 1, NULL, 0, NULL, 0, NULL));
   EXPECT_OK(call(session, 1, &y));

@@ -1,0 +1,134 @@
+"""A C session as Python uses it: from any thread, closed at any time, and across os.fork.
+
+Python may run in the middle of every use of the session: signal handlers, finalizers, the log,
+`__array__` of arguments. So a use holds the lock, which one thread may take several times; whoever
+comes from within a call is refused by C; and only a close from outside of all uses frees at once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from weakref import WeakSet
+
+from ingot.hal.device import Device
+from ingot.hal.errors import FailedPrecondition
+from ingot.hal.native import check, ffi, lib
+from ingot.runtime.program import Program
+from ingot.runtime.trace import TraceEvent
+
+__all__ = ["Session"]
+
+_CLOSED = "the model is closed; load it again"
+_FORKED = (
+    "another thread was using the model when the process forked; take model.fork() in the child"
+)
+_sessions: WeakSet[Session] = WeakSet()
+
+
+class Session:
+    """A C session and the lock that makes callers wait for each other."""
+
+    __slots__ = (
+        "__weakref__",
+        "_freeing",
+        "_trace_handle",
+        "_traces",
+        "closed",
+        "device",
+        "lock",
+        "pointer",
+        "program",
+    )
+
+    def __init__(self, program: Program) -> None:
+        self.closed = ""  # why it cannot be used, if so
+        self.lock: Any = threading.RLock()
+        self._freeing: Any = threading.RLock()  # what frees the session, and who looks at it
+        self.pointer = ffi.NULL
+        self.program = program
+        self.device: Device = program.device
+        self._traces: list[list[TraceEvent]] = []  # that are to hear of every event
+        self._trace_handle = ffi.new_handle(self._traces)
+        out = ffi.new("ingot_session_t **")
+        check(lib.ingot_session_create(program.pointer, out))
+        self.pointer = out[0]
+        _sessions.add(self)
+
+    @contextmanager
+    def use(self) -> Iterator[Any]:
+        """The C session, while no other thread uses it."""
+        with self.lock:
+            if self.closed:
+                raise FailedPrecondition(self.closed)
+            yield self.pointer
+
+    def cancel(self) -> bool:
+        with self._freeing:
+            return bool(self.pointer and lib.ingot_session_cancel(self.pointer))
+
+    def close(self) -> None:
+        self.closed = self.closed or _CLOSED
+        if not self.lock._is_owned():  # else this is inside a use
+            with self.lock:
+                self._free()
+
+    def _free(self) -> None:
+        with self._freeing:
+            pointer, self.pointer = self.pointer, ffi.NULL
+            if pointer:
+                lib.ingot_session_release(pointer)
+
+    def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+        # Other finalizers of the same garbage may still come and call.
+        self.closed = self.closed or _CLOSED
+        if not is_finalizing():
+            self._free()
+
+    # Traces.
+
+    def add_trace(self, events: list[TraceEvent]) -> None:
+        """Puts an event for every kernel and copy into `events` from now on."""
+        with self.use() as pointer:
+            function = lib.ingot_python_trace
+            check(lib.ingot_session_set_trace(pointer, function, self._trace_handle))
+            self._traces.append(events)
+
+    def remove_trace(self, events: list[TraceEvent]) -> None:
+        self._traces[:] = [each for each in self._traces if each is not events]
+        with self.lock:
+            if not self._traces and self.pointer:
+                # Refused inside a call, where a finalizer may run; then nobody listens.
+                status = lib.ingot_session_set_trace(self.pointer, ffi.NULL, ffi.NULL)
+                lib.ingot_status_free(status)
+
+    # Forks of the process.
+
+    def check_forkable(self) -> None:
+        if self.closed and self.closed is not _FORKED:
+            raise FailedPrecondition(self.closed)
+
+    def after_fork(self) -> None:
+        """In the child: what another thread of the parent was using is lost, with its lock."""
+        self._freeing = threading.RLock()
+        if self.lock._is_owned():
+            return
+        if not self.lock.acquire(blocking=False):
+            self.lock = threading.RLock()
+            self.closed = self.closed or _FORKED
+            self.pointer = ffi.NULL  # not freed: it may be half changed
+            return
+        self.lock.release()
+
+
+def _after_fork() -> None:
+    for session in list(_sessions):
+        session.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

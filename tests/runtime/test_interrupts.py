@@ -1,0 +1,292 @@
+"""What ends a call early: Ctrl-C, other signals, cancel, timeouts; and what a fork leaves."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from assembler import Assembler, copy_module, count_module, total_module
+from jax import export
+
+import ingot
+from ingot.runtime import trace
+
+ROOT = Path(__file__).parents[2]
+ENDLESS = 1 << 40  # steps: an hour
+SOON = 2.0  # seconds; on a machine that has little else to do it takes some milliseconds
+
+
+@contextmanager
+def soon(action: Callable[[], object], delay: float = 0.05) -> Iterator[None]:
+    """Does it in another thread after some time, and asks that the block ends soon then."""
+    at: list[float] = []
+
+    def act() -> None:
+        time.sleep(delay)
+        at.append(time.monotonic())
+        action()
+
+    thread = threading.Thread(target=act)
+    thread.start()
+    yield
+    assert at, "the block ended by itself"
+    assert time.monotonic() - at[0] < SOON
+    thread.join()
+
+
+def interrupt() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.fixture(scope="module")
+def model() -> ingot.Model:
+    """count(steps: i64[]) -> ()"""
+    return ingot.load(count_module())
+
+
+@pytest.fixture(scope="module")
+def long() -> tuple[ingot.Model, np.ndarray]:
+    """A kernel of some seconds, and its argument."""
+    (n,) = export.symbolic_shape("n")
+    x = jax.ShapeDtypeStruct((n, 2048), jnp.float32)
+    exported = export.export(jax.jit(lambda x: jnp.tanh(x @ x.T)))(x)
+    model = ingot.load(ingot.compile(exported))
+    return model, np.ones((8_000, 2048), np.float32)
+
+
+def test_control_c_ends_a_call(model: ingot.Model) -> None:
+    with soon(interrupt), pytest.raises(KeyboardInterrupt):
+        model.count(ENDLESS)
+    assert model.count(3) is None
+
+
+def test_any_handler_may_run_and_raise(model: ingot.Model) -> None:
+    heard: list[int] = []
+
+    def hear(number: int, _frame: object) -> None:
+        heard.append(number)
+        with pytest.raises(ingot.FailedPrecondition, match="is in a call"):
+            model.count(1)
+        if len(heard) == 3:
+            raise TimeoutError("enough")
+
+    saved = signal.signal(signal.SIGALRM, hear)
+    signal.setitimer(signal.ITIMER_REAL, 0.02, 0.02)
+    try:
+        with pytest.raises(TimeoutError, match="enough"):
+            model.count(ENDLESS)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, saved)
+    assert heard == [signal.SIGALRM] * 3
+
+
+def test_a_handler_may_close_the_model() -> None:
+    model = ingot.load(count_module())
+
+    def close(_number: int, _frame: object) -> None:
+        model.close()
+        model.cancel()
+
+    saved = signal.signal(signal.SIGALRM, close)
+    signal.setitimer(signal.ITIMER_REAL, 0.02)
+    try:
+        with pytest.raises(ingot.Cancelled, match="the call was cancelled"):
+            model.count(ENDLESS)
+    finally:
+        signal.signal(signal.SIGALRM, saved)
+    with pytest.raises(ingot.FailedPrecondition, match="closed"):
+        model.count(1)
+
+
+def test_a_call_of_another_thread_is_not_interrupted(model: ingot.Model) -> None:
+    errors: list[BaseException] = []
+
+    def call() -> None:
+        try:
+            model.count(ENDLESS)
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    with soon(interrupt), pytest.raises(KeyboardInterrupt):
+        threading.Event().wait()
+    assert thread.is_alive()
+    while not model.cancel():
+        time.sleep(0.001)
+    thread.join()
+    assert [type(each) for each in errors] == [ingot.Cancelled]
+
+
+def test_cancel_ends_the_call_that_runs_and_no_other(model: ingot.Model) -> None:
+    assert model.cancel() is False
+    assert model.count(3) is None
+    with soon(model.cancel), pytest.raises(ingot.Cancelled, match="the call was cancelled"):
+        model.count(ENDLESS)
+    assert model.count(3) is None
+
+
+def test_kernels_end_between_two_workgroups(long: tuple[ingot.Model, np.ndarray]) -> None:
+    model, x = long
+    with soon(interrupt), pytest.raises(KeyboardInterrupt):
+        model(x)
+    with soon(model.cancel), pytest.raises(ingot.Cancelled, match=".: the call was cancelled"):
+        model(x)
+    begin = time.monotonic()
+    with pytest.raises(ingot.DeadlineExceeded, match="longer than its timeout"):
+        model.call(x, timeout=0.05)
+    assert time.monotonic() - begin < SOON
+    np.testing.assert_allclose(model(x[:2, :]), np.ones((2, 2)))
+
+
+def test_a_cancelled_call_leaves_the_state_as_a_failed_one() -> None:
+    model = ingot.load(total_module())
+    errors = 0
+
+    def cancel_often() -> None:
+        while errors < 20:
+            model.cancel()
+
+    thread = threading.Thread(target=cancel_often)
+    thread.start()
+    total = 100
+    for _ in range(10_000):
+        try:
+            assert model(1).item() == total + 1
+            total += 1
+        except ingot.Cancelled:
+            errors += 1
+        except ingot.FailedPrecondition:
+            model.load_state({"total": total, "last": np.zeros((2, 3), np.float32)})
+    errors = 20
+    thread.join()
+    assert model(0).item() == total
+
+
+def endless_init_module() -> bytes:
+    """main() -> (), behind an init that takes an hour where steps are not limited."""
+    assembler = Assembler()
+    code: list[Any] = [("label", "again"), ("const.i64", 0, 1), ("branch", "again")]
+    assembler.function("init", [], [], code, init=True)
+    assembler.function("main", [], [], [("return", [], [], [])])
+    return assembler.module()
+
+
+def test_load_has_a_timeout_and_hears_control_c() -> None:
+    module = endless_init_module()
+    with pytest.raises(ingot.DeadlineExceeded, match="init: the call has run longer"):
+        ingot.load(module, timeout=0.01)
+    ingot.load(copy_module(), timeout=100)
+    for timeout in (0, -1, "1"):
+        with pytest.raises(ingot.InvalidArgument, match="must be seconds above 0"):
+            ingot.load(module, timeout=timeout)  # type: ignore[arg-type]
+    with soon(interrupt, 0.01), pytest.raises(KeyboardInterrupt):
+        ingot.load(module)
+
+
+def test_what_is_raised_inside_a_trace_or_the_log_is_raised_by_the_call() -> None:
+    model = ingot.load(copy_module())
+    x = np.ones(4, np.float32)
+
+    class Failing(trace.TraceEvent):
+        def __init__(self, *_: object) -> None:
+            raise MemoryError("no room for events")
+
+    with pytest.MonkeyPatch.context() as patch, model.trace() as events:
+        patch.setattr(trace, "TraceEvent", Failing)
+        with pytest.raises(MemoryError, match="no room for events"):
+            model(x)
+    assert events == []
+    np.testing.assert_array_equal(model(x), x)
+
+
+def run_python(program: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-W", "error::RuntimeWarning", "-c", textwrap.dedent(program)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=ROOT, **options)
+
+
+def test_the_child_of_a_fork_during_calls_works() -> None:
+    """Other threads of the parent are in calls, loads and closes at the time."""
+    done = run_python("""
+        import os, sys, threading, time
+        sys.path.insert(0, "tests/runtime")
+        import numpy as np
+        import ingot
+        from assembler import count_module, copy_module
+        busy, idle = ingot.load(count_module()), ingot.load(copy_module())
+        x, data = np.ones(100_000, np.float32), copy_module()
+        stop = False
+        def call():
+            while not stop:
+                busy.count(20_000)
+                ingot.load(data)(x)
+        threads = [threading.Thread(target=call) for _ in range(3)]
+        for each in threads: each.start()
+        seen = set()
+        for turn in range(40):
+            time.sleep(0.001)
+            child = os.fork()
+            if child == 0:
+                code = 0
+                try:
+                    busy.count(5)
+                except ingot.FailedPrecondition as error:
+                    assert "in the child" in str(error), error
+                    code = 1
+                    busy.fork().count(5)
+                    busy.close()
+                    assert busy.cancel() is False
+                assert (idle(x).numpy() == 1).all()
+                assert (ingot.load(data)(x).numpy() == 1).all()
+                os._exit(code)
+            deadline = time.monotonic() + 20
+            while (result := os.waitpid(child, os.WNOHANG))[0] == 0:
+                if time.monotonic() > deadline:
+                    os.kill(child, 9)
+                    sys.exit("the child hangs")
+                time.sleep(0.001)
+            seen.add(os.waitstatus_to_exitcode(result[1]))
+        stop = True
+        for each in threads: each.join()
+        assert seen <= {0, 1} and 1 in seen, seen
+    """)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_handler_may_fork_the_process_inside_a_call() -> None:
+    done = run_python("""
+        import os, signal, sys
+        sys.path.insert(0, "tests/runtime")
+        import ingot
+        from assembler import count_module
+        model = ingot.load(count_module())
+        children = []
+        def fork(*_):
+            children.append(os.fork())
+            model.cancel()
+        signal.signal(signal.SIGALRM, fork)
+        signal.setitimer(signal.ITIMER_REAL, 0.02)
+        try:
+            model.count(1 << 40)
+        except ingot.Cancelled:
+            model.count(3)
+            model.close()
+            if children == [0]:
+                os._exit(7)
+            sys.exit(os.waitstatus_to_exitcode(os.waitpid(children[0], 0)[1]))
+    """)
+    assert (done.returncode, done.stderr) == (7, "")

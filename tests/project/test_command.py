@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
+import textwrap
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from assembler import copy_module, pair_module, parameter_module
+from assembler import copy_module, count_module, pair_module, parameter_module
 
 import ingot
 from ingot.command import main
@@ -449,3 +452,33 @@ def test_inspect_shortens_formulas_and_sorts_weights(
     assert main(["inspect", str(weights)]) == 0
     printed = capsys.readouterr().out
     assert 0 < printed.index("bias: f32[3]") < printed.index("weight: f32[3]")
+
+
+def test_control_c_ends_a_run_in_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "count.ingot"
+    path.write_bytes(count_module())
+    program = """
+        import sys
+        from ingot.command import main
+        print("ready", flush=True)
+        sys.exit(main(sys.argv[1:]))
+    """
+    steps = f"steps={1 << 40}"
+    command = [sys.executable, "-c", textwrap.dedent(program), "run", path, "--input", steps]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen([*command, "--function", "count"], **pipes) as process:  # type: ignore[call-overload]
+        assert process.stdout.readline() == "ready\n"
+        time.sleep(1)
+        process.send_signal(signal.SIGINT)
+        assert process.communicate(timeout=30) == ("", "ingot run: interrupted\n")
+    assert process.returncode == 130
+
+
+def test_a_run_has_a_timeout(failing: Callable[..., str], tmp_path: Path) -> None:
+    path = tmp_path / "count.ingot"
+    path.write_bytes(count_module())
+    command = ["run", str(path), "--function", "count", "--input"]
+    assert main([*command, "steps=3", "--timeout", "100"]) == 0
+    failed = failing(*command, f"steps={1 << 40}", "--timeout", "0.05")
+    assert "DeadlineExceeded: the call has run longer than its timeout" in failed
+    assert "is no time" in failing(*command, "steps=3", "--timeout", "0", status=2)

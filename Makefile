@@ -11,6 +11,8 @@ CMAKE := $(BIN)/cmake -G Ninja -DCMAKE_MAKE_PROGRAM=$(BIN)/ninja
 PIP_FLAGS := --quiet --disable-pip-version-check
 WARNINGS_AS_ERRORS ?= OFF
 ARGUMENTS ?=
+# A test file runs in one process, so that what its tests share is made once.
+PYTEST := pytest -n auto --dist loadfile
 # The tests that build no kernels, or few.
 UNIT_TESTS := tests/project tests/hal tests/runtime tests/compiler \
   --ignore=tests/compiler/dispatch --ignore=tests/compiler/targets \
@@ -38,7 +40,7 @@ test: develop ## run all tests: C, C under the sanitizers, Python
 	$(call c_tests,build/c-tests,-DCMAKE_BUILD_TYPE=Release)
 	$(call c_tests,build/c-tests-sanitized,-DCMAKE_BUILD_TYPE=Debug -DINGOT_SANITIZE=ON)
 	$(MAKE) sanitized
-	pytest $(ARGUMENTS)
+	$(PYTEST) $(ARGUMENTS)
 
 sanitized: develop ## run the op suite and dynamic programs, kernels too under ASan and UBSan
 	$(CMAKE) -S . -B build/sanitized -DCMAKE_C_COMPILER=gcc -DCMAKE_BUILD_TYPE=Debug \
@@ -54,7 +56,7 @@ check: develop build/types ## format, lint, types, layering and unit tests, in u
 	ruff format --check .
 	ruff check .
 	mypy --package ingot
-	pytest -m "not slow" $(UNIT_TESTS) $(ARGUMENTS)
+	$(PYTEST) -m "not slow" $(UNIT_TESTS) $(ARGUMENTS)
 
 bench: develop ## measure against the other engines that are installed
 	python benchmarks/run.py $(ARGUMENTS)

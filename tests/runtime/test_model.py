@@ -141,7 +141,7 @@ def test_object_with_array_method_works(copy: ingot.Model) -> None:
         ("text", r"argument 0 'x': is str, but must be an array"),
         (None, r"argument 0 'x': is NoneType, but must be an array"),
         ([[1, 2], [3]], r"argument 0 'x': list is no array"),
-        (object(), r"argument 0 'x': is object, but must be an array"),
+        pytest.param(object(), r"argument 0 'x': is object, but must be an array", id="an object"),
         (np.array(["a"]), r"argument 0 'x': NumPy dtype str.* has no counterpart"),
         (np.zeros(3, "datetime64[s]"), r"argument 0 'x': NumPy dtype datetime64"),
     ],

@@ -12,6 +12,7 @@ from dataclasses import replace
 from importlib import import_module
 from typing import cast
 
+from ingot.compiler.dispatch.contract import with_contract
 from ingot.compiler.dispatch.group import INDEX_OPS, is_elementwise
 from ingot.compiler.dispatch.kernel import Kernel, TargetInfo
 from ingot.compiler.ir import Function, Module, Op, clone_region, walk
@@ -100,7 +101,7 @@ def lower_entries(module: Module, targets: Sequence[TargetInfo]) -> dict[str, tu
     refused = [entry for entry in entries if kernel_class(entry) is None]
     if refused:
         raise CompileError(_refusal(refused))
-    return {entry.name: _agree(_lower_variants(entry, targets)) for entry in entries}
+    return {entry.name: _agree(entry, _lower_variants(entry, targets)) for entry in entries}
 
 
 def _lower_variants(entry: Function, targets: Sequence[TargetInfo]) -> list[Kernel]:
@@ -116,8 +117,9 @@ def _lower_variants(entry: Function, targets: Sequence[TargetInfo]) -> list[Kern
     return kernels
 
 
-def _agree(kernels: Sequence[Kernel]) -> tuple[Kernel, ...]:
-    """The kernels with the same constants in the same order, and the same in-place pairs."""
+def _agree(entry: Function, kernels: Sequence[Kernel]) -> tuple[Kernel, ...]:
+    """The kernels with the same constants in the same order, the same in-place pairs, and
+    contracts."""
     first = kernels[0]
     constants = tuple(dict.fromkeys(dim for kernel in kernels for dim in kernel.constants))
     in_place = tuple(
@@ -136,12 +138,15 @@ def _agree(kernels: Sequence[Kernel]) -> tuple[Kernel, ...]:
             )
     ordinals = {dim: ordinal for ordinal, dim in enumerate(constants)}
     return tuple(
-        replace(
-            _renumber(kernel, ordinals),
-            constants=constants,
-            in_place=in_place,
-            flops=first.flops,
-            bytes=first.bytes,
+        with_contract(
+            replace(
+                _renumber(kernel, ordinals),
+                constants=constants,
+                in_place=in_place,
+                flops=first.flops,
+                bytes=first.bytes,
+            ),
+            entry,
         )
         for kernel in kernels
     )

@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from ingot.compiler.graph.relations import Relation
 from ingot.compiler.ir import Function, TensorType
 from ingot.compiler.ir.dims import Dim
 from ingot.hal.errors import CompileError
@@ -89,3 +90,10 @@ class Kernel:
     untouched: Dim = 0  # how many of `bytes` are not touched where they do
     schedule: Any = field(default=None)  # a frozen record, printed with the kernel
     host: str = ""
+    contract: tuple[Relation, ...] = ()  # what a caller's numbers must satisfy: contract.py
+
+    @property
+    def written(self) -> int:
+        """Bit b is set where binding b is written."""
+        count = len(self.bindings)
+        return (1 << count) - (1 << (count - self.result_count))

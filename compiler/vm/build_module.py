@@ -137,13 +137,11 @@ def _values(
 
 
 def _entry(function: Function, kernel: Kernel) -> Entry:
-    count = len(kernel.bindings)
-    written = sum(1 << place for place in range(count - kernel.result_count, count))
     return Entry(
         kernel.name,
         str(function.attributes.get("layer", "")),
-        count,
+        len(kernel.bindings),
         len(kernel.constants),
-        written,
+        kernel.written,
         to_text(function),
     )

@@ -427,6 +427,10 @@ ingot_status_t ingot_hal_fault_status(const ingot_hal_queue_t *queue,
                                       const ingot_hal_dispatch_t *dispatch,
                                       const ingot_kernel_fault_t *fault);
 
+/* The status of a dispatch whose numbers do not belong together. */
+ingot_status_t ingot_hal_misfit_status(const ingot_hal_queue_t *queue,
+                                       const ingot_hal_dispatch_t *dispatch);
+
 /* The status of a dispatch that queue->stop has ended. */
 ingot_status_t ingot_hal_stop_status(const ingot_hal_queue_t *queue,
                                      const ingot_hal_dispatch_t *dispatch);

@@ -101,6 +101,14 @@ ingot_status_t ingot_hal_fault_status(const ingot_hal_queue_t *queue,
                              text, fault->code);
 }
 
+ingot_status_t ingot_hal_misfit_status(const ingot_hal_queue_t *queue,
+                                       const ingot_hal_dispatch_t *dispatch) {
+  char text[INGOT_HAL_DESCRIPTION_CAPACITY];
+  ingot_hal_describe_dispatch(queue, dispatch, text);
+  return ingot_status_create(ingot_hal_device_allocator(queue->device), INGOT_STATUS_DATA_LOSS,
+                             "%s: its sizes do not fit its kernel: the module is damaged", text);
+}
+
 ingot_status_t ingot_hal_stop_status(const ingot_hal_queue_t *queue,
                                      const ingot_hal_dispatch_t *dispatch) {
   char text[INGOT_HAL_DESCRIPTION_CAPACITY];

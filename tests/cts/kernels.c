@@ -90,10 +90,25 @@ static uint32_t INGOT_KERNEL_CALL kernel_echo(const ingot_kernel_dispatch_t *dis
   return INGOT_FAULT_NONE;
 }
 
+static uint32_t INGOT_KERNEL_CALL any_fits(const ingot_kernel_dispatch_t *dispatch) {
+  (void)dispatch;
+  return 0;
+}
+
+/* Every binding of kernel_add has an element per unit of work. */
+static uint32_t INGOT_KERNEL_CALL add_misfit(const ingot_kernel_dispatch_t *dispatch) {
+  uint32_t bad = 0;
+  for (int b = 0; b < 3; b++) bad |= dispatch->lengths[b] / 4 < dispatch->workload[0];
+  return bad;
+}
+
 static const ingot_kernel_entry_t entries[] = {
-    {kernel_add, {64, 1, 1}, 0},       {kernel_count, {2, 3, 1}, 0},
-    {kernel_gather, {1, 1, 1}, 0},     {kernel_scratch, {1, 1, 1}, 4096 * 4},
-    {kernel_halve, {1, 1, 1}, 0},      {kernel_echo, {8, 8, 8}, 0},
+    {kernel_add, {64, 1, 1}, 0, add_misfit, 4, 3, 0},
+    {kernel_count, {2, 3, 1}, 0, any_fits, 1, 1, 0},
+    {kernel_gather, {1, 1, 1}, 0, any_fits, 4, 3, 1},
+    {kernel_scratch, {1, 1, 1}, 4096 * 4, any_fits, 1, 1, 0},
+    {kernel_halve, {1, 1, 1}, 0, any_fits, 2, 2, 0},
+    {kernel_echo, {8, 8, 8}, 0, any_fits, 1, 2, 2},
 };
 
 static const ingot_kernel_library_t library = {INGOT_KERNEL_ABI_VERSION,

@@ -33,6 +33,7 @@ from ingot.compiler.targets.cpu.flags import (
     default_variants,
     fallback_variant,
 )
+from ingot.compiler.targets.cpu.misfit_printer import print_misfit
 from ingot.hal.errors import CompileError, InvalidArgument
 from ingot.hal.header import INCLUDE_FOLDER
 
@@ -221,13 +222,22 @@ def _group_sources(kernels: Sequence[Kernel]) -> list[str]:
 
 def _table(kernels: Sequence[Kernel], names: Sequence[str]) -> str:
     """The C file with the only export."""
-    lines = ['#include "ingot/kernel_abi.h"', ""]
+    lines = ['#include "kernel_misfit.h"', ""]
     by_name = {kernel.name: kernel for kernel in kernels}
     lines += [f"{c_printer.prototype(by_name[name])};" for name in dict.fromkeys(names)]
+    misfits: dict[str, str] = {}  # by text without a name: equal contracts are shared
+    for kernel in kernels:
+        text = print_misfit(kernel, "\0")
+        if text not in misfits:
+            misfits[text] = f"misfit_{len(misfits)}"
+            lines += ["", text.replace("\0", misfits[text])]
     lines += ["", "static const ingot_kernel_entry_t entries[] = {"]
     for kernel, name in zip(kernels, names, strict=True):
         tile = ", ".join(map(str, kernel.tile))
-        lines.append(f"  {{{checked_name(name)}, {{{tile}}}, {kernel.scratch_length}}},")
+        misfit = misfits[print_misfit(kernel, "\0")]
+        counts = f"{kernel.written}u, {len(kernel.bindings)}, {len(kernel.constants)}"
+        row = f"{checked_name(name)}, {{{tile}}}, {kernel.scratch_length}, {misfit}, {counts}"
+        lines.append(f"  {{{row}}},")
     lines += [
         "};",
         "static const ingot_kernel_library_t library = {INGOT_KERNEL_ABI_VERSION, "

@@ -16,6 +16,7 @@ typedef struct ingot_hal_cpu_device_t {
 
 typedef struct ingot_hal_cpu_kernel_t {
   ingot_kernel_function_t function;
+  ingot_kernel_misfit_t misfit;
   uint64_t scratch_length;
 } ingot_hal_cpu_kernel_t;
 

@@ -68,9 +68,19 @@ static ingot_status_t ingot_cpu_fill_entries(
   *out_scratch_length = 0;
   for (uint32_t e = 0; e < count; e++) {
     const ingot_kernel_entry_t *kernel = &executable->library.kernels->entries[e];
-    executable->base.entries[e].description = description->entries[e];
+    const ingot_hal_entry_description_t *described = &description->entries[e];
+    if (kernel->written != described->written ||
+        kernel->binding_count != described->binding_count ||
+        kernel->constant_count != described->constant_count) {
+      return ingot_status_create(allocator, INGOT_STATUS_DATA_LOSS,
+                                 "kernel '%s' has other bindings or constants than the module "
+                                 "says",
+                                 described->name);
+    }
+    executable->base.entries[e].description = *described;
     memcpy(executable->base.entries[e].tile, kernel->tile, sizeof(kernel->tile));
     executable->kernels[e].function = kernel->function;
+    executable->kernels[e].misfit = kernel->misfit;
     executable->kernels[e].scratch_length = kernel->scratch_length;
     if (kernel->scratch_length > *out_scratch_length) *out_scratch_length = kernel->scratch_length;
   }

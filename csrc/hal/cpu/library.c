@@ -31,19 +31,22 @@ static bool ingot_library_is_inside(const ingot_elf_image_t *image,
     return false;
   }
   for (uint32_t e = 0; e < kernels->entry_count; e++) {
-    const void *function = (const void *)(uintptr_t)kernels->entries[e].function;
-    if (!ingot_elf_contains(image, function, 1, 1 /* PF_X */)) return false;
+    const ingot_kernel_entry_t *entry = &kernels->entries[e];
+    if (!ingot_elf_contains(image, (const void *)(uintptr_t)entry->function, 1, 1 /* PF_X */) ||
+        !ingot_elf_contains(image, (const void *)(uintptr_t)entry->misfit, 1, 1)) {
+      return false;
+    }
   }
   return true;
 }
 
 static ingot_status_t ingot_library_check_entry(const ingot_allocator_t *allocator,
                                                 const ingot_kernel_entry_t *entry, uint32_t e) {
-  if (!entry->function || entry->tile[0] < 1 || entry->tile[1] < 1 || entry->tile[2] < 1 ||
+  if (!entry->function || !entry->misfit || entry->tile[0] < 1 || entry->tile[1] < 1 || entry->tile[2] < 1 ||
       entry->scratch_length > INGOT_KERNEL_MAX_SCRATCH) {
     return ingot_status_create(allocator, INGOT_STATUS_DATA_LOSS,
                                "kernel %u has tile [%" PRId64 ", %" PRId64 ", %" PRId64
-                               "] and %" PRIu64 " bytes of scratch: expected a function, sizes "
+                               "] and %" PRIu64 " bytes of scratch: expected functions, sizes "
                                "of at least 1 and at most %u bytes",
                                e, entry->tile[0], entry->tile[1], entry->tile[2],
                                entry->scratch_length, INGOT_KERNEL_MAX_SCRATCH);

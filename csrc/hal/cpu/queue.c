@@ -87,6 +87,7 @@ ingot_status_t ingot_hal_cpu_queue_dispatch(ingot_hal_queue_t *base,
       .grid = {grid[0], grid[1], grid[2]},
       .total = grid[0] * grid[1] * grid[2],
   };
+  if (kernel->misfit(&work.dispatch)) return ingot_hal_misfit_status(base, dispatch);
   ingot_kernel_fault_t fault = {0};
   ingot_fence_raise(dispatch);
   bool is_shared = device->pool && work.total > 1 && ingot_cpu_is_worth_sharing(dispatch);

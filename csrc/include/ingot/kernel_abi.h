@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-#define INGOT_KERNEL_ABI_VERSION 1u
+#define INGOT_KERNEL_ABI_VERSION 2u
 
 /* Kernels follow the System V calling convention on x86-64 on every operating system,
  * so that an object depends on the instruction set only. */
@@ -49,10 +49,20 @@ typedef uint32_t(INGOT_KERNEL_CALL *ingot_kernel_function_t)(
     const ingot_kernel_dispatch_t *dispatch, int64_t x, int64_t y, int64_t z, void *scratch,
     ingot_kernel_fault_t *fault);
 
+/* 0 if the dispatch's addresses, lengths, constants and workload belong together, so that no
+ * workgroup of it leaves its bindings, whatever the bytes in them are. Asked once before the
+ * workgroups of a dispatch run: the numbers come from bytecode, which may be damaged. */
+typedef uint32_t(INGOT_KERNEL_CALL *ingot_kernel_misfit_t)(
+    const ingot_kernel_dispatch_t *dispatch);
+
 typedef struct ingot_kernel_entry_t {
   ingot_kernel_function_t function;
   int64_t tile[3];         /* workload covered by one workgroup; each at least 1 */
   uint64_t scratch_length; /* bytes per worker, at most INGOT_KERNEL_MAX_SCRATCH */
+  ingot_kernel_misfit_t misfit;
+  uint64_t written;        /* bit b: binding b is written; like the counts the module's */
+  uint32_t binding_count;
+  uint32_t constant_count;
 } ingot_kernel_entry_t;
 
 #define INGOT_KERNEL_MAX_SCRATCH (1u << 20)

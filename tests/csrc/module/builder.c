@@ -283,8 +283,13 @@ static uint32_t INGOT_KERNEL_CALL add_one(const ingot_kernel_dispatch_t *dispatc
   return INGOT_FAULT_NONE;
 }
 
+static uint32_t INGOT_KERNEL_CALL any_fits(const ingot_kernel_dispatch_t *dispatch) {
+  (void)dispatch;
+  return 0;
+}
+
 const ingot_kernel_library_t *INGOT_KERNEL_CALL builder_add_one_query(uint32_t abi_version) {
-  static const ingot_kernel_entry_t entry = {add_one, {64, 1, 1}, 0};
+  static const ingot_kernel_entry_t entry = {add_one, {64, 1, 1}, 0, any_fits, 2, 2, 0};
   static const ingot_kernel_library_t library = {INGOT_KERNEL_ABI_VERSION, 1, &entry};
   return abi_version == INGOT_KERNEL_ABI_VERSION ? &library : NULL;
 }

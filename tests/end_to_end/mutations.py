@@ -1,0 +1,126 @@
+"""Damaged modules with right checksums: what bytecode and tables may be brought to say.
+
+`mutate` changes a few numbers of one section and repairs the checksums, so that nothing but
+the verifier and the checks of a call stand between the numbers and native code, which stays
+as it is. `survive` loads and calls such modules in a child process.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import struct
+import zlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import ingot
+from ingot.hal.spec import layout
+
+__all__ = ["mutate", "survive"]
+
+_KEPT = ("INGOT_SECTION_OBJECTS", "INGOT_SECTION_METADATA", "INGOT_SECTION_REGIONS")
+_WORDS = (0, 1, 2, 3, 4, 8, 16, 64, 255, 0x7FFF, 0x8000, 0xFFFF)
+
+
+def mutate(data: bytes, seed: int) -> bytes:
+    """The module with some numbers changed, mostly of its code."""
+    draw = random.Random(seed)
+    known = layout()
+    sections = _sections(data)
+    code = known.constants["INGOT_SECTION_CODE"]
+    kept = {known.constants[name] for name in _KEPT}
+    kinds = [each["kind"] for each in sections if each["kind"] not in kept and each["length"]]
+    result = bytearray(data)
+    for _ in range(draw.choice((1, 1, 1, 2, 3))):
+        kind = code if draw.random() < 0.6 else draw.choice(kinds)
+        section = next(each for each in sections if each["kind"] == kind)
+        _change(result, section["offset"], section["length"], draw)
+    return _with_checksums(result)
+
+
+def _change(data: bytearray, start: int, length: int, draw: random.Random) -> None:
+    """Change a u16, or a number of 4 or 8 bytes, on its boundary."""
+    width, form = draw.choice(((2, "<H"), (2, "<H"), (4, "<I"), (8, "<Q")))
+    if length < width:
+        width, form = 1, "<B"
+    step = min(width, 2)
+    place = start + draw.randrange((length - width) // step + 1) * step
+    (old,) = struct.unpack_from(form, data, place)
+    chosen = draw.randrange(5)
+    other = start + draw.randrange((length - width) // step + 1) * step
+    new = (
+        old + draw.choice((-2, -1, 1, 2)),
+        draw.choice(_WORDS) * draw.choice((1, 1, -1)),
+        old ^ 1 << draw.randrange(8 * width),
+        struct.unpack_from(form, data, other)[0],
+        draw.randrange(40),
+    )[chosen]
+    struct.pack_into(form, data, place, new % (1 << 8 * width))
+
+
+def _sections(data: bytes) -> list[dict[str, Any]]:
+    known = layout()
+    size = known.size("ingot_layout_header_t")
+    (header,) = known.unpack("ingot_layout_header_t", data[:size])
+    count = header["section_count"]
+    length = count * known.size("ingot_layout_section_t")
+    return known.unpack("ingot_layout_section_t", data[size : size + length])
+
+
+def _with_checksums(data: bytearray) -> bytes:
+    known = layout()
+    size = known.size("ingot_layout_header_t")
+    sections = _sections(bytes(data))
+    for each in sections:
+        each["crc"] = zlib.crc32(data[each["offset"] : each["offset"] + each["length"]])
+    table = known.pack("ingot_layout_section_t", sections)
+    data[size : size + len(table)] = table
+    (header,) = known.unpack("ingot_layout_header_t", bytes(data[:size]))
+    header = {**header, "crc": 0, "magic": list(header["magic"]), "reserved": [0] * 7}
+    front = known.pack("ingot_layout_header_t", [header]) + table
+    data[:size] = known.pack("ingot_layout_header_t", [{**header, "crc": zlib.crc32(front)}])
+    return bytes(data)
+
+
+def survive(data: bytes, arguments: Sequence[Any], seeds: range) -> dict[str, int]:
+    """Load and call the module in all its mutations in a child process; how they ended, by
+    kind. AssertionError names the seed that killed it."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.close(read)
+            for seed in seeds:
+                os.write(write, struct.pack("<i16s", seed, b"died"))
+                ended = _run(mutate(data, seed), arguments).encode()
+                os.write(write, struct.pack("<i16s", seed, ended))
+        except BaseException as error:
+            print("foreign:", repr(error))
+            os.write(write, struct.pack("<i16s", -1, type(error).__name__.encode()))
+            os._exit(1)
+        os._exit(0)
+    os.close(write)
+    records = b""
+    while part := os.read(read, 1 << 16):
+        records += part
+    os.close(read)
+    _, state = os.waitpid(child, 0)
+    rows = [
+        (seed, kind.rstrip(b"\0").decode()) for seed, kind in struct.iter_unpack("<i16s", records)
+    ]
+    assert state == 0, f"state {state} after {rows[-1]}"
+    kinds = [kind for _, kind in rows if kind != "died"]
+    return {kind: kinds.count(kind) for kind in sorted(set(kinds))}
+
+
+def _run(data: bytes, arguments: Sequence[Any]) -> str:
+    """ "ran", or the kind of error; anything but an error of Ingot is raised."""
+    function: Callable[..., Any]
+    try:
+        with ingot.load(data, device="cpu://?threads=1") as model:
+            function = model.functions["main"].call if "main" in model.functions else model.call
+            function(*arguments, timeout=0.5)
+    except ingot.Error as error:
+        return type(error).__name__
+    return "ran"

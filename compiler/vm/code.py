@@ -18,6 +18,7 @@ __all__ = ["F64", "I64", "REF", "CodeBuilder"]
 
 I64 = ScalarType(dtype("i64"))
 F64 = ScalarType(dtype("f64"))
+_LONGEST_MESSAGE = 1000  # characters: a module may have 4095 bytes
 REF = RefType()
 _RESULT_TYPES: dict[str, Type] = {"I": I64, "F": F64, "O": REF}
 
@@ -174,7 +175,11 @@ class CodeBuilder:
         return made
 
     def check(self, condition: Value, status_code: int, message: str, *values: Value) -> None:
-        """Fail the call with `message`, each {} replaced by a value, unless `condition`."""
+        """Fail the call with `message`, each {} replaced by a value, unless `condition`. A
+        message that is longer than modules may have loses its end."""
+        if len(message) > _LONGEST_MESSAGE:
+            message = message[:_LONGEST_MESSAGE] + "..."
+            values = values[: message.count("{}")]
         self.op(
             "assert",
             condition,

@@ -83,6 +83,10 @@ const ingot_layout_location_t *ingot_module_find_location(const ingot_module_t *
 /* Bytes of a variable. */
 int64_t ingot_module_variable_length(const ingot_module_t *module, uint32_t variable);
 
+/* Whether there is a string at `offset` that is short enough for a name or a message: only
+ * such are compared and searched. */
+bool ingot_module_name_fits(const ingot_module_t *module, uint32_t offset);
+
 /* container.c: header, section table, crcs; sets the section fields. */
 ingot_status_t ingot_module_open_sections(ingot_module_t *module, bool verify_constants);
 

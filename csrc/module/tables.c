@@ -9,6 +9,7 @@
 #include "module/module.h"
 
 #define MAX_REGISTERS 65536u /* operands are u16 */
+#define MAX_NAME 4096u       /* bytes, with the NUL */
 
 /* Whether `length` bytes are UTF-8 without overlong forms and surrogates. */
 static bool is_utf8(const uint8_t *text, uint64_t length) {
@@ -51,6 +52,12 @@ static bool string_fits(const ingot_module_t *module, uint32_t offset) {
   return offset < module->strings_length;
 }
 
+bool ingot_module_name_fits(const ingot_module_t *module, uint32_t offset) {
+  if (!string_fits(module, offset)) return false;
+  size_t length = module->strings_length - offset; /* the last byte is NUL */
+  return memchr(module->strings + offset, 0, length < MAX_NAME ? length : MAX_NAME) != NULL;
+}
+
 /* rank, dtype and dims of a value or parameter. */
 static bool tensor_fits(const ingot_module_t *module, uint32_t first_dim, uint32_t rank,
                         ingot_dtype_t dtype) {
@@ -77,7 +84,8 @@ static ingot_status_t check_values(const ingot_module_t *module) {
   for (uint32_t i = 0; i < module->parameter_count; ++i) {
     const ingot_layout_parameter_t *parameter = &module->parameters[i];
     bool fits = tensor_fits(module, parameter->first_dim, parameter->rank, parameter->dtype) &&
-                string_fits(module, parameter->scope) && string_fits(module, parameter->key);
+                ingot_module_name_fits(module, parameter->scope) &&
+                ingot_module_name_fits(module, parameter->key);
     for (uint32_t d = 0; fits && d < parameter->rank; ++d) {
       fits = module->dims[parameter->first_dim + d].size >= 0;
     }
@@ -90,11 +98,12 @@ static ingot_status_t check_values(const ingot_module_t *module) {
   return NULL;
 }
 
-/* Registers, tensors and code range of one function. */
+/* Registers, tensors and code range of one function. Code and tensors belong to one function
+ * each: what is checked per function stays linear in the file. */
 static bool function_fits(const ingot_module_t *module, const ingot_layout_function_t *function) {
   bool fits =
-      string_fits(module, function->name) && string_fits(module, function->doc) &&
-      string_fits(module, function->target) &&
+      ingot_module_name_fits(module, function->name) && string_fits(module, function->doc) &&
+      ingot_module_name_fits(module, function->target) &&
       function->flags <= (INGOT_FUNCTION_EXPORTED | INGOT_FUNCTION_INIT) &&
       function->i64_count <= MAX_REGISTERS && function->f64_count <= MAX_REGISTERS &&
       function->ref_count <= MAX_REGISTERS &&
@@ -170,12 +179,23 @@ static ingot_status_t check_functions(const ingot_module_t *module) {
   if ((module->code_length > 0) && (uintptr_t)module->code % sizeof(uint16_t) != 0) {
     return ingot_module_damaged(module, "its code is not aligned");
   }
+  uint64_t code_end = 0;
+  uint64_t value_end = 0;
   for (uint32_t i = 0; i < module->function_count; ++i) {
-    if (!function_fits(module, &module->functions[i])) {
+    const ingot_layout_function_t *function = &module->functions[i];
+    uint64_t tensors = (uint64_t)function->argument_count + function->result_count;
+    if (!function_fits(module, function)) {
       return ingot_module_damaged(module, "function %u has flags, counts, ranges or texts that do "
                                           "not fit the module",
                                   i);
     }
+    if (function->code_offset < code_end || (tensors && function->first_value < value_end)) {
+      return ingot_module_damaged(module, "the code or the values of function %u are not behind "
+                                          "those of the functions before",
+                                  i);
+    }
+    code_end = function->code_offset + function->code_length;
+    if (tensors) value_end = function->first_value + tensors;
   }
   return NULL;
 }
@@ -187,7 +207,8 @@ static ingot_status_t check_variables(const ingot_module_t *module) {
     int64_t dims[INGOT_MAX_RANK];
     int64_t length = 0;
     bool fits = tensor_fits(module, variable->first_dim, variable->rank, variable->dtype) &&
-                string_fits(module, variable->name) && string_fits(module, variable->doc);
+                ingot_module_name_fits(module, variable->name) &&
+                string_fits(module, variable->doc);
     for (uint32_t d = 0; fits && d < variable->rank; ++d) {
       dims[d] = module->dims[variable->first_dim + d].size;
       fits = dims[d] >= 0;
@@ -229,47 +250,47 @@ static ingot_status_t check_entries(const ingot_module_t *module) {
                                   i, entry->binding_count, entry->constant_count);
     }
   }
+  uint64_t end = 0;
   for (uint32_t i = 0; i < module->variant_count; ++i) {
     const ingot_layout_variant_t *variant = &module->variants[i];
-    if (!string_fits(module, variant->format) || !string_fits(module, variant->name) ||
-        variant->offset % INGOT_MODULE_ALIGNMENT != 0 ||
+    if (!ingot_module_name_fits(module, variant->format) ||
+        !ingot_module_name_fits(module, variant->name) ||
+        variant->offset % INGOT_MODULE_ALIGNMENT != 0 || variant->offset < end ||
         !ingot_range_fits_u64(variant->offset, variant->length, module->objects_length)) {
-      return ingot_module_damaged(module, "variant %u has a bad object range or texts", i);
+      return ingot_module_damaged(module, "variant %u has bad texts, or an object that leaves its "
+                                          "section or is not behind the one before",
+                                  i);
     }
+    end = variant->offset + variant->length;
   }
   return NULL;
 }
 
-/* Every entry belongs to exactly one executable. */
+/* Every entry and every variant belongs to one executable, in order. */
 static ingot_status_t check_executables(ingot_module_t *module) {
   void *memory = NULL;
   INGOT_TRY(ingot_allocate_array(&module->instance->allocator, module->entry_count,
                                  sizeof(*module->entry_executables), &memory));
   module->entry_executables = memory;
-  memset(memory, 0xFF, module->entry_count * sizeof(*module->entry_executables));
-  uint64_t owned = 0;
+  uint32_t entries = 0;
+  uint32_t variants = 0;
   for (uint32_t i = 0; i < module->executable_count; ++i) {
     const ingot_layout_executable_t *executable = &module->executables[i];
-    uint32_t first = executable->first_entry;
-    uint32_t count = executable->entry_count;
-    bool fits = string_fits(module, executable->name) && string_fits(module, executable->target) &&
-                ingot_range_fits_u64(executable->first_variant, executable->variant_count,
-                                     module->variant_count) &&
-                ingot_range_fits_u64(first, count, module->entry_count);
-    for (uint32_t e = 0; fits && e < count; ++e) {
-      fits = module->entry_executables[first + e] == UINT32_MAX;
-      module->entry_executables[first + e] = i;
-    }
-    if (!fits) {
-      return ingot_module_damaged(module, "executable %u has bad texts, or ranges of variants or "
-                                          "entries that do not fit or are taken",
+    if (!ingot_module_name_fits(module, executable->name) ||
+        !ingot_module_name_fits(module, executable->target) ||
+        executable->first_entry != entries || executable->first_variant != variants ||
+        executable->entry_count > module->entry_count - entries ||
+        executable->variant_count > module->variant_count - variants) {
+      return ingot_module_damaged(module, "executable %u has bad texts, or its variants or entries "
+                                          "are not those behind the executable before",
                                   i);
     }
-    owned += count;
+    variants += executable->variant_count;
+    for (uint32_t e = 0; e < executable->entry_count; ++e) module->entry_executables[entries++] = i;
   }
-  if (owned != module->entry_count) {
-    return ingot_module_damaged(module, "%llu of %u kernel entries belong to an executable",
-                                (unsigned long long)owned, module->entry_count);
+  if (entries != module->entry_count) {
+    return ingot_module_damaged(module, "%u of %u kernel entries belong to an executable", entries,
+                                module->entry_count);
   }
   return NULL;
 }

@@ -58,7 +58,7 @@ static ingot_status_t check_registers(const ingot_verifier_t *verifier, uint32_t
   return NULL;
 }
 
-static ingot_status_t check_operand(const ingot_verifier_t *verifier, uint32_t word,
+static ingot_status_t check_operand(ingot_verifier_t *verifier, uint32_t word,
                                     const ingot_operand_t *operand) {
   switch (operand->letter) {
     case 'k':
@@ -75,6 +75,7 @@ static ingot_status_t check_operand(const ingot_verifier_t *verifier, uint32_t w
                     verifier->length);
       uint32_t mark = INGOT_WORD_TARGET | (target <= word ? INGOT_WORD_BACKWARD : 0);
       verifier->marks[target] = (uint8_t)(verifier->marks[target] | mark);
+      ++verifier->flow_count;
       return NULL;
     }
     default: return check_registers(verifier, word, operand);
@@ -116,6 +117,8 @@ static ingot_status_t check_assert_operands(const ingot_verifier_t *verifier, ui
   REFUSE_UNLESS(operands[1].value != INGOT_STATUS_OK &&
                     ingot_status_code_name((ingot_status_code_t)operands[1].value),
                 "%u is no status code", operands[1].value);
+  REFUSE_UNLESS(ingot_module_name_fits(verifier->module, operands[2].value),
+                "the message is too long");
   uint32_t holes = 0;
   const char *text = ingot_module_string(verifier->module, operands[2].value);
   while ((text = strstr(text, "{}")) != NULL) {
@@ -199,7 +202,9 @@ static ingot_status_t check_numbers(ingot_verifier_t *verifier, uint32_t word,
   const ingot_module_t *module = verifier->module;
   switch (decoded->code) {
     case INGOT_OP_CALL: return check_call_operands(verifier, word, operands);
-    case INGOT_OP_RETURN: return check_return_operands(verifier, word, operands);
+    case INGOT_OP_RETURN:
+      ++verifier->flow_count;
+      return check_return_operands(verifier, word, operands);
     case INGOT_OP_ASSERT: return check_assert_operands(verifier, word, operands);
     case INGOT_OP_ARGUMENT_BUFFER:
     case INGOT_OP_ARGUMENT_DIM:
@@ -298,6 +303,7 @@ static ingot_status_t verify_function(ingot_verifier_t *verifier, uint32_t ordin
   const ingot_module_t *module = verifier->module;
   verifier->function = &module->functions[ordinal];
   verifier->ordinal = ordinal;
+  verifier->flow_count = 0;
   verifier->length = (uint32_t)verifier->function->code_length;
   verifier->words = module->code + verifier->function->code_offset;
   memset(verifier->marks, 0, verifier->length);

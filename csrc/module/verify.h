@@ -23,6 +23,7 @@ typedef struct ingot_verifier_t {
   /* Per word: the number of its label, for words that are branch targets. */
   uint32_t *labels;
   uint32_t label_count;
+  uint32_t flow_count; /* branch targets and returns that instructions name */
   uint32_t list_count; /* of all functions so far */
 } ingot_verifier_t;
 

@@ -10,11 +10,13 @@
  */
 #include <string.h>
 
-#include "base/arithmetic.h"
 #include "module/verify.h"
 
-/* Bytes of label states per function; only absurd code needs more. */
-#define MAX_STATE_BYTES ((size_t)1 << 28)
+/* A set is merged or compared at every branch target and return, which would make many of
+ * them over many registers more than linear work: words of sets per word of code, which only
+ * absurd code needs. */
+#define SET_WORDS_PER_WORD 64
+#define SET_WORDS_AT_LEAST 4096 /* of a function of any length */
 
 /* A set of registers is a bit string: i64, f64, references, results. */
 typedef struct assignment_t {
@@ -151,10 +153,11 @@ static ingot_status_t pass_label(assignment_t *self, uint32_t word) {
 }
 
 static ingot_status_t check_results(const assignment_t *self, uint32_t word) {
-  for (uint32_t r = 0; r < self->verifier->function->result_count; ++r) {
-    if (!has(self, self->result_base + r)) {
-      return ingot_verifier_refuse(self->verifier, word, "result %u may not have been made", r);
-    }
+  for (uint32_t k = self->result_base / 64; k < self->word_count; ++k) {
+    uint64_t missing = ~self->current[k]; /* behind the last result all bits are set */
+    if (missing == 0) continue;
+    return ingot_verifier_refuse(self->verifier, word, "result %u may not have been made",
+                                 64 * k + (uint32_t)__builtin_ctzll(missing) - self->result_base);
   }
   return NULL;
 }
@@ -182,6 +185,8 @@ static ingot_status_t visit_all(assignment_t *self) {
   for (uint32_t r = 0; r < function->i64_parameter_count; ++r) set(self, r);
   for (uint32_t r = 0; r < function->f64_parameter_count; ++r) set(self, self->f64_base + r);
   for (uint32_t r = 0; r < function->ref_parameter_count; ++r) set(self, self->ref_base + r);
+  uint32_t end = self->result_base + function->result_count;
+  for (; end < 64 * self->word_count; ++end) set(self, end);
   self->reachable = true;
   for (uint32_t word = 0; word < verifier->length;) {
     ingot_decoded_t decoded;
@@ -194,19 +199,16 @@ static ingot_status_t visit_all(assignment_t *self) {
   return NULL;
 }
 
-/* Leaves word_count 0 if label states would take absurd amounts of memory. */
+/* Leaves word_count 0 if the sets would be absurdly much work. Results start on a word. */
 static void lay_out(assignment_t *self) {
-  const ingot_layout_function_t *function = self->verifier->function;
-  uint64_t bits = (uint64_t)function->i64_count + function->f64_count + function->ref_count +
-                  function->result_count;
-  uint64_t words = (bits + 63) / 64 + (bits == 0);
-  size_t bytes = 0;
+  const ingot_verifier_t *verifier = self->verifier;
+  const ingot_layout_function_t *function = verifier->function;
   self->f64_base = function->i64_count;
   self->ref_base = self->f64_base + function->f64_count;
-  self->result_base = self->ref_base + function->ref_count;
-  if (bits > UINT32_MAX ||
-      !ingot_multiply_size((size_t)words * sizeof(uint64_t), self->verifier->label_count, &bytes) ||
-      bytes > MAX_STATE_BYTES) {
+  self->result_base = (self->ref_base + function->ref_count + 63) / 64 * 64;
+  uint64_t words = ((uint64_t)self->result_base + function->result_count + 63) / 64 + 1;
+  if (words * verifier->flow_count >
+      SET_WORDS_AT_LEAST + SET_WORDS_PER_WORD * (uint64_t)verifier->length) {
     return;
   }
   self->word_count = (uint32_t)words;
@@ -218,9 +220,9 @@ ingot_status_t ingot_verify_assignment(const ingot_verifier_t *verifier) {
   void *states = NULL;
   lay_out(&self);
   if (self.word_count == 0) {
-    return ingot_verifier_refuse(verifier, 0, "%u branch targets over so many registers are more "
-                                              "than the verifier takes",
-                                 verifier->label_count);
+    return ingot_verifier_refuse(verifier, 0, "%u branch targets and returns over so many "
+                                              "registers are more than the verifier takes",
+                                 verifier->flow_count);
   }
   ingot_status_t status =
       ingot_allocate_array(allocator_of(&self), self.word_count, sizeof(uint64_t), &current);

@@ -15,15 +15,14 @@ from ingot.compiler.dispatch.kernel import Kernel
 from ingot.compiler.dispatch.map import operand_types
 from ingot.compiler.graph.relations import Relation, is_proven, relations_of
 from ingot.compiler.ir import Function
-from ingot.compiler.ir.dims import product, symbol
+from ingot.compiler.ir.dims import Dim, product, symbol
 
 __all__ = ["with_contract"]
 
 
 def with_contract(kernel: Kernel, entry: Function) -> Kernel:
     """The kernel with its contract; all symbols of the entry are constants of it."""
-    symbols = dict.fromkeys(symbol(name) for name in entry.symbols)
-    constants = tuple(dict.fromkeys([*kernel.constants, *symbols]))
+    constants = tuple(dict.fromkeys([*kernel.constants, *map(symbol, entry.symbols)]))
     kernel = replace(kernel, constants=constants)
     return replace(kernel, contract=tuple(dict.fromkeys(_relations(kernel, entry))))
 
@@ -36,8 +35,9 @@ def _relations(kernel: Kernel, entry: Function) -> Iterator[Relation]:
         yield "le", low, symbol(name)
         if high is not None:
             yield "le", symbol(name), high
+    symbols: set[Dim] = {symbol(name) for name in known}
     for ordinal, dim in enumerate(kernel.constants):
-        if dim not in map(symbol, known):
+        if dim not in symbols:
             yield "equal", symbol(f"constant.{ordinal}"), dim
     for axis, dim in enumerate(kernel.workload):
         yield "equal", symbol(f"workload.{axis}"), dim

@@ -16,6 +16,7 @@ __all__ = [
     "DEFAULT_DOMAIN",
     "captured_names",
     "check_graph",
+    "live_nodes",
     "normalize_domain",
     "opset_versions",
     "order_nodes",
@@ -80,7 +81,7 @@ def check_graph(graph: onnx.GraphProto) -> None:
 
 
 def captured_names(node: onnx.NodeProto) -> list[str]:
-    """The names that the bodies of the node (branches, loops) read from outside, once each."""
+    """The names that the bodies of the node (branches, loops) need from outside, once each."""
     names: dict[str, None] = {}
     for attribute in node.attribute:
         if attribute.type == onnx.AttributeProto.GRAPH:
@@ -91,9 +92,9 @@ def captured_names(node: onnx.NodeProto) -> list[str]:
 def _free_names(graph: onnx.GraphProto) -> list[str]:
     defined = {value.name for value in (*graph.input, *graph.initializer)}
     defined.update(name for node in graph.node for name in node.output)
-    read = [name for node in graph.node for name in _reads(node)]
-    read += [value.name for value in graph.output]
-    return [name for name in read if name not in defined]
+    results = [value.name for value in graph.output]
+    read = [name for _, names in sorted(live_nodes(graph.node, results).items()) for name in names]
+    return [name for name in [*read, *results] if name not in defined]
 
 
 def _reads(node: onnx.NodeProto) -> list[str]:
@@ -101,8 +102,21 @@ def _reads(node: onnx.NodeProto) -> list[str]:
     return [*filter(None, node.input), *captured_names(node)]
 
 
+def live_nodes(nodes: Sequence[onnx.NodeProto], wanted: Iterable[str]) -> dict[int, list[str]]:
+    """What each node reads that the names in `wanted` need, by its place."""
+    producer = {name: at for at, node in enumerate(nodes) for name in node.output if name}
+    live: dict[int, list[str]] = {}
+    waiting = list(wanted)
+    while waiting:
+        at = producer.get(waiting.pop())
+        if at is not None and at not in live:
+            live[at] = _reads(nodes[at])
+            waiting += live[at]
+    return live
+
+
 def order_nodes(nodes: Sequence[onnx.NodeProto]) -> list[tuple[int, onnx.NodeProto]]:
-    """The nodes with their places, each after the nodes it reads. CompileError for a cycle."""
+    """The nodes with their places, each after the nodes it needs. CompileError for a cycle."""
     producer = {name: at for at, node in enumerate(nodes) for name in node.output if name}
     waiting: dict[int, set[int]] = {}
     readers: dict[int, list[int]] = {}

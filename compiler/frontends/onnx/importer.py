@@ -9,7 +9,7 @@ lists everything that is missing. What an op means stands in `lowerings/`.
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -24,6 +24,7 @@ from ingot.compiler.frontends.onnx.check import (
     DEFAULT_DOMAIN,
     captured_names,
     check_graph,
+    live_nodes,
     normalize_domain,
     opset_versions,
     order_nodes,
@@ -37,7 +38,7 @@ from ingot.compiler.frontends.onnx.malformed import well_formed
 from ingot.compiler.frontends.onnx.name_sizes import name_sizes
 from ingot.compiler.frontends.onnx.node import Node, UnknownBody, UnsupportedNode
 from ingot.compiler.frontends.onnx.registry import Lowering, find_lowering
-from ingot.compiler.frontends.onnx.signature import Signature, check_output, read_signature
+from ingot.compiler.frontends.onnx.signature import Signature, output_problem, read_signature
 from ingot.compiler.frontends.onnx.source import Source
 from ingot.compiler.frontends.onnx.structures import Forked, Items, Maybe, Structure
 from ingot.compiler.frontends.onnx.tensors import (
@@ -49,7 +50,7 @@ from ingot.compiler.frontends.onnx.tensors import (
 from ingot.compiler.frontends.problems import Problem, list_problems
 from ingot.compiler.frontends.random_numbers import add_position
 from ingot.compiler.frontends.symbols import Restart, Symbols
-from ingot.compiler.graph.builder import Builder, tensor_type
+from ingot.compiler.graph.builder import Builder
 from ingot.compiler.ir import Block, Function, Module, Region, TensorType, Value
 from ingot.compiler.ir.renamed_dims import RENAMED
 from ingot.hal.errors import CompileError
@@ -110,20 +111,18 @@ def _import(
     graph = source.model.graph
     signature = read_signature(graph, symbols)
     block = Block(signature.types)
-    scope = _Scope(
-        dict(zip(signature.names, block.arguments, strict=True)),
-        opsets,
-        initializers={tensor.name: tensor for tensor in graph.initializer},
-    )
+    values: dict[str, _Result] = dict.fromkeys(signature.refused, _UNKNOWN)
+    values.update(zip(signature.names, block.arguments, strict=True))
+    initializers = {tensor.name: tensor for tensor in graph.initializer}
+    scope = _Scope(values, opsets, initializers=initializers)
     importer = _Importer(source, options, Builder(block), symbols)
-    importer.walk(graph.node, scope)
+    for problem in signature.refused.values():
+        importer.note(problem)
+    importer.walk(graph.node, [value.name for value in graph.output], scope)
     results = [importer.look_up(value.name, scope) for value in graph.output]
     for value, result in zip(graph.output, results, strict=True):
-        importer.check_result(value.name, result)
+        importer.check_result(value, result)
     importer.raise_problems()
-    for value, result in zip(graph.output, results, strict=True):
-        if isinstance(result, Value):
-            check_output(value, tensor_type(result))
     importer.builder.return_(*(value for value in results if isinstance(value, Value)))
     module = _finish(block, signature)
     add_position(module)
@@ -187,7 +186,7 @@ class _Importer:
         element = dtype_of(tensor.data_type)
         if element is None:
             kind = element_type_name(tensor.data_type)
-            self._note(
+            self.note(
                 f"initializer '{tensor.name}' has element type {kind}, expected a numeric one",
                 ("initializer", kind),
                 tensor.name,
@@ -219,16 +218,19 @@ class _Importer:
             self._note_weight(tensor, error)
             return
         if self.weights.setdefault(key, found) != found:
-            self._note(
+            self.note(
                 f"initializer '{tensor.name}' has the key '{key}' of other weights: give it "
                 "another one with parameter_names="
             )
 
     # ---- nodes
 
-    def walk(self, nodes: Sequence[onnx.NodeProto], scope: _Scope) -> None:
-        """Lowers all nodes, each after those it reads."""
+    def walk(self, nodes: Sequence[onnx.NodeProto], wanted: Iterable[str], scope: _Scope) -> None:
+        """Lowers the nodes that the names in `wanted` need, each after those it reads."""
+        live = live_nodes(nodes, wanted)
         for index, node in order_nodes(nodes):
+            if index not in live:
+                continue
             location = _location(node, index, scope.prefix)
             inputs = [self.look_up(name, scope) if name else None for name in node.input]
             captured = {name: self.look_up(name, scope) for name in captured_names(node)}
@@ -359,7 +361,7 @@ class _Importer:
         inner.values.update(zip(function.input, inputs, strict=False))
         self._active.append(key)
         try:
-            self.walk(bind_attributes(function, node), inner)
+            self.walk(bind_attributes(function, node), function.output, inner)
         finally:
             self._active.pop()
         return [inner.values.get(name, _UNKNOWN) for name in function.output]
@@ -374,7 +376,7 @@ class _Importer:
         scope.initializers.update((tensor.name, tensor) for tensor in graph.initializer)
         outer, self.builder = self.builder, builder
         try:
-            self.walk(graph.node, scope)
+            self.walk(graph.node, [value.name for value in graph.output], scope)
             results = [self.look_up(value.name, scope) for value in graph.output]
         finally:
             self.builder = outer
@@ -408,7 +410,7 @@ class _Importer:
             self._describe(name, value) for name, value in zip(node.input, inputs, strict=True)
         )
         text = f"layer '{location}': {node.op_type}({types}): {message}"
-        self._note(text, (node.op_type, message), location)
+        self.note(text, (node.op_type, message), location)
 
     def _describe(self, name: str, value: _Result) -> str:
         if isinstance(value, Value):
@@ -423,39 +425,42 @@ class _Importer:
         would know more, but it crashes on some models."""
         graph = self._source.model.graph
         types: dict[str, str] = {}
-        for value in [*graph.value_info, *graph.output]:
+        for value in [*graph.input, *graph.value_info, *graph.output]:
             tensor = value.type.tensor_type
-            element = dtype_of(tensor.elem_type)
-            if element is not None and tensor.HasField("shape"):
+            element = dtype_of(tensor.elem_type) or element_type_name(tensor.elem_type)
+            if tensor.elem_type and tensor.HasField("shape"):
                 shape = ",".join(
                     str(dim.dim_value) if dim.HasField("dim_value") else dim.dim_param or "?"
                     for dim in tensor.shape.dim
                 )
-                types[value.name] = f"{element.name}[{shape}]"
+                types[value.name] = f"{element}[{shape}]"
         return types
 
-    def check_result(self, name: str, result: _Result) -> None:
-        """Note a graph output that is no tensor."""
-        is_tensor = isinstance(result, Value) and isinstance(result.type, TensorType)
-        if is_tensor or isinstance(result, _Unknown):
+    def check_result(self, value: onnx.ValueInfoProto, result: _Result) -> None:
+        """Note a graph output that is no tensor, or not the one that the graph declares."""
+        if isinstance(result, _Unknown):
             return
-        if isinstance(result, Forked):
-            self._note(
-                f"graph output '{name}' is {result}, as the branches of layer '{result.layer}' "
-                "decide: results have one rank; reshape it to one"
+        if isinstance(result, Value) and isinstance(result.type, TensorType):
+            problem = output_problem(value, result.type)
+            if problem:
+                self.note(problem)
+        elif isinstance(result, Forked):
+            self.note(
+                f"graph output '{value.name}' is {result}, as the branches of layer "
+                f"'{result.layer}' decide: results have one rank; reshape it to one"
             )
-            return
-        self._note(
-            f"graph output '{name}' is {self._describe(name, result)}: only tensors can be "
-            "results; give its elements, or join them with ConcatFromSequence"
-        )
+        else:
+            self.note(
+                f"graph output '{value.name}' is {self._describe(value.name, result)}: only "
+                "tensors can be results; give its elements, or join them with ConcatFromSequence"
+            )
 
-    def _note(self, text: str, cause: object = None, layer: str = "") -> None:
+    def note(self, text: str, cause: object = None, layer: str = "") -> None:
         self._problems.append(Problem(text, cause, layer))
 
     def _note_weight(self, tensor: onnx.TensorProto, error: CompileError) -> None:
         """A tensor that cannot be read, as all those of one file that is not there."""
-        self._note(str(error), str(error).replace(f"'{tensor.name}'", ""), tensor.name)
+        self.note(str(error), str(error).replace(f"'{tensor.name}'", ""), tensor.name)
 
     def raise_problems(self) -> None:
         """CompileError that lists everything that was noted; nothing if nothing was."""

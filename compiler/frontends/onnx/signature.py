@@ -14,7 +14,7 @@ from ingot.compiler.ir import TensorType, dims
 from ingot.compiler.ir.dims import Dim
 from ingot.hal.errors import CompileError
 
-__all__ = ["Signature", "check_output", "read_signature"]
+__all__ = ["Signature", "output_problem", "read_signature"]
 
 
 @dataclass(frozen=True)
@@ -27,43 +27,52 @@ class Signature:
     symbols: Mapping[str, tuple[int, int | None]]
     docs: Mapping[str, str]
     renamed: tuple[tuple[str, Dim], ...]  # names of dims that the import replaced
+    refused: Mapping[str, str]  # inputs that cannot be arguments, and why
 
 
 def read_signature(graph: onnx.GraphProto, known: Symbols) -> Signature:
-    """The signature, with what is known of its symbols. CompileError for inputs that are no
-    tensors of static rank."""
+    """The signature, with what is known of its symbols: inputs that are no numeric tensors of
+    static rank are refused."""
     # before IR version 4 every initializer was listed as an input too
     initializers = {tensor.name for tensor in graph.initializer}
     inputs = [value for value in graph.input if value.name not in initializers]
     dims_of = [dim for value in inputs for dim in value.type.tensor_type.shape.dim]
     symbols = _Symbols(known, [dim.dim_param for dim in dims_of if dim.dim_param])
-    types = tuple(_read_type(value, symbols) for value in inputs)
+    types: dict[str, TensorType] = {}
+    refused: dict[str, str] = {}
+    for value in inputs:
+        try:
+            types[value.name] = _read_type(value, symbols)
+        except CompileError as error:
+            refused[value.name] = str(error)
     documented = [value for value in [*inputs, *graph.output] if value.doc_string]
     return Signature(
-        tuple(value.name for value in inputs),
-        types,
+        tuple(types),
+        tuple(types.values()),
         tuple(value.name for value in graph.output),
-        {name: known.bounds.get(name, (0, None)) for name in _names(types)},
+        {name: known.bounds.get(name, (0, None)) for name in _names(list(types.values()))},
         {value.name: value.doc_string for value in documented},
         known.renamed(),
+        refused,
     )
 
 
-def check_output(value: onnx.ValueInfoProto, type: TensorType) -> None:
-    """CompileError if the graph declares an output as something else than it is."""
+def output_problem(value: onnx.ValueInfoProto, type: TensorType) -> str | None:
+    """Why the graph output cannot be this, if the graph declares it as something else."""
     tensor = value.type.tensor_type
-    declared = dtype_of(tensor.elem_type)
     what = f"graph output '{value.name}' is {type}, but the model declares"
     advice = "fix the model, or leave the type of the output out"
-    if declared is not None and declared is not type.dtype:
-        raise CompileError(f"{what} it as {declared}: {advice}")
+    if tensor.elem_type and dtype_of(tensor.elem_type) is not type.dtype:
+        declared = dtype_of(tensor.elem_type) or element_type_name(tensor.elem_type)
+        return f"{what} it as {declared}: {advice}"
     if not tensor.HasField("shape"):
-        return
+        return None
     if len(tensor.shape.dim) != type.rank:
-        raise CompileError(f"{what} rank {len(tensor.shape.dim)}: {advice}")
+        return f"{what} rank {len(tensor.shape.dim)}: {advice}"
     for index, (dim, size) in enumerate(zip(tensor.shape.dim, type.shape, strict=True)):
         if dim.HasField("dim_value") and isinstance(size, int) and dim.dim_value != size:
-            raise CompileError(f"{what} dim {index} = {dim.dim_value}: {advice}")
+            return f"{what} dim {index} = {dim.dim_value}: {advice}"
+    return None
 
 
 class _Symbols:

@@ -45,6 +45,57 @@ def test_all_missing_ops_are_listed_at_once_with_layer_dtype_and_shape() -> None
     assert "'fine'" not in message
 
 
+def test_a_string_argument_does_not_hide_what_else_is_missing() -> None:
+    sequence = helper.make_tensor_sequence_value_info("s", onnx.TensorProto.FLOAT, None)
+    model = build_model(
+        [
+            Node("StringNormalizer", ["t"], ["u"], name="lower"),
+            Node("Identity", ["u"], ["v"], name="silent"),
+            Node("MatMul", ["x", "x"], ["y"], name="product"),
+            Node("Relu", ["x"], ["z"]),
+        ],
+        [make_value("t", [2], onnx.TensorProto.STRING), X, sequence, make_value("w", [-1])],
+        ["v", "y", "z"],
+    )
+    model.graph.output[2].CopyFrom(make_value("z", [2], onnx.TensorProto.STRING))
+    with pytest.raises(CompileError) as caught:
+        import_onnx(model)
+    message = str(caught.value)
+    assert "6 problems" in message
+    assert "graph input 't' has element type STRING" in message
+    assert "graph input 's' is sequence_type" in message
+    assert "graph input 'w' has dim 0 = -1" in message
+    assert "layer 'lower': StringNormalizer(STRING[2])" in message
+    assert "layer 'product': MatMul(f32[2,3], f32[2,3])" in message
+    assert "graph output 'z' is f32[2,3], but the model declares it as STRING" in message
+    assert "'silent'" not in message
+
+
+def test_layers_that_no_result_needs_are_left_out() -> None:
+    words = onnx.numpy_helper.from_array(np.array(["a", "b"], object), "words")
+    branch = helper.make_graph(
+        [
+            Node("StringConcat", ["texts", "texts"], ["both"]),
+            Node("Relu", ["x"], ["z"]),
+        ],
+        "branch",
+        [],
+        [make_value("z")],
+    )
+    nodes = [
+        Node("Constant", [], ["texts"], value=words),
+        Node("StringConcat", ["texts", "texts"], ["longer"]),
+        Node("Identity", ["longer"], ["labels"]),
+        Node("RandomNormalLike", ["x"], ["noise"]),
+        Node("If", ["p"], ["y"], then_branch=branch, else_branch=branch),
+    ]
+    model = build_model(nodes, [X, make_value("p", [], onnx.TensorProto.BOOL)], ["y"])
+    model.graph.initializer.append(words)
+    module = import_onnx(model)
+    assert not module.variables
+    assert {op.name for op in module.functions["main"].block.ops} <= {"if", "return"}
+
+
 def test_an_op_of_another_domain_is_named_with_its_domain() -> None:
     node = Node("FusedGelu", ["x"], ["y"], domain="com.example", name="gelu")
     model = build_model([node], [X], ["y"], domains=["com.example"])

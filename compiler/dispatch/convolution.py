@@ -3,14 +3,16 @@
 No im2col buffer: a tile is a run of output pixels of one row, and for a fixed window row
 its K steps (window column, then channel) are contiguous in the input. `Staged` copies the
 input rows of a block of output rows into scratch once, zeros around them, so that inner
-loops have no bounds; without padding it reads the input in place. `Direct` takes what is
-left (dims known only at the call, other ranks, rows too long for scratch), one pixel at a
-time with a test per window position. Pointwise convolutions are products
+loops have no bounds; without padding it reads the input in place. `Gathered` takes dims known
+only at the call, other ranks, and rows too long for scratch: it copies the windows of a run of
+output pixels into scratch, whatever lines they lie in. `Direct` takes windows too large for
+that, one pixel at a time with a test per window position. Pointwise convolutions are products
 (`contraction.py`).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -27,12 +29,15 @@ from ingot.compiler.dispatch.register_tile import (
     TileShape,
     choose_columns,
     choose_rows,
+    for_row_tiles,
     multiply,
     panel_tile,
+    tail_heights,
     zero_tile,
 )
 from ingot.compiler.ir import Function, Op, Value
-from ingot.compiler.ir.dims import product, row_major_strides
+from ingot.compiler.ir.dims import modulo, product, row_major_strides
+from ingot.hal.spec import dtype
 
 __all__ = ["ConvolutionSchedule", "lower_convolution", "lower_direct_convolution"]
 
@@ -41,6 +46,11 @@ STAGE_LENGTH = 256 << 10
 
 MAXIMUM_STAGE_LENGTH = 1 << 20
 WANTED_WORKGROUPS = 8
+WANTED_PIXELS, MOST_PIXELS = 24, 96
+"""Pixels whose windows a workgroup gathers: at least, if they fit, to share the weights."""
+
+PANELS_OF_ANY_IMAGE = 16
+"""Panels for which a workgroup gathers where the count of workgroups is not known."""
 
 
 @dataclass(frozen=True)
@@ -60,9 +70,12 @@ def lower_convolution(function: Function, target: TargetInfo) -> Kernel:
         return lower_contraction(function, target)
     convolution = _Convolution(function, root, target)
     schedule = _staged_schedule(convolution, target)
-    if schedule is None:
-        return _Direct(convolution, target).lower()
-    return _Staged(convolution, schedule).lower()
+    if schedule is not None:
+        return _Staged(convolution, schedule).lower()
+    schedule = _gathered_schedule(convolution, target)
+    if schedule is not None:
+        return _Gathered(convolution, schedule).lower()
+    return _Direct(convolution, target).lower()
 
 
 def lower_direct_convolution(function: Function, target: TargetInfo) -> Kernel:
@@ -94,6 +107,37 @@ class _Convolution(ConvolutionEntry):
                     count = b.max(b.min(b.sub(columns, column), tile.lanes), 0)
                 position = Position(b.add(row, i), column, tile.lanes, count)
                 self.epilogue.store(sums[i * tile.vectors + vector], position)
+
+    def fill(self, target: Index, count: int) -> None:
+        """Zeros in scratch."""
+        b, lanes = self.builder, self.lanes
+        zero = b.constant(0, self.element, lanes)
+        memory = b.scratch(0, self.element)
+        with b.for_(0, count // lanes * lanes, lanes) as loop:
+            b.store(memory, b.add(target, loop.index), zero)
+        if count % lanes:
+            b.store(memory, b.add(target, count // lanes * lanes), zero, count % lanes)
+
+    def copy(self, target: Index, source: Index, count: int) -> None:
+        """Elements of the images into scratch."""
+        b, lanes, element = self.builder, self.lanes, self.element
+        memory = b.scratch(0, element)
+        full = count // lanes * lanes
+        with b.for_(0, full, lanes) as loop:
+            value = b.load(self.input, b.add(source, loop.index), lanes)
+            b.store(memory, b.add(target, loop.index), b.convert(value, element))
+        if count % lanes:
+            value = b.load(self.input, b.add(source, full), lanes, count % lanes)
+            b.store(memory, b.add(target, full), b.convert(value, element), count % lanes)
+
+    def places(self, pixel: Index) -> list[Index]:
+        """Image and position in it of a pixel of the whole result."""
+        b, shape = self.builder, self.result.shape[:-1]
+        strides = row_major_strides(shape)
+        return [
+            b.rem(b.div(pixel, b.dim(stride)), b.dim(size)) if axis else b.div(pixel, b.dim(stride))
+            for axis, (stride, size) in enumerate(zip(strides, shape, strict=True))
+        ]
 
     def for_panels(
         self, first: Index, last: Index, tile: TileShape, body: Callable[[Index, TileShape], None]
@@ -260,34 +304,140 @@ class _Staged:
             def copy(target: Index = target, source: Index = source) -> None:
                 start = b.add(target, before * channels)
                 end = b.add(start, live * channels)
-                self._fill(target, before * channels)
-                self._copy(start, source, live * channels)
-                self._fill(end, (self.width - before - live) * channels)
+                self.c.fill(target, before * channels)
+                self.c.copy(start, source, live * channels)
+                self.c.fill(end, (self.width - before - live) * channels)
 
             def clear(target: Index = target) -> None:
-                self._fill(target, self.width * channels)
+                self.c.fill(target, self.width * channels)
 
             b.if_(inside, copy, clear)
 
-    def _fill(self, target: Index, count: int) -> None:
-        b, lanes = self.b, self.c.lanes
-        zero = b.constant(0, self.c.element, lanes)
-        memory = b.scratch(0, self.c.element)
-        with b.for_(0, count // lanes * lanes, lanes) as loop:
-            b.store(memory, b.add(target, loop.index), zero)
-        if count % lanes:
-            b.store(memory, b.add(target, count // lanes * lanes), zero, count % lanes)
 
-    def _copy(self, target: Index, source: Index, count: int) -> None:
-        b, lanes, element = self.b, self.c.lanes, self.c.element
-        memory = b.scratch(0, element)
-        full = count // lanes * lanes
-        with b.for_(0, full, lanes) as loop:
-            value = b.load(self.c.input, b.add(source, loop.index), lanes)
-            b.store(memory, b.add(target, loop.index), b.convert(value, element))
-        if count % lanes:
-            value = b.load(self.c.input, b.add(source, full), lanes, count % lanes)
-            b.store(memory, b.add(target, full), b.convert(value, element), count % lanes)
+# Gathered pixels.
+
+
+def _gathered_schedule(c: _Convolution, target: TargetInfo) -> ConvolutionSchedule | None:
+    """Runs of output pixels whose windows fit scratch; None where one does not."""
+    if not isinstance(c.depth, int) or not isinstance(c.panels, int) or c.depth == 0:
+        return None
+    columns = choose_columns(c.panels, target, c.lanes)
+    height = choose_rows(product(c.result.shape[:-1]), columns, target, c.lanes)
+    length = _pitch(c) * c.element.bytes
+    pixels = max(STAGE_LENGTH // length, min(MAXIMUM_STAGE_LENGTH // length, WANTED_PIXELS))
+    if pixels < height:
+        return None
+    pixels = min(pixels - pixels % height, MOST_PIXELS // height * height)
+    block_panels = min(-(-PANELS_OF_ANY_IMAGE // columns) * columns, c.panels)
+    return ConvolutionSchedule(panel_tile(height, columns, c.lanes), pixels, block_panels, True)
+
+
+def _pitch(c: _Convolution) -> int:
+    """Elements from pixel to pixel in scratch: never a multiple of 4 KB, which would conflict
+    in L1."""
+    assert isinstance(c.depth, int)
+    return -(-c.depth // PANEL) * PANEL + PANEL
+
+
+class _Gathered:
+    """Grid: x runs of output pixels of the whole batch, y blocks of panels.
+
+    The windows of the pixels lie in scratch, [pixels][depth], zeros where they reach outside.
+    """
+
+    def __init__(self, c: _Convolution, schedule: ConvolutionSchedule) -> None:
+        self.c, self.schedule, self.b = c, schedule, c.builder
+        self.pitch = _pitch(c)
+        assert isinstance(c.channels, int)
+        self.channels = c.channels
+
+    def lower(self) -> Kernel:
+        c, b, schedule = self.c, self.b, self.schedule
+        pixels = product(c.result.shape[:-1])
+        start = b.mul(b.workgroup(0), schedule.block_rows)
+        count: Index = schedule.block_rows
+        if modulo(pixels, schedule.block_rows) != 0:
+            count = b.min(b.sub(b.dim(pixels), start), schedule.block_rows)
+        first = b.mul(b.workgroup(1), schedule.block_panels)
+        last = b.min(b.add(first, schedule.block_panels), b.dim(c.panels))
+        with b.for_(0, count) as loop:
+            self._gather(c.places(b.add(start, loop.index)), b.mul(loop.index, self.pitch))
+
+        def columns(panel: Index, tile: TileShape) -> None:
+            def rows(height: int, row: Index, _: list[Value]) -> tuple[()]:
+                shape = TileShape(height, tile.vectors, tile.lanes)
+                c.store(b.add(start, row), panel, shape, self._tile(row, panel, shape))
+                return ()
+
+            known = schedule.block_rows % tile.rows if isinstance(count, int) else None
+            for_row_tiles(b, count, (tile.rows, *tail_heights(tile.rows, known)), rows)
+
+        c.for_panels(first, last, schedule.tile, columns)
+        return c.kernel(
+            (pixels, c.panels, 1),
+            (schedule.block_rows, schedule.block_panels, 1),
+            schedule,
+            schedule.block_rows * self.pitch * c.element.bytes,
+        )
+
+    def _tile(self, row: Index, panel: Index, tile: TileShape) -> list[Value]:
+        """The sums of `tile.rows` pixels from `row` of the run on."""
+        c, b = self.c, self.b
+        base, memory = b.mul(row, self.pitch), b.scratch(0, c.element)
+
+        def element(i: int, k: Index) -> Value:
+            return b.load(memory, b.add(b.add(base, i * self.pitch), k))
+
+        line = c.line(panel, tile, 0)
+        return multiply(b, tile, zero_tile(b, c.element, tile), b.dim(c.depth), element, line)
+
+    def _gather(self, place: list[Index], target: Index) -> None:
+        """Copy the window of one pixel."""
+        c, b, window = self.c, self.b, self.c.window
+        width = b.dim(c.x.shape[-2])
+        across = b.sub(b.mul(place[-1], window.strides[-1]), b.dim(window.before[-1]))
+        reach = window.size[-1] * self.channels
+        with b.for_(0, math.prod(window.size[:-1])) as loop:
+            line, inside = self._line(place, loop.index)
+            start = b.add(target, b.mul(loop.index, reach))
+
+            def one_by_one() -> None:
+                with b.for_(0, window.size[-1]) as inner:
+                    at = b.add(across, b.mul(inner.index, window.dilation[-1]))
+                    source = b.mul(b.add(b.mul(line, width), at), self.channels)
+                    pixel = b.add(start, b.mul(inner.index, self.channels))
+                    b.if_(
+                        b.op("and", inside, self._within(at, 1, width)),
+                        lambda: c.copy(pixel, source, self.channels),
+                        lambda: c.fill(pixel, self.channels),
+                    )
+
+            source = b.mul(b.add(b.mul(line, width), across), self.channels)
+            if window.dilation[-1] == 1:
+                whole = b.op("and", inside, self._within(across, window.size[-1], width))
+                b.if_(whole, lambda: c.copy(start, source, reach), one_by_one)
+            else:
+                one_by_one()
+
+    def _line(self, place: list[Index], step: Index) -> tuple[Index, Value]:
+        """The line of all images at a position of the window's outer dims, and whether it
+        lies in its image."""
+        c, b, window = self.c, self.b, self.c.window
+        line, inside = place[0], b.constant(True, dtype("i1"))
+        strides = row_major_strides(window.size[:-1])
+        for axis, stride in enumerate(strides):
+            offset = b.rem(b.div(step, b.dim(stride)), window.size[axis])
+            at = b.sub(b.mul(place[1 + axis], window.strides[axis]), b.dim(window.before[axis]))
+            at = b.add(at, b.mul(offset, window.dilation[axis]))
+            size = b.dim(c.x.shape[1 + axis])
+            inside = b.op("and", inside, self._within(at, 1, size))
+            line = b.add(b.mul(line, size), at)
+        return line, inside
+
+    def _within(self, start: Index, count: int, size: Index) -> Value:
+        b = self.b
+        low, high = b.compare("ge", start, 0), b.compare("le", b.add(start, count), size)
+        return b.op("and", low, high)
 
 
 # One pixel at a time.
@@ -323,11 +473,7 @@ class _Direct:
     def _pixel(self, pixel: Index, panel: Index, tile: TileShape) -> list[Value]:
         """The sums of one output pixel."""
         c, b = self.c, self.b
-        strides = row_major_strides(c.result.shape[:-1])
-        place = [
-            b.rem(b.div(pixel, b.dim(stride)), b.dim(size)) if axis else b.div(pixel, b.dim(stride))
-            for axis, (stride, size) in enumerate(zip(strides, c.result.shape[:-1], strict=True))
-        ]
+        place = c.places(pixel)
         base = b.mul(place[0], b.dim(product(c.x.shape[1:])))
         return self._window(0, place[1:], base, 0, panel, tile, zero_tile(b, c.element, tile))
 

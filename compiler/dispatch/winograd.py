@@ -1,15 +1,17 @@
 """Kernels for conv_winograd: 3x3 convolution by Winograd's F(4, 3).
 
-A workgroup takes some rows of tiles (4x4 results each) of one image and some panels. It
-transforms the 6x6 inputs of its tiles into scratch, 36 matrices [tiles, features]; then,
-a few panels at a time, multiplies each with its own weight matrix by the register tile of
-all contractions, transforms the 36 products of a tile back, and runs the epilogue on its
-16 results. Inputs outside the image are zero; tiles that lie inside need no test.
+A workgroup takes some tiles (4x4 results each), which follow each other through all images,
+and some panels. It transforms the 6x6 inputs of its tiles into scratch, 36 matrices [tiles,
+features]; then, a few panels at a time, multiplies each with its own weight matrix by the
+register tile of all contractions, transforms the 36 products of a tile back, and runs the
+epilogue on its 16 results. Inputs outside the image are zero; tiles that lie inside need no
+test.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from ingot.compiler.dispatch.epilogue import Position
 from ingot.compiler.dispatch.kernel import Kernel, TargetInfo
@@ -25,13 +27,13 @@ from ingot.compiler.dispatch.register_tile import (
     tail_heights,
     zero_tile,
 )
-from ingot.compiler.dispatch.winograd_entry import Vectors, WinogradEntry
+from ingot.compiler.dispatch.winograd_entry import Tile, Vectors, WinogradEntry
 from ingot.compiler.graph.winograd import INPUT, OUTPUT
 from ingot.compiler.ir import Function, Value
-from ingot.compiler.ir.dims import Dim
+from ingot.compiler.ir.dims import modulo
 from ingot.hal.spec import dtype
 
-__all__ = ["WinogradSchedule", "lower_winograd", "lower_winograd_rows"]
+__all__ = ["WinogradSchedule", "lower_winograd"]
 
 F32 = dtype("f32")
 PLACES = INPUT * INPUT
@@ -41,93 +43,88 @@ SCRATCH_LENGTH = 512 << 10
 MAXIMUM_SCRATCH_LENGTH = 1 << 20
 WANTED_WORKGROUPS = 8
 
+WANTED_TILES = 24
+"""Tiles that share a pass over the weights, which are too large for caches: as many if they fit."""
+
+PANELS_OF_ANY_IMAGE = 16
+"""Panels of a workgroup where the size of the image, and so the count of workgroups, is not
+known: the inputs are transformed once for so many."""
+
 
 @dataclass(frozen=True)
 class WinogradSchedule:
-    """Register tile, rows of 4x4 tiles and panels of a workgroup."""
+    """Register tile, and the 4x4 tiles and panels of a workgroup."""
 
     tile: TileShape
-    tile_rows: int
+    tiles: int
     block_panels: int
 
 
 def lower_winograd(function: Function, target: TargetInfo) -> Kernel:
     """The kernel of an entry around one conv_winograd."""
-    return _Winograd(function, target, False).lower()
-
-
-def lower_winograd_rows(function: Function, target: TargetInfo) -> Kernel:
-    """The same, a row of tiles per workgroup; the grid counts the tiles of all images."""
-    return _Winograd(function, target, True).lower()
+    return _Winograd(function, target).lower()
 
 
 class _Winograd(WinogradEntry):
-    """State while one kernel is made; `flat`: the grid counts tiles, of all images."""
+    """State while one kernel is made; the grid counts tiles, of all images."""
 
-    def __init__(self, function: Function, target: TargetInfo, flat: bool) -> None:
+    def __init__(self, function: Function, target: TargetInfo) -> None:
         super().__init__(function, min(target.lanes(F32), PANEL))
-        self.flat = flat
+        while self.features % self.lanes:
+            self.lanes //= 2
         self.schedule = self._choose(target)
-        self.block = self.schedule.tile_rows * self.across
+        self.block = self.schedule.tiles
 
     def _choose(self, target: TargetInfo) -> WinogradSchedule:
         columns = choose_columns(self.panels, target, self.lanes)
-
-        def length(rows: int) -> int:
-            return PLACES * rows * self.across * (self.features + columns * PANEL) * 4
-
-        rows = 1 if self.flat else self.tall
-        while rows > 1 and length(rows) > SCRATCH_LENGTH:
-            rows -= 1
-        if rows < self.tall and length(self.tall) <= MAXIMUM_SCRATCH_LENGTH and self.tall <= 4:
-            rows = self.tall  # one pass over weights that do not fit the cache
-        if length(rows) > MAXIMUM_SCRATCH_LENGTH:
-            raise ValueError("a row of Winograd tiles does not fit scratch")
-        rows = -(-self.tall // -(-self.tall // rows))
-        blocks = -(-self.tall // rows)
-        splits = max(1, min(self.panels // columns, WANTED_WORKGROUPS // blocks))
-        panels = -(-self.panels // splits)
+        tiles = self._choose_tiles(columns, choose_rows(self.tiles, columns, target, self.lanes))
+        panels = self.panels
+        if isinstance(self.tall, int) and isinstance(self.across, int):
+            blocks = -(-self.tall * self.across // tiles)
+            splits = max(1, min(panels // columns, WANTED_WORKGROUPS // blocks))
+            panels = -(-panels // splits)
+        else:
+            panels = min(panels, PANELS_OF_ANY_IMAGE)
         panels = min(-(-panels // columns) * columns, self.panels)
-        tile_rows = choose_rows(rows * self.across, columns, target, self.lanes)
-        return WinogradSchedule(panel_tile(tile_rows, columns, self.lanes), rows, panels)
+        rows = choose_rows(tiles, columns, target, self.lanes)
+        return WinogradSchedule(panel_tile(rows, columns, self.lanes), tiles, panels)
+
+    def _choose_tiles(self, columns: int, height: int) -> int:
+        """Tiles of a workgroup: where the size of the image is known, whole rows, evenly split,
+        else whole register tiles, of `height`."""
+        length = PLACES * (self.features + columns * PANEL) * F32.bytes
+        most = MAXIMUM_SCRATCH_LENGTH // length
+        wanted = max(SCRATCH_LENGTH // length, min(most, WANTED_TILES), 1)
+        if isinstance(self.tall, int) and isinstance(self.across, int) and self.across <= most:
+            rows = min(max(wanted // self.across, 1), self.tall)
+            if self.tall <= 4 and self.tall * self.across <= most:
+                rows = self.tall
+            return -(-self.tall // -(-self.tall // rows)) * self.across
+        return wanted - wanted % height if wanted > height else wanted
 
     def lower(self) -> Kernel:
         b, schedule = self.b, self.schedule
-        self.image, first_row, rows = self._rows()
+        start = b.mul(b.workgroup(0), self.block)
+        count: Index = self.block
+        if modulo(self.tiles, self.block) != 0:
+            count = b.min(b.sub(b.dim(self.tiles), start), self.block)
         first = b.mul(b.workgroup(1), schedule.block_panels)
         last = b.min(b.add(first, schedule.block_panels), self.panels)
-        self._transform_inputs(first_row, rows)
-        count = b.mul(rows, self.across)
+        self._transform_inputs(start, count)
         width = schedule.tile.panels
         full = b.mul(b.div(b.sub(last, first), width), width)
         with b.for_(first, b.add(first, full), width) as loop:
-            self._panels(first_row, rows, count, loop.index, schedule.tile)
+            self._panels(start, count, loop.index, schedule.tile)
         if self.panels % width:
             single = panel_tile(schedule.tile.rows, 1, self.lanes)
             with b.for_(b.add(first, full), last) as loop:
-                self._panels(first_row, rows, count, loop.index, single)
-        workload: tuple[Dim, Dim, Dim] = (self.tall, self.panels, self.batch)
-        rows_of_tiles = schedule.tile_rows
-        if self.flat:
-            workload = (self.tiles, self.panels, 1)
-            rows_of_tiles = self.across
+                self._panels(start, count, loop.index, single)
         return self.kernel(
-            workload,
-            (rows_of_tiles, schedule.block_panels, 1),
+            (self.tiles, self.panels, 1),
+            (self.block, schedule.block_panels, 1),
             schedule,
             self._products_offset() + self._products_length(),
         )
-
-    def _rows(self) -> tuple[Index, Index, Index]:
-        """Image, first row of tiles and rows of this workgroup."""
-        b, schedule = self.b, self.schedule
-        if self.flat:
-            return b.div(b.workgroup(0), self.tall), b.rem(b.workgroup(0), self.tall), 1
-        if schedule.tile_rows == self.tall:
-            return b.workgroup(2), 0, self.tall
-        first_row = b.mul(b.workgroup(0), schedule.tile_rows)
-        rows = b.min(b.sub(self.tall, first_row), schedule.tile_rows)
-        return b.workgroup(2), first_row, rows
 
     # Scratch: transformed inputs [36][tiles][features], products [36][tiles][columns].
 
@@ -139,28 +136,25 @@ class _Winograd(WinogradEntry):
 
     # Transform of the inputs.
 
-    def _transform_inputs(self, first_row: Index, rows: Index) -> None:
+    def _transform_inputs(self, start: Index, count: Index) -> None:
         b = self.b
-        base = b.mul(self.image, self.height * self.width * self.features)
-        with b.for_(0, rows) as outer:
-            row = b.sub(b.mul(b.add(first_row, outer.index), OUTPUT), self.top)
-            with b.for_(0, self.across) as inner:
-                column = b.sub(b.mul(inner.index, OUTPUT), self.left)
-                tile = b.add(b.mul(outer.index, self.across), inner.index)
-                inside = self._inside(row, self.height)
-                inside = b.op("and", inside, self._inside(column, self.width))
+        image = b.mul(b.mul(self.height, self.width), self.features)
+        with b.for_(0, count) as loop:
+            tile = self.tile(b.add(start, loop.index))
+            row, column = b.sub(tile.row, self.top), b.sub(tile.column, self.left)
+            base = b.mul(tile.image, image)
+            inside = self._inside(row, self.height)
+            inside = b.op("and", inside, self._inside(column, self.width))
+            b.if_(
+                inside,
+                partial(self._tile_inputs, base, row, column, loop.index, False),
+                partial(self._tile_inputs, base, row, column, loop.index, True),
+            )
 
-                def whole(row: Index = row, column: Index = column, tile: Index = tile) -> None:
-                    self._tile_inputs(base, row, column, tile, False)
-
-                def edge(row: Index = row, column: Index = column, tile: Index = tile) -> None:
-                    self._tile_inputs(base, row, column, tile, True)
-
-                b.if_(inside, whole, edge)
-
-    def _inside(self, start: Index, bound: int) -> Value:
+    def _inside(self, start: Index, bound: Index) -> Value:
         b = self.b
-        return b.op("and", b.compare("ge", start, 0), b.compare("le", start, bound - INPUT))
+        end = b.add(start, INPUT)
+        return b.op("and", b.compare("ge", start, 0), b.compare("le", end, bound))
 
     def _tile_inputs(
         self, base: Index, row: Index, column: Index, tile: Index, clipped: bool
@@ -190,12 +184,10 @@ class _Winograd(WinogradEntry):
 
     # Products.
 
-    def _panels(
-        self, first_row: Index, rows: Index, count: Index, panel: Index, tile: TileShape
-    ) -> None:
+    def _panels(self, start: Index, count: Index, panel: Index, tile: TileShape) -> None:
         b = self.b
-        whole = isinstance(count, int) or self.tall % self.schedule.tile_rows == 0
-        tails = tail_heights(tile.rows, self.block % tile.rows if whole else None)
+        known = self.block % tile.rows if isinstance(count, int) else None
+        tails = tail_heights(tile.rows, known)
         with b.for_(0, PLACES) as loop:
             place = loop.index
 
@@ -205,8 +197,8 @@ class _Winograd(WinogradEntry):
                 return ()
 
             for_row_tiles(b, count, (tile.rows, *tails), body)
-        with b.for_(0, rows) as outer, b.for_(0, self.across) as inner:
-            self._tile_results(first_row, outer.index, inner.index, panel, tile)
+        with b.for_(0, count) as loop:
+            self._tile_results(self.tile(b.add(start, loop.index)), loop.index, panel, tile)
 
     def _multiply(self, place: Index, first: Index, panel: Index, tile: TileShape) -> None:
         b = self.b
@@ -235,22 +227,19 @@ class _Winograd(WinogradEntry):
 
     # Transform back.
 
-    def _tile_results(
-        self, first_row: Index, row: Index, column: Index, panel: Index, tile: TileShape
-    ) -> None:
+    def _tile_results(self, tile: Tile, at: Index, panel: Index, shape: TileShape) -> None:
         b = self.b
-        down = b.mul(b.add(first_row, row), OUTPUT)
-        across = b.mul(column, OUTPUT)
-        at = b.add(b.mul(row, self.across), column)
-        images = b.mul(self.image, self.out_height)
-        with b.for_(0, tile.panels * PANEL, self.lanes) as loop:
-            results = self._back(at, loop.index, tile)
+        images = b.mul(tile.image, self.out_height)
+        with b.for_(0, shape.panels * PANEL, self.lanes) as loop:
+            results = self._back(at, loop.index, shape)
             channel = b.add(b.mul(panel, PANEL), loop.index)
             for i, line in enumerate(results):
+                row = b.add(tile.row, i)
+                base = b.mul(b.add(images, row), self.out_width)
                 for j, value in enumerate(line):
-                    pixel = b.mul(b.add(images, b.add(down, i)), self.out_width)
-                    place = Position(b.add(pixel, b.add(across, j)), channel, self.lanes)
-                    self.store_inside(b.add(down, i), b.add(across, j), value, place)
+                    column = b.add(tile.column, j)
+                    place = Position(b.add(base, column), channel, self.lanes)
+                    self.store_inside(row, column, value, place)
 
     def _back(self, at: Index, channel: Index, tile: TileShape) -> list[Vectors]:
         """A^T m A of one tile and vector of channels: 4 lines of 4."""

@@ -7,6 +7,7 @@ columns, `lanes` at a time. This file chooses nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from ingot.compiler.dispatch.contraction_entry import kernel_of, root_of
 from ingot.compiler.dispatch.epilogue import Epilogue, Position
@@ -15,10 +16,10 @@ from ingot.compiler.dispatch.loop import Index, LoopBuilder
 from ingot.compiler.dispatch.register_tile import PANEL
 from ingot.compiler.graph.winograd import OUTPUT, POINTS
 from ingot.compiler.ir import Function, Op, TensorType, Value
-from ingot.compiler.ir.dims import Dim
+from ingot.compiler.ir.dims import Dim, ceildiv, product
 from ingot.hal.spec import dtype
 
-__all__ = ["Vectors", "WinogradEntry"]
+__all__ = ["Tile", "Vectors", "WinogradEntry"]
 
 F32 = dtype("f32")
 Vectors = list[Value]
@@ -36,6 +37,15 @@ def _pads_in_front(root: Op) -> list[int]:
     return _known(*(pair[0] for pair in padding if isinstance(pair, tuple)))
 
 
+@dataclass(frozen=True)
+class Tile:
+    """Where a tile lies: its image, and its first row and column of results."""
+
+    image: Index
+    row: Index
+    column: Index
+
+
 class WinogradEntry:
     """State while one kernel is made."""
 
@@ -50,19 +60,28 @@ class WinogradEntry:
         self.ordinals = [function.arguments.index(value) for value in root.operands]
         self.x = self.b.binding(self.ordinals[0], F32)
         self.u = self.b.binding(self.ordinals[1], F32)
-        self.batch = x.shape[0]
-        self.height, self.width, self.features = _known(*x.shape[1:])
-        self.out_height, self.out_width, n = _known(*result.shape[1:])
+        self.features, n = _known(x.shape[3], result.shape[3])
         self.top, self.left = _pads_in_front(root)
         self.panels = n // PANEL
         self.lanes = lanes
-        self.across = -(-self.out_width // OUTPUT)
-        self.tall = -(-self.out_height // OUTPUT)
+        rows, columns = (ceildiv(size, OUTPUT) for size in result.shape[1:3])
+        self.tiles = x.shape[0] * rows * columns
+        """Those of all images."""
+        self.direct = 18 * product(result.shape) * self.features
+        """Operations of the direct sum."""
+        self.height, self.width = map(self.b.dim, x.shape[1:3])
+        self.out_height, self.out_width = map(self.b.dim, result.shape[1:3])
+        self.tall, self.across = self.b.dim(rows), self.b.dim(columns)
 
-    @property
-    def tiles(self) -> Dim:
-        """Tiles of all images."""
-        return self.batch * self.tall * self.across
+    def tile(self, number: Index) -> Tile:
+        """Where tile `number` of all images lies."""
+        b = self.b
+        row = b.div(number, self.across)
+        return Tile(
+            b.div(row, self.tall),
+            b.mul(b.rem(row, self.tall), OUTPUT),
+            b.mul(b.rem(number, self.across), OUTPUT),
+        )
 
     def kernel(
         self,
@@ -74,19 +93,18 @@ class WinogradEntry:
         local_length: int = 0,
     ) -> Kernel:
         """The finished kernel; its flops are those of the direct sum."""
-        direct = 2 * self.out_height * self.out_width * self.features * self.panels * PANEL * 9
         return kernel_of(
             self.function, self.b, self.epilogue, set(self.ordinals), workload, tile,
-            self.batch * direct, schedule, scratch_length, local_size, local_length,
+            self.direct, schedule, scratch_length, local_size, local_length,
         )  # fmt: skip
 
-    def clip(self, index: Index, bound: int, clipped: bool) -> tuple[Index, Value | None]:
+    def clip(self, index: Index, bound: Index, clipped: bool) -> tuple[Index, Value | None]:
         """The index moved into the image, and whether it lies there."""
         b = self.b
         if not clipped:
             return index, None
         inside = b.op("and", b.compare("ge", index, 0), b.compare("lt", index, bound))
-        return b.max(b.min(index, bound - 1), 0), inside
+        return b.max(b.min(index, b.sub(bound, 1)), 0), inside
 
     def times(self, factor: float, value: Value) -> Value:
         """factor * value."""
@@ -110,10 +128,9 @@ class WinogradEntry:
         """Store a result unless the tile reaches beyond the image there."""
         b = self.b
         tests = []
-        if self.out_height % OUTPUT:
-            tests.append(b.compare("lt", row, self.out_height))
-        if self.out_width % OUTPUT:
-            tests.append(b.compare("lt", column, self.out_width))
+        for index, bound in ((row, self.out_height), (column, self.out_width)):
+            if not isinstance(bound, int) or bound % OUTPUT:
+                tests.append(b.compare("lt", index, bound))
         store: Callable[[], None] = lambda: self.epilogue.store(value, place)  # noqa: E731
         if not tests:
             store()

@@ -1,9 +1,9 @@
 """Gives 3x3 convolutions to Winograd's F(4, 3) where that takes far fewer products.
 
-Only f32 with stride 1, a weight that is known before the first call, and images whose
-size is known. The weight is transformed and packed by plain ops, [36, panels, features,
-16], four times as large as before: `split_init` moves that to load time. Errors stay
-near those of the direct sum: tests gate them.
+Only f32 with stride 1 and a weight that is known before the first call. Images whose size is
+known only at the call are taken to be large. The weight is transformed and packed by plain
+ops, [36, panels, features, 16], four times as large as before: `split_init` moves that to
+load time. Errors stay near those of the direct sum: tests gate them.
 """
 
 from __future__ import annotations
@@ -57,17 +57,23 @@ def _pays(op: Op) -> bool:
     for features in w.shape[2:]:
         if not isinstance(features, int) or features < _FEATURES or features % PANEL:
             return False
-    sizes = (*x.shape[1:3], *result.shape[1:3])
     padding = op.attributes["padding"]
     assert isinstance(padding, tuple)
-    pads = [pad for pair in padding for pad in pair]  # type: ignore[union-attr]
-    if not all(isinstance(each, int) and each >= 0 for each in (*sizes, *pads)):
-        return False
-    direct, tiles = WINDOW * WINDOW, 1
-    for size in result.shape[1:3]:
-        assert isinstance(size, int)
-        direct, tiles = direct * size, tiles * -(-size // OUTPUT)
-    return 0 < tiles * INPUT * INPUT <= _GAIN * direct
+    left = 1.0
+    for size, out, pair in zip(x.shape[1:3], result.shape[1:3], padding, strict=True):
+        assert isinstance(pair, tuple)
+        pads = [pad for pad in pair if isinstance(pad, int) and pad >= 0]
+        if len(pads) != len(pair):
+            return False
+        if isinstance(size, int) and isinstance(out, int):
+            if size <= 0 or out <= 0:
+                return False
+            left *= -(-out // OUTPUT) * INPUT / (out * WINDOW)
+            continue
+        if sum(pads) >= WINDOW:
+            return False  # an image without rows would give some
+        left *= INPUT / (OUTPUT * WINDOW)
+    return left <= _GAIN
 
 
 def _winograd(op: Op, builder: Builder) -> Value:

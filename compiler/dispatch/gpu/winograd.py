@@ -20,8 +20,8 @@ from ingot.compiler.dispatch.gpu.group_tile import LANES
 from ingot.compiler.dispatch.kernel import Kernel, TargetInfo
 from ingot.compiler.dispatch.loop import Index
 from ingot.compiler.dispatch.register_tile import PANEL
-from ingot.compiler.dispatch.winograd import lower_winograd_rows
-from ingot.compiler.dispatch.winograd_entry import Vectors, WinogradEntry
+from ingot.compiler.dispatch.winograd import lower_winograd as lower_winograd_tiles
+from ingot.compiler.dispatch.winograd_entry import Tile, Vectors, WinogradEntry
 from ingot.compiler.graph.winograd import INPUT, OUTPUT
 from ingot.compiler.ir import Function, Value
 from ingot.hal.spec import dtype
@@ -56,17 +56,8 @@ class GroupWinogradSchedule:
 def lower_winograd(function: Function, target: TargetInfo) -> Kernel:
     """The kernel of an entry around one conv_winograd."""
     if target.group_size == 1:
-        return lower_winograd_rows(function, target)
+        return lower_winograd_tiles(function, target)
     return _Winograd(function, FEATURES[is_large(target)]).lower()
-
-
-@dataclass(frozen=True)
-class _Tile:
-    """Where a tile lies: its image, and its first row and column of results."""
-
-    image: Index
-    row: Index
-    column: Index
 
 
 class _Winograd(WinogradEntry):
@@ -105,16 +96,10 @@ class _Winograd(WinogradEntry):
             local_length=self.local_length,
         )
 
-    def _tile(self, number: Index) -> _Tile:
+    def _tile(self, number: Index) -> Tile:
         """Tile `number` of the group; those beyond the last repeat it."""
         b = self.b
-        tile = b.min(b.add(self.first, number), b.sub(b.dim(self.tiles), 1))
-        row = b.div(tile, self.across)
-        return _Tile(
-            b.div(row, self.tall),
-            b.mul(b.rem(row, self.tall), OUTPUT),
-            b.mul(b.rem(tile, self.across), OUTPUT),
-        )
+        return self.tile(b.min(b.add(self.first, number), b.sub(b.dim(self.tiles), 1)))
 
     # Inputs: [36][features of a step][tiles], rows of tiles PITCH elements apart.
 
@@ -145,7 +130,7 @@ class _Winograd(WinogradEntry):
                 at = b.add(b.mul(b.add((i * INPUT + j) * self.step, step), PITCH), place)
                 b.store(self.inputs, at, value)
 
-    def _load_tile(self, tile: _Tile, feature: Index, live: Value | None) -> list[Vectors]:
+    def _load_tile(self, tile: Tile, feature: Index, live: Value | None) -> list[Vectors]:
         """The 6x6 inputs of a tile, zero outside the image and where not `live`."""
         b, zero = self.b, self.b.constant(0.0, F32)
         top, left = b.sub(tile.row, self.top), b.sub(tile.column, self.left)
@@ -211,7 +196,7 @@ class _Winograd(WinogradEntry):
         )
         b.if_(live, lambda: self._write_one(self._tile(number)))
 
-    def _write_one(self, tile: _Tile) -> None:
+    def _write_one(self, tile: Tile) -> None:
         """The item's column of one tile."""
         b = self.b
         lines = []

@@ -9,6 +9,7 @@ import pytest
 from kernel_runner import VARIANTS, all_variants, host_variants, run
 from products import draw, entry, error_of, f32
 
+from ingot.compiler.dispatch.kernel import Kernel
 from ingot.compiler.dispatch.winograd import lower_winograd
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.choose_winograd import choose_winograd
@@ -40,6 +41,14 @@ def direct(x: Array, w: Array, padding: Any) -> Array:
     return np.asarray(sum(parts))
 
 
+UNIT: dict[str, Any] = {
+    "strides": (1, 1),
+    "lhs_dilation": (1, 1),
+    "rhs_dilation": (1, 1),
+    "groups": 1,
+    "layout": "nhwc,hwio->nhwc",
+    "dtype": dtype("f32"),
+}
 CASES = [
     ((1, 16, 16, 32), 64, ((1, 1), (1, 1))),
     ((2, 7, 7, 48), 80, ((1, 1), (1, 1))),
@@ -48,23 +57,47 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("variant", all_variants())
-@pytest.mark.parametrize(("shape", "n", "padding"), CASES, ids=str)
-def test_conv_winograd_convolves(variant: str, shape: Any, n: int, padding: Any) -> None:
+def lowered(shape: Any, n: int, padding: Any, variant: str) -> Kernel:
+    """conv_winograd, a bias and relu on images of this shape."""
+
     def build(b: Builder, x: Value, u: Value, bias: Value) -> Value:
         y = b.value("conv_winograd", x, u, padding=padding, n=n)
         zero = b.full(0.0, dtype("f32"), y.type.shape)  # type: ignore[union-attr]
         y = b.value("add", y, b.broadcast_to(bias, y.type.shape))  # type: ignore[union-attr]
         return b.value("max", y, zero)
 
-    batch = symbol("b")
-    types = f32(batch, *shape[1:]), f32(36, n // 16, shape[-1], 16), f32(n)
-    kernel = lower_winograd(entry(build, *types), VARIANTS[variant].target)
+    types = f32(*shape), f32(36, n // 16, shape[-1], 16), f32(n)
+    return lower_winograd(entry(build, *types), VARIANTS[variant].target)
+
+
+def check(kernel: Kernel, shape: Any, n: int, padding: Any, variant: str, **symbols: int) -> None:
     x, w, bias = draw(*shape), draw(3, 3, shape[-1], n, seed=1), draw(n, seed=2)
     wanted = np.maximum(direct(x, w, padding) + bias, 0)
     out = np.full(wanted.shape, np.nan, np.float32)
-    (got,) = run(kernel, [x, transformed(w), bias], [out], variant, b=shape[0])
+    (got,) = run(kernel, [x, transformed(w), bias], [out], variant, **symbols)
     assert error_of(got, wanted) < 2e-6
+
+
+@pytest.mark.parametrize("variant", all_variants())
+@pytest.mark.parametrize(("shape", "n", "padding"), CASES, ids=str)
+def test_conv_winograd_convolves(variant: str, shape: Any, n: int, padding: Any) -> None:
+    kernel = lowered((symbol("b"), *shape[1:]), n, padding, variant)
+    check(kernel, shape, n, padding, variant, b=shape[0])
+
+
+@pytest.mark.parametrize("variant", all_variants())
+@pytest.mark.parametrize("padding", [((1, 1), (1, 1)), ((0, 2), (1, 0))], ids=str)
+def test_images_may_have_any_size(variant: str, padding: Any) -> None:
+    """One kernel; groups of tiles reach over images, and end within one."""
+    kernel = lowered((symbol("b"), symbol("h"), symbol("w"), 32), 48, padding, variant)
+    for b, h, w in ((1, 30, 17), (3, 5, 6), (1, 1, 2), (2, 9, 40), (0, 8, 8)):
+        check(kernel, (b, h, w, 32), 48, padding, variant, b=b, h=h, w=w)
+
+
+def test_rows_that_do_not_fit_scratch_are_split() -> None:
+    variant, padding = host_variants()[0], ((1, 1), (1, 1))
+    kernel = lowered((1, 6, 400, 64), 32, padding, variant)
+    check(kernel, (1, 6, 400, 64), 32, padding, variant)
 
 
 def test_the_error_stays_near_that_of_the_direct_sum() -> None:
@@ -85,15 +118,7 @@ def test_the_error_stays_near_that_of_the_direct_sum() -> None:
 def test_the_pass_takes_what_pays_and_keeps_the_result() -> None:
     block = Block([TensorType(dtype("f32"), (1, 12, 12, 32))])
     builder = Builder(block)
-    attributes: dict[str, Any] = {
-        "strides": (1, 1),
-        "padding": ((1, 1), (1, 1)),
-        "lhs_dilation": (1, 1),
-        "rhs_dilation": (1, 1),
-        "groups": 1,
-        "layout": "nhwc,hwio->nhwc",
-        "dtype": dtype("f32"),
-    }
+    attributes: dict[str, Any] = {**UNIT, "padding": ((1, 1), (1, 1))}
     w = builder.constant(draw(3, 3, 32, 32, seed=1) / 16)
     y = builder.value("convolution", block.arguments[0], w, **attributes)
     small = builder.constant(draw(3, 3, 32, 8, seed=2) / 16)
@@ -109,3 +134,22 @@ def test_the_pass_takes_what_pays_and_keeps_the_result() -> None:
     assert moved == [(9, 2, 32, 16)]  # the weights, not what is four times as large at a load
     (got,) = interpret(module, "main", [x])
     assert error_of(got, wanted) < 2e-6
+
+
+def test_the_pass_takes_images_whose_size_is_known_at_the_call() -> None:
+    def taken(shape: Any, padding: Any) -> bool:
+        block = Block([TensorType(dtype("f32"), shape)])
+        builder = Builder(block)
+        w = builder.constant(draw(3, 3, 32, 32) / 16)
+        attributes: dict[str, Any] = {**UNIT, "padding": padding}
+        builder.return_(builder.value("convolution", block.arguments[0], w, **attributes))
+        module = Module()
+        module.add(Function("main", Region([block]), ["x"], ["y"]))
+        return any(op.name == "conv_winograd" for op in walk(choose_winograd(module)))
+
+    h, w = symbol("h"), symbol("w")
+    assert taken((symbol("b"), h, w, 32), ((1, 1), (1, 1)))
+    assert taken((1, h, 56, 32), ((1, 1), (1, 1)))
+    assert not taken((1, h, 1, 32), ((1, 1), (1, 1)))  # one column of a tile's four
+    assert not taken((1, h, w, 32), ((2, 2), (2, 2)))  # an image without rows would give some
+    assert not taken((1, h, w, 32), ((h, 1), (1, 1)))

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 import ingot
+from ingot.compiler.targets.cpu.flags import VARIANTS
 
-__all__ = ["load_everywhere", "on_every_device", "opencl_uri", "targets"]
+__all__ = ["best_variant", "load_everywhere", "on_every_device", "opencl_uri", "targets"]
 
 
 @cache
@@ -27,6 +28,13 @@ def opencl_uri() -> str | None:
     if not uris and os.environ.get("INGOT_REQUIRE_OPENCL"):
         raise RuntimeError("INGOT_REQUIRE_OPENCL is set, and there is no OpenCL device")
     return uris[0] if uris else None
+
+
+@cache
+def best_variant() -> str:
+    """The name of the best variant that this machine's CPU runs."""
+    level = ingot.devices()[0].description.replace(",", " ").split()[0]
+    return max(name for name in VARIANTS if name <= level and name[:3] == level[:3])
 
 
 def targets() -> list[str]:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import ingot
 from ingot.compiler.frontends.onnx import import_onnx
 from ingot.compiler.graph.interpreter import interpret
-from ingot.compiler.targets.cpu.toolchain import choose_variants
+from tests.devices import best_variant
 from tests.end_to_end.drawn_shapes import draw_model, inputs_of
 
 Array = np.ndarray[Any, Any]
@@ -48,7 +48,7 @@ def interpreted(proto: Any) -> Callable[..., Sequence[Array]]:
 
 
 def compiled(proto: Any) -> Callable[..., Sequence[Array]]:
-    best = [choose_variants(None)[0].name]
+    best = [best_variant()]
     model = ingot.load(ingot.compile(proto, variants=best))
 
     def run(**inputs: Array) -> list[Array]:

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 import ingot
-from ingot.compiler.targets.cpu.toolchain import choose_variants
+from tests.devices import best_variant
 
 jax = pytest.importorskip("jax")
 jnp, lax = jax.numpy, jax.lax
 
-BEST = [choose_variants(None)[0].name]
+BEST = [best_variant()]
 SIZES = {"b": 3, "s": 5}
 
 PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {

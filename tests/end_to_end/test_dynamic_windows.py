@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.ir import Value
 from ingot.compiler.ir.dims import ceildiv, floordiv, maximum, symbol
-from ingot.compiler.targets.cpu.toolchain import choose_variants
 from ingot.hal.errors import InvalidArgument
 from ingot.hal.spec import dtype
+from tests.devices import best_variant
 from tests.end_to_end.compiled_programs import Program, build
 
 B, H, W, I, K, L, O, S, D = map(symbol, ("b", "h", "w", "i", "k", "l", "o", "s", "d"))  # noqa: E741
 F32 = dtype("f32")
-BEST = [choose_variants(None)[0].name]
+BEST = [best_variant()]
 
 
 def products(b: Builder, x: Value, w: Value, grouped: Value) -> list[Value]:

@@ -14,15 +14,15 @@ from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.ir import Value
 from ingot.compiler.ir.dims import symbol
-from ingot.compiler.targets.cpu.toolchain import choose_variants
 from ingot.hal.spec import DTYPES, dtype
+from tests.devices import best_variant
 from tests.end_to_end.compiled_programs import Program, build
 
 FLOATS = [name for name in DTYPES if name.startswith(("f8", "f4"))]
 INTEGERS = ["i2", "i4", "u2", "u4"]
 S = symbol("s")
 ANY = {"s": (0, None)}
-ONE = {"variants": [choose_variants(None)[0].name]}  # the best of this machine is enough
+ONE = {"variants": [best_variant()]}  # the best of this machine is enough
 
 
 def codes(name: str) -> np.ndarray[Any, Any]:

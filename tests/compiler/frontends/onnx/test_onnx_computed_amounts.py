@@ -17,12 +17,12 @@ from onnx import helper
 from onnx_models import build_model, make_value
 
 import ingot
-from ingot.compiler.targets.cpu.toolchain import choose_variants
 from ingot.hal.errors import InvalidArgument, OutOfRange
+from tests.devices import best_variant
 
 Node = helper.make_node
 INT64 = 7
-BEST = [choose_variants(None)[0].name]
+BEST = [best_variant()]
 
 
 class Case:

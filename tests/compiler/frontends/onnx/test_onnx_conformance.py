@@ -17,8 +17,8 @@ import ingot
 from ingot.compiler.frontends.onnx.registry import registered_ops
 from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.ir import Module
-from ingot.compiler.targets.cpu.toolchain import choose_variants
 from ingot.hal.errors import CompileError
+from tests.devices import best_variant
 
 INTERPRETED_COUNT = 1800
 COMPILED_COUNT = 1815
@@ -36,7 +36,7 @@ def _interpreted(module: Module) -> Run:
 
 def _compiled(module: Module) -> Run:
     """Calls the compiled module; one variant is enough, the best of this machine."""
-    best = choose_variants(None)[0].name
+    best = best_variant()
     model = ingot.load(ingot.compile(module, variants=[best]))
 
     def run(arguments: list[Any]) -> list[Any]:

@@ -12,7 +12,7 @@ import pytest
 from jax import lax
 
 import ingot
-from ingot.compiler.targets.cpu.toolchain import choose_variants
+from tests.devices import best_variant
 
 FLOATS = ["float16", "bfloat16", "float32", "float64"]
 INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
@@ -91,7 +91,7 @@ def test_every_dtype_gives_what_jax_gives(name: str) -> None:
         wanted = [np.asarray(each) for each in jax.jit(model)(x, y)]
     finally:
         jax.config.update("jax_enable_x64", before)
-    best = choose_variants(None)[0].name
+    best = best_variant()
     found = ingot.load(ingot.compile(exported, variants=[best]))(x, y)
     for place, (one, other) in enumerate(zip(found, wanted, strict=True)):
         array = one.numpy()

@@ -216,12 +216,13 @@ def _group_sources(kernels: Sequence[Kernel]) -> list[str]:
             groups[place] = (length + len(text), [*members, kernel])
         else:
             groups.append((len(text), [kernel]))
-    sources = [c_printer.print_source(members) for _, members in groups]
-    return [*sources, _table(kernels, names)]
+    sources = [c_printer.print_source(members) for _, members in groups] or [""]
+    sources[-1] += _table(kernels, names)  # a file of its own would take a third of a small build
+    return sources
 
 
 def _table(kernels: Sequence[Kernel], names: Sequence[str]) -> str:
-    """The C file with the only export."""
+    """What follows the kernels of one file: the only export, and the memory functions."""
     lines = ['#include "kernel_misfit.h"', ""]
     by_name = {kernel.name: kernel for kernel in kernels}
     lines += [f"{c_printer.prototype(by_name[name])};" for name in dict.fromkeys(names)]

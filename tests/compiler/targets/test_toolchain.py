@@ -56,6 +56,18 @@ def test_same_source_gives_the_same_bytes_and_the_cache_is_used(
     assert cache.read(path.name) is None
 
 
+def test_a_small_program_starts_the_compiler_once_and_the_linker_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    commands: list[list[str]] = []
+    run = toolchain._run
+    monkeypatch.setattr(
+        toolchain, "_run", lambda command, folder: (commands.append(command), run(command, folder))
+    )
+    toolchain.build_executable({VARIANTS["x86-64-v3"]: kernels()}, Cache(None))
+    assert ["-c" in command for command in commands] == [True, False]
+
+
 def test_cache_folder_is_private_and_may_be_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

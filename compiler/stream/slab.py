@@ -35,7 +35,7 @@ class Slab:
     def __init__(self, symbols: Mapping[str, tuple[int, int | None]]) -> None:
         self._bounds = symbols
         self._last: Range | None = None
-        self._holes: dict[Range, None] = {}
+        self._holes: dict[Dim, dict[Range, None]] = {}  # by length: each is compared once
         self._ends: list[Dim] = []  # greatest ends so far, none proven below another
 
     def allocate(self, length: Dim) -> Range:
@@ -44,7 +44,7 @@ class Slab:
         hole = self._smallest_hole(length)
         if hole is None:
             return self._append(length)
-        del self._holes[hole]
+        self._remove(hole)
         hole.is_free = False
         rest = hole.length - length
         if rest != 0:
@@ -56,17 +56,18 @@ class Slab:
         range_.is_free = True
         before, after = range_.before, range_.after
         if after is not None and after.is_free:
+            self._remove(after)
             self._join(range_, after)
         if before is not None and before.is_free:
+            self._remove(before)
             self._join(before, range_)
             range_ = before
         if range_.after is None:
             self._last = range_.before
             if self._last is not None:
                 self._last.after = None
-            self._holes.pop(range_, None)
         else:
-            self._holes[range_] = None
+            self._add(range_)
 
     def fits(self, length: Dim, range_: Range) -> bool:
         """Whether `length` bytes are proven to fit into the range."""
@@ -80,15 +81,12 @@ class Slab:
         return result
 
     def _smallest_hole(self, length: Dim) -> Range | None:
-        best: Range | None = None
-        for hole in self._holes:
-            if hole.length == length:
-                return hole
-            if self._le(length, hole.length) and (
-                best is None or self._le(hole.length, best.length)
-            ):
-                best = hole
-        return best
+        best: Dim | None = length if length in self._holes else None
+        if best is None:
+            for each in self._holes:
+                if self._le(length, each) and (best is None or self._le(each, best)):
+                    best = each
+        return None if best is None else next(iter(self._holes[best]))
 
     def _append(self, length: Dim) -> Range:
         last = self._last
@@ -108,7 +106,16 @@ class Slab:
         if range_.after is not None:
             range_.after.before = hole
         range_.after, range_.length = hole, length
-        self._holes[hole] = None
+        self._add(hole)
+
+    def _add(self, hole: Range) -> None:
+        self._holes.setdefault(hole.length, {})[hole] = None
+
+    def _remove(self, hole: Range) -> None:
+        holes = self._holes[hole.length]
+        del holes[hole]
+        if not holes:
+            del self._holes[hole.length]
 
     def _join(self, first: Range, second: Range) -> None:
         first.length = first.length + second.length
@@ -117,7 +124,6 @@ class Slab:
             second.after.before = first
         if self._last is second:
             self._last = first
-        self._holes.pop(second, None)
 
     def _le(self, a: Dim, b: Dim) -> bool:
         if isinstance(a, int) and isinstance(b, int):

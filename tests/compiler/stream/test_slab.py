@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ingot.compiler.ir.dims import Dim, evaluate, symbol
+from ingot.compiler.ir.dims import Bounds, Dim, evaluate, prove_le, symbol
+from ingot.compiler.stream import slab as slab_file
 from ingot.compiler.stream.slab import Range, Slab, align
 
 B, S = symbol("b"), symbol("s")
@@ -69,3 +71,22 @@ def test_alignment_wastes_little_and_never_rounds_down() -> None:
             exact, rounded = evaluate(length, values), evaluate(align(length, BOUNDS), values)
             assert rounded % 64 == 0
             assert exact <= rounded <= max(exact + 63, exact * 1.25)
+
+
+def test_holes_of_one_length_are_compared_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    proofs = 0
+
+    def count(a: Dim, b: Dim, known: Bounds | None = None) -> bool:
+        nonlocal proofs
+        proofs += 1
+        return prove_le(a, b, known)
+
+    n, m = symbol("n"), symbol("m")
+    slab = Slab({})
+    ranges = [slab.allocate((n if place % 2 else m) * 64) for place in range(2000)]
+    for each in ranges[::2]:
+        slab.free(each)
+    monkeypatch.setattr(slab_file, "prove_le", count)
+    for place in range(1000):
+        slab.free(slab.allocate(n * 64 + 64 * place))
+    assert proofs < 20_000

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of
 from ingot.compiler.graph.ops.sizing import GREATEST_SIZE
-from ingot.compiler.ir import Value, dims
+from ingot.compiler.ir import Op, Value, dims
 from ingot.compiler.ir.dims import Dim
 from ingot.hal.spec import DType, dtype
 
@@ -135,11 +135,50 @@ def slice_bounds(
     low = node.op("min", node.op("max", low, zero), size)
     high = node.op("min", node.op("max", high, low), size)
     name = node.proto.output[0]
-    start = 0 if first == 0 and not backward else low
-    return (
-        node.define_size(start, f"{name}_start_{axis}", f"the start on axis {axis}", 0, dim),
-        node.define_size(high, f"{name}_end_{axis}", f"the end on axis {axis}", 0, dim),
+    start = node.define_size(
+        0 if first == 0 and not backward else low,
+        f"{name}_start_{axis}",
+        f"the start on axis {axis}",
+        0,
+        dim,
     )
+    most = None if backward else _distance(node, first, last)
+    if most is None:
+        what = f"the end on axis {axis}"
+        return start, node.define_size(high, f"{name}_end_{axis}", what, 0, dim)
+    what = f"the count of elements on axis {axis}"
+    count = node.define_size(node.op("sub", high, low), f"{name}_{axis}", what, 0, max(most, 0))
+    return start, start + count
+
+
+def _distance(node: Node, first: Dim | Value, last: Dim | Value) -> int | None:
+    """last - first of two numbers from data, None if it is not known: loops read x[i : i + 1]."""
+    if not isinstance(first, Value) or not isinstance(last, Value):
+        return None
+    (a, more), (b, beyond) = _base(node, first), _base(node, last)
+    return beyond - more if a is b else None
+
+
+def _base(node: Node, value: Value) -> tuple[Value, int]:
+    """A value of one element as another one and what is added to it."""
+    added = 0
+    while isinstance(value.owner, Op):
+        operands = value.owner.operands
+        numbers = [node.known_element(each) for each in operands]
+        match value.owner.name:
+            case "reshape" | "take" if dims.product(shape_of(operands[0])) == 1:
+                value = operands[0]
+            case "convert" if type_of(operands[0]).dtype.is_integer:
+                value = operands[0]
+            case "add" if numbers[1] is not None:
+                value, added = operands[0], added + numbers[1]
+            case "add" if numbers[0] is not None:
+                value, added = operands[1], added + numbers[0]
+            case "sub" if numbers[1] is not None:
+                value, added = operands[0], added - numbers[1]
+            case _:
+                break
+    return value, added
 
 
 def _wrapped(node: Node, index: Value, size: Value) -> Value:

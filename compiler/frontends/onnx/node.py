@@ -72,6 +72,10 @@ def _tensor(structure: Structure, index: int) -> Value:
     raise UnsupportedNode(f"input {index} is {text}, but the op takes a tensor: fix the model")
 
 
+def _is_whole(known: np.ndarray[Any, Any]) -> bool:
+    return known.size == 1 and isinstance(known.item(), int)
+
+
 class Node:
     """An ONNX node whose inputs have been lowered.
 
@@ -194,6 +198,11 @@ class Node:
             return None
         return float(known.reshape(-1)[0])
 
+    def known_element(self, value: Value) -> int | None:
+        """The only element of an integer tensor if it is known at import, else None."""
+        known = self._contents.of(value) if type_of(value).dtype.is_integer else None
+        return known.item() if known is not None and _is_whole(known) else None
+
     def axis(self, default: int, rank: int, name: str = "axis") -> int:
         """The attribute `name` as an axis of a tensor of `rank`, counted from the front."""
         return self.normalize_axis(self.integer(name, default), rank)
@@ -229,6 +238,10 @@ class Node:
     def _unknown_parts(self, value: Value) -> list[Dim | Value]:
         type, owner = type_of(value), value.owner
         count = dims.product(type.shape)
+        if not isinstance(count, int):  # as many as it may be; the call checks that
+            most = dims.bounds(count, self._contents.symbols.bounds)[1]
+            if most <= _GREATEST_PARTS:
+                value, count = self.agree(value, (int(most),)), int(most)
         if not isinstance(count, int) or count > _GREATEST_PARTS:
             raise UnsupportedNode(
                 f"it reads dims from {type}: their count must be known, at most {_GREATEST_PARTS}"
@@ -257,6 +270,8 @@ class Node:
             whole = part if type_of(part).dtype.is_integer else self.convert(part, "i64")
             self._builder.op("size", whole, symbols=(name,), what=what, **limits)
             self._contents.remembered[key] = dims.symbol(name)
+            if isinstance(high, int):
+                self._contents.symbols.limit(dims.symbol(name), 0, high)
         result: Dim = self._contents.remembered[key]
         return result
 

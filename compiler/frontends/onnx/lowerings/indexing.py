@@ -89,8 +89,13 @@ def _kind(node: Node) -> str:
 @lowering("ScatterND")
 def scatter_nd(node: Node) -> Value:
     x, indices, updates = node.input(0), node.input(1), node.input(2)
-    depth = _index_depth(indices)
     leading = type_of(indices).rank - 1
+    depth = leading + type_of(x).rank - type_of(updates).rank  # what the updates leave of an index
+    unsupported(
+        not 0 <= depth <= type_of(x).rank,
+        f"its updates {updates.type} do not fit {x.type} at {indices.type}: fix the model",
+    )
+    indices = node.agree_on(indices, leading, depth)
     updates = node.agree(updates, (*shape_of(indices)[:-1], *shape_of(x)[depth:]))
     return node.op(
         "scatter",

@@ -144,15 +144,16 @@ def _activation(
 class _Sizes:
     steps: Dim
     batch: Dim
-    hidden: int
+    hidden: Dim
 
 
-def _part(node: Node, x: Value, axis: int, start: int, count: int) -> Value:
+def _part(node: Node, x: Value, axis: int, start: Dim, count: Dim) -> Value:
     """`count` elements of x from `start` along an axis."""
     shape = shape_of(x)
     if start == 0 and shape[axis] == count:
         return x
-    starts, limits = [0] * len(shape), list(shape)
+    starts: list[Dim] = [0] * len(shape)
+    limits = list(shape)
     starts[axis], limits[axis] = start, start + count
     return node.op("slice", x, start=tuple(starts), limit=tuple(limits), stride=(1,) * len(shape))
 
@@ -174,10 +175,10 @@ def _plus_row(node: Node, x: Value, row: Value) -> Value:
     return node.op("add", x, node.broadcast_to(row, shape_of(x)))
 
 
-def _gates(node: Node, x: Value, count: int, hidden: int) -> list[Value]:
+def _gates(node: Node, x: Value, count: int, hidden: Dim) -> list[Value]:
     """The parts of the last axis, `hidden` elements each."""
     last = type_of(x).rank - 1
-    return [_part(node, x, last, place * hidden, hidden) for place in range(count)]
+    return [_part(node, x, last, hidden * place, hidden) for place in range(count)]
 
 
 class _Recurrence:
@@ -194,35 +195,42 @@ class _Recurrence:
         x, w, r = (node.input(place) for place in range(3))
         self.x = node.transpose(x, (1, 0, 2)) if self.batch_first else x
         hidden = shape_of(r)[2]
-        if not isinstance(hidden, int):
-            raise UnsupportedNode("its hidden size must be known: export it with a number")
-        steps, batch, _ = shape_of(self.x)
+        steps, batch, width = shape_of(self.x)
         self.sizes = _Sizes(steps, batch, hidden)
-        wanted = (len(self.backward), gate_count * hidden)
-        unsupported(
-            shape_of(w)[:2] != wanted or shape_of(r)[:2] != wanted,
-            f"its weights {type_of(w)} and {type_of(r)} must start with {list(wanted)}",
+        wanted = (len(self.backward), hidden * gate_count)
+        differ = any(
+            isinstance(own, int) and isinstance(dim, int) and own != dim
+            for each in (w, r)
+            for own, dim in zip(shape_of(each), wanted, strict=False)
         )
-        self.w, self.r, self.gate_count = w, r, gate_count
-        self.lengths = node.optional(4)
+        unsupported(
+            differ, f"its weights {type_of(w)} and {type_of(r)} must start with {list(wanted)}"
+        )
+        self.w, self.r = node.agree(w, (*wanted, width)), node.agree(r, (*wanted, hidden))
+        self.gate_count = gate_count
+        lengths = node.optional(4)
+        self.lengths = None if lengths is None else node.agree(lengths, (batch,))
 
     def bias(self, number: int) -> tuple[Value, Value]:
         """The biases of the input and of the state of a direction."""
         both = self.node.optional(3)
-        count = self.gate_count * self.sizes.hidden
+        count = self.sizes.hidden * self.gate_count
         if both is None:
             zero = self.node.full(0, type_of(self.x).dtype, (count,))
             return zero, zero
+        both = self.node.agree(both, (len(self.backward), count * 2))
         row = _direction(self.node, both, number)
         return _part(self.node, row, 0, 0, count), _part(self.node, row, 0, count, count)
 
     def initial(self, place: int, number: int) -> Value:
         """The first state of a direction, from input `place`: [batch, hidden]."""
         node, given = self.node, self.node.optional(place)
+        shape = (self.sizes.batch, self.sizes.hidden)
         if given is None:
-            shape = (self.sizes.batch, self.sizes.hidden)
             return node.full(0, type_of(self.x).dtype, shape)
-        return _direction(node, given, number, 1 if self.batch_first else 0)
+        axis = 1 if self.batch_first else 0
+        given = node.agree(given, (*shape[:axis], len(self.backward), *shape[axis:]))
+        return _direction(node, given, number, axis)
 
     def run(
         self, number: int, gates: Value, state: Sequence[Value], step: Step
@@ -345,16 +353,16 @@ class _GruCell:
         w = _direction(node, op.w, number)
         input_bias, state_bias = op.bias(number)
         # The bias of the state adds to that of the input, except where the reset gate scales it.
-        kept = 2 * self.hidden if self.reset_behind else 3 * self.hidden
+        kept = self.hidden * (2 if self.reset_behind else 3)
         added = _part(node, state_bias, 0, 0, kept)
         if self.reset_behind:
             rest = node.full(0, type_of(op.x).dtype, (self.hidden,))
             added = node.op("concatenate", added, rest, axis=0)
-        self.hidden_bias = _part(node, state_bias, 0, 2 * self.hidden, self.hidden)
+        self.hidden_bias = _part(node, state_bias, 0, self.hidden * 2, self.hidden)
         bias = node.op("add", input_bias, added)
         self.gates = _plus_row(node, _product(node, op.x, w), bias)
-        self.first_r = _part(node, self.r, 0, 0, 2 * self.hidden)
-        self.last_r = _part(node, self.r, 0, 2 * self.hidden, self.hidden)
+        self.first_r = _part(node, self.r, 0, 0, self.hidden * 2)
+        self.last_r = _part(node, self.r, 0, self.hidden * 2, self.hidden)
 
     def step(self, inner: Node, row: Value, state: Sequence[Value]) -> list[Value]:
         (h,) = state
@@ -410,6 +418,7 @@ class _LstmCell:
         peepholes = node.optional(7)
         self.peepholes: list[Value] | None = None
         if peepholes is not None:
+            peepholes = node.agree(peepholes, (len(op.backward), self.hidden * 3))
             self.peepholes = _gates(node, _direction(node, peepholes, number), 3, self.hidden)
 
     def peep(self, inner: Node, gate: Value, place: int, c: Value) -> Value:

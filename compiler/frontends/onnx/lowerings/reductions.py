@@ -95,7 +95,8 @@ def reduce_mean(node: Node) -> Value:
     axes = _axes(node, type_of(x).rank)
     total = _lower(node, x, "add")
     count = dims.product(shape_of(x)[axis] for axis in axes)
-    divisor = node.size(count, type_of(x).dtype)
+    # of nothing the standard leaves it undefined; 0 is what onnxruntime says, and torch of its bags
+    divisor = node.size(dims.maximum(count, 1), type_of(x).dtype)
     result = node.op("div", total, node.broadcast_to(divisor, shape_of(total)))
     return narrow(node, result, node.input(0))
 

@@ -418,3 +418,72 @@ def test_a_branch_that_is_not_taken_divides_by_no_size_of_zero() -> None:
     )
     for size in (0, 2):
         case.check(x=numbers(6), like=np.zeros(size, np.float32))
+
+
+def bags(kind: str) -> list[onnx.NodeProto]:
+    """Rows of x from each offset to the next, reduced, as torch exports embedding bags: bounds
+    are one element of the offsets, read in a loop."""
+    rows = helper.make_graph(
+        [
+            Node("Slice", ["x", "start", "end"], ["rows"]),
+            Node(kind, ["rows", "zero"], ["row"], keepdims=1),
+        ],
+        "rows",
+        [],
+        [make_value("row")],
+    )
+    none = helper.make_graph(
+        [
+            Node("Slice", ["x", "zero", "one"], ["row_like"]),
+            Node("Sub", ["row_like"] * 2, ["empty"]),
+        ],
+        "none",
+        [],
+        [make_value("empty")],
+    )
+    body = helper.make_graph(
+        [
+            Node("Reshape", ["i", "flat"], ["at"]),
+            Node("Add", ["at", "one"], ["next"]),
+            Node("Add", ["one", "next"], ["last"]),
+            Node("Slice", ["offsets", "at", "next"], ["start"]),
+            Node("Slice", ["offsets", "next", "last"], ["end"]),
+            Node("Equal", ["start", "end"], ["is_empty"]),
+            Node("If", ["is_empty"], ["bag"], then_branch=none, else_branch=rows),
+            Node("Squeeze", ["bag", "zero"], ["reduced"]),
+            Node("Identity", ["c"], ["go_on"]),
+        ],
+        "bag",
+        [make_value("i", [], INT64), make_value("c", [], BOOL)],
+        [make_value("go_on", [], BOOL), make_value("reduced")],
+    )
+    return [
+        Node("Shape", ["x"], ["length"], end=1),
+        Node("Concat", ["given", "length"], ["offsets"], axis=0),
+        Node("Size", ["given"], ["count"]),
+        Node("Loop", ["count", ""], ["y"], body=body),
+    ]
+
+
+@pytest.mark.parametrize("kind", ["ReduceSum", "ReduceMean"])
+def test_slices_in_a_loop_have_bounds_that_are_elements_of_data(kind: str) -> None:
+    constants = {"zero": ints(0), "one": ints(1), "flat": ints(-1)}
+    inputs = [make_value("x", ["t", 3]), make_value("given", ["b"], INT64)]
+    case = Case(bags(kind), inputs, ["y"], constants)
+    x = numbers(6, 3)
+    for offsets in ([0, 4], [0, 1, 2], [0], [0, 2, 2, 5], [3, 3]):
+        ends = zip(offsets, [*offsets[1:], len(x)], strict=True)
+        parts = [x[start:end] if start < end else np.zeros((1, 3)) for start, end in ends]
+        wanted = [part.sum(0) if kind == "ReduceSum" else part.mean(0) for part in parts]
+        (found,) = case.results(x=x, given=ints(*offsets))
+        np.testing.assert_allclose(found, np.stack(wanted), rtol=1e-6)
+
+
+def test_the_mean_of_no_rows_is_zero_as_in_onnxruntime() -> None:
+    nodes = [Node("ReduceMean", ["x", "first"], ["y"], keepdims=0)]
+    case = Case(nodes, [make_value("x", ["n", 3])], ["y"], {"first": ints(0)})
+    session = onnxruntime.InferenceSession(case.proto.SerializeToString())
+    for count in (0, 1, 4):
+        x = numbers(count, 3)
+        (wanted,) = session.run(None, {"x": x})
+        np.testing.assert_allclose(case.results(x=x)[0], wanted, rtol=1e-6)

@@ -197,3 +197,19 @@ def test_a_wrong_node_is_refused(attributes: dict[str, Any], message: str) -> No
     model, _ = recurrent_model("RNN", 3, 2, **attributes)
     with pytest.raises(CompileError, match=message):
         import_onnx(model)
+
+
+@pytest.mark.parametrize("op_type", GATES)
+def test_weights_of_symbolic_sizes_agree(op_type: str) -> None:
+    model, weights = recurrent_model(
+        op_type, "s", "b", initial=True, lengths=True, peepholes=op_type == "LSTM"
+    )
+    arrays = {**inputs_of(model, 4, 3, [4, 1, 3]), **weights}
+    (wanted, *_) = in_session(model, inputs_of(model, 4, 3, [4, 1, 3]))
+    del model.graph.initializer[:]
+    for name, array in weights.items():
+        shape = [f"{name}{axis}" for axis in range(array.ndim)]
+        model.graph.input.append(make_value(name, shape))
+    module = import_onnx(model)
+    given = [arrays[value.name] for value in model.graph.input]
+    np.testing.assert_allclose(interpret(module, "main", given)[0], wanted, rtol=1e-4, atol=1e-5)

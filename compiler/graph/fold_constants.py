@@ -15,6 +15,7 @@ from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.effects import has_effect
 from ingot.compiler.graph.fold_empty import fold_empty
 from ingot.compiler.graph.interpreter import evaluate_op
+from ingot.compiler.graph.narrow_codes import is_narrow
 from ingot.compiler.graph.ops import lookup
 from ingot.compiler.graph.references.leaves import array_of
 from ingot.compiler.graph.references.numbers import Array
@@ -99,8 +100,9 @@ def _is_foldable(op: Op, known: dict[Value, Array]) -> bool:
         return False
     if any(operand not in known for operand in op.operands):
         return False
-    if any(isinstance(each.type, TensorType) and each.type.dtype.is_complex for each in op.results):
-        return False  # no kernel makes complex numbers of one: they are pairs of others
+    elements = [each.type.dtype for each in op.results if isinstance(each.type, TensorType)]
+    if any(element.is_complex or is_narrow(element) for element in elements):
+        return False  # no kernel makes those: complex numbers are pairs, narrow ones bytes
     if any(map(uses_symbols, op.attributes.values())):
         return False
     return all(_is_small(result) for result in op.results)

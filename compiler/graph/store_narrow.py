@@ -28,7 +28,6 @@ from ingot.compiler.ir import (
     clone_region,
     walk,
 )
-from ingot.hal.errors import CompileError
 from ingot.hal.spec import DType
 
 __all__ = ["store_narrow"]
@@ -39,11 +38,11 @@ _MOVES = frozenset(
         *("gather", "take", "dynamic_slice", "dynamic_update_slice", "select"),
     }
 )
-_COUNTS_BITS = frozenset({"popcount", "count_leading_zeros", "shift_right_logical"})
+_OF_BITS = frozenset({"popcount", "count_leading_zeros", "shift_right_logical"})
 
 
 def store_narrow(module: Module) -> Module:
-    """The module without narrow dtypes but at its ends. CompileError: ops that count bits."""
+    """The module without narrow dtypes but at its ends."""
     for name, function in module.functions.items():
         if any(_has_narrow(op) for op in walk(function)):
             module.functions[name] = _Rewriter(function).run()
@@ -179,11 +178,8 @@ class _Rewriter:
         self, op: Op, operands: Sequence[Value], narrow: DType | None, builder: Builder
     ) -> Sequence[Value]:
         """The op on decoded operands, and its results encoded."""
-        if op.name in _COUNTS_BITS:
-            raise CompileError(
-                f"op '{op.name}' at '{op.location}' on {op.operands[0].type} is not supported: "
-                "convert to a dtype of 8 bits or more in front of it"
-            )
+        if op.name in _OF_BITS and narrow is not None:
+            return [self._of_bits(op, operands, narrow, builder)]
         wide = self._decoded(op, operands, builder)
         attributes: dict[str, Attribute] = dict(op.attributes)
         given = attributes.get("dtype")
@@ -191,6 +187,15 @@ class _Rewriter:
             attributes["dtype"] = wide_dtype(given)
         made = builder.append(op.name, wide, (), attributes).results
         return self._encoded(op, made, builder)
+
+    def _of_bits(self, op: Op, operands: Sequence[Value], narrow: DType, builder: Builder) -> Value:
+        """What bits give that are looked at as they are: codes without what lies above them."""
+        shape = tensor_type(op.result).shape
+        low = builder.full((1 << narrow.bits) - 1, CODE, shape)
+        made = builder.value(op.name, *(builder.value("and", each, low) for each in operands))
+        if op.name == "count_leading_zeros":
+            made = builder.value("sub", made, builder.full(8 - narrow.bits, CODE, shape))
+        return encode(builder, made, narrow)
 
 
 def _wide_type(type: Type) -> Type:

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import ingot
 from ingot.compiler.graph.build_control import counted_loop
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.interpreter import interpret
@@ -118,12 +117,18 @@ def test_the_sign_of_zero_is_kept_where_there_is_one() -> None:
         assert np.signbit(each.astype(np.float64)).tolist() == [kept, False], name
 
 
-def test_functions_that_count_bits_of_narrow_dtypes_are_refused() -> None:
-    def make(b: Builder, x: Value) -> list[Value]:
-        return [b.op("popcount", x)]
+@pytest.mark.parametrize("name", INTEGERS)
+def test_bits_of_narrow_dtypes_are_counted_and_moved(name: str) -> None:
+    def make(b: Builder, x: Value, y: Value) -> list[Value]:
+        zero = b.full(0, dtype(name), (S,))
+        return [
+            *(b.op("popcount", x), b.op("count_leading_zeros", x)),
+            *(b.op("shift_right_logical", x, y), b.op("and", x, zero)),
+        ]
 
-    with pytest.raises(ingot.CompileError, match=r"popcount.*i4\[s\].*convert to a dtype"):
-        Program(build(make, ("i4", (S,)), symbols=ANY))
+    every = codes(name)
+    x, y = (each.reshape(-1) for each in np.meshgrid(every, every))
+    run(Program(build(make, (name, (S,)), (name, (S,)), symbols=ANY)), x, y)
 
 
 def test_bytes_are_reinterpreted_without_a_kernel() -> None:

@@ -26,6 +26,7 @@ from ingot.compiler.frontends.stablehlo import (  # noqa: F401 - these fill the 
     lower_scatter,
     lower_shape,
     lower_window,
+    tuples,
 )
 from ingot.compiler.frontends.stablehlo.bytecode import read_artifact
 from ingot.compiler.frontends.stablehlo.lower_complex import is_complex, lower_complex
@@ -127,16 +128,18 @@ def _build(
     program: SourceProgram, function: SourceFunction, names: Sequence[str], symbols: Symbols
 ) -> Function:
     prefixes = symbol_prefixes(names)
-    block = Block(
-        _argument_type(argument.type, prefix, symbols)
-        for argument, prefix in zip(function.arguments, prefixes, strict=True)
-    )
+    rest, types = iter(prefixes), []
+    for argument in function.arguments:
+        for leaf in tuples.leaf_types(argument.type):
+            types.append(_argument_type(leaf, next(rest), symbols))
+    block = Block(types)
     for value, name in zip(block.arguments, names, strict=True):
         value.name = name
-    arguments = map(Lowered, block.arguments)
+    made = iter(block.arguments)
+    arguments = [tuples.gathered(each.type, made) for each in function.arguments]
     context = Context(program, Builder(block), symbols, _lower_ops)
     context.values.update(zip(function.arguments, arguments, strict=True))
-    results = [context.value(each) for each in _lower_ops(context, function.body)]
+    results = [context.value(each) for each in tuples.leaves(_lower_ops(context, function.body))]
     context.builder.return_(*results)
     used: set[str] = set().union(
         *(dims.symbols_of(dim) for value in block.arguments for dim in tensor_type(value).shape)

@@ -33,12 +33,16 @@ def bitcast_convert(context: Context, op: SourceOp) -> Value:
         return builder.value("bitcast", x, dtype=wanted)
     if before < 8:
         x = _joined(builder, x, before, after) if before < after else _codes(builder, x)
-    elif after < 8 and before > 8:
-        x = builder.value("reinterpret", x, dtype=_BYTE)
+    elif before == 8 and own is not _BYTE:
+        x = builder.value("bitcast", x, dtype=_BYTE)
+    elif after <= 8:
+        x = builder.value("reinterpret", x, dtype=_BYTE) if before > 8 else x
     if after < 8:
         return _decoded(builder, x if before < after else _split(builder, x, before, after), wanted)
-    same = tensor_type(x).dtype.bits == after
-    return builder.value("bitcast" if same else "reinterpret", x, dtype=wanted)
+    found = tensor_type(x).dtype
+    if found is wanted:
+        return x
+    return builder.value("bitcast" if found.bits == after else "reinterpret", x, dtype=wanted)
 
 
 def _width_of(dtype: DType) -> int:
@@ -81,10 +85,9 @@ def _joined(builder: Builder, x: Value, own: int, wanted: int) -> Value:
     return builder.value("reshape", total, shape=shape[:-2]) if bytes == 1 else total
 
 
-def _split(builder: Builder, x: Value, own: int, wanted: int) -> Value:
+def _split(builder: Builder, codes: Value, own: int, wanted: int) -> Value:
     """Bytes with the bits of elements of `wanted` bits at their low end; those of one element
     of the operand are the last dim."""
-    codes = x if tensor_type(x).dtype is _BYTE else builder.value("bitcast", x, dtype=_BYTE)
     shape = tensor_type(codes).shape
     columns = []
     for place in range(min(own, 8) // wanted):

@@ -38,8 +38,8 @@ __all__ = ["complex_problem", "is_complex", "lower_complex"]
 _REAL = {"c64": "f32", "c128": "f64"}
 _WHOLE = frozenset(
     {
-        *("call", "case", "composite", "constant", "get_dimension_size", "if"),
-        *("optimization_barrier", "return", "while"),
+        *("call", "case", "composite", "constant", "get_dimension_size", "get_tuple_element"),
+        *("if", "optimization_barrier", "return", "tuple", "while"),
     }
 )
 """Ops that take complex tensors as they are."""
@@ -194,9 +194,7 @@ def _convert(context: Context, op: SourceOp, c: Complex) -> Lowered:
         return x if same else builder.value("convert", x, dtype=wanted)
 
     if not _is_complex_type(result):
-        if wanted.is_boolean:
-            return Lowered(_differs(c, parts, (c.like(0, parts[0]), c.like(0, parts[0]))))
-        return Lowered(converted(parts[0]))
+        return Lowered(converted(parts[0]))  # also as a boolean: the imaginary part is ignored
     return _lowered((converted(parts[0]), converted(parts[1])))
 
 

@@ -121,6 +121,8 @@ def select(context: Context, op: SourceOp) -> Value:
 def clamp(context: Context, op: SourceOp) -> Value:
     low, x, high = context.operands(op)
     low, high = _like(context, op, low, x), _like(context, op, high, x)
+    if _element(x).is_boolean:
+        return context.builder.value("and", context.builder.value("or", low, x), high)
     return context.builder.op("clamp", low, x, high)  # type: ignore[no-any-return]
 
 

@@ -21,7 +21,7 @@ REFUSED = {
         ),
         _DEVICES,
     ),
-    **dict.fromkeys(("after_all", "create_token", "infeed", "outfeed", "recv", "send"), _HOST),
+    **dict.fromkeys(("infeed", "outfeed", "recv", "send"), _HOST),
     **dict.fromkeys(("uniform_dequantize", "uniform_quantize"), _QUANTIZED),
 }
 """Ops without a lowering, and what to do instead."""

@@ -57,7 +57,7 @@ class Lowered:
     `value` is None until it is used, where `sizes` (the elements of an integer tensor as
     dims) or `truth` say it all. `constant` is the source's constant, a splat not expanded.
     `iota_axis` is set for a tensor whose elements count along that axis. `parts` are the real
-    and imaginary parts of a complex tensor.
+    and imaginary parts of a complex tensor, `elements` what is in a tuple.
     """
 
     value: Value | None = None
@@ -66,6 +66,7 @@ class Lowered:
     constant: Constant | None = None
     iota_axis: int | None = None
     parts: tuple[Value, Value] | None = None
+    elements: tuple[Lowered, ...] | None = None
     type: TensorType | None = None  # the source type, where `value` is still to be made
     home: list[Op] | None = None  # the ops among which `value` was made when it was used
 

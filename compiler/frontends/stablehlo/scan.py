@@ -21,6 +21,7 @@ from ingot.compiler.frontends.stablehlo.program import (
     SourceType,
     TensorType,
 )
+from ingot.compiler.frontends.stablehlo.tuples import TUPLE_OPS, elements_of
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import DTYPES
 
@@ -34,7 +35,7 @@ def scan(program: SourceProgram) -> None:
     missing: list[Problem] = []
     for function in _reached(program):
         for argument in function.arguments:
-            problem = _type_problem(argument.type)
+            problem = _type_problem(argument.type, tuples=True)
             if problem:
                 name = argument.location or "without name"
                 missing.append(Problem(f"argument {name} of '{function.name}': {problem}"))
@@ -68,7 +69,8 @@ def _problems(block: SourceBlock, program: SourceProgram) -> Iterator[tuple[Sour
                 yield from _problems(inner, program)
         row = LOWERINGS.get(op.full_name)
         types = [value.type for value in (*op.operands, *op.results)]
-        bad_type = next((problem for problem in map(_type_problem, types) if problem), None)
+        problems = (_type_problem(type, op.name in TUPLE_OPS) for type in types)
+        bad_type = next((problem for problem in problems if problem), None)
         callee = followed_function(op)
         if is_complex(op) and not bad_type and not op.undecoded:
             with well_formed(_describe(op)):
@@ -90,7 +92,11 @@ def _problems(block: SourceBlock, program: SourceProgram) -> Iterator[tuple[Sour
                 yield op, reason
 
 
-def _type_problem(type: SourceType) -> str | None:
+def _type_problem(type: SourceType, tuples: bool = False) -> str | None:
+    elements = elements_of(type) if tuples else None
+    if elements is not None:
+        problems = (_type_problem(each, tuples) for each in elements)
+        return next((problem for problem in problems if problem), None)
     if not isinstance(type, TensorType):
         return f"values of type {type} are not supported"
     if type.element not in DTYPES:

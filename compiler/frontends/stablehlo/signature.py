@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ingot.compiler.frontends.stablehlo.program import SourceFunction, SourceProgram, SourceValue
+from ingot.compiler.frontends.stablehlo.tuples import leaf_names
 
 __all__ = ["argument_names", "exported_paths", "result_names", "symbol_prefixes"]
 
@@ -18,7 +19,8 @@ __all__ = ["argument_names", "exported_paths", "result_names", "symbol_prefixes"
 def argument_names(
     program: SourceProgram, function: SourceFunction, paths: Sequence[str] = ()
 ) -> list[str]:
-    """One name per argument, all different; `paths` are those of a jax export's inputs."""
+    """One name per argument, and per element of one that is a tuple, all different; `paths` are
+    those of a jax export's inputs."""
     names = []
     for place, argument in enumerate(function.arguments):
         path = str(function.argument_attributes[place].get("jax.arg_info", ""))
@@ -26,11 +28,11 @@ def argument_names(
         if not path and len(paths) == len(function.arguments):
             path = paths[place]
         names.append(_dotted(path) or f"arg{place}")
-    return _different(names)
+    return _different(leaf_names(names, [argument.type for argument in function.arguments]))
 
 
 def result_names(function: SourceFunction) -> list[str]:
-    """One name per result, all different."""
+    """One name per result and element of a tuple, all different."""
     names = []
     for place, attributes in enumerate(function.result_attributes):
         path = str(attributes.get("jax.result_info", "")).removeprefix("result")
@@ -40,7 +42,7 @@ def result_names(function: SourceFunction) -> list[str]:
         elif dotted[0].isdigit():
             dotted = f"result.{dotted}"
         names.append(dotted)
-    return _different(names)
+    return _different(leaf_names(names, function.result_types))
 
 
 def symbol_prefixes(names: Sequence[str]) -> list[str]:

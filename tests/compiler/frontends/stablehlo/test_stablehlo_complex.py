@@ -154,13 +154,14 @@ def test_the_order_of_complex_numbers_is_by_real_then_imaginary_parts() -> None:
         f"%{name} = stablehlo.compare {name}, %a, %b : ({t}, {t}) -> {b}" for name in names
     )
     text = f"""
-    func.func @main(%a: {t}, %b: {t}, %c: {t}) -> ({t}, {t}, {t}, {b}, {b}, {b}, {b}) {{
+    func.func @main(%a: {t}, %b: {t}, %c: {t}) -> ({t}, {t}, {t}, {b}, {b}, {b}, {b}, {b}) {{
       %0 = stablehlo.maximum %a, %b : {t}
       %1 = stablehlo.minimum %a, %b : {t}
       %2 = stablehlo.clamp %a, %c, %b : {t}
       {compares}
-      return %0, %1, %2, {", ".join(f"%{name}" for name in names)}
-        : {t}, {t}, {t}, {b}, {b}, {b}, {b}
+      %3 = stablehlo.convert %a : ({t}) -> {b}
+      return %0, %1, %2, {", ".join(f"%{name}" for name in names)}, %3
+        : {t}, {t}, {t}, {b}, {b}, {b}, {b}, {b}
     }}"""
     (function,) = run_text(text)
     random = np.random.default_rng(3)
@@ -169,7 +170,7 @@ def test_the_order_of_complex_numbers_is_by_real_then_imaginary_parts() -> None:
         for _ in range(3)
     )
     wanted = (np.maximum(a, b_), np.minimum(a, b_), np.minimum(np.maximum(a, c), b_))
-    wanted += (a < b_, a <= b_, a > b_, a >= b_)
+    wanted += (a < b_, a <= b_, a > b_, a >= b_, a.real != 0)  # the standard: i is false
     for found, other in zip(function(a, b_, c), wanted, strict=True):
         np.testing.assert_array_equal(found.numpy(), other)
 
@@ -198,7 +199,10 @@ def test_the_bits_of_complex_numbers_and_booleans() -> None:
           return %0 : tensor<{b}> }}"""
 
     pairs = [("4x4xi1", "4xi4"), ("4x2xi2", "4xi4"), ("16xi1", "i16")]
-    pairs = [(f"5x{a}", f"5x{b}") for a, b in [*pairs, ("2xcomplex<f32>", "complex<f64>")]]
+    pairs = [
+        (f"5x{a}", f"5x{b}")
+        for a, b in [*pairs, ("2xf8E4M3FN", "bf16"), ("2xcomplex<f32>", "complex<f64>")]
+    ]
     functions = run_text(*(text(*each) for a, b in pairs for each in ((a, b), (b, a))))
     bits = np.random.default_rng(5).integers(0, 2, (5, 16)).astype(bool)
     bytes_ = np.packbits(bits, axis=1, bitorder="little")
@@ -210,6 +214,7 @@ def test_the_bits_of_complex_numbers_and_booleans() -> None:
     columns = [
         *((bits.reshape(5, 4, 4), signed), (twos, signed)),
         (bits, bytes_.view(np.int16)[:, 0]),
+        (bytes_.view(ml_dtypes.float8_e4m3fn), bytes_.view(ml_dtypes.bfloat16)[:, 0]),
         (doubles.view(np.complex64).reshape(5, 2), doubles),
     ]
     both = [each for a, b in columns for each in ((a, b), (b, a))]

@@ -281,3 +281,62 @@ def test_what_cannot_be_compiled_says_what_to_do(op: str, reason: str) -> None:
     }}"""
     with pytest.raises(ingot.CompileError, match=reason):
         ingot.compile(stablehlo.serialize_portable_artifact_str(text, "1.9.0"))
+
+
+def test_tuples_and_tokens_become_what_is_in_them() -> None:
+    inner = "tuple<tensor<?xi32>, tensor<complex<f32>>>"
+    given, made = f"tuple<tensor<2xf32>, {inner}>", f"tuple<{inner}, tensor<2xf32>>"
+    token = "!stablehlo.token"
+    text = f"""
+    func.func private @swap(%t: {given}) -> {made} {{
+      %0 = stablehlo.get_tuple_element %t[0] : ({given}) -> tensor<2xf32>
+      %1 = stablehlo.get_tuple_element %t[1] : ({given}) -> {inner}
+      %2 = stablehlo.tuple %1, %0 : {made}
+      return %2 : {made}
+    }}
+    func.func @main(%a: {given}, %k: {token}, %b: tensor<2xf32>)
+        -> ({made}, {token}, tensor<2xf32>) {{
+      %0 = func.call @swap(%a) : ({given}) -> {made}
+      %1 = stablehlo.get_tuple_element %0[1] : ({made}) -> tensor<2xf32>
+      %2 = stablehlo.add %1, %b : tensor<2xf32>
+      %3 = stablehlo.create_token : {token}
+      %4 = stablehlo.after_all %3, %k : {token}
+      return %0, %4, %2 : {made}, {token}, tensor<2xf32>
+    }}"""
+    artifact = stablehlo.serialize_portable_artifact_str(text, "1.9.0")
+    model = ingot.load(ingot.compile(artifact, variants=["x86-64-v3"]))
+    for name in (
+        "arg0.0",
+        "arg0.1.0",
+        "arg0.1.1",
+        "arg2",
+        "result.0.0.0",
+        "result.0.1",
+        "result.2",
+    ):
+        assert name in str(model.signature)
+    x, i, z = normal(2), np.arange(3, dtype=np.int32), np.complex64(1 + 2j)
+    found = [each.numpy() for each in model(x, i, np.asarray(z), x)]
+    for one, other in zip(found, (i, z, x, 2 * x), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_a_tuple_where_none_can_be_is_named() -> None:
+    pair = "tuple<tensor<2xf32>, tensor<f32>>"
+    text = f"""func.func @main(%a: {pair}) -> {pair} {{
+      %0 = "stablehlo.custom_call"(%a) {{call_target_name = "Sharding"}} : ({pair}) -> {pair}
+      return %0 : {pair} }}"""
+    artifact = stablehlo.serialize_portable_artifact_str(text, "1.9.0")
+    with pytest.raises(ingot.CompileError, match=r"tuple<f32\[2\], f32\[\]> are not supported"):
+        ingot.compile(artifact)
+
+
+def test_booleans_are_clamped() -> None:
+    text = """func.func @main(%a: tensor<8xi1>, %b: tensor<8xi1>, %c: tensor<8xi1>)
+        -> tensor<8xi1> {
+      %0 = stablehlo.clamp %a, %b, %c : tensor<8xi1>
+      return %0 : tensor<8xi1> }"""
+    artifact = stablehlo.serialize_portable_artifact_str(text, "1.9.0")
+    model = ingot.load(ingot.compile(artifact, variants=["x86-64-v3"]))
+    low, x, high = ((np.arange(8) >> place & 1).astype(bool) for place in range(3))
+    np.testing.assert_array_equal(model(low, x, high).numpy(), (low | x) & high)

@@ -10,11 +10,12 @@ from dataclasses import replace
 
 from ingot.compiler.frontends.stablehlo.called import UNARY_NAMES, count_of_top_k, unary_name
 from ingot.compiler.frontends.stablehlo.lower_elementwise import ordered_bits
+from ingot.compiler.frontends.stablehlo.lower_random import check_generator, rng_bit_generator
 from ingot.compiler.frontends.stablehlo.lower_window import (
     check_dynamic_reduce_window,
     dynamic_reduce_window,
 )
-from ingot.compiler.frontends.stablehlo.lowering import Context, Lowered, lowering
+from ingot.compiler.frontends.stablehlo.lowering import Context, Lowered, Result, lowering
 from ingot.compiler.frontends.stablehlo.program import SourceOp, SourceProgram, TensorType
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.ir import Value, dims
@@ -27,6 +28,7 @@ _IDENTITIES = frozenset(
 )
 
 _WINDOW = "stablehlo.dynamic_reduce_window"
+_RANDOM = "stablehlo.dynamic_rng_bit_generator"
 
 _DIVIDENDS = (-13, -12, -7, -4, -3, -2, -1, 0, 1, 2, 3, 4, 7, 12, 13)
 
@@ -111,13 +113,15 @@ def _check_custom_call(op: SourceOp, program: SourceProgram) -> str | None:
     target = op.attributes.get("call_target_name")
     if target == _WINDOW:
         return check_dynamic_reduce_window(op, program)
+    if target == _RANDOM:
+        return check_generator(op, program)
     if target == "shape_assertion" or target in UNARY_NAMES or target in _IDENTITIES:
         return None
     return f"the custom call '{target}'"
 
 
 @lowering("custom_call", check=_check_custom_call)
-def custom_call(context: Context, op: SourceOp) -> list[Value] | list[Lowered]:
+def custom_call(context: Context, op: SourceOp) -> Result:
     target = str(op.attributes["call_target_name"])
     if target in UNARY_NAMES:
         return [context.builder.op(UNARY_NAMES[target], context.operand(op, 0))]
@@ -125,6 +129,8 @@ def custom_call(context: Context, op: SourceOp) -> list[Value] | list[Lowered]:
         return [context.lowered(op, 0)]
     if target == _WINDOW:
         return dynamic_reduce_window(context, op)
+    if target == _RANDOM:
+        return rng_bit_generator(context, op)
     _assert(context, op)
     return []
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from ingot.compiler.frontends.random_numbers import (
@@ -16,16 +15,17 @@ from ingot.compiler.frontends.random_numbers import (
 from ingot.compiler.frontends.stablehlo.lowering import Context, lowering
 from ingot.compiler.frontends.stablehlo.program import SourceOp, SourceProgram, TensorType
 from ingot.compiler.graph.builder import Builder, tensor_type
-from ingot.compiler.ir import Value
+from ingot.compiler.ir import Value, dims
+from ingot.compiler.ir.dims import Dim
 from ingot.hal.spec import DType, dtype
 
-__all__: list[str] = []
+__all__ = ["check_generator", "rng_bit_generator"]
 
 _U64 = dtype("u64")
 _STATES = {"THREE_FRY": (2,), "PHILOX": (2, 3), "DEFAULT": (2, 3)}
 
 
-def _check_generator(op: SourceOp, program: SourceProgram) -> str | None:
+def check_generator(op: SourceOp, program: SourceProgram) -> str | None:
     state, bits = op.operands[0].type, op.results[1].type
     algorithm = str(op.attributes["rng_algorithm"])
     assert isinstance(state, TensorType)
@@ -33,20 +33,22 @@ def _check_generator(op: SourceOp, program: SourceProgram) -> str | None:
     if state.element != "u64" or state.shape not in [(n,) for n in _STATES[algorithm]]:
         wanted = " or ".join(f"u64[{n}]" for n in _STATES[algorithm])
         return f"the state of {algorithm} is {state}, expected {wanted}"
-    if None in bits.shape:
-        return "how many bits it makes is known only at the call: make as many as fit, and slice"
+    if None in bits.shape and algorithm == "THREE_FRY" and dtype(bits.element).bits < 64:
+        return f"bits of THREE_FRY lie as the dims of {bits} are even or odd: use PHILOX"
     if dtype(bits.element).is_boolean or dtype(bits.element).is_complex:
         return f"it makes bits of {bits.element}: make integers, and compare or join them"
     return None
 
 
-@lowering("rng_bit_generator", check=_check_generator)
+@lowering("rng_bit_generator", check=check_generator)
 def rng_bit_generator(context: Context, op: SourceOp) -> list[Value]:
-    """The next state, and bits as XLA makes them on CPUs, where the default is Philox."""
+    """The next state, and bits as XLA makes them on CPUs, where the default is Philox; in a
+    dynamic one, the second operand is the shape of the bits."""
     builder, state = context.builder, context.operand(op, 0)
     type = op.results[1].type
     assert isinstance(type, TensorType)
-    shape, element = tuple(dim or 0 for dim in type.shape), dtype(type.element)
+    element = dtype(type.element)
+    shape = context.sizes(op, 1) if len(op.operands) > 1 else tuple(dim or 0 for dim in type.shape)
     (count,) = tensor_type(state).shape
     assert isinstance(count, int)
     rows = [
@@ -69,24 +71,25 @@ def _as_element(builder: Builder, bits: Value, element: DType) -> Value:
     return bits if element is unsigned else builder.value("bitcast", bits, dtype=element)
 
 
-def _counted(builder: Builder, start: Value, count: int) -> Value:
+def _counted(builder: Builder, start: Value, count: Dim) -> Value:
     """start, start + 1, ...: u64[] -> u64[count]."""
     places = builder.value("iota", dtype=_U64, shape=(count,), axis=0)
     return builder.value("add", places, builder.broadcast_to(start, (count,)))
 
 
 def _threefry_bits(
-    builder: Builder, state: Sequence[Value], shape: tuple[int, ...], is_wide: bool
+    builder: Builder, state: Sequence[Value], shape: tuple[Dim, ...], is_wide: bool
 ) -> tuple[Value, list[Value]]:
     """A block for each element of 64 bits, or for two of 32: neighbours along one axis."""
     key, start = state
     axis = 0
     if shape and not is_wide:  # the first even axis, else the first of the longest
-        even = [place for place, dim in enumerate(shape) if dim % 2 == 0]
-        axis = even[0] if even else shape.index(max(shape))
+        known = [dim for dim in shape if isinstance(dim, int)]
+        even = [place for place, dim in enumerate(known) if dim % 2 == 0]
+        axis = even[0] if even else known.index(max(known))
     before, along, behind = shape[:axis], (*shape, 1)[axis], shape[axis + 1 :]
-    half = (*before, along if is_wide else -(-along // 2), *behind)
-    count = math.prod(half)
+    half = (*before, along if is_wide else dims.ceildiv(along, 2), *behind)
+    count = dims.product(half)
     counter = halves(builder, _counted(builder, start, count))
     words = threefry(builder, halves(builder, key), counter)
     after = [builder.value("add", start, number_of(builder, count, start))]
@@ -102,13 +105,13 @@ def _threefry_bits(
 
 
 def _philox_bits(
-    builder: Builder, state: Sequence[Value], shape: tuple[int, ...], is_wide: bool
+    builder: Builder, state: Sequence[Value], shape: tuple[Dim, ...], is_wide: bool
 ) -> tuple[Value, list[Value]]:
     """A block for every four words in row-major order. The upper half of the counter is the
     third element of the state, or without one the key."""
     key, low, high = state[0], state[1], state[-1] if len(state) == 3 else state[0]
-    count = math.prod(shape)
-    blocks = -(-count // (2 if is_wide else 4))
+    count = dims.product(shape)
+    blocks = dims.ceildiv(count, 2 if is_wide else 4)
     lows = _counted(builder, low, blocks)
     counter = [*halves(builder, lows), *halves(builder, _carried(builder, lows, low, high))]
     words = philox(builder, halves(builder, key), counter)

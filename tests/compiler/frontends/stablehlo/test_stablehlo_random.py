@@ -111,6 +111,41 @@ def test_a_state_that_does_not_fit_is_refused(
         import_stablehlo(artifact(generator(algorithm, state, [type])))
 
 
+def dynamic(kind: str, draw: Callable[[Any, int], Any]) -> tuple[Any, Any, Array]:
+    """What draws as many numbers as its second argument is long, its export, and a key."""
+    (count,) = jax.export.symbolic_shape("n")
+    data = np.asarray(jax.random.key_data(jax.random.key(7, impl=kind)))
+
+    def program(data: Any, x: Any) -> Any:
+        return draw(jax.random.wrap_key_data(data, impl=kind), x.shape[0])
+
+    lengths = jax.ShapeDtypeStruct((count,), "float32")
+    return program, jax.export.export(jax.jit(program))(data, lengths), data
+
+
+@pytest.mark.parametrize("kind", ["threefry2x32", "rbg"])
+def test_as_many_bits_are_drawn_as_the_call_says(kind: str) -> None:
+    def draw(key: Any, n: int) -> Any:
+        return jax.random.bits(key, (n, 3), "uint8"), jax.random.uniform(key, (2, n))
+
+    program, exported, data = dynamic(kind, draw)
+    module = import_stablehlo(exported)
+    for length in (1, 4, 7):
+        x = np.zeros(length, np.float32)
+        results = interpret(module, "main", [data, x])
+        for one, other in zip(results, jax.jit(program)(data, x), strict=True):
+            np.testing.assert_array_equal(one, np.asarray(other))
+
+
+def test_bits_whose_order_depends_on_a_size_of_the_call_are_refused() -> None:
+    def draw(key: Any, n: int) -> Any:
+        algorithm = jax.lax.RandomAlgorithm.RNG_THREE_FRY
+        return jax.lax.rng_bit_generator(jax.random.key_data(key), (n, 3), algorithm=algorithm)
+
+    with pytest.raises(ingot.CompileError, match=r"as the dims of .* are even or odd: use PHILOX"):
+        import_stablehlo(dynamic("rbg", draw)[1])
+
+
 RNG = """
 func.func @main(%a: tensor<f32>, %b: tensor<f32>, %c: tensor<f64>, %d: tensor<f64>,
     %e: tensor<i8>, %f: tensor<i8>, %g: tensor<i64>, %h: tensor<i64>, %n: tensor<2xi64>)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-import tempfile
+import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from secrets import token_hex
 
-from ingot.hal.errors import NotFound, PermissionDenied
+from ingot.hal.errors import InvalidArgument, NotFound, PermissionDenied
 
 __all__ = ["Module", "Report", "TargetReport"]
 
@@ -109,11 +110,14 @@ class Module:
         return f"<ingot module, {len(self._data)} bytes>"
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the module file; a file that exists is replaced in one step.
+        """Write the module file; a file that exists is replaced in one step, also behind a link.
+        When this returns the file is on the disk.
 
-        NotFound, PermissionDenied or OSError: it cannot be written.
+        NotFound, PermissionDenied, InvalidArgument or OSError: it cannot be written.
         """
-        target = Path(path)
+        if "\0" in os.fspath(path):
+            raise InvalidArgument(f"path {str(path)!r} has a character that no path can have")
+        target = Path(os.path.realpath(path))
         try:
             self._save(target)
         except FileNotFoundError:
@@ -126,18 +130,27 @@ class Module:
             ) from None
 
     def _save(self, target: Path) -> None:
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=target.name)
+        before = target.stat().st_mode if target.exists() else None
+        if before is not None and stat.S_ISCHR(before):  # such as /dev/null
+            target.write_bytes(self._data)
+            return
+        if before is not None and not stat.S_ISREG(before):
+            raise InvalidArgument(f"cannot write '{target}': it is there, and no regular file")
+        temporary = target.with_name(f".{token_hex(8)}.ingot")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
         try:
-            with os.fdopen(handle, "wb") as file:
+            with open(os.open(temporary, flags, 0o666), "wb") as file:
+                if before is not None:
+                    os.fchmod(file.fileno(), stat.S_IMODE(before))
                 file.write(self._data)
-            os.chmod(temporary, 0o666 & ~_umask())
+                file.flush()
+                os.fsync(file.fileno())
             os.replace(temporary, target)
         except BaseException:
-            os.unlink(temporary)
+            temporary.unlink(missing_ok=True)
             raise
-
-
-def _umask() -> int:
-    current = os.umask(0)
-    os.umask(current)
-    return current
+        folder = os.open(target.parent, os.O_RDONLY)  # the new name too
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)

@@ -44,6 +44,7 @@
 #include "hal/opencl/program.c"
 #include "hal/opencl/queue.c"
 #include "hal/opencl/self_test.c"
+#include "hal/opencl/sha256.c"
 #include "hal/opencl/staging.c"
 #include "hal/opencl/transfer.c"
 #endif

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Any
 
 from ingot.hal.errors import Error, InvalidArgument
-from ingot.hal.native import Handle, Uncopied, check, ffi, keep_error, lib, text
+from ingot.hal.native import Handle, Uncopied, c_text, check, ffi, keep_error, lib, text
 
 __all__ = ["Device", "devices", "instance", "open_device"]
 
@@ -73,7 +73,7 @@ def _open_by_uri(uri: str) -> Device:
     if uri.startswith("opencl"):
         _opencl().find_library()
     out = ffi.new("ingot_device_t **")
-    check(lib.ingot_device_create(instance().pointer, uri.encode(), out))
+    check(lib.ingot_device_create(instance().pointer, c_text("device", uri), out))
     return Device(uri, Handle(out[0], lib.ingot_device_release, instance()))
 
 

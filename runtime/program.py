@@ -13,7 +13,7 @@ from typing import Any
 from ingot.hal.device import Device, instance
 from ingot.hal.errors import DataLoss, Incompatible, InvalidArgument, NotFound
 from ingot.hal.file_kind import START_LENGTH, why_no_module
-from ingot.hal.native import Handle, Uncopied, check, ffi, lib, text
+from ingot.hal.native import Handle, Uncopied, c_text, check, ffi, lib, text
 from ingot.runtime.frame import bytes_of
 from ingot.runtime.limits import set_limits
 from ingot.runtime.signature import Signature, read_signature, read_variables
@@ -111,7 +111,7 @@ def _load_file(path: str | os.PathLike[str], verify: bool) -> Handle:
     out = ffi.new("ingot_module_t **")
     flags = lib.INGOT_MODULE_VERIFY_CONSTANTS if verify else 0
     c_instance = instance()
-    check(lib.ingot_module_load_file(c_instance.pointer, os.fsencode(path), flags, out))
+    check(lib.ingot_module_load_file(c_instance.pointer, c_text("path", path), flags, out))
     return Handle(out[0], lib.ingot_module_release, c_instance)
 
 
@@ -150,7 +150,7 @@ def _open_parameters(module: Any, parameters: Any) -> Iterator[Any]:
         del keep
     elif isinstance(parameters, (str, os.PathLike)):
         out = ffi.new("ingot_safetensors_t **")
-        check(lib.ingot_safetensors_open(instance().pointer, os.fsencode(parameters), out))
+        check(lib.ingot_safetensors_open(instance().pointer, c_text("path", parameters), out))
         try:
             yield ffi.new("ingot_parameters_t *", lib.ingot_safetensors_parameters(out[0]))
         finally:

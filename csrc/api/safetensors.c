@@ -209,7 +209,7 @@ ingot_status_t ingot_safetensors_open(ingot_instance_t *instance, const char *pa
   ingot_safetensors_t *file = memory;
   ingot_hal_instance_retain(instance);
   file->instance = instance;
-  ingot_status_t status = ingot_file_open(&instance->allocator, path, false, &file->file);
+  ingot_status_t status = ingot_file_open(&instance->allocator, path, NULL, &file->file);
   if (!status) status = ingot_status_prefix(read_file(file), "safetensors '%s'", path);
   if (status) {
     ingot_safetensors_close(file);

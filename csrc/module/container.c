@@ -141,6 +141,26 @@ static ingot_status_t take_section(ingot_module_t *module,
 #undef TABLE
 }
 
+/* Smaller constants are read: then the file may change, or be cut. */
+#define MAPPED_CONSTANTS (UINT64_C(1) << 20)
+
+void ingot_module_choose_constants(const uint8_t *head, size_t length, uint64_t *begin,
+                                   uint64_t *end) {
+  const ingot_layout_header_t *header = (const void *)head;
+  const ingot_layout_section_t *sections = (const void *)(header + 1);
+  for (uint32_t i = 0; length >= (size_t)((const uint8_t *)(sections + i + 1) - head) &&
+                       i < header->section_count;
+       ++i) {
+    uint64_t section_end = 0;
+    if (sections[i].kind != INGOT_SECTION_CONSTANTS || sections[i].length < MAPPED_CONSTANTS ||
+        !ingot_add_u64(sections[i].offset, sections[i].length, &section_end)) {
+      continue;
+    }
+    *begin = sections[i].offset;
+    *end = section_end;
+  }
+}
+
 ingot_status_t ingot_module_open_sections(ingot_module_t *module, bool verify_constants) {
   const ingot_layout_header_t *header = (const ingot_layout_header_t *)(const void *)module->data;
   INGOT_TRY(check_header(module, header));
@@ -169,8 +189,9 @@ ingot_status_t ingot_module_open_sections(ingot_module_t *module, bool verify_co
                                 header->global_count, MAX_GLOBALS);
   }
   module->global_count = header->global_count;
-  /* Functions without tensors have a place in these tables too: it must be an address. */
+  /* What has no tensors or no bytes has a place in these too: it must be an address. */
   if (!module->values) module->values = (const void *)module->data;
   if (!module->dims) module->dims = (const void *)module->data;
+  if (!module->objects) module->objects = module->data;
   return NULL;
 }

@@ -1,4 +1,4 @@
-/* Files as bytes: mmap on POSIX systems, stdio elsewhere.
+/* Files as bytes: pages on POSIX systems, stdio elsewhere.
  */
 #if !defined(_GNU_SOURCE)
 #define _GNU_SOURCE 1 /* mmap flags under -std=c11 */
@@ -25,7 +25,7 @@ static ingot_status_t file_failed(const ingot_allocator_t *allocator, const char
   if (reason == ENOENT || reason == ENOTDIR) code = INGOT_STATUS_NOT_FOUND;
   if (reason == EACCES || reason == EPERM) code = INGOT_STATUS_PERMISSION_DENIED;
   if (reason == ENOMEM) code = INGOT_STATUS_OUT_OF_MEMORY;
-  if (reason == EISDIR) code = INGOT_STATUS_INVALID_ARGUMENT;
+  if (reason == EISDIR || reason == ENXIO) code = INGOT_STATUS_INVALID_ARGUMENT;
   return ingot_status_create(allocator, code, "cannot read '%s': %s", path, strerror(reason));
 }
 
@@ -33,64 +33,86 @@ static ingot_status_t file_failed(const ingot_allocator_t *allocator, const char
 
 static const uint64_t empty_file[1] = {0}; /* aligned as any file is */
 
-/* Fills `data` from the file's start. */
-static ingot_status_t read_all(const ingot_allocator_t *allocator, const char *path,
-                               int descriptor, uint8_t *data, size_t length) {
-  while (length > 0) {
-    ssize_t count = read(descriptor, data, length);
+/* Puts bytes [begin, end) of the file at their place in `data`. */
+static ingot_status_t read_range(const ingot_allocator_t *allocator, const char *path,
+                                 int descriptor, uint8_t *data, uint64_t begin, uint64_t end) {
+  while (begin < end) {
+    ssize_t count = pread(descriptor, data + begin, (size_t)(end - begin), (off_t)begin);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) return file_failed(allocator, path, errno);
     if (count == 0) {
       return ingot_status_create(allocator, INGOT_STATUS_DATA_LOSS,
                                  "'%s' was cut while it was read", path);
     }
-    data += count;
-    length -= (size_t)count;
+    begin += (uint64_t)count;
   }
   return NULL;
 }
 
-ingot_status_t ingot_file_open(const ingot_allocator_t *allocator, const char *path, bool mapped,
-                               ingot_file_t *out_file) {
-  ingot_status_t status = NULL;
-  struct stat facts;
-  int reason = 0;
-  void *data = NULL;
-  int descriptor = open(path, O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) return file_failed(allocator, path, errno);
-  if (fstat(descriptor, &facts) != 0) {
-    reason = errno;
-  } else if (S_ISDIR(facts.st_mode)) {
-    reason = EISDIR;
-  } else if (facts.st_size > 0 && mapped) { /* an empty file cannot be mapped */
-    data = mmap(NULL, (size_t)facts.st_size, PROT_READ, MAP_PRIVATE, descriptor, 0);
-    if (data == MAP_FAILED) reason = errno;
-  } else if (facts.st_size > 0) {
-    status = ingot_allocate(allocator, (size_t)facts.st_size, &data);
-    if (!status) status = read_all(allocator, path, descriptor, data, (size_t)facts.st_size);
-    if (status) ingot_release_memory(allocator, data);
+/* Fills private memory with the file; whole pages of what `choose` names are the file's own. */
+static ingot_status_t fill(const ingot_allocator_t *allocator, const char *path, int descriptor,
+                           ingot_file_choose_t choose, uint8_t *data, uint64_t length) {
+  uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+  uint64_t head = length < INGOT_FILE_HEAD ? length : INGOT_FILE_HEAD;
+  uint64_t begin = 0;
+  uint64_t end = 0;
+  INGOT_TRY(read_range(allocator, path, descriptor, data, 0, head));
+  if (choose) choose(data, (size_t)head, &begin, &end);
+  if (end > length) end = 0;
+  begin = begin < end ? (begin + page - 1) / page * page : 0;
+  end = end / page * page;
+  if (begin >= end) return read_range(allocator, path, descriptor, data, head, length);
+  if (mmap(data + begin, (size_t)(end - begin), PROT_READ, MAP_PRIVATE | MAP_FIXED, descriptor,
+           (off_t)begin) == MAP_FAILED) {
+    return file_failed(allocator, path, errno);
   }
-  (void)close(descriptor);
-  if (reason) return file_failed(allocator, path, reason);
-  if (status) return status;
-  out_file->data = data ? data : (const uint8_t *)empty_file;
-  out_file->length = data ? (size_t)facts.st_size : 0;
-  out_file->mapped = mapped;
-  return NULL;
+  INGOT_TRY(read_range(allocator, path, descriptor, data, head, begin));
+  return read_range(allocator, path, descriptor, data, end, length);
+}
+
+static ingot_status_t open_descriptor(const ingot_allocator_t *allocator, const char *path,
+                                      int descriptor, ingot_file_choose_t choose,
+                                      ingot_file_t *out_file) {
+  struct stat facts;
+  if (descriptor < 0 || fstat(descriptor, &facts) != 0) {
+    return file_failed(allocator, path, errno);
+  }
+  if (S_ISDIR(facts.st_mode)) return file_failed(allocator, path, EISDIR);
+  if (!S_ISREG(facts.st_mode)) {
+    return ingot_status_create(allocator, INGOT_STATUS_INVALID_ARGUMENT,
+                               "cannot read '%s': it is no regular file", path);
+  }
+  *out_file = (ingot_file_t){(const uint8_t *)empty_file, 0}; /* it cannot be mapped */
+  if (facts.st_size == 0) return NULL;
+  size_t length = (size_t)facts.st_size;
+  void *data = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (data == MAP_FAILED) return file_failed(allocator, path, errno);
+  *out_file = (ingot_file_t){data, length};
+  ingot_status_t status = fill(allocator, path, descriptor, choose, data, length);
+  if (status) ingot_file_close(allocator, out_file);
+  return status;
+}
+
+ingot_status_t ingot_file_open(const ingot_allocator_t *allocator, const char *path,
+                               ingot_file_choose_t choose, ingot_file_t *out_file) {
+  /* A pipe must not wait for its writer. */
+  int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  ingot_status_t status = open_descriptor(allocator, path, descriptor, choose, out_file);
+  if (descriptor >= 0) (void)close(descriptor);
+  return status;
 }
 
 void ingot_file_close(const ingot_allocator_t *allocator, ingot_file_t *file) {
-  void *data = (void *)(uintptr_t)file->data;
-  if (file->length > 0 && file->mapped) (void)munmap(data, file->length);
-  else if (file->length > 0) ingot_release_memory(allocator, data);
-  *file = (ingot_file_t){NULL, 0, false};
+  (void)allocator;
+  if (file->length > 0) (void)munmap((void *)(uintptr_t)file->data, file->length);
+  *file = (ingot_file_t){NULL, 0};
 }
 
 #else
 
-ingot_status_t ingot_file_open(const ingot_allocator_t *allocator, const char *path, bool mapped,
-                               ingot_file_t *out_file) {
-  (void)mapped;
+ingot_status_t ingot_file_open(const ingot_allocator_t *allocator, const char *path,
+                               ingot_file_choose_t choose, ingot_file_t *out_file) {
+  (void)choose;
   void *data = NULL;
   size_t length = 0;
   size_t capacity = 0;
@@ -120,7 +142,7 @@ ingot_status_t ingot_file_open(const ingot_allocator_t *allocator, const char *p
 
 void ingot_file_close(const ingot_allocator_t *allocator, ingot_file_t *file) {
   ingot_release_memory(allocator, (void *)(uintptr_t)file->data);
-  *file = (ingot_file_t){NULL, 0, false};
+  *file = (ingot_file_t){NULL, 0};
 }
 
 #endif

@@ -76,7 +76,9 @@ ingot_status_t ingot_module_load_memory(ingot_instance_t *instance, const void *
 ingot_status_t ingot_module_load_file(ingot_instance_t *instance, const char *path,
                                       uint32_t flags, ingot_module_t **out_module) {
   ingot_file_t file;
-  INGOT_TRY(ingot_file_open(&instance->allocator, path, true, &file));
+  bool reads_all = flags & INGOT_MODULE_VERIFY_CONSTANTS;
+  INGOT_TRY(ingot_file_open(&instance->allocator, path,
+                            reads_all ? NULL : ingot_module_choose_constants, &file));
   ingot_module_t *module = NULL;
   ingot_status_t status = create_module(instance, file.data, file.length, flags, &module);
   if (status) {

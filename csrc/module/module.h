@@ -16,7 +16,7 @@
 struct ingot_module_t {
   ingot_reference_count_t references;
   ingot_instance_t *instance;
-  ingot_file_t file;                /* mapped by load_file, else empty */
+  ingot_file_t file;                /* opened by load_file, else empty */
   ingot_release_function_t release; /* of load_memory; may be NULL */
   void *user;
   const uint8_t *data; /* the whole file */
@@ -89,6 +89,11 @@ bool ingot_module_name_fits(const ingot_module_t *module, uint32_t offset);
 
 /* container.c: header, section table, crcs; sets the section fields. */
 ingot_status_t ingot_module_open_sections(ingot_module_t *module, bool verify_constants);
+
+/* The range of the constants, if they are large: only these are mapped, so that nothing that
+ * load checks can change behind its back. */
+void ingot_module_choose_constants(const uint8_t *head, size_t length, uint64_t *begin,
+                                   uint64_t *end);
 
 /* tables.c: every cross reference of the tables; sets entry_executables. */
 ingot_status_t ingot_module_check_tables(ingot_module_t *module);

@@ -33,10 +33,9 @@ def describe_module(
     `dims` gives sizes to symbolic dims: the peak memory is then a number too, or a formula of
     the dims that it lacks. InvalidArgument: it names one that the module does not have.
     """
-    try:
-        data = Path(path).read_bytes()
-    except FileNotFoundError:
-        raise NotFound(f"there is no file {path}") from None
+    if not Path(path).is_file():
+        raise NotFound(f"there is no file {path}")
+    data = Path(path).read_bytes()
     try:
         contents = read_module(data, verify=verify)
     except (DataLoss, Incompatible) as error:

@@ -82,6 +82,42 @@ def test_save_writes_the_bytes_and_replaces_a_file(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["out.ingot"]
 
 
+def test_save_follows_links_and_keeps_the_mode(tmp_path: Path) -> None:
+    module = compile(TEXT)
+    real, link = tmp_path / "real.ingot", tmp_path / "link.ingot"
+    real.write_bytes(b"old")
+    real.chmod(0o640)
+    link.symlink_to(real)
+    module.save(link)
+    assert link.is_symlink()
+    assert real.read_bytes() == bytes(module)
+    assert real.stat().st_mode & 0o777 == 0o640
+
+
+def test_save_replaces_nothing_but_files(tmp_path: Path) -> None:
+    module = compile(TEXT)
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", tmp_path):
+        with pytest.raises(InvalidArgument, match="no regular file"):
+            module.save(path)
+    module.save("/dev/null")
+    assert Path("/dev/null").is_char_device()
+    with pytest.raises(InvalidArgument, match="that no path can have"):
+        module.save(f"{tmp_path}/a\0b")
+    assert os.listdir(tmp_path) == ["pipe"]
+
+
+def test_save_syncs_and_never_touches_the_umask(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = compile(TEXT)
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", synced.append)
+    monkeypatch.setattr(os, "umask", None)
+    module.save(tmp_path / "out.ingot")
+    assert len(synced) == 2
+
+
 def test_metadata_locations_and_regions_survive() -> None:
     contents = read_module(bytes(compile(TEXT, variants=["x86-64-v3"])))
     assert contents.metadata["producer"] == "a test"

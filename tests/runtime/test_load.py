@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from pathlib import Path
 
 import numpy as np
 import pytest
-from assembler import copy_module
+from assembler import Assembler, add_copy, copy_module
 
 import ingot
 
@@ -110,3 +112,52 @@ def test_load_does_not_keep_the_file_open_for_writing(tmp_path: Path) -> None:
     model = ingot.load(path)
     path.unlink()
     np.testing.assert_array_equal(model([1.0, 2.0]), [1, 2])
+
+
+def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "socket"))
+        for path in (tmp_path / "pipe", tmp_path / "socket", tmp_path, "/dev/zero"):
+            with pytest.raises(ingot.InvalidArgument, match="cannot read"):
+                ingot.load(path)
+
+
+def test_names_with_nul_are_refused_and_not_cut(tmp_path: Path) -> None:
+    path = tmp_path / "model.ingot"
+    path.write_bytes(copy_module())
+    for name in (f"{path}\0.old", f"{path}\ud800"):
+        with pytest.raises(ingot.InvalidArgument, match="that no path can have"):
+            ingot.load(name)
+    with pytest.raises(ingot.InvalidArgument, match="that no device can have"):
+        ingot.load(path, device="cpu\0://?threads=9")
+
+
+def module_with_large_constants() -> bytes:
+    """main(x) -> a copy, and a variable of 2 MB."""
+    assembler = Assembler()
+    add_copy(assembler, "main")
+    assembler.variable("v", "u8", 1 << 21, initial=bytes(range(256)) * (1 << 13))
+    return assembler.module()
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_a_file_that_is_overwritten_changes_no_loaded_code(tmp_path: Path, large: bool) -> None:
+    path = tmp_path / "model.ingot"
+    path.write_bytes(module_with_large_constants() if large else copy_module())
+    model = ingot.load(path)
+    with path.open("r+b") as file:
+        file.write(b"\xff" * path.stat().st_size)
+    np.testing.assert_array_equal(model([1.0, 2.0]), [1, 2])
+    np.testing.assert_array_equal(model.fork()([1.0, 2.0]), [1, 2])
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_a_file_that_is_cut_kills_nothing(tmp_path: Path, large: bool) -> None:
+    path = tmp_path / "model.ingot"
+    path.write_bytes(module_with_large_constants() if large else copy_module())
+    model = ingot.load(path, verify=large)  # what is verified is read
+    os.truncate(path, 0)
+    np.testing.assert_array_equal(model.fork()([1.0, 2.0]), [1, 2])
+    if large:
+        assert model.fork().state()["v"].numpy()[-1] == 255

@@ -6,15 +6,16 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "hal/opencl/sha256.h"
+
 #define INGOT_OPENCL_CACHE_MAGIC "INGOTCB\x1a"
-#define INGOT_OPENCL_CACHE_VERSION 1
+#define INGOT_OPENCL_CACHE_VERSION 2
 #define INGOT_OPENCL_MAX_CACHED ((size_t)1 << 30)
 #define INGOT_OPENCL_PATH_CAPACITY 4096
 
@@ -28,29 +29,12 @@ typedef struct ingot_opencl_cache_header_t {
   uint64_t binary_length;
 } ingot_opencl_cache_header_t;
 
-/* -- keys: two FNV-1a hashes with different seeds ---------------------------------------------- */
-
-ingot_opencl_key_t ingot_opencl_key_begin(void) {
-  return (ingot_opencl_key_t){{UINT64_C(0xCBF29CE484222325), UINT64_C(0x9E3779B97F4A7C15)}, 0};
-}
-
-void ingot_opencl_key_add(ingot_opencl_key_t *key, const void *data, size_t length) {
-  const uint8_t *bytes = data;
-  uint64_t a = key->words[0], b = key->words[1];
-  for (size_t i = 0; i < length; i++) {
-    a = (a ^ bytes[i]) * UINT64_C(0x100000001B3);
-    b = (b ^ bytes[i]) * UINT64_C(0x100000001B3);
-    b ^= b >> 29; /* so that the two do not go side by side */
-  }
-  key->words[0] = a;
-  key->words[1] = b;
-  key->length += length;
-}
-
 static ingot_opencl_key_t ingot_opencl_content_key(const ingot_opencl_cached_t *cached) {
-  ingot_opencl_key_t key = ingot_opencl_key_begin();
-  ingot_opencl_key_add(&key, cached->verdicts, cached->entry_count);
-  ingot_opencl_key_add(&key, cached->binary, cached->binary_length);
+  ingot_opencl_key_t key;
+  ingot_sha256_t hash = ingot_sha256_begin();
+  ingot_sha256_add(&hash, cached->verdicts, cached->entry_count);
+  ingot_sha256_add(&hash, cached->binary, cached->binary_length);
+  ingot_sha256_finish(&hash, key.digest);
   return key;
 }
 
@@ -88,8 +72,11 @@ ingot_status_t ingot_opencl_cache_folder(const ingot_allocator_t *allocator, con
 /* False if the path is too long. */
 static bool ingot_opencl_cache_path(const char *folder, const ingot_opencl_key_t *key,
                                     char path[INGOT_OPENCL_PATH_CAPACITY]) {
-  int length = snprintf(path, INGOT_OPENCL_PATH_CAPACITY, "%s/opencl-%016" PRIx64 "%016" PRIx64,
-                        folder, key->words[0], key->words[1]);
+  char name[2 * sizeof(key->digest) + 1];
+  for (size_t i = 0; i < sizeof(key->digest); i++) {
+    (void)snprintf(name + 2 * i, 3, "%02x", key->digest[i]);
+  }
+  int length = snprintf(path, INGOT_OPENCL_PATH_CAPACITY, "%s/opencl-%s", folder, name);
   return length > 0 && length < INGOT_OPENCL_PATH_CAPACITY;
 }
 

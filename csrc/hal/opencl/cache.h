@@ -5,14 +5,10 @@
 
 #include "hal/hal.h"
 
-/* What a binary is of: a name that anything that matters to it changes. */
+/* What a binary is of: the SHA-256 of all that matters to it. */
 typedef struct ingot_opencl_key_t {
-  uint64_t words[2];
-  uint64_t length; /* bytes that went into it */
+  uint8_t digest[32];
 } ingot_opencl_key_t;
-
-ingot_opencl_key_t ingot_opencl_key_begin(void);
-void ingot_opencl_key_add(ingot_opencl_key_t *key, const void *data, size_t length);
 
 /* What the cache knows of a program. */
 typedef struct ingot_opencl_cached_t {

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "hal/opencl/sha256.h"
+
 #define INGOT_OPENCL_OPTIONS_CAPACITY 512
 
 static const ingot_allocator_t *ingot_opencl_program_allocator(
@@ -100,11 +102,13 @@ static bool ingot_opencl_build_binary(const ingot_opencl_device_t *device,
 static ingot_opencl_key_t ingot_opencl_program_key(const ingot_opencl_device_t *device,
                                                    const uint8_t *object, size_t object_length,
                                                    const char *options) {
-  ingot_opencl_key_t key = ingot_opencl_key_begin();
-  ingot_opencl_key_add(&key, INGOT_VERSION, sizeof(INGOT_VERSION));
-  ingot_opencl_key_add(&key, device->identity, strlen(device->identity) + 1);
-  ingot_opencl_key_add(&key, options, strlen(options) + 1);
-  ingot_opencl_key_add(&key, object, object_length);
+  ingot_opencl_key_t key;
+  ingot_sha256_t hash = ingot_sha256_begin();
+  ingot_sha256_add(&hash, INGOT_VERSION, sizeof(INGOT_VERSION));
+  ingot_sha256_add(&hash, device->identity, strlen(device->identity) + 1);
+  ingot_sha256_add(&hash, options, strlen(options) + 1);
+  ingot_sha256_add(&hash, object, object_length);
+  ingot_sha256_finish(&hash, key.digest);
   return key;
 }
 

@@ -222,8 +222,9 @@ INGOT_API const ingot_buffer_view_layout_t *ingot_buffer_view_layout(
 
 /* -- module: compiled code, checked once at load ----------------------------------------- */
 
-/* Maps the file, which must not change while the module lives. Incompatible for another
- * major version, DataLoss for a damaged file. */
+/* Reads the file; constants of 1 MB and more are mapped, unless they are verified, and must not
+ * change while the module lives. Incompatible for another major version, DataLoss for a damaged
+ * file, InvalidArgument for what is no regular file. */
 INGOT_API ingot_status_t ingot_module_load_file(ingot_instance_t *instance, const char *path,
                                                 uint32_t flags, ingot_module_t **out_module);
 

@@ -33,6 +33,8 @@ def check_generator(op: SourceOp, program: SourceProgram) -> str | None:
     if state.element != "u64" or state.shape not in [(n,) for n in _STATES[algorithm]]:
         wanted = " or ".join(f"u64[{n}]" for n in _STATES[algorithm])
         return f"the state of {algorithm} is {state}, expected {wanted}"
+    if None in bits.shape and len(op.operands) == 1:
+        return f"nothing tells how many bits {bits} are: fix the program"
     if None in bits.shape and algorithm == "THREE_FRY" and dtype(bits.element).bits < 64:
         return f"bits of THREE_FRY lie as the dims of {bits} are even or odd: use PHILOX"
     if dtype(bits.element).is_boolean or dtype(bits.element).is_complex:

@@ -16,11 +16,9 @@ from ingot.compiler.frontends.onnx.tensors import dtype_of, element_type_name
 from ingot.compiler.frontends.random_numbers import Stream
 from ingot.compiler.ir import Value
 from ingot.compiler.ir.dims import Dim
-from ingot.hal.spec import DType
+from ingot.hal.spec import DType, dtype
 
 __all__: list[str] = []
-
-_FLOAT = 1
 
 
 def _stream(node: Node) -> Stream:
@@ -31,11 +29,11 @@ def _stream(node: Node) -> Stream:
     return Stream(node.builder, int(np.float32(node.number("seed", 0.0)).view(np.uint32)))
 
 
-def _element(node: Node, default: DType | int) -> DType:
+def _element(node: Node, default: DType) -> DType:
     """The dtype that the attribute `dtype` names, or the default."""
-    if not node.has("dtype") and isinstance(default, DType):
+    if not node.has("dtype"):
         return default
-    code = node.integer("dtype", _FLOAT if isinstance(default, DType) else default)
+    code = node.integer("dtype", 0)
     element = dtype_of(code)
     if element is None:
         raise UnsupportedNode(f"its dtype {element_type_name(code)} has no counterpart")
@@ -62,7 +60,7 @@ def _drawn(node: Node, element: DType, shape: Sequence[Dim]) -> Value:
 
 @lowering("RandomNormal", "RandomUniform")
 def random(node: Node) -> Value:
-    return _drawn(node, _element(node, _FLOAT), _shape(node))
+    return _drawn(node, _element(node, dtype("f32")), _shape(node))
 
 
 @lowering("RandomNormalLike", "RandomUniformLike")
@@ -109,7 +107,7 @@ def multinomial(node: Node) -> Value:
     passed = node.compare("le", sums, limits)
     inner = node.compare("lt", sums, spread(node.reshape(whole, (batch,)), (0,)))
     passed = node.convert(node.op("and", passed, inner), "i64")
-    return node.convert(node.reduce(passed, [2], "add"), _element(node, 6))
+    return node.convert(node.reduce(passed, [2], "add"), _element(node, dtype("i32")))
 
 
 @lowering("Dropout")

@@ -57,8 +57,8 @@ struct ingot_instance_t {
   const ingot_hal_driver_t **drivers;
   void **driver_states; /* per driver: its own, NULL at first; guarded by its driver_mutex */
   ingot_mutex_t driver_mutex;
-  ingot_mutex_t mutex; /* guards static_libraries and every device's host */
-  ingot_hal_static_library_t *static_libraries; /* newest first */
+  ingot_mutex_t mutex; /* guards additions to static_libraries, and every device's host */
+  ingot_hal_static_library_t *_Atomic static_libraries; /* newest first; only ever added to */
   /* Set by the creator before anybody else sees the instance. */
   ingot_log_t log;
   bool profiling; /* write the perf map when kernels are loaded */
@@ -430,6 +430,9 @@ ingot_status_t ingot_hal_fault_status(const ingot_hal_queue_t *queue,
 /* The status of a dispatch whose numbers do not belong together. */
 ingot_status_t ingot_hal_misfit_status(const ingot_hal_queue_t *queue,
                                        const ingot_hal_dispatch_t *dispatch);
+
+/* Fails where a copy or fill is not to begin, or not to go on. */
+ingot_status_t ingot_hal_check_stop(const ingot_hal_queue_t *queue);
 
 /* The status of a dispatch that queue->stop has ended. */
 ingot_status_t ingot_hal_stop_status(const ingot_hal_queue_t *queue,

@@ -74,9 +74,7 @@ static const ingot_hal_static_library_t *ingot_hal_static_find(const ingot_insta
 }
 
 ingot_kernel_query_t ingot_hal_instance_find_static(ingot_instance_t *instance, const char *name) {
-  ingot_mutex_lock(&instance->mutex);
   const ingot_hal_static_library_t *library = ingot_hal_static_find(instance, name);
-  ingot_mutex_unlock(&instance->mutex);
   return library ? library->query : NULL;
 }
 

@@ -117,8 +117,7 @@ ingot_status_t ingot_hal_stop_status(const ingot_hal_queue_t *queue,
       ingot_stop_status(ingot_hal_device_allocator(queue->device), queue->stop), "%s", text);
 }
 
-/* Fails a copy or fill that is not to begin any more. */
-static ingot_status_t ingot_hal_check_stop(const ingot_hal_queue_t *queue) {
+ingot_status_t ingot_hal_check_stop(const ingot_hal_queue_t *queue) {
   if (!ingot_stop_is_due(queue->stop, true)) return NULL;
   return ingot_stop_status(ingot_hal_device_allocator(queue->device), queue->stop);
 }

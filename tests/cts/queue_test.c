@@ -97,6 +97,28 @@ static void fills_may_begin_anywhere(void) {
   ingot_hal_buffer_release(buffer);
 }
 
+/* Longer than a device does without a look at whether it is to stop. */
+static void long_copies_and_fills_are_whole(void) {
+  enum { LENGTH = (2 << 24) + 24 };
+  ingot_buffer_t *source = new_buffer(LENGTH, NULL), *target = new_buffer(LENGTH, NULL);
+  const uint64_t pattern = 0x0807060504030201;
+  for (uint32_t pattern_length = 1; pattern_length <= 8; pattern_length *= 8) {
+    void *bytes = NULL;
+    EXPECT_OK(ingot_hal_queue_fill(suite.queue, source, 0, LENGTH, pattern, pattern_length));
+    EXPECT_OK(ingot_hal_queue_copy(suite.queue, source, 0, target, 0, LENGTH));
+    EXPECT_OK(ingot_hal_queue_wait(suite.queue));
+    REQUIRE_OK(ingot_hal_buffer_map(target, 0, LENGTH, INGOT_HAL_ACCESS_READ, &bytes));
+    int64_t wrong = 0;
+    for (int64_t i = 0; i < LENGTH; i++) {
+      wrong += ((const uint8_t *)bytes)[i] != 1 + i % pattern_length;
+    }
+    EXPECT_EQUAL(wrong, 0);
+    ingot_hal_buffer_unmap(target, bytes);
+  }
+  ingot_hal_buffer_release(source);
+  ingot_hal_buffer_release(target);
+}
+
 static void more_work_than_fits_a_queue_is_done(void) {
   enum { COUNT = 2000 };
   float one = 1, zero = 0, sum = 0;
@@ -229,6 +251,7 @@ static void run_all(void) {
   RUN(two_wraps_of_the_same_bytes_overlap);
   RUN(bindings_may_share_bytes);
   RUN(fills_may_begin_anywhere);
+  RUN(long_copies_and_fills_are_whole);
   RUN(more_work_than_fits_a_queue_is_done);
   RUN(more_writes_than_fit_a_queue_are_done);
   RUN(more_written_wraps_than_a_queue_notes_are_current);

@@ -105,28 +105,40 @@ ingot_status_t ingot_hal_cpu_queue_wait(ingot_hal_queue_t *queue) {
   return NULL;
 }
 
+/* Copies and fills may be stopped after so many bytes: a few milliseconds. */
+#define INGOT_CPU_PIECE_LENGTH (INT64_C(1) << 24)
+
 ingot_status_t ingot_hal_cpu_queue_copy(ingot_hal_queue_t *queue, ingot_buffer_t *source,
                                         int64_t source_offset, ingot_buffer_t *target,
                                         int64_t target_offset, int64_t length) {
-  (void)queue;
-  memcpy(target->host + target_offset, source->host + source_offset, (size_t)length);
+  const uint8_t *from = source->host + source_offset;
+  uint8_t *to = target->host + target_offset;
+  for (; length > INGOT_CPU_PIECE_LENGTH; length -= INGOT_CPU_PIECE_LENGTH) {
+    memcpy(to, from, INGOT_CPU_PIECE_LENGTH);
+    INGOT_TRY(ingot_hal_check_stop(queue));
+    from += INGOT_CPU_PIECE_LENGTH;
+    to += INGOT_CPU_PIECE_LENGTH;
+  }
+  memcpy(to, from, (size_t)length);
   return NULL;
 }
 
 ingot_status_t ingot_hal_cpu_queue_fill(ingot_hal_queue_t *queue, ingot_buffer_t *target,
                                         int64_t offset, int64_t length, uint64_t pattern,
                                         uint32_t pattern_length) {
-  (void)queue;
   uint8_t bytes[8];
   for (uint32_t i = 0; i < 8; i++) bytes[i] = (uint8_t)(pattern >> (i % pattern_length * 8));
-  uint8_t *first = target->host + offset;
-  if (pattern_length == 1) {
-    memset(first, bytes[0], (size_t)length);
-    return NULL;
+  uint8_t *to = target->host + offset;
+  while (length > 0) {
+    int64_t piece = length < INGOT_CPU_PIECE_LENGTH ? length : INGOT_CPU_PIECE_LENGTH;
+    int64_t i = 0;
+    if (pattern_length == 1) memset(to, bytes[0], (size_t)(i = piece));
+    for (; i + 8 <= piece; i += 8) memcpy(to + i, bytes, 8);
+    memcpy(to + i, bytes, (size_t)(piece - i));
+    to += piece;
+    length -= piece;
+    if (length > 0) INGOT_TRY(ingot_hal_check_stop(queue));
   }
-  int64_t i = 0;
-  for (; i + 8 <= length; i += 8) memcpy(first + i, bytes, 8);
-  memcpy(first + i, bytes, (size_t)(length - i));
   return NULL;
 }
 

@@ -74,6 +74,11 @@ struct ingot_hal_cpu_pool_t {
   _Atomic int64_t end; /* work from here on is not needed: the total, or a failed workgroup */
 };
 
+/* Whether this is a child of the process that the threads live in. */
+static bool ingot_pool_is_forked(const ingot_hal_cpu_pool_t *pool) {
+  return atomic_load(&pool->process) != (int64_t)getpid();
+}
+
 /* -- running workgroups -------------------------------------------------------------------- */
 
 typedef struct ingot_pool_position_t {
@@ -104,6 +109,8 @@ void ingot_hal_cpu_run_inline(const ingot_hal_cpu_work_t *work, void *scratch,
  * and runs to its end: the lowest failure does not depend on who was faster. */
 static void ingot_pool_record_fault(ingot_hal_cpu_pool_t *pool, int64_t workgroup,
                                     const ingot_kernel_fault_t *fault) {
+  /* Before the take-over a worker of the parent may still have it. */
+  if (ingot_pool_is_forked(pool)) ingot_mutex_initialize(&pool->mutex);
   ingot_mutex_lock(&pool->mutex);
   if (workgroup < atomic_load_explicit(&pool->end, memory_order_relaxed)) {
     atomic_store_explicit(&pool->end, workgroup, memory_order_relaxed);
@@ -241,10 +248,6 @@ static void ingot_pool_start(ingot_hal_cpu_pool_t *pool) {
 }
 
 /* -- holding the pool ---------------------------------------------------------------------- */
-
-static bool ingot_pool_is_forked(const ingot_hal_cpu_pool_t *pool) {
-  return atomic_load(&pool->process) != (int64_t)getpid();
-}
 
 static void ingot_pool_initialize(ingot_hal_cpu_pool_t *pool) {
   ingot_mutex_initialize(&pool->mutex);

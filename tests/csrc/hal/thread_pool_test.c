@@ -155,7 +155,7 @@ static void lowest_fault_wins_and_stops_the_rest(void) {
   ingot_hal_cpu_pool_destroy(pool);
 }
 
-#if !defined(__SANITIZE_ADDRESS__) /* which needs memory of its own */
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* which need memory of its own */
 static void count_warning(void *user, int32_t severity, const char *message) {
   ++*(int *)user;
   EXPECT_EQUAL(severity, INGOT_LOG_WARNING);
@@ -344,7 +344,7 @@ static void pool_restarts_after_fork(void) {
 
 int main(void) {
   main_thread = pthread_self();
-#if !defined(__SANITIZE_ADDRESS__)
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
   RUN(missing_threads_are_logged_once); /* first: later the C library has stacks in store */
 #endif
   RUN(results_are_the_same_for_any_number_of_threads);

@@ -57,6 +57,10 @@ void ingot_hal_device_release(ingot_device_t *device) {
   }
 }
 
+void ingot_hal_device_trim(ingot_device_t *device) {
+  if (device->vtable->trim) device->vtable->trim(device);
+}
+
 ingot_status_t ingot_hal_device_check_memory(const ingot_device_t *device, int64_t length) {
   if (device->memory_length == 0 || length <= device->memory_length) return NULL;
   return ingot_status_create(ingot_hal_device_allocator(device), INGOT_STATUS_OUT_OF_MEMORY,

@@ -136,6 +136,9 @@ static inline const ingot_allocator_t *ingot_hal_device_allocator(const ingot_de
   return &device->instance->allocator;
 }
 
+/* Frees the memory of released buffers that is kept for others. */
+void ingot_hal_device_trim(ingot_device_t *device);
+
 /* OutOfMemory if the device could not hold that many bytes even if it had nothing else: no
  * allocation is tried for a size that is wrong. */
 ingot_status_t ingot_hal_device_check_memory(const ingot_device_t *device, int64_t length);
@@ -159,6 +162,7 @@ struct ingot_buffer_t {
    * share bytes, as two wraps of one array do. NULL is this process's own memory. */
   const void *memory;
   uint64_t address;
+  bool spare; /* a root whose memory may be kept for others when it is released */
 };
 
 /* `length` bytes of arbitrary content on a multiple of 64; from 2 MB on of 2 MB, on huge
@@ -353,6 +357,7 @@ ingot_status_t ingot_hal_queue_read(ingot_hal_queue_t *queue, ingot_buffer_t *so
 
 struct ingot_hal_device_vtable_t {
   void (*destroy)(ingot_device_t *device); /* releases the instance last */
+  void (*trim)(ingot_device_t *device);    /* NULL: there is nothing to free */
   ingot_status_t (*buffer_create)(ingot_device_t *device, int64_t length,
                                   ingot_buffer_t **out_buffer);
   ingot_status_t (*buffer_wrap)(ingot_device_t *device, void *data, int64_t length,

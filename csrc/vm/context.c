@@ -177,6 +177,7 @@ void ingot_vm_context_trim(ingot_vm_context_t *context) {
   }
   ingot_hal_buffer_release(context->slab);
   context->slab = NULL;
+  ingot_hal_device_trim(context->device);
 }
 
 /* A call that makes the slab grow twice will make it grow more, as a loop whose result grows
@@ -257,6 +258,7 @@ static ingot_status_t make_result(ingot_vm_context_t *context, uint32_t ordinal,
   }
   ingot_buffer_t *buffer = NULL;
   INGOT_TRY(ingot_vm_context_buffer(context, length, &buffer));
+  buffer->spare = true;
   ingot_status_t status = ingot_buffer_view_create(buffer, 0, value->dtype, value->rank, dims,
                                                    &context->results[ordinal].view);
   ingot_hal_buffer_release(buffer);

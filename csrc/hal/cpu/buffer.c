@@ -10,19 +10,94 @@
 #include "hal/cpu/cpu.h"
 
 #define INGOT_CPU_HUGE_PAGE (2 * 1024 * 1024)
+#define INGOT_CPU_SPARE_LEAST (64 * 1024)        /* smaller blocks the allocator keeps itself */
+#define INGOT_CPU_SPARE_STEP (32 * 1024)         /* a result that grows fits for a while */
+#define INGOT_CPU_SPARE_MOST (64 * 1024 * 1024)  /* of all spares */
 
 typedef struct ingot_cpu_buffer_t {
   ingot_buffer_t base;
   ingot_release_function_t release; /* of wrapped bytes; may be NULL */
   void *user;
   void *wrapped;
+  size_t total; /* bytes of the block */
 } ingot_cpu_buffer_t;
+
+/* -- spare blocks: no lock, so that a fork at any moment leaves them usable -------------------- */
+
+static void *take_spare(ingot_hal_cpu_device_t *device, uint32_t at, size_t least, size_t most,
+                        size_t *out_length) {
+  ingot_hal_cpu_spare_t *spare = &device->spares[at % INGOT_HAL_CPU_SPARES];
+  size_t length = atomic_load(&spare->length);
+  if (length < least || length > most ||
+      !atomic_compare_exchange_strong(&spare->length, &length, 1)) {
+    return NULL;
+  }
+  void *block = spare->block;
+  atomic_fetch_sub(&device->spare_length, length);
+  atomic_store(&spare->length, 0);
+  *out_length = length;
+  return block;
+}
+
+static void free_spare(ingot_hal_cpu_device_t *device, uint32_t at) {
+  size_t length;
+  ingot_release_memory(ingot_hal_device_allocator(&device->base),
+                       take_spare(device, at, 2, SIZE_MAX, &length));
+}
+
+void ingot_hal_cpu_device_trim(ingot_device_t *device) {
+  for (uint32_t i = 0; i < INGOT_HAL_CPU_SPARES; ++i) {
+    free_spare((ingot_hal_cpu_device_t *)device, i);
+  }
+}
+
+/* Keeps a block in place of the oldest ones; frees it if that does not do. */
+static void keep_spare(ingot_hal_cpu_device_t *device, void *block, size_t length) {
+  uint32_t at = atomic_fetch_add(&device->next_spare, 1);
+  free_spare(device, at);
+  for (uint32_t i = 1; i < INGOT_HAL_CPU_SPARES; ++i) {
+    if (atomic_load(&device->spare_length) + length <= INGOT_CPU_SPARE_MOST) break;
+    free_spare(device, at + i);
+  }
+  ingot_hal_cpu_spare_t *spare = &device->spares[at % INGOT_HAL_CPU_SPARES];
+  size_t none = 0;
+  if (length > INGOT_CPU_SPARE_MOST || !atomic_compare_exchange_strong(&spare->length, &none, 1)) {
+    ingot_release_memory(ingot_hal_device_allocator(&device->base), block);
+    return;
+  }
+  spare->block = block;
+  atomic_fetch_add(&device->spare_length, length);
+  atomic_store(&spare->length, length);
+}
+
+/* A block of at least *total bytes, which becomes what it has; NULL if there is no memory. */
+static void *find_block(ingot_hal_cpu_device_t *device, size_t *total) {
+  const ingot_allocator_t *allocator = ingot_hal_device_allocator(&device->base);
+  if (*total >= INGOT_CPU_SPARE_LEAST && *total < INGOT_CPU_SPARE_MOST) {
+    size_t most = *total + *total / 4 + INGOT_CPU_SPARE_STEP;
+    for (uint32_t i = 0; i < INGOT_HAL_CPU_SPARES; ++i) {
+      void *block = take_spare(device, i, *total, most, total);
+      if (block) return block;
+    }
+    *total += -*total & (INGOT_CPU_SPARE_STEP - 1);
+  }
+  void *block = allocator->resize(allocator->user, NULL, *total);
+  if (block || atomic_load(&device->spare_length) == 0) return block;
+  ingot_hal_cpu_device_trim(&device->base);
+  return allocator->resize(allocator->user, NULL, *total);
+}
+
+/* -- buffers ----------------------------------------------------------------------------------- */
 
 static void ingot_cpu_buffer_destroy(ingot_buffer_t *base) {
   ingot_cpu_buffer_t *buffer = (ingot_cpu_buffer_t *)base;
   ingot_device_t *device = base->device;
   if (buffer->release) buffer->release(buffer->user, buffer->wrapped);
-  ingot_release_memory(ingot_hal_device_allocator(device), buffer);
+  if (base->spare && buffer->total >= INGOT_CPU_SPARE_LEAST) {
+    keep_spare((ingot_hal_cpu_device_t *)device, buffer, buffer->total);
+  } else {
+    ingot_release_memory(ingot_hal_device_allocator(device), buffer);
+  }
   ingot_hal_device_release(device);
 }
 
@@ -73,7 +148,7 @@ ingot_status_t ingot_hal_cpu_buffer_create(ingot_device_t *device, int64_t lengt
     return ingot_status_out_of_memory();
   }
   /* Not ingot_allocate: zeroing would touch every byte. */
-  ingot_cpu_buffer_t *buffer = allocator->resize(allocator->user, NULL, total);
+  ingot_cpu_buffer_t *buffer = find_block((ingot_hal_cpu_device_t *)device, &total);
   if (!buffer) {
     return ingot_status_create(allocator, INGOT_STATUS_OUT_OF_MEMORY,
                                "there is no memory for a buffer of %" PRId64 " bytes", length);
@@ -87,6 +162,7 @@ ingot_status_t ingot_hal_cpu_buffer_create(ingot_device_t *device, int64_t lengt
   }
 #endif
   buffer->release = NULL;
+  buffer->total = total;
   *out_buffer = ingot_cpu_buffer_initialize(buffer, device, data, length,
                                             INGOT_HAL_ACCESS_READ | INGOT_HAL_ACCESS_WRITE);
   return NULL;

@@ -7,8 +7,19 @@
 #include "hal/cpu/thread_pool.h"
 #include "hal/hal.h"
 
+#define INGOT_HAL_CPU_SPARES 128
+
+/* A block that a released result has left for the next one. */
+typedef struct ingot_hal_cpu_spare_t {
+  _Atomic size_t length; /* 0: none; 1: someone is at it */
+  void *block;
+} ingot_hal_cpu_spare_t;
+
 typedef struct ingot_hal_cpu_device_t {
   ingot_device_t base;
+  ingot_hal_cpu_spare_t spares[INGOT_HAL_CPU_SPARES];
+  _Atomic size_t spare_length; /* of all of them */
+  _Atomic uint32_t next_spare;
   ingot_hal_cpu_pool_t *pool;        /* NULL with one thread */
   _Atomic uint64_t scratch_length;   /* the most that a loaded kernel needs */
   char description[96];
@@ -34,6 +45,8 @@ typedef struct ingot_hal_cpu_queue_t {
 
 ingot_status_t ingot_hal_cpu_buffer_create(ingot_device_t *device, int64_t length,
                                            ingot_buffer_t **out_buffer);
+/* Frees the spare blocks. */
+void ingot_hal_cpu_device_trim(ingot_device_t *device);
 ingot_status_t ingot_hal_cpu_buffer_wrap(ingot_device_t *device, void *data, int64_t length,
                                          uint32_t access, ingot_release_function_t release,
                                          void *user, ingot_buffer_t **out_buffer);

@@ -58,12 +58,14 @@ static void ingot_cpu_device_destroy(ingot_device_t *base) {
   ingot_hal_cpu_device_t *device = (ingot_hal_cpu_device_t *)base;
   ingot_instance_t *instance = base->instance;
   ingot_hal_cpu_pool_destroy(device->pool);
+  ingot_hal_cpu_device_trim(base);
   ingot_release_memory(&instance->allocator, device);
   ingot_hal_instance_release(instance);
 }
 
 static const ingot_hal_device_vtable_t ingot_cpu_device_vtable = {
     .destroy = ingot_cpu_device_destroy,
+    .trim = ingot_hal_cpu_device_trim,
     .buffer_create = ingot_hal_cpu_buffer_create,
     .buffer_wrap = ingot_hal_cpu_buffer_wrap,
     .executable_create = ingot_hal_cpu_executable_create,

@@ -406,7 +406,8 @@ INGOT_API ingot_status_t ingot_session_write_variable(ingot_session_t *session,
                                                       uint32_t variable, const void *data,
                                                       size_t length);
 
-/* Frees the working memory; the next call allocates it anew. State stays. */
+/* Frees the working memory, and what the device keeps of released results for the next ones (64
+ * MB at most); the next call allocates it anew. State stays. */
 INGOT_API ingot_status_t ingot_session_trim(ingot_session_t *session);
 
 typedef struct ingot_trace_event_t {

@@ -225,11 +225,58 @@ static void profiling_names_the_kernels(void) {
 }
 #endif
 
+static ingot_buffer_t *new_result(ingot_device_t *device, int64_t length) {
+  ingot_buffer_t *buffer = NULL;
+  EXPECT_OK(ingot_hal_buffer_create(device, length, &buffer));
+  if (buffer) buffer->spare = true;
+  return buffer;
+}
+
+/* The bytes of released results serve the next ones, also somewhat larger ones, up to a limit;
+ * trim frees them, and so does an allocation that finds no other memory. */
+static void memory_of_released_results_is_used_again(void) {
+  test_allocator_t counter = {0};
+  ingot_allocator_t allocator = test_allocator(&counter);
+  ingot_instance_t *own = NULL;
+  ingot_device_t *device = NULL;
+  REQUIRE_OK(ingot_hal_instance_create(&allocator, drivers, 1, &own));
+  REQUIRE_OK(ingot_hal_device_create(own, "cpu://?threads=1", &device));
+  int64_t before = counter.live;
+  ingot_buffer_t *buffer = new_result(device, 1000000);
+  const void *memory = buffer->host;
+  ingot_hal_buffer_release(buffer);
+  EXPECT_EQUAL(counter.live, before + 1);
+  buffer = new_result(device, 1000400);
+  EXPECT(buffer->host == memory);
+  ingot_buffer_t *other = new_result(device, 1000000);
+  EXPECT(other->host != memory);
+  ingot_hal_buffer_release(buffer);
+  ingot_hal_buffer_release(other);
+  buffer = new_result(device, 500000); /* not in a block of twice its length */
+  EXPECT_EQUAL(counter.live, before + 3);
+  counter.fail_at = counter.allocations + 1;
+  other = new_result(device, 5000000);
+  EXPECT(other != NULL);
+  EXPECT_EQUAL(counter.live, before + 2);
+  ingot_hal_buffer_release(buffer);
+  ingot_hal_buffer_release(other);
+  ingot_hal_device_trim(device);
+  EXPECT_EQUAL(counter.live, before);
+  ingot_buffer_t *many[20];
+  for (int i = 0; i < 20; i++) many[i] = new_result(device, 5 << 20);
+  for (int i = 0; i < 20; i++) ingot_hal_buffer_release(many[i]);
+  EXPECT(counter.live > before && counter.live <= before + 64 / 5);
+  ingot_hal_device_release(device);
+  ingot_hal_instance_release(own);
+  EXPECT_EQUAL(counter.live, 0);
+}
+
 int main(void) {
   if (ingot_hal_instance_create(NULL, drivers, 1, &instance)) return 1;
   RUN(uri_sets_the_thread_count);
   RUN(bad_uris_say_what_is_wrong);
   RUN(devices_are_listed);
+  RUN(memory_of_released_results_is_used_again);
   RUN(description_tells_features_and_threads);
   RUN(quota_is_the_smallest_on_the_way_up);
   RUN(linked_kernels_serve_their_executable);

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import reduce
 
 from ingot.compiler.ir.dim_bounds import Bounds, bounds, prove_le
 from ingot.compiler.ir.polynomials import (
     FUNCTIONS,
+    Atom,
     Call,
     Dim,
     Expr,
@@ -24,6 +26,7 @@ from ingot.compiler.ir.polynomials import (
     expr_of,
     from_terms,
     key_of,
+    of_atom,
     single_call,
     substitute,
     symbol,
@@ -101,6 +104,9 @@ def _divide_by_number(a: Expr, b: int) -> Dim:
     if inner is not None and inner.function == "floordiv" and _is_positive(inner.operands[1]):
         divided, divisor = inner.operands
         return quotient + floordiv(divided + divisor * constant, divisor * b)
+    if inner is not None and inner.function in ("min", "max"):  # floor keeps the order
+        parts = (floordiv(each + constant, b) for each in inner.operands)
+        return quotient + reduce(FUNCTIONS[inner.function], parts)
     left = left + constant
     period = _only_period(left, b)
     return quotient + (call_of("floordiv", left, b) if period is None else period)
@@ -200,37 +206,63 @@ def _weight(dim: Dim) -> tuple[int, int, int, str]:
 
 def _implies_one(a: Dim, b: Dim) -> bool:
     """Whether b is 1 wherever a is 1, and a and b broadcast."""
-    known = _where_one(a)
-    return known is None or (bool(known) and substitute(b, known) == 1)
+    known = _where(a, 1, 1)
+    if not known:
+        return known is None
+    exact: dict[str, Dim] = {name: low for name, (low, high) in known.items() if low == high}
+    return bounds(substitute(b, exact), known) == (1, 1)
 
 
-def _where_one(dim: Dim) -> dict[str, Dim] | None:
-    """What symbols are where the dim is 1, as far as that is known; None if it never is."""
-    if bounds(dim)[0] > 1 or bounds(dim)[1] < 1:
+_Places = dict[str, tuple[int, int | None]]
+
+
+def _where(dim: Dim, low: int, high: int) -> _Places | None:
+    """Bounds of symbols where low <= dim <= high, as far as they are known; None if the dim never
+    is that."""
+    least, greatest = bounds(dim)
+    if least > high or greatest < low:
         return None
     if isinstance(dim, int):
         return {}
-    constant = sum(factor for monomial, factor in dim.terms if not monomial)
+    constant = _constant(dim)
     factors = [factor for monomial, factor in dim.terms if monomial]
-    if (1 - constant) % math.gcd(*factors) != 0:
+    if low == high and (low - constant) % math.gcd(*factors) != 0:
         return None
-    call = single_call(dim)
-    if call is not None and call.function in ("min", "broadcast"):
-        places = [_where_one(each) for each in call.operands]
-        found = [each for each in places if each is not None]
-        if call.function == "broadcast":  # then all of them are
-            return {} if len(found) < len(places) else {k: v for e in found for k, v in e.items()}
-        return found[0] if len(found) == 1 else {}
-    if call is not None or len(factors) > 1:
+    if len(factors) > 1:
         return {}
-    monomial, factor = dim.terms[0]  # factor * monomial + constant = 1
-    value = (1 - constant) // factor
-    if value == 1:
-        return {atom.name: 1 for atom, _ in monomial if isinstance(atom, Symbol)}
-    atom, power = monomial[0]
-    if len(monomial) > 1 or power > 1 or isinstance(atom, Call):
-        return {}
-    return {atom.name: value} if value >= 0 else None
+    monomial, factor = dim.terms[0]
+    first, last = sorted((low, high), key=lambda end: end * factor)
+    low, high = -((constant - first) // factor), (last - constant) // factor
+    if len(monomial) == 1 and monomial[0][1] == 1:
+        return _where_atom(monomial[0][0], low, high)
+    if low == high == 1 and all(bounds(of_atom(atom))[0] >= 0 for atom, _ in monomial):
+        return _all_of([_where_atom(atom, 1, 1) for atom, _ in monomial])
+    return {}
+
+
+def _where_atom(atom: Atom, low: int, high: int) -> _Places | None:
+    if isinstance(atom, Symbol):
+        return {atom.name: (max(low, 0), high)} if high >= max(low, 0) else None
+    match atom.function, atom.operands:
+        case "floordiv", (divided, int(divisor)) if divisor > 0:
+            return _where(divided, low * divisor, high * divisor + divisor - 1)
+        case "broadcast", operands if low == high == 1:
+            return _all_of([_where(each, 1, 1) for each in operands])
+        case "min", operands:  # one of them is that
+            places = [_where(each, low, high) for each in operands]
+            found = [each for each in places if each is not None]
+            return (found[0] if len(found) == 1 else {}) if found else None
+    return {}
+
+
+def _all_of(places: Sequence[_Places | None]) -> _Places | None:
+    """What holds where all of these hold."""
+    result: _Places = {}
+    for each in places:
+        if each is None:
+            return None
+        result.update(each)  # of two bounds of one symbol either holds
+    return result
 
 
 FUNCTIONS.update(
@@ -292,9 +324,17 @@ def _divided(dim: Dim, factor: int) -> Dim:
 
 
 def _joined(function: str, operands: Sequence[Dim]) -> Dim:
-    """The call of a function that has any number of operands, in any order."""
+    """The call of a function that has any number of operands, in any order. What is added to all
+    operands of min and max that are no numbers is added to the result instead."""
     if len(operands) == 1:
         return operands[0]
+    if function != "broadcast":
+        shifts = {_constant(each) for each in operands if isinstance(each, Expr)}
+        shift = shifts.pop()
+        if shift and not shifts:
+            return (
+                call_of(function, *sorted((each - shift for each in operands), key=key_of)) + shift
+            )
     return call_of(function, *sorted(operands, key=key_of))
 
 
@@ -302,6 +342,11 @@ def _operands(function: str, dim: Dim) -> tuple[Dim, ...]:
     """The operands if the dim is just a call of the function, else the dim itself."""
     call = single_call(dim)
     return call.operands if call is not None and call.function == function else (dim,)
+
+
+def _constant(dim: Expr) -> int:
+    """The number in a sum."""
+    return next((factor for monomial, factor in dim.terms if not monomial), 0)
 
 
 def _is_positive(dim: Dim) -> bool:

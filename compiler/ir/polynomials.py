@@ -33,6 +33,7 @@ __all__ = [
     "expr_of",
     "from_terms",
     "key_of",
+    "of_atom",
     "single_call",
     "substitute",
     "symbol",

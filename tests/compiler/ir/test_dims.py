@@ -236,6 +236,12 @@ def test_a_common_dim_is_right_if_each_of_its_operands_is_1_or_that_dim(parts: l
         ([floordiv(S, 8) * 8, B], "8*floordiv(s,8)"),
         ([broadcast(A, B), broadcast(B, S)], "broadcast(a,b,s)"),
         ([minimum(0, S - 1), 0], "0"),
+        ([maximum(1, floordiv(S + 1, 2)), floordiv(S + 1, 2)], "floordiv(s+1,2)"),
+        (
+            [floordiv(maximum(S - 1, 0), 2) + 1, floordiv(S - 1, 2) + 1, B, 1],
+            "broadcast(b,floordiv(s+1,2))",
+        ),
+        ([maximum(S - 3, 1), S - 3], "s-3"),
     ],
 )
 def test_a_dim_that_adds_nothing_to_another_leaves_the_common_dim(
@@ -260,6 +266,8 @@ def test_calls_of_calls_are_one_call() -> None:
     assert modulo(modulo(S, 8) + 3, 4) == modulo(S + 3, 4)
     assert modulo(S * 4 + 7, 8) == modulo(S + 1, 2) * 4 + 3
     assert floordiv(modulo(S, 8), 8) == 0
+    assert floordiv(maximum(S - 1, 0), 2) + 1 == maximum(1, floordiv(S + 1, 2))
+    assert maximum(A + 2, B + 2) == maximum(A, B) + 2
     assert modulo(modulo(S, 3), 8) == modulo(S, 3)
 
 

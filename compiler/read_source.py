@@ -15,7 +15,7 @@ from typing import Any
 
 from ingot.compiler import ir
 from ingot.compiler.check_program import check_function_name
-from ingot.hal.errors import CompileError, NotFound, Unsupported
+from ingot.hal.errors import CompileError, NotFound, PermissionDenied, Unsupported
 from ingot.hal.file_kind import ARTIFACT, MODULE, START_LENGTH, TEXT, FileKind, file_kind
 
 __all__ = ["copy_module", "read_source", "read_sources"]
@@ -137,13 +137,23 @@ def copy_module(module: ir.Module) -> ir.Module:
 
 
 def _read_file(path: Path, parameters: str, parameter_names: Mapping[str, str] | None) -> ir.Module:
-    if not path.is_file():
-        raise NotFound(f"there is no file '{path}'")
-    with path.open("rb") as file:
-        kind = file_kind(file.read(START_LENGTH), path.name)
-    _check_kind(kind, f"'{path}'")
-    if kind in (ARTIFACT, TEXT):
-        return _read_bytes(path.read_bytes(), kind, parameters, parameter_names)
+    shown = f"'{path}'" if len(str(path)) <= 255 else f"'{str(path)[:80]}...'"
+    try:
+        if not path.is_file():
+            raise NotFound(f"there is no file {shown}")
+        with path.open("rb") as file:
+            kind = file_kind(file.read(START_LENGTH), path.name)
+        data = path.read_bytes() if kind in (ARTIFACT, TEXT) else None
+    except PermissionError:
+        raise PermissionDenied(f"{shown} cannot be read: you lack the permission") from None
+    except (OSError, ValueError) as error:  # such as names that no file can have
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise NotFound(
+            f"{shown} cannot be read ({reason}): pass the path of a model, or its bytes"
+        ) from None
+    _check_kind(kind, shown)
+    if data is not None:
+        return _read_bytes(data, kind, parameters, parameter_names)
     return _read_onnx(path, parameters, parameter_names)
 
 

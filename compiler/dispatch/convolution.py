@@ -169,9 +169,8 @@ def _staged_schedule(c: _Convolution, target: TargetInfo) -> ConvolutionSchedule
     tile = panel_tile(choose_rows(width, columns, target, c.lanes), columns, c.lanes)
     padded = any((*c.window.before, *c.window.after)) or c.x.dtype is not c.element
     row_length = _stage_width(c) * int(c.channels) * c.element.bytes  # type: ignore[arg-type]
-    block = height
-    while block > 1 and _stage_rows(c, block) * row_length > STAGE_LENGTH:
-        block -= 1
+    more = STAGE_LENGTH // row_length - _stage_rows(c, 1)  # rows that fit beyond the first block
+    block = max(1, min(more // c.window.strides[0] + 1, height))
     if padded and _stage_rows(c, block) * row_length > MAXIMUM_STAGE_LENGTH:
         return None
     block = -(-height // -(-height // block))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import math
 import re
 
 import numpy as np
@@ -59,6 +60,9 @@ _TOKEN = re.compile(
     )""",
     re.VERBOSE,
 )
+
+_GREATEST_SPLAT = 1 << 24  # elements of a literal that its text does not give one by one
+_GREATEST_DIGITS = 25  # more than any number of 64 bits has
 
 
 def parse(text: str) -> Module:
@@ -172,8 +176,7 @@ class _Parser:
         token = self.peek()
         if not token.lstrip("-").isdigit():
             raise self.error(f"expected an integer, got {token or 'the end'!r}")
-        self.at += 1
-        return int(token)
+        return self.whole()
 
     # Types and attributes
 
@@ -246,10 +249,14 @@ class _Parser:
         raise self.error(f"expected an attribute, got {token or 'the end'!r}")
 
     def number(self) -> int | float:
-        token = self.next()
-        if token.lstrip("-").isdigit():
-            return int(token)
-        return float(token)
+        if self.peek().lstrip("-").isdigit():
+            return self.whole()
+        return float(self.next())
+
+    def whole(self) -> int:
+        if len(self.peek()) > _GREATEST_DIGITS:
+            raise self.error(f"a number of {len(self.peek())} digits, at most 64 bits are possible")
+        return int(self.next())
 
     def items(self) -> tuple[Attribute, ...]:
         self.expect("[")
@@ -277,6 +284,10 @@ class _Parser:
             elif self.peek() == "[":
                 result = literal_from_numbers(list(self.items()), shape, type.dtype)
             else:
+                if math.prod(shape) > _GREATEST_SPLAT:
+                    raise ValueError(
+                        f"one number is repeated at most {_GREATEST_SPLAT} times; use a broadcast"
+                    )
                 one = literal_from_numbers([self.attribute()], (), type.dtype)
                 result = Literal(np.broadcast_to(one.array, shape), type.dtype)
         except (ValueError, OverflowError, TypeError, binascii.Error) as error:

@@ -12,6 +12,7 @@ from typing import Any
 from ingot.compiler.ir import Function, Op, Value
 from ingot.compiler.vm.contents import Code, Location
 from ingot.compiler.vm.strings import StringTable
+from ingot.hal.errors import CompileError
 from ingot.hal.spec import opcode
 
 __all__ = ["assemble"]
@@ -65,8 +66,7 @@ def _write(
         if letter == "n":
             words.append(next(immediates))
         elif letter in "kx":
-            bits = struct.pack("<q" if letter == "k" else "<d", next(immediates))
-            words.extend(struct.unpack("<4H", bits))
+            words.extend(_immediate("<q" if letter == "k" else "<d", next(immediates)))
         elif letter == "s":
             offset = strings.offset(next(immediates))
             words.extend((offset & _WORD, offset >> 16))
@@ -87,6 +87,17 @@ def _write(
     left = [*operands, *results, *immediates, *counts]
     if left:
         raise ValueError(f"instruction '{op.name}' has {len(left)} operands too many: {left}")
+
+
+def _immediate(format: str, number: int | float) -> tuple[int, ...]:
+    """The four words of a number. CompileError: it has more bits."""
+    try:
+        return struct.unpack("<4H", struct.pack(format, number))
+    except struct.error:
+        raise CompileError(
+            f"a size of the program is computed with the number {number:.6g}, which has more than "
+            "63 bits: give its pads, strides, dilations and dims smaller values"
+        ) from None
 
 
 def _tuple(op: Op, name: str) -> tuple[Any, ...]:

@@ -29,6 +29,8 @@ from ingot.hal.spec import DType
 
 __all__: list[str] = []
 
+_GREATEST_COUNT = 1024  # parts of a tensor that are cut one by one, not in a loop
+
 
 def _sequence(node: Node, index: int = 0) -> Items | Value:
     """An input that must be a sequence: its elements, or a list."""
@@ -232,7 +234,7 @@ def _chunks(node: Node, x: Value, axis: int, chunk: Dim, squeeze: bool) -> Struc
         shape = shape_of(cut)
         return inner.reshape(cut, [*shape[:axis], *shape[axis + 1 :]]) if squeeze else cut
 
-    if isinstance(dim, int) and isinstance(chunk, int):
+    if isinstance(dim, int) and isinstance(chunk, int) and dim <= _GREATEST_COUNT * chunk:
         parts = tuple(part(node, start) for start in range(0, dim, chunk))
         return Items(parts, type_of(x).dtype)
 

@@ -39,8 +39,9 @@ def join_structures(
 ) -> tuple[Structure | None, ...]:
     """The results of an `if` or `case` whose branches were lowered by these nodes into these
     blocks, and gave `results`; None where they gave none."""
-    counts = {len(each) for each in results}
-    unsupported(len(counts) > 1, f"its branches have {counts} outputs: fix the model")
+    counts = [len(each) for each in results]
+    texts = " and ".join(map(str, counts))
+    unsupported(len(set(counts)) > 1, f"its branches have {texts} outputs: fix the model")
     columns = list(zip(*results, strict=True))
     forked = [_have_several_ranks(column) for column in columns]
     flows = [
@@ -86,10 +87,6 @@ def alternative(
         for axis, dim in enumerate(structure.shapes[place])
     ]
     return inner.reshape(structure.flat, shape)
-
-
-def _is_tensor(structure: Structure | None) -> bool:
-    return isinstance(structure, Value) and isinstance(structure.type, TensorType)
 
 
 def _have_several_ranks(column: Results) -> bool:

@@ -11,12 +11,11 @@ import onnx
 
 from ingot.compiler.frontends.onnx import import_onnx
 from ingot.compiler.ir import Module
-from ingot.hal.errors import CompileError
 
 __all__ = ["Import", "Run", "check", "node_tests", "read", "read_dynamic"]
 
 Run = Callable[[list[Any]], Sequence[Any]]
-Import = Callable[[Any], tuple[Module, set[str]]]
+Import = Callable[[Any], Module]
 
 
 def node_tests() -> list[Any]:
@@ -117,32 +116,12 @@ def _array(value: Any) -> Any:
     return onnx.numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else value
 
 
-def read(case: Any) -> tuple[Module, set[str]]:
-    """The module; small inputs (shapes, axes, scales) become constants if they must be known."""
-    try:
-        return import_onnx(case.model), set()
-    except CompileError as error:
-        if "depend" not in str(error):
-            raise
-    model = onnx.ModelProto()
-    model.CopyFrom(case.model)
-    fixed: set[str] = set()
-    resizes = model.graph.node[0].op_type in ("Resize", "Upsample")
-    inputs = zip(model.graph.input, case.data_sets[0][0], strict=False)
-    for place, (value, given) in enumerate(inputs):
-        array = np.asarray(_array(given))
-        scalar = array.size == 1 and array.ndim == 0
-        if (
-            scalar
-            or (array.ndim <= 1 and array.size < 12 and array.dtype.kind in "iu")
-            or (resizes and place > 0)
-        ):
-            model.graph.initializer.append(onnx.numpy_helper.from_array(array, value.name))
-            fixed.add(value.name)
-    return import_onnx(model), fixed
+def read(case: Any) -> Module:
+    """The module; no input is constant."""
+    return import_onnx(case.model)
 
 
-def read_dynamic(case: Any) -> tuple[Module, set[str]]:
+def read_dynamic(case: Any) -> Module:
     """The module with a symbol for every dim, but how many sizes an input lists; no input is
     constant."""
     model = onnx.ModelProto()
@@ -156,7 +135,7 @@ def read_dynamic(case: Any) -> tuple[Module, set[str]]:
     for value in model.graph.output:
         for dim in value.type.tensor_type.shape.dim:
             dim.Clear()
-    return import_onnx(model), set()
+    return import_onnx(model)
 
 
 def _comparable(array: Any) -> Any:
@@ -170,12 +149,10 @@ def _is_drawn(case: Any) -> bool:
     return dropout or case.name.startswith("test_bernoulli")
 
 
-def check(case: Any, run: Run, fixed: set[str]) -> None:
-    """Compare what `run` gives with what the standard says; the inputs `fixed` are constants."""
+def check(case: Any, run: Run) -> None:
+    """Compare what `run` gives with what the standard says."""
     for inputs, outputs in case.data_sets:
-        named = zip(case.model.graph.input, inputs, strict=False)
-        arguments = [_array(given) for value, given in named if value.name not in fixed]
-        results = run(arguments)
+        results = run([_array(given) for given in inputs])
         for result, output in zip(results, map(_array, outputs), strict=False):
             expected = np.asarray(output)
             assert result.dtype == expected.dtype

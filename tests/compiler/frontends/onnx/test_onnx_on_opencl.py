@@ -23,7 +23,7 @@ LEAST = 150  # ops
 pytestmark = pytest.mark.slow
 
 
-def one_per_op() -> Iterator[tuple[Any, Module, set[str]]]:
+def one_per_op() -> Iterator[tuple[Any, Module]]:
     """The first case of each op that can be imported, with its module."""
     seen: set[str] = set()
     for case in node_tests():
@@ -31,20 +31,20 @@ def one_per_op() -> Iterator[tuple[Any, Module, set[str]]]:
         if op in seen:
             continue
         try:
-            module, fixed = read(case)
+            module = read(case)
         except CompileError:
             continue
         seen.add(op)
-        yield case, module, fixed
+        yield case, module
 
 
-def check_group(group: list[tuple[Any, Module, set[str]]]) -> dict[str, str]:
+def check_group(group: list[tuple[Any, Module]]) -> dict[str, str]:
     """What is wrong, by the name of the case."""
     names = [f"f{place}" for place in range(len(group))]
-    sources = {name: module for name, (_, module, _) in zip(names, group, strict=True)}
+    sources = {name: module for name, (_, module) in zip(names, group, strict=True)}
     model = ingot.load(ingot.compile(sources, target="opencl"), device=str(opencl_uri()))
     wrong = {each.kernel: each.reason for each in model.host_kernels}
-    for name, (case, _, fixed) in zip(names, group, strict=True):
+    for name, (case, _) in zip(names, group, strict=True):
         function = model.functions[name]
 
         def run(arguments: list[Any], function: Any = function) -> list[Any]:
@@ -53,7 +53,7 @@ def check_group(group: list[tuple[Any, Module, set[str]]]) -> dict[str, str]:
             return [each.numpy() for each in several]
 
         try:
-            check(case, run, fixed)
+            check(case, run)
         except AssertionError as error:
             wrong[case.name] = str(error)[:200]
     return wrong

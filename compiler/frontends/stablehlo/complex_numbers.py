@@ -115,26 +115,59 @@ def _exponential_minus_one(c: Complex, z: Parts) -> Parts:
     return real, _exponential(c, z)[1]
 
 
+def _log_of_size(c: Complex, z: Parts) -> Value:
+    """log|z| as log(high) + log1p((low / high)^2) / 2, of which no part overflows."""
+    a, b = (c.op("abs", part) for part in z)
+    high, low = c.op("max", a, b), c.op("min", a, b)
+    infinity = c.like(math.inf, high)
+    ratio = c.op("div", low, high)  # not a number for two zeros, or for two infinities
+    ratio = c.op("select", c.compare("eq", low, high), c.like(1, high), ratio)
+    rest = c.scale(0.5, c.op("log1p", c.op("mul", ratio, ratio)))
+    size = c.op("add", c.op("log", high), rest)
+    one = c.op("or", c.compare("eq", a, infinity), c.compare("eq", b, infinity))
+    return c.op("select", one, infinity, size)
+
+
 def _logarithm(c: Complex, z: Parts) -> Parts:
-    return c.op("log", absolute(c, z)), c.op("atan2", z[1], z[0])
+    return _log_of_size(c, z), c.op("atan2", z[1], z[0])
 
 
 def _log_plus_one(c: Complex, z: Parts) -> Parts:
-    """log|1 + z| = log1p(a (a + 2) + b^2) / 2."""
+    """log|1 + z| = log1p(a (a + 2) + b^2) / 2 where z is small, so that what 1 hides counts."""
     one = c.op("add", z[0], c.like(1, z[0]))
     two = c.op("add", z[0], c.like(2, z[0]))
     square = c.op("add", c.op("mul", z[0], two), c.op("mul", z[1], z[1]))
-    return c.scale(0.5, c.op("log1p", square)), c.op("atan2", z[1], one)
+    near = c.scale(0.5, c.op("log1p", square))
+    high = c.op("max", c.op("abs", z[0]), c.op("abs", z[1]))
+    small = c.compare("lt", high, c.like(0.5, high))
+    size = c.op("select", small, near, _log_of_size(c, (one, z[1])))
+    return size, c.op("atan2", z[1], one)
 
 
 def _square_root(c: Complex, z: Parts) -> Parts:
-    """The root whose real part is not negative."""
-    size = absolute(c, z)
-    half = c.op("sqrt", c.op("add", c.scale(0.5, size), c.scale(0.5, c.op("abs", z[0]))))
-    other = c.op("div", c.scale(0.5, c.op("abs", z[1])), half)
-    zero = c.like(0, size)
-    nothing = c.compare("eq", half, zero)
-    other = c.op("select", nothing, zero, other)
+    """The root whose real part is not negative; z is scaled so that neither its size nor half
+    of a part is out of range."""
+    a, b = (c.op("abs", part) for part in z)
+    high = c.op("max", a, b)
+    great, small, factor = (126, -100, 48) if c.dtype(high).bits == 32 else (1022, -960, 108)
+    large = c.compare("gt", high, c.like(2.0**great, high))
+    tiny = c.compare("lt", high, c.like(2.0**small, high))
+
+    def choice(for_large: float, for_tiny: float) -> Value:
+        rest = c.op("select", tiny, c.like(for_tiny, high), c.like(1, high))
+        return c.op("select", large, c.like(for_large, high), rest)
+
+    scale, back = choice(0.25, 2.0**factor), choice(2, 2.0 ** (-factor // 2))
+    a, b = c.op("mul", a, scale), c.op("mul", b, scale)
+    zero, infinity = c.like(0, high), c.like(math.inf, high)
+    size = absolute(c, (a, b))
+    half = c.op("sqrt", c.op("add", c.scale(0.5, size), c.scale(0.5, a)))
+    other = c.scale(0.5, c.op("div", b, half))
+    other = c.op("select", c.compare("eq", half, zero), zero, other)
+    endless = c.compare("eq", b, infinity)
+    half, other = (
+        c.op("select", endless, infinity, c.op("mul", part, back)) for part in (half, other)
+    )
     right = c.compare("ge", z[0], zero)
     real, imaginary = c.choose(right, (half, other), (other, half))
     down = c.op("or", c.compare("lt", z[1], zero), _is_minus_zero(c, z[1]))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import cmath
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import ml_dtypes
+import mpmath
 import numpy as np
 import pytest
 from jax import lax
@@ -15,6 +17,8 @@ from jaxlib.mlir.dialects import stablehlo
 from stablehlo_cases import export, normal
 
 import ingot
+from ingot.compiler.frontends.stablehlo import import_stablehlo
+from ingot.compiler.graph.interpreter import interpret
 
 X = (normal(3, 4) + 1j * normal(3, 4, seed=1)).astype(np.complex64)
 Y = (normal(3, 4, seed=2) + 1j * normal(3, 4, seed=3)).astype(np.complex64)
@@ -222,3 +226,52 @@ def test_the_bits_of_complex_numbers_and_booleans() -> None:
         found = function(np.ascontiguousarray(given)).numpy()
         assert found.dtype == wanted.dtype
         np.testing.assert_array_equal(found, wanted)
+
+
+def function_text(name: str, element: str) -> str:
+    t = f"tensor<?xcomplex<{element}>>"
+    return f"""func.func @main(%a: {t}) -> {t} {{
+      %0 = stablehlo.{name} %a : {t}
+      return %0 : {t} }}"""
+
+
+def test_logarithms_and_roots_are_right_over_the_whole_range() -> None:
+    """In ulp of the size of the result, against 60 digits; subnormal and greatest parts too."""
+    names = ("log", "log_plus_one", "sqrt")
+    random = np.random.default_rng(7)
+
+    def drawn(low: float, high: float) -> Any:
+        powers = 2.0 ** random.uniform(low, high, 150)
+        return (random.choice([-1, 1], 150) * powers).astype(np.float32)
+
+    near = 1 + drawn(-23, -1)
+    real = np.concatenate([drawn(-148, 127.9), drawn(-148, -120), drawn(120, 127.9), near])
+    imaginary = np.concatenate([drawn(-148, 127.9), drawn(-148, -90), drawn(90, 127.9), near - 1])
+    values = np.empty(len(real), np.complex64)
+    values.real, values.imag = real, imaginary
+    epsilon = mpmath.mpf(2) ** -23
+    with mpmath.workdps(120):
+        for name, function in zip(
+            names, run_text(*(function_text(n, "f32") for n in names)), strict=True
+        ):
+            for z, found in zip(values.tolist(), function(values).numpy().tolist(), strict=True):
+                exact = mpmath.mpc(z)
+                wanted = getattr(mpmath, name.removesuffix("_plus_one"))(exact + (name == names[1]))
+                unit = max(abs(wanted) * epsilon, mpmath.mpf(2) ** -149)
+                assert abs(mpmath.mpc(found) - wanted) < 4 * unit, (name, z, found)
+
+
+@pytest.mark.parametrize("name", ["log", "sqrt"])
+def test_logarithms_and_roots_of_special_numbers_are_those_of_c(name: str) -> None:
+    parts = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -2.0]
+    values = [complex(a, b) for a in parts for b in parts]
+    artifact = stablehlo.serialize_portable_artifact_str(function_text(name, "f64"), "1.9.0")
+    (found,) = interpret(import_stablehlo(artifact), "main", [np.array(values)])
+    for z, one in zip(values, found.tolist(), strict=True):
+        if name == "log" and z == 0:
+            wanted = complex(-np.inf, np.arctan2(z.imag, z.real))
+        else:
+            wanted = getattr(cmath, name)(z)
+        for a, b in ((one.real, wanted.real), (one.imag, wanted.imag)):
+            assert (a != a and b != b) or abs(a - b) <= 1e-15 * abs(b) or a == b, (z, one, wanted)
+            assert a != a or np.signbit(a) == np.signbit(b), (z, one, wanted)

@@ -20,9 +20,9 @@ with `=` have a default. "ulp" is the greatest error against the exact result, i
 place; without it the result is exact. Element-wise ops take operands of one shape: broadcasting is
 explicit. f16, bf16 and f8 ops compute in f32 and round once.
 
-Complex numbers are pairs of real ones in front of this level. `log`, `log_plus_one` and `sqrt` of them
-have errors below 4 ulp of the size |result|, over the whole range, and the special values of C's
-`clog` and `csqrt`; the real part of a logarithm near |z| = 1 may have few right digits of its own.
+Complex numbers are pairs of real ones in front of this level. `log`, `log_plus_one` and `sqrt` of
+them have errors below 4 ulp of the size |result|, over the whole range, and the special values of
+C's `clog` and `csqrt`; the real part of a logarithm near |z| = 1 may have few right digits.
 """
 
 _FAMILIES = {

@@ -55,7 +55,8 @@ PANELS_OF_ANY_IMAGE = 16
 
 @dataclass(frozen=True)
 class ConvolutionSchedule:
-    """Register tile, output rows and panels of a workgroup; staged in scratch or in place."""
+    """Register tile, output rows (pixels, where they are gathered) and panels of a workgroup;
+    staged in scratch or in place."""
 
     tile: TileShape
     block_rows: int
@@ -335,7 +336,8 @@ def _pitch(c: _Convolution) -> int:
     """Elements from pixel to pixel in scratch: never a multiple of 4 KB, which would conflict
     in L1."""
     assert isinstance(c.depth, int)
-    return -(-c.depth // PANEL) * PANEL + PANEL
+    pitch = -(-c.depth // PANEL) * PANEL
+    return pitch if pitch * c.element.bytes % 4096 else pitch + PANEL
 
 
 class _Gathered:

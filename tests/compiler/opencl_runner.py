@@ -6,6 +6,7 @@ buffer has a margin of random bytes on both sides, which no kernel may change.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -50,9 +51,22 @@ class Queue:
         key = (source, name, index)
         if key not in self.built:
             program = self.opencl.Program(self.context, source)
-            built = program.build([*self.options, f"-DINGOT_INDEX={index}"], cache_dir=False)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", self.opencl.CompilerWarning)
+                built = program.build([*self.options, f"-DINGOT_INDEX={index}"], cache_dir=False)
+            self._check_log(built)
             self.built[key] = self.opencl.Kernel(built, name)
         return self.built[key]
+
+    def _check_log(self, program: Any) -> None:
+        """Warnings are errors, but for one of compilers for CPUs: how wide vectors are passed."""
+        logs = (
+            program.get_build_info(each, self.opencl.program_build_info.LOG)
+            for each in self.context.devices
+        )
+        lines = [line for log in logs for line in log.splitlines() if "warning:" in line]
+        unknown = [line for line in lines if "changes the ABI" not in line]
+        assert not unknown, "\n".join(unknown)
 
     def buffer(self, array: Array) -> Any:
         """A buffer with a copy of the array."""

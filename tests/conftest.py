@@ -7,6 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# How long an example takes depends on what else the machine does.
+settings.register_profile("ingot", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("ingot")
 
 # Kernels that PoCL has compiled, kept between runs: it takes seconds for a program.
 os.environ.setdefault(

@@ -6,6 +6,7 @@
 #include "module/file.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <string.h>
 
 #if defined(__unix__) || defined(__APPLE__)
@@ -25,17 +26,28 @@ static ingot_status_t file_failed(const ingot_allocator_t *allocator, const char
   if (reason == ENOENT || reason == ENOTDIR) code = INGOT_STATUS_NOT_FOUND;
   if (reason == EACCES || reason == EPERM) code = INGOT_STATUS_PERMISSION_DENIED;
   if (reason == ENOMEM) code = INGOT_STATUS_OUT_OF_MEMORY;
-  if (reason == EISDIR || reason == ENXIO) code = INGOT_STATUS_INVALID_ARGUMENT;
-  return ingot_status_create(allocator, code, "cannot read '%s': %s", path, strerror(reason));
+  bool is_long = reason == ENAMETOOLONG;
+  if (reason == EISDIR || reason == ENXIO || reason == ELOOP || is_long) {
+    code = INGOT_STATUS_INVALID_ARGUMENT;
+  }
+  return ingot_status_create(allocator, code, "cannot read '%.*s%s': %s", is_long ? 200 : INT_MAX,
+                             path, is_long ? "..." : "", strerror(reason));
 }
 
 #if FILE_IS_MAPPED
 
+static uint64_t page_length(void) { return (uint64_t)sysconf(_SC_PAGESIZE); }
+
 static const uint64_t empty_file[1] = {0}; /* aligned as any file is */
 
-/* Puts bytes [begin, end) of the file at their place in `data`. */
+/* Puts bytes [begin, end) of the file at their place in `data`, which only there takes memory. */
 static ingot_status_t read_range(const ingot_allocator_t *allocator, const char *path,
                                  int descriptor, uint8_t *data, uint64_t begin, uint64_t end) {
+  uint64_t first = begin / page_length() * page_length();
+  if (begin < end &&
+      mprotect(data + first, (size_t)(end - first), PROT_READ | PROT_WRITE) != 0) {
+    return file_failed(allocator, path, errno);
+  }
   while (begin < end) {
     ssize_t count = pread(descriptor, data + begin, (size_t)(end - begin), (off_t)begin);
     if (count < 0 && errno == EINTR) continue;
@@ -49,16 +61,18 @@ static ingot_status_t read_range(const ingot_allocator_t *allocator, const char 
   return NULL;
 }
 
-/* Fills private memory with the file; whole pages of what `choose` names are the file's own. */
+/* Fills private memory with the file; whole pages of what `choose` names, but for the head, are
+ * the file's own. */
 static ingot_status_t fill(const ingot_allocator_t *allocator, const char *path, int descriptor,
                            ingot_file_choose_t choose, uint8_t *data, uint64_t length) {
-  uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+  uint64_t page = page_length();
   uint64_t head = length < INGOT_FILE_HEAD ? length : INGOT_FILE_HEAD;
   uint64_t begin = 0;
   uint64_t end = 0;
   INGOT_TRY(read_range(allocator, path, descriptor, data, 0, head));
   if (choose) choose(data, (size_t)head, &begin, &end);
   if (end > length) end = 0;
+  if (begin < head) begin = head; /* what is checked must not change */
   begin = begin < end ? (begin + page - 1) / page * page : 0;
   end = end / page * page;
   if (begin >= end) return read_range(allocator, path, descriptor, data, head, length);
@@ -85,7 +99,7 @@ static ingot_status_t open_descriptor(const ingot_allocator_t *allocator, const 
   *out_file = (ingot_file_t){(const uint8_t *)empty_file, 0}; /* it cannot be mapped */
   if (facts.st_size == 0) return NULL;
   size_t length = (size_t)facts.st_size;
-  void *data = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void *data = mmap(NULL, length, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (data == MAP_FAILED) return file_failed(allocator, path, errno);
   *out_file = (ingot_file_t){data, length};
   ingot_status_t status = fill(allocator, path, descriptor, choose, data, length);

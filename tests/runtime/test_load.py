@@ -123,6 +123,17 @@ def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path) -> None:
                 ingot.load(path)
 
 
+def test_a_path_that_is_too_long_or_a_ring_of_links_is_refused(tmp_path: Path) -> None:
+    ring = tmp_path / "ring"
+    ring.symlink_to(ring)
+    for path, shown in (("a" * 5000, "aaa"), (ring, "ring")):
+        for options in ({}, {"parameters": path}):
+            source = copy_module() if options else path
+            with pytest.raises(ingot.InvalidArgument, match=f"cannot read '.*{shown}") as caught:
+                ingot.load(source, **options)
+            assert len(str(caught.value)) < 300 + len(str(tmp_path))
+
+
 def test_names_with_nul_are_refused_and_not_cut(tmp_path: Path) -> None:
     path = tmp_path / "model.ingot"
     path.write_bytes(copy_module())

@@ -155,6 +155,10 @@ static void files_that_cannot_be_read_say_why(void) {
   EXPECT_STATUS(ingot_module_load_file(instance, "no/such/file.ingot", 0, &module), NOT_FOUND,
                 "no/such/file.ingot");
   EXPECT_STATUS(ingot_module_load_file(instance, ".", 0, &module), INVALID_ARGUMENT, "'.'");
+  char long_path[5001];
+  memset(long_path, 'a', sizeof(long_path) - 1);
+  long_path[sizeof(long_path) - 1] = 0;
+  EXPECT_STATUS(ingot_module_load_file(instance, long_path, 0, &module), INVALID_ARGUMENT, "aa...'");
   EXPECT_STATUS(ingot_module_load_memory(instance, NULL, 0, 8, NULL, NULL, &module),
                 INVALID_ARGUMENT, "flags");
   ingot_instance_release(instance);
@@ -176,6 +180,66 @@ static void files_are_mapped_and_load(void) {
   EXPECT_STATUS(ingot_module_load_file(instance, path, 0, &module), DATA_LOSS, "it has 0 bytes");
   EXPECT_EQUAL(remove(path), 0);
   free(file.data);
+  ingot_instance_release(instance);
+}
+
+/* They would be mapped, so that the file could still change what was checked. */
+static void large_constants_that_overlap_what_is_checked_are_refused(void) {
+  ingot_instance_t *instance = create_instance();
+  builder_bytes_t file = builder_full_module();
+  const size_t length = file.length + (2 << 20);
+  char path[] = "/tmp/ingot_load_test_XXXXXX";
+  int descriptor = mkstemp(path);
+  uint8_t *data = calloc(length, 1);
+  REQUIRE(data && descriptor >= 0);
+  memcpy(data, file.data, file.length);
+  ingot_layout_header_t *header = (ingot_layout_header_t *)(void *)data;
+  ingot_layout_section_t *sections = (ingot_layout_section_t *)(void *)(header + 1);
+  header->file_length = length;
+  uint32_t constants = 0;
+  while (sections[constants].kind != INGOT_SECTION_CONSTANTS) ++constants;
+  for (uint32_t i = 0; i <= constants; ++i) {
+    ingot_module_t *module = NULL;
+    sections[constants].offset = i > 0 ? sections[i - 1].offset : 0;
+    sections[constants].length = length - sections[constants].offset;
+    builder_seal(data, length);
+    EXPECT_EQUAL(pwrite(descriptor, data, length, 0), length);
+    EXPECT_STATUS(ingot_module_load_file(instance, path, 0, &module), DATA_LOSS, "overlaps");
+  }
+  EXPECT_EQUAL(close(descriptor), 0);
+  EXPECT_EQUAL(remove(path), 0);
+  free(data);
+  free(file.data);
+  ingot_instance_release(instance);
+}
+
+static void choose_all(const uint8_t *head, size_t length, uint64_t *begin, uint64_t *end) {
+  (void)head;
+  (void)length;
+  *begin = 0;
+  *end = UINT64_C(1) << 40;
+}
+
+/* Far more bytes than there is memory: only those that are read may count. */
+static void the_head_is_never_the_files_own_and_the_mapped_rest_takes_no_memory(void) {
+  ingot_instance_t *instance = create_instance();
+  char path[] = "/tmp/ingot_load_test_XXXXXX";
+  uint8_t bytes[INGOT_FILE_HEAD];
+  ingot_file_t file;
+  int descriptor = mkstemp(path);
+  REQUIRE(descriptor >= 0);
+  memset(bytes, 1, sizeof(bytes));
+  EXPECT_EQUAL(pwrite(descriptor, bytes, sizeof(bytes), 0), sizeof(bytes));
+  EXPECT_EQUAL(ftruncate(descriptor, (off_t)1 << 40), 0);
+  REQUIRE_OK(ingot_file_open(&instance->allocator, path, choose_all, &file));
+  EXPECT_EQUAL(file.length, (size_t)1 << 40);
+  EXPECT_EQUAL(file.data[file.length - 1], 0);
+  memset(bytes, 2, sizeof(bytes));
+  EXPECT_EQUAL(pwrite(descriptor, bytes, sizeof(bytes), 0), sizeof(bytes));
+  for (size_t i = 0; i < sizeof(bytes); ++i) EXPECT_EQUAL(file.data[i], 1);
+  ingot_file_close(&instance->allocator, &file);
+  EXPECT_EQUAL(close(descriptor), 0);
+  EXPECT_EQUAL(remove(path), 0);
   ingot_instance_release(instance);
 }
 
@@ -219,6 +283,8 @@ int main(void) {
   RUN(sections_of_a_later_minor_version_are_skipped);
   RUN(files_that_cannot_be_read_say_why);
   RUN(files_are_mapped_and_load);
+  RUN(large_constants_that_overlap_what_is_checked_are_refused);
+  RUN(the_head_is_never_the_files_own_and_the_mapped_rest_takes_no_memory);
   RUN(sealed_mutations_never_crash_the_loader);
   return TEST_RESULT();
 }

@@ -7,6 +7,7 @@ from functools import reduce
 from ingot.compiler.dispatch.kernel import Kernel
 from ingot.compiler.ir.dims import Dim, Symbol, symbol
 from ingot.compiler.ir.polynomials import Atom
+from ingot.hal.errors import CompileError
 
 __all__ = ["print_misfit"]
 
@@ -45,6 +46,11 @@ class _Printer:
     def value(self, dim: Dim) -> str:
         """The C expression of a dim, computed by the lines so far."""
         if isinstance(dim, int):
+            if not -(1 << 63) <= dim < 1 << 63:
+                raise CompileError(
+                    f"a size of the program is checked with the number {dim}, which has more "
+                    "than 63 bits: give its pads, strides, dilations and dims smaller values"
+                )
             return f"{dim}ll" if dim > -(1 << 63) else "INT64_MIN"
         total = ""
         for monomial, coefficient in dim.terms:

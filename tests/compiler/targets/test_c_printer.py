@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,6 +15,8 @@ from ingot.compiler.dispatch.loop import LoopBuilder
 from ingot.compiler.dispatch.map import lower_map
 from ingot.compiler.ir.dims import symbol
 from ingot.compiler.targets.cpu import c_printer
+from ingot.compiler.targets.cpu.misfit_printer import print_misfit
+from ingot.hal.errors import CompileError
 from ingot.hal.spec import dtype
 
 F32 = dtype("f32")
@@ -112,3 +115,18 @@ def test_floats_saturate_to_narrow_integers(variant: str) -> None:
         limits = np.iinfo(type.numpy)
         wanted = np.clip(np.trunc(np.nan_to_num(x.astype(np.float64))), limits.min, limits.max)
         assert result.tolist() == wanted.tolist()
+
+
+@pytest.mark.parametrize("number", [1 << 63, -(1 << 63) - 1, 1 << 100])
+def test_a_contract_with_a_number_of_more_than_64_bits_is_refused(number: int) -> None:
+    b = LoopBuilder()
+    n = symbol("n")
+    b.dim(n)
+    kernel = kernel_of(b, "empty", [], 0)
+    for dim in (number, n * number, n + number):
+        with pytest.raises(CompileError, match=f"number {number}, which has more than 63 bits"):
+            print_misfit(replace(kernel, contract=(("le", dim, n),)), "fits")
+    ends = (1 << 63) - 1, -(1 << 63)
+    text = print_misfit(replace(kernel, contract=tuple(("le", n * end, n) for end in ends)), "fits")
+    assert f"{ends[0]}ll" in text
+    assert "INT64_MIN" in text

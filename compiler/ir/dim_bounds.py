@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 
 from ingot.compiler.ir.polynomials import (
@@ -17,12 +18,14 @@ from ingot.compiler.ir.polynomials import (
     substitute,
     symbol,
 )
+from ingot.hal.errors import CompileError
 
 __all__ = ["Bounds", "bounds", "prove_le"]
 
 Bounds = Mapping[str, tuple[int, "int | None"]]
 """Per symbol its least and greatest value (None: no greatest)."""
 
+_GREATEST = 1 << 127  # ends beyond it are not told apart, so that they are floats as well as ints
 _TRIES = 100  # proofs tried with other ends of min, max and mod
 _Known = tuple[tuple[str, tuple[int, "int | None"]], ...]
 
@@ -34,7 +37,7 @@ def _relevant(dim: Expr, known: Bounds | None) -> _Known:
 
 def bounds(dim: Dim, known: Bounds | None = None) -> tuple[float, float]:
     """Least and greatest value of `dim` (with infinities), given bounds of symbols."""
-    return (dim, dim) if isinstance(dim, int) else _bounds(dim, _relevant(dim, known))
+    return _outward(dim, dim) if isinstance(dim, int) else _bounds(dim, _relevant(dim, known))
 
 
 @lru_cache(maxsize=CACHE_LENGTH)
@@ -49,12 +52,24 @@ def _bounds(dim: Expr, relevant: _Known) -> tuple[float, float]:
                 term = _multiply_bounds(term, _atom_bounds(atom, known))
         ends = [0 if end == 0 else end * coefficient for end in term]
         low, high = low + min(ends), high + max(ends)
-    return low, high
+    return _outward(low, high)
+
+
+def _outward(low: float, high: float) -> tuple[float, float]:
+    """Bounds that hold where these do, of ends that are infinite or not huge."""
+    return (
+        -math.inf if low < -_GREATEST else min(low, _GREATEST),
+        math.inf if high > _GREATEST else max(high, -_GREATEST),
+    )
 
 
 def prove_le(a: Dim, b: Dim, known: Bounds | None = None) -> bool:
-    """True where a <= b holds for every value of the symbols within their bounds."""
-    difference = b - a
+    """True where a <= b holds for every value of the symbols within their bounds; False also
+    where the proof would need a dim that is too large."""
+    try:
+        difference = b - a
+    except CompileError:
+        return False
     if isinstance(difference, int):
         return difference >= 0
     return _proven(difference, _relevant(difference, known))
@@ -68,9 +83,12 @@ def _proven(difference: Expr, relevant: _Known) -> bool:
         return True
     # b*s - b >= 0 for b, s >= 1 shows only in what b and s have beyond their least values.
     beyond: dict[str, Dim] = {name: symbol(name) + low for name, (low, _) in relevant if low > 0}
-    if beyond and bounds(substitute(difference, beyond))[0] >= 0:
-        return True
-    return _prove_with_ends(difference, known, 3, [_TRIES])
+    with suppress(CompileError, ZeroDivisionError):
+        if beyond and bounds(substitute(difference, beyond))[0] >= 0:
+            return True
+    with suppress(CompileError):
+        return _prove_with_ends(difference, known, 3, [_TRIES])
+    return False
 
 
 def _prove_with_ends(dim: Expr, known: Bounds, depth: int, tries: list[int]) -> bool:
@@ -111,13 +129,13 @@ def _ends(call: Call, upper: bool, known: Bounds) -> Sequence[Dim]:
 
 def _multiply_bounds(a: tuple[float, float], b: tuple[float, float]) -> tuple[float, float]:
     ends = [0 if 0 in (x, y) else x * y for x in a for y in b]
-    return min(ends), max(ends)
+    return _outward(min(ends), max(ends))
 
 
 def _atom_bounds(atom: Atom, known: Bounds) -> tuple[float, float]:
     if isinstance(atom, Symbol):
         least, greatest = known.get(atom.name, (0, None))
-        return least, math.inf if greatest is None else greatest
+        return _outward(least, math.inf if greatest is None else greatest)
     lows, highs = zip(*(bounds(operand, known) for operand in atom.operands), strict=True)
     match atom.function:
         case "min":

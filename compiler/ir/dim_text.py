@@ -6,6 +6,7 @@ import re
 
 from ingot.compiler.ir.dims import Dim, symbol
 from ingot.compiler.ir.polynomials import FUNCTIONS
+from ingot.hal.errors import CompileError
 
 __all__ = ["parse_dim"]
 
@@ -27,6 +28,8 @@ def parse_dim(text: str) -> Dim:
         raise ValueError(f"dim expression {text[:80]!r} divides by 0") from None
     except RecursionError:
         raise ValueError(f"dim expression {text[:80]!r} is nested too deep") from None
+    except CompileError as error:
+        raise ValueError(f"dim expression {text[:80]!r}: {error}") from None
 
 
 def _parse(text: str) -> Dim:

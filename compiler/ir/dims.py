@@ -33,6 +33,7 @@ from ingot.compiler.ir.polynomials import (
     symbols_of,
     terms_of,
 )
+from ingot.hal.errors import CompileError
 
 __all__ = [
     "Bounds",
@@ -210,7 +211,10 @@ def _implies_one(a: Dim, b: Dim) -> bool:
     if not known:
         return known is None
     exact: dict[str, Dim] = {name: low for name, (low, high) in known.items() if low == high}
-    return bounds(substitute(b, exact), known) == (1, 1)
+    try:
+        return bounds(substitute(b, exact), known) == (1, 1)
+    except (ZeroDivisionError, CompileError):  # no number there, or none that is followed
+        return False
 
 
 _Places = dict[str, tuple[int, int | None]]
@@ -324,24 +328,26 @@ def _divided(dim: Dim, factor: int) -> Dim:
 
 
 def _joined(function: str, operands: Sequence[Dim]) -> Dim:
-    """The call of a function that has any number of operands, in any order. What is added to all
-    operands of min and max that are no numbers is added to the result instead."""
+    """The call of a function that has any number of operands, in any order. The least number
+    that is added to an operand of min and max is added to the result instead."""
     if len(operands) == 1:
         return operands[0]
+    shift = 0
     if function != "broadcast":
-        shifts = {_constant(each) for each in operands if isinstance(each, Expr)}
-        shift = shifts.pop()
-        if shift and not shifts:
-            return (
-                call_of(function, *sorted((each - shift for each in operands), key=key_of)) + shift
-            )
-    return call_of(function, *sorted(operands, key=key_of))
+        shift = min(_constant(each) for each in operands if isinstance(each, Expr))
+    return call_of(function, *sorted((each - shift for each in operands), key=key_of)) + shift
 
 
 def _operands(function: str, dim: Dim) -> tuple[Dim, ...]:
-    """The operands if the dim is just a call of the function, else the dim itself."""
-    call = single_call(dim)
-    return call.operands if call is not None and call.function == function else (dim,)
+    """The operands if the dim is just a call of the function, else the dim itself. What
+    `_joined` moved out of min and max is in the operands again."""
+    if isinstance(dim, int):
+        return (dim,)
+    shift = 0 if function == "broadcast" else _constant(dim)
+    call = single_call(dim - shift)
+    if call is None or call.function != function:
+        return (dim,)
+    return tuple(each + shift for each in call.operands)
 
 
 def _constant(dim: Expr) -> int:

@@ -8,11 +8,11 @@ and what is found out about one is remembered. `dims.py` has the functions and t
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property, lru_cache, reduce
 from hashlib import blake2b
 from threading import RLock
-from typing import Any, Union
+from typing import Any, Union, cast
 from weakref import WeakValueDictionary
 
 from ingot.hal.errors import CompileError
@@ -71,8 +71,20 @@ def _unique(kind: Callable[..., Any], *parts: Hashable) -> Any:
     return found
 
 
+class _Unique:
+    """What exists once: a copy is the object itself, and a pickle is read as the object of its
+    parts."""
+
+    def __deepcopy__(self, memo: object) -> object:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        parts = (getattr(self, each.name) for each in fields(cast(Any, self)) if each.init)
+        return _unique, (type(self), *parts)
+
+
 @dataclass(frozen=True, eq=False)
-class Symbol:
+class Symbol(_Unique):
     """A named non-negative integer that is known at the call."""
 
     name: str
@@ -91,7 +103,7 @@ class Symbol:
 
 
 @dataclass(frozen=True, eq=False)
-class Call:
+class Call(_Unique):
     """An atom that is no polynomial: floordiv or mod of two dims, min, max or broadcast of two
     or more."""
 
@@ -125,7 +137,7 @@ Term = tuple[Monomial, int]
 
 
 @dataclass(frozen=True, eq=False)
-class Expr:
+class Expr(_Unique):
     """A non-constant polynomial: sorted pairs of monomial and non-zero coefficient. Made by
     `from_terms` and `expr_of` only."""
 
@@ -230,16 +242,21 @@ def symbol(name: str) -> Expr:
 
 def from_terms(terms: Iterable[Term]) -> Dim:
     """The sum of products of a monomial (as in `Expr.terms`) and a coefficient."""
-    sums: dict[Monomial, int] = {}
-    for monomial, coefficient in terms:
-        sums[monomial] = sums.get(monomial, 0) + coefficient
-    kept = [item for item in sums.items() if item[1] != 0]
+    kept = _collected(terms)
     if not kept:
         return 0
     if len(kept) == 1 and not kept[0][0]:
         return kept[0][1]
     kept.sort(key=lambda item: _order(item[0]))
     return expr_of(tuple(kept))
+
+
+def _collected(terms: Iterable[Term]) -> list[Term]:
+    """The terms with each monomial once, and only where its coefficients do not cancel."""
+    sums: dict[Monomial, int] = {}
+    for monomial, coefficient in terms:
+        sums[monomial] = sums.get(monomial, 0) + coefficient
+    return [item for item in sums.items() if item[1] != 0]
 
 
 def substitute(dim: Dim, values: Mapping[str, Dim]) -> Dim:
@@ -258,7 +275,7 @@ def _substitute(dim: Dim, values: Mapping[str, Dim], done: dict[Atom, Dim]) -> D
             if value is None:
                 value = done[atom] = _substitute_atom(atom, values, done)
             for _ in range(power):
-                expanded = _multiplied(expanded, terms_of(value))
+                expanded = _collected(_multiplied(expanded, terms_of(value)))
         terms += expanded
     return from_terms(terms)
 

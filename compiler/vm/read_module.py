@@ -11,6 +11,7 @@ import zlib
 from typing import Any
 
 from ingot.compiler.ir.dim_text import parse_dim
+from ingot.compiler.ir.dims import Dim
 from ingot.compiler.stream.data import Chunk, Constants, Parameter
 from ingot.compiler.vm.contents import (
     Code,
@@ -26,7 +27,7 @@ from ingot.compiler.vm.contents import (
 from ingot.hal import spec
 from ingot.hal.errors import DataLoss, Incompatible
 
-__all__ = ["read_module", "read_text"]
+__all__ = ["read_dim", "read_module", "read_text"]
 
 
 def read_module(data: bytes | memoryview, *, verify: bool = True) -> ModuleContents:
@@ -103,7 +104,7 @@ class _Reader:
     def shape(self, row: dict[str, Any]) -> tuple[Any, ...]:
         dims = self.dims[row["first_dim"] : row["first_dim"] + row["rank"]]
         return tuple(
-            dim["size"] if dim["size"] >= 0 else parse_dim(self.text(dim["text"])) for dim in dims
+            dim["size"] if dim["size"] >= 0 else read_dim(self.text(dim["text"])) for dim in dims
         )
 
     def value(self, row: dict[str, Any]) -> ValueContents:
@@ -181,6 +182,14 @@ def read_text(strings: bytes | memoryview, offset: int) -> str:
     if end < 0:
         raise DataLoss(f"string offset {offset} leaves the string section")
     return data[:end].decode("utf-8")
+
+
+def read_dim(text: str) -> Dim:
+    """The dim that a module has as this text. DataLoss: it is none."""
+    try:
+        return parse_dim(text)
+    except ValueError as error:
+        raise DataLoss(f"the module has a size that is none: {error}") from None
 
 
 def _check_crc(what: str, data: bytes | memoryview, crc: int) -> None:

@@ -106,10 +106,10 @@ def known_sizes(
     sizes: Mapping[str, int], metadata: Mapping[str, Any], option: str
 ) -> dict[str, int]:
     """Sizes by the symbols of a module, of names that only its source had too."""
-    from ingot.compiler.ir.dim_text import parse_dim
     from ingot.compiler.ir.renamed_dims import sizes_of_symbols
+    from ingot.compiler.vm.read_module import read_dim
 
-    renamed = {name: parse_dim(text) for name, text in metadata.get("dims", {}).items()}
+    renamed = {name: read_dim(text) for name, text in metadata.get("dims", {}).items()}
     try:
         return sizes_of_symbols(sizes, renamed)
     except ValueError as error:
@@ -131,11 +131,11 @@ def random_inputs(model: Model, signature: Signature, sizes: Mapping[str, int]) 
 
 
 def _check_sizes(signature: Signature, sizes: Mapping[str, int]) -> None:
-    from ingot.compiler.ir.dim_text import parse_dim
     from ingot.compiler.ir.dims import symbols_of
+    from ingot.compiler.vm.read_module import read_dim
 
     texts = [dim for value in signature.arguments for dim in value.shape if isinstance(dim, str)]
-    open_dims = sorted({name for text in texts for name in symbols_of(parse_dim(text))})
+    open_dims = sorted({name for text in texts for name in symbols_of(read_dim(text))})
     unknown = [name for name in sizes if name not in open_dims]
     if unknown:
         known = f"the open dims are: {', '.join(open_dims)}" if open_dims else "all dims are fixed"
@@ -143,12 +143,12 @@ def _check_sizes(signature: Signature, sizes: Mapping[str, int]) -> None:
 
 
 def _shape(value: Value, sizes: Mapping[str, int]) -> tuple[int, ...]:
-    from ingot.compiler.ir.dim_text import parse_dim
     from ingot.compiler.ir.dims import evaluate, symbols_of
+    from ingot.compiler.vm.read_module import read_dim
 
     shape = []
     for text in value.shape:
-        dim = parse_dim(text) if isinstance(text, str) else text
+        dim = read_dim(text) if isinstance(text, str) else text
         known = {name: sizes.get(name, 1) for name in symbols_of(dim)}
         shape.append(evaluate(dim, known))
     return tuple(shape)

@@ -8,11 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ingot.compiler.ir.dim_text import parse_dim
 from ingot.compiler.ir.dims import Dim, substitute, symbols_of
 from ingot.compiler.vm.contents import ModuleContents
 from ingot.compiler.vm.disassemble import disassemble, signature_text
-from ingot.compiler.vm.read_module import read_module
+from ingot.compiler.vm.read_module import read_dim, read_module
 from ingot.hal import spec
 from ingot.hal.errors import DataLoss, Incompatible, InvalidArgument, NotFound
 from ingot.hal.file_kind import START_LENGTH, why_no_module
@@ -99,14 +98,14 @@ def _peaks(contents: ModuleContents, dims: Mapping[str, int] | None) -> Iterator
         where = f" for {target}" if len(peaks) > 1 else ""
         for name, formula in formulas.items():
             number = "" if dims is None else _peak_at(name, formula, dims)
-            yield f"  {name}{where}: {_short(parse_dim(formula), _LONGEST_FORMULA)}{number}"
+            yield f"  {name}{where}: {_short(read_dim(formula), _LONGEST_FORMULA)}{number}"
 
 
 def _check_dims(contents: ModuleContents, peaks: Sequence[str], dims: Mapping[str, int]) -> None:
     if not peaks:
         raise InvalidArgument("--dims: the module does not say how much memory its functions need")
     values = [value for each in contents.functions for value in (*each.arguments, *each.results)]
-    known = [dim for value in values for dim in value.shape] + [parse_dim(each) for each in peaks]
+    known = [dim for value in values for dim in value.shape] + [read_dim(each) for each in peaks]
     names = sorted({name for dim in known for name in symbols_of(dim)})
     for name in dims:
         if name not in names:
@@ -117,7 +116,7 @@ def _check_dims(contents: ModuleContents, peaks: Sequence[str], dims: Mapping[st
 def _peak_at(name: str, formula: str, dims: Mapping[str, int]) -> str:
     """What the formula of function `name` comes to: a number, or a formula of the other dims."""
     try:
-        peak = substitute(parse_dim(formula), dims)
+        peak = substitute(read_dim(formula), dims)
     except ZeroDivisionError:
         raise InvalidArgument(f"--dims: {name} divides by zero at these sizes") from None
     return "" if str(peak) == formula else f" = {_short(peak, _LONGEST_FORMULA)}"

@@ -20,7 +20,7 @@ from ingot.compiler.vm.contents import (
     Variant,
 )
 from ingot.compiler.vm.disassemble import disassemble
-from ingot.compiler.vm.read_module import read_module
+from ingot.compiler.vm.read_module import read_dim, read_module
 from ingot.compiler.vm.strings import StringTable
 from ingot.compiler.vm.write_module import write_module
 from ingot.hal.errors import DataLoss, Incompatible, Unsupported
@@ -129,6 +129,13 @@ def test_truncated_and_newer_files_are_named() -> None:
     data[8] = 2
     with pytest.raises(Incompatible, match="format version 2, this Ingot reads version 1"):
         read_module(bytes(data))
+
+
+def test_a_size_that_is_no_dim_is_damage() -> None:
+    assert read_dim("2*b") == symbol("b") * 2
+    for text in ("b+", "b*" * 200 + "b"):
+        with pytest.raises(DataLoss, match="the module has a size that is none: dim expression"):
+            read_dim(text)
 
 
 def test_disassembly_names_instructions_layers_and_texts() -> None:

@@ -28,6 +28,7 @@ __all__ = ["Array", "array_of_view", "empty_array"]
 _layout = lib.ingot_buffer_view_layout
 _release = lib.ingot_buffer_view_release
 _gc = ffi.gc
+_null = ffi.NULL
 _new = object.__new__
 
 
@@ -208,9 +209,11 @@ class Array:
         return decode(self._storage(storage_dtype(dtype)), dtype)
 
 
-def array_of_view(view: Any, device: Device) -> Array:
-    """The array of a C buffer view; takes over one reference to it."""
+def array_of_view(views: Any, ordinal: int, device: Device) -> Array:
+    """The array of a C buffer view; takes the reference to it out of `views`."""
     array = _new(Array)
+    view = views[ordinal]
+    views[ordinal] = _null  # from here to the next line's end no signal can raise
     array._view = _gc(view, _release)
     array._device = device
     return array
@@ -237,4 +240,4 @@ def empty_array(dtype: DType, shape: tuple[int, ...], device: Device) -> Array:
     check(lib.ingot_buffer_create(device.handle.pointer, prod(shape) * dtype.bytes, buffer_out))
     buffer = ffi.gc(buffer_out[0], lib.ingot_buffer_release)
     check(lib.ingot_buffer_view_create(buffer, 0, dtype.code, len(shape), shape, view_out))
-    return array_of_view(view_out[0], device)
+    return array_of_view(view_out, 0, device)

@@ -123,7 +123,7 @@ def array_from_pyopencl(value: Any, device: Device, what: str) -> Array:
     buffer = ffi.gc(buffer_out[0], lib.ingot_buffer_release)
     shape = tuple(value.shape)
     check(lib.ingot_buffer_view_create(buffer, 0, dtype.code, len(shape), shape, view_out))
-    return array_of_view(view_out[0], device)
+    return array_of_view(view_out, 0, device)
 
 
 def _wait_for(value: Any, context: int, device: Device) -> None:

@@ -10,8 +10,16 @@
 #include <unistd.h>
 #endif
 
+void ingot_python_drop_results(ingot_python_frame_t *frame) {
+  for (uint32_t i = 0; i < frame->result_count; ++i) {
+    ingot_buffer_view_t **view = &frame->views[frame->argument_count + i];
+    ingot_buffer_view_release(*view);
+    *view = NULL;
+  }
+}
+
 static ingot_status_t ingot_python_wrap_tensors(ingot_python_frame_t *frame, uint32_t count) {
-  memset(frame->views, 0, count * sizeof *frame->views);
+  ingot_python_drop_results(frame);
   for (uint32_t i = 0; i < count; ++i) {
     ingot_python_tensor_t *tensor = &frame->tensors[i];
     if (tensor->view) {

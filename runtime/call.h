@@ -32,8 +32,11 @@ typedef struct ingot_python_frame_t {
 } ingot_python_frame_t;
 
 /* Wraps the tensors, calls, and lets the wrappers go. On success the view of each result
- * that was neither a view nor in memory stands in `views`, and is Python's to release. */
+ * that was neither a view nor in memory stands in `views`, and is Python's to take. */
 ingot_status_t ingot_python_call(ingot_python_frame_t *frame);
+
+/* Lets go of the results that Python did not take: a signal handler raised before it could. */
+void ingot_python_drop_results(ingot_python_frame_t *frame);
 
 /* Asks Python whether a call is to end: should_stop of the calls from Python. */
 bool ingot_python_should_stop(void *user);

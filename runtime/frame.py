@@ -6,7 +6,8 @@ time sets one pointer per argument. It serves one call at a time.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,7 @@ class _Slot:
     def set_data(self, data: Any, shape: tuple[int, ...]) -> None:
         """Points the slot at dense bytes, which the caller keeps until the call is over."""
         if shape != self.shape:
+            self.shape = None  # until all is set: a signal may raise in between
             if len(shape) > lib.INGOT_MAX_RANK:
                 raise InvalidArgument(
                     f"{self.what}: rank is {len(shape)}, but can be {lib.INGOT_MAX_RANK} at most"
@@ -56,9 +58,9 @@ class _Slot:
         self.tensor.data = data
 
     def set_view(self, view: Any) -> None:
+        self.shape = None
         self.tensor.view = view
         self.tensor.data = ffi.NULL
-        self.shape = None
 
     def clear(self) -> None:
         self.set_view(ffi.NULL)
@@ -80,9 +82,9 @@ class Frame:
         self._device = device
         self.pointer.function = function
         self.pointer.argument_count = argument_count
-        self.pointer.result_count = len(signature.results)
         self.pointer.tensors = tensors
         self.pointer.views = self.views
+        self.pointer.result_count = len(signature.results)  # last: `__del__` may come any time
         set_limits(self.pointer.options, None, None)
         self.has_output = False
         self._keep = tensors
@@ -94,6 +96,11 @@ class Frame:
             slots.append(_Slot(name, value.dtype, tensors + ordinal))
         self._arguments = slots[:argument_count]
         self._results = slots[argument_count:]
+
+    def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+        # A default, as in Handle. The last call's results are here if a signal came first.
+        if not is_finalizing() and hasattr(self, "pointer"):
+            lib.ingot_python_drop_results(self.pointer)
 
     def set_arguments(self, values: Sequence[Any]) -> list[Any]:
         """Fills the argument slots; what it returns must live until the call is over."""
@@ -138,12 +145,13 @@ class Frame:
         """Fills the result slots, with None where a result is to be made; what it returns
         must live until the call is over."""
         keep = []
-        self.has_output = False
+        used = False
+        self.has_output = True  # until every slot is known to be clear: a signal may raise
         for slot, value in zip(self._results, values):  # noqa: B905  as many: the caller knows
             if value is None:
                 slot.clear()
                 continue
-            self.has_output = True
+            used = True
             if type(value) is Array and value.dtype is slot.dtype:
                 data = value
                 slot.set_view(value._view)
@@ -161,6 +169,7 @@ class Frame:
                 data = _from_buffer(bytes_of(bits), require_writable=True)
                 slot.set_data(data, bits.shape)
             keep.append(data)
+        self.has_output = used
         return keep
 
 

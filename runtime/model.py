@@ -92,10 +92,13 @@ class Function(Uncopied):
                 outputs = self._outputs(out)
                 keep += frame.set_outputs(outputs)
             session = self._session
-            with session.lock:
-                if session.closed:
-                    raise FailedPrecondition(session.closed)
-                status = _call(frame.pointer)
+            if limits is not None and limits[1] is not None:
+                status = session.call_in_time(frame.pointer, limits[0], limits[1])
+            else:
+                with session.lock:
+                    if session.closed:
+                        raise FailedPrecondition(session.closed)
+                    status = _call(frame.pointer)
             if status:
                 check(status)
             if raised and get_ident() in raised:
@@ -105,8 +108,10 @@ class Function(Uncopied):
                 return self._results(frame, outputs)
             if outputs is not None and outputs[0] is not None:
                 return outputs[0]
-            return array_of_view(frame.views[self._argument_count], session.device)
+            return array_of_view(frame.views, self._argument_count, session.device)
         finally:
+            if raised:  # another exception was first
+                raised.pop(get_ident(), None)
             if limits is not None:
                 set_limits(frame.pointer.options, None, None)
             self._frames.append(frame)
@@ -122,7 +127,8 @@ class Function(Uncopied):
     ) -> Any:
         """Runs the function; with `as_dict` the results come in a dict by name, and `out`
         may be one too. DeadlineExceeded: the call took more than `max_steps` instructions of
-        the VM or `timeout` seconds; they are looked at in every loop and kernel."""
+        the VM or `timeout` seconds, with those for which calls of other threads kept it
+        waiting; they are looked at in every loop and kernel."""
         if isinstance(out, Mapping):
             out = self._order_outputs(out)
         results = self._run(arguments, out, named, (max_steps, timeout))
@@ -135,7 +141,7 @@ class Function(Uncopied):
         """What a call gives: new arrays, and those of `out=` as they were passed."""
         views, first, device = frame.views, self._argument_count, self._session.device
         results = tuple(
-            array_of_view(views[first + ordinal], device) if value is None else value
+            array_of_view(views, first + ordinal, device) if value is None else value
             for ordinal, value in enumerate(outputs or (None,) * self._result_count)
         )
         return results if len(results) > 1 else results[0] if results else None
@@ -297,8 +303,8 @@ class Model(Uncopied):
         """`with model.trace() as events: model(x)`: one event per kernel and copy of every call
         meanwhile, with its times and bytes."""
         events: list[TraceEvent] = []
-        self._session.add_trace(events)
         try:
+            self._session.add_trace(events)
             yield events
         finally:
             self._session.remove_trace(events)

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ingot.hal.device import Device, instance
-from ingot.hal.errors import DataLoss, Incompatible, InvalidArgument, NotFound
+from ingot.hal.errors import DataLoss, DeadlineExceeded, Incompatible, InvalidArgument, NotFound
 from ingot.hal.file_kind import START_LENGTH, why_no_module
-from ingot.hal.native import Handle, Uncopied, c_text, check, ffi, lib, text
+from ingot.hal.native import Handle, Uncopied, c_text, check, ffi, lib, raise_kept, text
 from ingot.runtime.frame import bytes_of
 from ingot.runtime.limits import set_limits
 from ingot.runtime.signature import Signature, read_signature, read_variables
@@ -55,11 +55,14 @@ class Program(Uncopied):
         modules = ffi.new("ingot_module_t *[]", [self._module.pointer])
         with _open_parameters(self._module.pointer, parameters) as table:
             if timeout is not None:
-                rest = max(timeout - (time.monotonic() - begin), 1e-9)
+                rest = timeout - (time.monotonic() - begin)
+                if rest <= 0:
+                    raise DeadlineExceeded(f"load has run longer than its timeout of {timeout} s")
                 set_limits(options.limits, None, rest)
             arguments = (device.handle.pointer, modules, 1, table, options, out)
             check(lib.ingot_program_create(*arguments))
         self._handle = Handle(out[0], lib.ingot_program_release, self._module, device)
+        raise_kept()
         self.pointer = self._handle.pointer
         self.signatures = tuple(self._signatures())
         self.module = self._module.pointer

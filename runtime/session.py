@@ -10,14 +10,16 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 from weakref import WeakSet
 
 from ingot.hal.device import Device
-from ingot.hal.errors import FailedPrecondition
+from ingot.hal.errors import DeadlineExceeded, FailedPrecondition
 from ingot.hal.native import check, ffi, lib
+from ingot.runtime.limits import set_limits
 from ingot.runtime.program import Program
 from ingot.runtime.trace import TraceEvent
 
@@ -66,6 +68,25 @@ class Session:
             if self.closed:
                 raise FailedPrecondition(self.closed)
             yield self.pointer
+
+    def call_in_time(self, frame: Any, max_steps: int | None, timeout: float) -> Any:
+        """The status of a call that has `timeout` seconds, with those of waiting for its turn."""
+        lock, end = self.lock, time.monotonic() + timeout
+        is_inside = lock._is_owned()  # of a call, from which C refuses another
+        try:
+            if not is_inside:
+                lock.acquire(timeout=min(timeout, threading.TIMEOUT_MAX))
+            rest = end - time.monotonic()
+            if rest <= 0 or not lock._is_owned():
+                raise DeadlineExceeded(
+                    f"calls of other threads took longer than the call's timeout of {timeout} s"
+                )
+            set_limits(frame.options, max_steps, rest)
+            with self.use():
+                return lib.ingot_python_call(frame)
+        finally:  # also where a signal raised just behind `acquire`
+            if not is_inside and lock._is_owned():
+                lock.release()
 
     def cancel(self) -> bool:
         with self._freeing:

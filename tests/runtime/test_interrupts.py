@@ -23,6 +23,7 @@ from jax import export
 
 import ingot
 from ingot.runtime import trace
+from ingot.runtime.session import Session
 
 ROOT = Path(__file__).parents[2]
 ENDLESS = 1 << 40  # steps: an hour
@@ -49,6 +50,22 @@ def soon(action: Callable[[], object], delay: float = 0.05) -> Iterator[None]:
 
 def interrupt() -> None:
     os.kill(os.getpid(), signal.SIGINT)
+
+
+@contextmanager
+def raising_alarm(delay: float) -> Iterator[None]:
+    """A signal whose handler raises TimeoutError."""
+
+    def hear(_number: int, _frame: object) -> None:
+        raise TimeoutError("a signal")
+
+    saved = signal.signal(signal.SIGALRM, hear)
+    signal.setitimer(signal.ITIMER_REAL, delay)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, saved)
 
 
 @pytest.fixture(scope="module")
@@ -189,7 +206,9 @@ def endless_init_module() -> bytes:
 def test_load_has_a_timeout_and_hears_control_c() -> None:
     module = endless_init_module()
     with pytest.raises(ingot.DeadlineExceeded, match="init: the call has run longer"):
-        ingot.load(module, timeout=0.01)
+        ingot.load(module, timeout=0.2)
+    with pytest.raises(ingot.DeadlineExceeded, match="load has run longer than its timeout"):
+        ingot.load(copy_module(), timeout=1e-9)
     ingot.load(copy_module(), timeout=100)
     for timeout in (0, -1, "1"):
         with pytest.raises(ingot.InvalidArgument, match="must be seconds above 0"):
@@ -212,6 +231,47 @@ def test_what_is_raised_inside_a_trace_or_the_log_is_raised_by_the_call() -> Non
             model(x)
     assert events == []
     np.testing.assert_array_equal(model(x), x)
+
+
+def test_a_timeout_holds_while_a_call_of_another_thread_runs(model: ingot.Model) -> None:
+    def call() -> None:
+        with pytest.raises(ingot.Cancelled):
+            model.count(ENDLESS)
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    time.sleep(0.05)
+    begin = time.monotonic()
+    with pytest.raises(ingot.DeadlineExceeded, match=r"calls of other threads .* timeout of 0.05"):
+        model.functions["count"].call(3, timeout=0.05)
+    with pytest.raises(TimeoutError), raising_alarm(0.05):
+        model.functions["count"].call(3, timeout=100)
+    assert time.monotonic() - begin < SOON
+    assert thread.is_alive()
+    while not model.cancel():
+        time.sleep(0.001)
+    thread.join()
+    for timeout in (10, float("inf")):
+        assert model.functions["count"].call(3, timeout=timeout) is None
+    worker = threading.Thread(target=model.count, args=(3,), daemon=True)
+    worker.start()
+    worker.join(SOON)
+    assert not worker.is_alive(), "the lock was not let go"
+
+
+def test_a_trace_that_cannot_start_is_not_kept(model: ingot.Model) -> None:
+    trace_context = model.trace()
+    with pytest.MonkeyPatch.context() as patch:
+        real = Session.add_trace
+
+        def add(session: Session, events: list[trace.TraceEvent]) -> None:
+            real(session, events)
+            raise TimeoutError("a signal")
+
+        patch.setattr(Session, "add_trace", add)
+        with pytest.raises(TimeoutError), trace_context:
+            pass
+    assert model._session._traces == []
 
 
 def run_python(program: str, **options: Any) -> subprocess.CompletedProcess[str]:
@@ -290,3 +350,98 @@ def test_a_handler_may_fork_the_process_inside_a_call() -> None:
             sys.exit(os.waitstatus_to_exitcode(os.waitpid(children[0], 0)[1]))
     """)
     assert (done.returncode, done.stderr) == (7, "")
+
+
+def break_off(action: Callable[[], object], line: int) -> bool:
+    """Raises TimeoutError at that line of the runtime's own, as a signal's handler may. Whether
+    `action` went so far."""
+    left = line
+
+    def trace_lines(frame: Any, event: str, _argument: object) -> Any:
+        nonlocal left
+        if not frame.f_code.co_filename.endswith(("runtime/frame.py", "runtime/model.py")):
+            return None
+        left -= event == "line"
+        if left < 0:
+            sys.settrace(None)
+            raise TimeoutError("a signal")
+        return trace_lines
+
+    saved = sys.gettrace()
+    sys.settrace(trace_lines)
+    try:
+        action()
+    except TimeoutError:
+        return True
+    finally:
+        sys.settrace(saved)
+    return False
+
+
+@pytest.mark.parametrize("first", ["plain", "out", "array"])
+@pytest.mark.parametrize("then", ["plain", "out", "array", "large"])
+def test_a_call_sees_nothing_of_one_that_a_signal_broke_off(first: str, then: str) -> None:
+    model = ingot.load(copy_module())
+    x, large = np.arange(8, dtype=np.float32), np.arange(32, dtype=np.float32)
+    out, array = np.zeros(8, np.float32), model(x)
+    calls = {
+        "plain": lambda: model(x),
+        "out": lambda: model(x, out=out),
+        "array": lambda: model(x, out=array),
+        "large": lambda: model(large),
+    }
+    line = 0
+    calls[first]()
+    while break_off(calls[then], line):
+        out[:] = -1
+        model(np.full(8, -1, np.float32), out=array)
+        calls[first]()  # as the call before the broken one
+        break_off(calls[then], line)
+        out[:] = array.numpy()[:] = -1
+        for each in (x + 1, large, x):
+            np.testing.assert_array_equal(model(each).numpy(), each)
+        assert (out == -1).all()
+        assert (array.numpy() == -1).all()
+        calls[first]()
+        line += 1
+    assert line > 15
+
+
+def test_results_that_a_signal_left_behind_are_freed() -> None:
+    """The handlers raise at any time, so also between the end of C and the result's object."""
+    done = run_python("""
+        import resource, signal, sys, time
+        sys.path.insert(0, "tests/runtime")
+        import numpy as np
+        import ingot
+        from assembler import copy_module
+        from ingot.hal.native import raised
+        def hear(*_):
+            if armed: raise TimeoutError
+        x, armed, interrupts = np.ones(1 << 20, np.float32), False, 0
+        models = [ingot.load(copy_module(), threads=1) for _ in range(2)]
+        for model in models:
+            for _ in range(5): model(x)
+        signal.signal(signal.SIGALRM, hear)
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        end = time.monotonic() + 20
+        signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.00071)
+        while interrupts < 600 and time.monotonic() < end:
+            try:
+                try:
+                    armed = True
+                    for _ in range(20): models[0](x)
+                finally:
+                    armed = False
+            except TimeoutError:
+                interrupts += 1
+                assert not raised, raised
+                models[1](x[:1])
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+        print(interrupts, grown)
+    """)
+    assert done.stderr == ""
+    interrupts, grown = map(int, done.stdout.split())
+    assert interrupts > 100
+    assert grown < 100_000  # KB: 25 results

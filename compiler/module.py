@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from secrets import token_hex
 
-from ingot.hal.errors import InvalidArgument, NotFound, PermissionDenied
+from ingot.hal.whole_file import write_whole
 
 __all__ = ["Module", "Report", "TargetReport"]
 
@@ -115,42 +112,4 @@ class Module:
 
         NotFound, PermissionDenied, InvalidArgument or OSError: it cannot be written.
         """
-        if "\0" in os.fspath(path):
-            raise InvalidArgument(f"path {str(path)!r} has a character that no path can have")
-        target = Path(os.path.realpath(path))
-        try:
-            self._save(target)
-        except FileNotFoundError:
-            raise NotFound(
-                f"cannot write '{target}': there is no folder '{target.parent}'"
-            ) from None
-        except PermissionError:
-            raise PermissionDenied(
-                f"cannot write '{target}': the folder '{target.parent}' may not be written to"
-            ) from None
-
-    def _save(self, target: Path) -> None:
-        before = target.stat().st_mode if target.exists() else None
-        if before is not None and stat.S_ISCHR(before):  # such as /dev/null
-            target.write_bytes(self._data)
-            return
-        if before is not None and not stat.S_ISREG(before):
-            raise InvalidArgument(f"cannot write '{target}': it is there, and no regular file")
-        temporary = target.with_name(f".{token_hex(8)}.ingot")
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-        try:
-            with open(os.open(temporary, flags, 0o666), "wb") as file:
-                if before is not None:
-                    os.fchmod(file.fileno(), stat.S_IMODE(before))
-                file.write(self._data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, target)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
-        folder = os.open(target.parent, os.O_RDONLY)  # the new name too
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        write_whole(path, lambda file: file.write(self._data))

@@ -17,12 +17,13 @@ from ingot.hal.array import Array, array_of_view
 from ingot.hal.device import open_device
 from ingot.hal.errors import FailedPrecondition, InvalidArgument, NotFound
 from ingot.hal.native import Uncopied, check, lib, raise_kept, raised
+from ingot.hal.whole_file import read_arrays
 from ingot.runtime.frame import Frame
 from ingot.runtime.limits import set_limits
 from ingot.runtime.program import HostKernel, Program
 from ingot.runtime.session import Session
 from ingot.runtime.signature import Signature, Value
-from ingot.runtime.state import read_state, read_state_file, save_state, state_spans, write_state
+from ingot.runtime.state import read_state, save_state, state_spans, write_state
 from ingot.runtime.trace import TraceEvent
 
 __all__ = ["Function", "Model", "load"]
@@ -277,7 +278,7 @@ class Model(Uncopied):
         nothing is changed. NotFound, DataLoss: there is no such file, or it is damaged.
         """
         if isinstance(state, (str, os.PathLike)):
-            state = read_state_file(state)
+            state = read_arrays(state)
         spans = state_spans(self._program, state)
         with self._session.use() as pointer:
             write_state(pointer, self._program, spans)

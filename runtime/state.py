@@ -5,22 +5,22 @@ from __future__ import annotations
 import os
 import zipfile
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
-from typing import Any, cast
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 from numpy.lib.format import write_array
 
 from ingot.hal.array import Array, empty_array
 from ingot.hal.device import open_device
-from ingot.hal.errors import DataLoss, InvalidArgument, NotFound
+from ingot.hal.errors import InvalidArgument
 from ingot.hal.native import check, ffi, lib
+from ingot.hal.whole_file import write_whole
 from ingot.runtime.frame import bytes_of
 from ingot.runtime.program import Program
 from ingot.runtime.signature import Value
 from ingot.runtime.tensors import bits_of_input
 
-__all__ = ["read_state", "read_state_file", "save_state", "state_spans", "write_state"]
+__all__ = ["read_state", "save_state", "state_spans", "write_state"]
 
 
 def read_state(session: Any, program: Program) -> dict[str, Array]:
@@ -39,36 +39,22 @@ def read_state(session: Any, program: Program) -> dict[str, Array]:
 
 
 def save_state(path: str | os.PathLike[str], state: Mapping[str, Array]) -> None:
-    """Writes a .npz file with an array per variable; a file that exists is replaced at the end.
+    """Writes a .npz file with an array per variable. Raises as `write_whole`.
 
-    Elements that NumPy lacks are written as bytes. OSError: it cannot be written.
+    Elements that NumPy lacks are written as bytes.
     """
-    temporary = f"{os.fspath(path)}.part"
-    try:
-        with zipfile.ZipFile(temporary, "w") as archive:
+
+    def write(file: BinaryIO) -> None:
+        with zipfile.ZipFile(file, "w") as archive:
             for name, array in state.items():
                 element = array.dtype.numpy if array.dtype.is_numpy else f"V{array.dtype.bytes}"
-                with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
-                    write_array(file, array._storage(np.dtype(element)), allow_pickle=False)
-        os.replace(temporary, path)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(temporary)
-        raise
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                    write_array(member, array._storage(np.dtype(element)), allow_pickle=False)
+
+    write_whole(path, write)
 
 
-def read_state_file(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The arrays of a .npz file by name. NotFound: no such file. DataLoss: it is none."""
-    try:
-        with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
-            return dict(arrays)
-    except FileNotFoundError:
-        raise NotFound(f"there is no file '{os.fspath(path)}'") from None
-    except (ValueError, EOFError, TypeError, zipfile.BadZipFile) as error:
-        raise DataLoss(f"'{os.fspath(path)}' is no .npz file of a state: {error}") from None
-
-
-def state_spans(program: Program, state: Mapping[str, Any]) -> list[tuple[Any, int]]:
+def state_spans(program: Program, state: Any) -> list[tuple[Any, int]]:
     """The bytes for each variable, and their length. InvalidArgument: they do not fit."""
     if not isinstance(state, Mapping):
         raise InvalidArgument(

@@ -15,7 +15,7 @@ from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.ir import Value
 from ingot.compiler.ir.dims import Dim
 from ingot.hal.errors import CompileError
-from ingot.hal.spec import dtype
+from ingot.hal.spec import DType, dtype
 
 __all__ = ["Pair", "both_sides", "transform"]
 
@@ -138,8 +138,7 @@ def _by_matrix(builder: Builder, x: Pair, inverse: bool) -> tuple[Value, Value]:
     """The transform as a product with the matrix exp(-2 pi i j k / n)."""
     real, imaginary = x
     type = tensor_type(real)
-    cosine, sine = _matrix(builder, type.shape[-1], inverse)
-    cosine, sine = (builder.value("convert", each, dtype=type.dtype) for each in (cosine, sine))
+    cosine, sine = _matrix(builder, type.shape[-1], type.dtype, inverse)
 
     def product(value: Value, matrix: Value) -> Value:
         return builder.value(
@@ -159,13 +158,15 @@ def _by_matrix(builder: Builder, x: Pair, inverse: bool) -> tuple[Value, Value]:
     )
 
 
-def _matrix(builder: Builder, length: Dim, inverse: bool) -> tuple[Value, Value]:
-    """The cosine and the sine of 2 pi j k / n: f64[n, n]."""
+def _matrix(builder: Builder, length: Dim, element: DType, inverse: bool) -> tuple[Value, Value]:
+    """The cosine and the sine of 2 pi j k / n: [n, n]."""
     sign = 1 if inverse else -1
     if isinstance(length, int):
         places = np.outer(np.arange(length), np.arange(length)) % max(length, 1)
         known = places * (2 * np.pi / max(length, 1))
-        return builder.constant(np.cos(known)), builder.constant(np.sin(known) * sign)
+        parts = (np.cos(known), np.sin(known) * sign)
+        cosine, sine = (builder.constant(each, element) for each in parts)
+        return cosine, sine
     shape = (length, length)
     rows, columns = (
         builder.value("iota", dtype=dtype("i64"), shape=shape, axis=axis) for axis in range(2)
@@ -175,7 +176,9 @@ def _matrix(builder: Builder, length: Dim, inverse: bool) -> tuple[Value, Value]
     turns, size = (builder.value("convert", each, dtype=dtype("f64")) for each in (turns, size))
     circle = builder.full(2 * np.pi * sign, "f64", shape)
     angles = builder.value("mul", turns, builder.value("div", circle, size))
-    return builder.value("cos", angles), builder.value("sin", angles)
+    wide = (builder.value(name, angles) for name in ("cos", "sin"))
+    cosine, sine = (builder.value("convert", each, dtype=element) for each in wide)
+    return cosine, sine
 
 
 def _spread(builder: Builder, dim: Dim, shape: tuple[Dim, ...]) -> Value:

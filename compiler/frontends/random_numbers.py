@@ -3,7 +3,7 @@
 `threefry` and `philox` turn a key and counters into bits, each block by itself, so that they run
 in any order on any device. What a program draws without a key of its own comes from a `Stream`:
 threefry under a key that is made of a seed and of how many streams the session began before,
-which is a variable of the module (docs/design/0006-random-numbers.md).
+which is a variable of the module (docs/design/0007-random-numbers.md).
 """
 
 from __future__ import annotations
@@ -170,11 +170,15 @@ class Stream:
         if not element.is_float:
             return self._integers(shape, low, high)
         x = self.fractions(shape, element)
-        start, end = (_spread(builder, each, x) for each in (low, high))
-        width = builder.value("sub", end, start)
-        x = builder.value("add", builder.value("mul", x, width), start)
-        x = _converted(builder, x, element)
+        # In halves, since the width of the whole range may overflow.
+        half = _spread(builder, builder.full(0.5, tensor_type(x).dtype, ()), x)
+        ends = (_spread(builder, each, x) for each in (low, high))
+        start, end = (builder.value("mul", each, half) for each in ends)
+        x = builder.value("mul", x, builder.value("sub", end, start))
+        x = builder.value("add", x, start)
+        x = _converted(builder, builder.value("add", x, x), element)
         low, high = (_spread(builder, each, x) for each in (low, high))
+        x = builder.value("max", x, low)
         below = builder.value("compare", x, high, direction="lt")  # rounding may reach the end
         return builder.value("reshape", builder.value("select", below, x, low), shape=tuple(shape))
 

@@ -44,7 +44,9 @@ def _solve(name: str, size: int, dim: Dim) -> tuple[str | None, int]:
     linear = linear_in(dim, next(iter(names))) if len(names) == 1 else None
     if not names and dim == size:
         return None, size
-    if linear is not None and isinstance(linear[1], int) and (size - linear[1]) % linear[0] == 0:
-        return next(iter(names)), (size - linear[1]) // linear[0]
+    if linear is not None and isinstance(linear[1], int):
+        value, rest = divmod(size - linear[1], linear[0])
+        if rest == 0 and value >= 0:
+            return next(iter(names)), value
     advice = f": give sizes to {', '.join(sorted(names))}" if linear is None and names else ""
     raise ValueError(f"{name} is {dim} in this program, which {size} is not{advice}")

@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ingot.hal.array import Array
-from ingot.hal.errors import InvalidArgument, NotFound
+from ingot.hal.errors import InvalidArgument
+from ingot.hal.whole_file import read_arrays
 from ingot.runtime.model import Model
 from ingot.runtime.signature import Signature, Value
 
@@ -28,12 +29,12 @@ def read_inputs(texts: Sequence[str], signature: Signature) -> dict[str, Any]:
     inputs: dict[str, Any] = {}
     for text in texts:
         if text.startswith("@") and text.endswith(".npz"):
-            inputs |= _load(text[1:])
+            inputs |= read_arrays(text[1:])
             continue
         name, separator, value = text.partition("=")
         if not separator or name not in names:
             name, value = _next_name(text, names, inputs, signature), text
-        inputs[name] = _load(value[1:]) if value.startswith("@") else _parse(name, value)
+        inputs[name] = read_arrays(value[1:]) if value.startswith("@") else _parse(name, value)
     return inputs
 
 
@@ -54,16 +55,6 @@ def _parse(name: str, text: str) -> Any:
         raise InvalidArgument(
             f"--input {name}={text}: not a number or JSON list; for a file write {name}=@FILE.npy"
         ) from None
-
-
-def _load(path: str) -> Any:
-    try:
-        loaded = np.load(path, allow_pickle=False)
-    except FileNotFoundError:
-        raise NotFound(f"there is no file {path}") from None
-    except ValueError as error:
-        raise InvalidArgument(f"{path} is no .npy or .npz file: {error}") from None
-    return dict(loaded) if isinstance(loaded, np.lib.npyio.NpzFile) else loaded
 
 
 def write_outputs(paths: Sequence[str], results: Mapping[str, Array]) -> None:

@@ -15,7 +15,6 @@ import pytest
 from onnx import TensorProto, helper
 
 import ingot
-from ingot.compiler.dispatch.kernel import checked_name
 from ingot.compiler.targets.cpu import toolchain
 from ingot.compiler.targets.opencl import object as opencl_object
 
@@ -234,9 +233,3 @@ def test_a_program_may_have_functions_named_like_kernels(generated: list[str]) -
     model = ingot.load(ingot.compile(text, target=["cpu", "opencl"]))
     assert set(model.functions) == set(names)
     np.testing.assert_allclose(np.asarray(model.main_dispatch_0_exp(np.zeros(3, np.float32))), 1)
-
-
-@pytest.mark.parametrize("name", HOSTILE)
-def test_no_printer_takes_a_name_that_is_no_identifier(name: str) -> None:
-    with pytest.raises(ingot.CompileError, match="identifier"):
-        checked_name(f"{name}\0")

@@ -65,3 +65,4 @@ def test_static_and_symbolic_products(rows: int | None) -> None:
     )
     kinds = survive(bytes(module), [numbers(8, 64)], range(400))
     assert kinds["ran"] > 20
+    assert kinds["DataLoss"] > 50

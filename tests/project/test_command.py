@@ -98,7 +98,7 @@ def test_failures_are_one_line(failing: Callable[..., str], pair: str, tmp_path:
     assert "there is no function 'f'" in failing("run", pair, "--function", "f")
     assert "no argument is called 'c'" in failing("run", pair, "--input", "c=1")
     assert "write a=@FILE.npy" in failing("run", pair, "--input", "a=x.npy")
-    assert "there is no file x.npy" in failing("run", pair, "--input", "a=@x.npy")
+    assert "there is no file 'x.npy'" in failing("run", pair, "--input", "a=@x.npy")
     assert "is no .npy or .npz file" in failing("run", pair, "--input", f"a=@{pair}")
     texts = ["--input", "1", "--input", "2", "--input", "3"]
     assert "every argument of main" in failing("run", pair, *texts)

@@ -17,7 +17,13 @@ FOLDERS = {
     "ingot.runtime": ROOT / "runtime",
 }
 
-SPEC = ("ingot.hal.spec", "ingot.hal.errors", "ingot.hal.file_kind", "ingot.hal.header")
+SPEC = (
+    "ingot.hal.spec",
+    "ingot.hal.errors",
+    "ingot.hal.file_kind",
+    "ingot.hal.header",
+    "ingot.hal.whole_file",
+)
 COMPILER = "ingot.compiler."
 STANDARD = set(sys.stdlib_module_names)
 
@@ -27,6 +33,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "ingot.hal.header": (),
     "ingot.hal.errors": ("ingot.hal.header",),
     "ingot.hal.file_kind": (),
+    "ingot.hal.whole_file": ("ingot.hal.errors",),
     "ingot.hal.spec": SPEC,
     "ingot.hal": ("ingot.hal", "ingot.runtime._ingot"),
     "ingot.runtime": ("ingot.hal", "ingot.runtime"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ingot.compiler.frontends.stablehlo.program import SourceOp
+from ingot.compiler.frontends.stablehlo.program import SourceOp, TensorType
 
 __all__ = ["UNARY_NAMES", "count_of_top_k", "followed_function", "is_known_call", "unary_name"]
 
@@ -44,7 +44,8 @@ def is_known_call(op: SourceOp) -> bool:
 
 def unary_name(op: SourceOp) -> str | None:
     """The graph op for a composite of one real operand; complex ones are decomposed."""
-    if len(op.operands) != 1 or str(op.operands[0].type).startswith(("c64", "c128")):
+    type = op.operands[0].type if len(op.operands) == 1 else None
+    if not isinstance(type, TensorType) or type.element in ("c64", "c128"):
         return None
     return UNARY_NAMES.get(str(op.attributes.get("name")))
 

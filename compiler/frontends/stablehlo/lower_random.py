@@ -86,7 +86,8 @@ def _threefry_bits(
     key, start = state
     axis = 0
     if shape and not is_wide:  # the first even axis, else the first of the longest
-        known = [dim for dim in shape if isinstance(dim, int)]
+        known = [int(dim) for dim in shape if isinstance(dim, int)]
+        assert len(known) == len(shape), "the check refuses symbolic dims"
         even = [place for place, dim in enumerate(known) if dim % 2 == 0]
         axis = even[0] if even else known.index(max(known))
     before, along, behind = shape[:axis], (*shape, 1)[axis], shape[axis + 1 :]

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from entries import entry
 
 from ingot.compiler.dispatch.map import lower_map
-from ingot.compiler.targets.cpu import toolchain
+from ingot.compiler.targets.cpu import c_printer, toolchain
 from ingot.compiler.targets.cpu.cache import Cache, default_cache
 from ingot.compiler.targets.cpu.flags import VARIANTS
+from ingot.compiler.targets.opencl import object as opencl_object
 from ingot.hal.errors import CompileError, InvalidArgument
 
 
@@ -109,3 +111,16 @@ def test_variants_are_chosen_by_name() -> None:
     assert variant.feature_bits == 1
     with pytest.raises(InvalidArgument, match="x86-64-v9"):
         toolchain.choose_variants(["x86-64-v9"])
+
+
+@pytest.mark.parametrize("name", ["a b", "a;", "a\n", "", "ünïcödé", "a/*", "1a", "a\0", "-o"])
+def test_no_printer_takes_a_name_that_is_no_identifier(name: str) -> None:
+    kernel = replace(kernels()[0], name=name)
+    with pytest.raises(CompileError, match="identifier"):
+        c_printer.print_kernel(kernel)
+    with pytest.raises(CompileError, match="identifier"):
+        c_printer.prototype(kernel)
+    with pytest.raises(CompileError, match="identifier"):
+        toolchain._table([kernel], [kernel.name])
+    with pytest.raises(CompileError, match="identifier"):
+        opencl_object.print_source([kernel])

@@ -89,6 +89,7 @@ def multinomial(node: Node) -> Value:
     logits = node.convert(node.input(0), "f64")
     unsupported(type_of(logits).rank != 2, "its input has not the rank 2: fix the model")
     batch, classes = shape_of(logits)
+    unsupported(classes == 0, "it has no classes to draw from: fix the model")
     samples = node.integer("sample_size", 1)
     unsupported(samples < 1, f"its sample_size is {samples}, expected 1 or more")
     greatest = node.reduce(logits, [1], "max", keep=True)

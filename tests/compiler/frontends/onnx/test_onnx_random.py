@@ -196,3 +196,14 @@ def test_what_cannot_be_drawn_is_refused(node: onnx.NodeProto, problem: str) -> 
     inputs = [make_value("x", [2, 3]), make_value("v", [3])]
     with pytest.raises(ingot.CompileError, match=problem):
         import_onnx(build_model([node], inputs, ["y"]))
+
+
+@pytest.mark.parametrize(("low", "high"), [(-3e38, 3e38), (-1e38, 3e38), (1.0, 1.0000001)])
+def test_any_two_ends_of_a_uniform_distribution_are_kept(low: float, high: float) -> None:
+    node = Node("RandomUniform", [], ["y"], shape=[4000], low=low, high=high)
+    (drawn,) = interpret(import_onnx(build_model([node], [], ["y"])), "main", [], state={})
+    first, last = np.float32(low), np.float32(high)
+    assert (drawn >= first).all()
+    assert (drawn < last).all()
+    if high > 2:
+        assert distance(drawn, lambda x: (x / 2 - low / 2) / (high / 2 - low / 2)) < 1.6

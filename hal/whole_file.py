@@ -1,0 +1,122 @@
+"""Files that are written whole or not at all, and read without waiting."""
+
+from __future__ import annotations
+
+import os
+import stat
+import zipfile
+import zlib
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from secrets import token_hex
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from ingot.hal.errors import DataLoss, InvalidArgument, NotFound, PermissionDenied
+
+__all__ = ["open_regular", "read_arrays", "write_whole"]
+
+_DAMAGED = (
+    AttributeError,
+    EOFError,
+    LookupError,
+    NotImplementedError,
+    OSError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+"""What NumPy and zipfile raise of a file that is damaged, or no array."""
+
+
+def write_whole(path: str | os.PathLike[str], write: Callable[[BinaryIO], object]) -> None:
+    """Make a file of what `write` puts into a stream; one that exists is replaced in one step,
+    also behind a link, and keeps its mode. When this returns the file is on the disk.
+
+    NotFound, PermissionDenied, InvalidArgument or OSError: it cannot be written; what was
+    there is there still.
+    """
+    target = Path(os.path.realpath(_checked(path)))
+    try:
+        _write(target, write)
+    except FileNotFoundError:
+        raise NotFound(f"cannot write '{target}': there is no folder '{target.parent}'") from None
+    except PermissionError:
+        raise PermissionDenied(
+            f"cannot write '{target}': the folder '{target.parent}' may not be written to"
+        ) from None
+
+
+def _write(target: Path, write: Callable[[BinaryIO], object]) -> None:
+    before = target.stat().st_mode if target.exists() else None
+    if before is not None and stat.S_ISCHR(before):  # such as /dev/null
+        with target.open("wb") as file:
+            write(file)
+        return
+    if before is not None and not stat.S_ISREG(before):
+        raise InvalidArgument(f"cannot write '{target}': it is there, and no regular file")
+    temporary = target.with_name(f".{token_hex(8)}.ingot")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    try:
+        with open(os.open(temporary, flags, 0o666), "wb") as file:
+            if before is not None:
+                os.fchmod(file.fileno(), stat.S_IMODE(before))
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    with suppress(OSError):  # the file is there; a folder may refuse to be read, or to be synced
+        folder = os.open(target.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
+    """A file opened for reading. NotFound: there is none. InvalidArgument: it is no regular
+    file, or the path is none. PermissionDenied, OSError: it cannot be read."""
+    name = _checked(path)
+    try:
+        file = os.fdopen(os.open(name, os.O_RDONLY | os.O_NONBLOCK), "rb")
+    except (FileNotFoundError, NotADirectoryError):
+        raise NotFound(f"there is no file '{name}'") from None
+    except IsADirectoryError:
+        raise InvalidArgument(f"'{name}' is a folder, expected a file") from None
+    except PermissionError:
+        raise PermissionDenied(f"'{name}' may not be read") from None
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise InvalidArgument(f"'{name}' is no regular file")
+    return file
+
+
+def read_arrays(path: str | os.PathLike[str]) -> Any:
+    """What a .npy file holds, or all of a .npz file by name. DataLoss: it is neither. Else
+    raises as `open_regular`."""
+    with open_regular(path) as file:
+        try:
+            loaded = np.load(file, allow_pickle=False)
+            return loaded if isinstance(loaded, np.ndarray) else dict(loaded)
+        except _DAMAGED as error:
+            name = os.fsdecode(path)
+            raise DataLoss(f"'{name}' is no .npy or .npz file: {error}") from None
+
+
+def _checked(path: str | os.PathLike[str]) -> str:
+    """The path as text. InvalidArgument: no path can have its characters."""
+    name = os.fsdecode(path)
+    try:
+        encoded = os.fsencode(name)
+    except UnicodeEncodeError:
+        encoded = b"\0"
+    if b"\0" in encoded:
+        raise InvalidArgument(f"path {name!r} has a character that no path can have")
+    return name

@@ -1,0 +1,81 @@
+"""Files: written whole or not at all, read without waiting, and never another exception."""
+
+from __future__ import annotations
+
+import io
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ingot.hal.errors import DataLoss, InvalidArgument, NotFound
+from ingot.hal.whole_file import open_regular, read_arrays, write_whole
+
+
+def test_a_file_that_cannot_be_finished_is_left_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(b"before")
+
+    def fail(file: io.BufferedIOBase) -> None:
+        file.write(b"half")
+        raise MemoryError
+
+    with pytest.raises(MemoryError):
+        write_whole(path, fail)
+    assert path.read_bytes() == b"before"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_links_and_devices_stay_what_they_are(tmp_path: Path) -> None:
+    path, link = tmp_path / "x", tmp_path / "link"
+    link.symlink_to(path)
+    write_whole(link, lambda file: file.write(b"new"))
+    assert link.is_symlink()
+    assert path.read_bytes() == b"new"
+    write_whole("/dev/null", lambda file: file.write(b"new"))
+    assert Path("/dev/null").is_char_device()
+
+
+@pytest.mark.parametrize("path", ["a\0b", "\ud800"])
+def test_a_path_that_cannot_be_is_named(path: str) -> None:
+    with pytest.raises(InvalidArgument, match="has a character that no path can have"):
+        write_whole(path, lambda file: None)
+    with pytest.raises(InvalidArgument, match="has a character that no path can have"):
+        open_regular(path)
+
+
+def test_paths_may_be_bytes(tmp_path: Path) -> None:
+    path = os.fsencode(tmp_path / "x")
+    write_whole(path, lambda file: file.write(b"x"))  # type: ignore[arg-type]
+    with open_regular(path) as file:  # type: ignore[arg-type]
+        assert file.read() == b"x"
+
+
+def test_what_is_no_file_is_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InvalidArgument, match="no regular file"):
+        read_arrays(tmp_path / "pipe")
+    with pytest.raises(InvalidArgument, match="folder"):
+        read_arrays(tmp_path)
+    with pytest.raises(NotFound):
+        read_arrays(tmp_path / "none")
+    with pytest.raises(InvalidArgument, match="no regular file"):
+        write_whole(tmp_path / "pipe", lambda file: None)
+
+
+def test_a_damaged_archive_is_data_loss(tmp_path: Path) -> None:
+    stream = io.BytesIO()
+    np.savez_compressed(stream, a=np.arange(6.0), b=np.zeros((2, 3), "V2"))
+    whole, random = stream.getvalue(), np.random.default_rng(0)
+    path, failed = tmp_path / "x.npz", 0
+    for _ in range(600):
+        data = bytearray(whole)
+        for place in random.integers(len(data), size=3):
+            data[place] = random.integers(256)
+        path.write_bytes(data[: random.integers(len(data) // 2, len(data) + 1)])
+        try:
+            read_arrays(path)
+        except DataLoss:
+            failed += 1
+    assert failed > 300

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 
@@ -15,6 +15,7 @@ from ingot.compiler.ir.polynomials import (
     Expr,
     Symbol,
     expr_of,
+    from_terms,
     substitute,
     symbol,
 )
@@ -94,24 +95,28 @@ def _proven(difference: Expr, relevant: _Known) -> bool:
 def _prove_with_ends(dim: Expr, known: Bounds, depth: int, tries: list[int]) -> bool:
     """Whether dim >= 0 shows once some min, max or mod in it is one of its ends: what is taken
     away is at most its upper ends, what is added at least its lower ones."""
-    for monomial, factor in dim.terms:
-        if len(monomial) != 1 or monomial[0][1] != 1 or not isinstance(monomial[0][0], Call):
-            continue
-        term = expr_of(((monomial, factor),))
-        for end in _ends(monomial[0][0], factor < 0, known):
-            tries[0] -= 1
-            if tries[0] < 0:
-                return False
-            rest = dim - term + end * factor
-            if bounds(rest, known)[0] >= 0:
-                return True
-            if (
-                depth > 1
-                and isinstance(rest, Expr)
-                and _prove_with_ends(rest, known, depth - 1, tries)
-            ):
-                return True
+    for rest in _with_an_end(dim, known):
+        tries[0] -= 1
+        if tries[0] < 0:
+            return False
+        if bounds(rest, known)[0] >= 0:
+            return True
+        if depth > 1 and isinstance(rest, Expr) and _prove_with_ends(rest, known, depth - 1, tries):
+            return True
     return False
+
+
+def _with_an_end(dim: Expr, known: Bounds) -> Iterator[Dim]:
+    """Dims that are never above this one: with an end in place of a call, which nothing that may
+    be negative is multiplied by."""
+    for monomial, factor in dim.terms:
+        for atom, power in monomial:
+            if power != 1 or not isinstance(atom, Call):
+                continue
+            others = from_terms([(tuple(each for each in monomial if each[0] is not atom), factor)])
+            if bounds(others * (1 if factor > 0 else -1), known)[0] >= 0:
+                for end in _ends(atom, factor < 0, known):
+                    yield dim - expr_of(((monomial, factor),)) + end * others
 
 
 def _ends(call: Call, upper: bool, known: Bounds) -> Sequence[Dim]:

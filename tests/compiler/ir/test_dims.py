@@ -350,6 +350,13 @@ def test_a_proof_that_needs_too_large_a_dim_proves_nothing() -> None:
     assert not prove_le(floordiv(A, maximum(S, 1) - S), B, {"s": (1, None)})
 
 
+def test_products_of_min_and_max_are_compared() -> None:
+    assert prove_le(0, maximum(S - 1, A) * B)
+    assert prove_le(minimum(S - 1, A) * B * S, A * B * S)
+    assert not prove_le(0, minimum(S - 1, A) * B)
+    assert not prove_le(0, maximum(S, A + 1) * (B - S) - B)
+
+
 def test_a_power_of_a_sum_is_as_large_as_its_terms() -> None:
     sum_ = A + B + S + symbol("t")
     power = substitute(product([symbol("x")] * 8), {"x": sum_})

@@ -65,7 +65,7 @@ void **ingot_hal_instance_driver_state(ingot_instance_t *instance,
   return NULL;
 }
 
-/* Under the mutex. */
+/* Of two registrations one waits; whoever looks for kernels comes after all of them. */
 static const ingot_hal_static_library_t *ingot_hal_static_find(const ingot_instance_t *instance,
                                                                const char *name) {
   const ingot_hal_static_library_t *library = instance->static_libraries;

@@ -58,6 +58,7 @@ struct ingot_hal_cpu_pool_t {
   bool can_spin;
   bool is_reported; /* that there are fewer threads than wanted */
   _Atomic bool held;        /* some session's dispatch has the pool */
+  _Atomic pthread_t holder; /* whose dispatch */
   _Atomic int64_t process;  /* id of the process that the threads live in */
   ingot_mutex_t mutex;      /* for the conditions, sleepers' decision, and the fault record */
   ingot_condition_t wake;   /* a job was opened */
@@ -271,9 +272,16 @@ static bool ingot_pool_take_over(ingot_hal_cpu_pool_t *pool) {
   return true;
 }
 
+/* A thread that forked inside its own dispatch has that to end before anybody takes over. */
 static bool ingot_pool_hold(ingot_hal_cpu_pool_t *pool) {
-  if (!atomic_exchange_explicit(&pool->held, true, memory_order_acquire)) return true;
-  return ingot_pool_is_forked(pool) && ingot_pool_take_over(pool);
+  pthread_t own = pthread_self();
+  if (atomic_exchange_explicit(&pool->held, true, memory_order_acquire) &&
+      (pthread_equal(atomic_load_explicit(&pool->holder, memory_order_relaxed), own) ||
+       !ingot_pool_is_forked(pool) || !ingot_pool_take_over(pool))) {
+    return false;
+  }
+  atomic_store_explicit(&pool->holder, own, memory_order_relaxed);
+  return true;
 }
 
 static void ingot_pool_let_go(ingot_hal_cpu_pool_t *pool) {
@@ -316,6 +324,13 @@ static void ingot_pool_wake(ingot_hal_cpu_pool_t *pool, int64_t ranges) {
   for (int64_t i = 1; i < ranges; i++) ingot_condition_signal(&pool->wake);
 }
 
+/* In a forked child: the ranges that a lost worker was at stay undone, so the call must fail. */
+static void ingot_pool_give_up(ingot_hal_cpu_pool_t *pool) {
+  ingot_stop_t *stop = pool->work.stop;
+  (void)ingot_pool_take_over(pool);
+  if (stop) (void)atomic_fetch_or(&stop->flags, INGOT_STOP_CANCELLED);
+}
+
 /* Ends joining and waits until nobody is inside. Returns whether anyone had joined. */
 static bool ingot_pool_close(ingot_hal_cpu_pool_t *pool) {
   uint64_t state = atomic_fetch_and_explicit(&pool->state, ~INGOT_POOL_OPEN, memory_order_acquire);
@@ -329,6 +344,10 @@ static bool ingot_pool_close(ingot_hal_cpu_pool_t *pool) {
     if ((state & INGOT_POOL_INSIDE) && !ingot_pool_may_spin_on(&deadline, round)) break;
   }
   while (state & INGOT_POOL_INSIDE) {
+    if (ingot_pool_is_forked(pool)) {
+      ingot_pool_give_up(pool);
+      break;
+    }
     ingot_mutex_lock(&pool->mutex);
     state = atomic_fetch_or(&pool->state, INGOT_POOL_WAITING); /* the next job clears it */
     if (state & INGOT_POOL_INSIDE) ingot_condition_wait_a_little(&pool->empty, &pool->mutex);

@@ -342,6 +342,59 @@ static void pool_restarts_after_fork(void) {
   }
 }
 
+/* target[x] = 1, by a worker only once it is let go. */
+static uint32_t INGOT_KERNEL_CALL mark(const ingot_kernel_dispatch_t *dispatch, int64_t x,
+                                       int64_t y, int64_t z, void *scratch,
+                                       ingot_kernel_fault_t *fault) {
+  if (!pthread_equal(pthread_self(), main_thread)) block(dispatch, x, y, z, scratch, fault);
+  else (void)usleep(1000);
+  ((float *)dispatch->bindings[0])[x] = 1;
+  return 0;
+}
+
+static pid_t forked = -1;
+
+/* As a signal handler may: forks while a worker is inside, and uses the pool in the child. */
+static bool fork_inside(void *pool) {
+  if (forked >= 0 || !atomic_load(&is_blocked)) return false;
+  forked = fork();
+  if (forked != 0) {
+    atomic_store(&is_blocking, false);
+    return false;
+  }
+  (void)alarm(20);
+  static float target[8];
+  void *bindings[1] = {target};
+  ingot_kernel_fault_t fault = {0};
+  ingot_hal_cpu_work_t work = make_work(sum, bindings, NULL, 8, 1, 1);
+  if (ingot_hal_cpu_pool_run(pool, &work, NULL, &fault)) _exit(4);
+  return false;
+}
+
+static void a_fork_inside_a_dispatch_cancels_it_in_the_child(void) {
+  ingot_hal_cpu_pool_t *pool = make_pool(1);
+  static float target[64];
+  void *bindings[1] = {target};
+  ingot_kernel_fault_t fault = {0};
+  ingot_hal_cpu_work_t work = make_work(mark, bindings, NULL, 64, 1, 1);
+  ingot_stop_t stop = {.flags = INGOT_STOP_BUSY | INGOT_STOP_CALL | INGOT_STOP_LIMITED,
+                       .should_stop = fork_inside,
+                       .user = pool};
+  work.stop = &stop;
+  atomic_store(&is_blocked, false);
+  atomic_store(&is_blocking, true);
+  EXPECT(ingot_hal_cpu_pool_run(pool, &work, NULL, &fault));
+  REQUIRE(forked >= 0);
+  if (forked == 0) _exit(ingot_stop_is_found(&stop) ? use_after_fork(pool) : 5);
+  int status = -1;
+  EXPECT(waitpid(forked, &status, 0) == forked);
+  EXPECT(WIFEXITED(status));
+  EXPECT_EQUAL(WEXITSTATUS(status), 0);
+  EXPECT(!ingot_stop_is_found(&stop));
+  for (int i = 0; i < 64; i++) EXPECT(target[i] == 1);
+  ingot_hal_cpu_pool_destroy(pool);
+}
+
 int main(void) {
   main_thread = pthread_self();
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
@@ -356,5 +409,6 @@ int main(void) {
   RUN(busy_pool_is_left_alone);
   RUN(workers_keep_denormals_whatever_the_caller_does);
   RUN(pool_restarts_after_fork);
+  RUN(a_fork_inside_a_dispatch_cancels_it_in_the_child);
   return TEST_RESULT();
 }

@@ -18,7 +18,7 @@ from ingot.compiler.dispatch.kernel import Kernel
 from ingot.compiler.dispatch.level import DISPATCH
 from ingot.compiler.graph.symbols import substitute_symbols
 from ingot.compiler.ir import Function, Module, Op, TensorType, Value, clone_region, verify, walk
-from ingot.compiler.ir.dims import Dim, evaluate
+from ingot.compiler.ir.dims import Call, Dim, evaluate
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import DType
 
@@ -95,6 +95,8 @@ def _trial_at(entry: Function, kernel: Kernel, values: Mapping[str, int]) -> Tri
     if static is None:
         return None
     try:
+        if not all(_broadcasts(dim, values) for dim in kernel.constants):
+            return None
         workload = tuple(evaluate(dim, values) for dim in kernel.workload)
         constants = tuple(evaluate(dim, values) for dim in kernel.constants)
         flops = evaluate(kernel.flops, values)
@@ -107,6 +109,20 @@ def _trial_at(entry: Function, kernel: Kernel, values: Mapping[str, int]) -> Tri
     if not (is_small and runs):
         return None
     return Trial(cast("tuple[int, int, int]", workload), constants, tuple(bindings))
+
+
+def _broadcasts(dim: Dim, values: Mapping[str, int]) -> bool:
+    """Whether all dims that broadcast in this one do so at these sizes."""
+    if isinstance(dim, int):
+        return True
+    calls = (atom for monomial, _ in dim.terms for atom, _ in monomial if isinstance(atom, Call))
+    for call in calls:
+        sizes = {evaluate(each, values) for each in call.operands} - {1}
+        if call.function == "broadcast" and len(sizes) > 1:
+            return False
+        if not all(_broadcasts(each, values) for each in call.operands):
+            return False
+    return True
 
 
 def _at(entry: Function, values: Mapping[str, int]) -> Function | None:

@@ -20,10 +20,11 @@ from ingot.compiler.dispatch.kernel import Kernel
 from ingot.compiler.dispatch.trial import Trial, TrialBinding, plan_trial
 from ingot.compiler.graph.passes import GRAPH_PASSES
 from ingot.compiler.ir import Function, Module
-from ingot.compiler.ir.dims import symbol
+from ingot.compiler.ir.dims import broadcast, symbol
 from ingot.compiler.pipeline import DISPATCH_PASSES
 from ingot.compiler.read_source import read_source
 from ingot.compiler.targets.cpu import c_printer
+from ingot.hal.spec import dtype
 
 Array = np.ndarray[Any, Any]
 
@@ -167,3 +168,17 @@ def test_what_takes_too_long_has_no_trial() -> None:
     function = entry(["f32[5000,5000]"], lambda b, x: b.op("neg", x))
     (kernels,) = lower_entries(module_of(function), [PLAIN]).values()
     assert plan_trial(function, kernels[0]) is None
+
+
+def test_sizes_that_a_computed_size_broadcasts_do_so() -> None:
+    size = symbol("b") * broadcast(symbol("b"), symbol("c"))
+
+    def plus_size(b: Any, x: Any) -> Any:
+        return b.op("add", x, b.op("dim", value=size, dtype=dtype("i64")))
+
+    function = entry(["i64[]"], plus_size, {"b": (1, None), "c": (1, None)})
+    (kernels,) = lower_entries(module_of(function), [PLAIN]).values()
+    trial = plan_trial(function, kernels[0])
+    assert trial is not None
+    sizes = dict(zip(map(str, kernels[0].constants), trial.constants, strict=True))
+    assert len({sizes["b"], sizes["c"]} - {1}) <= 1

@@ -11,8 +11,10 @@ from collections.abc import Iterator
 from functools import cache
 
 from ingot.compiler.ir import Function, Module, Type, walk
+from ingot.compiler.vm.strings import encoded
 from ingot.hal.errors import CompileError
 from ingot.hal.header import constants, read
+from ingot.hal.spec import layout
 
 __all__ = ["check_function_name", "check_program"]
 
@@ -42,6 +44,7 @@ def check_program(module: Module) -> None:
         check_function_name(function.name)
         problems += _types(function)
     for name, variable in module.variables.items():
+        problems += _name("variable", name)
         problems += _type(f"the variable '{name}'", variable.type)
     if problems:
         raise CompileError("\n  ".join(["the program cannot be compiled:", *problems]))
@@ -56,9 +59,20 @@ def _types(function: Function) -> Iterator[str]:
         name = names[place] if place < len(names) else str(place)
         yield from _type(f"the result '{name}' of '{function.name}'", type)
     for op in walk(function):
+        if op.name == "parameter":
+            yield from _name("external weight", str(op.attributes["key"]))
         layer = f"layer '{op.location}'" if op.location else f"an op of '{function.name}'"
         for result in op.results:
             yield from _type(f"{layer}: the result of {op.name}", result.type)
+
+
+def _name(kind: str, name: str) -> Iterator[str]:
+    greatest = layout().constants["INGOT_MODULE_MAX_NAME"] - 1
+    if (length := len(encoded(name))) > greatest:
+        yield (
+            f"the name of the {kind} '{name[:80]}...' has {length} bytes, at most {greatest} are "
+            "possible: use a shorter one"
+        )
 
 
 @cache

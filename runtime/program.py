@@ -104,7 +104,10 @@ def load_module(source: Any, verify: bool) -> Handle:
     try:
         return _load_file(source, verify) if is_path else _load_bytes(source, verify)
     except (DataLoss, Incompatible) as error:
-        reason = why_no_module(*_start_and_name(source))
+        try:
+            reason = why_no_module(*_start_and_name(source))
+        except OSError:  # it is gone by now
+            reason = None
         if reason is None:
             raise
         raise type(error)(reason) from None
@@ -132,8 +135,8 @@ def _start_and_name(source: bytes | str | os.PathLike[str]) -> tuple[bytes, str]
     """The first bytes of what is loaded, and its name."""
     if isinstance(source, bytes):
         return source[:START_LENGTH], ""
-    with open(source, "rb") as file:
-        return file.read(START_LENGTH), os.fsdecode(source)
+    with open(os.open(source, os.O_RDONLY | os.O_NONBLOCK), "rb", buffering=0) as file:
+        return file.read(START_LENGTH) or b"", os.fsdecode(source)
 
 
 @contextmanager

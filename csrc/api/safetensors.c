@@ -1,6 +1,7 @@
 /* A reader of safetensors files: 8 bytes of header length, a JSON object that gives dtype,
  * shape and data range of each tensor, then the data. The file is read as a whole, so that
- * nobody can cut it under a running init; tensors are used in place. Everything in the header is checked when the file is opened.
+ * nobody can cut it under a running init; tensors are used in place. Everything in the header is
+ * checked when the file is opened.
  */
 #include <inttypes.h>
 #include <stdlib.h>

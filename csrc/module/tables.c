@@ -9,7 +9,6 @@
 #include "module/module.h"
 
 #define MAX_REGISTERS 65536u /* operands are u16 */
-#define MAX_NAME 4096u       /* bytes, with the NUL */
 
 /* Whether `length` bytes are UTF-8 without overlong forms and surrogates. */
 static bool is_utf8(const uint8_t *text, uint64_t length) {
@@ -55,7 +54,8 @@ static bool string_fits(const ingot_module_t *module, uint32_t offset) {
 bool ingot_module_name_fits(const ingot_module_t *module, uint32_t offset) {
   if (!string_fits(module, offset)) return false;
   size_t length = module->strings_length - offset; /* the last byte is NUL */
-  return memchr(module->strings + offset, 0, length < MAX_NAME ? length : MAX_NAME) != NULL;
+  if (length > INGOT_MODULE_MAX_NAME) length = INGOT_MODULE_MAX_NAME;
+  return memchr(module->strings + offset, 0, length) != NULL;
 }
 
 /* rank, dtype and dims of a value or parameter. */

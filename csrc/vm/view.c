@@ -38,8 +38,10 @@ static ingot_status_t check_view(const ingot_buffer_t *buffer, size_t offset, in
   }
   size_t alignment = element_alignment(dtype);
   bool aligned = offset % alignment == 0;
-  if (buffer->host) aligned = aligned && ((uintptr_t)buffer->host + offset) % alignment == 0;
-  if (!aligned && *out_length > 0) {
+  if (buffer->host && buffer->length > 0) { /* of nothing the device chooses the address */
+    aligned = aligned && ((uintptr_t)buffer->host + offset) % alignment == 0;
+  }
+  if (!aligned) {
     return ingot_status_create(allocator, INGOT_STATUS_INVALID_ARGUMENT,
                                "buffer view: its %s elements must lie on a multiple of %zu bytes; "
                                "copy them to an aligned place",

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 
 import ingot
 from tests.devices import best_variant
@@ -66,3 +67,18 @@ def test_symbolic_programs_queue_as_many_kernels_as_static_ones(name: str) -> No
         if sizes is SIZES:
             static = ingot.compile(exported(function, known), variants=BEST)
             assert symbolic.report.dispatches == static.report.dispatches
+
+
+def test_empty_arguments_may_lie_anywhere() -> None:
+    ends = [
+        helper.make_tensor_value_info(name, TensorProto.INT64, [dim]) for name, dim in ("xn", "ym")
+    ]
+    result = helper.make_tensor_value_info("z", TensorProto.INT64, ["k"])
+    node = helper.make_node("Concat", ["x", "y"], ["z"], axis=0)
+    graph = helper.make_graph([node], "main", ends, [result])
+    source = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    model = ingot.load(ingot.compile(source))
+    empty = np.ndarray((0,), np.int64, buffer=bytearray(32), offset=1)
+    full = np.arange(4)
+    for arguments in ((empty, full), (full, empty)):
+        np.testing.assert_array_equal(model(*arguments), full)

@@ -233,3 +233,30 @@ def test_a_program_may_have_functions_named_like_kernels(generated: list[str]) -
     model = ingot.load(ingot.compile(text, target=["cpu", "opencl"]))
     assert set(model.functions) == set(names)
     np.testing.assert_allclose(np.asarray(model.main_dispatch_0_exp(np.zeros(3, np.float32))), 1)
+
+
+LONG = "n" * 4096
+
+
+@pytest.mark.parametrize("kind", ["external weight", "variable"])
+def test_names_longer_than_the_module_format_takes_are_refused(kind: str) -> None:
+    def compile(name: str) -> bytes:
+        weight = onnx.numpy_helper.from_array(np.ones(4, np.float32), name)
+        ends = [helper.make_tensor_value_info(end, TensorProto.FLOAT, [4]) for end in "xy"]
+        names = ["x", name]
+        if kind == "variable":
+            names = [name, "x"]
+            ends.insert(0, helper.make_tensor_value_info(name, TensorProto.FLOAT, [4]))
+        node = helper.make_node("Add", names, ["y"])
+        weights = [weight] if kind == "external weight" else []
+        graph = helper.make_graph([node], "main", ends[:-1], ends[-1:], weights)
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+        state = {"y": name} if kind == "variable" else None
+        return bytes(ingot.compile(model, parameters="external", state=state))
+
+    with pytest.raises(
+        ingot.CompileError, match=rf"name of the {kind} 'n{{80}}\.\.\.' has 4096 bytes"
+    ):
+        compile(LONG)
+    weights = {LONG[1:]: np.ones(4, np.float32)} if kind == "external weight" else None
+    ingot.load(compile(LONG[1:]), parameters=weights)

@@ -11,6 +11,7 @@ import pytest
 from assembler import Assembler, add_copy, copy_module
 
 import ingot
+from ingot.runtime import program
 
 
 class Compiled:
@@ -132,6 +133,27 @@ def test_a_path_that_is_too_long_or_a_ring_of_links_is_refused(tmp_path: Path) -
             with pytest.raises(ingot.InvalidArgument, match=f"cannot read '.*{shown}") as caught:
                 ingot.load(source, **options)
             assert len(str(caught.value)) < 300 + len(str(tmp_path))
+
+
+@pytest.mark.parametrize("becomes_pipe", [False, True])
+def test_a_file_that_goes_while_it_is_refused_keeps_its_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, becomes_pipe: bool
+) -> None:
+    path = tmp_path / "model.ingot"
+    path.write_bytes(b"no module")
+    load_file = program._load_file
+
+    def load_and_lose(path: Path, verify: bool) -> object:
+        try:
+            return load_file(path, verify)
+        finally:
+            path.unlink()
+            if becomes_pipe:
+                os.mkfifo(path)
+
+    monkeypatch.setattr(program, "_load_file", load_and_lose)
+    with pytest.raises(ingot.DataLoss, match="it has 9 bytes"):
+        ingot.load(path)
 
 
 def test_names_with_nul_are_refused_and_not_cut(tmp_path: Path) -> None:

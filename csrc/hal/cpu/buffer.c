@@ -51,22 +51,25 @@ void ingot_hal_cpu_device_trim(ingot_device_t *device) {
   }
 }
 
-/* Keeps a block in place of the oldest ones; frees it if that does not do. */
+/* Keeps a block of at most INGOT_CPU_SPARE_MOST bytes in place of the oldest ones; frees it if
+ * that does not do. It is counted before it is kept: so threads together keep no more either. */
 static void keep_spare(ingot_hal_cpu_device_t *device, void *block, size_t length) {
   uint32_t at = atomic_fetch_add(&device->next_spare, 1);
-  free_spare(device, at);
-  for (uint32_t i = 1; i < INGOT_HAL_CPU_SPARES; ++i) {
-    if (atomic_load(&device->spare_length) + length <= INGOT_CPU_SPARE_MOST) break;
-    free_spare(device, at + i);
-  }
   ingot_hal_cpu_spare_t *spare = &device->spares[at % INGOT_HAL_CPU_SPARES];
   size_t none = 0;
-  if (length > INGOT_CPU_SPARE_MOST || !atomic_compare_exchange_strong(&spare->length, &none, 1)) {
+  free_spare(device, at);
+  atomic_fetch_add(&device->spare_length, length);
+  for (uint32_t i = 1; i < INGOT_HAL_CPU_SPARES; ++i) {
+    if (atomic_load(&device->spare_length) <= INGOT_CPU_SPARE_MOST) break;
+    free_spare(device, at + i);
+  }
+  if (atomic_load(&device->spare_length) > INGOT_CPU_SPARE_MOST ||
+      !atomic_compare_exchange_strong(&spare->length, &none, 1)) {
+    atomic_fetch_sub(&device->spare_length, length);
     ingot_release_memory(ingot_hal_device_allocator(&device->base), block);
     return;
   }
   spare->block = block;
-  atomic_fetch_add(&device->spare_length, length);
   atomic_store(&spare->length, length);
 }
 
@@ -93,7 +96,8 @@ static void ingot_cpu_buffer_destroy(ingot_buffer_t *base) {
   ingot_cpu_buffer_t *buffer = (ingot_cpu_buffer_t *)base;
   ingot_device_t *device = base->device;
   if (buffer->release) buffer->release(buffer->user, buffer->wrapped);
-  if (base->spare && buffer->total >= INGOT_CPU_SPARE_LEAST) {
+  if (base->spare && buffer->total >= INGOT_CPU_SPARE_LEAST &&
+      buffer->total <= INGOT_CPU_SPARE_MOST) {
     keep_spare((ingot_hal_cpu_device_t *)device, buffer, buffer->total);
   } else {
     ingot_release_memory(ingot_hal_device_allocator(device), buffer);
@@ -178,6 +182,7 @@ ingot_status_t ingot_hal_cpu_buffer_wrap(ingot_device_t *device, void *data, int
   buffer->release = release;
   buffer->user = user;
   buffer->wrapped = data;
+  if (length == 0) data = (void *)((uintptr_t)data & ~(uintptr_t)7); /* kernels want it aligned */
   *out_buffer = ingot_cpu_buffer_initialize(buffer, device, data, length, access);
   return NULL;
 }

@@ -42,8 +42,8 @@ static bool ingot_library_is_inside(const ingot_elf_image_t *image,
 
 static ingot_status_t ingot_library_check_entry(const ingot_allocator_t *allocator,
                                                 const ingot_kernel_entry_t *entry, uint32_t e) {
-  if (!entry->function || !entry->misfit || entry->tile[0] < 1 || entry->tile[1] < 1 || entry->tile[2] < 1 ||
-      entry->scratch_length > INGOT_KERNEL_MAX_SCRATCH) {
+  if (!entry->function || !entry->misfit || entry->tile[0] < 1 || entry->tile[1] < 1 ||
+      entry->tile[2] < 1 || entry->scratch_length > INGOT_KERNEL_MAX_SCRATCH) {
     return ingot_status_create(allocator, INGOT_STATUS_DATA_LOSS,
                                "kernel %u has tile [%" PRId64 ", %" PRId64 ", %" PRId64
                                "] and %" PRIu64 " bytes of scratch: expected functions, sizes "

@@ -18,6 +18,7 @@
 #define INGOT_MODULE_VERSION_MAJOR 1
 #define INGOT_MODULE_VERSION_MINOR 1
 #define INGOT_MODULE_ALIGNMENT 64
+#define INGOT_MODULE_MAX_NAME 4096 /* bytes of what is found by its name, with the NUL */
 
 /* Kinds of sections. A module has at most one of each. */
 #define INGOT_SECTION_STRINGS 1        /* bytes */

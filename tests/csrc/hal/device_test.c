@@ -266,6 +266,9 @@ static void memory_of_released_results_is_used_again(void) {
   for (int i = 0; i < 20; i++) many[i] = new_result(device, 5 << 20);
   for (int i = 0; i < 20; i++) ingot_hal_buffer_release(many[i]);
   EXPECT(counter.live > before && counter.live <= before + 64 / 5);
+  int64_t kept = counter.live;
+  ingot_hal_buffer_release(new_result(device, 65 << 20)); /* which is kept nowhere */
+  EXPECT_EQUAL(counter.live, kept);
   ingot_hal_device_release(device);
   ingot_hal_instance_release(own);
   EXPECT_EQUAL(counter.live, 0);

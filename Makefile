@@ -52,7 +52,7 @@ sanitized: develop ## run the op suite and dynamic programs, kernels too under A
 	  LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" \
 	  python -m pytest -p tests.sanitized --capture=sys $(SANITIZED_TESTS)
 
-check: develop build/types ## format, lint, types, layering and unit tests, in under two minutes
+check: develop build/types ## format, lint, types, layering and the faster tests
 	ruff format --check .
 	ruff check .
 	mypy --package ingot

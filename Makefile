@@ -50,7 +50,7 @@ sanitized: develop ## run the op suite and dynamic programs, kernels too under A
 	cmake --build build/sanitized --target _ingot
 	CC=gcc INGOT_TEST_OPENCL=off ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 \
 	  LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" \
-	  python -m pytest -p tests.sanitized --capture=sys $(SANITIZED_TESTS)
+	  python -m pytest -p tests.support.sanitized --capture=sys $(SANITIZED_TESTS)
 
 check: develop build/types ## format, lint, types, layering and the faster tests
 	ruff format --check .

@@ -21,7 +21,7 @@ os.environ.setdefault(
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """One line where programs ran on the CPU only."""
-    devices = sys.modules.get("tests.devices")
+    devices = sys.modules.get("tests.support.devices")
     if devices is not None and devices.opencl_uri() is None:
         terminalreporter.write_line(
             "no OpenCL device: programs ran on the CPU only (Debian: apt install pocl-opencl-icd)"

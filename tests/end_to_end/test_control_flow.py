@@ -23,8 +23,8 @@ from ingot.compiler.ir.dims import symbol
 from ingot.compiler.vm.disassemble import disassemble
 from ingot.compiler.vm.read_module import read_module
 from ingot.hal.spec import dtype
-from tests.devices import load_everywhere, targets
-from tests.end_to_end.compiled_programs import Program, build
+from tests.support.compiled_programs import Program, build
+from tests.support.devices import load_everywhere, targets
 
 Array = np.ndarray[Any, Any]
 F32, I32, I64 = dtype("f32"), dtype("i32"), dtype("i64")

@@ -13,7 +13,7 @@ import ingot
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.ir import Value
 from ingot.compiler.ir.dims import symbol
-from tests.end_to_end.compiled_programs import Program, build
+from tests.support.compiled_programs import Program, build
 
 
 def normal(*shape: int) -> np.ndarray[Any, Any]:

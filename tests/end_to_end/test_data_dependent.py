@@ -13,7 +13,7 @@ import ingot
 from ingot.compiler import compile
 from ingot.hal.errors import Error as IngotError
 from ingot.hal.errors import InvalidArgument, OutOfMemory
-from tests.devices import load_everywhere, on_every_device, targets
+from tests.support.devices import load_everywhere, on_every_device, targets
 
 MASK = """
 module {producer="a test"} {

@@ -21,8 +21,8 @@ from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.ir import Literal, Module, TensorType, Value, Variable
 from ingot.hal.spec import dtype
-from tests.devices import opencl_uri
-from tests.end_to_end.compiled_programs import build
+from tests.support.compiled_programs import build
+from tests.support.devices import opencl_uri
 
 F32, I32 = dtype("f32"), dtype("i32")
 MATRIX, ROW, NUMBER = TensorType(F32, (5, 4)), TensorType(F32, (4,)), TensorType(I32)

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import ingot
 from ingot.compiler.frontends.onnx import import_onnx
 from ingot.compiler.graph.interpreter import interpret
-from tests.devices import best_variant
-from tests.end_to_end.drawn_shapes import draw_model, inputs_of
+from tests.support.devices import best_variant
+from tests.support.drawn_shapes import draw_model, inputs_of
 
 Array = np.ndarray[Any, Any]
 SIZES = ((3, 6, 2), (1, 2, 1), (2, 1, 3), (4, 5, 2), (2, 9, 5))

@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import ingot
-from tests.devices import best_variant
+from tests.support.devices import best_variant
 
 jax = pytest.importorskip("jax")
 jnp, lax = jax.numpy, jax.lax

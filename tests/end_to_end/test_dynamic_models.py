@@ -11,7 +11,7 @@ import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
 import ingot
-from tests.devices import best_variant
+from tests.support.devices import best_variant
 
 Array = np.ndarray[Any, Any]
 Node = helper.make_node

@@ -14,8 +14,8 @@ from ingot.compiler.ir import Value
 from ingot.compiler.ir.dims import ceildiv, floordiv, maximum, symbol
 from ingot.hal.errors import InvalidArgument
 from ingot.hal.spec import dtype
-from tests.devices import best_variant
-from tests.end_to_end.compiled_programs import Program, build
+from tests.support.compiled_programs import Program, build
+from tests.support.devices import best_variant
 
 B, H, W, I, K, L, O, S, D = map(symbol, ("b", "h", "w", "i", "k", "l", "o", "s", "d"))  # noqa: E741
 F32 = dtype("f32")

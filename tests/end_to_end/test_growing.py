@@ -22,7 +22,7 @@ from ingot.compiler.ir.dims import Dim, symbol
 from ingot.compiler.vm.disassemble import disassemble
 from ingot.compiler.vm.read_module import read_module
 from ingot.hal.spec import dtype
-from tests.end_to_end.compiled_programs import build
+from tests.support.compiled_programs import build
 
 F32, I64 = dtype("f32"), dtype("i64")
 GREATEST = 40  # rows of a drawn value

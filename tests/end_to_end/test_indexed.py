@@ -17,7 +17,7 @@ from ingot.compiler.graph.builder import Builder
 from ingot.compiler.ir import Block, Region, ScalarType, Value
 from ingot.compiler.ir.dims import symbol
 from ingot.hal import spec
-from tests.end_to_end.compiled_programs import Program, build
+from tests.support.compiled_programs import Program, build
 
 I64 = spec.dtype("i64")
 B, S = symbol("b"), symbol("s")

@@ -8,8 +8,8 @@ import ingot
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.ir import Value
 from ingot.compiler.ir.dims import symbol
-from tests.devices import opencl_uri
-from tests.end_to_end.compiled_programs import build
+from tests.support.compiled_programs import build
+from tests.support.devices import opencl_uri
 
 
 def test_a_long_grid_is_launched_in_parts_that_know_their_place() -> None:

@@ -17,8 +17,8 @@ from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.ir import Value
 from ingot.compiler.ir.dims import Dim, symbol
 from ingot.hal import spec
-from tests.end_to_end.compiled_programs import Program, build
 from tests.models import graphs
+from tests.support.compiled_programs import Program, build
 
 F32 = spec.dtype("f32")
 Array = np.ndarray[Any, Any]

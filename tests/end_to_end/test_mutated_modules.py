@@ -15,8 +15,8 @@ from ingot.compiler.graph.builder import Builder
 from ingot.compiler.ir import Value
 from ingot.compiler.ir.dims import symbol
 from ingot.hal.spec import dtype
-from tests.end_to_end.compiled_programs import build
-from tests.end_to_end.mutations import survive
+from tests.support.compiled_programs import build
+from tests.support.mutations import survive
 
 B, S = symbol("b"), symbol("s")
 ANY: tuple[int, int | None] = (0, None)

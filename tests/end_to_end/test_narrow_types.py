@@ -14,8 +14,8 @@ from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.ir import Value
 from ingot.compiler.ir.dims import symbol
 from ingot.hal.spec import DTYPES, dtype
-from tests.devices import best_variant
-from tests.end_to_end.compiled_programs import Program, build
+from tests.support.compiled_programs import Program, build
+from tests.support.devices import best_variant
 
 FLOATS = [name for name in DTYPES if name.startswith(("f8", "f4"))]
 INTEGERS = ["i2", "i4", "u2", "u4"]

@@ -27,9 +27,9 @@ from ingot.compiler.targets.opencl import object as opencl_object
 from ingot.compiler.vm.disassemble import disassemble
 from ingot.compiler.vm.read_module import read_module
 from ingot.hal.errors import CompileError
-from tests.devices import opencl_uri
-from tests.end_to_end.compiled_programs import build
-from tests.end_to_end.lookups import TABLE, compile_lookup
+from tests.support.compiled_programs import build
+from tests.support.devices import opencl_uri
+from tests.support.lookups import TABLE, compile_lookup
 
 Array = np.ndarray[Any, Any]
 X = np.linspace(-2, 2, 9, dtype=np.float32)

@@ -17,7 +17,7 @@ from ingot.compiler.graph.builder import Builder
 from ingot.compiler.ir import Value
 from ingot.compiler.ir.dims import symbol
 from ingot.hal import spec
-from tests.end_to_end.compiled_programs import Program, build
+from tests.support.compiled_programs import Program, build
 
 F32 = spec.dtype("f32")
 B, S = symbol("b"), symbol("s")

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import ingot
-from tests.devices import opencl_uri
-from tests.end_to_end.lookups import TABLE, compile_lookup
+from tests.support.devices import opencl_uri
+from tests.support.lookups import TABLE, compile_lookup
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -16,7 +16,7 @@ import ingot
 from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.read_source import read_sources
 from ingot.compiler.state import apply_state
-from tests.devices import on_every_device, targets
+from tests.support.devices import on_every_device, targets
 
 HEADS, WIDTH = 2, 8
 TYPES = {"f32": TensorProto.FLOAT, "i64": TensorProto.INT64}

@@ -10,8 +10,8 @@ import onnx
 import pytest
 
 import ingot
-from tests.devices import load_everywhere, opencl_uri  # noqa: F401  in a condition
 from tests.models import graphs
+from tests.support.devices import load_everywhere, opencl_uri  # noqa: F401  in a condition
 
 TOLERANCE = 5e-6
 

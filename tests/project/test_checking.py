@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from assembler import pair_module
 
 from ingot.checking import Mismatch, check_model
 from ingot.compiler.checking import compile_for_checking
 from ingot.compiler.ir import Function, clone_region
 from ingot.hal.errors import CompileError
+from tests.support.assembler import pair_module
 
 ROOT = Path(__file__).resolve().parents[2]
 DIGITS = str(ROOT / "samples" / "digits" / "digits.onnx")

@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from assembler import copy_module, count_module, pair_module, parameter_module
 
 import ingot
 from ingot.command import main
 from ingot.compiler.ir.dim_text import parse_dim
 from ingot.compiler.ir.dims import evaluate, symbols_of
+from tests.support.assembler import copy_module, count_module, pair_module, parameter_module
 
 ADD_ONE = """\
 module {} {

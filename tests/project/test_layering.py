@@ -152,6 +152,23 @@ def test_optional_packages_are_imported_where_they_are_used_only() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def test_tests_share_helpers_in_one_package_only() -> None:
+    """By a plain name, a test would find another test file, or nothing."""
+    files = sorted((ROOT / "tests").rglob("*.py"))
+    names = {path.stem for path in files} - STANDARD
+    shared = ("tests.support", "tests.models")
+    wrong = [
+        f"{path.relative_to(ROOT)}:{line}: imports {name}: what tests share is in tests/support, "
+        f"and is imported as tests.support.{name.rpartition('.')[2]}"
+        for path in files
+        if path.name.startswith("test_") or path.parent.name == "support"
+        for name, line, _ in _imports(path, "tests")
+        if name.partition(".")[0] in names
+        or (_is_below(name, "tests") and not any(_is_below(name, each) for each in shared))
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
 @pytest.mark.parametrize("layer", C_LAYERS)
 def test_c_files_include_only_lower_layers(layer: str) -> None:
     allowed = {"ingot", *C_LAYERS[: C_LAYERS.index(layer) + 1]}

@@ -13,11 +13,11 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
-from assembler import copy_module
 
 import ingot
 from ingot.hal import dlpack, spec
 from ingot.hal.array import Array
+from tests.support.assembler import copy_module
 
 VALUES = np.arange(6, dtype=np.float32).reshape(2, 3)
 

@@ -18,12 +18,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from assembler import Assembler, copy_module, count_module, total_module
 from jax import export
 
 import ingot
 from ingot.runtime import trace
 from ingot.runtime.session import Session
+from tests.support.assembler import Assembler, copy_module, count_module, total_module
 
 ROOT = Path(__file__).parents[2]
 ENDLESS = 1 << 40  # steps: an hour
@@ -283,10 +283,9 @@ def test_the_child_of_a_fork_during_calls_works() -> None:
     """Other threads of the parent are in calls, loads and closes at the time."""
     done = run_python("""
         import os, sys, threading, time
-        sys.path.insert(0, "tests/runtime")
         import numpy as np
         import ingot
-        from assembler import count_module, copy_module
+        from tests.support.assembler import count_module, copy_module
         busy, idle = ingot.load(count_module()), ingot.load(copy_module())
         x, data = np.ones(100_000, np.float32), copy_module()
         stop = False
@@ -330,9 +329,8 @@ def test_the_child_of_a_fork_during_calls_works() -> None:
 def test_a_handler_may_fork_the_process_inside_a_call() -> None:
     done = run_python("""
         import os, signal, sys
-        sys.path.insert(0, "tests/runtime")
         import ingot
-        from assembler import count_module
+        from tests.support.assembler import count_module
         model = ingot.load(count_module())
         children = []
         def fork(*_):
@@ -411,10 +409,9 @@ def test_results_that_a_signal_left_behind_are_freed() -> None:
     """The handlers raise at any time, so also between the end of C and the result's object."""
     done = run_python("""
         import resource, signal, sys, time
-        sys.path.insert(0, "tests/runtime")
         import numpy as np
         import ingot
-        from assembler import copy_module
+        from tests.support.assembler import copy_module
         from ingot.hal.native import raised
         def hear(*_):
             if armed: raise TimeoutError

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from assembler import Assembler, add_copy, copy_module
 
 import ingot
 from ingot.runtime import program
+from tests.support.assembler import Assembler, add_copy, copy_module
 
 
 class Compiled:

@@ -19,12 +19,12 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from assembler import copy_module, count_module, pair_module, total_module
 
 import ingot
 from ingot.hal import dlpack
 from ingot.hal.array import Array
 from ingot.hal.native import ffi
+from tests.support.assembler import copy_module, count_module, pair_module, total_module
 
 VALUES = np.arange(6, dtype=np.float32).reshape(2, 3)
 
@@ -323,10 +323,9 @@ def test_threads_call_close_cancel_trace_and_copy_at_once() -> None:
 def test_python_ends_in_silence_whatever_is_alive(end: str) -> None:
     program = f"""
         import sys
-        sys.path.insert(0, "tests/runtime")
         import numpy as np
         import ingot
-        from assembler import copy_module
+        from tests.support.assembler import copy_module
         model = ingot.load(copy_module())
         y = model(np.ones(3, np.float32))
         values, pointer, sliced = y.numpy(), y._map(), y[1:]

@@ -9,7 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from assembler import (
+
+import ingot
+from ingot.hal import spec
+from ingot.hal.device import instance
+from ingot.hal.native import check, ffi, lib
+from tests.support.assembler import (
     Assembler,
     add_copy,
     copy_module,
@@ -17,11 +22,6 @@ from assembler import (
     pair_module,
     parameter_module,
 )
-
-import ingot
-from ingot.hal import spec
-from ingot.hal.device import instance
-from ingot.hal.native import check, ffi, lib
 
 
 @pytest.fixture(scope="module")

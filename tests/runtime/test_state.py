@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from assembler import count_module, state_module, total_module
 
 import ingot
 from ingot.hal import spec
+from tests.support.assembler import count_module, state_module, total_module
 
 
 @pytest.fixture

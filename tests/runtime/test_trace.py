@@ -8,9 +8,9 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from assembler import copy_module
 
 import ingot
+from tests.support.assembler import copy_module
 
 DIGITS = Path(__file__).parents[2] / "samples/digits/digits.onnx"
 

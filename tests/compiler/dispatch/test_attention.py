@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kernel_runner import host_variants, run
-from products import draw, entry, error_of, f32
 
 from ingot.compiler.dispatch.attention import lower_attention
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.ir import Value
 from ingot.compiler.ir.dims import symbol
 from ingot.compiler.targets.cpu.flags import VARIANTS
+from tests.support.kernel_runner import host_variants, run
+from tests.support.products import draw, entry, error_of, f32
 
 Array = np.ndarray[Any, Any]
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from kernel_runner import VARIANTS, all_variants, host_variants, run
-from products import draw, entry, error_of, f32, pack
 
 from ingot.compiler.dispatch.contraction import lower_contraction
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.ir import TensorType, Value
 from ingot.compiler.ir.dims import symbol
 from ingot.hal.spec import dtype
+from tests.support.kernel_runner import VARIANTS, all_variants, host_variants, run
+from tests.support.products import draw, entry, error_of, f32, pack
 
 
 @pytest.mark.parametrize("variant", all_variants())

@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kernel_runner import VARIANTS, all_variants, run
-from products import draw, entry, error_of, f32, pack
 
 from ingot.compiler.dispatch.convolution import lower_convolution
 from ingot.compiler.dispatch.depthwise import lower_depthwise
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.ir import Value
 from ingot.compiler.ir.dims import Dim, ceildiv, product, symbol
+from tests.support.kernel_runner import VARIANTS, all_variants, run
+from tests.support.products import draw, entry, error_of, f32, pack
 
 Array = np.ndarray[Any, Any]
 Pads = tuple[tuple[int, int], ...]

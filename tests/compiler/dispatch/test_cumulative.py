@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from entries import check, entry
-from kernel_runner import V4, device_variants, run
 
 from ingot.compiler.dispatch.cumulative import lower_cumulative
+from tests.support.entries import check, entry
+from tests.support.kernel_runner import V4, device_variants, run
 
 ONE = ["x86-64", *device_variants()]
 

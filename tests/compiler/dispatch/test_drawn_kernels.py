@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from entries import check, entry
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernel_runner import device_variants, host_variants
 
 from ingot.compiler.dispatch.map import lower_map
 from ingot.compiler.dispatch.row import lower_row
+from tests.support.entries import check, entry
+from tests.support.kernel_runner import device_variants, host_variants
 
 SIZES = st.lists(st.integers(1, 20), min_size=1, max_size=4)
 DTYPES = st.sampled_from(["f32", "f64", "f16", "bf16", "i8", "u8", "i32", "i64"])

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from entries import check, entry, make, reference
-from kernel_runner import V4, VARIANTS, Loaded, device_variants
 
 from ingot.compiler.dispatch.dynamic_update_slice import lower_dynamic_update_slice
+from tests.support.entries import check, entry, make, reference
+from tests.support.kernel_runner import V4, VARIANTS, Loaded, device_variants
 
 ONE = ["x86-64", *device_variants()]
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from entries import check, entry
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernel_runner import VARIANTS, IndexFault, device_variants, run
 
 from ingot.compiler.dispatch.map import lower_map
 from ingot.compiler.ir.dims import symbol
+from tests.support.entries import check, entry
+from tests.support.kernel_runner import VARIANTS, IndexFault, device_variants, run
 
 ONE = ["x86-64", *device_variants()]
 B = symbol("b")

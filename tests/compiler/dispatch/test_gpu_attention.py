@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from products import draw, entry, f32
-from work_items import LARGE, SMALL, check, needs_device
 
 from ingot.compiler.dispatch.classify import lower_entry
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.ir import Function, TensorType, Value
 from ingot.compiler.ir.dims import Dim, symbol
 from ingot.hal.spec import dtype
+from tests.support.products import draw, entry, f32
+from tests.support.work_items import LARGE, SMALL, check, needs_device
 
 pytestmark = needs_device
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from entries import entry, reference
-from work_items import check, needs_device
 
 from ingot.compiler.dispatch.gpu.compaction import lower_compaction
+from tests.support.entries import entry, reference
+from tests.support.work_items import check, needs_device
 
 pytestmark = needs_device
 

@@ -6,8 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from products import draw, entry, f32, pack
-from work_items import LARGE, SMALL, check, needs_device
 
 from ingot.compiler.dispatch.classify import lower_entry
 from ingot.compiler.dispatch.gpu.choose_tile import choose_tile
@@ -16,6 +14,8 @@ from ingot.compiler.graph.builder import Builder
 from ingot.compiler.ir import Function, TensorType, Value
 from ingot.compiler.ir.dims import Dim, symbol
 from ingot.hal.spec import dtype
+from tests.support.products import draw, entry, f32, pack
+from tests.support.work_items import LARGE, SMALL, check, needs_device
 
 pytestmark = needs_device
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from products import draw, entry, f32, pack
-from work_items import LARGE, SMALL, check, needs_device
 
 from ingot.compiler.dispatch.classify import lower_entry
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.ir import Function, TensorType, Value
 from ingot.compiler.ir.dims import Dim, ceildiv, product, symbol
 from ingot.hal.spec import dtype
+from tests.support.products import draw, entry, f32, pack
+from tests.support.work_items import LARGE, SMALL, check, needs_device
 
 pytestmark = needs_device
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from entries import entry
-from work_items import LARGE, check, needs_device
 
 from ingot.compiler.dispatch.gpu.cumulative import lower_cumulative
+from tests.support.entries import entry
+from tests.support.work_items import LARGE, check, needs_device
 
 pytestmark = needs_device
 

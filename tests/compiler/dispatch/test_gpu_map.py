@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from entries import entry
-from work_items import LARGE, check, needs_device, run
 
 from ingot.compiler.dispatch.gpu.map import lower_map
 from ingot.compiler.ir.dims import symbol
 from ingot.hal.spec import dtype
+from tests.support.entries import entry
+from tests.support.work_items import LARGE, check, needs_device, run
 
 pytestmark = needs_device
 N = symbol("n")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from entries import entry
-from rows import layer_norm, softmax, spread
-from work_items import LARGE, check, needs_device
 
 from ingot.compiler.dispatch.gpu.row import lower_row
 from ingot.compiler.ir import walk
 from ingot.compiler.ir.dims import symbol
 from ingot.hal.spec import dtype
+from tests.support.entries import entry
+from tests.support.rows import layer_norm, softmax, spread
+from tests.support.work_items import LARGE, check, needs_device
 
 pytestmark = needs_device
 S, N = symbol("s"), symbol("n")

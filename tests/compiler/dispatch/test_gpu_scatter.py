@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from entries import entry, make
-from scatters import CASES, ROWS
-from work_items import LARGE, check, needs_device, run
 
 from ingot.compiler.dispatch.gpu.scatter import lower_scatter
+from tests.support.entries import entry, make
+from tests.support.scatters import CASES, ROWS
+from tests.support.work_items import LARGE, check, needs_device, run
 
 pytestmark = needs_device
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from comparators import sorter
-from entries import entry
-from work_items import LARGE, SMALL, check, needs_device, run
 
 from ingot.compiler.dispatch.gpu.sort import lower_sort
+from tests.support.comparators import sorter
+from tests.support.entries import entry
+from tests.support.work_items import LARGE, SMALL, check, needs_device, run
 
 pytestmark = needs_device
 

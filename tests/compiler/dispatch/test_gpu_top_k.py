@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from entries import entry
-from work_items import LARGE, SMALL, check, needs_device
 
 from ingot.compiler.dispatch.gpu.top_k import lower_top_k
 from ingot.compiler.ir.dims import symbol
 from ingot.hal.spec import dtype
+from tests.support.entries import entry
+from tests.support.work_items import LARGE, SMALL, check, needs_device
 
 pytestmark = needs_device
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from entries import entry
-from work_items import LARGE, check, needs_device
 
 from ingot.compiler.dispatch.dynamic_update_slice import lower_dynamic_update_slice
 from ingot.compiler.dispatch.suppress import lower_suppress
+from tests.support.entries import entry
+from tests.support.work_items import LARGE, check, needs_device
 
 pytestmark = needs_device
 

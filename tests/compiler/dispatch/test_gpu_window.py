@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from entries import entry
-from work_items import check, needs_device
 
 from ingot.compiler.dispatch.gpu.window import lower_window
+from tests.support.entries import entry
+from tests.support.work_items import check, needs_device
 
 pytestmark = needs_device
 

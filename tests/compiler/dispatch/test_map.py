@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from entries import check, entry
-from kernel_runner import V4, IndexFault, host_variants, run
 
 from ingot.compiler.dispatch.map import lower_map
 from ingot.compiler.ir.dims import symbol
 from ingot.compiler.ir.printer import to_text
 from ingot.hal.spec import dtype
+from tests.support.entries import check, entry
+from tests.support.kernel_runner import V4, IndexFault, host_variants, run
 
 F32 = dtype("f32")
 B = symbol("b")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from entries import check, entry
-from kernel_runner import V4
-from rows import layer_norm, softmax, spread
 
 from ingot.compiler.dispatch.row import lower_row
 from ingot.compiler.ir.dims import symbol
 from ingot.hal.spec import dtype
+from tests.support.entries import check, entry
+from tests.support.kernel_runner import V4
+from tests.support.rows import layer_norm, softmax, spread
 
 F32 = dtype("f32")
 S, N = symbol("s"), symbol("n")

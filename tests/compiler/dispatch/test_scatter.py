@@ -6,16 +6,25 @@ from typing import Any
 
 import numpy as np
 import pytest
-from entries import assert_close, check, entry, make, reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernel_runner import PLAIN, V4, VARIANTS, IndexFault, Loaded, build, device_variants, run
-from scatters import CASES, ROWS, elements
 
 from ingot.compiler.dispatch.scatter import lower_scatter
 from ingot.compiler.ir.dims import evaluate
 from ingot.compiler.targets.cpu import c_printer
 from ingot.hal.spec import dtype
+from tests.support.entries import assert_close, check, entry, make, reference
+from tests.support.kernel_runner import (
+    PLAIN,
+    V4,
+    VARIANTS,
+    IndexFault,
+    Loaded,
+    build,
+    device_variants,
+    run,
+)
+from tests.support.scatters import CASES, ROWS, elements
 
 ONE = ["x86-64", *device_variants()]
 UNDEFINED = ("-fsanitize=undefined", "-fsanitize-undefined-trap-on-error")

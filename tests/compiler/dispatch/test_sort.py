@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from comparators import by, sorter
-from entries import check, entry
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernel_runner import V4, VARIANTS, Loaded, device_variants, host_variants, run
 
 from ingot.compiler.dispatch.sort import lower_sort
 from ingot.hal.spec import dtype
+from tests.support.comparators import by, sorter
+from tests.support.entries import check, entry
+from tests.support.kernel_runner import V4, VARIANTS, Loaded, device_variants, host_variants, run
 
 ONE = ["x86-64", *device_variants()]
 

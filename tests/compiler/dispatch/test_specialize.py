@@ -20,7 +20,7 @@ from ingot.compiler.pipeline import DISPATCH_PASSES
 from ingot.compiler.vm.read_module import read_module
 from ingot.hal.errors import CompileError, OutOfRange
 from ingot.hal.spec import dtype
-from tests.end_to_end.compiled_programs import Program, build
+from tests.support.compiled_programs import Program, build
 
 B, S = symbol("b"), symbol("s")
 SYMBOLS: dict[str, tuple[int, int | None]] = {"b": (1, 64), "s": (1, 512)}

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from entries import check, entry
-from kernel_runner import V4, device_variants
 
 from ingot.compiler.dispatch.top_k import lower_top_k
 from ingot.compiler.ir.dims import symbol
 from ingot.hal.spec import dtype
+from tests.support.entries import check, entry
+from tests.support.kernel_runner import V4, device_variants
 
 ONE = ["x86-64", *device_variants()]
 

@@ -12,8 +12,6 @@ from typing import Any
 import ml_dtypes  # noqa: F401  NumPy learns the names of its dtypes
 import numpy as np
 import pytest
-from entries import entry
-from kernel_runner import PLAIN, V3, Loaded, build, host_variants
 
 from ingot.compiler.dispatch.classify import lower_entries
 from ingot.compiler.dispatch.kernel import Kernel
@@ -25,6 +23,8 @@ from ingot.compiler.pipeline import DISPATCH_PASSES
 from ingot.compiler.read_source import read_source
 from ingot.compiler.targets.cpu import c_printer
 from ingot.hal.spec import dtype
+from tests.support.entries import entry
+from tests.support.kernel_runner import PLAIN, V3, Loaded, build, host_variants
 
 Array = np.ndarray[Any, Any]
 

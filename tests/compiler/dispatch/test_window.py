@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from entries import check, entry
-from kernel_runner import V4
 
 from ingot.compiler.dispatch.window import lower_window
 from ingot.compiler.ir.dims import symbol
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import dtype
+from tests.support.entries import check, entry
+from tests.support.kernel_runner import V4
 
 
 def pool(kind, window, strides, padding, dilation=None, base=None):

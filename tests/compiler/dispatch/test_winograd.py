@@ -6,8 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kernel_runner import VARIANTS, all_variants, host_variants, run
-from products import draw, entry, error_of, f32
 
 from ingot.compiler.dispatch.kernel import Kernel
 from ingot.compiler.dispatch.winograd import lower_winograd
@@ -18,6 +16,8 @@ from ingot.compiler.graph.winograd import weight_matrix
 from ingot.compiler.ir import Block, Function, Module, Region, TensorType, Value, walk
 from ingot.compiler.ir.dims import symbol
 from ingot.hal.spec import dtype
+from tests.support.kernel_runner import VARIANTS, all_variants, host_variants, run
+from tests.support.products import draw, entry, error_of, f32
 
 Array = np.ndarray[Any, Any]
 

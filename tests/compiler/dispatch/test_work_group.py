@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-import opencl_runner
 import pytest
-from work_items import needs_device
 
 from ingot.compiler.dispatch.kernel import Kernel
 from ingot.compiler.dispatch.loop import I64, LoopBuilder
 from ingot.compiler.dispatch.work_group import WorkGroup, combine_kind, in_halves
 from ingot.hal.spec import dtype
+from tests.support import opencl_runner
+from tests.support.work_items import needs_device
 
 F32 = dtype("f32")
 SIZES = [(2, 1, 1), (16, 4, 1), (256, 1, 1), (1, 64, 1), (8, 4, 2)]

@@ -8,7 +8,6 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from programs import names, program, run
 
 from ingot.compiler.graph.algebra import RULES, AlgebraRule, Term, parse_term
 from ingot.compiler.graph.builder import Builder, tensor_type
@@ -16,6 +15,7 @@ from ingot.compiler.graph.eliminate_dead_code import eliminate_dead_code
 from ingot.compiler.graph.simplify import simplify
 from ingot.compiler.ir import Module, Value
 from ingot.hal.spec import dtype
+from tests.support.programs import names, program, run
 
 DTYPES = {
     "f": ("f32", "f64", "f16", "bf16"),

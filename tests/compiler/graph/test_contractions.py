@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from programs import Build, check_pass, constant, names, normal, program, run
 
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.choose_layout import choose_layout
@@ -21,6 +20,7 @@ from ingot.compiler.graph.split_init import split_init
 from ingot.compiler.ir import Module, parse, to_text
 from ingot.compiler.ir.dims import symbol
 from ingot.hal.spec import dtype
+from tests.support.programs import Build, check_pass, constant, names, normal, program, run
 
 B, S = symbol("b"), symbol("s")
 

@@ -6,20 +6,8 @@ import numpy as np
 import pytest
 
 from ingot.compiler.graph.interpreter import interpret
-from ingot.compiler.graph.level import GRAPH
-from ingot.compiler.ir import Module, parse, to_text, verify
 from ingot.hal.errors import CompileError
-
-
-def module_of(body: str, head: str = "") -> Module:
-    """The verified module of one function, after a round trip through text."""
-    text = f"module {{}} {{\n{head}\nfunc @main{body}\n}}\n"
-    module = parse(text)
-    printed = to_text(module)
-    assert to_text(parse(printed)) == printed
-    verify(module, GRAPH)
-    return module
-
+from tests.support.programs import COUNTER, TOTAL, module_of
 
 SUM_TO = """(%n: i32[], %x: f32[4]) -> (i32[], f32[4]) {
   %zero = constant() {value=dense<i32[] 0>} : i32[]
@@ -143,15 +131,6 @@ def test_a_wrong_loop_is_refused(old: str, new: str, message: str) -> None:
     assert old in SUM_TO
     with pytest.raises(CompileError, match=message):
         module_of(SUM_TO.replace(old, new))
-
-
-COUNTER = """(%x: f32[2]) -> (f32[2]) {
-  %old = variable.load() {name="total", dtype=f32, shape=[2]} : f32[2]
-  %new = add(%old, %x) : f32[2]
-  variable.store(%new) {name="total"}
-  return(%old)
-}"""
-TOTAL = "variable @total: f32[2] = dense<f32[] 1.5>"
 
 
 def test_a_variable_keeps_what_was_stored() -> None:

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from programs import check_pass, program, run
 
 from ingot.compiler.graph.build_control import counted_loop
 from ingot.compiler.graph.builder import Builder
@@ -19,6 +18,7 @@ from ingot.compiler.graph.simplify import simplify
 from ingot.compiler.ir import Module, Value, walk
 from ingot.compiler.ir.dims import symbol
 from ingot.hal.spec import dtype
+from tests.support.programs import check_pass, program, run
 
 BINARY = ("add", "sub", "mul", "max", "min", "rem", "div", "and")
 

@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from programs import check_pass, program
-from test_control import COUNTER, TOTAL, module_of
 
 from ingot.compiler.graph.batch_invariants import batch_invariants
 from ingot.compiler.graph.build_control import branches, counted_loop, while_loop
@@ -26,6 +24,7 @@ from ingot.compiler.graph.simplify import simplify
 from ingot.compiler.graph.split_init import split_init
 from ingot.compiler.ir import Module, Op, Value, parse, to_text, verify, walk
 from ingot.compiler.ir.dims import symbol
+from tests.support.programs import COUNTER, TOTAL, check_pass, module_of, program
 
 FOLD = (
     eliminate_dead_code,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from programs import program
 
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.document_ops import ops_markdown
@@ -14,6 +13,7 @@ from ingot.compiler.ir import Block, ScalarType, TensorType, VectorType, parse_t
 from ingot.compiler.ir.dims import broadcast, symbol
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import dtype
+from tests.support.programs import program
 
 F32, I1 = dtype("f32"), dtype("i1")
 

@@ -10,12 +10,12 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from programs import evaluate, normal
 
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.ir import Block, Region, ScalarType
 from ingot.hal.errors import OutOfRange
 from ingot.hal.spec import DTYPES, dtype
+from tests.support.programs import evaluate, normal
 
 jax = pytest.importorskip("jax")
 lax = jax.lax

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from programs import program
 
 import ingot
 from ingot.compiler import compile
@@ -15,6 +14,7 @@ from ingot.compiler.graph.builder import Builder
 from ingot.compiler.ir import Value, parse_type
 from ingot.compiler.ir.dims import symbol
 from ingot.hal.spec import dtype
+from tests.support.programs import program
 
 
 def test_dims_that_differ_are_picked_in_front_of_the_branch() -> None:

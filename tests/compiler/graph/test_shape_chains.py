@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from programs import check_pass, constant, program
 
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.choose_layout import choose_layout
@@ -15,6 +14,7 @@ from ingot.compiler.graph.eliminate_common_subexpressions import eliminate_commo
 from ingot.compiler.graph.eliminate_dead_code import eliminate_dead_code
 from ingot.compiler.graph.simplify import simplify
 from ingot.hal.spec import dtype
+from tests.support.programs import check_pass, constant, program
 
 STEPS = (
     "transpose", "reshape", "broadcast", "slice", "concatenate", "pad", "reverse", "unary",

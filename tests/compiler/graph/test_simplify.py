@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from programs import Build, check_pass, names, normal, program
 
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.eliminate_common_subexpressions import eliminate_common_subexpressions
@@ -19,6 +18,7 @@ from ingot.compiler.graph.reshapes import reshape_groups
 from ingot.compiler.graph.simplify import holds_exactly, simplify
 from ingot.compiler.ir.dims import symbol
 from ingot.hal.spec import DTYPES, dtype
+from tests.support.programs import Build, check_pass, names, normal, program
 
 N = symbol("n")
 PASSES = (

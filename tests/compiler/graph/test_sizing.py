@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hypothesis_numpy
-from programs import program
 
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.eliminate_common_subexpressions import eliminate_common_subexpressions
@@ -21,6 +20,7 @@ from ingot.compiler.ir.parser import parse
 from ingot.compiler.ir.printer import to_text
 from ingot.hal.errors import CompileError, InvalidArgument
 from ingot.hal.spec import dtype
+from tests.support.programs import program
 
 I64 = dtype("i64")
 

@@ -8,13 +8,13 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from programs import normal, program
 
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.passes import run_graph_passes
 from ingot.compiler.ir import Literal, Module, parse, to_text
 from ingot.hal.errors import Unsupported
 from ingot.hal.spec import DTYPES, dtype
+from tests.support.programs import normal, program
 
 WEIGHT = normal(0, 40, 24).astype(ml_dtypes.bfloat16)
 

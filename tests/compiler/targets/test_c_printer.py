@@ -7,8 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from entries import entry
-from kernel_runner import VARIANTS, build, host_variants, run
 
 from ingot.compiler.dispatch.kernel import Kernel
 from ingot.compiler.dispatch.loop import LoopBuilder
@@ -18,6 +16,8 @@ from ingot.compiler.targets.cpu import c_printer
 from ingot.compiler.targets.cpu.misfit_printer import print_misfit
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import dtype
+from tests.support.entries import entry
+from tests.support.kernel_runner import VARIANTS, build, host_variants, run
 
 F32 = dtype("f32")
 

@@ -10,11 +10,11 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
-from entries import entry
-from kernel_runner import VARIANTS, all_variants, host_variants, run
 
 from ingot.compiler.dispatch.map import lower_map
 from ingot.compiler.graph.ops import lookup
+from tests.support.entries import entry
+from tests.support.kernel_runner import VARIANTS, all_variants, host_variants, run
 
 Array = np.ndarray[Any, Any]
 NAMES = [

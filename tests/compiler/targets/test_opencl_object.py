@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from entries import entry
-from kernel_runner import VARIANTS
-
 from ingot.compiler.dispatch.kernel import Kernel
 from ingot.compiler.dispatch.map import lower_map
 from ingot.compiler.dispatch.trial import Trial, TrialBinding
 from ingot.compiler.targets.opencl.object import build_object, print_source
 from ingot.hal.spec import dtype, layout
+from tests.support.entries import entry
+from tests.support.kernel_runner import VARIANTS
 
 TARGET = VARIANTS["opencl-c"].target
 

@@ -10,13 +10,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import opencl_runner
 import pytest
-from entries import entry, reference
-from kernel_runner import VARIANTS, run
 
 from ingot.compiler.dispatch.map import lower_map
 from ingot.hal.spec import dtype
+from tests.support import opencl_runner
+from tests.support.entries import entry, reference
+from tests.support.kernel_runner import VARIANTS, run
 
 Array = np.ndarray[Any, Any]
 pytestmark = pytest.mark.skipif(

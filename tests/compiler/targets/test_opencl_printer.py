@@ -11,10 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import opencl_runner
 import pytest
-from entries import entry
-from kernel_runner import VARIANTS, IndexFault, run
 
 from ingot.compiler.dispatch.kernel import Kernel
 from ingot.compiler.dispatch.loop import LoopBuilder
@@ -26,6 +23,9 @@ from ingot.compiler.targets.opencl.opencl_printer import print_kernel
 from ingot.compiler.targets.opencl.prelude import Prelude
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import dtype
+from tests.support import opencl_runner
+from tests.support.entries import entry
+from tests.support.kernel_runner import VARIANTS, IndexFault, run
 
 needs_device = pytest.mark.skipif(
     opencl_runner.queue() is None, reason="no OpenCL device: install pocl-opencl-icd"

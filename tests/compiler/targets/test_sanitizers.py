@@ -6,12 +6,12 @@ import itertools
 
 import numpy as np
 import pytest
-from entries import entry
-from kernel_runner import PLAIN, Loaded, build
 
 from ingot.compiler.dispatch.map import lower_map
 from ingot.compiler.targets.cpu import c_printer
 from ingot.hal.spec import dtype
+from tests.support.entries import entry
+from tests.support.kernel_runner import PLAIN, Loaded, build
 
 UNDEFINED = ("-fsanitize=undefined", "-fsanitize-undefined-trap-on-error")
 BINARY = ("add", "sub", "mul", "div", "rem", "pow", "shift_left")

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from entries import entry
 
 from ingot.compiler.dispatch.map import lower_map
 from ingot.compiler.targets.cpu import c_printer, toolchain
@@ -16,6 +15,7 @@ from ingot.compiler.targets.cpu.cache import Cache, default_cache
 from ingot.compiler.targets.cpu.flags import VARIANTS
 from ingot.compiler.targets.opencl import object as opencl_object
 from ingot.hal.errors import CompileError, InvalidArgument
+from tests.support.entries import entry
 
 
 def kernels(variant: str = "x86-64-v3"):

@@ -12,7 +12,7 @@ from ingot.compiler.dispatch.scalar_ops import FLOAT_OPS, INTEGER_OPS
 from ingot.compiler.graph.build_control import branches
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.ir import Value
-from tests.end_to_end.compiled_programs import Program, build
+from tests.support.compiled_programs import Program, build
 
 COUNTS = {"neg": 1, "abs": 1, "sign": 1, "not": 1, "convert": 1, "select": 2, "clamp": 3}
 DIRECTIONS = ("eq", "ne", "lt", "le", "gt", "ge")

@@ -13,11 +13,11 @@ import onnx
 import onnxruntime
 import pytest
 from onnx import helper
-from onnx_models import build_model, make_value
 
 import ingot
 from ingot.compiler.frontends.onnx import import_onnx
 from ingot.hal.errors import CompileError, InvalidArgument
+from tests.support.onnx_models import build_model, make_value
 
 Node = helper.make_node
 BOOL, INT32, INT64 = 9, 6, 7

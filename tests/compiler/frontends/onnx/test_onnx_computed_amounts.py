@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import helper
-from onnx_models import build_model, make_value
 
 import ingot
 from ingot.hal.errors import InvalidArgument, OutOfRange
-from tests.devices import best_variant
+from tests.support.devices import best_variant
+from tests.support.onnx_models import build_model, make_value
 
 Node = helper.make_node
 INT64 = 7

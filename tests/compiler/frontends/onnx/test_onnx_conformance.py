@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from node_tests import Import, Run, check, node_tests, read, read_dynamic
 
 import ingot
 from ingot.compiler.frontends.onnx.registry import registered_ops
 from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.ir import Module
 from ingot.hal.errors import CompileError
-from tests.devices import best_variant
+from tests.support.devices import best_variant
+from tests.support.node_tests import Import, Run, check, node_tests, read, read_dynamic
 
 INTERPRETED_COUNT = 1840
 COMPILED_COUNT = 1815

@@ -12,8 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto
 from onnx.helper import make_function, make_graph, make_node, make_opsetid
-from onnx_models import build_model, make_value
-from test_onnx_recurrent import in_session
 
 from ingot.compiler.frontends.onnx import import_onnx
 from ingot.compiler.graph.interpreter import interpret
@@ -21,6 +19,7 @@ from ingot.compiler.graph.level import GRAPH
 from ingot.compiler.graph.passes import run_graph_passes
 from ingot.compiler.ir import Module, parse, to_text, verify, walk
 from ingot.hal.errors import CompileError
+from tests.support.onnx_models import build_model, in_session, make_value
 
 BOOL, INT64, FLOAT = TensorProto.BOOL, TensorProto.INT64, TensorProto.FLOAT
 Node = make_node

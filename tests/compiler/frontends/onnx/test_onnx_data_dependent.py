@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
-from onnx_models import build_model, make_value
 
 import ingot
 from ingot.compiler.frontends.onnx import import_onnx
 from ingot.hal.errors import InvalidArgument, OutOfRange
+from tests.support.onnx_models import build_model, make_value
 
 Node = helper.make_node
 INT64, BOOL = 7, 9

@@ -13,8 +13,9 @@ import numpy as np
 import onnx
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from onnx_models import make_value
-from test_onnx_sequences import BOOL, INT64, Case, Node, X, body, rows, sequence, tensor
+
+from tests.support.onnx_models import make_value
+from tests.support.onnx_sequences import BOOL, INT64, Case, Node, X, body, rows, sequence, tensor
 
 
 class Drawn:

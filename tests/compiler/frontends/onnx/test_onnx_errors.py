@@ -10,11 +10,11 @@ import numpy as np
 import onnx
 import pytest
 from onnx import helper
-from onnx_models import build_model, make_value
 
 from ingot.compiler.frontends.onnx import import_onnx
 from ingot.compiler.graph.interpreter import interpret
 from ingot.hal.errors import CompileError, NotFound
+from tests.support.onnx_models import build_model, make_value
 
 Node = helper.make_node
 X = make_value("x", [2, 3])

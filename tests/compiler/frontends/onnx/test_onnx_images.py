@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
-from onnx_models import build_model, make_value
-from test_onnx_compiled import Pair
 
 import ingot
+from tests.support.onnx_cases import Pair
+from tests.support.onnx_models import build_model, make_value
 
 Node = helper.make_node
 Array = np.ndarray[Any, Any]

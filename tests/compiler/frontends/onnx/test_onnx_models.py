@@ -6,13 +6,13 @@ import numpy as np
 import onnx
 import pytest
 from onnx import helper
-from onnx_models import build_model, make_value
 
 from ingot.compiler.frontends.onnx import import_onnx
 from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.graph.passes import run_graph_passes
 from ingot.compiler.ir import walk
 from tests.models import graphs
+from tests.support.onnx_models import build_model, make_value
 
 Node = helper.make_node
 

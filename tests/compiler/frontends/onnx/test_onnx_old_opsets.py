@@ -11,11 +11,11 @@ import numpy as np
 import onnx
 import pytest
 from onnx import helper, numpy_helper
-from onnx_models import build_model, make_value
 
 from ingot.compiler.frontends.onnx import import_onnx
 from ingot.compiler.graph.interpreter import interpret
 from ingot.hal.errors import CompileError
+from tests.support.onnx_models import build_model, make_value
 
 Node = helper.make_node
 Array = np.ndarray[Any, Any]

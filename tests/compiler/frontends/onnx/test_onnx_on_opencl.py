@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from node_tests import check, node_tests, read
 
 import ingot
 from ingot.compiler.ir import Module
 from ingot.hal.errors import CompileError
-from tests.devices import opencl_uri
+from tests.support.devices import opencl_uri
+from tests.support.node_tests import check, node_tests, read
 
 GROUP = 20
 LEAST = 150  # ops

@@ -8,13 +8,13 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
-from onnx_models import build_model, make_value
 
 import ingot
 from ingot.compiler.frontends.onnx import import_onnx
 from ingot.compiler.graph.interpreter import interpret
-from tests.devices import opencl_uri
-from tests.streams import distance, fractions, gaussian
+from tests.support.devices import opencl_uri
+from tests.support.onnx_models import build_model, make_value
+from tests.support.streams import distance, fractions, gaussian
 
 Node = helper.make_node
 Array = np.ndarray[Any, Any]

@@ -6,13 +6,11 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto
 from onnx.helper import make_node
-from onnx_models import build_model, make_value
 
 from ingot.compiler.frontends.onnx import import_onnx
 from ingot.compiler.graph.interpreter import interpret
@@ -20,6 +18,7 @@ from ingot.compiler.graph.level import GRAPH
 from ingot.compiler.graph.passes import run_graph_passes
 from ingot.compiler.ir import Module, verify, walk
 from ingot.hal.errors import CompileError
+from tests.support.onnx_models import build_model, in_session, make_value
 
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 FUNCTIONS = {"RNN": 1, "GRU": 2, "LSTM": 3}
@@ -27,16 +26,6 @@ ACTIVATIONS = (
     "Relu", "Tanh", "Sigmoid", "Softsign", "Softplus", "LeakyRelu", "Elu", "HardSigmoid",
     "ScaledTanh", "Affine", "ThresholdedRelu",
 )  # fmt: skip
-
-
-def in_session(model: onnx.ModelProto, arrays: dict[str, Any]) -> list[Any]:
-    """What onnxruntime gives."""
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(
-        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-    )
-    return list(session.run(None, arrays))
 
 
 def recurrent_model(

@@ -9,12 +9,12 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
-from onnx_models import build_model, make_value
 
 from ingot.compiler.frontends.onnx import import_onnx
 from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.ir import Module, TensorType
 from ingot.hal.errors import CompileError, InvalidArgument
+from tests.support.onnx_models import build_model, make_value
 
 Node = helper.make_node
 

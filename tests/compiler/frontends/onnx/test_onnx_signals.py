@@ -12,10 +12,10 @@ import onnx
 import pytest
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
-from onnx_models import build_model, make_value
 
 import ingot
 from ingot.hal.errors import InvalidArgument
+from tests.support.onnx_models import build_model, make_value
 
 Node = helper.make_node
 Array = np.ndarray[Any, Any]

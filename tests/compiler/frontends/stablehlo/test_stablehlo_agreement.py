@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 from jaxlib.mlir.dialects import stablehlo
-from stablehlo_cases import normal
 
 import ingot
 from ingot.compiler.frontends.stablehlo import import_stablehlo
 from ingot.compiler.graph.interpreter import interpret
+from tests.support.stablehlo_cases import normal
 
 Array = np.ndarray[Any, Any]
 F, I32 = "tensor<?x?xf32>", "tensor<?x?xi32>"

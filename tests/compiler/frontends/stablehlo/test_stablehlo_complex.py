@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 from jax import lax
 from jaxlib.mlir.dialects import stablehlo
-from stablehlo_cases import export, normal
 
 import ingot
 from ingot.compiler.frontends.stablehlo import import_stablehlo
 from ingot.compiler.graph.interpreter import interpret
+from tests.support.stablehlo_cases import export, normal
 
 X = (normal(3, 4) + 1j * normal(3, 4, seed=1)).astype(np.complex64)
 Y = (normal(3, 4, seed=2) + 1j * normal(3, 4, seed=3)).astype(np.complex64)

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax import lax
-from stablehlo_cases import Array, check, export, normal, spec
 
 from ingot.compiler.frontends.stablehlo import import_stablehlo
 from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.graph.level import GRAPH
 from ingot.compiler.graph.passes import run_graph_passes
 from ingot.compiler.ir import Module, parse, to_text, verify, walk
+from tests.support.stablehlo_cases import Array, check, export, normal, spec
 
 
 def check_both(function: Callable[..., Any], *inputs: tuple[Any, ...]) -> Module:

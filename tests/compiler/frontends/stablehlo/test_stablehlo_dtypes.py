@@ -12,7 +12,7 @@ import pytest
 from jax import lax
 
 import ingot
-from tests.devices import best_variant
+from tests.support.devices import best_variant
 
 FLOATS = ["float16", "bfloat16", "float32", "float64"]
 INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]

@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
-from stablehlo_cases import export, spec
 
 from ingot.compiler.frontends.stablehlo import import_stablehlo
 from ingot.hal.errors import CompileError, DataLoss, Error, NotFound
+from tests.support.stablehlo_cases import export, spec
 
 
 def test_all_missing_ops_are_listed_with_layer_types_and_advice() -> None:

@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
-from stablehlo_cases import check, integers, normal
+
+from tests.support.stablehlo_cases import check, integers, normal
 
 X = normal(3, 4)
 Y = normal(3, 4, seed=2)

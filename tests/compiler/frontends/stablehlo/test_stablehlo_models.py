@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 import pytest
 from jax import lax
-from stablehlo_cases import check, export, integers, normal, spec
 
 from ingot.compiler.frontends.stablehlo import import_stablehlo
 from ingot.compiler.ir import parse, to_text
+from tests.support.stablehlo_cases import check, export, integers, normal, spec
 
 NHWC = ("NHWC", "HWIO", "NHWC")
 

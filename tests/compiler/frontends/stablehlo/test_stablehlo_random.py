@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from jax.extend.backend import get_backend
 from jaxlib.mlir.dialects import stablehlo
-from stablehlo_cases import Array, export
 
 import ingot
 from ingot.compiler.frontends.stablehlo import import_stablehlo
 from ingot.compiler.graph.interpreter import interpret
-from tests.devices import opencl_uri
-from tests.streams import distance, fractions, gaussian
+from tests.support.devices import opencl_uri
+from tests.support.stablehlo_cases import Array, export
+from tests.support.streams import distance, fractions, gaussian
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from jax import lax
 from jaxlib.mlir.dialects import stablehlo
-from stablehlo_cases import export, integers, normal
 
 import ingot
+from tests.support.stablehlo_cases import export, integers, normal
 
 Array = np.ndarray[Any, Any]
 

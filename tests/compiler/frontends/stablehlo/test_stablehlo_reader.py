@@ -13,11 +13,11 @@ from jax import lax
 from jax._src.interpreters import mlir as jax_mlir
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
-from stablehlo_cases import export, normal, spec
 
 from ingot.compiler.frontends.stablehlo import import_stablehlo, read_artifact
 from ingot.compiler.frontends.stablehlo.program import Constant, SourceBlock, SourceProgram
 from ingot.hal.errors import CompileError, DataLoss, Error, Incompatible
+from tests.support.stablehlo_cases import export, normal, spec
 
 VERSIONS = [
     "0.9.0",

@@ -13,9 +13,9 @@ from jax import lax
 from jax.interpreters import mlir
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
-from stablehlo_cases import check, export, integers, normal
 
 import ingot
+from tests.support.stablehlo_cases import check, export, integers, normal
 
 X = normal(5, 6)
 WHOLE = integers(5, 6, low=-4, high=4)

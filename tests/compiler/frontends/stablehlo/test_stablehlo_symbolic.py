@@ -9,13 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
-from stablehlo_cases import check, export, integers, normal, spec
 
 from ingot.compiler.frontends.stablehlo import import_stablehlo
 from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.ir import TensorType
 from ingot.compiler.ir.dims import symbol
 from ingot.hal.errors import InvalidArgument
+from tests.support.stablehlo_cases import check, export, integers, normal, spec
 
 B, S = jax.export.symbolic_shape("b, s")
 WEIGHT = normal(4, 5)

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 from jaxlib.mlir.dialects import stablehlo
-from stablehlo_cases import normal
 
 import ingot
 from ingot.compiler.frontends.stablehlo import import_stablehlo
 from ingot.compiler.graph.interpreter import interpret
+from tests.support.stablehlo_cases import normal
 
 X = normal(2, 3, 4)
 SCALE, OFFSET, MEAN = (normal(4, seed=seed) for seed in (1, 2, 3))

@@ -7,7 +7,6 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from kernel_runner import VARIANTS, all_variants, run
 
 from ingot.compiler.dispatch.kernel import Kernel, TargetInfo
 from ingot.compiler.graph.builder import Builder
@@ -16,6 +15,7 @@ from ingot.compiler.ir import Block, Function, Module, Op, Region, TensorType
 from ingot.compiler.ir.dim_text import parse_dim
 from ingot.compiler.ir.dims import evaluate
 from ingot.hal.spec import dtype
+from tests.support.kernel_runner import VARIANTS, all_variants, run
 
 __all__ = ["check", "entry", "make"]
 

@@ -18,7 +18,7 @@ from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.ir import Block, Function, Module, Region, TensorType, Value, clone_region
 from ingot.compiler.ir.dims import Dim
 from ingot.hal.spec import dtype
-from tests.devices import load_everywhere, targets
+from tests.support.devices import load_everywhere, targets
 
 __all__ = ["Program", "build"]
 

@@ -26,6 +26,14 @@ from ingot.compiler.ir import (
 
 Build = Callable[..., Any]
 
+COUNTER = """(%x: f32[2]) -> (f32[2]) {
+  %old = variable.load() {name="total", dtype=f32, shape=[2]} : f32[2]
+  %new = add(%old, %x) : f32[2]
+  variable.store(%new) {name="total"}
+  return(%old)
+}"""
+TOTAL = "variable @total: f32[2] = dense<f32[] 1.5>"
+
 
 def program(build: Build, *types: str) -> Module:
     """A module whose `main` takes `types` and returns what build(builder, *values) gives."""
@@ -36,6 +44,16 @@ def program(build: Build, *types: str) -> Module:
     builder.return_(*(results if isinstance(results, (tuple, list)) else (results,)))
     module = Module()
     module.add(Function("main", Region([block]), [f"x{place}" for place in range(len(types))]))
+    verify(module, GRAPH)
+    return module
+
+
+def module_of(body: str, head: str = "") -> Module:
+    """The verified module of one function, after a round trip through text."""
+    text = f"module {{}} {{\n{head}\nfunc @main{body}\n}}\n"
+    module = parse(text)
+    printed = to_text(module)
+    assert to_text(parse(printed)) == printed
     verify(module, GRAPH)
     return module
 

@@ -6,16 +6,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import kernel_runner
 import numpy as np
-import opencl_runner
 import pytest
-from entries import assert_close, make, reference
 
 from ingot.compiler.dispatch.kernel import Kernel, TargetInfo
 from ingot.compiler.ir import Function
 from ingot.compiler.ir.dims import evaluate
 from ingot.compiler.targets.opencl.variant import OPENCL_C, OPENCL_C_LARGE
+from tests.support import kernel_runner, opencl_runner
+from tests.support.entries import assert_close, make, reference
 
 __all__ = ["LARGE", "PLAIN", "SMALL", "check", "needs_device"]
 

@@ -1,7 +1,7 @@
 """A pytest plugin: run tests with the C runtime and all kernels under the sanitizers.
 
 `make sanitized` builds the extension with ASan and UBSan, and runs pytest with `-p
-tests.sanitized`, which puts that extension in the place of the usual one and compiles
+tests.support.sanitized`, which puts that extension in the place of the usual one and compiles
 kernels with the sanitizers too. The runtime of such a build loads kernels by dlopen, and
 forbids all bytes around the bindings of a dispatch while it runs. The first error ends the
 process with a report.
@@ -19,7 +19,7 @@ from ingot.compiler.targets.cpu import flags, toolchain
 
 __all__: list[str] = []
 
-EXTENSION = Path(__file__).parent.parent / "build" / "sanitized" / "runtime" / "_ingot.abi3.so"
+EXTENSION = Path(__file__).parents[2] / "build" / "sanitized" / "runtime" / "_ingot.abi3.so"
 SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g1", "-O1")
 _UNWANTED = ("-O3", "-ffreestanding", "-nostdlib", "-Wl,--no-undefined", "-Wl,-s")
 

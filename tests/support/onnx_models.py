@@ -1,4 +1,4 @@
-"""Short ways to write ONNX models in tests."""
+"""Short ways to write ONNX models in tests, and to run them in onnxruntime."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
-__all__ = ["build_model", "make_value"]
+__all__ = ["build_model", "in_session", "make_value"]
 
 
 def make_value(
@@ -38,3 +39,13 @@ def build_model(
     graph = helper.make_graph(list(nodes), "test", list(inputs), values, tensors)
     imports = [helper.make_opsetid("", opset), *(helper.make_opsetid(d, 1) for d in domains)]
     return helper.make_model(graph, opset_imports=imports, functions=list(functions), ir_version=10)
+
+
+def in_session(model: onnx.ModelProto, arrays: dict[str, Any]) -> list[Any]:
+    """What onnxruntime gives."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+    return list(session.run(None, arrays))

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import opencl_runner
 
 from ingot.compiler.dispatch.kernel import Kernel
 from ingot.compiler.ir.dims import evaluate
@@ -26,6 +25,7 @@ from ingot.compiler.targets.cpu.flags import COMMON_FLAGS
 from ingot.compiler.targets.cpu.flags import VARIANTS as CPU_VARIANTS
 from ingot.compiler.targets.opencl.variant import OPENCL_C
 from ingot.hal.header import INCLUDE_FOLDER
+from tests.support import opencl_runner
 
 HEADERS = Path(c_printer.__file__).parent
 FOLDER = Path(tempfile.mkdtemp(prefix="ingot-kernels-"))

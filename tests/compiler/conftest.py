@@ -1,1 +1,0 @@
-"""Makes `kernel_runner` importable for the tests below this folder."""

@@ -19,6 +19,7 @@ import numpy as np
 from ingot.compiler.frontends.symbols import Symbols
 from ingot.compiler.ir import Literal, Op, TensorType, Value, dims
 from ingot.compiler.ir.dims import Dim, Expr
+from ingot.hal.errors import CompileError
 from ingot.hal.spec import DType
 
 __all__ = ["Contents"]
@@ -92,7 +93,7 @@ class Contents:
             return None
         try:
             result = rule(value.owner, *operands)
-        except _Unknown:
+        except (_Unknown, CompileError):  # or an expression larger than is followed
             return None
         assert isinstance(value.type, TensorType)
         return np.asarray(result, object).reshape(tuple(value.type.shape))
@@ -161,6 +162,8 @@ def _divide(a: Any, b: Any) -> Any:
         if isinstance(a, Expr) or isinstance(b, Expr) or b == 0:
             raise _Unknown
         return a / b
+    if isinstance(b, int) and b > 0:  # toward zero: the floor above it and the ceiling below
+        return dims.maximum(dims.floordiv(a, b), dims.minimum(dims.ceildiv(a, b), 0))
     if dims.bounds(a)[0] >= 0 and dims.bounds(b)[0] > 0:
         return dims.floordiv(a, b)
     if isinstance(a, Expr) or isinstance(b, Expr) or b == 0:

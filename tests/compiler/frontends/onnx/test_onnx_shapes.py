@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Any
 
 import numpy as np
 import onnx
+import onnx.reference
 import pytest
 from onnx import TensorProto, helper
 
 from ingot.compiler.frontends.onnx import import_onnx
 from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.ir import Module, TensorType
+from ingot.compiler.ir.dims import symbols_of
 from ingot.hal.errors import CompileError, InvalidArgument
 from tests.support.onnx_models import build_model, make_value
 
@@ -123,6 +126,94 @@ def test_a_range_up_to_a_symbolic_dim_has_that_length() -> None:
     module = import_onnx(model)
     assert _result_type(module) == "i64[n]"
     np.testing.assert_array_equal(_run(module, np.zeros(5, np.float32)), np.arange(5))
+
+
+def _window_count(length: str, window: int, stride: int, name: str) -> list[onnx.NodeProto]:
+    """(length - window) / stride + 1 as torch exports it: ONNX divides toward zero."""
+    number = {"window": -window, "stride": stride, "one": 1}
+    constants = [Node("Constant", [], [f"{name}_{key}"], value_int=number[key]) for key in number]
+    return [
+        *constants,
+        Node("Add", [f"{name}_window", length], [f"{name}_room"]),
+        Node("Div", [f"{name}_room", f"{name}_stride"], [f"{name}_steps"]),
+        Node("Add", [f"{name}_steps", f"{name}_one"], [name]),
+    ]
+
+
+def _zeros_of_size(windows: list[tuple[int, int]]) -> Module:
+    """Zeros, as many as are left of n by windows (size, stride) one behind the other."""
+    nodes = [Node("Shape", ["x"], ["shape"]), Node("Squeeze", ["shape"], ["count"])]
+    count = "count"
+    for index, window in enumerate(windows):
+        nodes += _window_count(count, *window, f"count{index}")
+        count = f"count{index}"
+    nodes += [
+        Node("Constant", [], ["zero"], value_int=0),
+        Node("Max", [count, "zero"], ["length"]),
+        Node("Unsqueeze", ["length", "zeroth"], ["target"]),
+        Node("ConstantOfShape", ["target"], ["y"]),
+    ]
+    constants = {"zeroth": np.array([0], np.int64)}
+    return import_onnx(build_model(nodes, [make_value("x", ["n"])], ["y"], constants))
+
+
+@pytest.mark.parametrize(
+    ("windows", "expected"),
+    [
+        ([(1, 2)], "max(1, floordiv(n+1, 2))"),
+        ([(1, 2)] * 5, "max(1, floordiv(n+31, 32))"),
+        ([(3, 2)], "max(floordiv(n+1, 2), min(1, floordiv(n, 2))+1)-1"),
+        ([(10, 5), (3, 2), (3, 2), (2, 2)], None),
+        ([(5, 2), (4, 3), (7, 1), (-2, 3)], None),
+        ([(5, 2)] * 20, None),
+    ],
+)
+def test_sizes_that_are_divided_toward_zero_are_expressions_of_symbols(
+    windows: list[tuple[int, int]], expected: str | None
+) -> None:
+    module = _zeros_of_size(windows)
+    (type,) = module.functions["main"].result_types
+    assert isinstance(type, TensorType)
+    assert symbols_of(type.shape[0]) == {"n"}
+    assert expected is None or str(type) == f"f32[{expected}]"
+    assert len(str(type)) < 400
+    for length in (*range(30), 100, 399, 400, 1001):
+        count = length
+        for window, stride in windows:
+            count = math.trunc((count - window) / stride) + 1
+        assert _run(module, np.zeros(length, np.float32)).shape == (max(count, 0),)
+
+
+def test_a_size_too_large_to_follow_is_known_when_the_program_runs() -> None:
+    nodes = [Node("Shape", ["x"], ["shape"])]
+    nodes += [Node("Mul", [f"shape{i}" if i else "shape"] * 2, [f"shape{i + 1}"]) for i in range(9)]
+    nodes += [Node("ConstantOfShape", ["shape9"], ["y"])]
+    module = import_onnx(build_model(nodes, [make_value("x", ["n"])], ["y"]))
+    for length in (0, 1):
+        assert _run(module, np.zeros(length, np.float32)).shape == (length,)
+
+
+def test_what_is_as_long_as_a_convolution_of_torch_has_its_dims() -> None:
+    weight = np.random.default_rng(1).random((2, 3, 3), np.float32)
+    model = build_model(
+        [
+            Node("Conv", ["x", "weight"], ["h"], strides=[2], pads=[1, 1]),
+            Node("Shape", ["x"], ["length"], start=2, end=3),
+            *_window_count("length", 1, 2, "size"),
+            Node("Expand", ["bias", "size"], ["biases"]),
+            Node("Add", ["h", "biases"], ["y"]),
+        ],
+        [make_value("x", ["b", 3, "n"]), make_value("bias", [1])],
+        ["y"],
+        {"weight": weight},
+    )
+    module = import_onnx(model)
+    assert _result_type(module) == "f32[b,2,floordiv(n+1, 2)]"
+    for length in (1, 2, 3, 8):
+        x = np.random.default_rng(length).random((2, 3, length), np.float32)
+        bias = np.float32([0.5])
+        (expected,) = onnx.reference.ReferenceEvaluator(model).run(None, {"x": x, "bias": bias})
+        np.testing.assert_allclose(_run(module, x, bias), expected, rtol=1e-5)
 
 
 def test_a_convolution_of_symbolic_size_has_symbolic_result_dims() -> None:

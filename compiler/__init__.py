@@ -12,12 +12,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ingot.compiler.module import Module, Report
+    from ingot.compiler.module import Module
     from ingot.compiler.pipeline import compile
+from ingot.compiler.report import Report
 
 __all__ = ["Module", "Report", "compile"]
 
-_HOMES = {"Module": "module", "Report": "module", "compile": "pipeline"}
+_HOMES = {"Module": "module", "Report": "report", "compile": "pipeline"}
 
 
 def __getattr__(name: str) -> Any:

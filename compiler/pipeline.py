@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from ingot.compiler import ir
 from ingot.compiler.check_program import check_program
@@ -35,14 +35,16 @@ from ingot.compiler.graph.expand_nonzero import expand_nonzero
 from ingot.compiler.graph.level import GRAPH
 from ingot.compiler.graph.passes import GRAPH_PASSES
 from ingot.compiler.graph.settle_branches import settle_branches
-from ingot.compiler.ir.dims import Dim
 from ingot.compiler.ir.printer import to_text
 from ingot.compiler.ir.renamed_dims import renamed_dims
 from ingot.compiler.ir.verifier import verify
-from ingot.compiler.module import Module, Report, TargetReport
+from ingot.compiler.module import Module
 from ingot.compiler.read_source import copy_module, read_source, read_sources
+from ingot.compiler.report import Report, TargetReport
+from ingot.compiler.report_target import report_target
 from ingot.compiler.state import State, apply_state
 from ingot.compiler.stream import convert as stream_convert
+from ingot.compiler.stream.allocation import Allocation
 from ingot.compiler.stream.data import ProgramData
 from ingot.compiler.stream.level import STREAM
 from ingot.compiler.stream.plan_memory import plan_memory
@@ -195,9 +197,8 @@ def _finish(
         source = module if target is targets[-1] else copy_module(module)
         first_passes = () if target.name == "cpu" else QUEUE_PASSES
         lowered = driver.passes(source, (*first_passes, *passes))
-        code, host = _lower_target(lowered, target, data, first_kernel, driver)
+        code, reports[target.name] = _lower_target(lowered, target, data, first_kernel, driver)
         codes.append(code)
-        reports[target.name] = _report(code, host)
     driver.prefix = ""
     metadata: dict[str, Any] = {
         "version": _version(),
@@ -212,18 +213,18 @@ def _finish(
             for name, report in reports.items()
         },
     }
-    if renamed := renamed_dims(module.functions.values()):
+    renamed = renamed_dims(module.functions.values())
+    if renamed:
         metadata["dims"] = {name: str(dim) for name, dim in renamed.items()}
     file = driver.step("write_module", lambda: build_module(codes, data, metadata))
-    report = Report(reports, data.pool.finish().length, dict(driver.seconds))
+    report = Report(reports, data.pool.finish().length, dict(driver.seconds), renamed)
     return Module(file, report)
 
 
 def _lower_target(
     module: ir.Module, target: Target, data: ProgramData, first_kernel: int, driver: _Driver
-) -> tuple[TargetCode, Mapping[str, str]]:
-    """Kernels, objects, stream and vm level of a module at dispatch level; the kernels that
-    run on the host, with reasons."""
+) -> tuple[TargetCode, TargetReport]:
+    """Kernels, objects, stream and vm level of a module at dispatch level, and what was made."""
     driver.step("verify", lambda: verify(module, DISPATCH))
     kernels = driver.step(
         "lower_kernels",
@@ -235,11 +236,14 @@ def _lower_target(
     stream = driver.step(
         "stream.convert", lambda: stream_convert.convert(module, first, data, first_kernel)
     )
-    planned = driver.passes(stream, (plan_memory,))
+    allocations: dict[str, Sequence[Allocation]] = {}
+    planned = driver.step(
+        "plan_memory", lambda: plan_memory(stream, listener=allocations.__setitem__)
+    )
     driver.step("verify", lambda: verify(planned, STREAM))
     code = driver.step("vm.convert", lambda: vm_convert.convert(planned))
     made = TargetCode(target.name, module, planned, code, first, target.variants, objects.data)
-    return made, objects.host
+    return made, report_target(made, allocations, objects.host)
 
 
 def _build(module: ir.Module, target: Target, kernels: Mapping[str, Sequence[Kernel]]) -> Objects:
@@ -256,24 +260,6 @@ def _build(module: ir.Module, target: Target, kernels: Mapping[str, Sequence[Ker
 def _version() -> str:
     value = constants(read("ingot.h"))["INGOT_VERSION"]
     return value.decode() if isinstance(value, bytes) else str(value)
-
-
-def _report(code: TargetCode, host: Mapping[str, str]) -> TargetReport:
-    functions = code.planned.functions
-    variants = zip(code.variants, code.objects, strict=False)
-    return TargetReport(
-        {
-            name: sum(op.name == "stream.dispatch" for op in ir.walk(function))
-            for name, function in functions.items()
-        },
-        {
-            name: str(cast(Dim, function.attributes["slab_length"]))
-            for name, function in functions.items()
-        },
-        len(code.kernels),
-        {variant.name: len(data) for variant, data in variants},
-        host,
-    )
 
 
 _GREATEST_DUMP_LENGTH = 1 << 20

@@ -10,6 +10,7 @@ Copies that are needed become ops here.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import cast
 
 from ingot.compiler.graph.ops import CONTROL, defined_symbols
@@ -29,11 +30,23 @@ from ingot.compiler.stream.homes import (
     is_whole,
     make_last,
 )
-from ingot.compiler.stream.scopes import Scopes
+from ingot.compiler.stream.scopes import ScopedRange, Scopes
 from ingot.compiler.stream.slots import copy_changing_elements
 from ingot.compiler.stream.variables import VariableAccess
 
-__all__ = ["BlockPlan", "Memory"]
+__all__ = ["BlockPlan", "Held", "Memory"]
+
+
+@dataclass(eq=False)
+class Held:
+    """`length` bytes that the range of a scope held for `value`, and from when to when: times
+    count what was allocated before."""
+
+    value: Value
+    range: ScopedRange
+    length: Dim
+    begin: int
+    end: int | None = None
 
 
 class Memory:
@@ -41,19 +54,33 @@ class Memory:
 
     def __init__(self, scopes: Scopes) -> None:
         self.scopes = scopes
+        self.held: list[Held] = []
+        self._in_use: dict[ScopedRange, Held] = {}
         self.homes: dict[Value, Home] = {}
         self.variables: dict[int, Home] = {}
         self.carried_count = 0
 
     def new(self, value: Value) -> Home:
         """A home in the slab that is large enough for the value."""
-        return Home("slab", range=self.scopes.allocate(byte_length(value)))
+        return Home("slab", range=self._allocate(value))
 
     def carried(self, value: Value) -> Home:
         """A home for a carried value that changes places with others."""
         self.carried_count += 1
+        return Home("carried", self.carried_count - 1, self._allocate(value))
+
+    def _allocate(self, value: Value) -> ScopedRange:
         range_ = self.scopes.allocate(byte_length(value))
-        return Home("carried", self.carried_count - 1, range_)
+        held = Held(value, range_, range_.range.length, len(self.held))
+        self.held.append(held)
+        self._in_use[range_] = held
+        return range_
+
+    def free(self, home: Home) -> None:
+        """Give the memory of a home back."""
+        assert home.range is not None
+        self._in_use.pop(home.range).end = len(self.held)
+        self.scopes.free(home.range)
 
     def variable(self, ordinal: int) -> Home:
         """The home of a variable."""
@@ -265,7 +292,7 @@ class BlockPlan:
         self._inner(condition, nothing, inherited)
         self._inner(body, wanted, {**inherited, **occupants})
         for ordinal in sources:
-            self._give_back(cast(Home, homes[ordinal]))
+            self.memory.free(cast(Home, homes[ordinal]))
 
     def _branch(self, op: Op) -> None:
         kept = self._kept_by_branches(op)
@@ -312,11 +339,7 @@ class BlockPlan:
             plan = BlockPlan(block, self.memory, wanted, occupants)
             plan.run()
         for home in plan.owned.values():
-            self._give_back(home)
-
-    def _give_back(self, home: Home) -> None:
-        assert home.range is not None
-        self.memory.scopes.free(home.range)
+            self.memory.free(home)
 
     def _free(self, op: Op) -> None:
         """Give back what is not used after `op`."""
@@ -326,7 +349,7 @@ class BlockPlan:
             roots += [root for root in self.owned if self.uses.last_use(root) == place]
         for root in dict.fromkeys([*roots, *op.results]):
             if root in self.owned and self.uses.last_use(root) <= place:
-                self._give_back(self.owned.pop(root))
+                self.memory.free(self.owned.pop(root))
 
     # The end of the block.
 

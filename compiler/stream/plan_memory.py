@@ -20,12 +20,13 @@ so on, and `slab_scopes` has the slab's length up to each scope.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import cast
 
-from ingot.compiler.ir import Attribute, Function, Module, Value, clone_region, walk
+from ingot.compiler.ir import Attribute, Function, Module, Op, Value, clone_region, walk
 from ingot.compiler.ir.dims import Dim
+from ingot.compiler.stream.allocation import Allocation
 from ingot.compiler.stream.homes import MAKERS, Home, alias_root, byte_length
 from ingot.compiler.stream.plan_block import BlockPlan, Memory
 from ingot.compiler.stream.scopes import ScopedRange, Scopes
@@ -33,19 +34,20 @@ from ingot.compiler.stream.scopes import ScopedRange, Scopes
 __all__ = ["byte_length", "plan_memory"]
 
 Place = tuple[str, Dim]
+Listener = Callable[[str, Sequence[Allocation]], None]
 
 
-def plan_memory(module: Module) -> Module:
-    """The module with all places decided."""
+def plan_memory(module: Module, listener: Listener | None = None) -> Module:
+    """The module with all places decided. `listener` hears, per function, what its slab held."""
     result = Module(attributes=dict(module.attributes), variables=dict(module.variables))
     offsets: list[Dim] = []
     init = module.functions.get("init")
     if init is not None:
-        planned, offsets = _plan(init)
+        planned, offsets = _plan(init, listener)
         result.add(planned)
     for function in module.functions.values():
         if function is not init:
-            planned, _ = _plan(function)
+            planned, _ = _plan(function, listener)
             result.add(planned)
             for op in walk(planned):
                 if op.name == "stream.global":
@@ -53,7 +55,7 @@ def plan_memory(module: Module) -> Module:
     return result
 
 
-def _plan(function: Function) -> tuple[Function, list[Dim]]:
+def _plan(function: Function, listener: Listener | None) -> tuple[Function, list[Dim]]:
     """The planned function and, for `init`, the arena offset of each of its results."""
     body = clone_region(function.body, {})
     planned = replace(function, body=body, attributes=dict(function.attributes))
@@ -69,8 +71,22 @@ def _plan(function: Function) -> tuple[Function, list[Dim]]:
     if len(lengths) > 1:
         planned.attributes["slab_scopes"] = lengths
     starts = memory.scopes.starts()
+    if listener is not None:
+        listener(function.name, tuple(_allocations(memory, starts)))
     places = _write_places(planned, memory, starts, "arena" if is_init else "slab")
     return planned, [places[alias_root(value)][1] for value in returned if is_init]
+
+
+def _allocations(memory: Memory, bases: Sequence[Dim]) -> Iterator[Allocation]:
+    for held in memory.held:
+        maker, layer = "the program", ""
+        if isinstance(held.value.owner, Op):
+            op = held.value.owner
+            layer = op.location
+            maker = str(op.attributes.get("entry", op.name.removeprefix("stream.")))
+        offset = bases[held.range.scope] + held.range.range.offset
+        end = len(memory.held) if held.end is None else held.end
+        yield Allocation(maker, layer, str(held.value.type), offset, held.length, held.begin, end)
 
 
 def _write_places(

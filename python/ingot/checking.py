@@ -9,7 +9,7 @@ rewrite, or two values in one place.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from ingot.inputs import random_inputs, read_inputs
 from ingot.runtime.model import Model, load
 from ingot.runtime.tensors import bits_of_input
 
-__all__ = ["Mismatch", "check_model"]
+__all__ = ["CheckReport", "CheckedResult", "Difference", "Mismatch", "check_model", "compare_model"]
 
 _TOLERANCES = {"f64": 1e-10, "c128": 1e-10, "f32": 1e-4, "c64": 1e-4, "f16": 1e-2, "bf16": 5e-2}
 _QUIET = frozenset({"constant", "broadcast", "reshape", "dim", "return"})
@@ -41,7 +41,79 @@ class Mismatch(Error):
     """The compiled model gives something else than its reference."""
 
 
-def check_model(
+def check_model(*arguments: Any, **options: Any) -> list[str]:
+    """Takes what `compare_model` takes. One line per result, and how many dispatches were compared.
+
+    Mismatch: something differs; the message names the first wrong layer.
+    """
+    report = compare_model(*arguments, **options)
+    if report.problem:
+        raise Mismatch(report.failure)
+    return report.lines()
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    """What was compared. `problem` says what is wrong, "" if all agrees; `results` are empty
+    where a dispatch differs, for then they do too."""
+
+    compared: int  # dispatches
+    uncompared: int  # inside branches and loops
+    differences: tuple[Difference, ...]
+    results: tuple[CheckedResult, ...] = ()
+
+    @property
+    def problem(self) -> str:
+        if self.differences:
+            return (
+                f"layer '{self.differences[0].layer}' is the first whose dispatch differs from "
+                f"its reference, of {len(self.differences)} in {self.summary}"
+            )
+        for each in self.results:
+            if each.is_wrong:
+                return (
+                    f"{each}; yet every dispatch that was compared agrees with its reference: the "
+                    "program was changed on the way, or one inside a branch or loop is wrong"
+                )
+        return ""
+
+    @property
+    def failure(self) -> str:
+        """The problem, and every difference."""
+        return "\n".join([self.problem, *map(str, self.differences)])
+
+    def lines(self) -> list[str]:
+        """One per result, and how many dispatches were compared."""
+        return [*map(str, self.results), self.summary]
+
+    @property
+    def summary(self) -> str:
+        text = f"{self.compared} dispatch{'' if self.compared == 1 else 'es'} compared"
+        if self.uncompared:
+            text += f", {self.uncompared} inside branches and loops not compared"
+        return text
+
+
+@dataclass(frozen=True)
+class CheckedResult:
+    """The largest error of a result, relative to the largest element of its reference."""
+
+    name: str
+    error: float
+    allowed: float
+
+    @property
+    def is_wrong(self) -> bool:
+        return self.error > self.allowed
+
+    def __str__(self) -> str:
+        relation = "more than" if self.is_wrong else "within"
+        return (
+            f"result '{self.name}': relative error {self.error:.2g}, {relation} {self.allowed:.2g}"
+        )
+
+
+def compare_model(
     path: str,
     input_texts: Sequence[str],
     sizes: Mapping[str, int],
@@ -49,13 +121,12 @@ def check_model(
     progress: Callable[[str], None],
     parameters: Any = None,
     device: str = "cpu",
-) -> list[str]:
-    """One line per result, and how many dispatches were compared.
+) -> CheckReport:
+    """What the dispatches and results of a model are compared with their references.
 
     `tolerance` is the largest difference allowed, relative to the largest element; without
     it dispatches may be as far off as the op table says. `parameters` are external weights, as for
     `ingot.load`; `device` is the URI of the device whose kernels are compared.
-    Mismatch: something differs; the message names the first wrong layer.
     """
     _refuse_module(path)
     kind = "embedded" if parameters is None else "external"
@@ -67,14 +138,15 @@ def check_model(
     progress("run")
     arrays = _live_arrays(form, arguments, parameters, device)
     differences = _wrong_dispatches(form, arrays, tolerance, progress)
+    counts = len(form.dispatches), form.uncompared
     if differences:
-        raise Mismatch("\n".join([_headline(form, differences), *map(str, differences)]))
+        return CheckReport(*counts, tuple(differences))
     progress("interpret")
     weights = dict(parameters) if isinstance(parameters, Mapping) else {}
     weights |= {key: arrays[value] for key, value in form.parameters.items()}
     source = read_source(path, parameters=kind)
-    lines = _compare_results(model, source, arguments, weights, tolerance)
-    return [*lines, _summary(form)]
+    results = _compare_results(model, source, arguments, weights, tolerance)
+    return CheckReport(*counts, (), tuple(results))
 
 
 def _refuse_module(path: str) -> None:
@@ -114,7 +186,7 @@ def _live_arrays(
 
 
 @dataclass(frozen=True)
-class _Difference:
+class Difference:
     """One result of a dispatch that is not what the references give."""
 
     dispatch: Dispatch
@@ -144,7 +216,7 @@ def _wrong_dispatches(
     arrays: Mapping[ir.Value, _Array],
     tolerance: float | None,
     progress: Callable[[str], None],
-) -> list[_Difference]:
+) -> list[Difference]:
     """At most one difference of each dispatch, in the order of the program."""
     symbols = form.symbols(arrays)
     found = []
@@ -165,10 +237,10 @@ def _difference(
     ours: _Array,
     reference: Reference,
     tolerance: float | None,
-) -> _Difference | None:
+) -> Difference | None:
     """The largest difference of one result; None if all elements are as they should be."""
     if ours.shape != reference.array.shape:
-        return _Difference(
+        return Difference(
             dispatch, value, np.inf, (), f"shape {ours.shape}", reference.array.shape, 0.0
         )
     a, b = _widened(ours), _widened(reference.array)
@@ -184,7 +256,7 @@ def _difference(
     index = tuple(int(each) for each in np.unravel_index(worst, a.shape))
     limit = float(np.broadcast_to(allowed, a.shape)[index])
     got, expected = ours[index], reference.array[index]
-    return _Difference(dispatch, value, float(distance[index]), index, got, expected, limit)
+    return Difference(dispatch, value, float(distance[index]), index, got, expected, limit)
 
 
 def _widened(array: _Array) -> _Array:
@@ -204,21 +276,6 @@ def _scale(reference: _Array) -> float:
     return float(finite.max()) if finite.size and finite.max() > 0 else 1.0
 
 
-def _headline(form: CheckingForm, differences: Sequence[_Difference]) -> str:
-    return (
-        f"layer '{differences[0].layer}' is the first whose dispatch differs from its reference, "
-        f"of {len(differences)} in {_summary(form)}"
-    )
-
-
-def _summary(form: CheckingForm) -> str:
-    count = len(form.dispatches)
-    text = f"{count} dispatch{'' if count == 1 else 'es'} compared"
-    if form.uncompared:
-        text += f", {form.uncompared} inside branches and loops not compared"
-    return text
-
-
 # The model as a whole.
 
 
@@ -228,26 +285,17 @@ def _compare_results(
     arguments: Sequence[_Array],
     weights: Mapping[str, _Array],
     tolerance: float | None,
-) -> list[str]:
-    """One line per result. Mismatch: one is wrong, although every dispatch is right."""
+) -> Iterator[CheckedResult]:
+    """The model as it is shipped beside its interpreted source."""
     results = model(*arguments)
     compiled = results if isinstance(results, tuple) else (results,)
     source = eliminate_dead_code(copy_module(module))
     expected = interpret(source, "main", arguments, weights)
-    lines = []
     values = zip(model.signature.results, compiled, expected, strict=True)
     for value, ours, reference in values:
         allowed = _TOLERANCES.get(value.dtype.name, 0.0) if tolerance is None else tolerance
         error = _relative_error(ours.numpy(), reference)
-        relation = "within" if error <= allowed else "more than"
-        line = f"result '{value.name}': relative error {error:.2g}, {relation} {allowed:.2g}"
-        if error > allowed:
-            raise Mismatch(
-                f"{line}; yet every dispatch that was compared agrees with its reference: the "
-                "program was changed on the way, or one inside a branch or loop is wrong"
-            )
-        lines.append(line)
-    return lines
+        yield CheckedResult(value.name, error, allowed)
 
 
 def _relative_error(ours: _Array, reference: _Array) -> float:

@@ -11,9 +11,11 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
+from ingot.compile_options import parse_length
 from ingot.hal.errors import CompileError, Error, InvalidArgument
+from ingot.hal.printable import json_escape, printable
 
 if TYPE_CHECKING:
     from ingot.compiler.module import Module
@@ -38,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0
         kind = "" if isinstance(error, (CompileError, OSError)) else f"{type(error).__name__}: "
-        print(f"ingot {options.command}: {kind}{error}", file=sys.stderr)
+        _say(f"ingot {options.command}: {kind}{error}", file=sys.stderr)
         return _EXIT_FAILED
     except KeyboardInterrupt:
         print(f"ingot {options.command}: interrupted", file=sys.stderr)
@@ -46,11 +48,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+def _say(text: object, file: TextIO | None = None) -> None:
+    """Prints lines of text in which no name from a source or file acts on the terminal."""
+    print("\n".join(map(printable, str(text).split("\n"))), file=file)
+
+
 class _Parser(argparse.ArgumentParser):
     """Answers wrong use with one line that says what to do."""
 
     def error(self, message: str) -> NoReturn:
-        print(f"{self.prog}: {message}; `{self.prog} --help` shows how", file=sys.stderr)
+        text = f"{self.prog}: {message}; `{self.prog} --help` shows how"
+        print(printable(text), file=sys.stderr)
         sys.exit(_EXIT_WRONG_USE)
 
 
@@ -74,7 +82,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for add in (_add_compile, _add_run, _add_bench, _add_inspect, _add_check, _add_opt):
         add(commands)
-    _add(commands, "devices", _run_devices, "list the devices of this machine")
+    _add_json(_add(commands, "devices", _run_devices, "list the devices of this machine"))
     return parser
 
 
@@ -123,6 +131,22 @@ def _add_compile(commands: Any) -> None:
     _add_shape_options(parser)
     parser.add_argument("--dump-ir", metavar="DIR", help="write the IR after every pass there")
     parser.add_argument("--report", action="store_true", help="say what was made, and how long")
+    _add_json(parser, "print the report")
+    parser.add_argument(
+        "--memory",
+        type=parse_length,
+        metavar="LENGTH",
+        help="fail if a call may need more working memory, such as 64MB, and say what holds it",
+    )
+    parser.add_argument(
+        "--dims",
+        metavar="NAME=SIZE,...",
+        help="sizes, such as b=8,s=512, at which to report, and for which --memory is enough",
+    )
+
+
+def _add_json(parser: argparse.ArgumentParser, what: str = "print everything") -> None:
+    parser.add_argument("--json", action="store_true", help=f"{what} as JSON (docs/reports.md)")
 
 
 def _add_shape_options(parser: argparse.ArgumentParser) -> None:
@@ -158,6 +182,7 @@ def _run_compile(options: argparse.Namespace) -> None:
     from ingot.progress import show_progress
 
     begin = time.perf_counter()
+    dims = parse_dims(options.dims.split(","), "--dims") if options.dims is not None else {}
     state_dims = parse_dims(options.state_dim, "--state-dim")
     with show_progress(f"compiling {' '.join(options.model)}") as progress:
         module = ingot.compile(
@@ -171,14 +196,24 @@ def _run_compile(options: argparse.Namespace) -> None:
             dump_ir=options.dump_ir,
             progress=progress,
         )
+        module.report.known_sizes(dims)
+        if options.memory is not None:
+            module.report.check_memory(options.memory, dims)
         module.save(options.output)
     seconds = time.perf_counter() - begin
-    print(f"{options.output}: {_made(module)}, in {seconds:.1f} s")
+    if options.json:
+        from ingot.reports import compile_report, to_json
+
+        fields = compile_report(options.output, len(module), seconds, module.report, dims)
+        print(to_json("compile", fields))
+        return
+    _say(f"{options.output}: {_made(module)}, in {seconds:.1f} s")
+    if options.report:
+        _say(module.report.text(dims))
+        return
     for name, report in module.report.targets.items():
         for line in report.host_lines():
-            print(f"{name}: {line}")
-    if options.report:
-        print(module.report)
+            _say(f"{name}: {line}")
 
 
 def _made(module: Module) -> str:
@@ -253,7 +288,7 @@ def _run_run(options: argparse.Namespace) -> None:
         write_outputs(options.output, results)
         return
     for name, array in results.items():
-        print(f"{name} = {array}")
+        _say(f"{name} = {array}")
 
 
 def _seconds(text: str) -> float:
@@ -285,21 +320,29 @@ def _add_bench(commands: Any) -> None:
     parser.add_argument(
         "--profile", action="store_true", help="show the time of every kernel, slowest first"
     )
+    _add_json(parser)
 
 
 def _run_bench(options: argparse.Namespace) -> None:
     from ingot.inputs import parse_dims, random_inputs, read_inputs
-    from ingot.timing import profile_calls, time_calls
+    from ingot.timing import profile_calls, profile_lines, time_calls
 
     model, function = _load(options)
-    signature = function.signature
-    inputs = random_inputs(model, signature, parse_dims(options.dim))
+    signature, dims = function.signature, parse_dims(options.dim)
+    inputs = random_inputs(model, signature, dims)
     inputs |= read_inputs(options.input, signature)
     times = time_calls(function, inputs, options.seconds)
-    print(f"{signature}")
-    print(f"median {times.median_text}, minimum {times.minimum_text}, {times.count} calls")
-    if options.profile:
-        print(*profile_calls(model, function, inputs), sep="\n")
+    profile = profile_calls(model, function, inputs) if options.profile else None
+    if options.json:
+        from ingot.reports import bench_report, to_json
+
+        fields = bench_report(options.module, model, function, dims, times, profile)
+        print(to_json("bench", fields))
+        return
+    _say(signature)
+    _say(f"median {times.median_text}, minimum {times.minimum_text}, {times.count} calls")
+    if profile is not None:
+        _say("\n".join(profile_lines(profile)))
 
 
 def _add_inspect(commands: Any) -> None:
@@ -314,14 +357,20 @@ def _add_inspect(commands: Any) -> None:
         metavar="NAME=SIZE,...",
         help="sizes, such as b=8,s=512, at which to show the peak memory",
     )
+    _add_json(parser)
 
 
 def _run_inspect(options: argparse.Namespace) -> None:
     from ingot.inputs import parse_dims
-    from ingot.inspection import describe_module
+    from ingot.inspection import describe_module, inspect_report
+    from ingot.reports import to_json
 
     dims = parse_dims(options.dims.split(","), "--dims") if options.dims is not None else None
-    print(describe_module(options.module, code=options.code, verify=options.verify, dims=dims))
+    if options.json:
+        fields = inspect_report(options.module, code=options.code, verify=options.verify, dims=dims)
+        print(to_json("inspect", fields))
+        return
+    _say(describe_module(options.module, code=options.code, verify=options.verify, dims=dims))
 
 
 def _add_check(commands: Any) -> None:
@@ -341,15 +390,17 @@ def _add_check(commands: Any) -> None:
     )
     parser.add_argument("--parameters", metavar="FILE", help="weights, a safetensors file")
     parser.add_argument("--device", default="cpu", help="whose kernels to check (%(default)s)")
+    _add_json(parser)
 
 
 def _run_check(options: argparse.Namespace) -> None:
-    from ingot.checking import check_model
+    from ingot.checking import Mismatch, compare_model
     from ingot.inputs import parse_dims
     from ingot.progress import show_progress
+    from ingot.reports import check_report, to_json
 
     with show_progress(f"checking {options.model}") as progress:
-        lines = check_model(
+        report = compare_model(
             options.model,
             options.input,
             parse_dims(options.dim),
@@ -358,7 +409,12 @@ def _run_check(options: argparse.Namespace) -> None:
             options.parameters,
             options.device,
         )
-    print("\n".join(lines))
+    if options.json:
+        print(to_json("check", check_report(options.model, options.device, report)))
+    if report.problem:
+        raise Mismatch(report.problem if options.json else report.failure)
+    if not options.json:
+        _say("\n".join(report.lines()))
 
 
 def _add_opt(commands: Any) -> None:
@@ -393,7 +449,8 @@ def _run_opt(options: argparse.Namespace) -> None:
     if options.output:
         Path(options.output).write_text(text, encoding="utf-8")
     else:
-        print(text, end="")
+        # The text stays what it was: what cannot be printed stands in its strings only.
+        print("\n".join(printable(line, escape=json_escape) for line in text.split("\n")), end="")
 
 
 def _list(names: Iterable[str]) -> str:
@@ -403,5 +460,10 @@ def _list(names: Iterable[str]) -> str:
 def _run_devices(options: argparse.Namespace) -> None:
     import ingot
 
+    if options.json:
+        from ingot.reports import devices_report, to_json
+
+        print(to_json("devices", devices_report(ingot.devices())))
+        return
     for device in ingot.devices():
-        print(f"{device.uri:<12} {device.description}")
+        _say(f"{device.uri:<12} {device.description}")

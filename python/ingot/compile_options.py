@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -10,7 +12,10 @@ from ingot.hal.errors import InvalidArgument
 if TYPE_CHECKING:
     from ingot.compiler.state import State
 
-__all__ = ["parse_sources", "parse_specialize", "parse_state"]
+__all__ = ["parse_length", "parse_sources", "parse_specialize", "parse_state"]
+
+
+_LENGTH = re.compile(r"(?P<number>\d{1,15}(\.\d{1,9})?) ?((?P<unit>[KMGkmg])(?P<binary>i)?)?[Bb]?")
 
 
 def parse_sources(texts: Sequence[str]) -> str | dict[str, str]:
@@ -27,6 +32,17 @@ def parse_sources(texts: Sequence[str]) -> str | dict[str, str]:
             )
         sources[name] = path
     return sources
+
+
+def parse_length(text: str) -> int:
+    """ "64MB", "1.5GiB" or "4096" as bytes. ArgumentTypeError: it is none of these."""
+    match = _LENGTH.fullmatch(text.strip())
+    if match is None:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no length in bytes, such as 64MB, 1.5GiB or 4096"
+        )
+    step = 1024 if match["binary"] else 1000
+    return int(float(match["number"]) * step ** " KMG".index((match["unit"] or " ").upper()))
 
 
 def parse_specialize(texts: Sequence[str]) -> dict[str, list[int]] | None:

@@ -1,4 +1,4 @@
-"""What is in a module file, as text: `ingot inspect`."""
+"""What is in a module file, as text or as JSON: `ingot inspect`."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from ingot.compiler.ir.dims import Dim, substitute, symbols_of
-from ingot.compiler.vm.contents import ModuleContents
+from ingot.compiler.vm.contents import Executable, FunctionContents, ModuleContents
 from ingot.compiler.vm.disassemble import disassemble, signature_text
 from ingot.compiler.vm.read_module import read_dim, read_module
 from ingot.hal import spec
 from ingot.hal.errors import DataLoss, Incompatible, InvalidArgument, NotFound
 from ingot.hal.file_kind import START_LENGTH, why_no_module
+from ingot.hal.printable import printable, size_text
 from ingot.inputs import known_sizes
+from ingot.reports import value_report
 
-__all__ = ["describe_module"]
+__all__ = ["describe_module", "inspect_report"]
 
 _LONGEST_DIM = 60  # characters of a formula that is shown, in a shape
 _LONGEST_FORMULA = 400  # and on a line of its own
@@ -32,6 +34,23 @@ def describe_module(
     `dims` gives sizes to symbolic dims: the peak memory is then a number too, or a formula of
     the dims that it lacks. InvalidArgument: it names one that the module does not have.
     """
+    data, contents = _read(path, verify)
+    lines = [
+        f"{printable(path)}: {size_text(len(data))}",
+        *_functions(contents),
+        *_peaks(contents, dims),
+    ]
+    lines += _sections(data)
+    lines += [*_executables(contents), *_parameters(contents), *_metadata(contents)]
+    if code:
+        lines += ["", disassemble(contents).rstrip()]
+    if verify:
+        lines += ["", "verified: every checksum and every instruction is right"]
+    return "\n".join(lines)
+
+
+def _read(path: str, verify: bool) -> tuple[bytes, ModuleContents]:
+    """The file and what is in it."""
     if not Path(path).is_file():
         raise NotFound(f"there is no file {path}")
     data = Path(path).read_bytes()
@@ -39,27 +58,87 @@ def describe_module(
         contents = read_module(data, verify=verify)
     except (DataLoss, Incompatible) as error:
         raise type(error)(why_no_module(data[:START_LENGTH], path) or str(error)) from None
-    lines = [f"{path}: {_size(len(data))}", *_functions(contents), *_peaks(contents, dims)]
-    lines += _sections(data)
-    lines += [*_executables(contents), *_parameters(contents), *_metadata(contents)]
-    if code:
-        lines += ["", disassemble(contents).rstrip()]
     if verify:
         from ingot.runtime.program import load_module
 
         load_module(data, verify=True).release()
-        lines += ["", "verified: every checksum and every instruction is right"]
-    return "\n".join(lines)
+    return data, contents
+
+
+def inspect_report(
+    path: str, *, code: bool, verify: bool, dims: Mapping[str, int] | None = None
+) -> dict[str, Any]:
+    """What `describe_module` tells, for `reports.to_json`."""
+    data, contents = _read(path, verify)
+    fields: dict[str, Any] = {
+        "module": path,
+        "length": len(data),
+        "functions": [_function_report(each) for each in contents.functions],
+        "peaks": [
+            {"function": name, "target": target, "peak": formula}
+            | (
+                {}
+                if peak is None
+                else {"peak_length": peak if isinstance(peak, int) else str(peak)}
+            )
+            for target, name, formula, peak in _peak_rows(contents, dims)
+        ],
+        "sections": list(_section_rows(data)),
+        "executables": [_executable_report(contents, each) for each in contents.executables],
+        "parameters": [
+            value_report(each.key, each.dtype, each.shape) for each in contents.parameters
+        ],
+        "variables": [
+            value_report(each.name, each.dtype, each.shape, each.doc) for each in contents.variables
+        ],
+        "metadata": {key: each for key, each in contents.metadata.items() if key != "targets"},
+        "verified": verify,
+    }
+    if code:
+        fields["code"] = disassemble(contents)
+    return fields
+
+
+def _function_report(function: FunctionContents) -> dict[str, Any]:
+    arguments, results = (
+        [value_report(each.name, each.dtype, each.shape, each.doc) for each in values]
+        for values in (function.arguments, function.results)
+    )
+    return {
+        "name": function.name,
+        "target": function.target,
+        "exported": function.exported,
+        "init": function.init,
+        "arguments": arguments,
+        "results": results,
+        "code_length": len(function.code.words),
+        "doc": function.doc,
+    }
+
+
+def _executable_report(contents: ModuleContents, executable: Executable) -> dict[str, Any]:
+    host = _targets(contents).get(executable.target, {}).get("host", {})
+    return {
+        "name": executable.name,
+        "target": executable.target,
+        "kernels": [{"kernel": each.name, "layer": each.layer} for each in executable.entries],
+        "variants": [
+            {"name": each.name, "format": each.format, "length": len(each.object)}
+            for each in executable.variants
+        ],
+        "host": [{"kernel": name, "reason": reason} for name, reason in host.items()],
+    }
 
 
 def _functions(contents: ModuleContents) -> Iterator[str]:
     yield "\nfunctions"
     for function in contents.functions:
         kind = "" if function.exported else "  (init)" if function.init else "  (internal)"
-        size = _size(len(function.code.words))
-        yield f"  {signature_text(function, _short)}  for {function.target}, {size} of code{kind}"
-        if function.doc:
-            yield f"    {function.doc}"
+        size = size_text(len(function.code.words))
+        signature = printable(signature_text(function, _short))
+        yield f"  {signature}  for {function.target}, {size} of code{kind}"
+        for line in function.doc.splitlines():
+            yield f"    {printable(line)}"
 
 
 def _short(dim: Dim, longest: int = _LONGEST_DIM) -> str:
@@ -84,21 +163,30 @@ def _targets(contents: ModuleContents) -> dict[str, dict[str, Any]]:
 
 def _peaks(contents: ModuleContents, dims: Mapping[str, int] | None) -> Iterator[str]:
     """Working memory per function: what lies in its slab, without arguments and results."""
+    rows = list(_peak_rows(contents, dims))
+    several = len({target for target, *_ in rows}) > 1
+    if rows:
+        yield "\npeak of working memory, in bytes"
+    for target, name, formula, peak in rows:
+        where = f" for {target}" if several else ""
+        is_new = peak is not None and str(peak) != formula
+        number = f" = {_short(peak, _LONGEST_FORMULA)}" if is_new and peak is not None else ""
+        yield (f"  {printable(name)}{where}: {_short(read_dim(formula), _LONGEST_FORMULA)}{number}")
+
+
+def _peak_rows(
+    contents: ModuleContents, dims: Mapping[str, int] | None
+) -> Iterator[tuple[str, str, str, Dim | None]]:
+    """Target, function and formula, and what that comes to at `dims`."""
+    peaks = {target: each.get("peaks", {}) for target, each in _targets(contents).items()}
     if dims is not None:
         dims = known_sizes(dims, contents.metadata, "--dims")
-    targets = _targets(contents)
-    peaks = {target: each.get("peaks", {}) for target, each in targets.items()}
-    if dims is not None:
         _check_dims(
             contents, [formula for each in peaks.values() for formula in each.values()], dims
         )
-    if any(peaks.values()):
-        yield "\npeak of working memory, in bytes"
     for target, formulas in peaks.items():
-        where = f" for {target}" if len(peaks) > 1 else ""
         for name, formula in formulas.items():
-            number = "" if dims is None else _peak_at(name, formula, dims)
-            yield f"  {name}{where}: {_short(read_dim(formula), _LONGEST_FORMULA)}{number}"
+            yield target, name, formula, None if dims is None else _peak_at(name, formula, dims)
 
 
 def _check_dims(contents: ModuleContents, peaks: Sequence[str], dims: Mapping[str, int]) -> None:
@@ -113,16 +201,21 @@ def _check_dims(contents: ModuleContents, peaks: Sequence[str], dims: Mapping[st
             raise InvalidArgument(f"--dims: the module has no dim {name!r}; {has}")
 
 
-def _peak_at(name: str, formula: str, dims: Mapping[str, int]) -> str:
+def _peak_at(name: str, formula: str, dims: Mapping[str, int]) -> Dim:
     """What the formula of function `name` comes to: a number, or a formula of the other dims."""
     try:
-        peak = substitute(read_dim(formula), dims)
+        return substitute(read_dim(formula), dims)
     except ZeroDivisionError:
         raise InvalidArgument(f"--dims: {name} divides by zero at these sizes") from None
-    return "" if str(peak) == formula else f" = {_short(peak, _LONGEST_FORMULA)}"
 
 
 def _sections(data: bytes) -> Iterator[str]:
+    yield "\nsections"
+    for row in _section_rows(data):
+        yield f"  {row['name']:<12} {size_text(row['length']):>10}  at {row['offset']:#x}"
+
+
+def _section_rows(data: bytes) -> Iterator[dict[str, Any]]:
     layout = spec.layout()
     names = {
         value: name.removeprefix("INGOT_SECTION_").lower()
@@ -132,10 +225,9 @@ def _sections(data: bytes) -> Iterator[str]:
     header = layout.unpack("ingot_layout_header_t", data[: layout.size("ingot_layout_header_t")])
     start = layout.size("ingot_layout_header_t")
     end = start + header[0]["section_count"] * layout.size("ingot_layout_section_t")
-    yield "\nsections"
     for row in layout.unpack("ingot_layout_section_t", data[start:end]):
         name = names.get(row["kind"], f"unknown kind {row['kind']}")
-        yield f"  {name:<12} {_size(row['length']):>10}  at {row['offset']:#x}"
+        yield {"name": name, "offset": row["offset"], "length": row["length"]}
 
 
 def _executables(contents: ModuleContents) -> Iterator[str]:
@@ -145,19 +237,19 @@ def _executables(contents: ModuleContents) -> Iterator[str]:
         count = len(executable.entries)
         yield f"  {executable.name} for {executable.target}: {count} kernels"
         for variant in executable.variants:
-            yield f"    {variant.name} ({variant.format}): {_size(len(variant.object))}"
+            yield f"    {variant.name} ({variant.format}): {size_text(len(variant.object))}"
         host = _targets(contents).get(executable.target, {}).get("host", {})
         if host:
             yield f"    {len(host)} of them run on the host:"
         for name, reason in host.items():
-            yield f"      {name}: {reason}"
+            yield f"      {name}: {printable(reason)}"
 
 
 def _parameters(contents: ModuleContents) -> Iterator[str]:
     if contents.parameters:
         yield "\nparameters, to be given at load"
     for each in sorted(contents.parameters, key=lambda each: _natural(each.key)):
-        yield f"  {each.key}: {each.dtype}[{','.join(map(str, each.shape))}]"
+        yield f"  {printable(each.key)}: {each.dtype}[{','.join(map(str, each.shape))}]"
 
 
 def _metadata(contents: ModuleContents) -> Iterator[str]:
@@ -165,11 +257,4 @@ def _metadata(contents: ModuleContents) -> Iterator[str]:
     if shown:
         yield "\nmetadata"
     for key, value in shown.items():
-        yield f"  {key}: {value if isinstance(value, str) else json.dumps(value)}"
-
-
-def _size(length: int) -> str:
-    """Bytes for people."""
-    if length < 10_000:
-        return f"{length} B"
-    return f"{length / 1e3:.1f} KB" if length < 10_000_000 else f"{length / 1e6:.1f} MB"
+        yield f"  {key}: {printable(value) if isinstance(value, str) else json.dumps(value)}"

@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from ingot.hal.printable import printable
+
 __all__ = ["show_progress"]
 
 _INTERVAL = 0.2  # seconds between updates; shorter work shows nothing
@@ -33,7 +35,7 @@ def show_progress(what: str) -> Iterator[Callable[[str], None]]:
     def show() -> None:
         while not is_done.wait(_INTERVAL):
             line = f"{what}: {step_now} ({time.monotonic() - begin:.1f} s)"
-            print(f"\r\033[K{line}", end="", file=sys.stderr, flush=True)
+            print(f"\r\033[K{printable(line)}", end="", file=sys.stderr, flush=True)
 
     thread = threading.Thread(target=show, daemon=True)
     thread.start()

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ingot.hal.printable import printable
 from ingot.runtime.model import Function, Model
 
-__all__ = ["Times", "profile_calls", "time_calls"]
+__all__ = ["Profiled", "Times", "profile_calls", "profile_lines", "time_calls"]
 
 _WARM_UP_CALLS = 3
 _MAX_CALLS = 100_000
@@ -51,25 +52,45 @@ def time_calls(function: Function, inputs: Mapping[str, Any], seconds: float) ->
     return Times(statistics.median(times), min(times), len(times))
 
 
+@dataclass(frozen=True)
+class Profiled:
+    """A kernel or copy of a call: its least time in nanoseconds, and the bytes it touches."""
+
+    kernel: str
+    layer: str
+    time: int
+    length: int
+
+
 def profile_calls(
     model: Model, function: Function, inputs: Mapping[str, Any], count: int = 20
-) -> list[str]:
-    """A line per kernel of a call, slowest first: least time of `count` calls, share, layers."""
+) -> list[Profiled]:
+    """The kernels of a call, slowest first, each with the least time of `count` calls."""
     arguments = [inputs[value.name] for value in function.signature.arguments]
     rounds = []
     for _ in range(count):
         with model.trace() as events:
             function(*arguments)
-        rounds.append(events)
-    least = [
-        (min(event.end - event.begin for event in runs), runs[0])
+        rounds.append(list(events))
+    found = [
+        Profiled(
+            runs[0].kernel,
+            runs[0].layer,
+            min(event.end - event.begin for event in runs),
+            runs[0].length,
+        )
         for runs in zip(*rounds, strict=True)
     ]
-    total = sum(time for time, _ in least) or 1
-    least.sort(key=lambda pair: -pair[0])
+    return sorted(found, key=lambda each: -each.time)
+
+
+def profile_lines(profile: Sequence[Profiled]) -> list[str]:
+    """A line per kernel: time, share, layers."""
+    total = sum(each.time for each in profile) or 1
     return [
-        f"{time / 1e3:10.1f} us {time / total:6.1%}  {event.kernel}  {event.layer}"
-        for time, event in least
+        f"{each.time / 1e3:10.1f} us {each.time / total:6.1%}  {printable(each.kernel)}  "
+        f"{printable(each.layer)}"
+        for each in profile
     ]
 
 

@@ -134,7 +134,7 @@ def test_equal_layers_share_kernels_and_a_chain_is_two_values_of_memory() -> Non
     assert report.kernel_count == 1
     assert report.dispatches["main"] == 10
     assert report.peaks["main"] == "128*b"
-    assert "10 dispatches, 128*b bytes of working memory" in str(report)
+    assert "10 dispatches, 8192 B of working memory at b=64: 128*b B" in str(report)
 
 
 def test_dump_writes_numbered_files_and_forgets_old_ones(tmp_path: Path) -> None:

@@ -255,7 +255,7 @@ def test_compile_writes_a_module_that_runs(
     printed = capsys.readouterr().out
     assert f"{out}: " in printed
     assert "for cpu (x86-64-v3), in" in printed
-    assert "1 kernel (" in printed
+    assert "1 kernel: 1 map (" in printed
     assert list(dump.iterdir())
     assert main(["run", str(out), "--input", "[[1, 2, 3, 4]]"]) == 0
     assert "[[2., 3., 4., 5.]]" in capsys.readouterr().out

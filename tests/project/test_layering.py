@@ -22,6 +22,7 @@ SPEC = (
     "ingot.hal.errors",
     "ingot.hal.file_kind",
     "ingot.hal.header",
+    "ingot.hal.printable",
     "ingot.hal.whole_file",
 )
 COMPILER = "ingot.compiler."
@@ -33,6 +34,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "ingot.hal.header": (),
     "ingot.hal.errors": ("ingot.hal.header",),
     "ingot.hal.file_kind": (),
+    "ingot.hal.printable": (),
     "ingot.hal.whole_file": ("ingot.hal.errors",),
     "ingot.hal.spec": SPEC,
     "ingot.hal": ("ingot.hal", "ingot.runtime._ingot"),

@@ -1,0 +1,67 @@
+"""Makes the report of what was compiled for one target."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import cast
+
+from ingot.compiler import ir
+from ingot.compiler.dispatch.kernel import Kernel
+from ingot.compiler.graph.ops import defined_symbols
+from ingot.compiler.ir.dims import Dim
+from ingot.compiler.report import DispatchReport, FunctionReport, TargetReport
+from ingot.compiler.stream.allocation import Allocation
+from ingot.compiler.vm.build_module import TargetCode
+
+__all__ = ["report_target"]
+
+_CLASS = re.compile("^(Gpu|Group)|Schedule$")
+_WORD = re.compile("(?<=[a-z])(?=[A-Z])")
+
+
+def report_target(
+    code: TargetCode, allocations: Mapping[str, Sequence[Allocation]], host: Mapping[str, str]
+) -> TargetReport:
+    """`allocations` are what the slab of each function held, `host` the kernels that the host
+    runs for the device, with reasons."""
+    kinds = {name: _kind(kernel) for name, kernel in code.kernels.items()}
+    functions = {
+        name: FunctionReport(
+            tuple(_dispatches(function, kinds)),
+            cast(Dim, function.attributes["slab_length"]),
+            tuple(allocations[name]),
+            {**function.symbols, **_defined(function)},
+            name == "init",
+        )
+        for name, function in code.planned.functions.items()
+    }
+    variants = zip(code.variants, code.objects, strict=False)
+    lengths = {variant.name: len(data) for variant, data in variants}
+    return TargetReport(functions, Counter(kinds.values()), lengths, host)
+
+
+def _kind(kernel: Kernel) -> str:
+    """The class of the kernel's schedule, on every target alike: "few_rows"."""
+    return _WORD.sub("_", _CLASS.sub("", type(kernel.schedule).__name__)).lower()
+
+
+def _dispatches(function: ir.Function, kinds: Mapping[str, str]) -> Iterator[DispatchReport]:
+    for op in ir.walk(function):
+        if op.name == "stream.dispatch":
+            entry = str(op.attributes["entry"])
+            flops, length = cast(Dim, op.attributes["flops"]), cast(Dim, op.attributes["bytes"])
+            yield DispatchReport(entry, kinds[entry], op.location, flops, length)
+
+
+def _defined(function: ir.Function) -> dict[str, tuple[int, int | None]]:
+    """The bounds of symbols that data defines, where an op says them."""
+    found: dict[str, tuple[int, int | None]] = {}
+    for op in ir.walk(function):
+        high = op.attributes.get("high")
+        if op.name == "stream.size" and isinstance(high, int):
+            low = op.attributes.get("low")
+            bounds = (low if isinstance(low, int) else 0, high)
+            found.update(dict.fromkeys(defined_symbols(op), bounds))
+    return found

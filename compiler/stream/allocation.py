@@ -1,0 +1,40 @@
+"""What lay in the working memory of a function, and when: what the plan of memory tells."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ingot.compiler.ir.dims import Dim, evaluate, symbols_of
+from ingot.hal.errors import InvalidArgument
+
+__all__ = ["Allocation", "value_at"]
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """A range of the working memory while it holds a value. Times count allocations: it is number
+    `begin`, and free again for number `end`."""
+
+    made_by: str  # the kernel, or the op
+    layer: str
+    type: str  # of the value: "f32[b,4]"
+    offset: Dim
+    length: Dim
+    begin: int
+    end: int
+
+    def offset_at(self, sizes: Mapping[str, int]) -> int:
+        return value_at(self.offset, sizes)
+
+    def length_at(self, sizes: Mapping[str, int]) -> int:
+        return value_at(self.length, sizes)
+
+
+def value_at(dim: Dim, sizes: Mapping[str, int]) -> int:
+    """The dim's value; InvalidArgument where it divides by zero."""
+    try:
+        return evaluate(dim, sizes)
+    except ZeroDivisionError:
+        at = ", ".join(f"{name}={sizes[name]}" for name in sorted(symbols_of(dim)))
+        raise InvalidArgument(f"{dim} divides by zero at {at}: give other sizes") from None

@@ -1,0 +1,188 @@
+"""What commands say, as JSON: `--json`. docs/reports.md describes it, docs/schemas has schemas.
+
+A document is one object, whose "schema" names its kind and version. Keys may be added to it;
+what one means never changes within a version. Lengths are bytes, times nanoseconds. A dim is
+an integer, or a formula as text. Text comes from source programs: it is data, in ASCII with
+escapes.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ingot.hal.spec import DType
+
+if TYPE_CHECKING:
+    from ingot.checking import CheckReport
+    from ingot.compiler.report import Report, TargetReport
+    from ingot.hal.device import Device
+    from ingot.runtime.model import Function, Model
+    from ingot.timing import Profiled, Times
+
+__all__ = [
+    "bench_report",
+    "check_report",
+    "compile_report",
+    "devices_report",
+    "to_json",
+    "value_report",
+]
+
+
+def to_json(kind: str, fields: Mapping[str, Any]) -> str:
+    """The document of a kind, as text."""
+    return json.dumps({"schema": f"ingot.{kind}/1", **fields}, indent=1, allow_nan=False)
+
+
+def value_report(name: str, dtype: DType, shape: Iterable[Any], doc: str = "") -> dict[str, Any]:
+    """An argument, result, variable or parameter."""
+    dims = [dim if isinstance(dim, int) else str(dim) for dim in shape]
+    value = {"name": name, "kind": "tensor", "dtype": dtype.name, "shape": dims}
+    return {**value, "doc": doc} if doc else value
+
+
+def compile_report(
+    output: str, length: int, seconds: float, report: Report, sizes: Mapping[str, int]
+) -> dict[str, Any]:
+    """What `ingot compile` made. `sizes` of dims are those at which costs and memory are told."""
+    known = report.known_sizes(sizes)
+    return {
+        "module": output,
+        "length": length,
+        "constant_length": report.constant_length,
+        "time": _nanoseconds(seconds),
+        "steps": {name: _nanoseconds(each) for name, each in report.seconds.items()},
+        "targets": {name: _target(each, known) for name, each in report.targets.items()},
+    }
+
+
+def _target(target: TargetReport, given: Mapping[str, int]) -> dict[str, Any]:
+    sizes = {name: each.sizes(given) for name, each in target.functions.items()}
+    return {
+        "kernels": dict(target.kinds),
+        "variants": dict(target.object_lengths),
+        "host": [{"kernel": name, "reason": reason} for name, reason in target.host.items()],
+        "functions": {
+            name: {
+                "init": each.is_init,
+                "dispatches": len(each.dispatches),
+                "peak": str(each.peak),
+                "sizes": sizes[name],
+                "peak_length": each.peak_at(sizes[name]),
+                "memory": [
+                    {
+                        "made_by": held.made_by,
+                        "layer": held.layer,
+                        "type": held.type,
+                        "offset": held.offset_at(sizes[name]),
+                        "length": held.length_at(sizes[name]),
+                        "begin": held.begin,
+                        "end": held.end,
+                    }
+                    for held in each.allocations
+                ],
+            }
+            for name, each in target.functions.items()
+        },
+        "dispatches": [
+            {
+                "function": name,
+                "kernel": each.kernel,
+                "kind": each.kind,
+                "layer": each.layer,
+                "flops": each.flops_at(sizes[name]),
+                "length": each.bytes_at(sizes[name]),
+                "share": share,
+            }
+            for share, name, each in target.costs(given)
+        ],
+    }
+
+
+def bench_report(
+    path: str,
+    model: Model,
+    function: Function,
+    dims: Mapping[str, int],
+    times: Times,
+    profile: Sequence[Profiled] | None,
+) -> dict[str, Any]:
+    """What `ingot bench` measured; `dims` are the sizes of the inputs."""
+    signature = function.signature
+    fields: dict[str, Any] = {
+        "module": path,
+        "device": model.device,
+        "function": {
+            "name": signature.name,
+            "arguments": [
+                value_report(each.name, each.dtype, each.shape, each.doc)
+                for each in signature.arguments
+            ],
+            "results": [
+                value_report(each.name, each.dtype, each.shape, each.doc)
+                for each in signature.results
+            ],
+        },
+        "dims": dict(dims),
+        "calls": times.count,
+        "median": _nanoseconds(times.median),
+        "minimum": _nanoseconds(times.minimum),
+    }
+    if profile is not None:
+        fields["kernels"] = [
+            {
+                "kernel": each.kernel,
+                "layer": each.layer,
+                "time": each.time,
+                "length": each.length,
+            }
+            for each in profile
+        ]
+    return fields
+
+
+def check_report(path: str, device: str, report: CheckReport) -> dict[str, Any]:
+    """What `ingot check` compared."""
+    return {
+        "model": path,
+        "device": device,
+        "agrees": not report.problem,
+        "problem": report.problem,
+        "dispatches": report.compared,
+        "uncompared": report.uncompared,
+        "differences": [
+            {
+                "layer": each.dispatch.layer,
+                "kernel": each.dispatch.entry.name,
+                "type": str(each.result.type),
+                "index": list(each.index),
+                "got": str(each.got),
+                "expected": str(each.expected),
+                "error": _finite(each.size),
+                "allowed": _finite(each.allowed),
+            }
+            for each in report.differences
+        ],
+        "results": [
+            {"name": each.name, "error": _finite(each.error), "allowed": each.allowed}
+            for each in report.results
+        ],
+    }
+
+
+def devices_report(devices: Iterable[Device]) -> dict[str, Any]:
+    """The devices of this machine."""
+    rows = [{"uri": each.uri, "description": each.description} for each in devices]
+    return {"devices": rows}
+
+
+def _nanoseconds(seconds: float) -> int:
+    return round(seconds * 1e9)
+
+
+def _finite(number: float) -> float | None:
+    """JSON has no infinity, and no NaN."""
+    return float(number) if math.isfinite(number) else None

@@ -15,7 +15,7 @@ ARGUMENTS ?=
 PYTEST := pytest -n auto --dist loadfile
 # The tests that build no kernels, or few.
 UNIT_TESTS := tests/project tests/hal tests/runtime tests/compiler \
-  --ignore=tests/compiler/dispatch --ignore=tests/compiler/targets \
+  --ignore=tests/compiler/kernels --ignore=tests/compiler/targets \
   --ignore=tests/compiler/frontends/onnx/test_onnx_conformance.py
 # The programs that run under the sanitizers: all ops, indices, control flow, state.
 SANITIZED_TESTS := tests/end_to_end $(addprefix --ignore=tests/end_to_end/test_,models.py \

@@ -17,19 +17,16 @@ from typing import Any
 
 from ingot.compiler import ir
 from ingot.compiler.check_program import check_program
-from ingot.compiler.dispatch.classify import lower_entries
 from ingot.compiler.dispatch.close_comparators import close_comparators
 from ingot.compiler.dispatch.collect_checks import collect_checks
 from ingot.compiler.dispatch.find_views import find_views
 from ingot.compiler.dispatch.form_dispatches import form_dispatches
-from ingot.compiler.dispatch.kernel import Kernel
 from ingot.compiler.dispatch.level import DISPATCH
 from ingot.compiler.dispatch.outline import outline
 from ingot.compiler.dispatch.place_lists import place_lists
 from ingot.compiler.dispatch.place_scalars import place_scalars
 from ingot.compiler.dispatch.specialize import specialize as add_specialized
 from ingot.compiler.dispatch.speculate_steps import speculate_steps
-from ingot.compiler.dispatch.trial import plan_trial
 from ingot.compiler.foreign import own_errors
 from ingot.compiler.graph.expand_nonzero import expand_nonzero
 from ingot.compiler.graph.level import GRAPH
@@ -38,6 +35,9 @@ from ingot.compiler.graph.settle_branches import settle_branches
 from ingot.compiler.ir.printer import to_text
 from ingot.compiler.ir.renamed_dims import renamed_dims
 from ingot.compiler.ir.verifier import verify
+from ingot.compiler.kernels.classes import lower_entries
+from ingot.compiler.kernels.kernel import Kernel
+from ingot.compiler.kernels.trial import plan_trial
 from ingot.compiler.module import Module
 from ingot.compiler.read_source import copy_module, read_source, read_sources
 from ingot.compiler.report import Report, TargetReport
@@ -195,7 +195,7 @@ def _finish(
         driver.prefix = f"{target.name}." if len(targets) > 1 else ""
         first_kernel = sum(len(code.kernels) for code in codes)
         source = module if target is targets[-1] else copy_module(module)
-        first_passes = () if target.name == "cpu" else QUEUE_PASSES
+        first_passes = QUEUE_PASSES if target.runs_behind else ()
         lowered = driver.passes(source, (*first_passes, *passes))
         code, reports[target.name] = _lower_target(lowered, target, data, first_kernel, driver)
         codes.append(code)
@@ -242,14 +242,23 @@ def _lower_target(
     )
     driver.step("verify", lambda: verify(planned, STREAM))
     code = driver.step("vm.convert", lambda: vm_convert.convert(planned))
-    made = TargetCode(target.name, module, planned, code, first, target.variants, objects.data)
+    made = TargetCode(
+        target.name,
+        target.executable,
+        module,
+        planned,
+        code,
+        first,
+        target.variants,
+        objects.data,
+    )
     return made, report_target(made, allocations, objects.host)
 
 
 def _build(module: ir.Module, target: Target, kernels: Mapping[str, Sequence[Kernel]]) -> Objects:
     """The objects of all variants, with trials for devices whose drivers are to be tested."""
     trials = {}
-    if target.name != "cpu":
+    if target.is_tried:
         planned = {
             name: plan_trial(module.functions[name], each[0]) for name, each in kernels.items()
         }

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
 from ingot.compiler import ir
-from ingot.compiler.dispatch.kernel import Kernel
 from ingot.compiler.graph.ops import defined_symbols
 from ingot.compiler.ir.dims import Dim
+from ingot.compiler.kernels.kernel import Kernel
 from ingot.compiler.report import DispatchReport, FunctionReport, TargetReport
 from ingot.compiler.stream.allocation import Allocation
 from ingot.compiler.vm.build_module import TargetCode

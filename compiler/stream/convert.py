@@ -25,7 +25,6 @@ from dataclasses import replace
 from typing import cast
 
 from ingot.compiler.dispatch.form_dispatches import stands_alone
-from ingot.compiler.dispatch.kernel import Kernel
 from ingot.compiler.dispatch.specialize import Alternative, alternatives_of
 from ingot.compiler.ir import (
     Attribute,
@@ -40,6 +39,7 @@ from ingot.compiler.ir import (
     Value,
 )
 from ingot.compiler.ir.dims import Dim, substitute
+from ingot.compiler.kernels.kernel import Kernel
 from ingot.compiler.stream.data import Parameter, ProgramData
 from ingot.compiler.stream.homes import alias_root
 from ingot.hal.errors import CompileError

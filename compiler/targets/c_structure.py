@@ -9,8 +9,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
-from ingot.compiler.dispatch.kernel import Kernel, checked_name
 from ingot.compiler.ir import Block, MemoryType, Op, Value
+from ingot.compiler.kernels.kernel import Kernel, checked_name
 from ingot.hal.spec import DType
 
 __all__ = ["CStructure", "register_bits"]

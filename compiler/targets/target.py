@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ingot.compiler.dispatch.kernel import Kernel
-from ingot.compiler.dispatch.trial import Trial
+from ingot.compiler.kernels.kernel import Kernel
+from ingot.compiler.kernels.trial import Trial
 from ingot.compiler.targets.cpu.flags import Variant
 from ingot.compiler.targets.cpu.toolchain import (
     build_executable,
@@ -32,6 +32,9 @@ class Target:
 
     name: str
     variants: tuple[Variant | OpenclVariant, ...]
+    executable: str  # its name in a module file; linked kernels take the place of "kernels"
+    runs_behind: bool  # work is queued, and done when the host has gone on
+    is_tried: bool  # its driver compiles the kernels, and is tested with trials
 
 
 @dataclass(frozen=True)
@@ -72,8 +75,9 @@ def choose_targets(
 
 def _choose_target(name: str, variants: Sequence[str] | None, fallback: bool) -> Target:
     if name == "cpu":
-        return Target(name, choose_variants(variants))
-    return Target(name, (*OPENCL_VARIANTS, *([choose_fallback(name)] if fallback else ())))
+        return Target(name, choose_variants(variants), "kernels", runs_behind=False, is_tried=False)
+    all_variants = (*OPENCL_VARIANTS, *([choose_fallback(name)] if fallback else ()))
+    return Target(name, all_variants, "opencl_kernels", runs_behind=True, is_tried=True)
 
 
 def build_objects(

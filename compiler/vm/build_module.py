@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
-from ingot.compiler.dispatch.kernel import Kernel
 from ingot.compiler.ir import Function, Module, TensorType, Value, walk
 from ingot.compiler.ir.printer import to_text
+from ingot.compiler.kernels.kernel import Kernel
 from ingot.compiler.stream.data import ProgramData
 from ingot.compiler.vm.allocate_registers import allocate_registers
 from ingot.compiler.vm.assemble import assemble
@@ -47,6 +47,7 @@ class TargetCode:
     """
 
     target: str
+    executable: str  # its name
     entries: Module
     planned: Module
     code: Module
@@ -88,8 +89,6 @@ def build_module(
 
 
 def _executable(code: TargetCode) -> Executable:
-    """Kernels that are linked into a program take the place of the executable "kernels"."""
-    name = "kernels" if code.target == "cpu" else f"{code.target}_kernels"
     rows = tuple(
         _entry(code.entries.functions[entry], kernel) for entry, kernel in code.kernels.items()
     )
@@ -97,7 +96,7 @@ def _executable(code: TargetCode) -> Executable:
         Variant(variant.name, variant.format, variant.feature_bits, data)
         for variant, data in zip(code.variants, code.objects, strict=True)
     )
-    return Executable(name, code.target, rows, variants)
+    return Executable(code.executable, code.target, rows, variants)
 
 
 def _function(

@@ -11,9 +11,9 @@ import math
 from collections.abc import Callable, Sequence
 from typing import cast
 
-from ingot.compiler.dispatch.trace import number_of
 from ingot.compiler.ir import Literal, Op, ScalarType, Value
 from ingot.compiler.ir.dims import Dim
+from ingot.compiler.kernels.trace import number_of
 from ingot.compiler.vm.code import CodeBuilder
 from ingot.compiler.vm.sizes import Sizes
 from ingot.hal.spec import DType

@@ -11,11 +11,11 @@ import pytest
 
 import ingot
 from ingot.compiler import compile
-from ingot.compiler.dispatch.classify import lower_entries
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.ir import Attribute, Block, Function, Module, Op, Region, TensorType
 from ingot.compiler.ir.dims import symbol
 from ingot.compiler.ir.parser import parse
+from ingot.compiler.kernels.classes import lower_entries
 from ingot.compiler.targets.cpu.toolchain import choose_variants
 from ingot.compiler.vm.read_module import read_module
 from ingot.hal.errors import CompileError, InvalidArgument, NotFound, Unsupported

@@ -47,11 +47,19 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         COMPILER + "graph",
         COMPILER + "dispatch",
     ),
+    "ingot.compiler.kernels": (
+        *SPEC,
+        COMPILER + "ir",
+        COMPILER + "graph",
+        COMPILER + "dispatch",
+        COMPILER + "kernels",
+    ),
     "ingot.compiler.stream": (
         *SPEC,
         COMPILER + "ir",
         COMPILER + "graph",
         COMPILER + "dispatch",
+        COMPILER + "kernels",
         COMPILER + "stream",
     ),
     "ingot.compiler.vm": (
@@ -59,6 +67,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         COMPILER + "ir",
         COMPILER + "graph",
         COMPILER + "dispatch",
+        COMPILER + "kernels",
         COMPILER + "stream",
         COMPILER + "vm",
     ),
@@ -71,7 +80,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "ingot.compiler.targets": (
         *SPEC,
         COMPILER + "ir",
-        COMPILER + "dispatch",
+        COMPILER + "kernels",
         COMPILER + "targets",
     ),
     "ingot.compiler": (*SPEC, "ingot.compiler"),
@@ -132,6 +141,58 @@ def test_modules_import_only_lower_layers() -> None:
         if _is_below(name, "ingot")
         and not any(_is_below(name, prefix) for prefix in _allowed(module))
     ]
+    assert not wrong, "\n".join(wrong)
+
+
+def _lines_for_types(path: Path) -> set[int]:
+    """Where imports stand that only a type checker sees."""
+    return {
+        line
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
+    }
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    paths = dict(_modules())
+    imports = {
+        module: [
+            name
+            for lines in [_lines_for_types(path)]
+            for name, line, _ in _imports(path, module)
+            if name in paths and name != module and line not in lines
+        ]
+        for module, path in paths.items()
+        if path.name != "__init__.py"
+    }
+    seen: set[str] = set()
+
+    def walk(module: str, above: tuple[str, ...]) -> None:
+        assert module not in above, " imports ".join([*above[above.index(module) :], module])
+        if module not in seen:
+            for name in imports.get(module, ()):
+                walk(name, (*above, module))
+            seen.add(module)
+
+    for module in imports:
+        walk(module, ())
+
+
+@pytest.mark.parametrize("folder", ["ir", "graph", "dispatch", "kernels", "stream", "vm"])
+def test_no_level_asks_for_the_name_of_a_device(folder: str) -> None:
+    """What a target can do stands in its `TargetInfo` and `Target`."""
+    names = re.compile("opencl|cpu|gpu|cuda|vulkan", re.IGNORECASE)
+    wrong = []
+    for path in sorted((ROOT / "compiler" / folder).rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Expr):  # a docstring may tell
+                continue
+            for child in ast.iter_child_nodes(node):
+                text = child.value if isinstance(child, ast.Constant) else None
+                if isinstance(text, str) and names.search(text):
+                    wrong.append(f"{path.relative_to(ROOT)}:{node.lineno}: {text!r}")
     assert not wrong, "\n".join(wrong)
 
 

@@ -8,12 +8,12 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from ingot.compiler.dispatch.kernel import Kernel, TargetInfo
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.ir import Block, Function, Module, Op, Region, TensorType
 from ingot.compiler.ir.dim_text import parse_dim
 from ingot.compiler.ir.dims import evaluate
+from ingot.compiler.kernels.kernel import Kernel, TargetInfo
 from ingot.hal.spec import dtype
 from tests.support.kernel_runner import VARIANTS, all_variants, run
 

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from ingot.compiler.dispatch.kernel import Kernel
 from ingot.compiler.ir.dims import evaluate
+from ingot.compiler.kernels.kernel import Kernel
 from ingot.compiler.targets.cpu import c_printer
 from ingot.compiler.targets.cpu.flags import COMMON_FLAGS
 from ingot.compiler.targets.cpu.flags import VARIANTS as CPU_VARIANTS

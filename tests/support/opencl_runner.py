@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from ingot.compiler.dispatch.kernel import Kernel
 from ingot.compiler.ir.dims import evaluate
+from ingot.compiler.kernels.kernel import Kernel
 from ingot.compiler.targets.opencl.object import print_source
 
 Array = np.ndarray[Any, Any]

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ingot.compiler.dispatch.kernel import Kernel, TargetInfo
 from ingot.compiler.ir import Function
 from ingot.compiler.ir.dims import evaluate
+from ingot.compiler.kernels.kernel import Kernel, TargetInfo
 from ingot.compiler.targets.opencl.variant import OPENCL_C, OPENCL_C_LARGE
 from tests.support import kernel_runner, opencl_runner
 from tests.support.entries import assert_close, make, reference
@@ -19,7 +19,7 @@ from tests.support.entries import assert_close, make, reference
 __all__ = ["LARGE", "PLAIN", "SMALL", "check", "needs_device"]
 
 LARGE, SMALL = OPENCL_C_LARGE.target, OPENCL_C.target
-PLAIN = TargetInfo("opencl", "generic", 16, 16, False)
+PLAIN = TargetInfo("generic", 16, 16, False, has_items=True, is_fallback=True)
 
 needs_device = pytest.mark.skipif(
     opencl_runner.queue() is None, reason="no OpenCL device: install pocl-opencl-icd"

@@ -10,9 +10,9 @@ import math
 from collections.abc import Callable, Iterable
 from typing import ClassVar
 
-from ingot.compiler.dispatch.kernel import Kernel, checked_name
-from ingot.compiler.dispatch.loop import dtype_of, lanes_of
 from ingot.compiler.ir import MemoryType, Op, Value, VectorType
+from ingot.compiler.kernels.kernel import Kernel, checked_name
+from ingot.compiler.kernels.loop import dtype_of, lanes_of
 from ingot.compiler.targets.c_structure import CStructure, register_bits
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import DType

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ingot.compiler.dispatch.kernel import TargetInfo
+from ingot.compiler.kernels.kernel import TargetInfo
 from ingot.hal.spec import layout
 
 __all__ = [
@@ -82,7 +82,7 @@ def _variant(
     wide = vector_length == 64
     fma = name in ("x86-64-v3", "x86-64-v4", "aarch64")
     registers = 32 if wide or machine == "aarch64" else 16
-    target = TargetInfo("cpu", name, vector_length, registers, fma)
+    target = TargetInfo(name, vector_length, registers, fma)
     return Variant(target, machine, features, flags)
 
 
@@ -119,10 +119,17 @@ VARIANTS: dict[str, Variant] = {
 _BASE = {each.machine: each for each in (VARIANTS["x86-64"], VARIANTS["aarch64"])}
 
 
-def fallback_variant(target: str, machine: str) -> Variant:
-    """Plain C beside the kernels of another target: what any processor of that architecture
-    can run. KeyError: there is none for the machine."""
-    info = TargetInfo(target, "generic", vector_length=16, register_count=16, fma=False)
+def fallback_variant(machine: str) -> Variant:
+    """Plain C beside the kernels of a target with work items: what any processor of that
+    architecture can run. KeyError: there is none for the machine."""
+    info = TargetInfo(
+        "generic",
+        vector_length=16,
+        register_count=16,
+        fma=False,
+        has_items=True,
+        is_fallback=True,
+    )
     return replace(_BASE[machine], target=info)
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import reduce
 
-from ingot.compiler.dispatch.kernel import Kernel
 from ingot.compiler.ir.dims import Dim, Symbol, symbol
 from ingot.compiler.ir.polynomials import Atom
+from ingot.compiler.kernels.kernel import Kernel
 from ingot.hal.errors import CompileError
 
 __all__ = ["print_misfit"]

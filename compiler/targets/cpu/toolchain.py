@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from ingot.compiler.dispatch.kernel import Kernel, checked_name
+from ingot.compiler.kernels.kernel import Kernel, checked_name
 from ingot.compiler.targets.cpu import c_printer
 from ingot.compiler.targets.cpu.cache import Cache, default_cache
 from ingot.compiler.targets.cpu.flags import (
@@ -90,7 +90,7 @@ def choose_fallback(target: str) -> Variant:
     CompileError: there is none.
     """
     try:
-        return fallback_variant(target, _machine())
+        return fallback_variant(_machine())
     except KeyError:
         raise CompileError(
             f"there is no C code for this machine's architecture {_machine()!r} that {target} "

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ingot.compiler.dispatch.loop import dtype_of, lanes_of
 from ingot.compiler.ir import Block, Function, MemoryType, Op, Value, walk
+from ingot.compiler.kernels.loop import dtype_of, lanes_of
 
 __all__ = ["wide_values"]
 

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ingot.compiler.dispatch.kernel import Kernel
-from ingot.compiler.dispatch.trial import Trial
+from ingot.compiler.kernels.kernel import Kernel
+from ingot.compiler.kernels.trial import Trial
 from ingot.compiler.targets.opencl.opencl_printer import PrintedKernel, aligned, print_kernel
 from ingot.compiler.targets.opencl.prelude import Prelude, guard_f64
 from ingot.hal.errors import CompileError

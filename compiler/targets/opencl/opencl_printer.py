@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
 
-from ingot.compiler.dispatch.kernel import Kernel
-from ingot.compiler.dispatch.loop import dtype_of, lanes_of
 from ingot.compiler.ir import Op, Value, walk
+from ingot.compiler.kernels.kernel import Kernel
+from ingot.compiler.kernels.loop import dtype_of, lanes_of
 from ingot.compiler.targets.opencl.check_barriers import check_barriers
 from ingot.compiler.targets.opencl.opencl_values import ValuePrinter, scalar_type
 from ingot.compiler.targets.opencl.prelude import MEMORY_TYPES

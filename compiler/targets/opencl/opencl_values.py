@@ -11,9 +11,9 @@ from __future__ import annotations
 import math
 from typing import ClassVar
 
-from ingot.compiler.dispatch.kernel import Kernel
-from ingot.compiler.dispatch.loop import dtype_of, lanes_of
 from ingot.compiler.ir import MemoryType, Op, ScalarType, Value
+from ingot.compiler.kernels.kernel import Kernel
+from ingot.compiler.kernels.loop import dtype_of, lanes_of
 from ingot.compiler.targets.c_structure import CStructure, register_bits
 from ingot.compiler.targets.opencl.index_types import wide_values
 from ingot.compiler.targets.opencl.prelude import LANES, SWIZZLE, TYPES, vector_type

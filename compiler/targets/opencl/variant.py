@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ingot.compiler.dispatch.kernel import TargetInfo
+from ingot.compiler.kernels.kernel import TargetInfo
 from ingot.hal.spec import layout
 
 __all__ = ["OPENCL_C", "OPENCL_C_LARGE", "OPENCL_VARIANTS", "OpenclVariant"]
@@ -37,13 +37,13 @@ class OpenclVariant:
 
 def _variant(name: str, group_size: int, local_memory: int, *features: str) -> OpenclVariant:
     target = TargetInfo(
-        "opencl",
         name,
         vector_length=16,
         register_count=64,
         fma=True,
         group_size=group_size,
         local_memory=local_memory,
+        has_items=True,
     )
     return OpenclVariant(target, features)
 

@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ingot.compiler.dispatch.kernel import Kernel
-from ingot.compiler.dispatch.loop import LoopBuilder
-from ingot.compiler.dispatch.map import lower_map
 from ingot.compiler.ir.dims import symbol
+from ingot.compiler.kernels.kernel import Kernel
+from ingot.compiler.kernels.lanes.map import lower_map
+from ingot.compiler.kernels.loop import LoopBuilder
 from ingot.compiler.targets.cpu import c_printer
 from ingot.compiler.targets.cpu.misfit_printer import print_misfit
 from ingot.hal.errors import CompileError

@@ -11,8 +11,8 @@ import mpmath
 import numpy as np
 import pytest
 
-from ingot.compiler.dispatch.map import lower_map
 from ingot.compiler.graph.ops import lookup
+from ingot.compiler.kernels.lanes.map import lower_map
 from tests.support.entries import entry
 from tests.support.kernel_runner import VARIANTS, all_variants, host_variants, run
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ingot.compiler.dispatch.kernel import Kernel
-from ingot.compiler.dispatch.map import lower_map
-from ingot.compiler.dispatch.trial import Trial, TrialBinding
+from ingot.compiler.kernels.kernel import Kernel
+from ingot.compiler.kernels.lanes.map import lower_map
+from ingot.compiler.kernels.trial import Trial, TrialBinding
 from ingot.compiler.targets.opencl.object import build_object, print_source
 from ingot.hal.spec import dtype, layout
 from tests.support.entries import entry

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ingot.compiler.dispatch.map import lower_map
+from ingot.compiler.kernels.lanes.map import lower_map
 from ingot.hal.spec import dtype
 from tests.support import opencl_runner
 from tests.support.entries import entry, reference

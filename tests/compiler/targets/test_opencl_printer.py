@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ingot.compiler.dispatch.kernel import Kernel
-from ingot.compiler.dispatch.loop import LoopBuilder
-from ingot.compiler.dispatch.map import lower_map
 from ingot.compiler.ir import Value
 from ingot.compiler.ir.dims import symbol
+from ingot.compiler.kernels.kernel import Kernel
+from ingot.compiler.kernels.lanes.map import lower_map
+from ingot.compiler.kernels.loop import LoopBuilder
 from ingot.compiler.targets.opencl.object import print_source
 from ingot.compiler.targets.opencl.opencl_printer import print_kernel
 from ingot.compiler.targets.opencl.prelude import Prelude

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from ingot.compiler.dispatch.map import lower_map
+from ingot.compiler.kernels.lanes.map import lower_map
 from ingot.compiler.targets.cpu import c_printer
 from ingot.hal.spec import dtype
 from tests.support.entries import entry

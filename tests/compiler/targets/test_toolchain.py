@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ingot.compiler.dispatch.map import lower_map
+from ingot.compiler.kernels.lanes.map import lower_map
 from ingot.compiler.targets.cpu import c_printer, toolchain
 from ingot.compiler.targets.cpu.cache import Cache, default_cache
 from ingot.compiler.targets.cpu.flags import VARIANTS

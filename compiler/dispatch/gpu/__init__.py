@@ -1,1 +1,0 @@
-"""Schedules for work-groups: classes whose kernels differ on GPUs in more than numbers."""

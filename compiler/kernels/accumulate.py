@@ -1,0 +1,142 @@
+"""How a reduction runs: what it starts from, how it takes a value in, how lanes are joined.
+
+An accumulator is a list of loop values that a loop carries. Sums of f16 and bf16 run in
+f32 and are rounded once at the end. NaN wins max, min and the arg ops, as in the op table.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ingot.compiler.ir import Op, Value
+from ingot.compiler.kernels.loop import I64, Index, LoopBuilder, lanes_of
+from ingot.hal.errors import CompileError
+from ingot.hal.spec import DType, dtype
+
+__all__ = ["Accumulator", "accumulator_of", "identity"]
+
+_F32 = dtype("f32")
+
+
+def identity(kind: str, element: DType) -> bool | int | float:
+    """What changes nothing when combined by `kind`."""
+    if kind in ("add", "or", "xor"):
+        return 0
+    if kind == "mul":
+        return 1
+    if kind == "and":
+        return 1 if element.is_boolean else -1 if element.kind == "i" else 2**element.bits - 1
+    if element.is_boolean:
+        return kind == "min"
+    if element.is_float:
+        return math.inf if kind == "min" else -math.inf
+    signed = element.kind == "i"
+    low = -(2 ** (element.bits - 1)) if signed else 0
+    high = 2 ** (element.bits - signed) - 1
+    return high if kind == "min" else low
+
+
+def accumulator_of(op: Op, operand: DType, result: DType) -> Accumulator:
+    """The accumulator of a `reduce`, `arg_max` or `arg_min` op."""
+    if op.name == "reduce":
+        return Accumulator(str(op.attributes["kind"]), operand, result)
+    if op.name in ("arg_max", "arg_min"):
+        kind = op.name.removeprefix("arg_")
+        return Accumulator(kind, operand, result, True, bool(op.attributes.get("last", False)))
+    raise CompileError(f"{op.location or op.name}: no kernel reduces by op '{op.name}'")
+
+
+@dataclass(frozen=True)
+class Accumulator:
+    """One reduction. `index`: the position of the greatest or least element is wanted."""
+
+    kind: str
+    operand: DType
+    result: DType
+    index: bool = False
+    last: bool = False
+
+    @property
+    def running(self) -> DType:
+        """The dtype in which it runs."""
+        half = self.operand.name in ("f16", "bf16")
+        return _F32 if half and self.kind in ("add", "mul") else self.operand
+
+    def start(self, b: LoopBuilder, lanes: int, along: bool) -> list[Value]:
+        """The first carried values; `along`: lanes are neighbours of the reduced axis."""
+        first = b.constant(identity(self.kind, self.running), self.running, lanes)
+        if not self.index:
+            return [first]
+        if self.last:
+            return [first, b.constant(-1, I64, lanes)]
+        return [first, b.lanes(lanes) if along and lanes > 1 else b.constant(0, I64, lanes)]
+
+    def take(
+        self, b: LoopBuilder, carried: list[Value], value: Value, place: Value, live: Value | None
+    ) -> list[Value]:
+        """The carried values after one more; lanes that are not live stay as they are."""
+        value = b.convert(b.broadcast(value, lanes_of(carried[0])), self.running)
+        if self.index:
+            return self._take_index(b, carried, value, place, live)
+        if live is not None:
+            value = b.op(
+                "select", live, value, b.constant(identity(self.kind, self.running), self.running)
+            )
+        return [b.op(self.kind, carried[0], value)]
+
+    def _take_index(
+        self, b: LoopBuilder, carried: list[Value], value: Value, place: Value, live: Value | None
+    ) -> list[Value]:
+        best, at = carried
+        direction = {"max": "g", "min": "l"}[self.kind] + ("e" if self.last else "t")
+        better = b.op("compare", value, best, direction=direction)
+        if self.operand.is_float:
+            nan = b.op("is_nan", value)
+            if not self.last:  # the first NaN stays
+                nan = b.op("and", nan, b.op("not", b.op("is_nan", best)))
+                better = b.op("and", better, b.op("not", b.op("is_nan", best)))
+            else:
+                better = b.op("and", better, b.op("not", b.op("is_nan", best)))
+            better = b.op("or", better, nan)
+        if live is not None:
+            better = b.op("and", better, live)
+        return [b.op("select", better, value, best), b.op("select", better, place, at)]
+
+    def finish(self, b: LoopBuilder, carried: list[Value], join: bool) -> Value:
+        """The result; `join`: all lanes belong to one element."""
+        carried = self.join(b, carried) if join else carried
+        return b.convert(carried[-1], self.result)
+
+    def join(self, b: LoopBuilder, carried: list[Value]) -> list[Value]:
+        """The carried values of all lanes as scalars."""
+        if lanes_of(carried[0]) == 1:
+            return carried
+        if not self.index:
+            return [b.reduce(carried[0], self.kind)]
+        best, at = carried
+        top = b.reduce(best, self.kind)
+        same = b.op("compare", best, top, direction="eq")
+        if self.operand.is_float:
+            both = b.op(
+                "and", b.op("is_nan", best), b.broadcast(b.op("is_nan", top), lanes_of(best))
+            )
+            same = b.op("or", same, both)
+        outside: Index = -1 if self.last else 2**63 - 1
+        at = b.op("select", same, at, b.value(outside))
+        return [top, b.reduce(at, "max" if self.last else "min")]
+
+    def merge(self, b: LoopBuilder, left: list[Value], right: list[Value]) -> list[Value]:
+        """The carried values of two parts of the elements, in any order, as those of both."""
+        if not self.index:
+            return [b.op(self.kind, left[0], right[0])]
+        (best, at), (other, other_at) = left, right
+        better = b.op("compare", other, best, direction={"max": "gt", "min": "lt"}[self.kind])
+        equal = b.op("compare", other, best, direction="eq")
+        if self.operand.is_float:
+            nan, other_nan = b.op("is_nan", best), b.op("is_nan", other)
+            better = b.op("or", better, b.op("and", other_nan, b.op("not", nan)))
+            equal = b.op("or", equal, b.op("and", nan, other_nan))
+        nearer = b.op("compare", other_at, at, direction="gt" if self.last else "lt")
+        better = b.op("or", better, b.op("and", equal, nearer))
+        return [b.op("select", better, other, best), b.op("select", better, other_at, at)]

@@ -1,0 +1,126 @@
+"""An entry around one attention op, as schedules see it: operands and result as views.
+
+Operands and result may be transposed views: heads are never moved in memory. The grid is
+blocks of queries by batch items on every target. This file chooses nothing.
+"""
+
+from __future__ import annotations
+
+from ingot.compiler.dispatch.view import View, view_of
+from ingot.compiler.graph.fuse_attention import is_fusable
+from ingot.compiler.ir import Function, Op, TensorType, Value
+from ingot.compiler.ir.dims import Dim, product, row_major_strides
+from ingot.compiler.kernels.contraction_entry import kernel_of, root_of
+from ingot.compiler.kernels.kernel import Kernel
+from ingot.compiler.kernels.loop import Index, LoopBuilder
+from ingot.hal.spec import DType, dtype
+
+__all__ = ["AttentionEntry"]
+
+F32 = dtype("f32")
+
+
+class AttentionEntry:
+    """q f32[..., m, d], k f32[..., n, d], v f32[..., n, e], perhaps a mask that broadcasts
+    into [..., m, n]. ValueError: there is no kernel for these types."""
+
+    def __init__(self, function: Function) -> None:
+        self.function = function
+        self.root = root_of(function)
+        q, v = self.root.operands[0].type, self.root.operands[2].type
+        assert isinstance(q, TensorType)
+        assert isinstance(v, TensorType)
+        if not is_fusable(q, v):
+            raise ValueError(f"attention of {q} and {v}: write it as products and a softmax")
+        self.b = LoopBuilder()
+        self.q, self.k, self.v = (view_of(function, value) for value in self.root.operands[:3])
+        self.mask = self._find_mask()
+        self.out = self._find_result()
+        self.d, self.e = self.q.shape[-1], self.v.shape[-1]
+
+    def _find_mask(self) -> View | None:
+        if len(self.root.operands) < 4:
+            return None
+        return view_of(self.function, self.root.operands[3])
+
+    def _find_result(self) -> View:
+        """Strides of the root's dims in the result, which may be its transpose."""
+        chain: list[Op] = []
+        value = self.function.block.terminator.operands[0]
+        while value is not self.root.result:
+            op = value.owner
+            if not isinstance(op, Op) or op.name not in ("transpose", "reshape"):
+                raise ValueError(f"attention entry @{self.function.name} ends with {value}")
+            chain.append(op)
+            value = op.operands[0]
+        assert isinstance(value.type, TensorType)
+        transposes = [op for op in chain if op.name == "transpose"]
+        if not transposes:
+            return View(0, 0, value.type.shape, row_major_strides(value.type.shape))
+        if len(transposes) > 1 or chain[-1] is not transposes[0]:
+            raise ValueError(f"attention entry @{self.function.name} rearranges its result twice")
+        last = transposes[0]
+        assert isinstance(last.result.type, TensorType)
+        order = last.attributes["permutation"]
+        assert isinstance(order, tuple)
+        outer = row_major_strides(last.result.type.shape)
+        strides: list[Dim] = [0] * len(order)
+        for place, axis in enumerate(order):
+            strides[int(axis)] = outer[place]  # type: ignore[arg-type]
+        return View(0, 0, value.type.shape, tuple(strides))
+
+    def base(self, view: View) -> Index:
+        """Element offset of this workgroup's batch item."""
+        b = self.b
+        batch = self.q.shape[:-2]
+        offset = b.dim(view.offset)
+        strides = view.strides[:-2]
+        missing = len(batch) - len(strides)
+        for axis in range(missing, len(batch)):
+            if view.shape[axis - missing] == 1 and batch[axis] != 1:
+                continue
+            index = b.div(b.workgroup(1), b.dim(product(batch[axis + 1 :])))
+            if axis:
+                index = b.rem(index, b.dim(batch[axis]))
+            offset = b.add(offset, b.mul(index, b.dim(strides[axis - missing])))
+        return offset
+
+    def binding(self, view: View, operand: int) -> Value:
+        """The memory of a view that is operand number `operand` of the op."""
+        type = self.root.operands[operand].type
+        assert isinstance(type, TensorType)
+        return self.b.binding(view.argument, type.dtype)
+
+    def load(self, view: View, operand: int, at: Index) -> Value:
+        """The element at `at` of an operand, as f32."""
+        return self.b.convert(self.b.load(self.binding(view, operand), at), F32)
+
+    @property
+    def scale(self) -> float:
+        """The factor of the scores."""
+        scale = self.root.attributes["scale"]
+        assert isinstance(scale, (int, float))
+        return float(scale)
+
+    def result(self) -> tuple[Value, DType]:
+        """The memory of the result, and what it holds."""
+        type = self.function.block.terminator.operands[0].type
+        assert isinstance(type, TensorType)
+        return self.b.binding(len(self.function.arguments), type.dtype), type.dtype
+
+    def kernel(
+        self,
+        tile: tuple[int, int, int],
+        schedule: object,
+        scratch_length: int = 0,
+        local_size: tuple[int, int, int] = (1, 1, 1),
+        local_length: int = 0,
+    ) -> Kernel:
+        """The finished kernel."""
+        m, n = self.q.shape[-2], self.k.shape[-2]
+        batch = product(self.q.shape[:-2])
+        return kernel_of(
+            self.function, self.b, None, set(), (m, batch, 1), tile,
+            batch * m * n * 2 * (self.d + self.e), schedule,
+            scratch_length, local_size, local_length,
+        )  # fmt: skip

@@ -1,0 +1,192 @@
+"""The kernel classes, and which one makes the kernel of an entry.
+
+The class follows from the root op of the entry. An entry without a class is not an
+internal error: `lower_entries` names every such op with its layer, dtype and shape in one
+CompileError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import cast
+
+from ingot.compiler.dispatch.group import INDEX_OPS, is_elementwise
+from ingot.compiler.ir import Function, Module, Op, clone_region, walk
+from ingot.compiler.ir.dims import Dim
+from ingot.compiler.kernels.contract import with_contract
+from ingot.compiler.kernels.dynamic_update_slice import lower_dynamic_update_slice
+from ingot.compiler.kernels.items import ITEMS
+from ingot.compiler.kernels.kernel import Kernel, TargetInfo
+from ingot.compiler.kernels.lanes import LANES
+from ingot.compiler.kernels.suppress import lower_suppress
+from ingot.hal.errors import CompileError
+
+__all__ = ["KERNEL_CLASSES", "KernelClass", "kernel_class", "lower_entries", "lower_entry"]
+
+Lower = Callable[[Function, TargetInfo], Kernel]
+
+
+@dataclass(frozen=True)
+class KernelClass:
+    """What entries of some kind become: the schedule for vector lanes and the one for work
+    items, which are one where its loops are the same for one item and for many.
+
+    A schedule raises ValueError where it cannot make an entry.
+    """
+
+    name: str
+    roots: tuple[str, ...]  # ops, each of which makes an entry one of this class
+    lanes: Lower
+    items: Lower
+
+    def lower(self, function: Function, target: TargetInfo) -> Kernel:
+        """The kernel of an entry for one variant."""
+        return (self.items if target.has_items else self.lanes)(function, target)
+
+
+def _class(name: str, *roots: str) -> KernelClass:
+    return KernelClass(name, roots, LANES[name], ITEMS[name])
+
+
+KERNEL_CLASSES = (
+    _class("map"),
+    _class("row", "reduce", "arg_max", "arg_min"),
+    _class("contraction", "dot_packed", "dot_general"),
+    _class("convolution", "conv_packed"),
+    _class("winograd", "conv_winograd"),
+    _class("depthwise", "depthwise"),
+    _class("attention", "attention"),
+    _class("window", "reduce_window"),
+    _class("cumulative", "cumulative"),
+    _class("sort", "sort"),
+    _class("top_k", "top_k"),
+    _class("scatter", "scatter"),
+    _class("compaction", "count_true", "locate_true"),
+    KernelClass(
+        "dynamic_update_slice",
+        ("dynamic_update_slice",),
+        lower_dynamic_update_slice,
+        lower_dynamic_update_slice,
+    ),
+    KernelClass("suppress", ("suppress",), lower_suppress, lower_suppress),
+)
+"""In no order: an entry has one root at most, and without one it is of the class "map"."""
+
+_BY_ROOT = {root: each for each in KERNEL_CLASSES for root in each.roots}
+_MAP = next(each for each in KERNEL_CLASSES if not each.roots)
+_LEAVES = frozenset({"constant", "dim", "iota"})
+
+
+def kernel_class(function: Function) -> KernelClass | None:
+    """The class of an entry, or None if there is none."""
+    found = _MAP
+    for op in function.block.ops:
+        if op.name in _BY_ROOT:
+            found = _BY_ROOT[op.name]
+        elif op.name not in (*_LEAVES, *INDEX_OPS, "return") and not is_elementwise(op):
+            return None
+    return found
+
+
+def lower_entry(function: Function, target: TargetInfo) -> Kernel:
+    """The kernel of an entry for one variant. CompileError: no class can make it."""
+    found = kernel_class(function)
+    if found is None:
+        raise CompileError(_refusal([function]))
+    try:
+        return found.lower(function, target)
+    except ValueError as error:
+        layer = function.attributes.get("layer") or function.name
+        raise CompileError(f"no kernel for layer '{layer}': {error}") from error
+
+
+def lower_entries(module: Module, targets: Sequence[TargetInfo]) -> dict[str, tuple[Kernel, ...]]:
+    """Per entry, in order, one kernel per variant; what the caller passes is the same for all.
+
+    Where a class cannot make the kernel of a variant beside which there is a fallback, the
+    fallback's takes its place, and says why in `host`.
+    CompileError lists every op that no kernel class can make.
+    """
+    entries = [each for each in module.functions.values() if each.attributes.get("entry")]
+    refused = [entry for entry in entries if kernel_class(entry) is None]
+    if refused:
+        raise CompileError(_refusal(refused))
+    return {entry.name: _agree(entry, _lower_variants(entry, targets)) for entry in entries}
+
+
+def _lower_variants(entry: Function, targets: Sequence[TargetInfo]) -> list[Kernel]:
+    fallback = next((target for target in targets if target.is_fallback), None)
+    kernels = []
+    for target in targets:
+        try:
+            kernels.append(lower_entry(entry, target))
+        except CompileError as error:
+            if fallback is None or target is fallback:
+                raise
+            kernels.append(replace(lower_entry(entry, fallback), host=str(error)))
+    return kernels
+
+
+def _agree(entry: Function, kernels: Sequence[Kernel]) -> tuple[Kernel, ...]:
+    """The kernels with the same constants in the same order, the same in-place pairs, and
+    contracts."""
+    first = kernels[0]
+    constants = tuple(dict.fromkeys(dim for kernel in kernels for dim in kernel.constants))
+    in_place = tuple(
+        pair for pair in first.in_place if all(pair in kernel.in_place for kernel in kernels)
+    )
+    for kernel in kernels:
+        if kernel.workload != first.workload:
+            raise CompileError(
+                f"kernel '{kernel.name}' has workload {kernel.workload} in one variant and "
+                f"{first.workload} in another: please report it"
+            )
+        if (kernel.bindings, kernel.workspaces) != (first.bindings, first.workspaces):
+            raise CompileError(
+                f"kernel '{kernel.name}' has other bindings in one variant than in another: "
+                "please report it"
+            )
+    ordinals = {dim: ordinal for ordinal, dim in enumerate(constants)}
+    return tuple(
+        with_contract(
+            replace(
+                _renumber(kernel, ordinals),
+                constants=constants,
+                in_place=in_place,
+                flops=first.flops,
+                bytes=first.bytes,
+            ),
+            entry,
+        )
+        for kernel in kernels
+    )
+
+
+def _renumber(kernel: Kernel, ordinals: Mapping[Dim, int]) -> Kernel:
+    if all(ordinals[dim] == place for place, dim in enumerate(kernel.constants)):
+        return kernel
+    loops = replace(kernel.loops, body=clone_region(kernel.loops.body, {}))
+    for op in walk(loops):
+        if op.name == "loop.dim":
+            op.attributes["ordinal"] = ordinals[
+                kernel.constants[cast(int, op.attributes["ordinal"])]
+            ]
+    return replace(kernel, loops=loops)
+
+
+def _refusal(entries: Sequence[Function]) -> str:
+    lines = ["these operations have no kernel yet:"]
+    for entry in entries:
+        layer = str(entry.attributes.get("layer") or "") or "unnamed layer"
+        for op in entry.block.ops:
+            if not _has_class(op):
+                types = ", ".join(str(operand.type) for operand in op.operands)
+                lines.append(f"  {op.name}({types}) at '{op.location or layer}'")
+    lines.append("replace them in the source model, or run that part outside of Ingot")
+    return "\n".join(lines)
+
+
+def _has_class(op: Op) -> bool:
+    known = op.name in _BY_ROOT or op.name in (*_LEAVES, *INDEX_OPS, "return")
+    return known or is_elementwise(op)

@@ -1,0 +1,93 @@
+"""An entry around one conv_packed, as schedules see it: window, shapes, bindings, epilogue.
+
+Images are channels last, the weight is packed in panels whose depth runs over window
+positions, then channels. This file chooses nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ingot.compiler.ir import Function, Op, TensorType, Value
+from ingot.compiler.ir.dims import Dim, ceildiv, product
+from ingot.compiler.kernels.contraction_entry import kernel_of
+from ingot.compiler.kernels.epilogue import Epilogue
+from ingot.compiler.kernels.kernel import Kernel
+from ingot.compiler.kernels.loop import LoopBuilder
+from ingot.compiler.kernels.register_tile import PANEL, accumulation_dtype
+
+__all__ = ["ConvolutionEntry", "Window", "window_of"]
+
+
+@dataclass(frozen=True)
+class Window:
+    """The numbers of a convolution, per spatial dim."""
+
+    size: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilation: tuple[int, ...]
+    before: tuple[Dim, ...]  # padding in front
+    after: tuple[Dim, ...]
+
+
+def window_of(op: Op, size: tuple[int, ...]) -> Window:
+    """The window attributes of a convolution with this window size."""
+
+    def numbers(name: str) -> tuple[int, ...]:
+        values = op.attributes[name]
+        assert isinstance(values, tuple)
+        return tuple(int(value) for value in values)  # type: ignore[arg-type]
+
+    padding = op.attributes["padding"]
+    assert isinstance(padding, tuple)
+    return Window(
+        size,
+        numbers("strides"),
+        numbers("rhs_dilation"),
+        tuple(pair[0] for pair in padding),  # type: ignore[index,misc]
+        tuple(pair[1] for pair in padding),  # type: ignore[index,misc]
+    )
+
+
+class ConvolutionEntry:
+    """State while one kernel is made."""
+
+    def __init__(self, function: Function, root: Op) -> None:
+        x, w = root.operands[0].type, root.operands[1].type
+        result = root.result.type
+        assert isinstance(x, TensorType)
+        assert isinstance(w, TensorType)
+        assert isinstance(result, TensorType)
+        size = root.attributes["window"]
+        assert isinstance(size, tuple)
+        self.function = function
+        self.window = window_of(root, tuple(int(step) for step in size))  # type: ignore[arg-type]
+        self.x, self.w, self.result = x, w, result
+        self.element = accumulation_dtype(x.dtype, w.dtype, result.dtype)
+        self.builder = LoopBuilder()
+        self.epilogue = Epilogue(self.builder, function, root)
+        self.channels = x.shape[-1]
+        self.depth = product(self.window.size) * self.channels
+        self.panels = ceildiv(result.shape[-1], PANEL)
+        self.ordinals = tuple(function.arguments.index(value) for value in root.operands)
+
+    @property
+    def input(self) -> Value:
+        """The memory of the images."""
+        return self.builder.binding(self.ordinals[0], self.x.dtype)
+
+    def kernel(
+        self,
+        workload: tuple[Dim, Dim, Dim],
+        tile: tuple[int, int, int],
+        schedule: object,
+        scratch_length: int = 0,
+        local_size: tuple[int, int, int] = (1, 1, 1),
+        local_length: int = 0,
+    ) -> Kernel:
+        """The finished kernel."""
+        return kernel_of(
+            self.function, self.builder, self.epilogue, set(self.ordinals), workload, tile,
+            2 * product(self.result.shape) * self.depth, schedule,
+            scratch_length, local_size, local_length,
+        )  # fmt: skip

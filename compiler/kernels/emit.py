@@ -1,0 +1,400 @@
+"""Loop ops for traced nodes: scalar where a value is the same in all lanes, else vectors.
+
+An `Emitter` knows where the iteration axes stand (loop indices) and which of them runs
+along the lanes. A load is contiguous, one scalar, or a gather, as its index says. Values
+are memoised per scope; `hoist` computes what does not depend on the inner axes in front
+of their loops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+
+from ingot.compiler.ir import Attribute, Value, dims
+from ingot.compiler.kernels import loop, trace
+from ingot.compiler.kernels.indexing import Axis, Index, Quotient, Remainder, Term
+from ingot.compiler.kernels.loop import I64, LoopBuilder, dtype_of, lanes_of
+from ingot.compiler.kernels.trace import (
+    Apply,
+    Checked,
+    Choose,
+    Constant,
+    Fetched,
+    Given,
+    IndexValue,
+    InRange,
+    Load,
+    Node,
+)
+
+__all__ = ["Emitter", "axes_of"]
+
+
+@lru_cache(maxsize=65536)
+def axes_of(node: Node) -> frozenset[Axis]:
+    """The axes that a node's value depends on."""
+    axes: set[Axis] = set()
+    for index in node.indices():
+        axes |= axes_of_index(index)
+    for operand in node.operands():
+        axes |= axes_of(operand)
+    return frozenset(axes)
+
+
+def axes_of_index(index: Index) -> frozenset[Axis]:
+    """The axes that an index depends on."""
+    axes: set[Axis] = set()
+    for term in index.all_terms():
+        if isinstance(term, Axis):
+            axes.add(term)
+        elif isinstance(term, Fetched):
+            axes |= axes_of(term.node)
+    return frozenset(axes)
+
+
+class Emitter:
+    """Appends the code of nodes to a builder.
+
+    `places` gives each axis its loop index. `vector` is the axis along the lanes: its place
+    is that of lane 0, and with a `count` only the lanes below it are live. `given` are the
+    values of Given nodes. In a kernel with barriers set `clamps`: a fault does not end it, so
+    an index that was checked is moved inside.
+    """
+
+    def __init__(
+        self,
+        builder: LoopBuilder,
+        places: Mapping[Axis, loop.Index],
+        given: Mapping[Value, Value] | None = None,
+    ) -> None:
+        self.builder = builder
+        self.places = dict(places)
+        self.given = dict(given or {})
+        self.vector: Axis | None = None
+        self.lanes = 1
+        self.count: loop.Index | None = None
+        self.aligned = False
+        self.guard: Value | None = None  # lanes that may be touched
+        self.clamps = False
+        self.scopes: list[dict[object, Value]] = [{}]
+
+    def fork(self) -> Emitter:
+        """Another one that stands where this one does, and knows what it knows and is given."""
+        other = Emitter(self.builder, self.places)
+        other.given = self.given
+        other.vector, other.lanes, other.count = self.vector, self.lanes, self.count
+        other.aligned, other.guard, other.clamps = self.aligned, self.guard, self.clamps
+        other.scopes = [*self.scopes, {}]
+        return other
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """What is computed inside is not known outside: for the body of a loop or branch."""
+        self.scopes.append({})
+        try:
+            yield
+        finally:
+            self.scopes.pop()
+
+    @contextmanager
+    def along(
+        self,
+        axis: Axis,
+        place: loop.Index,
+        lanes: int,
+        count: loop.Index | None = None,
+        aligned: bool = False,
+    ) -> Iterator[None]:
+        """Inside, `axis` runs along the lanes from `place`, a multiple of lanes if aligned."""
+        before = (self.vector, self.lanes, self.count, self.aligned)
+        self.vector, self.lanes, self.count = (axis if lanes > 1 else None), lanes, count
+        self.aligned = aligned
+        self.places[axis] = place
+        with self.scope():
+            yield
+        self.vector, self.lanes, self.count, self.aligned = before
+
+    def remember(self, node: Node, value: Value) -> None:
+        """In this scope the node has this value."""
+        self.scopes[-1][node] = value
+
+    def emit(self, node: Node) -> Value:
+        """The node's value: a scalar, or a vector if it depends on the vector axis."""
+        for scope in reversed(self.scopes):
+            if node in scope:
+                return scope[node]
+        value = self._emit(node)
+        self.remember(node, value)
+        return value
+
+    def emit_vector(self, node: Node) -> Value:
+        """The node's value with `lanes` lanes."""
+        return self.builder.broadcast(self.emit(node), self.lanes)
+
+    def hoist(self, roots: Sequence[Node], available: frozenset[Axis]) -> None:
+        """Compute what below `roots` depends on the available axes only, unless a choice
+        guards it."""
+        seen: set[Node] = set()
+        stack = list(roots)
+        while stack:
+            node = stack.pop()
+            if node in seen or isinstance(node, Constant):
+                continue
+            seen.add(node)
+            if axes_of(node) <= available and not _has_given(node, self):
+                self.emit(node)
+                continue
+            stack += node.conditions if isinstance(node, Choose) else node.operands()
+            stack += [
+                term.node
+                for index in node.indices()
+                for term in index.all_terms()
+                if isinstance(term, Fetched)
+            ]
+
+    def _emit(self, node: Node) -> Value:
+        b = self.builder
+        if isinstance(node, Constant):
+            return b.constant(node.value, node.dtype)
+        if isinstance(node, Apply):
+            if node.name == "div" and node.dtype.name == "f32" and self.vector is not None:
+                return self._divide(*map(self.emit, node.arguments))
+            return b.op(node.name, *map(self.emit, node.arguments), **_attributes(node))
+        if isinstance(node, Load):
+            return self._load(node)
+        if isinstance(node, Given):
+            return self.given[node.value]
+        if isinstance(node, IndexValue):
+            return b.convert(self._index_value(node.index), node.dtype)
+        if isinstance(node, InRange):
+            return self._in_range(node)
+        if isinstance(node, Choose):
+            return self._choose(node)
+        assert isinstance(node, Checked)
+        return self._checked(node)
+
+    def _divide(self, a: Value, b: Value) -> Value:
+        """a / b. By a divisor that all lanes share: a product with 1 / b, corrected by its
+        remainder, which is three times as fast and rounds the same."""
+        builder = self.builder
+        if lanes_of(b) > 1 or lanes_of(a) == 1:
+            return builder.op("div", a, b)
+        low, high = (builder.constant(each, dtype_of(b)) for each in (2.0**-100, 2.0**100))
+        size = builder.op("abs", b)
+        ordinary = builder.op(
+            "and",
+            builder.op("compare", size, low, direction="gt"),
+            builder.op("compare", size, high, direction="lt"),
+        )
+
+        def fast() -> list[Value]:
+            reciprocal = builder.op("div", builder.constant(1.0, dtype_of(b)), b)
+            quotient = builder.op("mul", a, reciprocal)
+            rest = builder.fma(builder.op("neg", quotient), b, a)
+            better = builder.fma(rest, reciprocal, quotient)
+            known = builder.op("compare", rest, rest, direction="eq")  # no infinity in a
+            return [builder.op("select", known, better, quotient)]
+
+        return builder.if_(ordinary, fast, lambda: [builder.op("div", a, b)])[0]
+
+    # Indices.
+
+    def _varies(self, index: Index) -> bool:
+        return self.vector is not None and self.vector in axes_of_index(index)
+
+    def index(self, index: Index) -> loop.Index:
+        """An index as a scalar; along the lanes it is that of lane 0."""
+        total = self.builder.dim(index.offset)
+        for term, coefficient in index.terms:
+            place = self._term(term)
+            total = self.builder.add(total, self.builder.mul(place, self.builder.dim(coefficient)))
+        return total
+
+    def _term(self, term: Term) -> loop.Index:
+        b = self.builder
+        if isinstance(term, Axis):
+            return self.places[term]
+        if isinstance(term, Quotient):
+            return b.div(self.index(term.index), b.dim(term.divisor))
+        if isinstance(term, Remainder):
+            return b.rem(self.index(term.index), b.dim(term.divisor))
+        assert isinstance(term, Fetched)
+        return self.emit(term.node)
+
+    def index_vector(self, index: Index) -> Value:
+        """An index as an i64 vector; lanes that are not live repeat the last one that is."""
+        b = self.builder
+        uniform = Index((), index.offset)
+        total: Value | None = None
+        for term, coefficient in index.terms:
+            if not self._varies(Index.of(term)):
+                uniform = uniform + Index(((term, coefficient),))
+                continue
+            part = self._term_vector(term)
+            if coefficient != 1:
+                part = b.op("mul", part, b.value(b.dim(coefficient)))
+            total = part if total is None else b.op("add", total, part)
+        base = b.value(self.index(uniform))
+        if total is None:
+            return b.broadcast(base, self.lanes)
+        return total if base is b.value(0) else b.op("add", total, base)
+
+    def _term_vector(self, term: Term) -> Value:
+        b = self.builder
+        if isinstance(term, Axis):
+            lanes = b.lanes(self.lanes)
+            if self.count is not None:
+                last = b.value(b.max(b.sub(self.count, 1), 0))
+                lanes = b.op("min", lanes, last)
+            return b.op("add", lanes, b.value(self.places[term]))
+        if isinstance(term, (Quotient, Remainder)):
+            name = "div" if isinstance(term, Quotient) else "rem"
+            return b.op(name, self.index_vector(term.index), b.value(b.dim(term.divisor)))
+        assert isinstance(term, Fetched)
+        return self.emit(term.node)
+
+    def _index_value(self, index: Index) -> Value:
+        return (
+            self.index_vector(index)
+            if self._varies(index)
+            else self.builder.value(self.index(index))
+        )
+
+    # Nodes.
+
+    def _load(self, node: Load) -> Value:
+        b = self.builder
+        memory = b.binding(node.ordinal, node.dtype)
+        if not self._varies(node.index):
+            return b.load(memory, self.index(node.index))
+        assert self.vector is not None
+        rest = Index(tuple(each for each in node.index.terms if each[0] is not self.vector))
+        contiguous = node.index.coefficient(self.vector) == 1 and not self._varies(rest)
+        if contiguous and self.guard is None:
+            return b.load(memory, self.index(node.index), self.lanes, self.count)
+        indices = self.index_vector(node.index)
+        if self.guard is not None:
+            indices = b.op("select", self.guard, indices, b.value(0))
+        return b.gather(memory, indices)
+
+    def _in_range(self, node: InRange) -> Value:
+        b = self.builder
+        if not self._varies(node.index) or self._uniform(node):
+            place = self.index(node.index)
+            value = b.compare("lt", place, b.dim(node.high))
+            if node.low is not None and not self._never_negative(node):
+                value = b.op("and", b.compare("ge", place, b.dim(node.low)), value)
+            if node.step != 1:
+                even = b.compare("eq", b.rem(b.max(place, 0), b.dim(node.step)), 0)
+                value = b.op("and", value, even)
+            return value
+        place_vector = self.index_vector(node.index)
+        low, high = b.value(b.dim(node.low)), b.value(b.dim(node.high))
+        value = b.op(
+            "and",
+            b.op("compare", place_vector, low, direction="ge"),
+            b.op("compare", place_vector, high, direction="lt"),
+        )
+        if node.step != 1:
+            rest = b.op("rem", place_vector, b.value(b.dim(node.step)))
+            value = b.op("and", value, b.op("compare", rest, b.value(0), direction="eq"))
+        return value
+
+    def _never_negative(self, node: InRange) -> bool:
+        values = [node.index.offset, *(value for _, value in node.index.terms)]
+        return node.low == 0 and all(isinstance(each, int) and each >= 0 for each in values)
+
+    def _uniform(self, node: InRange) -> bool:
+        """Whether all lanes give the same answer: the limits lie between vectors."""
+        if not self.aligned or node.step != 1 or not node.index.is_affine():
+            return False
+        assert self.vector is not None
+        if node.index.coefficient(self.vector) != 1:
+            return False
+        others = [value for axis, value in node.index.terms if axis is not self.vector]
+        values = [*others, node.high + node.index.offset * -1, node.low + node.index.offset * -1]
+        return all(dims.modulo(value, self.lanes) == 0 for value in values)
+
+    def _choose(self, node: Choose) -> Value:
+        b = self.builder
+        condition = self.emit(node.conditions[0])
+        for each in node.conditions[1:]:
+            condition = b.op("and", condition, self.emit(each))
+        lanes = max(lanes_of(condition), self._lanes(node.then), self._lanes(node.otherwise))
+        if lanes_of(condition) == 1:
+            return b.if_(
+                condition,
+                lambda: [self._branch(node.then, lanes, None)],
+                lambda: [self._branch(node.otherwise, lanes, None)],
+            )[0]
+        inverse = b.op("not", condition)
+        then, otherwise = (
+            self._where(mask, branch, lanes)
+            for mask, branch in ((condition, node.then), (inverse, node.otherwise))
+        )
+        return b.op("select", condition, then, otherwise)
+
+    def _lanes(self, node: Node) -> int:
+        return self.lanes if self.vector is not None and self.vector in axes_of(node) else 1
+
+    def _branch(self, node: Node, lanes: int, guard: Value | None) -> Value:
+        before, self.guard = self.guard, guard or self.guard
+        with self.scope():
+            value = self.builder.broadcast(self.emit(node), lanes)
+        self.guard = before
+        return value
+
+    def _where(self, mask: Value, node: Node, lanes: int) -> Value:
+        """The node in lanes of the mask, zero if there is none."""
+        b = self.builder
+        if isinstance(node, Constant):
+            return b.constant(node.value, node.dtype, lanes)
+        guard = mask if self.guard is None else b.op("and", mask, self.guard)
+        zero = b.constant(0, node.dtype, lanes)
+        return b.if_(b.any(guard), lambda: [self._branch(node, lanes, guard)], lambda: [zero])[0]
+
+    def _checked(self, node: Checked) -> Value:
+        b = self.builder
+        value = b.convert(self.emit(node.value), I64)
+        bound, zero = b.value(b.dim(node.bound)), b.value(0)
+        if node.mode == "clamp":
+            return b.op("max", b.op("min", value, b.value(b.sub(b.dim(node.bound), 1))), zero)
+        index = value
+        if node.mode == "wrap_check":
+            negative = b.op("compare", value, zero, direction="lt")
+            index = b.op("select", negative, b.op("add", value, bound), value)
+        outside = b.op(
+            "or",
+            b.op("compare", index, zero, direction="lt"),
+            b.op("compare", index, bound, direction="ge"),
+        )
+        if lanes_of(outside) > 1 and self.count is not None:
+            live = b.op("compare", b.lanes(self.lanes), b.value(self.count), direction="lt")
+            outside = b.op("and", outside, live)
+        if lanes_of(outside) > 1 and self.guard is not None:
+            outside = b.op("and", outside, self.guard)
+        b.fault(outside, value, b.dim(node.bound), node.ordinal)
+        if lanes_of(outside) > 1 or self.clamps:  # lanes that are not live read element 0
+            index = b.op("select", outside, zero, index)
+            index = b.op("max", b.op("min", index, b.value(b.sub(b.dim(node.bound), 1))), zero)
+        return index
+
+
+def _has_given(node: Node, emitter: Emitter) -> bool:
+    """Whether the node needs a value that is not there yet."""
+    return any(
+        isinstance(each, Given) and each.value not in emitter.given and not _known(each, emitter)
+        for each in trace.walk_nodes([node])
+    )
+
+
+def _known(node: Node, emitter: Emitter) -> bool:
+    return any(node in scope for scope in emitter.scopes)
+
+
+def _attributes(node: Apply) -> dict[str, Attribute]:
+    return {
+        name: node.attributes[name] for name in ("direction", "dtype") if name in node.attributes
+    }

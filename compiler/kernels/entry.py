@@ -1,0 +1,45 @@
+"""What kernel classes ask of an entry: its bindings, its bytes, what may share memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ingot.compiler.ir import Function, TensorType, dims
+from ingot.compiler.ir.dims import Dim
+from ingot.compiler.kernels.indexing import Index
+from ingot.compiler.kernels.schedule import loads_of
+from ingot.compiler.kernels.trace import Node, tensor_of
+
+__all__ = ["byte_count", "in_place_pairs", "operand_types"]
+
+
+def operand_types(function: Function) -> list[TensorType]:
+    """The types of the bindings: arguments, then results."""
+    values = [*function.arguments, *function.block.terminator.operands]
+    return [tensor_of(value) for value in values]
+
+
+def byte_count(function: Function) -> Dim:
+    """What an entry reads and writes if it touches every element once."""
+    total: Dim = 0
+    for each in operand_types(function):
+        total = total + dims.product(each.shape) * each.dtype.bytes
+    return total
+
+
+def in_place_pairs(
+    function: Function, roots: Sequence[Node], out: Index
+) -> tuple[tuple[int, int], ...]:
+    """Operands that are read only at the element that a result writes, with that result."""
+    loads = loads_of(roots)
+    pairs = []
+    types = operand_types(function)
+    count = len(function.arguments)
+    for ordinal in range(count):
+        mine = [load for load in loads if load.ordinal == ordinal]
+        if not mine or any(load.index != out for load in mine):
+            continue
+        for result in range(count, len(types)):
+            if types[result].dtype.bytes == types[ordinal].dtype.bytes:
+                pairs.append((ordinal, result - count))
+    return tuple(pairs)

@@ -1,0 +1,213 @@
+"""The element-wise tail of a contraction, computed on the register tile that was just made.
+
+A contraction's result is seen as a matrix [rows, columns]: all leading dims are one row
+index, the last dim runs along the lanes. `Epilogue.store` takes the accumulators of one
+vector of a row, runs the region's remaining ops on it, and stores every result of the
+entry at its place. Operands may have the result's shape or broadcast into it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ingot.compiler.ir import Function, Literal, Op, TensorType, Value
+from ingot.compiler.ir.dims import Dim, product, row_major_strides
+from ingot.compiler.kernels.loop import Index, LoopBuilder, lanes_of
+from ingot.hal.spec import DType
+
+__all__ = ["Epilogue", "Position", "apply_elementwise"]
+
+EPILOGUE_LEAVES = frozenset({"constant", "broadcast", "reshape", "dim"})
+
+
+def apply_elementwise(builder: LoopBuilder, op: Op, operands: Sequence[Value]) -> Value:
+    """One element-wise graph op on loop values."""
+    if op.name == "convert":
+        element = op.attributes["dtype"]
+        assert isinstance(element, DType)
+        return builder.convert(operands[0], element)
+    return builder.op(op.name, *operands, **op.attributes)
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where a vector of the result lies: its row, its first column, and its live lanes."""
+
+    row: Index
+    column: Index
+    lanes: int
+    count: Index | None = None  # lanes from here on lie beyond the last column
+
+
+class Epilogue:
+    """Evaluates the ops behind `root` and stores the results of `function`."""
+
+    def __init__(self, builder: LoopBuilder, function: Function, root: Op) -> None:
+        self._builder = builder
+        self._root = root.result
+        assert isinstance(self._root.type, TensorType)
+        self.shape = self._root.type.shape
+        self._arguments = {value: at for at, value in enumerate(function.arguments)}
+        self._results = function.block.terminator.operands
+        self._memory: dict[int, Value] = {}
+        self._live = self._reach()
+
+    def _reach(self) -> set[Value]:
+        """The values between the root and the results."""
+        seen: set[Value] = set()
+        pending = list(self._results)
+        while pending:
+            value = pending.pop()
+            if value in seen or value is self._root:
+                continue
+            seen.add(value)
+            if isinstance(value.owner, Op):
+                pending.extend(value.owner.operands)
+        return seen
+
+    def in_place(self, taken: set[int]) -> tuple[tuple[int, int], ...]:
+        """(argument, result) pairs that may share memory: same type, read only in place."""
+        pairs = []
+        used: set[int] = set(taken)
+        for result, value in enumerate(self._results):
+            for argument, at in self._arguments.items():
+                free = at not in used and argument in self._live
+                if free and argument.type == value.type and self._read_in_place(argument):
+                    pairs.append((at, result))
+                    used.add(at)
+                    break
+        return tuple(pairs)
+
+    def _read_in_place(self, argument: Value) -> bool:
+        """No broadcast or reshape reads the argument: element i is read for element i only."""
+        for value in self._live:
+            op = value.owner
+            if isinstance(op, Op) and argument in op.operands and op.name in EPILOGUE_LEAVES:
+                return False
+        return True
+
+    def store(self, accumulator: Value, position: Position) -> None:
+        """Run the ops on one vector of the root's values and store all results."""
+        known: dict[Value, Value] = {}
+        root = self._root.type
+        assert isinstance(root, TensorType)
+        known[self._root] = self._builder.convert(accumulator, root.dtype)
+        for ordinal, result in enumerate(self._results):
+            value = self._evaluate(result, position, known)
+            at = self._linear(position)
+            memory = self._bind(len(self._arguments) + ordinal, result)
+            value = self._builder.broadcast(value, position.lanes)
+            self._builder.store(memory, at, value, position.count)
+
+    def _bind(self, ordinal: int, value: Value) -> Value:
+        if ordinal not in self._memory:
+            assert isinstance(value.type, TensorType)
+            self._memory[ordinal] = self._builder.binding(ordinal, value.type.dtype)
+        return self._memory[ordinal]
+
+    def _linear(self, position: Position) -> Index:
+        b = self._builder
+        columns = b.dim(self.shape[-1])
+        return b.add(b.mul(position.row, columns), position.column)
+
+    def _evaluate(self, value: Value, position: Position, known: dict[Value, Value]) -> Value:
+        """The vector of `value` (of the result's shape) at `position`."""
+        if value in known:
+            return known[value]
+        op = value.owner
+        if value in self._arguments:
+            memory = self._bind(self._arguments[value], value)
+            at = self._linear(position)
+            result = self._builder.load(memory, at, position.lanes, position.count)
+        elif isinstance(op, Op) and op.name == "broadcast":
+            result = self._broadcast(op, position)
+        elif isinstance(op, Op) and op.name not in EPILOGUE_LEAVES:
+            operands = [self._evaluate(operand, position, known) for operand in op.operands]
+            result = apply_elementwise(self._builder, op, operands)
+        else:
+            result = self._small(value, (None,) * len(self.shape), position)
+        known[value] = result
+        return result
+
+    def _broadcast(self, op: Op, position: Position) -> Value:
+        operand = op.operands[0]
+        dimensions = op.attributes["dimensions"]
+        assert isinstance(operand.type, TensorType)
+        assert isinstance(dimensions, tuple)
+        axes = [
+            None if size == 1 and self.shape[int(axis)] != 1 else int(axis)  # type: ignore[arg-type]
+            for axis, size in zip(dimensions, operand.type.shape, strict=True)
+        ]
+        return self._small(operand, tuple(axes), position)
+
+    def _small(self, value: Value, axes: tuple[int | None, ...], position: Position) -> Value:
+        """`value`, whose dim i follows the result's axis axes[i] (None: always index 0)."""
+        b = self._builder
+        op = value.owner
+        if value in self._arguments:
+            return self._load_small(value, axes, position)
+        assert isinstance(op, Op)
+        assert isinstance(value.type, TensorType)
+        if op.name == "constant":
+            literal = op.attributes["value"]
+            assert isinstance(literal, Literal)
+            assert literal.array.size == 1
+            return b.constant(literal.array.reshape(-1)[0].item(), literal.dtype, 1)
+        if op.name == "dim":
+            dim = op.attributes["value"]
+            scalar = b.value(b.dim(dim))  # type: ignore[arg-type]
+            return b.convert(scalar, value.type.dtype)
+        if op.name == "broadcast":
+            operand = op.operands[0]
+            dimensions = op.attributes["dimensions"]
+            assert isinstance(operand.type, TensorType)
+            assert isinstance(dimensions, tuple)
+            inner = tuple(
+                None if size == 1 else axes[int(axis)]  # type: ignore[arg-type]
+                for axis, size in zip(dimensions, operand.type.shape, strict=True)
+            )
+            return self._small(operand, inner, position)
+        if op.name == "reshape":
+            return self._small_reshape(op, axes, position)
+        operands = [self._small(operand, axes, position) for operand in op.operands]
+        lanes = max(lanes_of(operand) for operand in operands)
+        return apply_elementwise(b, op, [b.broadcast(operand, lanes) for operand in operands])
+
+    def _small_reshape(self, op: Op, axes: tuple[int | None, ...], position: Position) -> Value:
+        """A reshape that only adds or drops dims of size one."""
+        operand = op.operands[0]
+        result = op.result
+        assert isinstance(operand.type, TensorType)
+        assert isinstance(result.type, TensorType)
+        kept = [axis for axis, size in zip(axes, result.type.shape, strict=True) if size != 1]
+        following = iter(kept)
+        inner = tuple(None if size == 1 else next(following) for size in operand.type.shape)
+        return self._small(operand, inner, position)
+
+    def _load_small(self, value: Value, axes: tuple[int | None, ...], position: Position) -> Value:
+        b = self._builder
+        assert isinstance(value.type, TensorType)
+        memory = self._bind(self._arguments[value], value)
+        at: Index = 0
+        lane_stride: Dim = 0
+        for axis, stride in zip(axes, row_major_strides(value.type.shape), strict=True):
+            if axis is None:
+                continue
+            if axis == len(self.shape) - 1:
+                lane_stride = stride
+                at = b.add(at, b.mul(position.column, b.dim(stride)))
+            else:
+                at = b.add(at, b.mul(self._row_index(axis, position), b.dim(stride)))
+        if lane_stride == 0:
+            return b.load(memory, at)
+        if lane_stride == 1:
+            return b.load(memory, at, position.lanes, position.count)
+        raise ValueError(f"epilogue operand {value} has no unit stride along the last dim")
+
+    def _row_index(self, axis: int, position: Position) -> Index:
+        """The index along a leading axis that the row number stands for."""
+        b = self._builder
+        leading = self.shape[:-1]
+        index = b.div(position.row, b.dim(product(leading[axis + 1 :])))
+        return index if axis == 0 else b.rem(index, b.dim(leading[axis]))

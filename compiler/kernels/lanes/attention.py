@@ -1,0 +1,372 @@
+"""Kernels for attention: softmax(q k^T * scale + mask) v without storing the scores.
+
+Lanes are queries. A workgroup takes a block of queries of one batch item, packs them
+transposed into scratch, and walks over blocks of keys: a tile product gives scores (a key
+a row, queries along the lanes), so that maxima and sums of the softmax are per lane and
+need no shuffles; a second tile product adds the block's values. Between blocks the running
+maximum and sum are corrected as the maximum grows. Operands and result may be transposed
+views: heads are never moved in memory.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ingot.compiler.dispatch.view import View
+from ingot.compiler.ir import Function, Value
+from ingot.compiler.ir.dims import Dim
+from ingot.compiler.kernels.attention_entry import AttentionEntry
+from ingot.compiler.kernels.kernel import Kernel, TargetInfo
+from ingot.compiler.kernels.loop import Index
+from ingot.compiler.kernels.register_tile import (
+    TileShape,
+    for_row_tiles,
+    multiply,
+    tail_heights,
+    zero_tile,
+)
+from ingot.hal.spec import dtype
+
+__all__ = ["AttentionSchedule", "lower_attention"]
+
+F32 = dtype("f32")
+QUERY_BLOCK = 64
+KEY_BLOCK = 256
+
+
+@dataclass(frozen=True)
+class AttentionSchedule:
+    """Queries and keys of a block, and the tile of both products."""
+
+    queries: int
+    keys: int
+    tile_rows: int
+    tile_vectors: int
+
+
+@dataclass(frozen=True)
+class _Block:
+    """One block of queries: how many vectors of lanes, and how many queries are real."""
+
+    first: Index
+    live: Index
+    vectors: int
+
+
+def lower_attention(function: Function, target: TargetInfo) -> Kernel:
+    """The kernel of an entry around one attention op. ValueError: there is none for its types."""
+    return _Attention(function, target).lower()
+
+
+class _Attention(AttentionEntry):
+    """State while one kernel is made."""
+
+    def __init__(self, function: Function, target: TargetInfo) -> None:
+        super().__init__(function)
+        self.lanes = min(target.lanes(F32), 16)
+        vectors = 4 if target.register_count >= 32 else 2
+        rows = 6 if target.register_count >= 32 else 5
+        self.schedule = AttentionSchedule(QUERY_BLOCK, KEY_BLOCK, rows, vectors)
+
+    def lower(self) -> Kernel:
+        b, block = self.b, self.schedule.queries
+        queries = b.dim(self.q.shape[-2])
+        first = b.mul(b.workgroup(0), block)
+        live = b.min(b.sub(queries, first), block)
+        per_block = block // self.lanes
+
+        def wide() -> None:
+            self._block(_Block(first, live, per_block))
+
+        def narrow() -> None:
+            self._block(_Block(first, live, 1))
+
+        if isinstance(queries, int) and queries % block > self.lanes:
+            wide()
+        elif isinstance(queries, int) and queries <= self.lanes:
+            narrow()
+        elif isinstance(queries, int) and queries % block == 0:
+            wide()
+        else:
+            b.if_(b.compare("gt", live, self.lanes), wide, narrow)
+        return self._finish()
+
+    # Scratch: queries [d][block], scores [keys][block], sums [e][block].
+
+    def _scratch(self, part: str) -> Value:
+        d, e = self.d, self.e
+        assert isinstance(d, int)
+        assert isinstance(e, int)
+        rows = {"queries": 0, "scores": d, "sums": d + KEY_BLOCK}
+        return self.b.scratch(rows[part] * QUERY_BLOCK * 4, F32)
+
+    def _scratch_length(self) -> int:
+        d, e = self.d, self.e
+        assert isinstance(d, int)
+        assert isinstance(e, int)
+        return (d + KEY_BLOCK + e) * QUERY_BLOCK * 4
+
+    def _block(self, block: _Block) -> None:
+        b = self.b
+        self._pack_queries(block)
+        zero = b.constant(0.0, F32, self.lanes)
+        sums = self._scratch("sums")
+        with b.for_(0, b.dim(self.e)) as loop:
+            for vector in range(block.vectors):
+                b.store(sums, self._at(loop.index, vector), zero)
+        lowest = b.constant(-math.inf, F32, self.lanes)
+        keys = b.dim(self.k.shape[-2])
+        state = [lowest] * block.vectors + [zero] * block.vectors
+        if isinstance(keys, int) and keys <= KEY_BLOCK:
+            totals = self._key_block(block, 0, keys, state)[block.vectors :]
+        else:
+            with b.for_(0, keys, KEY_BLOCK, state) as outer:
+                count = b.min(b.sub(keys, outer.index), KEY_BLOCK)
+                outer.yield_(*self._key_block(block, outer.index, count, outer.carried))
+            totals = outer.results[block.vectors :]
+        self._write(block, totals)
+
+    def _key_block(
+        self, block: _Block, key: Index, count: Index, state: list[Value]
+    ) -> list[Value]:
+        """Add keys [key, key + count); `state` is per vector the maxima, then the sums."""
+        b = self.b
+        lowest = b.constant(-math.inf, F32, self.lanes)
+        zero = b.constant(0.0, F32, self.lanes)
+        old, totals = state[: block.vectors], state[block.vectors :]
+        maxima = self._scores(block, key, count)
+        new = [b.op("max", a, m) for a, m in zip(old, maxima, strict=True)]
+        shift = [self._finite(value, lowest, zero) for value in new]
+        factor = [b.op("exp", b.op("sub", a, s)) for a, s in zip(old, shift, strict=True)]
+        totals = [b.op("mul", total, f) for total, f in zip(totals, factor, strict=True)]
+        totals = self._exponentials(block, count, shift, totals)
+        self._add_values(block, key, count, factor)
+        return [*new, *totals]
+
+    def _finite(self, value: Value, lowest: Value, zero: Value) -> Value:
+        """0 for -inf: a query whose keys are all masked so far must not give NaN."""
+        b = self.b
+        return b.op("select", b.op("compare", value, lowest, direction="eq"), zero, value)
+
+    def _at(self, row: Index, vector: int) -> Index:
+        b = self.b
+        return b.add(b.mul(row, QUERY_BLOCK), vector * self.lanes)
+
+    def _query_lanes(self, block: _Block, vector: int) -> Value:
+        """Query numbers of one vector's lanes; lanes beyond the last repeat it."""
+        b = self.b
+        last = b.broadcast(b.value(b.sub(b.add(block.first, block.live), 1)), self.lanes)
+        first = b.broadcast(b.value(b.add(block.first, vector * self.lanes)), self.lanes)
+        return b.op("min", b.op("add", b.lanes(self.lanes), first), last)
+
+    def _gather(self, view: View, operand: int, base: Index, queries: Value, stride: Dim) -> Value:
+        b = self.b
+        step = b.broadcast(b.value(b.dim(stride)), self.lanes)
+        first = b.broadcast(b.value(base), self.lanes)
+        at = b.op("add", b.op("mul", queries, step), first)
+        return b.convert(b.gather(self.binding(view, operand), at), F32)
+
+    def _pack_queries(self, block: _Block) -> None:
+        """Store q * scale transposed: squares of lanes where features are adjacent."""
+        b, view, lanes = self.b, self.q, self.lanes
+        factor = b.constant(self.scale, F32, lanes)
+        memory, base = self._scratch("queries"), self.base(view)
+        d = self.d
+        assert isinstance(d, int)
+        squares = d // lanes * lanes if view.strides[-1] == 1 else 0
+        last = b.sub(b.add(block.first, block.live), 1)
+        for vector in range(block.vectors):
+            if squares:
+                starts = []
+                for i in range(lanes):
+                    row = b.min(b.add(block.first, vector * lanes + i), last)
+                    starts.append(b.add(base, b.mul(row, b.dim(view.strides[-2]))))
+                with b.for_(0, squares, lanes) as loop:
+                    binding = self.binding(view, 0)
+                    rows = [b.load(binding, b.add(start, loop.index), lanes) for start in starts]
+                    for j, value in enumerate(b.transpose([b.convert(r, F32) for r in rows])):
+                        at = self._at(b.add(loop.index, j), vector)
+                        b.store(memory, at, b.op("mul", value, factor))
+            queries = self._query_lanes(block, vector)
+            with b.for_(squares, d) as loop:
+                at = b.add(base, b.mul(loop.index, b.dim(view.strides[-1])))
+                value = self._gather(view, 0, at, queries, view.strides[-2])
+                b.store(memory, self._at(loop.index, vector), b.op("mul", value, factor))
+
+    def _groups(self, block: _Block) -> list[tuple[int, int]]:
+        """(first vector, vectors) of the tiles side by side in a block."""
+        width = min(self.schedule.tile_vectors, block.vectors)
+        return [(start, width) for start in range(0, block.vectors, width)]
+
+    def _tiles(
+        self,
+        count: Index,
+        carried: list[Value],
+        body: Callable[[int, Index, list[Value]], list[Value]],
+    ) -> list[Value]:
+        """`body(height, first row, carried)` over all rows."""
+        height = self.schedule.tile_rows
+        tails = tail_heights(height, count % height if isinstance(count, int) else None)
+        return for_row_tiles(self.b, count, (height, *tails), body, carried)
+
+    def _element(
+        self, view: View, operand: int, base: Index, row_axis: int
+    ) -> Callable[[Index, Index], Value]:
+        """Reads (row, step) of the last two dims of an operand; rows run along `row_axis`."""
+        b = self.b
+        along, across = view.strides[row_axis], view.strides[-3 - row_axis]
+
+        def read(row: Index, step: Index) -> Value:
+            at = b.add(base, b.mul(row, b.dim(along)))
+            return self.load(view, operand, b.add(at, b.mul(step, b.dim(across))))
+
+        return read
+
+    def _lines(self, memory: Value, start: int) -> Callable[[Index, int], Value]:
+        """Reads (step, vector) of scratch rows of a block, from vector `start` on."""
+        return lambda step, vector: self.b.load(memory, self._at(step, start + vector), self.lanes)
+
+    def _multiply(
+        self,
+        shape: TileShape,
+        sums: list[Value],
+        count: Index,
+        row: Index,
+        element: Callable[[Index, Index], Value],
+        lines: Callable[[Index, int], Value],
+    ) -> list[Value]:
+        """sums + element times lines over `count` steps, for rows `row`, row + 1, ..."""
+        b = self.b
+        return multiply(b, shape, sums, count, lambda i, step: element(b.add(row, i), step), lines)
+
+    def _scores(self, block: _Block, key: Index, count: Index) -> list[Value]:
+        """Store the block's scores; per lane their maximum."""
+        b = self.b
+        queries, scores = self._scratch("queries"), self._scratch("scores")
+        base = b.add(self.base(self.k), b.mul(key, b.dim(self.k.strides[-2])))
+        element = self._element(self.k, 1, base, -2)
+        lowest = b.constant(-math.inf, F32, self.lanes)
+        maxima: list[Value] = []
+        for start, width in self._groups(block):
+
+            def body(
+                height: int,
+                row: Index,
+                carried: list[Value],
+                start: int = start,
+                width: int = width,
+            ) -> list[Value]:
+                shape = TileShape(height, width, self.lanes)
+                zeros = zero_tile(b, F32, shape)
+                lines = self._lines(queries, start)
+                sums = self._multiply(shape, zeros, b.dim(self.d), row, element, lines)
+                for place, value in enumerate(sums):
+                    i, vector = divmod(place, width)
+                    at = b.add(row, i)
+                    value = self._add_mask(block, b.add(key, at), start + vector, value)
+                    b.store(scores, self._at(at, start + vector), value)
+                    carried[vector] = b.op("max", carried[vector], value)
+                return carried
+
+            maxima += self._tiles(count, [lowest] * width, body)
+        return maxima
+
+    def _add_mask(self, block: _Block, key: Index, vector: int, score: Value) -> Value:
+        view, b = self.mask, self.b
+        if view is None:
+            return score
+        shape = (1,) * (2 - len(view.shape)) + view.shape
+        strides = (0,) * (2 - len(view.strides)) + view.strides
+        at = self.base(view)
+        if shape[-1] != 1 or self.k.shape[-2] == 1:
+            at = b.add(at, b.mul(key, b.dim(strides[-1])))
+        if shape[-2] == 1:
+            return b.op("add", score, b.broadcast(self.load(view, 3, at), self.lanes))
+        queries = self._query_lanes(block, vector)
+        return b.op("add", score, self._gather(view, 3, at, queries, strides[-2]))
+
+    def _exponentials(
+        self, block: _Block, count: Index, shift: list[Value], totals: list[Value]
+    ) -> list[Value]:
+        """Scores become exp(score - shift); per lane their sum is added to `totals`."""
+        b, scores = self.b, self._scratch("scores")
+        with b.for_(0, count, 1, totals) as loop:
+            following = []
+            for vector, total in enumerate(loop.carried):
+                at = self._at(loop.index, vector)
+                value = b.op("sub", b.load(scores, at, self.lanes), shift[vector])
+                value = b.op("exp", value)
+                b.store(scores, at, value)
+                following.append(b.op("add", total, value))
+            loop.yield_(*following)
+        return loop.results
+
+    def _add_values(self, block: _Block, key: Index, count: Index, factor: list[Value]) -> None:
+        """sums = sums * factor + probabilities times values of this block."""
+        b = self.b
+        scores, sums = self._scratch("scores"), self._scratch("sums")
+        base = b.add(self.base(self.v), b.mul(key, b.dim(self.v.strides[-2])))
+        element = self._element(self.v, 2, base, -1)
+        for start, width in self._groups(block):
+
+            def body(
+                height: int,
+                row: Index,
+                carried: list[Value],
+                start: int = start,
+                width: int = width,
+            ) -> list[Value]:
+                shape = TileShape(height, width, self.lanes)
+                places = [
+                    (self._at(b.add(row, i), start + vector), start + vector)
+                    for i in range(height)
+                    for vector in range(width)
+                ]
+                initial = [
+                    b.op("mul", b.load(sums, at, self.lanes), factor[vector])
+                    for at, vector in places
+                ]
+                lines = self._lines(scores, start)
+                results = self._multiply(shape, initial, count, row, element, lines)
+                for (at, _), value in zip(places, results, strict=True):
+                    b.store(sums, at, value)
+                return carried
+
+            self._tiles(b.dim(self.e), [], body)
+
+    def _write(self, block: _Block, totals: list[Value]) -> None:
+        """Divide by the sums and store the block, queries as rows again."""
+        b, sums, lanes = self.b, self._scratch("sums"), self.lanes
+        memory, stored = self.result()
+        base, step = self.base(self.out), b.dim(self.out.strides[-1])
+        e = self.e
+        assert isinstance(e, int)
+        squares = e // lanes * lanes if step == 1 else 0
+        for vector, total in enumerate(totals):
+            first = b.add(block.first, vector * lanes)
+            live = b.sub(block.live, vector * lanes)
+
+            def scaled(row: Index, vector: int = vector, total: Value = total) -> Value:
+                value = b.op("div", b.load(sums, self._at(row, vector), lanes), total)
+                return b.convert(value, stored)
+
+            def store(
+                lane: int, column: Index, value: Value, first: Index = first, live: Index = live
+            ) -> None:
+                row = b.mul(b.add(first, lane), b.dim(self.out.strides[-2]))
+                at = b.add(b.add(base, row), b.mul(column, step))
+                b.if_(b.compare("lt", lane, live), lambda: b.store(memory, at, value))
+
+            with b.for_(0, squares, lanes) as loop:
+                columns = [scaled(b.add(loop.index, j)) for j in range(lanes)]
+                for i, value in enumerate(b.transpose(columns)):
+                    store(i, loop.index, value)
+            with b.for_(squares, e) as loop:
+                column = scaled(loop.index)
+                for i in range(lanes):
+                    store(i, loop.index, b.extract(column, i))
+
+    def _finish(self) -> Kernel:
+        return self.kernel((QUERY_BLOCK, 1, 1), self.schedule, self._scratch_length())

@@ -1,0 +1,355 @@
+"""Kernels for dot_packed and dot_general: a packed matrix product with an epilogue.
+
+The left side is read in place. The right side is a weight in panels of 16 columns, read as
+it lies, or any matrix, which each workgroup packs into such panels in its scratch. Grid: x
+blocks of rows (fastest, so that a panel stays in cache), y blocks of columns, z batch.
+Depth is blocked only where the panels would not fit scratch; partial sums then wait in
+scratch, and the epilogue runs once at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ingot.compiler.ir import Function, Value
+from ingot.compiler.ir.dims import Dim, ceildiv, product
+from ingot.compiler.kernels.contraction_entry import (
+    argument_of,
+    batch_offset,
+    kernel_of,
+    root_of,
+)
+from ingot.compiler.kernels.epilogue import Epilogue, Position
+from ingot.compiler.kernels.kernel import Kernel, TargetInfo
+from ingot.compiler.kernels.loop import Index, LoopBuilder
+from ingot.compiler.kernels.panel import panel_lines
+from ingot.compiler.kernels.product import Operand, Product, product_of
+from ingot.compiler.kernels.register_tile import (
+    PANEL,
+    TileShape,
+    accumulation_dtype,
+    choose_columns,
+    choose_rows,
+    for_row_tiles,
+    multiply,
+    panel_tile,
+    tail_heights,
+    zero_tile,
+)
+
+__all__ = ["ContractionSchedule", "lower_contraction"]
+
+SCRATCH_BUDGET = 1 << 20
+"""Bytes of scratch for the panels that a workgroup packs and its partial sums."""
+
+BLOCK_ELEMENTS = 1 << 14
+"""Result elements of a workgroup, about: some tens of microseconds at common depths."""
+
+MAXIMUM_BLOCK_ROWS = 256
+
+PACKED_BLOCK_ROWS = 1024
+"""Rows of a workgroup that packs its right side: packing is 1 / rows of its work."""
+
+Line = Callable[[Index, int], Value]
+
+
+@dataclass(frozen=True)
+class ContractionSchedule:
+    """Register tile, rows of a workgroup, and depth of a packed block (0: not packed)."""
+
+    tile: TileShape
+    block_rows: int
+    depth_block: int
+
+
+def lower_contraction(function: Function, target: TargetInfo) -> Kernel:
+    """The kernel of an entry around one dot_packed or dot_general."""
+    return _Contraction(function, target).lower()
+
+
+class _Contraction:
+    """State while one kernel is made."""
+
+    def __init__(self, function: Function, target: TargetInfo) -> None:
+        self.function = function
+        self.root = root_of(function)
+        self.product: Product = product_of(self.root)
+        left, right = self.product.left, self.product.right
+        self.element = accumulation_dtype(left.dtype, right.dtype, self.product.dtype)
+        self.lanes = min(target.lanes(self.element), PANEL)
+        self.builder = LoopBuilder()
+        self.epilogue = Epilogue(self.builder, function, self.root)
+        self.schedule = self._choose(target)
+        self.panels = ceildiv(self.product.columns, PANEL)
+
+    def _choose(self, target: TargetInfo) -> ContractionSchedule:
+        p = self.product
+        panels = choose_columns(ceildiv(p.columns, PANEL), target, self.lanes)
+        rows = choose_rows(p.rows, panels, target, self.lanes)
+        tile = panel_tile(rows, panels, self.lanes)
+        wanted = min(max(BLOCK_ELEMENTS // (panels * PANEL), 1), MAXIMUM_BLOCK_ROWS)
+        if not p.right.packed:
+            wanted = PACKED_BLOCK_ROWS
+        if isinstance(p.rows, int) and p.rows:
+            blocks = -(-p.rows // wanted)
+            wanted = -(-p.rows // (blocks * rows)) * rows
+        block_rows = rows * max(1, wanted // rows)
+        if p.right.packed:
+            return ContractionSchedule(tile, block_rows, 0)
+        most = SCRATCH_BUDGET // (panels * PANEL * self.element.bytes) - block_rows
+        depth = min(p.depth, most) if isinstance(p.depth, int) else most
+        return ContractionSchedule(tile, block_rows, max(depth, 1))
+
+    def lower(self) -> Kernel:
+        b, p, schedule = self.builder, self.product, self.schedule
+        row = b.mul(b.workgroup(0), schedule.block_rows)
+        rows = b.min(b.sub(b.dim(p.rows), row), schedule.block_rows)
+        if isinstance(p.rows, int) and p.rows <= schedule.block_rows:
+            row, rows = 0, p.rows
+        width = schedule.tile.panels
+        panel = b.mul(b.workgroup(1), width)
+        if isinstance(self.panels, int) and self.panels % width == 0:
+            self._column_block(row, rows, panel, schedule.tile)
+        else:
+            self._uneven_columns(row, rows, panel)
+        return self._finish()
+
+    def _uneven_columns(self, row: Index, rows: Index, panel: Index) -> None:
+        """Full blocks of columns, then the rest one panel at a time."""
+        b, tile = self.builder, self.schedule.tile
+        left = b.sub(b.dim(self.panels), panel)
+
+        def full() -> None:
+            self._column_block(row, rows, panel, tile)
+
+        def rest() -> None:
+            single = panel_tile(tile.rows, 1, tile.lanes)
+            with b.for_(0, left) as loop:
+                self._column_block(row, rows, b.add(panel, loop.index), single)
+
+        if isinstance(self.panels, int) and self.panels < tile.panels:
+            rest()
+        else:
+            b.if_(b.compare("ge", left, tile.panels), full, rest)
+
+    def _column_block(self, row: Index, rows: Index, panel: Index, tile: TileShape) -> None:
+        if self.schedule.depth_block == 0:
+            self._tiles(row, rows, panel, tile, None, 0, self.product.depth, "only")
+            return
+        panels = self.builder.scratch(0, self.element)
+        depth, block = self.product.depth, self.schedule.depth_block
+        if isinstance(depth, int) and depth <= block:
+            self._pack(panels, panel, tile, 0, depth)
+            self._tiles(row, rows, panel, tile, panels, 0, depth, "only")
+            return
+        self._blocked_depth(row, rows, panel, tile, panels)
+
+    def _blocked_depth(
+        self, row: Index, rows: Index, panel: Index, tile: TileShape, panels: Value
+    ) -> None:
+        b, block = self.builder, self.schedule.depth_block
+        self._clear_partial(rows, tile)
+        depth = b.dim(self.product.depth)
+        with b.for_(0, depth, block) as loop:
+            count = b.min(b.sub(depth, loop.index), block)
+            self._pack(panels, panel, tile, loop.index, count)
+            self._tiles(row, rows, panel, tile, panels, loop.index, count, "part")
+        self._tiles(row, rows, panel, tile, panels, 0, 0, "last")
+
+    # Tiles of rows.
+
+    def _tiles(
+        self,
+        row: Index,
+        rows: Index,
+        panel: Index,
+        tile: TileShape,
+        panels: Value | None,
+        start: Index,
+        depth: Dim | Index,
+        stage: str,
+    ) -> None:
+        """All row tiles of a block; `stage` says what becomes of the sums."""
+        known = self.product.rows
+        tail = known % self.schedule.block_rows % tile.rows if isinstance(known, int) else None
+        heights = (tile.rows, *tail_heights(tile.rows, tail))
+
+        def body(height: int, offset: Index, _: list[Value]) -> tuple[()]:
+            shape = TileShape(height, tile.vectors, tile.lanes)
+            self._tile(row, offset, panel, shape, panels, start, depth, stage)
+            return ()
+
+        for_row_tiles(self.builder, rows, heights, body)
+
+    def _tile(
+        self,
+        row: Index,
+        offset: Index,
+        panel: Index,
+        tile: TileShape,
+        panels: Value | None,
+        start: Index,
+        depth: Dim | Index,
+        stage: str,
+    ) -> None:
+        first = self.builder.add(row, offset)
+        if stage == "only":
+            sums = zero_tile(self.builder, self.element, tile)
+        else:
+            sums = self._load_partial(offset, tile)
+        if stage != "last":
+            sums = self._multiply(first, panel, tile, panels, start, depth, sums)
+        if stage == "part":
+            self._store_partial(offset, tile, sums)
+        else:
+            self._store(first, panel, tile, sums)
+
+    def _multiply(
+        self,
+        row: Index,
+        panel: Index,
+        tile: TileShape,
+        panels: Value | None,
+        start: Index,
+        depth: Dim | Index,
+        sums: list[Value],
+    ) -> list[Value]:
+        b, left = self.builder, self.product.left
+        a = b.binding(self._ordinal(left), left.dtype)
+        base = b.add(self._batch_offset(left), b.mul(start, b.dim(left.depth_stride)))
+        bases = [b.add(base, b.mul(b.add(row, i), b.dim(left.stride))) for i in range(tile.rows)]
+        count = depth if isinstance(depth, Value) else b.dim(depth)
+        line = (
+            self._packed_line(panel, tile) if panels is None else self._scratch_line(panels, tile)
+        )
+
+        def element(i: int, k: Index) -> Value:
+            at = b.add(bases[i], b.mul(k, b.dim(left.depth_stride)))
+            return b.convert(b.load(a, at), self.element)
+
+        return multiply(b, tile, sums, count, element, line)
+
+    def _packed_line(self, panel: Index, tile: TileShape) -> Line:
+        """Reads vector v of depth step k from the packed weight."""
+        right = self.product.right
+        binding = (self._ordinal(right), right.dtype)
+        return panel_lines(self.builder, binding, self.element, self.product.depth, panel, tile)
+
+    def _scratch_line(self, panels: Value, tile: TileShape) -> Line:
+        """Reads vector v of depth step k from the panels that this workgroup packed."""
+        b = self.builder
+        width = tile.panels * PANEL
+
+        def line(k: Index, vector: int) -> Value:
+            return b.load(panels, b.add(b.mul(k, width), vector * tile.lanes), tile.lanes)
+
+        return line
+
+    def _store(self, row: Index, panel: Index, tile: TileShape, sums: list[Value]) -> None:
+        b, columns = self.builder, self.product.columns
+        exact = isinstance(columns, int) and columns % PANEL == 0
+        first = b.add(b.mul(self._batch_index(), b.dim(self.product.rows)), row)
+        for i in range(tile.rows):
+            for vector in range(tile.vectors):
+                column = b.add(b.mul(panel, PANEL), vector * tile.lanes)
+                count = None if exact else self._live(column, tile.lanes)
+                position = Position(b.add(first, i), column, tile.lanes, count)
+                self.epilogue.store(sums[i * tile.vectors + vector], position)
+
+    # Packing of the right side, and partial sums.
+
+    def _pack(
+        self, panels: Value, panel: Index, tile: TileShape, start: Index, count: Index
+    ) -> None:
+        """Copy depth steps [start, start + count) of the tile's columns into scratch."""
+        b, right = self.builder, self.product.right
+        memory = b.binding(self._ordinal(right), right.dtype)
+        base = self._batch_offset(right)
+        width = tile.panels * PANEL
+        with b.for_(0, count) as loop:
+            step = b.mul(b.add(start, loop.index), b.dim(right.depth_stride))
+            for vector in range(tile.vectors):
+                column = b.add(b.mul(panel, PANEL), vector * tile.lanes)
+                value = self._right_lanes(memory, b.add(base, step), column, tile.lanes)
+                target = b.add(b.mul(loop.index, width), vector * tile.lanes)
+                b.store(panels, target, b.convert(value, self.element))
+
+    def _right_lanes(self, memory: Value, base: Index, column: Index, lanes: int) -> Value:
+        """Columns column, column + 1, ... of one depth step; beyond the last any value."""
+        b, stride, columns = self.builder, self.product.right.stride, self.product.columns
+        exact = isinstance(columns, int) and columns % PANEL == 0
+        if stride == 1:
+            live = None if exact else self._live(column, lanes)
+            return b.load(memory, b.add(base, column), lanes, live)
+        lane = b.op("add", b.lanes(lanes), b.value(column))
+        if not exact:
+            lane = b.op("min", lane, b.value(b.sub(b.dim(columns), 1)))
+        at = b.op("mul", lane, b.value(b.dim(stride)))
+        return b.gather(memory, b.op("add", at, b.value(base)))
+
+    def _live(self, column: Index, lanes: int) -> Index:
+        """Lanes from `column` on that are columns of the result."""
+        b = self.builder
+        return b.max(b.min(b.sub(b.dim(self.product.columns), column), lanes), 0)
+
+    def _partial(self) -> Value:
+        length = self.schedule.depth_block * self.schedule.tile.panels * PANEL
+        return self.builder.scratch(_align(length * self.element.bytes), self.element)
+
+    def _clear_partial(self, rows: Index, tile: TileShape) -> None:
+        b = self.builder
+        zero = b.constant(0, self.element, tile.lanes)
+        with b.for_(0, b.mul(rows, tile.vectors)) as loop:
+            b.store(self._partial(), b.mul(loop.index, tile.lanes), zero)
+
+    def _partial_at(self, offset: Index, i: int, vector: int, tile: TileShape) -> Index:
+        b = self.builder
+        row = b.mul(b.add(offset, i), tile.panels * PANEL)
+        return b.add(row, vector * tile.lanes)
+
+    def _load_partial(self, offset: Index, tile: TileShape) -> list[Value]:
+        memory = self._partial()
+        return [
+            self.builder.load(memory, self._partial_at(offset, i, vector, tile), tile.lanes)
+            for i in range(tile.rows)
+            for vector in range(tile.vectors)
+        ]
+
+    def _store_partial(self, offset: Index, tile: TileShape, sums: list[Value]) -> None:
+        memory = self._partial()
+        for place, value in enumerate(sums):
+            i, vector = divmod(place, tile.vectors)
+            self.builder.store(memory, self._partial_at(offset, i, vector, tile), value)
+
+    # Addresses and numbers.
+
+    def _ordinal(self, operand: Operand) -> int:
+        return argument_of(self.function, operand)
+
+    def _batch_index(self) -> Index:
+        return self.builder.workgroup(2) if self.product.batch else 0
+
+    def _batch_offset(self, operand: Operand) -> Index:
+        """Element offset of this workgroup's batch."""
+        return batch_offset(self.builder, operand, self.product.batch, self._batch_index())
+
+    def _finish(self) -> Kernel:
+        p, schedule, b = self.product, self.schedule, self.builder
+        batch = product(p.batch)
+        elements = batch * p.rows * p.columns
+        scratch = 0
+        if schedule.depth_block:
+            width = schedule.tile.panels * PANEL * self.element.bytes
+            scratch = _align(schedule.depth_block * width)
+            if not (isinstance(p.depth, int) and p.depth <= schedule.depth_block):
+                scratch += schedule.block_rows * width
+        return kernel_of(
+            self.function, b, self.epilogue, {self._ordinal(p.left), self._ordinal(p.right)},
+            (p.rows, self.panels, batch), (schedule.block_rows, schedule.tile.panels, 1),
+            2 * elements * p.depth, schedule, scratch,
+        )  # fmt: skip
+
+
+def _align(length: int) -> int:
+    return -(-length // 64) * 64

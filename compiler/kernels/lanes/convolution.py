@@ -1,0 +1,519 @@
+"""Kernels for conv_packed: convolution of channels-last images with a packed weight.
+
+No im2col buffer: a tile is a run of output pixels of one row, and for a fixed window row
+its K steps (window column, then channel) are contiguous in the input. `Staged` copies the
+input rows of a block of output rows into scratch once, zeros around them, so that inner
+loops have no bounds; without padding it reads the input in place. `Gathered` takes dims known
+only at the call, other ranks, and rows too long for scratch: it copies the windows of a run of
+output pixels into scratch, whatever lines they lie in. `Direct` takes windows too large for
+that, one pixel at a time with a test per window position. Pointwise convolutions are products
+(`contraction.py`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ingot.compiler.ir import Function, Op, Value
+from ingot.compiler.ir.dims import modulo, product, row_major_strides
+from ingot.compiler.kernels.contraction_entry import root_of
+from ingot.compiler.kernels.convolution_entry import ConvolutionEntry
+from ingot.compiler.kernels.epilogue import Position
+from ingot.compiler.kernels.kernel import Kernel, TargetInfo
+from ingot.compiler.kernels.lanes.contraction import lower_contraction
+from ingot.compiler.kernels.loop import Index
+from ingot.compiler.kernels.panel import panel_lines
+from ingot.compiler.kernels.product import is_pointwise
+from ingot.compiler.kernels.register_tile import (
+    PANEL,
+    TileShape,
+    choose_columns,
+    choose_rows,
+    for_row_tiles,
+    multiply,
+    panel_tile,
+    tail_heights,
+    zero_tile,
+)
+from ingot.hal.spec import dtype
+
+__all__ = ["ConvolutionSchedule", "lower_convolution", "lower_direct_convolution"]
+
+STAGE_LENGTH = 256 << 10
+"""Bytes of input rows that a workgroup stages, about: they share L2 with the weights."""
+
+MAXIMUM_STAGE_LENGTH = 1 << 20
+WANTED_WORKGROUPS = 8
+WANTED_PIXELS, MOST_PIXELS = 24, 96
+"""Pixels whose windows a workgroup gathers: at least, if they fit, to share the weights."""
+
+PANELS_OF_ANY_IMAGE = 16
+"""Panels for which a workgroup gathers where the count of workgroups is not known."""
+
+
+@dataclass(frozen=True)
+class ConvolutionSchedule:
+    """Register tile, output rows (pixels, where they are gathered) and panels of a workgroup;
+    staged in scratch or in place."""
+
+    tile: TileShape
+    block_rows: int
+    block_panels: int
+    staged: bool
+
+
+def lower_convolution(function: Function, target: TargetInfo) -> Kernel:
+    """The kernel of an entry around one conv_packed."""
+    root = root_of(function)
+    if is_pointwise(root):
+        return lower_contraction(function, target)
+    convolution = _Convolution(function, root, target)
+    schedule = _staged_schedule(convolution, target)
+    if schedule is not None:
+        return _Staged(convolution, schedule).lower()
+    schedule = _gathered_schedule(convolution, target)
+    if schedule is not None:
+        return _Gathered(convolution, schedule).lower()
+    return _Direct(convolution, target).lower()
+
+
+def lower_direct_convolution(function: Function, target: TargetInfo) -> Kernel:
+    """The same without scratch, whose grid is one of pixels for all shapes."""
+    return _Direct(_Convolution(function, root_of(function), target), target).lower()
+
+
+class _Convolution(ConvolutionEntry):
+    """What both schedules share."""
+
+    def __init__(self, function: Function, root: Op, target: TargetInfo) -> None:
+        super().__init__(function, root)
+        self.lanes = min(target.lanes(self.element), PANEL)
+
+    def line(self, panel: Index, tile: TileShape, start: Index) -> Callable[[Index, int], Value]:
+        """Reads vector v of weight step start + k."""
+        binding = (self.ordinals[1], self.w.dtype)
+        return panel_lines(self.builder, binding, self.element, self.depth, panel, tile, start)
+
+    def store(self, row: Index, panel: Index, tile: TileShape, sums: list[Value]) -> None:
+        """Epilogue and stores for pixels row, row + 1, ... of the whole result."""
+        b, columns = self.builder, self.result.shape[-1]
+        assert isinstance(columns, int)
+        for i in range(tile.rows):
+            for vector in range(tile.vectors):
+                column = b.add(b.mul(panel, PANEL), vector * tile.lanes)
+                count = None
+                if columns % PANEL:
+                    count = b.max(b.min(b.sub(columns, column), tile.lanes), 0)
+                position = Position(b.add(row, i), column, tile.lanes, count)
+                self.epilogue.store(sums[i * tile.vectors + vector], position)
+
+    def fill(self, target: Index, count: int) -> None:
+        """Zeros in scratch."""
+        b, lanes = self.builder, self.lanes
+        zero = b.constant(0, self.element, lanes)
+        memory = b.scratch(0, self.element)
+        with b.for_(0, count // lanes * lanes, lanes) as loop:
+            b.store(memory, b.add(target, loop.index), zero)
+        if count % lanes:
+            b.store(memory, b.add(target, count // lanes * lanes), zero, count % lanes)
+
+    def copy(self, target: Index, source: Index, count: int) -> None:
+        """Elements of the images into scratch."""
+        b, lanes, element = self.builder, self.lanes, self.element
+        memory = b.scratch(0, element)
+        full = count // lanes * lanes
+        with b.for_(0, full, lanes) as loop:
+            value = b.load(self.input, b.add(source, loop.index), lanes)
+            b.store(memory, b.add(target, loop.index), b.convert(value, element))
+        if count % lanes:
+            value = b.load(self.input, b.add(source, full), lanes, count % lanes)
+            b.store(memory, b.add(target, full), b.convert(value, element), count % lanes)
+
+    def places(self, pixel: Index) -> list[Index]:
+        """Image and position in it of a pixel of the whole result."""
+        b, shape = self.builder, self.result.shape[:-1]
+        strides = row_major_strides(shape)
+        return [
+            b.rem(b.div(pixel, b.dim(stride)), b.dim(size)) if axis else b.div(pixel, b.dim(stride))
+            for axis, (stride, size) in enumerate(zip(strides, shape, strict=True))
+        ]
+
+    def for_panels(
+        self, first: Index, last: Index, tile: TileShape, body: Callable[[Index, TileShape], None]
+    ) -> None:
+        """`body` for each tile of panels in [first, last), the rest one panel at a time."""
+        b, width = self.builder, tile.panels
+        full = b.mul(b.div(b.sub(last, first), width), width)
+        with b.for_(0, full, width) as loop:
+            body(b.add(first, loop.index), tile)
+        if isinstance(self.panels, int) and self.panels % width == 0:
+            return
+        with b.for_(b.add(first, full), last) as loop:
+            body(loop.index, panel_tile(tile.rows, 1, tile.lanes))
+
+
+# Staged rows.
+
+
+def _staged_schedule(c: _Convolution, target: TargetInfo) -> ConvolutionSchedule | None:
+    """Blocks of output rows whose input rows fit scratch; None where that cannot be known."""
+    dims = (*c.x.shape[1:], *c.result.shape[1:], *c.window.before, *c.window.after)
+    known = all(isinstance(dim, int) for dim in dims)
+    if not known or len(c.window.size) != 2 or 0 in dims[: c.x.rank - 1 + c.result.rank - 1]:
+        return None
+    height, width, panels = int(c.result.shape[1]), int(c.result.shape[2]), int(c.panels)  # type: ignore[arg-type]
+    if any(int(pad) < 0 for pad in (*c.window.before, *c.window.after)):  # type: ignore[arg-type]
+        return None
+    columns = choose_columns(panels, target, c.lanes)
+    tile = panel_tile(choose_rows(width, columns, target, c.lanes), columns, c.lanes)
+    padded = any((*c.window.before, *c.window.after)) or c.x.dtype is not c.element
+    row_length = _stage_width(c) * int(c.channels) * c.element.bytes  # type: ignore[arg-type]
+    more = STAGE_LENGTH // row_length - _stage_rows(c, 1)  # rows that fit beyond the first block
+    block = max(1, min(more // c.window.strides[0] + 1, height))
+    if padded and _stage_rows(c, block) * row_length > MAXIMUM_STAGE_LENGTH:
+        return None
+    block = -(-height // -(-height // block))
+    splits = max(1, min(panels // columns, WANTED_WORKGROUPS // -(-height // block)))
+    block_panels = -(-panels // splits)
+    block_panels = min(-(-block_panels // columns) * columns, panels)
+    return ConvolutionSchedule(tile, block, block_panels, padded)
+
+
+def _stage_rows(c: _Convolution, rows: int) -> int:
+    """Input rows under `rows` output rows."""
+    return (rows - 1) * c.window.strides[0] + (c.window.size[0] - 1) * c.window.dilation[0] + 1
+
+
+def _stage_width(c: _Convolution) -> int:
+    """Input columns, with padding, under one output row."""
+    width = c.result.shape[2]
+    assert isinstance(width, int)
+    return (width - 1) * c.window.strides[1] + (c.window.size[1] - 1) * c.window.dilation[1] + 1
+
+
+class _Staged:
+    """Grid: x blocks of output rows, y blocks of panels, z images."""
+
+    def __init__(self, c: _Convolution, schedule: ConvolutionSchedule) -> None:
+        self.c, self.schedule, self.b = c, schedule, c.builder
+        self.width = _stage_width(c)
+
+    def lower(self) -> Kernel:
+        c, b, schedule = self.c, self.b, self.schedule
+        height, width, panels = c.result.shape[1], c.result.shape[2], c.panels
+        assert isinstance(height, int)
+        assert isinstance(width, int)
+        assert isinstance(panels, int)
+        channels = c.channels
+        assert isinstance(channels, int)
+        row = b.mul(b.workgroup(0), schedule.block_rows)
+        rows = b.min(b.sub(height, row), schedule.block_rows)
+        first = b.mul(b.workgroup(1), schedule.block_panels)
+        last = b.min(b.add(first, schedule.block_panels), panels)
+        image = b.workgroup(2)
+        if schedule.staged:
+            self._stage(image, row, rows, channels)
+
+        def columns(panel: Index, tile: TileShape) -> None:
+            with b.for_(0, rows) as loop:
+                self._row(image, row, loop.index, panel, tile)
+
+        c.for_panels(first, last, schedule.tile, columns)
+        length = 0
+        if schedule.staged:
+            length = _stage_rows(c, schedule.block_rows) * self.width * channels * c.element.bytes
+        return c.kernel(
+            (height, panels, c.x.shape[0]),
+            (schedule.block_rows, schedule.block_panels, 1),
+            schedule,
+            -(-length // 64) * 64,
+        )
+
+    def _row(self, image: Index, row: Index, r: Index, panel: Index, tile: TileShape) -> None:
+        """All tiles of one output row."""
+        b, width = self.b, self.c.result.shape[2]
+        assert isinstance(width, int)
+        full = width // tile.rows * tile.rows
+        start = b.mul(b.add(b.mul(image, b.dim(self.c.result.shape[1])), b.add(row, r)), width)
+        with b.for_(0, full, tile.rows) as loop:
+            sums = self._tile(image, row, r, loop.index, panel, tile)
+            self.c.store(b.add(start, loop.index), panel, tile, sums)
+        if full < width:
+            rest = panel_tile(width - full, tile.panels, tile.lanes)
+            sums = self._tile(image, row, r, full, panel, rest)
+            self.c.store(b.add(start, full), panel, rest, sums)
+
+    def _tile(
+        self, image: Index, row: Index, r: Index, column: Index, panel: Index, tile: TileShape
+    ) -> list[Value]:
+        """The sums of `tile.rows` pixels from `column` on, over window rows and their runs."""
+        c, b, window = self.c, self.b, self.c.window
+        channels = c.channels
+        assert isinstance(channels, int)
+        merged = window.dilation[1] == 1
+        run = channels * (window.size[1] if merged else 1)
+        steps = window.size[0] * (1 if merged else window.size[1])
+        with b.for_(0, steps, 1, zero_tile(b, c.element, tile)) as loop:
+            at_row = loop.index if merged else b.div(loop.index, window.size[1])
+            at_column = 0 if merged else b.rem(loop.index, window.size[1])
+            memory, base = self._address(image, row, r, column, at_row, at_column)
+            pixel = window.strides[1] * channels
+
+            def element(i: int, k: Index) -> Value:
+                return b.convert(b.load(memory, b.add(b.add(base, i * pixel), k)), c.element)
+
+            line = c.line(panel, tile, b.mul(loop.index, run))
+            loop.yield_(*multiply(b, tile, loop.carried, run, element, line))
+        return loop.results
+
+    def _address(
+        self, image: Index, row: Index, r: Index, column: Index, at_row: Index, at_column: Index
+    ) -> tuple[Value, Index]:
+        """Memory and element offset of the first pixel's run at a window position."""
+        c, b, window = self.c, self.b, self.c.window
+        across = b.add(b.mul(column, window.strides[1]), b.mul(at_column, window.dilation[1]))
+        down = b.mul(at_row, window.dilation[0])
+        if self.schedule.staged:
+            line = b.add(b.mul(r, window.strides[0]), down)
+            at = b.add(b.mul(line, self.width), across)
+            return b.scratch(0, c.element), b.mul(at, b.dim(c.channels))
+        line = b.add(b.mul(b.add(row, r), window.strides[0]), down)
+        line = b.add(b.mul(image, b.dim(c.x.shape[1])), line)
+        at = b.add(b.mul(line, b.dim(c.x.shape[2])), across)
+        return c.input, b.mul(at, b.dim(c.channels))
+
+    def _stage(self, image: Index, row: Index, rows: Index, channels: int) -> None:
+        """Copy the block's input rows into scratch, zeros outside the image."""
+        c, b, window = self.c, self.b, self.c.window
+        height, width = c.x.shape[1], c.x.shape[2]
+        before_row, before = window.before
+        assert isinstance(height, int)
+        assert isinstance(width, int)
+        assert isinstance(before, int)
+        lines = b.add(b.mul(b.sub(rows, 1), window.strides[0]), _stage_rows(c, 1))
+        top = b.sub(b.mul(row, window.strides[0]), b.dim(before_row))
+        live = max(0, min(width, self.width - before))
+        with b.for_(0, lines) as loop:
+            line = b.add(top, loop.index)
+            target = b.mul(loop.index, self.width * channels)
+            inside = b.op("and", b.compare("ge", line, 0), b.compare("lt", line, height))
+            source = b.mul(b.add(b.mul(image, height), line), width * channels)
+
+            def copy(target: Index = target, source: Index = source) -> None:
+                start = b.add(target, before * channels)
+                end = b.add(start, live * channels)
+                self.c.fill(target, before * channels)
+                self.c.copy(start, source, live * channels)
+                self.c.fill(end, (self.width - before - live) * channels)
+
+            def clear(target: Index = target) -> None:
+                self.c.fill(target, self.width * channels)
+
+            b.if_(inside, copy, clear)
+
+
+# Gathered pixels.
+
+
+def _gathered_schedule(c: _Convolution, target: TargetInfo) -> ConvolutionSchedule | None:
+    """Runs of output pixels whose windows fit scratch; None where one does not."""
+    if not isinstance(c.depth, int) or not isinstance(c.panels, int) or c.depth == 0:
+        return None
+    columns = choose_columns(c.panels, target, c.lanes)
+    height = choose_rows(product(c.result.shape[:-1]), columns, target, c.lanes)
+    length = _pitch(c) * c.element.bytes
+    pixels = max(STAGE_LENGTH // length, min(MAXIMUM_STAGE_LENGTH // length, WANTED_PIXELS))
+    if pixels < height:
+        return None
+    pixels = min(pixels - pixels % height, MOST_PIXELS // height * height)
+    block_panels = min(-(-PANELS_OF_ANY_IMAGE // columns) * columns, c.panels)
+    return ConvolutionSchedule(panel_tile(height, columns, c.lanes), pixels, block_panels, True)
+
+
+def _pitch(c: _Convolution) -> int:
+    """Elements from pixel to pixel in scratch: never a multiple of 4 KB, which would conflict
+    in L1."""
+    assert isinstance(c.depth, int)
+    pitch = -(-c.depth // PANEL) * PANEL
+    return pitch if pitch * c.element.bytes % 4096 else pitch + PANEL
+
+
+class _Gathered:
+    """Grid: x runs of output pixels of the whole batch, y blocks of panels.
+
+    The windows of the pixels lie in scratch, [pixels][depth], zeros where they reach outside.
+    """
+
+    def __init__(self, c: _Convolution, schedule: ConvolutionSchedule) -> None:
+        self.c, self.schedule, self.b = c, schedule, c.builder
+        self.pitch = _pitch(c)
+        assert isinstance(c.channels, int)
+        self.channels = c.channels
+
+    def lower(self) -> Kernel:
+        c, b, schedule = self.c, self.b, self.schedule
+        pixels = product(c.result.shape[:-1])
+        start = b.mul(b.workgroup(0), schedule.block_rows)
+        count: Index = schedule.block_rows
+        if modulo(pixels, schedule.block_rows) != 0:
+            count = b.min(b.sub(b.dim(pixels), start), schedule.block_rows)
+        first = b.mul(b.workgroup(1), schedule.block_panels)
+        last = b.min(b.add(first, schedule.block_panels), b.dim(c.panels))
+        with b.for_(0, count) as loop:
+            self._gather(c.places(b.add(start, loop.index)), b.mul(loop.index, self.pitch))
+
+        def columns(panel: Index, tile: TileShape) -> None:
+            def rows(height: int, row: Index, _: list[Value]) -> tuple[()]:
+                shape = TileShape(height, tile.vectors, tile.lanes)
+                c.store(b.add(start, row), panel, shape, self._tile(row, panel, shape))
+                return ()
+
+            known = schedule.block_rows % tile.rows if isinstance(count, int) else None
+            for_row_tiles(b, count, (tile.rows, *tail_heights(tile.rows, known)), rows)
+
+        c.for_panels(first, last, schedule.tile, columns)
+        return c.kernel(
+            (pixels, c.panels, 1),
+            (schedule.block_rows, schedule.block_panels, 1),
+            schedule,
+            schedule.block_rows * self.pitch * c.element.bytes,
+        )
+
+    def _tile(self, row: Index, panel: Index, tile: TileShape) -> list[Value]:
+        """The sums of `tile.rows` pixels from `row` of the run on."""
+        c, b = self.c, self.b
+        base, memory = b.mul(row, self.pitch), b.scratch(0, c.element)
+
+        def element(i: int, k: Index) -> Value:
+            return b.load(memory, b.add(b.add(base, i * self.pitch), k))
+
+        line = c.line(panel, tile, 0)
+        return multiply(b, tile, zero_tile(b, c.element, tile), b.dim(c.depth), element, line)
+
+    def _gather(self, place: list[Index], target: Index) -> None:
+        """Copy the window of one pixel."""
+        c, b, window = self.c, self.b, self.c.window
+        width = b.dim(c.x.shape[-2])
+        across = b.sub(b.mul(place[-1], window.strides[-1]), b.dim(window.before[-1]))
+        reach = window.size[-1] * self.channels
+        with b.for_(0, math.prod(window.size[:-1])) as loop:
+            line, inside = self._line(place, loop.index)
+            start = b.add(target, b.mul(loop.index, reach))
+
+            def one_by_one() -> None:
+                with b.for_(0, window.size[-1]) as inner:
+                    at = b.add(across, b.mul(inner.index, window.dilation[-1]))
+                    source = b.mul(b.add(b.mul(line, width), at), self.channels)
+                    pixel = b.add(start, b.mul(inner.index, self.channels))
+                    b.if_(
+                        b.op("and", inside, self._within(at, 1, width)),
+                        lambda: c.copy(pixel, source, self.channels),
+                        lambda: c.fill(pixel, self.channels),
+                    )
+
+            source = b.mul(b.add(b.mul(line, width), across), self.channels)
+            if window.dilation[-1] == 1:
+                whole = b.op("and", inside, self._within(across, window.size[-1], width))
+                b.if_(whole, lambda: c.copy(start, source, reach), one_by_one)
+            else:
+                one_by_one()
+
+    def _line(self, place: list[Index], step: Index) -> tuple[Index, Value]:
+        """The line of all images at a position of the window's outer dims, and whether it
+        lies in its image."""
+        c, b, window = self.c, self.b, self.c.window
+        line, inside = place[0], b.constant(True, dtype("i1"))
+        strides = row_major_strides(window.size[:-1])
+        for axis, stride in enumerate(strides):
+            offset = b.rem(b.div(step, b.dim(stride)), window.size[axis])
+            at = b.sub(b.mul(place[1 + axis], window.strides[axis]), b.dim(window.before[axis]))
+            at = b.add(at, b.mul(offset, window.dilation[axis]))
+            size = b.dim(c.x.shape[1 + axis])
+            inside = b.op("and", inside, self._within(at, 1, size))
+            line = b.add(b.mul(line, size), at)
+        return line, inside
+
+    def _within(self, start: Index, count: int, size: Index) -> Value:
+        b = self.b
+        low, high = b.compare("ge", start, 0), b.compare("le", b.add(start, count), size)
+        return b.op("and", low, high)
+
+
+# One pixel at a time.
+
+
+class _Direct:
+    """Grid: x runs of output pixels of the whole batch, y tiles of panels."""
+
+    PIXELS = 16
+
+    def __init__(self, c: _Convolution, target: TargetInfo) -> None:
+        self.c, self.b = c, c.builder
+        panels = choose_columns(c.panels, target, c.lanes)
+        self.tile = panel_tile(1, panels, c.lanes)
+
+    def lower(self) -> Kernel:
+        c, b = self.c, self.b
+        pixels = product(c.result.shape[:-1])
+        first = b.mul(b.workgroup(0), self.PIXELS)
+        last = b.min(b.add(first, self.PIXELS), b.dim(pixels))
+        panel = b.mul(b.workgroup(1), self.tile.panels)
+        end = b.min(b.add(panel, self.tile.panels), b.dim(c.panels))
+
+        def columns(panel: Index, tile: TileShape) -> None:
+            with b.for_(first, last) as loop:
+                sums = self._pixel(loop.index, panel, tile)
+                c.store(loop.index, panel, tile, sums)
+
+        c.for_panels(panel, end, self.tile, columns)
+        schedule = ConvolutionSchedule(self.tile, self.PIXELS, self.tile.panels, False)
+        return c.kernel((pixels, c.panels, 1), (self.PIXELS, self.tile.panels, 1), schedule)
+
+    def _pixel(self, pixel: Index, panel: Index, tile: TileShape) -> list[Value]:
+        """The sums of one output pixel."""
+        c, b = self.c, self.b
+        place = c.places(pixel)
+        base = b.mul(place[0], b.dim(product(c.x.shape[1:])))
+        return self._window(0, place[1:], base, 0, panel, tile, zero_tile(b, c.element, tile))
+
+    def _window(
+        self,
+        axis: int,
+        place: list[Index],
+        base: Index,
+        step: Index,
+        panel: Index,
+        tile: TileShape,
+        sums: list[Value],
+    ) -> list[Value]:
+        """Sum over window dims from `axis` on; positions outside the image add nothing."""
+        c, b, window = self.c, self.b, self.c.window
+        if axis == len(window.size):
+            start = b.mul(step, b.dim(c.channels))
+
+            def element(i: int, k: Index) -> Value:
+                return b.convert(b.load(c.input, b.add(base, k)), c.element)
+
+            line = c.line(panel, tile, start)
+            return multiply(b, tile, sums, b.dim(c.channels), element, line)
+        size = c.x.shape[1 + axis]
+        stride = product(c.x.shape[2 + axis :])
+        with b.for_(0, window.size[axis], 1, sums) as loop:
+            at = b.add(
+                b.sub(b.mul(place[axis], window.strides[axis]), b.dim(window.before[axis])),
+                b.mul(loop.index, window.dilation[axis]),
+            )
+            inside = b.op("and", b.compare("ge", at, 0), b.compare("lt", at, b.dim(size)))
+            inner = b.add(base, b.mul(at, b.dim(stride)))
+            inner_step = b.add(b.mul(step, window.size[axis]), loop.index)
+            carried = list(loop.carried)
+            loop.yield_(
+                *b.if_(
+                    inside,
+                    lambda: self._window(axis + 1, place, inner, inner_step, panel, tile, carried),
+                    lambda: carried,
+                )
+            )
+        return loop.results

@@ -1,0 +1,122 @@
+"""The cumulative class: running sums, products, maxima along one axis.
+
+A line is walked element by element, which fixes the order of additions. The lanes are
+neighbouring lines where the axis is not the innermost one. Sums of f16 and bf16 run in
+f32, those of f32 in f64, which a chain of additions gets for nothing; each is rounded once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ingot.compiler.ir import Function, dims
+from ingot.compiler.ir.dims import Dim
+from ingot.compiler.kernels.accumulate import identity
+from ingot.compiler.kernels.emit import Emitter
+from ingot.compiler.kernels.entry import byte_count, in_place_pairs, operand_types
+from ingot.compiler.kernels.kernel import Kernel, TargetInfo
+from ingot.compiler.kernels.lines import Lines, root_of, trace_operands
+from ingot.compiler.kernels.loop import Index as LoopIndex
+from ingot.compiler.kernels.loop import LoopBuilder
+from ingot.compiler.kernels.trace import Node, tensor_of, walk_nodes
+from ingot.hal.spec import DType, dtype
+
+__all__ = ["CumulativeLowering", "CumulativeSchedule", "lower_cumulative"]
+
+_WIDER = {"f16": "f32", "bf16": "f32", "f32": "f64"}
+
+
+@dataclass(frozen=True)
+class CumulativeSchedule:
+    """The decisions of one cumulative kernel, for people to read."""
+
+    lines: Dim
+    length: Dim
+    lanes: int  # lines at a time
+    tile: tuple[int, int, int]
+
+
+def lower_cumulative(function: Function, target: TargetInfo) -> Kernel:
+    """The kernel of an entry with one `cumulative` and what feeds it."""
+    return CumulativeLowering(function, target).lower()
+
+
+class CumulativeLowering:
+    """A kernel under construction; `node` is an element of the operand."""
+
+    def __init__(self, function: Function, target: TargetInfo) -> None:
+        self.function, self.op = function, root_of(function, "cumulative")
+        op = self.op
+        self.type = tensor_of(op.result)
+        axis = op.attributes["axis"]
+        assert isinstance(axis, int)
+        self.lines = Lines(self.type.shape, axis)
+        (self.node,) = trace_operands(function, op.operands, self.lines.indices)
+        self.kind = str(op.attributes["kind"])
+        self.running = _running(self.kind, self.type.dtype)
+        inner = self.type.shape[axis + 1 :]
+        self.lanes = 1
+        folded = target.has_items
+        if any(dim != 1 for dim in inner) and not folded:
+            self.lanes = target.lanes(self.running, *_dtypes(self.node))
+            extent = dims.product(inner)
+            if isinstance(extent, int) and extent < min(self.lanes, 4):
+                self.lanes = 1
+        self.builder = LoopBuilder()
+        element = self.lines.element
+        self.grid = self.lines.plan(function, [self.node], [element], self.lanes, folded)
+
+    def lower(self) -> Kernel:
+        """The kernel."""
+        emitter = Emitter(self.builder, {self.lines.line: 0})
+        if self.lanes > 1:
+            self.lines.walk_vectors(emitter, self.lanes, lambda count: self.line(emitter, count))
+        else:
+            self.lines.walk(emitter, lambda: self.line(emitter, None))
+        return self.kernel()
+
+    def kernel(self) -> Kernel:
+        """What was built, with the grid of a CPU."""
+        function = self.function
+        return Kernel(
+            name=function.name,
+            loops=self.builder.finish(function.name),
+            bindings=tuple(each.dtype for each in operand_types(function)),
+            result_count=1,
+            constants=tuple(self.builder.constants),
+            workload=self.grid.workload,
+            tile=self.grid.tile,
+            flops=dims.product(self.type.shape),
+            bytes=byte_count(function),
+            in_place=in_place_pairs(function, [self.node], self.lines.element),
+            schedule=CumulativeSchedule(
+                self.lines.count, self.lines.length, self.lanes, self.grid.tile
+            ),
+        )
+
+    def line(self, emitter: Emitter, count: LoopIndex | None) -> None:
+        """One line, or `lanes` of them."""
+        b, attributes, kind = self.builder, self.op.attributes, self.kind
+        memory = b.binding(len(self.function.arguments), self.type.dtype)
+        start = b.constant(identity(kind, self.running), self.running, self.lanes)
+        end = b.dim(self.lines.length)
+        with b.for_(0, end, 1, [start]) as loop, emitter.scope():
+            last = b.sub(end, 1)
+            place = b.sub(last, loop.index) if attributes["reverse"] else loop.index
+            emitter.places[self.lines.line] = place
+            value = b.convert(emitter.emit_vector(self.node), self.running)
+            (before,) = loop.carried
+            after = b.op(kind, before, value)
+            stored = b.convert(before if attributes["exclusive"] else after, self.type.dtype)
+            b.store(memory, emitter.index(self.lines.element), stored, count)
+            loop.yield_(after)
+
+
+def _running(kind: str, element: DType) -> DType:
+    """The dtype in which elements are combined."""
+    wider = _WIDER.get(element.name) if kind in ("add", "mul") else None
+    return element if wider is None else dtype(wider)
+
+
+def _dtypes(node: Node) -> set[DType]:
+    return {each.dtype for each in walk_nodes([node]) if not each.dtype.is_boolean}

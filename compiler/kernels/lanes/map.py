@@ -1,0 +1,314 @@
+"""The map class: element-wise work, and ops that move elements, in one pass over the result.
+
+Every result element is computed from operand elements at mapped indices (`trace.py`).
+Dims are merged where all accesses allow, the innermost runs along the lanes, and the
+outer ones are shared by the workgroups.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ingot.compiler.ir import Function, Value, dims
+from ingot.compiler.ir.dims import Dim
+from ingot.compiler.kernels.emit import Emitter
+from ingot.compiler.kernels.entry import byte_count, in_place_pairs, operand_types
+from ingot.compiler.kernels.indexing import Axis, Index, linearize
+from ingot.compiler.kernels.kernel import Kernel, TargetInfo
+from ingot.compiler.kernels.loop import Index as LoopIndex
+from ingot.compiler.kernels.loop import LoopBuilder
+from ingot.compiler.kernels.schedule import (
+    WORKGROUP_BYTES,
+    Grid,
+    Merged,
+    Space,
+    guess,
+    loads_of,
+    merge_axes,
+    trace_with_splits,
+)
+from ingot.compiler.kernels.trace import (
+    Apply,
+    Choose,
+    Load,
+    Node,
+    Tracer,
+    tensor_of,
+    walk_nodes,
+)
+
+__all__ = ["MapSchedule", "lower_map", "trace_map"]
+
+_PAGES = 64  # sides of a block of squares: its lines lie in as many pages of both sides
+_TURNED_NODES = 12  # of a kernel whose code is printed once for each row of a square
+_TRANSPOSE_BLOCK = 16  # steps of the axis that is contiguous in the operand, per block
+
+
+@dataclass(frozen=True)
+class MapSchedule:
+    """The decisions of one map kernel, for people to read."""
+
+    extents: tuple[Dim, ...]  # of the merged axes
+    lanes: int
+    tile: tuple[int, int, int]
+    block: int = 1  # of the last axis but one, where an operand is contiguous there
+    turned: int = 0  # operands whose vectors are turned in registers
+
+
+def lower_map(function: Function, target: TargetInfo) -> Kernel:
+    """The kernel of an entry whose results have one shape. CompileError: an op has no rule."""
+    return _Lowering(function, target, *trace_map(function)).lower()
+
+
+def trace_map(function: Function) -> tuple[list[Node], Index, list[Merged]]:
+    """The element of each result, where it goes, and the axes to walk, merged."""
+    results = function.block.terminator.operands
+    shape = tensor_of(results[0]).shape
+    space = Space(shape)
+
+    def trace() -> list[Node]:
+        tracer = Tracer(function)
+        return [tracer.trace(result, space.indices()) for result in results]
+
+    roots = trace_with_splits(space, trace)
+    out = linearize(space.indices(), shape)
+    return roots, out, merge_axes(space.axes, roots, [out]) or [Merged(Axis(1), 1)]
+
+
+class _Lowering:
+    def __init__(
+        self,
+        function: Function,
+        target: TargetInfo,
+        roots: list[Node],
+        out: Index,
+        axes: list[Merged],
+    ) -> None:
+        self.function, self.target = function, target
+        self.roots, self.out, self.axes = roots, out, axes
+        self.builder = LoopBuilder()
+        self.inner = axes[-1]
+        dtypes = {node.dtype for node in walk_nodes(roots) if not node.dtype.is_boolean}
+        self.lanes = target.lanes(*dtypes)
+        extent = self.inner.extent
+        if isinstance(extent, int) and extent < min(self.lanes, 4):
+            self.lanes = 1
+        self.block = self._transpose_block()
+        if self.block > 1:
+            self.lanes = min(self.lanes, _TRANSPOSE_BLOCK)
+        self.turned = self._turned()
+        widest = max(node.dtype.bytes for node in roots)
+        budget = WORKGROUP_BYTES // widest // (4 if self._is_heavy() else 1)
+        multiple = max(self.lanes, 1)
+        self.grid = Grid.of(axes, budget, function.symbols, multiple)
+        if self.turned:
+            self.grid = self._whole_squares(self.grid)
+
+    def _is_heavy(self) -> bool:
+        """Whether elements cost much more than moving them."""
+        cheap = {"add", "sub", "mul", "neg", "abs", "max", "min", "compare", "select", "convert"}
+        return any(
+            isinstance(node, Apply) and node.name not in cheap for node in walk_nodes(self.roots)
+        )
+
+    def _transpose_block(self) -> int:
+        """Above 1 if an operand is contiguous along the last axis but one: then both of the
+        last axes are walked in blocks, so that every line of the operand is used at once."""
+        if len(self.axes) < 2:
+            return 1
+        outer = self.axes[-2].axis
+        for load in loads_of(self.roots):
+            if load.index.coefficient(outer) == 1 and load.index.coefficient(self.inner.axis) != 0:
+                return _TRANSPOSE_BLOCK
+        return 1
+
+    def _turned(self) -> list[Load]:
+        """The operands of which squares of vectors are turned in registers: those that are
+        contiguous along the last axis but one, where every element is read and little is done."""
+        if self.block == 1 or self.lanes not in (4, 8, 16):
+            return []
+        nodes = list(walk_nodes(self.roots))
+        if len(nodes) > _TURNED_NODES or any(isinstance(node, Choose) for node in nodes):
+            return []
+        outer, inner = self.axes[-2].axis, self.inner.axis
+        return [
+            load
+            for load in loads_of(self.roots)
+            if load.index.coefficient(outer) == 1
+            and load.index.coefficient(inner) not in (0, 1)
+            and load.index.is_affine()
+        ]
+
+    def _whole_squares(self, grid: Grid) -> Grid:
+        """The grid with workgroups of whole squares along the last axis but one."""
+        outer = self.axes[-2]
+        if outer not in grid.shared:
+            return grid
+        tile = list(grid.tile)
+        place = len(grid.shared) - 1 - grid.shared.index(outer)
+        wanted = min(_PAGES, guess(outer.extent, self.function.symbols))
+        tile[place] = -(-max(tile[place], wanted) // self.lanes) * self.lanes
+        return Grid(grid.shared, (tile[0], tile[1], tile[2]))
+
+    def lower(self) -> Kernel:
+        emitter = Emitter(self.builder, {})
+        for each in self.axes:
+            emitter.places.update(each.place(0))
+        self._nest(emitter, 0)
+        function = self.function
+        types = operand_types(function)
+        elements = dims.product(each.extent for each in self.axes)
+        applied = sum(isinstance(node, Apply) for node in walk_nodes(self.roots))
+        return Kernel(
+            name=function.name,
+            loops=self.builder.finish(function.name),
+            bindings=tuple(each.dtype for each in types),
+            result_count=len(self.roots),
+            constants=tuple(self.builder.constants),
+            workload=self.grid.workload,
+            tile=self.grid.tile,
+            flops=elements * max(applied, 1),
+            bytes=byte_count(function),
+            in_place=in_place_pairs(function, self.roots, self.out),
+            schedule=MapSchedule(
+                tuple(each.extent for each in self.axes),
+                self.lanes,
+                self.grid.tile,
+                self.block,
+                len(self.turned),
+            ),
+        )
+
+    def _range(self, axis: Merged) -> tuple[LoopIndex, LoopIndex]:
+        if axis in self.grid.shared:
+            return self.grid.bounds(self.builder, axis)
+        return 0, self.builder.dim(axis.extent)
+
+    def _hoist(self, emitter: Emitter, depth: int) -> None:
+        """Compute what depends only on the first `depth` axes."""
+        outer = frozenset(axis for each in self.axes[:depth] for axis in each.axes)
+        emitter.hoist(self.roots, outer)
+
+    def _nest(self, emitter: Emitter, depth: int) -> None:
+        """The loops from axis `depth` on."""
+        if depth == len(self.axes) - 1:
+            self._innermost(emitter, *self._range(self.inner))
+            return
+        if depth == len(self.axes) - 2 and self.block > 1:
+            self._blocked(emitter)
+            return
+        axis = self.axes[depth]
+        first, end = self._range(axis)
+        self._hoist(emitter, depth)
+        with self.builder.for_(first, end) as loop, emitter.scope():
+            emitter.places[axis.axis] = loop.index
+            self._nest(emitter, depth + 1)
+
+    def _blocked(self, emitter: Emitter) -> None:
+        """The last two axes in blocks."""
+        b = self.builder
+        outer = self.axes[-2]
+        first, end = self._range(outer)
+        inner_first, inner_end = self._range(self.inner)
+        self._hoist(emitter, len(self.axes) - 2)
+        if self.turned:
+            first = self._squares(emitter, (first, end), (inner_first, inner_end))
+        width = max(self.lanes, _TRANSPOSE_BLOCK)
+        with b.for_(first, end, self.block) as rows:
+            rows_end = b.min(b.add(rows.index, self.block), end)
+            with b.for_(inner_first, inner_end, width) as columns:
+                columns_end = b.min(b.add(columns.index, width), inner_end)
+                with b.for_(rows.index, rows_end) as row, emitter.scope():
+                    emitter.places[outer.axis] = row.index
+                    self._innermost(emitter, columns.index, columns_end)
+
+    def _squares(
+        self,
+        emitter: Emitter,
+        rows: tuple[LoopIndex, LoopIndex],
+        columns: tuple[LoopIndex, LoopIndex],
+    ) -> LoopIndex:
+        """All rows that fill squares of vectors; where the others begin."""
+        b, lanes, outer = self.builder, self.lanes, self.axes[-2].axis
+        first, full = rows[0], self._whole(*rows)
+        column, end = columns[0], self._whole(*columns)
+        with b.for_(column, end, _PAGES) as blocks:
+            block_end = b.min(b.add(blocks.index, _PAGES), end)
+            with (
+                b.for_(first, full, lanes) as row,
+                b.for_(blocks.index, block_end, lanes) as loop,
+                emitter.scope(),
+            ):
+                turned = [self._turn(emitter, each, row.index, loop.index) for each in self.turned]
+                for step in range(lanes):
+                    emitter.places[outer] = b.add(row.index, step)
+                    with emitter.along(self.inner.axis, loop.index, lanes, aligned=True):
+                        for load, vectors in zip(self.turned, turned, strict=True):
+                            emitter.remember(load, vectors[step])
+                        self._store(emitter, None)
+        with b.for_(first, full) as rest, emitter.scope():
+            emitter.places[outer] = rest.index
+            self._innermost(emitter, end, columns[1])
+        return full
+
+    def _whole(self, first: LoopIndex, end: LoopIndex) -> LoopIndex:
+        """Where the last whole vector of a range ends."""
+        b, lanes = self.builder, self.lanes
+        return b.add(first, b.mul(b.div(b.max(b.sub(end, first), 0), lanes), lanes))
+
+    def _turn(self, emitter: Emitter, load: Load, row: LoopIndex, column: LoopIndex) -> list[Value]:
+        """A square of an operand that is contiguous along the rows, as vectors along columns."""
+        b = self.builder
+        memory = b.binding(load.ordinal, load.dtype)
+        emitter.places[self.axes[-2].axis] = row
+        read = []
+        for step in range(self.lanes):
+            emitter.places[self.inner.axis] = b.add(column, step)
+            read.append(b.load(memory, emitter.index(load.index), self.lanes))
+        return b.transpose(read)
+
+    def _innermost(self, emitter: Emitter, first: LoopIndex, end: LoopIndex) -> None:
+        b, lanes = self.builder, self.lanes
+        self._hoist(emitter, len(self.axes) - 1)
+        if lanes == 1:
+            with b.for_(first, end) as loop, emitter.along(self.inner.axis, loop.index, 1):
+                self._store(emitter, None)
+            return
+        if isinstance(first, int) and isinstance(end, int):
+            full_end: LoopIndex = first + (end - first) // lanes * lanes
+            rest: LoopIndex = end - full_end if isinstance(full_end, int) else 0
+        else:
+            length = b.sub(end, first)
+            full_end = b.add(first, b.mul(b.div(b.max(length, 0), lanes), lanes))
+            rest = b.sub(end, full_end)
+        axis = self.inner.axis
+        if full_end != first:
+            with (
+                b.for_(first, full_end, lanes) as loop,
+                emitter.along(axis, loop.index, lanes, aligned=True),
+            ):
+                self._store(emitter, None)
+        if rest == 0 or self._always_full():
+            return
+
+        def tail() -> None:
+            with emitter.along(axis, full_end, lanes, rest, aligned=True):
+                self._store(emitter, rest)
+
+        if isinstance(rest, int):
+            tail()
+        else:
+            b.if_(b.compare("gt", rest, 0), tail)
+
+    def _always_full(self) -> bool:
+        """Whether the innermost range is always a whole number of vectors."""
+        return dims.modulo(self.inner.extent, self.lanes) == 0 and self.block == 1
+
+    def _store(self, emitter: Emitter, count: LoopIndex | None) -> None:
+        b = self.builder
+        values = [emitter.emit_vector(root) for root in self.roots]
+        place = emitter.index(self.out)
+        first = len(self.function.arguments)
+        for ordinal, value in enumerate(values):
+            memory = b.binding(first + ordinal, self.roots[ordinal].dtype)
+            b.store(memory, place, value, count)

@@ -1,0 +1,495 @@
+"""The row class: reductions with what feeds them and what uses them, in one kernel.
+
+All reductions of the entry run over the same axes of one shape. The kernel walks the kept
+axes; per row it makes one pass over the reduced axes for each reduction that waits for
+another (softmax: maximum, sum, quotient), and a last one that stores. The lanes run along
+the reduced axes where those are innermost, and along the kept ones otherwise (pooling of
+channels last). Rows are taken several at a time, since one sum alone is bound by latency.
+Costly values that two passes need are kept in scratch memory, if the row is short enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from ingot.compiler.ir import Function, Value, dims
+from ingot.compiler.ir.dims import Dim
+from ingot.compiler.kernels.emit import Emitter, axes_of
+from ingot.compiler.kernels.entry import byte_count, operand_types
+from ingot.compiler.kernels.indexing import Axis, Index, linearize
+from ingot.compiler.kernels.kernel import Kernel, TargetInfo
+from ingot.compiler.kernels.loop import Index as LoopIndex
+from ingot.compiler.kernels.loop import LoopBuilder, dtype_of
+from ingot.compiler.kernels.row_plan import RowPlan, RowResult, in_place_rows, plan_rows
+from ingot.compiler.kernels.schedule import (
+    WORKGROUP_BYTES,
+    Grid,
+    Merged,
+    guess,
+    merge_axes,
+)
+from ingot.compiler.kernels.trace import Apply, Load, Node, tensor_of, walk_nodes
+from ingot.hal.spec import dtype
+
+__all__ = ["RowSchedule", "lower_row"]
+
+_CHEAP = {"add", "sub", "mul", "neg", "abs", "max", "min", "compare", "select", "convert"}
+F64 = dtype("f64")
+_LONG_ROW = 8192  # elements; longer sums run in blocks
+_BLOCK = 64  # vectors
+_SCRATCH_LIMIT = 256 * 1024  # bytes of kept rows: a quarter of the L2 cache, or so
+
+
+@dataclass(frozen=True)
+class RowSchedule:
+    """The decisions of one row kernel, for people to read."""
+
+    kept: tuple[Dim, ...]
+    reduced: tuple[Dim, ...]
+    lanes: int
+    along_reduced: bool
+    together: int  # rows (or vectors of columns) at a time
+    passes: int
+    kept_values: int  # per element, in scratch
+    tile: tuple[int, int, int]
+
+
+def lower_row(function: Function, target: TargetInfo) -> Kernel:
+    """The kernel of an entry with reductions over the same axes. CompileError: they differ."""
+    plan = plan_rows(function)
+    return _Lowering(function, target, plan).lower()
+
+
+def _is_costly(node: Node) -> bool:
+    """Whether keeping the value is cheaper than computing it again."""
+    below = list(walk_nodes([node]))
+    heavy = any(isinstance(each, Apply) and each.name not in _CHEAP for each in below)
+    return heavy or sum(isinstance(each, Load) for each in below) > 1
+
+
+class _Lowering:
+    def __init__(self, function: Function, target: TargetInfo, plan: RowPlan) -> None:
+        self.function, self.target, self.plan = function, target, plan
+        self.builder = LoopBuilder()
+        parts = plan.space.parts
+        kept = [
+            axis for place, part in enumerate(parts) if place not in plan.reduced for axis in part
+        ]
+        reduced = [axis for place in plan.reduced for axis in parts[place]]
+        extra = [each.index for each in plan.results]
+        flat = linearize(plan.space.indices(), [part_extent(part) for part in parts])
+        extra.append(flat)
+        self.kept = merge_axes(kept, plan.roots, extra) or [Merged(Axis(1), 1)]
+        self.reduced = merge_axes(reduced, plan.roots, extra) or [Merged(Axis(1), 1)]
+        all_axes = plan.space.axes
+        self.along = not all_axes or not kept or all_axes[-1] in reduced
+        dtypes = {node.dtype for node in walk_nodes(plan.roots) if not node.dtype.is_boolean}
+        self.lanes = target.lanes(*dtypes)
+        self.stages = 1 + max(each.stage for each in plan.reductions)
+        self.flat = flat
+        self.cached = self._choose_cached()
+        self.together = self._choose_together()
+        self.grid = self._make_grid()
+        self.slots: dict[tuple[Node, int], Value] = {}
+        self.scratch_length = 0
+        self.sums: list[bool] = []  # which carried values of the pass are sums
+
+    def _pass_nodes(self, stage: int) -> list[Node]:
+        """What a pass over the row computes; the last one stores."""
+        if stage < self.stages:
+            return [each.element for each in self.plan.reductions if each.stage == stage]
+        return [each.node for each in self.plan.results if not each.per_row]
+
+    def _row_length(self) -> int | None:
+        """Elements of a row with room for whole vectors, if there is a bound.
+
+        The last vector of a row of several runs may begin at any element.
+        """
+        high = dims.bounds(
+            dims.product(each.extent for each in self.reduced), self.function.symbols
+        )[1]
+        room = self.lanes - 1 if len(self.reduced) > 1 else 0
+        return None if high == float("inf") else int(-(-(high + room) // self.lanes) * self.lanes)
+
+    def _choose_cached(self) -> list[Node]:
+        """Costly nodes that two passes need, the outermost ones."""
+        length = self._row_length()
+        if length is None:
+            return []
+        length *= 1 if self.along else self.lanes
+        inner = {axis for each in self.reduced for axis in each.axes}
+        below = [set(walk_nodes(self._pass_nodes(stage))) for stage in range(self.stages + 1)]
+        seen: set[Node] = set()
+        chosen: list[Node] = []
+        for nodes in below:
+            common = [node for node in nodes & seen if axes_of(node) & inner and _is_costly(node)]
+            hidden = {each for node in common for each in walk_nodes([node]) if each is not node}
+            for node in common:
+                if node not in hidden and node not in chosen and not node.dtype.is_boolean:
+                    chosen.append(node)
+            seen |= nodes
+        chosen.sort(key=lambda node: [place for place, nodes in enumerate(below) if node in nodes])
+        bytes = sum(node.dtype.bytes for node in chosen) * length
+        return chosen if bytes * 2 <= _SCRATCH_LIMIT else []
+
+    def _choose_together(self) -> int:
+        if self.along:
+            rows = guess(self.kept[-1].extent, self.function.symbols)
+            inner = {axis for each in self.reduced for axis in each.axes}
+            heavy = any(
+                isinstance(node, Apply)
+                and node.name not in {*_CHEAP, "div"}
+                and axes_of(node) & inner
+                for node in walk_nodes(self.plan.roots)
+            )
+            return min(2 if heavy and self.target.register_count < 32 else 4, max(rows, 1))
+        extent = self.kept[-1].extent
+        return next(n for n in (4, 2, 1) if n == 1 or dims.modulo(extent, n * self.lanes) == 0)
+
+    def _make_grid(self) -> Grid:
+        symbols = self.function.symbols
+        row = 1
+        for each in self.reduced:
+            row *= max(guess(each.extent, symbols), 1)
+        widest = max(tensor_of(each.op.operands[0]).dtype.bytes for each in self.plan.reductions)
+        budget = max(WORKGROUP_BYTES // (row * widest), 1)
+        multiple = self.together * (1 if self.along else self.lanes)
+        return Grid.of(self.kept, max(budget, multiple), symbols, multiple)
+
+    def lower(self) -> Kernel:
+        """The kernel."""
+        self._nest({}, 0)
+        function = self.function
+        types = operand_types(function)
+        elements = dims.product(each.extent for each in [*self.kept, *self.reduced])
+        applied = sum(isinstance(node, Apply) for node in walk_nodes(self.plan.roots))
+        return Kernel(
+            name=function.name,
+            loops=self.builder.finish(function.name),
+            bindings=tuple(each.dtype for each in types),
+            result_count=len(self.plan.results),
+            constants=tuple(self.builder.constants),
+            workload=self.grid.workload,
+            tile=self.grid.tile,
+            flops=elements * (applied + len(self.plan.reductions)),
+            bytes=byte_count(function),
+            scratch_length=self.scratch_length,
+            in_place=in_place_rows(function, self.plan),
+            schedule=RowSchedule(
+                tuple(each.extent for each in self.kept),
+                tuple(each.extent for each in self.reduced),
+                self.lanes,
+                self.along,
+                self.together,
+                self.stages,
+                len(self.cached),
+                self.grid.tile,
+            ),
+        )
+
+    # Loops over the kept axes.
+
+    def _nest(self, places: dict[Axis, LoopIndex], depth: int) -> None:
+        b = self.builder
+        axis = self.kept[depth]
+        places = {**places, **axis.place(0)}
+        first, end = (
+            self.grid.bounds(b, axis) if axis in self.grid.shared else (0, b.dim(axis.extent))
+        )
+        if depth < len(self.kept) - 1:
+            with b.for_(first, end) as loop:
+                self._nest({**places, axis.axis: loop.index}, depth + 1)
+        elif self.along:
+            with b.for_(first, end, self.together) as loop:
+                last = b.sub(end, 1)
+                rows = [
+                    b.min(b.add(loop.index, each), last) if each else loop.index
+                    for each in range(self.together)
+                ]
+                self._rows([{**places, axis.axis: row} for row in rows])
+        else:
+            self._columns(places, axis.axis, first, end)
+
+    def _columns(
+        self, places: dict[Axis, LoopIndex], axis: Axis, first: LoopIndex, end: LoopIndex
+    ) -> None:
+        """Vectors along the innermost kept axis."""
+        b, step = self.builder, self.together * self.lanes
+        length = b.max(b.sub(end, first), 0)
+        full_end = b.add(first, b.mul(b.div(length, step), step))
+        with b.for_(first, full_end, step) as loop:
+            self._rows(
+                [
+                    {**places, axis: b.add(loop.index, each * self.lanes)}
+                    for each in range(self.together)
+                ],
+                axis,
+            )
+        if dims.modulo(self.kept[-1].extent, step) != 0:
+            with b.for_(full_end, end, self.lanes) as loop:
+                count = b.sub(end, loop.index)
+                self._rows([{**places, axis: loop.index}], axis, count)
+
+    # One group of rows.
+
+    def _rows(
+        self,
+        places: Sequence[dict[Axis, LoopIndex]],
+        column: Axis | None = None,
+        count: LoopIndex | None = None,
+    ) -> None:
+        b = self.builder
+        emitters = [Emitter(b, each) for each in places]
+        for emitter in emitters:
+            for each in self.reduced:
+                emitter.places.update(each.place(0))
+        with ExitStack() as stack:
+            if column is not None:
+                for emitter in emitters:
+                    place = emitter.places[column]
+                    stack.enter_context(emitter.along(column, place, self.lanes, count))
+            for stage in range(self.stages):
+                self._reduce_pass(emitters, stage)
+            for result, ordinal in self._stored(per_row=True):
+                values = [emitter.emit(result.node) for emitter in emitters]
+                for emitter, value in zip(emitters, values, strict=True):
+                    self._store(emitter, result, ordinal, value, count)
+            if self._stored(per_row=False):
+                self._store_pass(emitters, count)
+
+    def _stored(self, per_row: bool) -> list[tuple[RowResult, int]]:
+        first = len(self.function.arguments)
+        return [
+            (each, first + place)
+            for place, each in enumerate(self.plan.results)
+            if each.per_row == per_row
+        ]
+
+    def _store(
+        self,
+        emitter: Emitter,
+        result: RowResult,
+        ordinal: int,
+        value: Value,
+        count: LoopIndex | None,
+    ) -> None:
+        b = self.builder
+        value = b.broadcast(value, emitter.lanes)
+        memory = b.binding(ordinal, result.node.dtype)
+        b.store(memory, emitter.index(result.index), value, count if emitter.lanes > 1 else None)
+
+    def _hoist(self, emitters: Sequence[Emitter], nodes: Sequence[Node]) -> None:
+        outer = frozenset(axis for each in self.kept for axis in each.axes)
+        for emitter in emitters:
+            emitter.hoist(nodes, outer)
+
+    def _reduce_pass(self, emitters: Sequence[Emitter], stage: int) -> None:
+        b = self.builder
+        mine = [each for each in self.plan.reductions if each.stage == stage]
+        self._hoist(emitters, [each.element for each in mine])
+        start = [
+            value
+            for _ in emitters
+            for each in mine
+            for value in each.accumulator.start(b, self.lanes, self.along)
+        ]
+
+        def body(carried: list[Value], count: LoopIndex | None) -> list[Value]:
+            live = None
+            if self.along and count is not None:
+                live = b.op("compare", b.lanes(self.lanes), b.value(count), direction="lt")
+            rest = list(carried)
+            following: list[Value] = []
+            for row, emitter in enumerate(emitters):
+                self._recall(emitter, row, stage)
+                place = self._position(emitter)
+                for each in mine:
+                    width = len(each.accumulator.start(b, self.lanes, self.along))
+                    taken, rest = rest[:width], rest[width:]
+                    value = emitter.emit(each.element)
+                    following += each.accumulator.take(b, taken, value, place, live)
+                self._keep(emitter, row, stage)
+            return following
+
+        self.sums = [
+            each.accumulator.kind == "add" and not each.accumulator.index
+            for _ in emitters
+            for each in mine
+            for _ in each.accumulator.start(b, self.lanes, self.along)
+        ]
+        results = self._sweep(emitters, start, body)
+        for emitter in emitters:
+            for each in mine:
+                width = len(each.accumulator.start(b, self.lanes, self.along))
+                taken, results = results[:width], results[width:]
+                emitter.given[each.op.result] = each.accumulator.finish(b, taken, self.along)
+
+    def _store_pass(self, emitters: Sequence[Emitter], count: LoopIndex | None) -> None:
+        stored = self._stored(per_row=False)
+        self._hoist(emitters, [result.node for result, _ in stored])
+
+        def body(carried: list[Value], partial: LoopIndex | None) -> list[Value]:
+            values = []
+            for row, emitter in enumerate(emitters):
+                self._recall(emitter, row, self.stages)
+                values.append([emitter.emit(result.node) for result, _ in stored])
+            for emitter, mine in zip(emitters, values, strict=True):
+                for (result, ordinal), value in zip(stored, mine, strict=True):
+                    self._store(emitter, result, ordinal, value, partial if self.along else count)
+            return []
+
+        self.sums = []
+        self._sweep(emitters, [], body)
+
+    # Loops over the reduced axes.
+
+    def _sweep(
+        self,
+        emitters: Sequence[Emitter],
+        carried: list[Value],
+        body: Callable[[list[Value], LoopIndex | None], list[Value]],
+        depth: int = 0,
+    ) -> list[Value]:
+        """Run the body over the reduced axes; its carried values at the end."""
+        b = self.builder
+        axis = self.reduced[depth]
+        end = b.dim(axis.extent)
+        innermost = depth == len(self.reduced) - 1
+        if not innermost or not self.along:
+            with b.for_(0, end, 1, carried) as loop, ExitStack() as stack:
+                for emitter in emitters:
+                    stack.enter_context(emitter.scope())
+                    emitter.places[axis.axis] = loop.index
+                if innermost:
+                    following = body(loop.carried, None)
+                else:
+                    following = self._sweep(emitters, loop.carried, body, depth + 1)
+                loop.yield_(*following)
+            return loop.results
+        return self._sweep_lanes(emitters, carried, body, axis.axis, end)
+
+    def _sweep_lanes(
+        self,
+        emitters: Sequence[Emitter],
+        carried: list[Value],
+        body: Callable[[list[Value], LoopIndex | None], list[Value]],
+        axis: Axis,
+        end: LoopIndex,
+    ) -> list[Value]:
+        b, lanes = self.builder, self.lanes
+
+        def at(place: LoopIndex, values: list[Value], count: LoopIndex | None) -> list[Value]:
+            with ExitStack() as stack:
+                for emitter in emitters:
+                    stack.enter_context(emitter.along(axis, place, lanes, count, aligned=True))
+                return body(values, count)
+
+        full = b.mul(b.div(end, lanes), lanes)
+        if self._is_long():
+            carried = self._sweep_blocks(full, carried, at)
+        elif full != 0:
+            with b.for_(0, full, lanes, carried) as loop:
+                loop.yield_(*at(loop.index, loop.carried, None))
+            carried = loop.results
+        rest = b.sub(end, full)
+        if dims.modulo(self.reduced[-1].extent, lanes) == 0:
+            return carried
+        if isinstance(rest, int):
+            return at(full, carried, rest)
+        before = carried
+        return b.if_(b.compare("gt", rest, 0), lambda: at(full, before, rest), lambda: before)
+
+    def _is_long(self) -> bool:
+        """Whether one running sum per lane would lose digits."""
+        return guess(self.reduced[-1].extent, self.function.symbols) > _LONG_ROW
+
+    def _sweep_blocks(
+        self,
+        full: LoopIndex,
+        carried: list[Value],
+        at: Callable[[LoopIndex, list[Value], LoopIndex | None], list[Value]],
+    ) -> list[Value]:
+        """Whole vectors in blocks; sums of blocks are summed, so their error stays small."""
+        b, block = self.builder, _BLOCK * self.lanes
+        kinds = [dtype_of(value) for value in carried]
+        wide = [  # the dtype in which the blocks are summed, None for what is no sum
+            (F64 if kind.name == "f32" else kind) if is_sum else None
+            for kind, is_sum in zip(kinds, self.sums, strict=True)
+        ]
+        outer = [
+            value if kind is None else b.convert(value, kind)
+            for value, kind in zip(carried, wide, strict=True)
+        ]
+        with b.for_(0, full, block, outer) as blocks:
+            end = b.min(b.add(blocks.index, block), full)
+            fresh = [
+                total if kind is None else b.constant(0, before, self.lanes)
+                for total, kind, before in zip(blocks.carried, wide, kinds, strict=True)
+            ]
+            with b.for_(blocks.index, end, self.lanes, fresh) as loop:
+                loop.yield_(*at(loop.index, loop.carried, None))
+            following = [
+                part if kind is None else b.op("add", total, b.convert(part, kind))
+                for total, part, kind in zip(blocks.carried, loop.results, wide, strict=True)
+            ]
+            blocks.yield_(*following)
+        return [b.convert(value, kind) for value, kind in zip(blocks.results, kinds, strict=True)]
+
+    def _position(self, emitter: Emitter) -> Value:
+        """The index of the element within the row, for arg_max."""
+        b = self.builder
+        index = self._row_position()
+        if not any(each.accumulator.index for each in self.plan.reductions):
+            return b.value(0)
+        return (
+            b.op("add", b.value(emitter.index(index)), b.lanes(self.lanes))
+            if self.along
+            else (b.broadcast(b.value(emitter.index(index)), self.lanes))
+        )
+
+    def _row_position(self) -> Index:
+        index, stride = Index(), 1  # type: tuple[Index, Dim]
+        for each in reversed(self.reduced):
+            index = index + Index.of(each.axis).scale(stride)
+            stride = stride * each.extent
+        return index
+
+    # Values kept in scratch memory.
+
+    def _slot(self, node: Node, row: int) -> Value:
+        key = (node, row)
+        if key not in self.slots:
+            length = self._row_length()
+            assert length is not None
+            self.slots[key] = self.builder.scratch(self.scratch_length, node.dtype)
+            elements = length * (1 if self.along else self.lanes)
+            self.scratch_length += -(-elements * node.dtype.bytes // 64) * 64
+        return self.slots[key]
+
+    def _first_pass(self, node: Node) -> int:
+        return next(s for s in range(self.stages) if node in set(walk_nodes(self._pass_nodes(s))))
+
+    def _place(self, emitter: Emitter) -> LoopIndex:
+        place = emitter.index(self._row_position())
+        return place if self.along else self.builder.mul(place, self.lanes)
+
+    def _recall(self, emitter: Emitter, row: int, stage: int) -> None:
+        """Nodes that an earlier pass kept are loaded where this one needs them."""
+        needed = set(walk_nodes(self._pass_nodes(stage))) if self.cached else set()
+        for node in self.cached:
+            if node in needed and self._first_pass(node) < stage:
+                value = self.builder.load(self._slot(node, row), self._place(emitter), self.lanes)
+                emitter.remember(node, value)
+
+    def _keep(self, emitter: Emitter, row: int, stage: int) -> None:
+        for node in self.cached:
+            if self._first_pass(node) == stage:
+                value = self.builder.broadcast(emitter.emit(node), self.lanes)
+                self.builder.store(self._slot(node, row), self._place(emitter), value)
+
+
+def part_extent(part: Sequence[Axis]) -> Dim:
+    """The dim that a list of axes walks."""
+    return dims.product(axis.extent for axis in part)

@@ -1,0 +1,213 @@
+"""The top_k class: the greatest or least elements of lines, in order, and where they were.
+
+A few of many are selected: a list of the best so far is kept in scratch memory, and a
+vector of elements is looked at one by one only if one of them beats the last of the list,
+which soon becomes rare. Otherwise the line is sorted with its indices (`merge_sort.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from ingot.compiler.ir import Function, Value, dim_attribute, dims
+from ingot.compiler.ir.dims import Dim
+from ingot.compiler.kernels.box import Range, walk_vectors
+from ingot.compiler.kernels.emit import Emitter
+from ingot.compiler.kernels.entry import byte_count, operand_types
+from ingot.compiler.kernels.indexing import Axis, Index, linearize
+from ingot.compiler.kernels.kernel import Kernel, TargetInfo
+from ingot.compiler.kernels.lines import Lines, root_of, trace_operands
+from ingot.compiler.kernels.local_sort import needs_workspace
+from ingot.compiler.kernels.loop import I64, LoopBuilder, lanes_of
+from ingot.compiler.kernels.loop import Index as LoopIndex
+from ingot.compiler.kernels.merge_sort import MergeSort
+from ingot.compiler.kernels.trace import IndexValue, tensor_of
+
+__all__ = ["TopKLowering", "TopKSchedule", "lower_top_k"]
+
+_FEW = 64
+"""The largest list that is kept by insertion."""
+
+
+@dataclass(frozen=True)
+class TopKSchedule:
+    """The decisions of one top_k kernel, for people to read."""
+
+    lines: Dim
+    length: Dim
+    k: Dim
+    by: str  # "insertion" or "sort"
+    lanes: int  # looked at in one step
+    tile: tuple[int, int, int]
+
+
+def lower_top_k(function: Function, target: TargetInfo) -> Kernel:
+    """The kernel of an entry with one `top_k` and what feeds it."""
+    return TopKLowering(function, target).lower()
+
+
+class TopKLowering:
+    """A kernel under construction. `few`: a list of the best is kept, else the line is sorted."""
+
+    def __init__(self, function: Function, target: TargetInfo) -> None:
+        self.function, self.op = function, root_of(function, "top_k")
+        op = self.op
+        self.results = function.block.terminator.operands
+        self.k, axis = dim_attribute(op.attributes["k"]), op.attributes["axis"]
+        assert isinstance(axis, int)
+        x = tensor_of(op.operands[0])
+        self.element = x.dtype
+        self.lines = Lines(x.shape, axis)
+        (self.node,) = trace_operands(function, op.operands, self.lines.indices)
+        self.place = IndexValue(I64, Index.of(self.lines.line))
+        self.out_line = Axis(self.k)
+        out_axes = [self.out_line if a is self.lines.line else a for a in self.lines.axes]
+        shape = tensor_of(op.results[0]).shape
+        ones = [Index() if d == 1 else Index.of(a) for a, d in zip(out_axes, shape, strict=True)]
+        self.out = linearize(ones, shape)
+        extra = [self.lines.element, self.out]
+        shared = target.has_items
+        self.grid = self.lines.plan(function, [self.node], extra, folded=shared)
+        self.builder = LoopBuilder()
+        self.few = isinstance(self.k, int) and self.k <= _FEW
+        self.lanes = 1
+        if self.few and self.lines.is_contiguous:
+            self.lanes = target.lanes(self.element)
+        first = len(function.arguments) + len(self.results)
+        columns = [self.element, I64]
+        self.sort = MergeSort(self.builder, self.lines, columns, self.read, self.before, first)
+        if not self.few:
+            known = function.symbols
+            too_long = needs_workspace(columns, self.lines.length, known) if shared else None
+            self.sort.plan(known, too_long)
+
+    def lower(self) -> Kernel:
+        """The kernel."""
+        emitter = Emitter(self.builder, {self.lines.line: 0})
+        self.lines.walk(emitter, lambda: self._select(emitter) if self.few else self._sort(emitter))
+        return self.kernel()
+
+    def kernel(self) -> Kernel:
+        """What was built, with the grid of a CPU."""
+        function, sort = self.function, self.sort
+        types = [*operand_types(function), *sort.workspaces]
+        return Kernel(
+            name=function.name,
+            loops=self.builder.finish(function.name),
+            bindings=tuple(each.dtype for each in types),
+            result_count=len(types) - len(function.arguments),
+            constants=tuple(self.builder.constants),
+            workload=self.grid.workload,
+            tile=self.grid.tile,
+            flops=dims.product(self.lines.shape) * (2 if self.few else 32),
+            bytes=byte_count(function),
+            scratch_length=_FEW * 16 if self.few else sort.scratch_length,
+            workspaces=sort.workspaces,
+            schedule=TopKSchedule(
+                self.lines.count,
+                self.lines.length,
+                self.k,
+                "insertion" if self.few else "sort",
+                self.lanes,
+                self.grid.tile,
+            ),
+        )
+
+    # The order.
+
+    def better(self, a: Value, b: Value) -> Value:
+        """i1: whether the value `a` goes before `b`; NaN is greater than all numbers."""
+        builder, largest = self.builder, self.op.attributes["largest"]
+        better = builder.op("compare", a, b, direction="gt" if largest else "lt")
+        if not self.element.is_float:
+            return better
+        great, other = (a, b) if largest else (b, a)
+        number = builder.op("not", builder.op("is_nan", other))
+        nan = builder.op("and", builder.op("is_nan", great), number)
+        return builder.op("or", better, nan)
+
+    def read(self, emitter: Emitter) -> list[Value]:
+        """The element at which the emitter stands, and its place."""
+        return [emitter.emit(self.node), emitter.emit(self.place)]
+
+    def before(self, a: Sequence[Value], b: Sequence[Value]) -> Value:
+        """i1: whether the first element goes before the second."""
+        return self.better(a[0], b[0])
+
+    def store(self, emitter: Emitter, place: LoopIndex, values: Sequence[Value]) -> None:
+        """Write an element and its place to a place of the results."""
+        b = self.builder
+        emitter.places[self.out_line] = place
+        first = len(self.function.arguments)
+        for ordinal, result in enumerate(self.results):
+            value = values[self.op.results.index(result)]
+            element = tensor_of(result).dtype
+            memory = b.binding(first + ordinal, element)
+            b.store(memory, emitter.index(self.out), b.convert(value, element))
+
+    def _sort(self, emitter: Emitter) -> None:
+        self.sort.sort_line(emitter, self.k, partial(self.store, emitter))
+
+    # A few of many.
+
+    def _select(self, emitter: Emitter) -> None:
+        b = self.builder
+        values, places = b.scratch(0, self.element), b.scratch(_FEW * 8, I64)
+        k, length = self.k, b.dim(self.lines.length)
+        assert isinstance(k, int)
+        if k == 0:
+            return
+        line = self.lines.line
+        with b.for_(0, k) as loop, emitter.scope():  # the first k, sorted by insertion
+            emitter.places[line] = loop.index
+            self._insert(values, places, emitter.emit(self.node), loop.index, loop.index)
+
+        def look(count: LoopIndex | None) -> None:
+            worst = b.load(values, k - 1)
+            vector = emitter.emit_vector(self.node)
+            better = self.better(vector, b.broadcast(worst, lanes_of(vector)))
+            if count is not None:
+                live = b.op("compare", b.lanes(self.lanes), b.value(count), direction="lt")
+                better = b.op("and", better, live)
+            first = emitter.places[line]
+
+            def insert() -> None:
+                for lane in range(self.lanes):
+                    value = b.extract(vector, lane) if self.lanes > 1 else vector
+                    found = b.extract(better, lane) if self.lanes > 1 else better
+                    place = b.add(first, lane)
+                    b.if_(found, partial(replace, value, place))
+
+            b.if_(b.any(better), insert)
+
+        def replace(value: Value, place: LoopIndex) -> None:
+            beats = self.better(value, b.load(values, k - 1))
+            b.if_(beats, lambda: self._insert(values, places, value, place, k - 1))
+
+        if self.lanes > 1:
+            walk_vectors(emitter, Range(line, k, length), self.lanes, look)
+        else:
+            with b.for_(k, length) as loop, emitter.along(line, loop.index, 1):
+                look(None)
+        with b.for_(0, k) as loop:
+            found = [b.load(values, loop.index), b.load(places, loop.index)]
+            self.store(emitter, loop.index, found)
+
+    def _insert(
+        self, values: Value, places: Value, value: Value, place: LoopIndex, count: LoopIndex
+    ) -> None:
+        """Put an element into the list behind all `count` that are as good; what follows moves
+        down by one, over the element at `count`."""
+        b = self.builder
+        with b.for_(0, count, 1, [b.value(0)]) as loop:
+            before = b.op("not", self.better(value, b.load(values, loop.index)))
+            loop.yield_(b.value(b.add(loop.carried[0], b.convert(before, I64))))
+        (at,) = loop.results
+        with b.for_(0, b.sub(count, at)) as moves:
+            to = b.sub(count, moves.index)
+            b.store(values, to, b.load(values, b.sub(to, 1)))
+            b.store(places, to, b.load(places, b.sub(to, 1)))
+        b.store(values, at, value)
+        b.store(places, at, b.value(place))

@@ -1,0 +1,256 @@
+"""Kernels for conv_winograd: 3x3 convolution by Winograd's F(4, 3).
+
+A workgroup takes some tiles (4x4 results each), which follow each other through all images,
+and some panels. It transforms the 6x6 inputs of its tiles into scratch, 36 matrices [tiles,
+features]; then, a few panels at a time, multiplies each with its own weight matrix by the
+register tile of all contractions, transforms the 36 products of a tile back, and runs the
+epilogue on its 16 results. Inputs outside the image are zero; tiles that lie inside need no
+test.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+from ingot.compiler.graph.winograd import INPUT, OUTPUT
+from ingot.compiler.ir import Function, Value
+from ingot.compiler.ir.dims import modulo
+from ingot.compiler.kernels.epilogue import Position
+from ingot.compiler.kernels.kernel import Kernel, TargetInfo
+from ingot.compiler.kernels.loop import Index
+from ingot.compiler.kernels.register_tile import (
+    PANEL,
+    TileShape,
+    choose_columns,
+    choose_rows,
+    for_row_tiles,
+    multiply,
+    panel_tile,
+    tail_heights,
+    zero_tile,
+)
+from ingot.compiler.kernels.winograd_entry import Tile, Vectors, WinogradEntry
+from ingot.hal.spec import dtype
+
+__all__ = ["WinogradSchedule", "lower_winograd"]
+
+F32 = dtype("f32")
+PLACES = INPUT * INPUT
+SCRATCH_LENGTH = 512 << 10
+"""Bytes of transformed inputs and products of a workgroup, about: half of L2."""
+
+MAXIMUM_SCRATCH_LENGTH = 1 << 20
+WANTED_WORKGROUPS = 8
+
+WANTED_TILES = 24
+"""Tiles that share a pass over the weights, which are too large for caches: as many if they fit."""
+
+PANELS_OF_ANY_IMAGE = 16
+"""Panels of a workgroup where the size of the image, and so the count of workgroups, is not
+known: the inputs are transformed once for so many."""
+
+
+@dataclass(frozen=True)
+class WinogradSchedule:
+    """Register tile, and the 4x4 tiles and panels of a workgroup."""
+
+    tile: TileShape
+    tiles: int
+    block_panels: int
+
+
+def lower_winograd(function: Function, target: TargetInfo) -> Kernel:
+    """The kernel of an entry around one conv_winograd."""
+    return _Winograd(function, target).lower()
+
+
+class _Winograd(WinogradEntry):
+    """State while one kernel is made; the grid counts tiles, of all images."""
+
+    def __init__(self, function: Function, target: TargetInfo) -> None:
+        super().__init__(function, min(target.lanes(F32), PANEL))
+        while self.features % self.lanes:
+            self.lanes //= 2
+        self.schedule = self._choose(target)
+        self.block = self.schedule.tiles
+
+    def _choose(self, target: TargetInfo) -> WinogradSchedule:
+        columns = choose_columns(self.panels, target, self.lanes)
+        tiles = self._choose_tiles(columns, choose_rows(self.tiles, columns, target, self.lanes))
+        panels = self.panels
+        if isinstance(self.tall, int) and isinstance(self.across, int):
+            blocks = -(-self.tall * self.across // tiles)
+            splits = max(1, min(panels // columns, WANTED_WORKGROUPS // blocks))
+            panels = -(-panels // splits)
+        else:
+            panels = min(panels, PANELS_OF_ANY_IMAGE)
+        panels = min(-(-panels // columns) * columns, self.panels)
+        rows = choose_rows(tiles, columns, target, self.lanes)
+        return WinogradSchedule(panel_tile(rows, columns, self.lanes), tiles, panels)
+
+    def _choose_tiles(self, columns: int, height: int) -> int:
+        """Tiles of a workgroup: where the size of the image is known, whole rows, evenly split,
+        else whole register tiles, of `height`."""
+        length = PLACES * (self.features + columns * PANEL) * F32.bytes
+        most = MAXIMUM_SCRATCH_LENGTH // length
+        wanted = max(SCRATCH_LENGTH // length, min(most, WANTED_TILES), 1)
+        if isinstance(self.tall, int) and isinstance(self.across, int) and self.across <= most:
+            rows = min(max(wanted // self.across, 1), self.tall)
+            if self.tall <= 4 and self.tall * self.across <= most:
+                rows = self.tall
+            return -(-self.tall // -(-self.tall // rows)) * self.across
+        return wanted - wanted % height if wanted > height else wanted
+
+    def lower(self) -> Kernel:
+        b, schedule = self.b, self.schedule
+        start = b.mul(b.workgroup(0), self.block)
+        count: Index = self.block
+        if modulo(self.tiles, self.block) != 0:
+            count = b.min(b.sub(b.dim(self.tiles), start), self.block)
+        first = b.mul(b.workgroup(1), schedule.block_panels)
+        last = b.min(b.add(first, schedule.block_panels), self.panels)
+        self._transform_inputs(start, count)
+        width = schedule.tile.panels
+        full = b.mul(b.div(b.sub(last, first), width), width)
+        with b.for_(first, b.add(first, full), width) as loop:
+            self._panels(start, count, loop.index, schedule.tile)
+        if self.panels % width:
+            single = panel_tile(schedule.tile.rows, 1, self.lanes)
+            with b.for_(b.add(first, full), last) as loop:
+                self._panels(start, count, loop.index, single)
+        return self.kernel(
+            (self.tiles, self.panels, 1),
+            (self.block, schedule.block_panels, 1),
+            schedule,
+            self._products_offset() + self._products_length(),
+        )
+
+    # Scratch: transformed inputs [36][tiles][features], products [36][tiles][columns].
+
+    def _products_offset(self) -> int:
+        return PLACES * self.block * self.features * 4
+
+    def _products_length(self) -> int:
+        return PLACES * self.block * self.schedule.tile.panels * PANEL * 4
+
+    # Transform of the inputs.
+
+    def _transform_inputs(self, start: Index, count: Index) -> None:
+        b = self.b
+        image = b.mul(b.mul(self.height, self.width), self.features)
+        with b.for_(0, count) as loop:
+            tile = self.tile(b.add(start, loop.index))
+            row, column = b.sub(tile.row, self.top), b.sub(tile.column, self.left)
+            base = b.mul(tile.image, image)
+            inside = self._inside(row, self.height)
+            inside = b.op("and", inside, self._inside(column, self.width))
+            b.if_(
+                inside,
+                partial(self._tile_inputs, base, row, column, loop.index, False),
+                partial(self._tile_inputs, base, row, column, loop.index, True),
+            )
+
+    def _inside(self, start: Index, bound: Index) -> Value:
+        b = self.b
+        end = b.add(start, INPUT)
+        return b.op("and", b.compare("ge", start, 0), b.compare("le", end, bound))
+
+    def _tile_inputs(
+        self, base: Index, row: Index, column: Index, tile: Index, clipped: bool
+    ) -> None:
+        """B^T d B of one tile, all features."""
+        b = self.b
+        rows = [self.clip(b.add(row, i), self.height, clipped) for i in range(INPUT)]
+        columns = [self.clip(b.add(column, i), self.width, clipped) for i in range(INPUT)]
+        zero = b.constant(0.0, F32, self.lanes)
+        memory = b.scratch(0, F32)
+        with b.for_(0, self.features, self.lanes) as loop:
+            lines = []
+            for place, inside_row in rows:
+                line = []
+                for across, inside_column in columns:
+                    at = b.mul(b.add(b.mul(place, self.width), across), self.features)
+                    value = b.load(self.x, b.add(b.add(base, at), loop.index), self.lanes)
+                    if inside_row is not None and inside_column is not None:
+                        both = b.op("and", inside_row, inside_column)
+                        value = b.op("select", both, value, zero) if clipped else value
+                    line.append(value)
+                lines.append(self.forward(line))
+            for j in range(INPUT):
+                for i, value in enumerate(self.forward([line[j] for line in lines])):
+                    at = b.mul(b.add(tile, (i * INPUT + j) * self.block), self.features)
+                    b.store(memory, b.add(at, loop.index), value)
+
+    # Products.
+
+    def _panels(self, start: Index, count: Index, panel: Index, tile: TileShape) -> None:
+        b = self.b
+        known = self.block % tile.rows if isinstance(count, int) else None
+        tails = tail_heights(tile.rows, known)
+        with b.for_(0, PLACES) as loop:
+            place = loop.index
+
+            def body(height: int, first: Index, _: list[Value]) -> tuple[()]:
+                shape = TileShape(height, tile.vectors, tile.lanes)
+                self._multiply(place, first, panel, shape)
+                return ()
+
+            for_row_tiles(b, count, (tile.rows, *tails), body)
+        with b.for_(0, count) as loop:
+            self._tile_results(self.tile(b.add(start, loop.index)), loop.index, panel, tile)
+
+    def _multiply(self, place: Index, first: Index, panel: Index, tile: TileShape) -> None:
+        b = self.b
+        inputs = b.scratch(0, F32)
+        products = b.scratch(self._products_offset(), F32)
+        row = b.mul(b.add(b.mul(place, self.block), first), self.features)
+        per_panel = PANEL // tile.lanes
+        lines = [
+            b.mul(b.add(b.mul(place, self.panels), b.add(panel, j)), self.features * PANEL)
+            for j in range(tile.panels)
+        ]
+
+        def left(i: int, k: Index) -> Value:
+            return b.load(inputs, b.add(b.add(row, i * self.features), k))
+
+        def right(k: Index, vector: int) -> Value:
+            at = b.add(lines[vector // per_panel], b.mul(k, PANEL))
+            return b.load(self.u, b.add(at, vector % per_panel * tile.lanes), tile.lanes)
+
+        sums = multiply(b, tile, zero_tile(b, F32, tile), self.features, left, right)
+        width = tile.panels * PANEL
+        at = b.mul(b.add(b.mul(place, self.block), first), width)
+        for number, value in enumerate(sums):
+            i, vector = divmod(number, tile.vectors)
+            b.store(products, b.add(at, i * width + vector * tile.lanes), value)
+
+    # Transform back.
+
+    def _tile_results(self, tile: Tile, at: Index, panel: Index, shape: TileShape) -> None:
+        b = self.b
+        images = b.mul(tile.image, self.out_height)
+        with b.for_(0, shape.panels * PANEL, self.lanes) as loop:
+            results = self._back(at, loop.index, shape)
+            channel = b.add(b.mul(panel, PANEL), loop.index)
+            for i, line in enumerate(results):
+                row = b.add(tile.row, i)
+                base = b.mul(b.add(images, row), self.out_width)
+                for j, value in enumerate(line):
+                    column = b.add(tile.column, j)
+                    place = Position(b.add(base, column), channel, self.lanes)
+                    self.store_inside(row, column, value, place)
+
+    def _back(self, at: Index, channel: Index, tile: TileShape) -> list[Vectors]:
+        """A^T m A of one tile and vector of channels: 4 lines of 4."""
+        b = self.b
+        products = b.scratch(self._products_offset(), F32)
+        width = tile.panels * PANEL
+        columns = []
+        for j in range(INPUT):
+            line = []
+            for i in range(INPUT):
+                place = b.mul(b.add(at, (i * INPUT + j) * self.block), width)
+                line.append(b.load(products, b.add(place, channel), self.lanes))
+            columns.append(self.backward(line))
+        return [self.backward([column[i] for column in columns]) for i in range(OUTPUT)]

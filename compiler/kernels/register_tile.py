@@ -1,0 +1,160 @@
+"""The inner loop of every contraction: a tile of the result that stays in registers.
+
+`rows` x `vectors` accumulators; per step of K one element of each row is broadcast and
+multiplied with `vectors` vectors of a line of the right side. The loop is not unrolled,
+accumulators are separate values, nothing is stored before the last step. Shapes of tiles
+are chosen here too, from the register count of the target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ingot.compiler.ir import Value
+from ingot.compiler.ir.dims import Dim
+from ingot.compiler.kernels.kernel import TargetInfo
+from ingot.compiler.kernels.loop import Index, LoopBuilder, dtype_of
+from ingot.hal.spec import DType, dtype
+
+__all__ = [
+    "PANEL",
+    "TileShape",
+    "accumulation_dtype",
+    "choose_columns",
+    "choose_rows",
+    "for_row_tiles",
+    "multiply",
+    "multiply_add",
+    "panel_tile",
+    "tail_heights",
+    "zero_tile",
+]
+
+PANEL = 16
+"""Columns of a panel of the right side."""
+
+
+def accumulation_dtype(a: DType, b: DType, result: DType) -> DType:
+    """f32 for the narrow floats, i32 for the narrow integers, else the result's dtype."""
+    if result.is_float or a.is_float:
+        return dtype("f64") if "f64" in (a.name, b.name, result.name) else dtype("f32")
+    return dtype("i64") if max(a.bytes, b.bytes, result.bytes) == 8 else dtype("i32")
+
+
+@dataclass(frozen=True)
+class TileShape:
+    """Rows, vectors per row and lanes per vector of a register tile."""
+
+    rows: int
+    vectors: int
+    lanes: int
+
+    @property
+    def panels(self) -> int:
+        return self.vectors * self.lanes // PANEL
+
+
+def panel_tile(rows: int, panels: int, lanes: int) -> TileShape:
+    """A tile that is `panels` panels wide."""
+    return TileShape(rows, panels * (PANEL // lanes), lanes)
+
+
+def choose_columns(panels: Dim, target: TargetInfo, lanes: int) -> int:
+    """Panels per tile: three if they divide the columns or registers are few, else four.
+
+    A tile of `p` panels keeps p * PANEL / lanes vectors of the right side and as many
+    accumulators per row; at least four rows must fit beside them.
+    """
+    widest = max(1, min(4, target.register_count // (6 * (PANEL // lanes))))
+    if isinstance(panels, int):
+        if panels <= widest:
+            return max(panels, 1)
+        if widest == 4 and panels % 4 and panels % 3 == 0:
+            return 3
+        if widest == 4 and panels % 3 == 0:
+            return 3
+    return widest
+
+
+def choose_rows(rows: Dim, panels: int, target: TargetInfo, lanes: int) -> int:
+    """Rows per tile: as many as registers allow, split evenly over a known row count."""
+    vectors = panels * (PANEL // lanes)
+    budget = target.register_count - vectors - 1
+    most = min(max(budget // vectors, 1), 14)
+    if vectors == 4 and target.register_count == 32:
+        most = 7 if isinstance(rows, int) and rows % 7 == 0 else 6
+    if vectors == 3 and target.register_count == 32:
+        most = 8
+    if not isinstance(rows, int) or rows == 0:
+        return most
+    tiles = -(-rows // most)
+    return -(-rows // tiles)
+
+
+def tail_heights(height: int, tail: int | None) -> tuple[int, ...]:
+    """Tile heights for the rows behind full tiles: `tail` of them, or any number (None)."""
+    if tail is not None:
+        return (tail,) if tail else ()
+    heights = []
+    while height > 1:
+        height //= 2
+        heights.append(height)
+    return tuple(heights)
+
+
+def for_row_tiles(
+    builder: LoopBuilder,
+    count: Index,
+    heights: Sequence[int],
+    body: Callable[[int, Index, list[Value]], Sequence[Value]],
+    carried: Sequence[Value] = (),
+) -> list[Value]:
+    """`body(height, first row, carried)` over `count` rows, as many tiles of each height as fit.
+
+    The body gives the carried values of the next tile; the last ones are returned.
+    """
+    done: Index = 0
+    values = list(carried)
+    for height in heights:
+        end = builder.add(done, builder.mul(builder.div(builder.sub(count, done), height), height))
+        if done != end:
+            with builder.for_(done, end, height, values) as loop:
+                loop.yield_(*body(height, loop.index, list(loop.carried)))
+            values = loop.results
+        done = end
+    return values
+
+
+def zero_tile(builder: LoopBuilder, element: DType, shape: TileShape) -> list[Value]:
+    """Accumulators of zero, row by row."""
+    zero = builder.constant(0, element, shape.lanes)
+    return [zero] * (shape.rows * shape.vectors)
+
+
+def multiply(
+    builder: LoopBuilder,
+    shape: TileShape,
+    accumulators: Sequence[Value],
+    count: Index,
+    left: Callable[[int, Index], Value],
+    right: Callable[[Index, int], Value],
+) -> list[Value]:
+    """accumulators[row, vector] += sum over k < count of left(row, k) * right(k, vector)."""
+    with builder.for_(0, count, 1, accumulators) as loop:
+        lines = [right(loop.index, vector) for vector in range(shape.vectors)]
+        following = []
+        for row in range(shape.rows):
+            element = builder.broadcast(left(row, loop.index), shape.lanes)
+            for vector, line in enumerate(lines):
+                old = loop.carried[row * shape.vectors + vector]
+                following.append(multiply_add(builder, element, line, old))
+        loop.yield_(*following)
+    return loop.results
+
+
+def multiply_add(builder: LoopBuilder, a: Value, b: Value, c: Value) -> Value:
+    """a * b + c: fused for floats, modulo 2^n for integers."""
+    if dtype_of(c).is_float:
+        return builder.fma(a, b, c)
+    return builder.op("add", builder.op("mul", a, b), c)

@@ -1,0 +1,202 @@
+"""Shared by the kernel classes without a contraction: axes, their merging, the grid.
+
+`Space` is an iteration space under construction: graph dims become axes, axes are split
+where a reshape asks for it and merged where every access allows it. `Grid` says which
+axes the workgroups share and how much one workgroup does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from ingot.compiler.ir import dims
+from ingot.compiler.ir.dims import Bounds, Dim
+from ingot.compiler.kernels.indexing import Axis, Index, NeedsSplit
+from ingot.compiler.kernels.loop import Index as LoopIndex
+from ingot.compiler.kernels.loop import LoopBuilder
+from ingot.compiler.kernels.trace import Load, Node, walk_nodes
+
+__all__ = ["Folded", "Grid", "Merged", "Space", "merge_axes", "trace_with_splits"]
+
+WORKGROUP_BYTES = 32768
+"""What one workgroup reads and writes, about: small enough to share work between threads,
+large enough that claiming it costs nothing. Never depends on the number of threads."""
+
+GUESS = 64
+"""Stands for a dim that is only known at the call, where a schedule needs a number."""
+
+_T = TypeVar("_T")
+
+
+class Space:
+    """The axes of a shape, in order; a dim has none (size 1), one, or several after splits."""
+
+    def __init__(self, shape: Sequence[Dim]) -> None:
+        self.parts: list[list[Axis]] = [[] if dim == 1 else [Axis(dim)] for dim in shape]
+
+    @property
+    def axes(self) -> list[Axis]:
+        """All axes, outermost first."""
+        return [axis for part in self.parts for axis in part]
+
+    def indices(self) -> list[Index]:
+        """The index of each dim."""
+        result = []
+        for part in self.parts:
+            index, stride = Index(), 1  # type: tuple[Index, Dim]
+            for axis in reversed(part):
+                index = index + Index.of(axis).scale(stride)
+                stride = stride * axis.extent
+            result.append(index)
+        return result
+
+    def split(self, axis: Axis, factor: Dim) -> None:
+        """Replace the axis by two, the inner one of `factor` steps."""
+        for part in self.parts:
+            if axis in part:
+                place = part.index(axis)
+                outer = Axis(dims.floordiv(axis.extent, factor))
+                part[place : place + 1] = [outer, Axis(factor)]
+
+
+def trace_with_splits(space: Space, trace: Callable[[], _T]) -> _T:
+    """Call `trace` until no reshape asks for an axis to be split."""
+    while True:
+        try:
+            return trace()
+        except NeedsSplit as request:
+            space.split(request.axis, request.factor)
+
+
+@dataclass(frozen=True)
+class Merged:
+    """Adjacent axes iterated as one: `axis` moves, the `fixed` ones stay at 0."""
+
+    axis: Axis
+    extent: Dim
+    fixed: tuple[Axis, ...] = ()
+
+    def place(self, index: LoopIndex) -> dict[Axis, LoopIndex]:
+        """Where all its axes stand."""
+        return {self.axis: index, **dict.fromkeys(self.fixed, 0)}
+
+    @property
+    def axes(self) -> frozenset[Axis]:
+        return frozenset((self.axis, *self.fixed))
+
+
+@dataclass(frozen=True)
+class Folded:
+    """Axes that are walked as one, outermost first."""
+
+    axes: tuple[Merged, ...]
+
+    @property
+    def extent(self) -> Dim:
+        """How many steps there are."""
+        return dims.product(each.extent for each in self.axes)
+
+    def places(self, b: LoopBuilder, step: LoopIndex) -> dict[Axis, LoopIndex]:
+        """Where the axes stand at a step."""
+        found: dict[Axis, LoopIndex] = {}
+        for number, each in reversed(list(enumerate(self.axes))):
+            extent = b.dim(each.extent)
+            found.update(each.place(b.rem(step, extent) if number else step))
+            step = b.div(step, extent)
+        return found
+
+
+def merge_axes(axes: Sequence[Axis], roots: Sequence[Node], extra: Sequence[Index]) -> list[Merged]:
+    """Merge neighbours where the outer one's step is the inner one's whole way, in every index
+    of the nodes and in the `extra` ones."""
+    indices = list(extra)
+    for node in walk_nodes(roots):
+        for index in node.indices():
+            indices.append(index)
+            stack = [part for term, _ in index.terms for part in term.parts()]
+            while stack:
+                part = stack.pop()
+                indices.append(part)
+                stack += [each for term, _ in part.terms for each in term.parts()]
+    indices = list(dict.fromkeys(indices))
+    merged: list[Merged] = []
+    for axis in axes:
+        last = merged[-1] if merged else None
+        if last is not None and all(
+            index.coefficient(last.axis) == index.coefficient(axis) * axis.extent
+            for index in indices
+        ):
+            fixed = (*last.fixed, last.axis)
+            merged[-1] = Merged(axis, last.extent * axis.extent, fixed)
+        else:
+            merged.append(Merged(axis, axis.extent))
+    return merged
+
+
+def guess(dim: Dim, known: Bounds) -> int:
+    """A number for a dim: itself, its least value if that is large, or a guess."""
+    if isinstance(dim, int):
+        return dim
+    low, high = dims.bounds(dim, known)
+    return int(min(max(low, GUESS), high))
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The outer axes that workgroups share (at most three, x is the innermost), and per
+    workload dim how many steps of its axis one workgroup takes."""
+
+    shared: tuple[Merged, ...]
+    tile: tuple[int, int, int]
+
+    @property
+    def workload(self) -> tuple[Dim, Dim, Dim]:
+        extents = [each.extent for each in reversed(self.shared)]
+        extents += [1] * (3 - len(extents))
+        return (extents[0], extents[1], extents[2])
+
+    @staticmethod
+    def of(
+        axes: Sequence[Merged], budget: int, known: Bounds, multiple: int = 1, at_most: int = 3
+    ) -> Grid:
+        """Share the first axes so that a workgroup gets about `budget` innermost steps.
+
+        The tile of the last of all axes is a multiple of `multiple`.
+        """
+        shared = tuple(axes[:at_most])
+        inside = 1
+        for each in axes[at_most:]:
+            inside *= max(guess(each.extent, known), 1)
+        tiles = []
+        for place, each in reversed(list(enumerate(shared))):
+            steps = max(budget // max(inside, 1), 1)
+            extent = max(guess(each.extent, known), 1)
+            if place == len(axes) - 1:
+                steps = -(-steps // multiple) * multiple
+                extent = -(-extent // multiple) * multiple
+            whole = isinstance(each.extent, int) and steps * 2 > extent
+            tiles.append(extent if whole else min(steps, 1 << 30))
+            inside *= min(steps, extent)
+        tiles += [1] * (3 - len(tiles))
+        return Grid(shared, (tiles[0], tiles[1], tiles[2]))
+
+    def bounds(self, builder: LoopBuilder, axis: Merged) -> tuple[LoopIndex, LoopIndex]:
+        """First and last-plus-one step of a shared axis in this workgroup."""
+        dimension = len(self.shared) - 1 - self.shared.index(axis)
+        tile = self.tile[dimension]
+        if isinstance(axis.extent, int) and tile >= axis.extent:
+            return 0, axis.extent
+        first = builder.mul(builder.workgroup(dimension), tile)
+        return first, builder.min(builder.add(first, tile), builder.dim(axis.extent))
+
+
+def loads_of(roots: Sequence[Node]) -> list[Load]:
+    """The loads below the roots."""
+    return [node for node in walk_nodes(roots) if isinstance(node, Load)]
+
+
+def power_of_two(count: int) -> int:
+    """The least power of two that is not below."""
+    return 1 << max(count - 1, 0).bit_length()

@@ -1,0 +1,454 @@
+"""Graph ops seen from one element: which operand elements it needs, and what is done to them.
+
+`Tracer.trace(value, indices)` walks from a value of an entry function up to its operands
+and gives a DAG of scalar nodes; shape ops vanish into the indices. It makes no code: see
+`emit.py`. Equal (value, indices) give the same node, so shared work is done once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ingot.compiler.graph.ops import OPS
+from ingot.compiler.ir import Attribute, Function, Literal, Op, TensorType, Value, dims
+from ingot.compiler.ir.dims import Dim
+from ingot.compiler.kernels.indexing import Axis, Index, Quotient, Term, delinearize, linearize
+from ingot.hal.errors import CompileError
+from ingot.hal.spec import DType, dtype
+
+__all__ = [
+    "Apply",
+    "Checked",
+    "Choose",
+    "Constant",
+    "Fetched",
+    "Given",
+    "InRange",
+    "IndexValue",
+    "Load",
+    "Node",
+    "Tracer",
+    "number_of",
+    "tensor_of",
+    "walk_nodes",
+]
+
+_I1 = dtype("i1")
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """The value of one element. Compared by identity."""
+
+    dtype: DType
+
+    def operands(self) -> Sequence[Node]:
+        """The nodes that this one is computed from."""
+        return ()
+
+    def indices(self) -> Sequence[Index]:
+        """The indices that this node is computed from."""
+        return ()
+
+
+@dataclass(frozen=True, eq=False)
+class Constant(Node):
+    """A number."""
+
+    value: bool | int | float
+
+
+@dataclass(frozen=True, eq=False)
+class Load(Node):
+    """The element of a binding."""
+
+    ordinal: int
+    index: Index
+
+    def indices(self) -> Sequence[Index]:
+        return (self.index,)
+
+
+@dataclass(frozen=True, eq=False)
+class Apply(Node):
+    """An element-wise op."""
+
+    name: str
+    arguments: tuple[Node, ...]
+    attributes: Mapping[str, Attribute]
+
+    def operands(self) -> Sequence[Node]:
+        return self.arguments
+
+
+@dataclass(frozen=True, eq=False)
+class IndexValue(Node):
+    """An index as a number."""
+
+    index: Index
+
+    def indices(self) -> Sequence[Index]:
+        return (self.index,)
+
+
+@dataclass(frozen=True, eq=False)
+class InRange(Node):
+    """i1: low <= index < high, and where `step` is not 1 also index % step == 0 (after low)."""
+
+    index: Index
+    low: Dim
+    high: Dim
+    step: Dim = 1
+
+    def indices(self) -> Sequence[Index]:
+        return (self.index,)
+
+
+@dataclass(frozen=True, eq=False)
+class Choose(Node):
+    """`then` where all conditions hold, else `otherwise`; only the chosen one is computed."""
+
+    conditions: tuple[Node, ...]
+    then: Node
+    otherwise: Node
+
+    def operands(self) -> Sequence[Node]:
+        return (*self.conditions, self.then, self.otherwise)
+
+
+@dataclass(frozen=True, eq=False)
+class Checked(Node):
+    """An integer read from operand `ordinal` as an index below `bound`.
+
+    mode "clamp" moves it into [0, bound), "check" faults outside, "wrap_check" adds the
+    bound to negative ones before.
+    """
+
+    value: Node
+    bound: Dim
+    mode: str
+    ordinal: int
+
+    def operands(self) -> Sequence[Node]:
+        return (self.value,)
+
+
+@dataclass(frozen=True, eq=False)
+class Given(Node):
+    """A value that the kernel class supplies, such as an accumulator or a row's maximum."""
+
+    value: Value
+    index: Index
+
+
+class Fetched(Term):
+    """An index that a node computes."""
+
+    def __init__(self, node: Node, extent: Dim) -> None:
+        super().__init__(extent)
+        self.node = node
+
+
+def walk_nodes(roots: Sequence[Node]) -> Iterator[Node]:
+    """Every node below the roots once, operands first, those inside indices as well."""
+    seen: set[Node] = set()
+    stack: list[tuple[Node, bool]] = [(root, False) for root in reversed(roots)]
+    while stack:
+        node, done = stack.pop()
+        if done:
+            yield node
+            continue
+        if node in seen:
+            continue
+        seen.add(node)
+        stack.append((node, True))
+        fetched = [
+            term.node
+            for index in node.indices()
+            for term in index.all_terms()
+            if isinstance(term, Fetched)
+        ]
+        stack += [(each, False) for each in reversed([*node.operands(), *fetched])]
+
+
+def tensor_of(value: Value) -> TensorType:
+    """The type of a tensor value."""
+    assert isinstance(value.type, TensorType)
+    return value.type
+
+
+class Tracer:
+    """Traces values of one entry function.
+
+    `given` holds values that the kernel class supplies. Indices of a given value that are
+    not the axes it expects are the caller's to check.
+    """
+
+    def __init__(
+        self, function: Function, given: Sequence[Value] = (), may_split: bool = True
+    ) -> None:
+        self.bounds = function.symbols
+        self.ordinals = {value: place for place, value in enumerate(function.arguments)}
+        self.given = set(given)
+        self.may_split = may_split
+        self.memo: dict[tuple[Value, tuple[Index, ...]], Node] = {}
+        self.fetched: dict[tuple[Node, Dim, str], Fetched] = {}
+
+    def axes(self, shape: Sequence[Dim]) -> list[Axis]:
+        """One axis per dim."""
+        return [Axis(dim) for dim in shape]
+
+    def trace(self, value: Value, indices: Sequence[Index]) -> Node:
+        """The element of `value` at `indices`. CompileError: an op has no place in a kernel."""
+        key = (value, tuple(indices))
+        if key not in self.memo:
+            self.memo[key] = self._trace(value, key[1])
+        return self.memo[key]
+
+    def _trace(self, value: Value, indices: tuple[Index, ...]) -> Node:
+        type = tensor_of(value)
+        indices = tuple(
+            Index() if dim == 1 else index for index, dim in zip(indices, type.shape, strict=True)
+        )
+        if value in self.given:
+            return Given(type.dtype, value, linearize(indices, type.shape))
+        if value in self.ordinals:
+            return Load(type.dtype, self.ordinals[value], linearize(indices, type.shape))
+        op = value.owner
+        assert isinstance(op, Op)
+        if op.name in OPS and OPS[op.name].family == "elementwise":
+            arguments = tuple(self.trace(operand, indices) for operand in op.operands)
+            return Apply(type.dtype, op.name, arguments, op.attributes)
+        rule = _RULES.get(op.name)
+        if rule is None:
+            raise CompileError(f"{op.location or op.name}: a kernel cannot contain op '{op.name}'")
+        return rule(self, op, type, indices)
+
+    # Leaves.
+
+    def _constant(self, op: Op, type: TensorType, indices: tuple[Index, ...]) -> Node:
+        literal = op.attributes["value"]
+        assert isinstance(literal, Literal)
+        flat = literal.array.reshape(-1)
+        first = flat[:1].tobytes()
+        if flat.size == 0 or flat.tobytes() == first * flat.size:
+            return Constant(type.dtype, number_of(literal) if flat.size else 0)
+        raise CompileError(
+            f"{op.location or op.name}: a kernel takes a constant of {flat.size} different "
+            "elements as an operand, not in its body"
+        )
+
+    def _dim(self, op: Op, type: TensorType, indices: tuple[Index, ...]) -> Node:
+        value = op.attributes["value"]
+        assert isinstance(value, (int, dims.Expr))
+        return IndexValue(type.dtype, Index((), value))
+
+    def _iota(self, op: Op, type: TensorType, indices: tuple[Index, ...]) -> Node:
+        return IndexValue(type.dtype, indices[_int(op, "axis")])
+
+    # Shape.
+
+    def _broadcast(self, op: Op, type: TensorType, indices: tuple[Index, ...]) -> Node:
+        operand = op.operands[0]
+        mapped = []
+        for place, dim in zip(_ints(op, "dimensions"), tensor_of(operand).shape, strict=True):
+            if dim == type.shape[place] or isinstance(dim, int):
+                mapped.append(indices[place] if dim != 1 else Index())
+            else:  # 1 while the kernel runs, perhaps: then its stride is 0
+                mapped.append(indices[place].scale(dims.minimum(dim - 1, 1)))
+        return self.trace(operand, mapped)
+
+    def _reshape(self, op: Op, type: TensorType, indices: tuple[Index, ...]) -> Node:
+        operand = op.operands[0]
+        flat = linearize(indices, type.shape)
+        shape = tensor_of(operand).shape
+        if operand in self.ordinals:
+            return Load(type.dtype, self.ordinals[operand], flat)
+        if operand in self.given:
+            return Given(type.dtype, operand, flat)
+        if _renames_one_dim(shape, type.shape):
+            return self.trace(operand, indices)
+        return self.trace(operand, delinearize(flat, shape, self.bounds, self.may_split))
+
+    def _transpose(self, op: Op, type: TensorType, indices: tuple[Index, ...]) -> Node:
+        mapped = [Index()] * len(indices)
+        for place, source in enumerate(_ints(op, "permutation")):
+            mapped[source] = indices[place]
+        return self.trace(op.operands[0], mapped)
+
+    def _slice(self, op: Op, type: TensorType, indices: tuple[Index, ...]) -> Node:
+        starts, strides = _dims(op, "start"), _dims(op, "stride")
+        mapped = [
+            index.scale(stride) + start
+            for index, start, stride in zip(indices, starts, strides, strict=True)
+        ]
+        return self.trace(op.operands[0], mapped)
+
+    def _reverse(self, op: Op, type: TensorType, indices: tuple[Index, ...]) -> Node:
+        axes = _ints(op, "axes")
+        mapped = [
+            index.scale(-1) + (dim - 1) if place in axes else index
+            for place, (index, dim) in enumerate(zip(indices, type.shape, strict=True))
+        ]
+        return self.trace(op.operands[0], mapped)
+
+    def _pad(self, op: Op, type: TensorType, indices: tuple[Index, ...]) -> Node:
+        operand, value = op.operands
+        low, high, interior = (_dims(op, name) for name in ("low", "high", "interior"))
+        conditions: list[Node] = []
+        mapped = []
+        for place, (index, dim) in enumerate(zip(indices, tensor_of(operand).shape, strict=True)):
+            step = interior[place] + 1
+            moved = index + low[place] * -1
+            if low[place] != 0 or high[place] != 0 or step != 1:
+                limit = (dim - 1) * step + 1
+                conditions.append(InRange(_I1, moved, 0, limit, step))
+            mapped.append(moved if step == 1 else Index.of(_step_quotient(moved, step, dim)))
+        inside = self.trace(operand, mapped)
+        if not conditions:
+            return inside
+        return Choose(type.dtype, tuple(conditions), inside, self.trace(value, ()))
+
+    def _concatenate(self, op: Op, type: TensorType, indices: tuple[Index, ...]) -> Node:
+        axis = _int(op, "axis")
+        ends: list[Dim] = []
+        parts: list[Node] = []
+        start: Dim = 0
+        for operand in op.operands:
+            moved = indices[axis] + start * -1
+            parts.append(self.trace(operand, (*indices[:axis], moved, *indices[axis + 1 :])))
+            start = start + tensor_of(operand).shape[axis]
+            ends.append(start)
+        node = parts[-1]
+        for end, part in zip(reversed(ends[:-1]), reversed(parts[:-1]), strict=True):
+            condition = InRange(_I1, indices[axis], 0, end)
+            node = Choose(type.dtype, (condition,), part, node)
+        return node
+
+    # Indexed.
+
+    def _fetch(self, value: Node, bound: Dim, mode: str, ordinal: int, extent: Dim) -> Index:
+        key = (value, bound, mode)
+        if key not in self.fetched:
+            node = Checked(dtype("i64"), value, bound, mode, ordinal)
+            self.fetched[key] = Fetched(node, extent)
+        return Index.of(self.fetched[key])
+
+    def ordinal_of(self, value: Value) -> int:
+        """The operand that indices come from, for messages."""
+        while value not in self.ordinals:
+            owner = value.owner
+            if not isinstance(owner, Op) or not owner.operands:
+                return 0
+            value = owner.operands[0]
+        return self.ordinals[value]
+
+    def _take(self, op: Op, type: TensorType, indices: tuple[Index, ...]) -> Node:
+        operand, picks = op.operands
+        axis, mode = _int(op, "axis"), str(op.attributes["mode"])
+        rank = tensor_of(picks).rank
+        pick = self.trace(picks, indices[axis : axis + rank])
+        bound = tensor_of(operand).shape[axis]
+        index = self._fetch(pick, bound, mode, self.ordinal_of(picks), bound)
+        return self.trace(operand, (*indices[:axis], index, *indices[axis + rank :]))
+
+    def _gather(self, op: Op, type: TensorType, indices: tuple[Index, ...]) -> Node:
+        """StableHLO gather: batch dims pick a start, offset dims walk from there."""
+        operand, starts = op.operands
+        offset_dims = _ints(op, "offset_dims")
+        batch_indices = [each for place, each in enumerate(indices) if place not in offset_dims]
+        vector_dim = _int(op, "index_vector_dim")
+        mode, ordinal = str(op.attributes["mode"]), self.ordinal_of(starts)
+        shape, sizes = tensor_of(operand).shape, _dims(op, "slice_sizes")
+        skipped = (*_ints(op, "collapsed_slice_dims"), *_ints(op, "operand_batching_dims"))
+        walked = iter(indices[place] for place in offset_dims)
+        mapped = [Index() if place in skipped else next(walked) for place in range(len(shape))]
+        for part, place in enumerate(_ints(op, "start_index_map")):
+            at = list(batch_indices)
+            if vector_dim < tensor_of(starts).rank:
+                at.insert(vector_dim, Index((), part))
+            start = self.trace(starts, at)
+            bound = shape[place] + sizes[place] * -1 + 1
+            mapped[place] = mapped[place] + self._fetch(start, bound, mode, ordinal, bound)
+        batching = zip(
+            _ints(op, "operand_batching_dims"),
+            _ints(op, "start_indices_batching_dims"),
+            strict=True,
+        )
+        for place, source in batching:
+            mapped[place] = mapped[place] + batch_indices[source - (source > vector_dim)]
+        return self.trace(operand, mapped)
+
+    def _dynamic_slice(self, op: Op, type: TensorType, indices: tuple[Index, ...]) -> Node:
+        operand, *starts = op.operands
+        mapped = []
+        shape = tensor_of(operand).shape
+        for index, start, dim, size in zip(indices, starts, shape, type.shape, strict=True):
+            bound = dim + size * -1 + 1
+            node = self.trace(start, ())
+            mapped.append(index + self._fetch(node, bound, "clamp", 0, bound))
+        return self.trace(operand, mapped)
+
+
+def _renames_one_dim(old: Sequence[Dim], new: Sequence[Dim]) -> bool:
+    """Whether two shapes of as many elements differ in one dim, which then is the same number."""
+    return len(old) == len(new) and sum(a != b for a, b in zip(old, new, strict=True)) == 1
+
+
+def _step_quotient(index: Index, step: Dim, extent: Dim) -> Term:
+    term = Quotient(index, step)
+    term.extent = extent
+    return term
+
+
+def number_of(literal: Literal) -> bool | int | float:
+    """The first element of a literal as a Python number."""
+    element = literal.array.reshape(-1)[0]
+    if literal.dtype.is_boolean:
+        return bool(element)
+    if literal.dtype.is_integer:
+        return int(element)
+    if literal.array.dtype.kind == "u" and literal.dtype.name == "bf16":
+        return float((np.uint32(element) << np.uint32(16)).view(np.float32))
+    if literal.array.dtype.kind == "u" and literal.dtype.name == "f16":
+        return float(np.uint16(element).view(np.float16))
+    return float(element)
+
+
+def _int(op: Op, name: str) -> int:
+    value = op.attributes[name]
+    assert isinstance(value, int)
+    return value
+
+
+def _ints(op: Op, name: str) -> tuple[int, ...]:
+    value = op.attributes[name]
+    assert isinstance(value, tuple)
+    return value  # type: ignore[return-value]
+
+
+def _dims(op: Op, name: str) -> tuple[Dim, ...]:
+    value = op.attributes[name]
+    assert isinstance(value, tuple)
+    return value  # type: ignore[return-value]
+
+
+_Rule = Callable[[Tracer, Op, TensorType, tuple[Index, ...]], Node]
+_RULES: dict[str, _Rule] = {
+    "constant": Tracer._constant,
+    "dim": Tracer._dim,
+    "iota": Tracer._iota,
+    "broadcast": Tracer._broadcast,
+    "reshape": Tracer._reshape,
+    "transpose": Tracer._transpose,
+    "slice": Tracer._slice,
+    "reverse": Tracer._reverse,
+    "pad": Tracer._pad,
+    "concatenate": Tracer._concatenate,
+    "take": Tracer._take,
+    "gather": Tracer._gather,
+    "dynamic_slice": Tracer._dynamic_slice,
+}

@@ -1,0 +1,99 @@
+"""Sort kernels: stable, of any length and axis, with any comparator, against the interpreter."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ingot.compiler.kernels.lanes.sort import lower_sort
+from ingot.hal.spec import dtype
+from tests.support.comparators import by, sorter
+from tests.support.entries import check, entry
+from tests.support.kernel_runner import V4, VARIANTS, Loaded, device_variants, host_variants, run
+
+ONE = ["x86-64", *device_variants()]
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("name", ["f32", "bf16", "i8", "i1", "u64"])
+def test_every_axis_of_every_dtype(name: str, axis: int) -> None:
+    function = entry([f"{name}[2,b,9]"], sorter(axis, [name]), {"b": (0, None)})
+    for size in (0, 1, 17) if axis == 1 else (3,):
+        check(function, lower_sort, b=size, variants=ONE)
+
+
+def test_lengths_around_blocks_and_passes() -> None:
+    function = entry(["i16[b]"], sorter(0, ["i16"]), {"b": (0, None)})
+    kernel = lower_sort(function, VARIANTS["x86-64"].target)
+    assert kernel.workspaces, "the length has no bound"
+    loaded = Loaded(kernel, "x86-64")
+    for size in (0, 1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 129, 1000, 4097):
+        x = np.random.default_rng(size).integers(-99, 99, size).astype(np.int16)
+        result = np.full(size, 77, np.int16)
+        workspace = np.full(2 * -(-size // 8) * 8, 77, np.int16)
+        loaded([x, result, workspace], b=size)
+        np.testing.assert_array_equal(result, np.sort(x))
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 70), st.integers(0, 5), st.integers(0, 2**31))
+def test_equal_keys_keep_their_order(rows: int, columns: int, seed: int) -> None:
+    types = ["i8[b,c]", "i32[b,c]", "f16[b,c]"]
+    body = sorter(0, ["i8", "i32", "f16"], direction="gt")
+    function = entry(types, body, {"b": (0, None), "c": (0, None)})
+    random = np.random.default_rng(seed)
+    shape = (rows, columns)
+    operands = [
+        random.integers(-2, 3, shape).astype(np.int8),
+        np.arange(rows * columns, dtype=np.int32).reshape(shape),
+        random.standard_normal(shape).astype(np.float16),
+    ]
+    check(function, lower_sort, operands, variants=ONE, b=rows, c=columns)
+
+
+def test_known_short_lines_stay_in_scratch_and_may_be_sorted_in_place() -> None:
+    function = entry(["f32[50,100]"], sorter(1, ["f32"]))
+    kernel = lower_sort(function, V4)
+    assert kernel.schedule.in_scratch
+    assert kernel.in_place == ((0, 0),)
+    assert 0 < kernel.scratch_length <= 1 << 20
+    check(function, lower_sort)
+    x = np.random.default_rng(0).standard_normal((50, 100)).astype(np.float32)
+    expected = np.sort(x, 1)
+    Loaded(kernel, host_variants()[0])([x, x])
+    np.testing.assert_array_equal(x, expected)
+
+
+def test_long_lines_use_a_workspace() -> None:
+    function = entry(["f32[2,200000]"], sorter(1, ["f32"]))
+    kernel = lower_sort(function, VARIANTS["x86-64"].target)
+    assert not kernel.schedule.in_scratch
+    x = np.random.default_rng(0).standard_normal((2, 200000)).astype(np.float32)
+    (got,) = run(kernel, [x], [np.empty_like(x)], "x86-64")
+    np.testing.assert_array_equal(got, np.sort(x, 1))
+
+
+def test_only_what_is_wanted_moves() -> None:
+    """An arg sort by a function of the values: one key and the indices."""
+
+    def body(b, x):
+        count = b.op("iota", dtype=dtype("i32"), shape=(4, 30), axis=1)
+        region = by(["f32", "i32"], name="abs")
+        return b.op("sort", x, count, regions=[region], axis=1)[1]
+
+    function = entry(["f32[4,30]"], body)
+    kernel = lower_sort(function, V4)
+    assert kernel.schedule.columns == 2
+    assert len(kernel.bindings) == 2
+    check(function, lower_sort)
+
+
+def test_a_comparator_that_is_no_order_still_gives_a_permutation() -> None:
+    function = entry(["f32[b]"], sorter(0, ["f32"]), {"b": (0, None)})
+    random = np.random.default_rng(0)
+    x = np.where(random.random(300) < 0.3, np.nan, random.standard_normal(300)).astype(np.float32)
+    kernel = lower_sort(function, VARIANTS["x86-64"].target)
+    (got,) = run(kernel, [x], [np.empty_like(x)], "x86-64", b=300)
+    assert sorted(got.view(np.uint32)) == sorted(x.view(np.uint32))

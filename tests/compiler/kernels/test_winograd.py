@@ -1,0 +1,155 @@
+"""Winograd kernels against the direct convolution in float64, and their error gate."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ingot.compiler.graph.builder import Builder
+from ingot.compiler.graph.choose_winograd import choose_winograd
+from ingot.compiler.graph.interpreter import interpret
+from ingot.compiler.graph.winograd import weight_matrix
+from ingot.compiler.ir import Block, Function, Module, Region, TensorType, Value, walk
+from ingot.compiler.ir.dims import symbol
+from ingot.compiler.kernels.kernel import Kernel
+from ingot.compiler.kernels.lanes.winograd import lower_winograd
+from ingot.hal.spec import dtype
+from tests.support.kernel_runner import VARIANTS, all_variants, host_variants, run
+from tests.support.products import draw, entry, error_of, f32
+
+Array = np.ndarray[Any, Any]
+
+
+def transformed(w: Array) -> Array:
+    """[3, 3, c, n] as [36, n / 16, c, 16]."""
+    c, n = w.shape[2:]
+    matrix = weight_matrix()
+    u = np.einsum("ik,jl,klcn->ijcn", matrix, matrix, w.astype(np.float64)).astype(np.float32)
+    return np.ascontiguousarray(u.reshape(36, c, n // 16, 16).transpose(0, 2, 1, 3))
+
+
+def direct(x: Array, w: Array, padding: Any) -> Array:
+    wide = np.pad(x.astype(np.float64), ((0, 0), *padding, (0, 0)))
+    height, width = wide.shape[1] - 2, wide.shape[2] - 2
+    parts = [
+        wide[:, i : i + height, j : j + width] @ w[i, j].astype(np.float64)
+        for i in range(3)
+        for j in range(3)
+    ]
+    return np.asarray(sum(parts))
+
+
+UNIT: dict[str, Any] = {
+    "strides": (1, 1),
+    "lhs_dilation": (1, 1),
+    "rhs_dilation": (1, 1),
+    "groups": 1,
+    "layout": "nhwc,hwio->nhwc",
+    "dtype": dtype("f32"),
+}
+CASES = [
+    ((1, 16, 16, 32), 64, ((1, 1), (1, 1))),
+    ((2, 7, 7, 48), 80, ((1, 1), (1, 1))),
+    ((1, 9, 14, 32), 32, ((0, 2), (1, 0))),
+    ((1, 56, 56, 64), 64, ((1, 1), (1, 1))),
+]
+
+
+def lowered(shape: Any, n: int, padding: Any, variant: str) -> Kernel:
+    """conv_winograd, a bias and relu on images of this shape."""
+
+    def build(b: Builder, x: Value, u: Value, bias: Value) -> Value:
+        y = b.value("conv_winograd", x, u, padding=padding, n=n)
+        zero = b.full(0.0, dtype("f32"), y.type.shape)  # type: ignore[union-attr]
+        y = b.value("add", y, b.broadcast_to(bias, y.type.shape))  # type: ignore[union-attr]
+        return b.value("max", y, zero)
+
+    types = f32(*shape), f32(36, n // 16, shape[-1], 16), f32(n)
+    return lower_winograd(entry(build, *types), VARIANTS[variant].target)
+
+
+def check(kernel: Kernel, shape: Any, n: int, padding: Any, variant: str, **symbols: int) -> None:
+    x, w, bias = draw(*shape), draw(3, 3, shape[-1], n, seed=1), draw(n, seed=2)
+    wanted = np.maximum(direct(x, w, padding) + bias, 0)
+    out = np.full(wanted.shape, np.nan, np.float32)
+    (got,) = run(kernel, [x, transformed(w), bias], [out], variant, **symbols)
+    assert error_of(got, wanted) < 2e-6
+
+
+@pytest.mark.parametrize("variant", all_variants())
+@pytest.mark.parametrize(("shape", "n", "padding"), CASES, ids=str)
+def test_conv_winograd_convolves(variant: str, shape: Any, n: int, padding: Any) -> None:
+    kernel = lowered((symbol("b"), *shape[1:]), n, padding, variant)
+    check(kernel, shape, n, padding, variant, b=shape[0])
+
+
+@pytest.mark.parametrize("variant", all_variants())
+@pytest.mark.parametrize("padding", [((1, 1), (1, 1)), ((0, 2), (1, 0))], ids=str)
+def test_images_may_have_any_size(variant: str, padding: Any) -> None:
+    """One kernel; groups of tiles reach over images, and end within one."""
+    kernel = lowered((symbol("b"), symbol("h"), symbol("w"), 32), 48, padding, variant)
+    for b, h, w in ((1, 30, 17), (3, 5, 6), (1, 1, 2), (2, 9, 40), (0, 8, 8)):
+        check(kernel, (b, h, w, 32), 48, padding, variant, b=b, h=h, w=w)
+
+
+def test_rows_that_do_not_fit_scratch_are_split() -> None:
+    variant, padding = host_variants()[0], ((1, 1), (1, 1))
+    kernel = lowered((1, 6, 400, 64), 32, padding, variant)
+    check(kernel, (1, 6, 400, 64), 32, padding, variant)
+
+
+def test_the_error_stays_near_that_of_the_direct_sum() -> None:
+    """max |d| / rms at 512 features: the direct sum in f32 has about 8e-6."""
+    x, w = draw(1, 8, 8, 512), draw(3, 3, 512, 32, seed=1)
+    types = f32(*x.shape), f32(36, 2, 512, 16)
+    build = entry(
+        lambda b, x, u: b.op("conv_winograd", x, u, padding=((1, 1), (1, 1)), n=32), *types
+    )
+    variant = host_variants()[0]
+    kernel = lower_winograd(build, VARIANTS[variant].target)
+    out = np.full((1, 8, 8, 32), np.nan, np.float32)
+    (got,) = run(kernel, [x, transformed(w)], [out], variant)
+    wanted = direct(x, w, ((1, 1), (1, 1)))
+    assert np.abs(got - wanted).max() / np.sqrt((wanted**2).mean()) < 3e-5
+
+
+def test_the_pass_takes_what_pays_and_keeps_the_result() -> None:
+    block = Block([TensorType(dtype("f32"), (1, 12, 12, 32))])
+    builder = Builder(block)
+    attributes: dict[str, Any] = {**UNIT, "padding": ((1, 1), (1, 1))}
+    w = builder.constant(draw(3, 3, 32, 32, seed=1) / 16)
+    y = builder.value("convolution", block.arguments[0], w, **attributes)
+    small = builder.constant(draw(3, 3, 32, 8, seed=2) / 16)
+    builder.return_(builder.value("convolution", y, small, **attributes))
+    module = Module()
+    module.add(Function("main", Region([block]), ["x"], ["y"]))
+    x = draw(1, 12, 12, 32)
+    (wanted,) = interpret(module, "main", [x])
+    names = [op.name for op in walk(choose_winograd(module))]
+    assert names.count("conv_winograd") == 1
+    assert names.count("convolution") == 1  # eight features: the transforms would not pay
+    moved = [op.result.type.shape for op in walk(module) if op.name == "transpose"]  # type: ignore[union-attr]
+    assert moved == [(9, 2, 32, 16)]  # the weights, not what is four times as large at a load
+    (got,) = interpret(module, "main", [x])
+    assert error_of(got, wanted) < 2e-6
+
+
+def test_the_pass_takes_images_whose_size_is_known_at_the_call() -> None:
+    def taken(shape: Any, padding: Any) -> bool:
+        block = Block([TensorType(dtype("f32"), shape)])
+        builder = Builder(block)
+        w = builder.constant(draw(3, 3, 32, 32) / 16)
+        attributes: dict[str, Any] = {**UNIT, "padding": padding}
+        builder.return_(builder.value("convolution", block.arguments[0], w, **attributes))
+        module = Module()
+        module.add(Function("main", Region([block]), ["x"], ["y"]))
+        return any(op.name == "conv_winograd" for op in walk(choose_winograd(module)))
+
+    h, w = symbol("h"), symbol("w")
+    assert taken((symbol("b"), h, w, 32), ((1, 1), (1, 1)))
+    assert taken((1, h, 56, 32), ((1, 1), (1, 1)))
+    assert not taken((1, h, 1, 32), ((1, 1), (1, 1)))  # one column of a tile's four
+    assert not taken((1, h, w, 32), ((2, 2), (2, 2)))  # an image without rows would give some
+    assert not taken((1, h, w, 32), ((h, 1), (1, 1)))

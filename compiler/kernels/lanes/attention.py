@@ -19,6 +19,7 @@ from ingot.compiler.ir import Function, Value
 from ingot.compiler.ir.dims import Dim
 from ingot.compiler.kernels.attention_entry import AttentionEntry
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo
+from ingot.compiler.kernels.lanes.few_queries import FewQueries
 from ingot.compiler.kernels.loop import Index
 from ingot.compiler.kernels.register_tile import (
     TileShape,
@@ -34,6 +35,8 @@ __all__ = ["AttentionSchedule", "lower_attention"]
 F32 = dtype("f32")
 QUERY_BLOCK = 64
 KEY_BLOCK = 256
+FEW_QUERIES = 4
+"""So many of a block are done one after another, which reads keys and values for each."""
 
 
 @dataclass(frozen=True)
@@ -83,14 +86,24 @@ class _Attention(AttentionEntry):
         def narrow() -> None:
             self._block(_Block(first, live, 1))
 
-        if isinstance(queries, int) and queries % block > self.lanes:
+        def few() -> None:
+            parts = [self._scratch(part) for part in ("queries", "scores", "sums")]
+            FewQueries(self, self.lanes, parts).attend(first, live)
+
+        def small() -> None:
+            if not FewQueries.takes(self):
+                narrow()
+            elif isinstance(queries, int):
+                (few if queries % block <= FEW_QUERIES else narrow)()
+            else:
+                b.if_(b.compare("gt", live, FEW_QUERIES), narrow, few)
+
+        if isinstance(queries, int) and (queries % block > self.lanes or queries % block == 0):
             wide()
         elif isinstance(queries, int) and queries <= self.lanes:
-            narrow()
-        elif isinstance(queries, int) and queries % block == 0:
-            wide()
+            small()
         else:
-            b.if_(b.compare("gt", live, self.lanes), wide, narrow)
+            b.if_(b.compare("gt", live, self.lanes), wide, small)
         return self._finish()
 
     # Scratch: queries [d][block], scores [keys][block], sums [e][block].

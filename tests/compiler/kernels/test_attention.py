@@ -66,3 +66,58 @@ def test_attention_reads_and_writes_heads_as_transposed_views(variant: str) -> N
         turned = (each.transpose(0, 2, 1, 3) for each in (q, k, v))
         wanted = attend(*turned, mask, 0.125).transpose(0, 2, 1, 3)
         assert error_of(got, wanted) < 2e-6
+
+
+NUMBERS = ((1, 1), (1, 7), (2, 8), (3, 300), (4, 1025), (1, 2100), (5, 40), (68, 20))
+"""Queries and keys: few queries and many, blocks of keys that are full and that are not."""
+
+
+@pytest.mark.parametrize("variant", host_variants())
+def test_few_queries_read_keys_along_features(variant: str) -> None:
+    m, n, d, e = symbol("m"), symbol("n"), 20, 76
+    types = [f32(2, m, d), f32(2, n, d), f32(2, n, e), f32(2, m, n)]
+    function = entry(lambda b, *args: b.op("attention", *args, scale=0.3), *types)
+    kernel = lower_attention(function, VARIANTS[variant].target)
+    for queries, keys in NUMBERS:
+        q, k, v = draw(2, queries, d, seed=1), draw(2, keys, d, seed=2), draw(2, keys, e, seed=3)
+        mask = np.where(draw(2, queries, keys, seed=4) > 1, np.float32(-np.inf), np.float32(0.5))
+        mask[..., -1] = 0
+        out = np.full((2, queries, e), np.nan, np.float32)
+        (got,) = run(kernel, [q, k, v, mask], [out], variant, m=queries, n=keys)
+        assert error_of(got, attend(q, k, v, mask, 0.3)) < 2e-6
+
+
+@pytest.mark.parametrize("variant", host_variants())
+def test_few_queries_read_keys_along_keys(variant: str) -> None:
+    m, n = symbol("m"), symbol("n")
+
+    def build(b: Builder, q: Value, k: Value, v: Value, mask: Value) -> Value:
+        k, mask = (b.op("transpose", each, permutation=(0, 2, 1)) for each in (k, mask))
+        y = b.op("attention", q, k, v, mask, scale=0.3)
+        result: Value = b.op("transpose", y, permutation=(0, 2, 1))
+        return result
+
+    types = [f32(2, m, 24), f32(2, 24, n), f32(2, n, 20), f32(2, n, 1)]
+    kernel = lower_attention(entry(build, *types), VARIANTS[variant].target)
+    for queries, keys in NUMBERS:
+        q, k, v = draw(2, queries, 24, seed=1), draw(2, 24, keys, seed=2), draw(2, keys, 20, seed=3)
+        mask = draw(2, keys, 1, seed=4)
+        out = np.full((2, 20, queries), np.nan, np.float32)
+        (got,) = run(kernel, [q, k, v, mask], [out], variant, m=queries, n=keys)
+        wanted = attend(q, k.swapaxes(1, 2), v, mask.swapaxes(1, 2), 0.3)
+        assert error_of(got, wanted.swapaxes(1, 2)) < 2e-6
+
+
+@pytest.mark.parametrize("variant", host_variants())
+def test_one_query_whose_keys_are_all_masked_is_nan_and_others_are_not(variant: str) -> None:
+    types = [f32(2, 1, 16), f32(2, 1100, 16), f32(2, 1100, 16), f32(2, 1, 1100)]
+    function = entry(lambda b, *args: b.op("attention", *args, scale=1.0), *types)
+    kernel = lower_attention(function, VARIANTS[variant].target)
+    q, k, v = draw(2, 1, 16, seed=1), draw(2, 1100, 16, seed=2), draw(2, 1100, 16, seed=3)
+    mask = np.full((2, 1, 1100), -np.inf, np.float32)
+    mask[1, 0, 1050:] = 0  # behind a block whose keys are all masked
+    out = np.zeros((2, 1, 16), np.float32)
+    (got,) = run(kernel, [q, k, v, mask], [out], variant)
+    assert np.isnan(got[0]).all()
+    wanted = attend(q[1], k[1], v[1], mask[1], 1.0)
+    assert error_of(got[1], wanted) < 2e-6

@@ -1,0 +1,233 @@
+"""Attention of a few queries, as in decoding: one query after another, features along lanes.
+
+The time is that of reading keys and values once. Scores of as many keys as a vector has
+lanes are sums of products along the features, turned by shuffles into one vector of scores,
+so that the softmax has keys along the lanes; values are added as rows of features. Keys whose
+features lie apart, but whose neighbours are adjacent, are read along the keys.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial, reduce
+
+from ingot.compiler.ir import Value
+from ingot.compiler.kernels.attention_entry import AttentionEntry
+from ingot.compiler.kernels.loop import Index
+from ingot.compiler.kernels.register_tile import for_row_tiles
+from ingot.hal.spec import dtype
+
+__all__ = ["FewQueries"]
+
+F32 = dtype("f32")
+KEYS = 1024
+"""Keys of a block, whose scores are in scratch."""
+
+SUMS = 8
+"""Accumulators: what hides the latency of multiply-adds, and fits beside operands."""
+
+
+class FewQueries:
+    """Writes the code of one entry for `lanes` lanes.
+
+    `scratch` is f32 memory for the query, for the scores of KEYS keys, and for the sums; the
+    first and the last as long as their features, up to a whole vector.
+    """
+
+    def __init__(self, entry: AttentionEntry, lanes: int, scratch: Sequence[Value]) -> None:
+        self.entry, self.b, self.lanes = entry, entry.b, lanes
+        self.query, self.scores, self.sums = scratch
+        assert isinstance(entry.d, int)
+        assert isinstance(entry.e, int)
+        self.d, self.e = entry.d, entry.e
+        self.zero = self.b.constant(0.0, F32, lanes)
+        self.lowest = self.b.constant(-math.inf, F32, lanes)
+
+    @staticmethod
+    def takes(entry: AttentionEntry) -> bool:
+        """Whether keys and values lie so that vectors of them can be loaded."""
+        return 1 in entry.k.strides[-2:] and entry.v.strides[-1] == 1
+
+    def attend(self, first: Index, count: Index) -> None:
+        """Write the results of queries [first, first + count)."""
+        b, entry = self.b, self.entry
+        with b.for_(0, count) as loop:
+            number = b.add(first, loop.index)
+            self._load_query(number)
+            keys = b.dim(entry.k.shape[-2])
+            state = [self.lowest, self.zero]
+            with b.for_(0, keys, KEYS, state) as blocks:
+                length = b.min(b.sub(keys, blocks.index), KEYS)
+                blocks.yield_(*self._block(number, blocks.index, length, blocks.carried))
+            self._write(number, b.reduce(blocks.results[1], "add"))
+
+    def _load_query(self, number: Index) -> None:
+        """The scaled query into scratch, zeros behind it, and sums of zero."""
+        b, view = self.b, self.entry.q
+        for memory, features in ((self.query, self.d), (self.sums, self.e)):
+            with b.for_(0, features, self.lanes) as loop:
+                b.store(memory, loop.index, self.zero)
+        scale = b.constant(self.entry.scale, F32)
+        base = b.add(self.entry.base(view), b.mul(number, b.dim(view.strides[-2])))
+        with b.for_(0, self.d) as loop:
+            at = b.add(base, b.mul(loop.index, b.dim(view.strides[-1])))
+            b.store(self.query, loop.index, b.op("mul", self.entry.load(view, 0, at), scale))
+
+    def _block(
+        self, number: Index, key: Index, count: Index, carried: Sequence[Value]
+    ) -> list[Value]:
+        """Add keys [key, key + count); `carried`: in all lanes the maximum, per lane the sum."""
+        b, lanes = self.b, self.lanes
+        old, total = carried
+        best = self._scores(number, key, count)
+        new = b.op("max", old, b.broadcast(b.reduce(best, "max"), lanes))
+        masked = b.op("compare", new, self.lowest, direction="eq")
+        shift = b.op("select", masked, self.zero, new)  # no NaN if all keys are masked so far
+        factor = b.op("exp", b.op("sub", old, shift))
+        with b.for_(0, count, lanes, [b.op("mul", total, factor)]) as loop:
+            value = b.op("exp", b.op("sub", b.load(self.scores, loop.index, lanes), shift))
+            b.store(self.scores, loop.index, value)
+            loop.yield_(b.op("add", loop.carried[0], value))
+        for start in range(0, self.e, SUMS * lanes):
+            self._add_values(key, count, factor, start)
+        return [new, loop.results[0]]
+
+    # Scores: q k^T
+
+    def _scores(self, number: Index, key: Index, count: Index) -> Value:
+        """Store the block's scores, behind them -inf up to a whole vector; their maximum."""
+        b, lanes = self.b, self.lanes
+        adjacent = self.entry.k.strides[-1] == 1
+        products = self._along_features if adjacent else self._along_keys
+        vectors = max(SUMS // lanes, 1) if adjacent else SUMS
+
+        def tile(keys: int, row: Index, best: Sequence[Value], live: Index = lanes) -> list[Value]:
+            (most,) = best
+            for place, score in enumerate(products(b.add(key, row), keys // lanes, live)):
+                at = b.add(row, place * lanes)
+                score = self._add_mask(number, b.add(key, at), live, score)
+                if live is not lanes:
+                    dead = b.op("compare", b.lanes(lanes), b.value(live), direction="ge")
+                    score = b.op("select", dead, self.lowest, score)
+                b.store(self.scores, at, score)
+                most = b.op("max", most, score)
+            return [most]
+
+        heights = list(dict.fromkeys((vectors * lanes, lanes)))
+        best = for_row_tiles(b, count, heights, tile, [self.lowest])
+        rest = b.rem(count, lanes)
+        if rest == 0:
+            return best[0]
+        some = b.compare("gt", rest, 0)
+        return b.if_(some, lambda: tile(lanes, b.sub(count, rest), best, rest), lambda: best)[0]
+
+    def _along_features(self, key: Index, vectors: int, live: Index) -> list[Value]:
+        """The products of the query with `vectors` vectors of keys, whose features are adjacent;
+        keys from `live` on are the last one again."""
+        b, view, lanes = self.b, self.entry.k, self.lanes
+        base, last = self.entry.base(view), b.sub(live, 1)
+        places = [
+            b.add(key, i if live is lanes else b.min(i, last)) for i in range(vectors * lanes)
+        ]
+        starts = [b.add(base, b.mul(place, b.dim(view.strides[-2]))) for place in places]
+
+        def step(feature: Index, sums: Sequence[Value], count: Index | None) -> list[Value]:
+            query = b.load(self.query, feature, lanes)
+            lines = [self._load(1, b.add(start, feature), count) for start in starts]
+            return [b.fma(query, line, sum) for line, sum in zip(lines, sums, strict=True)]
+
+        whole = self.d // lanes * lanes
+        with b.for_(0, whole, lanes, [self.zero] * len(starts)) as loop:
+            loop.yield_(*step(loop.index, loop.carried, None))
+        sums = loop.results
+        if whole < self.d:
+            sums = step(whole, sums, self.d - whole)
+        squares = [b.transpose(sums[i : i + lanes]) for i in range(0, len(sums), lanes)]
+        squares = [b.transpose(sums[i : i + lanes]) for i in range(0, len(sums), lanes)]
+        return [reduce(partial(b.op, "add"), square) for square in squares]
+
+    def _along_keys(self, key: Index, vectors: int, live: Index) -> list[Value]:
+        """The same of keys that are adjacent; those from `live` on are zero."""
+        b, view, lanes = self.b, self.entry.k, self.lanes
+        base = b.add(self.entry.base(view), key)
+        count = None if live is lanes else live
+        with b.for_(0, self.d, 1, [self.zero] * vectors) as loop:
+            query = b.broadcast(b.load(self.query, loop.index), lanes)
+            start = b.add(base, b.mul(loop.index, b.dim(view.strides[-1])))
+            lines = [self._load(1, b.add(start, i * lanes), count) for i in range(vectors)]
+            sums = zip(lines, loop.carried, strict=True)
+            loop.yield_(*(b.fma(query, line, sum) for line, sum in sums))
+        return loop.results
+
+    def _load(self, operand: int, at: Index, count: Index | None) -> Value:
+        """A vector of keys or values as f32."""
+        entry = self.entry
+        memory = entry.binding((entry.k, entry.v)[operand - 1], operand)
+        return self.b.convert(self.b.load(memory, at, self.lanes, count), F32)
+
+    def _add_mask(self, number: Index, key: Index, live: Index, score: Value) -> Value:
+        """The scores of keys from `key` on with their mask."""
+        b, view, lanes = self.b, self.entry.mask, self.lanes
+        if view is None:
+            return score
+        shape, strides = (1, 1, *view.shape)[-2:], (0, 0, *view.strides)[-2:]
+        at = self.entry.base(view)
+        if shape[-2] != 1:
+            at = b.add(at, b.mul(number, b.dim(strides[-2])))
+        if shape[-1] == 1:
+            return b.op("add", score, b.broadcast(self.entry.load(view, 3, at), lanes))
+        places = b.op("min", b.lanes(lanes), b.value(b.sub(live, 1)))
+        step = b.dim(strides[-1])
+        at = b.add(at, b.mul(key, step))
+        memory = self.entry.binding(view, 3)
+        if step == 1:
+            mask = b.load(memory, at, lanes, None if live is lanes else live)
+        else:
+            places = b.op("mul", places, b.value(step))
+            mask = b.gather(memory, b.op("add", places, b.broadcast(b.value(at), lanes)))
+        return b.op("add", score, b.convert(mask, F32))
+
+    # Values
+
+    def _add_values(self, key: Index, count: Index, factor: Value, start: int) -> None:
+        """sums = sums * factor + probabilities times values, for features from `start` on."""
+        b, view, lanes = self.b, self.entry.v, self.lanes
+        features = range(start, min(self.e, start + SUMS * lanes), lanes)
+        base = b.add(self.entry.base(view), b.mul(key, b.dim(view.strides[-2])))
+
+        def add(height: int, row: Index, sums: Sequence[Value]) -> list[Value]:
+            sums = list(sums)
+            for i in range(height):
+                weight = b.broadcast(b.load(self.scores, b.add(row, i)), lanes)
+                line = b.add(base, b.mul(b.add(row, i), b.dim(view.strides[-2])))
+                for place, feature in enumerate(features, i * len(features)):
+                    part = None if feature + lanes <= self.e else self.e - feature
+                    value = self._load(2, b.add(line, feature), part)
+                    sums[place] = b.fma(weight, value, sums[place])
+            return sums
+
+        height = max(SUMS // len(features), 1)
+        heights = list(dict.fromkeys((height, 1)))
+        parts = for_row_tiles(b, count, heights, add, [self.zero] * (height * len(features)))
+        for place, feature in enumerate(features):
+            total = reduce(partial(b.op, "add"), parts[place :: len(features)])
+            total = b.fma(b.load(self.sums, feature, lanes), factor, total)
+            b.store(self.sums, feature, total)
+
+    def _write(self, number: Index, total: Value) -> None:
+        """Divide by the sum of the weights, and store."""
+        b, view, lanes = self.b, self.entry.out, self.lanes
+        memory, stored = self.entry.result()
+        step = b.dim(view.strides[-1])
+        base = b.add(self.entry.base(view), b.mul(number, b.dim(view.strides[-2])))
+        for feature in range(0, self.e, lanes):
+            value = b.op("div", b.load(self.sums, feature, lanes), b.broadcast(total, lanes))
+            value = b.convert(value, stored)
+            part = None if feature + lanes <= self.e else self.e - feature
+            if step == 1:
+                b.store(memory, b.add(base, feature), value, part)
+                continue
+            for lane in range(part or lanes):
+                at = b.add(base, b.mul(feature + lane, step))
+                b.store(memory, at, b.extract(value, lane))

@@ -7,7 +7,6 @@
  * is proven.
  */
 #include <inttypes.h>
-#include <string.h>
 
 #include "base/arithmetic.h"
 #include "module/instruction.h"
@@ -100,18 +99,18 @@ static __attribute__((noinline)) ingot_status_t check_limits(ingot_vm_context_t 
 }
 
 static __attribute__((noinline)) ingot_status_t size_failure(const ingot_vm_context_t *context,
-                                                             const char *name, int64_t a,
+                                                             uint16_t code, int64_t a,
                                                              int64_t b) {
   const ingot_allocator_t *allocator = ingot_hal_device_allocator(context->device);
-  if (strcmp(name, "broadcast.size") == 0) {
+  if (code == INGOT_OP_BROADCAST_SIZE) {
     return ingot_status_create(allocator, INGOT_STATUS_INVALID_ARGUMENT,
                                "dims %" PRId64 " and %" PRId64
                                " do not broadcast: they must be equal or one of them 1",
                                a, b);
   }
   return ingot_status_create(allocator, INGOT_STATUS_INVALID_ARGUMENT,
-                             "a size does not fit 64 bits: %s of %" PRId64 " and %" PRId64, name,
-                             a, b);
+                             "a size does not fit 64 bits: %s of %" PRId64 " and %" PRId64,
+                             ingot_instruction(code)->name, a, b);
 }
 
 static __attribute__((noinline)) ingot_status_t unset_global(const ingot_vm_context_t *context,
@@ -158,7 +157,7 @@ static __attribute__((noinline)) ingot_status_t locate(ingot_vm_context_t *conte
 #define SIZE(op, compute)                                                           \
   case INGOT_OP_##op:                                                               \
     if (!compute(I(2), I(3), &size)) {                                              \
-      status = size_failure(context, ingot_instruction(*pc)->name, I(2), I(3));     \
+      status = size_failure(context, *pc, I(2), I(3));                              \
       goto failed;                                                                  \
     }                                                                               \
     I(1) = size;                                                                    \

@@ -35,5 +35,12 @@ int main(int count, char **words) {
   size_t bytes = layout->length < sizeof(result) ? layout->length : sizeof(result);
   check(ingot_buffer_read(layout->buffer, layout->offset, result, bytes));
   for (size_t i = 0; i < bytes / sizeof(float); ++i) printf("%g\n", (double)result[i]);
+  ingot_buffer_view_release(output);
+  ingot_buffer_view_release(input);
+  ingot_session_release(session);
+  ingot_program_release(program);
+  ingot_module_release(module);
+  ingot_device_release(device);
+  ingot_instance_release(instance);
   return 0;
 }

@@ -22,7 +22,7 @@ from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.ir import Literal, Module, TensorType, Value, Variable
 from ingot.hal.spec import dtype
 from tests.support.compiled_programs import build
-from tests.support.devices import opencl_uri
+from tests.support.devices import load_best, opencl_uri
 
 F32, I32 = dtype("f32"), dtype("i32")
 MATRIX, ROW, NUMBER = TensorType(F32, (5, 4)), TensorType(F32, (4,)), TensorType(I32)
@@ -141,7 +141,7 @@ def program(seed: int) -> Module:
 @settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, 1 << 20))
 def test_drawn_programs(seed: int) -> None:
-    check(seed, ingot.load(ingot.compile(program(seed), variants=["x86-64-v3"])))
+    check(seed, load_best(program(seed)))
 
 
 @pytest.mark.skipif("opencl_uri() is None", reason="no OpenCL device")

@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import ingot
 from ingot.compiler.frontends.onnx import import_onnx
 from ingot.compiler.graph.interpreter import interpret
-from tests.support.devices import best_variant
+from tests.support.devices import load_best
 from tests.support.drawn_shapes import draw_model, inputs_of
 
 Array = np.ndarray[Any, Any]
@@ -48,8 +47,7 @@ def interpreted(proto: Any) -> Callable[..., Sequence[Array]]:
 
 
 def compiled(proto: Any) -> Callable[..., Sequence[Array]]:
-    best = [best_variant()]
-    model = ingot.load(ingot.compile(proto, variants=best))
+    model = load_best(proto)
 
     def run(**inputs: Array) -> list[Array]:
         results = model(**inputs)

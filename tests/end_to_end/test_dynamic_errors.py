@@ -25,6 +25,7 @@ from ingot.hal.errors import (
     OutOfMemory,
     OutOfRange,
 )
+from tests.support.devices import load_best
 
 jax = pytest.importorskip("jax")
 jnp = jax.numpy
@@ -416,7 +417,7 @@ def test_a_loop_without_end_that_changes_state_asks_for_a_reset() -> None:
 
     specs = [jax.ShapeDtypeStruct((4,), np.float32)] * 2
     exported = jax.export.export(jax.jit(function))(*specs)
-    model = ingot.load(ingot.compile(exported, state=ingot.state.carried("state")))
+    model = load_best(exported, state=ingot.state.carried("state"))
     with pytest.raises(DeadlineExceeded, match="limit of 1000 steps"):
         model.call(counted(4), max_steps=1000)
     with pytest.raises(FailedPrecondition, match="'state': reset the session or load its state"):

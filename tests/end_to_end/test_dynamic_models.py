@@ -11,7 +11,7 @@ import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
 import ingot
-from tests.support.devices import best_variant
+from tests.support.devices import load_best
 
 Array = np.ndarray[Any, Any]
 Node = helper.make_node
@@ -37,7 +37,7 @@ def model_of(
 
 
 def check(proto: onnx.ModelProto, feeds: Sequence[Mapping[str, Array]]) -> ingot.Model:
-    model = ingot.load(ingot.compile(proto, variants=[best_variant()]))
+    model = load_best(proto)
     session = onnxruntime.InferenceSession(proto.SerializeToString())
     for feed in feeds:
         for found, wanted in zip(model(**feed), session.run(None, dict(feed)), strict=True):

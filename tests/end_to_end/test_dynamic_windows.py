@@ -15,11 +15,9 @@ from ingot.compiler.ir.dims import ceildiv, floordiv, maximum, symbol
 from ingot.hal.errors import InvalidArgument
 from ingot.hal.spec import dtype
 from tests.support.compiled_programs import Program, build
-from tests.support.devices import best_variant
 
 B, H, W, I, K, L, O, S, D = map(symbol, ("b", "h", "w", "i", "k", "l", "o", "s", "d"))  # noqa: E741
 F32 = dtype("f32")
-BEST = [best_variant()]
 
 
 def products(b: Builder, x: Value, w: Value, grouped: Value) -> list[Value]:
@@ -68,14 +66,14 @@ SYMBOLS = dict.fromkeys("bhwiklo", (0, None))
 def convolver() -> Program:
     shapes = (B, H, W, 2 * I), (K, L, 2 * I, O), (2 * O, I, K, L)
     module = build(products, *(("f32", shape) for shape in shapes), symbols=SYMBOLS)
-    return Program(module, variants=BEST)
+    return Program(module)
 
 
 @cache
 def pooler() -> Program:
     symbols = dict.fromkeys("bhw", (0, None))
     module = build(pools, ("f32", (B, H, W)), ("i64", ()), symbols=symbols)
-    return Program(module, variants=BEST)
+    return Program(module)
 
 
 def drawn(*shape: int) -> np.ndarray:

@@ -23,6 +23,7 @@ from ingot.compiler.vm.disassemble import disassemble
 from ingot.compiler.vm.read_module import read_module
 from ingot.hal.spec import dtype
 from tests.support.compiled_programs import build
+from tests.support.devices import load_best
 
 F32, I64 = dtype("f32"), dtype("i64")
 GREATEST = 40  # rows of a drawn value
@@ -181,7 +182,7 @@ def program(seed: int) -> Module:
 def check(seed: int) -> None:
     reference = program(seed)
     assert to_text(parse(to_text(reference))) == to_text(reference)
-    model = ingot.load(ingot.compile(program(seed), variants=["x86-64-v3"]))
+    model = load_best(program(seed))
     for rows in (0, 1, 5):
         x = np.arange(3 * rows, dtype=np.float32).reshape(rows, 3)
         y = -np.arange(6, dtype=np.float32).reshape(2, 3) - 1
@@ -231,7 +232,7 @@ def test_a_value_that_grows_is_copied_once_and_asks_for_memory_seldom() -> None:
 
 def test_memory_that_does_not_exist_is_not_asked_for() -> None:
     module = build(grown, ("f32", (symbol("a"), 3)), ("i64", ()), ("i64", ()))
-    model = ingot.load(ingot.compile(module))
+    model = load_best(module)
     x = np.zeros((1, 3), np.float32)
     for rows, error in ((1 << 40, ingot.OutOfMemory), (1 << 62, ingot.InvalidArgument)):
         with pytest.raises(error):

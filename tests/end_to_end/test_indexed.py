@@ -18,6 +18,7 @@ from ingot.compiler.ir import Block, Region, ScalarType, Value
 from ingot.compiler.ir.dims import symbol
 from ingot.hal import spec
 from tests.support.compiled_programs import Program, build
+from tests.support.devices import load_best
 
 I64 = spec.dtype("i64")
 B, S = symbol("b"), symbol("s")
@@ -240,7 +241,7 @@ def test_jax_programs(name: str) -> None:
         arguments = (x, np.array(indices, np.int32))
         exported = jax.export.export(function)(*arguments)
         kept = [arguments[place] for place in exported.module_kept_var_idx]
-        results = ingot.load(ingot.compile(exported))(*kept)
+        results = load_best(exported)(*kept)
         results = results if isinstance(results, tuple) else (results,)
         for got, expected in zip(results, jax.tree.leaves(function(*arguments)), strict=True):
             np.testing.assert_allclose(got.numpy(), expected, rtol=1e-5, atol=1e-6)
@@ -255,7 +256,7 @@ def test_a_jax_program_of_symbolic_shape() -> None:
 
     b, n = jax.export.symbolic_shape("b, n")
     shapes = (jax.ShapeDtypeStruct((b, n), np.float32), jax.ShapeDtypeStruct((n,), np.int32))
-    model = ingot.load(ingot.compile(jax.export.export(jax.jit(function))(*shapes)))
+    model = load_best(jax.export.export(jax.jit(function))(*shapes))
     for rows, columns in ((1, 1), (4, 9), (30, 100)):
         x = numbers((rows, columns))
         indices = np.random.default_rng(0).integers(0, rows, columns).astype(np.int32)
@@ -324,7 +325,7 @@ def test_onnx_models() -> None:
     evaluator = pytest.importorskip("onnx.reference")
     model = onnx_family()
     reference = evaluator.ReferenceEvaluator(model)
-    compiled = ingot.load(ingot.compile(model))
+    compiled = load_best(model)
     random = np.random.default_rng(0)
     for b, s, k, n in ((3, 5, 4, 2), (1, 2, 1, 1), (20, 33, 40, 7), (4, 6, 0, 0)):
         distinct = [random.permutation(s)[: min(k, s)] for _ in range(b)]

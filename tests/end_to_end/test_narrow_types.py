@@ -15,13 +15,11 @@ from ingot.compiler.ir import Value
 from ingot.compiler.ir.dims import symbol
 from ingot.hal.spec import DTYPES, dtype
 from tests.support.compiled_programs import Program, build
-from tests.support.devices import best_variant
 
 FLOATS = [name for name in DTYPES if name.startswith(("f8", "f4"))]
 INTEGERS = ["i2", "i4", "u2", "u4"]
 S = symbol("s")
 ANY = {"s": (0, None)}
-ONE = {"variants": [best_variant()]}  # the best of this machine is enough
 
 
 def codes(name: str) -> np.ndarray[Any, Any]:
@@ -50,7 +48,7 @@ def test_every_number_of_a_narrow_dtype_converts(name: str) -> None:
     def make(b: Builder, x: Value) -> list[Value]:
         return [b.op("convert", x, dtype=dtype(each)) for each in wanted if each != name]
 
-    run(Program(build(make, (name, (S,)), symbols=ANY), **ONE), codes(name))
+    run(Program(build(make, (name, (S,)), symbols=ANY)), codes(name))
 
 
 @pytest.mark.parametrize("source", ["f32", "f64", "f16", "i32", "i64"])
@@ -58,7 +56,7 @@ def test_conversions_to_narrow_dtypes_round_once(source: str) -> None:
     def make(b: Builder, x: Value) -> list[Value]:
         return [b.op("convert", x, dtype=dtype(each)) for each in (*FLOATS, *INTEGERS)]
 
-    program = Program(build(make, (source, (S,)), symbols=ANY), **ONE)
+    program = Program(build(make, (source, (S,)), symbols=ANY))
     every = np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float64)
     x = np.concatenate([np.arange(-600, 600), [2**31 - 1, -(2**31), 70000, -70000]])
     with np.errstate(all="ignore"):
@@ -82,7 +80,7 @@ def test_arithmetic_of_narrow_dtypes(name: str) -> None:
             b.op("take", table, b.constant(np.array([0, 2]), "i64"), axis=0, mode="clamp"),
         ]
 
-    program = Program(build(make, (name, (S, 4)), (name, (S, 4)), symbols={"s": (1, None)}), **ONE)
+    program = Program(build(make, (name, (S, 4)), (name, (S, 4)), symbols={"s": (1, None)}))
     every = codes(name)
     rng = np.random.default_rng(0)
     finite = every[np.isfinite(every.astype(np.float32))]

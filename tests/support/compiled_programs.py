@@ -18,7 +18,8 @@ from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.ir import Block, Function, Module, Region, TensorType, Value, clone_region
 from ingot.compiler.ir.dims import Dim
 from ingot.hal.spec import dtype
-from tests.support.devices import load_everywhere, targets
+from tests.support.devices import best_variant, load_everywhere, targets
+from tests.support.results import arrays_of, assert_same
 
 __all__ = ["Program", "build"]
 
@@ -50,6 +51,7 @@ class Program:
         self.reference = Module()
         for function in module.functions.values():
             self.reference.add(replace(function, body=clone_region(function.body, {})))
+        options = {"variants": [best_variant()], **options}
         self.module = ingot.compile(module, target=targets(), **options)
         self.models = load_everywhere(self.module)
         self.model = self.models["cpu"]
@@ -61,8 +63,7 @@ class Program:
 
     def call(self, *arrays: Array, target: str = "cpu") -> list[Array]:
         """The results of the compiled module."""
-        results = self.models[target](*arrays)
-        return [each.numpy() for each in (results if isinstance(results, tuple) else (results,))]
+        return arrays_of(self.models[target](*arrays))
 
     def check(self, *arrays: Array, tolerance: float = 0.0, atol: float = 0.0) -> None:
         """Compare with the interpreter: exactly, or to a relative `tolerance`."""
@@ -72,13 +73,4 @@ class Program:
             found = self.call(*arrays, target=target)
             for place, (got, wanted) in enumerate(zip(found, expected, strict=True)):
                 what = f"result {place} on {target}"
-                compare(got, wanted, tolerance, atol, what)
-
-
-def compare(got: Array, wanted: Array, tolerance: float, atol: float, what: str) -> None:
-    """dtype, shape and elements: exactly, or to a relative and absolute tolerance."""
-    assert got.dtype == wanted.dtype, what
-    assert got.shape == wanted.shape, what
-    wide = got.astype(np.float64) if got.dtype.kind not in "biu" else got
-    other = wanted.astype(np.float64) if got.dtype.kind not in "biu" else wanted
-    np.testing.assert_allclose(wide, other, rtol=tolerance, atol=atol, err_msg=what)
+                assert_same(got, wanted, tolerance, atol, what)

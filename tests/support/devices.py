@@ -15,7 +15,14 @@ import pytest
 import ingot
 from ingot.compiler.targets.cpu.flags import VARIANTS
 
-__all__ = ["best_variant", "load_everywhere", "on_every_device", "opencl_uri", "targets"]
+__all__ = [
+    "best_variant",
+    "load_best",
+    "load_everywhere",
+    "on_every_device",
+    "opencl_uri",
+    "targets",
+]
 
 
 @cache
@@ -37,6 +44,12 @@ def best_variant() -> str:
     return max(name for name in VARIANTS if name <= level and name[:3] == level[:3])
 
 
+def load_best(source: Any, **options: Any) -> ingot.Model:
+    """Compiled for the best variant that this machine's CPU runs, and loaded: one variant is
+    enough where results are what is tested, and takes a third of the time."""
+    return ingot.load(ingot.compile(source, variants=[best_variant()], **options))
+
+
 def targets() -> list[str]:
     """What to compile for."""
     return ["cpu", *(["opencl"] if opencl_uri() else [])]
@@ -44,7 +57,9 @@ def targets() -> list[str]:
 
 def load_everywhere(source: Any, **options: Any) -> dict[str, ingot.Model]:
     """One module for all targets, loaded on a device of each: models by target. `source` may
-    be that module already."""
+    be that module already; else its CPU code is of the best variant, unless `options` say more.
+    """
+    options = {"variants": [best_variant()], **options}
     is_module = isinstance(source, ingot.Module)
     module = source if is_module else ingot.compile(source, target=targets(), **options)
     return {

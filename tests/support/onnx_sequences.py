@@ -10,11 +10,11 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-import ingot
 from ingot.compiler.frontends.onnx import import_onnx
 from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.graph.ops import LIST_OPS
 from ingot.compiler.ir import walk
+from tests.support.devices import load_best
 from tests.support.onnx_models import build_model, in_session, make_value
 
 __all__ = [
@@ -73,7 +73,7 @@ class Case:
         self.proto.graph.output.extend(outputs)
         self.proto.ir_version = 8
         self.module = import_onnx(self.proto)
-        self.model = ingot.load(ingot.compile(self.proto, variants=["x86-64-v3"]))
+        self.model = load_best(self.proto)
 
     def lists(self) -> list[str]:
         return [op.name for op in walk(self.module) if op.name in LIST_OPS]

@@ -7,11 +7,14 @@ from typing import Any
 
 import jax
 import numpy as np
+from jaxlib.mlir.dialects import stablehlo
 
 from ingot.compiler.frontends.stablehlo import import_stablehlo
 from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.graph.level import GRAPH
 from ingot.compiler.ir import Module, verify
+from tests.support.devices import load_best
+from tests.support.results import arrays_of, assert_same
 
 Array = np.ndarray[Any, Any]
 
@@ -46,20 +49,30 @@ def check(
     for each in inputs or [arguments]:
         leaves = jax.tree_util.tree_leaves(each)
         kept = [np.asarray(leaves[place]) for place in exported.module_kept_var_idx]
-        results = interpret(module, "main", kept)
-        wanted = jax.tree_util.tree_leaves(jax.jit(function)(*each))
-        assert len(results) == len(wanted)
-        for place, (found, leaf) in enumerate(zip(results, wanted, strict=True)):
-            reference = np.asarray(leaf)
-            assert (found.shape, found.dtype) == (reference.shape, reference.dtype)
-            if reference.dtype.kind in "biu":
-                np.testing.assert_array_equal(found, reference, f"result {place}")
-            else:
-                np.testing.assert_allclose(
-                    np.asarray(found, np.float64),
-                    np.asarray(reference, np.float64),
-                    rtol=tolerance,
-                    atol=tolerance,
-                    err_msg=f"result {place}",
-                )
+        assert_gives(interpret(module, "main", kept), function, *each, tolerance=tolerance)
     return module
+
+
+def check_compiled(function: Callable[..., Any], *arguments: Any, tolerance: float = 1e-5) -> None:
+    """Compile `function`, run it, and compare it with jax."""
+    results = run_compiled(export(function, *arguments), *arguments)
+    assert_gives(results, function, *arguments, tolerance=tolerance)
+
+
+def run_compiled(source: Any, *arguments: Any) -> list[Array]:
+    """The results of a program compiled for this machine."""
+    return arrays_of(load_best(source)(*arguments))
+
+
+def artifact(text: str) -> bytes:
+    """A text of StableHLO as the portable artifact that jax would export."""
+    return stablehlo.serialize_portable_artifact_str(text, "1.9.0")  # type: ignore[no-any-return]
+
+
+def assert_gives(
+    results: Sequence[Array], function: Callable[..., Any], *arguments: Any, tolerance: float
+) -> None:
+    """The results are what jax gives for `function`."""
+    wanted = jax.tree_util.tree_leaves(jax.jit(function)(*arguments))
+    for place, (found, leaf) in enumerate(zip(results, wanted, strict=True)):
+        assert_same(found, np.asarray(leaf), tolerance, tolerance, f"result {place}")

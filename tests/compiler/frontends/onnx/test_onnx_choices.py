@@ -3,52 +3,22 @@ against NumPy and onnxruntime."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import permutations
 from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from onnx import helper
 
-import ingot
 from ingot.compiler.frontends.onnx import import_onnx
 from ingot.hal.errors import CompileError, InvalidArgument
+from tests.support.onnx_cases import Case
 from tests.support.onnx_models import build_model, make_value
 
 Node = helper.make_node
 BOOL, INT32, INT64 = 9, 6, 7
-BEST = ["x86-64-v3"]
-
-
-class Case:
-    """A model compiled once, and onnxruntime, which says what is right."""
-
-    def __init__(
-        self,
-        nodes: Sequence[onnx.NodeProto],
-        inputs: Sequence[onnx.ValueInfoProto],
-        outputs: Sequence[str],
-        initializers: Mapping[str, Any] | None = None,
-        opset: int = 21,
-    ) -> None:
-        self.outputs = outputs
-        proto = build_model(nodes, inputs, outputs, initializers, opset=opset)
-        self.model = ingot.load(ingot.compile(proto, variants=BEST))
-        self.session = onnxruntime.InferenceSession(proto.SerializeToString())
-
-    def results(self, **inputs: Any) -> list[np.ndarray[Any, Any]]:
-        found = self.model.main(**inputs)
-        return [np.asarray(each) for each in (found if isinstance(found, tuple) else (found,))]
-
-    def check(self, **inputs: Any) -> None:
-        wanted = self.session.run(None, inputs)
-        for name, found, expected in zip(self.outputs, self.results(**inputs), wanted, strict=True):
-            assert (found.dtype, found.shape) == (expected.dtype, expected.shape), name
-            np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5, err_msg=name)
 
 
 def ints(*values: int) -> np.ndarray[Any, Any]:

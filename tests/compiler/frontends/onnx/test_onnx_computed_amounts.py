@@ -3,52 +3,22 @@ the reference evaluator, NumPy and onnxruntime."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import helper
 
-import ingot
 from ingot.hal.errors import InvalidArgument, OutOfRange
-from tests.support.devices import best_variant
-from tests.support.onnx_models import build_model, make_value
+from tests.support.onnx_cases import Case
+from tests.support.onnx_models import make_value
 
 Node = helper.make_node
 INT64 = 7
-BEST = [best_variant()]
-
-
-class Case:
-    """A model compiled once, and onnxruntime, which says what is right."""
-
-    def __init__(
-        self,
-        nodes: Sequence[onnx.NodeProto],
-        inputs: Sequence[onnx.ValueInfoProto],
-        outputs: Sequence[str],
-        initializers: Mapping[str, Any] | None = None,
-    ) -> None:
-        self.outputs = outputs
-        proto = build_model(nodes, inputs, outputs, initializers, opset=18)
-        self.model = ingot.load(ingot.compile(proto, variants=BEST))
-        self.session = onnxruntime.InferenceSession(proto.SerializeToString())
-
-    def results(self, **inputs: Any) -> list[np.ndarray[Any, Any]]:
-        found = self.model.main(**inputs)
-        return [np.asarray(each) for each in (found if isinstance(found, tuple) else (found,))]
-
-    def check(self, **inputs: Any) -> None:
-        wanted = self.session.run(None, inputs)
-        for name, found, expected in zip(self.outputs, self.results(**inputs), wanted, strict=True):
-            assert (found.dtype, found.shape) == (expected.dtype, expected.shape), name
-            np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5, err_msg=name)
 
 
 def ints(*values: int) -> np.ndarray[Any, Any]:

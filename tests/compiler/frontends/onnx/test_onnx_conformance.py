@@ -12,12 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-import ingot
 from ingot.compiler.frontends.onnx.registry import registered_ops
 from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.ir import Module
 from ingot.hal.errors import CompileError
-from tests.support.devices import best_variant
+from tests.support.devices import load_best
 from tests.support.node_tests import Import, Run, check, node_tests, read, read_dynamic
 
 INTERPRETED_COUNT = 1840
@@ -36,8 +35,7 @@ def _interpreted(module: Module) -> Run:
 
 def _compiled(module: Module) -> Run:
     """Calls the compiled module; one variant is enough, the best of this machine."""
-    best = best_variant()
-    model = ingot.load(ingot.compile(module, variants=[best]))
+    model = load_best(module)
 
     def run(arguments: list[Any]) -> list[Any]:
         results = model(*(np.asarray(each) for each in arguments))

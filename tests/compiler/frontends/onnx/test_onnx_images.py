@@ -9,7 +9,7 @@ import pytest
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
-import ingot
+from tests.support.devices import load_best
 from tests.support.onnx_cases import Pair
 from tests.support.onnx_models import build_model, make_value
 
@@ -60,7 +60,7 @@ def test_grids_are_sampled_by_cubic_convolution() -> None:
     model = sampling(["cubic"])  # where padding is not 0, onnxruntime has a rule of its own
     x, places = numbers(1, 3, 3, 4), grid(1)[:, :2]
     wanted = ReferenceEvaluator(model).run(None, {"x": x, "g": places})
-    found = ingot.load(ingot.compile(model))(x, places)
+    found = load_best(model)(x, places)
     for one, other in zip(found, wanted, strict=True):
         np.testing.assert_allclose(np.asarray(one), other, rtol=1e-4, atol=1e-4)
 
@@ -157,7 +157,7 @@ def test_fourier_transforms_of_any_length(length: int) -> None:
     inputs = [make_value("x", ["n", length, 1])]
     model = build_model(nodes, inputs, ["all", "half", "back"], {"a": np.array(1)})
     x = numbers(3, length, 1)
-    whole, half, back = (np.asarray(y) for y in ingot.load(ingot.compile(model))(x))
+    whole, half, back = (np.asarray(y) for y in load_best(model)(x))
     wanted = np.fft.fft(x[..., 0].astype(np.float64), axis=1)
     pairs = np.stack([wanted.real, wanted.imag], -1)
     np.testing.assert_allclose(whole, pairs, atol=3e-5)
@@ -170,7 +170,7 @@ def test_determinants() -> None:
     x = numbers(4, 7, 7)
     x[1, 3] = x[1, 2]
     x[2, 0, 0] = 0
-    (found,) = (np.asarray(ingot.load(ingot.compile(model))(x)),)
+    (found,) = (np.asarray(load_best(model)(x)),)
     np.testing.assert_allclose(found, np.linalg.det(x.astype(np.float64)), rtol=2e-5, atol=1e-4)
 
 
@@ -193,7 +193,7 @@ def test_einsum_forms(equation: str, shapes: list[tuple[int, ...]]) -> None:
     inputs = [make_value(n, list(s)) for n, s in zip(names, shapes, strict=True)]
     model = build_model([Node("Einsum", names, ["y"], equation=equation)], inputs, ["y"])
     arrays = [numbers(*shape, seed=place) for place, shape in enumerate(shapes)]
-    found = np.asarray(ingot.load(ingot.compile(model))(*arrays))
+    found = np.asarray(load_best(model)(*arrays))
     np.testing.assert_allclose(found, np.einsum(equation, *arrays), rtol=1e-5, atol=1e-5)
 
 
@@ -230,7 +230,7 @@ def test_quantised_products_with_scales_per_channel() -> None:
         make_value("a", ["n2", 4, 8], TensorProto.INT8),
     ]
     model = build_model(nodes, inputs, ["conv", "product", "sums"], constants)
-    conv, product, sums = (np.asarray(y) for y in ingot.load(ingot.compile(model))(x, a))
+    conv, product, sums = (np.asarray(y) for y in load_best(model)(x, a))
     wide = np.pad(x.astype(np.int64) - 120, ((0, 0), (0, 0), (1, 0), (1, 0)))
     windows = np.lib.stride_tricks.sliding_window_view(wide, (3, 3), (2, 3))
     total = np.einsum("nchwij,ocij->nohw", windows, w.astype(np.int64))

@@ -12,18 +12,15 @@ from onnx import TensorProto, helper
 import ingot
 from ingot.compiler.frontends.onnx import import_onnx
 from ingot.compiler.graph.interpreter import interpret
-from tests.support.devices import opencl_uri
+from tests.support.devices import load_best, opencl_uri
 from tests.support.onnx_models import build_model, make_value
+from tests.support.results import arrays_of
 from tests.support.streams import distance, fractions, gaussian
 
 Node = helper.make_node
 Array = np.ndarray[Any, Any]
 FLOATS = {"f2": TensorProto.FLOAT16, "f4": TensorProto.FLOAT, "f8": TensorProto.DOUBLE}
 SEED = int(np.float32(4.5).view(np.uint32))
-
-
-def numbers(results: Any) -> list[Array]:
-    return [each.numpy() for each in (results if isinstance(results, tuple) else (results,))]
 
 
 def drawing_model() -> onnx.ModelProto:
@@ -43,12 +40,12 @@ def drawing_model() -> onnx.ModelProto:
 
 def test_numbers_are_distributed_as_asked_and_new_in_each_call() -> None:
     module = import_onnx(drawing_model())
-    model = ingot.load(ingot.compile(module))
+    model = load_best(module)
     x, p = np.zeros((100, 150), np.float32), np.full(20_000, 0.3, np.float32)
     chances = np.array([[0.0, 0.1, 0.6, 0.0, 0.3, 0.0], [1, 0, 0, 0, 0, 0]], np.float32)
     with np.errstate(divide="ignore"):
         arguments = x, p, np.log(chances) + 7
-    first, second = (numbers(model(*arguments)) for _ in range(2))
+    first, second = (arrays_of(model(*arguments)) for _ in range(2))
     uniform, normal, *likes, hits, classes = first
     np.testing.assert_array_equal(uniform.ravel(), fractions(0, SEED, 20_000) * 4 - 1)
     assert uniform.shape == (50, 400)
@@ -116,11 +113,11 @@ def test_the_stream_goes_on_through_loops_and_branches_and_is_state(target: str)
     def at(position: int) -> Array:
         return fractions(position, 0, 2)
 
-    noises, chosen, _, behind = numbers(model(x, np.True_, np.int64(3), zero))
+    noises, chosen, _, behind = arrays_of(model(x, np.True_, np.int64(3), zero))
     np.testing.assert_array_equal(noises, [at(0), at(1), at(2)])
     np.testing.assert_array_equal(chosen, at(3))
     np.testing.assert_array_equal(behind, at(4))
-    noises, chosen, _, behind = numbers(model(x, np.False_, zero, zero))
+    noises, chosen, _, behind = arrays_of(model(x, np.False_, zero, zero))
     assert noises.shape == (0, 2)
     np.testing.assert_array_equal(chosen, x)
     np.testing.assert_array_equal(behind, at(5))
@@ -138,16 +135,16 @@ def test_dropout_in_training_scales_what_it_keeps() -> None:
     node = Node("Dropout", ["x", "ratio", "training"], ["y", "mask"], seed=3)
     inputs = [make_value("x", ["r", "c"]), make_value("ratio", [])]
     inputs.append(make_value("training", [], TensorProto.BOOL))
-    model = ingot.load(ingot.compile(build_model([node], inputs, ["y", "mask"])))
+    model = load_best(build_model([node], inputs, ["y", "mask"]))
     x = np.random.default_rng(0).standard_normal((120, 90)).astype(np.float32)
     x[0, 0] = np.inf
     for position, ratio in enumerate(np.float32([0.25, 0.0, 1.0])):
-        y, mask = numbers(model(x, ratio, np.True_))
+        y, mask = arrays_of(model(x, ratio, np.True_))
         kept = fractions(position, 3, x.size).reshape(x.shape) >= ratio
         np.testing.assert_array_equal(mask, kept)
         scaled = x * np.float32(1 / (1 - ratio)) if ratio < 1 else x
         np.testing.assert_allclose(y, np.where(kept, scaled, 0), 1e-6)
-    y, mask = numbers(model(x, np.float32(0.25), np.False_))
+    y, mask = arrays_of(model(x, np.float32(0.25), np.False_))
     np.testing.assert_array_equal(y, x)
     assert mask.all()
 

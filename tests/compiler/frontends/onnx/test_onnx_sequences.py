@@ -10,9 +10,9 @@ import onnx
 import pytest
 from onnx import helper
 
-import ingot
 from ingot.compiler.frontends.onnx import import_onnx
 from ingot.hal.errors import CompileError, InvalidArgument, OutOfRange
+from tests.support.devices import load_best
 from tests.support.onnx_models import build_model, make_value
 from tests.support.onnx_sequences import (
     BOOL,
@@ -250,7 +250,7 @@ def test_an_optional_without_content_gives_none() -> None:
         Node("OptionalGetElement", ["q"], ["e"]),
     ]
     proto = build_model(nodes, [X, tensor("p", element=BOOL)], ["e"], opset=18)
-    model = ingot.load(ingot.compile(proto, variants=["x86-64-v3"]))
+    model = load_best(proto)
     np.testing.assert_array_equal(np.asarray(model(rows(2), np.array(True))), rows(2))
     with pytest.raises(InvalidArgument, match="the optional has no element"):
         model(rows(2), np.array(False))

@@ -13,9 +13,10 @@ import pytest
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
-import ingot
 from ingot.hal.errors import InvalidArgument
+from tests.support.devices import load_best
 from tests.support.onnx_models import build_model, make_value
+from tests.support.results import arrays_of
 
 Node = helper.make_node
 Array = np.ndarray[Any, Any]
@@ -28,16 +29,11 @@ def compiled(
     outputs: Sequence[str],
 ) -> tuple[Any, ReferenceEvaluator]:
     proto = build_model(nodes, inputs, outputs, opset=20)
-    return ingot.load(ingot.compile(proto, variants=["x86-64-v3"])), ReferenceEvaluator(proto)
+    return load_best(proto), ReferenceEvaluator(proto)
 
 
 def drawn(*shape: int) -> Array:
     return np.random.default_rng(sum(shape)).standard_normal(shape, np.float32)
-
-
-def results(model: Any, **inputs: Any) -> list[Array]:
-    found = model.main(**inputs)
-    return [np.asarray(each) for each in (found if isinstance(found, tuple) else (found,))]
 
 
 def as_complex(x: Array) -> Array:
@@ -63,7 +59,7 @@ def test_lengths_and_axes_of_transforms_come_from_data(
 ) -> None:
     x, real = drawn(m, n, parts), drawn(2, n, 1)
     sizes = {"length": np.array(length), "axis": np.array(axis), "points": np.array(n)}
-    forward, half, again = results(transforms(), x=x, real=real, **sizes)
+    forward, half, again = arrays_of(transforms().main(x=x, real=real, **sizes))
     wanted = np.fft.fft(as_complex(x), length, axis % 3)
     np.testing.assert_allclose(as_complex(forward), wanted, atol=1e-5)
     np.testing.assert_allclose(as_complex(half), np.fft.rfft(real[..., 0], axis=1), atol=1e-5)
@@ -93,7 +89,9 @@ def test_steps_and_lengths_of_frames_come_from_data() -> None:
     for step, length in ((8, 16), (3, 7), (20, 20)):
         given = {"x": drawn(2, 40, 1), "window": drawn(length + 1)}
         given |= {"step": np.array(step), "length": np.array(length)}
-        for found, wanted in zip(results(model, **given), reference.run(None, given), strict=True):
+        for found, wanted in zip(
+            arrays_of(model.main(**given)), reference.run(None, given), strict=True
+        ):
             assert found.shape == wanted.shape
             np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
 
@@ -112,7 +110,7 @@ def test_mel_weights_of_numbers_from_data() -> None:
             name: np.array(number, np.int32 if place < 3 else np.float32)
             for place, (name, number) in enumerate(zip(names, numbers, strict=True))
         }
-        (found,) = results(model, **given)
+        (found,) = arrays_of(model.main(**given))
         (wanted,) = reference.run(None, given)
         assert (found.shape, found.dtype) == (wanted.shape, wanted.dtype)
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
@@ -141,7 +139,7 @@ def test_sizes_of_images_and_blocks_come_from_data(
     model, reference = blocks()
     x = drawn(2, 3 * block[0] * block[1], places)
     given = {"x": x, "image": np.array(image), "block": np.array(block)}
-    (found,), (wanted,) = results(model, **given), reference.run(None, given)
+    (found,), (wanted,) = arrays_of(model.main(**given)), reference.run(None, given)
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
 
 
@@ -157,7 +155,7 @@ def test_the_shape_of_what_is_unpooled_comes_from_data() -> None:
     node = Node("MaxUnpool", ["x", "i", "shape"], ["y"], kernel_shape=[2, 2], strides=[2, 2])
     model, _ = compiled([node], inputs, ["y"])
     x, indices = drawn(1, 1, 2, 2), np.array([0, 3, 9, 14]).reshape(1, 1, 2, 2)
-    (found,) = results(model, x=x, i=indices, shape=np.array([1, 1, 5, 5]))
+    (found,) = arrays_of(model.main(x=x, i=indices, shape=np.array([1, 1, 5, 5])))
     wanted = np.zeros(16, np.float32)
     wanted[indices.reshape(-1)] = x.reshape(-1)
     np.testing.assert_array_equal(

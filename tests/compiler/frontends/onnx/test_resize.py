@@ -14,6 +14,7 @@ import ingot
 from ingot.compiler.frontends.onnx import import_onnx
 from ingot.compiler.graph.interpreter import interpret
 from ingot.hal.errors import InvalidArgument
+from tests.support.devices import load_best
 
 Shape = tuple[int | str, ...]
 
@@ -131,7 +132,7 @@ def test_factors_and_sizes_come_from_data(mode: str) -> None:
     by_size = helper.make_node("Resize", ["x", "", "", "s"], ["y"], mode=mode, name="to")
     factors = of_data(by_factor, "s", TensorProto.FLOAT)
     sizes = of_data(by_size, "s", TensorProto.INT64)
-    models = [ingot.load(ingot.compile(each)) for each in (factors, sizes)]
+    models = [load_best(each) for each in (factors, sizes)]
     x = np.arange(20, dtype=np.float32).reshape(4, 5)
     for scale in ((1, 2), (0.75, 1.3), (2.5, 0.4)):
         given = np.array(scale, np.float32)

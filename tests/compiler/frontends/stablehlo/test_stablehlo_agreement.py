@@ -12,6 +12,7 @@ from jaxlib.mlir.dialects import stablehlo
 import ingot
 from ingot.compiler.frontends.stablehlo import import_stablehlo
 from ingot.compiler.graph.interpreter import interpret
+from tests.support.devices import load_best
 from tests.support.stablehlo_cases import normal
 
 Array = np.ndarray[Any, Any]
@@ -68,12 +69,7 @@ def test_batch_dims_of_scatters_and_gathers_are_one_symbol() -> None:
         "index_vector_dim = 1>, slice_sizes = array<i64: 1, 3>, indices_are_sorted = false}",
         F,
     )
-    model = ingot.load(
-        ingot.compile(
-            {"add": scatter("add"), "subtract": scatter("subtract"), "gather": gather},
-            variants=["x86-64-v3"],
-        )
-    )
+    model = load_best({"add": scatter("add"), "subtract": scatter("subtract"), "gather": gather})
     for kind in ("add", "subtract"):
         found = getattr(model, kind)(x, starts, updates).numpy()
         np.testing.assert_allclose(found, scattered(x, starts, updates, kind), rtol=1e-6)
@@ -154,12 +150,7 @@ def test_systems_and_factors_run_for_sizes_of_the_call() -> None:
     element = "complex<f32>"
     type = f"tensor<?x?x?x{element}>"
     factor = artifact(type, "stablehlo.cholesky %a, lower = false", type)
-    model = ingot.load(
-        ingot.compile(
-            {"solve": solve(False, True, "ADJOINT", False, element), "factor": factor},
-            variants=["x86-64-v3"],
-        )
-    )
+    model = load_best({"solve": solve(False, True, "ADJOINT", False, element), "factor": factor})
     for size in (1, 3, 6):
         x = normal(2, size, size) + 1j * normal(2, size, size, seed=1)
         a = (x @ np.conj(np.swapaxes(x, 1, 2)) + size * np.eye(size)).astype(np.complex64)

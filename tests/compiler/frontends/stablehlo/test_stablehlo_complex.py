@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import cmath
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -13,28 +12,15 @@ import mpmath
 import numpy as np
 import pytest
 from jax import lax
-from jaxlib.mlir.dialects import stablehlo
 
 import ingot
 from ingot.compiler.frontends.stablehlo import import_stablehlo
 from ingot.compiler.graph.interpreter import interpret
-from tests.support.stablehlo_cases import export, normal
+from tests.support.devices import load_best
+from tests.support.stablehlo_cases import artifact, check_compiled, export, normal
 
 X = (normal(3, 4) + 1j * normal(3, 4, seed=1)).astype(np.complex64)
 Y = (normal(3, 4, seed=2) + 1j * normal(3, 4, seed=3)).astype(np.complex64)
-
-
-def check(function: Callable[..., Any], *arguments: Any, tolerance: float = 2e-5) -> None:
-    """Compile `function` and compare it with jax."""
-    exported = export(function, *arguments)
-    results = ingot.load(ingot.compile(exported))(*arguments)
-    found = results if isinstance(results, tuple) else (results,)
-    wanted = jax.tree_util.tree_leaves(jax.jit(function)(*arguments))
-    for place, (one, other) in enumerate(zip(found, wanted, strict=True)):
-        assert one.numpy().dtype == other.dtype
-        np.testing.assert_allclose(
-            one.numpy(), other, rtol=tolerance, atol=tolerance, err_msg=f"result {place}"
-        )
 
 
 def test_parts_and_arithmetic() -> None:
@@ -45,7 +31,7 @@ def test_parts_and_arithmetic() -> None:
             *(x.astype("complex64") * 2.0, jnp.where(x.real > 0, x, y), x + 1j),
         )
 
-    check(model, X, Y)
+    check_compiled(model, X, Y, tolerance=2e-5)
 
 
 def test_functions() -> None:
@@ -55,7 +41,7 @@ def test_functions() -> None:
     def model(x: Any, y: Any) -> Any:
         return [function(x) for function in names] + [x**y, x**2, lax.pow(x, y)]
 
-    check(model, X, Y, tolerance=1e-4)
+    check_compiled(model, X, Y, tolerance=1e-4)
 
 
 def test_elements_move_and_are_summed() -> None:
@@ -66,14 +52,14 @@ def test_elements_move_and_are_summed() -> None:
             *(x.at[i].add(y[:2]), x.at[i].set(y[:2]), jnp.cumsum(x, 1), jnp.zeros_like(x)),
         )
 
-    check(model, X, Y, np.array([2, 0], np.int32))
+    check_compiled(model, X, Y, np.array([2, 0], np.int32), tolerance=2e-5)
 
 
 def test_products() -> None:
     def model(x: Any, y: Any) -> Any:
         return x @ y.T, x @ y.real.T, jnp.einsum("ab,ab->b", x, y), jnp.vdot(x, y)
 
-    check(model, X, Y)
+    check_compiled(model, X, Y, tolerance=2e-5)
 
 
 def test_complex_values_pass_through_control_flow() -> None:
@@ -84,7 +70,7 @@ def test_complex_values_pass_through_control_flow() -> None:
         loop = lax.fori_loop(0, n, step, x)
         return lax.cond(n > 2, lambda: loop, lambda: x), lax.scan(lambda c, r: (c + r, c), x[0], x)
 
-    check(model, X, np.int32(3))
+    check_compiled(model, X, np.int32(3), tolerance=2e-5)
 
 
 @pytest.mark.parametrize("shape", [(6,), (3, 12), (2, 8, 5), (2, 100)])
@@ -97,13 +83,13 @@ def test_fourier_transforms(shape: tuple[int, ...]) -> None:
             return one
         return *one, jnp.fft.fft2(x), jnp.fft.rfft2(r), jnp.fft.irfft2(x, s=shape[-2:])
 
-    check(model, x, x.real, tolerance=2e-4)
+    check_compiled(model, x, x.real, tolerance=2e-4)
 
 
 def test_symbolic_sizes() -> None:
     b = jax.export.symbolic_shape("b, 4")
     exported = export(lambda z: jnp.exp(z) * z, jax.ShapeDtypeStruct(b, "complex64"))
-    model = ingot.load(ingot.compile(exported))
+    model = load_best(exported)
     for rows in (1, 3):
         np.testing.assert_allclose(model(X[:rows]).numpy(), np.exp(X[:rows]) * X[:rows], rtol=1e-5)
 
@@ -114,7 +100,7 @@ def test_what_complex_numbers_cannot_do_is_named() -> None:
       %0 = stablehlo.remainder %a, %a : {t}
       return %0 : {t} }}"""
     with pytest.raises(ingot.CompileError, match=r"remainder.*complex numbers in it"):
-        ingot.compile(stablehlo.serialize_portable_artifact_str(text, "1.9.0"))
+        ingot.compile(artifact(text))
 
 
 def test_regions_of_complex_numbers() -> None:
@@ -138,16 +124,13 @@ def test_regions_of_complex_numbers() -> None:
         )
 
     places = np.array([[2, 0, 1, 0], [0, 1, 1, 0], [2, 2, 0, 1]], np.int32)
-    check(model, X, Y, places, tolerance=1e-4)
+    check_compiled(model, X, Y, places, tolerance=1e-4)
 
 
 def run_text(*texts: str) -> Any:
     """Compile functions `main` of several artifacts in one module."""
-    artifacts = {
-        f"f{place}": stablehlo.serialize_portable_artifact_str(text, "1.9.0")
-        for place, text in enumerate(texts)
-    }
-    model = ingot.load(ingot.compile(artifacts, variants=["x86-64-v3"]))
+    artifacts = {f"f{place}": artifact(text) for place, text in enumerate(texts)}
+    model = load_best(artifacts)
     return [getattr(model, name) for name in artifacts]
 
 
@@ -265,8 +248,8 @@ def test_logarithms_and_roots_are_right_over_the_whole_range() -> None:
 def test_logarithms_and_roots_of_special_numbers_are_those_of_c(name: str) -> None:
     parts = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -2.0]
     values = [complex(a, b) for a in parts for b in parts]
-    artifact = stablehlo.serialize_portable_artifact_str(function_text(name, "f64"), "1.9.0")
-    (found,) = interpret(import_stablehlo(artifact), "main", [np.array(values)])
+    source = artifact(function_text(name, "f64"))
+    (found,) = interpret(import_stablehlo(source), "main", [np.array(values)])
     for z, one in zip(values, found.tolist(), strict=True):
         if name == "log" and z == 0:
             wanted = complex(-np.inf, np.arctan2(z.imag, z.real))

@@ -13,12 +13,13 @@ from jaxlib.mlir.dialects import stablehlo
 
 import ingot
 from ingot.hal.errors import InvalidArgument
+from tests.support.devices import load_best
 
 X = np.arange(24, dtype=np.float32).reshape(4, 6)
 
 
 def load(text: str) -> ingot.Model:
-    return ingot.load(ingot.compile(stablehlo.serialize_portable_artifact_str(text, "1.9.0")))
+    return load_best(stablehlo.serialize_portable_artifact_str(text, "1.9.0"))
 
 
 def sizes(*values: int, dtype: Any = np.int64) -> np.ndarray[Any, Any]:

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 from jax import lax
 
-import ingot
-from tests.support.devices import best_variant
+from tests.support.devices import load_best
 
 FLOATS = ["float16", "bfloat16", "float32", "float64"]
 INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
@@ -91,8 +90,7 @@ def test_every_dtype_gives_what_jax_gives(name: str) -> None:
         wanted = [np.asarray(each) for each in jax.jit(model)(x, y)]
     finally:
         jax.config.update("jax_enable_x64", before)
-    best = best_variant()
-    found = ingot.load(ingot.compile(exported, variants=[best]))(x, y)
+    found = load_best(exported)(x, y)
     for place, (one, other) in enumerate(zip(found, wanted, strict=True)):
         array = one.numpy()
         assert (array.dtype, array.shape) == (other.dtype, other.shape), place

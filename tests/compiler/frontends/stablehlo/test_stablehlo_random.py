@@ -10,13 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.extend.backend import get_backend
-from jaxlib.mlir.dialects import stablehlo
 
 import ingot
 from ingot.compiler.frontends.stablehlo import import_stablehlo
 from ingot.compiler.graph.interpreter import interpret
-from tests.support.devices import opencl_uri
-from tests.support.stablehlo_cases import Array, export
+from tests.support.devices import load_best, opencl_uri
+from tests.support.results import arrays_of
+from tests.support.stablehlo_cases import Array, artifact, export
 from tests.support.streams import distance, fractions, gaussian
 
 
@@ -35,14 +35,6 @@ def by_xla(text: str, *arguments: Array) -> list[Array]:
     client = get_backend("cpu")
     program = client.compile_and_load(text, client.devices()[:1])
     return [np.asarray(each) for each in program.execute([jax.device_put(a) for a in arguments])]
-
-
-def artifact(text: str) -> bytes:
-    return stablehlo.serialize_portable_artifact_str(text, "1.9.0")  # type: ignore[no-any-return]
-
-
-def numbers(results: Any) -> list[Array]:
-    return [each.numpy() for each in (results if isinstance(results, tuple) else (results,))]
 
 
 BITS = [
@@ -169,12 +161,12 @@ func.func @main(%a: tensor<f32>, %b: tensor<f32>, %c: tensor<f64>, %d: tensor<f6
 
 
 def test_rng_draws_what_it_is_asked_for_anew_at_each_call(wide: None) -> None:
-    model = ingot.load(ingot.compile(artifact(RNG)))
+    model = load_best(artifact(RNG))
     assert [each.name for each in model.variables] == ["random.position"]
     ends = [*map(np.float32, (-1, 3)), *map(np.float64, (-2, 0.5))]
     ends += [*map(np.int8, (-100, 100)), *map(np.int64, (-(2**63), 2**63 - 1))]
     arguments = [*ends, np.array([300, 200])]
-    first, second = (numbers(model(*arguments)) for _ in range(2))
+    first, second = (arrays_of(model(*arguments)) for _ in range(2))
     np.testing.assert_array_equal(first[0].ravel(), fractions(0, 0, 60_000) * 4 - 1)
     np.testing.assert_array_equal(second[0].ravel(), fractions(6, 0, 60_000) * 4 - 1)
     for one, other in zip(first, second, strict=True):
@@ -193,7 +185,7 @@ def test_rng_draws_what_it_is_asked_for_anew_at_each_call(wide: None) -> None:
     assert abs(((counts - 300) ** 2 / 300).sum() - 199) < 3 * np.sqrt(2 * 199)
     assert distance(longs, lambda x: x / 2.0**64 + 0.5) < 1.6
     model.reset()
-    for one, other in zip(numbers(model(*arguments)), first, strict=True):
+    for one, other in zip(arrays_of(model(*arguments)), first, strict=True):
         np.testing.assert_array_equal(one, other)
 
 

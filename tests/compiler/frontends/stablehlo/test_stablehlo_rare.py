@@ -10,28 +10,19 @@ import ml_dtypes
 import numpy as np
 import pytest
 from jax import lax
-from jaxlib.mlir.dialects import stablehlo
 
 import ingot
-from tests.support.stablehlo_cases import export, integers, normal
+from tests.support.devices import load_best
+from tests.support.stablehlo_cases import (
+    artifact,
+    check_compiled,
+    export,
+    integers,
+    normal,
+    run_compiled,
+)
 
 Array = np.ndarray[Any, Any]
-
-
-def run(text: str, *arguments: Array) -> list[Array]:
-    artifact = stablehlo.serialize_portable_artifact_str(text, "1.9.0")
-    results = ingot.load(ingot.compile(artifact))(*arguments)
-    return [each.numpy() for each in (results if isinstance(results, tuple) else (results,))]
-
-
-def against_jax(function: Any, *arguments: Any, tolerance: float = 1e-5) -> None:
-    results = ingot.load(ingot.compile(export(function, *arguments)))(*arguments)
-    found = results if isinstance(results, tuple) else (results,)
-    wanted = jax.tree_util.tree_leaves(jax.jit(function)(*arguments))
-    for place, (one, other) in enumerate(zip(found, wanted, strict=True)):
-        assert one.numpy().dtype == other.dtype, place
-        a, b = (np.asarray(each, np.float64) for each in (one.numpy(), other))
-        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance, err_msg=f"result {place}")
 
 
 CASTS = ["f32 i8 4", "i64 f16 4", "i16 i32 2", "f64 i32 2", "i32 i4 8", "u8 i4 2", "bf16 i8 2"]
@@ -56,7 +47,7 @@ def test_bits_are_seen_as_elements_of_another_width(case: str) -> None:
       %1 = stablehlo.bitcast_convert %0 : (tensor<3x{ratio}x{b}>) -> tensor<3x{a}>
       return %0, %1 : tensor<3x{ratio}x{b}>, tensor<3x{a}>
     }}"""
-    parts, back = run(text, x)
+    parts, back = run_compiled(artifact(text), x)
     assert back.tobytes() == x.tobytes()
     codes = x.view(np.uint8)
     if narrow.itemsize == 1 and other == "i4":
@@ -77,7 +68,7 @@ def test_precision_is_reduced_as_xla_does() -> None:
     edges = np.array([0.0, -0.0, np.inf, np.nan, 65519.0, 65520.0, 6e-5], np.float32)
     x = np.concatenate([every, edges])
     h = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
-    results = ingot.load(ingot.compile(export(model, x, h)))(x, h)
+    results = load_best(export(model, x, h))(x, h)
     for size, one, other in zip([*sizes, "f16"], results, jax.jit(model)(x, h), strict=True):
         np.testing.assert_array_equal(one.numpy(), np.asarray(other), err_msg=str(size))
 
@@ -119,7 +110,7 @@ def test_triangular_systems_and_factors() -> None:
     }}"""
     a = a + 4 * np.eye(5, dtype=np.float32)
     b, c = normal(2, 5, 3), normal(2, 3, 5)
-    *solved, low, high = run(program, a, b, c, spd)
+    *solved, low, high = run_compiled(artifact(program), a, b, c, spd)
     at = iter(solved)
     for left in (True, False):
         for lower in (True, False):
@@ -162,7 +153,7 @@ def test_batch_normalisation_in_training_and_its_gradient() -> None:
         root = jnp.sqrt(variance + 0.01)[column]
         return s[column] * (x - mean[column]) / root + o[column], mean, variance
 
-    found = run(text, x, s, o, g)
+    found = run_compiled(artifact(text), x, s, o, g)
     wanted, back = jax.vjp(lambda *each: norm(*each)[0], x, s, o)
     np.testing.assert_allclose(found[0], wanted, rtol=1e-5, atol=1e-5)
     for one, other in zip(found[1:3], norm(x, s, o)[1:], strict=True):
@@ -199,8 +190,8 @@ def test_convolutions_of_every_form(name: str) -> None:
         numbers = ("NHWC", "HWIO", "NHWC")
         return lax.conv_general_dilated(x, w, dimension_numbers=numbers, **given)
 
-    against_jax(model, normal(*shape), normal(*window, seed=1), tolerance=1e-4)
-    against_jax(model, integers(*shape), integers(*window))
+    check_compiled(model, normal(*shape), normal(*window, seed=1), tolerance=1e-4)
+    check_compiled(model, integers(*shape), integers(*window))
 
 
 def test_products_of_other_dtypes_and_dims() -> None:
@@ -218,7 +209,7 @@ def test_products_of_other_dtypes_and_dims() -> None:
 
     a, b = normal(2, 3, 4, 5), normal(5, 4, 3, 6, seed=1)
     i = integers(4, 7, low=-100, high=100, dtype="int8")
-    against_jax(model, a, b, i, normal(4, 7, dtype="float16"), tolerance=1e-4)
+    check_compiled(model, a, b, i, normal(4, 7, dtype="float16"), tolerance=1e-4)
 
 
 def test_random_numbers_of_jax_and_special_functions() -> None:
@@ -234,7 +225,7 @@ def test_random_numbers_of_jax_and_special_functions() -> None:
             *(special.i0e(x), special.i1e(x), jnp.nextafter(x, 0.0), special.logit(x / 8 + 0.5)),
         )
 
-    against_jax(model, normal(3, 4), tolerance=3e-5)
+    check_compiled(model, normal(3, 4), tolerance=3e-5)
 
 
 def test_einsums_selections_and_numbers_of_devices() -> None:
@@ -256,7 +247,7 @@ def test_einsums_selections_and_numbers_of_devices() -> None:
     }"""
     a, b = normal(2, 3, 4), normal(2, 4, 5)
     i, j = np.array([[3, 0], [1, 1]], np.int32), np.array([2, 0], np.int32)
-    product, total, batched, rows, device = run(text, a, b, i, j)
+    product, total, batched, rows, device = run_compiled(artifact(text), a, b, i, j)
     np.testing.assert_allclose(product, np.einsum("bij,bjk->bki", a, b), rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(total, a.sum((0, 1)), rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(batched, np.stack([a[n][:, i[n]] for n in range(2)]))
@@ -280,7 +271,7 @@ def test_what_cannot_be_compiled_says_what_to_do(op: str, reason: str) -> None:
       return %0 : tensor<3xf32>
     }}"""
     with pytest.raises(ingot.CompileError, match=reason):
-        ingot.compile(stablehlo.serialize_portable_artifact_str(text, "1.9.0"))
+        ingot.compile(artifact(text))
 
 
 def test_tuples_and_tokens_become_what_is_in_them() -> None:
@@ -303,8 +294,8 @@ def test_tuples_and_tokens_become_what_is_in_them() -> None:
       %4 = stablehlo.after_all %3, %k : {token}
       return %0, %4, %2 : {made}, {token}, tensor<2xf32>
     }}"""
-    artifact = stablehlo.serialize_portable_artifact_str(text, "1.9.0")
-    model = ingot.load(ingot.compile(artifact, variants=["x86-64-v3"]))
+    source = artifact(text)
+    model = load_best(source)
     for name in (
         "arg0.0",
         "arg0.1.0",
@@ -326,9 +317,9 @@ def test_a_tuple_where_none_can_be_is_named() -> None:
     text = f"""func.func @main(%a: {pair}) -> {pair} {{
       %0 = "stablehlo.custom_call"(%a) {{call_target_name = "Sharding"}} : ({pair}) -> {pair}
       return %0 : {pair} }}"""
-    artifact = stablehlo.serialize_portable_artifact_str(text, "1.9.0")
+    source = artifact(text)
     with pytest.raises(ingot.CompileError, match=r"tuple<f32\[2\], f32\[\]> are not supported"):
-        ingot.compile(artifact)
+        ingot.compile(source)
 
 
 def test_booleans_are_clamped() -> None:
@@ -336,7 +327,7 @@ def test_booleans_are_clamped() -> None:
         -> tensor<8xi1> {
       %0 = stablehlo.clamp %a, %b, %c : tensor<8xi1>
       return %0 : tensor<8xi1> }"""
-    artifact = stablehlo.serialize_portable_artifact_str(text, "1.9.0")
-    model = ingot.load(ingot.compile(artifact, variants=["x86-64-v3"]))
+    source = artifact(text)
+    model = load_best(source)
     low, x, high = ((np.arange(8) >> place & 1).astype(bool) for place in range(3))
     np.testing.assert_array_equal(model(low, x, high).numpy(), (low | x) & high)

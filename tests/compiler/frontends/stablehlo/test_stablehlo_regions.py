@@ -14,8 +14,16 @@ from jax.interpreters import mlir
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
-import ingot
-from tests.support.stablehlo_cases import check, export, integers, normal
+from tests.support.devices import load_best
+from tests.support.stablehlo_cases import (
+    artifact,
+    assert_gives,
+    check,
+    export,
+    integers,
+    normal,
+    run_compiled,
+)
 
 X = normal(5, 6)
 WHOLE = integers(5, 6, low=-4, high=4)
@@ -24,14 +32,7 @@ WHOLE = integers(5, 6, low=-4, high=4)
 def compiled(function: Callable[..., Any], *arguments: Any, tolerance: float = 1e-5) -> None:
     """Compare `function` with jax: interpreted, and compiled and run."""
     module = check(function, *arguments, tolerance=tolerance)
-    results = ingot.load(ingot.compile(module))(*arguments)
-    found = results if isinstance(results, tuple) else (results,)
-    wanted = jax.tree_util.tree_leaves(jax.jit(function)(*arguments))
-    for place, (one, other) in enumerate(zip(found, wanted, strict=True)):
-        assert one.numpy().dtype == other.dtype
-        np.testing.assert_allclose(
-            one.numpy(), other, rtol=tolerance, atol=tolerance, err_msg=f"result {place}"
-        )
+    assert_gives(run_compiled(module, *arguments), function, *arguments, tolerance=tolerance)
 
 
 def scaled_sum(a: Any, b: Any) -> Any:
@@ -67,7 +68,7 @@ def test_reductions_by_any_region_of_symbolic_length() -> None:
 
     b = jax.export.symbolic_shape("b, 6")
     exported = export(model, jax.ShapeDtypeStruct(b, "float32"))
-    program = ingot.load(ingot.compile(exported))
+    program = load_best(exported)
     for rows in (1, 2, 5):
         wanted = np.ones(6, np.float32)
         for row in X[:rows]:
@@ -97,7 +98,7 @@ def test_windows_by_any_region_and_with_any_init_value() -> None:
         arguments = [ir.DenseElementsAttr.get(x) for x in (X, WHOLE)]
         judged = stablehlo.eval_module(module, arguments)
         wanted = [np.array(ir.DenseElementsAttr(each)) for each in judged]
-    found = ingot.load(ingot.compile(exported))(X, WHOLE)
+    found = load_best(exported)(X, WHOLE)
     for one, other in zip(found, wanted, strict=True):
         np.testing.assert_allclose(one.numpy(), other, rtol=1e-5)
 
@@ -109,12 +110,6 @@ def test_pooling_gradients_scatter_to_what_was_selected() -> None:
 
     compiled(jax.grad(pool), X)
     compiled(lambda x: jax.grad(lambda x: jnp.sum(pool(x[:, ::-1]) ** 2))(x), X, tolerance=1e-4)
-
-
-def run_text(text: str, *arguments: Any) -> list[np.ndarray[Any, Any]]:
-    artifact = stablehlo.serialize_portable_artifact_str(text, "1.9.0")
-    results = ingot.load(ingot.compile(artifact))(*arguments)
-    return [each.numpy() for each in (results if isinstance(results, tuple) else (results,))]
 
 
 def test_select_and_scatter_by_any_regions() -> None:
@@ -142,7 +137,7 @@ def test_select_and_scatter_by_any_regions() -> None:
         columns = [column for column in (2 * j - 1, 2 * j) if 0 <= column < 4]
         place = min(((a, b) for a in rows for b in columns), key=lambda place: x[place])
         wanted[place] = 2 * wanted[place] + s[i, j]
-    np.testing.assert_array_equal(run_text(text, x, s)[0], wanted)
+    np.testing.assert_array_equal(run_compiled(artifact(text), x, s)[0], wanted)
 
 
 def scatter_text(batching: bool) -> str:
@@ -181,7 +176,7 @@ def test_scatter_of_several_operands_by_any_region(batching: bool) -> None:
     if batching:
         starts = [(0, 4), (1, 0), (2, -1), (3, 5)]
     indices = np.array([[s[1]] for s in starts] if batching else np.transpose(starts), np.int32)
-    found = run_text(scatter_text(batching), x, y, indices, u, v)
+    found = run_compiled(artifact(scatter_text(batching)), x, y, indices, u, v)
     a, b = x.copy(), y.copy()
     for place, (row, column) in enumerate(starts):
         if not 0 <= column <= 4:
@@ -227,7 +222,7 @@ def test_map_and_sorts_by_values_that_only_the_call_knows() -> None:
       return %r#0, %r#1, %m : tensor<8xf32>, tensor<8xi32>, tensor<8xf32>
     }"""
     x, y = np.arange(8, dtype=np.float32), np.arange(8, dtype=np.int32)
-    near, places, mapped = run_text(text, x, y, np.float32(4.25))
+    near, places, mapped = run_compiled(artifact(text), x, y, np.float32(4.25))
     order = np.argsort(np.abs(x - 4.25), kind="stable")
     np.testing.assert_array_equal(near, x[order])
     np.testing.assert_array_equal(places, y[order])

@@ -27,30 +27,31 @@ SANITIZED_TESTS := tests/end_to_end $(addprefix --ignore=tests/end_to_end/test_,
 export PATH := $(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test sanitized check bench develop format clean
+.PHONY: help demo test test-peers sanitized check bench develop format clean
 
 help: ## list the targets
 	@echo "Ingot: compile a machine-learning model once, run it anywhere."
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
 
 demo: $(STAMPS)/demo ## install into a fresh environment, compile a trained model and run it
 	build/demo/bin/python samples/digits/digits.py
 
 test: develop ## run all tests: C, C under the sanitizers, Python
 	$(call c_tests,build/c-tests,-DCMAKE_BUILD_TYPE=Release)
-	$(call c_tests,build/c-tests-sanitized,-DCMAKE_BUILD_TYPE=Debug -DINGOT_SANITIZE=ON)
+	$(call c_tests,build/sanitized,$(SANITIZED))
 	$(MAKE) sanitized
 	$(PYTEST) $(ARGUMENTS)
 
+test-peers: develop ## hours: drawn tests with many more examples, then the other engines
+	INGOT_EXAMPLES=20 $(PYTEST) -m hypothesis $(ARGUMENTS)
+	$(MAKE) bench
+
 sanitized: develop ## run the op suite and dynamic programs, kernels too under ASan and UBSan
-	$(CMAKE) -S . -B build/sanitized -DCMAKE_C_COMPILER=gcc -DCMAKE_BUILD_TYPE=Debug \
-	  -DCMAKE_C_FLAGS=-O1 -DINGOT_SANITIZE=ON -DINGOT_BUILD_PYTHON=ON \
-	  -DPython_EXECUTABLE=$(BIN)/python > build/sanitized.log \
-	  || { cat build/sanitized.log; exit 1; }
-	cmake --build build/sanitized --target _ingot
+	$(call c_build,build/sanitized,$(SANITIZED),--target _ingot)
 	CC=gcc INGOT_TEST_OPENCL=off ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 \
 	  LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" \
-	  python -m pytest -p tests.support.sanitized --capture=sys $(SANITIZED_TESTS)
+	  python -m $(PYTEST) -p tests.support.sanitized --capture=sys --max-worker-restart=0 \
+	  $(SANITIZED_TESTS)
 
 check: develop build/types ## format, lint, types, layering and the faster tests
 	ruff format --check .
@@ -72,13 +73,22 @@ clean: ## remove everything that was built, and the virtual environment
 	rm -rf build dist $(VENV) runtime/*.so .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# $(call c_tests,FOLDER,OPTIONS): build the C runtime and its tests there, and run them.
-define c_tests
+# $(call c_build,FOLDER,OPTIONS,TARGETS): build the C runtime there.
+define c_build
 	$(CMAKE) -S . -B $(1) $(2) -DINGOT_BUILD_TESTS=ON \
 	  -DINGOT_WARNINGS_AS_ERRORS=$(WARNINGS_AS_ERRORS) > $(1).log || { cat $(1).log; exit 1; }
-	cmake --build $(1)
-	ctest --test-dir $(1) --output-on-failure
+	cmake --build $(1) $(3)
 endef
+
+# $(call c_tests,FOLDER,OPTIONS): build the C runtime and its tests there, and run them.
+define c_tests
+	$(call c_build,$(1),$(2))
+	ctest --test-dir $(1) --output-on-failure --parallel $(shell nproc)
+endef
+
+# One build serves the C tests and the Python tests under the sanitizers.
+SANITIZED := -DCMAKE_C_COMPILER=gcc -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS=-O1 \
+  -DINGOT_SANITIZE=ON -DINGOT_BUILD_PYTHON=ON -DPython_EXECUTABLE=$(BIN)/python
 
 # What pip cannot bring, with the way to get it.
 $(STAMPS)/python:

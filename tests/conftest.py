@@ -9,8 +9,15 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support import drawn
+
 # How long an example takes depends on what else the machine does.
-settings.register_profile("ingot", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "ingot",
+    max_examples=100 * drawn.TIMES,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("ingot")
 
 # Kernels that PoCL has compiled, kept between runs: it takes seconds for a program.

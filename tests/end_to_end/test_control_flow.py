@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 import ingot
@@ -25,6 +25,7 @@ from ingot.compiler.vm.read_module import read_module
 from ingot.hal.spec import dtype
 from tests.support.compiled_programs import Program, build
 from tests.support.devices import load_everywhere, targets
+from tests.support.drawn import examples
 
 Array = np.ndarray[Any, Any]
 F32, I32, I64 = dtype("f32"), dtype("i32"), dtype("i64")
@@ -458,7 +459,7 @@ STEPS: list[Callable[[Builder, Value, Value], Value]] = [
 Step = tuple[int, int, int]
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(12, suppress_health_check=list(HealthCheck))
 @given(
     st.lists(st.tuples(*[st.integers(0, 4)] * 3), min_size=1, max_size=4),
     st.booleans(),

@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import ingot
@@ -14,6 +14,7 @@ from ingot.compiler import compile
 from ingot.hal.errors import Error as IngotError
 from ingot.hal.errors import InvalidArgument, OutOfMemory
 from tests.support.devices import load_everywhere, on_every_device, targets
+from tests.support.drawn import examples
 
 MASK = """
 module {producer="a test"} {
@@ -81,7 +82,7 @@ def test_one_session_gives_any_count_of_results(
     model = ingot.load(mask_module, device=device)
 
     @given(st.integers(0, 40), st.integers(0, 40), st.floats(0, 1), st.integers(0, 99))
-    @settings(max_examples=60, deadline=None)
+    @examples(60)
     def run(rows: int, columns: int, density: float, seed: int) -> None:
         _check(model, _mask(rows, columns, density, seed))
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 import ingot
@@ -23,6 +23,7 @@ from ingot.compiler.ir import Literal, Module, TensorType, Value, Variable
 from ingot.hal.spec import dtype
 from tests.support.compiled_programs import build
 from tests.support.devices import load_best, opencl_uri
+from tests.support.drawn import examples
 
 F32, I32 = dtype("f32"), dtype("i32")
 MATRIX, ROW, NUMBER = TensorType(F32, (5, 4)), TensorType(F32, (4,)), TensorType(I32)
@@ -138,7 +139,7 @@ def program(seed: int) -> Module:
     return module
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(20, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, 1 << 20))
 def test_drawn_programs(seed: int) -> None:
     check(seed, load_best(program(seed)))

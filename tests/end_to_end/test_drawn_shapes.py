@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ingot.compiler.frontends.onnx import import_onnx
 from ingot.compiler.graph.interpreter import interpret
 from tests.support.devices import load_best
+from tests.support.drawn import examples
 from tests.support.drawn_shapes import draw_model, inputs_of
 
 Array = np.ndarray[Any, Any]
@@ -59,7 +60,7 @@ def compiled(proto: Any) -> Callable[..., Sequence[Array]]:
 
 
 @given(st.integers(0, 2**32 - 1))
-@settings(max_examples=25, deadline=None)
+@examples(25)
 def test_drawn_shapes_are_imported_right(seed: int) -> None:
     check(seed, 6, interpreted)
 

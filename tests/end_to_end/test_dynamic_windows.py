@@ -6,7 +6,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from ingot.compiler.graph.builder import Builder
@@ -15,6 +15,7 @@ from ingot.compiler.ir.dims import ceildiv, floordiv, maximum, symbol
 from ingot.hal.errors import InvalidArgument
 from ingot.hal.spec import dtype
 from tests.support.compiled_programs import Program, build
+from tests.support.drawn import examples
 
 B, H, W, I, K, L, O, S, D = map(symbol, ("b", "h", "w", "i", "k", "l", "o", "s", "d"))  # noqa: E741
 F32 = dtype("f32")
@@ -82,7 +83,7 @@ def drawn(*shape: int) -> np.ndarray:
 
 
 @given(*[st.integers(0, 2)] * 1, *[st.integers(1, 6)] * 2, *[st.integers(1, 3)] * 4)
-@settings(max_examples=25, deadline=None)
+@examples(25)
 def test_convolutions_take_a_weight_of_any_size(
     b: int, h: int, w: int, i: int, k: int, l: int, o: int  # noqa: E741
 ) -> None:  # fmt: skip
@@ -91,7 +92,7 @@ def test_convolutions_take_a_weight_of_any_size(
 
 
 @given(st.integers(0, 2), st.integers(2, 9), st.integers(1, 9), st.integers(1, 4))
-@settings(max_examples=25, deadline=None)
+@examples(25)
 def test_windows_and_their_steps_may_be_known_to_the_call_only(
     b: int, h: int, w: int, s: int
 ) -> None:

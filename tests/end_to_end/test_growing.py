@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 import ingot
@@ -24,6 +24,7 @@ from ingot.compiler.vm.read_module import read_module
 from ingot.hal.spec import dtype
 from tests.support.compiled_programs import build
 from tests.support.devices import load_best
+from tests.support.drawn import examples
 
 F32, I64 = dtype("f32"), dtype("i64")
 GREATEST = 40  # rows of a drawn value
@@ -193,7 +194,7 @@ def check(seed: int) -> None:
             assert each.shape == expected.shape
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(8, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, 1 << 20))
 def test_drawn_programs(seed: int) -> None:
     check(seed)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
@@ -17,6 +17,7 @@ from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.read_source import read_sources
 from ingot.compiler.state import apply_state
 from tests.support.devices import on_every_device, targets
+from tests.support.drawn import examples
 
 HEADS, WIDTH = 2, 8
 TYPES = {"f32": TensorProto.FLOAT, "i64": TensorProto.INT64}
@@ -101,7 +102,7 @@ def test_an_onnx_decoder_keeps_its_past_as_state(compiled: ingot.Module, device:
 
 
 @on_every_device
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(25, suppress_health_check=list(HealthCheck))
 @given(counts=st.lists(st.integers(1, 9), max_size=8), other=st.lists(st.integers(1, 9)))
 def test_any_sequence_of_calls_keeps_what_one_call_keeps(
     compiled: ingot.Module, device: str, counts: list[int], other: list[int]

@@ -4,7 +4,7 @@
 tests.support.sanitized`, which puts that extension in the place of the usual one and compiles
 kernels with the sanitizers too. The runtime of such a build loads kernels by dlopen, and
 forbids all bytes around the bindings of a dispatch while it runs. The first error ends the
-process with a report.
+process with a report. With pytest-xdist, workers run the tests, and are what is sanitized.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ import os
 import sys
 from pathlib import Path
 
+import pytest
+
 from ingot.compiler.targets.cpu import flags, toolchain
 
-__all__: list[str] = []
+__all__ = ["pytest_configure"]
 
 EXTENSION = Path(__file__).parents[2] / "build" / "sanitized" / "runtime" / "_ingot.abi3.so"
 SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g1", "-O1")
@@ -50,6 +52,10 @@ def _sanitize_kernels() -> None:
     toolchain.default_variants = best
 
 
-os.environ.pop("LD_PRELOAD", None)  # for this process only: compilers need no sanitizer
-_use_extension()
-_sanitize_kernels()
+def pytest_configure(config: pytest.Config) -> None:
+    """Before any test is collected, in each process that runs tests."""
+    if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
+        return  # its workers inherit the environment
+    os.environ.pop("LD_PRELOAD", None)  # for this process only: compilers need no sanitizer
+    _use_extension()
+    _sanitize_kernels()

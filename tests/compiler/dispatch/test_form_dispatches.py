@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ingot.compiler.dispatch.form_dispatches import form_dispatches
@@ -18,6 +18,7 @@ from ingot.compiler.ir import Block, Function, Module, Op, Region, TensorType, V
 from ingot.compiler.ir.dims import Dim, symbol
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import dtype
+from tests.support.drawn import examples
 
 F32 = dtype("f32")
 B = symbol("b")
@@ -207,7 +208,7 @@ BINARY = ["add", "sub", "mul", "max"]
 KINDS = ["unary", "binary", "binary", "transpose", "dense", "norm", "slice", "reshape", "take"]
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.data())
 def test_regions_mean_what_the_graph_means(data: st.DataObject) -> None:
     def build(b: Builder, x: Value, w: Value) -> list[Value]:

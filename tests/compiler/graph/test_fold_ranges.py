@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ingot.compiler.graph.build_control import counted_loop
@@ -18,6 +18,7 @@ from ingot.compiler.graph.simplify import simplify
 from ingot.compiler.ir import Module, Value, walk
 from ingot.compiler.ir.dims import symbol
 from ingot.hal.spec import dtype
+from tests.support.drawn import examples
 from tests.support.programs import check_pass, program, run
 
 BINARY = ("add", "sub", "mul", "max", "min", "rem", "div", "and")
@@ -27,7 +28,7 @@ def names(module: Module) -> list[str]:
     return [op.name for op in walk(module)]
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.data())
 def test_drawn_values_lie_in_their_ranges(data: st.DataObject) -> None:
     """A random graph over a dim, an iota, constants and an argument, all integers of a dtype."""

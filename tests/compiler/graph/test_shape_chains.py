@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ingot.compiler.graph.builder import Builder
@@ -14,6 +14,7 @@ from ingot.compiler.graph.eliminate_common_subexpressions import eliminate_commo
 from ingot.compiler.graph.eliminate_dead_code import eliminate_dead_code
 from ingot.compiler.graph.simplify import simplify
 from ingot.hal.spec import dtype
+from tests.support.drawn import examples
 from tests.support.programs import check_pass, constant, program
 
 STEPS = (
@@ -80,7 +81,7 @@ def step(b: Builder, x: Any, name: str, data: st.DataObject) -> Any:
     return x
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.data())
 def test_simplified_chains_are_the_same(data: st.DataObject) -> None:
     shape = tuple(data.draw(st.lists(st.sampled_from([1, 2, 3, 4, 6]), min_size=1, max_size=4)))
@@ -96,7 +97,7 @@ def test_simplified_chains_are_the_same(data: st.DataObject) -> None:
     check_pass((simplify, eliminate_common_subexpressions, eliminate_dead_code), module, x)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.data())
 def test_chains_behind_a_convolution_are_the_same_channels_last(data: st.DataObject) -> None:
     names = data.draw(st.lists(st.sampled_from(STEPS), min_size=1, max_size=6))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ingot.compiler.graph.builder import Builder
@@ -18,6 +18,7 @@ from ingot.compiler.graph.reshapes import reshape_groups
 from ingot.compiler.graph.simplify import holds_exactly, simplify
 from ingot.compiler.ir.dims import symbol
 from ingot.hal.spec import DTYPES, dtype
+from tests.support.drawn import examples
 from tests.support.programs import Build, check_pass, names, normal, program
 
 N = symbol("n")
@@ -241,7 +242,7 @@ def test_exact_conversions_lose_nothing(source: str) -> None:
             assert back.tobytes() == x.tobytes(), target
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(st.sampled_from([1, 2, 3, 4, 6]), min_size=0, max_size=4), st.data())
 def test_groups_of_a_reshape_have_equal_products(old: list[int], data: st.DataObject) -> None:
     factors = [f for dim in old for f in {1: [1], 4: [2, 2], 6: [2, 3]}.get(dim, [dim])]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hypothesis_numpy
 
@@ -20,6 +20,7 @@ from ingot.compiler.ir.parser import parse
 from ingot.compiler.ir.printer import to_text
 from ingot.hal.errors import CompileError, InvalidArgument
 from ingot.hal.spec import dtype
+from tests.support.drawn import examples
 from tests.support.programs import program
 
 I64 = dtype("i64")
@@ -42,7 +43,7 @@ MATRICES = hypothesis_numpy.arrays(
 
 
 @given(MATRICES)
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_nonzero_counts_and_fills_what_numpy_finds(x: np.ndarray) -> None:
     module = program(places, "f32[a,b]")
     verify(module, GRAPH)

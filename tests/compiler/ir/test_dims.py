@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ingot.compiler.ir.dim_text import parse_dim
@@ -34,6 +34,7 @@ from ingot.compiler.ir.dims import (
     symbols_of,
 )
 from ingot.hal.errors import CompileError
+from tests.support.drawn import examples
 
 A, B, S = symbol("a"), symbol("b"), symbol("s")
 VALUES = [{"a": a, "b": b} for a in (0, 1, 2, 7) for b in (0, 1, 3, 12)]
@@ -58,7 +59,7 @@ def grow(children: st.SearchStrategy[Dim]) -> st.SearchStrategy[Dim]:
 dims = st.recursive(leaves, grow, max_leaves=6)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(dims, dims)
 def test_arithmetic_agrees_with_integers(x: Dim, y: Dim) -> None:
     for values in VALUES:
@@ -75,7 +76,7 @@ def test_arithmetic_agrees_with_integers(x: Dim, y: Dim) -> None:
             assert a <= b
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(dims, dims)
 def test_a_product_is_divided_by_its_factors(x: Dim, y: Dim) -> None:
     if y != 0:
@@ -89,7 +90,7 @@ def test_a_product_is_divided_by_its_factors(x: Dim, y: Dim) -> None:
     assert plus - minus == x
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(dims)
 def test_bounds_and_text_hold(x: Dim) -> None:
     assert parse_dim(str(x)) == x
@@ -169,7 +170,7 @@ def number_of(tree: Tree, values: Mapping[str, int]) -> int:
     return values[tree] if isinstance(tree, str) else tree
 
 
-@settings(max_examples=250, deadline=None)
+@examples(250)
 @given(trees)
 def test_canonical_forms_are_the_definition_wherever_that_is_valid(tree: Tree) -> None:
     try:
@@ -187,7 +188,7 @@ def test_canonical_forms_are_the_definition_wherever_that_is_valid(tree: Tree) -
         assert low <= expected <= high
 
 
-@settings(max_examples=250, deadline=None)
+@examples(250)
 @given(st.lists(trees.filter(lambda tree: "broadcast" not in str(tree)), min_size=2, max_size=4))
 def test_a_common_dim_is_right_if_each_of_its_operands_is_1_or_that_dim(parts: list[Tree]) -> None:
     try:

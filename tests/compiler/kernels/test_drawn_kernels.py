@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ingot.compiler.kernels.lanes.map import lower_map
 from ingot.compiler.kernels.lanes.row import lower_row
+from tests.support.drawn import examples
 from tests.support.entries import check, entry
 from tests.support.kernel_runner import device_variants, host_variants
 
 SIZES = st.lists(st.integers(1, 20), min_size=1, max_size=4)
 DTYPES = st.sampled_from(["f32", "f64", "f16", "bf16", "i8", "u8", "i32", "i64"])
 VARIANTS = [host_variants()[0], *device_variants()]
-FAST = settings(max_examples=12, deadline=None, derandomize=True)
+FAST = examples(12, derandomize=True)
 
 
 def tensor(dtype: str, shape: list[int]) -> str:

@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ingot.compiler.ir.dims import symbol
 from ingot.compiler.kernels.lanes.map import lower_map
+from tests.support.drawn import examples
 from tests.support.entries import check, entry
 from tests.support.kernel_runner import VARIANTS, IndexFault, device_variants, run
 
@@ -71,7 +72,7 @@ CASES: dict[str, tuple[list[str], dict[str, Any], tuple[int, int]]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-@settings(max_examples=8, deadline=None)
+@examples(8)
 @given(n=st.integers(0, 40), size=st.integers(1, 20), seed=st.integers(0, 2**31))
 def test_dimension_numbers(case: str, n: int, size: int, seed: int) -> None:
     types, numbers, (low, high) = CASES[case]

@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ingot.compiler.ir.dims import evaluate
 from ingot.compiler.kernels.lanes.scatter import lower_scatter
 from ingot.compiler.targets.cpu import c_printer
 from ingot.hal.spec import dtype
+from tests.support.drawn import examples
 from tests.support.entries import assert_close, check, entry, make, reference
 from tests.support.kernel_runner import (
     PLAIN,
@@ -66,7 +67,7 @@ def in_place(function: Any, operands: list[Any], **symbols: int) -> None:
     assert_close(memory, expected, 1e-6)
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(st.integers(0, 9), st.integers(0, 40), st.integers(1, 70), st.integers(0, 2**31))
 def test_drawn_rows(rows: int, updates: int, columns: int, seed: int) -> None:
     function = entry(

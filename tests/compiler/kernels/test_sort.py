@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ingot.compiler.kernels.lanes.sort import lower_sort
 from ingot.hal.spec import dtype
 from tests.support.comparators import by, sorter
+from tests.support.drawn import examples
 from tests.support.entries import check, entry
 from tests.support.kernel_runner import V4, VARIANTS, Loaded, device_variants, host_variants, run
 
@@ -37,7 +38,7 @@ def test_lengths_around_blocks_and_passes() -> None:
         np.testing.assert_array_equal(result, np.sort(x))
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(st.integers(0, 70), st.integers(0, 5), st.integers(0, 2**31))
 def test_equal_keys_keep_their_order(rows: int, columns: int, seed: int) -> None:
     types = ["i8[b,c]", "i32[b,c]", "f16[b,c]"]

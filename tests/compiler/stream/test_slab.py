@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ingot.compiler.ir.dims import Bounds, Dim, evaluate, prove_le, symbol
 from ingot.compiler.stream import slab as slab_file
 from ingot.compiler.stream.slab import Range, Slab, align
+from tests.support.drawn import examples
 
 B, S = symbol("b"), symbol("s")
 BOUNDS: dict[str, tuple[int, int | None]] = {"b": (1, None), "s": (1, 512)}
 LENGTHS: list[Dim] = [0, 4, 64, 4096, B * 4, B * 1536, B * S * 1536, B * S * S * 48, S * 100, B * S]
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(st.lists(st.tuples(st.sampled_from(LENGTHS), st.integers(0, 5)), max_size=40))
 def test_ranges_that_live_together_do_not_overlap(steps: list[tuple[Dim, int]]) -> None:
     slab = Slab(BOUNDS)

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from onnx import helper
 
 from ingot.hal.errors import InvalidArgument, OutOfRange
+from tests.support.drawn import examples
 from tests.support.onnx_cases import Case
 from tests.support.onnx_models import make_value
 
@@ -43,7 +44,7 @@ def parts() -> Case:
 
 
 @given(*[st.integers(0, 4)] * 4)
-@settings(max_examples=20, deadline=None)
+@examples(20)
 def test_the_sizes_of_parts_come_from_data(m: int, a: int, b: int, c: int) -> None:
     results = parts().results(x=counted(m, a + b + c), sizes=ints(a, b, c))
     wanted = np.split(counted(m, a + b + c), [a, a + b], 1)
@@ -80,7 +81,7 @@ STEPS = st.integers(-3, 3).filter(bool)
 
 
 @given(*[st.integers(0, 5)] * 2, *[ENDS] * 4, *[STEPS] * 2)
-@settings(max_examples=80, deadline=None)
+@examples(80)
 def test_bounds_and_steps_of_slices_come_from_data(
     m: int, n: int, a: int, b: int, c: int, d: int, s: int, t: int
 ) -> None:
@@ -108,7 +109,7 @@ def pads() -> Case:
 
 
 @given(st.integers(3, 6), st.integers(3, 6), st.tuples(*[st.integers(-1, 2)] * 4))
-@settings(max_examples=30, deadline=None)
+@examples(30)
 def test_amounts_of_padding_come_from_data(m: int, n: int, amounts: tuple[int, ...]) -> None:
     x = counted(m, n)
     found = pads().results(x=x, amounts=ints(*amounts))

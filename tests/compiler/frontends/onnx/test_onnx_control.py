@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto
 from onnx.helper import make_function, make_graph, make_node, make_opsetid
@@ -19,6 +19,7 @@ from ingot.compiler.graph.level import GRAPH
 from ingot.compiler.graph.passes import run_graph_passes
 from ingot.compiler.ir import Module, parse, to_text, verify, walk
 from ingot.hal.errors import CompileError
+from tests.support.drawn import examples
 from tests.support.onnx_models import build_model, in_session, make_value
 
 BOOL, INT64, FLOAT = TensorProto.BOOL, TensorProto.INT64, TensorProto.FLOAT
@@ -295,7 +296,7 @@ def test_a_function_of_the_model_may_branch() -> None:
 # Scan
 
 
-@settings(max_examples=12, deadline=None)
+@examples(12)
 @given(st.data())
 def test_drawn_scans(data: st.DataObject) -> None:
     """s = s + x y; stacks s and x - y, along drawn axes in drawn directions."""

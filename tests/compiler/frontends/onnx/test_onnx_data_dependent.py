@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from onnx import helper
 
@@ -16,6 +16,7 @@ import ingot
 from ingot.compiler.frontends.onnx import import_onnx
 from ingot.hal.errors import InvalidArgument, OutOfRange
 from tests.support.devices import load_best
+from tests.support.drawn import examples
 from tests.support.onnx_cases import Case as Case
 from tests.support.onnx_cases import in_onnxruntime, in_reference
 from tests.support.onnx_models import build_model, make_value
@@ -54,7 +55,7 @@ def test_nonzero_and_compress_pick_what_the_reference_picks() -> None:
     )
 
     @given(st.integers(0, 12), st.integers(0, 12), st.floats(0, 1), st.integers(0, 99))
-    @settings(max_examples=40, deadline=None)
+    @examples(40)
     def run(rows: int, columns: int, density: float, seed: int) -> None:
         random = np.random.default_rng(seed)
         flat = random.random(max(rows * columns - seed % 3, 0)) < density
@@ -106,7 +107,7 @@ def test_unique_gives_all_that_numpy_gives(axis: int | None, is_sorted: int) -> 
     )
 
     @given(st.integers(1, 12), st.integers(1, 9), st.integers(1, 4), st.integers(0, 99))
-    @settings(max_examples=25, deadline=None)
+    @examples(25)
     def run(rows: int, columns: int, spread: int, seed: int) -> None:
         x = numbers(rows, columns, seed=seed, low=0, high=spread)
         for name, found, expected in zip(
@@ -255,7 +256,7 @@ def test_slices_between_computed_ends_are_those_of_the_reference(steps: tuple[in
     )
 
     @given(st.integers(1, 7), ENDS, ENDS, ENDS, ENDS)
-    @settings(max_examples=40, deadline=None)
+    @examples(40)
     def run(rows: int, a: int, b: int, c: int, d: int) -> None:
         case.check(x=numbers(rows, 6), starts=ints(a, b), ends=ints(c, d))
 

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 import onnx
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
+from tests.support.drawn import examples
 from tests.support.onnx_models import make_value
 from tests.support.onnx_sequences import BOOL, INT64, Case, Node, X, body, rows, sequence, tensor
 
@@ -146,7 +147,7 @@ def check_drawn(seed: int) -> None:
         case.check(**inputs)
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(10, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, 1 << 20))
 def test_drawn_models(seed: int) -> None:
     check_drawn(seed)

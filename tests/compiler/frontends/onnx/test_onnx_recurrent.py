@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto
 from onnx.helper import make_node
@@ -18,6 +18,7 @@ from ingot.compiler.graph.level import GRAPH
 from ingot.compiler.graph.passes import run_graph_passes
 from ingot.compiler.ir import Module, verify, walk
 from ingot.hal.errors import CompileError
+from tests.support.drawn import examples
 from tests.support.onnx_models import build_model, in_session, make_value
 
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
@@ -101,7 +102,7 @@ def check(model: onnx.ModelProto, arrays: dict[str, Any]) -> Module:
     return module
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(st.data())
 def test_drawn_recurrent_nodes(data: st.DataObject) -> None:
     op_type = data.draw(st.sampled_from(sorted(GATES)))

@@ -7,13 +7,14 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from jaxlib.mlir.dialects import stablehlo
 
 import ingot
 from ingot.hal.errors import InvalidArgument
 from tests.support.devices import load_best
+from tests.support.drawn import examples
 
 X = np.arange(24, dtype=np.float32).reshape(4, 6)
 
@@ -71,7 +72,7 @@ def test_a_slice_between_places_from_tensors() -> None:
         return np.asarray(model.main(X, *(sizes(*each, dtype=np.int32) for each in bounds)))
 
     @given(*[st.integers(0, 4)] * 2, *[st.integers(0, 6)] * 2, *[st.integers(1, 3)] * 2)
-    @settings(max_examples=30, deadline=None)
+    @examples(30)
     def run(a: int, b: int, c: int, d: int, step: int, stride: int) -> None:
         (a, b), (c, d) = sorted((a, b)), sorted((c, d))
         np.testing.assert_array_equal(
@@ -146,7 +147,7 @@ def test_amounts_of_padding_come_from_tensors_and_may_cut() -> None:
     }""")
 
     @given(*[st.integers(-1, 2)] * 4, *[st.integers(0, 3)] * 2)
-    @settings(max_examples=30, deadline=None)
+    @examples(30)
     def run(a: int, b: int, c: int, d: int, i: int, j: int) -> None:
         found = model.main(X, np.float32(7), sizes(a, b), sizes(c, d), sizes(i, j))
         wanted = jax.lax.pad(X, np.float32(7), [(a, c, i), (b, d, j)])

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from jax import lax
 
@@ -18,6 +18,7 @@ from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.graph.level import GRAPH
 from ingot.compiler.graph.passes import run_graph_passes
 from ingot.compiler.ir import Module, parse, to_text, verify, walk
+from tests.support.drawn import examples
 from tests.support.stablehlo_cases import Array, check, export, normal, spec
 
 
@@ -133,7 +134,7 @@ def test_a_value_that_never_changes_is_not_carried() -> None:
     assert len(loop.operands) == 3  # index, state, outputs; not xs, w and u
 
 
-@settings(max_examples=6, deadline=None)
+@examples(6)
 @given(st.data())
 def test_drawn_programs_of_loops_and_branches(data: st.DataObject) -> None:
     """A random nest of loops and branches over one vector and a counter."""

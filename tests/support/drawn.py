@@ -1,0 +1,18 @@
+"""How many examples drawn tests try: a few in every run, INGOT_EXAMPLES times as many in a long
+one (`make test-peers`)."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from hypothesis import settings
+
+__all__ = ["examples"]
+
+TIMES = int(os.environ.get("INGOT_EXAMPLES", "1"))
+
+
+def examples(count: int, **options: Any) -> settings:
+    """Decorates a drawn test that tries so many examples in every run."""
+    return settings(max_examples=count * TIMES, deadline=None, **options)

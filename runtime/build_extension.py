@@ -18,12 +18,11 @@ sys.path.insert(0, str(RUNTIME_FOLDER.parent))
 from hal import header  # noqa: E402  the package `ingot` is not installed yet
 
 PUBLIC_HEADERS = ("ingot.h", "opencl.h")
-PRIVATE_HEADERS = ("call.h", "dlpack.h")
+PRIVATE_HEADERS = ("call.h", "dlpack.h", "record.h")
 
-# Called by C: after every kernel of a traced session (`trace.py` defines it), for every line of
-# the log (`hal/device.py`), and every few milliseconds of a call (`limits.py`).
+# Called by C: for every line of the log (`hal/device.py`), and every few milliseconds of a call
+# (`limits.py`).
 CALLBACKS = """
-extern "Python" void ingot_python_trace(void *user, const ingot_trace_event_t *event);
 extern "Python" void ingot_python_log(void *user, int32_t severity, const char *message);
 extern "Python+C" bool ingot_python_handle_signals(void);
 """

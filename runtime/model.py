@@ -7,8 +7,7 @@ y = model(x)                    # the same as model.main(x)
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from threading import get_ident
 from types import MappingProxyType
 from typing import Any
@@ -24,7 +23,7 @@ from ingot.runtime.program import HostKernel, Program
 from ingot.runtime.session import Session
 from ingot.runtime.signature import Signature, Value
 from ingot.runtime.state import read_state, save_state, state_spans, write_state
-from ingot.runtime.trace import TraceEvent
+from ingot.runtime.trace import Trace
 
 __all__ = ["Function", "Model", "load"]
 
@@ -299,16 +298,15 @@ class Model(Uncopied):
         happens, if there is none: later calls are not touched."""
         return self._session.cancel()
 
-    @contextmanager
-    def trace(self) -> Iterator[list[TraceEvent]]:
-        """`with model.trace() as events: model(x)`: one event per kernel and copy of every call
-        meanwhile, with its times and bytes."""
-        events: list[TraceEvent] = []
-        try:
-            self._session.add_trace(events)
-            yield events
-        finally:
-            self._session.remove_trace(events)
+    def trace(self, *arguments: Any, **named: Any) -> Trace:
+        """`with model.trace() as trace: model(x)`: what every call meanwhile did, one event per
+        kernel and copy, with its times and bytes. `model.trace(x)` calls the model once. `save`
+        of either writes a timeline for Perfetto."""
+        trace = Trace(self._session)
+        if arguments or named:
+            with trace:
+                self._find_main()(*arguments, **named)
+        return trace
 
     def close(self) -> None:
         """Frees the session's memory; later calls raise FailedPrecondition. From within a call,

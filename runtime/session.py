@@ -21,7 +21,7 @@ from ingot.hal.errors import DeadlineExceeded, FailedPrecondition
 from ingot.hal.native import check, ffi, lib
 from ingot.runtime.limits import set_limits
 from ingot.runtime.program import Program
-from ingot.runtime.trace import TraceEvent
+from ingot.runtime.trace import Recorder
 
 __all__ = ["Session"]
 
@@ -38,7 +38,7 @@ class Session:
     __slots__ = (
         "__weakref__",
         "_freeing",
-        "_trace_handle",
+        "_recorder",
         "_traces",
         "closed",
         "device",
@@ -54,12 +54,18 @@ class Session:
         self.pointer = ffi.NULL
         self.program = program
         self.device: Device = program.device
-        self._traces: list[list[TraceEvent]] = []  # that are to hear of every event
-        self._trace_handle = ffi.new_handle(self._traces)
+        self._recorder: Recorder | None = None  # that C knows
+        self._traces: set[int] = set()  # ids of those that want events
         out = ffi.new("ingot_session_t **")
         check(lib.ingot_session_create(program.pointer, out))
         self.pointer = out[0]
         _sessions.add(self)
+        if os.environ.get("INGOT_TRACE"):
+            recorder = Recorder()
+            if recorder.pointer.timeline:
+                function, user = recorder.function, recorder.pointer
+                check(lib.ingot_session_set_trace(self.pointer, function, user))
+                self._recorder = recorder
 
     @contextmanager
     def use(self) -> Iterator[Any]:
@@ -112,20 +118,36 @@ class Session:
 
     # Traces.
 
-    def add_trace(self, events: list[TraceEvent]) -> None:
-        """Puts an event for every kernel and copy into `events` from now on."""
+    def begin_trace(self, trace: int) -> Recorder:
+        """What records from now on, until `end_trace` of the same trace."""
         with self.use() as pointer:
-            function = lib.ingot_python_trace
-            check(lib.ingot_session_set_trace(pointer, function, self._trace_handle))
-            self._traces.append(events)
+            recorder = self._recorder or Recorder()
+            check(lib.ingot_session_set_trace(pointer, recorder.function, recorder.pointer))
+            self._recorder = recorder
+            self._traces.add(trace)
+            recorder.pointer.keeps = True
+            return recorder
 
-    def remove_trace(self, events: list[TraceEvent]) -> None:
-        self._traces[:] = [each for each in self._traces if each is not events]
+    def end_trace(self, trace: int) -> None:
+        self._traces.discard(trace)
         with self.lock:
-            if not self._traces and self.pointer:
-                # Refused inside a call, where a finalizer may run; then nobody listens.
-                status = lib.ingot_session_set_trace(self.pointer, ffi.NULL, ffi.NULL)
-                lib.ingot_status_free(status)
+            recorder = self._recorder
+            if self._traces or recorder is None:
+                return
+            recorder.pointer.keeps = False
+            if self.pointer:
+                self._replace_recorder(recorder)
+
+    def _replace_recorder(self, old: Recorder) -> None:
+        """Lets go of what a trace has kept; the file of INGOT_TRACE goes on."""
+        new = Recorder() if old.pointer.timeline else None
+        function = new.function if new else ffi.NULL
+        user = new.pointer if new else ffi.NULL
+        status = lib.ingot_session_set_trace(self.pointer, function, user)
+        if not status:
+            self._recorder = new
+        # Refused inside a call, where a finalizer may run; then C still has the old one.
+        lib.ingot_status_free(status)
 
     # Forks of the process.
 

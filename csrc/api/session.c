@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 
 #include "api/program.h"
+#include "base/clock.h"
 #include "base/float_environment.h"
 #include "module/dtype.h"
 #include "vm/context.h"
@@ -236,6 +237,26 @@ static ingot_status_t run_call(const call_t *call, uint32_t argument_count, uint
   return status;
 }
 
+/* Tells the trace of a call that began at `begin`. */
+static void trace_call(const call_t *call, int64_t begin) {
+  const ingot_vm_context_t *context = &call->session->context;
+  const ingot_program_t *program = call->session->program;
+  ingot_trace_event_t event = {
+      .kernel = ingot_module_string(call->module, call->function->name),
+      .layer = "",
+      .begin = begin,
+      .end = ingot_clock(),
+      .length = context->slab ? context->slab->length : 0,
+      .kind = INGOT_TRACE_CALL,
+  };
+  for (uint32_t i = 0; i < program->image_count; ++i) {
+    const ingot_vm_image_t *image = &program->images[i];
+    event.resident += (int64_t)image->module->constants_length;
+    for (uint32_t a = 0; a < image->arena_count; ++a) event.resident += image->arenas[a]->length;
+  }
+  context->trace(context->trace_user, &event);
+}
+
 ingot_status_t ingot_session_call(ingot_session_t *session, uint32_t function,
                                   ingot_buffer_view_t *const *arguments, uint32_t argument_count,
                                   ingot_buffer_view_t **results, uint32_t result_count,
@@ -254,9 +275,11 @@ ingot_status_t ingot_session_call(ingot_session_t *session, uint32_t function,
   session->context.variables = session->context.state.variables + image->first_variable;
   const call_t call = {session, image->module, &image->module->functions[target.function],
                        arguments, results};
+  int64_t begin = session->context.trace ? ingot_clock() : 0;
   ingot_float_environment_t saved = ingot_float_environment_enter();
   ingot_status_t status = run_call(&call, argument_count, result_count, options);
   ingot_float_environment_leave(saved);
+  if (session->context.trace) trace_call(&call, begin);
   leave_session(session);
   return status;
 }

@@ -273,10 +273,11 @@ typedef bool (*ingot_hal_describe_function_t)(void *user, const void *site, char
 /* One operation that has ended. */
 typedef struct ingot_hal_trace_t {
   const void *site;   /* the dispatch's, or of a copy or fill the queue's at that time */
-  const char *kernel; /* "copy", "fill" for these */
+  const char *kernel; /* "copy", "fill", "wait" for these */
   int64_t begin;      /* of ingot_clock; as the device measured it, where it can */
   int64_t end;
   int64_t length;     /* bytes: of kernels the dispatch's cost_bytes */
+  int32_t kind;       /* INGOT_TRACE_... */
 } ingot_hal_trace_t;
 
 /* Must not use the queue. */

@@ -25,7 +25,8 @@ void ingot_hal_queue_destroy(ingot_hal_queue_t *queue) {
 static __attribute__((noinline)) void ingot_hal_trace(const ingot_hal_queue_t *queue,
                                                       const void *site, const char *kernel,
                                                       int64_t begin, int64_t length) {
-  const ingot_hal_trace_t trace = {site, kernel, begin, ingot_clock(), length};
+  const ingot_hal_trace_t trace = {site, kernel, begin, ingot_clock(), length,
+                                   INGOT_TRACE_HOST};
   queue->trace(queue->trace_user, &trace);
 }
 

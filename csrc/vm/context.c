@@ -45,7 +45,8 @@ static void trace_work(void *user, const ingot_hal_trace_t *work) {
   const ingot_layout_location_t *location = ingot_vm_location(context, work->site);
   const char *layer =
       location ? ingot_module_string(context->image->module, location->layer) : "";
-  const ingot_trace_event_t event = {work->kernel, layer, work->begin, work->end, work->length};
+  const ingot_trace_event_t event = {work->kernel, layer, work->begin, work->end,
+                                     work->length, 0,     work->kind};
   context->trace(context->trace_user, &event);
 }
 

@@ -108,7 +108,7 @@ const ingot_layout_location_t *ingot_vm_location(const ingot_vm_context_t *conte
  * the queue's describe function. */
 bool ingot_vm_describe(void *context, const void *word, char *out_text, size_t capacity);
 
-/* Calls `trace` after every kernel, copy and fill of a call; NULL ends it. Not during a call. */
+/* Calls `trace` after every kernel, copy, fill and wait of a call; NULL ends it. Not during a call. */
 void ingot_vm_context_set_trace(ingot_vm_context_t *context, ingot_trace_function_t trace,
                                 void *user);
 

@@ -320,19 +320,28 @@ def _add_bench(commands: Any) -> None:
     parser.add_argument(
         "--profile", action="store_true", help="show the time of every kernel, slowest first"
     )
+    parser.add_argument(
+        "--trace",
+        metavar="FILE.json",
+        help="write what some calls did, as a timeline that ui.perfetto.dev opens",
+    )
     _add_json(parser)
 
 
 def _run_bench(options: argparse.Namespace) -> None:
     from ingot.inputs import parse_dims, random_inputs, read_inputs
-    from ingot.timing import profile_calls, profile_lines, time_calls
+    from ingot.timing import profile_calls, profile_lines, time_calls, trace_calls
 
     model, function = _load(options)
     signature, dims = function.signature, parse_dims(options.dim)
     inputs = random_inputs(model, signature, dims)
     inputs |= read_inputs(options.input, signature)
     times = time_calls(function, inputs, options.seconds)
-    profile = profile_calls(model, function, inputs) if options.profile else None
+    is_traced = options.profile or options.trace is not None
+    trace = trace_calls(model, function, inputs) if is_traced else None
+    profile = profile_calls(trace) if trace is not None and options.profile else None
+    if trace is not None and options.trace is not None:
+        trace.save(options.trace)
     if options.json:
         from ingot.reports import bench_report, to_json
 

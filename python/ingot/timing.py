@@ -10,8 +10,9 @@ from typing import Any
 
 from ingot.hal.printable import printable
 from ingot.runtime.model import Function, Model
+from ingot.runtime.trace import Trace
 
-__all__ = ["Profiled", "Times", "profile_calls", "profile_lines", "time_calls"]
+__all__ = ["Profiled", "Times", "profile_calls", "profile_lines", "time_calls", "trace_calls"]
 
 _WARM_UP_CALLS = 3
 _MAX_CALLS = 100_000
@@ -62,16 +63,19 @@ class Profiled:
     length: int
 
 
-def profile_calls(
+def trace_calls(
     model: Model, function: Function, inputs: Mapping[str, Any], count: int = 20
-) -> list[Profiled]:
-    """The kernels of a call, slowest first, each with the least time of `count` calls."""
+) -> Trace:
+    """What so many calls did."""
     arguments = [inputs[value.name] for value in function.signature.arguments]
-    rounds = []
-    for _ in range(count):
-        with model.trace() as events:
+    with model.trace() as trace:
+        for _ in range(count):
             function(*arguments)
-        rounds.append(list(events))
+    return trace
+
+
+def profile_calls(trace: Trace) -> list[Profiled]:
+    """The kernels of a call, slowest first, each with its least time in the calls of a trace."""
     found = [
         Profiled(
             runs[0].kernel,
@@ -79,7 +83,7 @@ def profile_calls(
             min(event.end - event.begin for event in runs),
             runs[0].length,
         )
-        for runs in zip(*rounds, strict=True)
+        for runs in zip(*trace.calls(), strict=False)  # state may end a loop earlier
     ]
     return sorted(found, key=lambda each: -each.time)
 

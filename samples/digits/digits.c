@@ -3,13 +3,15 @@
  *   digits MODULE IMAGES LABELS
  *
  * IMAGES and LABELS are .npy files of bytes, n x 8 x 8 and n. They are small, so they are read
- * whole. The network takes any number of images at once; here it gets all.
+ * whole. The network takes any number of images at once; here it gets all. With INGOT_TRACE=FILE
+ * it writes a timeline of the call, which ui.perfetto.dev opens.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "ingot/ingot.h"
+#include "ingot/timeline.h"
 
 enum { PIXELS = 64, CLASSES = 10, NPY_LENGTH_OFFSET = 8, NPY_HEADER_OFFSET = 10 };
 
@@ -45,6 +47,7 @@ static ingot_status_t classify(const char *module_path, float *pixels, int64_t c
   const int64_t dims[4] = {count, 1, 8, 8};
   const size_t pixel_length = (size_t)count * PIXELS * sizeof(float);
   uint32_t function = 0;
+  ingot_timeline_t *timeline = ingot_timeline_open(getenv("INGOT_TRACE")); /* NULL without it */
 
   ingot_status_t status = ingot_instance_create(NULL, &instance);
   if (status == NULL) status = ingot_device_create(instance, "cpu", &device);
@@ -52,6 +55,9 @@ static ingot_status_t classify(const char *module_path, float *pixels, int64_t c
   if (status == NULL) status = ingot_program_create(device, &module, 1, NULL, NULL, &program);
   if (status == NULL) status = ingot_program_find_function(program, "main", &function);
   if (status == NULL) status = ingot_session_create(program, &session);
+  if (status == NULL && timeline != NULL) {
+    status = ingot_session_set_trace(session, ingot_timeline_add, timeline);
+  }
   if (status == NULL) {
     status = ingot_buffer_view_wrap(device, pixels, pixel_length, INGOT_DTYPE_F32, 4, dims, NULL,
                                     NULL, &images);
@@ -65,6 +71,7 @@ static ingot_status_t classify(const char *module_path, float *pixels, int64_t c
   ingot_buffer_view_release(results[0]);
   ingot_buffer_view_release(images);
   ingot_session_release(session);
+  if (!ingot_timeline_close(timeline)) fprintf(stderr, "the timeline is not whole\n");
   ingot_program_release(program);
   ingot_module_release(module);
   ingot_device_release(device);

@@ -207,9 +207,9 @@ static void ingot_opencl_tell_trace(ingot_opencl_queue_t *queue) {
   int64_t difference = 0;
   for (uint32_t r = queue->record_count; r-- > 0;) {
     ingot_opencl_record_t *record = &queue->records[r];
-    bool is_device_time = record->event != NULL;
+    record->is_device = record->event != NULL;
     ingot_opencl_read_times(queue, record);
-    if (!is_device_time) continue;
+    if (!record->is_device) continue;
     if (difference == 0) difference = ingot_clock() - record->end;
     record->begin += difference;
     record->end += difference;
@@ -218,9 +218,19 @@ static void ingot_opencl_tell_trace(ingot_opencl_queue_t *queue) {
     const ingot_opencl_record_t *record = &queue->records[r];
     if (!record->is_traced || !queue->base.trace) continue;
     const ingot_hal_trace_t trace = {record->site, record->kernel, record->begin, record->end,
-                                     record->length};
+                                     record->length,
+                                     record->is_device ? INGOT_TRACE_DEVICE : INGOT_TRACE_HOST};
     queue->base.trace(queue->base.trace_user, &trace);
   }
+}
+
+/* Tells the trace that the thread has waited since `begin`, for what the code asked for. */
+static void ingot_opencl_tell_wait(const ingot_opencl_queue_t *queue, int64_t begin) {
+  if (!queue->base.trace || queue->record_count == 0) return;
+  const void *site = queue->records[queue->record_count - 1].site;
+  if (!site) return;
+  const ingot_hal_trace_t trace = {site, "wait", begin, ingot_clock(), 0, INGOT_TRACE_WAIT};
+  queue->base.trace(queue->base.trace_user, &trace);
 }
 
 /* -- waits ----------------------------------------------------------------------------------- */
@@ -280,6 +290,7 @@ ingot_status_t ingot_opencl_settle(ingot_opencl_queue_t *queue, const ingot_open
   if (!read && !atomic_load(&queue->is_busy)) return NULL;
   memset(queue->staging, 0, sizeof(ingot_opencl_fault_t));
   ingot_status_t status = ingot_opencl_queue_reads(queue, read);
+  int64_t begin = queue->base.trace ? ingot_clock() : 0;
   int32_t error = ingot_opencl_queue_device(queue)->cl->Finish(queue->queue);
   if (!status && error) status = ingot_opencl_status(ingot_opencl_allocator(queue), "clFinish",
                                                      error);
@@ -287,6 +298,7 @@ ingot_status_t ingot_opencl_settle(ingot_opencl_queue_t *queue, const ingot_open
   queue->unflushed_count = 0;
   queue->staging_used = 0;
   ingot_opencl_tell_trace(queue);
+  ingot_opencl_tell_wait(queue, begin); /* it ends no earlier than what it waited for */
   if (!status) status = ingot_opencl_take_fault(queue);
   else ingot_status_free(ingot_opencl_clear_fault(queue)); /* its ticket would be another's */
   if (!status) status = ingot_opencl_check_stop(queue);

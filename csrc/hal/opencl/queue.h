@@ -22,6 +22,7 @@ typedef struct ingot_opencl_record_t {
   ingot_hal_executable_t *executable; /* NULL: a copy or fill */
   uint32_t entry;
   bool is_traced;
+  bool is_device; /* its times are those of the device */
   const void *site;
   const char *kernel;
   ingot_cl_event_t event; /* NULL: begin and end are known */

@@ -66,6 +66,13 @@ enum { /* ingot_dtype_t */
 /* Access of ingot_buffer_map. */
 #define INGOT_MAP_READ 1u
 #define INGOT_MAP_WRITE 2u
+
+/* Kinds of trace events: work on the thread of the call (and its workers), work on the device
+ * with the device's own times, a wait of the thread for the device, a whole call. */
+#define INGOT_TRACE_HOST 0
+#define INGOT_TRACE_DEVICE 1
+#define INGOT_TRACE_WAIT 2
+#define INGOT_TRACE_CALL 3
 #endif /* INGOT_CDEF */
 
 typedef int32_t ingot_status_code_t;
@@ -411,17 +418,21 @@ INGOT_API ingot_status_t ingot_session_write_variable(ingot_session_t *session,
 INGOT_API ingot_status_t ingot_session_trim(ingot_session_t *session);
 
 typedef struct ingot_trace_event_t {
-  const char *kernel; /* its name in the module; "copy" and "fill" for these */
+  const char *kernel; /* its name in the module; "copy", "fill", "wait"; of a call the function's */
   const char *layer;  /* the source layers it computes, "" if unknown */
   int64_t begin;      /* of the monotonic clock */
   int64_t end;
-  int64_t length;     /* bytes that it writes; of kernels an estimate of those it touches */
+  int64_t length;     /* bytes that it writes; of kernels an estimate of those it touches; of calls
+                       * the session's working memory */
+  int64_t resident;   /* of calls: bytes of the program's weights and other constants, else 0 */
+  int32_t kind;       /* INGOT_TRACE_... */
 } ingot_trace_event_t;
 
 typedef void (*ingot_trace_function_t)(void *user, const ingot_trace_event_t *event);
 
-/* Calls `trace` after every kernel, copy and fill, on the thread of the call; NULL ends it.
- * The function must not use the session. */
+/* Calls `trace` after every kernel, copy, fill, wait and call, on the thread of the call; NULL ends
+ * it. The texts of an event live as long as the session. The function must not use the session;
+ * that of timeline.h writes a file. */
 INGOT_API ingot_status_t ingot_session_set_trace(ingot_session_t *session,
                                                  ingot_trace_function_t trace, void *user);
 

@@ -3,20 +3,31 @@
 A panel holds 16 columns in lines of `s` K-steps, s = 4 / itemsize: [K / s, 16, s]. For 4
 byte elements and wider a line is one step and a plain load. Narrower ones are loaded as
 the 32-bit lane that all their steps share, and the wanted step is shifted out of it, so
-that any K and any start inside a line work.
+that any K and any start inside a line work. Where many rows meet the same columns, a
+workgroup unpacks these once, into lines of one step of the wider dtype in scratch. Where few
+do, panels are multiplied as they lie: a vector has all steps of a few columns, and meets the
+left side's elements of these steps, repeated; steps are added at the end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial, reduce
 
 from ingot.compiler.ir import Value
 from ingot.compiler.ir.dims import Dim, ceildiv
-from ingot.compiler.kernels.loop import Index, LoopBuilder
-from ingot.compiler.kernels.register_tile import PANEL, TileShape
+from ingot.compiler.kernels.loop import Index, LoopBuilder, dtype_of, lanes_of
+from ingot.compiler.kernels.register_tile import PANEL, TileShape, multiply_add
 from ingot.hal.spec import DType, dtype
 
-__all__ = ["panel_lines", "shift_out"]
+__all__ = [
+    "interleaved",
+    "interleaved_length",
+    "panel_lines",
+    "shift_out",
+    "unpack_panels",
+    "unpacked_lines",
+]
 
 I32 = dtype("i32")
 
@@ -51,6 +62,111 @@ def panel_lines(
         return builder.convert(value, element)
 
     return line
+
+
+def unpack_panels(
+    builder: LoopBuilder,
+    binding: tuple[int, DType],
+    depth: Dim,
+    panel: Index,
+    tile: TileShape,
+    memory: Value,
+    start: Index,
+    count: Index,
+) -> None:
+    """Store steps [start, start + count) of the tile's panels in `memory`, for `unpacked_lines`.
+
+    Whole lines: `start` begins one, and `memory` has room for the last one's steps.
+    """
+    b, lanes, (ordinal, stored) = builder, tile.lanes, binding
+    steps = max(1, 4 // stored.bytes)
+    source = b.binding(ordinal, stored)
+    length = b.mul(b.dim(ceildiv(depth, steps)), PANEL * steps)
+    with b.for_(0, b.div(b.add(count, steps - 1), steps)) as loop:
+        line = b.mul(b.add(b.div(start, steps), loop.index), PANEL * steps)
+        for vector in range(tile.vectors):
+            j, column = divmod(vector * lanes, PANEL)
+            at = b.add(b.add(b.mul(b.add(panel, j), length), line), column * steps)
+            parts = [b.load(source, b.add(at, part * lanes), lanes) for part in range(steps)]
+            for step, value in enumerate(
+                _unzip(b, [b.convert(p, dtype_of(memory)) for p in parts])
+            ):
+                row = b.mul(b.add(b.mul(loop.index, steps), step), tile.panels * PANEL)
+                b.store(memory, b.add(row, vector * lanes), value)
+
+
+def _unzip(b: LoopBuilder, parts: Sequence[Value]) -> list[Value]:
+    """Elements i, i + n, i + 2n, ... of n vectors one after another, for each i < n = 2^m."""
+    if len(parts) == 1:
+        return list(parts)
+    pairs = list(zip(parts[::2], parts[1::2], strict=True))
+    even, odd = (
+        _unzip(b, [b.shuffle(x, y, range(first, 2 * lanes_of(x), 2)) for x, y in pairs])
+        for first in (0, 1)
+    )
+    return [value for pair in zip(even, odd, strict=True) for value in pair]
+
+
+def unpacked_lines(
+    builder: LoopBuilder, memory: Value, tile: TileShape, start: Index = 0
+) -> Callable[[Index, int], Value]:
+    """A reader of vector v at step start + k from panels that lie in scratch side by side."""
+    width = tile.panels * PANEL
+
+    def line(k: Index, vector: int) -> Value:
+        at = builder.mul(builder.add(start, k), width)
+        return builder.load(memory, builder.add(at, vector * tile.lanes), tile.lanes)
+
+    return line
+
+
+def interleaved(
+    builder: LoopBuilder,
+    binding: tuple[int, DType],
+    depth: Dim,
+    panel: Index,
+    tile: TileShape,
+    left: tuple[Value, Sequence[Index]],
+    memory: Value,
+) -> list[Value]:
+    """left times the tile's panels. `left`: memory, and where each row begins; `memory`: scratch
+    of `interleaved_length` bytes, of the sums' dtype."""
+    b, lanes, (ordinal, stored) = builder, tile.lanes, binding
+    steps, element = 4 // stored.bytes, dtype_of(memory)
+    assert isinstance(depth, int)
+    lines = -(-depth // steps)
+    pitch = -(-depth // lanes) * lanes // steps * lanes
+    for row, base in enumerate(left[1]):
+        with b.for_(0, depth, lanes) as loop:
+            live = None if depth % lanes == 0 else b.min(b.sub(depth, loop.index), lanes)
+            value = b.convert(b.load(left[0], b.add(base, loop.index), lanes, live), element)
+            at = b.add(row * pitch, b.mul(b.div(loop.index, steps), lanes))
+            for place in range(lanes // steps):
+                order = [place * steps + lane % steps for lane in range(lanes)]
+                b.store(memory, b.add(at, place * lanes), b.shuffle(value, value, order))
+    source, length = b.binding(ordinal, stored), lines * PANEL * steps
+    parts = tile.vectors * steps  # vectors of a line, panels side by side
+    zero = b.constant(0, element, lanes)
+    with b.for_(0, lines, 1, [zero] * (tile.rows * parts)) as loop:
+        sums = list(loop.carried)
+        repeated = [
+            b.load(memory, b.add(row * pitch, b.mul(loop.index, lanes)), lanes)
+            for row in range(tile.rows)
+        ]
+        for part in range(parts):
+            j, column = divmod(part * lanes, PANEL * steps)
+            at = b.add(b.mul(b.add(panel, j), length), b.mul(loop.index, PANEL * steps))
+            line = b.convert(b.load(source, b.add(at, column), lanes), element)
+            for place, a in zip(range(part, len(sums), parts), repeated, strict=True):
+                sums[place] = multiply_add(b, a, line, sums[place])
+        loop.yield_(*sums)
+    groups = [loop.results[i : i + steps] for i in range(0, len(sums), steps)]
+    return [reduce(partial(b.op, "add"), _unzip(b, group)) for group in groups]
+
+
+def interleaved_length(depth: int, stored: DType, tile: TileShape) -> int:
+    """Bytes of scratch for the repeated elements of the left side."""
+    return -(-depth // tile.lanes) * tile.lanes * stored.bytes * tile.lanes * tile.rows
 
 
 def shift_out(builder: LoopBuilder, lane: Value, step: Index, stored: DType) -> Value:

@@ -27,6 +27,7 @@ __all__ = [
     "multiply",
     "multiply_add",
     "panel_tile",
+    "pitch_of",
     "tail_heights",
     "zero_tile",
 ]
@@ -90,6 +91,13 @@ def choose_rows(rows: Dim, panels: int, target: TargetInfo, lanes: int) -> int:
         return most
     tiles = -(-rows // most)
     return -(-rows // tiles)
+
+
+def pitch_of(length: int, element: DType) -> int:
+    """Elements from row to row of a tile's left side in scratch: whole lines of the cache, but
+    no multiple of 4 KB, which would conflict in L1."""
+    pitch = -(-length // PANEL) * PANEL
+    return pitch if pitch * element.bytes % 4096 else pitch + PANEL
 
 
 def tail_heights(height: int, tail: int | None) -> tuple[int, ...]:

@@ -1,7 +1,9 @@
 """Kernels for dot_packed and dot_general: a packed matrix product with an epilogue.
 
-The left side is read in place. The right side is a weight in panels of 16 columns, read as
-it lies, or any matrix, which each workgroup packs into such panels in its scratch. Grid: x
+The left side is read in place; where its elements are narrower than the sums, the rows of a
+tile are converted into scratch. The right side is a weight in panels of 16 columns, read as
+it lies, or any matrix, which each workgroup packs into such panels in its scratch, as it does
+with narrow weights that meet more rows than one tile has. Grid: x
 blocks of rows (fastest, so that a panel stays in cache), y blocks of columns, z batch.
 Depth is blocked only where the panels would not fit scratch; partial sums then wait in
 scratch, and the epilogue runs once at the end.
@@ -9,7 +11,7 @@ scratch, and the epilogue runs once at the end.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ingot.compiler.ir import Function, Value
@@ -23,7 +25,13 @@ from ingot.compiler.kernels.contraction_entry import (
 from ingot.compiler.kernels.epilogue import Epilogue, Position
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo
 from ingot.compiler.kernels.loop import Index, LoopBuilder
-from ingot.compiler.kernels.panel import panel_lines
+from ingot.compiler.kernels.panel import (
+    interleaved,
+    interleaved_length,
+    panel_lines,
+    unpack_panels,
+    unpacked_lines,
+)
 from ingot.compiler.kernels.product import Operand, Product, product_of
 from ingot.compiler.kernels.register_tile import (
     PANEL,
@@ -34,6 +42,7 @@ from ingot.compiler.kernels.register_tile import (
     for_row_tiles,
     multiply,
     panel_tile,
+    pitch_of,
     tail_heights,
     zero_tile,
 )
@@ -89,17 +98,32 @@ class _Contraction:
         rows = choose_rows(p.rows, panels, target, self.lanes)
         tile = panel_tile(rows, panels, self.lanes)
         wanted = min(max(BLOCK_ELEMENTS // (panels * PANEL), 1), MAXIMUM_BLOCK_ROWS)
-        if not p.right.packed:
+        if narrow := self._narrow_tile(target):
+            return ContractionSchedule(narrow, narrow.rows, 0)
+        in_place = p.right.packed and p.right.dtype.bytes >= 4
+        if not in_place:
             wanted = PACKED_BLOCK_ROWS
         if isinstance(p.rows, int) and p.rows:
             blocks = -(-p.rows // wanted)
             wanted = -(-p.rows // (blocks * rows)) * rows
         block_rows = rows * max(1, wanted // rows)
-        if p.right.packed:
+        if in_place:
             return ContractionSchedule(tile, block_rows, 0)
         most = SCRATCH_BUDGET // (panels * PANEL * self.element.bytes) - block_rows
+        most -= most % PANEL
         depth = min(p.depth, most) if isinstance(p.depth, int) else most
         return ContractionSchedule(tile, block_rows, max(depth, 1))
+
+    def _narrow_tile(self, target: TargetInfo) -> TileShape | None:
+        """A tile of all rows, if narrow panels are best read as they lie: see `interleaved`."""
+        p = self.product
+        if not p.right.packed or p.right.dtype.bytes >= 4 or p.left.depth_stride != 1:
+            return None
+        if not isinstance(p.rows, int) or not isinstance(p.columns, int) or not p.rows:
+            return None
+        sums = p.rows * (PANEL // self.lanes) * (4 // p.right.dtype.bytes)  # of a panel
+        panels = min((target.register_count - 4) // sums, 4, -(-p.columns // PANEL))
+        return panel_tile(p.rows, panels, self.lanes) if panels else None
 
     def lower(self) -> Kernel:
         b, p, schedule = self.builder, self.product, self.schedule
@@ -220,9 +244,18 @@ class _Contraction:
         base = b.add(self._batch_offset(left), b.mul(start, b.dim(left.depth_stride)))
         bases = [b.add(base, b.mul(b.add(row, i), b.dim(left.stride))) for i in range(tile.rows)]
         count = depth if isinstance(depth, Value) else b.dim(depth)
-        line = (
-            self._packed_line(panel, tile) if panels is None else self._scratch_line(panels, tile)
-        )
+        binding = (self._ordinal(self.product.right), self.product.right.dtype)
+        if panels is not None:
+            line = unpacked_lines(b, panels, tile)
+        elif binding[1].bytes >= 4:
+            line = panel_lines(b, binding, self.element, self.product.depth, panel, tile)
+        else:
+            memory = b.scratch(0, self.element)
+            return interleaved(b, binding, self.product.depth, panel, tile, (a, bases), memory)
+        pitch = self._left_pitch()
+        if pitch:
+            a = self._convert_rows(a, bases, count)
+            bases = [i * pitch for i in range(tile.rows)]
 
         def element(i: int, k: Index) -> Value:
             at = b.add(bases[i], b.mul(k, b.dim(left.depth_stride)))
@@ -230,21 +263,32 @@ class _Contraction:
 
         return multiply(b, tile, sums, count, element, line)
 
-    def _packed_line(self, panel: Index, tile: TileShape) -> Line:
-        """Reads vector v of depth step k from the packed weight."""
-        right = self.product.right
-        binding = (self._ordinal(right), right.dtype)
-        return panel_lines(self.builder, binding, self.element, self.product.depth, panel, tile)
+    def _left_pitch(self) -> int:
+        """Elements from row to row of the left side in scratch; 0 where it is read in place."""
+        left, depth = self.product.left, self.product.depth
+        if left.dtype is self.element or left.depth_stride != 1:
+            return 0
+        most = self.schedule.depth_block or depth
+        assert isinstance(most, int)
+        return pitch_of(min(most, depth) if isinstance(depth, int) else most, self.element)
 
-    def _scratch_line(self, panels: Value, tile: TileShape) -> Line:
-        """Reads vector v of depth step k from the panels that this workgroup packed."""
-        b = self.builder
-        width = tile.panels * PANEL
+    def _convert_rows(self, a: Value, bases: Sequence[Index], count: Index) -> Value:
+        """Copy the rows of a tile into scratch, as the sums' dtype."""
+        b, lanes, pitch = self.builder, self.lanes, self._left_pitch()
+        memory = b.scratch(self._right_length(), self.element)
 
-        def line(k: Index, vector: int) -> Value:
-            return b.load(panels, b.add(b.mul(k, width), vector * tile.lanes), tile.lanes)
+        def copy(k: Index, lanes: int) -> None:
+            for i, base in enumerate(bases):
+                value = b.convert(b.load(a, b.add(base, k), lanes), self.element)
+                b.store(memory, b.add(i * pitch, k), value)
 
-        return line
+        full = b.mul(b.div(count, lanes), lanes)
+        with b.for_(0, full, lanes) as loop:
+            copy(loop.index, lanes)
+        if full != count:
+            with b.for_(full, count) as loop:
+                copy(loop.index, 1)
+        return memory
 
     def _store(self, row: Index, panel: Index, tile: TileShape, sums: list[Value]) -> None:
         b, columns = self.builder, self.product.columns
@@ -264,6 +308,11 @@ class _Contraction:
     ) -> None:
         """Copy depth steps [start, start + count) of the tile's columns into scratch."""
         b, right = self.builder, self.product.right
+        if right.packed:
+            binding = (self._ordinal(right), right.dtype)
+            depth = self.product.depth
+            unpack_panels(b, binding, depth, panel, tile, panels, start, count)
+            return
         memory = b.binding(self._ordinal(right), right.dtype)
         base = self._batch_offset(right)
         width = tile.panels * PANEL
@@ -338,17 +387,27 @@ class _Contraction:
         p, schedule, b = self.product, self.schedule, self.builder
         batch = product(p.batch)
         elements = batch * p.rows * p.columns
-        scratch = 0
-        if schedule.depth_block:
-            width = schedule.tile.panels * PANEL * self.element.bytes
-            scratch = _align(schedule.depth_block * width)
-            if not (isinstance(p.depth, int) and p.depth <= schedule.depth_block):
-                scratch += schedule.block_rows * width
+        scratch = self._right_length()
+        scratch += schedule.tile.rows * self._left_pitch() * self.element.bytes
+        if p.right.packed and p.right.dtype.bytes < 4 and not schedule.depth_block:
+            assert isinstance(p.depth, int)
+            scratch = interleaved_length(p.depth, p.right.dtype, schedule.tile)
         return kernel_of(
             self.function, b, self.epilogue, {self._ordinal(p.left), self._ordinal(p.right)},
             (p.rows, self.panels, batch), (schedule.block_rows, schedule.tile.panels, 1),
             2 * elements * p.depth, schedule, scratch,
         )  # fmt: skip
+
+    def _right_length(self) -> int:
+        """Bytes of scratch for panels and partial sums, in front of what the left side has."""
+        p, schedule = self.product, self.schedule
+        if not schedule.depth_block:
+            return 0
+        width = schedule.tile.panels * PANEL * self.element.bytes
+        length = _align((schedule.depth_block + 3) // 4 * 4 * width)  # whole lines of any dtype
+        if not (isinstance(p.depth, int) and p.depth <= schedule.depth_block):
+            length += schedule.block_rows * width
+        return length
 
 
 def _align(length: int) -> int:

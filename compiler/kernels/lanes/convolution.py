@@ -24,7 +24,7 @@ from ingot.compiler.kernels.epilogue import Position
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo
 from ingot.compiler.kernels.lanes.contraction import lower_contraction
 from ingot.compiler.kernels.loop import Index
-from ingot.compiler.kernels.panel import panel_lines
+from ingot.compiler.kernels.panel import panel_lines, unpack_panels, unpacked_lines
 from ingot.compiler.kernels.product import is_pointwise
 from ingot.compiler.kernels.register_tile import (
     PANEL,
@@ -34,6 +34,7 @@ from ingot.compiler.kernels.register_tile import (
     for_row_tiles,
     multiply,
     panel_tile,
+    pitch_of,
     tail_heights,
     zero_tile,
 )
@@ -90,11 +91,28 @@ class _Convolution(ConvolutionEntry):
     def __init__(self, function: Function, root: Op, target: TargetInfo) -> None:
         super().__init__(function, root)
         self.lanes = min(target.lanes(self.element), PANEL)
+        self.unpacked: Value | None = None
 
     def line(self, panel: Index, tile: TileShape, start: Index) -> Callable[[Index, int], Value]:
         """Reads vector v of weight step start + k."""
         binding = (self.ordinals[1], self.w.dtype)
+        if self.unpacked is not None:
+            return unpacked_lines(self.builder, self.unpacked, tile, start)
         return panel_lines(self.builder, binding, self.element, self.depth, panel, tile, start)
+
+    def unpack(self, panel: Index, tile: TileShape, offset: int) -> None:
+        """Let `line` read narrow weights from scratch, `offset` bytes in."""
+        if self.w.dtype.bytes < 4:
+            b, binding = self.builder, (self.ordinals[1], self.w.dtype)
+            depth = b.dim(self.depth)
+            self.unpacked = b.scratch(offset, self.element)
+            unpack_panels(b, binding, self.depth, panel, tile, self.unpacked, 0, depth)
+
+    def unpacked_length(self, tile: TileShape) -> int:
+        """Bytes of scratch for that."""
+        assert isinstance(self.depth, int)
+        depth = -(-self.depth // 4) * 4  # whole lines of any dtype
+        return depth * tile.panels * PANEL * self.element.bytes if self.w.dtype.bytes < 4 else 0
 
     def store(self, row: Index, panel: Index, tile: TileShape, sums: list[Value]) -> None:
         """Epilogue and stores for pixels row, row + 1, ... of the whole result."""
@@ -216,19 +234,22 @@ class _Staged:
         if schedule.staged:
             self._stage(image, row, rows, channels)
 
+        length = 0
+        if schedule.staged:
+            length = _stage_rows(c, schedule.block_rows) * self.width * channels * c.element.bytes
+            length = -(-length // 64) * 64
+
         def columns(panel: Index, tile: TileShape) -> None:
+            c.unpack(panel, tile, length)
             with b.for_(0, rows) as loop:
                 self._row(image, row, loop.index, panel, tile)
 
         c.for_panels(first, last, schedule.tile, columns)
-        length = 0
-        if schedule.staged:
-            length = _stage_rows(c, schedule.block_rows) * self.width * channels * c.element.bytes
         return c.kernel(
             (height, panels, c.x.shape[0]),
             (schedule.block_rows, schedule.block_panels, 1),
             schedule,
-            -(-length // 64) * 64,
+            length + c.unpacked_length(schedule.tile),
         )
 
     def _row(self, image: Index, row: Index, r: Index, panel: Index, tile: TileShape) -> None:
@@ -323,21 +344,13 @@ def _gathered_schedule(c: _Convolution, target: TargetInfo) -> ConvolutionSchedu
         return None
     columns = choose_columns(c.panels, target, c.lanes)
     height = choose_rows(product(c.result.shape[:-1]), columns, target, c.lanes)
-    length = _pitch(c) * c.element.bytes
+    length = pitch_of(c.depth, c.element) * c.element.bytes
     pixels = max(STAGE_LENGTH // length, min(MAXIMUM_STAGE_LENGTH // length, WANTED_PIXELS))
     if pixels < height:
         return None
     pixels = min(pixels - pixels % height, MOST_PIXELS // height * height)
     block_panels = min(-(-PANELS_OF_ANY_IMAGE // columns) * columns, c.panels)
     return ConvolutionSchedule(panel_tile(height, columns, c.lanes), pixels, block_panels, True)
-
-
-def _pitch(c: _Convolution) -> int:
-    """Elements from pixel to pixel in scratch: never a multiple of 4 KB, which would conflict
-    in L1."""
-    assert isinstance(c.depth, int)
-    pitch = -(-c.depth // PANEL) * PANEL
-    return pitch if pitch * c.element.bytes % 4096 else pitch + PANEL
 
 
 class _Gathered:
@@ -348,9 +361,10 @@ class _Gathered:
 
     def __init__(self, c: _Convolution, schedule: ConvolutionSchedule) -> None:
         self.c, self.schedule, self.b = c, schedule, c.builder
-        self.pitch = _pitch(c)
         assert isinstance(c.channels, int)
+        assert isinstance(c.depth, int)
         self.channels = c.channels
+        self.pitch = pitch_of(c.depth, c.element)
 
     def lower(self) -> Kernel:
         c, b, schedule = self.c, self.b, self.schedule
@@ -364,7 +378,11 @@ class _Gathered:
         with b.for_(0, count) as loop:
             self._gather(c.places(b.add(start, loop.index)), b.mul(loop.index, self.pitch))
 
+        length = schedule.block_rows * self.pitch * c.element.bytes
+
         def columns(panel: Index, tile: TileShape) -> None:
+            c.unpack(panel, tile, length)
+
             def rows(height: int, row: Index, _: list[Value]) -> tuple[()]:
                 shape = TileShape(height, tile.vectors, tile.lanes)
                 c.store(b.add(start, row), panel, shape, self._tile(row, panel, shape))
@@ -378,7 +396,7 @@ class _Gathered:
             (pixels, c.panels, 1),
             (schedule.block_rows, schedule.block_panels, 1),
             schedule,
-            schedule.block_rows * self.pitch * c.element.bytes,
+            length + c.unpacked_length(schedule.tile),
         )
 
     def _tile(self, row: Index, panel: Index, tile: TileShape) -> list[Value]:

@@ -73,6 +73,16 @@ INGOT_INLINE u16 store_bits_bf16(f32 value) {
   return (u16)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
 
+#if defined(__F16C__)
+typedef i16 f16c_halves __attribute__((vector_size(16)));
+typedef f32 f16c_floats __attribute__((vector_size(16)));
+INGOT_INLINE f32 load_bits_f16(u16 half) {
+  return __builtin_ia32_vcvtph2ps((f16c_halves){(i16)half})[0];
+}
+INGOT_INLINE u16 store_bits_f16(f32 value) {
+  return (u16)__builtin_ia32_vcvtps2ph((f16c_floats){value}, 0)[0];
+}
+#else
 INGOT_INLINE f32 load_bits_f16(u16 half) {
   u32 sign = ((u32)half & 0x8000u) << 16;
   u32 magnitude = (u32)half & 0x7fffu;
@@ -99,6 +109,7 @@ INGOT_INLINE u16 store_bits_f16(f32 value) {
   }
   return (u16)(sign | ((bits - 0x38000000u + 0xfffu + ((bits >> 13) & 1u)) >> 13));
 }
+#endif
 
 INGOT_INLINE f32 round_bf16(f32 value) { return load_bits_bf16(store_bits_bf16(value)); }
 INGOT_INLINE f32 round_f16(f32 value) { return load_bits_f16(store_bits_f16(value)); }

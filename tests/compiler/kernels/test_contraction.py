@@ -110,21 +110,39 @@ def test_dot_general_multiplies_every_dtype(name: str) -> None:
     assert error_of(got.astype(np.float64), wanted) <= bound
 
 
-@pytest.mark.parametrize("name", ["f16", "bf16", "f64", "i8", "u8"])
-def test_dot_packed_reads_panels_of_every_dtype(name: str) -> None:
-    element = dtype(name)
-    result = dtype({"i8": "i32", "u8": "i32"}.get(name, name))
-    a = (draw(6, 11, seed=2) * 20).astype(np.int8 if name == "i8" else np.float64)
-    w = (draw(11, 18, seed=3) * 20).astype(np.int8 if name == "i8" else np.float64)
-    if name == "u8":
-        a, w = abs(a), abs(w)
-    a, w = a.astype(element.numpy), w.astype(element.numpy)
+def narrow(shape: tuple[int, ...], name: str, seed: int) -> np.ndarray:
+    """Numbers of a dtype, whole and small for integers."""
+    numbers = draw(*shape, seed=seed)
+    if name in ("i8", "u8"):
+        numbers = np.trunc(numbers * 20)
+    return (abs(numbers) if name == "u8" else numbers).astype(dtype(name).numpy)
+
+
+PANELS = [
+    (name, variant, k)
+    for name in ("f16", "bf16", "f64", "i8", "u8", "i16")
+    for variant in dict.fromkeys((host_variants()[0], "x86-64"))
+    for k in (77, 16005)
+    if name in ("f16", "i8") or (k == 77 and variant == host_variants()[0])
+]
+"""The depths: one that no vector divides, and one that scratch holds in two parts."""
+
+
+@pytest.mark.parametrize(("name", "variant", "k"), PANELS)
+def test_dot_packed_reads_panels_of_every_dtype(name: str, variant: str, k: int) -> None:
+    element, n = dtype(name), 50 if k < 100 else 18
+    result = dtype({"i8": "i32", "u8": "i32", "i16": "i32"}.get(name, name))
+    w = narrow((k, n), name, 3)
     packed = pack(w)
-    types = TensorType(element, a.shape), TensorType(element, packed.shape)
-    function = entry(lambda b, x, y: b.op("dot_packed", x, y, n=18, dtype=result), *types)
-    variant = host_variants()[0]
-    kernel = lower_contraction(function, VARIANTS[variant].target)
-    (got,) = run(kernel, [a, packed], [np.zeros((6, 18), result.numpy)], variant)
-    wanted = a.astype(np.float64) @ w.astype(np.float64)
-    bound = {"f16": 1e-3, "bf16": 8e-3}.get(name, 1e-12)
-    assert error_of(got.astype(np.float64), wanted) <= bound
+    for dim, rows in ((symbol("m"), (1, 6, 40)), (1, (1,)), (3, (3,))):
+        types = TensorType(element, (dim, k)), TensorType(element, packed.shape)
+        function = entry(lambda b, x, y: b.op("dot_packed", x, y, n=n, dtype=result), *types)
+        kernel = lower_contraction(function, VARIANTS[variant].target)
+        for m in rows:
+            a = narrow((m, k), name, 2)
+            symbols = {} if isinstance(dim, int) else {"m": m}
+            out = np.zeros((m, n), result.numpy)
+            (got,) = run(kernel, [a, packed], [out], variant, **symbols)
+            wanted = a.astype(np.float64) @ w.astype(np.float64)
+            bound = {"f16": 1e-3, "bf16": 8e-3}.get(name, 1e-12)
+            assert error_of(got.astype(np.float64), wanted) <= bound

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from ingot.compiler.graph.builder import Builder
-from ingot.compiler.ir import Value
+from ingot.compiler.ir import TensorType, Value
 from ingot.compiler.ir.dims import Dim, ceildiv, product, symbol
 from ingot.compiler.kernels.lanes.convolution import lower_convolution
 from ingot.compiler.kernels.lanes.depthwise import lower_depthwise
-from tests.support.kernel_runner import VARIANTS, all_variants, run
+from ingot.hal.spec import dtype
+from tests.support.kernel_runner import VARIANTS, all_variants, host_variants, run
 from tests.support.products import draw, entry, error_of, f32, pack
 
 Array = np.ndarray[Any, Any]
@@ -76,6 +77,34 @@ def test_conv_packed_convolves(variant: str, case: Any, dynamic: bool) -> None:
     values = {f"d{i}": size for i, size in enumerate(shape[:-1])} if dynamic else {}
     (got,) = run(kernel, [x, pack(w.reshape(depth, n)), bias], [out], variant, **values)
     assert error_of(got, wanted) < 2e-6
+
+
+@pytest.mark.parametrize("name", ["f16", "bf16", "i8"])
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+def test_conv_packed_unpacks_narrow_weights(name: str, dynamic: bool) -> None:
+    variant, (height, width), channels, n = host_variants()[0], (9, 8), 5, 35
+    element, result = dtype(name), dtype("i32" if name == "i8" else name)
+    sizes = (symbol("h"), symbol("w")) if dynamic else (height, width)
+    padding = ((1, 1), (1, 0))
+    x, w = (
+        (draw(*shape, seed=seed) * 20).astype(np.int8).astype(element.numpy)
+        for seed, shape in enumerate([(2, height, width, channels), (3, 3, channels, n)])
+    )
+    panels = pack(w.reshape(-1, n))
+    types = TensorType(element, (2, *sizes, channels)), TensorType(element, panels.shape)
+    function = entry(
+        lambda b, x, w: b.op(
+            "conv_packed", x, w, window=(3, 3), strides=(1, 1), rhs_dilation=(1, 1),
+            padding=padding, n=n, dtype=result,
+        ),
+        *types,
+    )  # fmt: skip
+    kernel = lower_convolution(function, VARIANTS[variant].target)
+    wanted = convolve(x, w, (1, 1), (1, 1), padding)
+    symbols = {"h": height, "w": width} if dynamic else {}
+    (got,) = run(kernel, [x, panels], [np.zeros(wanted.shape, result.numpy)], variant, **symbols)
+    bound = {"f16": 1e-3, "bf16": 8e-3}.get(name, 0)
+    assert error_of(got.astype(np.float64), wanted) <= bound
 
 
 DEPTHWISE = [

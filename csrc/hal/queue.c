@@ -199,9 +199,11 @@ ingot_status_t ingot_hal_queue_dispatch(ingot_hal_queue_t *queue,
     return ingot_hal_dispatch_status(queue, dispatch);
   }
   uint64_t written = entry->description.written;
+  int64_t written_length = 0; /* 0 only if all are: sizes that nothing bounds go with no bytes */
   for (uint32_t b = 0; b < dispatch->binding_count; b++, written >>= 1) {
     const ingot_hal_binding_t *binding = &dispatch->bindings[b];
     uint32_t access = (written & 1) ? INGOT_HAL_ACCESS_WRITE : 0;
+    if (written & 1) written_length |= binding->length;
     if (!ingot_hal_operand_fits(queue, binding->buffer, binding->offset, binding->length,
                                 access)) {
       return ingot_hal_binding_status(queue, dispatch, b);
@@ -211,7 +213,7 @@ ingot_status_t ingot_hal_queue_dispatch(ingot_hal_queue_t *queue,
   if (!ingot_hal_grid(dispatch->workload, entry->tile, grid)) {
     return ingot_hal_workload_status(queue, dispatch);
   }
-  if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0) return NULL;
+  if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0 || written_length == 0) return NULL;
   if (ingot_stop_is_due(queue->stop, true)) return ingot_hal_stop_status(queue, dispatch);
   bool on_host = entry->host_reason[0] != 0;
   bool traced = queue->trace && (on_host || !queue->device->vtable->traces);

@@ -128,6 +128,31 @@ static void dispatch_that_does_not_fit_its_kernel_is_refused(void) {
   ingot_hal_buffer_release(buffer);
 }
 
+static void numbers_that_do_not_fit_the_kernel_are_refused(void) {
+  ingot_buffer_t *buffer = new_buffer(64, NULL);
+  ingot_hal_binding_t bindings[3] = {whole(buffer), whole(buffer), whole(buffer)};
+  EXPECT_OK(dispatch(KERNEL_ADD, bindings, 16, 1, 1, NULL, SMALL));
+  for (int b = 0; b < 3; b++) {
+    bindings[b].length = 60;
+    EXPECT_STATUS(dispatch(KERNEL_ADD, bindings, 16, 1, 1, NULL, SMALL), DATA_LOSS,
+                  "kernel 'add' of layer 'layer/Add': its sizes do not fit its kernel: the module "
+                  "is damaged");
+    bindings[b].length = 64;
+  }
+  EXPECT_STATUS(dispatch(KERNEL_ADD, bindings, INT64_C(1) << 61, 1, 1, NULL, SMALL), DATA_LOSS,
+                "its sizes do not fit its kernel");
+  ingot_hal_buffer_release(buffer);
+}
+
+/* Sizes that no byte bounds would keep a device busy for ever. */
+static void work_that_writes_no_byte_is_skipped(void) {
+  ingot_buffer_t *buffer = new_buffer(64, NULL);
+  ingot_hal_binding_t binding = {buffer, 64, 0};
+  EXPECT_OK(dispatch(KERNEL_COUNT, &binding, INT64_C(1) << 60, 1, 1, NULL, SMALL));
+  EXPECT_OK(ingot_hal_queue_wait(suite.queue));
+  ingot_hal_buffer_release(buffer);
+}
+
 static bool describe(void *user, const void *site, char *out_text, size_t capacity) {
   if (!site) return false;
   (void)snprintf(out_text, capacity, "%s '%s'", (const char *)user, (const char *)site);
@@ -357,6 +382,8 @@ static void run_all(void) {
   RUN(binding_of_a_subspan_starts_there);
   RUN(binding_outside_its_buffer_is_refused);
   RUN(dispatch_that_does_not_fit_its_kernel_is_refused);
+  RUN(numbers_that_do_not_fit_the_kernel_are_refused);
+  RUN(work_that_writes_no_byte_is_skipped);
   RUN(messages_call_a_dispatch_what_the_queues_owner_says);
   RUN(dispatch_behind_its_deadline_is_ended);
   RUN(deadline_may_pass_while_work_runs);

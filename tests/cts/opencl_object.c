@@ -62,22 +62,47 @@ static const char source[] =
     "  b0[o0 + 5] = sizeof(index_t), b0[o0 + 6] = 0;\n"
     "}\n";
 
+/* Of add, whose values are three lengths and the workload: 4 * workload[0] <= each length. */
+static const ingot_opencl_step_t steps[] = {
+    {.function = INGOT_OPENCL_STEP_NUMBER, .b = 4},
+    {.function = INGOT_OPENCL_STEP_MUL, .a = 3, .b = 6},
+    {.function = INGOT_OPENCL_STEP_LE, .a = 7, .b = 0},
+    {.function = INGOT_OPENCL_STEP_LE, .a = 7, .b = 1},
+    {.function = INGOT_OPENCL_STEP_LE, .a = 7, .b = 2},
+};
+
 static const ingot_opencl_entry_t entries[] = {
-    {.binding_count = 3, .first_binding = 0, .tile = {64, 1, 1}, .local_size = {16, 1, 1}},
-    {.binding_count = 1, .first_binding = 3, .tile = {2, 3, 1}, .local_size = {1, 1, 1}},
+    {.binding_count = 3,
+     .first_binding = 0,
+     .written = 4,
+     .tile = {64, 1, 1},
+     .local_size = {16, 1, 1},
+     .step_count = sizeof(steps) / sizeof(steps[0])},
+    {.binding_count = 1,
+     .first_binding = 3,
+     .written = 1,
+     .tile = {2, 3, 1},
+     .local_size = {1, 1, 1}},
     {.binding_count = 3,
      .first_binding = 4,
+     .written = 4,
      .constant_count = 1,
      .tile = {1, 1, 1},
      .local_size = {1, 1, 1}},
     {.binding_count = 1,
      .first_binding = 7,
+     .written = 1,
      .tile = {1, 1, 1},
      .local_size = {1, 1, 1},
      .scratch_length = 16384},
-    {.binding_count = 2, .first_binding = 8, .tile = {1, 1, 1}, .local_size = {1, 1, 1}},
+    {.binding_count = 2,
+     .first_binding = 8,
+     .written = 2,
+     .tile = {1, 1, 1},
+     .local_size = {1, 1, 1}},
     {.binding_count = 2,
      .first_binding = 10,
+     .written = 1,
      .constant_count = 2,
      .tile = {8, 8, 8},
      .local_size = {1, 1, 1}},
@@ -93,6 +118,8 @@ test_opencl_parts_t test_opencl_kernel_parts(void) {
                                .entries = entries,
                                .binding_count = sizeof(bindings) / sizeof(bindings[0]),
                                .bindings = bindings,
+                               .step_count = sizeof(steps) / sizeof(steps[0]),
+                               .steps = steps,
                                .source = source};
 }
 
@@ -113,6 +140,7 @@ static void lay_out(test_object_t *object, const test_opencl_parts_t *parts) {
                                   .test_count = parts->test_count,
                                   .test_binding_count = parts->test_binding_count,
                                   .test_constant_count = parts->test_constant_count,
+                                  .step_count = parts->step_count,
                                   .source_length = strlen(parts->source)};
   object->length = sizeof(header);
   header.entry_offset =
@@ -124,6 +152,7 @@ static void lay_out(test_object_t *object, const test_opencl_parts_t *parts) {
                                       parts->test_binding_count * sizeof(*parts->test_bindings));
   header.test_constant_offset = append(object, parts->test_constants,
                                        parts->test_constant_count * sizeof(*parts->test_constants));
+  header.step_offset = append(object, parts->steps, parts->step_count * sizeof(*parts->steps));
   header.source_offset = append(object, parts->source, strlen(parts->source));
   if (object->data) memcpy(object->data, &header, sizeof(header));
 }

@@ -18,6 +18,8 @@ typedef struct test_opencl_parts_t {
   const ingot_opencl_test_binding_t *test_bindings;
   uint32_t test_constant_count;
   const int64_t *test_constants;
+  uint32_t step_count;
+  const ingot_opencl_step_t *steps;
   const char *source;
 } test_opencl_parts_t;
 

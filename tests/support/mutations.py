@@ -2,17 +2,21 @@
 
 `mutate` changes a few numbers of one section and repairs the checksums, so that nothing but
 the verifier and the checks of a call stand between the numbers and native code, which stays
-as it is. `survive` loads and calls such modules in a child process.
+as it is. `survive` loads and calls such modules in a child process: a fork of this one, or a
+new one where a driver does not outlive forks.
 """
 
 from __future__ import annotations
 
-import os
 import random
 import struct
 import zlib
 from collections.abc import Callable, Sequence
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
 from typing import Any
+
+import numpy as np
 
 import ingot
 from ingot.hal.spec import layout
@@ -83,44 +87,45 @@ def _with_checksums(data: bytearray) -> bytes:
     return bytes(data)
 
 
-def survive(data: bytes, arguments: Sequence[Any], seeds: range) -> dict[str, int]:
+def survive(
+    data: bytes, arguments: Sequence[Any], seeds: range, device: str = "cpu://?threads=1"
+) -> dict[str, int]:
     """Load and call the module in all its mutations in a child process; how they ended, by
     kind. AssertionError names the seed that killed it."""
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            os.close(read)
-            for seed in seeds:
-                os.write(write, struct.pack("<i16s", seed, b"died"))
-                ended = _run(mutate(data, seed), arguments).encode()
-                os.write(write, struct.pack("<i16s", seed, ended))
-        except BaseException as error:
-            print("foreign:", repr(error))
-            os.write(write, struct.pack("<i16s", -1, type(error).__name__.encode()))
-            os._exit(1)
-        os._exit(0)
-    os.close(write)
-    records = b""
-    while part := os.read(read, 1 << 16):
-        records += part
-    os.close(read)
-    _, state = os.waitpid(child, 0)
-    rows = [
-        (seed, kind.rstrip(b"\0").decode()) for seed, kind in struct.iter_unpack("<i16s", records)
-    ]
-    assert state == 0, f"state {state} after {rows[-1]}"
-    kinds = [kind for _, kind in rows if kind != "died"]
+    context = get_context("fork" if device.startswith("cpu:") else "spawn")
+    receiver, sender = context.Pipe(duplex=False)
+    child = context.Process(target=_run_all, args=(sender, data, arguments, seeds, device))
+    child.start()
+    sender.close()
+    kinds: list[str] = []
+    seed = None
+    try:
+        while True:
+            seed = receiver.recv()
+            kinds.append(receiver.recv())
+    except EOFError:
+        child.join()
+    assert child.exitcode == 0, f"exit code {child.exitcode} at seed {seed} after {len(kinds)} runs"
     return {kind: kinds.count(kind) for kind in sorted(set(kinds))}
 
 
-def _run(data: bytes, arguments: Sequence[Any]) -> str:
+def _run_all(
+    sender: Connection, data: bytes, arguments: Sequence[Any], seeds: range, device: str
+) -> None:
+    for seed in seeds:
+        sender.send(seed)
+        sender.send(_run(mutate(data, seed), arguments, device))
+
+
+def _run(data: bytes, arguments: Sequence[Any], device: str) -> str:
     """ "ran", or the kind of error; anything but an error of Ingot is raised."""
     function: Callable[..., Any]
     try:
-        with ingot.load(data, device="cpu://?threads=1") as model:
+        with ingot.load(data, device=device) as model:
             function = model.functions["main"].call if "main" in model.functions else model.call
-            function(*arguments, timeout=0.5)
+            results = function(*arguments, timeout=0.5)
+            for each in results if isinstance(results, tuple) else (results,):
+                np.asarray(each)  # every byte is there
     except ingot.Error as error:
         return type(error).__name__
     return "ran"

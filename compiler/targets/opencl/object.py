@@ -12,6 +12,7 @@ from typing import Any
 
 from ingot.compiler.kernels.kernel import Kernel
 from ingot.compiler.kernels.trial import Trial
+from ingot.compiler.targets.opencl.misfit_steps import misfit_steps
 from ingot.compiler.targets.opencl.opencl_printer import PrintedKernel, aligned, print_kernel
 from ingot.compiler.targets.opencl.prelude import Prelude, guard_f64
 from ingot.hal.errors import CompileError
@@ -48,16 +49,22 @@ def build_object(
     name. Equal kernels and trials give equal bytes."""
     prelude = Prelude()
     printed: dict[str, PrintedKernel] = {}
+    steps: dict[str, list[dict[str, Any]]] = {}
     host = {kernel.name: kernel.host for kernel in kernels if kernel.host}
     for kernel in kernels:
         if not kernel.host:
             try:
+                steps[kernel.name] = misfit_steps(kernel)
                 printed[kernel.name] = _print(kernel, prelude)
             except CompileError as error:
                 host[kernel.name] = str(error)
     writer = _Writer()
     for kernel in kernels:
-        writer.entry(kernel, printed.get(kernel.name), (trials or {}).get(kernel.name))
+        if kernel.name in printed:
+            trial = (trials or {}).get(kernel.name)
+            writer.entry(kernel, printed[kernel.name], steps[kernel.name], trial)
+        else:
+            writer.entry(kernel, None, [], None)
     return OpenclObject(writer.finish(_source(prelude, printed.values())), host)
 
 
@@ -89,8 +96,15 @@ class _Writer:
     tests: list[dict[str, Any]] = field(default_factory=list)
     test_bindings: list[dict[str, Any]] = field(default_factory=list)
     test_constants: list[int] = field(default_factory=list)
+    steps: list[dict[str, Any]] = field(default_factory=list)
 
-    def entry(self, kernel: Kernel, printed: PrintedKernel | None, trial: Trial | None) -> None:
+    def entry(
+        self,
+        kernel: Kernel,
+        printed: PrintedKernel | None,
+        steps: Sequence[dict[str, Any]],
+        trial: Trial | None,
+    ) -> None:
         """One kernel; `printed` is None for one that the host runs."""
         constants = layout().constants
         self.entries.append(
@@ -102,12 +116,15 @@ class _Writer:
                 "constant_count": len(kernel.constants),
                 "tile": list(kernel.tile),
                 "local_size": list(kernel.local_size),
+                "step_count": len(steps),
+                "written": kernel.written,
                 "local_length": aligned(kernel.local_length),
                 "scratch_length": aligned(kernel.scratch_length),
             }
         )
+        self.steps += steps
         self.bindings += [{"element_length": each.bytes} for each in kernel.bindings]
-        if printed is not None and trial is not None:
+        if trial is not None:
             self._test(len(self.entries) - 1, trial)
 
     def _test(self, entry: int, trial: Trial) -> None:
@@ -145,6 +162,7 @@ class _Writer:
                 each.to_bytes(8, "little", signed=True) for each in self.test_constants
             ),
             "source": text,
+            "step": known.pack("ingot_opencl_step_t", self.steps),
         }
         header: dict[str, Any] = {
             "magic": list(known.constants["INGOT_OPENCL_OBJECT_MAGIC"]),
@@ -155,6 +173,7 @@ class _Writer:
             "test_binding_count": len(self.test_bindings),
             "test_constant_count": len(self.test_constants),
             "source_length": len(text),
+            "step_count": len(self.steps),
         }
         offset = known.size("ingot_opencl_header_t")
         parts = []

@@ -239,6 +239,7 @@ ingot_status_t ingot_opencl_queue_dispatch(ingot_hal_queue_t *base,
   const ingot_opencl_kernel_t *kernel =
       &((ingot_opencl_executable_t *)dispatch->executable)->kernels[dispatch->entry];
   ingot_opencl_places_t places;
+  if (ingot_opencl_is_misfit(kernel, dispatch)) return ingot_hal_misfit_status(base, dispatch);
   INGOT_TRY(ingot_opencl_locate_bindings(base, dispatch, kernel, &places));
   INGOT_TRY(ingot_opencl_prepare(queue, dispatch, grid));
   const int64_t most = INGOT_OPENCL_MAX_GROUPS;

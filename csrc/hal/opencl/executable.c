@@ -174,12 +174,15 @@ static ingot_status_t ingot_opencl_fill_entries(
       (const void *)(executable->object + header->entry_offset);
   const ingot_opencl_binding_t *bindings =
       (const void *)(executable->object + header->binding_offset);
+  const ingot_opencl_step_t *steps = (const void *)(executable->object + header->step_offset);
   for (uint32_t e = 0; e < count; e++) {
     ingot_hal_entry_t *entry = &executable->base.entries[e];
     entry->description = description->entries[e];
     memcpy(entry->tile, table[e].tile, sizeof(entry->tile));
     executable->kernels[e].entry = &table[e];
     executable->kernels[e].bindings = &bindings[table[e].first_binding];
+    executable->kernels[e].steps = steps;
+    steps += table[e].step_count;
     ingot_opencl_check_limits(device, &table[e], entry);
   }
   return NULL;

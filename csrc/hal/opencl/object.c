@@ -59,6 +59,8 @@ static ingot_status_t ingot_opencl_check_header(const ingot_opencl_checker_t *ch
                                      sizeof(ingot_opencl_test_binding_t)));
   INGOT_TRY(ingot_opencl_check_table(checker, "test constants", header->test_constant_offset,
                                      header->test_constant_count, sizeof(int64_t)));
+  INGOT_TRY(ingot_opencl_check_table(checker, "steps", header->step_offset, header->step_count,
+                                     sizeof(ingot_opencl_step_t)));
   return ingot_opencl_check_table(checker, "bytes of source", header->source_offset,
                                   header->source_length, 1);
 }
@@ -77,16 +79,20 @@ static ingot_status_t ingot_opencl_check_bindings(const ingot_opencl_checker_t *
   return NULL;
 }
 
+/* `first_step` is behind the steps of the entries before; on return of those up to this one. */
 static ingot_status_t ingot_opencl_check_entry(const ingot_opencl_checker_t *checker,
-                                               uint32_t ordinal) {
+                                               uint32_t ordinal, uint64_t *first_step) {
   const ingot_opencl_entry_t *entry =
       (const ingot_opencl_entry_t *)(const void *)(checker->data + checker->header->entry_offset) +
       ordinal;
   const ingot_hal_entry_description_t *described = &checker->description->entries[ordinal];
   bool is_good = entry->binding_count == described->binding_count &&
                  entry->constant_count == described->constant_count &&
+                 entry->written == described->written &&
                  ingot_range_fits_u64(entry->first_binding, entry->binding_count,
-                                      checker->header->binding_count);
+                                      checker->header->binding_count) &&
+                 ingot_range_fits_u64(*first_step, entry->step_count,
+                                      checker->header->step_count);
   for (int axis = 0; axis < 3; axis++) {
     is_good = is_good && entry->tile[axis] >= 1 && entry->local_size[axis] >= 1;
   }
@@ -96,6 +102,16 @@ static ingot_status_t ingot_opencl_check_entry(const ingot_opencl_checker_t *che
                                "what the module says of it",
                                ordinal, described->name);
   }
+  const ingot_opencl_step_t *steps = (const void *)(checker->data + checker->header->step_offset);
+  uint64_t count = entry->binding_count + entry->constant_count + 3;
+  if (!(entry->flags & INGOT_OPENCL_HOST) &&
+      !ingot_opencl_steps_are_sound(steps + *first_step, entry->step_count, count)) {
+    return ingot_status_create(checker->allocator, INGOT_STATUS_DATA_LOSS,
+                               "the OpenCL object is damaged: what the sizes of its kernel %u, "
+                               "'%s', are checked with makes no sense",
+                               ordinal, described->name);
+  }
+  *first_step += entry->step_count;
   return ingot_status_prefix(ingot_opencl_check_bindings(checker, entry), "kernel '%s'",
                              described->name);
 }
@@ -130,8 +146,9 @@ ingot_status_t ingot_opencl_object_check(const ingot_allocator_t *allocator, con
                                          const ingot_hal_executable_description_t *description) {
   const ingot_opencl_checker_t checker = {allocator, data, length, data, description};
   INGOT_TRY(ingot_opencl_check_header(&checker));
+  uint64_t step_count = 0;
   for (uint32_t e = 0; e < checker.header->entry_count; e++) {
-    INGOT_TRY(ingot_opencl_check_entry(&checker, e));
+    INGOT_TRY(ingot_opencl_check_entry(&checker, e, &step_count));
   }
   for (uint64_t t = 0; t < checker.header->test_count; t++) {
     INGOT_TRY(ingot_opencl_check_test(&checker, (uint32_t)t));

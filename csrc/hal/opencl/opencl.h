@@ -146,6 +146,7 @@ typedef struct ingot_opencl_kernel_t {
   ingot_cl_kernel_t kernels[INGOT_OPENCL_WIDTH_COUNT]; /* NULL: not built, or not for here */
   const ingot_opencl_entry_t *entry;
   const ingot_opencl_binding_t *bindings; /* entry->binding_count of them */
+  const ingot_opencl_step_t *steps;       /* entry->step_count of them */
 } ingot_opencl_kernel_t;
 
 typedef struct ingot_opencl_executable_t {
@@ -164,6 +165,14 @@ ingot_status_t ingot_opencl_executable_create(
 ingot_status_t ingot_opencl_executable_kernel(ingot_opencl_executable_t *executable,
                                               uint32_t entry, uint32_t width,
                                               ingot_cl_kernel_t *out_kernel);
+
+/* Whether a kernel's steps can be computed; `count` is that of the values before the first one. */
+bool ingot_opencl_steps_are_sound(const ingot_opencl_step_t *steps, uint32_t step_count,
+                                  uint64_t count);
+
+/* Whether a dispatch's numbers do not belong together; the kernel's steps are sound. */
+bool ingot_opencl_is_misfit(const ingot_opencl_kernel_t *kernel,
+                            const ingot_hal_dispatch_t *dispatch);
 
 /* Checks an object's tables; DataLoss says what is wrong. */
 ingot_status_t ingot_opencl_object_check(const ingot_allocator_t *allocator, const void *data,

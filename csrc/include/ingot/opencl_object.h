@@ -1,7 +1,7 @@
 /* The object of a variant of format "opencl-c": what the OpenCL driver needs to know of each
  * kernel, and the OpenCL C source of all of them.
  *
- * Little-endian. The header, then five tables and the source, each on a multiple of 8 bytes
+ * Little-endian. The header, then six tables and the source, each on a multiple of 8 bytes
  * behind the one before; offsets count from the header's first byte. The compiler writes the
  * structs through cffi from this very text: keep to plain C declarations without includes.
  * Every reserved field is zero. The driver checks all of it at load; a bad object is
@@ -26,7 +26,7 @@
 #include <stdint.h>
 
 #define INGOT_OPENCL_OBJECT_MAGIC "INGOTCL\x1a"
-#define INGOT_OPENCL_OBJECT_VERSION 1
+#define INGOT_OPENCL_OBJECT_VERSION 2
 #define INGOT_OPENCL_OBJECT_ALIGNMENT 8
 
 /* Beside these the driver defines INGOT_INDEX (int or long), INGOT_GROUP_SIZE and
@@ -63,7 +63,8 @@ typedef struct ingot_opencl_header_t {
   uint64_t test_constant_count;
   uint64_t source_offset;       /* bytes, without a NUL */
   uint64_t source_length;
-  uint64_t reserved[2];
+  uint64_t step_offset;         /* ingot_opencl_step_t[step_count] */
+  uint64_t step_count;          /* of all entries */
 } ingot_opencl_header_t;
 
 typedef struct ingot_opencl_entry_t {
@@ -74,7 +75,8 @@ typedef struct ingot_opencl_entry_t {
   uint64_t constant_count; /* = that of the module's entry */
   int64_t tile[3];         /* workload covered by one group; each at least 1 */
   uint32_t local_size[3];  /* work items of a group; each at least 1 */
-  uint32_t reserved;
+  uint32_t step_count;     /* of its contract; the steps of entries follow each other */
+  uint64_t written;        /* bit b: binding b is written; = that of the module's entry */
   uint64_t local_length;   /* bytes of local memory of a group */
   uint64_t scratch_length; /* bytes of global scratch of a group; a multiple of 64 */
 } ingot_opencl_entry_t;
@@ -83,6 +85,32 @@ typedef struct ingot_opencl_binding_t {
   uint32_t element_length; /* bytes of what the kernel's pointer points to: 1, 2, 4, 8 or 16 */
   uint32_t reserved;
 } ingot_opencl_binding_t;
+
+/* Whether the numbers of a dispatch belong together, so that no group of it leaves its bindings:
+ * they come from bytecode, which may be damaged. The values that steps refer to are, in this
+ * order, the lengths of the bindings in bytes, the constants, the three numbers of the workload,
+ * and what the steps so far have computed. A dispatch fits its kernel if all tests hold, no sum
+ * or product overflows, every division has a value, and of the sizes of a broadcast one is 1
+ * or both are equal. */
+#define INGOT_OPENCL_STEP_NUMBER 0 /* computes b */
+#define INGOT_OPENCL_STEP_ADD 1    /* this and the following compute of the values a and b */
+#define INGOT_OPENCL_STEP_MUL 2
+#define INGOT_OPENCL_STEP_FLOORDIV 3
+#define INGOT_OPENCL_STEP_MOD 4
+#define INGOT_OPENCL_STEP_MIN 5
+#define INGOT_OPENCL_STEP_MAX 6
+#define INGOT_OPENCL_STEP_BROADCAST 7
+#define INGOT_OPENCL_STEP_LE 8     /* this and the following test the values a and b */
+#define INGOT_OPENCL_STEP_EQUAL 9
+#define INGOT_OPENCL_STEP_FITS 10  /* a is 1, or b */
+
+#define INGOT_OPENCL_MAX_VALUES 1024 /* of an entry */
+
+typedef struct ingot_opencl_step_t {
+  uint32_t function; /* INGOT_OPENCL_STEP_* */
+  uint32_t a;        /* the ordinal of a value; 0 where there is none */
+  int64_t b;         /* the ordinal of a value, or a number */
+} ingot_opencl_step_t;
 
 /* One run of a kernel on small data that both it and the generic variant must agree on. At
  * most one per entry. */

@@ -57,10 +57,33 @@ static void damaged_tables_never_lead_outside(void) {
 static void object_of_another_version_is_incompatible(void) {
   test_object_t object = test_opencl_kernels(false);
   ingot_hal_executable_t *executable = NULL;
-  ((ingot_opencl_header_t *)(void *)object.data)->version = 2;
+  ((ingot_opencl_header_t *)(void *)object.data)->version = 1;
   EXPECT_STATUS(load_on(device, object.data, object.length, false, &executable), INCOMPATIBLE,
-                "version 2, this runtime reads 1");
+                "version 1, this runtime reads 2");
   test_object_free(&object);
+}
+
+/* Each change alone makes the object one of another module, or its checks nonsense. */
+static void kernel_that_is_not_the_modules_is_data_loss(void) {
+  const test_opencl_parts_t parts = test_opencl_kernel_parts();
+  ingot_opencl_entry_t entries[KERNEL_DESCRIPTION_COUNT];
+  ingot_opencl_step_t steps[8];
+  test_opencl_parts_t changed = parts;
+  ingot_hal_executable_t *executable = NULL;
+  changed.entries = entries;
+  changed.steps = steps;
+  for (int c = 0; c < 5; c++) {
+    memcpy(entries, parts.entries, sizeof(entries));
+    memcpy(steps, parts.steps, parts.step_count * sizeof(steps[0]));
+    if (c == 0) entries[KERNEL_ADD].written = 0; /* it could write to what must not be written */
+    if (c == 1) entries[KERNEL_ADD].constant_count = 1;
+    if (c == 2) entries[KERNEL_ADD].step_count = parts.step_count + 1;
+    if (c == 3) entries[KERNEL_COUNT].step_count = 1; /* there is none left */
+    if (c == 4) steps[parts.step_count - 1].a = 8;
+    EXPECT_STATUS(load_parts(&changed, false, &executable), DATA_LOSS,
+                  c < 4 ? "does not fit what the module says of it"
+                        : "'add', are checked with makes no sense");
+  }
 }
 
 static void source_that_does_not_build_brings_the_compilers_log(void) {
@@ -386,6 +409,7 @@ int main(void) {
   RUN(truncated_objects_are_data_loss);
   RUN(damaged_tables_never_lead_outside);
   RUN(object_of_another_version_is_incompatible);
+  RUN(kernel_that_is_not_the_modules_is_data_loss);
   RUN(source_that_does_not_build_brings_the_compilers_log);
   RUN(kernels_beyond_the_device_run_on_the_host_and_say_why);
   RUN(binding_within_an_element_is_refused);

@@ -28,6 +28,7 @@ Bounds = Mapping[str, tuple[int, "int | None"]]
 
 _GREATEST = 1 << 127  # ends beyond it are not told apart, so that they are floats as well as ints
 _TRIES = 100  # proofs tried with other ends of min, max and mod
+_GREATEST_EXPANSION = 2048  # terms, a twentieth of a second
 _Known = tuple[tuple[str, tuple[int, "int | None"]], ...]
 
 
@@ -82,14 +83,44 @@ def _proven(difference: Expr, relevant: _Known) -> bool:
     known = dict(relevant)
     if bounds(difference, known)[0] >= 0:
         return True
-    # b*s - b >= 0 for b, s >= 1 shows only in what b and s have beyond their least values.
+    common = _common_symbols(difference)
+    if common:  # where one of them is 0, so is the difference
+        for name in frozenset().union(*(atom.names for atom in common)):
+            low, high = known.get(name, (0, None))
+            known[name] = max(low, 1), None if high is None else max(high, 1)
+        return prove_le(0, _divided_by(difference, common), known)
+    # b*s >= b + s - 1 for b, s >= 1 shows only in what b and s have beyond their least values.
     beyond: dict[str, Dim] = {name: symbol(name) + low for name, (low, _) in relevant if low > 0}
     with suppress(CompileError, ZeroDivisionError):
-        if beyond and bounds(substitute(difference, beyond))[0] >= 0:
+        small = _expansion(difference, beyond) <= _GREATEST_EXPANSION
+        if beyond and small and bounds(substitute(difference, beyond))[0] >= 0:
             return True
     with suppress(CompileError):
         return _prove_with_ends(difference, known, 3, [_TRIES])
     return False
+
+
+def _common_symbols(dim: Expr) -> dict[Atom, int]:
+    """The symbols that every term is a multiple of, with their powers."""
+    first, *others = (dict(monomial) for monomial, _ in dim.terms)
+    least = {atom: min([first[atom], *(each.get(atom, 0) for each in others)]) for atom in first}
+    return {atom: power for atom, power in least.items() if power and isinstance(atom, Symbol)}
+
+
+def _divided_by(dim: Expr, common: Mapping[Atom, int]) -> Dim:
+    """The dim without these powers, which are in all of its terms."""
+    return from_terms(
+        (tuple((a, p - common.get(a, 0)) for a, p in monomial if p > common.get(a, 0)), factor)
+        for monomial, factor in dim.terms
+    )
+
+
+def _expansion(dim: Expr, replaced: Mapping[str, Dim]) -> int:
+    """How many terms the dim has, at most, with sums of two terms in place of symbols."""
+    return sum(
+        math.prod(power + 1 for atom, power in monomial if atom.names & replaced.keys())
+        for monomial, _ in dim.terms
+    )
 
 
 def _prove_with_ends(dim: Expr, known: Bounds, depth: int, tries: list[int]) -> bool:

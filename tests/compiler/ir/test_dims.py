@@ -444,3 +444,15 @@ def test_proofs_over_many_ends_take_no_time_without_bound() -> None:
     start = time.process_time()
     prove_le(ends, floordiv(ends, s[3]) + 5)
     assert time.process_time() - start < 2
+
+
+def test_proofs_over_products_of_many_factors_take_no_time_without_bound() -> None:
+    factors = [symbol(f"q{index}") for index in range(20)]
+    known = {f"q{index}": (1, None) for index in range(20)}
+    whole, rest = product(factors), product(factors[1:])
+    begin = time.process_time()
+    assert prove_le(rest, whole, known)
+    assert prove_le(whole, whole * whole)
+    assert not prove_le(whole, whole * whole - 1)
+    assert not prove_le(whole, rest + 5, known)
+    assert time.process_time() - begin < 0.2

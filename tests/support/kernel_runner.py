@@ -108,7 +108,8 @@ class Loaded:
         self, kernel: Kernel, variant: str, compiler: str = "gcc", path: Path | None = None
     ) -> None:
         self.kernel = kernel
-        path = path or build(c_printer.print_source([kernel]), variant, compiler=compiler)
+        source = c_printer.print_source([c_printer.print_kernel(kernel)])
+        path = path or build(source, variant, compiler=compiler)
         self.library = ctypes.CDLL(str(path))
         self.function = getattr(self.library, kernel.name)
         self.function.restype = ctypes.c_uint32

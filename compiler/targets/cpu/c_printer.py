@@ -7,7 +7,9 @@ as wide as the lanes that were compared. Nothing is decided here that changes a 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import ClassVar
 
 from ingot.compiler.ir import MemoryType, Op, Value, VectorType
@@ -17,7 +19,7 @@ from ingot.compiler.targets.c_structure import CStructure, register_bits
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import DType
 
-__all__ = ["print_kernel", "print_source"]
+__all__ = ["PrintedKernel", "print_kernel", "print_source", "prototype"]
 
 _SUPPORTED = {"i1", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "f16", "bf16"} | {
     "f32",
@@ -27,9 +29,10 @@ _COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": 
 _FLOAT_OPERATORS = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 _INDEX_OPERATORS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "rem": "%"}
 _CHEAP_FLOAT = {"neg", "abs", "sign", "max", "min", "sqrt", "rsqrt", "rem"}
-_EXACT = {"neg", "abs", "sign", "max", "min", "floor", "ceil", "trunc", "round_even"} | {
-    "round_away"
-}
+_ROUNDINGS = {"floor", "ceil", "trunc", "round_even", "round_away"}
+_EXACT = {"neg", "abs", "sign", "max", "min"} | _ROUNDINGS
+_F32_FUNCTIONS = {"exp", "exp2", "log", "tanh", "logistic", "erf"} | _ROUNDINGS
+"""All others go through f64."""
 _PREDICATES = {"is_nan", "is_inf", "is_finite"}
 _MASK_OPS = {"and": "&", "or": "|", "xor": "^", "max": "|", "min": "&", "mul": "&", "add": "|"}
 _PROTOTYPE = """uint32_t INGOT_KERNEL_CALL
@@ -42,27 +45,49 @@ def prototype(kernel: Kernel) -> str:
     return _PROTOTYPE.format(name=checked_name(kernel.name))
 
 
-def print_source(kernels: Iterable[Kernel]) -> str:
+# What INGOT_USE_ of kernel.h is said of: elements, also with a number of lanes, and words.
+_ELEMENTS = ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "f64", "i1", "f16", "bf16")
+_WORDS = ("convert", "reduce", "rem", "through")
+_HEADERS = ("kernel_vector.h", "kernel_math.h", "kernel_math_f64.h")
+
+
+@dataclass(frozen=True)
+class PrintedKernel:
+    """The function of a kernel, and what of the headers it needs."""
+
+    text: str
+    headers: dict[int, int]  # by lanes, how many of _HEADERS
+    parts: frozenset[str]
+
+
+def print_source(kernels: Iterable[PrintedKernel]) -> str:
     """A whole C file with these kernels."""
     bodies: list[str] = []
-    lanes: set[int] = set()
-    function_lanes: set[int] = set()
+    headers: dict[int, int] = {}
+    used: set[str] = set()
     for kernel in kernels:
-        printer = _Printer(kernel)
-        bodies.append(printer.print())
-        lanes |= printer.lanes
-        function_lanes |= printer.function_lanes
-    for each in tuple(function_lanes):  # f32 functions that go through f64 do it by halves
-        function_lanes |= {each >> shift for shift in range(1, 5) if each >> shift >= 4}
-    lines = ['#include "kernel.h"']
-    for each in sorted(lanes | function_lanes):
-        lines += [f"#define INGOT_LANES {each}", '#include "kernel_vector.h"']
-        if each in function_lanes:
-            lines += [f"#define INGOT_LANES {each}", '#include "kernel_math.h"']
+        bodies.append(kernel.text)
+        used |= kernel.parts
+        for lanes, count in kernel.headers.items():
+            headers[lanes] = max(count, headers.get(lanes, 0))
+    suffixes = ["", *(f"x{lanes}" for lanes in sorted(headers))]
+    parts = [each + suffix for suffix in suffixes for each in _ELEMENTS]
+    lines = [f"#define INGOT_USE_{part} {int(part in used)}" for part in (*_WORDS, *parts)]
+    lines.append('#include "kernel.h"')
+    for lanes, count in sorted(headers.items()):
+        for header in _HEADERS[:count]:
+            lines += [f"#define INGOT_LANES {lanes}", f'#include "{header}"']
     return "\n".join([*lines, "", *bodies])
 
 
-def print_kernel(kernel: Kernel) -> str:
+def _with_needed(parts: set[str]) -> frozenset[str]:
+    """The parts, and those that they are made of."""
+    parts = parts | {re.sub("^b?f16", "u16", re.sub("^i1(?=x|$)", "u8", part)) for part in parts}
+    parts |= {part.partition("x")[0] for part in parts}  # lane by lane
+    return frozenset(parts | {part.replace("u", "i") for part in parts})
+
+
+def print_kernel(kernel: Kernel) -> PrintedKernel:
     """The C function of one kernel."""
     return _Printer(kernel).print()
 
@@ -89,23 +114,29 @@ class _Printer(CStructure):
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(kernel)
         self.constants: dict[Value, float] = {}
-        self.lanes: set[int] = set()
-        self.function_lanes: set[int] = set()
+        self.headers: dict[int, int] = {}
+        self.parts: set[str] = set()
 
-    def print(self) -> str:
-        """The function's text."""
+    def print(self) -> PrintedKernel:
         self._block(self.kernel.loops.block)
         unused = "  (void)dispatch, (void)x, (void)y, (void)z, (void)scratch, (void)fault;"
         body = "\n".join(self.lines)
         signature = prototype(self.kernel)
-        return f"{signature};\n{signature} {{\n{unused}\n{body}\n  return 0;\n}}\n"
+        text = f"{signature};\n{signature} {{\n{unused}\n{body}\n  return 0;\n}}\n"
+        for function in re.findall(r"\w+(?=\()", body):
+            self.parts.update(function.split("_"))
+        return PrintedKernel(text, self.headers, _with_needed(self.parts))
+
+    def _include(self, lanes: int, count: int = 1) -> None:
+        """The first headers with this number of lanes."""
+        self.headers[lanes] = max(count, self.headers.get(lanes, 0))
 
     def _type(self, value: Value) -> str:
         if isinstance(value.type, MemoryType):
             scalar_name(value.type.dtype)
             return f"{value.type.dtype.name}_memory *"
         if isinstance(value.type, VectorType):
-            self.lanes.add(value.type.lanes)
+            self._include(value.type.lanes)
             if value.type.dtype.is_boolean:
                 return f"i{self.mask_bits.setdefault(value, 32)}x{value.type.lanes}"
             return f"{scalar_name(value.type.dtype)}x{value.type.lanes}"
@@ -182,7 +213,7 @@ class _Printer(CStructure):
 
     def _suffix(self, lanes: int) -> str:
         if lanes > 1:
-            self.lanes.add(lanes)
+            self._include(lanes)
         return f"x{lanes}" if lanes > 1 else ""
 
     def _elementwise(self, op: Op) -> str:
@@ -216,8 +247,22 @@ class _Printer(CStructure):
                         names = [names[place], names[1 - place]]
                         break
         elif name not in _CHEAP_FLOAT | _PREDICATES:
-            self.function_lanes.add(max(lanes, 4))
+            self._include_function(name, scalar, max(lanes, 4))  # a scalar is one lane of four
         return f"{name}_{scalar}{self._suffix(lanes)}({', '.join(names)})"
+
+    def _include_function(self, name: str, scalar: str, lanes: int) -> None:
+        if name in (_ROUNDINGS if scalar == "f64" else _F32_FUNCTIONS):
+            self._include(lanes, 2)
+        else:
+            self._include(lanes, 3)
+            self.parts |= {"reduce", f"i64x{lanes}"}
+        if scalar == "f64":
+            self.parts.add(f"f64x{lanes}")
+        elif name not in _F32_FUNCTIONS:  # by halves, down to four lanes
+            self.parts |= {"through", "f64x4", "i64x4"}
+            for shift in range(1, 5):
+                if lanes >> shift >= 4:
+                    self._include(lanes >> shift, 3)
 
     def _boolean(self, op: Op, names: list[str], lanes: int) -> str:
         if lanes == 1:
@@ -303,7 +348,7 @@ class _Printer(CStructure):
         elif lanes == 1:
             text = f"({target}){name}"
         else:
-            self.lanes.add(lanes)
+            self._include(lanes)
             if old.is_integer and old.bits < 32 and (new.is_float or new.bits == 32):
                 name = f"widen_{from_name}x{lanes}({name})"  # gcc: else lane by lane
             text = f"__builtin_convertvector({name}, {target}x{lanes})"

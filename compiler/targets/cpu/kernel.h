@@ -4,7 +4,11 @@
  * file) and needs no library. Integer arithmetic is done unsigned, so nothing here is
  * undefined for any input. f16 and bf16 live in registers as f32 that was rounded.
  * Vectors are in kernel_vector.h, once per number of lanes; functions such as exp are in
- * kernel_math.h.
+ * kernel_math.h and kernel_math_f64.h.
+ *
+ * Reading all of it takes longer than compiling a small kernel. So a file says in front of it
+ * what its kernels use: INGOT_USE_PART is 1 or 0 for each part that c_printer.py lists, which are
+ * the element types, those with a number of lanes behind, and some words in names of functions.
  */
 #ifndef INGOT_KERNEL_H_
 #define INGOT_KERNEL_H_
@@ -18,6 +22,10 @@
 #define INGOT_CAT_(a, b) a##b
 #define INGOT_CAT(a, b) INGOT_CAT_(a, b)
 #define INGOT_CAT3(a, b, c) INGOT_CAT(INGOT_CAT(a, b), c)
+#define INGOT_USES(part) INGOT_CAT(INGOT_USE_, part)
+#define INGOT_IF(part, ...) INGOT_CAT(INGOT_IF_, INGOT_USES(part))(__VA_ARGS__)
+#define INGOT_IF_0(...)
+#define INGOT_IF_1(...) __VA_ARGS__
 
 typedef uint8_t i1; /* 0 or 1 */
 typedef int8_t i8;
@@ -236,14 +244,14 @@ INGOT_INLINE void store_bf16(bf16_memory *memory, i64 index, f32 value) {
   INGOT_INLINE type shift_right_arithmetic_##type(type a, type b) {                           \
     return (type)shift_right_arithmetic_##signed_type((signed_type)a, (signed_type)b);        \
   }
-INGOT_SIGNED(i8, u8, 8)
-INGOT_SIGNED(i16, u16, 16)
-INGOT_SIGNED(i32, u32, 32)
-INGOT_SIGNED(i64, u64, 64)
-INGOT_UNSIGNED(u8, i8, 8)
-INGOT_UNSIGNED(u16, i16, 16)
-INGOT_UNSIGNED(u32, i32, 32)
-INGOT_UNSIGNED(u64, i64, 64)
+INGOT_IF(i8, INGOT_SIGNED(i8, u8, 8))
+INGOT_IF(i16, INGOT_SIGNED(i16, u16, 16))
+INGOT_IF(i32, INGOT_SIGNED(i32, u32, 32))
+INGOT_IF(i64, INGOT_SIGNED(i64, u64, 64))
+INGOT_IF(u8, INGOT_UNSIGNED(u8, i8, 8))
+INGOT_IF(u16, INGOT_UNSIGNED(u16, i16, 16))
+INGOT_IF(u32, INGOT_UNSIGNED(u32, i32, 32))
+INGOT_IF(u64, INGOT_UNSIGNED(u64, i64, 64))
 
 /* Float ops. max and min give NaN if either is NaN. */
 #define INGOT_FLOAT(type, bits_type, sign_bit)                                                \
@@ -282,6 +290,7 @@ INGOT_INLINE f32 fma_f32(f32 a, f32 b, f32 c) { return a * b + c; }
 INGOT_INLINE f64 fma_f64(f64 a, f64 b, f64 c) { return a * b + c; }
 #endif
 
+#if INGOT_USE_rem
 /* The remainder has the sign of the dividend and is exact. */
 INGOT_INLINE f64 rem_f64(f64 a, f64 b) {
   u64 sign = bitcast_f64_u64(a) & 0x8000000000000000u;
@@ -312,6 +321,7 @@ INGOT_INLINE f64 rem_f64(f64 a, f64 b) {
   return bitcast_u64_f64(x | sign);
 }
 INGOT_INLINE f32 rem_f32(f32 a, f32 b) { return (f32)rem_f64(a, b); }
+#endif
 
 /* i1 */
 INGOT_INLINE i1 not_i1(i1 a) { return a ^ 1; }
@@ -319,6 +329,7 @@ INGOT_INLINE i1 and_i1(i1 a, i1 b) { return a & b; }
 INGOT_INLINE i1 or_i1(i1 a, i1 b) { return a | b; }
 INGOT_INLINE i1 xor_i1(i1 a, i1 b) { return a ^ b; }
 
+#if INGOT_USE_convert
 /* Conversions. From float to integer: toward zero, saturating, NaN gives 0. */
 #define INGOT_SATURATE(from, to, low, high, below, above)                                     \
   INGOT_INLINE to convert_##from##_##to(from a) {                                             \
@@ -335,6 +346,7 @@ INGOT_INLINE i1 xor_i1(i1 a, i1 b) { return a ^ b; }
   INGOT_SATURATE(from, u64, 0, 18446744073709551616.0, 0, UINT64_MAX)
 INGOT_SATURATE_ALL(f32)
 INGOT_SATURATE_ALL(f64)
+#endif
 
 /* Compilers emit calls of these four. */
 void *memcpy(void *restrict target, const void *restrict source, size_t length);

@@ -26,12 +26,14 @@
 
 #define L INGOT_LANES
 #define N(name) INGOT_CAT3(name, x, L)
+#define IF(type, ...) INGOT_IF(N(type), __VA_ARGS__)
 #define EACH_LANE for (int lane = 0; lane < L; ++lane)
 
 /* Types, loads and stores, lanes, select: for every element type. */
-#define INGOT_VECTOR(type, mask)                                                              \
+#define INGOT_TYPE(type)                                                                      \
   typedef type N(type) __attribute__((vector_size(sizeof(type) * L)));                        \
-  typedef N(type) INGOT_CAT(N(type), _memory) __attribute__((aligned(sizeof(type)), may_alias)); \
+  typedef N(type) INGOT_CAT(N(type), _memory) __attribute__((aligned(sizeof(type)), may_alias));
+#define INGOT_VECTOR(type, mask)                                                              \
   INGOT_INLINE N(type) N(broadcast_##type)(type value) {                                      \
     return (N(type)){INGOT_REPEAT(L, value)};                                                 \
   }                                                                                           \
@@ -54,20 +56,26 @@
     return (N(type))((m & (N(mask))a) | (~m & (N(mask))b));                                   \
   }
 
-typedef i64 N(i64) __attribute__((vector_size(sizeof(i64) * L)));
-typedef i8 N(i8) __attribute__((vector_size(sizeof(i8) * L)));
-typedef i16 N(i16) __attribute__((vector_size(sizeof(i16) * L)));
-typedef i32 N(i32) __attribute__((vector_size(sizeof(i32) * L)));
-INGOT_VECTOR(i8, i8)
-INGOT_VECTOR(i16, i16)
-INGOT_VECTOR(i32, i32)
-INGOT_VECTOR(i64, i64)
-INGOT_VECTOR(u8, i8)
-INGOT_VECTOR(u16, i16)
-INGOT_VECTOR(u32, i32)
-INGOT_VECTOR(u64, i64)
+INGOT_TYPE(i8)
+INGOT_TYPE(i16)
+INGOT_TYPE(i32)
+INGOT_TYPE(i64)
+INGOT_TYPE(u8)
+INGOT_TYPE(u16)
+INGOT_TYPE(u32)
+INGOT_TYPE(u64)
+INGOT_TYPE(f32)
+INGOT_TYPE(f64)
+IF(i8, INGOT_VECTOR(i8, i8))
+IF(i16, INGOT_VECTOR(i16, i16))
+IF(i32, INGOT_VECTOR(i32, i32))
+IF(i64, INGOT_VECTOR(i64, i64))
+IF(u8, INGOT_VECTOR(u8, i8))
+IF(u16, INGOT_VECTOR(u16, i16))
+IF(u32, INGOT_VECTOR(u32, i32))
+IF(u64, INGOT_VECTOR(u64, i64))
 INGOT_VECTOR(f32, i32)
-INGOT_VECTOR(f64, i64)
+IF(f64, INGOT_VECTOR(f64, i64))
 
 INGOT_INLINE N(i64) N(lanes_i64)(void) { return (N(i64)){INGOT_COUNT(L)}; }
 
@@ -92,27 +100,69 @@ INGOT_INLINE N(i64) N(lanes_i64)(void) { return (N(i64)){INGOT_COUNT(L)}; }
     mask lanes = count >= L ? (mask)~(mask)0 : (mask)(((u64)1 << count) - 1u);                \
     store((memory_type *)(memory + index), (vector_type)value, lanes);                        \
   }
+#define INGOT_PARTIAL_BY_MASK(type, name, memory_type, mask, mask_type)                       \
+  INGOT_INLINE mask_type N(inside_##type)(i64 count) {                                        \
+    return (mask_type)((N(mask)){INGOT_COUNT(L)} < (mask)(count > L ? L : count));            \
+  }                                                                                           \
+  INGOT_INLINE N(type) N(load_partial_##type)(const type##_memory *memory, i64 index, i64 count) { \
+    return (N(type))__builtin_ia32_maskload##name((memory_type const *)(memory + index),      \
+                                                  N(inside_##type)(count));                   \
+  }                                                                                           \
+  INGOT_INLINE void N(store_partial_##type)(type##_memory *memory, i64 index, N(type) value,  \
+                                            i64 count) {                                      \
+    __builtin_ia32_maskstore##name((memory_type *)(memory + index), N(inside_##type)(count),  \
+                                   (memory_type)value);                                       \
+  }
 #if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__) && L == 16
 INGOT_PARTIAL_BY_BITS(f32, __builtin_ia32_loadups512_mask, __builtin_ia32_storeups512_mask, f32,
                       N(f32), u16)
-INGOT_PARTIAL_BY_BITS(i32, __builtin_ia32_loaddqusi512_mask, __builtin_ia32_storedqusi512_mask,
-                      i32, N(i32), u16)
-INGOT_PARTIAL_BY_BITS(u32, __builtin_ia32_loaddqusi512_mask, __builtin_ia32_storedqusi512_mask,
-                      i32, N(i32), u16)
+IF(i32, INGOT_PARTIAL_BY_BITS(i32, __builtin_ia32_loaddqusi512_mask,
+                              __builtin_ia32_storedqusi512_mask, i32, N(i32), u16))
+IF(u32, INGOT_PARTIAL_BY_BITS(u32, __builtin_ia32_loaddqusi512_mask,
+                              __builtin_ia32_storedqusi512_mask, i32, N(i32), u16))
+#elif defined(__AVX2__) && L == 8
+INGOT_PARTIAL_BY_MASK(f32, ps256, N(f32), i32, N(i32))
+IF(i32, INGOT_PARTIAL_BY_MASK(i32, d256, N(i32), i32, N(i32)))
+IF(u32, INGOT_PARTIAL_BY_MASK(u32, d256, N(i32), i32, N(i32)))
 #else
 INGOT_PARTIAL_BY_LANE(f32)
-INGOT_PARTIAL_BY_LANE(i32)
-INGOT_PARTIAL_BY_LANE(u32)
+IF(i32, INGOT_PARTIAL_BY_LANE(i32))
+IF(u32, INGOT_PARTIAL_BY_LANE(u32))
 #endif
-INGOT_PARTIAL_BY_LANE(u16)
-INGOT_PARTIAL_BY_LANE(i8)
-INGOT_PARTIAL_BY_LANE(i16)
-INGOT_PARTIAL_BY_LANE(i64)
-INGOT_PARTIAL_BY_LANE(u8)
-INGOT_PARTIAL_BY_LANE(u64)
-INGOT_PARTIAL_BY_LANE(f64)
+#if defined(__AVX2__) && L == 4
+typedef long long N(words) __attribute__((vector_size(32))); /* the builtins', not i64 */
+IF(f64, INGOT_PARTIAL_BY_MASK(f64, pd256, N(f64), i64, N(words)))
+IF(i64, INGOT_PARTIAL_BY_MASK(i64, q256, N(words), i64, N(words)))
+IF(u64, INGOT_PARTIAL_BY_MASK(u64, q256, N(words), i64, N(words)))
+#else
+IF(f64, INGOT_PARTIAL_BY_LANE(f64))
+IF(i64, INGOT_PARTIAL_BY_LANE(i64))
+IF(u64, INGOT_PARTIAL_BY_LANE(u64))
+#endif
+IF(i8, INGOT_PARTIAL_BY_LANE(i8))
+IF(i16, INGOT_PARTIAL_BY_LANE(i16))
+IF(u8, INGOT_PARTIAL_BY_LANE(u8))
+IF(u16, INGOT_PARTIAL_BY_LANE(u16))
 
 /* f16 and bf16. */
+#define INGOT_HALF(type)                                                                      \
+  INGOT_INLINE N(f32) N(load_##type)(const type##_memory *memory, i64 index) {                \
+    return N(widen_##type)(N(load_u16)(memory, index));                                       \
+  }                                                                                           \
+  INGOT_INLINE void N(store_##type)(type##_memory *memory, i64 index, N(f32) value) {         \
+    N(store_u16)(memory, index, N(narrow_##type)(value));                                     \
+  }                                                                                           \
+  INGOT_INLINE N(f32) N(load_partial_##type)(const type##_memory *memory, i64 index, i64 count) { \
+    return N(widen_##type)(N(load_partial_u16)(memory, index, count));                        \
+  }                                                                                           \
+  INGOT_INLINE void N(store_partial_##type)(type##_memory *memory, i64 index, N(f32) value,   \
+                                            i64 count) {                                      \
+    N(store_partial_u16)(memory, index, N(narrow_##type)(value), count);                      \
+  }                                                                                           \
+  INGOT_INLINE N(f32) N(gather_##type)(const type##_memory *memory, N(i64) indices) {         \
+    return N(widen_##type)(N(gather_u16)(memory, indices));                                   \
+  }
+#if INGOT_USES(N(bf16))
 INGOT_INLINE N(f32) N(widen_bf16)(N(u16) bits) {
   return (N(f32))(__builtin_convertvector(bits, N(u32)) << 16);
 }
@@ -125,6 +175,9 @@ INGOT_INLINE N(f32) N(round_bf16)(N(f32) value) {
 INGOT_INLINE N(u16) N(narrow_bf16)(N(f32) value) {
   return __builtin_convertvector((N(u32))N(round_bf16)(value) >> 16, N(u16));
 }
+INGOT_HALF(bf16)
+#endif
+#if INGOT_USES(N(f16))
 #if defined(__AVX512F__) && L == 16
 INGOT_INLINE N(f32) N(widen_f16)(N(u16) bits) {
   return __builtin_ia32_vcvtph2ps512_mask((N(i16))bits, (N(f32)){0}, (u16)-1, 4);
@@ -161,28 +214,11 @@ INGOT_INLINE N(u16) N(narrow_f16)(N(f32) value) {
 }
 #endif
 INGOT_INLINE N(f32) N(round_f16)(N(f32) value) { return N(widen_f16)(N(narrow_f16)(value)); }
-
-#define INGOT_HALF(type)                                                                      \
-  INGOT_INLINE N(f32) N(load_##type)(const type##_memory *memory, i64 index) {                \
-    return N(widen_##type)(N(load_u16)(memory, index));                                       \
-  }                                                                                           \
-  INGOT_INLINE void N(store_##type)(type##_memory *memory, i64 index, N(f32) value) {         \
-    N(store_u16)(memory, index, N(narrow_##type)(value));                                     \
-  }                                                                                           \
-  INGOT_INLINE N(f32) N(load_partial_##type)(const type##_memory *memory, i64 index, i64 count) { \
-    return N(widen_##type)(N(load_partial_u16)(memory, index, count));                        \
-  }                                                                                           \
-  INGOT_INLINE void N(store_partial_##type)(type##_memory *memory, i64 index, N(f32) value,   \
-                                            i64 count) {                                      \
-    N(store_partial_u16)(memory, index, N(narrow_##type)(value), count);                      \
-  }                                                                                           \
-  INGOT_INLINE N(f32) N(gather_##type)(const type##_memory *memory, N(i64) indices) {         \
-    return N(widen_##type)(N(gather_u16)(memory, indices));                                   \
-  }
 INGOT_HALF(f16)
-INGOT_HALF(bf16)
+#endif
 
 /* i1 in memory is a byte of 0 or 1, in a register a mask of 8-bit lanes. */
+#if INGOT_USES(N(i1))
 INGOT_INLINE N(i8) N(load_i1)(const i1_memory *memory, i64 index) {
   return (N(i8))(N(load_u8)(memory, index) != 0);
 }
@@ -198,10 +234,7 @@ INGOT_INLINE void N(store_i1)(i1_memory *memory, i64 index, N(i8) value) {
 INGOT_INLINE void N(store_partial_i1)(i1_memory *memory, i64 index, N(i8) value, i64 count) {
   N(store_partial_u8)(memory, index, (N(u8))value & 1, count);
 }
-INGOT_INLINE N(i8) N(insert_i8_mask)(N(i8) vector, i1 value, int lane) {
-  vector[lane] = (i8)-value;
-  return vector;
-}
+#endif
 
 /* Integers. */
 #define INGOT_VECTOR_INTEGER(type, unsigned_type, signed_type)                                \
@@ -249,14 +282,14 @@ INGOT_INLINE N(i8) N(insert_i8_mask)(N(i8) vector, i1 value, int lane) {
     EACH_LANE result[lane] = name(a[lane], b[lane]);                                          \
     return result;                                                                            \
   }
-INGOT_VECTOR_INTEGER(i8, u8, i8)
-INGOT_VECTOR_INTEGER(i16, u16, i16)
-INGOT_VECTOR_INTEGER(i32, u32, i32)
-INGOT_VECTOR_INTEGER(i64, u64, i64)
-INGOT_VECTOR_INTEGER(u8, u8, i8)
-INGOT_VECTOR_INTEGER(u16, u16, i16)
-INGOT_VECTOR_INTEGER(u32, u32, i32)
-INGOT_VECTOR_INTEGER(u64, u64, i64)
+IF(i8, INGOT_VECTOR_INTEGER(i8, u8, i8))
+IF(i16, INGOT_VECTOR_INTEGER(i16, u16, i16))
+IF(i32, INGOT_VECTOR_INTEGER(i32, u32, i32))
+IF(i64, INGOT_VECTOR_INTEGER(i64, u64, i64))
+IF(u8, INGOT_VECTOR_INTEGER(u8, u8, i8))
+IF(u16, INGOT_VECTOR_INTEGER(u16, u16, i16))
+IF(u32, INGOT_VECTOR_INTEGER(u32, u32, i32))
+IF(u64, INGOT_VECTOR_INTEGER(u64, u64, i64))
 
 /* Floats. */
 #define INGOT_VECTOR_FLOAT(type, bits_type, mask, sign_bit)                                   \
@@ -281,8 +314,10 @@ INGOT_VECTOR_INTEGER(u64, u64, i64)
     N(bits_type) one = ((N(bits_type))a & (sign_bit)) | (N(bits_type))((N(type)){0} + 1);     \
     return N(select_##type)((a < 0) | (a > 0), (N(type))one, a);                              \
   }
+#if INGOT_USE_rem
 INGOT_LANEWISE2(f32, f32, rem_f32)
-INGOT_LANEWISE2(f64, f64, rem_f64)
+IF(f64, INGOT_LANEWISE2(f64, f64, rem_f64))
+#endif
 
 /* A multiply-add, the square root, and the larger and smaller of a constant and a value:
  * the constant is no NaN; NaN of the value stays. */
@@ -348,16 +383,17 @@ INGOT_INSTRUCTIONS(f64, __builtin_ia32_vfmaddpd256(a, b, c), __builtin_ia32_sqrt
 INGOT_WITHOUT_INSTRUCTIONS(f32)
 #endif
 #ifndef INGOT_HAVE_F64
-INGOT_WITHOUT_INSTRUCTIONS(f64)
+IF(f64, INGOT_WITHOUT_INSTRUCTIONS(f64))
 #endif
 #undef INGOT_HAVE_F32
 #undef INGOT_HAVE_F64
 INGOT_VECTOR_FLOAT(f32, u32, i32, 0x80000000u)
-INGOT_VECTOR_FLOAT(f64, u64, i64, 0x8000000000000000u)
+IF(f64, INGOT_VECTOR_FLOAT(f64, u64, i64, 0x8000000000000000u))
 INGOT_INLINE N(f32) N(rsqrt_f32)(N(f32) a) { return 1.0f / N(sqrt_f32)(a); }
-INGOT_INLINE N(f64) N(rsqrt_f64)(N(f64) a) { return 1.0 / N(sqrt_f64)(a); }
+IF(f64, INGOT_INLINE N(f64) N(rsqrt_f64)(N(f64) a) { return 1.0 / N(sqrt_f64)(a); })
 
 /* Lanes combined as a tree: lane i with lane i ^ half. */
+#if INGOT_USE_reduce
 #if defined(__clang__)
 #define INGOT_SWAP(type, mask)                                                                \
   INGOT_INLINE N(type) N(swap_##type)(N(type) vector, int half) {                             \
@@ -398,15 +434,16 @@ INGOT_INLINE N(f64) N(rsqrt_f64)(N(f64) a) { return 1.0 / N(sqrt_f64)(a); }
   INGOT_REDUCE(type, or, N(or_##type))        \
   INGOT_REDUCE(type, xor, N(xor_##type))
 INGOT_REDUCE_FLOAT(f32, i32)
-INGOT_REDUCE_FLOAT(f64, i64)
-INGOT_REDUCE_INTEGER(i8, i8)
-INGOT_REDUCE_INTEGER(i16, i16)
-INGOT_REDUCE_INTEGER(i32, i32)
-INGOT_REDUCE_INTEGER(i64, i64)
-INGOT_REDUCE_INTEGER(u8, i8)
-INGOT_REDUCE_INTEGER(u16, i16)
-INGOT_REDUCE_INTEGER(u32, i32)
-INGOT_REDUCE_INTEGER(u64, i64)
+IF(f64, INGOT_REDUCE_FLOAT(f64, i64))
+IF(i8, INGOT_REDUCE_INTEGER(i8, i8))
+IF(i16, INGOT_REDUCE_INTEGER(i16, i16))
+IF(i32, INGOT_REDUCE_INTEGER(i32, i32))
+IF(i64, INGOT_REDUCE_INTEGER(i64, i64))
+IF(u8, INGOT_REDUCE_INTEGER(u8, i8))
+IF(u16, INGOT_REDUCE_INTEGER(u16, i16))
+IF(u32, INGOT_REDUCE_INTEGER(u32, i32))
+IF(u64, INGOT_REDUCE_INTEGER(u64, i64))
+#endif
 
 /* The value of the first lane that is set in the mask. */
 INGOT_INLINE i64 N(first_i64)(N(i64) mask, N(i64) values) {
@@ -452,6 +489,7 @@ INGOT_WIDEN(u16, __builtin_convertvector(a, N(i32)))
 INGOT_WIDEN(i16, __builtin_convertvector(a, N(i32)))
 
 /* Conversions from float saturate, and NaN gives 0. */
+#if INGOT_USE_convert
 INGOT_INLINE N(i32) N(convert_f32_i32)(N(f32) a) {
   N(i32) inside = (a >= -2147483648.0f) & (a < 2147483648.0f);
   N(i32) value = __builtin_convertvector(N(select_f32)(inside, a, (N(f32)){0}), N(i32));
@@ -465,25 +503,28 @@ INGOT_INLINE N(i32) N(convert_f32_i32)(N(f32) a) {
     inside = (N(f32))((N(i32))inside & (a == a));                                             \
     return __builtin_convertvector(__builtin_convertvector(inside, N(i32)), N(to));           \
   }
-INGOT_NARROW_SATURATED(i8, -128, 127)
-INGOT_NARROW_SATURATED(i16, -32768, 32767)
-INGOT_NARROW_SATURATED(u8, 0, 255)
-INGOT_NARROW_SATURATED(u16, 0, 65535)
-INGOT_LANEWISE1(f32, i64, convert_f32_i64)
-INGOT_LANEWISE1(f32, u32, convert_f32_u32)
-INGOT_LANEWISE1(f32, u64, convert_f32_u64)
-INGOT_LANEWISE1(f64, i8, convert_f64_i8)
-INGOT_LANEWISE1(f64, i16, convert_f64_i16)
-INGOT_LANEWISE1(f64, i32, convert_f64_i32)
-INGOT_LANEWISE1(f64, i64, convert_f64_i64)
-INGOT_LANEWISE1(f64, u8, convert_f64_u8)
-INGOT_LANEWISE1(f64, u16, convert_f64_u16)
-INGOT_LANEWISE1(f64, u32, convert_f64_u32)
-INGOT_LANEWISE1(f64, u64, convert_f64_u64)
+IF(i8, INGOT_NARROW_SATURATED(i8, -128, 127))
+IF(i16, INGOT_NARROW_SATURATED(i16, -32768, 32767))
+IF(u8, INGOT_NARROW_SATURATED(u8, 0, 255))
+IF(u16, INGOT_NARROW_SATURATED(u16, 0, 65535))
+IF(i64, INGOT_LANEWISE1(f32, i64, convert_f32_i64))
+IF(u32, INGOT_LANEWISE1(f32, u32, convert_f32_u32))
+IF(u64, INGOT_LANEWISE1(f32, u64, convert_f32_u64))
+IF(i8, INGOT_LANEWISE1(f64, i8, convert_f64_i8))
+IF(i16, INGOT_LANEWISE1(f64, i16, convert_f64_i16))
+IF(i32, INGOT_LANEWISE1(f64, i32, convert_f64_i32))
+IF(i64, INGOT_LANEWISE1(f64, i64, convert_f64_i64))
+IF(u8, INGOT_LANEWISE1(f64, u8, convert_f64_u8))
+IF(u16, INGOT_LANEWISE1(f64, u16, convert_f64_u16))
+IF(u32, INGOT_LANEWISE1(f64, u32, convert_f64_u32))
+IF(u64, INGOT_LANEWISE1(f64, u64, convert_f64_u64))
+#endif
 
+#undef INGOT_TYPE
 #undef INGOT_VECTOR
 #undef INGOT_PARTIAL_BY_LANE
 #undef INGOT_PARTIAL_BY_BITS
+#undef INGOT_PARTIAL_BY_MASK
 #undef INGOT_HALF
 #undef INGOT_VECTOR_INTEGER
 #undef INGOT_LANEWISE1
@@ -501,6 +542,7 @@ INGOT_LANEWISE1(f64, u64, convert_f64_u64)
 #undef INGOT_BYTES
 #undef INGOT_NARROW_SATURATED
 #undef EACH_LANE
+#undef IF
 #undef N
 #undef L
 #undef INGOT_LANES

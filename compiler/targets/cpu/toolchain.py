@@ -24,6 +24,7 @@ from pathlib import Path
 
 from ingot.compiler.kernels.kernel import Kernel, checked_name
 from ingot.compiler.targets.cpu import c_printer
+from ingot.compiler.targets.cpu.c_printer import PrintedKernel
 from ingot.compiler.targets.cpu.cache import Cache, default_cache
 from ingot.compiler.targets.cpu.flags import (
     COMMON_FLAGS,
@@ -202,20 +203,23 @@ class _Job:
 
 def _group_sources(kernels: Sequence[Kernel]) -> list[str]:
     """C files: the kernels in groups, and the table of entries in the last one."""
-    texts: dict[str, Kernel] = {}  # by text without its name: equal kernels are shared
+    texts: dict[str, PrintedKernel] = {}  # by text without its name: equal kernels are shared
+    first: dict[str, str] = {}  # by text, the name of the kernel that is compiled
     names: list[str] = []
     for kernel in kernels:
-        text = c_printer.print_kernel(kernel).replace(kernel.name, "\0")
-        names.append(texts.setdefault(text, kernel).name)
-    groups: list[tuple[int, list[Kernel]]] = []
-    for text, kernel in sorted(texts.items(), key=lambda item: -len(item[0])):
+        printed = c_printer.print_kernel(kernel)
+        text = printed.text.replace(kernel.name, "\0")
+        texts.setdefault(text, printed)
+        names.append(first.setdefault(text, kernel.name))
+    groups: list[tuple[int, list[PrintedKernel]]] = []
+    for text, printed in sorted(texts.items(), key=lambda item: -len(item[0])):
         open_groups = [each for each in groups if each[0] + len(text) <= GROUP_LENGTH]
         if open_groups:
             place = groups.index(max(open_groups, key=lambda each: each[0]))
             length, members = groups[place]
-            groups[place] = (length + len(text), [*members, kernel])
+            groups[place] = (length + len(text), [*members, printed])
         else:
-            groups.append((len(text), [kernel]))
+            groups.append((len(text), [printed]))
     sources = [c_printer.print_source(members) for _, members in groups] or [""]
     sources[-1] += _table(kernels, names)  # a file of its own would take a third of a small build
     return sources

@@ -135,7 +135,7 @@ def test_hostile_indices_are_left_out_without_undefined_behaviour(name: str) -> 
         random.standard_normal((len(pairs), 2, 3)).astype(np.float32),
     ]
     kernel = lower_scatter(function, PLAIN)
-    path = build(c_printer.print_source([kernel]), "x86-64", UNDEFINED)
+    path = build(c_printer.print_source([c_printer.print_kernel(kernel)]), "x86-64", UNDEFINED)
     (expected,) = reference(function, operands)
     result = np.empty_like(expected)
     Loaded(kernel, "x86-64", path=path)([*operands, result], n=len(pairs))

@@ -70,7 +70,12 @@ def check(entries: Module) -> dict[str, Trial | None]:
     kernels = lower_entries(entries, [V3, PLAIN])
     trials = {name: plan_trial(entries.functions[name], each[0]) for name, each in kernels.items()}
     paths = [
-        build(c_printer.print_source([each[place] for each in kernels.values()]), name)
+        build(
+            c_printer.print_source(
+                [c_printer.print_kernel(each[place]) for each in kernels.values()]
+            ),
+            name,
+        )
         for place, name in enumerate(("x86-64-v3", "x86-64"))
     ]
     for name, pair in kernels.items():

@@ -95,7 +95,7 @@ def test_narrow_integers_and_roundings_take_vector_instructions(variant: str) ->
         return [b.op(name, each) for name, each in zip(names, wide, strict=True)]
 
     kernel = lower_map(entry([f"{each}[4096]" for each in types], body), VARIANTS[variant].target)
-    path = build(c_printer.print_source([kernel]), variant)
+    path = build(c_printer.print_source([c_printer.print_kernel(kernel)]), variant)
     code = subprocess.run(["objdump", "-d", path], capture_output=True, text=True, check=True)
     for lane_by_lane in ("pextr", "pinsr", "cvtsi2s"):
         assert lane_by_lane not in code.stdout, code.stdout

@@ -20,7 +20,7 @@ SHIFTS = ("shift_right_arithmetic", "shift_right_logical")
 
 def sanitized(function, arrays, results) -> None:
     kernel = lower_map(function, PLAIN)
-    path = build(c_printer.print_source([kernel]), "x86-64", UNDEFINED)
+    path = build(c_printer.print_source([c_printer.print_kernel(kernel)]), "x86-64", UNDEFINED)
     Loaded(kernel, "x86-64", path=path)([*arrays, *results])
 
 

@@ -15,6 +15,7 @@ from ingot.compiler.targets.cpu.cache import Cache, default_cache
 from ingot.compiler.targets.cpu.flags import VARIANTS
 from ingot.compiler.targets.opencl import object as opencl_object
 from ingot.hal.errors import CompileError, InvalidArgument
+from ingot.hal.header import INCLUDE_FOLDER
 from tests.support.entries import entry
 
 
@@ -124,3 +125,25 @@ def test_no_printer_takes_a_name_that_is_no_identifier(name: str) -> None:
         toolchain._table([kernel], [kernel.name])
     with pytest.raises(CompileError, match="identifier"):
         opencl_object.print_source([kernel])
+
+
+def test_a_kernel_is_printed_once_and_its_file_has_few_parts_of_the_headers(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    names: list[str] = []
+    print_kernel = c_printer.print_kernel
+    monkeypatch.setattr(
+        c_printer, "print_kernel", lambda each: (names.append(each.name), print_kernel(each))[1]
+    )
+    lengths = []
+    for kernel in kernels():  # exp, erf, sin, neg, neg
+        (source,) = toolchain._group_sources([kernel])
+        path = tmp_path / "kernel.c"
+        path.write_text(source)
+        folders = [f"-I{folder}" for folder in (toolchain.HEADER_FOLDER, INCLUDE_FOLDER)]
+        command = ["gcc", "-E", "-P", "-march=x86-64-v3", *folders, str(path)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        lengths.append(len(done.stdout))
+    assert names == [f"entry_{place}" for place in range(5)]
+    neg, exp, sin = lengths[3], lengths[0], lengths[2]
+    assert neg < exp < 40_000 < sin < 120_000  # with all parts it is 130 000 and 280 000

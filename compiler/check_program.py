@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cache
 
-from ingot.compiler.ir import Function, Module, Type, walk
+from ingot.compiler.ir import Function, Module, PassedType, Type, walk
 from ingot.compiler.vm.strings import encoded
 from ingot.hal.errors import CompileError
 from ingot.hal.header import constants, read
@@ -82,7 +82,7 @@ def _greatest_rank() -> int:
 
 def _type(what: str, type: Type) -> Iterator[str]:
     greatest = _greatest_rank()
-    shape = getattr(type, "shape", ())
+    shape = getattr(type.list if isinstance(type, PassedType) else type, "shape", ())
     if len(shape) > greatest:
         yield f"{what} has rank {len(shape)}, at most {greatest} is possible: join some of its dims"
     length = 1

@@ -204,7 +204,7 @@ def _numbers(op: Op, ops: list[Op]) -> Iterator[tuple[str, Value]]:
         scalar = op.operands[0]
         if isinstance(scalar.type, ScalarType):
             yield defined_symbols(op)[0], scalar
-    elif op.name in ("slot.get", "slot.length"):
+    elif op.name in ("slot.get", "slot.length", "slot.argument"):
         for name in defined_symbols(op):
             element = dtype("i64")
             attributes: dict[str, Attribute] = {"value": symbol(name), "dtype": element}

@@ -23,7 +23,7 @@ from ingot.hal.native import check, ffi, lib
 from ingot.hal.spec import DType, dtype_of_code
 from ingot.hal.spec import dtype as dtype_called
 
-__all__ = ["Array", "array_of_view", "empty_array"]
+__all__ = ["Array", "array_of_view", "empty_array", "values_of_view"]
 
 _layout = lib.ingot_buffer_view_layout
 _release = lib.ingot_buffer_view_release
@@ -217,6 +217,22 @@ def array_of_view(views: Any, ordinal: int, device: Device) -> Array:
     array._view = _gc(view, _release)
     array._device = device
     return array
+
+
+def values_of_view(views: Any, ordinal: int, device: Device) -> Array | list[Array] | None:
+    """What a call gives for a sequence or an optional; takes the reference as `array_of_view`."""
+    view = views[ordinal]
+    if not view:
+        return None
+    if _layout(view).buffer:
+        return array_of_view(views, ordinal, device)
+    passed, views[ordinal] = _gc(view, _release), _null
+    arrays = []
+    for place in range(lib.ingot_buffer_view_count(passed)):
+        element = ffi.new("ingot_buffer_view_t **", lib.ingot_buffer_view_element(passed, place))
+        lib.ingot_buffer_view_retain(element[0])
+        arrays.append(array_of_view(element, 0, device))
+    return arrays
 
 
 def _restore(dtype: str, bits: npt.NDArray[Any]) -> Array:

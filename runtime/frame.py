@@ -15,10 +15,9 @@ import numpy as np
 from ingot.hal.array import Array
 from ingot.hal.device import Device
 from ingot.hal.errors import InvalidArgument
-from ingot.hal.native import ffi, lib
-from ingot.hal.spec import DType
+from ingot.hal.native import check, ffi, lib
 from ingot.runtime.limits import set_limits
-from ingot.runtime.signature import Signature
+from ingot.runtime.signature import Signature, Value
 from ingot.runtime.tensors import bits_of_input, bits_of_output, wrong_dtype
 
 __all__ = ["Frame", "bytes_of"]
@@ -30,14 +29,16 @@ _ndarray = np.ndarray
 class _Slot:
     """One argument or result: what fits, and the C struct to fill."""
 
-    __slots__ = ("dtype", "numpy", "shape", "tensor", "what")
+    __slots__ = ("dtype", "kind", "numpy", "shape", "tensor", "what")
 
-    def __init__(self, what: str, dtype: DType, tensor: Any) -> None:
+    def __init__(self, what: str, value: Value, tensor: Any) -> None:
+        dtype = value.dtype
         self.what = what
         self.dtype = dtype
+        self.kind = value.kind
         self.tensor = tensor
         # The NumPy dtype of arguments that need no conversion: one object per dtype.
-        self.numpy = dtype.numpy if dtype.is_numpy else None
+        self.numpy = dtype.numpy if dtype.is_numpy and value.kind == "tensor" else None
         self.shape: tuple[int, ...] | None = None  # of the data in `tensor`; None: no data
         tensor.dtype = dtype.code
 
@@ -93,7 +94,7 @@ class Frame:
             result = ordinal - argument_count
             what = f"argument {ordinal}" if result < 0 else f"result {result}"
             name = f"{what} '{value.name}'" if value.name else what
-            slots.append(_Slot(name, value.dtype, tensors + ordinal))
+            slots.append(_Slot(name, value, tensors + ordinal))
         self._arguments = slots[:argument_count]
         self._results = slots[argument_count:]
 
@@ -115,10 +116,12 @@ class Frame:
                     slot.tensor.data = data
                 else:
                     slot.set_data(data, value.shape)
+            elif slot.kind != "tensor":
+                data = self._set_passed(value, slot)
             elif type(value) is Array and value.dtype is slot.dtype:
                 data = value
                 slot.set_view(value._view)
-            elif (array := self._in_place(value, slot)) is not None:
+            elif (array := self._in_place(value, slot, slot.what)) is not None:
                 data = array
                 slot.set_view(array._view)
             else:
@@ -128,7 +131,52 @@ class Frame:
             keep.append(data)
         return keep
 
-    def _in_place(self, value: Any, slot: _Slot) -> Array | None:
+    def _set_passed(self, value: Any, slot: _Slot) -> Any:
+        """Fills the slot of a sequence or an optional; what it returns must live as `keep`."""
+        if value is None and slot.kind != "sequence":
+            slot.clear()
+            return None
+        if slot.kind == "optional":
+            view, data = self._element(value, slot, slot.what)
+            slot.set_view(view)
+            return view, data
+        if not isinstance(value, (list, tuple)):
+            raise InvalidArgument(
+                f"{slot.what}: is {type(value).__name__}, but must be a list or tuple of arrays"
+                + " or None" * (slot.kind == "optional_sequence")
+            )
+        parts = [
+            self._element(each, slot, f"element {place} of {slot.what}")
+            for place, each in enumerate(value)
+        ]
+        elements = ffi.new("ingot_buffer_view_t *[]", [view for view, _ in parts])
+        out = ffi.new("ingot_buffer_view_t **")
+        check(lib.ingot_buffer_view_create_list(self.pointer.device, elements, len(parts), out))
+        passed = ffi.gc(out[0], lib.ingot_buffer_view_release)
+        slot.set_view(passed)
+        return passed, parts
+
+    def _element(self, value: Any, slot: _Slot, what: str) -> tuple[Any, Any]:
+        """A view of one array, and the memory that it looks at."""
+        if isinstance(value, (list, tuple)) and any(map(_is_array, value)):
+            raise InvalidArgument(f"{what}: is a list of arrays, but must be one array")
+        if value is None:
+            raise InvalidArgument(f"{what}: is None, but must be an array")
+        array = value if type(value) is Array else self._in_place(value, slot, what)
+        if array is not None and array.dtype is slot.dtype and array.device == self._device.uri:
+            return array._view, array
+        bits = bits_of_input(value, slot.dtype, what)
+        if bits.ndim > lib.INGOT_MAX_RANK:
+            raise InvalidArgument(
+                f"{what}: rank is {bits.ndim}, but can be {lib.INGOT_MAX_RANK} at most"
+            )
+        data, out = _from_buffer(bytes_of(bits)), ffi.new("ingot_buffer_view_t **")
+        memory = (data, len(data), slot.dtype.code, bits.ndim, bits.shape)
+        release = (ffi.NULL, ffi.NULL)
+        check(lib.ingot_buffer_view_wrap(self.pointer.device, *memory, *release, out))
+        return ffi.gc(out[0], lib.ingot_buffer_view_release), data
+
+    def _in_place(self, value: Any, slot: _Slot, what: str) -> Array | None:
         """What lies in memory of the model's device under another library's name."""
         if not type(value).__module__.startswith("pyopencl"):
             return None
@@ -136,9 +184,9 @@ class Frame:
 
         if not is_pyopencl_array(value) or self._device.is_host:
             return None
-        array = array_from_pyopencl(value, self._device, slot.what)
+        array = array_from_pyopencl(value, self._device, what)
         if array.dtype is not slot.dtype:
-            raise InvalidArgument(wrong_dtype(slot.what, array.dtype, slot.dtype))
+            raise InvalidArgument(wrong_dtype(what, array.dtype, slot.dtype))
         return array
 
     def set_outputs(self, values: Sequence[Any]) -> list[Any]:
@@ -152,6 +200,11 @@ class Frame:
                 slot.clear()
                 continue
             used = True
+            if slot.kind != "tensor":
+                raise InvalidArgument(
+                    f"{slot.what}: is a sequence or an optional, for which calls make memory "
+                    "themselves; leave it None in out="
+                )
             if type(value) is Array and value.dtype is slot.dtype:
                 data = value
                 slot.set_view(value._view)
@@ -161,7 +214,7 @@ class Frame:
                     slot.tensor.data = data
                 else:
                     slot.set_data(data, value.shape)
-            elif (array := self._in_place(value, slot)) is not None:
+            elif (array := self._in_place(value, slot, slot.what)) is not None:
                 data = array
                 slot.set_view(array._view)
             else:
@@ -171,6 +224,10 @@ class Frame:
             keep.append(data)
         self.has_output = used
         return keep
+
+
+def _is_array(value: Any) -> bool:
+    return hasattr(value, "__array__") or hasattr(value, "__dlpack__")
 
 
 def bytes_of(bits: Any) -> Any:

@@ -12,7 +12,7 @@ from threading import get_ident
 from types import MappingProxyType
 from typing import Any
 
-from ingot.hal.array import Array, array_of_view
+from ingot.hal.array import Array, array_of_view, values_of_view
 from ingot.hal.device import open_device
 from ingot.hal.errors import FailedPrecondition, InvalidArgument, NotFound
 from ingot.hal.native import Uncopied, check, lib, raise_kept, raised
@@ -37,6 +37,7 @@ class Function(Uncopied):
         "__weakref__",
         "_argument_count",
         "_frames",
+        "_gives_tensor",
         "_ordinal",
         "_result_count",
         "_session",
@@ -49,6 +50,8 @@ class Function(Uncopied):
         self._signature = signature
         self._argument_count = len(signature.arguments)
         self._result_count = len(signature.results)
+        kinds = [value.kind for value in signature.results]
+        self._gives_tensor = kinds == ["tensor"]
         self._frames: list[Frame] = []  # those not in a call
 
     @property
@@ -63,10 +66,12 @@ class Function(Uncopied):
         return f"<function {self._signature}>"
 
     def __call__(self, *arguments: Any, out: Any = None, **named: Any) -> Any:
-        """Runs the function. Arguments are arrays (NumPy, DLPack), scalars or lists.
+        """Runs the function. Arguments are arrays (NumPy, DLPack), scalars or lists; a sequence
+        is a list of arrays, an optional may be None.
 
-        Gives an Array, a tuple of them for several results, None for none. `out` holds the
-        memory to write to: an array, or one per result (None: make a new one).
+        Gives an Array, a tuple of them for several results, None for none; a list of Arrays for
+        a sequence, None for an optional that is empty. `out` holds the memory to write to: an
+        array, or one per result (None: make a new one).
         """
         return self._run(arguments, out, named)
 
@@ -104,7 +109,7 @@ class Function(Uncopied):
             if raised and get_ident() in raised:
                 self._results(frame, outputs)  # takes them over
                 raise_kept()
-            if self._result_count != 1:
+            if not self._gives_tensor:
                 return self._results(frame, outputs)
             if outputs is not None and outputs[0] is not None:
                 return outputs[0]
@@ -141,7 +146,7 @@ class Function(Uncopied):
         """What a call gives: new arrays, and those of `out=` as they were passed."""
         views, first, device = frame.views, self._argument_count, self._session.device
         results = tuple(
-            array_of_view(views, first + ordinal, device) if value is None else value
+            values_of_view(views, first + ordinal, device) if value is None else value
             for ordinal, value in enumerate(outputs or (None,) * self._result_count)
         )
         return results if len(results) > 1 else results[0] if results else None

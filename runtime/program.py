@@ -71,8 +71,9 @@ class Program(Uncopied):
 
     def metadata(self) -> dict[str, Any]:
         """What the compiler wrote into the module."""
-        written = text(lib.ingot_module_metadata(self.module, ffi.NULL))
-        found: dict[str, Any] = json.loads(written or "{}")
+        info = lib.ingot_module_info(self.module)
+        written = bytes(ffi.buffer(info.metadata, info.metadata_length))
+        found: dict[str, Any] = json.loads(written or b"{}")
         return found
 
     def _signatures(self) -> Iterator[Signature]:
@@ -171,7 +172,7 @@ def _open_parameters(module: Any, parameters: Any) -> Iterator[Any]:
 def _parameter_keys(module: Any) -> list[str]:
     info = ffi.new("ingot_parameter_info_t *")
     keys = []
-    for ordinal in range(lib.ingot_module_parameter_count(module)):
+    for ordinal in range(lib.ingot_module_info(module).parameter_count):
         check(lib.ingot_module_parameter(module, ordinal, info))
         keys.append(text(info.key))
     return keys

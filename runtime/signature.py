@@ -7,6 +7,7 @@ from typing import Any
 
 from ingot.hal.native import check, ffi, lib, text
 from ingot.hal.spec import DType, dtype_of_code
+from ingot.hal.value_kind import kind_of_code, kind_text
 
 __all__ = ["Signature", "Value", "read_signature", "read_variables"]
 
@@ -14,15 +15,21 @@ __all__ = ["Signature", "Value", "read_signature", "read_variables"]
 @dataclass(frozen=True)
 class Value:
     """An argument, result or variable. A dim is an integer, or text such as "2*batch"; those of
-    variables are integers."""
+    variables are integers.
+
+    `kind` is "tensor", "sequence" (a list of arrays), "optional" (an array or None), or
+    "optional_sequence". Of all but tensors dtype and shape are those of the elements, with "?"
+    for a dim in which they may differ; the shape ("*",) stands for any one rank."""
 
     name: str
     dtype: DType
     shape: tuple[int | str, ...]
     doc: str = ""
+    kind: str = "tensor"
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.dtype}[{','.join(map(str, self.shape))}]"
+        dims = ",".join(map(str, self.shape))
+        return f"{self.name}: {kind_text(self.kind, f'{self.dtype}[{dims}]')}"
 
 
 @dataclass(frozen=True)
@@ -63,15 +70,17 @@ def read_variables(module: Any) -> tuple[Value, ...]:
     """The variables of a C module."""
     info = ffi.new("ingot_value_info_t *")
     variables = []
-    for ordinal in range(lib.ingot_module_variable_count(module)):
+    for ordinal in range(lib.ingot_module_info(module).variable_count):
         check(lib.ingot_module_variable(module, ordinal, info))
         variables.append(_value(module, info))
     return tuple(variables)
 
 
 def _value(module: Any, info: Any) -> Value:
-    dims = [_read_dim(module, info.first_dim + index) for index in range(info.rank)]
-    return Value(text(info.name), dtype_of_code(info.dtype), tuple(dims), text(info.doc))
+    dims = tuple(_read_dim(module, info.first_dim + index) for index in range(info.rank))
+    kind, any_rank = kind_of_code(info.kind)
+    shape = ("*",) if any_rank else dims
+    return Value(text(info.name), dtype_of_code(info.dtype), shape, text(info.doc), kind)
 
 
 def _read_dim(module: Any, dim: int) -> int | str:

@@ -9,6 +9,7 @@ elsewhere change places with it, which costs nothing. From here on lists are no 
     slot.set(x){slot}             slot.extend(x){slot}          slot.insert(x){slot, index}
     slot.erase{slot, index}       slot.length{slot, symbols}
     slot.get{slot, index, symbols}: the element, where it lies
+    slot.argument(argument){slot, symbols}    slot.result{slot, given}: the result
 
 They keep their order, as loads and stores of variables do.
 """
@@ -25,7 +26,7 @@ __all__ = ["SLOT_OPS", "place_lists"]
 SLOT_OPS = frozenset(
     f"slot.{name}"
     for name in ("clear", "copy", "swap", "set", "extend", "insert", "erase", "length", "get")
-)
+) | {"slot.argument", "slot.result"}
 
 
 def place_lists(module: Module) -> Module:
@@ -113,7 +114,7 @@ class _Block:
         tensors = [value for value in op.operands if not _is_list(value)]
         _, _, verb = op.name.partition(".")
         more: dict[str, Attribute] = {}
-        for name in ("index", "symbols"):
+        for name in ("index", "symbols", "given"):
             if name in op.attributes:
                 more[name] = op.attributes[name]
         if op.name == "list.empty":
@@ -122,7 +123,9 @@ class _Block:
             self._slot_to_change(op, lists[0])
         elif op.name == "list.of":
             self._add("set", op, self._slot_of_first(op), tensors)
-        elif op.name == "list.get":
+        elif op.name == "list.argument":
+            self._add(verb, op, self._new(op.result), tensors, more)
+        elif op.name in ("list.get", "list.result"):
             made = self._add(verb, op, self.slots[lists[0]], (), more)
             made.results = op.results
             made.result.owner = made

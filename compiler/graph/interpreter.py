@@ -15,7 +15,17 @@ import numpy as np
 from ingot.compiler.graph.ops import defined_symbols, lookup
 from ingot.compiler.graph.references.leaves import array_of
 from ingot.compiler.graph.references.numbers import Array
-from ingot.compiler.ir import Attribute, Block, Function, Module, Op, Region, TensorType, Value
+from ingot.compiler.ir import (
+    Attribute,
+    Block,
+    Function,
+    Module,
+    Op,
+    PassedType,
+    Region,
+    TensorType,
+    Value,
+)
 from ingot.compiler.ir.dims import Dim, Expr, evaluate, linear_in, symbol, symbols_of
 from ingot.hal.errors import Error, InvalidArgument, NotFound
 from ingot.hal.spec import DType
@@ -34,6 +44,7 @@ def interpret(
 
     `parameters` gives the arrays of `parameter` ops by key, `state` those of variables by
     name; it learns what the call stores, and a variable that it lacks has its initial value.
+    A sequence is a tuple of arrays, what an optional lacks is None.
     A function that reads globals runs `init` first. Raises InvalidArgument, NotFound or what
     an op raises, with its place.
     """
@@ -41,13 +52,13 @@ def interpret(
         known = ", ".join(module.functions)
         raise NotFound(f"the module has no function '{function}'; it has: {known}")
     target = module.functions[function]
-    arrays = [np.asarray(argument) for argument in arguments]
+    arrays = [_passed(argument) for argument in arguments]
     symbols = bind_symbols(target, arrays)
     run = _Run(module, parameters or {}, {} if state is None else state)
     return run.block(target.block, arrays, {}, symbols)
 
 
-def bind_symbols(function: Function, arguments: Sequence[Array]) -> dict[str, int]:
+def bind_symbols(function: Function, arguments: Sequence[Any]) -> dict[str, int]:
     """The values of the symbols, from the arguments. InvalidArgument: one does not fit."""
     names = [*function.argument_names, *("" for _ in function.arguments)]
     if len(arguments) != len(function.arguments):
@@ -58,14 +69,18 @@ def bind_symbols(function: Function, arguments: Sequence[Array]) -> dict[str, in
     for place, (value, array) in enumerate(zip(function.arguments, arguments, strict=True)):
         type = value.type
         what = f"argument {place} '{names[place]}'"
-        if not isinstance(type, TensorType):
-            raise InvalidArgument(f"{what} is {type}: only tensors can be passed")
+        if isinstance(type, PassedType):
+            _check_passed(array, type, what)
+            continue
+        assert isinstance(type, TensorType)
+        if isinstance(array, tuple) or array is None:
+            raise InvalidArgument(f"{what} is {'nothing' if array is None else 'a sequence'}")
         if array.dtype != type.dtype.numpy or array.ndim != type.rank:
-            got = f"{DType.from_numpy(array.dtype).name}[{','.join(map(str, array.shape))}]"
-            raise InvalidArgument(f"{what} is {got}, expected {type}")
+            raise InvalidArgument(f"{what} is {_type_text(array)}, expected {type}")
     _bind(function, arguments, symbols)
     for place, (value, array) in enumerate(zip(function.arguments, arguments, strict=True)):
-        assert isinstance(value.type, TensorType)
+        if not isinstance(value.type, TensorType):
+            continue
         for axis, dim in enumerate(value.type.shape):
             if not symbols_of(dim) <= symbols.keys():
                 raise InvalidArgument(f"argument {place} '{names[place]}': no size fits its {dim}")
@@ -81,11 +96,40 @@ def bind_symbols(function: Function, arguments: Sequence[Array]) -> dict[str, in
     return symbols
 
 
+def _passed(argument: Any) -> Any:
+    """What a caller gives for one argument: an array, a tuple of arrays, or None."""
+    if isinstance(argument, tuple):
+        return tuple(map(np.asarray, argument))
+    return None if argument is None else np.asarray(argument)
+
+
+def _type_text(array: Array) -> str:
+    return f"{DType.from_numpy(array.dtype).name}[{','.join(map(str, array.shape))}]"
+
+
+def _check_passed(given: Any, type: PassedType, what: str) -> None:
+    """InvalidArgument: what is given is not of the type."""
+    is_sequence = type.kind != "optional"
+    if given is None and type.kind != "sequence":
+        return
+    if given is None or isinstance(given, tuple) != is_sequence:
+        raise InvalidArgument(f"{what} must be {'a tuple' if is_sequence else 'an array'}: {type}")
+    for place, array in enumerate(given if is_sequence else (given,)):
+        fits = array.dtype == type.dtype.numpy
+        if not type.list.any_rank:
+            dims = zip(type.list.shape, array.shape, strict=False)
+            fits = fits and array.ndim == type.list.rank
+            fits = fits and all(dim in (None, size) for dim, size in dims)
+        if not fits:
+            raise InvalidArgument(f"element {place} of {what} is {_type_text(array)}: {type}")
+
+
 def _bind(function: Function, arguments: Sequence[Array], symbols: dict[str, int]) -> None:
     """Solve the arguments' dims for their symbols, those first that are a symbol themselves."""
     sizes: dict[Dim, int] = {}
     for value, array in zip(function.arguments, arguments, strict=True):
-        assert isinstance(value.type, TensorType)
+        if not isinstance(value.type, TensorType):
+            continue
         for dim, size in zip(value.type.shape, array.shape, strict=True):
             sizes.setdefault(dim, size)
     waiting = sorted(sizes, key=lambda dim: all(dim != symbol(name) for name in symbols_of(dim)))
@@ -189,6 +233,8 @@ class _Run:
                 known[defined_symbols(op)[0]] = int(operands[0])
             elif op.name == "list.length":
                 known[defined_symbols(op)[0]] = len(operands[0])
+            elif op.name == "list.argument":
+                known.update(dict.fromkeys(defined_symbols(op), int(operands[0] is not None)))
             if not has_regions:  # keeps no more tensors alive than a compiled program would
                 for operand in op.operands:
                     if last_use[operand] == place:

@@ -31,6 +31,7 @@ from ingot.compiler.ir.literals import literal_from_bytes, literal_from_numbers
 from ingot.compiler.ir.types import (
     ListType,
     MemoryType,
+    PassedType,
     RefType,
     ScalarType,
     TensorType,
@@ -48,7 +49,7 @@ _TOKEN = re.compile(
     | [%@][\w.$-]+                           # value, function
     | dense<
     | (?:vector|memory)<\w+>
-    | list<\w+\[[\d,?]*\]>
+    | (?:list|sequence|optional|optional_sequence)<\w+\[(?:[\d,?]*|\*)\]>
     | [A-Za-z_]\w*\[[^\]\[]*\]               # tensor type
     | <[^<>]*>                               # dim
     | -?(?:inf|nan)\b
@@ -194,8 +195,10 @@ class _Parser:
             return RefType()
         if token in DTYPES:
             return ScalarType(DTYPES[token])
-        if token.startswith("list<"):
-            return self.read_list_type(token)
+        if token.endswith("]>"):
+            kind, _, element = token.partition("<")
+            list = self.read_list_type(element.removesuffix(">"))
+            return list if kind == "list" else PassedType(kind, list)
         head, bracket, inner = token.partition("[")
         if bracket and head in DTYPES and inner.endswith("]"):
             try:
@@ -213,8 +216,11 @@ class _Parser:
         raise self.error(f"expected a type, got {token!r}")
 
     def read_list_type(self, token: str) -> ListType:
-        head, _, inner = token.removeprefix("list<").partition("[")
-        dims = _split(inner.removesuffix("]>"))
+        """`f32[?,4]` as the type of a list's elements."""
+        head, _, inner = token.removesuffix("]").partition("[")
+        if inner == "*" and head in DTYPES:
+            return ListType(DTYPES[head], any_rank=True)
+        dims = _split(inner)
         if head not in DTYPES or not all(dim == "?" or dim.isdigit() for dim in dims):
             raise self.error(f"expected a type, got {token!r}")
         return ListType(DTYPES[head], tuple(None if dim == "?" else int(dim) for dim in dims))

@@ -16,6 +16,7 @@ from ingot.compiler.ir.literals import literal_text
 from ingot.compiler.ir.types import (
     ListType,
     MemoryType,
+    PassedType,
     RefType,
     ScalarType,
     TensorType,
@@ -26,7 +27,7 @@ from ingot.hal.spec import DType
 
 __all__ = ["attribute_text", "to_text"]
 
-_TYPES = (TensorType, ListType, ScalarType, VectorType, MemoryType, RefType)
+_TYPES = (TensorType, ListType, PassedType, ScalarType, VectorType, MemoryType, RefType)
 _BARE = re.compile(r"[A-Za-z_][\w.$-]*\Z")
 _ODD = re.compile(r"[^\w.$-]")
 

@@ -1,9 +1,9 @@
 """The types of values, for all IR levels.
 
-`f32[n,4]` a tensor, `list<f32[?,4]>` a list of tensors, `f32` a scalar, `vector<16xf32>` a
-vector of a kernel, `memory<f32>` typed memory that a kernel reads and writes by element index,
-`ref` a device buffer. Types
-are frozen, compare by value, and print as text that `parse_type` in `parser.py` reads back.
+`f32[n,4]` a tensor, `list<f32[?,4]>` a list of tensors, `sequence<f32[?,4]>` such a list as
+callers pass and get it, `f32` a scalar, `vector<16xf32>` a vector of a kernel, `memory<f32>`
+typed memory that a kernel reads and writes by element index, `ref` a device buffer. Types are
+frozen, compare by value, and print as text that `parse_type` in `parser.py` reads back.
 """
 
 from __future__ import annotations
@@ -13,7 +13,16 @@ from dataclasses import dataclass
 from ingot.compiler.ir.dims import Dim
 from ingot.hal.spec import DType
 
-__all__ = ["ListType", "MemoryType", "RefType", "ScalarType", "TensorType", "Type", "VectorType"]
+__all__ = [
+    "ListType",
+    "MemoryType",
+    "PassedType",
+    "RefType",
+    "ScalarType",
+    "TensorType",
+    "Type",
+    "VectorType",
+]
 
 
 @dataclass(frozen=True)
@@ -33,18 +42,41 @@ class TensorType:
 
 @dataclass(frozen=True)
 class ListType:
-    """Tensors of one `dtype` and rank; None stands for a dim in which they may differ."""
+    """Tensors of one `dtype` and rank; None stands for a dim in which they may differ. Of which
+    rank they are may be open until a call: `any_rank`."""
 
     dtype: DType
     shape: tuple[int | None, ...] = ()
+    any_rank: bool = False
 
     @property
     def rank(self) -> int:
         return len(self.shape)
 
-    def __str__(self) -> str:
+    @property
+    def element(self) -> str:
+        """The type of an element: `f32[?,4]`, `f32[*]`."""
         dims = ",".join("?" if dim is None else str(dim) for dim in self.shape)
-        return f"list<{self.dtype.name}[{dims}]>"
+        return f"{self.dtype.name}[{'*' if self.any_rank else dims}]"
+
+    def __str__(self) -> str:
+        return f"list<{self.element}>"
+
+
+@dataclass(frozen=True)
+class PassedType:
+    """An argument or result that is no tensor, with the list that it is inside: a `sequence`, an
+    `optional` tensor (no element, or one), or an `optional_sequence`."""
+
+    kind: str
+    list: ListType
+
+    @property
+    def dtype(self) -> DType:
+        return self.list.dtype
+
+    def __str__(self) -> str:
+        return f"{self.kind}<{self.list.element}>"
 
 
 @dataclass(frozen=True)
@@ -86,4 +118,4 @@ class RefType:
         return "ref"
 
 
-Type = TensorType | ListType | ScalarType | VectorType | MemoryType | RefType
+Type = TensorType | ListType | PassedType | ScalarType | VectorType | MemoryType | RefType

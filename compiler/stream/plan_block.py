@@ -197,7 +197,7 @@ class BlockPlan:
             for ordinal, result in enumerate(op.results):
                 self._place(op, ordinal, result)
             self._count_bytes(op)
-        elif op.name in ("stream.size", "slot.get", "slot.length"):
+        elif op.name in ("stream.size", "slot.get", "slot.length", "slot.argument"):
             self._free(op)
             self.memory.scopes.define(defined_symbols(op))
         self.done.append(op)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
-from ingot.compiler.ir import Function, Module, TensorType, Value, walk
+from ingot.compiler.ir import Function, Module, PassedType, TensorType, Value, walk
 from ingot.compiler.ir.printer import to_text
 from ingot.compiler.kernels.kernel import Kernel
 from ingot.compiler.stream.data import ProgramData
@@ -128,11 +128,17 @@ def _function(
 def _values(
     function: Function, names: Sequence[str], values: Sequence[Value]
 ) -> tuple[ValueContents, ...]:
-    types = [cast(TensorType, value.type) for value in values]
+    types = [cast("TensorType | PassedType", value.type) for value in values]
     return tuple(
-        ValueContents(name, type.dtype, type.shape, function.docs.get(name, ""))
+        _value(name, type, function.docs.get(name, ""))
         for name, type in zip(names, types, strict=True)
     )
+
+
+def _value(name: str, type: TensorType | PassedType, doc: str) -> ValueContents:
+    if isinstance(type, TensorType):
+        return ValueContents(name, type.dtype, type.shape, doc)
+    return ValueContents(name, type.dtype, type.list.shape, doc, type.kind, type.list.any_rank)
 
 
 def _entry(function: Function, kernel: Kernel) -> Entry:

@@ -8,7 +8,6 @@ stand is compared with that, before any work.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import cast
 
 from ingot.compiler.ir import Function, TensorType, Value
 from ingot.compiler.ir.dims import Dim, Expr, linear_in, symbol, symbols_of
@@ -71,7 +70,8 @@ class _Checker:
         places = [
             _Place(ordinal, names[ordinal], axis, dim)
             for ordinal, argument in enumerate(self.function.arguments)
-            for axis, dim in enumerate(cast(TensorType, argument.type).shape)
+            if isinstance(argument.type, TensorType)
+            for axis, dim in enumerate(argument.type.shape)
             if isinstance(dim, Expr)
         ]
         return sorted(places, key=lambda place: _symbol_name(place.dim) is None)

@@ -44,12 +44,15 @@ class Code:
 
 @dataclass(frozen=True)
 class ValueContents:
-    """An argument or result of an exported function."""
+    """An argument or result of an exported function: a tensor, or what `kind` says, as in
+    `PassedType`; then None stands for a dim in which elements may differ."""
 
     name: str
     dtype: DType
-    shape: tuple[Dim, ...]
+    shape: tuple[Dim | None, ...]
     doc: str = ""
+    kind: str = "tensor"
+    any_rank: bool = False
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from ingot.compiler.vm.check_arguments import check_arguments
 from ingot.compiler.vm.check_layers import LayerCheck, LayerChecks
 from ingot.compiler.vm.code import F64, CodeBuilder
 from ingot.compiler.vm.control import Place, write_control, write_first_that_holds
-from ingot.compiler.vm.lists import write_slot_op
+from ingot.compiler.vm.lists import write_results, write_slot_op
 from ingot.compiler.vm.scalars import write_scalar_op
 from ingot.compiler.vm.sizes import Sizes
 from ingot.hal.spec import status
@@ -59,6 +59,8 @@ class _Converter:
             check_arguments(function, self.code, self.sizes)
             self.checks.make()
         for ordinal, argument in enumerate(function.arguments):
+            if not isinstance(argument.type, TensorType):
+                continue  # `slot.argument` reads it
             reference, offset = self.code.op("argument.buffer", immediates=(ordinal,))
             self.places[argument] = (reference, offset)
         self._open_first_slab()
@@ -115,8 +117,10 @@ class _Converter:
                 self.code.op("copy", *source, *target, length)
             case "stream.size":
                 self._size(op)
+            case "slot.result":
+                write_results(op, self.function, self.code, self.sizes)
             case name if name in SLOT_OPS:
-                write_slot_op(op, self.code, self.sizes, self.places)
+                write_slot_op(op, self.function, self.code, self.sizes, self.places)
                 self.checks.make()
             case "variable.load":
                 ordinal = cast(int, op.attributes["variable"])

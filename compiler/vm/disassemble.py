@@ -20,6 +20,7 @@ from ingot.compiler.vm.contents import (
 from ingot.compiler.vm.read_module import read_text
 from ingot.hal.errors import DataLoss
 from ingot.hal.spec import opcode_of_code
+from ingot.hal.value_kind import kind_text
 
 __all__ = ["disassemble", "signature_text"]
 
@@ -51,7 +52,11 @@ def signature_text(function: FunctionContents, dim_text: Callable[[Dim], str] = 
 def _value_text(
     value: ValueContents | VariableContents, dim_text: Callable[[Dim], str] = str
 ) -> str:
-    return f"{value.name}: {value.dtype.name}[{','.join(map(dim_text, value.shape))}]"
+    dims = ["?" if dim is None else dim_text(dim) for dim in value.shape]
+    if isinstance(value, VariableContents):
+        return f"{value.name}: {value.dtype.name}[{','.join(dims)}]"
+    element = f"{value.dtype.name}[{'*' if value.any_rank else ','.join(dims)}]"
+    return f"{value.name}: {kind_text(value.kind, element)}"
 
 
 def _function_text(function: FunctionContents, strings: bytes, entries: list[str]) -> str:

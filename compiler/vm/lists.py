@@ -6,17 +6,19 @@ from collections.abc import Mapping
 from typing import cast
 
 from ingot.compiler.graph.ops import defined_symbols
-from ingot.compiler.ir import Op, TensorType, Value
+from ingot.compiler.ir import Function, Op, TensorType, Value
 from ingot.compiler.ir.dims import Dim, symbol
 from ingot.compiler.stream.plan_memory import byte_length
 from ingot.compiler.vm.code import CodeBuilder
 from ingot.compiler.vm.control import Place
 from ingot.compiler.vm.sizes import Sizes
 
-__all__ = ["write_slot_op"]
+__all__ = ["write_results", "write_slot_op"]
 
 
-def write_slot_op(op: Op, code: CodeBuilder, sizes: Sizes, places: dict[Value, Place]) -> None:
+def write_slot_op(
+    op: Op, function: Function, code: CodeBuilder, sizes: Sizes, places: dict[Value, Place]
+) -> None:
     """The instructions of one `slot` op; `places` learns where an element lies."""
     slot = cast(int, op.attributes["slot"])
     match op.name:
@@ -40,8 +42,21 @@ def write_slot_op(op: Op, code: CodeBuilder, sizes: Sizes, places: dict[Value, P
         case "slot.length":
             (name,) = defined_symbols(op)
             sizes.define(name, code.op("list.length", immediates=(slot,))[0])
+        case "slot.argument":
+            ordinal = function.arguments.index(op.operands[0])
+            given = code.op("list.argument", immediates=(slot, ordinal))[0]
+            for name in defined_symbols(op):
+                sizes.define(name, given)
         case _:
             _write_get(op, slot, code, sizes, places)
+
+
+def write_results(op: Op, function: Function, code: CodeBuilder, sizes: Sizes) -> None:
+    """The instructions of a `slot.result`: every result of the function that it is."""
+    slot, given = cast(int, op.attributes["slot"]), sizes.value(cast(Dim, op.attributes["given"]))
+    for ordinal, value in enumerate(function.block.terminator.operands):
+        if value is op.result:
+            code.op("list.result", given, immediates=(ordinal, slot))
 
 
 def _index(op: Op, sizes: Sizes) -> Value:

@@ -26,6 +26,7 @@ from ingot.compiler.vm.contents import (
 )
 from ingot.hal import spec
 from ingot.hal.errors import DataLoss, Incompatible
+from ingot.hal.value_kind import kind_of_code
 
 __all__ = ["read_dim", "read_module", "read_text"]
 
@@ -68,11 +69,12 @@ class _Reader:
         if len(self.data) < header_length or bytes(self.data[: len(magic)]) != magic:
             raise DataLoss("this is no Ingot module: the file does not begin with its mark")
         header = self.layout.unpack("ingot_layout_header_t", self.data[:header_length])[0]
-        major = constants["INGOT_MODULE_VERSION_MAJOR"]
-        if header["version_major"] != major:
+        least = constants["INGOT_MODULE_VERSION_MAJOR_OF_TENSORS"]
+        greatest = constants["INGOT_MODULE_VERSION_MAJOR"]
+        if not least <= header["version_major"] <= greatest:
             raise Incompatible(
                 f"the module has format version {header['version_major']}, this Ingot reads "
-                f"version {major}: compile the model again"
+                f"versions {least} to {greatest}: compile the model again"
             )
         if header["file_length"] != len(self.data):
             raise DataLoss(
@@ -107,9 +109,16 @@ class _Reader:
             dim["size"] if dim["size"] >= 0 else read_dim(self.text(dim["text"])) for dim in dims
         )
 
+    def element_shape(self, row: dict[str, Any]) -> tuple[int | None, ...]:
+        dims = self.dims[row["first_dim"] : row["first_dim"] + row["rank"]]
+        return tuple(dim["size"] if dim["size"] >= 0 else None for dim in dims)
+
     def value(self, row: dict[str, Any]) -> ValueContents:
         dtype = spec.dtype_of_code(row["dtype"])
-        return ValueContents(self.text(row["name"]), dtype, self.shape(row), self.text(row["doc"]))
+        texts = self.text(row["name"]), self.text(row["doc"])
+        kind, any_rank = kind_of_code(row["kind"])
+        shape = self.shape(row) if kind == "tensor" else self.element_shape(row)
+        return ValueContents(texts[0], dtype, shape, texts[1], kind, any_rank)
 
     def variable(self, row: dict[str, Any]) -> VariableContents:
         dtype, span = spec.dtype_of_code(row["dtype"]), (row["offset"], row["length"])

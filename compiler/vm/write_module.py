@@ -20,6 +20,7 @@ from ingot.compiler.vm.contents import (
 )
 from ingot.compiler.vm.strings import encoded
 from ingot.hal import spec
+from ingot.hal.value_kind import code_of_kind
 
 __all__ = ["write_module"]
 
@@ -48,10 +49,12 @@ def write_module(contents: ModuleContents) -> bytes:
         rows.append({"kind": kind, "crc": crc, "offset": start, "length": length})
         position = start + length
     table = layout.pack("ingot_layout_section_t", rows)
+    values = [each for one in contents.functions for each in (*one.arguments, *one.results)]
+    version = "_OF_TENSORS" if all(each.kind == "tensor" for each in values) else ""
     header = {
         "magic": list(layout.constants["INGOT_MODULE_MAGIC"]),
-        "version_major": layout.constants["INGOT_MODULE_VERSION_MAJOR"],
-        "version_minor": layout.constants["INGOT_MODULE_VERSION_MINOR"],
+        "version_major": layout.constants[f"INGOT_MODULE_VERSION_MAJOR{version}"],
+        "version_minor": layout.constants[f"INGOT_MODULE_VERSION_MINOR{version}"],
         "file_length": position,
         "section_count": len(sections),
         "global_count": contents.global_count,
@@ -140,10 +143,13 @@ class _Tables:
             self.strings += encoded(text) + b"\0"
         return self.offsets[text]
 
-    def _add_dims(self, shape: Iterable[Dim]) -> int:
+    def _add_dims(self, shape: Iterable[Dim | None]) -> int:
         first = len(self.dims)
         self.dims += [
-            {"size": dim if isinstance(dim, int) else -1, "text": self._string(str(dim))}
+            {
+                "size": dim if isinstance(dim, int) else -1,
+                "text": self._string("?" if dim is None else str(dim)),
+            }
             for dim in shape
         ]
         return first
@@ -155,6 +161,7 @@ class _Tables:
                 "doc": self._string(value.doc),
                 "first_dim": self._add_dims(value.shape),
                 "rank": len(value.shape),
+                "kind": code_of_kind(value.kind, value.any_rank),
                 "dtype": value.dtype.code,
             }
         )

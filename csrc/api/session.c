@@ -4,6 +4,7 @@
  */
 #include <inttypes.h>
 #include <stdatomic.h>
+#include <stdio.h>
 
 #include "api/program.h"
 #include "base/clock.h"
@@ -95,16 +96,27 @@ static const ingot_layout_value_t *result_layout(const call_t *call, uint32_t re
                                result];
 }
 
+static ingot_status_t kind_failure(const call_t *call, const char *kind, uint32_t ordinal,
+                                   const ingot_layout_value_t *value,
+                                   const ingot_buffer_view_t *view) {
+  return ingot_status_create(session_allocator(call->session), INGOT_STATUS_INVALID_ARGUMENT,
+                             "%s %u '%s' is %s, expected a %s", kind, ordinal,
+                             ingot_module_string(call->module, value->name),
+                             !view        ? "NULL"
+                             : view->span ? "a tensor"
+                                          : "a list",
+                             value->kind & INGOT_VALUE_SEQUENCE ? "list" : "tensor");
+}
+
+/* What does not fit in a tensor, or an element, of `rank`. */
 static __attribute__((noinline)) ingot_status_t value_failure(const call_t *call, const char *kind,
                                                               uint32_t ordinal,
                                                               const ingot_layout_value_t *value,
+                                                              uint32_t rank,
                                                               const ingot_buffer_view_t *view) {
   const ingot_allocator_t *allocator = session_allocator(call->session);
   const char *name = ingot_module_string(call->module, value->name);
-  if (!view) {
-    return ingot_status_create(allocator, INGOT_STATUS_INVALID_ARGUMENT, "%s %u '%s' is NULL",
-                               kind, ordinal, name);
-  }
+  if (!view || !view->span) return kind_failure(call, kind, ordinal, value, view);
   if (view->span->device != call->session->program->device) {
     return ingot_status_create(allocator, INGOT_STATUS_INVALID_ARGUMENT,
                                "%s %u '%s' is on another device than the program; copy it there",
@@ -116,10 +128,10 @@ static __attribute__((noinline)) ingot_status_t value_failure(const call_t *call
                                ingot_dtype_name(view->layout.dtype),
                                ingot_dtype_name(value->dtype));
   }
-  if (view->layout.rank != value->rank) {
+  if (view->layout.rank != rank) {
     return ingot_status_create(allocator, INGOT_STATUS_INVALID_ARGUMENT,
                                "%s %u '%s' has rank %u, expected %u", kind, ordinal, name,
-                               view->layout.rank, value->rank);
+                               view->layout.rank, rank);
   }
   const ingot_layout_dim_t *dims = &call->module->dims[value->first_dim];
   uint32_t d = 0;
@@ -131,25 +143,47 @@ static __attribute__((noinline)) ingot_status_t value_failure(const call_t *call
 
 /* dtype, rank, static dims and device of a view. */
 static inline ingot_status_t check_value(const call_t *call, const char *kind, uint32_t ordinal,
-                                         const ingot_layout_value_t *value,
+                                         const ingot_layout_value_t *value, uint32_t rank,
                                          const ingot_buffer_view_t *view) {
-  bool fits = view && view->span->device == call->session->program->device &&
-              view->layout.dtype == value->dtype && view->layout.rank == value->rank;
+  bool fits = view && view->span && view->span->device == call->session->program->device &&
+              view->layout.dtype == value->dtype && view->layout.rank == rank;
   if (fits) {
     const ingot_layout_dim_t *dims = &call->module->dims[value->first_dim];
     for (uint32_t d = 0; d < value->rank; ++d) {
       fits &= dims[d].size < 0 || dims[d].size == view->dims[d];
     }
   }
-  return fits ? NULL : value_failure(call, kind, ordinal, value, view);
+  return fits ? NULL : value_failure(call, kind, ordinal, value, rank, view);
 }
 
-static ingot_status_t check_overlap(const call_t *call, uint32_t result, const char *kind,
-                                    uint32_t ordinal, const ingot_buffer_view_t *other) {
-  const ingot_buffer_t *span = call->results[result]->span;
-  if (!ingot_hal_ranges_overlap(span, 0, span->length, other->span, 0, other->span->length)) {
-    return NULL;
+/* A sequence or an optional: whether it is one, and every element. */
+static __attribute__((noinline)) ingot_status_t check_list(const call_t *call, uint32_t ordinal,
+                                                           const ingot_layout_value_t *value) {
+  char kind[32] = "argument";
+  uint32_t rank = value->rank;
+  ingot_buffer_view_t *view = call->arguments[ordinal];
+  bool sequence = value->kind & INGOT_VALUE_SEQUENCE;
+  if (!view && (value->kind & INGOT_VALUE_OPTIONAL)) return NULL;
+  if (!view || sequence != !view->span) return kind_failure(call, kind, ordinal, value, view);
+  for (uint32_t i = 0; i < view->count; ++i) {
+    const ingot_buffer_view_t *element = ingot_buffer_view_element(view, i);
+    if (i == 0 && (value->kind & INGOT_VALUE_ANY_RANK)) rank = element->layout.rank;
+    if (sequence) (void)snprintf(kind, sizeof(kind), "element %u of argument", i);
+    INGOT_TRY(check_value(call, kind, ordinal, value, rank, element));
   }
+  return NULL;
+}
+
+/* `other` may be a list, or NULL. */
+static ingot_status_t check_overlap(const call_t *call, uint32_t result, const char *kind,
+                                    uint32_t ordinal, ingot_buffer_view_t *other) {
+  const ingot_buffer_t *span = call->results[result]->span;
+  bool overlaps = false;
+  for (uint32_t i = 0; other && i < other->count; ++i) {
+    const ingot_buffer_t *bytes = ingot_buffer_view_element(other, i)->span;
+    overlaps |= ingot_hal_ranges_overlap(span, 0, span->length, bytes, 0, bytes->length);
+  }
+  if (!overlaps) return NULL;
   return ingot_status_create(session_allocator(call->session), INGOT_STATUS_INVALID_ARGUMENT,
                              "result %u '%s' is to be written over %s %u; give it memory of its "
                              "own",
@@ -159,13 +193,18 @@ static ingot_status_t check_overlap(const call_t *call, uint32_t result, const c
 }
 
 static ingot_status_t check_result(const call_t *call, uint32_t result) {
-  INGOT_TRY(check_value(call, "result", result, result_layout(call, result),
-                        call->results[result]));
+  const ingot_layout_value_t *value = result_layout(call, result);
+  if (value->kind != 0) {
+    return ingot_status_create(session_allocator(call->session), INGOT_STATUS_INVALID_ARGUMENT,
+                               "result %u '%s' is a sequence or an optional, for which calls make "
+                               "memory themselves: pass NULL",
+                               result, ingot_module_string(call->module, value->name));
+  }
+  INGOT_TRY(check_value(call, "result", result, value, value->rank, call->results[result]));
   for (uint32_t i = 0; i < call->function->argument_count; ++i) {
     INGOT_TRY(check_overlap(call, result, "argument", i, call->arguments[i]));
   }
   for (uint32_t i = 0; i < result; ++i) {
-    if (!call->results[i]) continue;
     INGOT_TRY(check_overlap(call, result, "result", i, call->results[i]));
   }
   return NULL;
@@ -183,7 +222,8 @@ static ingot_status_t check_call(const call_t *call, uint32_t argument_count,
   }
   const ingot_layout_value_t *values = &call->module->values[function->first_value];
   for (uint32_t i = 0; i < argument_count; ++i) {
-    INGOT_TRY(check_value(call, "argument", i, &values[i], call->arguments[i]));
+    if (values[i].kind != 0) INGOT_TRY(check_list(call, i, &values[i]));
+    else INGOT_TRY(check_value(call, "argument", i, &values[i], values[i].rank, call->arguments[i]));
   }
   for (uint32_t i = 0; i < result_count; ++i) {
     if (call->results[i]) INGOT_TRY(check_result(call, i));

@@ -23,12 +23,14 @@ static ingot_status_t check_header(const ingot_module_t *module,
     return ingot_module_damaged(module, "this is no Ingot module: it does not start with the "
                                         "module magic");
   }
-  if (header->version_major != INGOT_MODULE_VERSION_MAJOR) {
+  if (header->version_major < INGOT_MODULE_VERSION_MAJOR_OF_TENSORS ||
+      header->version_major > INGOT_MODULE_VERSION_MAJOR) {
     return ingot_status_create(
         &module->instance->allocator, INGOT_STATUS_INCOMPATIBLE,
-        "module: its format is version %u.%u, this runtime reads version %d; compile the model "
-        "again or use the runtime that belongs to it",
-        header->version_major, header->version_minor, INGOT_MODULE_VERSION_MAJOR);
+        "module: its format is version %u.%u, this runtime reads versions %d to %d; compile the "
+        "model again or use the runtime that belongs to it",
+        header->version_major, header->version_minor, INGOT_MODULE_VERSION_MAJOR_OF_TENSORS,
+        INGOT_MODULE_VERSION_MAJOR);
   }
   if (header->file_length != module->length) {
     return ingot_module_damaged(module, "it has %zu bytes, its header says %llu", module->length,

@@ -131,8 +131,14 @@ static ingot_status_t check_ordinal(const ingot_module_t *module, const char *wh
                              "module: %s %u of %u", what, ordinal, count);
 }
 
-uint32_t ingot_module_function_count(const ingot_module_t *module) {
-  return module->function_count;
+ingot_module_info_t ingot_module_info(const ingot_module_t *module) {
+  return (ingot_module_info_t){
+      .function_count = module->function_count,
+      .parameter_count = module->parameter_count,
+      .variable_count = module->variable_count,
+      .metadata = module->metadata ? module->metadata : "",
+      .metadata_length = (size_t)module->metadata_length,
+  };
 }
 
 ingot_status_t ingot_module_function(const ingot_module_t *module, uint32_t function,
@@ -160,6 +166,7 @@ ingot_status_t ingot_module_value(const ingot_module_t *module, uint32_t functio
       .name = ingot_module_string(module, layout->name),
       .doc = ingot_module_string(module, layout->doc),
       .dtype = layout->dtype,
+      .kind = layout->kind,
       .rank = layout->rank,
       .first_dim = layout->first_dim,
   };
@@ -172,10 +179,6 @@ ingot_status_t ingot_module_dim(const ingot_module_t *module, uint32_t dim,
   const ingot_layout_dim_t *layout = &module->dims[dim];
   *out_info = (ingot_dim_info_t){layout->size, ingot_module_string(module, layout->text)};
   return NULL;
-}
-
-uint32_t ingot_module_parameter_count(const ingot_module_t *module) {
-  return module->parameter_count;
 }
 
 ingot_status_t ingot_module_parameter(const ingot_module_t *module, uint32_t parameter,
@@ -192,10 +195,6 @@ ingot_status_t ingot_module_parameter(const ingot_module_t *module, uint32_t par
   return NULL;
 }
 
-uint32_t ingot_module_variable_count(const ingot_module_t *module) {
-  return module->variable_count;
-}
-
 ingot_status_t ingot_module_variable(const ingot_module_t *module, uint32_t variable,
                                      ingot_value_info_t *out_info) {
   INGOT_TRY(check_ordinal(module, "variable", variable, module->variable_count));
@@ -208,9 +207,4 @@ ingot_status_t ingot_module_variable(const ingot_module_t *module, uint32_t vari
       .first_dim = layout->first_dim,
   };
   return NULL;
-}
-
-const char *ingot_module_metadata(const ingot_module_t *module, size_t *out_length) {
-  if (out_length) *out_length = (size_t)module->metadata_length;
-  return module->metadata ? module->metadata : "";
 }

@@ -75,10 +75,15 @@ static ingot_status_t check_values(const ingot_module_t *module) {
   }
   for (uint32_t i = 0; i < module->value_count; ++i) {
     const ingot_layout_value_t *value = &module->values[i];
-    if (!tensor_fits(module, value->first_dim, value->rank, value->dtype) ||
+    /* Only of sequences and optionals the rank may be open, and is 0 then. */
+    bool open = value->kind & INGOT_VALUE_ANY_RANK;
+    bool kind_fits = value->kind < 2 * INGOT_VALUE_ANY_RANK &&
+                     (!open || (value->kind > INGOT_VALUE_ANY_RANK && value->rank == 0));
+    if (!kind_fits || !tensor_fits(module, value->first_dim, value->rank, value->dtype) ||
         !string_fits(module, value->name) || !string_fits(module, value->doc)) {
-      return ingot_module_damaged(module, "value %u has bad dims (rank %u), dtype (%u) or texts",
-                                  i, value->rank, value->dtype);
+      return ingot_module_damaged(module, "value %u has a bad kind (%u), dims (rank %u), dtype "
+                                          "(%u) or texts",
+                                  i, value->kind, value->rank, value->dtype);
     }
   }
   for (uint32_t i = 0; i < module->parameter_count; ++i) {

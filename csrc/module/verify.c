@@ -131,21 +131,27 @@ static ingot_status_t check_assert_operands(const ingot_verifier_t *verifier, ui
 }
 
 /* Arguments and results: only in exported functions. */
-static ingot_status_t check_tensor_operands(const ingot_verifier_t *verifier, uint32_t word,
-                                   const ingot_decoded_t *decoded) {
+static ingot_status_t check_value_operands(const ingot_verifier_t *verifier, uint32_t word,
+                                           const ingot_decoded_t *decoded) {
   const ingot_layout_function_t *function = verifier->function;
-  bool result = decoded->code == INGOT_OP_RESULT_BUFFER;
-  uint32_t first = decoded->code == INGOT_OP_ARGUMENT_DIM ? 1 : 2;
+  uint32_t code = decoded->code;
+  bool list = code == INGOT_OP_LIST_ARGUMENT || code == INGOT_OP_LIST_RESULT;
+  bool result = code == INGOT_OP_RESULT_BUFFER || code == INGOT_OP_LIST_RESULT;
+  uint32_t first = code == INGOT_OP_LIST_RESULT ? 0 : code == INGOT_OP_ARGUMENT_DIM ? 1 : 2;
   const ingot_operand_t *numbers = &decoded->operands[first];
   uint32_t number = numbers[0].value;
   uint32_t count = result ? function->result_count : function->argument_count;
   REFUSE_UNLESS(number < count, "%s %u of %u", result ? "result" : "argument", number, count);
-  const ingot_layout_value_t *values = &verifier->module->values[function->first_value];
-  uint32_t rank = values[result ? function->argument_count + number : number].rank;
+  const ingot_layout_value_t *value = &verifier->module->values[function->first_value + number];
+  if (result) value += function->argument_count;
+  uint32_t rank = value->rank;
+  REFUSE_UNLESS(list == (value->kind != 0), "%s %u is %s", result ? "result" : "argument", number,
+                list ? "a tensor" : "no tensor");
+  if (list) return NULL;
   if (result) {
     REFUSE_UNLESS(numbers[1].count == rank, "%u dims for result %u of rank %u", numbers[1].count,
                   number, rank);
-  } else if (decoded->code == INGOT_OP_ARGUMENT_DIM) {
+  } else if (code == INGOT_OP_ARGUMENT_DIM) {
     REFUSE_UNLESS(numbers[1].value < rank, "dim %u of argument %u of rank %u", numbers[1].value,
                   number, rank);
   }
@@ -181,6 +187,12 @@ static bool is_register_float(uint32_t dtype) {
 /* Lists exist by being named; an element has the rank of a tensor at most. */
 static ingot_status_t check_list_operands(ingot_verifier_t *verifier, uint32_t word,
                                           const ingot_decoded_t *decoded) {
+  if (decoded->code >= INGOT_OP_LIST_ARGUMENT) {
+    if (verifier->list_count <= decoded->operands[1].value) {
+      verifier->list_count = decoded->operands[1].value + 1;
+    }
+    return check_value_operands(verifier, word, decoded);
+  }
   for (uint32_t k = 0; k < decoded->operand_count; ++k) {
     const ingot_operand_t *operand = &decoded->operands[k];
     bool axis = decoded->code == INGOT_OP_LIST_DIM && k == 3;
@@ -208,7 +220,7 @@ static ingot_status_t check_numbers(ingot_verifier_t *verifier, uint32_t word,
     case INGOT_OP_ASSERT: return check_assert_operands(verifier, word, operands);
     case INGOT_OP_ARGUMENT_BUFFER:
     case INGOT_OP_ARGUMENT_DIM:
-    case INGOT_OP_RESULT_BUFFER: return check_tensor_operands(verifier, word, decoded);
+    case INGOT_OP_RESULT_BUFFER: return check_value_operands(verifier, word, decoded);
     case INGOT_OP_DISPATCH: return check_dispatch_operands(verifier, word, operands);
     case INGOT_OP_WRAP_I64:
       REFUSE_UNLESS(ingot_dtype_is_integer((ingot_dtype_t)operands[2].value),
@@ -257,7 +269,9 @@ static ingot_status_t check_numbers(ingot_verifier_t *verifier, uint32_t word,
     case INGOT_OP_LIST_EXTEND:
     case INGOT_OP_LIST_LENGTH:
     case INGOT_OP_LIST_DIM:
-    case INGOT_OP_LIST_GET: return check_list_operands(verifier, word, decoded);
+    case INGOT_OP_LIST_GET:
+    case INGOT_OP_LIST_ARGUMENT:
+    case INGOT_OP_LIST_RESULT: return check_list_operands(verifier, word, decoded);
     default: return NULL; /* registers and immediates only */
   }
 }

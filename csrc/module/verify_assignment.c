@@ -96,6 +96,8 @@ static void apply_writes(assignment_t *self, const ingot_decoded_t *decoded) {
   }
   if (decoded->code == INGOT_OP_RESULT_BUFFER) {
     set(self, self->result_base + decoded->operands[2].value);
+  } else if (decoded->code == INGOT_OP_LIST_RESULT) {
+    set(self, self->result_base + decoded->operands[0].value);
   }
 }
 

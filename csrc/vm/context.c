@@ -266,15 +266,17 @@ static ingot_status_t make_result(ingot_vm_context_t *context, uint32_t ordinal,
   return status;
 }
 
-ingot_status_t ingot_vm_context_result(ingot_vm_context_t *context, uint32_t ordinal,
-                                       const int64_t *dims, ingot_buffer_t **out_buffer) {
-  ingot_vm_result_t *result = &context->results[ordinal];
-  const ingot_layout_value_t *value = result_value(context, ordinal);
-  if (result->made) {
-    return ingot_status_create(context_allocator(context), INGOT_STATUS_INTERNAL,
-                               "result %u '%s' is made twice", ordinal,
-                               ingot_module_string(context->image->module, value->name));
-  }
+static ingot_status_t check_unmade(const ingot_vm_context_t *context, uint32_t ordinal,
+                                   const ingot_layout_value_t *value) {
+  if (!context->results[ordinal].made) return NULL;
+  return ingot_status_create(context_allocator(context), INGOT_STATUS_INTERNAL,
+                             "result %u '%s' is made twice", ordinal,
+                             ingot_module_string(context->image->module, value->name));
+}
+
+/* Whether static dims are as the signature says; the rank is. */
+static ingot_status_t check_dims(const ingot_vm_context_t *context, uint32_t ordinal,
+                                 const ingot_layout_value_t *value, const int64_t *dims) {
   for (uint32_t d = 0; d < value->rank; ++d) {
     int64_t size = context->image->module->dims[value->first_dim + d].size;
     if (size < 0 || size == dims[d]) continue;
@@ -284,9 +286,54 @@ ingot_status_t ingot_vm_context_result(ingot_vm_context_t *context, uint32_t ord
                                ordinal, ingot_module_string(context->image->module, value->name),
                                d, dims[d], size);
   }
+  return NULL;
+}
+
+ingot_status_t ingot_vm_context_result(ingot_vm_context_t *context, uint32_t ordinal,
+                                       const int64_t *dims, ingot_buffer_t **out_buffer) {
+  ingot_vm_result_t *result = &context->results[ordinal];
+  const ingot_layout_value_t *value = result_value(context, ordinal);
+  INGOT_TRY(check_unmade(context, ordinal, value));
+  INGOT_TRY(check_dims(context, ordinal, value, dims));
   if (result->given) INGOT_TRY(check_given(context, ordinal, value, dims));
   else INGOT_TRY(make_result(context, ordinal, value, dims));
   result->made = true;
   *out_buffer = result->view->span;
+  return NULL;
+}
+
+static ingot_status_t check_elements(const ingot_vm_context_t *context, uint32_t ordinal,
+                                     const ingot_layout_value_t *value,
+                                     ingot_buffer_view_t *list) {
+  for (uint32_t i = 0; i < list->count; ++i) {
+    const ingot_buffer_view_t *element = ingot_buffer_view_element(list, i);
+    if (element->layout.rank != value->rank && !(value->kind & INGOT_VALUE_ANY_RANK)) {
+      return ingot_status_create(context_allocator(context), INGOT_STATUS_INTERNAL,
+                                 "result %u '%s': the code makes rank %u, its signature says %u",
+                                 ordinal, ingot_module_string(context->image->module, value->name),
+                                 element->layout.rank, value->rank);
+    }
+    INGOT_TRY(check_dims(context, ordinal, value, element->dims));
+  }
+  return NULL;
+}
+
+ingot_status_t ingot_vm_context_result_list(ingot_vm_context_t *context, uint32_t ordinal,
+                                            const ingot_vm_list_t *list, bool given) {
+  ingot_vm_result_t *result = &context->results[ordinal];
+  const ingot_layout_value_t *value = result_value(context, ordinal);
+  bool sequence = value->kind & INGOT_VALUE_SEQUENCE;
+  INGOT_TRY(check_unmade(context, ordinal, value));
+  result->made = true;
+  if ((value->kind & INGOT_VALUE_OPTIONAL) && !(given && (sequence || list->count > 0))) {
+    return NULL;
+  }
+  INGOT_TRY(ingot_vm_list_give(context, list, value->dtype, &result->view));
+  INGOT_TRY(check_elements(context, ordinal, value, result->view));
+  if (sequence) return NULL;
+  ingot_buffer_view_t *tensor = ingot_buffer_view_element(result->view, 0);
+  ingot_buffer_view_retain(tensor);
+  ingot_buffer_view_release(result->view);
+  result->view = tensor;
   return NULL;
 }

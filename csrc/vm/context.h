@@ -100,6 +100,11 @@ ingot_status_t ingot_vm_context_slab(ingot_vm_context_t *context, int64_t length
 ingot_status_t ingot_vm_context_result(ingot_vm_context_t *context, uint32_t ordinal,
                                        const int64_t *dims, ingot_buffer_t **out_buffer);
 
+/* Makes result `ordinal`, a sequence or an optional, of a list; of an optional nothing if it is
+ * not `given`, or a tensor that the list does not have. */
+ingot_status_t ingot_vm_context_result_list(ingot_vm_context_t *context, uint32_t ordinal,
+                                            const ingot_vm_list_t *list, bool given);
+
 /* Where the code that contains `word` comes from; NULL if the module does not say. */
 const ingot_layout_location_t *ingot_vm_location(const ingot_vm_context_t *context,
                                                  const uint16_t *word);

@@ -98,6 +98,28 @@ ingot_status_t ingot_vm_copy_list(ingot_vm_context_t *context, const uint16_t *p
   return ingot_vm_list_copy(context, &context->lists[pc[1]], source);
 }
 
+ingot_status_t ingot_vm_list_argument(ingot_vm_context_t *context, const uint16_t *pc,
+                                      int64_t *out_given) {
+  ingot_buffer_view_t *view = context->arguments[pc[3]];
+  ingot_vm_list_t *list = &context->lists[pc[2]];
+  context->queue->site = pc;
+  ingot_vm_list_clear(list);
+  for (uint32_t i = 0; view && i < view->count; ++i) {
+    const ingot_buffer_view_t *element = ingot_buffer_view_element(view, i);
+    const ingot_vm_tensor_t tensor = {element->span, 0, (int64_t)element->layout.length,
+                                      element->dims, element->layout.rank};
+    INGOT_TRY(ingot_vm_list_insert(context, list, i, &tensor));
+  }
+  *out_given = view != NULL;
+  return NULL;
+}
+
+ingot_status_t ingot_vm_list_result(ingot_vm_context_t *context, const uint16_t *pc,
+                                    int64_t given) {
+  context->queue->site = pc;
+  return ingot_vm_context_result_list(context, pc[1], &context->lists[pc[2]], given != 0);
+}
+
 /* -- results, asserts -------------------------------------------------------------------------- */
 
 ingot_status_t ingot_vm_make_result(ingot_vm_context_t *context, const uint16_t *pc,

@@ -25,6 +25,12 @@ ingot_status_t ingot_vm_extend_element(ingot_vm_context_t *context, const uint16
                                        const int64_t *i64, ingot_buffer_t *const *references);
 ingot_status_t ingot_vm_copy_list(ingot_vm_context_t *context, const uint16_t *pc);
 
+/* The list.argument and the list.result instruction at `pc`. */
+ingot_status_t ingot_vm_list_argument(ingot_vm_context_t *context, const uint16_t *pc,
+                                      int64_t *out_given);
+ingot_status_t ingot_vm_list_result(ingot_vm_context_t *context, const uint16_t *pc,
+                                    int64_t given);
+
 /* The result.buffer instruction at `pc`. */
 ingot_status_t ingot_vm_make_result(ingot_vm_context_t *context, const uint16_t *pc,
                                     const int64_t *i64, ingot_buffer_t **out_buffer,

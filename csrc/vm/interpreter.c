@@ -342,6 +342,8 @@ ingot_status_t ingot_vm_run(ingot_vm_context_t *context) {
       WORK(LIST_EXTEND, 6, ingot_vm_extend_element(context, pc, r.i, r.o));
       COMPUTE(LIST_LENGTH, I(1), 3, LIST(2)->count);
       WORK(LIST_DIM, 5, ingot_vm_list_dim(context, LIST(2), I(3), pc[4], &I(1)));
+      WORK(LIST_ARGUMENT, 4, ingot_vm_list_argument(context, pc, &I(1)));
+      WORK(LIST_RESULT, 4, ingot_vm_list_result(context, pc, I(3)));
       WORK(LIST_GET, 5, ingot_vm_list_get(context, LIST(3), I(4), &O(1), &I(2)));
       default: /* the verifier knows every opcode that the switch does */
         status = ingot_status_create(ingot_hal_device_allocator(context->device),

@@ -318,3 +318,37 @@ ingot_status_t ingot_vm_list_copy(ingot_vm_context_t *context, ingot_vm_list_t *
   number_packed(target);
   return NULL;
 }
+
+/* -- out of a call ----------------------------------------------------------------------------- */
+
+/* Views of the elements, which lie packed in `buffer`. */
+static ingot_status_t view_packed(const ingot_vm_list_t *list, ingot_dtype_t dtype,
+                                  ingot_buffer_t *buffer, ingot_buffer_view_t **views,
+                                  uint32_t count) {
+  int64_t offset = 0;
+  for (uint32_t index = 0; index < count; ++index) {
+    const int64_t *row = row_of(list, index);
+    INGOT_TRY(ingot_buffer_view_create(buffer, (size_t)offset, dtype, list->rank, row + ROW_DIMS,
+                                       &views[index]));
+    offset += aligned(row[ROW_LENGTH]);
+  }
+  return NULL;
+}
+
+ingot_status_t ingot_vm_list_give(ingot_vm_context_t *context, const ingot_vm_list_t *list,
+                                  ingot_dtype_t dtype, ingot_buffer_view_t **out_list) {
+  const ingot_allocator_t *allocator = ingot_hal_device_allocator(context->device);
+  uint32_t count = (uint32_t)list->count; /* in practice: each has a row in memory */
+  ingot_buffer_t *buffer = NULL;
+  void *memory = NULL;
+  INGOT_TRY(ingot_allocate_array(allocator, count, sizeof(ingot_buffer_view_t *), &memory));
+  ingot_buffer_view_t **views = memory;
+  ingot_status_t status = ingot_vm_context_buffer(context, list->live, &buffer);
+  if (!status) status = pack_elements(context, list, buffer);
+  if (!status) status = view_packed(list, dtype, buffer, views, count);
+  if (!status) status = ingot_buffer_view_create_list(context->device, views, count, out_list);
+  for (uint32_t i = 0; i < count; ++i) ingot_buffer_view_release(views[i]);
+  ingot_release_memory(allocator, memory);
+  ingot_hal_buffer_release(buffer);
+  return status;
+}

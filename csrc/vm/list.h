@@ -54,6 +54,10 @@ ingot_status_t ingot_vm_list_get(ingot_vm_context_t *context, const ingot_vm_lis
                                  int64_t index, ingot_buffer_t **out_buffer,
                                  int64_t *out_offset);
 
+/* A copy of the elements, of that dtype, for the caller. */
+ingot_status_t ingot_vm_list_give(ingot_vm_context_t *context, const ingot_vm_list_t *list,
+                                  ingot_dtype_t dtype, ingot_buffer_view_t **out_list);
+
 /* Makes `target` a copy of `source`. */
 ingot_status_t ingot_vm_list_copy(ingot_vm_context_t *context, ingot_vm_list_t *target,
                                   const ingot_vm_list_t *source);

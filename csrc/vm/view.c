@@ -50,13 +50,16 @@ static ingot_status_t check_view(const ingot_buffer_t *buffer, size_t offset, in
   return NULL;
 }
 
-static ingot_status_t allocate_view(const ingot_allocator_t *allocator, uint32_t rank,
+/* With room for `words` dims or elements behind it. */
+static ingot_status_t allocate_view(const ingot_allocator_t *allocator, uint32_t words,
                                     ingot_buffer_view_t **out_view) {
   void *memory = NULL;
-  INGOT_TRY(ingot_allocate(allocator, sizeof(ingot_buffer_view_t) + rank * sizeof(int64_t),
+  INGOT_TRY(ingot_allocate(allocator,
+                           sizeof(ingot_buffer_view_t) + (size_t)words * sizeof(int64_t),
                            &memory));
   *out_view = memory;
   ingot_reference_count_initialize(&(*out_view)->references);
+  (*out_view)->count = 1;
   return NULL;
 }
 
@@ -124,6 +127,39 @@ ingot_status_t ingot_buffer_view_wrap(ingot_device_t *device, void *data, size_t
   return NULL;
 }
 
+ingot_status_t ingot_buffer_view_create_list(ingot_device_t *device,
+                                             ingot_buffer_view_t *const *elements, uint32_t count,
+                                             ingot_buffer_view_t **out_list) {
+  const ingot_allocator_t *allocator = ingot_hal_device_allocator(device);
+  ingot_buffer_view_t *list = NULL;
+  for (uint32_t i = 0; i < count; ++i) {
+    if (elements[i] && !elements[i]->elements) continue;
+    return ingot_status_create(allocator, INGOT_STATUS_INVALID_ARGUMENT,
+                               "element %u of a list is %s, expected a tensor", i,
+                               elements[i] ? "a list" : "NULL");
+  }
+  INGOT_TRY(allocate_view(allocator, count, &list));
+  ingot_hal_device_retain(device);
+  list->device = device;
+  list->elements = (ingot_buffer_view_t **)(void *)list->dims;
+  list->count = count;
+  for (uint32_t i = 0; i < count; ++i) {
+    ingot_buffer_view_retain(elements[i]);
+    list->elements[i] = elements[i];
+  }
+  *out_list = list;
+  return NULL;
+}
+
+uint32_t ingot_buffer_view_count(const ingot_buffer_view_t *view) {
+  return view->count;
+}
+
+ingot_buffer_view_t *ingot_buffer_view_element(ingot_buffer_view_t *view, uint32_t element) {
+  if (element >= view->count) return NULL;
+  return view->elements ? view->elements[element] : view;
+}
+
 void ingot_buffer_view_retain(ingot_buffer_view_t *view) {
   ingot_reference_count_retain(&view->references);
 }
@@ -131,9 +167,12 @@ void ingot_buffer_view_retain(ingot_buffer_view_t *view) {
 void ingot_buffer_view_release(ingot_buffer_view_t *view) {
   if (!view || !ingot_reference_count_release(&view->references)) return;
   ingot_buffer_t *buffer = view->layout.buffer;
+  ingot_device_t *device = view->device;
+  for (uint32_t i = 0; device && i < view->count; ++i) ingot_buffer_view_release(view->elements[i]);
   ingot_hal_buffer_release(view->span);
-  ingot_release_memory(ingot_hal_device_allocator(buffer->device), view);
-  ingot_hal_buffer_release(buffer); /* last: it keeps the allocator alive */
+  ingot_release_memory(ingot_hal_device_allocator(device ? device : buffer->device), view);
+  ingot_hal_buffer_release(buffer); /* last: these keep the allocator alive */
+  ingot_hal_device_release(device);
 }
 
 const ingot_buffer_view_layout_t *ingot_buffer_view_layout(const ingot_buffer_view_t *view) {

@@ -193,7 +193,8 @@ def _check_dims(contents: ModuleContents, peaks: Sequence[str], dims: Mapping[st
     if not peaks:
         raise InvalidArgument("--dims: the module does not say how much memory its functions need")
     values = [value for each in contents.functions for value in (*each.arguments, *each.results)]
-    known = [dim for value in values for dim in value.shape] + [read_dim(each) for each in peaks]
+    shapes = [dim for value in values for dim in value.shape if dim is not None]
+    known = shapes + [read_dim(each) for each in peaks]
     names = sorted({name for dim in known for name in symbols_of(dim)})
     for name in dims:
         if name not in names:

@@ -23,6 +23,7 @@ SPEC = (
     "ingot.hal.file_kind",
     "ingot.hal.header",
     "ingot.hal.printable",
+    "ingot.hal.value_kind",
     "ingot.hal.whole_file",
 )
 COMPILER = "ingot.compiler."
@@ -35,6 +36,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "ingot.hal.errors": ("ingot.hal.header",),
     "ingot.hal.file_kind": (),
     "ingot.hal.printable": (),
+    "ingot.hal.value_kind": ("ingot.hal.header",),
     "ingot.hal.whole_file": ("ingot.hal.errors",),
     "ingot.hal.spec": SPEC,
     "ingot.hal": ("ingot.hal", "ingot.runtime._ingot"),

@@ -125,7 +125,8 @@ def _run(data: bytes, arguments: Sequence[Any], device: str) -> str:
             function = model.functions["main"].call if "main" in model.functions else model.call
             results = function(*arguments, timeout=0.5)
             for each in results if isinstance(results, tuple) else (results,):
-                np.asarray(each)  # every byte is there
+                for array in each if isinstance(each, list) else (each,):
+                    np.asarray(array)  # every byte is there
     except ingot.Error as error:
         return type(error).__name__
     return "ran"

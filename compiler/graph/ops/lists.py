@@ -2,16 +2,20 @@
 
 Lists are values like tensors: an op that changes one gives a new one. ONNX sequences whose
 length is not known at import are lists, and so is what a loop makes larger step by step.
-Positions are dims; one that no element has ends the call. `list.get` and `list.length`
-define symbols.
+Positions are dims; one that no element has ends the call. `list.get`, `list.length` and
+`list.argument` define symbols.
+
+What callers pass and get has a type of its own (`PassedType`), which only `list.argument` reads
+and `list.result` makes.
 """
 
 from __future__ import annotations
 
 from ingot.compiler.graph.ops.table import OpRow, attribute, register, require
-from ingot.compiler.ir import ListType, TensorType
+from ingot.compiler.ir import ListType, PassedType, TensorType
 from ingot.compiler.ir.dims import Dim, symbol, symbols_of
 from ingot.hal.spec import DType
+from ingot.hal.value_kind import PASSED_KINDS
 
 __all__ = ["ANY", "LIST_OPS", "list_type"]
 
@@ -28,8 +32,13 @@ def _require_list(list: object) -> None:
     require(isinstance(list, ListType), f"operand 0 must be a list, not {list}")
 
 
+def _require_tensor(x: object) -> None:
+    require(isinstance(x, TensorType), f"an element must be a tensor, not {x}")
+
+
 def _require_element(list: ListType, x: TensorType) -> None:
-    fits = x.dtype is list.dtype and x.rank == list.rank
+    _require_tensor(x)
+    fits = x.dtype is list.dtype and (list.any_rank or x.rank == list.rank)
     for dim, wanted in zip(x.shape, list.shape, strict=False):
         fits = fits and (wanted is None or dim == wanted)
     require(fits, f"{x} is no element of {list}")
@@ -40,6 +49,7 @@ def _empty(*, dtype: DType, shape: tuple[int, ...]) -> ListType:
 
 
 def _of(x: TensorType, *, shape: tuple[int, ...]) -> ListType:
+    _require_tensor(x)
     result = list_type(x.dtype, shape)
     _require_element(result, x)
     return result
@@ -58,6 +68,7 @@ def _erase(list: ListType, *, index: Dim) -> ListType:
 
 def _extend(list: ListType, x: TensorType) -> ListType:
     _require_list(list)
+    _require_tensor(x)
     fits = x.dtype is list.dtype and x.rank == list.rank > 0 and list.shape[0] is None
     for dim, wanted in zip(x.shape[1:], list.shape[1:], strict=False):
         fits = fits and (wanted is None or dim == wanted)
@@ -68,7 +79,7 @@ def _extend(list: ListType, x: TensorType) -> ListType:
 def _widen(list: ListType, *, shape: tuple[int, ...]) -> ListType:
     _require_list(list)
     result = list_type(list.dtype, shape)
-    fits = result.rank == list.rank
+    fits = result.rank == list.rank and not list.any_rank
     for dim, wanted in zip(list.shape, result.shape, strict=False):
         fits = fits and (wanted is None or dim == wanted)
     require(fits, f"{list} is no {result}")
@@ -80,7 +91,8 @@ def _get(
 ) -> TensorType:
     _require_list(list)
     result = TensorType(list.dtype, shape)
-    require(len(shape) == list.rank, f"{result} is no element of {list}")
+    known = len(shape) == list.rank and not list.any_rank
+    require(known, f"{result} is no element of {list}")
     for dim, wanted in zip(shape, list.shape, strict=True):
         fits = dim == wanted or (wanted is None and bool(symbols_of(dim) or isinstance(dim, int)))
         require(fits, f"{result} is no element of {list}")
@@ -93,6 +105,17 @@ def _length(list: ListType, *, symbols: tuple[str, ...]) -> tuple[TensorType, ..
     _require_list(list)
     require(len(symbols) == 1, f"a length is one symbol, not {len(symbols)}")
     return ()
+
+
+def _argument(argument: PassedType, *, symbols: tuple[str, ...]) -> ListType:
+    require(isinstance(argument, PassedType), f"operand 0 must be an argument, not {argument}")
+    require(len(symbols) <= 1, f"whether it is given is one symbol, not {len(symbols)}")
+    return argument.list
+
+
+def _result(list: ListType, *, kind: str, given: Dim) -> PassedType:
+    _require_list(list)
+    return PassedType(kind, list)
 
 
 _SHAPE = attribute("ints")
@@ -162,6 +185,23 @@ _ROWS = (
         _length,
         "Defines its symbol as the count of elements.",
         {"symbols": attribute("strings")},
+    ),
+    OpRow(
+        "list.argument",
+        "lists",
+        ("argument",),
+        _argument,
+        "The list that an argument is; an optional tensor is one of one element, and nothing an "
+        "empty one. Its symbol is 1 if the argument was given, else 0.",
+        {"symbols": attribute("strings", ())},
+    ),
+    OpRow(
+        "list.result",
+        "lists",
+        ("list",),
+        _result,
+        "The list as a result of the function; of an optional nothing where `given` is 0.",
+        {"kind": attribute("string", choices=PASSED_KINDS), "given": attribute("dim", 1)},
     ),
 )
 

@@ -16,6 +16,7 @@ from ingot.compiler.ir import (
     Attribute,
     ListType,
     Literal,
+    PassedType,
     Region,
     ScalarType,
     TensorType,
@@ -71,6 +72,10 @@ def attribute(kind: str, default: Any = _REQUIRED, choices: tuple[str, ...] = ()
     return AttributeRow(kind, default, choices)
 
 
+Ruled = TensorType | ListType | PassedType
+"""What the ops of the graph level compute."""
+
+
 @dataclass(frozen=True)
 class OpRow:
     """One op.
@@ -84,7 +89,7 @@ class OpRow:
     name: str
     family: str
     operands: tuple[str, ...]
-    rule: Callable[..., TensorType | ListType | tuple[TensorType | ListType, ...]]
+    rule: Callable[..., Ruled | tuple[Ruled, ...]]
     doc: str
     attributes: Mapping[str, AttributeRow] = field(default_factory=dict)
     ulp: float = 0
@@ -246,7 +251,7 @@ def infer_types(
     elif len(regions) != row.region_count:
         raise RuleError(f"takes {row.region_count} regions, got {len(regions)}")
     takes_lists = row.family in ("lists", "control")
-    possible = (TensorType, ListType) if takes_lists else TensorType
+    possible = (TensorType, ListType, PassedType) if takes_lists else TensorType
     if all(isinstance(each, possible) for each in operands):
         types: Sequence[TensorType] = operands  # type: ignore[assignment]
         _check_operands(row, types)
@@ -265,6 +270,7 @@ def infer_types(
     _check_operands(row, types)
     result = row.rule(*types, **attributes)
     (tensor,) = result if isinstance(result, tuple) else (result,)
+    assert isinstance(tensor, TensorType)
     if any(isinstance(each, VectorType) for each in operands):
         (lanes,) = tensor.shape
         return (VectorType(tensor.dtype, int(lanes)),)  # type: ignore[arg-type]

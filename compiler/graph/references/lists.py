@@ -1,6 +1,7 @@
 """References of ops on lists, which are tuples of arrays here.
 
-`list.length` gives nothing: the interpreter knows the length of a tuple.
+`list.length` gives nothing: the interpreter knows the length of a tuple. An argument or result is
+None, a tuple, or an array if it is an optional tensor.
 """
 
 from __future__ import annotations
@@ -64,6 +65,18 @@ def _length(list: Elements, *, symbols: tuple[str, ...]) -> tuple[()]:
     return ()
 
 
+def _argument(argument: Elements | Array | None, *, symbols: tuple[str, ...]) -> Result:
+    if argument is None:
+        return ((),)
+    return (argument if isinstance(argument, tuple) else (argument,),)
+
+
+def _result(list: Elements, *, kind: str, given: int) -> tuple[Elements | Array | None]:
+    if kind == "sequence" or (kind == "optional_sequence" and given):
+        return (list,)
+    return (list[0] if given and list and kind == "optional" else None,)
+
+
 REFERENCES: dict[str, Callable[..., Any]] = {
     "list.empty": _empty,
     "list.of": _of,
@@ -73,4 +86,6 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     "list.widen": _widen,
     "list.get": _get,
     "list.length": _length,
+    "list.argument": _argument,
+    "list.result": _result,
 }

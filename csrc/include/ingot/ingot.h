@@ -63,6 +63,11 @@ enum { /* ingot_dtype_t */
 #define INGOT_LOG_INFO 1
 #define INGOT_LOG_WARNING 2
 
+/* What an argument or result is, as flags; 0 is a tensor. */
+#define INGOT_VALUE_SEQUENCE 1u /* a list of tensors of one dtype */
+#define INGOT_VALUE_OPTIONAL 2u /* a tensor or a sequence, or NULL */
+#define INGOT_VALUE_ANY_RANK 4u /* of these two: elements of any one rank; `rank` is 0 */
+
 /* Access of ingot_buffer_map. */
 #define INGOT_MAP_READ 1u
 #define INGOT_MAP_WRITE 2u
@@ -223,9 +228,22 @@ INGOT_API ingot_status_t ingot_buffer_view_wrap(ingot_device_t *device, void *da
 INGOT_API void ingot_buffer_view_retain(ingot_buffer_view_t *view);
 INGOT_API void ingot_buffer_view_release(ingot_buffer_view_t *view);
 
-/* Never changes; lives as long as the view. */
+/* Never changes; lives as long as the view. Of a list it is all zeros, `buffer` NULL. */
 INGOT_API const ingot_buffer_view_layout_t *ingot_buffer_view_layout(
     const ingot_buffer_view_t *view);
+
+/* A list: tensors as one view, which is passed and given where the signature has a sequence.
+ * Retains `elements`, `count` of them; no list is an element of another. */
+INGOT_API ingot_status_t ingot_buffer_view_create_list(ingot_device_t *device,
+                                                       ingot_buffer_view_t *const *elements,
+                                                       uint32_t count,
+                                                       ingot_buffer_view_t **out_list);
+
+/* The count of a list's elements, and one of them, which lives as long as the list; a tensor is
+ * its only element. NULL for an ordinal behind the last. */
+INGOT_API uint32_t ingot_buffer_view_count(const ingot_buffer_view_t *view);
+INGOT_API ingot_buffer_view_t *ingot_buffer_view_element(ingot_buffer_view_t *view,
+                                                         uint32_t element);
 
 /* -- module: compiled code, checked once at load ----------------------------------------- */
 
@@ -257,6 +275,7 @@ typedef struct ingot_value_info_t {
   const char *name;
   const char *doc;
   ingot_dtype_t dtype;
+  uint32_t kind; /* INGOT_VALUE_*; dtype and dims are those of the elements */
   uint32_t rank;
   uint32_t first_dim; /* dim d of the value is number first_dim + d of ingot_module_dim */
 } ingot_value_info_t;
@@ -274,8 +293,19 @@ typedef struct ingot_parameter_info_t {
   uint32_t first_dim;
 } ingot_parameter_info_t;
 
+/* What there is in a module. `metadata` is a JSON object: version, producer, options; it does not
+ * end in NUL, and is "" without any. */
+typedef struct ingot_module_info_t {
+  uint32_t function_count;
+  uint32_t parameter_count;
+  uint32_t variable_count;
+  const char *metadata;
+  size_t metadata_length;
+} ingot_module_info_t;
+
+INGOT_API ingot_module_info_t ingot_module_info(const ingot_module_t *module);
+
 /* The getters below give OutOfRange for an ordinal behind the last. */
-INGOT_API uint32_t ingot_module_function_count(const ingot_module_t *module);
 INGOT_API ingot_status_t ingot_module_function(const ingot_module_t *module, uint32_t function,
                                                ingot_function_info_t *out_info);
 
@@ -284,18 +314,12 @@ INGOT_API ingot_status_t ingot_module_value(const ingot_module_t *module, uint32
                                             uint32_t value, ingot_value_info_t *out_info);
 INGOT_API ingot_status_t ingot_module_dim(const ingot_module_t *module, uint32_t dim,
                                           ingot_dim_info_t *out_info);
-INGOT_API uint32_t ingot_module_parameter_count(const ingot_module_t *module);
 INGOT_API ingot_status_t ingot_module_parameter(const ingot_module_t *module, uint32_t parameter,
                                                 ingot_parameter_info_t *out_info);
 
 /* State that every session of a program has of its own; its dims are static. */
-INGOT_API uint32_t ingot_module_variable_count(const ingot_module_t *module);
 INGOT_API ingot_status_t ingot_module_variable(const ingot_module_t *module, uint32_t variable,
                                                ingot_value_info_t *out_info);
-
-/* A JSON object: version, producer, options. `out_length` may be NULL; "" without metadata.
- * The text does not end in NUL. */
-INGOT_API const char *ingot_module_metadata(const ingot_module_t *module, size_t *out_length);
 
 /* -- parameters: weights that are not in the module --------------------------------------- */
 
@@ -380,7 +404,9 @@ INGOT_API void ingot_session_release(ingot_session_t *session);
 /* Calls function number `function` of the program and waits for it. A result slot that holds
  * a view is written in place: it must have the result's dtype and shape and must not overlap
  * an argument or another result. A slot that holds NULL receives a new view that the caller
- * releases. `options` may be NULL. InvalidArgument for arguments that do not fit the
+ * releases: a list for a sequence, and NULL again for an optional that has nothing. Slots of
+ * sequences and optionals must hold NULL. `options` may be NULL. InvalidArgument for arguments that
+ * do not fit the
  * signature, before any work; FailedPrecondition if the session is in a call; after a failed
  * call no slot was changed, the state is as before, and the session can be called again. But
  * if the call failed after it had begun to change a variable, further calls fail with

@@ -5,7 +5,9 @@
  * ordinal, so a file is mapped and used in place. The compiler writes these structs
  * through cffi from this very text: keep to plain C declarations without includes.
  *
- * A reader refuses another major version, and skips section kinds that it does not know.
+ * A reader refuses a newer major version, and skips section kinds that it does not know. A
+ * file has the least version that can say what it holds: 2.0 if an argument or result is a
+ * sequence or an optional, else 1.1.
  * Every reserved field is zero. Strings are offsets into the string section: UTF-8,
  * NUL-terminated; offset 0 is the empty string; the section's last byte is NUL.
  */
@@ -15,8 +17,10 @@
 #include <stdint.h>
 
 #define INGOT_MODULE_MAGIC "INGOT\r\n\x1a"
-#define INGOT_MODULE_VERSION_MAJOR 1
-#define INGOT_MODULE_VERSION_MINOR 1
+#define INGOT_MODULE_VERSION_MAJOR 2
+#define INGOT_MODULE_VERSION_MINOR 0
+#define INGOT_MODULE_VERSION_MAJOR_OF_TENSORS 1
+#define INGOT_MODULE_VERSION_MINOR_OF_TENSORS 1
 #define INGOT_MODULE_ALIGNMENT 64
 #define INGOT_MODULE_MAX_NAME 4096 /* bytes of what is found by its name, with the NUL */
 
@@ -55,7 +59,7 @@ typedef struct ingot_layout_section_t {
   uint64_t length; /* bytes */
 } ingot_layout_section_t;
 
-#define INGOT_FUNCTION_EXPORTED 1 /* callers see it; arguments and results are tensors */
+#define INGOT_FUNCTION_EXPORTED 1 /* callers see it; it has arguments and results */
 #define INGOT_FUNCTION_INIT 2     /* runs once when a program is created; no arguments */
 
 typedef struct ingot_layout_function_t {
@@ -64,7 +68,7 @@ typedef struct ingot_layout_function_t {
   uint32_t target; /* string: "cpu", "opencl": the devices whose code this is */
   uint32_t flags;  /* INGOT_FUNCTION_* */
   uint32_t first_value;    /* arguments, then results, in the value section */
-  uint32_t argument_count; /* of an exported function: tensors; else 0 */
+  uint32_t argument_count; /* of an exported function; else 0 */
   uint32_t result_count;
   uint32_t i64_count; /* registers used */
   uint32_t f64_count;
@@ -83,7 +87,8 @@ typedef struct ingot_layout_value_t {
   uint32_t name; /* string */
   uint32_t doc;  /* string */
   uint32_t first_dim; /* into the dim section */
-  uint16_t rank;
+  uint8_t rank;   /* of a sequence: of each element */
+  uint8_t kind;   /* INGOT_VALUE_* of ingot.h; 0 is a tensor */
   uint16_t dtype; /* spec/dtype.def */
 } ingot_layout_value_t;
 

@@ -126,8 +126,8 @@ def test_truncated_and_newer_files_are_named() -> None:
         read_module(bytes(data[:-1]))
     with pytest.raises(DataLoss, match="no Ingot module"):
         read_module(b"")
-    data[8] = 2
-    with pytest.raises(Incompatible, match="format version 2, this Ingot reads version 1"):
+    data[8] = 3
+    with pytest.raises(Incompatible, match="format version 3, this Ingot reads versions 1 to 2"):
         read_module(bytes(data))
 
 

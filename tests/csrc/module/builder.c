@@ -73,13 +73,18 @@ void builder_value(builder_t *builder, bool result, const char *name, ingot_dtyp
   ingot_layout_value_t row = {
       .name = builder_string(builder, name),
       .first_dim = append_dims(builder, rank, dims),
-      .rank = (uint16_t)rank,
+      .rank = (uint8_t)rank,
       .dtype = (uint16_t)dtype,
   };
   append_row(builder, INGOT_SECTION_VALUES, &row, sizeof(row));
   ingot_layout_function_t *function = current_function(builder);
   if (result) ++function->result_count;
   else ++function->argument_count;
+}
+
+void builder_kind(builder_t *builder, uint32_t kind) {
+  const builder_bytes_t *values = &builder->sections[INGOT_SECTION_VALUES];
+  ((ingot_layout_value_t *)(void *)(values->data + values->length))[-1].kind = (uint8_t)kind;
 }
 
 uint32_t builder_parameter(builder_t *builder, const char *key, ingot_dtype_t dtype,

@@ -37,6 +37,9 @@ ingot_layout_function_t *builder_function(builder_t *builder, const char *name, 
 void builder_value(builder_t *builder, bool result, const char *name, ingot_dtype_t dtype,
                    uint32_t rank, const int64_t *dims);
 
+/* Makes the last value a sequence or an optional: INGOT_VALUE_*. */
+void builder_kind(builder_t *builder, uint32_t kind);
+
 uint32_t builder_parameter(builder_t *builder, const char *key, ingot_dtype_t dtype,
                            uint32_t rank, const int64_t *dims);
 

@@ -116,7 +116,7 @@ static void variables_are_saved_and_loaded(void) {
   const int64_t loaded = 40;
   float seen[4] = {0};
   REQUIRE_OK(harness_load(&harness, sum_module(), NULL, &program));
-  EXPECT_EQUAL(ingot_module_variable_count(program.module), 3);
+  EXPECT_EQUAL(ingot_module_info(program.module).variable_count, 3);
   REQUIRE_OK(ingot_module_variable(program.module, SEEN, &info));
   EXPECT_TEXT(info.name, "seen");
   EXPECT_EQUAL(info.dtype, INGOT_DTYPE_F32);

@@ -71,13 +71,15 @@ def unpack_panels(
     panel: Index,
     tile: TileShape,
     memory: Value,
-    start: Index,
-    count: Index,
+    part: tuple[Index, Index],
+    first: Index = 0,
 ) -> None:
-    """Store steps [start, start + count) of the tile's panels in `memory`, for `unpacked_lines`.
+    """Store steps [start, start + count) = `part` of the tile's panels in `memory`, from line
+    `first` on, for `unpacked_lines`.
 
     Whole lines: `start` begins one, and `memory` has room for the last one's steps.
     """
+    start, count = part
     b, lanes, (ordinal, stored) = builder, tile.lanes, binding
     steps = max(1, 4 // stored.bytes)
     source = b.binding(ordinal, stored)
@@ -91,8 +93,8 @@ def unpack_panels(
             for step, value in enumerate(
                 _unzip(b, [b.convert(p, dtype_of(memory)) for p in parts])
             ):
-                row = b.mul(b.add(b.mul(loop.index, steps), step), tile.panels * PANEL)
-                b.store(memory, b.add(row, vector * lanes), value)
+                row = b.add(b.add(first, b.mul(loop.index, steps)), step)
+                b.store(memory, b.add(b.mul(row, tile.panels * PANEL), vector * lanes), value)
 
 
 def _unzip(b: LoopBuilder, parts: Sequence[Value]) -> list[Value]:

@@ -57,6 +57,10 @@ BLOCK_ELEMENTS = 1 << 14
 
 MAXIMUM_BLOCK_ROWS = 256
 
+WIDE_BLOCK = 256 << 10
+"""Bytes of panels side by side, about, that share converted rows."""
+
+WANTED_WORKGROUPS = 8
 PACKED_BLOCK_ROWS = 1024
 """Rows of a workgroup that packs its right side: packing is 1 / rows of its work."""
 
@@ -65,11 +69,13 @@ Line = Callable[[Index, int], Value]
 
 @dataclass(frozen=True)
 class ContractionSchedule:
-    """Register tile, rows of a workgroup, and depth of a packed block (0: not packed)."""
+    """Register tile, rows of a workgroup, depth of a packed block (0: not packed), and tiles of
+    columns that share the converted rows of the left side."""
 
     tile: TileShape
     block_rows: int
     depth_block: int
+    block_tiles: int = 1
 
 
 def lower_contraction(function: Function, target: TargetInfo) -> Kernel:
@@ -112,7 +118,21 @@ class _Contraction:
         most = SCRATCH_BUDGET // (panels * PANEL * self.element.bytes) - block_rows
         most -= most % PANEL
         depth = min(p.depth, most) if isinstance(p.depth, int) else most
-        return ContractionSchedule(tile, block_rows, max(depth, 1))
+        tiles = self._block_tiles(tile, block_rows) if depth == p.depth else 1
+        return ContractionSchedule(tile, block_rows, max(depth, 1), tiles)
+
+    def _block_tiles(self, tile: TileShape, block_rows: int) -> int:
+        """Tiles of columns for which rows are converted once: as many as L2 holds, but enough
+        workgroups stay."""
+        p = self.product
+        if self._reads_left_in_place() or not isinstance(p.columns, int):
+            return 1
+        panels = -(-p.columns // PANEL)
+        if panels % tile.panels or not isinstance(p.depth, int) or not p.depth:
+            return 1
+        blocks = -(-p.rows // block_rows) if isinstance(p.rows, int) else 1
+        share = WIDE_BLOCK // (p.depth * tile.panels * PANEL * self.element.bytes)
+        return max(1, min(share, panels // tile.panels * blocks // WANTED_WORKGROUPS))
 
     def _narrow_tile(self, target: TargetInfo) -> TileShape | None:
         """A tile of all rows, if narrow panels are best read as they lie: see `interleaved`."""
@@ -132,8 +152,10 @@ class _Contraction:
         if isinstance(p.rows, int) and p.rows <= schedule.block_rows:
             row, rows = 0, p.rows
         width = schedule.tile.panels
-        panel = b.mul(b.workgroup(1), width)
-        if isinstance(self.panels, int) and self.panels % width == 0:
+        panel = b.mul(b.workgroup(1), width * schedule.block_tiles)
+        if schedule.block_tiles > 1:
+            self._wide_block(row, rows, panel)
+        elif isinstance(self.panels, int) and self.panels % width == 0:
             self._column_block(row, rows, panel, schedule.tile)
         else:
             self._uneven_columns(row, rows, panel)
@@ -169,6 +191,31 @@ class _Contraction:
             return
         self._blocked_depth(row, rows, panel, tile, panels)
 
+    def _wide_block(self, row: Index, rows: Index, panel: Index) -> None:
+        """Several tiles of columns, rows outside: those of the left side are converted once."""
+        b, tile, depth = self.builder, self.schedule.tile, self.product.depth
+        assert isinstance(depth, int)
+        panels, lines = b.scratch(0, self.element), _lines(depth)
+        count = b.min(
+            b.div(b.sub(b.dim(self.panels), panel), tile.panels), self.schedule.block_tiles
+        )
+        with b.for_(0, count) as loop:
+            place = b.add(panel, b.mul(loop.index, tile.panels))
+            self._pack(panels, place, tile, 0, depth, b.mul(loop.index, lines))
+
+        def body(height: int, offset: Index, _: list[Value]) -> tuple[()]:
+            shape, first = TileShape(height, tile.vectors, tile.lanes), b.add(row, offset)
+            left = self._left(first, height, 0, depth)
+            with b.for_(0, count) as loop:
+                line = unpacked_lines(b, panels, shape, b.mul(loop.index, lines))
+                sums = zero_tile(b, self.element, shape)
+                sums = multiply(b, shape, sums, depth, left, line)
+                place = b.add(panel, b.mul(loop.index, tile.panels))
+                self._store(first, place, shape, sums)
+            return ()
+
+        for_row_tiles(b, rows, self._heights(tile), body)
+
     def _blocked_depth(
         self, row: Index, rows: Index, panel: Index, tile: TileShape, panels: Value
     ) -> None:
@@ -195,16 +242,19 @@ class _Contraction:
         stage: str,
     ) -> None:
         """All row tiles of a block; `stage` says what becomes of the sums."""
-        known = self.product.rows
-        tail = known % self.schedule.block_rows % tile.rows if isinstance(known, int) else None
-        heights = (tile.rows, *tail_heights(tile.rows, tail))
 
         def body(height: int, offset: Index, _: list[Value]) -> tuple[()]:
             shape = TileShape(height, tile.vectors, tile.lanes)
             self._tile(row, offset, panel, shape, panels, start, depth, stage)
             return ()
 
-        for_row_tiles(self.builder, rows, heights, body)
+        for_row_tiles(self.builder, rows, self._heights(tile), body)
+
+    def _heights(self, tile: TileShape) -> tuple[int, ...]:
+        """Heights of the row tiles of a block, the most first."""
+        known = self.product.rows
+        tail = known % self.schedule.block_rows % tile.rows if isinstance(known, int) else None
+        return (tile.rows, *tail_heights(tile.rows, tail))
 
     def _tile(
         self,
@@ -239,37 +289,50 @@ class _Contraction:
         depth: Dim | Index,
         sums: list[Value],
     ) -> list[Value]:
-        b, left = self.builder, self.product.left
-        a = b.binding(self._ordinal(left), left.dtype)
-        base = b.add(self._batch_offset(left), b.mul(start, b.dim(left.depth_stride)))
-        bases = [b.add(base, b.mul(b.add(row, i), b.dim(left.stride))) for i in range(tile.rows)]
+        b, right = self.builder, self.product.right
         count = depth if isinstance(depth, Value) else b.dim(depth)
-        binding = (self._ordinal(self.product.right), self.product.right.dtype)
-        if panels is not None:
-            line = unpacked_lines(b, panels, tile)
-        elif binding[1].bytes >= 4:
+        binding = (self._ordinal(right), right.dtype)
+        if panels is None and right.dtype.bytes < 4:
+            left, memory = self._left_rows(row, tile.rows, 0), b.scratch(0, self.element)
+            return interleaved(b, binding, self.product.depth, panel, tile, left, memory)
+        if panels is None:
             line = panel_lines(b, binding, self.element, self.product.depth, panel, tile)
         else:
-            memory = b.scratch(0, self.element)
-            return interleaved(b, binding, self.product.depth, panel, tile, (a, bases), memory)
-        pitch = self._left_pitch()
-        if pitch:
-            a = self._convert_rows(a, bases, count)
-            bases = [i * pitch for i in range(tile.rows)]
+            line = unpacked_lines(b, panels, tile)
+        return multiply(b, tile, sums, count, self._left(row, tile.rows, start, count), line)
+
+    # The left side.
+
+    def _left_rows(self, row: Index, rows: int, start: Index) -> tuple[Value, list[Index]]:
+        """Its memory, and where step `start` of each row lies."""
+        b, left = self.builder, self.product.left
+        base = b.add(self._batch_offset(left), b.mul(start, b.dim(left.depth_stride)))
+        places = [b.add(base, b.mul(b.add(row, i), b.dim(left.stride))) for i in range(rows)]
+        return b.binding(self._ordinal(left), left.dtype), places
+
+    def _left(
+        self, row: Index, rows: int, start: Index, count: Index
+    ) -> Callable[[int, Index], Value]:
+        """Reads row i at step start + k of `count` steps, if need be after converting them."""
+        b, stride = self.builder, self.product.left.depth_stride
+        memory, bases = self._left_rows(row, rows, start)
+        if not self._reads_left_in_place():
+            memory = self._convert_rows(memory, bases, count)
+            bases = [i * self._left_pitch() for i in range(rows)]
 
         def element(i: int, k: Index) -> Value:
-            at = b.add(bases[i], b.mul(k, b.dim(left.depth_stride)))
-            return b.convert(b.load(a, at), self.element)
+            at = b.add(bases[i], b.mul(k, b.dim(stride)))
+            return b.convert(b.load(memory, at), self.element)
 
-        return multiply(b, tile, sums, count, element, line)
+        return element
+
+    def _reads_left_in_place(self) -> bool:
+        left = self.product.left
+        return left.dtype is self.element or left.depth_stride != 1
 
     def _left_pitch(self) -> int:
-        """Elements from row to row of the left side in scratch; 0 where it is read in place."""
-        left, depth = self.product.left, self.product.depth
-        if left.dtype is self.element or left.depth_stride != 1:
-            return 0
-        most = self.schedule.depth_block or depth
-        assert isinstance(most, int)
+        """Elements from row to row of the left side in scratch."""
+        depth, most = self.product.depth, self.schedule.depth_block
         return pitch_of(min(most, depth) if isinstance(depth, int) else most, self.element)
 
     def _convert_rows(self, a: Value, bases: Sequence[Index], count: Index) -> Value:
@@ -304,14 +367,21 @@ class _Contraction:
     # Packing of the right side, and partial sums.
 
     def _pack(
-        self, panels: Value, panel: Index, tile: TileShape, start: Index, count: Index
+        self,
+        panels: Value,
+        panel: Index,
+        tile: TileShape,
+        start: Index,
+        count: Index,
+        at: Index = 0,
     ) -> None:
-        """Copy depth steps [start, start + count) of the tile's columns into scratch."""
+        """Copy depth steps [start, start + count) of the tile's columns into scratch, from line
+        `at` on."""
         b, right = self.builder, self.product.right
         if right.packed:
             binding = (self._ordinal(right), right.dtype)
             depth = self.product.depth
-            unpack_panels(b, binding, depth, panel, tile, panels, start, count)
+            unpack_panels(b, binding, depth, panel, tile, panels, (start, count), at)
             return
         memory = b.binding(self._ordinal(right), right.dtype)
         base = self._batch_offset(right)
@@ -321,7 +391,7 @@ class _Contraction:
             for vector in range(tile.vectors):
                 column = b.add(b.mul(panel, PANEL), vector * tile.lanes)
                 value = self._right_lanes(memory, b.add(base, step), column, tile.lanes)
-                target = b.add(b.mul(loop.index, width), vector * tile.lanes)
+                target = b.add(b.mul(b.add(at, loop.index), width), vector * tile.lanes)
                 b.store(panels, target, b.convert(value, self.element))
 
     def _right_lanes(self, memory: Value, base: Index, column: Index, lanes: int) -> Value:
@@ -385,29 +455,37 @@ class _Contraction:
 
     def _finish(self) -> Kernel:
         p, schedule, b = self.product, self.schedule, self.builder
-        batch = product(p.batch)
+        batch, panels = product(p.batch), schedule.tile.panels * schedule.block_tiles
         elements = batch * p.rows * p.columns
-        scratch = self._right_length()
-        scratch += schedule.tile.rows * self._left_pitch() * self.element.bytes
-        if p.right.packed and p.right.dtype.bytes < 4 and not schedule.depth_block:
-            assert isinstance(p.depth, int)
-            scratch = interleaved_length(p.depth, p.right.dtype, schedule.tile)
         return kernel_of(
             self.function, b, self.epilogue, {self._ordinal(p.left), self._ordinal(p.right)},
-            (p.rows, self.panels, batch), (schedule.block_rows, schedule.tile.panels, 1),
-            2 * elements * p.depth, schedule, scratch,
+            (p.rows, self.panels, batch), (schedule.block_rows, panels, 1),
+            2 * elements * p.depth, schedule, self._scratch_length(),
         )  # fmt: skip
+
+    def _scratch_length(self) -> int:
+        p, schedule = self.product, self.schedule
+        if schedule.depth_block:
+            rows = 0 if self._reads_left_in_place() else schedule.tile.rows
+            return self._right_length() + rows * self._left_pitch() * self.element.bytes
+        if p.right.dtype.bytes >= 4:
+            return 0
+        assert isinstance(p.depth, int)
+        return interleaved_length(p.depth, p.right.dtype, schedule.tile)
 
     def _right_length(self) -> int:
         """Bytes of scratch for panels and partial sums, in front of what the left side has."""
         p, schedule = self.product, self.schedule
-        if not schedule.depth_block:
-            return 0
         width = schedule.tile.panels * PANEL * self.element.bytes
-        length = _align((schedule.depth_block + 3) // 4 * 4 * width)  # whole lines of any dtype
+        length = _align(schedule.block_tiles * _lines(schedule.depth_block) * width)
         if not (isinstance(p.depth, int) and p.depth <= schedule.depth_block):
             length += schedule.block_rows * width
         return length
+
+
+def _lines(depth: int) -> int:
+    """Lines of an unpacked panel: whole ones of every packed dtype."""
+    return -(-depth // 4) * 4
 
 
 def _align(length: int) -> int:

@@ -106,7 +106,7 @@ class _Convolution(ConvolutionEntry):
             b, binding = self.builder, (self.ordinals[1], self.w.dtype)
             depth = b.dim(self.depth)
             self.unpacked = b.scratch(offset, self.element)
-            unpack_panels(b, binding, self.depth, panel, tile, self.unpacked, 0, depth)
+            unpack_panels(b, binding, self.depth, panel, tile, self.unpacked, (0, depth))
 
     def unpacked_length(self, tile: TileShape) -> int:
         """Bytes of scratch for that."""

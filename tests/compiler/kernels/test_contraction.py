@@ -130,7 +130,7 @@ PANELS = [
 
 @pytest.mark.parametrize(("name", "variant", "k"), PANELS)
 def test_dot_packed_reads_panels_of_every_dtype(name: str, variant: str, k: int) -> None:
-    element, n = dtype(name), 50 if k < 100 else 18
+    element, n = dtype(name), 266 if k < 100 else 18
     result = dtype({"i8": "i32", "u8": "i32", "i16": "i32"}.get(name, name))
     w = narrow((k, n), name, 3)
     packed = pack(w)

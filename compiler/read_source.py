@@ -8,13 +8,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from ingot.compiler import ir
 from ingot.compiler.check_program import check_function_name
+from ingot.compiler.frontends.survey import Survey
 from ingot.hal.errors import CompileError, NotFound, PermissionDenied, Unsupported
 from ingot.hal.file_kind import ARTIFACT, MODULE, START_LENGTH, TEXT, FileKind, file_kind
 
@@ -33,38 +34,46 @@ def read_source(
     *,
     parameters: str = "embedded",
     parameter_names: Mapping[str, str] | None = None,
+    survey: Survey | None = None,
 ) -> ir.Module:
-    """The graph-level module of a source program.
+    """The graph-level module of a source program; with a `survey` what can be made of it.
 
     NotFound: no such file. Unsupported: a known kind of program that cannot be read yet.
     CompileError: anything else.
     """
-    module = _read(source, parameters, parameter_names)
+    module = _read(source, _Options(parameters, parameter_names, survey))
     module.attributes.pop(_WEIGHTS, None)
     return module
 
 
-def _read(source: Any, parameters: str, parameter_names: Mapping[str, str] | None) -> ir.Module:
+@dataclass(frozen=True)
+class _Options:
+    parameters: str
+    parameter_names: Mapping[str, str] | None
+    survey: Survey | None = None
+
+
+def _read(source: Any, options: _Options) -> ir.Module:
     if isinstance(source, ir.Module):
         return source
     if isinstance(source, (bytes, bytearray, memoryview)):
         data = bytes(source)
         kind = file_kind(data[:START_LENGTH])
-        return _read_bytes(data, kind, parameters, parameter_names)
+        return _read_bytes(data, kind, options)
     if isinstance(source, str) and re.match(r"\s*module\s*(\{|@|attributes\b)", source):
         return _parse(source)
     if isinstance(source, (str, os.PathLike)):
-        return _read_file(Path(source), parameters, parameter_names)
+        return _read_file(Path(source), options)
     package = type(source).__module__.partition(".")[0]
     if package == "onnx":
-        return _read_onnx(source, parameters, parameter_names)
+        return _read_onnx(source, options)
     if package == "onnx_ir":
         proto = import_module("onnx_ir").to_proto(source)
-        return _read_onnx(proto, parameters, parameter_names)
+        return _read_onnx(proto, options)
     if package == "torch" and hasattr(source, "model_proto"):  # what torch.onnx.export returns
-        return _read_onnx(source.model_proto, parameters, parameter_names)
+        return _read_onnx(source.model_proto, options)
     if package == "jax":
-        return _read_stablehlo(source)
+        return _read_stablehlo(source, options)
     if package == "torch":
         raise Unsupported(
             "torch programs cannot be compiled directly yet: export the model with "
@@ -88,7 +97,7 @@ def read_sources(
     for name, source in sources.items():
         check_function_name(name)
         try:
-            module = _read(source, parameters, parameter_names)
+            module = _read(source, _Options(parameters, parameter_names))
         except (CompileError, NotFound, Unsupported) as error:
             raise type(error)(f"'{name}': {error}") from None
         _check_weights(name, module.attributes.pop(_WEIGHTS, ()), owners)
@@ -136,7 +145,7 @@ def copy_module(module: ir.Module) -> ir.Module:
     return copy
 
 
-def _read_file(path: Path, parameters: str, parameter_names: Mapping[str, str] | None) -> ir.Module:
+def _read_file(path: Path, options: _Options) -> ir.Module:
     shown = f"'{path}'" if len(str(path)) <= 255 else f"'{str(path)[:80]}...'"
     try:
         if not path.is_file():
@@ -153,24 +162,22 @@ def _read_file(path: Path, parameters: str, parameter_names: Mapping[str, str] |
         ) from None
     _check_kind(kind, shown)
     if data is not None:
-        return _read_bytes(data, kind, parameters, parameter_names)
-    return _read_onnx(path, parameters, parameter_names)
+        return _read_bytes(data, kind, options)
+    return _read_onnx(path, options)
 
 
-def _read_bytes(
-    data: bytes, kind: FileKind | None, parameters: str, parameter_names: Mapping[str, str] | None
-) -> ir.Module:
+def _read_bytes(data: bytes, kind: FileKind | None, options: _Options) -> ir.Module:
     if not data:
         raise CompileError(f"the source program is empty: expected {_KNOWN}")
     _check_kind(kind, "the program")
     if kind is ARTIFACT:
-        return _read_stablehlo(data)
+        return _read_stablehlo(data, options)
     if kind is TEXT:
         try:
             return _parse(data.decode("utf-8"))
         except UnicodeDecodeError as error:
             raise CompileError(f"the text of the program is not UTF-8: {error.reason}") from None
-    return _read_onnx(data, parameters, parameter_names)
+    return _read_onnx(data, options)
 
 
 def _check_kind(kind: FileKind | None, what: str) -> None:
@@ -195,15 +202,18 @@ def _parse(text: str) -> ir.Module:
     return parse(text)
 
 
-def _read_onnx(
-    source: Any, parameters: str, parameter_names: Mapping[str, str] | None
-) -> ir.Module:
+def _read_onnx(source: Any, options: _Options) -> ir.Module:
     from ingot.compiler.frontends.onnx import import_onnx
 
-    return import_onnx(source, parameters=parameters, parameter_names=parameter_names)
+    return import_onnx(
+        source,
+        parameters=options.parameters,
+        parameter_names=options.parameter_names,
+        survey=options.survey,
+    )
 
 
-def _read_stablehlo(source: Any) -> ir.Module:
+def _read_stablehlo(source: Any, options: _Options) -> ir.Module:
     from ingot.compiler.frontends.stablehlo import import_stablehlo
 
-    return import_stablehlo(source)
+    return import_stablehlo(source, options.survey)

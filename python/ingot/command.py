@@ -80,7 +80,15 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for add in (_add_compile, _add_run, _add_bench, _add_inspect, _add_check, _add_opt):
+    for add in (
+        _add_compile,
+        _add_run,
+        _add_bench,
+        _add_inspect,
+        _add_check,
+        _add_coverage,
+        _add_opt,
+    ):
         add(commands)
     _add_json(_add(commands, "devices", _run_devices, "list the devices of this machine"))
     return parser
@@ -424,6 +432,38 @@ def _run_check(options: argparse.Namespace) -> None:
         raise Mismatch(report.problem if options.json else report.failure)
     if not options.json:
         _say("\n".join(report.lines()))
+
+
+def _add_coverage(commands: Any) -> None:
+    parser = _add(commands, "coverage", _run_coverage, "say which ops of a model each target takes")
+    parser.add_argument(
+        "model", nargs="+", help="an .onnx file, a StableHLO artifact, or Ingot IR text"
+    )
+    parser.add_argument(
+        "--target",
+        default="cpu,opencl",
+        metavar="NAMES",
+        help="devices to look at: cpu, opencl, or cpu,opencl (%(default)s)",
+    )
+    _add_json(parser)
+
+
+def _run_coverage(options: argparse.Namespace) -> None:
+    from ingot.compiler.coverage import survey_source
+    from ingot.coverage import coverage_lines
+    from ingot.progress import show_progress
+    from ingot.reports import coverage_report, to_json
+
+    found = {}
+    for path in options.model:
+        with show_progress(f"looking at {path}") as progress:
+            found[path] = survey_source(path, options.target.split(","), progress)
+    if options.json:
+        print(to_json("coverage", coverage_report(found)))
+    else:
+        _say("\n\n".join("\n".join(coverage_lines(*pair)) for pair in found.items()))
+    if wrong := [path for path, each in found.items() if each.problems]:
+        raise CompileError(f"{', '.join(wrong)}: not everything can be compiled, as listed")
 
 
 def _add_opt(commands: Any) -> None:

@@ -17,6 +17,7 @@ from ingot.hal.spec import DType
 
 if TYPE_CHECKING:
     from ingot.checking import CheckReport
+    from ingot.compiler.coverage import Coverage
     from ingot.compiler.report import Report, TargetReport
     from ingot.hal.device import Device
     from ingot.runtime.model import Function, Model
@@ -26,6 +27,7 @@ __all__ = [
     "bench_report",
     "check_report",
     "compile_report",
+    "coverage_report",
     "devices_report",
     "to_json",
     "value_report",
@@ -170,6 +172,34 @@ def check_report(path: str, device: str, report: CheckReport) -> dict[str, Any]:
             {"name": each.name, "error": _finite(each.error), "allowed": each.allowed}
             for each in report.results
         ],
+    }
+
+
+def coverage_report(found: Mapping[str, Coverage]) -> dict[str, Any]:
+    """What each target takes of the ops of models, by path."""
+    return {
+        "models": [
+            {
+                "model": path,
+                "ops": [
+                    {
+                        "op": row.op,
+                        "operands": list(row.patterns),
+                        "count": row.count,
+                        "targets": dict(row.takes),
+                        "layers": list(row.layers),
+                        "reasons": list(row.reasons),
+                    }
+                    for row in each.rows
+                ],
+                "problems": list(each.problems),
+                "host": {
+                    target: [{"kernel": name, "reason": reason} for name, reason in kernels.items()]
+                    for target, kernels in each.hosted.items()
+                },
+            }
+            for path, each in found.items()
+        ]
     }
 
 

@@ -12,6 +12,7 @@ from ingot.hal.errors import CompileError
 
 if TYPE_CHECKING:
     from ingot.compiler.frontends.onnx.source import ModelSource
+    from ingot.compiler.frontends.survey import Survey
     from ingot.compiler.ir import Module
 
 __all__ = ["import_onnx"]
@@ -22,6 +23,7 @@ def import_onnx(
     *,
     parameters: str = "embedded",
     parameter_names: Mapping[str, str] | None = None,
+    survey: Survey | None = None,
 ) -> Module:
     """The graph-level module of an ONNX model: a path, its bytes, or an onnx.ModelProto.
 
@@ -30,7 +32,8 @@ def import_onnx(
     be supplied when the module is loaded, by name or by the name that `parameter_names` gives;
     the module's attribute `weights` then has the key and a fingerprint of each.
 
-    CompileError lists every op that cannot be compiled, with its layer, dtype and shape.
+    CompileError lists every op that cannot be compiled, with its layer, dtype and shape; a
+    `survey` takes them instead.
     """
     if parameters not in ("embedded", "external"):
         raise CompileError(f'parameters is {parameters!r}, expected "embedded" or "external"')
@@ -44,7 +47,7 @@ def import_onnx(
     from ingot.compiler.frontends.onnx.malformed import MALFORMED
     from ingot.compiler.frontends.onnx.source import read_source
 
-    options = ImportOptions(parameters == "external", parameter_names or {})
+    options = ImportOptions(parameters == "external", parameter_names or {}, survey)
     try:
         return import_model(read_source(source), options)
     except MALFORMED as error:

@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import cast
 
 import onnx
 
@@ -34,11 +35,17 @@ from ingot.compiler.frontends.onnx.choices import lower_node
 from ingot.compiler.frontends.onnx.contents import Contents
 from ingot.compiler.frontends.onnx.fingerprint import fingerprint
 from ingot.compiler.frontends.onnx.functions import bind_attributes, schema_function
+from ingot.compiler.frontends.onnx.infer_types import infer_types
 from ingot.compiler.frontends.onnx.malformed import well_formed
 from ingot.compiler.frontends.onnx.name_sizes import name_sizes
 from ingot.compiler.frontends.onnx.node import Node, UnknownBody, UnsupportedNode
 from ingot.compiler.frontends.onnx.registry import Lowering, find_lowering
-from ingot.compiler.frontends.onnx.signature import Signature, output_problem, read_signature
+from ingot.compiler.frontends.onnx.signature import (
+    Signature,
+    output_problem,
+    read_signature,
+    stand_in_type,
+)
 from ingot.compiler.frontends.onnx.source import Source
 from ingot.compiler.frontends.onnx.structures import Forked, Items, Maybe, Structure
 from ingot.compiler.frontends.onnx.tensors import (
@@ -49,9 +56,11 @@ from ingot.compiler.frontends.onnx.tensors import (
 )
 from ingot.compiler.frontends.problems import Problem, list_problems
 from ingot.compiler.frontends.random_numbers import add_position
+from ingot.compiler.frontends.survey import Survey, Use
 from ingot.compiler.frontends.symbols import Restart, Symbols
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.ir import Block, Function, Module, Region, TensorType, Value
+from ingot.compiler.ir.dims import symbols_of
 from ingot.compiler.ir.renamed_dims import RENAMED
 from ingot.hal.errors import CompileError
 
@@ -66,6 +75,7 @@ class ImportOptions:
 
     external_parameters: bool
     parameter_names: Mapping[str, str]
+    survey: Survey | None = None
 
 
 @dataclass(frozen=True)
@@ -109,19 +119,23 @@ def _import(
     source: Source, options: ImportOptions, opsets: dict[str, int], symbols: Symbols
 ) -> Module:
     graph = source.model.graph
+    if options.survey is not None:
+        options.survey.start()
     signature = read_signature(graph, symbols)
     block = Block(signature.types)
     values: dict[str, _Result] = dict.fromkeys(signature.refused, _UNKNOWN)
     values.update(zip(signature.names, block.arguments, strict=True))
     initializers = {tensor.name: tensor for tensor in graph.initializer}
     scope = _Scope(values, opsets, initializers=initializers)
-    importer = _Importer(source, options, Builder(block), symbols)
+    importer = _Importer(source, options, block, symbols)
     for problem in signature.refused.values():
         importer.note(problem)
     importer.walk(graph.node, [value.name for value in graph.output], scope)
     results = [importer.look_up(value.name, scope) for value in graph.output]
     for value, result in zip(graph.output, results, strict=True):
         importer.check_result(value, result)
+    if options.survey is not None:
+        return importer.finish_survey(options.survey, block, signature, results)
     importer.raise_problems()
     importer.builder.return_(*(value for value in results if isinstance(value, Value)))
     module = _finish(block, signature)
@@ -152,12 +166,12 @@ def _finish(block: Block, signature: Signature) -> Module:
 
 class _Importer:
     def __init__(
-        self, source: Source, options: ImportOptions, builder: Builder, symbols: Symbols
+        self, source: Source, options: ImportOptions, main: Block, symbols: Symbols
     ) -> None:
-        self.builder = builder
+        self.builder = Builder(main)
         self._source = source
         self._options = options
-        self._contents = Contents(symbols, builder.ops)
+        self._contents = Contents(symbols, main.ops)
         self._contents.reserve(symbols.order)
         self._problems: list[Problem] = []
         self.weights: dict[str, str] = {}  # fingerprints of external parameters by key
@@ -166,6 +180,9 @@ class _Importer:
             for function in source.model.functions
         }
         self._active: list[tuple[str, str, str]] = []  # functions whose bodies are being walked
+        self._symbols = symbols
+        self._main = main
+        self._last_values: list[Value] = []  # of the main graph, which only refused layers read
 
     @property
     def _folders(self) -> tuple[Path, ...]:
@@ -232,11 +249,13 @@ class _Importer:
             if index not in live:
                 continue
             location = _location(node, index, scope.prefix)
-            inputs = [self.look_up(name, scope) if name else None for name in node.input]
-            captured = {name: self.look_up(name, scope) for name in captured_names(node)}
+            inputs = [self._input(name, scope) if name else None for name in node.input]
+            captured = {name: self._input(name, scope) for name in captured_names(node)}
             bodies = _Bodies(self, scope, captured, location)
             with self.builder.at(location):
+                first_problem = len(self._problems)
                 results = self._lower(node, inputs, scope, bodies)
+                self._note_use(node, inputs, location, self._problems[first_problem:])
             for name, result in zip(node.output, results, strict=False):
                 if name:
                     scope.values[name] = result
@@ -385,6 +404,67 @@ class _Importer:
             raise UnknownBody
         return values
 
+    # ---- surveys
+
+    def _input(self, name: str, scope: _Scope) -> _Result:
+        """As `look_up`; in a survey what could not be made is an argument, if its type is known."""
+        value = self.look_up(name, scope)
+        if self._options.survey is None or not isinstance(value, _Unknown) or scope.prefix:
+            return value
+        info = self._types.get(name)
+        type = None if info is None else stand_in_type(info, self._symbols)
+        if type is not None:
+            value = scope.values[name] = Value(type, self._main, name)
+            self._main.arguments.append(value)
+        return value
+
+    def _note_use(
+        self,
+        node: onnx.NodeProto,
+        inputs: Sequence[_Result],
+        location: str,
+        problems: Sequence[Problem],
+    ) -> None:
+        if self._options.survey is None:
+            return
+        problem = next((each.text for each in problems if each.layer == location), "")
+        is_seen = bool(problem) or not any(isinstance(each, _Unknown) for each in inputs)
+        types = (self._describe(*pair) for pair in zip(node.input, inputs, strict=True))
+        domain = normalize_domain(node.domain)
+        op = f"{domain}.{node.op_type}" if domain else node.op_type
+        self._options.survey.uses.append(Use(op, tuple(types), location, problem, is_seen))
+        if problem and self.builder.ops is self._main.ops:
+            self._last_values += [each for each in inputs if isinstance(each, Value)]
+
+    def finish_survey(
+        self, survey: Survey, block: Block, signature: Signature, results: Sequence[_Result]
+    ) -> Module:
+        """What can be made of the model, to look at its kernels."""
+        survey.problems += list_problems(self._problems)
+        values = [*(each for each in results if isinstance(each, Value)), *self._last_values]
+        self.builder.return_(*dict.fromkeys(values))
+        types = [cast(TensorType, value.type) for value in block.arguments]
+        shapes = [dim for type in types for dim in type.shape]
+        names = dict.fromkeys(name for dim in shapes for name in sorted(symbols_of(dim)))
+        known = self._symbols.bounds
+        return _finish(
+            block,
+            replace(
+                signature,
+                names=tuple(f"argument{place}" for place in range(len(block.arguments))),
+                result_names=tuple(f"result{place}" for place in range(len(dict.fromkeys(values)))),
+                symbols={name: known.get(name, (0, None)) for name in names},
+            ),
+        )
+
+    @cached_property
+    def _types(self) -> Mapping[str, onnx.ValueInfoProto]:
+        """Of values and initializers of the main graph, for surveys."""
+        tensors = self._source.model.graph.initializer
+        info = onnx.helper.make_tensor_value_info
+        weights = {each.name: info(each.name, each.data_type, each.dims) for each in tensors}
+        return {**weights, **infer_types(self._source.model)}
+
     # ---- problems
 
     def _report_missing(
@@ -424,8 +504,9 @@ class _Importer:
         """The types that the model notes of values that could not be made. ONNX's own inference
         would know more, but it crashes on some models."""
         graph = self._source.model.graph
+        known = [*graph.input, *graph.value_info, *graph.output]
         types: dict[str, str] = {}
-        for value in [*graph.input, *graph.value_info, *graph.output]:
+        for value in known if self._options.survey is None else self._types.values():
             tensor = value.type.tensor_type
             element = dtype_of(tensor.elem_type) or element_type_name(tensor.elem_type)
             if tensor.elem_type and tensor.HasField("shape"):
@@ -460,6 +541,8 @@ class _Importer:
 
     def _note_weight(self, tensor: onnx.TensorProto, error: CompileError) -> None:
         """A tensor that cannot be read, as all those of one file that is not there."""
+        if self._options.survey is not None:
+            return  # which asks for ops, and gets along without weights
         self.note(str(error), str(error).replace(f"'{tensor.name}'", ""), tensor.name)
 
     def raise_problems(self) -> None:

@@ -14,7 +14,7 @@ from ingot.compiler.ir import TensorType, dims
 from ingot.compiler.ir.dims import Dim
 from ingot.hal.errors import CompileError
 
-__all__ = ["Signature", "output_problem", "read_signature"]
+__all__ = ["Signature", "output_problem", "read_signature", "stand_in_type"]
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,14 @@ def output_problem(value: onnx.ValueInfoProto, type: TensorType) -> str | None:
         if dim.HasField("dim_value") and isinstance(size, int) and dim.dim_value != size:
             return f"{what} dim {index} = {dim.dim_value}: {advice}"
     return None
+
+
+def stand_in_type(value: onnx.ValueInfoProto, known: Symbols) -> TensorType | None:
+    """The type of a value that an argument is to stand for; None if it cannot be one."""
+    try:
+        return _read_type(value, _Symbols(known, []))
+    except CompileError:
+        return None
 
 
 class _Symbols:

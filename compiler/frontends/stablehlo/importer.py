@@ -52,6 +52,7 @@ from ingot.compiler.frontends.stablehlo.signature import (
     symbol_prefixes,
 )
 from ingot.compiler.frontends.stablehlo.sizes import fold
+from ingot.compiler.frontends.survey import Survey
 from ingot.compiler.frontends.symbols import Restart, Symbols
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.ir import Block, Function, Module, Region, Value, dims
@@ -64,15 +65,18 @@ from ingot.hal.spec import dtype
 __all__ = ["import_stablehlo"]
 
 
-def import_stablehlo(source: bytes | bytearray | memoryview | str | Path | Any) -> Module:
+def import_stablehlo(
+    source: bytes | bytearray | memoryview | str | Path | Any, survey: Survey | None = None
+) -> Module:
     """The graph IR of a portable artifact (bytes or a path) or of a jax.export.Exported.
 
     Every public function is exported, with the names of its arguments and results. Raises
-    CompileError that lists all ops that cannot be lowered, DataLoss for a corrupted artifact.
+    CompileError that lists all ops that cannot be lowered, DataLoss for a corrupted artifact. A
+    `survey` gets the ops before that.
     """
     data, paths = _data(source)
     program = read_artifact(data)
-    scan(program)
+    scan(program, survey)
     module = Module(attributes={"producer": f"StableHLO {program.version}"})
     reducers = _called_computations(program)
     for function in program.functions.values():

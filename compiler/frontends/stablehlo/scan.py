@@ -22,6 +22,7 @@ from ingot.compiler.frontends.stablehlo.program import (
     TensorType,
 )
 from ingot.compiler.frontends.stablehlo.tuples import TUPLE_OPS, elements_of
+from ingot.compiler.frontends.survey import Survey, Use
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import DTYPES
 
@@ -30,10 +31,13 @@ __all__ = ["scan"]
 _HELP = "rewrite these layers with other ops"
 
 
-def scan(program: SourceProgram) -> None:
-    """Raise one CompileError that lists every op that cannot be lowered; else nothing."""
+def scan(program: SourceProgram, survey: Survey | None = None) -> None:
+    """Raise one CompileError that lists every op that cannot be lowered; else nothing. A `survey`
+    gets every op, also then."""
     missing: list[Problem] = []
     for function in _reached(program):
+        if survey is not None:
+            survey.uses += _uses(function, program)
         for argument in function.arguments:
             problem = _type_problem(argument.type, tuples=True)
             if problem:
@@ -47,6 +51,14 @@ def scan(program: SourceProgram) -> None:
     if lines:
         count = f"{len(lines)} problem{'s' if len(lines) > 1 else ''}"
         raise CompileError("\n  ".join([f"cannot compile the program: {count}", *lines, _HELP]))
+
+
+def _uses(function: SourceFunction, program: SourceProgram) -> Iterator[Use]:
+    problems = {id(op): problem for op, problem in _problems(function.body, program)}
+    for op in function.body.walk():
+        if op.name != "return":
+            types = tuple(str(value.type) for value in op.operands)
+            yield Use(op.full_name, types, _place(op), problems.get(id(op), ""))
 
 
 def _reached(program: SourceProgram) -> list[SourceFunction]:

@@ -127,15 +127,18 @@ def _dtype(op: Op) -> DType:
 
 
 def _round(element: Any, dtype: DType) -> Any:
-    """The element as the dtype holds it. Unknown for sizes that would wrap."""
+    """The element as the dtype holds it. Unknown for sizes that would wrap; those of 32 bits are
+    taken to be below 2^31."""
     if isinstance(element, Expr):
-        if not dtype.is_integer or dtype.bits < 32:
+        wraps = dtype.kind == "u" and dims.bounds(element)[0] < 0
+        if not dtype.is_integer or dtype.bits < 32 or wraps:
             raise _Unknown
         return element
     if dtype.is_boolean:
         return bool(element)
     if dtype.is_float:
-        return float(dtype.numpy.type(element))
+        with np.errstate(over="ignore"):
+            return float(dtype.numpy.type(element))
     low = -(2 ** (dtype.bits - 1)) if dtype.kind == "i" else 0
     if not low <= int(element) < low + 2**dtype.bits:
         raise _Unknown
@@ -208,6 +211,8 @@ def _order(direction: str, a: Any, b: Any) -> bool:
 
 def _convert(op: Op, operand: Elements) -> Elements:
     def convert(element: Any) -> Any:
+        if isinstance(element, float) and dtype.is_boolean:
+            return element != 0
         if isinstance(element, float) and not dtype.is_float:
             if not math.isfinite(element):
                 raise _Unknown
@@ -268,8 +273,10 @@ def _take(op: Op, operand: Elements, indices: Elements) -> Elements:
 
 
 def _reduce(op: Op, operand: Elements) -> Elements:
-    combine = _REDUCTIONS.get(str(op.attributes["kind"]))
-    if combine is None or not operand.size:
+    kind, dtype = str(op.attributes["kind"]), _dtype(op)
+    combine = _REDUCTIONS.get(kind)
+    rounded = dtype.is_float and kind in ("add", "mul")  # in an order of its own
+    if combine is None or rounded or not operand.size:
         raise _Unknown
     result = operand
     for axis in sorted(_integers(op, "axes"), reverse=True):
@@ -279,7 +286,7 @@ def _reduce(op: Op, operand: Elements) -> Elements:
             other = np.asarray(item, object)
             merged = np.empty(total.shape, object)
             for index in np.ndindex(total.shape):
-                merged[index] = combine(total[index], other[index])
+                merged[index] = _round(combine(total[index], other[index]), dtype)
             total = merged
         result = total
     return result
@@ -303,11 +310,30 @@ def _multiply(a: Dim, b: Dim) -> Dim:
     return a * b
 
 
-_REDUCTIONS: dict[str, Callable[[Dim, Dim], Dim]] = {
+def _extreme(ordered: Callable[..., Any], of_dims: Callable[[Dim, Dim], Dim]) -> Callable[..., Any]:
+    """max or min of numbers or sizes; of NaN and of zeros with different signs it is unknown."""
+
+    def rule(a: Any, b: Any) -> Any:
+        if not isinstance(a, float):
+            return of_dims(a, b)
+        if math.isnan(a + b) or a == 0 == b:
+            raise _Unknown
+        return ordered(a, b)
+
+    return rule
+
+
+def _not(a: bool | int) -> int:
+    return not a if isinstance(a, bool) else ~a
+
+
+_maximum, _minimum = _extreme(max, dims.maximum), _extreme(min, dims.minimum)
+
+_REDUCTIONS: dict[str, Callable[..., Any]] = {
     "add": _add,
     "mul": _multiply,
-    "max": dims.maximum,
-    "min": dims.minimum,
+    "max": _maximum,
+    "min": _minimum,
 }
 
 _RULES: dict[str, Callable[..., Elements]] = {
@@ -319,13 +345,13 @@ _RULES: dict[str, Callable[..., Elements]] = {
     "mul": _elementwise(_multiply),
     "div": _elementwise(_divide),
     "rem": _elementwise(_remainder),
-    "neg": _elementwise(lambda a: 0 - a),
-    "max": _elementwise(lambda a, b: max(a, b) if isinstance(a, float) else dims.maximum(a, b)),
-    "min": _elementwise(lambda a, b: min(a, b) if isinstance(a, float) else dims.minimum(a, b)),
-    "floor": _numeric(math.floor),
-    "ceil": _numeric(math.ceil),
+    "neg": _elementwise(lambda a: -a),
+    "max": _elementwise(_maximum),
+    "min": _elementwise(_minimum),
+    "floor": _numeric(np.floor),
+    "ceil": _numeric(np.ceil),
     "sqrt": _numeric(math.sqrt),
-    "not": _numeric(lambda a: not a),
+    "not": _numeric(_not),
     "and": _numeric(lambda a, b: a & b),
     "or": _numeric(lambda a, b: a | b),
     "xor": _numeric(lambda a, b: a ^ b),

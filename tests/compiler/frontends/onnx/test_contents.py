@@ -1,0 +1,116 @@
+"""What an import says of the elements of small tensors is what the program computes."""
+
+from __future__ import annotations
+
+import math
+import random
+import warnings
+
+import numpy as np
+import pytest
+
+from ingot.compiler.frontends.onnx.contents import Contents
+from ingot.compiler.frontends.symbols import Symbols
+from ingot.compiler.graph.builder import Builder, tensor_type
+from ingot.compiler.graph.interpreter import interpret
+from ingot.compiler.ir import Block, Function, Module, Region, Value, parse_type
+from ingot.compiler.ir.dims import Expr, evaluate, symbol
+from ingot.hal.errors import CompileError
+from ingot.hal.spec import DType, dtype
+
+N = symbol("n")
+DTYPES = [*(f"{kind}{bits}" for kind in "iu" for bits in (8, 16, 32, 64))]
+DTYPES += ["i1", "f16", "bf16", "f32", "f64"]
+WHOLE = [0, 1, 2, 3, 5, 7, 100, 127, 200, 255, 40000, 65535, 2**31 - 1, 2**32 - 1, 2**63 - 1]
+FLOATS = [0.0, 0.5, 1.0, 1.5, 2.5, 3.7, 300.0, 65520.0, 1e10, 1e30, math.inf, math.nan]
+BINARY = ["add", "sub", "mul", "div", "rem", "max", "min", "and", "or", "xor", "compare"]
+UNARY = ["neg", "not", "floor", "ceil", "sqrt", "convert", "reduce", "reverse"]
+
+
+class _Drawn:
+    """A few ops on tensors of two elements, some of which are sizes."""
+
+    def __init__(self, seed: int) -> None:
+        self.draw = random.Random(seed)
+        self.block = Block([parse_type("f32[n,0]")])
+        self.builder = Builder(self.block)
+        self.values: list[Value] = [self.leaf(dtype(self.draw.choice(DTYPES))) for _ in range(3)]
+        while len(self.values) < 7:
+            try:
+                self.values.append(self.op())
+            except CompileError:  # the op does not take the dtype
+                continue
+        self.builder.return_(*self.values)
+        self.module = Module()
+        self.module.add(Function("main", Region([self.block]), ["x"]))
+
+    def leaf(self, element: DType) -> Value:
+        draw, b = self.draw, self.builder
+        if draw.random() < 0.4:
+            size = b.value("dim", value=draw.choice([N, N + 1, N * 2]), dtype=dtype("i64"))
+            return b.broadcast_to(b.value("convert", size, dtype=element), (2,))
+        if element.is_float:
+            numbers = [draw.choice([1, -1]) * draw.choice(FLOATS) for _ in range(2)]
+            with np.errstate(over="ignore"):
+                return b.constant(np.array(numbers).astype(element.numpy), element)
+        high = 2 ** (element.bits - (element.kind == "i" and element.bits > 1)) - 1
+        low = -high - 1 if element.kind == "i" and element.bits > 1 else 0
+        fitting = [each for each in WHOLE + [-each for each in WHOLE] if low <= each <= high]
+        return b.constant(np.array([draw.choice(fitting) for _ in range(2)]), element)
+
+    def op(self) -> Value:
+        draw, b = self.draw, self.builder
+        x = draw.choice(self.values)
+        if draw.random() < 0.5:
+            name = draw.choice(BINARY)
+            direction = draw.choice(["eq", "ne", "lt", "le", "gt", "ge"])
+            attributes = {"direction": direction} if name == "compare" else {}
+            return b.value(name, x, self.leaf(tensor_type(x).dtype), **attributes)
+        name = draw.choice(UNARY)
+        if name == "convert":
+            return b.value(name, x, dtype=dtype(draw.choice(DTYPES)))
+        if name == "reduce":
+            kind = draw.choice(["add", "mul", "max", "min", "and", "or", "xor"])
+            return b.broadcast_to(b.value(name, x, axes=(0,), kind=kind), (2,))
+        return b.value(name, x, **({"axes": (0,)} if name == "reverse" else {}))
+
+
+def _compared(drawn: _Drawn, n: int) -> tuple[int, int]:
+    """How many elements were known and compared, and how many of them were sizes."""
+    contents = Contents(Symbols(), drawn.block.ops)
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        results = interpret(drawn.module, arguments=[np.empty((n, 0), np.float32)])
+    known = sizes = 0
+    for value, result in zip(drawn.values, results, strict=True):
+        elements = contents.of(value)
+        for element, expected in [] if elements is None else zip(elements, result, strict=True):
+            number = evaluate(element, {"n": n}) if isinstance(element, Expr) else element
+            if isinstance(element, Expr) and abs(number) >= 2**31:
+                return known, sizes  # sizes of 32 bits are taken to be smaller
+            known, sizes = known + 1, sizes + isinstance(element, Expr)
+            want = float(expected) if isinstance(number, float) else expected.item()
+            assert str(number) == str(want), (n, str(element))
+    return known, sizes
+
+
+def test_elements_that_are_known_are_those_of_the_program() -> None:
+    drawn = [_Drawn(seed) for seed in range(150)]
+    counts = [_compared(each, n) for each in drawn for n in (0, 1, 2, 300)]
+    known, sizes = map(sum, zip(*counts, strict=True))
+    assert known > 2500
+    assert sizes > 250
+
+
+@pytest.mark.parametrize("element", ["u32", "u64"])
+def test_a_size_below_zero_is_no_size_of_an_unsigned_dtype(element: str) -> None:
+    block = Block([parse_type("f32[n,0]")])
+    b = Builder(block)
+    size = b.value("dim", value=N, dtype=dtype("i64"))
+    size = b.value("convert", size, dtype=dtype(element))
+    one = b.constant(1, element)
+    contents = Contents(Symbols(), block.ops)
+    above, below = contents.of(b.value("add", size, one)), contents.of(b.value("sub", size, one))
+    assert above is not None
+    assert above.item() == N + 1
+    assert below is None

@@ -60,4 +60,25 @@ static inline int64_t ingot_divide_up_i64(int64_t a, int64_t b) {
   return a / b + (a % b != 0);
 }
 
+/* floor(a / b); false for b = 0 and MIN / -1. */
+static inline bool ingot_floor_divide_i64(int64_t a, int64_t b, int64_t *out_quotient) {
+  if (b == 0 || (a == INT64_MIN && b == -1)) return false;
+  *out_quotient = a / b - (a % b != 0 && (a < 0) != (b < 0));
+  return true;
+}
+
+/* a - b * floor(a / b); false for b = 0. */
+static inline bool ingot_floor_modulo_i64(int64_t a, int64_t b, int64_t *out_remainder) {
+  if (b == 0) return false;
+  int64_t remainder = b == -1 ? 0 : a % b;
+  *out_remainder = remainder != 0 && (remainder < 0) != (b < 0) ? remainder + b : remainder;
+  return true;
+}
+
+/* The dim that a and b broadcast to; false if they differ and neither is 1. */
+static inline bool ingot_broadcast_i64(int64_t a, int64_t b, int64_t *out_dim) {
+  *out_dim = a == 1 ? b : a;
+  return a == b || a == 1 || b == 1;
+}
+
 #endif /* INGOT_BASE_ARITHMETIC_H_ */

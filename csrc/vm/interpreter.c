@@ -237,9 +237,9 @@ ingot_status_t ingot_vm_run(ingot_vm_context_t *context) {
       SIZE(ADD_SIZE, ingot_add_i64);
       SIZE(SUB_SIZE, ingot_subtract_i64);
       SIZE(MUL_SIZE, ingot_multiply_i64);
-      SIZE(FLOORDIV_SIZE, ingot_scalar_floor_divide);
-      SIZE(MOD_SIZE, ingot_scalar_floor_modulo);
-      SIZE(BROADCAST_SIZE, ingot_scalar_broadcast);
+      SIZE(FLOORDIV_SIZE, ingot_floor_divide_i64);
+      SIZE(MOD_SIZE, ingot_floor_modulo_i64);
+      SIZE(BROADCAST_SIZE, ingot_broadcast_i64);
 
       COMPUTE(CONST_F64, F(1), 6, ingot_code_f64(pc + 2));
       COMPUTE(MOVE_F64, F(1), 3, F(2));

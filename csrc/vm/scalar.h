@@ -30,27 +30,6 @@ static inline int64_t ingot_scalar_shift_right(int64_t a, int64_t b) {
   return (int64_t)(((uint64_t)a ^ sign) >> b ^ sign);
 }
 
-/* floor(a / b); false for b = 0 and MIN / -1. */
-static inline bool ingot_scalar_floor_divide(int64_t a, int64_t b, int64_t *out_quotient) {
-  if (b == 0 || (a == INT64_MIN && b == -1)) return false;
-  *out_quotient = a / b - (a % b != 0 && (a < 0) != (b < 0));
-  return true;
-}
-
-/* a - b * floor(a / b); false for b = 0. */
-static inline bool ingot_scalar_floor_modulo(int64_t a, int64_t b, int64_t *out_remainder) {
-  if (b == 0) return false;
-  int64_t remainder = b == -1 ? 0 : a % b;
-  *out_remainder = remainder != 0 && (remainder < 0) != (b < 0) ? remainder + b : remainder;
-  return true;
-}
-
-/* The dim that a and b broadcast to; false if they differ and neither is 1. */
-static inline bool ingot_scalar_broadcast(int64_t a, int64_t b, int64_t *out_dim) {
-  *out_dim = a == 1 ? b : a;
-  return a == b || a == 1 || b == 1;
-}
-
 /* The value modulo 2^bits in an integer dtype's range; a boolean keeps its lowest bit. */
 int64_t ingot_scalar_wrap(int64_t value, ingot_dtype_t dtype);
 

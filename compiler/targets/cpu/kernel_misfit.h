@@ -26,7 +26,10 @@ INGOT_SIZE size_floordiv(int64_t a, int64_t b, uint32_t *bad) {
 }
 
 INGOT_SIZE size_mod(int64_t a, int64_t b, uint32_t *bad) {
-  return a - b * size_floordiv(a, b, bad); /* fits wherever the quotient does */
+  *bad |= b == 0;
+  if (b == 0 || b == -1) return 0;
+  int64_t result = a % b; /* a - b * floor(a / b), whose product may not fit */
+  return result + (result != 0 && (result < 0) != (b < 0) ? b : 0);
 }
 
 INGOT_SIZE size_broadcast(int64_t a, int64_t b, uint32_t *bad) {

@@ -15,30 +15,16 @@ bool ingot_opencl_steps_are_sound(const ingot_opencl_step_t *steps, uint32_t ste
   return count <= INGOT_OPENCL_MAX_VALUES;
 }
 
-/* Sets floor(a / b); false if there is none. */
-static bool ingot_opencl_floordiv(int64_t a, int64_t b, int64_t *out) {
-  if (b == 0 || (b == -1 && a == INT64_MIN)) return false;
-  *out = a / b - (a % b != 0 && (a < 0) != (b < 0));
-  return true;
-}
-
 /* What a step computes into *out; false if that has no value, or it is a test that fails. */
 static bool ingot_opencl_step(uint32_t function, int64_t a, int64_t b, int64_t *out) {
   switch (function) {
     case INGOT_OPENCL_STEP_ADD: return ingot_add_i64(a, b, out);
     case INGOT_OPENCL_STEP_MUL: return ingot_multiply_i64(a, b, out);
-    case INGOT_OPENCL_STEP_FLOORDIV: return ingot_opencl_floordiv(a, b, out);
-    case INGOT_OPENCL_STEP_MOD: {
-      int64_t quotient;
-      if (!ingot_opencl_floordiv(a, b, &quotient)) return false;
-      *out = a - b * quotient; /* fits wherever the quotient does */
-      return true;
-    }
+    case INGOT_OPENCL_STEP_FLOORDIV: return ingot_floor_divide_i64(a, b, out);
+    case INGOT_OPENCL_STEP_MOD: return ingot_floor_modulo_i64(a, b, out);
     case INGOT_OPENCL_STEP_MIN: *out = a < b ? a : b; return true;
     case INGOT_OPENCL_STEP_MAX: *out = a > b ? a : b; return true;
-    case INGOT_OPENCL_STEP_BROADCAST:
-      *out = a == 1 ? b : a;
-      return a == b || a == 1 || b == 1;
+    case INGOT_OPENCL_STEP_BROADCAST: return ingot_broadcast_i64(a, b, out);
     case INGOT_OPENCL_STEP_LE: return a <= b;
     case INGOT_OPENCL_STEP_EQUAL: return a == b;
     default: return a == 1 || a == b;

@@ -42,6 +42,9 @@ static void steps_compute_what_they_say(void) {
       {INGOT_OPENCL_STEP_MOD, -7, 3, 2},
       {INGOT_OPENCL_STEP_MOD, 7, -3, -2},
       {INGOT_OPENCL_STEP_MOD, INT64_MIN, INT64_MAX, INT64_MAX - 1},
+      {INGOT_OPENCL_STEP_MOD, INT64_MIN, -1, 0},
+      {INGOT_OPENCL_STEP_MOD, INT64_MAX, -2, -1},
+      {INGOT_OPENCL_STEP_MOD, INT64_MIN + 1, 3, 2},
       {INGOT_OPENCL_STEP_MIN, -3, 5, -3},
       {INGOT_OPENCL_STEP_MAX, -3, 5, 5},
       {INGOT_OPENCL_STEP_BROADCAST, 1, 5, 5},
@@ -66,8 +69,7 @@ static void what_overflows_or_has_no_value_does_not_fit(void) {
       {INGOT_OPENCL_STEP_MUL, INT64_C(1) << 32, INT64_C(1) << 31},
       {INGOT_OPENCL_STEP_MUL, INT64_MIN, -1},         {INGOT_OPENCL_STEP_FLOORDIV, 5, 0},
       {INGOT_OPENCL_STEP_FLOORDIV, INT64_MIN, -1},    {INGOT_OPENCL_STEP_MOD, 5, 0},
-      {INGOT_OPENCL_STEP_MOD, INT64_MIN, -1},         {INGOT_OPENCL_STEP_BROADCAST, 2, 3},
-      {INGOT_OPENCL_STEP_BROADCAST, 0, 3},
+      {INGOT_OPENCL_STEP_BROADCAST, 2, 3},            {INGOT_OPENCL_STEP_BROADCAST, 0, 3},
   };
   for (size_t c = 0; c < COUNT(cases); c++) {
     const ingot_opencl_step_t step = {cases[c].function, 0, 1};

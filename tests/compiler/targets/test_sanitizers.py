@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import itertools
+import math
+import operator
 
 import numpy as np
 import pytest
@@ -51,3 +54,37 @@ def test_float_to_integer_saturates() -> None:
     for result in results:
         info = np.iinfo(result.dtype)
         assert result[:5].tolist() == [0, info.max, info.min, info.max, info.min]
+
+
+def test_sizes_of_any_dispatch() -> None:
+    """What checks the numbers of a dispatch meets any numbers, and says what has no value."""
+    functions = {
+        "add": operator.add,
+        "mul": operator.mul,
+        "floordiv": operator.floordiv,
+        "mod": operator.mod,
+        "broadcast": lambda a, b: {a: b, b: a}[1] if a != b else a,
+    }
+    lines = [
+        f'__attribute__((visibility("default"))) int64_t of_{name}(int64_t a, int64_t b, '
+        f"uint32_t *bad) {{ return size_{name}(a, b, bad); }}"
+        for name in functions
+    ]
+    library = ctypes.CDLL(
+        str(build("\n".join(['#include "kernel_misfit.h"', *lines]), "x86-64", UNDEFINED))
+    )
+    end = 1 << 63
+    some = [-end, 1 - end, -7, -2, -1, 0, 1, 2, 3, 7, end - 2, end - 1]
+    for name, function in functions.items():
+        compiled = library[f"of_{name}"]
+        compiled.restype = ctypes.c_int64
+        compiled.argtypes = [ctypes.c_int64, ctypes.c_int64, ctypes.POINTER(ctypes.c_uint32)]
+        for a, b in itertools.product(some, some):
+            bad = ctypes.c_uint32(0)
+            found = compiled(a, b, bad)
+            try:
+                expected = function(a, b)
+            except (ZeroDivisionError, KeyError):
+                expected = math.inf
+            assert bool(bad.value) == (not -end <= expected < end), (name, a, b)
+            assert bad.value or found == expected, (name, a, b)

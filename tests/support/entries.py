@@ -15,7 +15,7 @@ from ingot.compiler.ir.dim_text import parse_dim
 from ingot.compiler.ir.dims import evaluate
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo
 from ingot.hal.spec import dtype
-from tests.support.kernel_runner import VARIANTS, all_variants, run
+from tests.support.kernel_runner import VARIANTS, host_variants, run
 
 __all__ = ["check", "entry", "make"]
 
@@ -75,12 +75,13 @@ def check(
     tolerance: float = 3e-6,
     **symbols: int,
 ) -> None:
-    """Assert that the kernel gives what the interpreter gives, on random operands if none."""
+    """Assert that the kernel gives what the interpreter gives, on random operands if none; as C
+    for each variant of this machine, unless `variants` says where."""
     rng = np.random.default_rng(7)
     if operands is None:
         operands = [make(each.type, rng, symbols) for each in function.arguments]  # type: ignore[arg-type]
     expected = reference(function, operands)
-    for variant in variants or all_variants():
+    for variant in variants or host_variants():
         kernel = lower(function, VARIANTS[variant].target)
         results = [np.full(each.shape, 77).astype(each.dtype) for each in expected]
         got = run(kernel, operands, results, variant, **symbols)

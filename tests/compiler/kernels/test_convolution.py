@@ -13,7 +13,7 @@ from ingot.compiler.ir.dims import Dim, ceildiv, product, symbol
 from ingot.compiler.kernels.lanes.convolution import lower_convolution
 from ingot.compiler.kernels.lanes.depthwise import lower_depthwise
 from ingot.hal.spec import dtype
-from tests.support.kernel_runner import VARIANTS, all_variants, host_variants, run
+from tests.support.kernel_runner import VARIANTS, host_variants, run
 from tests.support.products import draw, entry, error_of, f32, pack
 
 Array = np.ndarray[Any, Any]
@@ -50,7 +50,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("variant", all_variants())
+@pytest.mark.parametrize("variant", host_variants())
 @pytest.mark.parametrize("case", CASES, ids=str)
 @pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
 def test_conv_packed_convolves(variant: str, case: Any, dynamic: bool) -> None:
@@ -116,7 +116,7 @@ DEPTHWISE = [
 ]
 
 
-@pytest.mark.parametrize("variant", all_variants())
+@pytest.mark.parametrize("variant", host_variants())
 @pytest.mark.parametrize("case", DEPTHWISE, ids=str)
 @pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
 def test_depthwise_convolves_each_channel(variant: str, case: Any, dynamic: bool) -> None:

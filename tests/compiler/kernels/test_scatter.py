@@ -22,12 +22,11 @@ from tests.support.kernel_runner import (
     IndexFault,
     Loaded,
     build,
-    device_variants,
     run,
 )
 from tests.support.scatters import CASES, ROWS, elements
 
-ONE = ["x86-64", *device_variants()]
+ONE = ["x86-64"]
 UNDEFINED = ("-fsanitize=undefined", "-fsanitize-undefined-trap-on-error")
 
 

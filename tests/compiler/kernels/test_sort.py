@@ -12,9 +12,9 @@ from ingot.hal.spec import dtype
 from tests.support.comparators import by, sorter
 from tests.support.drawn import examples
 from tests.support.entries import check, entry
-from tests.support.kernel_runner import V4, VARIANTS, Loaded, device_variants, host_variants, run
+from tests.support.kernel_runner import V4, VARIANTS, Loaded, host_variants, run
 
-ONE = ["x86-64", *device_variants()]
+ONE = ["x86-64"]
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2])

@@ -7,6 +7,7 @@ only grow; every op with a lowering must have at least one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,10 +19,12 @@ from ingot.compiler.ir import Module
 from ingot.hal.errors import CompileError
 from tests.support.devices import load_best
 from tests.support.node_tests import Import, Run, check, node_tests, read, read_dynamic
+from tests.support.results import arrays_of
 
 INTERPRETED_COUNT = 1840
 COMPILED_COUNT = 1815
 DYNAMIC_COUNT = 1780
+GROUP = 8
 
 
 @pytest.fixture(scope="module")
@@ -29,41 +32,49 @@ def cases() -> list[Any]:
     return node_tests()
 
 
-def _interpreted(module: Module) -> Run:
-    return lambda arguments: interpret(module, "main", arguments)
+def _interpreted(modules: list[Module]) -> list[Run | None]:
+    return [partial(interpret, module, "main") for module in modules]
 
 
-def _compiled(module: Module) -> Run:
-    """Calls the compiled module; one variant is enough, the best of this machine."""
-    model = load_best(module)
-
-    def run(arguments: list[Any]) -> list[Any]:
-        results = model(*(np.asarray(each) for each in arguments))
-        several = results if isinstance(results, tuple) else (results,)
-        return [each.numpy() for each in several]
-
-    return run
+def _compiled(modules: list[Module]) -> list[Run | None]:
+    """Calls of one module that has them all, which takes less time to build than one each; each
+    alone where one of them is refused."""
+    try:
+        model = load_best({f"f{place}": each for place, each in enumerate(modules)})
+    except CompileError:
+        return [run for each in modules for run in _compiled([each])] if modules[1:] else [None]
+    functions = [model.functions[f"f{place}"] for place in range(len(modules))]
+    return [partial(lambda each, given: arrays_of(each(*given)), each) for each in functions]
 
 
 def _run_all(
-    cases: list[Any], read: Import, prepare: Callable[[Module], Run]
+    cases: list[Any], read: Import, prepare: Callable[[list[Module]], list[Run | None]]
 ) -> Iterator[tuple[Any, str]]:
     """Each case with what is wrong with it: "" if it is right, "refused" for a CompileError."""
+    modules: list[tuple[Any, Module]] = []
     for case in cases:
         try:
-            run = prepare(read(case))
+            modules.append((case, read(case)))
         except CompileError:
             yield case, "refused"
-            continue
-        try:
-            check(case, run)
-        except AssertionError as error:
-            yield case, str(error)
-        else:
-            yield case, ""
+    for start in range(0, len(modules), GROUP):
+        group = modules[start : start + GROUP]
+        runs = prepare([module for _, module in group])
+        for (case, _), run in zip(group, runs, strict=True):
+            yield case, "refused" if run is None else _judge(case, run)
 
 
-def _right(cases: list[Any], prepare: Callable[[Module], Run], read: Import = read) -> list[Any]:
+def _judge(case: Any, run: Run) -> str:
+    try:
+        check(case, run)
+    except AssertionError as error:
+        return str(error) or "wrong"
+    return ""
+
+
+def _right(
+    cases: list[Any], prepare: Callable[[list[Module]], list[Run | None]], read: Import = read
+) -> list[Any]:
     """The cases that are right; the others must be refused."""
     with np.errstate(all="ignore"):
         outcomes = list(_run_all(cases, read, prepare))

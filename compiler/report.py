@@ -220,8 +220,10 @@ class Report:
         return "\n".join([*lines, self._time()])
 
     def known_sizes(self, sizes: Mapping[str, int]) -> dict[str, int]:
-        """Sizes by symbol. InvalidArgument: there is no dim of some name, or it never has its
+        """Sizes by symbol. InvalidArgument: there is no dim of some name, or it never has this
         size."""
+        if not sizes:
+            return {}
         functions = [each for target in self.targets.values() for each in target.functions.values()]
         names = {name for each in functions for name in (*each.names, *each.symbols)}
         for name in sizes:
@@ -230,9 +232,17 @@ class Report:
                 has = has if names else "all its dims are fixed"
                 raise InvalidArgument(f"the module has no dim {name!r}; {has}")
         try:
-            return sizes_of_symbols(sizes, self.renamed)
+            known = sizes_of_symbols(sizes, self.renamed)
         except ValueError as error:
             raise InvalidArgument(str(error)) from None
+        for name, size in known.items():
+            for low, high in (each.symbols[name] for each in functions if name in each.symbols):
+                if size < low or (high is not None and size > high):
+                    most = "" if high is None else f" and at most {high}"
+                    raise InvalidArgument(
+                        f"the dim {name!r} is at least {low}{most}, which {size} is not"
+                    )
+        return known
 
     def _time(self) -> str:
         """The steps that took some of the time, and the rest."""

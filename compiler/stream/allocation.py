@@ -32,9 +32,10 @@ class Allocation:
 
 
 def value_at(dim: Dim, sizes: Mapping[str, int]) -> int:
-    """The dim's value; InvalidArgument where it divides by zero."""
+    """The dim's value, 0 where it would be less, as sizes that do not go together make it.
+    InvalidArgument: it divides by zero."""
     try:
-        return evaluate(dim, sizes)
+        return max(evaluate(dim, sizes), 0)
     except ZeroDivisionError:
         at = ", ".join(f"{name}={sizes[name]}" for name in sorted(symbols_of(dim)))
         raise InvalidArgument(f"{dim} divides by zero at {at}: give other sizes") from None

@@ -9,7 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from ingot.compiler.ir.dims import Dim, substitute, symbols_of
-from ingot.compiler.vm.contents import Executable, FunctionContents, ModuleContents
+from ingot.compiler.vm.contents import (
+    Executable,
+    FunctionContents,
+    ModuleContents,
+    ValueContents,
+)
 from ingot.compiler.vm.disassemble import disassemble, signature_text
 from ingot.compiler.vm.read_module import read_dim, read_module
 from ingot.hal import spec
@@ -101,7 +106,7 @@ def inspect_report(
 
 def _function_report(function: FunctionContents) -> dict[str, Any]:
     arguments, results = (
-        [value_report(each.name, each.dtype, each.shape, each.doc) for each in values]
+        [_value_report(each) for each in values]
         for values in (function.arguments, function.results)
     )
     return {
@@ -114,6 +119,12 @@ def _function_report(function: FunctionContents) -> dict[str, Any]:
         "code_length": len(function.code.words),
         "doc": function.doc,
     }
+
+
+def _value_report(value: ValueContents) -> dict[str, Any]:
+    shape = ["?" if dim is None else dim for dim in value.shape]
+    dims = ["*"] if value.any_rank else shape
+    return value_report(value.name, value.dtype, dims, value.doc, value.kind)
 
 
 def _executable_report(contents: ModuleContents, executable: Executable) -> dict[str, Any]:

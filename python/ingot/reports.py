@@ -39,10 +39,13 @@ def to_json(kind: str, fields: Mapping[str, Any]) -> str:
     return json.dumps({"schema": f"ingot.{kind}/1", **fields}, indent=1, allow_nan=False)
 
 
-def value_report(name: str, dtype: DType, shape: Iterable[Any], doc: str = "") -> dict[str, Any]:
-    """An argument, result, variable or parameter."""
+def value_report(
+    name: str, dtype: DType, shape: Iterable[Any], doc: str = "", kind: str = "tensor"
+) -> dict[str, Any]:
+    """An argument, result, variable or parameter. Of all but tensors dtype and shape are those of
+    the elements, as in `runtime.signature.Value`."""
     dims = [dim if isinstance(dim, int) else str(dim) for dim in shape]
-    value = {"name": name, "kind": "tensor", "dtype": dtype.name, "shape": dims}
+    value = {"name": name, "kind": kind, "dtype": dtype.name, "shape": dims}
     return {**value, "doc": doc} if doc else value
 
 
@@ -120,11 +123,11 @@ def bench_report(
         "function": {
             "name": signature.name,
             "arguments": [
-                value_report(each.name, each.dtype, each.shape, each.doc)
+                value_report(each.name, each.dtype, each.shape, each.doc, each.kind)
                 for each in signature.arguments
             ],
             "results": [
-                value_report(each.name, each.dtype, each.shape, each.doc)
+                value_report(each.name, each.dtype, each.shape, each.doc, each.kind)
                 for each in signature.results
             ],
         },

@@ -176,6 +176,32 @@ def test_inspect_and_bench_reports_follow_their_schemas(
     assert any(HOSTILE in each["layer"] for each in measured["kernels"])
 
 
+def test_kinds_of_arguments_are_told(
+    report: Callable[..., dict[str, Any]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, out = tmp_path / "kinds.ir", tmp_path / "kinds.ingot"
+    path.write_text(
+        """module {} {
+  func @main(%xs: sequence<f32[?,2]> "xs", %zs: optional_sequence<i64[*]> "zs")
+      -> (sequence<f32[?,2]> "a", i64[] "d") {
+    %0 = list.argument(%xs) {symbols=[]} : list<f32[?,2]>
+    %1 = list.argument(%zs) {symbols=["q"]} : list<i64[*]>
+    %2 = dim() {value=<q>, dtype=i64} : i64[]
+    %3 = list.result(%0) {kind="sequence", given=1} : sequence<f32[?,2]>
+    return(%3, %2)
+  }
+}
+"""
+    )
+    report("compile", path, "-o", out)
+    (function,) = report("inspect", out)["functions"]
+    kinds = [(each["kind"], each["shape"]) for each in function["arguments"]]
+    assert kinds == [("sequence", ["?", 2]), ("optional_sequence", ["*"])]
+    assert [each["kind"] for each in function["results"]] == ["sequence", "tensor"]
+    assert main(["coverage", str(path)]) == 0
+    assert "list.argument(sequence<f32[?,_]>)" in capsys.readouterr().out
+
+
 def test_check_report_says_what_differs(
     report: Callable[..., dict[str, Any]], source: Path
 ) -> None:
@@ -250,6 +276,8 @@ def test_memory_that_is_not_enough_is_refused_with_what_holds_it(
         CompileError, match=r"131\.1 KB  f32\[b,s\], made by main_dispatch_0_reduce_exp of"
     ):
         layers.check_memory(10_000)
+    with pytest.raises(InvalidArgument, match="'b' is at least 1 and at most 8, which 9 is not"):
+        layers.text({"b": 9})
     with pytest.raises(InvalidArgument, match="no dim 'c'; its dims are: b, s"):
         layers.check_memory(10_000, {"c": 1})
     out = tmp_path / "out.ingot"

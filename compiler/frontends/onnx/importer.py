@@ -14,7 +14,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import cast
 
 import onnx
 
@@ -441,10 +440,11 @@ class _Importer:
     ) -> Module:
         """What can be made of the model, to look at its kernels."""
         survey.problems += list_problems(self._problems)
-        values = [*(each for each in results if isinstance(each, Value)), *self._last_values]
+        made = [*results, *self._last_values]
+        values = [each for each in made if isinstance(each, Value) and _is_tensor(each)]
         self.builder.return_(*dict.fromkeys(values))
-        types = [cast(TensorType, value.type) for value in block.arguments]
-        shapes = [dim for type in types for dim in type.shape]
+        types = [value.type for value in block.arguments]
+        shapes = [dim for type in types if isinstance(type, TensorType) for dim in type.shape]
         names = dict.fromkeys(name for dim in shapes for name in sorted(symbols_of(dim)))
         known = self._symbols.bounds
         return _finish(
@@ -573,6 +573,10 @@ class _Bodies:
             )
         inner = _Scope(dict(self.captured), self.scope.opsets, self.location)
         return self.importer.lower_body(graph, inputs, builder, inner)
+
+
+def _is_tensor(value: Value) -> bool:
+    return isinstance(value.type, TensorType)
 
 
 def _has_body(op_type: str, domain: str, opset: int) -> bool:

@@ -203,8 +203,15 @@ typedef struct traced_t {
   ingot_hal_trace_t events[16];
 } traced_t;
 
+/* All but waits, which only some devices need: those come behind what they wait for. */
 static void note(void *user, const ingot_hal_trace_t *trace) {
   traced_t *traced = user;
+  if (trace->kind == INGOT_TRACE_WAIT) {
+    EXPECT_TEXT(trace->kernel, "wait");
+    EXPECT(trace->site != NULL && traced->count > 0);
+    EXPECT(traced->events[traced->count - 1].end <= trace->end);
+    return;
+  }
   if (traced->count < 16) traced->events[traced->count] = *trace;
   traced->count++;
 }

@@ -109,8 +109,18 @@ static void a_fault_names_the_op_and_layer_of_its_call_site(void) {
 
 static ingot_status_t call_from_trace;
 
+/* The call is told last. */
 static void trace(void *user, const ingot_trace_event_t *event) {
-  ++*(int *)user;
+  static int64_t first_begin;
+  if (++*(int *)user == 2) {
+    EXPECT_EQUAL(event->kind, INGOT_TRACE_CALL);
+    EXPECT_TEXT(event->kernel, "main");
+    EXPECT(event->begin <= first_begin && first_begin <= event->end);
+    return;
+  }
+  first_begin = event->begin;
+  EXPECT_EQUAL(event->kind, INGOT_TRACE_HOST);
+  EXPECT_EQUAL(event->resident, 0);
   EXPECT_TEXT(event->kernel, "add_one");
   EXPECT_TEXT(event->layer, "net/add");
   EXPECT(event->begin > 0 && event->begin <= event->end);
@@ -126,7 +136,7 @@ static void tracing_reports_kernels_and_a_busy_session_refuses_calls(void) {
   ingot_buffer_view_t *argument = harness_view(&harness, x, INGOT_DTYPE_F32, 4);
   EXPECT_OK(ingot_session_set_trace(program.session, trace, &events));
   EXPECT_OK(call(argument, &made));
-  EXPECT_EQUAL(events, 1);
+  EXPECT_EQUAL(events, 2);
   EXPECT_STATUS(call_from_trace, FAILED_PRECONDITION, "the session is in a call");
   EXPECT_OK(ingot_session_set_trace(program.session, NULL, NULL));
   ingot_buffer_view_release(made);
@@ -136,6 +146,7 @@ static void tracing_reports_kernels_and_a_busy_session_refuses_calls(void) {
 /* Adds up what is copied. */
 static void count_copies(void *user, const ingot_trace_event_t *event) {
   if (strcmp(event->kernel, "copy") == 0) *(int64_t *)user += event->length;
+  if (event->kind == INGOT_TRACE_CALL) EXPECT(event->resident > 0 && event->length > 0);
 }
 
 static void tracing_reports_copies_with_their_bytes(void) {

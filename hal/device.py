@@ -10,7 +10,8 @@ from importlib import import_module
 from typing import Any
 
 from ingot.hal.errors import Error, InvalidArgument
-from ingot.hal.native import Handle, Uncopied, c_text, check, ffi, keep_error, lib, text
+from ingot.hal.native import Handle, Uncopied, check, ffi, keep_error, lib, text
+from ingot.hal.whole_file import c_text
 
 __all__ = ["Device", "devices", "instance", "open_device"]
 

@@ -6,19 +6,17 @@ The extension is the C layer: it lies in `runtime/`, but imports nothing of Pyth
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable
 from importlib import import_module
 from threading import get_ident
 from typing import Any, NoReturn
 
-from ingot.hal.errors import FailedPrecondition, InvalidArgument, error_class
+from ingot.hal.errors import FailedPrecondition, error_class
 
 __all__ = [
     "Handle",
     "Uncopied",
-    "c_text",
     "check",
     "ffi",
     "keep_error",
@@ -72,17 +70,6 @@ def check(status: Any) -> None:
 def text(characters: Any) -> str:
     """A C string; "" for NULL. Bytes that are no UTF-8 are shown as escapes."""
     return ffi.string(characters).decode("utf-8", "backslashreplace") if characters else ""
-
-
-def c_text(what: str, value: str | os.PathLike[str]) -> bytes:
-    """A path or name as C takes it. InvalidArgument: C would see its beginning only."""
-    try:
-        data = os.fsencode(value)
-    except UnicodeEncodeError:
-        data = b"\0"
-    if b"\0" in data:
-        raise InvalidArgument(f"{what} {str(value)!r} has a character that no {what} can have")
-    return data
 
 
 class Uncopied:

@@ -16,7 +16,7 @@ import numpy as np
 
 from ingot.hal.errors import DataLoss, InvalidArgument, NotFound, PermissionDenied
 
-__all__ = ["open_regular", "read_arrays", "write_whole"]
+__all__ = ["c_text", "open_regular", "read_arrays", "write_whole"]
 
 _DAMAGED = (
     AttributeError,
@@ -40,7 +40,7 @@ def write_whole(path: str | os.PathLike[str], write: Callable[[BinaryIO], object
     NotFound, PermissionDenied, InvalidArgument or OSError: it cannot be written; what was
     there is there still.
     """
-    target = Path(os.path.realpath(_checked(path)))
+    target = Path(os.path.realpath(os.fsdecode(c_text("path", path))))
     try:
         _write(target, write)
     except FileNotFoundError:
@@ -83,7 +83,7 @@ def _write(target: Path, write: Callable[[BinaryIO], object]) -> None:
 def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
     """A file opened for reading. NotFound: there is none. InvalidArgument: it is no regular
     file, or the path is none. PermissionDenied, OSError: it cannot be read."""
-    name = _checked(path)
+    name = os.fsdecode(c_text("path", path))
     try:
         file = os.fdopen(os.open(name, os.O_RDONLY | os.O_NONBLOCK), "rb")
     except (FileNotFoundError, NotADirectoryError):
@@ -110,13 +110,13 @@ def read_arrays(path: str | os.PathLike[str]) -> Any:
             raise DataLoss(f"'{name}' is no .npy or .npz file: {error}") from None
 
 
-def _checked(path: str | os.PathLike[str]) -> str:
-    """The path as text. InvalidArgument: no path can have its characters."""
-    name = os.fsdecode(path)
+def c_text(what: str, value: str | bytes | os.PathLike[str]) -> bytes:
+    """A path or name as C takes it. InvalidArgument: C would see its beginning only."""
+    name = os.fsdecode(value)
     try:
-        encoded = os.fsencode(name)
+        data = os.fsencode(name)
     except UnicodeEncodeError:
-        encoded = b"\0"
-    if b"\0" in encoded:
-        raise InvalidArgument(f"path {name!r} has a character that no path can have")
-    return name
+        data = b"\0"
+    if b"\0" in data:
+        raise InvalidArgument(f"{what} {name!r} has a character that no {what} can have")
+    return data

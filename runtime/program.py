@@ -13,7 +13,8 @@ from typing import Any
 from ingot.hal.device import Device, instance
 from ingot.hal.errors import DataLoss, DeadlineExceeded, Incompatible, InvalidArgument, NotFound
 from ingot.hal.file_kind import START_LENGTH, why_no_module
-from ingot.hal.native import Handle, Uncopied, c_text, check, ffi, lib, raise_kept, text
+from ingot.hal.native import Handle, Uncopied, check, ffi, lib, raise_kept, text
+from ingot.hal.whole_file import c_text
 from ingot.runtime.frame import bytes_of
 from ingot.runtime.limits import set_limits
 from ingot.runtime.signature import Signature, read_signature, read_variables

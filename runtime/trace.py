@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, overload
 from weakref import WeakSet
 
 from ingot.hal.errors import OutOfMemory
-from ingot.hal.native import c_text, ffi, lib, text
+from ingot.hal.native import ffi, lib, text
+from ingot.hal.whole_file import c_text
 
 if TYPE_CHECKING:
     from ingot.runtime.session import Session

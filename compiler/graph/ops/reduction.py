@@ -136,7 +136,8 @@ for _row in (
         ("x",),
         _cumulative,
         "Each element combined with all before it on `axis` (after it, if `reverse`); without "
-        "itself, if `exclusive`.",
+        "itself, if `exclusive`. Vector lanes go in that order, one by one: sums and products of "
+        "f16 and bf16 in f32 and those of f32 in f64; each element is rounded once.",
         {
             "axis": attribute("int"),
             "kind": _KIND,

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 from ingot.compiler.kernels.lanes.cumulative import lower_cumulative
+from ingot.compiler.targets.cpu.flags import VARIANTS
+from ingot.hal.spec import dtype
+from tests.support.devices import best_variant
 from tests.support.entries import check, entry
 from tests.support.kernel_runner import V4, run
 
@@ -35,6 +39,29 @@ def test_kinds_and_directions(kind: str, reverse: bool, exclusive: bool) -> None
         return b.op("cumulative", x, axis=0, kind=kind, exclusive=exclusive, reverse=reverse)
 
     check(entry(["f32[9,20]"], body), lower_cumulative, variants=ONE)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("kind", ["add", "mul"])
+@pytest.mark.parametrize("name", ["bf16", "f16", "f32"])
+def test_sums_and_products_of_floats_are_rounded_once(name: str, kind: str, reverse: bool) -> None:
+    function = entry(
+        [f"{name}[300,40]"],
+        lambda b, x: b.op("cumulative", x, axis=0, kind=kind, reverse=reverse),
+    )
+    element = dtype(name).numpy
+    drawn = np.random.default_rng(1).standard_normal((300, 40))
+    x = (1 + drawn / 16 if kind == "mul" else drawn).astype(element)
+    variant = best_variant()
+    kernel = lower_cumulative(function, VARIANTS[variant].target)
+    (result,) = run(kernel, [x], [np.zeros_like(x)], variant)
+    step = -1 if reverse else 1
+    wide = x.astype(np.float64)[::step]
+    exact = (np.cumsum if kind == "add" else np.cumprod)(wide, axis=0)[::step]
+    terms = np.cumsum(np.abs(wide), axis=0)[::step] if kind == "add" else np.abs(exact)
+    half = np.abs(exact) * float(ml_dtypes.finfo(element).eps) / 2
+    running = terms * 300 * 2.0 ** (-53 if name == "f32" else -24)
+    assert np.all(np.abs(result.astype(np.float64) - exact) <= half + running)
 
 
 def test_nan_stays_in_a_running_maximum() -> None:

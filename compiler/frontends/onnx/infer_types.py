@@ -16,8 +16,11 @@ __all__ = ["infer_types"]
 
 _SECONDS = 60
 _LONGEST_CONSTANT = 1024  # bytes; of larger ones the shape is enough
+# The folder that a user is in may hold anything, also a file called onnx.py.
 _PROGRAM = """
-import sys, onnx
+import sys
+sys.path = [folder for folder in sys.path if folder]
+import onnx
 model = onnx.ModelProto.FromString(sys.stdin.buffer.read())
 sys.stdout.buffer.write(onnx.shape_inference.infer_shapes(model).SerializeToString())
 """

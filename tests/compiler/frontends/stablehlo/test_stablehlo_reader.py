@@ -237,6 +237,7 @@ def test_a_truncated_artifact_is_data_loss_at_every_length() -> None:
             read_artifact(ARTIFACT[:length])
 
 
+@pytest.mark.slow
 def test_a_corrupted_artifact_is_an_error_or_another_program() -> None:
     random = np.random.default_rng(0)
     errors = 0

@@ -1,0 +1,109 @@
+"""How much code there is: lines per folder and in all, the longest functions and files.
+
+The numbers of the table are what stood when they were written, with a little room. A change that
+needs more raises its number in the same commit, and says in its message what the lines are worth:
+growth is a decision. A change that makes something smaller lowers it. Lines of code are those with
+more than white space, comments, docstrings or a lone bracket.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+LINES = {
+    "compiler": 1510,
+    "compiler/dispatch": 1830,
+    "compiler/frontends": 12050,
+    "compiler/graph": 7610,
+    "compiler/ir": 1870,
+    "compiler/kernels": 9930,
+    "compiler/stream": 1090,
+    "compiler/targets": 4170,
+    "compiler/vm": 1790,
+    "csrc": 70,
+    "csrc/api": 1020,
+    "csrc/base": 450,
+    "csrc/hal": 5640,
+    "csrc/include": 850,
+    "csrc/module": 1480,
+    "csrc/vm": 1670,
+    "hal": 1070,
+    "runtime": 1460,
+    "python": 1430,
+    "benchmarks": 1030,
+    "samples": 730,
+}
+IN_ALL = 58640
+LONGEST_FILE = 604
+LONGEST_FUNCTION = 57
+C_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
+CODE = re.compile(r"[^\s(){}\[\],;]")
+
+
+def _files(folder: str) -> Iterator[Path]:
+    """Files of code below a folder; for a folder of folders with numbers, those in itself."""
+    inner = any(other.startswith(f"{folder}/") for other in LINES)
+    for path in sorted((ROOT / folder).glob("*" if inner else "**/*")):
+        if path.suffix in (".py", ".c", ".h", ".cl", ".def") and "__pycache__" not in path.parts:
+            yield path
+
+
+def _code_lines(path: Path) -> int:
+    text = path.read_text(encoding="utf-8")
+    if path.suffix != ".py":
+        return sum(bool(CODE.search(line)) for line in C_COMMENT.sub("", text).splitlines())
+    prose = set[int]()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            prose.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    return sum(
+        number not in prose and bool(CODE.search(line.partition("#")[0]))
+        for number, line in enumerate(text.splitlines(), 1)
+    )
+
+
+def _functions(path: Path) -> Iterator[tuple[str, int]]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.FunctionDef):
+            yield node.name, (node.end_lineno or node.lineno) - node.lineno + 1
+
+
+@pytest.fixture(scope="module")
+def sums() -> dict[str, int]:
+    return {folder: sum(map(_code_lines, _files(folder))) for folder in LINES}
+
+
+def test_every_folder_with_code_has_a_number() -> None:
+    for parent in ("compiler", "csrc"):
+        for path in (ROOT / parent).iterdir():
+            name = f"{parent}/{path.name}"
+            assert name in LINES or not any(_files(name)), f"{name} has no number"
+
+
+@pytest.mark.parametrize("folder", LINES)
+def test_a_folder_stays_within_its_lines(folder: str, sums: dict[str, int]) -> None:
+    assert sums[folder] <= LINES[folder], f"{folder} has {sums[folder]} lines of code"
+
+
+def test_the_whole_stays_within_its_lines(sums: dict[str, int]) -> None:
+    assert sum(sums.values()) <= IN_ALL, f"there are {sum(sums.values())} lines of code"
+
+
+def test_no_file_and_no_function_is_longer_than_the_longest() -> None:
+    wrong = []
+    for path in (path for folder in LINES for path in _files(folder)):
+        length = len(path.read_text(encoding="utf-8").splitlines())
+        if length > LONGEST_FILE:
+            wrong.append(f"{path.relative_to(ROOT)} has {length} lines")
+        if path.suffix == ".py":
+            for name, count in _functions(path):
+                if count > LONGEST_FUNCTION:
+                    wrong.append(f"{path.relative_to(ROOT)}: {name} has {count} lines")
+    assert not wrong, "\n".join(wrong)

@@ -61,10 +61,9 @@ WIDE_BLOCK = 256 << 10
 """Bytes of panels side by side, about, that share converted rows."""
 
 WANTED_WORKGROUPS = 8
+
 PACKED_BLOCK_ROWS = 1024
 """Rows of a workgroup that packs its right side: packing is 1 / rows of its work."""
-
-Line = Callable[[Index, int], Value]
 
 
 @dataclass(frozen=True)

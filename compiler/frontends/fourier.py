@@ -59,7 +59,7 @@ def both_sides(builder: Builder, x: tuple[Value, Value], length: Dim) -> tuple[V
     shape = tensor_type(real).shape
     half, axis = length // 2 + 1, len(shape) - 1
     places = builder.value("iota", dtype=dtype("i64"), shape=(half,), axis=0)
-    mirror = builder.value("sub", _spread(builder, length, (half,)), places)
+    mirror = builder.value("sub", builder.number(length, "i64", (half,)), places)
     # those that are their own mirror are real: 0, and the middle of an even length
     mask = builder.value("compare", places, mirror, direction="ne")
     zeros = builder.full(0, "i64", (half,))
@@ -171,7 +171,7 @@ def _matrix(builder: Builder, length: Dim, element: DType, inverse: bool) -> tup
     rows, columns = (
         builder.value("iota", dtype=dtype("i64"), shape=shape, axis=axis) for axis in range(2)
     )
-    size = _spread(builder, length, shape)
+    size = builder.number(length, "i64", shape)
     turns = builder.value("rem", builder.value("mul", rows, columns), size)
     turns, size = (builder.value("convert", each, dtype=dtype("f64")) for each in (turns, size))
     circle = builder.full(2 * np.pi * sign, "f64", shape)
@@ -179,11 +179,3 @@ def _matrix(builder: Builder, length: Dim, element: DType, inverse: bool) -> tup
     wide = (builder.value(name, angles) for name in ("cos", "sin"))
     cosine, sine = (builder.value("convert", each, dtype=element) for each in wide)
     return cosine, sine
-
-
-def _spread(builder: Builder, dim: Dim, shape: tuple[Dim, ...]) -> Value:
-    """A dim in every element of i64[shape]."""
-    if isinstance(dim, int):
-        return builder.full(dim, "i64", shape)
-    value = builder.value("dim", value=dim, dtype=dtype("i64"))
-    return builder.value("broadcast", value, shape=shape, dimensions=())

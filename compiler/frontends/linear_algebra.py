@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ingot.compiler.frontends.windows import whole
 from ingot.compiler.graph.build_control import counted_loop
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.ir import Value, dims
@@ -55,7 +54,7 @@ def determinant(builder: Builder, x: Value) -> Value:
         return [inner.value("sub", matrix, outer), inner.value("mul", product, signed)]
 
     start = builder.full(1, type.dtype, type.shape[:1])
-    _, result = counted_loop(builder, whole(builder, size), [batched, start], step)
+    _, result = counted_loop(builder, builder.number(size, "i64"), [batched, start], step)
     return builder.value("reshape", result, shape=tensor_type(x).shape[:-2])
 
 
@@ -109,7 +108,7 @@ def cholesky(builder: Builder, x: Value, lower: bool = True) -> Value:
         ]
 
     start = builder.full(0, type.dtype, type.shape)
-    _, result = counted_loop(builder, whole(builder, size), [batched, start], step)
+    _, result = counted_loop(builder, builder.number(size, "i64"), [batched, start], step)
     if not lower:
         result = _transposed(builder, result)
     return builder.value("reshape", result, shape=tensor_type(x).shape)
@@ -167,7 +166,7 @@ def _substitute(
         rest = inner.value("select", below, less, rest)
         return [inner.value("select", at, wide, rest)]
 
-    (result,) = counted_loop(builder, whole(builder, size), [right], step)
+    (result,) = counted_loop(builder, builder.number(size, "i64"), [right], step)
     return result
 
 

@@ -44,9 +44,7 @@ Pair = tuple[Value, Value]
 def number_of(builder: Builder, value: Dim, like: Value) -> Value:
     """A number or dim in the dtype and shape of `like`."""
     type = tensor_type(like)
-    if isinstance(value, int):
-        return builder.full(value, type.dtype, type.shape)
-    return builder.broadcast_to(builder.value("dim", value=value, dtype=type.dtype), type.shape)
+    return builder.number(value, type.dtype, type.shape)
 
 
 def halves(builder: Builder, x: Value) -> Pair:

@@ -17,16 +17,9 @@ from ingot.compiler.ir import Value, dims
 from ingot.compiler.ir.dims import Dim
 from ingot.hal.spec import dtype
 
-__all__ = ["Windows", "select_elements", "whole"]
+__all__ = ["Windows", "select_elements"]
 
 _I64 = dtype("i64")
-
-
-def whole(builder: Builder, dim: Dim) -> Value:
-    """A dim as an i64 of rank 0."""
-    if isinstance(dim, int):
-        return builder.constant(dim, "i64")
-    return builder.value("dim", value=dim, dtype=_I64)
 
 
 @dataclass(frozen=True)
@@ -53,7 +46,7 @@ class Windows:
         """Where element `index` stands in its window, per dim."""
         taps: list[Value] = []
         for size in reversed(self.sizes):
-            divisor = whole(builder, size)
+            divisor = builder.number(size, "i64")
             taps.insert(0, builder.value("rem", index, divisor))
             index = builder.value("div", index, divisor)
         return taps
@@ -61,7 +54,7 @@ class Windows:
     def elements(self, builder: Builder, x: Value, index: Value) -> Value:
         """Element `index` of every window of x, which is padded: [places...]."""
         starts = [
-            builder.value("mul", tap, whole(builder, step))
+            builder.value("mul", tap, builder.number(step, "i64"))
             for tap, step in zip(self.taps(builder, index), self.dilation, strict=True)
         ]
         spans = tuple((n - 1) * step + 1 for n, step in zip(self.places, self.strides, strict=True))
@@ -101,4 +94,4 @@ def select_elements(
     best = builder.full(False if element.is_boolean else 0, element, windows.places)
     chosen = builder.full(-1, _I64, windows.places)
     start = [*(best for _ in xs), chosen]
-    return counted_loop(builder, whole(builder, windows.count), start, step)
+    return counted_loop(builder, builder.number(windows.count, "i64"), start, step)

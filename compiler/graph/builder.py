@@ -94,6 +94,17 @@ class Builder:
             return scalar
         return self.value("broadcast", scalar, shape=tuple(shape), dimensions=())
 
+    def number(self, value: Dim, dtype: str | DType, shape: Sequence[Dim] = ()) -> Value:
+        """A number or a dim in every element."""
+        if isinstance(value, int):
+            return self.full(value, dtype, shape)
+        element = dtype_named(dtype)
+        whole = element if element.is_integer else dtype_named("i64")
+        scalar = self.value("dim", value=value, dtype=whole)
+        if whole != element:
+            scalar = self.value("convert", scalar, dtype=element)
+        return self.broadcast_to(scalar, shape)
+
     def broadcast_to(self, x: Value, shape: Sequence[Dim]) -> Value:
         """x broadcast to `shape` by NumPy's rules: axes align at the end. x itself if equal."""
         type = tensor_type(x)

@@ -18,7 +18,7 @@ from ingot.compiler.frontends.stablehlo.lift import (
 )
 from ingot.compiler.frontends.stablehlo.lowering import Context, Lowered, ints, lowering
 from ingot.compiler.frontends.stablehlo.program import SourceBlock, SourceOp, SourceProgram
-from ingot.compiler.frontends.windows import Windows, whole
+from ingot.compiler.frontends.windows import Windows
 from ingot.compiler.graph.build_control import counted_loop
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.ir import Value, dims
@@ -74,7 +74,7 @@ def fold_rows(context: Context, op: SourceOp) -> list[Lowered]:
         row = [inner.value("take", each, index, axis=0, mode="clamp") for each in rows]
         return lift(context, inner, block, [*before, *row], rest)
 
-    return paired(op.results, counted_loop(builder, whole(builder, count), initial, step))
+    return paired(op.results, counted_loop(builder, builder.number(count, "i64"), initial, step))
 
 
 def fold_windows(
@@ -105,4 +105,6 @@ def fold_windows(
         taken = [windows.elements(inner, x, index) for x in padded]
         return lift(context, inner, block, [*before, *taken], windows.places)
 
-    return paired(op.results, counted_loop(builder, whole(builder, windows.count), initial, step))
+    return paired(
+        op.results, counted_loop(builder, builder.number(windows.count, "i64"), initial, step)
+    )

@@ -173,11 +173,7 @@ class _Features:
     def count(self, like: Value) -> Value:
         """How many elements a feature has, in the type of `like`."""
         number = dims.product(self.type.shape[axis] for axis in self.others)
-        if isinstance(number, int):
-            return self.builder.full(number, self.type.dtype, tensor_type(like).shape)
-        whole = self.builder.value("dim", value=number, dtype=_I64)
-        real = self.builder.value("convert", whole, dtype=self.type.dtype)
-        return self.builder.broadcast_to(real, tensor_type(like).shape)
+        return self.builder.number(number, self.type.dtype, tensor_type(like).shape)
 
     def spread(self, x: Value) -> Value:
         return self.builder.value("broadcast", x, shape=self.type.shape, dimensions=(self.axis,))

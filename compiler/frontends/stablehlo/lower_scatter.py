@@ -27,7 +27,7 @@ from ingot.compiler.frontends.stablehlo.program import (
     SourceProgram,
     TensorType,
 )
-from ingot.compiler.frontends.windows import Windows, select_elements, whole
+from ingot.compiler.frontends.windows import Windows, select_elements
 from ingot.compiler.graph.build_control import counted_loop
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.ir import Value, dims
@@ -177,7 +177,7 @@ class _Loop:
                 for x, a, b in zip(before, new, old, strict=True)
             ]
 
-        return counted_loop(builder, whole(builder, count), list(xs), step)
+        return counted_loop(builder, builder.number(count, "i64"), list(xs), step)
 
     @property
     def _windows(self) -> tuple[int, ...]:
@@ -230,8 +230,8 @@ class _Loop:
         """i1: whether a window that begins there lies inside of the operand."""
         result = inner.constant(True, "i1")
         for start, dim, size in zip(starts, shape, window, strict=True):
-            low = inner.value("compare", start, whole(inner, 0), direction="ge")
-            high = inner.value("compare", start, whole(inner, dim - size), direction="le")
+            low = inner.value("compare", start, inner.number(0, "i64"), direction="ge")
+            high = inner.value("compare", start, inner.number(dim - size, "i64"), direction="le")
             result = inner.value("and", result, inner.value("and", low, high))
         return result
 

@@ -37,6 +37,8 @@ from ingot.compiler.ir.renamed_dims import renamed_dims
 from ingot.compiler.ir.verifier import verify
 from ingot.compiler.kernels.classes import lower_entries
 from ingot.compiler.kernels.kernel import Kernel
+from ingot.compiler.kernels.kernel_text import described
+from ingot.compiler.kernels.level import verify_kernel
 from ingot.compiler.kernels.trial import plan_trial
 from ingot.compiler.module import Module
 from ingot.compiler.read_source import copy_module, read_source, read_sources
@@ -340,13 +342,14 @@ class _Driver:
     def dump_kernels(
         self, kernels: Mapping[str, Sequence[Kernel]], variants: Sequence[str]
     ) -> None:
-        """The loops of every variant's kernels, below their schedules."""
+        """Every variant's kernels, below their schedules. CompileError: one breaks a rule."""
         if self.dump.folder is None:
             return
         for place, variant in enumerate(variants):
             module = ir.Module()
             for each in kernels.values():
-                module.add(each[place].loops)
+                verify_kernel(each[place])
+                module.add(described(each[place]))
             schedules = [f"// {name}: {each[place].schedule}\n" for name, each in kernels.items()]
             text = "".join(schedules) + to_text(module)
             self.dump.write_text(f"{self.prefix}kernels.{variant}.ir", text)

@@ -71,7 +71,7 @@ class Builder:
         row = lookup(name)
         types = [operand.type for operand in operands]
         try:
-            complete = complete_attributes(row, types, attributes or {})
+            complete = complete_attributes(row.attributes, types, attributes or {})
             results = infer_types(name, types, complete, regions)
         except RuleError as error:
             place = f" at '{self.location}'" if self.location else ""

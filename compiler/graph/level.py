@@ -23,7 +23,7 @@ def check_op(op: Op) -> None:
     missing = [name for name in row.attributes if name not in op.attributes]
     if missing:
         raise RuleError(f"needs the attribute '{missing[0]}'")
-    attributes = complete_attributes(row, operands, op.attributes)
+    attributes = complete_attributes(row.attributes, operands, op.attributes)
     types = infer_types(op.name, operands, attributes, op.regions)
     results = tuple(result.type for result in op.results)
     if types != results:

@@ -29,6 +29,7 @@ from ingot.compiler.ir.core import (
 from ingot.compiler.ir.dim_text import parse_dim
 from ingot.compiler.ir.literals import literal_from_bytes, literal_from_numbers
 from ingot.compiler.ir.types import (
+    IndexType,
     ListType,
     MemoryType,
     PassedType,
@@ -62,6 +63,7 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 
+_WORDS: dict[str, Type] = {"ref": RefType(), "index": IndexType()}
 _GREATEST_SPLAT = 1 << 24  # elements of a literal that its text does not give one by one
 _GREATEST_DIGITS = 25  # more than any number of 64 bits has
 
@@ -191,8 +193,8 @@ class _Parser:
         return known
 
     def read_type(self, token: str) -> Type:
-        if token == "ref":
-            return RefType()
+        if token in _WORDS:
+            return _WORDS[token]
         if token in DTYPES:
             return ScalarType(DTYPES[token])
         if token.endswith("]>"):

@@ -14,6 +14,7 @@ from ingot.compiler.ir.core import Attribute, Block, Function, Literal, Module, 
 from ingot.compiler.ir.dims import Expr
 from ingot.compiler.ir.literals import literal_text
 from ingot.compiler.ir.types import (
+    IndexType,
     ListType,
     MemoryType,
     PassedType,
@@ -27,7 +28,16 @@ from ingot.hal.spec import DType
 
 __all__ = ["attribute_text", "to_text"]
 
-_TYPES = (TensorType, ListType, PassedType, ScalarType, VectorType, MemoryType, RefType)
+_TYPES = (
+    TensorType,
+    ListType,
+    PassedType,
+    ScalarType,
+    VectorType,
+    MemoryType,
+    IndexType,
+    RefType,
+)
 _BARE = re.compile(r"[A-Za-z_][\w.$-]*\Z")
 _ODD = re.compile(r"[^\w.$-]")
 

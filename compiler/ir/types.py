@@ -2,8 +2,9 @@
 
 `f32[n,4]` a tensor, `list<f32[?,4]>` a list of tensors, `sequence<f32[?,4]>` such a list as
 callers pass and get it, `f32` a scalar, `vector<16xf32>` a vector of a kernel, `memory<f32>`
-typed memory that a kernel reads and writes by element index, `ref` a device buffer. Types are
-frozen, compare by value, and print as text that `parse_type` in `parser.py` reads back.
+typed memory that a kernel reads and writes by element index, `index` an integer that counts a
+kernel's loops, work items and elements, `ref` a device buffer. Types are frozen, compare by
+value, and print as text that `parse_type` in `parser.py` reads back.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from ingot.compiler.ir.dims import Dim
 from ingot.hal.spec import DType
 
 __all__ = [
+    "IndexType",
     "ListType",
     "MemoryType",
     "PassedType",
@@ -111,6 +113,14 @@ class MemoryType:
 
 
 @dataclass(frozen=True)
+class IndexType:
+    """A signed integer as wide as the device counts: 64 bits, or 32 where that is enough."""
+
+    def __str__(self) -> str:
+        return "index"
+
+
+@dataclass(frozen=True)
 class RefType:
     """A reference to a device buffer."""
 
@@ -118,4 +128,6 @@ class RefType:
         return "ref"
 
 
-Type = TensorType | ListType | PassedType | ScalarType | VectorType | MemoryType | RefType
+Type = (
+    TensorType | ListType | PassedType | ScalarType | VectorType | MemoryType | IndexType | RefType
+)

@@ -1,38 +1,11 @@
 """Loop IR: the code of one workgroup, as ops of the one IR, and the builder for it.
 
-Values are scalars, vectors of a fixed number of lanes, and typed memory. Element-wise
-ops have the names and the meaning of the graph level. All else is a `loop.` op:
-
-    constant{value}            a scalar or a vector of equal lanes
-    dim{ordinal}               i64: a constant of the dispatch
-    binding{ordinal}           memory of an operand or result
-    scratch{offset}            memory of the workgroup, `offset` bytes in
-    local{offset}              fast memory that the work items of a group share (OpenCL only)
-    workgroup{axis}            i64: position in the grid; 0 is x
-    workload{axis}             i64: the dispatch's workload
-    add sub mul div rem min max  on i64 indices: no overflow, div and rem of numbers >= 0
-    for(lower, upper, step, *initial){unroll} {^(index, *carried): ... yield(*next)}
-    if(condition) {... yield(*values)} {... yield(*values)}
-    load(memory, index[, count])       scalar, or a vector of adjacent elements; with a
-                                       count, lanes from count on are not touched and zero
-    store(memory, index, value[, count])
-                               both may say {aligned}: the vector lies on a multiple of its length
-    gather(memory, indices)    a vector of elements anywhere
-    broadcast(scalar)          a vector of equal lanes
-    lanes                      i64 vector 0, 1, 2, ...
-    extract(vector){lane}      one lane
-    insert(vector, scalar){lane}
-    shuffle(a, b){lanes}       lane i is lane lanes[i] of a followed by b
-    reduce(vector){kind}       scalar; lanes combined as a tree of halves
-    any(vector)                i1: one lane is true
-    fma(a, b, c)               a * b + c, rounded once where the target can
-    dot4(a, b, c)              i32 c + sum of 4 products of u8 (a) and i8 (b) lanes
-    prefetch(memory, index){level}     into L1, L2 or L3, for reading
-    same(memory, memory)       i1: both are the same memory (an operand taken in place)
-    fault(condition, index, bound){operand}  ends the workgroup where a lane is true
-    local_id{axis}             i64: the work item's position in its group (OpenCL only)
-    barrier                    waits for all work items of the group (OpenCL only); what they
-                               stored before it, in any memory, all of them read after it
+Values are indices, scalars and vectors of a fixed number of lanes, and typed memory. What
+ops there are says `table.py`, and for people docs/loops.md. An *index* counts loops, work
+items, dims and elements; a device may give it 32 bits. What comes from memory or from an
+element-wise op is *data*: a scalar of i64 with all its bits, and so is what is made of it.
+An index may stand wherever an i64 scalar may; the arithmetic that led to an index which is
+taken as data (stored, converted, an operand of an element-wise op) becomes i64 with it.
 
 Work items (a kernel with a local size beyond (1, 1, 1)) run the same ops, each with its own
 local ids. Either all items of a group reach a barrier or none: it stands in no `for` or `if`
@@ -54,6 +27,7 @@ from ingot.compiler.ir import (
     Attribute,
     Block,
     Function,
+    IndexType,
     MemoryType,
     Op,
     Region,
@@ -64,6 +38,7 @@ from ingot.compiler.ir import (
     walk,
 )
 from ingot.compiler.ir.dims import Dim
+from ingot.compiler.kernels.table import ARITHMETIC, INDEX_CHOICES, has_effect
 from ingot.hal.spec import DType, dtype
 
 __all__ = ["ForLoop", "Index", "LoopBuilder", "dtype_of", "lanes_of"]
@@ -71,14 +46,21 @@ __all__ = ["ForLoop", "Index", "LoopBuilder", "dtype_of", "lanes_of"]
 I1 = dtype("i1")
 I64 = dtype("i64")
 
+INDEX = IndexType()
+_DATA = ScalarType(I64)
+
 Index = int | Value
-"""An i64 scalar: known when the kernel is made, or a value."""
+"""An index: known when the kernel is made, or a value; an i64 scalar will do as well."""
+
+_LESS_THAN_INDEX = 2**31  # what every device can count
 
 _PREDICATES = {"compare", "is_nan", "is_inf", "is_finite"}
 
 
 def dtype_of(value: Value) -> DType:
-    """The element type of a scalar, vector or memory."""
+    """The element type of a scalar, vector or memory; that of an index is i64."""
+    if isinstance(value.type, IndexType):
+        return I64
     assert isinstance(value.type, (ScalarType, VectorType, MemoryType))
     return value.type.dtype
 
@@ -122,6 +104,9 @@ class LoopBuilder:
         self._leaf_count = 0
         self._leaves: dict[tuple[object, ...], Value] = {}
         self._scopes: list[dict[tuple[str, Value, Value], Value]] = [{}]  # sums that are known
+        self._loops: dict[Block, Op] = {}  # by their bodies
+        self._become_data: set[Value] = set()  # they were indices at first
+        self._taken_as_data: set[Value] = set()
 
     def _leaf(self, name: str, type: Type, **attributes: Attribute) -> Value:
         key = (name, type, repr(attributes))  # as text: tells -0.0 from 0.0, and finds NaN
@@ -144,7 +129,7 @@ class LoopBuilder:
             return dim
         if dim not in self.constants:
             self.constants.append(dim)
-        return self._leaf("loop.dim", ScalarType(I64), ordinal=self.constants.index(dim))
+        return self._leaf("loop.dim", INDEX, ordinal=self.constants.index(dim))
 
     def binding(self, ordinal: int, element: DType) -> Value:
         """The memory of operand or result `ordinal`."""
@@ -161,11 +146,11 @@ class LoopBuilder:
 
     def workgroup(self, axis: int) -> Value:
         """The workgroup's position in the grid."""
-        return self._leaf("loop.workgroup", ScalarType(I64), axis=axis)
+        return self._leaf("loop.workgroup", INDEX, axis=axis)
 
     def workload(self, axis: int) -> Value:
         """The dispatch's workload."""
-        return self._leaf("loop.workload", ScalarType(I64), axis=axis)
+        return self._leaf("loop.workload", INDEX, axis=axis)
 
     def lanes(self, lanes: int) -> Value:
         """The i64 vector 0, 1, 2, ..."""
@@ -173,7 +158,7 @@ class LoopBuilder:
 
     def local_id(self, axis: int) -> Value:
         """The work item's position in its group (OpenCL)."""
-        return self._leaf("loop.local_id", ScalarType(I64), axis=axis)
+        return self._leaf("loop.local_id", INDEX, axis=axis)
 
     def barrier(self) -> None:
         """Wait for all work items of the group (OpenCL)."""
@@ -183,7 +168,64 @@ class LoopBuilder:
 
     def value(self, index: Index) -> Value:
         """The index as a value."""
-        return self.constant(index, I64) if isinstance(index, int) else index
+        if not isinstance(index, int):
+            return index
+        if abs(index) >= _LESS_THAN_INDEX:
+            return self.constant(index, I64)
+        return self._leaf("loop.constant", INDEX, value=index)
+
+    def data(self, index: Index) -> Value:
+        """The index as an i64 scalar: what a loop must start with that carries data."""
+        if isinstance(index, int):
+            return self.constant(index, I64)
+        value = self._widen(index)
+        return self._one("convert", (value,), _DATA, dtype=I64) if value.type == INDEX else value
+
+    def _widen(self, value: Value) -> Value:
+        """The value, which is about to be taken as data: if it is an index, it and the
+        arithmetic that led to it get 64 bits, but for what every device can count anyway."""
+        waiting = [value]
+        while waiting:
+            each = waiting.pop()
+            if each.type not in (INDEX, _DATA) or each in self._taken_as_data:
+                continue
+            sources = self._sources(each)
+            if sources is not None:
+                if each.type == INDEX:
+                    each.type = _DATA
+                    self._become_data.add(each)
+                self._taken_as_data.add(each)
+                waiting += sources
+        return value
+
+    def _sources(self, value: Value) -> list[Value] | None:
+        """The values that an i64 scalar or an index is made of, without a loss of bits; None for
+        data of other origin, and for an index that all devices can count."""
+        owner = value.owner
+        if isinstance(owner, Block):
+            return self._carried(owner, owner.arguments.index(value) - 1)
+        if owner.name == "loop.for":
+            return self._carried(owner.regions[0].block, owner.results.index(value))
+        if owner.name == "loop.if":
+            place = owner.results.index(value)
+            return [region.block.terminator.operands[place] for region in owner.regions]
+        if owner.name in ("loop.dim", "loop.workload"):
+            return []
+        return owner.operands if owner.name in (*ARITHMETIC, *INDEX_CHOICES) else None
+
+    def _carried(self, body: Block, place: int) -> list[Value] | None:
+        """All that a value which a loop carries is, and is made of."""
+        if place < 0:
+            return None
+        op = self._loops[body]
+        values = [body.arguments[1 + place], op.operands[3 + place], op.results[place]]
+        if body.ops and body.ops[-1].name == "yield":
+            values.append(body.terminator.operands[place])
+        return values
+
+    def _is_data(self, value: Value) -> bool:
+        """Whether the scalar came from memory or an op of the graph, and is no index."""
+        return value.type == _DATA and value not in self._become_data
 
     def add(self, a: Index, b: Index) -> Index:
         """a + b of indices."""
@@ -242,8 +284,12 @@ class LoopBuilder:
         for scope in reversed(self._scopes):
             if key in scope:
                 return scope[key]
-        self._scopes[-1][key] = self._one(name, key[1:], ScalarType(I64))
+        self._scopes[-1][key] = self._one(name, key[1:], self._type_of(key[1:]))
         return self._scopes[-1][key]
+
+    def _type_of(self, values: Sequence[Value]) -> Type:
+        """The type of what is made of indices: an index, unless there is data among them."""
+        return _DATA if any(map(self._is_data, values)) else INDEX
 
     # Control.
 
@@ -257,17 +303,28 @@ class LoopBuilder:
         unroll: bool = False,
     ) -> Iterator[ForLoop]:
         """`with b.for_(0, n, 1, [zero]) as loop: ...; loop.yield_(...)`; then loop.results."""
-        body = Block([ScalarType(I64), *(value.type for value in initial)])
         bounds = [self.value(lower), self.value(upper), self.value(step)]
         types = [value.type for value in initial]
+        body = Block([self._type_of(bounds), *types])
         op = Op("loop.for", [*bounds, *initial], types, {"unroll": unroll}, [Region([body])])
+        self._loops[body] = op
         loop = ForLoop(body.arguments[0], body.arguments[1:], op.results)
         with self._inside(body):
             yield loop
             if loop.next is None and initial:
                 raise ValueError("a loop with carried values needs yield_")
-            self.block.append(Op("yield", loop.next or ()))
+            pairs = zip(loop.next or (), loop.carried, strict=True)
+            values = [self._fitting(value, carried) for value, carried in pairs]
+            self.block.append(Op("yield", values))
         self.block.append(op)
+
+    def _fitting(self, value: Value, carried: Value) -> Value:
+        """The next value of what a loop carries: an index stands where an i64 scalar may."""
+        if carried.type == INDEX != value.type:
+            if self._is_data(value):
+                raise TypeError("what a loop carries starts as an index and goes on as data")
+            self._widen(carried)
+        return self._widen(value) if carried.type == _DATA else value
 
     def if_(
         self,
@@ -283,6 +340,10 @@ class LoopBuilder:
                 values.append(list(callback() or ()))
                 block.append(Op("yield", values[-1]))
             blocks.append(block)
+        for pair in zip(*values, strict=True):
+            if INDEX in (types := [value.type for value in pair]) and types != [INDEX, INDEX]:
+                for value in pair:
+                    self._widen(value)
         types = [value.type for value in values[0]]
         if types != [value.type for value in values[1]]:
             raise TypeError(f"branches give different types: {values[0]} and {values[1]}")
@@ -329,7 +390,7 @@ class LoopBuilder:
         """Write a scalar or the lanes of a vector from `index` on; `aligned` as for `load`."""
         if dtype_of(memory) != dtype_of(value):
             raise TypeError(f"store of {value.type} into {memory.type}")
-        operands = [memory, self.value(index), value]
+        operands = [memory, self.value(index), self._widen(value)]
         if count is not None:
             operands.append(self.value(count))
         attributes: dict[str, Attribute] = {"aligned": True} if aligned else {}
@@ -345,10 +406,6 @@ class LoopBuilder:
         """i1: whether two bindings are the same memory, as a result that takes an operand's."""
         return self._one("loop.same", (a, b), ScalarType(I1))
 
-    def prefetch(self, memory: Value, index: Index, level: int = 1) -> None:
-        """Ask for the line of the element into cache level 1, 2 or 3; any index is safe."""
-        self._append("loop.prefetch", (memory, self.value(index)), None, level=level)
-
     def fault(self, condition: Value, index: Value, bound: Index, operand: int) -> None:
         """End the workgroup if a lane of the condition is true: index of operand is wrong."""
         self._append("loop.fault", (condition, index, self.value(bound)), None, operand=operand)
@@ -359,7 +416,8 @@ class LoopBuilder:
         """A vector of equal lanes; a vector stays."""
         if lanes_of(value) == lanes:
             return value
-        return self._one("loop.broadcast", (value,), VectorType(dtype_of(value), lanes))
+        type = VectorType(dtype_of(value), lanes)
+        return self._one("loop.broadcast", (self._widen(value),), type)
 
     def extract(self, vector: Value, lane: int) -> Value:
         """One lane."""
@@ -367,7 +425,7 @@ class LoopBuilder:
 
     def insert(self, vector: Value, scalar: Value, lane: int) -> Value:
         """The vector with one lane replaced."""
-        return self._one("loop.insert", (vector, scalar), vector.type, lane=lane)
+        return self._one("loop.insert", (vector, self._widen(scalar)), vector.type, lane=lane)
 
     def shuffle(self, a: Value, b: Value, lanes: Sequence[int]) -> Value:
         """Lane i of the result is lane lanes[i] of a followed by b."""
@@ -403,10 +461,6 @@ class LoopBuilder:
         a, b, c = self._same_lanes([a, b, c])
         return self._one("loop.fma", (a, b, c), c.type)
 
-    def dot4(self, a: Value, b: Value, c: Value) -> Value:
-        """c[i] + sum over 4 of u8 a[4i+j] * i8 b[4i+j]."""
-        return self._one("loop.dot4", (a, b, c), c.type)
-
     def convert(self, value: Value, element: DType) -> Value:
         """The value in another dtype, by the rules of the graph op."""
         return value if dtype_of(value) == element else self.op("convert", value, dtype=element)
@@ -414,6 +468,13 @@ class LoopBuilder:
     def op(self, name: str, *operands: Value, **attributes: Attribute) -> Value:
         """A graph op on scalars or vectors; scalars beside vectors are broadcast."""
         values = self._same_lanes(operands)
+        chosen = values[1:] if name == "select" else values
+        known = self._become_data
+        if name in INDEX_CHOICES and any(value.type == INDEX or value in known for value in chosen):
+            return self._one(name, values, self._type_of(chosen), **attributes)
+        if name not in INDEX_CHOICES and (name != "compare" or any(map(self._is_data, values))):
+            for value in values:
+                self._widen(value)
         element = dtype_of(values[-1])
         if name in _PREDICATES:
             element = I1
@@ -445,9 +506,6 @@ class LoopBuilder:
         return Function(name, Region([self._top]))
 
 
-_EFFECTS = {"loop.store", "loop.fault", "loop.prefetch", "loop.barrier", "return", "yield"}
-
-
 def _drop_unused(block: Block, used: set[Value]) -> None:
     """Remove ops without effect whose results nobody needs; `used` learns all operands."""
     kept = []
@@ -455,8 +513,8 @@ def _drop_unused(block: Block, used: set[Value]) -> None:
         before = set(used) if op.regions else used
         for region in op.regions:
             _drop_unused(region.block, used)
-        effect = op.name in _EFFECTS or any(
-            inner.name in _EFFECTS and inner.name != "yield"
+        effect = has_effect(op.name) or any(
+            has_effect(inner.name) and inner.name != "yield"
             for region in op.regions
             for inner in walk(region)
         )

@@ -148,7 +148,7 @@ class MergeSort:
         b = self.builder
         first, middle, end = run
         last = b.sub(end, 1)
-        with b.for_(first, limit, 1, [b.value(first), b.value(middle)]) as loop:
+        with b.for_(first, limit, 1, [b.data(first), b.data(middle)]) as loop:
             i, j = loop.carried
             left = self._load(b.add(base, b.min(i, last)))
             right = self._load(b.add(base, b.min(j, last)))

@@ -20,6 +20,7 @@ import numpy as np
 
 from ingot.compiler.ir.dims import evaluate
 from ingot.compiler.kernels.kernel import Kernel
+from ingot.compiler.kernels.level import verify_kernel
 from ingot.compiler.targets.cpu import c_printer
 from ingot.compiler.targets.cpu.flags import COMMON_FLAGS
 from ingot.compiler.targets.cpu.flags import VARIANTS as CPU_VARIANTS
@@ -108,6 +109,7 @@ class Loaded:
         self, kernel: Kernel, variant: str, compiler: str = "gcc", path: Path | None = None
     ) -> None:
         self.kernel = kernel
+        verify_kernel(kernel)
         source = c_printer.print_source([c_printer.print_kernel(kernel)])
         path = path or build(source, variant, compiler=compiler)
         self.library = ctypes.CDLL(str(path))

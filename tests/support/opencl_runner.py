@@ -15,6 +15,7 @@ import numpy as np
 
 from ingot.compiler.ir.dims import evaluate
 from ingot.compiler.kernels.kernel import Kernel
+from ingot.compiler.kernels.level import verify_kernel
 from ingot.compiler.targets.opencl.object import print_source
 
 Array = np.ndarray[Any, Any]
@@ -105,6 +106,7 @@ def run(
     fault, else None."""
     device = queue()
     assert device is not None, "no OpenCL device: install pocl-opencl-icd"
+    verify_kernel(kernel)
     function = device.build(print_source([kernel]), kernel.name, index)
     first = np.int32(_MARGIN) if index == "int" else np.int64(_MARGIN)
     arguments: list[Any] = []

@@ -178,6 +178,7 @@ _KINDS: dict[str, tuple[str, Callable[[object], bool]]] = {
     "float": ("a number", lambda value: isinstance(value, float) or _is_int(value)),
     "string": ("a string", lambda value: isinstance(value, str)),
     "dtype": ("a dtype", lambda value: isinstance(value, DType)),
+    "scalar": ("a number or a boolean", lambda value: isinstance(value, (bool, int, float))),
     "literal": ("a literal", lambda value: isinstance(value, Literal)),
 }
 
@@ -192,15 +193,15 @@ def freeze(value: Any) -> Attribute:
 
 
 def complete_attributes(
-    row: OpRow, operands: Sequence[Type], given: Mapping[str, Any]
+    rows: Mapping[str, AttributeRow], operands: Sequence[Type], given: Mapping[str, Any]
 ) -> dict[str, Attribute]:
     """`given` in the table's order with defaults filled in. RuleError: a wrong attribute."""
-    unknown = [name for name in given if name not in row.attributes]
+    unknown = [name for name in given if name not in rows]
     if unknown:
-        known = ", ".join(row.attributes) or "none"
+        known = ", ".join(rows) or "none"
         raise RuleError(f"has no attribute '{unknown[0]}'; its attributes are: {known}")
     complete: dict[str, Attribute] = {}
-    for name, each in row.attributes.items():
+    for name, each in rows.items():
         if name in given:
             value = freeze(given[name])
         elif each.required:

@@ -154,7 +154,7 @@ class LineSort:
         i, j = b.add(first, start), b.add(middle, b.sub(begin, start))
         i_end, j_end = b.add(first, following), b.add(middle, b.sub(stop, following))
         last = b.sub(end, 1)
-        initial = [b.value(i), b.value(j)]
+        initial = [b.data(i), b.data(j)]
         with b.for_(b.add(first, begin), b.add(first, stop), 1, initial) as loop:
             i, j = loop.carried
             one = self._read(b.add(base, b.min(i, last)))

@@ -203,7 +203,7 @@ class _Lowering(ScatterParts):
             one = [b.convert(hits, _NUMBER)]
             (slot,), (found,) = group.scan(one, add, [b.constant(0, _NUMBER)])
             mine = b.convert(b.value(number), _NUMBER)
-            b.if_(hits, lambda: b.store(chosen, slot, mine))
+            b.if_(hits, lambda: b.store(chosen, b.convert(slot, I64), mine))
             group.barrier()
             with b.for_(0, b.convert(found, I64)) as loop:
                 here = emitter.fork()

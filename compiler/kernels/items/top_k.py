@@ -97,7 +97,7 @@ class _Lowering(TopKLowering):
         local = LocalSort(group, [self.element], self.before, self.shape.capacity)
         steps = max(min(4, self.shape.capacity // 2 // group.count), 1)
         chunk = steps * group.count
-        initial = [b.value(0), b.value(0), b.constant(0, self.element)]
+        initial = [b.data(0), b.value(0), b.constant(0, self.element)]
         with b.for_(0, b.dim(self.lines.length), chunk, initial) as loop:
             held, is_cut, worst = loop.carried
             found = self._look(emitter, loop.index, steps, is_cut, worst)

@@ -201,7 +201,7 @@ class TopKLowering:
         """Put an element into the list behind all `count` that are as good; what follows moves
         down by one, over the element at `count`."""
         b = self.builder
-        with b.for_(0, count, 1, [b.value(0)]) as loop:
+        with b.for_(0, count, 1, [b.data(0)]) as loop:
             before = b.op("not", self.better(value, b.load(values, loop.index)))
             loop.yield_(b.value(b.add(loop.carried[0], b.convert(before, I64))))
         (at,) = loop.results

@@ -107,7 +107,6 @@ class _Printer(CStructure):
         "loop.for": "_for",
         "loop.if": "_if",
         "loop.store": "_store",
-        "loop.prefetch": "_prefetch",
         "loop.fault": "_fault",
     }
 
@@ -162,12 +161,6 @@ class _Printer(CStructure):
         operands.append(self._mask(value, 8) if is_mask else self._name(value))
         operands += [self._name(count) for count in op.operands[3:]]
         self._line(f"{_access('store', element, lanes, len(operands) > 3)}({', '.join(operands)});")
-
-    def _prefetch(self, op: Op) -> None:
-        memory, index = map(self._name, op.operands)
-        locality = {1: 3, 2: 2, 3: 1}[op.attributes["level"]]  # type: ignore[index]
-        address = f"(const char *)((uintptr_t){memory} + sizeof *{memory} * (size_t){index})"
-        self._line(f"__builtin_prefetch({address}, 0, {locality});")
 
     def _fault(self, op: Op) -> None:
         condition, index, bound = op.operands
@@ -466,10 +459,6 @@ class _Printer(CStructure):
         text = f"fma_{scalar_name(element)}{self._suffix(lanes)}({names})"
         return self._rounded(text, "fma", element, lanes)
 
-    def _dot4(self, op: Op) -> str:
-        names = ", ".join(map(self._name, op.operands))
-        return f"dot4_i32{self._suffix(lanes_of(op.result))}({names})"
-
     def _same(self, op: Op) -> str:
         a, b = (f"(const void *){self._name(memory)}" for memory in op.operands)
         return f"(i1)({a} == {b})"
@@ -518,6 +507,5 @@ _EXPRESSIONS: dict[str, Callable[[_Printer, Op], str]] = {
     "reduce": _Printer._reduce,
     "any": _Printer._any,
     "fma": _Printer._fma,
-    "dot4": _Printer._dot4,
     "same": _Printer._same,
 }

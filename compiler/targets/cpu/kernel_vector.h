@@ -454,21 +454,6 @@ INGOT_INLINE i64 N(first_i64)(N(i64) mask, N(i64) values) {
   return value;
 }
 
-/* c + the sums of four products of unsigned bytes of a and signed bytes of b. */
-INGOT_INLINE N(i32) N(dot4_i32)(N(i32) a, N(i32) b, N(i32) c) {
-#if defined(__AVX512VNNI__) && L == 16
-  return __builtin_ia32_vpdpbusd_v16si(c, a, b);
-#else
-  N(u32) sum = (N(u32))c;
-  for (int shift = 0; shift < 32; shift += 8) {
-    N(u32) left = ((N(u32))a >> shift) & 0xffu;
-    N(u32) right = (N(u32))((N(i32))((N(u32))b << (24 - shift)) >> 24);
-    sum += left * right;
-  }
-  return (N(i32))sum;
-#endif
-}
-
 /* Bytes as i32. gcc takes the general form apart when they come from memory. */
 #define INGOT_WIDEN(type, value)                                                              \
   INGOT_INLINE N(i32) N(widen_##type)(N(type) a) { return value; }

@@ -89,12 +89,3 @@ T N(div_UNSIGNED)(T a, T b) {
 T N(rem_UNSIGNED)(T a, T b) {
   return b == (T)(0) ? a : a % (b == (T)(0) ? (T)(1) : b);
 }
-
-// c + the sums of four products of unsigned bytes of a and signed bytes of b.
-I32 N(dot4_i32)(I32 a, I32 b, I32 c) {
-  U32 sum = as_U32(c) + (as_U32(a) & 0xffu) * as_U32(as_I32(as_U32(b) << 24) >> 24);
-  sum += ((as_U32(a) >> 8) & 0xffu) * as_U32(as_I32(as_U32(b) << 16) >> 24);
-  sum += ((as_U32(a) >> 16) & 0xffu) * as_U32(as_I32(as_U32(b) << 8) >> 24);
-  sum += (as_U32(a) >> 24) * as_U32(b >> 24);
-  return as_I32(sum);
-}

@@ -13,9 +13,9 @@ from math import prod
 from typing import ClassVar
 
 from ingot.compiler.ir import Op, Value, walk
+from ingot.compiler.kernels.check_barriers import check_barriers
 from ingot.compiler.kernels.kernel import Kernel
 from ingot.compiler.kernels.loop import dtype_of, lanes_of
-from ingot.compiler.targets.opencl.check_barriers import check_barriers
 from ingot.compiler.targets.opencl.opencl_values import ValuePrinter, scalar_type
 from ingot.compiler.targets.opencl.prelude import MEMORY_TYPES
 
@@ -62,7 +62,6 @@ class _Printer(ValuePrinter):
     statements: ClassVar[dict[str, str]] = {
         **ValuePrinter.statements,
         "loop.store": "_store",
-        "loop.prefetch": "_nothing",
         "loop.fault": "_fault",
         "loop.barrier": "_barrier",
     }
@@ -160,9 +159,6 @@ class _Printer(ValuePrinter):
         """Whether one access may do for the vector: of global memory, at most 16 bytes."""
         length = dtype_of(memory).bytes * lanes
         return lanes > 1 and length <= 16 and "__global" in self.pointers[memory]
-
-    def _nothing(self, op: Op) -> None:
-        """A prefetch has no meaning here."""
 
     def _barrier(self, op: Op) -> None:
         """Global memory is fenced only where work items may read what others wrote there."""

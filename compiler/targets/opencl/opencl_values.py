@@ -9,13 +9,12 @@ prelude. Memory, work items and the kernel around the values are `opencl_printer
 from __future__ import annotations
 
 import math
-from typing import ClassVar
+from typing import ClassVar, cast
 
-from ingot.compiler.ir import MemoryType, Op, ScalarType, Value
+from ingot.compiler.ir import IndexType, MemoryType, Op, Value
 from ingot.compiler.kernels.kernel import Kernel
 from ingot.compiler.kernels.loop import dtype_of, lanes_of
 from ingot.compiler.targets.c_structure import CStructure, register_bits
-from ingot.compiler.targets.opencl.index_types import wide_values
 from ingot.compiler.targets.opencl.prelude import LANES, SWIZZLE, TYPES, vector_type
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import DType
@@ -60,7 +59,6 @@ class ValuePrinter(CStructure):
         "loop.reduce": "_reduce",
         "loop.any": "_any",
         "loop.fma": "_fma",
-        "loop.dot4": "_dot4",
         "compare": "_compare",
         "select": "_select",
         "clamp": "_clamp",
@@ -70,7 +68,6 @@ class ValuePrinter(CStructure):
 
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(kernel)
-        self.wide = wide_values(kernel.loops)
         self.functions: dict[str, None] = {}
         self.pointers: dict[Value, str] = {}  # types of memory
         self.known: dict[Value, float] = {}  # constants of floats
@@ -98,12 +95,12 @@ class ValuePrinter(CStructure):
         element = dtype_of(value)
         if lanes > 1 and element.is_boolean:
             return self._vector(_SIGNED[self.mask_bits.setdefault(value, 32)], lanes)
-        if lanes == 1 and element.name == "i64" and value not in self.wide:
+        if isinstance(value.type, IndexType):
             return "index_t"
         return self._vector(scalar_type(element), lanes)
 
     def _define(self, value: Value, expression: str) -> None:
-        if isinstance(value.type, ScalarType) and self._is_constant(value):
+        if lanes_of(value) == 1 and self._is_constant(value):
             self.names[value] = expression
         else:
             super()._define(value, expression)
@@ -111,6 +108,13 @@ class ValuePrinter(CStructure):
     @staticmethod
     def _is_constant(value: Value) -> bool:
         return isinstance(value.owner, Op) and value.owner.name == "loop.constant"
+
+    def _is_wide(self, value: Value) -> bool:
+        """Whether the text of an integer has 64 bits: that of a small constant has not."""
+        owner = value.owner
+        if isinstance(owner, Op) and owner.name == "loop.constant":
+            return abs(int(cast(int, owner.attributes["value"]))) >= 2**31
+        return not isinstance(value.type, IndexType)
 
     def _mask(self, value: Value, bits: int) -> str:
         """A vector of i1 with lanes of `bits`."""
@@ -135,7 +139,7 @@ class ValuePrinter(CStructure):
         if op.name.startswith("loop."):
             names = [self._name(value) for value in op.operands]
             if name in _INDEX_OPERATORS:
-                if op.result in self.wide and self.wide.isdisjoint(op.operands):
+                if self._is_wide(op.result) and not any(map(self._is_wide, op.operands)):
                     names[0] = f"(long){names[0]}"
                 return f"{names[0]} {_INDEX_OPERATORS[name]} {names[1]}"
             if name in ("div", "rem"):
@@ -159,7 +163,7 @@ class ValuePrinter(CStructure):
         if isinstance(value, int) and value > 0 and value & (value - 1) == 0:
             power = value.bit_length() - 1
             return f"{a} >> {power}" if op.name == "loop.div" else f"{a} & {value - 1}"
-        is_wide = any(operand in self.wide for operand in op.operands)
+        is_wide = any(map(self._is_wide, op.operands))
         unsigned = "ulong" if is_wide else "unsigned INGOT_INDEX"
         operator = "/" if op.name == "loop.div" else "%"
         return f"({unsigned}){a} {operator} ({unsigned}){b}"
@@ -355,9 +359,6 @@ class ValuePrinter(CStructure):
         names = map(self._name, op.operands)
         text = self._call(f"fma_{_float_name(op.result)}", lanes, *names)
         return self._rounded(text, "fma", dtype_of(op.result), lanes)
-
-    def _dot4(self, op: Op) -> str:
-        return self._call("dot4_i32", lanes_of(op.result), *map(self._name, op.operands))
 
     def _lanes(self, op: Op) -> str:
         lanes = lanes_of(op.result)

@@ -193,26 +193,6 @@ def test_partial_loads_and_stores_and_reductions(element: str, lanes: int) -> No
     np.testing.assert_array_equal(got[end + 3 :], data[: 2 * lanes : 2].astype(np.float64))
 
 
-@needs_device
-@pytest.mark.parametrize("lanes", [1, 4, 16])
-def test_products_of_bytes(lanes: int) -> None:
-    b = LoopBuilder()
-    a, w, y = (b.binding(ordinal, I32) for ordinal in range(3))
-    b.store(y, 0, b.dot4(b.load(a, 0, lanes), b.load(w, 0, lanes), b.load(y, 0, lanes)))
-    rng = np.random.default_rng(0)
-    left = rng.integers(0, 256, (lanes, 4), np.uint8)
-    right = rng.integers(-128, 128, (lanes, 4), np.int8)
-    start = rng.integers(-99, 99, lanes, np.int32)
-    (got,) = run(
-        kernel_of(b, ["i32"] * 3),
-        [left.view(np.int32).reshape(-1), right.view(np.int32).reshape(-1)],
-        [start.copy()],
-        "opencl-c",
-    )
-    wanted = start + (left.astype(np.int32) * right).sum(1)
-    np.testing.assert_array_equal(got, wanted)
-
-
 def test_indices_are_index_t_and_data_is_long() -> None:
     b = LoopBuilder()
     x, y = b.binding(0, I64), b.binding(1, I64)
@@ -231,8 +211,7 @@ def test_indices_are_index_t_and_data_is_long() -> None:
 def test_an_index_carried_by_a_loop_is_long_once_data_goes_in() -> None:
     b = LoopBuilder()
     x, y = b.binding(0, I64), b.binding(1, I64)
-    zero = b.constant(0, I64)
-    with b.for_(0, 9, 1, [zero, zero]) as loop:
+    with b.for_(0, 9, 1, [b.value(0), b.data(0)]) as loop:
         loop.yield_(loop.index, b.load(x, loop.carried[0]))
     b.store(y, loop.results[0], b.load(x, loop.results[1]))
     text = body_of(kernel_of(b, ["i64"] * 2))

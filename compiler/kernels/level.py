@@ -1,0 +1,161 @@
+"""The loop level for the verifier: which ops are legal, what their types must be, and what a
+kernel may touch.
+
+Compiles verify kernels where the IR is dumped; the tests verify every kernel that they make.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import cast
+
+from ingot.compiler.graph.ops.table import OPS, RuleError, complete_attributes, require
+from ingot.compiler.ir import (
+    IndexType,
+    Level,
+    MemoryType,
+    Module,
+    Op,
+    ScalarType,
+    Type,
+    VectorType,
+    verify,
+    walk,
+)
+from ingot.compiler.kernels.check_barriers import check_barriers
+from ingot.compiler.kernels.kernel import Kernel
+from ingot.compiler.kernels.table import LOOP_OPS, LoopRow, elementwise_types, is_elementwise
+from ingot.hal.errors import CompileError
+
+__all__ = ["verify_kernel"]
+
+
+def verify_kernel(kernel: Kernel) -> None:
+    """CompileError lists everything that is wrong with the loop IR of a kernel, by op and rule."""
+    module = Module()
+    module.add(kernel.loops)
+    verify(module, _LOOP)
+    errors = [f"'@{kernel.name}': op '{op.name}': {each}" for op, each in _misuses(kernel)]
+    if errors:
+        raise CompileError("the module is no valid loop IR:\n  " + "\n  ".join(errors))
+    check_barriers(kernel.loops)
+
+
+# Single ops.
+
+
+def _element(type: Type) -> str:
+    return type.dtype.name if isinstance(type, (ScalarType, VectorType)) else ""
+
+
+def _is_scalar(type: Type, element: str) -> bool:
+    return isinstance(type, ScalarType) and type.dtype.name == element
+
+
+_KINDS: dict[str, Callable[[Type], bool]] = {
+    "memory": lambda type: isinstance(type, MemoryType),
+    "index": lambda type: isinstance(type, IndexType) or _is_scalar(type, "i64"),
+    "indices": lambda type: isinstance(type, IndexType) or _element(type) == "i64",
+    "i64 vector": lambda type: isinstance(type, VectorType) and _element(type) == "i64",
+    "i1": lambda type: _is_scalar(type, "i1"),
+    "mask": lambda type: _element(type) == "i1",
+    "scalar": lambda type: isinstance(type, (ScalarType, IndexType)),
+    "vector": lambda type: isinstance(type, VectorType),
+    "value": lambda type: isinstance(type, (ScalarType, VectorType, IndexType)),
+}
+
+
+def _check_operands(row: LoopRow, op: Op) -> None:
+    least = sum(1 for _, is_free, _ in row.kinds if not is_free)
+    is_open = bool(row.kinds) and row.kinds[-1][2]
+    count = len(op.operands)
+    if count < least or (count > len(row.kinds) and not is_open):
+        raise RuleError(f"takes the operands ({', '.join(row.operands)}), got {count}")
+    for place, value in enumerate(op.operands):
+        kind = row.kinds[min(place, len(row.kinds) - 1)][0]
+        require(_KINDS[kind](value.type), f"operand {place} is {value.type}, expected: {kind}")
+
+
+def _check_loop_op(op: Op) -> None:
+    row = LOOP_OPS[op.name]
+    complete_attributes(row.attributes, (), op.attributes)
+    _check_operands(row, op)
+    require(
+        len(op.regions) == row.region_count,
+        f"takes {row.region_count} regions, got {len(op.regions)}",
+    )
+    for region in op.regions:
+        require(len(region.blocks) == 1, "takes regions of one block")
+    _check_results(op, row.rule(op))
+
+
+def _check_elementwise(op: Op) -> None:
+    for place, value in enumerate(op.operands):
+        require(_KINDS["value"](value.type), f"operand {place} is {value.type}")
+    complete_attributes(OPS[op.name].attributes, (), op.attributes)
+    _check_results(op, elementwise_types(op))
+
+
+def _check_results(op: Op, wanted: tuple[Type, ...]) -> None:
+    given = tuple(result.type for result in op.results)
+    if given != wanted:
+        texts = (", ".join(map(str, each)) or "none" for each in (given, wanted))
+        raise RuleError("has the results ({}), but the op table says ({})".format(*texts))
+    for each in wanted:
+        if isinstance(each, VectorType):
+            whole = each.lanes > 1 and each.lanes & (each.lanes - 1) == 0
+            require(whole, f"gives {each}: a vector has 2, 4, 8, ... lanes")
+
+
+_LOOP = Level(
+    "loop",
+    {
+        **dict.fromkeys(LOOP_OPS, _check_loop_op),
+        **dict.fromkeys(filter(is_elementwise, OPS), _check_elementwise),
+    },
+)
+
+
+# Whole kernels.
+
+
+def _misuses(kernel: Kernel) -> Iterator[tuple[Op, str]]:
+    """What ops ask for that the kernel has not, or must not do."""
+    if kernel.loops.arguments:
+        yield kernel.loops.block.ops[0], "the kernel takes arguments: its operands are bindings"
+    if kernel.loops.block.terminator.name != "return":
+        yield kernel.loops.block.terminator, "a kernel ends in a return"
+    for op in walk(kernel.loops):
+        if op.name == "return" and op is not kernel.loops.block.terminator:
+            yield op, "stands in a region"
+        yield from ((op, each) for each in _misuse(kernel, op))
+
+
+def _misuse(kernel: Kernel, op: Op) -> Iterator[str]:
+    match op.name:
+        case "loop.dim":
+            yield from _bounded(op, "ordinal", len(kernel.constants), "constants")
+        case "loop.binding":
+            yield from _bounded(op, "ordinal", len(kernel.bindings), "bindings")
+        case "loop.scratch":
+            yield from _bounded(op, "offset", kernel.scratch_length, "bytes of scratch memory")
+        case "loop.local":
+            yield from _bounded(op, "offset", kernel.local_length, "bytes of local memory")
+        case "loop.store":
+            yield from _misuse_of_store(kernel, op)
+
+
+def _misuse_of_store(kernel: Kernel, op: Op) -> Iterator[str]:
+    memory = op.operands[0].owner
+    if isinstance(memory, Op) and memory.name == "loop.binding":
+        ordinal = cast(int, memory.attributes["ordinal"])
+        if not kernel.written >> ordinal & 1:
+            yield f"stores into binding {ordinal}, which is an operand"
+
+
+def _bounded(op: Op, name: str, limit: int, what: str) -> Iterator[str]:
+    value = cast(int, op.attributes[name])
+    if not 0 <= value < limit:
+        yield f"its {name} is {value}, but the kernel has {limit} {what}"
+    elif name == "offset" and value % 64:
+        yield f"its offset is {value}, no multiple of 64"

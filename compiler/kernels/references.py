@@ -1,0 +1,74 @@
+"""What loop ops on registers mean, as NumPy code.
+
+An array's first axis is that of the work items; a vector has a second one, its lanes.
+Element-wise ops have their references at the graph level. Memory, loops and branches are
+the interpreter's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from ingot.compiler.graph.ops import OPS
+from ingot.compiler.graph.references.numbers import Array, dtype_of, narrow, quiet, widen
+
+__all__ = ["REFERENCES"]
+
+
+def _broadcast(x: Array, *, lanes: int) -> Array:
+    return np.repeat(x[:, None], lanes, axis=1)
+
+
+def _extract(vector: Array, *, lane: int) -> Array:
+    return np.asarray(vector[:, lane])
+
+
+def _insert(vector: Array, scalar: Array, *, lane: int) -> Array:
+    result: Array = vector.copy()
+    result[:, lane] = scalar
+    return result
+
+
+def _shuffle(a: Array, b: Array, *, lanes: Sequence[int]) -> Array:
+    return np.asarray(np.concatenate([a, b], axis=1)[:, list(lanes)])
+
+
+def _reduce(vector: Array, *, kind: str) -> Array:
+    """Halves combined until one lane is left; f16 and bf16 are rounded once, at the end."""
+    element = dtype_of(vector)
+    rest = vector.astype(np.float32) if element.is_float and element.bits < 32 else vector
+    if element.is_boolean:
+        kind = {"add": "or", "max": "or", "mul": "and", "min": "and"}.get(kind, kind)
+    while rest.shape[1] > 1:
+        half = rest.shape[1] // 2
+        rest = OPS[kind].reference(rest[:, :half], rest[:, half:])
+    return narrow(rest[:, 0], element)
+
+
+def _any(vector: Array) -> Array:
+    return np.asarray(vector.any(axis=1))
+
+
+@quiet
+def _fma(a: Array, b: Array, c: Array) -> Array:
+    return narrow(widen(a) * widen(b) + widen(c), dtype_of(a))
+
+
+REFERENCES: dict[str, Callable[..., Array]] = {
+    "loop.add": np.add,
+    "loop.sub": np.subtract,
+    "loop.mul": np.multiply,
+    "loop.div": OPS["div"].reference,
+    "loop.rem": OPS["rem"].reference,
+    "loop.min": np.minimum,
+    "loop.max": np.maximum,
+    "loop.broadcast": _broadcast,
+    "loop.extract": _extract,
+    "loop.insert": _insert,
+    "loop.shuffle": _shuffle,
+    "loop.reduce": _reduce,
+    "loop.any": _any,
+    "loop.fma": _fma,
+}

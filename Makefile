@@ -68,6 +68,7 @@ develop: $(STAMPS)/develop ## bring the Python extension up to date after change
 goldens: develop ## write anew the texts that tests compare: IR per pass, pages of docs/
 	INGOT_UPDATE_GOLDENS=1 pytest -q tests/compiler/test_goldens.py tests/compiler/ir/test_docs.py
 	python -m ingot.compiler.graph.document_ops docs/ops.md
+	python -m ingot.compiler.kernels.document_loops docs/loops.md
 
 format: $(STAMPS)/develop ## format and fix the Python code
 	ruff format .

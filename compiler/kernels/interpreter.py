@@ -1,0 +1,303 @@
+"""Runs any kernel on NumPy memory, work item beside work item: the oracle for printed kernels.
+
+All items of some workgroups go through the ops together, each value an array with one row per
+item; those that a branch leaves out, or whose loop is over, wait. So barriers need nothing:
+whatever was stored before an op is there to be read. But who reads what another item stored
+without a barrier in between is told, as is who leaves its memory.
+Made to be right, not fast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from ingot.compiler.graph.ops import OPS
+from ingot.compiler.graph.references.numbers import Array, quiet
+from ingot.compiler.ir import Block, MemoryType, Op, Value, VectorType, walk
+from ingot.compiler.ir.dims import evaluate
+from ingot.compiler.kernels.kernel import Kernel
+from ingot.compiler.kernels.loop import dtype_of
+from ingot.compiler.kernels.references import REFERENCES
+from ingot.hal.errors import InvalidArgument
+
+__all__ = ["Fault", "run_kernel"]
+
+Fault = tuple[int, int, int]
+"""Operand, index, bound."""
+
+_ITEMS = 1 << 12  # that go together
+_FILL = 0xA5  # memory "of any content" has this
+
+
+@quiet
+def run_kernel(kernel: Kernel, arrays: Sequence[Array], symbols: Mapping[str, int]) -> Fault | None:
+    """Run the grid on the bindings, C-contiguous arrays, of which results and workspaces are
+    written. Gives what the first workgroup with a fault says, if any.
+
+    InvalidArgument: the kernel touches what is not its own, or what a barrier should guard.
+    """
+    workload = [evaluate(dim, symbols) for dim in kernel.workload]
+    grid = [-(-work // tile) for work, tile in zip(workload, kernel.tile, strict=True)]
+    numbers = [evaluate(dim, symbols) for dim in kernel.constants]
+    bindings = [_Memory.of(array) for array in arrays]
+    items, count = int(np.prod(kernel.local_size)), int(np.prod(grid))
+    batch = max(_ITEMS // items, 1)
+    for first in range(0, count, batch):
+        groups = np.arange(first, min(first + batch, count)).repeat(items)
+        fault = _Run(kernel, bindings, numbers, workload, grid, groups).run()
+        if fault is not None:
+            return fault
+    return None
+
+
+class _Memory:
+    """Bytes, cut into parts of which each workgroup has one; a binding is one part for all."""
+
+    def __init__(self, parts: Array, shared: bool) -> None:
+        self.parts = parts  # bytes, one row per part
+        self.shared = shared
+        self.writer = np.full(parts.shape, -1)  # the item that stored since the last barrier
+
+    @staticmethod
+    def of(array: Array) -> _Memory:
+        return _Memory(array.reshape(-1).view(np.uint8)[None], shared=True)
+
+
+class _Run:
+    def __init__(
+        self,
+        kernel: Kernel,
+        bindings: Sequence[_Memory],
+        numbers: Sequence[int],
+        workload: Sequence[int],
+        grid: Sequence[int],
+        groups: Array,
+    ) -> None:
+        self.kernel, self.numbers, self.workload = kernel, numbers, workload
+        self.bindings = bindings
+        count = len(groups)
+        self.part = groups - groups[0]  # the row of a group's own memory
+        within = np.arange(count) % int(np.prod(kernel.local_size))
+        self.group = _folded(groups, grid)
+        self.item = _folded(within, kernel.local_size)
+        parts = int(self.part[-1]) + 1
+        own = (kernel.scratch_length, kernel.local_length)
+        self.scratch, self.local = (
+            _Memory(np.full((parts, length), _FILL, np.uint8), shared=False) for length in own
+        )
+        self.values: dict[Value, Any] = {}
+        self.active = np.ones(count, bool)
+        self.ended = np.zeros(count, bool)  # by a fault
+        self.faults: dict[int, Fault] = {}
+        self.has_barrier = any(op.name == "loop.barrier" for op in walk(kernel.loops))
+        self.meet()
+
+    def run(self) -> Fault | None:
+        self.block(self.kernel.loops.block)
+        return self.faults[min(self.faults)] if self.faults else None
+
+    def block(self, block: Block) -> list[Value]:
+        """Run the ops for the active items; gives the operands of the terminator."""
+        for op in block.ops[:-1]:
+            special = _SPECIAL.get(op.name)
+            if special is not None:
+                special(self, op)
+            else:
+                operands = [self.values[value] for value in op.operands]
+                reference = REFERENCES.get(op.name) or OPS[op.name].reference
+                extra = dict(op.attributes)
+                if op.name == "loop.broadcast":
+                    extra["lanes"] = cast(VectorType, op.result.type).lanes
+                self.values[op.result] = reference(*operands, **extra)
+        return block.terminator.operands
+
+    def fill(self, value: Value, number: Any) -> None:
+        """The same number in all items and lanes."""
+        lanes = (value.type.lanes,) if isinstance(value.type, VectorType) else ()
+        shape = (len(self.active), *lanes)
+        self.values[value] = np.full(shape, number).astype(dtype_of(value).numpy)
+
+    def take(self, targets: Sequence[Value], values: Sequence[Value], mask: Array) -> None:
+        """The values in the items of the mask; others keep what they have."""
+        fresh = []
+        for target, value in zip(targets, values, strict=True):
+            new, old = self.values[value], self.values.get(target)
+            lanes = mask.reshape(-1, *[1] * (new.ndim - 1))
+            fresh.append(new if old is None else np.where(lanes, new, old).astype(new.dtype))
+        self.values.update(zip(targets, fresh, strict=True))
+
+    # Leaves.
+
+    def leaf(self, op: Op) -> None:
+        attributes = cast("dict[str, Any]", op.attributes)
+        match op.name:
+            case "loop.constant":
+                self.fill(op.result, attributes["value"])
+            case "loop.dim":
+                self.fill(op.result, self.numbers[attributes["ordinal"]])
+            case "loop.workload":
+                self.fill(op.result, self.workload[attributes["axis"]])
+            case "loop.workgroup":
+                self.values[op.result] = self.group[attributes["axis"]]
+            case "loop.local_id":
+                self.values[op.result] = self.item[attributes["axis"]]
+            case "loop.lanes":
+                lanes = cast(VectorType, op.result.type).lanes
+                self.fill(op.result, np.arange(lanes))
+            case "loop.binding":
+                self.values[op.result] = self.bindings[attributes["ordinal"]], 0
+            case "loop.scratch" | "loop.local":
+                memory = self.scratch if op.name == "loop.scratch" else self.local
+                self.values[op.result] = memory, attributes["offset"]
+
+    # Memory.
+
+    def bytes_of(self, op: Op, indices: Array, mask: Array) -> tuple[_Memory, Array, Array]:
+        """The memory, and for every item and lane of the mask its part, and where its bytes lie."""
+        memory, offset = cast("tuple[_Memory, int]", self.values[op.operands[0]])
+        length = cast(MemoryType, op.operands[0].type).dtype.bytes
+        chosen = indices[mask]
+        starts = offset + chosen.astype(np.int64) * length
+        outside = (chosen < 0) | (starts + length > memory.parts.shape[1])
+        if outside.any():
+            size = (memory.parts.shape[1] - offset) // length
+            raise InvalidArgument(
+                f"kernel '{self.kernel.name}': {op.name} at index {chosen[outside][0]} of "
+                f"{size} elements of {op.operands[0].type}"
+            )
+        rows = np.zeros_like(self.part) if memory.shared else self.part
+        part = np.broadcast_to(rows.reshape(-1, *[1] * (mask.ndim - 1)), mask.shape)[mask]
+        return memory, part[:, None], starts[:, None] + np.arange(length)
+
+    def items_of(self, mask: Array) -> Array:
+        """Per item and lane of the mask the number of the item."""
+        numbers = np.arange(len(mask)).reshape(-1, *[1] * (mask.ndim - 1))
+        return np.broadcast_to(numbers, mask.shape)[mask][:, None]
+
+    def require_barrier(self, op: Op, memory: _Memory, place: Any, items: Array) -> None:
+        """What was stored since the last barrier is the business of its writer alone."""
+        writer = memory.writer[place]
+        if ((writer >= 0) & (writer != items)).any():
+            raise InvalidArgument(
+                f"kernel '{self.kernel.name}': {op.name} meets what another work item stored, "
+                f"without a barrier in between ({op.operands[0].type})"
+            )
+
+    def lanes_of(self, value: Value, op: Op, count: int) -> tuple[Array, Array]:
+        """The index of every lane from that of lane 0 on, and which lanes are touched."""
+        first = self.values[op.operands[1]]
+        if not isinstance(value.type, VectorType):
+            return first, self.active
+        lanes = np.arange(value.type.lanes)
+        mask = np.broadcast_to(self.active[:, None], (len(first), len(lanes)))
+        if len(op.operands) > count:
+            mask = mask & (lanes < self.values[op.operands[count]][:, None])
+        return first[:, None] + lanes, mask
+
+    def load(self, op: Op) -> None:
+        if op.name == "loop.gather":
+            indices = self.values[op.operands[1]]
+            mask = np.broadcast_to(self.active[:, None], indices.shape)
+        else:
+            indices, mask = self.lanes_of(op.result, op, 2)
+        memory, *place = self.bytes_of(op, indices, mask)
+        self.require_barrier(op, memory, tuple(place), self.items_of(mask))
+        element = dtype_of(op.result).numpy
+        found = np.ascontiguousarray(memory.parts[tuple(place)])
+        result = np.zeros(mask.shape, element)
+        result[mask] = found.view(element)[:, 0]
+        self.values[op.result] = result
+
+    def store(self, op: Op) -> None:
+        value = op.operands[2]
+        indices, mask = self.lanes_of(value, op, 3)
+        memory, *place = self.bytes_of(op, indices, mask)
+        element = dtype_of(value).numpy
+        data = np.ascontiguousarray(self.values[value][mask].astype(element))
+        memory.parts[tuple(place)] = data[:, None].view(np.uint8)
+        memory.writer[tuple(place)] = self.items_of(mask)
+
+    def same(self, op: Op) -> None:
+        addresses = []
+        for value in op.operands:
+            memory, offset = cast("tuple[_Memory, int]", self.values[value])
+            addresses.append(memory.parts.ctypes.data + offset)
+        self.fill(op.result, addresses[0] == addresses[1])
+
+    def barrier(self, op: Op) -> None:
+        self.meet()
+
+    def meet(self) -> None:
+        """From here on all items may read what each has stored."""
+        for memory in (self.scratch, self.local, *self.bindings):
+            memory.writer[:] = -1
+
+    # Control.
+
+    def fault(self, op: Op) -> None:
+        condition, index, bound = (self.values[value] for value in op.operands)
+        bad = condition.reshape(len(self.active), -1) & self.active[:, None]
+        for item in np.flatnonzero(bad.any(axis=1)):
+            lane = int(np.argmax(bad[item]))
+            wrong = index.reshape(len(self.active), -1)[item, lane]
+            operand = cast(int, op.attributes["operand"])
+            self.faults.setdefault(int(item), (operand, int(wrong), int(bound[item])))
+        if not self.has_barrier:
+            self.ended |= bad.any(axis=1)
+            self.active = self.active & ~self.ended
+
+    def if_(self, op: Op) -> None:
+        before, condition = self.active, self.values[op.operands[0]]
+        for region, chosen in zip(op.regions, (condition, ~condition), strict=True):
+            self.active = before & chosen & ~self.ended
+            if self.active.any():
+                values = self.block(region.block)
+                self.take(op.results, values, before & chosen)
+        for result in op.results:
+            if result not in self.values:
+                self.fill(result, 0)
+        self.active = before & ~self.ended
+
+    def for_(self, op: Op) -> None:
+        lower, upper, step = (self.values[value] for value in op.operands[:3])
+        body = op.regions[0].block
+        index, carried = body.arguments[0], body.arguments[1:]
+        for argument, initial in zip(carried, op.operands[3:], strict=True):
+            self.values[argument] = self.values[initial]
+        before, place = self.active, lower
+        while (alive := before & (place < upper) & ~self.ended).any():
+            self.active = alive
+            self.values[index] = place
+            self.take(carried, self.block(body), alive)
+            place = place + step
+        self.active = before & ~self.ended
+        for argument, result in zip(carried, op.results, strict=True):
+            self.values[result] = self.values[argument]
+
+
+def _folded(numbers: Array, size: Sequence[int]) -> list[Array]:
+    """The x, y and z of numbers that count along x first."""
+    x, rest = numbers % size[0], numbers // size[0]
+    return [x, rest % size[1], rest // size[1]]
+
+
+_SPECIAL: dict[str, Callable[[_Run, Op], None]] = {
+    **{
+        f"loop.{name}": _Run.leaf
+        for name in (
+            "constant", "dim", "workload", "workgroup", "local_id", "lanes", "binding",
+            "scratch", "local",
+        )
+    },
+    "loop.load": _Run.load,
+    "loop.gather": _Run.load,
+    "loop.store": _Run.store,
+    "loop.same": _Run.same,
+    "loop.barrier": _Run.barrier,
+    "loop.fault": _Run.fault,
+    "loop.if": _Run.if_,
+    "loop.for": _Run.for_,
+}  # fmt: skip

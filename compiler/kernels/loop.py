@@ -340,15 +340,19 @@ class LoopBuilder:
                 values.append(list(callback() or ()))
                 block.append(Op("yield", values[-1]))
             blocks.append(block)
-        for pair in zip(*values, strict=True):
-            if INDEX in (types := [value.type for value in pair]) and types != [INDEX, INDEX]:
-                for value in pair:
-                    self._widen(value)
-        types = [value.type for value in values[0]]
-        if types != [value.type for value in values[1]]:
-            raise TypeError(f"branches give different types: {values[0]} and {values[1]}")
+        types = [self._common_type(*pair) for pair in zip(*values, strict=True)]
         regions = [Region([block]) for block in blocks]
         return self.block.append(Op("loop.if", [condition], types, {}, regions)).results
+
+    def _common_type(self, a: Value, b: Value) -> Type:
+        """The type of a value that is one of two: an index stands where an i64 scalar may."""
+        if {a.type, b.type} == {INDEX, _DATA}:
+            self._widen(a)
+            self._widen(b)
+            return _DATA
+        if a.type != b.type:
+            raise TypeError(f"branches give different types: {a} and {b}")
+        return a.type
 
     @contextmanager
     def _inside(self, block: Block) -> Iterator[None]:

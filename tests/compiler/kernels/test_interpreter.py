@@ -20,10 +20,10 @@ from ingot.compiler.kernels.kernel_text import kernel_text, parse_kernel
 from ingot.compiler.kernels.loop import LoopBuilder
 from ingot.hal.errors import InvalidArgument
 from ingot.hal.spec import dtype
-from tests.compiler.kernels.test_level import kernel_of
 from tests.support import kernel_runner
 from tests.support.comparators import sorter
 from tests.support.entries import assert_close, entry, make, reference
+from tests.support.loops import kernel_of
 from tests.support.scatters import ROWS
 from tests.support.work_items import SMALL
 

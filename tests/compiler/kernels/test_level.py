@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import re
 from pathlib import Path
 
 import pytest
@@ -17,27 +17,9 @@ from ingot.compiler.kernels.references import REFERENCES
 from ingot.compiler.kernels.table import LOOP_OPS
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import dtype
+from tests.support.loops import kernel_of
 
 F32, I64 = dtype("f32"), dtype("i64")
-
-
-def kernel_of(b: LoopBuilder, **fields: object) -> Kernel:
-    """A kernel of one operand and one result of f32, of groups of four items."""
-    kernel = Kernel(
-        name="small",
-        loops=b.finish("small"),
-        bindings=(F32, F32),
-        result_count=1,
-        constants=tuple(b.constants),
-        workload=(1, 1, 1),
-        tile=(1, 1, 1),
-        flops=0,
-        bytes=0,
-        scratch_length=128,
-        local_size=(4, 1, 1),
-        local_length=64,
-    )
-    return replace(kernel, **fields)  # type: ignore[arg-type]
 
 
 def small() -> Kernel:
@@ -147,3 +129,14 @@ def test_a_loop_that_starts_with_an_index_cannot_go_on_with_data() -> None:
         b.for_(0, 9, 1, [b.value(0)]) as loop,
     ):
         loop.yield_(b.load(x, loop.index))
+
+
+def test_a_branch_that_gives_an_index_beside_data_gives_data() -> None:
+    b = LoopBuilder()
+    x, y, item = b.binding(0, I64), b.binding(1, I64), b.local_id(0)
+    positive = b.compare("gt", item, 0)
+    (value,) = b.if_(positive, lambda: [item], lambda: [b.load(x, 0)])
+    b.store(y, item, value)
+    kernel = kernel_of(b, bindings=(I64, I64))
+    verify_kernel(kernel)
+    assert re.search(r"= loop.if\(%\d+\) : i64 ", kernel_text(kernel))

@@ -40,6 +40,8 @@ class Symbols:
     def __init__(self) -> None:
         self.replacements: dict[str, Dim] = {}
         self.named: set[str] = set()  # symbols with a name from the exporter
+        # Sequences that leave the rank of their elements open: their dtypes, and what is learnt.
+        self.ranks: dict[str, tuple[str, int | None]] = {}
         self.order: dict[str, int] = {}  # of definition: those of arguments 0, the others later
         self.start()
 

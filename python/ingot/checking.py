@@ -23,10 +23,11 @@ from ingot.compiler.graph.eliminate_dead_code import eliminate_dead_code
 from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.read_source import copy_module, read_source
 from ingot.compiler.reference_bounds import Reference, evaluate_entry
-from ingot.hal.errors import CompileError, Error
+from ingot.hal.errors import CompileError, Error, InvalidArgument
 from ingot.hal.spec import DType
 from ingot.inputs import random_inputs, read_inputs
 from ingot.runtime.model import Model, load
+from ingot.runtime.signature import Value
 from ingot.runtime.tensors import bits_of_input
 
 __all__ = ["CheckReport", "CheckedResult", "Difference", "Mismatch", "check_model", "compare_model"]
@@ -164,10 +165,22 @@ def _arguments(model: Model, input_texts: Sequence[str], sizes: Mapping[str, int
     """The inputs that are given, and random ones for the rest."""
     inputs: dict[str, Any] = random_inputs(model, model.signature, sizes)
     inputs |= read_inputs(input_texts, model.signature)
-    return [
-        bits_of_input(inputs[value.name], value.dtype, f"argument '{value.name}'")
-        for value in model.signature.arguments
-    ]
+    return [_bits(inputs[value.name], value) for value in model.signature.arguments]
+
+
+def _bits(given: Any, value: Value) -> Any:
+    """The argument as the interpreter takes it: an array, a tuple of them, or None."""
+    what = f"argument '{value.name}'"
+    if given is None and value.kind.startswith("optional"):
+        return None
+    if not value.kind.endswith("sequence"):
+        return bits_of_input(given, value.dtype, what)
+    if not isinstance(given, (list, tuple)):
+        raise InvalidArgument(f"{what} must be a list of arrays, not {type(given).__name__}")
+    return tuple(
+        bits_of_input(each, value.dtype, f"element {place} of {what}")
+        for place, each in enumerate(given)
+    )
 
 
 # One dispatch after the other.
@@ -181,8 +194,12 @@ def _live_arrays(
     results = load(form.compiled, parameters=parameters, device=device)(*arguments)
     arrays = results if isinstance(results, tuple) else (results,)
     live = dict(zip(given, arguments, strict=True))
-    live.update((value, each.numpy()) for value, each in zip(form.values, arrays, strict=True))
-    return live
+    live.update(zip(form.values, arrays, strict=True))
+    return {  # no dispatch reads or writes a sequence
+        value: np.asarray(each)
+        for value, each in live.items()
+        if isinstance(value.type, ir.TensorType)
+    }
 
 
 @dataclass(frozen=True)
@@ -294,8 +311,20 @@ def _compare_results(
     values = zip(model.signature.results, compiled, expected, strict=True)
     for value, ours, reference in values:
         allowed = _TOLERANCES.get(value.dtype.name, 0.0) if tolerance is None else tolerance
-        error = _relative_error(ours.numpy(), reference)
+        error = _error_of(ours, reference)
         yield CheckedResult(value.name, error, allowed)
+
+
+def _error_of(ours: Any, reference: Any) -> float:
+    """The largest relative error of a tensor, or of what is a sequence or an optional."""
+    if not isinstance(reference, tuple) and reference is not None:
+        return float("inf") if ours is None else _relative_error(ours.numpy(), reference)
+    if ours is None or reference is None or len(ours) != len(reference):
+        return 0.0 if ours is reference else float("inf")
+    pairs = list(zip(ours, reference, strict=True))
+    if any(a.shape != b.shape for a, b in pairs):
+        return float("inf")
+    return max((_relative_error(a.numpy(), b) for a, b in pairs), default=0.0)
 
 
 def _relative_error(ours: _Array, reference: _Array) -> float:

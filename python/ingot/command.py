@@ -267,7 +267,8 @@ def _add_run(commands: Any) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="an argument: x=@x.npy, or x=[1,2,3]; @all.npz gives all of them",
+        help="an argument: x=@x.npy, or x=[1,2,3]; xs=@a.npy,@b.npy is a sequence, y=none what an "
+        "optional lacks; @all.npz gives all of them",
     )
     parser.add_argument(
         "--output",

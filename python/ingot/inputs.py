@@ -23,19 +23,37 @@ def read_inputs(texts: Sequence[str], signature: Signature) -> dict[str, Any]:
     """`--input` texts as arguments by name.
 
     A text is NAME=@FILE.npy, NAME=JSON, the same without "NAME=" for the arguments in their
-    order, or @FILE.npz, whose arrays are taken by name.
+    order, or @FILE.npz, whose arrays are taken by name. A sequence is NAME=@FILE.npy,@FILE.npy,
+    NAME=@FILE.npz, or JSON lists in a list; what an optional lacks is NAME=none.
     """
+    kinds = {value.name: value.kind for value in signature.arguments}
     names = [value.name for value in signature.arguments]
     inputs: dict[str, Any] = {}
     for text in texts:
-        if text.startswith("@") and text.endswith(".npz"):
+        if text.startswith("@") and text.endswith(".npz") and ",@" not in text:
             inputs |= read_arrays(text[1:])
             continue
         name, separator, value = text.partition("=")
         if not separator or name not in names:
             name, value = _next_name(text, names, inputs, signature), text
-        inputs[name] = read_arrays(value[1:]) if value.startswith("@") else _parse(name, value)
+        if value == "none":
+            inputs[name] = None
+        elif not value.startswith("@"):
+            inputs[name] = _parse(name, value)
+        elif kinds[name].endswith("sequence"):
+            inputs[name] = _read_list(value)
+        else:
+            inputs[name] = read_arrays(value[1:])
     return inputs
+
+
+def _read_list(text: str) -> list[Any]:
+    """The arrays of `@FILE,@FILE`, in their order."""
+    arrays: list[Any] = []
+    for path in text[1:].split(",@"):
+        found = read_arrays(path)
+        arrays += found.values() if isinstance(found, Mapping) else [found]
+    return arrays
 
 
 def _next_name(text: str, names: list[str], inputs: Mapping[str, Any], signature: Signature) -> str:
@@ -57,14 +75,15 @@ def _parse(name: str, text: str) -> Any:
         ) from None
 
 
-def write_outputs(paths: Sequence[str], results: Mapping[str, Array]) -> None:
+def write_outputs(paths: Sequence[str], results: Mapping[str, Any]) -> None:
     """Writes results to `--output` paths: NAME=FILE.npy, FILE.npy in the order of the
-    results, or FILE.npz for all of them. Elements that .npy lacks become f32."""
+    results, or FILE.npz for all of them. Elements that .npy lacks become f32. A sequence is
+    written to NAME=FILE.npz as 0, 1, ..., in the file of all as NAME.0, NAME.1, ...; what an
+    optional lacks is left out."""
     free = dict(results)
     for path in paths:
         if path.endswith(".npz") and path.partition("=")[0] not in results:
-            savable: dict[str, Any] = {name: _savable(each) for name, each in results.items()}
-            np.savez(path, **savable)
+            np.savez(path, **_savable_by_name(results))
             continue
         name, separator, file = path.partition("=")
         if not separator or name not in results:
@@ -74,8 +93,28 @@ def write_outputs(paths: Sequence[str], results: Mapping[str, Array]) -> None:
                 f"--output {path}: the model has only {len(results)} results: {', '.join(results)}"
             )
         free.pop(name, None)
-        with Path(file.removeprefix("@")).open("wb") as stream:
-            np.save(stream, _savable(results[name]))
+        result, file = results[name], file.removeprefix("@")
+        if isinstance(result, list) != file.endswith(".npz") or result is None:
+            kind = "nothing" if result is None else "a list" if isinstance(result, list) else "one"
+            raise InvalidArgument(
+                f"--output {path}: {name} is {kind}; arrays go to .npy files, lists to .npz files"
+            )
+        with Path(file).open("wb") as stream:
+            if isinstance(result, list):
+                parts: dict[str, Any] = {str(at): _savable(each) for at, each in enumerate(result)}
+                np.savez(stream, **parts)
+            else:
+                np.save(stream, _savable(result))
+
+
+def _savable_by_name(results: Mapping[str, Any]) -> dict[str, Any]:
+    savable: dict[str, Any] = {}
+    for name, result in results.items():
+        if isinstance(result, list):
+            savable |= {f"{name}.{place}": _savable(each) for place, each in enumerate(result)}
+        elif result is not None:
+            savable[name] = _savable(result)
+    return savable
 
 
 def _savable(array: Array) -> npt.NDArray[Any]:
@@ -115,17 +154,24 @@ def random_inputs(model: Model, signature: Signature, sizes: Mapping[str, int]) 
     sizes = known_sizes(sizes, model.metadata, "--dim")
     _check_sizes(signature, sizes)
     generator = np.random.default_rng(0)
-    return {
-        value.name: _random_array(value, _shape(value, sizes), generator)
-        for value in signature.arguments
-    }
+    return {value.name: _random_value(value, sizes, generator) for value in signature.arguments}
+
+
+def _random_value(value: Value, sizes: Mapping[str, int], generator: np.random.Generator) -> Any:
+    """An array; two for a sequence. What is open in elements is 1."""
+    if value.kind == "tensor":
+        return _random_array(value, _shape(value, sizes), generator)
+    shape = tuple(1 if isinstance(dim, str) else dim for dim in value.shape)
+    arrays = [_random_array(value, shape, generator) for _ in range(2)]
+    return arrays if value.kind.endswith("sequence") else arrays[0]
 
 
 def _check_sizes(signature: Signature, sizes: Mapping[str, int]) -> None:
     from ingot.compiler.ir.dims import symbols_of
     from ingot.compiler.vm.read_module import read_dim
 
-    texts = [dim for value in signature.arguments for dim in value.shape if isinstance(dim, str)]
+    tensors = [value for value in signature.arguments if value.kind == "tensor"]
+    texts = [dim for value in tensors for dim in value.shape if isinstance(dim, str)]
     open_dims = sorted({name for text in texts for name in symbols_of(read_dim(text))})
     unknown = [name for name in sizes if name not in open_dims]
     if unknown:

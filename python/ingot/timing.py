@@ -36,10 +36,12 @@ class Times:
 
 
 def time_calls(function: Function, inputs: Mapping[str, Any], seconds: float) -> Times:
-    """Calls the function for about that long, its results written in place."""
+    """Calls the function for about that long, its tensors written in place."""
     arguments = [inputs[value.name] for value in function.signature.arguments]
     results = function(*arguments)
-    out = results if isinstance(results, tuple) else (results,) if results is not None else None
+    made = results if isinstance(results, tuple) else (results,)
+    pairs = zip(made, function.signature.results, strict=False)  # none, where it gives nothing
+    out = [each if value.kind == "tensor" else None for each, value in pairs]
     for _ in range(_WARM_UP_CALLS):
         function(*arguments, out=out)
     times: list[float] = []

@@ -129,6 +129,47 @@ def test_run_reads_and_writes_files(pair: str, tmp_path: Path) -> None:
     np.testing.assert_array_equal(np.load(first), a)
 
 
+ECHO = """\
+module {} {
+  func @main(%xs: sequence<f32[?,2]> "xs", %y: optional<f32[3]> "y")
+      -> (sequence<f32[?,2]> "a", optional<f32[3]> "b") {
+    %0 = list.argument(%xs) {symbols=[]} : list<f32[?,2]>
+    %1 = list.argument(%y) {symbols=["p"]} : list<f32[3]>
+    %2 = list.result(%0) {kind="sequence", given=1} : sequence<f32[?,2]>
+    %3 = list.result(%1) {kind="optional", given=<p>} : optional<f32[3]>
+    return(%2, %3)
+  }
+}
+"""
+
+
+def test_sequences_are_read_from_files_and_text_and_written_and_checked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], failing: Callable[..., str]
+) -> None:
+    text, module = tmp_path / "echo.ir", str(tmp_path / "echo.ingot")
+    text.write_text(ECHO)
+    assert main(["compile", str(text), "-o", module]) == 0
+    a, b = np.ones((2, 2), np.float32), np.zeros((1, 2), np.float32)
+    np.save(tmp_path / "a.npy", a)
+    np.savez(tmp_path / "b.npz", u=b, v=a)
+    files = f"xs=@{tmp_path / 'a.npy'},@{tmp_path / 'b.npz'}"
+    out, both = tmp_path / "out.npz", tmp_path / "all.npz"
+    given = ["--input", files, "--input", "y=[1, 2, 3]"]
+    assert main(["run", module, *given, "--output", f"a={out}"]) == 0
+    found = np.load(out)
+    assert [found[name].tolist() for name in "012"] == [a.tolist(), b.tolist(), a.tolist()]
+    none = ["--input", "xs=[[[5, 6]]]", "--input", "y=none"]
+    assert main(["run", module, *none, "--output", str(both)]) == 0
+    assert list(np.load(both)) == ["a.0"]
+    capsys.readouterr()
+    assert main(["run", module, *none]) == 0
+    assert "b = None" in capsys.readouterr().out
+    assert "lists to .npz files" in failing("run", module, *none, "--output", "a=x.npy")
+    assert main(["bench", module, "--seconds", "0.01"]) == 0
+    assert main(["check", str(text)]) == 0
+    assert main(["check", str(text), *none]) == 0
+
+
 def test_run_writes_dtypes_that_npy_lacks_as_f32(tmp_path: Path) -> None:
     module, out = tmp_path / "copy.ingot", tmp_path / "y.npy"
     module.write_bytes(copy_module("bf16"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,92 +24,38 @@ def node_tests() -> list[Any]:
         warnings.simplefilter("ignore")
         from onnx.backend.test.case.node import collect_testcases
 
-        return [_TensorCase(case) for case in collect_testcases(None)]
+        return [_Case(case) for case in collect_testcases(None)]
 
 
-class _TensorCase:
-    """A case whose model takes and gives tensors only: a sequence or an optional is made from
-    tensors inside, and taken apart to some."""
+class _Case:
+    """A case with what its model takes and gives as callers pass it: arrays, tuples of arrays for
+    sequences, None for what an optional lacks."""
 
     def __init__(self, case: Any) -> None:
-        self.name = case.name
-        self.model = onnx.ModelProto()
-        self.model.CopyFrom(case.model)
-        self.data_sets = [(list(inputs), list(outputs)) for inputs, outputs in case.data_sets]
-        values = [*self.model.graph.input, *self.model.graph.output]
-        if any(value.type.WhichOneof("value") != "tensor_type" for value in values):
-            self._take_apart()
+        self.name, self.model = case.name, case.model
+        graph = case.model.graph
+        self.data_sets = [
+            (list(map(_passed, graph.input, given)), list(map(_passed, graph.output, wanted)))
+            for given, wanted in case.data_sets
+        ]
 
-    def _take_apart(self) -> None:
-        graph = self.model.graph
-        inputs, outputs = list(graph.input), list(graph.output)
-        del graph.input[:], graph.output[:]
-        ((given, wanted),) = self.data_sets
-        made: list[onnx.NodeProto] = []
-        arguments: list[Any] = []
-        for value, each in zip(inputs, given, strict=True):
-            made += self._make(value.name, value.type, each, arguments)
-        nodes = [*made, *graph.node]
-        results: list[Any] = []
-        for value, each in zip(outputs, wanted, strict=True):
-            nodes += self._read(value.name, value.type, each, results)
-        del graph.node[:]
-        graph.node.extend(nodes)
-        self.data_sets = [(arguments, results)]
 
-    def _make(self, name: str, type: Any, given: Any, arguments: list[Any]) -> list[Any]:
-        """Nodes that make what `given` is of tensors, which become arguments."""
-        node = onnx.helper.make_node
-        kind = type.WhichOneof("value")
-        if kind == "optional_type":
-            element = type.optional_type.elem_type
-            inner = element.WhichOneof("value")
-            if given is None or (isinstance(given, list) and any(x is None for x in given)):
-                return [node("Optional", [], [name], type=element)]
-            if inner == "tensor_type" and isinstance(given, list):
-                (given,) = given
-            nodes = self._make(f"{name}_content", element, given, arguments)
-            return [*nodes, node("Optional", [f"{name}_content"], [name])]
-        if kind == "sequence_type":
-            element = type.sequence_type.elem_type
-            if not given:
-                code = element.tensor_type.elem_type
-                return [node("SequenceEmpty", [], [name], dtype=code)]
-            names = [f"{name}_{place}" for place in range(len(given))]
-            for each, part in zip(names, given, strict=True):
-                self._make(each, element, part, arguments)
-            return [node("SequenceConstruct", names, [name])]
-        array = np.asarray(_array(given))
-        value = onnx.helper.make_tensor_value_info(name, type.tensor_type.elem_type, array.shape)
-        self.model.graph.input.append(value)
-        arguments.append(array)
-        return []
+def _passed(value: Any, given: Any) -> Any:
+    return _of_type(value.type, given)
 
-    def _read(self, name: str, type: Any, wanted: Any, results: list[Any]) -> list[Any]:
-        """Nodes that read the tensors of what `wanted` is, which become results."""
-        node = onnx.helper.make_node
-        kind = type.WhichOneof("value")
-        if kind == "optional_type":
-            inner = type.optional_type.elem_type
-            nodes = [node("OptionalGetElement", [name], [f"{name}_content"])]
-            if inner.WhichOneof("value") == "tensor_type" and isinstance(wanted, list):
-                (wanted,) = wanted
-            return [*nodes, *self._read(f"{name}_content", inner, wanted, results)]
-        graph = self.model.graph
-        if kind == "sequence_type":
-            nodes = []
-            for place, part in enumerate(wanted):
-                at = onnx.numpy_helper.from_array(np.int64(place), f"{name}_at_{place}")
-                graph.initializer.append(at)
-                nodes.append(node("SequenceAt", [name, at.name], [f"{name}_{place}"]))
-                graph.output.append(onnx.ValueInfoProto(name=f"{name}_{place}"))
-                results.append(part)
-            graph.output.append(onnx.ValueInfoProto(name=f"{name}_length"))
-            results.append(np.int64(len(wanted)))
-            return [*nodes, node("SequenceLength", [name], [f"{name}_length"])]
-        graph.output.append(onnx.ValueInfoProto(name=name))
-        results.append(wanted)
-        return []
+
+def _of_type(type: Any, given: Any) -> Any:
+    kind = type.WhichOneof("value")
+    if kind == "optional_type":
+        if given is None or (isinstance(given, list) and any(x is None for x in given)):
+            return None
+        type = type.optional_type.elem_type
+        if type.WhichOneof("value") == "tensor_type" and isinstance(given, list):
+            (given,) = given
+        return _of_type(type, given)
+    if kind == "sequence_type":
+        return tuple(np.asarray(_array(each)) for each in given)
+    return _array(given)
 
 
 def _array(value: Any) -> Any:
@@ -127,6 +73,8 @@ def read_dynamic(case: Any) -> Module:
     model = onnx.ModelProto()
     model.CopyFrom(case.model)
     for place, value in enumerate(model.graph.input):
+        if value.type.WhichOneof("value") != "tensor_type":
+            continue
         tensor = value.type.tensor_type
         if len(tensor.shape.dim) == 1 and tensor.shape.dim[0].dim_value < 12 and place > 0:
             continue
@@ -149,12 +97,19 @@ def _is_drawn(case: Any) -> bool:
     return dropout or case.name.startswith("test_bernoulli")
 
 
+def _flat(values: Sequence[Any]) -> Iterator[Any]:
+    """The arrays, with the length in front of each sequence, and what says that there is none."""
+    for value in values:
+        if isinstance(value, (tuple, list)):
+            yield from (np.asarray(len(value)), *map(np.asarray, value))
+        else:
+            yield np.asarray("nothing") if value is None else np.asarray(value)
+
+
 def check(case: Any, run: Run) -> None:
     """Compare what `run` gives with what the standard says."""
     for inputs, outputs in case.data_sets:
-        results = run([_array(given) for given in inputs])
-        for result, output in zip(results, map(_array, outputs), strict=False):
-            expected = np.asarray(output)
+        for result, expected in zip(_flat(run(inputs)), _flat(outputs), strict=False):
             assert result.dtype == expected.dtype
             assert result.shape == expected.shape
             if _is_drawn(case):

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from ingot.compiler.frontends.symbols import Symbols
-from ingot.compiler.ir import Literal, Op, TensorType, Value, dims
+from ingot.compiler.frontends.symbols import Restart, Symbols
+from ingot.compiler.ir import ListType, Literal, Op, TensorType, Value, dims
 from ingot.compiler.ir.dims import Dim, Expr
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import DType
@@ -49,6 +49,24 @@ class Contents:
     def reserve(self, names: Iterable[str]) -> None:
         """Symbols that must not be defined anew."""
         self._names.update(names)
+
+    def learn_rank(self, list: Value, rank: int) -> None:
+        """The elements of the list have this rank. Restart: it comes from a graph input that
+        leaves it open."""
+        assert isinstance(list.type, ListType)
+        element = list.type.dtype.name
+        while isinstance(list.owner, Op) and list.owner.name.startswith("list."):
+            list = list.owner.operands[0]
+        self.learn_open_rank(element, rank, list.name)
+
+    def learn_open_rank(self, element: str, rank: int, name: str = "") -> None:
+        """Elements of that dtype have this rank. Restart: the graph input of that name leaves it
+        open, or, as inside of loops names are not known, only one input does."""
+        ranks = self.symbols.ranks
+        same = [each for each, known in ranks.items() if known == (element, None)]
+        if name in same or len(same) == 1:
+            ranks[name if name in same else same[0]] = (element, rank)
+            raise Restart
 
     def fresh_symbol(self, hint: str) -> str:
         """A name for a symbol that an op defines, like `hint`."""

@@ -32,6 +32,7 @@ from ingot.compiler.frontends.onnx.check import (
 from ingot.compiler.frontends.onnx.check_node import check_node
 from ingot.compiler.frontends.onnx.choices import lower_node
 from ingot.compiler.frontends.onnx.contents import Contents
+from ingot.compiler.frontends.onnx.edge import give_result, take_argument
 from ingot.compiler.frontends.onnx.fingerprint import fingerprint
 from ingot.compiler.frontends.onnx.functions import bind_attributes, schema_function
 from ingot.compiler.frontends.onnx.infer_types import infer_types
@@ -46,7 +47,7 @@ from ingot.compiler.frontends.onnx.signature import (
     stand_in_type,
 )
 from ingot.compiler.frontends.onnx.source import Source
-from ingot.compiler.frontends.onnx.structures import Forked, Items, Maybe, Structure
+from ingot.compiler.frontends.onnx.structures import Forked, Items, Maybe, RankConflict, Structure
 from ingot.compiler.frontends.onnx.tensors import (
     dtype_of,
     element_type_name,
@@ -123,20 +124,21 @@ def _import(
     signature = read_signature(graph, symbols)
     block = Block(signature.types)
     values: dict[str, _Result] = dict.fromkeys(signature.refused, _UNKNOWN)
-    values.update(zip(signature.names, block.arguments, strict=True))
     initializers = {tensor.name: tensor for tensor in graph.initializer}
     scope = _Scope(values, opsets, initializers=initializers)
     importer = _Importer(source, options, block, symbols)
+    for name, argument in zip(signature.names, block.arguments, strict=True):
+        argument.name = name
+        values[name] = importer.take_argument(argument)
     for problem in signature.refused.values():
         importer.note(problem)
     importer.walk(graph.node, [value.name for value in graph.output], scope)
     results = [importer.look_up(value.name, scope) for value in graph.output]
-    for value, result in zip(graph.output, results, strict=True):
-        importer.check_result(value, result)
+    given = [importer.result(*each) for each in zip(graph.output, results, strict=True)]
     if options.survey is not None:
         return importer.finish_survey(options.survey, block, signature, results)
     importer.raise_problems()
-    importer.builder.return_(*(value for value in results if isinstance(value, Value)))
+    importer.builder.return_(*(value for value in given if value is not None))
     module = _finish(block, signature)
     add_position(module)
     name_sizes(module.functions["main"], graph.output)
@@ -146,8 +148,6 @@ def _import(
 
 
 def _finish(block: Block, signature: Signature) -> Module:
-    for value, name in zip(block.arguments, signature.names, strict=True):
-        value.name = name
     module = Module()
     module.add(
         Function(
@@ -298,6 +298,8 @@ class _Importer:
         except UnknownBody:
             return unknown
         except (UnsupportedNode, CompileError) as error:
+            if isinstance(error, RankConflict):
+                self._contents.learn_open_rank(error.element.name, error.rank)
             self._report(node, inputs, location, str(error))
             return unknown
         self._report_missing(node, inputs, location, domain, opset)
@@ -517,10 +519,15 @@ class _Importer:
                 types[value.name] = f"{element}[{shape}]"
         return types
 
-    def check_result(self, value: onnx.ValueInfoProto, result: _Result) -> None:
-        """Note a graph output that is no tensor, or not the one that the graph declares."""
+    def take_argument(self, argument: Value) -> Structure:
+        """What a graph input stands for."""
+        return take_argument(argument, self.builder, self._contents)
+
+    def result(self, value: onnx.ValueInfoProto, result: _Result) -> Value | None:
+        """What the function returns for a graph output; None, and a note, if it can be none, or
+        is not what the graph declares."""
         if isinstance(result, _Unknown):
-            return
+            return None
         if isinstance(result, Value) and isinstance(result.type, TensorType):
             problem = output_problem(value, result.type)
             if problem:
@@ -530,11 +537,15 @@ class _Importer:
                 f"graph output '{value.name}' is {result}, as the branches of layer "
                 f"'{result.layer}' decide: results have one rank; reshape it to one"
             )
-        else:
-            self.note(
-                f"graph output '{value.name}' is {self._describe(value.name, result)}: only "
-                "tensors can be results; give its elements, or join them with ConcatFromSequence"
-            )
+        elif result is None:
+            self.note(f"graph output '{value.name}' is nothing: fix the model")
+        if result is None or isinstance(result, Forked):
+            return None
+        try:
+            return give_result(result, value, self.builder, self._contents)
+        except CompileError as error:
+            self.note(str(error))
+            return None
 
     def note(self, text: str, cause: object = None, layer: str = "") -> None:
         self._problems.append(Problem(text, cause, layer))

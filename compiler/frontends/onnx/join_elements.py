@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ingot.compiler.frontends.onnx.node import Node, shape_of
+from ingot.compiler.frontends.onnx.node import Node, UnsupportedNode, shape_of
 from ingot.compiler.graph.build_control import while_loop
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.ir import ListType, TensorType, Value
 from ingot.compiler.ir.dims import Dim, symbol
 
-__all__ = ["element_at", "join_elements", "length_of"]
+__all__ = ["element_at", "join_elements", "length_of", "require_rank"]
 
 
 def length_of(node: Node, list: Value) -> Dim:
@@ -23,9 +23,19 @@ def length_of(node: Node, list: Value) -> Dim:
     return symbol(name)
 
 
+def require_rank(list: Value) -> None:
+    """UnsupportedNode: it is not known of which rank the elements are."""
+    if isinstance(list.type, ListType) and list.type.any_rank:
+        raise UnsupportedNode(
+            "it is not known of which rank the elements of a graph input are: declare their shape, "
+            "dims may be symbolic"
+        )
+
+
 def element_at(node: Node, list: Value, index: Dim) -> Value:
     """An element of a list, whose dims are fresh symbols where they may differ."""
     assert isinstance(list.type, ListType)
+    require_rank(list)
     names = node.fresh_symbols("element")
     shape = [next(names) if dim is None else dim for dim in list.type.shape]
     symbols = [each for each in shape if isinstance(each, str)]

@@ -24,7 +24,8 @@ def name_sizes(function: Function, outputs: Sequence[onnx.ValueInfoProto]) -> No
     taken = {*fresh, *function.symbols}
     names: dict[str, str] = {}
     for output, type in zip(outputs, function.result_types, strict=True):
-        assert isinstance(type, TensorType)
+        if not isinstance(type, TensorType):
+            continue
         declared = output.type.tensor_type.shape.dim
         for dim, wanted in zip(type.shape, declared, strict=False):
             old, new = _symbol_name(dim), wanted.dim_param

@@ -351,6 +351,11 @@ class Node:
         while True:
             yield self._contents.fresh_symbol(hint)
 
+    def learn_rank(self, list: Value, rank: int) -> None:
+        """The elements of the list have this rank. If it comes from a graph input that leaves it
+        open, the import starts again."""
+        self._contents.learn_rank(list, rank)
+
     def op(self, name: str, *operands: Value, **attributes: Any) -> Value:
         """Emits one graph op and returns its result; the dims of operands that need one shape
         agree from here on."""

@@ -10,9 +10,10 @@ import onnx
 from ingot.compiler.frontends.onnx.dim_params import plain_name, read_expression
 from ingot.compiler.frontends.onnx.tensors import dtype_of, element_type_name
 from ingot.compiler.frontends.symbols import Symbols
-from ingot.compiler.ir import TensorType, dims
+from ingot.compiler.ir import ListType, PassedType, TensorType, dims
 from ingot.compiler.ir.dims import Dim
 from ingot.hal.errors import CompileError
+from ingot.hal.spec import DType
 
 __all__ = ["Signature", "output_problem", "read_signature", "stand_in_type"]
 
@@ -22,7 +23,7 @@ class Signature:
     """What callers see of the graph. `symbols` gives least and greatest value per symbol."""
 
     names: tuple[str, ...]
-    types: tuple[TensorType, ...]
+    types: tuple[TensorType | PassedType, ...]
     result_names: tuple[str, ...]
     symbols: Mapping[str, tuple[int, int | None]]
     docs: Mapping[str, str]
@@ -32,13 +33,13 @@ class Signature:
 
 def read_signature(graph: onnx.GraphProto, known: Symbols) -> Signature:
     """The signature, with what is known of its symbols: inputs that are no numeric tensors of
-    static rank are refused."""
+    static rank, sequences or optionals are refused."""
     # before IR version 4 every initializer was listed as an input too
     initializers = {tensor.name for tensor in graph.initializer}
     inputs = [value for value in graph.input if value.name not in initializers]
     dims_of = [dim for value in inputs for dim in value.type.tensor_type.shape.dim]
     symbols = _Symbols(known, [dim.dim_param for dim in dims_of if dim.dim_param])
-    types: dict[str, TensorType] = {}
+    types: dict[str, TensorType | PassedType] = {}
     refused: dict[str, str] = {}
     for value in inputs:
         try:
@@ -78,9 +79,10 @@ def output_problem(value: onnx.ValueInfoProto, type: TensorType) -> str | None:
 def stand_in_type(value: onnx.ValueInfoProto, known: Symbols) -> TensorType | None:
     """The type of a value that an argument is to stand for; None if it cannot be one."""
     try:
-        return _read_type(value, _Symbols(known, []))
+        type = _read_type(value, _Symbols(known, []))
     except CompileError:
         return None
+    return type if isinstance(type, TensorType) else None
 
 
 class _Symbols:
@@ -107,24 +109,36 @@ class _Symbols:
         return self.known.argument(self.names[parameter])
 
 
-def _names(types: Sequence[TensorType]) -> list[str]:
-    """The symbols in the types, in their order."""
-    every = [sorted(dims.symbols_of(dim)) for type in types for dim in type.shape]
+def _names(types: Sequence[TensorType | PassedType]) -> list[str]:
+    """The symbols in the types, in their order; elements of sequences have none."""
+    tensors = [type for type in types if isinstance(type, TensorType)]
+    every = [sorted(dims.symbols_of(dim)) for type in tensors for dim in type.shape]
     return list(dict.fromkeys(name for names in every for name in names))
 
 
-def _read_type(value: onnx.ValueInfoProto, symbols: _Symbols) -> TensorType:
-    if value.type.WhichOneof("value") != "tensor_type":
-        kind = value.type.WhichOneof("value") or "no type"
+def _read_type(value: onnx.ValueInfoProto, symbols: _Symbols) -> TensorType | PassedType:
+    kind, type = _kind_of(value.type)
+    if type.WhichOneof("value") != "tensor_type":
+        found = type.WhichOneof("value") or "no type"
         raise CompileError(
-            f"graph input '{value.name}' is {kind}: only tensors can be arguments; take the "
-            "elements as inputs, and make it of them with SequenceConstruct or Optional"
+            f"graph input '{value.name}' is {found}: arguments are tensors, sequences and "
+            "optionals of tensors, and optional sequences"
         )
-    tensor = value.type.tensor_type
+    tensor = type.tensor_type
     element = dtype_of(tensor.elem_type)
     if element is None:
-        kind = element_type_name(tensor.elem_type)
-        raise CompileError(f"graph input '{value.name}' has element type {kind}: use a numeric one")
+        found = element_type_name(tensor.elem_type)
+        raise CompileError(
+            f"graph input '{value.name}' has element type {found}: use a numeric one"
+        )
+    for index, dim in enumerate(tensor.shape.dim):
+        if dim.dim_value < 0:
+            raise CompileError(
+                f"graph input '{value.name}' has dim {index} = {dim.dim_value}: "
+                "use a dim_param for a dim that is not fixed"
+            )
+    if kind != "tensor":
+        return PassedType(kind, _element_type(value.name, tensor, element, symbols.known))
     if not tensor.HasField("shape"):
         raise CompileError(
             f"graph input '{value.name}' has no shape: give it one, dims may be symbolic"
@@ -132,13 +146,34 @@ def _read_type(value: onnx.ValueInfoProto, symbols: _Symbols) -> TensorType:
     shape: list[Dim] = []
     for index, dim in enumerate(tensor.shape.dim):
         if dim.HasField("dim_value"):
-            if dim.dim_value < 0:
-                raise CompileError(
-                    f"graph input '{value.name}' has dim {index} = {dim.dim_value}: "
-                    "use a dim_param for a dim that is not fixed"
-                )
             shape.append(int(dim.dim_value))
         else:
             name = dim.dim_param or f"{value.name}_dim{index}"
             shape.append(symbols.of(name, bool(dim.dim_param)))
     return TensorType(element, tuple(shape))
+
+
+def _kind_of(type: onnx.TypeProto) -> tuple[str, onnx.TypeProto]:
+    """What of `PassedType` the type is, or a tensor, and the type of its elements."""
+    parts: list[str] = []
+    if type.WhichOneof("value") == "optional_type":
+        parts.append("optional")
+        type = type.optional_type.elem_type
+    if type.WhichOneof("value") == "sequence_type":
+        parts.append("sequence")
+        type = type.sequence_type.elem_type
+    return "_".join(parts) or "tensor", type
+
+
+def _element_type(
+    name: str, tensor: onnx.TypeProto.Tensor, element: DType, known: Symbols
+) -> ListType:
+    """The elements of a sequence or an optional. Exporters write no shape, or an empty one, where
+    they know none: then the rank is what the program needs (`Contents.learn_rank`)."""
+    if tensor.shape.dim:
+        dims_of = (dim.dim_value if dim.HasField("dim_value") else None for dim in tensor.shape.dim)
+        return ListType(element, tuple(dims_of))
+    _, rank = known.ranks.setdefault(name, (element.name, None))
+    if rank is not None:
+        return ListType(element, (None,) * rank)
+    return ListType(element, any_rank=not tensor.HasField("shape"))

@@ -26,6 +26,7 @@ __all__ = [
     "ItemsFlow",
     "Maybe",
     "MaybeFlow",
+    "RankConflict",
     "Structure",
     "as_list",
     "common_flow",
@@ -51,10 +52,12 @@ class Items:
 @dataclass(frozen=True)
 class Maybe:
     """An optional: whether it has its content, as i1[] or known at import. The content of one
-    that has none may be None."""
+    that has none may be None. A tensor that only the caller may have given is `boxed`: the
+    content is a list of it, or of nothing."""
 
     present: Value | bool
     content: Structure | None
+    boxed: bool = False
 
     def __str__(self) -> str:
         content = self.content.type if isinstance(self.content, Value) else self.content
@@ -82,6 +85,15 @@ class Forked:
         return " or ".join(f"{self.flat.type.dtype.name}[{text}]" for text in dict.fromkeys(texts))
 
 
+class RankConflict(CompileError):
+    """Elements of one sequence would differ in rank; `rank` is the greater one."""
+
+    def __init__(self, text: str, element: DType, rank: int) -> None:
+        super().__init__(text)
+        self.element = element
+        self.rank = rank
+
+
 Structure = Value | Items | Maybe | Forked
 
 
@@ -102,6 +114,7 @@ class MaybeFlow:
 
     present: bool | None
     content: Flow | None
+    boxed: bool = False
 
     def __str__(self) -> str:
         return f"optional({self.content or ''})"
@@ -119,7 +132,7 @@ def flow_of(structure: Structure) -> Flow:
     if isinstance(structure, Maybe):
         present = structure.present if isinstance(structure.present, bool) else None
         content = None if structure.content is None else flow_of(structure.content)
-        return MaybeFlow(present, content)
+        return MaybeFlow(present, content, structure.boxed)
     if isinstance(structure, Forked):
         raise CompileError(
             f"{structure}, as the branches of layer '{structure.layer}' decide: other branches and "
@@ -149,7 +162,9 @@ def list_of_types(types: Sequence[TensorType], element: DType) -> ListType:
     for type in types:
         if type.dtype is not element or type.rank != types[0].rank:
             texts = ", ".join(sorted({str(type) for type in types}))
-            raise CompileError(f"a sequence of {texts}: dtype and rank must be equal")
+            greatest = max(each.rank for each in types)
+            text = f"a sequence of {texts}: dtype and rank must be equal"
+            raise RankConflict(text, element, greatest)
     shapes = zip(*(type.shape for type in types), strict=True)
     dims = (dims[0] if len(set(dims)) == 1 else None for dims in shapes)
     return ListType(element, tuple(dim if isinstance(dim, int) else None for dim in dims))
@@ -166,15 +181,37 @@ def common_flow(a: Flow, b: Flow) -> Flow:
         a = a if isinstance(a, MaybeFlow) else MaybeFlow(True, a)
         b = b if isinstance(b, MaybeFlow) else MaybeFlow(True, b)
         present = a.present if a.present == b.present else None
-        if a.content is None or b.content is None:
-            return MaybeFlow(present, b.content if a.content is None else a.content)
-        return MaybeFlow(present, common_flow(a.content, b.content))
+        boxed = a.boxed or b.boxed
+        ours, theirs = (_boxed(each) if boxed else each.content for each in (a, b))
+        if ours is None or theirs is None:
+            return MaybeFlow(present, theirs if ours is None else ours, boxed)
+        return MaybeFlow(present, common_flow(ours, theirs), boxed)
     if isinstance(a, (ItemsFlow, ListType)) and isinstance(b, (ItemsFlow, ListType)):
         return _common_sequence(a, b)
     raise CompileError("a tensor is no sequence")
 
 
+def _boxed(flow: MaybeFlow) -> Flow | None:
+    """The content as a list of it."""
+    if flow.boxed or flow.content is None:
+        return flow.content
+    if not isinstance(flow.content, TensorType):
+        raise CompileError("a sequence is no tensor")
+    return ItemsFlow((flow.content,), flow.content.dtype)
+
+
 def _common_sequence(a: ItemsFlow | ListType, b: ItemsFlow | ListType) -> Flow:
+    if a == b:
+        return a
+    if getattr(a, "any_rank", False) or getattr(b, "any_rank", False):
+        ranks = [each.rank for each in (a, b) if isinstance(each, ListType)]
+        rows = [each.elements for each in (a, b) if isinstance(each, ItemsFlow)]
+        raise RankConflict(
+            "it is not known of which rank the elements of a graph input are: declare their shape, "
+            "dims may be symbolic",
+            a.dtype,
+            max([*ranks, *(type.rank for row in rows for type in row)]),
+        )
     if isinstance(a, ItemsFlow) and isinstance(b, ItemsFlow):
         if len(a.elements) == len(b.elements):
             both = zip(a.elements, b.elements, strict=True)
@@ -224,6 +261,9 @@ def take_apart(structure: Structure, flow: Flow, builder: Builder) -> list[Value
             values = [builder.constant(flag) if isinstance(flag, bool) else flag]
         if flow.content is None:
             return values
+        if flow.boxed and not structure.boxed and isinstance(structure.content, Value):
+            dtype = structure.content.type.dtype  # type: ignore[union-attr]
+            return values + take_apart(Items((structure.content,), dtype), flow.content, builder)
         if structure.content is None:
             return values + [_nothing(type, builder) for type in leaves_of(flow.content)]
         return values + take_apart(structure.content, flow.content, builder)
@@ -249,5 +289,5 @@ def put_together(flow: Flow, values: Iterator[Value]) -> Structure:
     if isinstance(flow, MaybeFlow):
         present = next(values) if flow.present is None else flow.present
         content = None if flow.content is None else put_together(flow.content, values)
-        return Maybe(present, content)
+        return Maybe(present, content, flow.boxed)
     return next(values)

@@ -10,7 +10,12 @@ from collections.abc import Sequence
 
 import onnx
 
-from ingot.compiler.frontends.onnx.join_elements import element_at, join_elements, length_of
+from ingot.compiler.frontends.onnx.join_elements import (
+    element_at,
+    join_elements,
+    length_of,
+    require_rank,
+)
 from ingot.compiler.frontends.onnx.loops import Loop, Step
 from ingot.compiler.frontends.onnx.node import Node, UnsupportedNode, shape_of, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import lowering
@@ -55,6 +60,9 @@ def _content(node: Node, given: Structure) -> Structure:
         what = "the optional has no element: its count"
         attributes = {"symbols": (name,), "low": 1, "high": 1, "what": what}
         node.builder.append("size", (flag,), (), attributes)
+    if given.boxed:
+        assert isinstance(given.content, Value)
+        return element_at(node, given.content, 0)
     return given.content
 
 
@@ -65,8 +73,12 @@ def _list(sequence: Items | Value, node: Node, *more: Value) -> Value:
         return as_list(sequence, list_of_types(types, sequence.dtype), node.builder)
     type = sequence.type
     assert isinstance(type, ListType)
+    if not more:
+        return sequence
     shape = list(type.shape)
     for each in map(type_of, more):
+        if type.any_rank or each.rank != type.rank:
+            node.learn_rank(sequence, each.rank)
         fits = each.dtype is type.dtype and each.rank == type.rank
         unsupported(not fits, f"{each} is no element of {type}: dtype and rank must be equal")
         for axis, dim in enumerate(each.shape):
@@ -180,6 +192,7 @@ def concat_from_sequence(node: Node) -> Value:
     sequence, new_axis = _sequence(node), bool(node.integer("new_axis", 0))
     if not isinstance(sequence, Items):
         assert isinstance(sequence.type, ListType)
+        require_rank(sequence)
         axis = node.axis(0, sequence.type.rank + new_axis)
         return join_elements(node, sequence, axis, new_axis)
     unsupported(not sequence.elements, "the sequence is empty: there is nothing to join")
@@ -264,6 +277,12 @@ def sequence_map(node: Node) -> tuple[Structure, ...]:
     graph = node.graph("body")
     first = _sequence(node)
     others = [node.given(index) for index in range(1, len(node.inputs))]
+    for given, inner in zip((first, *others), graph.input, strict=False):
+        tensor = inner.type.tensor_type
+        if not isinstance(given, Value) or not isinstance(given.type, ListType):
+            continue
+        if given.type.any_rank and tensor.HasField("shape"):
+            node.learn_rank(given, len(tensor.shape.dim))
     if isinstance(first, Items):
         length = len(first.elements)
         rows = [[first.elements[place], *_at(others, place)] for place in range(length)]

@@ -46,7 +46,8 @@ def test_all_missing_ops_are_listed_at_once_with_layer_dtype_and_shape() -> None
 
 
 def test_a_string_argument_does_not_hide_what_else_is_missing() -> None:
-    sequence = helper.make_tensor_sequence_value_info("s", onnx.TensorProto.FLOAT, None)
+    sequence = onnx.ValueInfoProto(name="s")
+    sequence.type.map_type.key_type = onnx.TensorProto.INT64
     model = build_model(
         [
             Node("StringNormalizer", ["t"], ["u"], name="lower"),
@@ -63,7 +64,7 @@ def test_a_string_argument_does_not_hide_what_else_is_missing() -> None:
     message = str(caught.value)
     assert "6 problems" in message
     assert "graph input 't' has element type STRING" in message
-    assert "graph input 's' is sequence_type" in message
+    assert "graph input 's' is map_type" in message
     assert "graph input 'w' has dim 0 = -1" in message
     assert "layer 'lower': StringNormalizer(STRING[2])" in message
     assert "layer 'product': MatMul(f32[2,3], f32[2,3])" in message

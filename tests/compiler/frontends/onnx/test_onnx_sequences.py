@@ -10,8 +10,7 @@ import onnx
 import pytest
 from onnx import helper
 
-from ingot.compiler.frontends.onnx import import_onnx
-from ingot.hal.errors import CompileError, InvalidArgument, OutOfRange
+from ingot.hal.errors import InvalidArgument, OutOfRange
 from tests.support.devices import load_best
 from tests.support.onnx_models import build_model, make_value
 from tests.support.onnx_sequences import (
@@ -339,9 +338,3 @@ def test_stacked_values_whose_dims_only_a_step_knows_must_be_equal() -> None:
     case.check(x=np.array([9, -1, -1, 8], np.float32), n=np.int64(4))
     with pytest.raises(InvalidArgument, match="expected"):
         case.call(x=x, n=np.int64(2))
-
-
-def test_a_sequence_is_no_result() -> None:
-    proto = build_model([Node("SequenceConstruct", ["x"], ["s"])], [X], ["s"], opset=18)
-    with pytest.raises(CompileError, match=r"graph output 's' is seq\(f32\[a,3\]\): only tensors"):
-        import_onnx(proto)

@@ -1,0 +1,137 @@
+"""What callers pass and get: from arguments to structures, and from structures to results."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+
+from ingot.compiler.frontends.onnx.contents import Contents
+from ingot.compiler.frontends.onnx.structures import (
+    Forked,
+    Items,
+    Maybe,
+    Structure,
+    as_list,
+    list_of_types,
+)
+from ingot.compiler.frontends.onnx.tensors import dtype_of, element_type_name
+from ingot.compiler.graph.builder import Builder, tensor_type
+from ingot.compiler.graph.ops.lists import ANY
+from ingot.compiler.ir import ListType, PassedType, TensorType, Value
+from ingot.compiler.ir.dims import Dim, symbol
+from ingot.hal.errors import CompileError
+from ingot.hal.spec import DType, dtype
+
+__all__ = ["give_result", "take_argument"]
+
+
+def take_argument(argument: Value, builder: Builder, contents: Contents) -> Structure:
+    """What a graph input stands for. An optional tensor lies in a list, and is read where it is
+    asked for."""
+    if not isinstance(argument.type, PassedType):
+        return argument
+    if argument.type.kind == "sequence":
+        return builder.value("list.argument", argument, symbols=())
+    name = contents.fresh_symbol(f"{argument.name}_given")
+    list = builder.value("list.argument", argument, symbols=(name,))
+    given = builder.value("dim", value=symbol(name), dtype=dtype("i64"))
+    zero = builder.constant(np.zeros((), np.int64))
+    present = builder.value("compare", given, zero, direction="ne")
+    return Maybe(present, list, boxed=argument.type.kind == "optional")
+
+
+def give_result(
+    structure: Structure, output: onnx.ValueInfoProto, builder: Builder, contents: Contents
+) -> Value:
+    """What the function returns for a graph output. CompileError: it cannot be a result."""
+    given: Dim = 1
+    content: Structure | None = structure
+    optional = isinstance(structure, Maybe) or output.type.WhichOneof("value") == "optional_type"
+    if isinstance(structure, Maybe):
+        given, content = _given(structure.present, builder, contents), structure.content
+        if structure.boxed:
+            assert isinstance(structure.content, Value)
+            return _result("optional", structure.content, given, output, builder)
+    if content is None:
+        return _nothing(output, builder)
+    if isinstance(content, (Maybe, Forked)):
+        raise CompileError(f"graph output '{output.name}' is {structure}: optionals do not nest")
+    if isinstance(content, Value) and isinstance(content.type, TensorType):
+        if not optional:
+            return content
+        shape = tuple(dim if isinstance(dim, int) else ANY for dim in content.type.shape)
+        list = builder.value("list.of", content, shape=shape)
+        return _result("optional", list, given, output, builder)
+    if isinstance(content, Items):
+        content = as_list(content, _type_of(content, output), builder)
+    kind = "optional_sequence" if optional else "sequence"
+    return _result(kind, content, given, output, builder)
+
+
+def _given(present: Value | bool, builder: Builder, contents: Contents) -> Dim:
+    """Whether an optional has its content, as a dim."""
+    if isinstance(present, bool):
+        return int(present)
+    flag = builder.value("convert", present, dtype=dtype("i64"))
+    name = contents.fresh_symbol("given")
+    attributes = {"symbols": (name,), "low": 0, "high": 1, "what": "whether the optional is given"}
+    builder.append("size", (flag,), (), attributes)
+    return symbol(name)
+
+
+def _nothing(output: onnx.ValueInfoProto, builder: Builder) -> Value:
+    """An optional that never has a content."""
+    optional = output.type.optional_type.elem_type
+    kind = "optional" if optional.WhichOneof("value") == "tensor_type" else "optional_sequence"
+    empty = builder.value("list.empty", dtype=_declared_dtype(output), shape=_declared(output))
+    return _result(kind, empty, 0, output, builder)
+
+
+def _result(
+    kind: str, list: Value, given: Dim, output: onnx.ValueInfoProto, builder: Builder
+) -> Value:
+    assert isinstance(list.type, ListType)
+    code = _tensor(output).elem_type
+    if code and dtype_of(code) is not list.type.dtype:
+        raise CompileError(
+            f"graph output '{output.name}' has elements of {list.type.element}, but the model "
+            f"declares {dtype_of(code) or element_type_name(code)}: fix the model"
+        )
+    return builder.value("list.result", list, kind=kind, given=given)
+
+
+def _type_of(items: Items, output: onnx.ValueInfoProto) -> ListType:
+    """The type of a list of the elements; of no elements as the model declares it."""
+    if items.elements:
+        try:
+            return list_of_types([tensor_type(each) for each in items.elements], items.dtype)
+        except CompileError as error:
+            raise CompileError(f"graph output '{output.name}' is {error}") from None
+    return ListType(items.dtype, tuple(None if dim == ANY else dim for dim in _declared(output)))
+
+
+def _tensor(output: onnx.ValueInfoProto) -> onnx.TypeProto.Tensor:
+    """The declared type of the elements of a graph output, or of itself."""
+    type = output.type
+    if type.WhichOneof("value") == "optional_type":
+        type = type.optional_type.elem_type
+    if type.WhichOneof("value") == "sequence_type":
+        type = type.sequence_type.elem_type
+    return type.tensor_type
+
+
+def _declared(output: onnx.ValueInfoProto) -> tuple[int, ...]:
+    """The declared shape of elements, as ops on lists have it."""
+    dims = _tensor(output).shape.dim
+    return tuple(dim.dim_value if dim.HasField("dim_value") else ANY for dim in dims)
+
+
+def _declared_dtype(output: onnx.ValueInfoProto) -> DType:
+    code = _tensor(output).elem_type
+    element = dtype_of(code)
+    if element is None:
+        raise CompileError(
+            f"graph output '{output.name}' is an optional that has nothing: declare its type, of "
+            f"numeric elements, not {element_type_name(code)}"
+        )
+    return element

@@ -147,7 +147,7 @@ class Frame:
             )
         parts = [
             self._element(each, slot, f"element {place} of {slot.what}")
-            for place, each in enumerate(value)
+            for place, each in enumerate(tuple(value))  # what converts one may change the list
         ]
         elements = ffi.new("ingot_buffer_view_t *[]", [view for view, _ in parts])
         out = ffi.new("ingot_buffer_view_t **")

@@ -111,6 +111,25 @@ def test_what_does_not_fit_is_named_with_its_place(
         assert plain(model(*CASES[0])[:2]) == plain(CASES[0][:2])  # the session goes on
 
 
+def test_a_list_that_its_elements_change_is_taken_as_it_was(models: dict[str, ingot.Model]) -> None:
+    class Changing:
+        """Makes the list longer, or empties it, as it is read."""
+
+        def __array__(self, *_: Any, **__: Any) -> Any:
+            if len(grown) < 100:
+                grown.append(self)
+            emptied.clear()
+            return XS[2]
+
+    grown: list[Any] = []
+    emptied: list[Any] = []
+    for model in models.values():
+        grown[:], emptied[:] = [Changing()], [Changing(), XS[0]]
+        assert plain(model(grown, None, None)[0]) == plain([XS[2]])
+        grown[:], emptied[:] = [], [Changing(), XS[0]]
+        assert plain(model(emptied, None, None)[0]) == plain([XS[2], XS[0]])
+
+
 def test_out_takes_tensors_only(models: dict[str, ingot.Model]) -> None:
     for model in models.values():
         number = np.zeros((), np.int64)

@@ -144,7 +144,6 @@ class FewQueries:
         if whole < self.d:
             sums = step(whole, sums, self.d - whole)
         squares = [b.transpose(sums[i : i + lanes]) for i in range(0, len(sums), lanes)]
-        squares = [b.transpose(sums[i : i + lanes]) for i in range(0, len(sums), lanes)]
         return [reduce(partial(b.op, "add"), square) for square in squares]
 
     def _along_keys(self, key: Index, vectors: int, live: Index) -> list[Value]:

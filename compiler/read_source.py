@@ -16,14 +16,16 @@ from typing import Any
 from ingot.compiler import ir
 from ingot.compiler.check_program import check_function_name
 from ingot.compiler.frontends.survey import Survey
-from ingot.hal.errors import CompileError, NotFound, PermissionDenied, Unsupported
+from ingot.hal.errors import CompileError, NotFound, Unsupported
 from ingot.hal.file_kind import ARTIFACT, MODULE, START_LENGTH, TEXT, FileKind, file_kind
+from ingot.hal.whole_file import open_regular
 
 __all__ = ["copy_module", "read_source", "read_sources"]
 
 _KNOWN = (
-    "a path or the bytes of an .onnx file or a StableHLO artifact, an onnx.ModelProto, a "
-    "jax.export.Exported, or Ingot IR"
+    "a path or the bytes of an .onnx file or a StableHLO artifact, an onnx.ModelProto or "
+    "onnx_ir.Model, what torch.onnx.export(..., dynamo=True) returns, a jax.export.Exported, or "
+    "Ingot IR"
 )
 
 _WEIGHTS = "weights"  # attribute of a module: the keys and fingerprints of its parameters
@@ -65,7 +67,7 @@ def _read(source: Any, options: _Options) -> ir.Module:
     if isinstance(source, (str, os.PathLike)):
         return _read_file(Path(source), options)
     package = type(source).__module__.partition(".")[0]
-    if package == "onnx":
+    if package == "onnx" and type(source).__name__ == "ModelProto":
         return _read_onnx(source, options)
     if package == "onnx_ir":
         proto = import_module("onnx_ir").to_proto(source)
@@ -148,17 +150,12 @@ def copy_module(module: ir.Module) -> ir.Module:
 def _read_file(path: Path, options: _Options) -> ir.Module:
     shown = f"'{path}'" if len(str(path)) <= 255 else f"'{str(path)[:80]}...'"
     try:
-        if not path.is_file():
-            raise NotFound(f"there is no file {shown}")
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             kind = file_kind(file.read(START_LENGTH), path.name)
         data = path.read_bytes() if kind in (ARTIFACT, TEXT) else None
-    except PermissionError:
-        raise PermissionDenied(f"{shown} cannot be read: you lack the permission") from None
-    except (OSError, ValueError) as error:  # such as names that no file can have
-        reason = error.strerror if isinstance(error, OSError) else str(error)
+    except OSError as error:  # such as names that are too long
         raise NotFound(
-            f"{shown} cannot be read ({reason}): pass the path of a model, or its bytes"
+            f"{shown} cannot be read ({error.strerror}): pass the path of a model, or its bytes"
         ) from None
     _check_kind(kind, shown)
     if data is not None:

@@ -53,6 +53,11 @@ _GGUF = FileKind(
     "compile that",
 )
 _NUMPY = FileKind("a NumPy file", advice=f"it holds {_WEIGHTS}")
+_POINTER = FileKind(
+    "a pointer of Git LFS and not the file itself",
+    advice="fetch the file with `git lfs pull` in its repository",
+)
+_PAGE = FileKind("a web page", advice="download the model itself, not the page that shows it")
 _ZIP = FileKind("a zip archive", advice="unpack it and pass the model that is in it")
 
 _BY_START = (
@@ -61,6 +66,10 @@ _BY_START = (
     (b"GGUF", _GGUF),
     (b"\x89HDF\r\n", _KERAS),
     (b"\x93NUMPY", _NUMPY),
+    (b"version https://git-lfs", _POINTER),
+    (b"<!DOCTYPE html", _PAGE),
+    (b"<!doctype html", _PAGE),
+    (b"<html", _PAGE),
 )
 _BY_IDENTIFIER = {b"TFL3": _TFLITE, b"ORTM": _ORT}  # of flatbuffers: their bytes 4 to 8
 _BY_SUFFIX = {

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -30,7 +31,11 @@ _EXIT_INTERRUPTED = 130
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; gives its exit status."""
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        parser.prog += f" {options.command}"  # whose help lists what there is
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     try:
         options.run(options)
         sys.stdout.flush()
@@ -173,7 +178,7 @@ def _add_shape_options(parser: argparse.ArgumentParser) -> None:
         help="what the model keeps from call to call: past_present, carried:ARGUMENT, "
         "carried:ARGUMENT:RESULT, or RESULT=ARGUMENT as often as there is state",
     )
-    parser.add_argument("--capacity", type=int, help="room of caches that are state, in steps")
+    parser.add_argument("--capacity", type=_count, help="room of caches that are state, in steps")
     parser.add_argument(
         "--state-dim",
         action="append",
@@ -237,7 +242,7 @@ def _add_model_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("module", metavar="MODULE", help="a file made by `ingot compile`")
     parser.add_argument("--function", default="main", help="the function to call (%(default)s)")
     parser.add_argument("--device", default="cpu", help="where to run it (%(default)s)")
-    parser.add_argument("--threads", type=int, help="threads of the CPU (all that it may use)")
+    parser.add_argument("--threads", type=_count, help="threads of the CPU (all that it may use)")
     parser.add_argument("--parameters", metavar="FILE", help="weights, a safetensors file")
 
 
@@ -298,6 +303,12 @@ def _run_run(options: argparse.Namespace) -> None:
         return
     for name, array in results.items():
         _say(f"{name} = {array}")
+
+
+def _count(text: str) -> int:
+    if not re.fullmatch(r"0*[1-9]\d{0,17}", text, re.ASCII):
+        raise argparse.ArgumentTypeError(f"{text!r} is no count, such as 8")
+    return int(text)
 
 
 def _seconds(text: str) -> float:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import numpy as np
 import onnx
 import onnx_ir
+import pytest
 from onnx import TensorProto, helper
 
 import ingot
@@ -33,3 +37,20 @@ def test_what_torch_onnx_export_returns_is_compiled() -> None:
     program = type("ONNXProgram", (), {"__module__": "torch.onnx._internal.exporter"})()
     program.model_proto = _model()
     assert _doubles(ingot.compile(program))
+
+
+def test_other_objects_of_onnx_are_told_what_is_taken() -> None:
+    with pytest.raises(
+        ingot.CompileError, match=r"compile a GraphProto.*onnx_ir.Model, what torch"
+    ):
+        ingot.compile(_model().graph)
+
+
+def test_what_is_no_file_is_called_what_it_is(tmp_path: Path) -> None:
+    with pytest.raises(ingot.InvalidArgument, match="is a folder, expected a file"):
+        ingot.compile(tmp_path)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ingot.InvalidArgument, match=r"'.*pipe' is no regular file"):
+        ingot.compile(tmp_path / "pipe")
+    with pytest.raises(ingot.InvalidArgument, match="a character that no path can have"):
+        ingot.compile("model.onnx\0")

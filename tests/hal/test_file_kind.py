@@ -39,6 +39,8 @@ FILES = {
     "model.safetensors": (save({"w": np.zeros(3)}), "a safetensors file", "parameters="),
     "weights": (save({"w": np.zeros(3)}), "a safetensors file", "parameters="),
     "x.npy": (_npy(), "a NumPy file", "parameters="),
+    "pointer.onnx": (b"version https://git-lfs.example/spec/v1\n", "Git LFS", "git lfs pull"),
+    "page.onnx": (b"<!DOCTYPE html><html>", "a web page", "download the model itself"),
     "model.h5": (b"\x89HDF\r\n\x1a\n", "a Keras model", "model.export"),
 }
 

@@ -87,7 +87,10 @@ def test_wrong_use_is_answered_in_one_line(failing: Callable[..., str], pair: st
     assert "required: COMMAND; `ingot --help` shows how" in failing(status=2)
     assert "invalid choice: 'fly'" in failing("fly", status=2)
     assert "required: -o/--output" in failing("compile", "model.onnx", status=2)
-    assert "unrecognized arguments: --fast" in failing("run", pair, "--fast", status=2)
+    unknown = failing("run", pair, "--fast", status=2)
+    assert "unrecognized arguments: --fast; `ingot run --help` shows how" in unknown
+    count = failing("run", pair, "--threads", "p=2", status=2)
+    assert "argument --threads: 'p=2' is no count, such as 8" in count
 
 
 def test_failures_are_one_line(failing: Callable[..., str], pair: str, tmp_path: Path) -> None:

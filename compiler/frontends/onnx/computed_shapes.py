@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of
+from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of, unsupported
 from ingot.compiler.graph.ops.sizing import GREATEST_SIZE
 from ingot.compiler.ir import Op, Value, dims
 from ingot.compiler.ir.dims import Dim
@@ -17,7 +17,7 @@ from ingot.hal.spec import DType, dtype
 
 __all__ = [
     "computed_range",
-    "define_amounts",
+    "define_pads",
     "expanded_dims",
     "may_be_zero",
     "pad_by_index",
@@ -27,27 +27,43 @@ __all__ = [
 ]
 
 
-def define_amounts(node: Node, index: int, what: str) -> list[Dim]:
-    """The elements of a small input as dims that may be negative: where they depend on data, one
-    fresh symbol for what is above zero and another for what is below."""
-    result: list[Dim] = []
-    for place, part in enumerate(node.parts(index)):
+def define_pads(node: Node, index: int, shape: Sequence[Dim]) -> tuple[list[Dim], list[Dim]]:
+    """What is put in front of axes of `shape`, and behind them: the elements of a small input,
+    as dims that may be negative. UnsupportedNode: there are not two for each axis.
+
+    Where an element depends on data, the first kind is a fresh symbol for what is above zero and
+    another for what is below. The second follows from a fresh symbol for the whole padded dim: a
+    product of such dims is one term, where a product of sums would be very many.
+    """
+    parts = node.parts(index)
+    unsupported(
+        len(parts) != 2 * len(shape), f"pads has {len(parts)} entries, not {2 * len(shape)}"
+    )
+    low = [_define_amount(node, part, place) for place, part in enumerate(parts[: len(shape)])]
+    high: list[Dim] = []
+    for axis, (part, dim) in enumerate(zip(parts[len(shape) :], shape, strict=True)):
         if isinstance(part, Value):
-            zero = node.size(0)
-            # no less than what is refused below, so that its negative is no overflow
-            part = node.op("max", node.convert(part, "i64"), node.size(-GREATEST_SIZE - 1))
-            ends = [part, node.op("neg", part)]
-            above, below = (
-                node.define_size(
-                    node.op("max", each, zero),
-                    f"{node.proto.output[0]}_{side}_{place}",
-                    f"element {place} of {what}",
-                )
-                for each, side in zip(ends, ("more", "less"), strict=True)
-            )
-            part = above - below
-        result.append(part)
-    return result
+            whole = node.op("add", node.size(dim + low[axis]), node.convert(part, "i64"))
+            name = f"{node.proto.output[0]}_{axis}"
+            part = node.define_size(whole, name, f"axis {axis} after padding") - dim - low[axis]
+        high.append(part)
+    return low, high
+
+
+def _define_amount(node: Node, part: Dim | Value, place: int) -> Dim:
+    if not isinstance(part, Value):
+        return part
+    # no less than what is refused below, so that its negative is no overflow
+    part = node.op("max", node.convert(part, "i64"), node.size(-GREATEST_SIZE - 1))
+    above, below = (
+        node.define_size(
+            node.op("max", each, node.size(0)),
+            f"{node.proto.output[0]}_{side}_{place}",
+            f"element {place} of the pads",
+        )
+        for each, side in ((part, "more"), (node.op("neg", part), "less"))
+    )
+    return above - below
 
 
 def may_be_zero(x: Value, axis: int, dim: Dim) -> bool:

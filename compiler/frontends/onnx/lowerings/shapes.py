@@ -11,7 +11,7 @@ import numpy as np
 from ingot.compiler.frontends.onnx.choices import axes_of
 from ingot.compiler.frontends.onnx.computed_shapes import (
     computed_range,
-    define_amounts,
+    define_pads,
     expanded_dims,
     may_be_zero,
     pad_by_index,
@@ -286,14 +286,19 @@ def pad(node: Node) -> Value:
     """constant, edge, reflect or wrap; pads and value are inputs since opset 11."""
     x = node.input(0)
     rank = type_of(x).rank
-    given = node.optional(1) is not None
-    pads = define_amounts(node, 1, "the pads") if given else list(node.integers("pads") or ())
     axes = axes_of(node, 3, rank, ordered=True) or list(range(rank))
-    unsupported(len(pads) != 2 * len(axes), f"pads has {len(pads)} entries, not {2 * len(axes)}")
+    own = [shape_of(x)[axis] for axis in axes]
+    if node.optional(1) is not None:
+        before, behind = define_pads(node, 1, own)
+    else:
+        pads: list[Dim] = list(node.integers("pads") or ())
+        wrong = len(pads) != 2 * len(axes)
+        unsupported(wrong, f"pads has {len(pads)} entries, not {2 * len(axes)}")
+        before, behind = pads[: len(axes)], pads[len(axes) :]
     low: list[Dim] = [0] * rank
     high: list[Dim] = [0] * rank
-    for index, axis in enumerate(axes):
-        low[axis], high[axis] = pads[index], pads[index + len(axes)]
+    for axis, front, end in zip(axes, before, behind, strict=True):
+        low[axis], high[axis] = front, end
     mode = node.text("mode", "constant")
     if mode != "constant":
         known = mode in ("edge", "reflect", "wrap")

@@ -129,6 +129,15 @@ def test_padding_that_takes_from_nothing_is_an_error() -> None:
             pads().model.main(x=counted(3, 3), amounts=ints(amount, 0, amount, 0))
 
 
+def test_padded_dims_of_many_axes_are_one_symbol_each() -> None:
+    """Products of them would be very many terms, of which kernels check the sizes of memory."""
+    inputs = [make_value("x", [f"d{axis}" for axis in range(6)]), vector("amounts", 12)]
+    case = Case([Node("Pad", ["x", "amounts"], ["y"])], inputs, ["y"])
+    shape = str(case.model.signature).rpartition("f32")[2]
+    assert not set(shape) & set("+-*"), shape
+    case.check(x=counted(2, 1, 3, 1, 2, 1), amounts=ints(1, 0, 0, 2, -1, 0, 0, 1, -2, 0, 0, 1))
+
+
 @cache
 def hot() -> Case:
     nodes = [Node("OneHot", ["i", "depth", "values"], ["y"], axis=0, name="hot")]

@@ -140,6 +140,8 @@ def _read_external(
         offset, length = int(entries.get("offset", "0")), int(entries.get("length", expected))
     except ValueError as error:
         raise CompileError(f"{what} with a bad offset or length: {error}") from error
+    if offset < 0:
+        raise CompileError(f"{what} with a bad offset or length: {offset} is less than 0")
     if length != expected:
         raise CompileError(
             f"{what}, {length} bytes of it, but {element.name}{list(shape)} needs {expected}: the "
@@ -148,4 +150,4 @@ def _read_external(
     try:
         return read_external(folders, location, offset, length)
     except CompileError as error:
-        raise CompileError(f"{what} {error}, or {advice}") from None
+        raise CompileError(f"{what}, {error}; or {advice}") from None

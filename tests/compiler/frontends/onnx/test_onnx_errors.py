@@ -278,8 +278,10 @@ def test_external_data_that_is_missing_truncated_or_elsewhere_is_refused(tmp_pat
     (tmp_path / "short").write_bytes(b"\0" * 8)
     with pytest.raises(CompileError, match="the file has 8 bytes: it is truncated"):
         import_onnx(_external(tmp_path, location="short"))
+    with pytest.raises(CompileError, match="bad offset or length: -4 is less than 0"):
+        import_onnx(_external(tmp_path, location="short", offset="-4"))
     for location in ("../weights", str(tmp_path / "short")):
-        with pytest.raises(CompileError, match="not a path below the model's folder"):
+        with pytest.raises(CompileError, match="', which is not a path below the model's folder; "):
             import_onnx(_external(tmp_path, location=location))
     data = _external(tmp_path, location="short").read_bytes()
     with pytest.raises(CompileError, match="the model was not given as a path"):

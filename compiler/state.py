@@ -17,11 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from ingot.compiler.graph.builder import tensor_type
 from ingot.compiler.graph.make_stateful import make_stateful
 from ingot.compiler.graph.plan_state import Link
 from ingot.compiler.graph.symbols import inner_symbols, substitute_symbols
-from ingot.compiler.ir import Function, Literal, Module, TensorType
+from ingot.compiler.ir import Function, Literal, Module, TensorType, Type
 from ingot.compiler.ir.renamed_dims import renamed_dims, sizes_of_symbols
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import DType
@@ -153,9 +152,10 @@ def _rest(pattern: str, name: str) -> str:
 
 def _pair_by_shape(function: Function, past: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Each of these arguments with its next value, both in their order; none without one."""
-    types = dict(zip(function.argument_names, map(tensor_type, function.arguments), strict=True))
+    arguments = zip(function.argument_names, function.arguments, strict=True)
+    types = {name: each.type for name, each in arguments}
     values = function.block.terminator.operands
-    free = list(zip(function.result_names, map(tensor_type, values), strict=True))
+    free = [(name, each.type) for name, each in zip(function.result_names, values, strict=True)]
     for name in past:
         place = next((at for at, (_, type) in enumerate(free) if _continues(types[name], type)), -1)
         if place >= 0:
@@ -163,8 +163,10 @@ def _pair_by_shape(function: Function, past: Iterable[str]) -> Iterator[tuple[st
             del free[: place + 1]
 
 
-def _continues(past: TensorType, present: TensorType) -> bool:
-    """Whether a value may be the next one of a state: alike but for one dim."""
+def _continues(past: Type, present: Type) -> bool:
+    """Whether a value may be the next one of a state: tensors, alike but for one dim."""
+    if not (isinstance(past, TensorType) and isinstance(present, TensorType)):
+        return False
     if past.dtype != present.dtype or past.rank != present.rank:
         return False
     return sum(a != b for a, b in zip(past.shape, present.shape, strict=True)) <= 1

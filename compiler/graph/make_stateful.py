@@ -234,8 +234,8 @@ class _Rewriter:
         dims = [
             dim
             for value in self.function.arguments
-            if value not in taken
-            for dim in tensor_type(value).shape
+            if value not in taken and isinstance(value.type, TensorType)
+            for dim in value.type.shape
             if name in symbols_of(dim)
         ]
         if not dims or before in dims:

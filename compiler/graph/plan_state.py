@@ -65,10 +65,12 @@ class Use:
         return f"{kind} '{name}' of '{function.name}' ({value.type if value else ''})"
 
     def types(self) -> Iterator[tuple[Value, TensorType]]:
-        """The argument and the result, with their types."""
+        """The argument and the result, with their types. CompileError: one is no tensor."""
         for value in (self.argument, self.returned()):
             if value is not None:
-                yield value, tensor_type(value)
+                if not isinstance(value.type, TensorType):
+                    raise CompileError(f"{self.describe(value)} cannot be state: only tensors can")
+                yield value, value.type
 
 
 @dataclass(frozen=True)

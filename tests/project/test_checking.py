@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import pytest
 from ingot.checking import Mismatch, check_model
 from ingot.compiler.checking import compile_for_checking
 from ingot.compiler.ir import Function, clone_region
+from ingot.compiler.kernels import classes
 from ingot.hal.errors import CompileError
 from tests.support.assembler import pair_module
 
@@ -122,17 +122,19 @@ def make_wrong(
     monkeypatch: pytest.MonkeyPatch, kind: str, name: str, becomes: str, layer: str = ""
 ) -> None:
     """From now on kernels of a class compute op `becomes` where op `name` of `layer` stands."""
-    module = import_module(f"ingot.compiler.dispatch.{kind}")
-    lower = getattr(module, f"lower_{kind}")
+    lower = classes.lower_entry
 
     def wrong(function: Function, target: Any) -> Any:
+        found = classes.kernel_class(function)
+        if found is None or found.name != kind:
+            return lower(function, target)
         copy = replace(function, body=clone_region(function.body, {}))
         for op in copy.block.ops:
             if op.name == name and layer in op.location:
                 op.name = becomes
         return lower(copy, target)
 
-    monkeypatch.setattr(module, f"lower_{kind}", wrong)
+    monkeypatch.setattr(classes, "lower_entry", wrong)
 
 
 @pytest.mark.parametrize("batch", [1, 5])

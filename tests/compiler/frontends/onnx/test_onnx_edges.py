@@ -211,3 +211,19 @@ def test_strings_in_sequences_and_optionals_hide_no_other_problem() -> None:
         "layer 'photo': ImageDecoder",
     ):
         assert text in message, text
+
+
+def test_state_lies_beside_sequences_and_is_none() -> None:
+    nodes = [
+        Node("Concat", ["cache", "x"], ["grown"], axis=0),
+        Node("SequenceInsert", ["xs", "x"], ["more"]),
+    ]
+    cache, x = tensor("cache", "p", 3), tensor("x", "s", 3)
+    proto = model_of(nodes, [cache, x, listed("xs", None, 3)], "grown", listed("more", None, 3))
+    model = load_best(proto, state=ingot.state.named({"grown": "cache"}, capacity=8))
+    for count in (1, 2):
+        more = model(np.ones((1, 3), np.float32), [np.zeros((2, 3), np.float32)])
+        assert [each.shape for each in more] == [(2, 3), (1, 3)]
+        assert int(model.state()["p"]) == count
+    with pytest.raises(CompileError, match=r"argument .xs. of .main. .* cannot be state"):
+        ingot.compile(proto, state={"more": "xs"})

@@ -106,7 +106,7 @@ _BINARY = (
     ("sub", "number", 0.5, "a - b; integers wrap."),
     ("mul", "number", 0.5, "a * b; integers wrap."),
     ("div", "number", 0.5, "a / b; integers toward zero, x / 0 = -1 (all bits), MIN / -1 = MIN."),
-    ("rem", "ordered", 0, "What is left of a, with its sign; of integers a rem 0 = a."),
+    ("rem", "ordered number", 0, "What is left of a, with its sign; of integers a rem 0 = a."),
     ("pow", "number", 4, "a to the power b; integers wrap, a negative power is 0, 1 or -1."),
     ("atan2", "real", 5, "The angle of the point (b, a) in radians."),
     ("max", "ordered", 0, "The greater one; NaN if one is NaN; of i1 or."),

@@ -151,6 +151,7 @@ _CLASSES: dict[str, Callable[[DType], bool]] = {
     "integer": lambda dtype: dtype.is_integer,
     "logical": lambda dtype: dtype.is_integer or dtype.is_boolean,
     "ordered": lambda dtype: not dtype.is_complex,
+    "ordered number": lambda dtype: not (dtype.is_complex or dtype.is_boolean),
     "i1": lambda dtype: dtype.is_boolean,
 }
 

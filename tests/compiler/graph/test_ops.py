@@ -36,6 +36,7 @@ def test_the_page_of_ops_is_fresh(project_root: Path) -> None:
         ("add", ["f32[2]", "f32[3]"], {}, r"op 'add' at 'layer' on \(f32\[2\], f32\[3\]\)"),
         ("add", ["f32[2]", "i32[2]"], {}, "must be equal"),
         ("add", ["i1[2]", "i1[2]"], {}, "class 'number'"),
+        ("rem", ["i1[2]", "i1[2]"], {}, "class 'ordered number'"),
         ("add", ["f32[2]"], {}, "takes the operands"),
         ("exp", ["i32[2]"], {}, "class 'float'"),
         ("nothing", ["f32[2]"], {}, "no op 'nothing'"),

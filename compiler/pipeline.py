@@ -28,10 +28,10 @@ from ingot.compiler.dispatch.place_scalars import place_scalars
 from ingot.compiler.dispatch.specialize import specialize as add_specialized
 from ingot.compiler.dispatch.speculate_steps import speculate_steps
 from ingot.compiler.foreign import own_errors
-from ingot.compiler.graph.expand_nonzero import expand_nonzero
+from ingot.compiler.graph.control.settle_branches import settle_branches
+from ingot.compiler.graph.forms.expand_nonzero import expand_nonzero
 from ingot.compiler.graph.level import GRAPH
 from ingot.compiler.graph.passes import GRAPH_PASSES
-from ingot.compiler.graph.settle_branches import settle_branches
 from ingot.compiler.ir.printer import to_text
 from ingot.compiler.ir.renamed_dims import renamed_dims
 from ingot.compiler.ir.verifier import verify

@@ -151,8 +151,9 @@ def _read_file(path: Path, options: _Options) -> ir.Module:
     shown = f"'{path}'" if len(str(path)) <= 255 else f"'{str(path)[:80]}...'"
     try:
         with open_regular(path) as file:
-            kind = file_kind(file.read(START_LENGTH), path.name)
-        data = path.read_bytes() if kind in (ARTIFACT, TEXT) else None
+            start = file.read(START_LENGTH)
+            kind = file_kind(start, path.name)
+            data = start + file.read() if kind in (ARTIFACT, TEXT) else None
     except OSError as error:  # such as names that are too long
         raise NotFound(
             f"{shown} cannot be read ({error.strerror}): pass the path of a model, or its bytes"

@@ -5,7 +5,7 @@
     ingot.compile("rnn.onnx", state={"hidden_out": "hidden_in"})
 
 Each of them becomes a `State`: a rule that pairs names, and what variables need beyond that.
-What is done to the program is `graph/make_stateful.py`.
+What is done to the program is `graph/state/make_stateful.py`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from ingot.compiler.graph.make_stateful import make_stateful
-from ingot.compiler.graph.plan_state import Link
+from ingot.compiler.graph.state.make_stateful import make_stateful
+from ingot.compiler.graph.state.plan_state import Link
 from ingot.compiler.graph.symbols import inner_symbols, substitute_symbols
 from ingot.compiler.ir import Function, Literal, Module, TensorType, Type
 from ingot.compiler.ir.renamed_dims import renamed_dims, sizes_of_symbols

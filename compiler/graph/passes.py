@@ -4,24 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ingot.compiler.graph.arrange_contractions import arrange_contractions
-from ingot.compiler.graph.batch_invariants import batch_invariants
-from ingot.compiler.graph.choose_layout import choose_layout
-from ingot.compiler.graph.choose_winograd import choose_winograd
-from ingot.compiler.graph.eliminate_common_subexpressions import eliminate_common_subexpressions
-from ingot.compiler.graph.eliminate_dead_code import eliminate_dead_code
-from ingot.compiler.graph.fold_constants import fold_constants
-from ingot.compiler.graph.fold_control import fold_control
-from ingot.compiler.graph.fold_ranges import fold_ranges
-from ingot.compiler.graph.fold_scales import fold_scales
-from ingot.compiler.graph.fuse_attention import fuse_attention
-from ingot.compiler.graph.hoist_invariants import hoist_invariants
-from ingot.compiler.graph.pack_weights import pack_weights
-from ingot.compiler.graph.share_constants import share_constants
-from ingot.compiler.graph.simplify import simplify
-from ingot.compiler.graph.split_init import split_init
-from ingot.compiler.graph.split_reductions import split_reductions
-from ingot.compiler.graph.store_narrow import store_narrow
+from ingot.compiler.graph.control.batch_invariants import batch_invariants
+from ingot.compiler.graph.control.fold_control import fold_control
+from ingot.compiler.graph.control.hoist_invariants import hoist_invariants
+from ingot.compiler.graph.folding.eliminate_common_subexpressions import (
+    eliminate_common_subexpressions,
+)
+from ingot.compiler.graph.folding.eliminate_dead_code import eliminate_dead_code
+from ingot.compiler.graph.folding.fold_constants import fold_constants
+from ingot.compiler.graph.folding.fold_ranges import fold_ranges
+from ingot.compiler.graph.folding.fold_scales import fold_scales
+from ingot.compiler.graph.folding.share_constants import share_constants
+from ingot.compiler.graph.folding.simplify import simplify
+from ingot.compiler.graph.forms.arrange_contractions import arrange_contractions
+from ingot.compiler.graph.forms.choose_layout import choose_layout
+from ingot.compiler.graph.forms.choose_winograd import choose_winograd
+from ingot.compiler.graph.forms.fuse_attention import fuse_attention
+from ingot.compiler.graph.forms.pack_weights import pack_weights
+from ingot.compiler.graph.forms.split_init import split_init
+from ingot.compiler.graph.forms.split_reductions import split_reductions
+from ingot.compiler.graph.forms.store_narrow import store_narrow
 from ingot.compiler.ir import Module
 
 __all__ = ["GRAPH_PASSES", "run_graph_passes"]

@@ -7,7 +7,7 @@ blocks of queries by batch items on every target. This file chooses nothing.
 from __future__ import annotations
 
 from ingot.compiler.dispatch.view import View, view_of
-from ingot.compiler.graph.fuse_attention import is_fusable
+from ingot.compiler.graph.forms.fuse_attention import is_fusable
 from ingot.compiler.ir import Function, Op, TensorType, Value
 from ingot.compiler.ir.dims import Dim, product, row_major_strides
 from ingot.compiler.kernels.contraction_entry import kernel_of, root_of

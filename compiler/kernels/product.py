@@ -2,7 +2,7 @@
 
 The one place that reads dimension numbers of contractions. Dims of a group (rows, say)
 that are adjacent in memory become one dim with one stride; a group that is not one run of
-memory is refused here, and `graph/arrange_contractions.py` puts a transpose in front of
+memory is refused here, and `graph/forms/arrange_contractions.py` puts a transpose in front of
 such operands before dispatches are formed.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ingot.compiler.graph.arrange_contractions import run_stride
+from ingot.compiler.graph.forms.arrange_contractions import run_stride
 from ingot.compiler.ir import Op, TensorType, Value
 from ingot.compiler.ir.dims import Dim, product, row_major_strides
 from ingot.hal.spec import DType

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from ingot.compiler import compile, ir
 from ingot.compiler.checking import CheckingForm, Dispatch, compile_for_checking
-from ingot.compiler.graph.eliminate_dead_code import eliminate_dead_code
+from ingot.compiler.graph.folding.eliminate_dead_code import eliminate_dead_code
 from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.read_source import copy_module, read_source
 from ingot.compiler.reference_bounds import Reference, evaluate_entry

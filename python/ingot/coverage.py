@@ -73,8 +73,8 @@ def coverage_markdown() -> str:
     from ingot.compiler.frontends.onnx import importer as _importer  # noqa: F401 - fills the table
     from ingot.compiler.frontends.onnx.registry import registered_ops
     from ingot.compiler.frontends.stablehlo import importer as _stablehlo  # noqa: F401 - likewise
-    from ingot.compiler.frontends.stablehlo.lower_rare import REFUSED
     from ingot.compiler.frontends.stablehlo.lowering import LOWERINGS
+    from ingot.compiler.frontends.stablehlo.lowerings.rare import REFUSED
 
     taken = set(registered_ops())
     schemas = {

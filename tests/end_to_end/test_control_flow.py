@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 import ingot
-from ingot.compiler.graph.build_control import branches, counted_loop, while_loop
 from ingot.compiler.graph.builder import Builder
+from ingot.compiler.graph.control.build_control import branches, counted_loop, while_loop
 from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.ir import Function, Literal, Module, TensorType, Value, Variable
 from ingot.compiler.ir.dims import symbol

@@ -16,8 +16,8 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 import ingot
-from ingot.compiler.graph.build_control import branches, counted_loop
 from ingot.compiler.graph.builder import Builder
+from ingot.compiler.graph.control.build_control import branches, counted_loop
 from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.ir import Literal, Module, TensorType, Value, Variable
 from ingot.hal.spec import dtype

@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 import ingot
-from ingot.compiler.graph.build_control import branches, while_loop
 from ingot.compiler.graph.builder import Builder
+from ingot.compiler.graph.control.build_control import branches, while_loop
 from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.ir import ListType, Module, TensorType, Value, parse, to_text
 from ingot.compiler.ir.dims import Dim, symbol

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ingot.compiler.graph.build_control import counted_loop
 from ingot.compiler.graph.builder import Builder
+from ingot.compiler.graph.control.build_control import counted_loop
 from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.ir import Value
 from ingot.compiler.ir.dims import symbol

@@ -20,7 +20,7 @@ from ingot.compiler.frontends.onnx.structures import (
     put_together,
     take_apart,
 )
-from ingot.compiler.graph.build_control import join_branches
+from ingot.compiler.graph.control.build_control import join_branches
 from ingot.compiler.graph.ops import defined_symbols
 from ingot.compiler.ir import Block, Region, TensorType, Value, dims, walk
 from ingot.compiler.ir.dims import Dim, symbols_of

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ingot.compiler.frontends.onnx.node import Node, UnsupportedNode, shape_of
-from ingot.compiler.graph.build_control import while_loop
 from ingot.compiler.graph.builder import Builder
+from ingot.compiler.graph.control.build_control import while_loop
 from ingot.compiler.ir import ListType, TensorType, Value
 from ingot.compiler.ir.dims import Dim, symbol
 

@@ -25,8 +25,8 @@ from ingot.compiler.frontends.onnx.structures import (
     put_together,
     take_apart,
 )
-from ingot.compiler.graph.build_control import region_of
 from ingot.compiler.graph.builder import Builder
+from ingot.compiler.graph.control.build_control import region_of
 from ingot.compiler.graph.ops.lists import ANY
 from ingot.compiler.graph.symbols import inner_symbols
 from ingot.compiler.ir import Block, Region, TensorType, Type, Value

@@ -6,7 +6,7 @@ one of the `lower_*.py` files.
 
 from __future__ import annotations
 
-from ingot.compiler.frontends.stablehlo.bytecode import read_artifact
 from ingot.compiler.frontends.stablehlo.importer import import_stablehlo
+from ingot.compiler.frontends.stablehlo.reading.bytecode import read_artifact
 
 __all__ = ["import_stablehlo", "read_artifact"]

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ingot.compiler.frontends.stablehlo.program import (
+from ingot.compiler.frontends.stablehlo.reading.program import (
     Constant,
     SourceBlock,
     SourceOp,

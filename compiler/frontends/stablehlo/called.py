@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ingot.compiler.frontends.stablehlo.program import SourceOp, TensorType
+from ingot.compiler.frontends.stablehlo.reading.program import SourceOp, TensorType
 
 __all__ = ["UNARY_NAMES", "count_of_top_k", "followed_function", "is_known_call", "unary_name"]
 

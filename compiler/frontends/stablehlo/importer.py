@@ -12,24 +12,9 @@ from typing import Any
 
 from ingot.compiler.frontends.random_numbers import add_position
 from ingot.compiler.frontends.stablehlo import (  # noqa: F401 - these fill the table
-    lower_bits,
-    lower_call,
-    lower_contraction,
-    lower_control,
-    lower_elementwise,
-    lower_fold,
-    lower_indexed,
-    lower_linear,
-    lower_random,
-    lower_rare,
-    lower_reduction,
-    lower_scatter,
-    lower_shape,
-    lower_window,
+    lowerings,
     tuples,
 )
-from ingot.compiler.frontends.stablehlo.bytecode import read_artifact
-from ingot.compiler.frontends.stablehlo.lower_complex import is_complex, lower_complex
 from ingot.compiler.frontends.stablehlo.lowering import (
     LOWERINGS,
     Context,
@@ -37,7 +22,9 @@ from ingot.compiler.frontends.stablehlo.lowering import (
     Result,
     well_formed,
 )
-from ingot.compiler.frontends.stablehlo.program import (
+from ingot.compiler.frontends.stablehlo.lowerings.complex import is_complex, lower_complex
+from ingot.compiler.frontends.stablehlo.reading.bytecode import read_artifact
+from ingot.compiler.frontends.stablehlo.reading.program import (
     SourceBlock,
     SourceFunction,
     SourceOp,

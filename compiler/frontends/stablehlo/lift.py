@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ingot.compiler.frontends.stablehlo.called import followed_function, is_known_call
-from ingot.compiler.frontends.stablehlo.lower_elementwise import SCALAR_OPS
 from ingot.compiler.frontends.stablehlo.lowering import Context, Lowered
-from ingot.compiler.frontends.stablehlo.program import (
+from ingot.compiler.frontends.stablehlo.lowerings.elementwise import SCALAR_OPS
+from ingot.compiler.frontends.stablehlo.reading.program import (
     SourceBlock,
     SourceOp,
     SourceProgram,

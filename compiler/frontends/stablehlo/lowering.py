@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from ingot.compiler.frontends.stablehlo.computed_sizes import parts_of, sizes_of_data
-from ingot.compiler.frontends.stablehlo.program import (
+from ingot.compiler.frontends.stablehlo.reading.program import (
     Constant,
     SourceBlock,
     SourceOp,

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 
 from ingot.compiler.frontends.problems import Problem, list_problems
 from ingot.compiler.frontends.stablehlo.called import followed_function
-from ingot.compiler.frontends.stablehlo.lower_complex import complex_problem, is_complex
-from ingot.compiler.frontends.stablehlo.lower_control import CONTROL_OPS
-from ingot.compiler.frontends.stablehlo.lower_rare import REFUSED
 from ingot.compiler.frontends.stablehlo.lowering import LOWERINGS, well_formed
-from ingot.compiler.frontends.stablehlo.program import (
+from ingot.compiler.frontends.stablehlo.lowerings.complex import complex_problem, is_complex
+from ingot.compiler.frontends.stablehlo.lowerings.control import CONTROL_OPS
+from ingot.compiler.frontends.stablehlo.lowerings.rare import REFUSED
+from ingot.compiler.frontends.stablehlo.reading.program import (
     SourceBlock,
     SourceFunction,
     SourceOp,

@@ -10,7 +10,11 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from ingot.compiler.frontends.stablehlo.program import SourceFunction, SourceProgram, SourceValue
+from ingot.compiler.frontends.stablehlo.reading.program import (
+    SourceFunction,
+    SourceProgram,
+    SourceValue,
+)
 from ingot.compiler.frontends.stablehlo.tuples import leaf_names
 
 __all__ = ["argument_names", "exported_paths", "result_names", "symbol_prefixes"]

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ingot.compiler.frontends.stablehlo.lowering import Context, Lowered, ints
-from ingot.compiler.frontends.stablehlo.program import Constant, SourceOp, TensorType
+from ingot.compiler.frontends.stablehlo.reading.program import Constant, SourceOp, TensorType
 from ingot.compiler.frontends.symbols import Atom, Truth
 from ingot.compiler.graph.builder import tensor_type
 from ingot.compiler.ir import dims

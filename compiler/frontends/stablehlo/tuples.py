@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ingot.compiler.frontends.stablehlo.lowering import Context, Lowered, lowering
-from ingot.compiler.frontends.stablehlo.program import (
+from ingot.compiler.frontends.stablehlo.reading.program import (
     OtherType,
     SourceOp,
     SourceType,

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ingot.compiler.graph.forms.winograd import INPUT, WINDOW
 from ingot.compiler.graph.ops.reduction import check_positive, window_dim
 from ingot.compiler.graph.ops.shape import can_broadcast, check_axes
 from ingot.compiler.graph.ops.table import OpRow, RuleError, attribute, register, require
-from ingot.compiler.graph.winograd import INPUT, WINDOW
 from ingot.compiler.ir import TensorType
 from ingot.compiler.ir.dims import Dim, ceildiv, product
 from ingot.hal.spec import DType

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from ingot.compiler.graph.forms.winograd import INPUT, OUTPUT, WINDOW, input_matrix, output_matrix
 from ingot.compiler.graph.ops.contraction import parse_layout
 from ingot.compiler.graph.references.numbers import Array, dtype_of, narrow, quiet, widen
 from ingot.compiler.graph.references.reduction import spread_and_pad, windows_of
-from ingot.compiler.graph.winograd import INPUT, OUTPUT, WINDOW, input_matrix, output_matrix
 from ingot.hal.spec import DType
 
 __all__ = ["REFERENCES"]

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from ingot.compiler.graph.winograd import INPUT, OUTPUT
+from ingot.compiler.graph.forms.winograd import INPUT, OUTPUT
 from ingot.compiler.ir import Function, Value
 from ingot.compiler.kernels.epilogue import Position
 from ingot.compiler.kernels.items.choose_tile import is_large

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-from ingot.compiler.graph.winograd import INPUT, OUTPUT
+from ingot.compiler.graph.forms.winograd import INPUT, OUTPUT
 from ingot.compiler.ir import Function, Value
 from ingot.compiler.ir.dims import modulo
 from ingot.compiler.kernels.epilogue import Position

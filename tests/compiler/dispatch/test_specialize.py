@@ -10,8 +10,8 @@ import pytest
 
 import ingot
 from ingot.compiler.dispatch.specialize import specialize
-from ingot.compiler.graph.build_control import counted_loop
 from ingot.compiler.graph.builder import Builder
+from ingot.compiler.graph.control.build_control import counted_loop
 from ingot.compiler.ir import Module, Value
 from ingot.compiler.ir.dims import symbol
 from ingot.compiler.ir.parser import parse

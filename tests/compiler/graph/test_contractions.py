@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from ingot.compiler.graph.builder import Builder
-from ingot.compiler.graph.choose_layout import choose_layout
-from ingot.compiler.graph.eliminate_dead_code import eliminate_dead_code
-from ingot.compiler.graph.fold_constants import fold_constants
-from ingot.compiler.graph.fold_scales import fold_scales
-from ingot.compiler.graph.fuse_attention import fuse_attention
-from ingot.compiler.graph.pack_weights import pack_weights
+from ingot.compiler.graph.folding.eliminate_dead_code import eliminate_dead_code
+from ingot.compiler.graph.folding.fold_constants import fold_constants
+from ingot.compiler.graph.folding.fold_scales import fold_scales
+from ingot.compiler.graph.folding.simplify import simplify
+from ingot.compiler.graph.forms.choose_layout import choose_layout
+from ingot.compiler.graph.forms.fuse_attention import fuse_attention
+from ingot.compiler.graph.forms.pack_weights import pack_weights
+from ingot.compiler.graph.forms.split_init import split_init
 from ingot.compiler.graph.passes import run_graph_passes
-from ingot.compiler.graph.simplify import simplify
-from ingot.compiler.graph.split_init import split_init
 from ingot.compiler.ir import Module, parse, to_text
 from ingot.compiler.ir.dims import symbol
 from ingot.hal.spec import dtype

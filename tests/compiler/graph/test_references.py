@@ -392,7 +392,7 @@ def test_pads_grow_cut_and_spread() -> None:
 
 
 def test_packed_contractions_equal_plain_ones() -> None:
-    from ingot.compiler.graph.pack_weights import pack
+    from ingot.compiler.graph.forms.pack_weights import pack
 
     for name in ("f32", "bf16", "i8"):
         a, w = normal(14, 5, 7) * 20, normal(15, 7, 19) * 20

@@ -9,10 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingot.compiler.graph.builder import Builder
-from ingot.compiler.graph.choose_layout import choose_layout
-from ingot.compiler.graph.eliminate_common_subexpressions import eliminate_common_subexpressions
-from ingot.compiler.graph.eliminate_dead_code import eliminate_dead_code
-from ingot.compiler.graph.simplify import simplify
+from ingot.compiler.graph.folding.eliminate_common_subexpressions import (
+    eliminate_common_subexpressions,
+)
+from ingot.compiler.graph.folding.eliminate_dead_code import eliminate_dead_code
+from ingot.compiler.graph.folding.simplify import simplify
+from ingot.compiler.graph.forms.choose_layout import choose_layout
 from ingot.hal.spec import dtype
 from tests.support.drawn import examples
 from tests.support.programs import check_pass, constant, program

@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hypothesis_numpy
 
 from ingot.compiler.graph.builder import Builder
-from ingot.compiler.graph.eliminate_common_subexpressions import eliminate_common_subexpressions
-from ingot.compiler.graph.eliminate_dead_code import eliminate_dead_code
-from ingot.compiler.graph.expand_nonzero import expand_nonzero
+from ingot.compiler.graph.folding.eliminate_common_subexpressions import (
+    eliminate_common_subexpressions,
+)
+from ingot.compiler.graph.folding.eliminate_dead_code import eliminate_dead_code
+from ingot.compiler.graph.forms.expand_nonzero import expand_nonzero
 from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.graph.level import GRAPH
 from ingot.compiler.ir import Module, Value, verify, walk

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ingot.compiler.graph.builder import Builder
-from ingot.compiler.graph.winograd import weight_matrix
+from ingot.compiler.graph.forms.winograd import weight_matrix
 from ingot.compiler.ir import Value
 from ingot.compiler.ir.dims import Dim, symbol
 from ingot.compiler.kernels.classes import lower_entry

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from ingot.compiler.graph.builder import Builder
-from ingot.compiler.graph.choose_winograd import choose_winograd
+from ingot.compiler.graph.forms.choose_winograd import choose_winograd
+from ingot.compiler.graph.forms.winograd import weight_matrix
 from ingot.compiler.graph.interpreter import interpret
-from ingot.compiler.graph.winograd import weight_matrix
 from ingot.compiler.ir import Block, Function, Module, Region, TensorType, Value, walk
 from ingot.compiler.ir.dims import symbol
 from ingot.compiler.kernels.kernel import Kernel

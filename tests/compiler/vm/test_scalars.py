@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from ingot.compiler.dispatch.scalar_ops import FLOAT_OPS, INTEGER_OPS
-from ingot.compiler.graph.build_control import branches
 from ingot.compiler.graph.builder import Builder
+from ingot.compiler.graph.control.build_control import branches
 from ingot.compiler.ir import Value
 from tests.support.compiled_programs import Program, build
 

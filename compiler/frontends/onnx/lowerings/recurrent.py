@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from ingot.compiler.frontends.onnx.node import Node, UnsupportedNode, shape_of, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import lowering
-from ingot.compiler.graph.build_control import counted_loop
 from ingot.compiler.graph.builder import Builder
+from ingot.compiler.graph.control.build_control import counted_loop
 from ingot.compiler.ir import Value
 from ingot.compiler.ir.dims import Dim
 

@@ -15,7 +15,7 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from ingot.compiler.frontends.stablehlo import import_stablehlo, read_artifact
-from ingot.compiler.frontends.stablehlo.program import Constant, SourceBlock, SourceProgram
+from ingot.compiler.frontends.stablehlo.reading.program import Constant, SourceBlock, SourceProgram
 from ingot.hal.errors import CompileError, DataLoss, Error, Incompatible
 from tests.support.stablehlo_cases import export, normal, spec
 

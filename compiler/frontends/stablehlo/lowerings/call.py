@@ -1,0 +1,152 @@
+"""Lowerings of ops that stand for others: calls, composites, custom calls, chlo ops.
+
+Functions are inlined: each call sees its own sizes. A composite or custom call with a known
+name becomes a graph op; another composite is replaced by its decomposition.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ingot.compiler.frontends.stablehlo.called import UNARY_NAMES, count_of_top_k, unary_name
+from ingot.compiler.frontends.stablehlo.lowering import Context, Lowered, Result, lowering
+from ingot.compiler.frontends.stablehlo.lowerings.elementwise import ordered_bits
+from ingot.compiler.frontends.stablehlo.lowerings.random import check_generator, rng_bit_generator
+from ingot.compiler.frontends.stablehlo.lowerings.window import (
+    check_dynamic_reduce_window,
+    dynamic_reduce_window,
+)
+from ingot.compiler.frontends.stablehlo.reading.program import SourceOp, SourceProgram, TensorType
+from ingot.compiler.graph.builder import Builder, tensor_type
+from ingot.compiler.ir import Value, dims
+from ingot.hal.spec import dtype
+
+__all__: list[str] = []
+
+_IDENTITIES = frozenset(
+    {"Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "annotate_device_placement"}
+)
+
+_WINDOW = "stablehlo.dynamic_reduce_window"
+_RANDOM = "stablehlo.dynamic_rng_bit_generator"
+
+_DIVIDENDS = (-13, -12, -7, -4, -3, -2, -1, 0, 1, 2, 3, 4, 7, 12, 13)
+
+
+@lowering("call")
+def call(context: Context, op: SourceOp) -> list[Lowered]:
+    arguments = [context.lowered(op, place) for place in range(len(op.operands))]
+    return _floor_division(context, op, arguments) or context.inline(
+        str(op.attributes["callee"]), op, arguments
+    )
+
+
+def _floor_division(
+    context: Context, op: SourceOp, arguments: list[Lowered]
+) -> list[Lowered] | None:
+    """Quotient and remainder in dims, if the function called is the divmod of jax.
+
+    It rounds down by a select on the remainder, which does not fold where the dividend may be
+    negative; so the function is recognised by what it gives for integers.
+    """
+    if len(arguments) < 2 or len(op.results) != 2:
+        return None
+    divisor, dividend = arguments[-1].sizes, arguments[-2].sizes
+    if divisor is None or dividend is None or len(divisor) != 1 or len(dividend) != 1:
+        return None
+    if not isinstance(divisor[0], int) or divisor[0] < 1:
+        return None
+    if dims.prove_le(0, dividend[0], context.symbols.bounds):
+        return None
+    aside = replace(context, builder=Builder([]))
+    for sample in _DIVIDENDS:
+        number = Lowered(sizes=(sample,), type=arguments[-2].type)
+        numbers = [*arguments[:-2], number, arguments[-1]]
+        results = aside.inline(str(op.attributes["callee"]), op, numbers)
+        expected = [(part,) for part in divmod(sample, divisor[0])]
+        if [result.sizes for result in results] != expected:
+            return None
+    types = [value.type for value in op.results]
+    quotient, rest = dims.floordiv(dividend[0], divisor[0]), dims.modulo(dividend[0], divisor[0])
+    return [
+        Lowered(sizes=(each,), type=type)
+        for each, type in zip((quotient, rest), types, strict=True)
+        if isinstance(type, TensorType)
+    ]
+
+
+@lowering("composite")
+def composite(context: Context, op: SourceOp) -> list[Value] | list[Lowered]:
+    name = unary_name(op)
+    if name is not None:
+        return [context.builder.op(name, context.operand(op, 0))]
+    count = count_of_top_k(op)
+    if count is not None:
+        return _top_k(context, op, count)
+    arguments = [context.lowered(op, place) for place in range(len(op.operands))]
+    return context.inline(str(op.attributes["decomposition"]), op, arguments)
+
+
+def _top_k(context: Context, op: SourceOp, count: int) -> list[Value]:
+    """The greatest elements in the total order of their bits, which tells -0 from 0 and NaN
+    from -NaN: floats are taken as integers in that order, and back."""
+    x = context.operand(op, 0)
+    type = tensor_type(x)
+    index_type = op.results[1].type
+    assert isinstance(index_type, TensorType)
+    integer = dtype(f"i{type.dtype.bits}") if type.dtype.is_float else None
+    if integer is not None:
+        x = ordered_bits(context, context.builder.op("bitcast", x, dtype=integer))
+    index = dtype(index_type.element)
+    values, indices = context.builder.op("top_k", x, k=count, axis=type.rank - 1, dtype=index)
+    if integer is not None:
+        values = context.builder.op("bitcast", ordered_bits(context, values), dtype=type.dtype)
+    return [values, indices]
+
+
+@lowering(*(name for name in UNARY_NAMES if name.startswith("chlo.")))
+def chlo_unary(context: Context, op: SourceOp) -> Value:
+    return context.builder.op(UNARY_NAMES[op.full_name], context.operand(op, 0))  # type: ignore[no-any-return]
+
+
+def _check_custom_call(op: SourceOp, program: SourceProgram) -> str | None:
+    target = op.attributes.get("call_target_name")
+    if target == _WINDOW:
+        return check_dynamic_reduce_window(op, program)
+    if target == _RANDOM:
+        return check_generator(op, program)
+    if target == "shape_assertion" or target in UNARY_NAMES or target in _IDENTITIES:
+        return None
+    return f"the custom call '{target}'"
+
+
+@lowering("custom_call", check=_check_custom_call)
+def custom_call(context: Context, op: SourceOp) -> Result:
+    target = str(op.attributes["call_target_name"])
+    if target in UNARY_NAMES:
+        return [context.builder.op(UNARY_NAMES[target], context.operand(op, 0))]
+    if target in _IDENTITIES:
+        return [context.lowered(op, 0)]
+    if target == _WINDOW:
+        return dynamic_reduce_window(context, op)
+    if target == _RANDOM:
+        return rng_bit_generator(context, op)
+    _assert(context, op)
+    return []
+
+
+def _assert(context: Context, op: SourceOp) -> None:
+    """What holds for all that follows: a fact of the symbols, or a check of the call."""
+    truth = context.lowered(op, 0).truth
+    message = op.attributes.get("error_message")
+    if truth is None:
+        holds = context.builder.value("convert", context.operand(op, 0), dtype=dtype("i64"))
+        what = f"the assertion '{message}'" if message else "the assertion"
+        attributes = {"symbols": (context.symbols.fresh("holds"),), "low": 1, "high": 1}
+        context.builder.append("size", (holds,), (), {**attributes, "what": what})
+        return
+    what = f"{context.describe(op)} ({message})" if message else context.describe(op)
+    for atom in context.symbols.assume(truth, what):
+        less, more = dims.signs(atom.difference)
+        kind = "equal" if atom.direction == "eq" else "le"
+        context.builder.append("assert", (), (), {"kind": kind, "a": less, "b": more})

@@ -1,0 +1,308 @@
+"""Lowerings of ops on complex numbers, which are kept as their real and imaginary parts.
+
+What only moves elements, or adds them, is lowered once for each part, as the op on real
+numbers that it would be. Arguments, results, and what loops and branches carry are complex
+tensors: `Context.value` and `Context.complex_parts` go from one form to the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from ingot.compiler.frontends.fourier import both_sides, transform
+from ingot.compiler.frontends.stablehlo import bodies
+from ingot.compiler.frontends.stablehlo.complex_numbers import (
+    BINARY,
+    UNARY,
+    Complex,
+    Parts,
+    absolute,
+    ordered,
+)
+from ingot.compiler.frontends.stablehlo.lowering import LOWERINGS, Context, Lowered, ints
+from ingot.compiler.frontends.stablehlo.reading.program import (
+    SourceBlock,
+    SourceOp,
+    SourceProgram,
+    SourceType,
+    SourceValue,
+    TensorType,
+)
+from ingot.compiler.graph.builder import tensor_type
+from ingot.compiler.ir import Value
+from ingot.hal.spec import dtype
+
+__all__ = ["complex_problem", "is_complex", "lower_complex"]
+
+_REAL = {"c64": "f32", "c128": "f64"}
+_WHOLE = frozenset(
+    {
+        *("call", "case", "composite", "constant", "get_dimension_size", "get_tuple_element"),
+        *("if", "optimization_barrier", "return", "tuple", "while"),
+    }
+)
+"""Ops that take complex tensors as they are."""
+_MOVES = frozenset(
+    {
+        *("broadcast", "broadcast_in_dim", "concatenate", "dynamic_broadcast_in_dim"),
+        *("dynamic_gather", "dynamic_pad", "dynamic_reshape", "dynamic_slice"),
+        *("dynamic_update_slice", "gather", "pad", "real_dynamic_slice", "reshape", "reverse"),
+        *("select", "set_dimension_size", "slice", "torch_index_select", "transpose"),
+        "unary_einsum",
+    }
+)
+_SUMS = frozenset({"reduce", "reduce_window"})
+_PAIRED = frozenset(
+    {
+        *("cholesky", "map", "scatter", "select_and_scatter", "sort", "triangular_solve"),
+        *_SUMS,
+    }
+)
+"""Ops whose lowerings take complex numbers as pairs."""
+_PRODUCTS = frozenset({"convolution", "dot", "dot_general", "dynamic_conv", "einsum"})
+
+
+def _is_complex_type(type: SourceType) -> bool:
+    return isinstance(type, TensorType) and type.element in _REAL
+
+
+def is_complex(op: SourceOp) -> bool:
+    """Whether this file lowers the op."""
+    values = (*op.operands, *op.results)
+    return op.name not in _WHOLE and any(_is_complex_type(value.type) for value in values)
+
+
+def complex_problem(op: SourceOp, program: SourceProgram) -> str | None:
+    """Why an op on complex numbers cannot be lowered; None if it can."""
+    name = op.full_name
+    if name in (*_MOVES, *_PRODUCTS, *_PAIRED, *_TABLE, *UNARY, *BINARY):
+        row = LOWERINGS.get(name)
+        return row.check(op, program) if row is not None and row.check is not None else None
+    return "complex numbers in it are not supported: compute with real and imaginary parts"
+
+
+def lower_complex(context: Context, op: SourceOp) -> list[Lowered]:
+    """What an op on complex numbers gives."""
+    c, name = Complex(context.builder), op.full_name
+    if name in _TABLE:
+        return [_TABLE[name](context, op, c)]
+    if name in UNARY:
+        return [_lowered(UNARY[name](c, context.complex_parts(op, 0)))]
+    if name in BINARY:
+        return [_lowered(BINARY[name](c, *_operands(context, op)))]
+    if name in _PRODUCTS:
+        return [_product(context, op, c)]
+    if name in _PAIRED and (name not in _SUMS or bodies.reduction_kinds(op) is None):
+        made = LOWERINGS[name].lower(context, op)
+        several = [made] if isinstance(made, (Value, Lowered)) else made
+        return [Lowered(each) if isinstance(each, Value) else each for each in several]
+    columns = [_part(context, op, [part] * len(op.operands)) for part in (0, 1)]
+    return [
+        _lowered(pair) if _is_complex_type(result.type) else Lowered(pair[0])
+        for result, *pair_ in zip(op.results, *columns, strict=True)
+        for pair in [(pair_[0], pair_[1])]
+    ]
+
+
+def _lowered(parts: Parts) -> Lowered:
+    return Lowered(parts=parts)
+
+
+def _operands(context: Context, op: SourceOp) -> list[Parts]:
+    """The parts of all operands, in one shape."""
+    parts = [context.complex_parts(op, place) for place in range(len(op.operands))]
+    same = context.same_shape(op, [each for pair in parts for each in pair])
+    return list(zip(same[::2], same[1::2], strict=True))
+
+
+def _part(context: Context, op: SourceOp, picks: Sequence[int]) -> list[Value]:
+    """The op on the real (0) or imaginary (1) part of each operand."""
+    values = dict(context.values)
+    operands = []
+    for operand, pick in zip(op.operands, picks, strict=True):
+        if not _is_complex_type(operand.type):
+            operands.append(operand)
+            continue
+        stand_in = SourceValue(_real_type(operand.type))
+        values[stand_in] = Lowered(context.parts_of(context.values[operand])[pick])
+        operands.append(stand_in)
+    shadow = replace(
+        op,
+        operands=operands,
+        results=[SourceValue(_real_type(value.type)) for value in op.results],
+        regions=[[_real_block(block) for block in region] for region in op.regions],
+    )
+    inner = replace(context, values=values, read_sizes={})
+    made = LOWERINGS[op.full_name].lower(inner, shadow)
+    results = [made] if isinstance(made, (Value, Lowered)) else list(made)
+    return [inner.value(each) if isinstance(each, Lowered) else each for each in results]
+
+
+def _real_type(type: SourceType) -> SourceType:
+    if isinstance(type, TensorType) and type.element in _REAL:
+        return replace(type, element=_REAL[type.element])
+    return type
+
+
+def _real_block(block: SourceBlock) -> SourceBlock:
+    """The code of a region with real numbers in place of complex ones."""
+    values = {value: SourceValue(_real_type(value.type)) for value in block.arguments}
+    ops = []
+    for op in block.ops:
+        values.update((value, SourceValue(_real_type(value.type))) for value in op.results)
+        copy = replace(
+            op,
+            operands=[values.get(value, value) for value in op.operands],
+            results=[values[value] for value in op.results],
+        )
+        for value in copy.results:
+            value.producer = copy
+        ops.append(copy)
+    return SourceBlock([values[value] for value in block.arguments], ops)
+
+
+def _product(context: Context, op: SourceOp, c: Complex) -> Lowered:
+    """Products of parts, summed as those of numbers are."""
+    both = all(_is_complex_type(value.type) for value in op.operands)
+    if not both:
+        (a,), (b,) = _part(context, op, [0, 0]), _part(context, op, [1, 1])
+        return _lowered((a, b))
+    parts = {(i, j): _part(context, op, [i, j])[0] for i in (0, 1) for j in (0, 1)}
+    real = c.op("sub", parts[0, 0], parts[1, 1])
+    return _lowered((real, c.op("add", parts[0, 1], parts[1, 0])))
+
+
+def _complex(context: Context, op: SourceOp, c: Complex) -> Lowered:
+    a, b = context.same_shape(op, context.operands(op))
+    return _lowered((a, b))
+
+
+def _convert(context: Context, op: SourceOp, c: Complex) -> Lowered:
+    """Between complex dtypes by parts; a real number has no imaginary part."""
+    result, builder = op.results[0].type, context.builder
+    assert isinstance(result, TensorType)
+    if _is_complex_type(op.operands[0].type):
+        parts = context.complex_parts(op, 0)
+    else:
+        x = context.operand(op, 0)
+        parts = (x, c.like(0, x))
+    wanted = dtype(_REAL.get(result.element, result.element))
+
+    def converted(x: Value) -> Value:
+        same = c.dtype(x) is wanted
+        return x if same else builder.value("convert", x, dtype=wanted)
+
+    if not _is_complex_type(result):
+        return Lowered(converted(parts[0]))  # also as a boolean: the imaginary part is ignored
+    return _lowered((converted(parts[0]), converted(parts[1])))
+
+
+def _differs(c: Complex, a: Parts, b: Parts) -> Value:
+    return c.op("or", c.compare("ne", a[0], b[0]), c.compare("ne", a[1], b[1]))
+
+
+def _compare(context: Context, op: SourceOp, c: Complex) -> Lowered:
+    """Equality, and the order by real and then by imaginary parts."""
+    a, b = _operands(context, op)
+    direction = str(op.attributes["comparison_direction"]).lower()
+    if direction in ("eq", "ne"):
+        differs = _differs(c, a, b)
+        return Lowered(differs if direction == "ne" else c.op("not", differs))
+    return Lowered(ordered(c, direction, a, b))
+
+
+def _clamp(context: Context, op: SourceOp, c: Complex) -> Lowered:
+    low, x, high = (context.complex_parts(op, place) for place in range(3))
+    shape = tensor_type(x[0]).shape
+    low, high = (
+        (context.builder.broadcast_to(real, shape), context.builder.broadcast_to(imaginary, shape))
+        for real, imaginary in (low, high)
+    )
+    return _lowered(BINARY["minimum"](c, BINARY["maximum"](c, low, x), high))
+
+
+def _bitcast(context: Context, op: SourceOp, c: Complex) -> Lowered:
+    """The same bytes: two c64 are one c128."""
+    own, result = op.operands[0].type, op.results[0].type
+    assert isinstance(own, TensorType)
+    assert isinstance(result, TensorType)
+    if own.element == result.element:
+        return context.lowered(op, 0)
+    value = context.value(context.lowered(op, 0))
+    return Lowered(context.builder.value("reinterpret", value, dtype=dtype(result.element)))
+
+
+def _iota(context: Context, op: SourceOp, c: Complex) -> Lowered:
+    shadow = replace(op, results=[SourceValue(_real_type(op.results[0].type))])
+    made = LOWERINGS[op.full_name].lower(context, shadow)
+    assert isinstance(made, Lowered)
+    real = context.value(made)
+    return _lowered((real, c.like(0, real)))
+
+
+def _fourier(context: Context, op: SourceOp, c: Complex) -> Lowered:
+    """FFT and IFFT over the last axes, RFFT of real numbers, IRFFT back to them."""
+    kind, lengths = str(op.attributes["fft_type"]), ints(op.attributes["fft_length"])
+    if kind == "RFFT":
+        x = context.operand(op, 0)
+        parts = _along(context, (x, c.like(0, x)), 0, inverse=False)
+        half = lengths[-1] // 2 + 1
+        real, imaginary = (_cut(context, part, half) for part in parts)
+        parts = (real, imaginary)
+        rest = range(1, len(lengths))
+    else:
+        parts = context.complex_parts(op, 0)
+        rest = range(1 if kind == "IRFFT" else 0, len(lengths))
+    inverse = kind in ("IFFT", "IRFFT")
+    for back in rest:
+        parts = _along(context, parts, back, inverse)
+    if kind != "IRFFT":
+        return _lowered(parts)
+    length = lengths[-1]
+    half = length // 2 + 1
+    real, imaginary = (_cut(context, part, half) for part in parts)
+    whole = both_sides(context.builder, (real, imaginary), length)
+    real, _ = transform(context.builder, whole, inverse=True)
+    return Lowered(c.scale(1 / length, real))
+
+
+def _cut(context: Context, x: Value, length: int) -> Value:
+    shape = tensor_type(x).shape
+    if shape[-1] == length:
+        return x
+    limit = (*shape[:-1], length)
+    return context.builder.value("slice", x, start=(0,) * len(shape), limit=limit)
+
+
+def _along(context: Context, x: Parts, back: int, inverse: bool) -> Parts:
+    """A transform along the axis that is `back` before the last one."""
+    builder = context.builder
+    rank = tensor_type(x[0]).rank
+    order = list(range(rank))
+    order[rank - 1 - back], order[-1] = order[-1], order[rank - 1 - back]
+
+    def moved(part: Value) -> Value:
+        return builder.value("transpose", part, permutation=tuple(order)) if back else part
+
+    length = tensor_type(x[0]).shape[rank - 1 - back]
+    real, imaginary = transform(builder, (moved(x[0]), moved(x[1])), inverse)
+    if inverse and isinstance(length, int):
+        c = Complex(builder)
+        real, imaginary = c.scale(1 / max(length, 1), real), c.scale(1 / max(length, 1), imaginary)
+    return moved(real), moved(imaginary)
+
+
+_TABLE: dict[str, Callable[[Context, SourceOp, Complex], Lowered]] = {
+    "bitcast_convert": _bitcast,
+    "clamp": _clamp,
+    "abs": lambda context, op, c: Lowered(absolute(c, context.complex_parts(op, 0))),
+    "compare": _compare,
+    "complex": _complex,
+    "convert": _convert,
+    "dynamic_iota": _iota,
+    "fft": _fourier,
+    "imag": lambda context, op, c: Lowered(context.complex_parts(op, 0)[1]),
+    "iota": _iota,
+    "real": lambda context, op, c: Lowered(context.complex_parts(op, 0)[0]),
+}

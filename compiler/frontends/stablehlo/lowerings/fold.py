@@ -1,0 +1,110 @@
+"""Lowerings of map, and of reductions and windows whose region is no known combination.
+
+Such a reduction is a loop: each step combines one row of the elements with what the rows
+before it gave, in order. `lower_reduction.py` and `window.py` have the known ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ingot.compiler.frontends.stablehlo import bodies
+from ingot.compiler.frontends.stablehlo.lift import (
+    cast,
+    elements_of,
+    lift,
+    paired,
+    scalar_problem,
+)
+from ingot.compiler.frontends.stablehlo.lowering import Context, Lowered, ints, lowering
+from ingot.compiler.frontends.stablehlo.reading.program import SourceBlock, SourceOp, SourceProgram
+from ingot.compiler.frontends.windows import Windows
+from ingot.compiler.graph.builder import Builder, tensor_type
+from ingot.compiler.graph.control.build_control import counted_loop
+from ingot.compiler.ir import Value, dims
+from ingot.compiler.ir.dims import Dim
+
+__all__ = ["fold_rows", "fold_windows"]
+
+
+def _check_map(op: SourceOp, program: SourceProgram) -> str | None:
+    return scalar_problem(bodies.body_of(op), program)
+
+
+@lowering("map", check=_check_map)
+def map_(context: Context, op: SourceOp) -> list[Lowered]:
+    block = bodies.body_of(op)
+    assert block is not None
+    xs = context.same_shape(op, context.flat_operands(op))
+    return paired(op.results, lift(context, context.builder, block, xs, tensor_type(xs[0]).shape))
+
+
+def _operands(
+    context: Context, op: SourceOp, block: SourceBlock
+) -> tuple[list[Value], list[Value]]:
+    """The tensors and their init values, in the dtypes that the region takes."""
+    values, wanted = context.flat_operands(op), elements_of(block.arguments)
+    count = len(values) // 2
+    xs = [*context.same_shape(op, values[:count]), *values[count:]]
+    converted = [cast(context.builder, x, each) for x, each in zip(xs, wanted, strict=True)]
+    return converted[:count], converted[count:]
+
+
+def fold_rows(context: Context, op: SourceOp) -> list[Lowered]:
+    """A reduce by any region: the elements of the reduced axes in row-major order."""
+    block, axes, builder = bodies.body_of(op), ints(op.attributes["dimensions"]), context.builder
+    assert block is not None
+    xs, starts = _operands(context, op, block)
+    shape = tensor_type(xs[0]).shape
+    kept = [axis for axis in range(len(shape)) if axis not in axes]
+    rest = tuple(shape[axis] for axis in kept)
+    count = dims.product(shape[axis] for axis in sorted(axes))
+    initial = [builder.broadcast_to(start, rest) for start in starts]
+    if count == 0:
+        return paired(op.results, initial)
+    order = (*sorted(axes), *kept)
+    rows = [
+        builder.value(
+            "reshape", builder.value("transpose", x, permutation=order), shape=(count, *rest)
+        )
+        for x in xs
+    ]
+
+    def step(inner: Builder, index: Value, before: Sequence[Value]) -> Sequence[Value]:
+        row = [inner.value("take", each, index, axis=0, mode="clamp") for each in rows]
+        return lift(context, inner, block, [*before, *row], rest)
+
+    return paired(op.results, counted_loop(builder, builder.number(count, "i64"), initial, step))
+
+
+def fold_windows(
+    context: Context,
+    op: SourceOp,
+    sizes: Sequence[Dim],
+    strides: Sequence[Dim],
+    dilations: tuple[Sequence[Dim], Sequence[Dim]],
+    padding: Sequence[tuple[Dim, Dim]],
+) -> list[Lowered]:
+    """A reduce_window by any region; `dilations` are those of the base and of the window."""
+    block, builder = bodies.body_of(op), context.builder
+    assert block is not None
+    xs, starts = _operands(context, op, block)
+    base, dilation = dilations
+    low, high = (tuple(pair[side] for pair in padding) for side in (0, 1))
+    interior = tuple(step - 1 for step in base)
+    padded = [
+        builder.value("pad", x, start, low=low, high=high, interior=interior)
+        for x, start in zip(xs, starts, strict=True)
+    ]
+    windows = Windows(sizes, strides, dilation, tensor_type(padded[0]).shape)
+    initial = [builder.broadcast_to(start, windows.places) for start in starts]
+    if 0 in windows.places:
+        return paired(op.results, initial)
+
+    def step(inner: Builder, index: Value, before: Sequence[Value]) -> Sequence[Value]:
+        taken = [windows.elements(inner, x, index) for x in padded]
+        return lift(context, inner, block, [*before, *taken], windows.places)
+
+    return paired(
+        op.results, counted_loop(builder, builder.number(windows.count, "i64"), initial, step)
+    )

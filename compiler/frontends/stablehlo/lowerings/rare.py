@@ -1,0 +1,126 @@
+"""Lowerings of ops that few programs hold, and the reasons why others are refused."""
+
+from __future__ import annotations
+
+from ingot.compiler.frontends.stablehlo.lowering import Context, Lowered, lowering
+from ingot.compiler.frontends.stablehlo.reading.program import SourceOp, SourceProgram
+from ingot.compiler.graph.builder import tensor_type
+from ingot.compiler.ir import Value
+
+__all__ = ["REFUSED"]
+
+_DEVICES = "programs run on one device: export the model without sharding"
+_HOST = "programs exchange data by arguments and results only: pass it as one"
+_QUANTIZED = "quantised types are not supported: export the model with integers and scales"
+REFUSED = {
+    **dict.fromkeys(
+        (
+            *("all_gather", "all_reduce", "all_to_all", "async_done", "async_start"),
+            *("collective_broadcast", "collective_permute", "cross-replica-sum"),
+            *("reduce_scatter",),
+        ),
+        _DEVICES,
+    ),
+    **dict.fromkeys(("infeed", "outfeed", "recv", "send"), _HOST),
+    **dict.fromkeys(("uniform_dequantize", "uniform_quantize"), _QUANTIZED),
+}
+"""Ops without a lowering, and what to do instead."""
+
+
+@lowering("partition_id", "replica_id")
+def device_number(context: Context, op: SourceOp) -> Value:
+    """There is one device, number 0."""
+    return context.builder.constant(0, "u32")
+
+
+def _check_select(op: SourceOp, program: SourceProgram) -> str | None:
+    dim, batch = op.attributes.get("dim"), op.attributes.get("batch_dims")
+    if not isinstance(dim, int) or not isinstance(batch, int) or not 0 <= batch <= dim:
+        return f"dim {dim} with batch_dims {batch}"
+    return None
+
+
+@lowering("torch_index_select", check=_check_select)
+def torch_index_select(context: Context, op: SourceOp) -> Value:
+    """Slices at indices along one dim; leading dims may be batches of both operands."""
+    x, indices = context.operands(op)
+    axis, batch = int(op.attributes["dim"]), int(op.attributes["batch_dims"])
+    shape, picked = tensor_type(x).shape, tensor_type(indices).shape
+    if batch == 0:
+        return context.builder.value("take", x, indices, axis=axis, mode="clamp")
+    indices = context.agree(op, indices, (*shape[:batch], *picked[batch:]))
+    rank = len(picked) - batch
+    kept = [place for place in range(len(shape)) if place >= batch and place != axis]
+    before = axis - batch
+    order = [*range(batch), *range(batch + rank, batch + rank + before)]
+    order += [*range(batch, batch + rank), *range(batch + rank + before, len(shape) - 1 + rank)]
+    found = context.builder.value(
+        "gather",
+        x,
+        indices,
+        offset_dims=tuple(range(batch + rank, batch + rank + len(kept))),
+        collapsed_slice_dims=(axis,),
+        operand_batching_dims=tuple(range(batch)),
+        start_indices_batching_dims=tuple(range(batch)),
+        start_index_map=(axis,),
+        index_vector_dim=len(picked),
+        slice_sizes=tuple(1 if a == axis or a < batch else dim for a, dim in enumerate(shape)),
+        mode="clamp",
+    )
+    return context.builder.value("transpose", found, permutation=tuple(order))
+
+
+@lowering("set_dimension_size")
+def set_dimension_size(context: Context, op: SourceOp) -> Lowered:
+    """The first `size` elements along a dim, which must be no more than there are."""
+    x = context.operand(op, 0)
+    axis = int(op.attributes["dimension"])
+    (size,) = context.sizes(op, 1)
+    shape = list(tensor_type(x).shape)
+    if size == shape[axis]:
+        return context.lowered(op, 0)
+    shape[axis] = size
+    start = (0,) * len(shape)
+    return Lowered(context.builder.value("slice", x, start=start, limit=tuple(shape)))
+
+
+@lowering("unary_einsum", "einsum")
+def einsum(context: Context, op: SourceOp) -> Value:
+    """A product of one or two operands, summed over the letters that the result lacks."""
+    left, _, result = str(op.attributes["einsum_config"]).partition("->")
+    terms = left.split(",")
+    values = context.operands(op)
+    builder, operands = context.builder, []
+    sizes = {
+        letter: dim
+        for value, term in zip(values, terms, strict=True)
+        for letter, dim in zip(term, tensor_type(value).shape, strict=True)
+    }
+    values = [
+        context.agree(op, value, [sizes[letter] for letter in term])
+        for value, term in zip(values, terms, strict=True)
+    ]
+    for place, (value, term) in enumerate(zip(values, terms, strict=True)):
+        others = "".join([*terms[:place], *terms[place + 1 :], result])
+        axes = tuple(axis for axis, letter in enumerate(term) if letter not in others)
+        summed = builder.value("reduce", value, axes=axes, kind="add") if axes else value
+        operands.append((summed, "".join(each for each in term if each in others)))
+    product, letters = operands[0]
+    if len(operands) == 2:
+        other, right = operands[1]
+        batch = [each for each in letters if each in right and each in result]
+        inner = [each for each in letters if each in right and each not in result]
+        product = builder.value(
+            "dot_general",
+            product,
+            other,
+            lhs_batch=tuple(letters.index(each) for each in batch),
+            rhs_batch=tuple(right.index(each) for each in batch),
+            lhs_contract=tuple(letters.index(each) for each in inner),
+            rhs_contract=tuple(right.index(each) for each in inner),
+            dtype=tensor_type(product).dtype,
+        )
+        free = [each for each in letters + right if each not in {*batch, *inner}]
+        letters = "".join([*batch, *free])
+    order = tuple(letters.index(each) for each in result)
+    return builder.value("transpose", product, permutation=order)

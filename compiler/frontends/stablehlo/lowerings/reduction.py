@@ -1,0 +1,150 @@
+"""Lowerings of reduce and sort; reduce_window is in `window.py`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from ingot.compiler.frontends.stablehlo import bodies
+from ingot.compiler.frontends.stablehlo.lift import cast, element_of, paired, scalar_problem
+from ingot.compiler.frontends.stablehlo.lowering import (
+    Context,
+    Lowered,
+    Result,
+    ints,
+    lowering,
+)
+from ingot.compiler.frontends.stablehlo.lowerings.fold import fold_rows
+from ingot.compiler.frontends.stablehlo.reading.program import (
+    SourceBlock,
+    SourceOp,
+    SourceProgram,
+    SourceValue,
+)
+from ingot.compiler.graph.builder import Builder, tensor_type
+from ingot.compiler.ir import Block, Region, ScalarType, Value
+from ingot.hal.spec import dtype
+
+__all__ = ["is_identity", "with_init"]
+
+
+def _check_reduce(op: SourceOp, program: SourceProgram) -> str | None:
+    if bodies.reduction_kinds(op) is not None:
+        return None
+    return scalar_problem(bodies.body_of(op), program)
+
+
+@lowering("reduce", check=_check_reduce)
+def reduce(context: Context, op: SourceOp) -> Result:
+    """Combine elements along axes; the init value enters once, where it is not the identity."""
+    block, kinds = bodies.body_of(op), bodies.reduction_kinds(op)
+    if kinds is None or block is None:
+        return _arg_reduce(context, op) or fold_rows(context, op)
+    axes, results = ints(op.attributes["dimensions"]), []
+    for place, kind in enumerate(kinds):
+        wanted = element_of(block.arguments[place].type)
+        x = cast(context.builder, context.operand(op, place), wanted)
+        value = context.builder.op("reduce", x, axes=axes, kind=kind) if axes else x
+        results.append(with_init(context, op, value, len(kinds) + place, kind))
+    return results
+
+
+def with_init(context: Context, op: SourceOp, value: Value, place: int, kind: str) -> Value:
+    """`value` combined with the init value, unless that is the identity."""
+    type = tensor_type(value)
+    if is_identity(context.lowered(op, place), kind, type.dtype.name):
+        return value
+    init = cast(context.builder, context.operand(op, place), type.dtype)
+    init = context.builder.broadcast_to(init, type.shape)
+    return context.builder.op(kind, value, init)  # type: ignore[no-any-return]
+
+
+def is_identity(init: Lowered, kind: str, element: str) -> bool:
+    """Whether an init value changes nothing under `kind`."""
+    if init.sizes is not None and len(init.sizes) == 1:
+        return bool(init.sizes[0] == bodies.identity(kind, element))
+    constant = init.constant
+    if constant is None or constant.array.size == 0:
+        return False
+    if dtype(element).is_float and constant.array.dtype.kind == "u":
+        return False  # floats as bits, because ml_dtypes is missing
+    value = np.asarray(constant.array).reshape(-1)[0]
+    return bool(value == bodies.identity(kind, element))
+
+
+def _arg_reduce(context: Context, op: SourceOp) -> list[Value] | None:
+    """A reduce of values and their places as arg_max or arg_min; None if it is neither."""
+    axes = ints(op.attributes["dimensions"])
+    found = bodies.arg_kind(op) if len(op.operands) == 4 and len(axes) == 1 else None
+    if found is None:
+        return None
+    (axis,), (name, last) = axes, found
+    kind = "max" if name == "arg_max" else "min"
+    x = context.operand(op, 0)
+    type = tensor_type(x)
+    counts = context.lowered(op, 1).iota_axis == axis
+    if not counts or not is_identity(context.lowered(op, 2), kind, type.dtype.name):
+        return None
+    if type.shape[axis] == 0:
+        return None
+    wanted = tensor_type(context.operand(op, 1)).dtype
+    index = context.builder.op(name, x, axis=axis, dtype=wanted, last=last)
+    return [context.builder.op("reduce", x, axes=(axis,), kind=kind), index]
+
+
+def _check_sort(op: SourceOp, program: SourceProgram) -> str | None:
+    return scalar_problem(bodies.body_of(op), program)
+
+
+@lowering("sort", check=_check_sort)
+def sort(context: Context, op: SourceOp) -> list[Lowered]:
+    """Sort the operands together along one axis, stable; the comparator is a scalar region.
+
+    What the comparator uses from outside and only the call knows is sorted with them.
+    """
+    block = bodies.body_of(op)
+    assert block is not None
+    xs = context.same_shape(op, context.flat_operands(op))
+    count, shape = len(xs), tensor_type(xs[0]).shape
+    known, others = _captured(context, block)
+    outside = context.flat([context.values[value] for value in others])
+    xs += [context.builder.broadcast_to(value, shape) for value in outside]
+    inner_block = Block(ScalarType(tensor_type(x).dtype) for x in xs for _ in range(2))
+    given = [*block.arguments[::2], *others]
+    first, second = (paired(given, inner_block.arguments[side::2]) for side in (0, 1))
+    inner = replace(
+        context,
+        builder=Builder(inner_block, context.location(op)),
+        values={
+            **known,
+            **dict(zip(given, first, strict=True)),
+            **dict(zip(block.arguments[1::2], second, strict=False)),
+        },
+        read_sizes={},
+        lifted=(),
+    )
+    (result,) = context.lower_ops(inner, block)
+    inner.builder.yield_(inner.value(result))
+    axis = op.attributes["dimension"]
+    sort_op = context.builder.append("sort", xs, [Region([inner_block])], {"axis": axis})
+    return paired(op.results, sort_op.results[:count])
+
+
+def _captured(
+    context: Context, block: SourceBlock
+) -> tuple[dict[SourceValue, Lowered], list[SourceValue]]:
+    """What a comparator uses from outside: numbers, to be made anew inside it, and the rest."""
+    inside = {*block.arguments, *(value for each in block.ops for value in each.results)}
+    used = dict.fromkeys(value for each in block.ops for value in each.operands)
+    numbers, others = {}, []
+    for value in used:
+        lowered = context.values.get(value)
+        if value in inside or lowered is None:
+            continue
+        sizes = lowered.sizes or ()
+        if lowered.constant is not None or (sizes and all(isinstance(n, int) for n in sizes)):
+            numbers[value] = replace(lowered, value=None)
+        else:
+            others.append(value)
+    return numbers, others

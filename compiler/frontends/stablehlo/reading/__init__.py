@@ -1,0 +1,1 @@
+"""The portable artifact: MLIR bytecode into ops with attributes."""

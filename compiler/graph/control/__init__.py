@@ -1,0 +1,1 @@
+"""Branches and loops: building them, and passes over them."""

@@ -1,0 +1,1 @@
+"""Rules and passes that make a program smaller: folding, merging, removing."""

@@ -1,0 +1,53 @@
+"""Deletes ops whose results nobody uses, unless they or ops inside write state or check.
+
+An op also lives for the sake of a symbol that it defines and that a living op uses, and a loop
+if it may never end: the call then runs into its limit, as the source says.
+"""
+
+from __future__ import annotations
+
+from ingot.compiler.graph.control.loops import may_not_end
+from ingot.compiler.graph.effects import effects_of
+from ingot.compiler.graph.ops import defined_symbols
+from ingot.compiler.graph.symbols import inner_symbols, symbols_used
+from ingot.compiler.ir import Block, Module, Op, Value
+
+__all__ = ["eliminate_dead_code"]
+
+
+def eliminate_dead_code(module: Module) -> Module:
+    """Delete dead ops of every function, regions included; returns the module."""
+    for function in module.functions.values():
+        symbols: set[str] | None = set() if inner_symbols(function) else None
+        for block in function.body.blocks:
+            _clean(block, set(), symbols)
+    return module
+
+
+def _clean(block: Block, used: set[Value], symbols: set[str] | None) -> None:
+    """Keep the terminator and what it needs; `used` learns every value that is needed.
+
+    `symbols` learns the symbols that are needed; it is None where no op defines any.
+    """
+    kept = []
+    for op in reversed(block.ops):
+        if op is not block.ops[-1] and not _is_needed(op, used, symbols):
+            continue
+        used.update(op.operands)
+        for region in op.regions:
+            for inner in region.blocks:
+                _clean(inner, used, symbols)
+        if symbols is not None:  # of what is left of it
+            symbols.update(symbols_used(op))
+        kept.append(op)
+    block.ops = kept[::-1]
+
+
+def _is_needed(op: Op, used: set[Value], symbols: set[str] | None) -> bool:
+    if any(result in used for result in op.results):
+        return True
+    if symbols and any(name in symbols for name in defined_symbols(op)):
+        return True
+    if not op.regions:
+        return not op.results and bool(effects_of(op) - {"read"})
+    return bool(effects_of(op) - {"read"}) or may_not_end(op)

@@ -1,0 +1,131 @@
+"""Evaluates ops on small constants with the NumPy references.
+
+Only small results: what is large and constant (packed weights) is the business of
+`split_init`. A tensor whose elements are all equal becomes a broadcast of a scalar, which
+kernels take as an immediate. What is made of no elements is folded in `fold_empty.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ingot.compiler.graph.builder import Builder
+from ingot.compiler.graph.effects import has_effect
+from ingot.compiler.graph.folding.fold_empty import fold_empty
+from ingot.compiler.graph.forms.narrow_codes import is_narrow
+from ingot.compiler.graph.interpreter import evaluate_op
+from ingot.compiler.graph.ops import lookup
+from ingot.compiler.graph.references.leaves import array_of
+from ingot.compiler.graph.references.numbers import Array
+from ingot.compiler.graph.rewriter import (
+    defined_by,
+    is_static,
+    literal_of_value,
+    rewrite,
+    splat_of,
+    uses_symbols,
+)
+from ingot.compiler.ir import Literal, Module, Op, TensorType, Value
+from ingot.hal.errors import Error
+
+__all__ = ["fold_constants"]
+
+_GREATEST_COUNT = 4096
+"""Elements of the largest operand or result that is folded."""
+
+_KEPT = frozenset({"constant", "broadcast", "iota"})
+"""Ops that are as good as a constant; they are evaluated for their users, but stay."""
+
+
+def fold_constants(module: Module) -> Module:
+    """Fold every function of the module; returns the module."""
+    for function in module.functions.values():
+        known: dict[Value, Array] = {}
+
+        def fold(
+            op: Op, builder: Builder, known: dict[Value, Array] = known
+        ) -> Sequence[Value] | None:
+            return _fold(op, builder, known)
+
+        rewrite(function.block, fold)
+    return module
+
+
+def _fold(op: Op, builder: Builder, known: dict[Value, Array]) -> Sequence[Value] | None:
+    if op.name == "constant":
+        return _fold_splat(op, builder, known)
+    empty = fold_empty(op, builder)
+    if empty is not None:
+        return empty
+    if not _is_foldable(op, known):
+        return _fold_splats(op, builder)
+    try:
+        arrays = evaluate_op(op, [known[operand] for operand in op.operands])
+    except Error:
+        return None  # an index out of range stays a fault of the call
+    if op.name in _KEPT:
+        known[op.result] = arrays[0]
+        return None
+    values: list[Value] = []
+    for array, result in zip(arrays, op.results, strict=True):
+        assert isinstance(result.type, TensorType)
+        values.append(builder.constant(Literal(array, result.type.dtype)))
+    return values
+
+
+def _fold_splats(op: Op, builder: Builder) -> Sequence[Value] | None:
+    """An element-wise op on broadcast scalars as a broadcast scalar; dims may be symbolic."""
+    if not op.operands or lookup(op.name).family != "elementwise":
+        return None
+    if any(defined_by(operand, "broadcast") is None for operand in op.operands):
+        return None
+    scalars = [splat_of(operand) for operand in op.operands]
+    type = op.result.type
+    if any(scalar is None for scalar in scalars) or not isinstance(type, TensorType):
+        return None
+    try:
+        (array,) = evaluate_op(op, [np.asarray(scalar) for scalar in scalars])
+    except Error:
+        return None
+    scalar = builder.constant(Literal(array, type.dtype))
+    return [builder.value("broadcast", scalar, shape=type.shape, dimensions=())]
+
+
+def _is_foldable(op: Op, known: dict[Value, Array]) -> bool:
+    if op.regions or not op.results or not (op.operands or lookup(op.name).attributes):
+        return False
+    if op.name in ("parameter", "global") or has_effect(op):
+        return False
+    if any(operand not in known for operand in op.operands):
+        return False
+    elements = [each.type.dtype for each in op.results if isinstance(each.type, TensorType)]
+    if any(element.is_complex or is_narrow(element) for element in elements):
+        return False  # no kernel makes those: complex numbers are pairs, narrow ones bytes
+    if any(map(uses_symbols, op.attributes.values())):
+        return False
+    return all(_is_small(result) for result in op.results)
+
+
+def _is_small(value: Value) -> bool:
+    type = value.type
+    if not isinstance(type, TensorType) or not is_static(type.shape):
+        return False
+    return int(np.prod(type.shape, dtype=np.float64)) <= _GREATEST_COUNT  # type: ignore[arg-type]
+
+
+def _fold_splat(op: Op, builder: Builder, known: dict[Value, Array]) -> Sequence[Value] | None:
+    """A constant of equal elements as a broadcast; a small one is noted as known."""
+    literal = literal_of_value(op.result)
+    assert literal is not None
+    flat = literal.array.reshape(-1)
+    if flat.size > 1 and flat[:1].tobytes() == flat[-1:].tobytes():
+        raw = flat.view(np.uint8).reshape(flat.size, -1)
+        if bool((raw == raw[0]).all()):
+            scalar = builder.constant(Literal(flat[:1].reshape(()), literal.dtype))
+            shape = literal.array.shape
+            return [builder.value("broadcast", scalar, shape=shape, dimensions=())]
+    if flat.size <= _GREATEST_COUNT:
+        known[op.result] = array_of(literal)
+    return None

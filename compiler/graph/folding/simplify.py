@@ -1,0 +1,489 @@
+"""Removes ops that do nothing and merges neighbours: shapes, conversions, algebra.
+
+The algebraic rules are data in `algebra.py`; the rules here look at attributes. Each is
+sound for every dtype and for symbolic dims.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ingot.compiler.graph.builder import Builder, tensor_type
+from ingot.compiler.graph.folding.algebra import apply_rules
+from ingot.compiler.graph.forms.reshapes import reshape_groups
+from ingot.compiler.graph.ops import lookup
+from ingot.compiler.graph.rewriter import defined_by, literal_of_value, rewrite, splat_of
+from ingot.compiler.ir import Module, Op, Value, dim_attribute
+from ingot.compiler.ir.dims import Dim, product
+from ingot.hal.spec import DType
+
+__all__ = ["simplify"]
+
+
+def simplify(module: Module) -> Module:
+    """Apply all rules to every function; returns the module."""
+    for function in module.functions.values():
+        rewrite(function.block, _simplify)
+    return module
+
+
+def _simplify(op: Op, builder: Builder) -> Sequence[Value] | None:
+    for rule in _RULES.get(op.name, ()):
+        value = rule(op, builder)
+        if value is not None:
+            return [value]
+    if len(op.results) != 1 or op.regions:
+        return None
+    values = apply_rules(op, builder)
+    if values is None and lookup(op.name).family == "elementwise":
+        value = _sink_ones(op, builder)
+        values = None if value is None else [value]
+    return values
+
+
+def ints(op: Op, name: str) -> tuple[int, ...]:
+    """An attribute that is a tuple of integers."""
+    value = op.attributes[name]
+    assert isinstance(value, tuple)
+    return value  # type: ignore[return-value]
+
+
+def dims(op: Op, name: str) -> tuple[Dim, ...]:
+    """An attribute that is a tuple of dims."""
+    value = op.attributes[name]
+    assert isinstance(value, tuple)
+    return tuple(dim_attribute(item) for item in value)
+
+
+def _identity(op: Op, builder: Builder) -> Value | None:
+    """An op that gives its operand's type back and cannot have moved anything."""
+    return op.operands[0] if op.result.type == op.operands[0].type else None
+
+
+def _reshape_of_reshape(op: Op, builder: Builder) -> Value | None:
+    """The first of two need not be done, unless it alone checks a count of elements."""
+    inner = defined_by(op.operands[0], "reshape")
+    if inner is None:
+        return None
+    x, shape = inner.operands[0], dims(op, "shape")
+    first, between, last = map(product, (tensor_type(x).shape, dims(inner, "shape"), shape))
+    if between not in (first, last):
+        return None
+    return builder.value("reshape", x, shape=shape)
+
+
+def _reshape_of_broadcast(op: Op, builder: Builder) -> Value | None:
+    """A reshaped broadcast of a scalar is a broadcast."""
+    inner = defined_by(op.operands[0], "broadcast")
+    if inner is None or tensor_type(inner.operands[0]).rank != 0:
+        return None
+    scalar = inner.operands[0]
+    return builder.value("broadcast", scalar, shape=dims(op, "shape"), dimensions=())
+
+
+def _transpose_identity(op: Op, builder: Builder) -> Value | None:
+    permutation = ints(op, "permutation")
+    return op.operands[0] if permutation == tuple(range(len(permutation))) else None
+
+
+def _transpose_of_transpose(op: Op, builder: Builder) -> Value | None:
+    inner = defined_by(op.operands[0], "transpose")
+    if inner is None:
+        return None
+    first = ints(inner, "permutation")
+    merged = tuple(first[axis] for axis in ints(op, "permutation"))
+    return builder.value("transpose", inner.operands[0], permutation=merged)
+
+
+def _transpose_of_ones(op: Op, builder: Builder) -> Value | None:
+    """A transpose that keeps the order of all dims but those of 1 is a reshape."""
+    shape = tensor_type(op.operands[0]).shape
+    moved = [axis for axis in ints(op, "permutation") if shape[axis] != 1]
+    if moved != sorted(moved):
+        return None
+    return builder.value("reshape", op.operands[0], shape=tensor_type(op.result).shape)
+
+
+def _transpose_of_broadcast(op: Op, builder: Builder) -> Value | None:
+    inner = defined_by(op.operands[0], "broadcast")
+    if inner is None:
+        return None
+    permutation = ints(op, "permutation")
+    dimensions = tuple(permutation.index(place) for place in ints(inner, "dimensions"))
+    shape = tensor_type(op.result).shape
+    x = inner.operands[0]
+    return builder.value("broadcast", x, shape=shape, dimensions=dimensions)
+
+
+def _transpose_of_reshape(op: Op, builder: Builder) -> Value | None:
+    """Transposes go before reshapes that merge dims, whose groups they leave whole.
+
+    With `_reshape_of_transpose` this brings all to the order split, transpose, merge, in which
+    neighbours meet and cancel.
+    """
+    inner = defined_by(op.operands[0], "reshape")
+    if inner is None:
+        return None
+    x, target = inner.operands[0], tensor_type(inner.result).shape
+    groups = reshape_groups(tensor_type(x).shape, target)
+    if groups is None or any(len(_without_ones([target[a] for a in n])) > 1 for _, n in groups):
+        return None
+    group_of = {axis: place for place, (_, new) in enumerate(groups) for axis in new}
+    permutation = list(ints(op, "permutation"))
+    order = list(dict.fromkeys(group_of[axis] for axis in permutation))
+    if [axis for place in order for axis in groups[place][1]] != permutation:
+        return None
+    order += [place for place, (_, new) in enumerate(groups) if not new]
+    moved = tuple(axis for place in order for axis in groups[place][0])
+    x = builder.value("transpose", x, permutation=moved)
+    return builder.value("reshape", x, shape=tensor_type(op.result).shape)
+
+
+def _reshape_of_transpose(op: Op, builder: Builder) -> Value | None:
+    """Reshapes that split dims go before transposes."""
+    inner = defined_by(op.operands[0], "transpose")
+    if inner is None:
+        return None
+    shape, target = tensor_type(inner.result).shape, dims(op, "shape")
+    permutation = ints(inner, "permutation")
+    groups = reshape_groups(shape, target)
+    if groups is None or all(len(_without_ones([target[a] for a in n])) < 2 for _, n in groups):
+        return None
+    order: list[tuple[int, range]] = []
+    for old, new in groups:
+        axes = [axis for axis in old if shape[axis] != 1]
+        if len(axes) > 1:
+            return None
+        order.append((permutation[axes[0]] if axes else len(shape), new))
+    sequence = [axis for _, new in sorted(order, key=lambda item: item[0]) for axis in new]
+    x = inner.operands[0]
+    x = builder.value("reshape", x, shape=tuple(target[axis] for axis in sequence))
+    inverse = sorted(range(len(sequence)), key=sequence.__getitem__)
+    return builder.value("transpose", x, permutation=tuple(inverse))
+
+
+def _broadcast_identity(op: Op, builder: Builder) -> Value | None:
+    dimensions = ints(op, "dimensions")
+    in_order = dimensions == tuple(range(len(dimensions)))
+    return op.operands[0] if in_order and op.result.type == op.operands[0].type else None
+
+
+def _broadcast_of_broadcast(op: Op, builder: Builder) -> Value | None:
+    inner = defined_by(op.operands[0], "broadcast")
+    if inner is None:
+        return None
+    outer = ints(op, "dimensions")
+    merged = tuple(outer[place] for place in ints(inner, "dimensions"))
+    x, shape = inner.operands[0], dims(op, "shape")
+    return builder.value("broadcast", x, shape=shape, dimensions=merged)
+
+
+def _broadcast_of_reshape(op: Op, builder: Builder) -> Value | None:
+    """A broadcast of a reshape that only added dims of 1 can leave them out itself."""
+    inner = defined_by(op.operands[0], "reshape")
+    if inner is None:
+        return None
+    source, target = tensor_type(inner.operands[0]).shape, tensor_type(inner.result).shape
+    kept: list[int] = []
+    rest = list(source)
+    for axis, dim in enumerate(target):
+        if rest and rest[0] == dim:
+            rest.pop(0)
+            kept.append(axis)
+        elif dim != 1:
+            return None
+    if rest or len(source) == len(target):
+        return None
+    outer = ints(op, "dimensions")
+    dimensions = tuple(outer[axis] for axis in kept)
+    x, shape = inner.operands[0], dims(op, "shape")
+    return builder.value("broadcast", x, shape=shape, dimensions=dimensions)
+
+
+def _broadcast_of_ones(op: Op, builder: Builder) -> Value | None:
+    """Dims of 1 need not be there to be repeated."""
+    x, dimensions = op.operands[0], ints(op, "dimensions")
+    shape = tensor_type(x).shape
+    kept = [axis for axis, dim in enumerate(shape) if dim != 1]
+    if len(kept) == len(shape):
+        return None
+    x = builder.value("reshape", x, shape=tuple(shape[axis] for axis in kept))
+    left = tuple(dimensions[axis] for axis in kept)
+    return builder.value("broadcast", x, shape=dims(op, "shape"), dimensions=left)
+
+
+def _broadcast_of_nothing(op: Op, builder: Builder) -> Value | None:
+    """A broadcast that repeats nothing only adds dims of 1: a reshape, which costs nothing."""
+    dimensions, shape = ints(op, "dimensions"), dims(op, "shape")
+    source = tensor_type(op.operands[0]).shape
+    if list(dimensions) != sorted(dimensions) or not source:
+        return None
+    same = all(dim == shape[place] for dim, place in zip(source, dimensions, strict=True))
+    added = all(shape[place] == 1 for place in range(len(shape)) if place not in dimensions)
+    return builder.value("reshape", op.operands[0], shape=shape) if same and added else None
+
+
+def _slice_everything(op: Op, builder: Builder) -> Value | None:
+    x = op.operands[0]
+    whole = dims(op, "limit") == tensor_type(x).shape
+    whole = whole and all(dim == 0 for dim in dims(op, "start"))
+    return x if whole and all(dim == 1 for dim in dims(op, "stride")) else None
+
+
+def _slice_of_slice(op: Op, builder: Builder) -> Value | None:
+    inner = defined_by(op.operands[0], "slice")
+    if inner is None:
+        return None
+    start, limit, stride = (dims(op, name) for name in ("start", "limit", "stride"))
+    first, step = dims(inner, "start"), dims(inner, "stride")
+    if any(each != 1 for each in step):
+        return None  # the limit of a strided slice is not exact
+    return builder.value(
+        "slice",
+        inner.operands[0],
+        start=tuple(a + b for a, b in zip(first, start, strict=True)),
+        limit=tuple(a + b for a, b in zip(first, limit, strict=True)),
+        stride=stride,
+    )
+
+
+def _slice_of_transpose(op: Op, builder: Builder) -> Value | None:
+    """Slices go before transposes, which then move less."""
+    inner = defined_by(op.operands[0], "transpose")
+    if inner is None:
+        return None
+    permutation = ints(inner, "permutation")
+    moved: dict[str, tuple[Dim, ...]] = {}
+    for name in ("start", "limit", "stride"):
+        entries = dict(zip(permutation, dims(op, name), strict=True))
+        moved[name] = tuple(entries[axis] for axis in range(len(permutation)))
+    x = builder.value("slice", inner.operands[0], **moved)
+    return builder.value("transpose", x, permutation=permutation)
+
+
+def _slice_of_concatenate(op: Op, builder: Builder) -> Value | None:
+    """A slice that is exactly a run of operands of a concatenate."""
+    inner = defined_by(op.operands[0], "concatenate")
+    if inner is None or any(each != 1 for each in dims(op, "stride")):
+        return None
+    axis = inner.attributes["axis"]
+    assert isinstance(axis, int)
+    start, limit, whole = dims(op, "start"), dims(op, "limit"), tensor_type(inner.result).shape
+    others = [a for a in range(len(whole)) if a != axis]
+    if any((start[a], limit[a]) != (0, whole[a]) for a in others):
+        return None
+    ends: list[Dim] = [0]
+    for operand in inner.operands:
+        ends.append(ends[-1] + tensor_type(operand).shape[axis])
+    if start[axis] not in ends or limit[axis] not in ends:
+        return None
+    run = inner.operands[ends.index(start[axis]) : ends.index(limit[axis])]
+    if not run or len(run) == len(inner.operands):
+        return None
+    return builder.value("concatenate", *run, axis=axis)
+
+
+def _take_constant(op: Op, builder: Builder) -> Value | None:
+    """A take of one place, or of neighbours in order, known now, is a slice."""
+    operand, indices = op.operands
+    literal = literal_of_value(indices)
+    axis = op.attributes["axis"]
+    assert isinstance(axis, int)
+    shape = tensor_type(operand).shape
+    bound = shape[axis]
+    if literal is None or literal.array.ndim > 1 or not isinstance(bound, int):
+        return None
+    places = [int(place) for place in literal.array.reshape(-1)]
+    if op.attributes["mode"] == "wrap_check":
+        places = [place + bound if place < 0 else place for place in places]
+    first = places[0] if places else 0
+    if places != list(range(first, first + len(places))):
+        return None
+    if not places or first < 0 or first + len(places) > bound:
+        return None
+    start, limit = [0] * len(shape), list(shape)
+    start[axis], limit[axis] = first, first + len(places)
+    value = builder.value("slice", operand, start=tuple(start), limit=tuple(limit))
+    return builder.value("reshape", value, shape=tensor_type(op.result).shape)
+
+
+def _pad_nothing(op: Op, builder: Builder) -> Value | None:
+    amounts = (*dims(op, "low"), *dims(op, "high"), *dims(op, "interior"))
+    return op.operands[0] if all(each == 0 for each in amounts) else None
+
+
+def _concatenate_one(op: Op, builder: Builder) -> Value | None:
+    return op.operands[0] if len(op.operands) == 1 else None
+
+
+def _concatenate_without_empty(op: Op, builder: Builder) -> Value | None:
+    axis = op.attributes["axis"]
+    full = [x for x in op.operands if tensor_type(x).shape[axis] != 0]  # type: ignore[index]
+    if not full or len(full) == len(op.operands):
+        return None
+    return builder.value("concatenate", *full, axis=axis)
+
+
+def _reverse_nothing(op: Op, builder: Builder) -> Value | None:
+    x = op.operands[0]
+    return x if all(tensor_type(x).shape[axis] == 1 for axis in ints(op, "axes")) else None
+
+
+def _reduce_nothing(op: Op, builder: Builder) -> Value | None:
+    """A reduction over dims of 1 by max or min (a sum would turn -0 to 0) is a reshape."""
+    x = op.operands[0]
+    if ints(op, "axes") and op.attributes["kind"] not in ("max", "min", "and", "or"):
+        return None
+    if any(tensor_type(x).shape[axis] != 1 for axis in ints(op, "axes")):
+        return None
+    return builder.value("reshape", x, shape=tensor_type(op.result).shape)
+
+
+def _convert_of_convert(op: Op, builder: Builder) -> Value | None:
+    """Converting there and back gives the value back if the way there was exact."""
+    inner = defined_by(op.operands[0], "convert")
+    if inner is None:
+        return None
+    source, middle = tensor_type(inner.operands[0]).dtype, tensor_type(inner.result).dtype
+    if not holds_exactly(source, middle):
+        return None
+    target = tensor_type(op.result).dtype
+    if target is source:
+        return inner.operands[0]
+    return builder.value("convert", inner.operands[0], dtype=target)
+
+
+_FLOAT_DIGITS = {"f16": (11, 15), "bf16": (8, 127), "f32": (24, 127), "f64": (53, 1023)}
+
+
+def holds_exactly(source: DType, target: DType) -> bool:
+    """Whether every value of `source` is one of `target`, so that conversion loses nothing."""
+    if source is target:
+        return True
+    if source.is_boolean:
+        return target.is_integer or target.name in _FLOAT_DIGITS
+    if source.is_integer and target.is_integer:
+        extra = target.kind == "i" and source.kind == "u"
+        return (target.kind == "i" or source.kind == "u") and target.bits >= source.bits + extra
+    if target.name not in _FLOAT_DIGITS:
+        return False
+    digits, exponent = _FLOAT_DIGITS[target.name]
+    if source.is_integer:
+        bits = source.bits - (source.kind == "i")
+        return bits <= min(digits, exponent)
+    if source.name not in _FLOAT_DIGITS:
+        return False
+    source_digits, source_exponent = _FLOAT_DIGITS[source.name]
+    return source_digits <= digits and source_exponent <= exponent
+
+
+def _sink_ones(op: Op, builder: Builder) -> Value | None:
+    """An element-wise op behind reshapes that only add or drop dims of 1 goes before them."""
+    sources: list[Value | None] = []
+    for operand in op.operands:
+        inner = defined_by(operand, "reshape")
+        if inner is None:
+            if splat_of(operand) is None and _repeated_scalar(operand) is None:
+                return None
+            sources.append(None)
+            continue
+        source = tensor_type(inner.operands[0]).shape
+        if _without_ones(source) != _without_ones(tensor_type(operand).shape):
+            return None
+        sources.append(inner.operands[0])
+    shapes = {tensor_type(source).shape for source in sources if source is not None}
+    if len(shapes) != 1:
+        return None
+    (shape,) = shapes
+    moved = [
+        _in_shape(operand, shape, builder) if source is None else source
+        for operand, source in zip(op.operands, sources, strict=True)
+    ]
+    value = builder.value(op.name, *moved, **op.attributes)
+    return builder.value("reshape", value, shape=tensor_type(op.result).shape)
+
+
+def _repeated_scalar(value: Value) -> Value | None:
+    """The value of rank 0 that all elements are, such as a size."""
+    op = defined_by(value, "broadcast")
+    return op.operands[0] if op is not None and not tensor_type(op.operands[0]).shape else None
+
+
+def _in_shape(value: Value, shape: Sequence[Dim], builder: Builder) -> Value:
+    """A value whose elements are all one, in a shape of as many."""
+    scalar = _repeated_scalar(value)
+    if scalar is None:
+        return builder.value("reshape", value, shape=tuple(shape))
+    return builder.value("broadcast", scalar, shape=tuple(shape), dimensions=())
+
+
+def _without_ones(shape: Sequence[Dim]) -> list[Dim]:
+    return [dim for dim in shape if dim != 1]
+
+
+def _compare_of_boolean(op: Op, builder: Builder) -> Value | None:
+    """`convert(p) != 0` is the boolean p."""
+    inner = defined_by(op.operands[0], "convert")
+    if inner is None or not tensor_type(inner.operands[0]).dtype.is_boolean:
+        return None
+    zero = splat_of(op.operands[1])
+    is_test = op.attributes["direction"] in ("ne", "gt") and zero is not None and zero == 0
+    return inner.operands[0] if is_test else None
+
+
+def _gather_rows(op: Op, builder: Builder) -> Value | None:
+    """A gather of whole rows along one axis is a take, which kernels read without arithmetic."""
+    operand, indices = op.operands
+    source, index_type = tensor_type(operand), tensor_type(indices)
+    axes = ints(op, "start_index_map")
+    if len(axes) != 1 or ints(op, "collapsed_slice_dims") != axes:
+        return None
+    if ints(op, "operand_batching_dims"):
+        return None
+    (axis,) = axes
+    sizes = (*source.shape[:axis], 1, *source.shape[axis + 1 :])
+    place = op.attributes["index_vector_dim"]
+    if dims(op, "slice_sizes") != sizes or not isinstance(place, int):
+        return None
+    shape = index_type.shape
+    flat = shape if place == index_type.rank else (*shape[:place], *shape[place + 1 :])
+    offsets = (*range(axis), *range(axis + len(flat), source.rank - 1 + len(flat)))
+    if ints(op, "offset_dims") != offsets:
+        return None
+    if flat != shape:
+        indices = builder.value("reshape", indices, shape=flat)
+    return builder.value("take", operand, indices, axis=axis, mode=op.attributes["mode"])
+
+
+_RULES: dict[str, tuple[Callable[[Op, Builder], Value | None], ...]] = {
+    "reshape": (
+        _identity,
+        _reshape_of_reshape,
+        _reshape_of_broadcast,
+        _reshape_of_transpose,
+    ),
+    "transpose": (
+        _transpose_identity,
+        _transpose_of_transpose,
+        _transpose_of_broadcast,
+        _transpose_of_ones,
+        _transpose_of_reshape,
+    ),
+    "broadcast": (
+        _broadcast_identity,
+        _broadcast_of_broadcast,
+        _broadcast_of_reshape,
+        _broadcast_of_nothing,
+        _broadcast_of_ones,
+    ),
+    "slice": (_slice_everything, _slice_of_slice, _slice_of_transpose, _slice_of_concatenate),
+    "pad": (_pad_nothing,),
+    "concatenate": (_concatenate_one, _concatenate_without_empty),
+    "reverse": (_reverse_nothing,),
+    "reduce": (_reduce_nothing,),
+    "convert": (_identity, _convert_of_convert),
+    "bitcast": (_identity,),
+    "compare": (_compare_of_boolean,),
+    "gather": (_gather_rows,),
+    "take": (_take_constant,),
+}

@@ -1,0 +1,1 @@
+"""Passes that bring ops into the forms that kernels have."""

@@ -1,0 +1,315 @@
+"""Brings convolutions and windows to channels last and moves the transposes away.
+
+Each convolution gets transposes around it. A transpose behind an op then sinks through
+the ops that follow (element-wise, reductions, windows, pads, concatenates, reshapes)
+until it meets the inverse transpose of the next convolution, so that a whole network
+runs channels last with one transpose at its input. Transposes that the source program
+wrote are left where they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ingot.compiler.graph.builder import Builder, tensor_type
+from ingot.compiler.graph.folding.simplify import dims, ints
+from ingot.compiler.graph.forms.reshapes import reshape_groups
+from ingot.compiler.graph.ops import lookup, parse_layout
+from ingot.compiler.graph.rewriter import defined_by, is_static, rewrite, weights_of
+from ingot.compiler.ir import Module, Op, Value
+
+__all__ = ["choose_layout"]
+
+
+def choose_layout(module: Module) -> Module:
+    """Bring every function to channels last; returns the module."""
+    for function in module.functions.values():
+        rewrite(function.block, _Sinker(weights_of(function)).rule)
+    return module
+
+
+class _Sinker:
+    """`origin` knows of each value behind a transpose: the value before it, permutation."""
+
+    def __init__(self, weights: set[Value]) -> None:
+        self.weights = weights
+        self.origin: dict[Value, tuple[Value, tuple[int, ...]]] = {}
+        self.made: set[Op] = set()
+
+    def rule(self, op: Op, builder: Builder) -> Sequence[Value] | None:
+        if op in self.made or not op.results or op.regions:
+            return None
+        if op.name == "transpose":
+            return self.cancel(op, builder)
+        if op.name == "convolution":
+            return self.convolution(op, builder)
+        if op.name == "reduce_window" and _is_channels_first(op):
+            return self.window(op, builder)
+        if op.name == "dot_general":
+            return self.flattened(op, builder)
+        if not any(operand in self.origin for operand in op.operands):
+            return None
+        if lookup(op.name).family == "elementwise":
+            return self.elementwise(op, builder)
+        sink = _SINKS.get(op.name)
+        return None if sink is None else sink(self, op, builder)
+
+    # Building
+
+    def op(self, builder: Builder, name: str, *operands: Value, **attributes: Any) -> Value:
+        """An op that this pass has placed and will not look at again."""
+        made = builder.append(name, operands, (), attributes)
+        self.made.add(made)
+        return made.result
+
+    def before(self, x: Value, permutation: Sequence[int], builder: Builder) -> Value:
+        """x transposed, where possible by taking a transpose back."""
+        permutation = tuple(permutation)
+        if x in self.origin:
+            source, first = self.origin[x]
+            return self.before(source, [first[axis] for axis in permutation], builder)
+        if permutation == tuple(range(len(permutation))):
+            return x
+        result = self.op(builder, "transpose", x, permutation=permutation)
+        if x in self.weights:
+            self.weights.add(result)
+        return result
+
+    def behind(self, x: Value, permutation: Sequence[int], builder: Builder) -> Value:
+        """x transposed by a transpose that sinks on."""
+        if list(permutation) == list(range(len(permutation))):
+            return x
+        result = self.op(builder, "transpose", x, permutation=tuple(permutation))
+        self.origin[result] = (x, tuple(permutation))
+        return result
+
+    # Ops
+
+    def cancel(self, op: Op, builder: Builder) -> Sequence[Value] | None:
+        """A transpose of the source merges with one that sank to it."""
+        x = op.operands[0]
+        if x not in self.origin:
+            return None
+        source, first = self.origin[x]
+        merged = [first[axis] for axis in ints(op, "permutation")]
+        if merged == list(range(len(merged))):
+            return [source]
+        return [self.op(builder, "transpose", source, permutation=tuple(merged))]
+
+    def convolution(self, op: Op, builder: Builder) -> Sequence[Value] | None:
+        layout = op.attributes["layout"]
+        assert isinstance(layout, str)
+        axes = parse_layout(layout)
+        letters = [layout[axis] for axis in axes.spatial]
+        name = "".join(letters)
+        x_order = (axes.batch, *axes.spatial, axes.feature)
+        w_order = (*axes.weight_spatial, axes.weight_input, axes.weight_output)
+        result_order = (axes.result_batch, *axes.result_spatial, axes.result_feature)
+        x, w = op.operands
+        attributes = {**op.attributes, "layout": f"n{name}c,{name}io->n{name}c"}
+        if attributes == op.attributes:
+            return None
+        result = self.op(
+            builder,
+            "convolution",
+            self.before(x, x_order, builder),
+            self.before(w, w_order, builder),
+            **attributes,
+        )
+        return [self.behind(result, _inverse(result_order), builder)]
+
+    def window(self, op: Op, builder: Builder) -> Sequence[Value]:
+        rank = tensor_type(op.result).rank
+        order = (0, *range(2, rank), 1)
+        return self.moved_window(op, order, builder)
+
+    def moved_window(self, op: Op, order: Sequence[int], builder: Builder) -> Sequence[Value]:
+        """The window op on its operand transposed by `order`."""
+        x = self.before(op.operands[0], order, builder)
+        attributes = dict(op.attributes)
+        for name in ("window", "strides", "padding", "base_dilation", "window_dilation"):
+            attributes[name] = _picked(op, name, order)
+        result = self.op(builder, "reduce_window", x, **attributes)
+        return [self.behind(result, _inverse(order), builder)]
+
+    def elementwise(self, op: Op, builder: Builder) -> Sequence[Value] | None:
+        permutation = self.common(op.operands, builder)
+        if permutation is None:
+            return None
+        inverse = _inverse(permutation)
+        operands = [self.taken_back(operand, inverse, builder) for operand in op.operands]
+        result = self.op(builder, op.name, *operands, **op.attributes)
+        return [self.behind(result, permutation, builder)]
+
+    def common(self, operands: Sequence[Value], builder: Builder) -> tuple[int, ...] | None:
+        """The permutation of all operands that have one, if all others cost nothing to move."""
+        found = {self.origin[operand][1] for operand in operands if operand in self.origin}
+        if len(found) != 1:
+            return None
+        for operand in operands:
+            free = operand in self.origin or operand in self.weights
+            if not free and defined_by(operand, "broadcast", "iota") is None:
+                return None
+        return found.pop()
+
+    def taken_back(self, x: Value, inverse: Sequence[int], builder: Builder) -> Value:
+        """x transposed by `inverse`: from before its transpose, or moved where that is free."""
+        op = defined_by(x, "broadcast", "iota")
+        if x in self.origin or op is None:
+            return self.before(x, inverse, builder)
+        shape = tuple(tensor_type(x).shape[axis] for axis in inverse)
+        if op.name == "iota":
+            axis = list(inverse).index(op.attributes["axis"])  # type: ignore[arg-type]
+            return self.op(builder, "iota", **{**op.attributes, "shape": shape, "axis": axis})
+        dimensions = tuple(list(inverse).index(place) for place in ints(op, "dimensions"))
+        result = self.op(builder, "broadcast", op.operands[0], shape=shape, dimensions=dimensions)
+        if x in self.weights:
+            self.weights.add(result)
+        return result
+
+    def reduce(self, op: Op, builder: Builder) -> Sequence[Value]:
+        source, permutation = self.origin[op.operands[0]]
+        axes = tuple(permutation[axis] for axis in ints(op, "axes"))
+        result = self.op(
+            builder, "reduce", source, axes=tuple(sorted(axes)), kind=op.attributes["kind"]
+        )
+        kept = [axis for axis in permutation if axis not in axes]
+        order = [sorted(kept).index(axis) for axis in kept]
+        return [self.behind(result, order, builder)]
+
+    def arg(self, op: Op, builder: Builder) -> Sequence[Value]:
+        source, permutation = self.origin[op.operands[0]]
+        axis = permutation[_axis(op)]
+        result = self.op(builder, op.name, source, **{**op.attributes, "axis": axis})
+        kept = [each for each in permutation if each != axis]
+        return [self.behind(result, [sorted(kept).index(each) for each in kept], builder)]
+
+    def along_axis(self, op: Op, builder: Builder) -> Sequence[Value] | None:
+        """concatenate and cumulative: one axis to rename, all operands moved alike."""
+        permutation = self.common(op.operands, builder)
+        if permutation is None:
+            return None
+        inverse = _inverse(permutation)
+        operands = [self.taken_back(operand, inverse, builder) for operand in op.operands]
+        attributes = {**op.attributes, "axis": permutation[_axis(op)]}
+        result = self.op(builder, op.name, *operands, **attributes)
+        return [self.behind(result, permutation, builder)]
+
+    def per_axis(self, op: Op, builder: Builder) -> Sequence[Value] | None:
+        """pad, slice: attributes with an entry per axis."""
+        if op.operands[0] not in self.origin:
+            return None
+        source, permutation = self.origin[op.operands[0]]
+        inverse = _inverse(permutation)
+        attributes = {name: _picked(op, name, inverse) for name in op.attributes}
+        result = self.op(builder, op.name, source, *op.operands[1:], **attributes)
+        return [self.behind(result, permutation, builder)]
+
+    def reverse(self, op: Op, builder: Builder) -> Sequence[Value]:
+        source, permutation = self.origin[op.operands[0]]
+        axes = tuple(permutation[axis] for axis in ints(op, "axes"))
+        return [self.behind(self.op(builder, "reverse", source, axes=axes), permutation, builder)]
+
+    def any_window(self, op: Op, builder: Builder) -> Sequence[Value]:
+        return self.moved_window(op, _inverse(self.origin[op.operands[0]][1]), builder)
+
+    def broadcast(self, op: Op, builder: Builder) -> Sequence[Value]:
+        """A broadcast takes the transpose in: it says where each axis goes."""
+        source, permutation = self.origin[op.operands[0]]
+        places = ints(op, "dimensions")
+        dimensions = [0] * len(places)
+        for axis, place in zip(permutation, places, strict=True):
+            dimensions[axis] = place
+        shape = dims(op, "shape")
+        return [self.op(builder, "broadcast", source, shape=shape, dimensions=tuple(dimensions))]
+
+    def reshape(self, op: Op, builder: Builder) -> Sequence[Value] | None:
+        """A reshape that splits dims, or merges neighbours that stay neighbours, goes first."""
+        source, permutation = self.origin[op.operands[0]]
+        shape = tensor_type(op.operands[0]).shape
+        groups = reshape_groups(shape, dims(op, "shape"))
+        if groups is None:
+            return None
+        order: list[tuple[int, list[int]]] = []  # per group: source axis, result axes
+        for old, new in groups:
+            axes = [permutation[axis] for axis in old if shape[axis] != 1]
+            if axes and axes != list(range(axes[0], axes[0] + len(axes))):
+                return None
+            order.append((axes[0] if axes else -1, list(new)))
+        sequence = [axis for _, new in sorted(order, key=lambda item: item[0]) for axis in new]
+        target = tuple(dims(op, "shape")[axis] for axis in sequence)
+        result = self.op(builder, "reshape", source, shape=target)
+        return [self.behind(result, _inverse(sequence), builder)]
+
+    def flattened(self, op: Op, builder: Builder) -> Sequence[Value] | None:
+        """A contraction over axes that a flatten merged: the weight's rows move instead."""
+        flat = defined_by(op.operands[0], "reshape")
+        contract = (*ints(op, "lhs_contract"), *ints(op, "rhs_contract"))
+        if flat is None or flat.operands[0] not in self.origin or len(contract) != 2:
+            return None
+        if op.operands[1] not in self.weights or ints(op, "lhs_batch"):
+            return None
+        source, permutation = self.origin[flat.operands[0]]
+        shape, target = tensor_type(flat.operands[0]).shape, dims(flat, "shape")
+        groups = reshape_groups(shape, target)
+        merged = [list(old) for old, new in groups or () if list(new) == [contract[0]]]
+        if len(merged) != 1 or not is_static([shape[axis] for axis in merged[0]]):
+            return None
+        (old,) = merged
+        new_order = sorted(old, key=permutation.__getitem__)
+        swapped = list(permutation)
+        for place, axis in zip(old, new_order, strict=True):
+            swapped[place] = permutation[axis]
+        if swapped != list(range(len(swapped))):
+            return None  # more moves than the merged axes
+        x = self.op(builder, "reshape", source, shape=target)
+        w, rows = op.operands[1], tensor_type(op.operands[1]).shape
+        at = contract[1]
+        split = (*rows[:at], *(shape[axis] for axis in old), *rows[at + 1 :])
+        order = [*range(at), *(at + old.index(axis) for axis in new_order)]
+        order += range(at + len(old), len(split))
+        w = self.op(builder, "reshape", w, shape=split)
+        w = self.op(builder, "transpose", w, permutation=tuple(order))
+        w = self.op(builder, "reshape", w, shape=rows)
+        self.weights.add(w)
+        return [self.op(builder, "dot_general", x, w, **op.attributes)]
+
+
+_SINKS: dict[str, Callable[[_Sinker, Op, Builder], Sequence[Value] | None]] = {
+    "reduce": _Sinker.reduce,
+    "arg_max": _Sinker.arg,
+    "arg_min": _Sinker.arg,
+    "concatenate": _Sinker.along_axis,
+    "cumulative": _Sinker.along_axis,
+    "pad": _Sinker.per_axis,
+    "slice": _Sinker.per_axis,
+    "reverse": _Sinker.reverse,
+    "reduce_window": _Sinker.any_window,
+    "broadcast": _Sinker.broadcast,
+    "reshape": _Sinker.reshape,
+}
+
+
+def _inverse(permutation: Sequence[int]) -> tuple[int, ...]:
+    return tuple(sorted(range(len(permutation)), key=permutation.__getitem__))
+
+
+def _picked(op: Op, name: str, order: Sequence[int]) -> tuple[Any, ...]:
+    """The entries of a per-axis attribute in another order of axes."""
+    values = op.attributes[name]
+    assert isinstance(values, tuple)
+    return tuple(values[axis] for axis in order)
+
+
+def _axis(op: Op) -> int:
+    axis = op.attributes["axis"]
+    assert isinstance(axis, int)
+    return axis
+
+
+def _is_channels_first(op: Op) -> bool:
+    """Whether a window moves over all axes but the first two, as pooling of n, c, h, w does."""
+    window = dims(op, "window")
+    spatial = len(window) >= 3 and any(size != 1 for size in window[2:])
+    return spatial and window[0] == 1 and window[1] == 1 and window[-1] != 1

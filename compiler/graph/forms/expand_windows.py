@@ -1,0 +1,101 @@
+"""Windows that no kernel walks, written with other ops.
+
+A window whose sizes or steps only the call knows, and a convolution with a weight of such
+sizes, take the elements of each window to a tensor of their own: a convolution then is a
+product. Holes in the operand of a window are filled with what changes no result. Windows of
+known sizes, whatever the image, stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ingot.compiler.graph.builder import Builder, tensor_type
+from ingot.compiler.graph.folding.simplify import dims
+from ingot.compiler.graph.references.reduction import identity
+from ingot.compiler.graph.rewriter import is_static
+from ingot.compiler.ir import Op, Value
+from ingot.compiler.ir.dims import Dim, floordiv
+from ingot.hal.spec import dtype
+
+__all__ = ["fill_holes", "has_unknown_window", "multiply_windows"]
+
+_I64 = dtype("i64")
+
+
+def has_unknown_window(op: Op) -> bool:
+    """Whether only the call knows the weight's shape or the steps of a convolution."""
+    return not is_static(
+        (*tensor_type(op.operands[1]).shape, *dims(op, "strides"), *dims(op, "rhs_dilation"))
+    )
+
+
+def multiply_windows(op: Op, builder: Builder) -> Value:
+    """A channels-last convolution without dilation of its input as one product."""
+    x, w = op.operands
+    groups, count = op.attributes["groups"], tensor_type(x).rank - 2
+    assert isinstance(groups, int)
+    x = _padded(op, x, builder)
+    outer = tensor_type(op.result).shape[1:-1]
+    columns = zip(
+        outer, tensor_type(w).shape, dims(op, "strides"), dims(op, "rhs_dilation"), strict=False
+    )
+    for axis, (places, size, stride, dilation) in enumerate(columns):
+        index = _indices(builder, places, size, stride, dilation)
+        x = builder.value("take", x, index, axis=1 + 2 * axis, mode="check")
+    # x is [n, places, taps, places, taps ..., groups * inputs], w [taps ..., inputs, outputs]
+    *window, inputs, outputs = tensor_type(w).shape
+    each = floordiv(outputs, groups)
+    x = builder.value("reshape", x, shape=(*tensor_type(x).shape[:-1], groups, inputs))
+    w = builder.value("reshape", w, shape=(*window, inputs, groups, each))
+    product = builder.value(
+        "dot_general",
+        x,
+        w,
+        lhs_batch=(1 + 2 * count,),
+        rhs_batch=(count + 1,),
+        lhs_contract=(*(2 + 2 * axis for axis in range(count)), 2 + 2 * count),
+        rhs_contract=tuple(range(count + 1)),
+        dtype=op.attributes["dtype"],
+    )
+    last = builder.value("transpose", product, permutation=(*range(1, count + 2), 0, count + 2))
+    return builder.value("reshape", last, shape=tensor_type(op.result).shape)
+
+
+def _padded(op: Op, x: Value, builder: Builder) -> Value:
+    padding: Sequence[tuple[Dim, Dim]] = op.attributes["padding"]  # type: ignore[assignment]
+    if all(pair == (0, 0) for pair in padding):
+        return x
+    low, high = ((0, *(pair[side] for pair in padding), 0) for side in (0, 1))
+    zero = builder.constant(0, tensor_type(x).dtype)
+    return builder.value("pad", x, zero, low=low, high=high)
+
+
+def _indices(builder: Builder, places: Dim, size: Dim, stride: Dim, dilation: Dim) -> Value:
+    """i64[places, size]: where tap j of the window at place i lies."""
+    total: Value | None = None
+    for axis, step in enumerate((stride, dilation)):
+        index = builder.value("iota", dtype=_I64, shape=(places, size), axis=axis)
+        if step != 1:
+            factor = builder.value("dim", value=step, dtype=_I64)
+            spread = builder.value("broadcast", factor, shape=(places, size), dimensions=())
+            index = builder.value("mul", index, spread)
+        total = index if total is None else builder.value("add", total, index)
+    assert total is not None
+    return total
+
+
+def fill_holes(op: Op, builder: Builder) -> Value | None:
+    """A `reduce_window` with the holes and the padding of its operand filled; None without."""
+    x, base = op.operands[0], dims(op, "base_dilation")
+    if all(step == 1 for step in base):
+        return None
+    type = tensor_type(x)
+    padding: Sequence[tuple[Dim, Dim]] = op.attributes["padding"]  # type: ignore[assignment]
+    low, high = (tuple(pair[side] for pair in padding) for side in (0, 1))
+    fill = builder.constant(identity(str(op.attributes["kind"]), type.dtype), type.dtype)
+    interior = tuple(step - 1 for step in base)
+    x = builder.value("pad", x, fill, low=low, high=high, interior=interior)
+    none, ones = ((0, 0),) * type.rank, (1,) * type.rank
+    changed = {**op.attributes, "padding": none, "base_dilation": ones}
+    return builder.value("reduce_window", x, **changed)

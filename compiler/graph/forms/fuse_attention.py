@@ -1,0 +1,387 @@
+"""Finds softmax(q k^T) v, whoever wrote it, and makes it one `attention` op.
+
+Recognised: a scale (multiplication or division by a scalar constant) on q, on k or on the
+scores, a mask that is added or selected with a hugely negative number, softmax with or
+without subtracting the maximum, a guard that turns NaN rows to zeros, and any order of
+axes in the two contractions. The transposes that split heads stay outside as plain ops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ingot.compiler.graph.builder import Builder, tensor_type
+from ingot.compiler.graph.folding.simplify import ints
+from ingot.compiler.graph.references.numbers import widen
+from ingot.compiler.graph.rewriter import defined_by, rewrite, splat_of
+from ingot.compiler.ir import Module, Op, TensorType, Value
+from ingot.compiler.ir.dims import Dim
+
+__all__ = ["fuse_attention", "is_fusable", "match_softmax"]
+
+_FEATURES = 512
+"""The widest rows of q, k and v that the kernel holds in scratch."""
+
+_HUGE = -1e9
+"""A masked score at or below this has weight 0 beside any other."""
+
+
+def fuse_attention(module: Module) -> Module:
+    """Fuse attention in every function; returns the module."""
+    for function in module.functions.values():
+        rewrite(function.block, _fuse)
+    return module
+
+
+@dataclass(frozen=True)
+class _Scores:
+    """scale * q k^T + masks, as found: the contraction and what is around it."""
+
+    contraction: Op
+    scale: float
+    masks: tuple[Value, ...]
+
+
+def _fuse(op: Op, builder: Builder) -> Sequence[Value] | None:
+    """A contraction of softmax weights with v becomes attention."""
+    if op.name != "dot_general":
+        return None
+    for place in (0, 1):
+        weights, guarded = _without_guard(op.operands[place])
+        source = match_softmax(weights)
+        if source is None:
+            continue
+        scores = _match_scores(source)
+        if scores is None or not _contracts_last(op, place):
+            continue
+        return _build(op, place, scores, guarded, builder)
+    return None
+
+
+# Softmax
+
+
+def _without_guard(value: Value) -> tuple[Value, bool]:
+    """The softmax below `select(is_nan(p), 0, p)`, and whether that guard was there."""
+    op = defined_by(value, "select")
+    if op is None:
+        return value, False
+    test, a, b = op.operands
+    is_nan = defined_by(test, "is_nan")
+    not_equal = defined_by(test, "compare")
+    tested = is_nan.operands[0] if is_nan is not None else None
+    if not_equal is not None and not_equal.attributes["direction"] == "ne":
+        x, y = not_equal.operands
+        tested = x if x is y else None
+    zero = splat_of(a)
+    if tested is b and zero is not None and zero == 0:
+        return b, True
+    return value, False
+
+
+def match_softmax(value: Value) -> Value | None:
+    """x if the value is softmax(x) over the last axis, else None."""
+    op = defined_by(value, "div", "mul")
+    if op is None:
+        return None
+    exponential = defined_by(op.operands[0], "exp")
+    if exponential is None:
+        return None
+    divisor: Value | None = op.operands[1]
+    if op.name == "mul":
+        divisor = _reciprocal(op.operands[1])
+    if divisor is None or not _is_reduced(divisor, "add", exponential.result):
+        return None
+    source = exponential.operands[0]
+    shifted = defined_by(source, "sub")
+    if shifted is not None and _is_reduced(shifted.operands[1], "max", shifted.operands[0]):
+        return shifted.operands[0]
+    return source
+
+
+def _reciprocal(value: Value) -> Value | None:
+    """y if the value is 1 / y, perhaps broadcast."""
+    op = defined_by(_below_views(value), "div")
+    if op is None:
+        return None
+    one = splat_of(op.operands[0])
+    return op.operands[1] if one is not None and one == 1 else None
+
+
+def _below_views(value: Value) -> Value:
+    """The value below broadcasts and reshapes."""
+    while (op := defined_by(value, "broadcast", "reshape")) is not None:
+        value = op.operands[0]
+    return value
+
+
+def _is_reduced(value: Value, kind: str, source: Value) -> bool:
+    """Whether the value is `source` reduced over its last axis, and broadcast back.
+
+    Guards for rows without a finite element change nothing where the result is not NaN.
+    """
+    rank = tensor_type(source).rank
+    views: list[Op] = []
+    while (op := _view_or_guard(value, kind)) is not None:
+        place = 0
+        if op.name == "select":
+            place = 1
+        elif op.name == "max":
+            place = 0 if splat_of(op.operands[0]) is None else 1
+        if op.name in ("broadcast", "reshape"):
+            views.append(op)
+        value = op.operands[place]
+    reduce = defined_by(value, "reduce")
+    if reduce is None or reduce.attributes["kind"] != kind or reduce.operands[0] is not source:
+        return False
+    return ints(reduce, "axes") == (rank - 1,) and _keeps_rows(views[::-1], reduce, rank)
+
+
+def _view_or_guard(value: Value, kind: str) -> Op | None:
+    """A broadcast or reshape; for a maximum also max(-inf, m) and select(is_finite(m), m, 0)."""
+    op = defined_by(value, "broadcast", "reshape")
+    if op is not None or kind != "max":
+        return op
+    op = defined_by(value, "max")
+    if op is not None:
+        numbers = [splat_of(operand) for operand in op.operands]
+        low = [number for number in numbers if number is not None]
+        return op if len(low) == 1 and float(widen(np.asarray(low[0]))) == -np.inf else None
+    op = defined_by(value, "select")
+    if op is not None:
+        test = defined_by(op.operands[0], "is_finite")
+        return op if test is not None and test.operands[0] is op.operands[1] else None
+    return None
+
+
+def _keeps_rows(views: list[Op], reduce: Op, rank: int) -> bool:
+    """Whether the views put row i of the reduction to row i of a tensor of `rank` dims.
+
+    Reshapes may add and remove dims of 1, whose axes hold one row wherever they are.
+    """
+    rows = tensor_type(reduce.result).shape
+    # where each axis of the reduction is now; None for a dim of 1
+    places: list[int | None] = [axis if dim != 1 else None for axis, dim in enumerate(rows)]
+    for op in views:
+        source, target = tensor_type(op.operands[0]).shape, tensor_type(op.result).shape
+        if op.name == "broadcast":
+            dimensions = ints(op, "dimensions")
+            places = [None if place is None else dimensions[place] for place in places]
+            continue
+        before = [axis for axis, dim in enumerate(source) if dim != 1]
+        after = [axis for axis, dim in enumerate(target) if dim != 1]
+        if [source[axis] for axis in before] != [target[axis] for axis in after]:
+            return False
+        moved = dict(zip(before, after, strict=True))
+        places = [None if place is None else moved[place] for place in places]
+    return all(place in (None, axis) for axis, place in enumerate(places)) and rank > len(rows)
+
+
+# Scores
+
+
+def _match_scores(value: Value) -> _Scores | None:
+    """Peel masks, then scales, off the scores until q k^T is left."""
+    masks: list[Value] = []
+    while (op := defined_by(value, "add", "select")) is not None:
+        if op.name == "select":
+            negative = splat_of(op.operands[2])
+            if negative is None or float(widen(np.asarray(negative))) > _HUGE:
+                return None
+            masks.append(op.result)
+            value = op.operands[1]
+            continue
+        left, right = (_reaches_contraction(operand) for operand in op.operands)
+        if left == right:
+            return None
+        masks.append(op.operands[1 if left else 0])
+        value = op.operands[0 if left else 1]
+    scale = 1.0
+    value, factor = _without_scale(value)
+    scale *= factor
+    contraction = defined_by(value, "dot_general")
+    if contraction is None or len(ints(contraction, "lhs_contract")) != 1:
+        return None
+    return _Scores(contraction, scale, tuple(masks))
+
+
+def _reaches_contraction(value: Value) -> bool:
+    """Whether the value is a contraction below masks and scales."""
+    while (op := defined_by(value, "add", "select", "mul", "div")) is not None:
+        if op.name == "select":
+            value = op.operands[1]
+        elif op.name == "add":
+            return any(_reaches_contraction(operand) for operand in op.operands)
+        elif splat_of(op.operands[1]) is not None:
+            value = op.operands[0]
+        elif op.name == "mul" and splat_of(op.operands[0]) is not None:
+            value = op.operands[1]
+        else:
+            return False
+    return defined_by(value, "dot_general") is not None
+
+
+def _without_scale(value: Value) -> tuple[Value, float]:
+    """The value below multiplications and divisions by scalar constants, and their product."""
+    scale = 1.0
+    while (op := defined_by(value, "mul", "div")) is not None:
+        right, left = splat_of(op.operands[1]), splat_of(op.operands[0])
+        if right is not None:
+            number = float(widen(np.asarray(right)))
+            scale = scale * number if op.name == "mul" else scale / number
+            value = op.operands[0]
+        elif op.name == "mul" and left is not None:
+            scale *= float(widen(np.asarray(left)))
+            value = op.operands[1]
+        else:
+            break
+    return value, scale
+
+
+def _free_axis(op: Op, place: int) -> int | None:
+    """The one axis of a contraction's operand that is neither batch nor contracted."""
+    side = ("lhs", "rhs")[place]
+    taken = (*ints(op, f"{side}_batch"), *ints(op, f"{side}_contract"))
+    free = [axis for axis in range(tensor_type(op.operands[place]).rank) if axis not in taken]
+    return free[0] if len(free) == 1 else None
+
+
+def _contracts_last(op: Op, place: int) -> bool:
+    """Whether the contraction takes the softmax weights' last axis, and all others but one
+    as batch, in order; and v has one free axis."""
+    side = ("lhs", "rhs")[place]
+    rank = tensor_type(op.operands[place]).rank
+    batch = sorted(ints(op, f"{side}_batch"))
+    last = ints(op, f"{side}_contract") == (rank - 1,)
+    return last and batch == list(range(rank - 2)) and _free_axis(op, 1 - place) is not None
+
+
+# Building
+
+
+def is_fusable(q: TensorType, v: TensorType) -> bool:
+    """Whether there is a kernel: it computes in f32, and holds a row of features in scratch."""
+    features = (q.shape[-1], v.shape[-1])
+    small = all(isinstance(each, int) and 0 < each <= _FEATURES for each in features)
+    return small and q.dtype.name in ("f32", "f16", "bf16")
+
+
+def _build(
+    op: Op, place: int, scores: _Scores, guarded: bool, builder: Builder
+) -> Sequence[Value] | None:
+    inner = scores.contraction
+    m_axis, n_axis = _free_axis(inner, 0), _free_axis(inner, 1)
+    type = tensor_type(op.result)
+    if m_axis is None or n_axis is None or not type.dtype.is_float:
+        return None
+    if any(tensor_type(each).dtype is not type.dtype for each in (*inner.operands, *op.operands)):
+        return None
+    q, q_scale = _scaled_operand(inner, 0, m_axis, builder)
+    k, k_scale = _scaled_operand(inner, 1, n_axis, builder)
+    weight_side, v_side = (("lhs", "rhs"), ("rhs", "lhs"))[place]
+    batch = _by_order(ints(op, f"{weight_side}_batch"), ints(op, f"{v_side}_batch"))
+    v_axis = _free_axis(op, 1 - place)
+    assert v_axis is not None
+    v_order = (*batch, *ints(op, f"{v_side}_contract"), v_axis)
+    v = _transposed(op.operands[1 - place], v_order, builder)
+    if not is_fusable(tensor_type(q), tensor_type(v)):
+        return None
+    mask = _mask(scores, builder)
+    scale = scores.scale * q_scale * k_scale
+    operands = (q, k, v) if mask is None else (q, k, v, mask)
+    result = builder.value("attention", *operands, scale=scale)
+    if guarded:
+        result = _guard(result, v, builder)
+    return [_in_order(result, op, place, builder)]
+
+
+def _by_order(keys: tuple[int, ...], values: tuple[int, ...]) -> list[int]:
+    """`values` in the order in which `keys` ascend."""
+    return [value for _, value in sorted(zip(keys, values, strict=True))]
+
+
+def _scaled_operand(op: Op, place: int, free: int, builder: Builder) -> tuple[Value, float]:
+    """q or k as [batch..., free, contracted], without its scale, and that scale."""
+    side = ("lhs", "rhs")[place]
+    order = (*ints(op, f"{side}_batch"), free, *ints(op, f"{side}_contract"))
+    value, scale = _without_scale(op.operands[place])
+    moved = defined_by(value, "transpose")
+    if moved is not None:  # the scale may stand below the transpose
+        below, more = _without_scale(moved.operands[0])
+        if more != 1.0:
+            permutation = ints(moved, "permutation")
+            value, scale = builder.value("transpose", below, permutation=permutation), scale * more
+    return _transposed(value, order, builder), scale
+
+
+def _transposed(x: Value, order: Sequence[int], builder: Builder) -> Value:
+    if list(order) == list(range(len(order))):
+        return x
+    return builder.value("transpose", x, permutation=tuple(order))
+
+
+def _mask(scores: _Scores, builder: Builder) -> Value | None:
+    """The sum of all masks, as small as they came, or None without one."""
+    total: Value | None = None
+    for mask in scores.masks:
+        op = defined_by(mask, "select")
+        if op is not None and _reaches_contraction(op.operands[1]):
+            mask = _selected_mask(op, builder)
+        else:
+            mask = _unbroadcast(mask, builder)
+        if total is None:
+            total = mask
+        else:
+            total = builder.value("add", *builder.broadcast_together(total, mask))
+    return total
+
+
+def _selected_mask(op: Op, builder: Builder) -> Value:
+    """select(p, scores, huge) as a mask to add: 0 where p, else the huge negative number."""
+    predicate = _unbroadcast(op.operands[0], builder)
+    shape = tensor_type(predicate).shape
+    dtype = tensor_type(op.result).dtype
+    zero = builder.full(0, dtype, shape)
+    huge = builder.full(splat_of(op.operands[2]), dtype, shape)
+    return builder.value("select", predicate, zero, huge)
+
+
+def _unbroadcast(value: Value, builder: Builder) -> Value:
+    """A broadcast value as it was before, with dims of 1 that align it to the result."""
+    op = defined_by(value, "broadcast")
+    if op is None:
+        return value
+    source, dimensions = op.operands[0], ints(op, "dimensions")
+    if list(dimensions) != sorted(dimensions):
+        return value
+    shape: list[Dim] = [1] * tensor_type(value).rank
+    for dim, place in zip(tensor_type(source).shape, dimensions, strict=True):
+        shape[place] = dim
+    if tuple(shape) == tensor_type(source).shape:
+        return source
+    return builder.value("reshape", source, shape=tuple(shape))
+
+
+def _guard(result: Value, v: Value, builder: Builder) -> Value:
+    """Zeros in rows whose softmax is NaN, as `select(is_nan(p), 0, p)` before v gives.
+
+    Where v itself is not finite, 0 * v is NaN there too, hence the sum of v * 0.
+    """
+    type, v_type = tensor_type(result), tensor_type(v)
+    zeros = builder.value("mul", v, builder.full(0, v_type.dtype, v_type.shape))
+    column = builder.value("reduce", zeros, axes=(v_type.rank - 2,), kind="add")
+    dimensions = (*range(type.rank - 2), type.rank - 1)
+    spread = builder.value("broadcast", column, shape=type.shape, dimensions=dimensions)
+    return builder.value("select", builder.value("is_nan", result), spread, result)
+
+
+def _in_order(result: Value, op: Op, place: int, builder: Builder) -> Value:
+    """[sorted batch..., m, e] with the axes in the order of the contraction's result."""
+    rank = tensor_type(result).rank
+    side = ("lhs", "rhs")[place]
+    batch = ints(op, f"{side}_batch")
+    ends = [rank - 2, rank - 1] if place == 0 else [rank - 1, rank - 2]
+    return _transposed(result, [*batch, *ends], builder)

@@ -1,0 +1,141 @@
+"""Gives contractions with a constant side their weights in panels of 16 columns.
+
+`dot_general` becomes `dot_packed`, an ungrouped channels-last `convolution` becomes
+`conv_packed` (or `dot_packed`, if its window is 1), a depthwise one becomes `depthwise`.
+Packing is written as plain pad, reshape and transpose ops on the weight, which
+`split_init` then bakes or moves to load time. The other side may have symbolic dims.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ingot.compiler.graph.builder import Builder, tensor_type
+from ingot.compiler.graph.folding.simplify import dims, ints
+from ingot.compiler.graph.ops import PANEL, lane_depth
+from ingot.compiler.graph.rewriter import rewrite, weights_of
+from ingot.compiler.ir import Module, Op, Value
+from ingot.compiler.ir.dims import Dim, product
+from ingot.hal.spec import DType
+
+__all__ = ["is_channels_last", "pack", "pack_convolution", "pack_weights"]
+
+_PACKED = ("f32", "f64", "f16", "bf16", "i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64")
+"""Dtypes of operands that kernels read from panels."""
+
+
+def pack_weights(module: Module) -> Module:
+    """Pack the weights of every function; returns the module."""
+    for function in module.functions.values():
+        weights = weights_of(function)
+
+        def rule(op: Op, builder: Builder, weights: set[Value] = weights) -> Sequence[Value] | None:
+            if op.name == "dot_general":
+                return _pack_dot(op, builder, weights)
+            if op.name == "convolution" and op.operands[1] in weights:
+                return pack_convolution(op, builder)
+            return None
+
+        rewrite(function.block, rule)
+    return module
+
+
+def pack(w: Value, builder: Builder) -> Value:
+    """[k, n] to panels [ceil(n/16), ceil(k/s), 16, s], zero-padded."""
+    type = tensor_type(w)
+    k, n = (int(dim) for dim in type.shape)  # type: ignore[arg-type]
+    depth = lane_depth(type.dtype)
+    lines, panels = -(-k // depth), -(-n // PANEL)
+    high = (lines * depth - k, panels * PANEL - n)
+    if high != (0, 0):
+        zero = builder.constant(0, type.dtype)
+        w = builder.value("pad", w, zero, low=(0, 0), high=high)
+    w = builder.value("reshape", w, shape=(lines, depth, panels, PANEL))
+    return builder.value("transpose", w, permutation=(2, 0, 3, 1))
+
+
+def _is_packable(op: Op) -> bool:
+    a, b = (tensor_type(operand).dtype for operand in op.operands)
+    return a is b and a.name in _PACKED and isinstance(op.attributes["dtype"], DType)
+
+
+def _transposed(x: Value, permutation: Sequence[int], builder: Builder) -> Value:
+    if list(permutation) == list(range(len(permutation))):
+        return x
+    return builder.value("transpose", x, permutation=tuple(permutation))
+
+
+def _reshaped(x: Value, shape: Sequence[Dim], builder: Builder) -> Value:
+    if tensor_type(x).shape == tuple(shape):
+        return x
+    return builder.value("reshape", x, shape=tuple(shape))
+
+
+def _pack_dot(op: Op, builder: Builder, weights: set[Value]) -> Sequence[Value] | None:
+    """Either side may be the weight; the result's axes are put back in order."""
+    a, b = op.operands
+    if ints(op, "lhs_batch") or not _is_packable(op) or (a in weights) == (b in weights):
+        return None
+    a_contract, b_contract = ints(op, "lhs_contract"), ints(op, "rhs_contract")
+    if a in weights:
+        a, b, a_contract, b_contract = b, a, b_contract, a_contract
+    a_type, b_type = tensor_type(a), tensor_type(b)
+    a_free = [axis for axis in range(a_type.rank) if axis not in a_contract]
+    b_free = [axis for axis in range(b_type.rank) if axis not in b_contract]
+    # K runs over the contracted axes in the order in which the activation has them.
+    order = sorted(range(len(a_contract)), key=lambda place: a_contract[place])
+    k_axes = [b_contract[place] for place in order]
+    k = product(b_type.shape[axis] for axis in k_axes)
+    n = product(b_type.shape[axis] for axis in b_free)
+    if k == 0 or n == 0:
+        return None
+    rows = _transposed(a, [*a_free, *sorted(a_contract)], builder)
+    m_shape = [a_type.shape[axis] for axis in a_free]
+    rows = _reshaped(rows, [*(m_shape or [1]), k], builder)
+    w = _reshaped(_transposed(b, [*k_axes, *b_free], builder), [k, n], builder)
+    result = builder.value("dot_packed", rows, pack(w, builder), n=n, dtype=op.attributes["dtype"])
+    n_shape = [b_type.shape[axis] for axis in b_free]
+    result = _reshaped(result, [*m_shape, *n_shape], builder)
+    if op.operands[0] is b:  # the weight was on the left: its axes come first
+        m_count, n_count = len(m_shape), len(n_shape)
+        order = [*range(m_count, m_count + n_count), *range(m_count)]
+        result = _transposed(result, order, builder)
+    return [result]
+
+
+def pack_convolution(op: Op, builder: Builder) -> Sequence[Value] | None:
+    """The packed form of a channels-last convolution without groups, or of a depthwise one."""
+    x, w = op.operands
+    count = tensor_type(x).rank - 2
+    if not _is_packable(op) or not is_channels_last(op):
+        return None
+    if any(step != 1 for step in dims(op, "lhs_dilation")):
+        return None
+    moves = {name: op.attributes[name] for name in ("strides", "rhs_dilation", "padding")}
+    moves["dtype"] = op.attributes["dtype"]
+    *window, inputs, outputs = tensor_type(w).shape
+    features = tensor_type(x).shape[-1]
+    if op.attributes["groups"] != 1:
+        if op.attributes["groups"] != features or inputs != 1 or outputs != features:
+            return None
+        w = _reshaped(w, [*window, features], builder)
+        return [builder.value("depthwise", x, w, **moves)]
+    panels = pack(_reshaped(w, [product(window) * inputs, outputs], builder), builder)
+    if _is_pointwise(op, window):
+        moves = {"dtype": op.attributes["dtype"]}
+        return [builder.value("dot_packed", x, panels, n=outputs, **moves)]
+    assert len(window) == count
+    return [builder.value("conv_packed", x, panels, window=tuple(window), n=outputs, **moves)]
+
+
+def is_channels_last(op: Op) -> bool:
+    """Whether a convolution's layout is n...c,...io->n...c, such as nhwc,hwio->nhwc."""
+    layout = op.attributes["layout"]
+    assert isinstance(layout, str)
+    x = layout.partition(",")[0]
+    return layout == f"{x},{x[1:-1]}io->{x}" and x[0] == "n" and x[-1] == "c"
+
+
+def _is_pointwise(op: Op, window: Sequence[Dim]) -> bool:
+    no_padding = all(pair == (0, 0) for pair in op.attributes["padding"])  # type: ignore[union-attr]
+    return no_padding and all(dim == 1 for dim in (*window, *dims(op, "strides")))

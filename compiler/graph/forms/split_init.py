@@ -1,0 +1,221 @@
+"""Moves everything that depends on constants and parameters only out of the functions.
+
+What is small enough is baked: evaluated here and embedded as a constant. The rest goes to
+the function `init`, which runs once when a program is created; functions read its results
+as `global`. Broadcasts and iotas stay where they are, since kernels make them from nothing.
+Weights of loop bodies and branches move too, so that a step only reads them. What several
+functions compute in the same way from equal constants is made once for all of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ingot.compiler.graph.builder import Builder, tensor_type
+from ingot.compiler.graph.folding.eliminate_common_subexpressions import (
+    attribute_key,
+    eliminate_common_subexpressions,
+)
+from ingot.compiler.graph.folding.eliminate_dead_code import eliminate_dead_code
+from ingot.compiler.graph.interpreter import evaluate_op
+from ingot.compiler.graph.references.leaves import array_of
+from ingot.compiler.graph.references.numbers import Array
+from ingot.compiler.graph.rewriter import literal_of_value, tensor_ops, weights_of
+from ingot.compiler.ir import Block, Function, Literal, Module, Op, Region, Value, clone_op, walk
+from ingot.hal.errors import Error
+
+__all__ = ["split_init"]
+
+_GROWTH = 1.25
+"""How much longer than what it is made from a baked constant may be."""
+
+_SMALL = 1 << 16
+"""Bytes that are always baked, whatever they are made from."""
+
+_EXPANDED = frozenset({"broadcast", "iota", "constant"})
+"""Ops that stay in `main`: their results are large only on paper."""
+
+_COSTLY = frozenset(
+    {"dot_general", "convolution", "sort", "top_k", "scatter", "attention", "cumulative"}
+)
+"""Ops that are not baked, since the references take their time over them."""
+
+
+def split_init(module: Module, bake: bool = True) -> Module:
+    """Move the weights of every function to `init`; returns the module.
+
+    Without `bake` nothing is evaluated here: tests run every program both ways.
+    """
+    identities = _Identities()
+    baked: dict[int, Literal] = {}
+    indices: dict[int, int] = {}  # of globals
+    body: list[Op] = []  # of `init`
+    results: list[Value] = []
+    for function in module.functions.values():
+        moved: list[Value] = []
+        made: list[Op] = []
+        replaced: dict[Value, Value] = {}
+        baker = _Baker(function) if bake else None
+        for value in _frontier(function, weights_of(function)):
+            identity = identities.of(value)
+            if baker is not None and identity not in baked and identity not in indices:
+                literal = baker.bake(value)
+                if literal is not None:
+                    baked[identity] = literal
+            builder = Builder(made, value.owner.location if isinstance(value.owner, Op) else "")
+            if identity in baked:
+                replaced[value] = builder.constant(baked[identity])
+            else:
+                if identity not in indices:
+                    indices[identity] = len(indices)
+                    moved.append(value)
+                replaced[value] = _read_global(value, indices[identity], builder)
+            replaced[value].name = value.name
+        results += _copy_to_init(function, moved, body)
+        _replace(function, replaced, made)
+    if results:
+        block = Block()
+        block.ops = body
+        Builder(block).return_(*results)
+        init = module.add(Function("init", Region([block]), exported=False))
+        eliminate_common_subexpressions(Module({"init": init}))
+    return eliminate_dead_code(module)
+
+
+def _replace(function: Function, replaced: dict[Value, Value], made: list[Op]) -> None:
+    """Put `made` in front of the function's ops, and its values where they are replaced."""
+    ops = function.block.ops
+    function.block.ops = made + [op for op in ops if not replaced.keys() & set(op.results)]
+    for op in walk(function):
+        op.operands = [replaced.get(operand, operand) for operand in op.operands]
+
+
+class _Identities:
+    """Numbers that are equal for values computed in the same way from the same constants."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[Any, int] = {}
+        self.known: dict[Value, int] = {}
+
+    def of(self, value: Value) -> int:
+        waiting = [value]
+        while waiting:
+            op = waiting[-1].owner
+            assert isinstance(op, Op)
+            missing = [operand for operand in op.operands if operand not in self.known]
+            if missing:
+                waiting += missing
+                continue
+            for place, result in enumerate(op.results):
+                key = (place, self._key(op))
+                self.known[result] = self.numbers.setdefault(key, len(self.numbers))
+            waiting.pop()
+        return self.known[value]
+
+    def _key(self, op: Op) -> Any:
+        if op.regions:
+            return id(op), op
+        operands = tuple(self.known[operand] for operand in op.operands)
+        attributes = tuple((name, attribute_key(each)) for name, each in op.attributes.items())
+        return op.name, operands, attributes
+
+
+def _frontier(main: Function, weights: set[Value]) -> list[Value]:
+    """The weights that some op computes and that live ops outside `init` read, in order."""
+    live: set[Value] = set()
+    wanted: dict[Value, None] = {}
+    for op in reversed(list(tensor_ops(main.block))):
+        if op.results and not any(result in live for result in op.results):
+            continue
+        for operand in op.operands:
+            owner = operand.owner
+            if operand in weights and isinstance(owner, Op) and owner.name not in _EXPANDED:
+                wanted[operand] = None
+            else:
+                live.add(operand)
+    return list(wanted)[::-1]
+
+
+def _read_global(value: Value, index: int, builder: Builder) -> Value:
+    type = tensor_type(value)
+    return builder.value("global", index=index, dtype=type.dtype, shape=type.shape)
+
+
+def _copy_to_init(main: Function, results: list[Value], body: list[Op]) -> list[Value]:
+    """Append copies of the ops that compute `results` to `body`; the results there."""
+    needed: set[Value] = set(results)
+    ops: list[Op] = []
+    for op in reversed(list(tensor_ops(main.block))):
+        if any(result in needed for result in op.results):
+            needed.update(op.operands)
+            ops.append(op)
+    values: dict[Value, Value] = {}
+    body.extend(clone_op(op, values) for op in reversed(ops))
+    return [values[value] for value in results]
+
+
+class _Baker:
+    """Evaluates weights with the references, as far as the rules above allow."""
+
+    def __init__(self, main: Function) -> None:
+        results = (result for op in tensor_ops(main.block) for result in op.results)
+        self.order = {result: place for place, result in enumerate(results)}
+        self.arrays: dict[Value, Array | None] = {}
+
+    def bake(self, value: Value) -> Literal | None:
+        """The value as a literal; None if it must be computed at load."""
+        type = tensor_type(value)
+        count = int(np.prod(type.shape, dtype=np.float64))  # type: ignore[arg-type]
+        length = count * type.dtype.bytes
+        if length > _SMALL and length > _GROWTH * self.source_length(value):
+            return None
+        array = self.evaluate(value)
+        return None if array is None else Literal(array, type.dtype)
+
+    def source_length(self, value: Value) -> int:
+        """Bytes of the constants that the value is made from."""
+        seen: set[Value] = set()
+        waiting, total = [value], 0
+        while waiting:
+            each = waiting.pop()
+            if each in seen or not isinstance(each.owner, Op):
+                continue
+            seen.add(each)
+            literal = literal_of_value(each)
+            total += literal.array.nbytes if literal is not None else 0
+            waiting.extend(each.owner.operands)
+        return total
+
+    def evaluate(self, value: Value) -> Array | None:
+        """The value's array, or None if a parameter or a costly op is among its sources."""
+        needed: set[Value] = set()
+        waiting = [value]
+        while waiting:
+            each = waiting.pop()
+            if each not in self.arrays and each not in needed:
+                needed.add(each)
+                assert isinstance(each.owner, Op)
+                waiting.extend(each.owner.operands)
+        for each in sorted(needed, key=self.order.__getitem__):
+            if each not in self.arrays:
+                self.compute(each)
+        return self.arrays[value]
+
+    def compute(self, value: Value) -> None:
+        op = value.owner
+        assert isinstance(op, Op)
+        literal = literal_of_value(value)
+        operands = [self.arrays[operand] for operand in op.operands]
+        self.arrays[value] = None
+        if literal is not None:
+            self.arrays[value] = array_of(literal)
+            return
+        if op.name == "parameter" or op.name in _COSTLY or any(each is None for each in operands):
+            return
+        try:
+            arrays = evaluate_op(op, [each for each in operands if each is not None])
+        except Error:
+            return  # a dtype without ml_dtypes, or an index out of range: left to load time
+        self.arrays.update(zip(op.results, arrays, strict=True))

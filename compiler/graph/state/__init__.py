@@ -1,0 +1,1 @@
+"""Arguments and results that become variables of the module."""

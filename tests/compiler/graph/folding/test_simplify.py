@@ -1,0 +1,262 @@
+"""Structural rules: each pair merges or vanishes, with static and with symbolic dims."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ingot.compiler.graph.builder import Builder
+from ingot.compiler.graph.folding.eliminate_common_subexpressions import (
+    eliminate_common_subexpressions,
+)
+from ingot.compiler.graph.folding.eliminate_dead_code import eliminate_dead_code
+from ingot.compiler.graph.folding.fold_constants import fold_constants
+from ingot.compiler.graph.folding.simplify import holds_exactly, simplify
+from ingot.compiler.graph.forms.reshapes import reshape_groups
+from ingot.compiler.ir.dims import symbol
+from ingot.hal.spec import DTYPES, dtype
+from tests.support.drawn import examples
+from tests.support.programs import Build, check_pass, names, normal, program
+
+N = symbol("n")
+PASSES = (
+    fold_constants,
+    simplify,
+    fold_constants,
+    eliminate_common_subexpressions,
+    eliminate_dead_code,
+)
+
+
+def op(name: str, **attributes: Any) -> Callable[[Builder, Any], Any]:
+    return lambda b, x: b.op(name, x, **attributes)
+
+
+def chain(*steps: Callable[[Builder, Any], Any]) -> Build:
+    def build(b: Builder, x: Any) -> Any:
+        for step in steps:
+            x = step(b, x)
+        return x
+
+    return build
+
+
+CASES: dict[str, tuple[Build, dict[str, int]]] = {
+    "transpose of transpose": (
+        chain(op("transpose", permutation=(1, 2, 0)), op("transpose", permutation=(2, 0, 1))),
+        {},
+    ),
+    "transpose of dims of 1": (
+        chain(op("reshape", shape=(N, 1, 12)), op("transpose", permutation=(1, 0, 2))),
+        {"reshape": 1},
+    ),
+    "transpose of a reshape that merges": (
+        chain(
+            op("reshape", shape=(3 * N, 4)),
+            op("transpose", permutation=(1, 0)),
+            op("reshape", shape=(4, N, 3)),
+            op("transpose", permutation=(1, 2, 0)),
+        ),
+        {},
+    ),
+    "heads split, moved twice and merged": (
+        chain(
+            op("reshape", shape=(N, 3, 2, 2)),
+            op("transpose", permutation=(0, 2, 1, 3)),
+            op("reshape", shape=(2 * N, 3, 2)),
+            op("transpose", permutation=(0, 2, 1)),
+            op("reshape", shape=(N, 2, 2, 3)),
+            op("transpose", permutation=(0, 3, 1, 2)),
+            op("reshape", shape=(N, 3, 4)),
+        ),
+        {},
+    ),
+    "slice of transpose": (
+        chain(
+            op("transpose", permutation=(2, 0, 1)),
+            op("slice", start=(1, 0, 0), limit=(3, N, 3)),
+            op("transpose", permutation=(1, 2, 0)),
+        ),
+        {"slice": 1},
+    ),
+    "reshape of reshape": (
+        chain(op("reshape", shape=(N * 12,)), op("reshape", shape=(N, 3, 4))),
+        {},
+    ),
+    "broadcast of broadcast": (
+        chain(
+            op("broadcast", shape=(2, N, 3, 4), dimensions=(1, 2, 3)),
+            op("broadcast", shape=(5, 2, N, 3, 4), dimensions=(1, 2, 3, 4)),
+        ),
+        {"broadcast": 1},
+    ),
+    "broadcast that repeats nothing": (
+        chain(
+            op("broadcast", shape=(1, N, 3, 4), dimensions=(1, 2, 3)),
+            op("reshape", shape=(N, 3, 4)),
+        ),
+        {},
+    ),
+    "broadcast of a reshape that adds ones": (
+        chain(
+            op("reduce", axes=(1,), kind="max"),
+            op("reshape", shape=(N, 1, 4)),
+            op("broadcast", shape=(N, 3, 4), dimensions=(0, 1, 2)),
+        ),
+        {"reduce": 1, "broadcast": 1},
+    ),
+    "slice of everything": (op("slice", start=(0, 0, 0), limit=(N, 3, 4)), {}),
+    "slice of slice": (
+        chain(
+            op("slice", start=(0, 1, 0), limit=(N, 3, 4)),
+            op("slice", start=(0, 0, 1), limit=(N, 2, 4), stride=(1, 1, 2)),
+        ),
+        {"slice": 1},
+    ),
+    "slice of concatenate": (
+        lambda b, x: b.op(
+            "slice",
+            b.op("concatenate", b.op("neg", x), x, x, axis=1),
+            start=(0, 3, 0),
+            limit=(N, 9, 4),
+        ),
+        {"concatenate": 1},
+    ),
+    "concatenate of one": (lambda b, x: b.op("concatenate", x, axis=0), {}),
+    "pad of nothing": (
+        lambda b, x: b.op("pad", x, b.constant(0, "f32"), low=(0, 0, 0), high=(0, 0, 0)),
+        {},
+    ),
+    "reduce over ones": (
+        chain(op("reshape", shape=(N, 1, 12)), op("reduce", axes=(1,), kind="max")),
+        {"reshape": 1},
+    ),
+    "widen and narrow": (
+        chain(op("convert", dtype=dtype("f64")), op("convert", dtype=dtype("f32"))),
+        {},
+    ),
+    "select of a constant": (
+        lambda b, x: b.op("select", b.full(True, "i1", (N, 3, 4)), x, b.op("neg", x)),
+        {},
+    ),
+    "element-wise on reshapes": (
+        chain(
+            op("reduce", axes=(2,), kind="max"),
+            op("reshape", shape=(N, 3, 1)),
+            lambda b, x: b.op("add", x, b.full(2, "f32", (N, 3, 1))),
+            op("exp"),
+            op("broadcast", shape=(N, 3, 4), dimensions=(0, 1, 2)),
+        ),
+        {"reduce": 1, "constant": 1, "broadcast": 2, "add": 1, "exp": 1},
+    ),
+    "take of known places": (
+        lambda b, x: b.op("take", x, b.constant(np.array([-1])), axis=1, mode="wrap_check"),
+        {"slice": 1},
+    ),
+    "a gather of rows is a take": (
+        lambda b, x: b.op(
+            "gather", x, b.constant(np.array([[[2], [0]], [[7], [1]]])), offset_dims=(0, 3),
+            collapsed_slice_dims=(1,), start_index_map=(1,), index_vector_dim=2,
+            slice_sizes=(N, 1, 4),
+        ),
+        {"constant": 1, "take": 1},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_rule(case: str) -> None:
+    build, wanted = CASES[case]
+    module = program(build, "f32[n,3,4]")
+    for count in (1, 2):
+        after = check_pass(PASSES, module, normal(0, count, 3, 4))
+        assert names(after) == {**wanted, "return": 1}
+
+
+def test_a_boolean_that_went_through_a_number_is_itself() -> None:
+    def build(b: Builder, p: Any) -> Any:
+        number = b.op("convert", p, dtype=dtype("f32"))
+        return b.op("compare", number, b.full(0, "f32", (N,)), direction="ne")
+
+    after = check_pass(PASSES, program(build, "i1[n]"), np.array([True, False]))
+    assert names(after) == {"return": 1}
+
+
+def test_equal_ops_are_shared_but_zeros_of_either_sign_are_not() -> None:
+    def build(b: Builder, x: Any) -> Any:
+        plus, minus = (b.op("div", x, b.full(zero, "f32", (2,))) for zero in (0.0, -0.0))
+        return b.op("sub", b.op("add", plus, minus), b.op("div", x, b.full(0.0, "f32", (2,))))
+
+    x = np.array([1, -2], np.float32)
+    module = program(build, "f32[2]")
+    after = check_pass((eliminate_common_subexpressions, eliminate_dead_code), module, x)
+    assert names(after)["div"] == 2
+    assert names(after)["constant"] == 2
+
+
+def test_constants_fold_but_faults_stay() -> None:
+    def build(b: Builder, x: Any) -> Any:
+        known = b.op("sqrt", b.constant(np.array([4.0, 9.0], np.float32)))
+        bad = b.op("take", known, b.constant(np.array([5])), axis=0, mode="check")
+        return b.op("add", x, known), bad
+
+    after = eliminate_dead_code(fold_constants(program(build, "f32[2]")))
+    assert names(after) == {"constant": 2, "add": 1, "take": 1, "return": 1}
+
+
+def test_element_wise_ops_on_scalars_fold_at_symbolic_shapes() -> None:
+    def build(b: Builder, x: Any) -> Any:
+        half = b.op("div", b.full(1, "f32", (N,)), b.full(2, "f32", (N,)))
+        return b.op("add", x, half)
+
+    after = check_pass(PASSES, program(build, "f32[n]"), normal(0, 5))
+    assert names(after) == {"constant": 1, "broadcast": 1, "add": 1, "return": 1}
+
+
+def test_dead_code_goes() -> None:
+    def build(b: Builder, x: Any) -> Any:
+        b.op("exp", b.op("neg", x))
+        return x
+
+    assert names(eliminate_dead_code(program(build, "f32[2]"))) == {"return": 1}
+
+
+@pytest.mark.parametrize("source", ["i1", "i8", "u8", "i32", "f16", "bf16", "f32", "i64"])
+def test_exact_conversions_lose_nothing(source: str) -> None:
+    from ingot.compiler.graph.references.numbers import convert
+
+    element = dtype(source)
+    raw = np.random.default_rng(0).integers(0, 256, (500, element.bytes), np.uint8)
+    if element.is_boolean:
+        raw &= 1
+    x = np.frombuffer(raw.tobytes(), element.numpy)
+    if element.is_float:
+        with np.errstate(invalid="ignore"):
+            x = x[np.isfinite(x.astype(np.float64))]
+    for target in DTYPES.values():
+        if not target.is_complex and holds_exactly(element, target):
+            back = convert(convert(x, target), element)
+            assert back.tobytes() == x.tobytes(), target
+
+
+@examples(60)
+@given(st.lists(st.sampled_from([1, 2, 3, 4, 6]), min_size=0, max_size=4), st.data())
+def test_groups_of_a_reshape_have_equal_products(old: list[int], data: st.DataObject) -> None:
+    factors = [f for dim in old for f in {1: [1], 4: [2, 2], 6: [2, 3]}.get(dim, [dim])]
+    new: list[int] = []
+    while factors:
+        count = data.draw(st.integers(1, len(factors)))
+        new.append(int(np.prod(factors[:count])))
+        factors = factors[count:]
+    groups = reshape_groups(old, new)
+    assert groups is not None
+    assert [axis for first, _ in groups for axis in first] == list(range(len(old)))
+    assert [axis for _, second in groups for axis in second] == list(range(len(new)))
+    for first, second in groups:
+        left = int(np.prod([old[axis] for axis in first]))
+        assert left == int(np.prod([new[axis] for axis in second]))

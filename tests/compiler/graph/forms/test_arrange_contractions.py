@@ -1,0 +1,146 @@
+"""arrange_contractions changes the form of contractions, never what they compute."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ingot.compiler.graph.builder import Builder
+from ingot.compiler.graph.forms.arrange_contractions import arrange_contractions, run_stride
+from ingot.compiler.graph.interpreter import interpret
+from ingot.compiler.ir import Block, Function, Module, Region, TensorType, clone_region, walk
+from ingot.hal.spec import dtype
+
+F32 = dtype("f32")
+
+
+def module_of(name: str, shapes: list[tuple[int, ...]], **attributes: Any) -> Module:
+    """A module whose main applies one op to its arguments."""
+    block = Block([TensorType(F32, shape) for shape in shapes])
+    builder = Builder(block)
+    builder.return_(builder.op(name, *block.arguments, **attributes))
+    names = [f"x{place}" for place in range(len(shapes))]
+    module = Module()
+    module.add(Function("main", Region([block]), names, ["y"]))
+    return module
+
+
+def check(module: Module) -> set[str]:
+    """Arrange a copy, compare results on random arguments, give back the names of its ops."""
+    main = module.functions["main"]
+    generator = np.random.default_rng(5)
+    arguments = [
+        generator.integers(-4, 5, size=value.type.shape).astype(np.float32)
+        for value in main.arguments
+        if isinstance(value.type, TensorType)
+    ]
+    arranged = Module()
+    arranged.add(Function("main", clone_region(main.body, {}), main.argument_names, ["y"]))
+    arrange_contractions(arranged)
+    (wanted,) = interpret(module, "main", arguments)
+    (got,) = interpret(arranged, "main", arguments)
+    np.testing.assert_array_equal(got, wanted)  # small integers: every order of sums is exact
+    return {op.name for op in walk(arranged)}
+
+
+@pytest.mark.parametrize(
+    ("layout", "x", "w"),
+    [
+        ("nchw,oihw->nchw", (2, 3, 7, 6), (5, 3, 3, 2)),
+        ("nhwc,hwio->nhwc", (2, 7, 6, 3), (3, 2, 3, 5)),
+        ("cnwh,whoi->hcnw", (3, 2, 7, 6), (3, 2, 5, 3)),
+        ("ncd,oid->ncd", (2, 3, 9), (4, 3, 3)),
+    ],
+)
+def test_any_layout_becomes_a_packed_channels_last_convolution(
+    layout: str, x: tuple[int, ...], w: tuple[int, ...]
+) -> None:
+    spatial = len(x) - 2
+    names = check(
+        module_of(
+            "convolution",
+            [x, w],
+            strides=(2,) * spatial,
+            padding=((1, 0),) * spatial,
+            lhs_dilation=(1,) * spatial,
+            rhs_dilation=(1,) * spatial,
+            groups=1,
+            layout=layout,
+            dtype=F32,
+        )
+    )
+    assert "conv_packed" in names
+    assert "convolution" not in names
+
+
+@pytest.mark.parametrize(
+    ("groups", "inputs", "outputs", "expected"),
+    [(2, 6, 4, "conv_packed"), (4, 4, 4, "depthwise"), (3, 3, 9, "depthwise")],
+)
+def test_groups_become_single_convolutions_or_depthwise(
+    groups: int, inputs: int, outputs: int, expected: str
+) -> None:
+    names = check(
+        module_of(
+            "convolution",
+            [(1, inputs, 6, 5), (outputs, inputs // groups, 3, 3)],
+            strides=(1, 1),
+            padding=((1, 1), (0, 2)),
+            lhs_dilation=(1, 1),
+            rhs_dilation=(1, 1),
+            groups=groups,
+            layout="nchw,oihw->nchw",
+            dtype=F32,
+        )
+    )
+    assert expected in names
+    assert "convolution" not in names
+
+
+def test_dilation_of_the_input_becomes_zeros_between_its_elements() -> None:
+    names = check(
+        module_of(
+            "convolution",
+            [(1, 2, 4, 5), (3, 2, 3, 3)],
+            strides=(1, 1),
+            padding=((2, 1), (2, 2)),
+            lhs_dilation=(2, 3),
+            rhs_dilation=(1, 1),
+            groups=1,
+            layout="nchw,oihw->nchw",
+            dtype=F32,
+        )
+    )
+    assert {"pad", "conv_packed"} <= names
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "numbers"),
+    [
+        ((2, 3, 4, 5), (5, 3, 6), ((1,), (1,), (3,), (0,))),
+        ((4, 2, 3), (3, 7, 2), ((), (), (1, 2), (2, 0))),
+        ((2, 5, 3), (5, 4, 3), ((1,), (0,), (2,), (2,))),
+    ],
+)
+def test_products_get_operands_whose_groups_are_runs(a: Any, b: Any, numbers: Any) -> None:
+    lhs_batch, rhs_batch, lhs_contract, rhs_contract = numbers
+    module = module_of(
+        "dot_general",
+        [a, b],
+        lhs_batch=lhs_batch,
+        rhs_batch=rhs_batch,
+        lhs_contract=lhs_contract,
+        rhs_contract=rhs_contract,
+        dtype=F32,
+    )
+    check(module)
+
+
+def test_a_run_of_dims_has_one_stride() -> None:
+    type = TensorType(F32, (2, 3, 1, 4))
+    assert run_stride(type, [0, 1]) == 4
+    assert run_stride(type, [1, 2, 3]) == 1
+    with pytest.raises(ValueError, match="not one run"):
+        run_stride(type, [0, 3])

@@ -16,6 +16,7 @@ from typing import Any
 from ingot.compiler import ir
 from ingot.compiler.check_program import check_function_name
 from ingot.compiler.frontends.survey import Survey
+from ingot.compiler.module import Module
 from ingot.hal.errors import CompileError, NotFound, Unsupported
 from ingot.hal.file_kind import ARTIFACT, MODULE, START_LENGTH, TEXT, FileKind, file_kind
 from ingot.hal.whole_file import open_regular
@@ -58,6 +59,8 @@ class _Options:
 def _read(source: Any, options: _Options) -> ir.Module:
     if isinstance(source, ir.Module):
         return source
+    if isinstance(source, Module):
+        source = bytes(source)
     if isinstance(source, (bytes, bytearray, memoryview)):
         data = bytes(source)
         kind = file_kind(data[:START_LENGTH])

@@ -101,7 +101,8 @@ def load_module(source: Any, verify: bool) -> Handle:
     if not is_path and not isinstance(source, bytes):
         raise InvalidArgument(
             f"cannot load a {type(source).__name__}; pass a path, bytes, or a compiled module, "
-            "which ingot.compile makes of a model"
+            "which ingot.compile makes of a model, or of several by name: "
+            "ingot.compile({'a': ..., 'b': ...})"
         )
     try:
         return _load_file(source, verify) if is_path else _load_bytes(source, verify)

@@ -54,3 +54,11 @@ def test_what_is_no_file_is_called_what_it_is(tmp_path: Path) -> None:
         ingot.compile(tmp_path / "pipe")
     with pytest.raises(ingot.InvalidArgument, match="a character that no path can have"):
         ingot.compile("model.onnx\0")
+
+
+def test_compiled_modules_are_no_sources_of_others() -> None:
+    module = ingot.compile(_model(), target="opencl", fallback=False)
+    with pytest.raises(ingot.CompileError, match="'a': the program is a compiled Ingot module"):
+        ingot.compile({"a": module, "b": module})
+    with pytest.raises(ingot.InvalidArgument, match=r"cannot load a list.* several by name"):
+        ingot.load([module, module])

@@ -6,14 +6,19 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["arrays_of", "assert_same"]
+__all__ = ["arrays_of", "assert_same", "several"]
 
 Array = np.ndarray[Any, Any]
 
 
+def several(results: Any) -> list[Any]:
+    """The one result of a call, or its several, as they are."""
+    return list(results) if isinstance(results, tuple) else [results]
+
+
 def arrays_of(results: Any) -> list[Array]:
     """The one result of a call, or its several, as arrays."""
-    return [np.asarray(each) for each in (results if isinstance(results, tuple) else (results,))]
+    return [np.asarray(each) for each in several(results)]
 
 
 def assert_same(

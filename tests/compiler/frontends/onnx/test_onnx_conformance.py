@@ -19,6 +19,7 @@ from ingot.compiler.ir import Module
 from ingot.hal.errors import CompileError
 from tests.support.devices import load_best
 from tests.support.node_tests import Import, Run, check, node_tests, read, read_dynamic
+from tests.support.results import several
 
 INTERPRETED_COUNT = 1840
 COMPILED_COUNT = 1815
@@ -35,10 +36,6 @@ def _interpreted(modules: list[Module]) -> list[Run | None]:
     return [partial(interpret, module, "main") for module in modules]
 
 
-def _several(results: Any) -> list[Any]:
-    return list(results) if isinstance(results, tuple) else [results]
-
-
 def _compiled(modules: list[Module]) -> list[Run | None]:
     """Calls of one module that has them all, which takes less time to build than one each; each
     alone where one of them is refused."""
@@ -47,7 +44,7 @@ def _compiled(modules: list[Module]) -> list[Run | None]:
     except CompileError:
         return [run for each in modules for run in _compiled([each])] if modules[1:] else [None]
     functions = [model.functions[f"f{place}"] for place in range(len(modules))]
-    return [partial(lambda each, given: _several(each(*given)), each) for each in functions]
+    return [partial(lambda each, given: several(each(*given)), each) for each in functions]
 
 
 def _run_all(

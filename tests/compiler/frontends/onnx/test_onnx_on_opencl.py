@@ -16,7 +16,7 @@ from ingot.compiler.ir import Module
 from ingot.hal.errors import CompileError
 from tests.support.devices import opencl_uri
 from tests.support.node_tests import check, node_tests, read
-from tests.support.results import arrays_of
+from tests.support.results import several
 
 GROUP = 20
 LEAST = 150  # ops
@@ -49,7 +49,7 @@ def check_group(group: list[tuple[Any, Module]]) -> dict[str, str]:
         function = model.functions[name]
 
         def run(arguments: list[Any], function: Any = function) -> list[Any]:
-            return arrays_of(function(*map(np.asarray, arguments)))
+            return several(function(*arguments))
 
         try:
             check(case, run)

@@ -59,7 +59,10 @@ def _say(text: object, file: TextIO | None = None) -> None:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Answers wrong use with one line that says what to do."""
+    """Answers wrong use with one line that says what to do. Options have one spelling."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(allow_abbrev=False, **options)
 
     def error(self, message: str) -> NoReturn:
         text = f"{self.prog}: {message}; `{self.prog} --help` shows how"
@@ -151,10 +154,16 @@ def _add_compile(commands: Any) -> None:
         metavar="LENGTH",
         help="fail if a call may need more working memory, such as 64MB, and say what holds it",
     )
+    _add_dim(parser, "a size at which to report, and for which --memory is enough")
+
+
+def _add_dim(parser: argparse.ArgumentParser, what: str) -> None:
     parser.add_argument(
-        "--dims",
-        metavar="NAME=SIZE,...",
-        help="sizes, such as b=8,s=512, at which to report, and for which --memory is enough",
+        "--dim",
+        action="append",
+        default=[],
+        metavar="NAME=SIZE",
+        help=f"{what}, such as batch=8; once for every dim",
     )
 
 
@@ -195,7 +204,7 @@ def _run_compile(options: argparse.Namespace) -> None:
     from ingot.progress import show_progress
 
     begin = time.perf_counter()
-    dims = parse_dims(options.dims.split(","), "--dims") if options.dims is not None else {}
+    dims = parse_dims(options.dim)
     state_dims = parse_dims(options.state_dim, "--state-dim")
     with show_progress(f"compiling {' '.join(options.model)}") as progress:
         module = ingot.compile(
@@ -327,13 +336,7 @@ def _add_bench(commands: Any) -> None:
     parser.add_argument(
         "--input", action="append", default=[], metavar="NAME=VALUE", help="as in `ingot run`"
     )
-    parser.add_argument(
-        "--dim",
-        action="append",
-        default=[],
-        metavar="NAME=SIZE",
-        help="the size of a dim that the module leaves open (1)",
-    )
+    _add_dim(parser, "the size of a dim that the module leaves open (1)")
     parser.add_argument(
         "--seconds", type=_seconds, default=2.0, help="how long to measure (%(default)s)"
     )
@@ -381,11 +384,7 @@ def _add_inspect(commands: Any) -> None:
     parser.add_argument(
         "--verify", action="store_true", help="check all checksums and instructions"
     )
-    parser.add_argument(
-        "--dims",
-        metavar="NAME=SIZE,...",
-        help="sizes, such as b=8,s=512, at which to show the peak memory",
-    )
+    _add_dim(parser, "a size at which to show the peak memory")
     _add_json(parser)
 
 
@@ -394,7 +393,7 @@ def _run_inspect(options: argparse.Namespace) -> None:
     from ingot.inspection import describe_module, inspect_report
     from ingot.reports import to_json
 
-    dims = parse_dims(options.dims.split(","), "--dims") if options.dims is not None else None
+    dims = parse_dims(options.dim) or None
     if options.json:
         fields = inspect_report(options.module, code=options.code, verify=options.verify, dims=dims)
         print(to_json("inspect", fields))
@@ -408,9 +407,7 @@ def _add_check(commands: Any) -> None:
     parser.add_argument(
         "--input", action="append", default=[], metavar="NAME=VALUE", help="as in `ingot run`"
     )
-    parser.add_argument(
-        "--dim", action="append", default=[], metavar="NAME=SIZE", help="as in `ingot bench`"
-    )
+    _add_dim(parser, "the size of a dim that the model leaves open (1)")
     parser.add_argument(
         "--tolerance",
         type=float,

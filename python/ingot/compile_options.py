@@ -12,7 +12,7 @@ from ingot.hal.errors import InvalidArgument
 if TYPE_CHECKING:
     from ingot.compiler.state import State
 
-__all__ = ["parse_length", "parse_sources", "parse_specialize", "parse_state"]
+__all__ = ["is_size", "parse_length", "parse_sources", "parse_specialize", "parse_state"]
 
 
 _LENGTH = re.compile(r"(?P<number>\d{1,15}(\.\d{1,9})?) ?((?P<unit>[KMGkmg])(?P<binary>i)?)?[Bb]?")
@@ -45,12 +45,17 @@ def parse_length(text: str) -> int:
     return int(float(match["number"]) * step ** " KMG".index((match["unit"] or " ").upper()))
 
 
+def is_size(text: str) -> bool:
+    """Whether it is the size of a dim, which 64 bits hold."""
+    return text.isdecimal() and len(text) <= 18
+
+
 def parse_specialize(texts: Sequence[str]) -> dict[str, list[int]] | None:
     """ "s=1,128" as values by dim; None without any."""
     values: dict[str, list[int]] = {}
     for text in texts:
         name, _, numbers = text.partition("=")
-        if not name or not all(each.isdecimal() for each in numbers.split(",")):
+        if not name or not all(map(is_size, numbers.split(","))):
             raise InvalidArgument(
                 f"--specialize {text}: write NAME=SIZE,..., such as --specialize s=1,128"
             )

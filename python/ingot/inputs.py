@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ingot.compile_options import is_size
 from ingot.hal.array import Array
 from ingot.hal.errors import InvalidArgument
 from ingot.hal.whole_file import read_arrays
@@ -126,15 +127,13 @@ def parse_dims(texts: Sequence[str], option: str = "--dim") -> dict[str, int]:
     sizes = {}
     for text in texts:
         name, _, size = text.partition("=")
-        if not name or not size.isdecimal():
+        if not name or not is_size(size):
             raise InvalidArgument(f"{option} {text}: write NAME=SIZE, such as {option} batch=8")
         sizes[name] = int(size)
     return sizes
 
 
-def known_sizes(
-    sizes: Mapping[str, int], metadata: Mapping[str, Any], option: str
-) -> dict[str, int]:
+def known_sizes(sizes: Mapping[str, int], metadata: Mapping[str, Any]) -> dict[str, int]:
     """Sizes by the symbols of a module, of names that only its source had too."""
     from ingot.compiler.ir.renamed_dims import sizes_of_symbols
     from ingot.compiler.vm.read_module import read_dim
@@ -143,7 +142,7 @@ def known_sizes(
     try:
         return sizes_of_symbols(sizes, renamed)
     except ValueError as error:
-        raise InvalidArgument(f"{option}: {error}") from None
+        raise InvalidArgument(f"--dim: {error}") from None
 
 
 def random_inputs(model: Model, signature: Signature, sizes: Mapping[str, int]) -> dict[str, Any]:
@@ -151,7 +150,7 @@ def random_inputs(model: Model, signature: Signature, sizes: Mapping[str, int]) 
     valid indices almost everywhere. Dims that `sizes` leaves open are 1.
 
     InvalidArgument: `sizes` names a dim that no argument has, or a size that it never has."""
-    sizes = known_sizes(sizes, model.metadata, "--dim")
+    sizes = known_sizes(sizes, model.metadata)
     _check_sizes(signature, sizes)
     generator = np.random.default_rng(0)
     return {value.name: _random_value(value, sizes, generator) for value in signature.arguments}

@@ -191,7 +191,7 @@ def _peak_rows(
     """Target, function and formula, and what that comes to at `dims`."""
     peaks = {target: each.get("peaks", {}) for target, each in _targets(contents).items()}
     if dims is not None:
-        dims = known_sizes(dims, contents.metadata, "--dims")
+        dims = known_sizes(dims, contents.metadata)
         _check_dims(
             contents, [formula for each in peaks.values() for formula in each.values()], dims
         )
@@ -202,7 +202,7 @@ def _peak_rows(
 
 def _check_dims(contents: ModuleContents, peaks: Sequence[str], dims: Mapping[str, int]) -> None:
     if not peaks:
-        raise InvalidArgument("--dims: the module does not say how much memory its functions need")
+        raise InvalidArgument("--dim: the module does not say how much memory its functions need")
     values = [value for each in contents.functions for value in (*each.arguments, *each.results)]
     shapes = [dim for value in values for dim in value.shape if dim is not None]
     known = shapes + [read_dim(each) for each in peaks]
@@ -210,7 +210,7 @@ def _check_dims(contents: ModuleContents, peaks: Sequence[str], dims: Mapping[st
     for name in dims:
         if name not in names:
             has = f"its dims are: {', '.join(names)}" if names else "all its dims are fixed"
-            raise InvalidArgument(f"--dims: the module has no dim {name!r}; {has}")
+            raise InvalidArgument(f"--dim: the module has no dim {name!r}; {has}")
 
 
 def _peak_at(name: str, formula: str, dims: Mapping[str, int]) -> Dim:
@@ -218,7 +218,7 @@ def _peak_at(name: str, formula: str, dims: Mapping[str, int]) -> Dim:
     try:
         return substitute(read_dim(formula), dims)
     except ZeroDivisionError:
-        raise InvalidArgument(f"--dims: {name} divides by zero at these sizes") from None
+        raise InvalidArgument(f"--dim: {name} divides by zero at these sizes") from None
 
 
 def _sections(data: bytes) -> Iterator[str]:

@@ -89,6 +89,8 @@ def test_wrong_use_is_answered_in_one_line(failing: Callable[..., str], pair: st
     assert "required: -o/--output" in failing("compile", "model.onnx", status=2)
     unknown = failing("run", pair, "--fast", status=2)
     assert "unrecognized arguments: --fast; `ingot run --help` shows how" in unknown
+    for option in ("--dims", "--di", "--sec"):
+        assert f"unrecognized arguments: {option}" in failing("bench", pair, option, "1", status=2)
     count = failing("run", pair, "--threads", "p=2", status=2)
     assert "argument --threads: 'p=2' is no count, such as 8" in count
 
@@ -240,33 +242,35 @@ def test_inspect_shows_the_peak_memory_as_a_formula_and_as_a_number(
     assert "b" in formula
     for b, s in ((8, 512), (3, 7)):
         expected = evaluate(parse_dim(formula), {"b": b, "s": s})
-        assert peak("--dims", f"b={b},s={s}") == f"  main: {formula} = {expected}"
-    assert peak("--dims", "t=3,b=1,s=1").startswith(f"  main: {formula} = ")
-    rest = peak("--dims", "s=512").removeprefix(f"  main: {formula} = ")
+        assert peak("--dim", f"b={b}", "--dim", f"s={s}") == f"  main: {formula} = {expected}"
+    assert peak("--dim", "t=3", "--dim", "b=1", "--dim", "s=1").startswith(f"  main: {formula} = ")
+    rest = peak("--dim", "s=512").removeprefix(f"  main: {formula} = ")
     assert symbols_of(parse_dim(rest)) == {"b"}
     assert evaluate(parse_dim(rest), {"b": 8}) == evaluate(parse_dim(formula), {"b": 8, "s": 512})
-    assert peak("--dims", "t=2") == f"  main: {formula}"
+    assert peak("--dim", "t=2") == f"  main: {formula}"
 
 
 @pytest.mark.parametrize(
-    ("dims", "message"),
+    ("dim", "message"),
     [
-        ("b=8,batch=2", "the module has no dim 'batch'; its dims are: b, s, t"),
-        ("b", "--dims b: write NAME=SIZE, such as --dims batch=8"),
-        ("b=-8", "--dims b=-8: write NAME=SIZE"),
-        ("", "--dims : write NAME=SIZE"),
+        ("batch=2", "the module has no dim 'batch'; its dims are: b, s, t"),
+        ("b", "--dim b: write NAME=SIZE, such as --dim batch=8"),
+        ("b=-8", "--dim b=-8: write NAME=SIZE"),
+        ("b=8,s=4", "--dim b=8,s=4: write NAME=SIZE"),
+        ("b=" + "9" * 5000, "999: write NAME=SIZE"),
+        ("", "--dim : write NAME=SIZE"),
     ],
 )
 def test_inspect_names_dims_that_are_wrong(
-    softmax: str, failing: Callable[..., str], dims: str, message: str
+    softmax: str, failing: Callable[..., str], dim: str, message: str
 ) -> None:
-    assert message in failing("inspect", softmax, "--dims", dims)
+    assert message in failing("inspect", softmax, "--dim", "b=8", "--dim", dim)
 
 
 def test_inspect_has_no_peak_of_a_module_that_does_not_tell(
     pair: str, failing: Callable[..., str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert "does not say how much memory" in failing("inspect", pair, "--dims", "n=1")
+    assert "does not say how much memory" in failing("inspect", pair, "--dim", "n=1")
     assert main(["inspect", pair]) == 0
     assert "working memory" not in capsys.readouterr().out
 
@@ -338,6 +342,7 @@ def test_compile_takes_state_hot_sizes_and_several_sources(
     ("options", "message"),
     [
         (["--specialize", "n=1,b"], "--specialize n=1,b: write NAME=SIZE"),
+        (["--specialize", "n=" + "1" * 5000], "111: write NAME=SIZE"),
         (["--specialize", "m=1"], "the program has no dim 'm'; its dims are: n"),
         (["--state", "sometimes"], "--state sometimes: write past_present, carried:ARGUMENT"),
         (["--state", "y=x"], "give the most it may become with capacity="),
@@ -465,7 +470,7 @@ def test_a_dim_is_known_by_the_name_that_the_source_gives_it(
     assert str(model.signature).startswith("main(x: f32[2*n_by_2]")
     assert model.metadata["dims"] == {"n": "2*n_by_2"}
     assert main(["bench", module, "--dim", "n=24", "--dim", "m=3", "--seconds", "0.01"]) == 0
-    assert main(["inspect", module, "--dims", "n=24,m=3"]) == 0
+    assert main(["inspect", module, "--dim", "n=24", "--dim", "m=3"]) == 0
     assert main(["check", source, "--dim", "n=24"]) == 0
     capsys.readouterr()
     assert "n is 2*n_by_2 in this program, which 25 is not" in failing(

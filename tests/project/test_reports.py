@@ -85,8 +85,10 @@ def test_compile_report_follows_its_schema_and_sums_up(
         "--target",
         "cpu,opencl",
         "--no-fallback",
-        "--dims",
-        "b=4,s=100",
+        "--dim",
+        "b=4",
+        "--dim",
+        "s=100",
     )
     assert found["length"] == out.stat().st_size
     assert set(found["targets"]) == {"cpu", "opencl"}
@@ -157,7 +159,7 @@ def test_inspect_and_bench_reports_follow_their_schemas(
 ) -> None:
     out = tmp_path / "out.ingot"
     report("compile", source, "-o", out)
-    found = report("inspect", out, "--dims", "b=4", "--code", "--verify")
+    found = report("inspect", out, "--dim", "b=4", "--code", "--verify")
     (argument,) = found["functions"][0]["arguments"]
     assert argument == {"name": "x", "kind": "tensor", "dtype": "f32", "shape": ["b", "s"]}
     assert found["peaks"][0]["peak_length"] != found["peaks"][0]["peak"]

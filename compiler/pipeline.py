@@ -79,6 +79,7 @@ QUEUE_PASSES: tuple[Pass, ...] = (speculate_steps,)
 def compile(
     source: Any,
     *,
+    outputs: str | Sequence[str] | None = None,
     state: State | Mapping[str, str] | str | None = None,
     target: str | Sequence[str] = "cpu",
     variants: Sequence[str] | None = None,
@@ -94,6 +95,8 @@ def compile(
     `source`: a path or the bytes of an .onnx file or a StableHLO artifact, an
     onnx.ModelProto, a jax.export.Exported, or Ingot IR as text or ir.Module. A dict of
     sources makes one module with a function for each, under the keys, with shared weights.
+    `outputs`: names of values of an ONNX graph that are the results, in place of all its outputs;
+    layers and arguments that they do not need are left out, so these may be of any kind.
     `state`: which arguments and results stay in the model from call to call (`state.py`).
     `target`: the devices that the module is for: "cpu", "opencl", or a list of both; they
     share weights and state, and the device that it is loaded on takes its own code.
@@ -112,8 +115,11 @@ def compile(
     """
     targets = choose_targets(target, variants, fallback)
     driver = _Driver(_Dump(dump_ir), progress or (lambda step: None))
-    module = _read(source, state, parameters, parameter_names, driver)
+    outputs = [outputs] if isinstance(outputs, str) else outputs
+    module = _read(source, outputs, state, parameters, parameter_names, driver)
     options: dict[str, Any] = {"parameters": parameters}
+    if outputs is not None:
+        options["outputs"] = list(outputs)
     passes = DISPATCH_PASSES
     if specialize:
         options["specialize"] = {name: list(values) for name, values in specialize.items()}
@@ -141,7 +147,7 @@ def compile_changed(
     """As `compile` for this machine, with the pass `change` behind DISPATCH_PASSES, which may
     show more of the program than its results. Raises as `compile`, and what `change` raises."""
     driver = _Driver(_Dump(None), progress or (lambda step: None))
-    module = _read(source, None, parameters, None, driver)
+    module = _read(source, None, None, parameters, None, driver)
     targets = choose_targets(target, None, fallback=True)
     passes = (*DISPATCH_PASSES, change)
     return _finish(module, targets, passes, driver, {"parameters": parameters})
@@ -149,6 +155,7 @@ def compile_changed(
 
 def _read(
     source: Any,
+    outputs: Sequence[str] | None,
     state: State | Mapping[str, str] | str | None,
     parameters: str,
     parameter_names: Mapping[str, str] | None,
@@ -158,7 +165,9 @@ def _read(
     read = read_sources if isinstance(source, Mapping) else read_source
     module = driver.step(
         "import",
-        lambda: read(source, parameters=parameters, parameter_names=parameter_names),
+        lambda: read(
+            source, parameters=parameters, parameter_names=parameter_names, outputs=outputs
+        ),
     )
     if module is source:
         module = copy_module(module)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -37,6 +37,7 @@ def read_source(
     *,
     parameters: str = "embedded",
     parameter_names: Mapping[str, str] | None = None,
+    outputs: Sequence[str] | None = None,
     survey: Survey | None = None,
 ) -> ir.Module:
     """The graph-level module of a source program; with a `survey` what can be made of it.
@@ -44,7 +45,7 @@ def read_source(
     NotFound: no such file. Unsupported: a known kind of program that cannot be read yet.
     CompileError: anything else.
     """
-    module = _read(source, _Options(parameters, parameter_names, survey))
+    module = _read(source, _Options(parameters, parameter_names, outputs, survey))
     module.attributes.pop(_WEIGHTS, None)
     return module
 
@@ -53,11 +54,13 @@ def read_source(
 class _Options:
     parameters: str
     parameter_names: Mapping[str, str] | None
+    outputs: Sequence[str] | None = None
     survey: Survey | None = None
 
 
 def _read(source: Any, options: _Options) -> ir.Module:
     if isinstance(source, ir.Module):
+        _check_outputs(options)
         return source
     if isinstance(source, Module):
         source = bytes(source)
@@ -66,7 +69,7 @@ def _read(source: Any, options: _Options) -> ir.Module:
         kind = file_kind(data[:START_LENGTH])
         return _read_bytes(data, kind, options)
     if isinstance(source, str) and re.match(r"\s*module\s*(\{|@|attributes\b)", source):
-        return _parse(source)
+        return _parse(source, options)
     if isinstance(source, (str, os.PathLike)):
         return _read_file(Path(source), options)
     package = type(source).__module__.partition(".")[0]
@@ -92,6 +95,7 @@ def read_sources(
     *,
     parameters: str = "embedded",
     parameter_names: Mapping[str, str] | None = None,
+    outputs: Sequence[str] | None = None,
 ) -> ir.Module:
     """One module with a function of every source, under the given names. Raises as above."""
     if not sources:
@@ -102,7 +106,7 @@ def read_sources(
     for name, source in sources.items():
         check_function_name(name)
         try:
-            module = _read(source, _Options(parameters, parameter_names))
+            module = _read(source, _Options(parameters, parameter_names, outputs))
         except (CompileError, NotFound, Unsupported) as error:
             raise type(error)(f"'{name}': {error}") from None
         _check_weights(name, module.attributes.pop(_WEIGHTS, ()), owners)
@@ -175,7 +179,7 @@ def _read_bytes(data: bytes, kind: FileKind | None, options: _Options) -> ir.Mod
         return _read_stablehlo(data, options)
     if kind is TEXT:
         try:
-            return _parse(data.decode("utf-8"))
+            return _parse(data.decode("utf-8"), options)
         except UnicodeDecodeError as error:
             raise CompileError(f"the text of the program is not UTF-8: {error.reason}") from None
     return _read_onnx(data, options)
@@ -192,7 +196,16 @@ def _check_kind(kind: FileKind | None, what: str) -> None:
         raise Unsupported(f"{what} is {kind.name}, which cannot be compiled: {kind.advice}")
 
 
-def _parse(text: str) -> ir.Module:
+def _check_outputs(options: _Options) -> None:
+    """CompileError: results of a program that is no ONNX graph were chosen by name."""
+    if options.outputs is not None:
+        raise CompileError(
+            "outputs chooses the results of ONNX graphs, whose values have names: export the "
+            "program with the results that you want"
+        )
+
+
+def _parse(text: str, options: _Options) -> ir.Module:
     from ingot.compiler.ir.parser import parse
 
     if "stablehlo." in text or "func.func" in text:
@@ -200,6 +213,7 @@ def _parse(text: str) -> ir.Module:
             "StableHLO text cannot be read yet: pass a portable artifact, as "
             "jax.export.export(...)(...).mlir_module_serialized holds it"
         )
+    _check_outputs(options)
     return parse(text)
 
 
@@ -210,6 +224,7 @@ def _read_onnx(source: Any, options: _Options) -> ir.Module:
         source,
         parameters=options.parameters,
         parameter_names=options.parameter_names,
+        outputs=options.outputs,
         survey=options.survey,
     )
 
@@ -217,4 +232,5 @@ def _read_onnx(source: Any, options: _Options) -> ir.Module:
 def _read_stablehlo(source: Any, options: _Options) -> ir.Module:
     from ingot.compiler.frontends.stablehlo import import_stablehlo
 
+    _check_outputs(options)
     return import_stablehlo(source, options.survey)

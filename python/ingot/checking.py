@@ -122,18 +122,22 @@ def compare_model(
     progress: Callable[[str], None],
     parameters: Any = None,
     device: str = "cpu",
+    outputs: Sequence[str] | None = None,
 ) -> CheckReport:
     """What the dispatches and results of a model are compared with their references.
 
     `tolerance` is the largest difference allowed, relative to the largest element; without
     it dispatches may be as far off as the op table says. `parameters` are external weights, as for
-    `ingot.load`; `device` is the URI of the device whose kernels are compared.
+    `ingot.load`; `device` is the URI of the device whose kernels are compared;
+    `outputs` choose results as for `ingot.compile`.
     """
     _refuse_module(path)
     kind = "embedded" if parameters is None else "external"
     target = device.partition(":")[0]
-    form = compile_for_checking(path, target=target, parameters=kind, progress=progress)
-    module = compile(path, target=target, parameters=kind, progress=progress)
+    progress("import")
+    source = read_source(path, parameters=kind, outputs=outputs)
+    form = compile_for_checking(source, target=target, parameters=kind, progress=progress)
+    module = compile(source, target=target, parameters=kind, progress=progress)
     model = load(module, parameters=parameters, device=device)
     arguments = _arguments(model, input_texts, sizes)
     progress("run")
@@ -145,7 +149,6 @@ def compare_model(
     progress("interpret")
     weights = dict(parameters) if isinstance(parameters, Mapping) else {}
     weights |= {key: arrays[value] for key, value in form.parameters.items()}
-    source = read_source(path, parameters=kind)
     results = _compare_results(model, source, arguments, weights, tolerance)
     return CheckReport(*counts, (), tuple(results))
 

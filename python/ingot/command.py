@@ -138,6 +138,7 @@ def _add_compile(commands: Any) -> None:
         metavar="NAMES",
         help="machines to make native code for, best first, such as x86-64-v4,x86-64-v3",
     )
+    _add_outputs(parser)
     parser.add_argument(
         "--parameters",
         choices=("embedded", "external"),
@@ -155,6 +156,16 @@ def _add_compile(commands: Any) -> None:
         help="fail if a call may need more working memory, such as 64MB, and say what holds it",
     )
     _add_dim(parser, "a size at which to report, and for which --memory is enough")
+
+
+def _add_outputs(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--outputs",
+        type=lambda text: text.split(","),
+        metavar="NAMES",
+        help="values of an ONNX graph that are the results, such as logits,hidden; what these do "
+        "not need is left out",
+    )
 
 
 def _add_dim(parser: argparse.ArgumentParser, what: str) -> None:
@@ -209,6 +220,7 @@ def _run_compile(options: argparse.Namespace) -> None:
     with show_progress(f"compiling {' '.join(options.model)}") as progress:
         module = ingot.compile(
             parse_sources(options.model),
+            outputs=options.outputs,
             state=parse_state(options.state, options.capacity, state_dims),
             specialize=parse_specialize(options.specialize),
             target=options.target.split(","),
@@ -407,6 +419,7 @@ def _add_check(commands: Any) -> None:
     parser.add_argument(
         "--input", action="append", default=[], metavar="NAME=VALUE", help="as in `ingot run`"
     )
+    _add_outputs(parser)
     _add_dim(parser, "the size of a dim that the model leaves open (1)")
     parser.add_argument(
         "--tolerance",
@@ -434,6 +447,7 @@ def _run_check(options: argparse.Namespace) -> None:
             progress,
             options.parameters,
             options.device,
+            options.outputs,
         )
     if options.json:
         print(to_json("check", check_report(options.model, options.device, report)))

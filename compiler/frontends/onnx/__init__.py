@@ -5,7 +5,7 @@ It needs the `onnx` package (extra `onnx`), which is imported only when it is ca
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ingot.hal.errors import CompileError
@@ -23,6 +23,7 @@ def import_onnx(
     *,
     parameters: str = "embedded",
     parameter_names: Mapping[str, str] | None = None,
+    outputs: Sequence[str] | None = None,
     survey: Survey | None = None,
 ) -> Module:
     """The graph-level module of an ONNX model: a path, its bytes, or an onnx.ModelProto.
@@ -30,7 +31,8 @@ def import_onnx(
     With `parameters="embedded"` initializers become constants. With "external" those that lie
     in a file of their own, and all floating-point ones of rank 1 or more, become parameters to
     be supplied when the module is loaded, by name or by the name that `parameter_names` gives;
-    the module's attribute `weights` then has the key and a fingerprint of each.
+    the module's attribute `weights` then has the key and a fingerprint of each. With `outputs`,
+    names of values of the graph, these are the results, and nothing is read that they do not need.
 
     CompileError lists every op that cannot be compiled, with its layer, dtype and shape; a
     `survey` takes them instead.
@@ -47,7 +49,7 @@ def import_onnx(
     from ingot.compiler.frontends.onnx.malformed import MALFORMED
     from ingot.compiler.frontends.onnx.source import read_source
 
-    options = ImportOptions(parameters == "external", parameter_names or {}, survey)
+    options = ImportOptions(parameters == "external", parameter_names or {}, outputs, survey)
     try:
         return import_model(read_source(source), options)
     except MALFORMED as error:

@@ -22,7 +22,7 @@ from ingot.compiler.ir.dims import Dim, symbol
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import DType, dtype
 
-__all__ = ["give_result", "take_argument"]
+__all__ = ["give_result", "take_argument", "tensor_of"]
 
 
 def take_argument(argument: Value, builder: Builder, contents: Contents) -> Structure:
@@ -91,7 +91,7 @@ def _result(
     kind: str, list: Value, given: Dim, output: onnx.ValueInfoProto, builder: Builder
 ) -> Value:
     assert isinstance(list.type, ListType)
-    code = _tensor(output).elem_type
+    code = tensor_of(output.type).elem_type
     if code and dtype_of(code) is not list.type.dtype:
         raise CompileError(
             f"graph output '{output.name}' has elements of {list.type.element}, but the model "
@@ -110,9 +110,8 @@ def _type_of(items: Items, output: onnx.ValueInfoProto) -> ListType:
     return ListType(items.dtype, tuple(None if dim == ANY else dim for dim in _declared(output)))
 
 
-def _tensor(output: onnx.ValueInfoProto) -> onnx.TypeProto.Tensor:
-    """The declared type of the elements of a graph output, or of itself."""
-    type = output.type
+def tensor_of(type: onnx.TypeProto) -> onnx.TypeProto.Tensor:
+    """The type of the elements of a sequence or optional; of anything else its own."""
     if type.WhichOneof("value") == "optional_type":
         type = type.optional_type.elem_type
     if type.WhichOneof("value") == "sequence_type":
@@ -122,12 +121,12 @@ def _tensor(output: onnx.ValueInfoProto) -> onnx.TypeProto.Tensor:
 
 def _declared(output: onnx.ValueInfoProto) -> tuple[int, ...]:
     """The declared shape of elements, as ops on lists have it."""
-    dims = _tensor(output).shape.dim
+    dims = tensor_of(output.type).shape.dim
     return tuple(dim.dim_value if dim.HasField("dim_value") else ANY for dim in dims)
 
 
 def _declared_dtype(output: onnx.ValueInfoProto) -> DType:
-    code = _tensor(output).elem_type
+    code = tensor_of(output.type).elem_type
     element = dtype_of(code)
     if element is None:
         raise CompileError(

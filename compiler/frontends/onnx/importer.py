@@ -31,8 +31,9 @@ from ingot.compiler.frontends.onnx.check import (
 )
 from ingot.compiler.frontends.onnx.check_node import check_node
 from ingot.compiler.frontends.onnx.choices import lower_node
+from ingot.compiler.frontends.onnx.choose_ends import choose, choose_ends
 from ingot.compiler.frontends.onnx.contents import Contents
-from ingot.compiler.frontends.onnx.edge import give_result, take_argument
+from ingot.compiler.frontends.onnx.edge import give_result, take_argument, tensor_of
 from ingot.compiler.frontends.onnx.fingerprint import fingerprint
 from ingot.compiler.frontends.onnx.functions import bind_attributes, schema_function
 from ingot.compiler.frontends.onnx.infer_types import infer_types
@@ -59,7 +60,7 @@ from ingot.compiler.frontends.random_numbers import add_position
 from ingot.compiler.frontends.survey import Survey, Use
 from ingot.compiler.frontends.symbols import Restart, Symbols
 from ingot.compiler.graph.builder import Builder
-from ingot.compiler.ir import Block, Function, Module, Region, TensorType, Value
+from ingot.compiler.ir import Block, Function, ListType, Module, Region, TensorType, Value
 from ingot.compiler.ir.dims import symbols_of
 from ingot.compiler.ir.renamed_dims import RENAMED
 from ingot.hal.errors import CompileError
@@ -75,6 +76,7 @@ class ImportOptions:
 
     external_parameters: bool
     parameter_names: Mapping[str, str]
+    outputs: Sequence[str] | None = None
     survey: Survey | None = None
 
 
@@ -95,6 +97,12 @@ class _Scope:
     opsets: dict[str, int]
     prefix: str = ""  # the layer that a function body belongs to
     initializers: dict[str, onnx.TensorProto] = field(default_factory=dict)
+    types: dict[str, onnx.TypeProto] = field(default_factory=dict)  # that the model notes
+
+    def read(self, graph: onnx.GraphProto) -> None:
+        """Take the initializers and the types of a graph."""
+        self.initializers.update((tensor.name, tensor) for tensor in graph.initializer)
+        self.types.update((each.name, each.type) for each in (*graph.value_info, *graph.output))
 
 
 def import_model(source: Source, options: ImportOptions) -> Module:
@@ -121,27 +129,28 @@ def _import(
     graph = source.model.graph
     if options.survey is not None:
         options.survey.start()
-    signature = read_signature(graph, symbols)
+    ends = choose_ends(graph, options.outputs)
+    signature = read_signature(ends, symbols)
     block = Block(signature.types)
     values: dict[str, _Result] = dict.fromkeys(signature.refused, _UNKNOWN)
-    initializers = {tensor.name: tensor for tensor in graph.initializer}
-    scope = _Scope(values, opsets, initializers=initializers)
+    scope = _Scope(values, opsets)
+    scope.read(graph)
     importer = _Importer(source, options, block, symbols)
     for name, argument in zip(signature.names, block.arguments, strict=True):
         argument.name = name
         values[name] = importer.take_argument(argument)
     for problem in signature.refused.values():
         importer.note(problem)
-    importer.walk(graph.node, [value.name for value in graph.output], scope)
-    results = [importer.look_up(value.name, scope) for value in graph.output]
-    given = [importer.result(*each) for each in zip(graph.output, results, strict=True)]
+    importer.walk(graph.node, signature.result_names, scope)
+    results = [importer.look_up(name, scope) for name in signature.result_names]
+    given = [importer.result(*each) for each in zip(ends.outputs, results, strict=True)]
     if options.survey is not None:
         return importer.finish_survey(options.survey, block, signature, results)
-    importer.raise_problems()
+    importer.raise_problems(dict(zip(signature.result_names, given, strict=True)))
     importer.builder.return_(*(value for value in given if value is not None))
     module = _finish(block, signature)
     add_position(module)
-    name_sizes(module.functions["main"], graph.output)
+    name_sizes(module.functions["main"], ends.outputs)
     if importer.weights:
         module.attributes["weights"] = tuple(importer.weights.items())
     return module
@@ -257,9 +266,19 @@ class _Importer:
                 self._note_use(node, inputs, location, self._problems[first_problem:])
             for name, result in zip(node.output, results, strict=False):
                 if name:
+                    self._learn_declared(result, scope.types.get(name))
                     scope.values[name] = result
                     if isinstance(result, Value) and not result.name:
                         result.name = name
+
+    def _learn_declared(self, result: _Result, declared: onnx.TypeProto | None) -> None:
+        """What the model notes of a sequence tells a rank that a graph input leaves open."""
+        list = result.content if isinstance(result, Maybe) else result
+        if declared is None or not isinstance(list, Value) or not isinstance(list.type, ListType):
+            return
+        rank = len(tensor_of(declared).shape.dim)
+        if rank and list.type.rank == 0:
+            self._contents.learn_rank(list, rank)
 
     def _lower(
         self, node: onnx.NodeProto, inputs: Sequence[_Result], scope: _Scope, bodies: _Bodies
@@ -379,6 +398,7 @@ class _Importer:
         opsets = opset_versions(function.opset_import, f"function '{function.name}'")
         inner = _Scope(dict.fromkeys(function.input), {**scope.opsets, **opsets}, prefix=location)
         inner.values.update(zip(function.input, inputs, strict=False))
+        inner.types.update((each.name, each.type) for each in function.value_info)
         self._active.append(key)
         try:
             self.walk(bind_attributes(function, node), function.output, inner)
@@ -390,10 +410,10 @@ class _Importer:
         self, graph: onnx.GraphProto, inputs: Sequence[Structure], builder: Builder, scope: _Scope
     ) -> list[Structure]:
         """The outputs of a body, whose ops `builder` makes, in a scope that has its inputs."""
-        scope.values.update(
-            (value.name, given) for value, given in zip(graph.input, inputs, strict=True)
-        )
-        scope.initializers.update((tensor.name, tensor) for tensor in graph.initializer)
+        for value, given in zip(graph.input, inputs, strict=True):
+            self._learn_declared(given, value.type)
+            scope.values[value.name] = given
+        scope.read(graph)
         outer, self.builder = self.builder, builder
         try:
             self.walk(graph.node, [value.name for value in graph.output], scope)
@@ -479,7 +499,9 @@ class _Importer:
     ) -> None:
         name = f"{domain}.{node.op_type}" if domain else node.op_type
         advice = f"{name} of opset {opset} is not supported; "
-        if domain:
+        if node.op_type == "ZipMap":
+            advice = f"maps cannot be results: {choose(node.input)} takes what it reads instead"
+        elif domain:
             advice += "export the model with ops of the default domain only"
         else:
             advice += "rewrite the layer with other ops"
@@ -527,6 +549,11 @@ class _Importer:
         """What the function returns for a graph output; None, and a note, if it can be none, or
         is not what the graph declares."""
         if isinstance(result, _Unknown):
+            if tensor_of(value.type).elem_type == onnx.TensorProto.STRING:
+                self.note(
+                    f"graph output '{value.name}' is of strings, which results cannot be: name the "
+                    "others, or numbers that it is made of, with outputs= or --outputs"
+                )
             return None
         if isinstance(result, Value) and isinstance(result.type, TensorType):
             problem = output_problem(value, result.type)
@@ -556,12 +583,16 @@ class _Importer:
             return  # which asks for ops, and gets along without weights
         self.note(str(error), str(error).replace(f"'{tensor.name}'", ""), tensor.name)
 
-    def raise_problems(self) -> None:
-        """CompileError that lists everything that was noted; nothing if nothing was."""
+    def raise_problems(self, results: Mapping[str, Value | None]) -> None:
+        """CompileError that lists everything that was noted, and of the results which can be
+        compiled alone; nothing if nothing was."""
         if not self._problems:
             return
         lines = list_problems(self._problems)
         head = f"cannot compile {self._source.name}: {len(lines)} problem"
+        good = [name for name, value in results.items() if value is not None]
+        if good and len(good) < len(results):
+            lines.append(f"{choose(good)} compiles without what needs these layers")
         raise CompileError("\n  ".join([head + "s" * (len(lines) > 1), *lines]))
 
 
@@ -584,6 +615,9 @@ class _Bodies:
             )
         inner = _Scope(dict(self.captured), self.scope.opsets, self.location)
         return self.importer.lower_body(graph, inputs, builder, inner)
+
+    def type_of(self, name: str) -> onnx.TypeProto | None:
+        return self.scope.types.get(name)
 
 
 def _is_tensor(value: Value) -> bool:

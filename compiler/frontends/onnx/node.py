@@ -54,6 +54,9 @@ class Bodies(Protocol):
     ) -> list[Structure]:
         """What the body's outputs are. UnknownBody: some layer cannot be lowered."""
 
+    def type_of(self, name: str) -> onnx.TypeProto | None:
+        """The type that the model notes of a value that the node makes, if it does."""
+
 
 def type_of(value: Value) -> TensorType:
     """The tensor type of a value; every value of the graph level has one."""
@@ -355,6 +358,12 @@ class Node:
         """The elements of the list have this rank. If it comes from a graph input that leaves it
         open, the import starts again."""
         self._contents.learn_rank(list, rank)
+
+    def declared_rank(self) -> int | None:
+        """The rank that the model notes of the tensor that the node makes, if it does."""
+        type = self.bodies.type_of(self.proto.output[0])
+        known = type is not None and type.tensor_type.HasField("shape")
+        return len(type.tensor_type.shape.dim) if type is not None and known else None
 
     def op(self, name: str, *operands: Value, **attributes: Any) -> Value:
         """Emits one graph op and returns its result; the dims of operands that need one shape

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import onnx
 
+from ingot.compiler.frontends.onnx.choose_ends import Ends
 from ingot.compiler.frontends.onnx.dim_params import plain_name, read_expression
 from ingot.compiler.frontends.onnx.tensors import dtype_of, element_type_name
 from ingot.compiler.frontends.symbols import Symbols
@@ -31,12 +32,10 @@ class Signature:
     refused: Mapping[str, str]  # inputs that cannot be arguments, and why
 
 
-def read_signature(graph: onnx.GraphProto, known: Symbols) -> Signature:
+def read_signature(ends: Ends, known: Symbols) -> Signature:
     """The signature, with what is known of its symbols: inputs that are no numeric tensors of
     static rank, sequences or optionals are refused."""
-    # before IR version 4 every initializer was listed as an input too
-    initializers = {tensor.name for tensor in graph.initializer}
-    inputs = [value for value in graph.input if value.name not in initializers]
+    inputs = ends.inputs
     dims_of = [dim for value in inputs for dim in value.type.tensor_type.shape.dim]
     symbols = _Symbols(known, [dim.dim_param for dim in dims_of if dim.dim_param])
     types: dict[str, TensorType | PassedType] = {}
@@ -46,11 +45,11 @@ def read_signature(graph: onnx.GraphProto, known: Symbols) -> Signature:
             types[value.name] = _read_type(value, symbols)
         except CompileError as error:
             refused[value.name] = str(error)
-    documented = [value for value in [*inputs, *graph.output] if value.doc_string]
+    documented = [value for value in (*inputs, *ends.outputs) if value.doc_string]
     return Signature(
         tuple(types),
         tuple(types.values()),
-        tuple(value.name for value in graph.output),
+        tuple(value.name for value in ends.outputs),
         {name: known.bounds.get(name, (0, None)) for name in _names(list(types.values()))},
         {value.name: value.doc_string for value in documented},
         known.renamed(),

@@ -87,6 +87,15 @@ def _list(sequence: Items | Value, node: Node, *more: Value) -> Value:
     return as_list(sequence, ListType(type.dtype, tuple(shape)), node.builder)
 
 
+def _learn_declared(node: Node, list: Value, added: int = 0) -> None:
+    """The rank that the model notes of what the node makes of elements, which has `added` axes
+    more than they, tells theirs if a graph input leaves it open."""
+    assert isinstance(list.type, ListType)
+    rank = node.declared_rank()
+    if rank is not None and (list.type.any_rank or list.type.rank == 0 != rank - added):
+        node.learn_rank(list, max(rank - added, 0))
+
+
 def _length(sequence: Items | Value, node: Node) -> Dim:
     return len(sequence.elements) if isinstance(sequence, Items) else length_of(node, sequence)
 
@@ -178,8 +187,9 @@ def sequence_at(node: Node) -> Structure:
         place = _known_position(node, index, length, length)
         if place is not None:
             return sequence.elements[place]
-    size = _length(sequence, node)
-    return element_at(node, _list(sequence, node), _position(node, index, size, size))
+    size, list = _length(sequence, node), _list(sequence, node)
+    _learn_declared(node, list)
+    return element_at(node, list, _position(node, index, size, size))
 
 
 @lowering("SequenceLength")
@@ -192,6 +202,7 @@ def concat_from_sequence(node: Node) -> Value:
     sequence, new_axis = _sequence(node), bool(node.integer("new_axis", 0))
     if not isinstance(sequence, Items):
         assert isinstance(sequence.type, ListType)
+        _learn_declared(node, sequence, int(new_axis))
         require_rank(sequence)
         axis = node.axis(0, sequence.type.rank + new_axis)
         return join_elements(node, sequence, axis, new_axis)
@@ -374,4 +385,8 @@ def optional_has_element(node: Node) -> Value:
 
 @lowering("OptionalGetElement")
 def optional_get_element(node: Node) -> Structure:
-    return _content(node, node.given(0))
+    given = node.given(0)
+    if isinstance(given, Maybe) and given.boxed:
+        assert isinstance(given.content, Value)
+        _learn_declared(node, given.content)
+    return _content(node, given)

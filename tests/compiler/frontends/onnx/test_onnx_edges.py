@@ -179,6 +179,71 @@ def test_an_open_rank_passes_through_and_is_refused_where_it_is_needed() -> None
             import_onnx(proto)
 
 
+PLACE = tensor("i", element=INT64)
+ROW = tensor("row", "k", 3)
+AT_0 = Node("SequenceAt", ["xs", "i"], ["row"])
+
+
+@pytest.mark.parametrize(
+    ("nodes", "inputs", "output", "noted"),
+    [
+        ([AT_0], [listed("xs"), PLACE], ROW, []),
+        ([AT_0, Node("Neg", ["row"], ["y"])], [listed("xs"), PLACE], "y", [ROW]),
+        (
+            [Node("ConcatFromSequence", ["xs"], ["y"], axis=0, new_axis=1)],
+            [listed("xs")],
+            tensor("y", "a", "b", 3),
+            [],
+        ),
+        (
+            [Node("Identity", ["xs"], ["ys"]), Node("SequenceAt", ["ys", "i"], ["y"])],
+            [listed("xs"), PLACE],
+            "y",
+            [listed("ys", None, 3)],
+        ),
+        ([AT_0], [listed("xs"), listed("others"), PLACE], ROW, []),
+        (
+            [
+                Node(
+                    "If",
+                    ["go"],
+                    ["y"],
+                    then_branch=body([AT_0], [], [ROW]),
+                    else_branch=body([Node("Neg", ["x"], ["negative"])], [], [tensor("negative")]),
+                )
+            ],
+            [listed("xs"), PLACE, tensor("go", element=BOOL), tensor("x", 2, 3)],
+            "y",
+            [],
+        ),
+    ],
+)
+def test_a_type_that_the_model_notes_of_an_element_tells_an_open_rank(
+    nodes: list[Any], inputs: list[Any], output: Any, noted: list[Any]
+) -> None:
+    proto = model_of(nodes, inputs, output)
+    proto.graph.value_info.extend(noted)
+    given = {"xs": [rows(2), rows(2, first=5)], "others": [np.ones(3, "f4")], "i": np.int64(1)}
+    given |= {"go": np.bool_(True), "x": rows(2, first=7)}
+    model = check(proto, {value.name: given[value.name] for value in inputs})
+    assert str(model.signature.arguments[0]) == "xs: sequence(f32[?,?])"
+    shapes = {value.name: value.shape for value in model.signature.arguments}
+    assert shapes.get("others", ("*",)) == ("*",)  # of which nothing is said
+
+
+def test_a_type_that_the_model_notes_of_a_content_tells_an_open_rank() -> None:
+    proto = model_of(
+        [Node("OptionalGetElement", ["x"], ["y"]), Node("Neg", ["y"], ["z"])],
+        [optional("x", elements())],
+        "z",
+    )
+    with pytest.raises(CompileError, match="not known of which rank the elements"):
+        import_onnx(proto)
+    proto.graph.value_info.append(tensor("y", "k"))
+    model = check(proto, {"x": np.ones(3, "f4")})
+    assert str(model.signature.arguments[0]) == "x: optional(f32[?])"
+
+
 def test_strings_in_sequences_and_optionals_hide_no_other_problem() -> None:
     words = helper.make_tensor_type_proto(onnx.TensorProto.STRING, [2])
     proto = model_of(

@@ -353,6 +353,20 @@ def _convert_of_convert(op: Op, builder: Builder) -> Value | None:
     return builder.value("convert", inner.operands[0], dtype=target)
 
 
+def _convert_of_clamp(op: Op, builder: Builder) -> Value | None:
+    """Converting a float to an integer saturates: a clamp to its range or more changes nothing."""
+    inner, target = defined_by(op.operands[0], "clamp"), tensor_type(op.result).dtype
+    if inner is None or not target.is_integer or not tensor_type(inner.result).dtype.is_float:
+        return None
+    low, high = splat_of(inner.operands[0]), splat_of(inner.operands[2])
+    if low is None or high is None:
+        return None
+    least = -(2 ** (target.bits - 1)) if target.kind == "i" else 0
+    if not (float(low) <= least and float(high) >= least + 2**target.bits - 1):
+        return None
+    return builder.value("convert", inner.operands[1], dtype=target)
+
+
 _FLOAT_DIGITS = {"f16": (11, 15), "bf16": (8, 127), "f32": (24, 127), "f64": (53, 1023)}
 
 
@@ -481,7 +495,7 @@ _RULES: dict[str, tuple[Callable[[Op, Builder], Value | None], ...]] = {
     "concatenate": (_concatenate_one, _concatenate_without_empty),
     "reverse": (_reverse_nothing,),
     "reduce": (_reduce_nothing,),
-    "convert": (_identity, _convert_of_convert),
+    "convert": (_identity, _convert_of_convert, _convert_of_clamp),
     "bitcast": (_identity,),
     "compare": (_compare_of_boolean,),
     "gather": (_gather_rows,),

@@ -145,7 +145,7 @@ class _Printer(CStructure):
         """A vector of i1 with lanes of `bits`."""
         if self.mask_bits[value] == bits:
             return self._name(value)
-        return f"__builtin_convertvector({self._name(value)}, i{bits}x{lanes_of(value)})"
+        return _wrapped(self._name(value), self.mask_bits[value], f"i{bits}", lanes_of(value))
 
     def _loop_hint(self, op: Op) -> str | None:
         if op.attributes.get("unroll"):
@@ -344,7 +344,10 @@ class _Printer(CStructure):
             self._include(lanes)
             if old.is_integer and old.bits < 32 and (new.is_float or new.bits == 32):
                 name = f"widen_{from_name}x{lanes}({name})"  # gcc: else lane by lane
-            text = f"__builtin_convertvector({name}, {target}x{lanes})"
+            if old.is_integer and new.is_integer:
+                text = _wrapped(name, old.bits, target, lanes)
+            else:
+                text = f"__builtin_convertvector({name}, {target}x{lanes})"
         return self._rounded(text, "convert", new, lanes)
 
     def _bitcast(self, op: Op) -> str:
@@ -462,6 +465,14 @@ class _Printer(CStructure):
     def _same(self, op: Op) -> str:
         a, b = (f"(const void *){self._name(memory)}" for memory in op.operands)
         return f"(i1)({a} == {b})"
+
+
+def _wrapped(name: str, bits: int, target: str, lanes: int) -> str:
+    """A vector of integers of `bits` as those of another width."""
+    width = int(target[1:])
+    if bits < 4 * width:
+        return f"__builtin_convertvector({name}, {target}x{lanes})"
+    return f"({target}x{lanes})narrow_i{bits}_i{width}x{lanes}((i{bits}x{lanes}){name})"
 
 
 def _access(kind: str, element: str, lanes: int, partial: bool) -> str:

@@ -473,6 +473,24 @@ INGOT_WIDEN(i8, __builtin_convertvector(a, N(i32)))
 INGOT_WIDEN(u16, __builtin_convertvector(a, N(i32)))
 INGOT_WIDEN(i16, __builtin_convertvector(a, N(i32)))
 
+/* Integers to a quarter or less of their width, modulo 2^n. gcc takes one step apart where the
+ * machine has no instruction for it. */
+#define INGOT_NARROW(from, half, to)                                                          \
+  INGOT_INLINE N(to) N(narrow_##from##_##to)(N(from) a) {                                     \
+    return __builtin_convertvector(__builtin_convertvector(a, N(half)), N(to));               \
+  }
+#if defined(__AVX512VL__)
+INGOT_NARROW(i32, i32, i8)
+INGOT_NARROW(i64, i64, i16)
+INGOT_NARROW(i64, i64, i8)
+#else
+INGOT_NARROW(i32, i16, i8)
+INGOT_NARROW(i64, i32, i16)
+INGOT_INLINE N(i8) N(narrow_i64_i8)(N(i64) a) {
+  return N(narrow_i32_i8)(__builtin_convertvector(a, N(i32)));
+}
+#endif
+
 /* Conversions from float saturate, and NaN gives 0. */
 #if INGOT_USE_convert
 INGOT_INLINE N(i32) N(convert_f32_i32)(N(f32) a) {
@@ -481,17 +499,19 @@ INGOT_INLINE N(i32) N(convert_f32_i32)(N(f32) a) {
   value |= (a >= 2147483648.0f) & INT32_MAX;
   return value | ((a < -2147483648.0f) & INT32_MIN);
 }
-#define INGOT_NARROW_SATURATED(to, low, high)                                                 \
+#define INGOT_NARROW_SATURATED(to, low, high, narrow)                                         \
   INGOT_INLINE N(to) N(convert_f32_##to)(N(f32) a) {                                          \
     N(f32) floor = (N(f32)){0} + (low), ceiling = (N(f32)){0} + (high);                       \
     N(f32) inside = N(min_constant_f32)(ceiling, N(max_constant_f32)(floor, a));              \
     inside = (N(f32))((N(i32))inside & (a == a));                                             \
-    return __builtin_convertvector(__builtin_convertvector(inside, N(i32)), N(to));           \
+    N(i32) whole = __builtin_convertvector(inside, N(i32));                                   \
+    return (N(to))narrow(whole);                                                              \
   }
-IF(i8, INGOT_NARROW_SATURATED(i8, -128, 127))
-IF(i16, INGOT_NARROW_SATURATED(i16, -32768, 32767))
-IF(u8, INGOT_NARROW_SATURATED(u8, 0, 255))
-IF(u16, INGOT_NARROW_SATURATED(u16, 0, 65535))
+#define INGOT_HALVES(whole) __builtin_convertvector(whole, N(i16))
+IF(i8, INGOT_NARROW_SATURATED(i8, -128, 127, N(narrow_i32_i8)))
+IF(i16, INGOT_NARROW_SATURATED(i16, -32768, 32767, INGOT_HALVES))
+IF(u8, INGOT_NARROW_SATURATED(u8, 0, 255, N(narrow_i32_i8)))
+IF(u16, INGOT_NARROW_SATURATED(u16, 0, 65535, INGOT_HALVES))
 IF(i64, INGOT_LANEWISE1(f32, i64, convert_f32_i64))
 IF(u32, INGOT_LANEWISE1(f32, u32, convert_f32_u32))
 IF(u64, INGOT_LANEWISE1(f32, u64, convert_f32_u64))
@@ -525,7 +545,9 @@ IF(u64, INGOT_LANEWISE1(f64, u64, convert_f64_u64))
 #undef INGOT_REDUCE_INTEGER
 #undef INGOT_WIDEN
 #undef INGOT_BYTES
+#undef INGOT_NARROW
 #undef INGOT_NARROW_SATURATED
+#undef INGOT_HALVES
 #undef EACH_LANE
 #undef IF
 #undef N

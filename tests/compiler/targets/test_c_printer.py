@@ -102,6 +102,41 @@ def test_narrow_integers_and_roundings_take_vector_instructions(variant: str) ->
     assert "vrndscaleps" in code.stdout or "vroundps" in code.stdout
 
 
+def narrowed(b, x, number):
+    """Floats and integers to the integers of a quarter of their width and less, and masks."""
+    targets = [*(dtype(name) for name in ("u8", "i8")), dtype("i16"), dtype("u16")]
+    results = [b.op("convert", each, dtype=type) for each in (x, number) for type in targets]
+    return [*results, b.op("compare", number, b.op("neg", number), direction="gt")]
+
+
+@pytest.mark.parametrize("variant", ["x86-64-v4", "x86-64-v3"])
+def test_bytes_are_made_by_vector_instructions(variant: str) -> None:
+    for wide in ("i32", "i64"):
+        kernel = lower_map(
+            entry(["f32[4096]", f"{wide}[4096]"], narrowed), VARIANTS[variant].target
+        )
+        path = build(c_printer.print_source([c_printer.print_kernel(kernel)]), variant)
+        code = subprocess.run(["objdump", "-d", path], capture_output=True, text=True, check=True)
+        assert "pextr" not in code.stdout, code.stdout
+
+
+@pytest.mark.parametrize("variant", host_variants())
+@pytest.mark.parametrize("wide", ["i32", "u32", "i64", "u64"])
+def test_integers_wrap_to_narrow_ones(variant: str, wide: str) -> None:
+    rng = np.random.default_rng(1)
+    limits = np.iinfo(dtype(wide).numpy)
+    number = rng.integers(limits.min, limits.max, 71, limits.dtype, endpoint=True)
+    number[:4] = limits.min, limits.max, 128, 32768
+    x = rng.uniform(-(2**17), 2**17, 71).astype(np.float32)
+    function = entry(["f32[71]", f"{wide}[71]"], narrowed)
+    kernel = lower_map(function, VARIANTS[variant].target)
+    types = [value.type.dtype.numpy for value in function.block.terminator.operands]
+    results = run(kernel, [x, number], [np.empty(71, type) for type in types], variant)
+    for type, result in zip(types[4:8], results[4:8], strict=True):
+        assert result.tolist() == number.astype(type).tolist()
+    assert results[8].tolist() == (number > -number).tolist()
+
+
 @pytest.mark.parametrize("variant", host_variants())
 def test_floats_saturate_to_narrow_integers(variant: str) -> None:
     types = [dtype(name) for name in ("u8", "i8", "u16", "i16")]

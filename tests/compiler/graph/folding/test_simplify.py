@@ -187,6 +187,21 @@ def test_a_boolean_that_went_through_a_number_is_itself() -> None:
     assert names(after) == {"return": 1}
 
 
+@pytest.mark.parametrize(
+    ("target", "low", "high", "left"),
+    [("i8", -128, 127, 0), ("i8", -1e9, 127.5, 0), ("u8", 0, 255, 0), ("u16", 0, 2**16, 0),
+     ("i8", -127, 127, 1), ("i8", -128, 126, 1), ("u8", 1, 255, 1), ("u16", 0, 255, 1)],
+)  # fmt: skip
+def test_a_conversion_that_saturates_needs_no_clamp(target, low, high, left) -> None:
+    def build(b: Builder, x: Any) -> Any:
+        limits = [b.full(limit, "f32", (N,)) for limit in (low, high)]
+        return b.op("convert", b.op("clamp", limits[0], x, limits[1]), dtype=dtype(target))
+
+    ends = np.array([-np.inf, -128.5, -127.9, -0.0, 0.9, 126.5, 255.5, 65536, np.inf, np.nan])
+    after = check_pass(PASSES, program(build, "f32[n]"), ends.astype(np.float32))
+    assert names(after)["clamp"] == left
+
+
 def test_equal_ops_are_shared_but_zeros_of_either_sign_are_not() -> None:
     def build(b: Builder, x: Any) -> Any:
         plus, minus = (b.op("div", x, b.full(zero, "f32", (2,))) for zero in (0.0, -0.0))

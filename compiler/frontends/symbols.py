@@ -29,6 +29,19 @@ class Atom:
     direction: str
     difference: Dim
 
+    def decide(self, known: dims.Bounds) -> bool | None:
+        """Whether it holds for all values within the bounds, for none, or neither."""
+        low, high = dims.bounds(self.difference, known)
+        always, never = {
+            "eq": (low == high == 0, low > 0 or high < 0),
+            "ne": (low > 0 or high < 0, low == high == 0),
+            "lt": (high < 0, low >= 0),
+            "le": (high <= 0, low > 0),
+            "gt": (low > 0, high <= 0),
+            "ge": (low >= 0, high < 0),
+        }[self.direction]
+        return True if always else False if never else None
+
 
 Truth = bool | tuple[Atom, ...]
 """A truth value over dims: known, or the conjunction of atoms."""
@@ -107,7 +120,7 @@ class Symbols:
         """Whether a conjunction holds for all values of the symbols, for none, or neither."""
         if isinstance(truth, bool):
             return truth
-        known = [self._decide(atom, self.bounds) for atom in truth]
+        known = [atom.decide(self.bounds) for atom in truth]
         if all(known):
             return True
         if False in known or any(self._is_split_false(truth, name) for name in _zeros(truth, self)):
@@ -121,7 +134,7 @@ class Symbols:
             raise CompileError(f"{what}: the assertion can never hold")
         left: list[Atom] = []
         for atom in truth if isinstance(truth, tuple) else ():
-            if self._decide(atom, self.bounds) is not True and not self._assume(atom, what):
+            if atom.decide(self.bounds) is not True and not self._assume(atom, what):
                 left.append(_normalised(atom))
         return left
 
@@ -183,22 +196,9 @@ class Symbols:
         high = self.bounds.get(name, (0, None))[1]
         positive = {**self.bounds, name: (1, high)}
         zero = [Atom(a.direction, dims.substitute(a.difference, {name: 0})) for a in truth]
-        return any(self._decide(atom, self.bounds) is False for atom in zero) and any(
-            self._decide(atom, positive) is False for atom in truth
+        return any(atom.decide(self.bounds) is False for atom in zero) and any(
+            atom.decide(positive) is False for atom in truth
         )
-
-    @staticmethod
-    def _decide(atom: Atom, known: dims.Bounds) -> bool | None:
-        low, high = dims.bounds(atom.difference, known)
-        always, never = {
-            "eq": (low == high == 0, low > 0 or high < 0),
-            "ne": (low > 0 or high < 0, low == high == 0),
-            "lt": (high < 0, low >= 0),
-            "le": (high <= 0, low > 0),
-            "gt": (low > 0, high <= 0),
-            "ge": (low >= 0, high < 0),
-        }[atom.direction]
-        return True if always else False if never else None
 
     def _assume(self, atom: Atom, what: str) -> bool:
         """Take an atom as given; False if only the call can tell."""

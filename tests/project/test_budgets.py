@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LINES = {
     "compiler": 1510,
     "compiler/dispatch": 1830,
-    "compiler/frontends": 12280,
+    "compiler/frontends": 12160,
     "compiler/graph": 7610,
     "compiler/ir": 1870,
     "compiler/kernels": 10930,
@@ -40,8 +40,8 @@ LINES = {
     "benchmarks": 1030,
     "samples": 730,
 }
-IN_ALL = 59830
-LONGEST_FILE = 610
+IN_ALL = 59710
+LONGEST_FILE = 600
 LONGEST_FUNCTION = 57
 C_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 CODE = re.compile(r"[^\s(){}\[\],;]")

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of, unsupported
-from ingot.compiler.graph.ops.sizing import GREATEST_SIZE
 from ingot.compiler.ir import Op, Value, dims
 from ingot.compiler.ir.dims import Dim
 from ingot.hal.spec import DType, dtype
@@ -39,7 +38,10 @@ def define_pads(node: Node, index: int, shape: Sequence[Dim]) -> tuple[list[Dim]
     unsupported(
         len(parts) != 2 * len(shape), f"pads has {len(parts)} entries, not {2 * len(shape)}"
     )
-    low = [_define_amount(node, part, place) for place, part in enumerate(parts[: len(shape)])]
+    low = [
+        node.define_amount(part, place, f"element {place} of the pads")
+        for place, part in enumerate(parts[: len(shape)])
+    ]
     high: list[Dim] = []
     for axis, (part, dim) in enumerate(zip(parts[len(shape) :], shape, strict=True)):
         if isinstance(part, Value):
@@ -48,22 +50,6 @@ def define_pads(node: Node, index: int, shape: Sequence[Dim]) -> tuple[list[Dim]
             part = node.define_size(whole, name, f"axis {axis} after padding") - dim - low[axis]
         high.append(part)
     return low, high
-
-
-def _define_amount(node: Node, part: Dim | Value, place: int) -> Dim:
-    if not isinstance(part, Value):
-        return part
-    # no less than what is refused below, so that its negative is no overflow
-    part = node.op("max", node.convert(part, "i64"), node.size(-GREATEST_SIZE - 1))
-    above, below = (
-        node.define_size(
-            node.op("max", each, node.size(0)),
-            f"{node.proto.output[0]}_{side}_{place}",
-            f"element {place} of the pads",
-        )
-        for each, side in ((part, "more"), (node.op("neg", part), "less"))
-    )
-    return above - below
 
 
 def may_be_zero(x: Value, axis: int, dim: Dim) -> bool:

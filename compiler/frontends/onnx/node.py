@@ -1,6 +1,6 @@
 """One ONNX node as a lowering sees it: operands, attributes, known shapes, and a way to emit ops.
 
-`Node` is the whole interface between `importer.py`, which walks the graph, and the functions
+`Node` is the whole interface between `walk.py`, which walks the graph, and the functions
 in `lowerings/`. It knows no particular op. A body (a branch, the body of a loop) is lowered
 by the importer, too, wherever the lowering of its node wants it.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from copy import copy
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -20,7 +21,7 @@ from ingot.compiler.frontends.onnx.structures import Structure
 from ingot.compiler.frontends.onnx.tensors import literal_of
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.ops import lookup
-from ingot.compiler.ir import Block, Literal, Op, TensorType, Type, Value, dims
+from ingot.compiler.ir import Block, Literal, TensorType, Type, Value, dims
 from ingot.compiler.ir.dims import Dim, Expr
 from ingot.hal.spec import DType, dtype
 
@@ -33,9 +34,6 @@ __all__ = [
     "type_of",
     "unsupported",
 ]
-
-
-_GREATEST_PARTS = 64  # elements of an input that are read as dims, one by one
 
 
 class UnsupportedNode(Exception):
@@ -222,61 +220,24 @@ class Node:
 
     def parts(self, index: int) -> list[Dim | Value]:
         """The elements of a small input of static rank 0 or 1: dims where they are known, else
-        values of rank 0. UnsupportedNode if their count depends on data."""
-        return self._parts(self.input(index))
-
-    def _parts(self, value: Value) -> list[Dim | Value]:
-        known = self._contents.of(value)
-        if known is not None:
-            return list(known.reshape(-1))
-        key = ("parts", value, id(self._builder.ops))
-        if key not in self._contents.remembered:
-            self._contents.remembered[key] = self._unknown_parts(value)
-        parts: list[Dim | Value] = []
-        for part in self._contents.remembered[key]:
-            size = self._contents.remembered.get(("size", part, id(self._builder.ops)))
-            parts.append(part if size is None else size)
-        return parts
-
-    def _unknown_parts(self, value: Value) -> list[Dim | Value]:
-        type, owner = type_of(value), value.owner
-        count = dims.product(type.shape)
-        if not isinstance(count, int):  # as many as it may be; the call checks that
-            most = dims.bounds(count, self._contents.symbols.bounds)[1]
-            if most <= _GREATEST_PARTS:
-                value, count = self.agree(value, (int(most),)), int(most)
-        if not isinstance(count, int) or count > _GREATEST_PARTS:
-            raise UnsupportedNode(
-                f"it reads dims from {type}: their count must be known, at most {_GREATEST_PARTS}"
-            )
-        if isinstance(owner, Op) and owner.name == "concatenate" and type.rank == 1:
-            return [part for operand in owner.operands for part in self._parts(operand)]
-        if isinstance(owner, Op) and owner.name == "reshape":
-            return self._parts(owner.operands[0])
-        if not type.shape:
-            return [value]
-        flat = self.reshape(value, (count,))
-        places = [self.constant(np.int64(place), "i64") for place in range(count)]
-        return [self.op("take", flat, place, axis=0, mode="clamp") for place in places]
+        values of rank 0. CompileError if their count depends on data."""
+        return self._contents.parts(self._builder, self.input(index))
 
     def define_size(
         self, part: Dim | Value, hint: str, what: str, low: Dim = 0, high: Dim | None = None
     ) -> Dim:
-        """The number `part` as a dim. A value becomes a fresh symbol, which is checked when the
-        model runs: low <= part <= high; `what` names it in that message."""
-        if not isinstance(part, Value):
-            return part
-        key = ("size", part, id(self._builder.ops))
-        if key not in self._contents.remembered:
-            name = self._contents.fresh_symbol(hint)
-            limits = {"low": low} if high is None else {"low": low, "high": high}
-            whole = part if type_of(part).dtype.is_integer else self.convert(part, "i64")
-            self._builder.op("size", whole, symbols=(name,), what=what, **limits)
-            self._contents.remembered[key] = dims.symbol(name)
-            if isinstance(high, int):
-                self._contents.symbols.limit(dims.symbol(name), 0, high)
-        result: Dim = self._contents.remembered[key]
-        return result
+        """The number `part` as a dim: see `Amounts`. The symbol has a name like `hint`."""
+        name = partial(self._contents.fresh_symbol, hint)
+        return self._contents.define_size(self._builder, part, name, what, low, high)
+
+    def define_amount(self, part: Dim | Value, place: int, what: str) -> Dim:
+        """As `define_size`, for element `place` of an input that may be negative."""
+        return self._contents.define_amount(
+            self._builder,
+            part,
+            lambda side: self._contents.fresh_symbol(f"{self.proto.output[0]}_{side}_{place}"),
+            what,
+        )
 
     def require(self, value: Value, size: Dim, what: str) -> None:
         """Check when the model runs that a number is `size`."""

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ingot.compiler.frontends.amounts import Amounts
 from ingot.compiler.frontends.random_numbers import add_position
 from ingot.compiler.frontends.stablehlo import (  # noqa: F401 - these fill the table
     lowerings,
@@ -38,7 +39,6 @@ from ingot.compiler.frontends.stablehlo.signature import (
     result_names,
     symbol_prefixes,
 )
-from ingot.compiler.frontends.stablehlo.sizes import fold
 from ingot.compiler.frontends.survey import Survey
 from ingot.compiler.frontends.symbols import Restart, Symbols
 from ingot.compiler.graph.builder import Builder, tensor_type
@@ -128,7 +128,7 @@ def _build(
         value.name = name
     made = iter(block.arguments)
     arguments = [tuples.gathered(each.type, made) for each in function.arguments]
-    context = Context(program, Builder(block), symbols, _lower_ops)
+    context = Context(program, Builder(block), Amounts(symbols), _lower_ops)
     context.values.update(zip(function.arguments, arguments, strict=True))
     results = [context.value(each) for each in tuples.leaves(_lower_ops(context, function.body))]
     context.builder.return_(*results)
@@ -165,9 +165,7 @@ def _lower_ops(context: Context, block: SourceBlock) -> list[Lowered]:
             return [context.lowered(op, place) for place in range(len(op.operands))]
         what = context.describe(op)
         with context.builder.at(context.location(op)), well_formed(what):
-            result: Result | None = fold(context, op)
-            if result is None and is_complex(op):
-                result = lower_complex(context, op)
+            result: Result | None = lower_complex(context, op) if is_complex(op) else None
             if result is None:
                 result = LOWERINGS[op.full_name].lower(context, op)
         results = [result] if isinstance(result, (Value, Lowered)) else list(result)
@@ -176,8 +174,19 @@ def _lower_ops(context: Context, block: SourceBlock) -> list[Lowered]:
         for value, each in zip(op.results, results, strict=True):
             lowered = Lowered(each) if isinstance(each, Value) else each
             _check_type(context, op, value.type, lowered)
+            _fold_size(context, lowered)
             context.values[value] = lowered
     raise CompileError("a function or region has no return; the artifact is not valid")
+
+
+def _fold_size(context: Context, lowered: Lowered) -> None:
+    """Make a size that was computed one op, however many it took."""
+    value = lowered.value
+    if value is None or not isinstance(value.type, GraphTensorType) or value.type.shape:
+        return
+    known = context.amounts.dims(value)
+    if known is not None and isinstance(known[0], dims.Expr):
+        lowered.value = context.builder.number(known[0], value.type.dtype)
 
 
 def _check_type(context: Context, op: SourceOp, wanted: Any, lowered: Lowered) -> None:

@@ -69,7 +69,6 @@ def lift(
         context,
         builder=builder,
         values={**context.values, **given},
-        read_sizes={},
         lifted=tuple(shape),
     )
     results = inner.flat(context.lower_ops(inner, block))

@@ -16,20 +16,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from ingot.compiler.frontends.stablehlo.computed_sizes import parts_of, sizes_of_data
+from ingot.compiler.frontends.amounts import Amounts
 from ingot.compiler.frontends.stablehlo.reading.program import (
     Constant,
     SourceBlock,
     SourceOp,
     SourceProgram,
     SourceValue,
-    TensorType,
 )
-from ingot.compiler.frontends.symbols import Symbols, Truth
+from ingot.compiler.frontends.symbols import Symbols
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.ir import Literal, Op, Value
 from ingot.compiler.ir import TensorType as GraphTensorType
@@ -54,20 +54,16 @@ __all__ = [
 class Lowered:
     """What a source value became, and what is known about it.
 
-    `value` is None until it is used, where `sizes` (the elements of an integer tensor as
-    dims) or `truth` say it all. `constant` is the source's constant, a splat not expanded.
+    `value` is None until it is used, where `constant`, the source's constant, says it all.
     `iota_axis` is set for a tensor whose elements count along that axis. `parts` are the real
     and imaginary parts of a complex tensor, `elements` what is in a tuple.
     """
 
     value: Value | None = None
-    sizes: tuple[Dim, ...] | None = None
-    truth: Truth | None = None
     constant: Constant | None = None
     iota_axis: int | None = None
     parts: tuple[Value, Value] | None = None
     elements: tuple[Lowered, ...] | None = None
-    type: TensorType | None = None  # the source type, where `value` is still to be made
     home: list[Op] | None = None  # the ops among which `value` was made when it was used
 
 
@@ -130,13 +126,16 @@ class Context:
 
     program: SourceProgram
     builder: Builder
-    symbols: Symbols
+    amounts: Amounts
     lower_ops: Callable[[Context, SourceBlock], list[Lowered]]
     values: dict[SourceValue, Lowered] = field(default_factory=dict)
     prefix: str = ""  # the location of the call whose function is being inlined
     depth: int = 0
-    read_sizes: dict[tuple[int, int], tuple[Dim, ...]] = field(default_factory=dict)
     lifted: tuple[Dim, ...] | None = None
+
+    @property
+    def symbols(self) -> Symbols:
+        return self.amounts.symbols
 
     def lowered(self, op: SourceOp, place: int) -> Lowered:
         """What operand `place` of `op` became."""
@@ -174,35 +173,50 @@ class Context:
 
     def sizes(self, op: SourceOp, place: int, low: int | None = 0) -> tuple[Dim, ...]:
         """The elements of an integer operand as dims, fresh symbols where they depend on data,
-        which the call refuses below `low` (None: they may be negative).
-
-        What was read once in a block is known to all that follows there.
-        """
+        which the call refuses below `low` (None: they may be negative)."""
         lowered = self.lowered(op, place)
-        if lowered.sizes is not None:
-            for size in lowered.sizes:
+        known = self.known(lowered)
+        if known is not None:
+            for size in known:
                 if low is not None and not prove_le(low, size, self.symbols.bounds):
                     self.builder.append("assert", (), (), {"kind": "le", "a": low, "b": size})
-            return lowered.sizes
-        value = self.value(lowered)
-        key = (id(lowered), id(self.builder.ops))
-        if key not in self.read_sizes:
-            what = f"operand {place} of '{op.full_name}'"
-            sizes = sizes_of_data(self.builder, self.symbols, value, what, low)
-            self.read_sizes[key] = sizes
-            if value.owner in self.builder.ops:
-                lowered.sizes = sizes
-        return self.read_sizes[key]
+            return known
+        value, what = self.value(lowered), f"operand {place} of '{op.full_name}'"
+        parts = enumerate(self.amounts.parts(self.builder, value, self.describe(op)))
+        sizes = tuple(self._define(part, f"element {axis} of {what}", low) for axis, part in parts)
+        self.amounts.learn(self.builder, value, sizes)
+        return sizes
 
-    def parts(self, value: SourceValue, what: str) -> list[Value]:
+    def _define(self, part: Dim | Value, what: str, low: int | None) -> Dim:
+        if low is None:
+            return self.amounts.define_amount(
+                self.builder, part, lambda side: self.symbols.fresh("size"), what
+            )
+        name = partial(self.symbols.fresh, "size")
+        return self.amounts.define_size(self.builder, part, name, what, low)
+
+    def known(self, lowered: Lowered) -> tuple[Dim, ...] | None:
+        """The elements of an integer value as dims; None where they depend on data."""
+        if lowered.parts is not None or lowered.elements is not None:
+            return None
+        known = self.amounts.dims(self.value(lowered))
+        return None if known is None else tuple(known)
+
+    def whole_number(self, lowered: Lowered) -> Constant | None:
+        """A constant of one element, for a value that is one number, however it was computed."""
+        known = self.known(lowered)
+        if known is None or len(known) != 1 or not isinstance(known[0], int):
+            return None
+        element = tensor_type(self.value(lowered)).dtype
+        return Constant(np.array(known[0], element.numpy), element.name)
+
+    def parts(self, value: SourceValue) -> list[Value]:
         """The elements of a small integer value as values of rank 0 and one dtype."""
         whole = self.value(self.values[value])
         element = tensor_type(whole).dtype
         return [
-            part
-            if isinstance(part, Value)
-            else self.builder.value("dim", value=part, dtype=element)
-            for part in parts_of(self.builder, whole, what)
+            part if isinstance(part, Value) else self.builder.number(part, element)
+            for part in self.amounts.parts(self.builder, whole)
         ]
 
     def value(self, lowered: Lowered) -> Value:
@@ -217,8 +231,12 @@ class Context:
                 lowered.value = self._joined(*lowered.parts)
                 lowered.home = self.builder.ops
                 return lowered.value
-            assert lowered.type is not None
-            lowered.value = self._materialise(lowered, dtype(lowered.type.element))
+            assert lowered.constant is not None
+            wanted = dtype(lowered.constant.element)
+            if wanted.is_complex:
+                lowered.value = self._joined(*self.parts_of(lowered))
+            else:
+                lowered.value = self._constant(lowered.constant, wanted)
             lowered.home = self.builder.ops
         return lowered.value
 
@@ -265,51 +283,12 @@ class Context:
         real, imaginary = (self.builder.value("reshape", column, shape=shape) for column in columns)
         return real, imaginary
 
-    def _materialise(self, lowered: Lowered, wanted: DType) -> Value:
-        assert lowered.type is not None
-        if wanted.is_complex:
-            return self._joined(*self.parts_of(lowered))
-        if lowered.constant is not None:
-            return self._constant(lowered.constant, wanted)
-        if lowered.sizes is None:
-            return self._truth(lowered.truth)
-        shape = tuple(dim or 0 for dim in lowered.type.shape)
-        if all(isinstance(size, int) for size in lowered.sizes):
-            holder = np.uint64 if wanted.kind == "u" else np.int64
-            array = np.array(lowered.sizes, holder).astype(wanted.numpy).reshape(shape)
-            return self.builder.constant(Literal(array, wanted))
-        distinct = set(lowered.sizes)
-        sizes = lowered.sizes if len(distinct) > 1 else lowered.sizes[:1]
-        parts = [
-            self.builder.op("dim", value=size, dtype=wanted)
-            if not isinstance(size, int)
-            else self.builder.constant(size, wanted)
-            for size in sizes
-        ]
-        if len(parts) == 1:
-            return self.builder.broadcast_to(parts[0], shape)
-        parts = [self.builder.op("reshape", part, shape=(1,)) for part in parts]
-        elements = self.builder.op("concatenate", *parts, axis=0)
-        return self.builder.op("reshape", elements, shape=shape)  # type: ignore[no-any-return]
-
     def _constant(self, constant: Constant, wanted: DType) -> Value:
         if not constant.is_splat:
             return self.builder.constant(Literal(constant.array, wanted))
         element = constant.array[(0,) * constant.array.ndim] if constant.array.size else 0
         scalar = self.builder.constant(Literal(np.array(element, constant.array.dtype), wanted))
         return self.builder.broadcast_to(scalar, constant.array.shape)
-
-    def _truth(self, truth: Truth | None) -> Value:
-        """An i1 of rank 0 from what is to be known about dims."""
-        assert isinstance(truth, tuple)
-        result = None
-        for atom in truth:
-            difference = self.builder.op("dim", value=atom.difference, dtype=dtype("i64"))
-            zero = self.builder.constant(0, "i64")
-            one = self.builder.op("compare", difference, zero, direction=atom.direction)
-            result = one if result is None else self.builder.op("and", result, one)
-        assert result is not None
-        return result  # type: ignore[no-any-return]
 
     def agree(self, op: SourceOp, value: Value, shape: Sequence[Dim]) -> Value:
         """The value with the dims `shape`, which its own must equal; the call checks those that
@@ -360,12 +339,12 @@ class Context:
             values=dict(zip(function.arguments, arguments, strict=True)),
             prefix=self.location(op),
             depth=self.depth + 1,
-            read_sizes={},
         )
         for argument, attributes in zip(arguments, function.argument_attributes, strict=True):
             symbol_name = attributes.get("jax.global_constant")
-            if isinstance(symbol_name, str) and argument.sizes is not None:
-                self.symbols.name(argument.sizes[0], symbol_name)
+            if isinstance(symbol_name, str):
+                for size in (self.known(argument) or ())[:1]:
+                    self.symbols.name(size, symbol_name)
         return self.lower_ops(inner, function.body)
 
 

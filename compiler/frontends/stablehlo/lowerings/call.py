@@ -51,28 +51,24 @@ def _floor_division(
     """
     if len(arguments) < 2 or len(op.results) != 2:
         return None
-    divisor, dividend = arguments[-1].sizes, arguments[-2].sizes
-    if divisor is None or dividend is None or len(divisor) != 1 or len(dividend) != 1:
+    dividend, divisor = (context.known(each) or () for each in arguments[-2:])
+    if len(divisor) != 1 or len(dividend) != 1:
         return None
     if not isinstance(divisor[0], int) or divisor[0] < 1:
         return None
     if dims.prove_le(0, dividend[0], context.symbols.bounds):
         return None
+    element = tensor_type(context.value(arguments[-2])).dtype
     aside = replace(context, builder=Builder([]))
     for sample in _DIVIDENDS:
-        number = Lowered(sizes=(sample,), type=arguments[-2].type)
+        number = Lowered(aside.builder.constant(sample, element))
         numbers = [*arguments[:-2], number, arguments[-1]]
         results = aside.inline(str(op.attributes["callee"]), op, numbers)
         expected = [(part,) for part in divmod(sample, divisor[0])]
-        if [result.sizes for result in results] != expected:
+        if [aside.known(result) for result in results] != expected:
             return None
-    types = [value.type for value in op.results]
     quotient, rest = dims.floordiv(dividend[0], divisor[0]), dims.modulo(dividend[0], divisor[0])
-    return [
-        Lowered(sizes=(each,), type=type)
-        for each, type in zip((quotient, rest), types, strict=True)
-        if isinstance(type, TensorType)
-    ]
+    return [Lowered(context.builder.number(each, element)) for each in (quotient, rest)]
 
 
 @lowering("composite")
@@ -137,7 +133,7 @@ def custom_call(context: Context, op: SourceOp) -> Result:
 
 def _assert(context: Context, op: SourceOp) -> None:
     """What holds for all that follows: a fact of the symbols, or a check of the call."""
-    truth = context.lowered(op, 0).truth
+    truth = context.amounts.truth(context.operand(op, 0))
     message = op.attributes.get("error_message")
     if truth is None:
         holds = context.builder.value("convert", context.operand(op, 0), dtype=dtype("i64"))

@@ -133,7 +133,7 @@ def _part(context: Context, op: SourceOp, picks: Sequence[int]) -> list[Value]:
         results=[SourceValue(_real_type(value.type)) for value in op.results],
         regions=[[_real_block(block) for block in region] for region in op.regions],
     )
-    inner = replace(context, values=values, read_sizes={})
+    inner = replace(context, values=values)
     made = LOWERINGS[op.full_name].lower(inner, shadow)
     results = [made] if isinstance(made, (Value, Lowered)) else list(made)
     return [inner.value(each) if isinstance(each, Lowered) else each for each in results]

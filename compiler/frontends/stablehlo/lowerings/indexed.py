@@ -76,7 +76,7 @@ def agreed_indices(
 def _known_window(context: Context, op: SourceOp, sizes: Sequence[Dim]) -> Value | None:
     """A gather of one window at a place known from the shapes, such as x[:, -1], as a slice."""
     operand = context.operand(op, 0)
-    shape, known = tensor_type(operand).shape, context.lowered(op, 1).sizes
+    shape, known = tensor_type(operand).shape, context.known(context.lowered(op, 1))
     start_map = ints(op.attributes["start_index_map"])
     if known is None or op.attributes["index_vector_dim"] != 0 or len(known) != len(start_map):
         return None
@@ -122,7 +122,7 @@ def dynamic_slice(context: Context, op: SourceOp) -> Value:
     shape = tensor_type(x).shape
     starts: list[Dim] = []
     for axis, size in enumerate(sizes):
-        known = context.lowered(op, 1 + axis).sizes
+        known = context.known(context.lowered(op, 1 + axis))
         if known is None or not _fits(context, known[0], size, shape[axis]):
             break
         starts.append(known[0])

@@ -53,18 +53,19 @@ def reduce(context: Context, op: SourceOp) -> Result:
 def with_init(context: Context, op: SourceOp, value: Value, place: int, kind: str) -> Value:
     """`value` combined with the init value, unless that is the identity."""
     type = tensor_type(value)
-    if is_identity(context.lowered(op, place), kind, type.dtype.name):
+    if is_identity(context, context.lowered(op, place), kind, type.dtype.name):
         return value
     init = cast(context.builder, context.operand(op, place), type.dtype)
     init = context.builder.broadcast_to(init, type.shape)
     return context.builder.op(kind, value, init)  # type: ignore[no-any-return]
 
 
-def is_identity(init: Lowered, kind: str, element: str) -> bool:
+def is_identity(context: Context, init: Lowered, kind: str, element: str) -> bool:
     """Whether an init value changes nothing under `kind`."""
-    if init.sizes is not None and len(init.sizes) == 1:
-        return bool(init.sizes[0] == bodies.identity(kind, element))
     constant = init.constant
+    known = None if constant is not None else context.known(init)
+    if known is not None:
+        return known == (bodies.identity(kind, element),)
     if constant is None or constant.array.size == 0:
         return False
     if dtype(element).is_float and constant.array.dtype.kind == "u":
@@ -84,7 +85,7 @@ def _arg_reduce(context: Context, op: SourceOp) -> list[Value] | None:
     x = context.operand(op, 0)
     type = tensor_type(x)
     counts = context.lowered(op, 1).iota_axis == axis
-    if not counts or not is_identity(context.lowered(op, 2), kind, type.dtype.name):
+    if not counts or not is_identity(context, context.lowered(op, 2), kind, type.dtype.name):
         return None
     if type.shape[axis] == 0:
         return None
@@ -121,7 +122,6 @@ def sort(context: Context, op: SourceOp) -> list[Lowered]:
             **dict(zip(given, first, strict=True)),
             **dict(zip(block.arguments[1::2], second, strict=False)),
         },
-        read_sizes={},
         lifted=(),
     )
     (result,) = context.lower_ops(inner, block)
@@ -142,9 +142,9 @@ def _captured(
         lowered = context.values.get(value)
         if value in inside or lowered is None:
             continue
-        sizes = lowered.sizes or ()
-        if lowered.constant is not None or (sizes and all(isinstance(n, int) for n in sizes)):
-            numbers[value] = replace(lowered, value=None)
+        constant = lowered.constant or context.whole_number(lowered)
+        if constant is not None:
+            numbers[value] = Lowered(constant=constant)
         else:
             others.append(value)
     return numbers, others

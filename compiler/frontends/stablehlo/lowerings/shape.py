@@ -16,9 +16,7 @@ __all__: list[str] = []
 
 @lowering("constant")
 def constant(context: Context, op: SourceOp) -> Lowered:
-    type = op.results[0].type
-    assert isinstance(type, TensorType)
-    return Lowered(constant=op.attributes["value"], type=type)
+    return Lowered(constant=op.attributes["value"])
 
 
 @lowering("iota")
@@ -141,8 +139,8 @@ def _block_of_known_sizes(context: Context, op: SourceOp) -> Value | None:
     if limit is None or limit.name != "add" or first not in limit.operands:
         return None
     other = limit.operands[1 - limit.operands.index(first)]
-    sizes, strides = context.values[other].sizes, context.lowered(op, 3).sizes
-    if context.values[first].sizes is not None or sizes is None or strides is None:
+    sizes, strides = (context.known(context.values[each]) for each in (other, op.operands[3]))
+    if context.known(context.values[first]) is not None or sizes is None or strides is None:
         return None
     if any(step != 1 for step in strides):
         return None
@@ -150,10 +148,10 @@ def _block_of_known_sizes(context: Context, op: SourceOp) -> Value | None:
     room = tuple(dim - size for dim, size in zip(tensor_type(x).shape, sizes, strict=True))
     clamp = first.producer
     if clamp is not None and clamp.name == "clamp":  # dynamic_slice does that, too
-        low, high = (context.values[clamp.operands[place]].sizes for place in (0, 2))
+        low, high = (context.known(context.values[clamp.operands[place]]) for place in (0, 2))
         if low is not None and not any(low) and high == room:
             first = clamp.operands[1]
-    starts = context.parts(first, f"operand 1 of '{op.full_name}'")
+    starts = context.parts(first)
     return context.builder.op("dynamic_slice", x, *starts, sizes=sizes)  # type: ignore[no-any-return]
 
 

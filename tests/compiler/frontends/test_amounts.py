@@ -9,8 +9,8 @@ import warnings
 import numpy as np
 import pytest
 
-from ingot.compiler.frontends.onnx.contents import Contents
-from ingot.compiler.frontends.symbols import Symbols
+from ingot.compiler.frontends.amounts import Amounts
+from ingot.compiler.frontends.symbols import Atom, Symbols
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.ir import Block, Function, Module, Region, Value, parse_type
@@ -24,7 +24,9 @@ DTYPES += ["i1", "f16", "bf16", "f32", "f64"]
 WHOLE = [0, 1, 2, 3, 5, 7, 100, 127, 200, 255, 40000, 65535, 2**31 - 1, 2**32 - 1, 2**63 - 1]
 FLOATS = [0.0, 0.5, 1.0, 1.5, 2.5, 3.7, 300.0, 65520.0, 1e10, 1e30, math.inf, math.nan]
 BINARY = ["add", "sub", "mul", "div", "rem", "max", "min", "and", "or", "xor", "compare"]
-UNARY = ["neg", "not", "floor", "ceil", "sqrt", "convert", "reduce", "reverse"]
+UNARY = ["neg", "abs", "sign", "not", "floor", "ceil", "sqrt", "convert", "reduce", "reverse"]
+TERNARY = ["select", "clamp"]
+DIRECTIONS = ["eq", "ne", "lt", "le", "gt", "ge"]
 
 
 class _Drawn:
@@ -61,9 +63,20 @@ class _Drawn:
     def op(self) -> Value:
         draw, b = self.draw, self.builder
         x = draw.choice(self.values)
-        if draw.random() < 0.5:
+        kind = draw.random()
+        if kind < 0.2:
+            y, z = (self.leaf(tensor_type(x).dtype) for _ in range(2))
+            if draw.choice(TERNARY) == "clamp":
+                return b.value("clamp", b.value("min", y, z), x, b.value("max", y, z))
+            direction = draw.choice(DIRECTIONS)
+            condition = b.value("compare", x, y, direction=direction)
+            if draw.random() < 0.5:  # a truth of two comparisons
+                other = b.value("compare", x, z, direction=draw.choice(DIRECTIONS))
+                condition = b.value(draw.choice(["and", "or"]), condition, other)
+            return b.value("select", condition, y, z)
+        if kind < 0.6:
             name = draw.choice(BINARY)
-            direction = draw.choice(["eq", "ne", "lt", "le", "gt", "ge"])
+            direction = draw.choice(DIRECTIONS)
             attributes = {"direction": direction} if name == "compare" else {}
             return b.value(name, x, self.leaf(tensor_type(x).dtype), **attributes)
         name = draw.choice(UNARY)
@@ -77,13 +90,13 @@ class _Drawn:
 
 def _compared(drawn: _Drawn, n: int) -> tuple[int, int]:
     """How many elements were known and compared, and how many of them were sizes."""
-    contents = Contents(Symbols(), drawn.block.ops)
+    amounts = Amounts(Symbols())
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         results = interpret(drawn.module, arguments=[np.empty((n, 0), np.float32)])
     known = sizes = 0
     for value, result in zip(drawn.values, results, strict=True):
-        elements = contents.of(value)
+        elements = amounts.of(value)
         for element, expected in [] if elements is None else zip(elements, result, strict=True):
             number = evaluate(element, {"n": n}) if isinstance(element, Expr) else element
             if isinstance(element, Expr) and abs(number) >= 2**31:
@@ -109,8 +122,38 @@ def test_a_size_below_zero_is_no_size_of_an_unsigned_dtype(element: str) -> None
     size = b.value("dim", value=N, dtype=dtype("i64"))
     size = b.value("convert", size, dtype=dtype(element))
     one = b.constant(1, element)
-    contents = Contents(Symbols(), block.ops)
-    above, below = contents.of(b.value("add", size, one)), contents.of(b.value("sub", size, one))
+    amounts = Amounts(Symbols())
+    above, below = amounts.of(b.value("add", size, one)), amounts.of(b.value("sub", size, one))
     assert above is not None
     assert above.item() == N + 1
     assert below is None
+
+
+def test_a_size_that_a_comparison_chooses_is_a_dim() -> None:
+    b = Builder(Block([parse_type("f32[n,0]")]))
+    size, three = (b.number(each, "i64") for each in (N, 3))
+    amounts = Amounts(Symbols())
+    condition = b.value("compare", size, three, direction="gt")
+    chosen = amounts.of(b.value("select", condition, size, b.value("mul", size, three)))
+    assert amounts.of(condition) is None
+    assert amounts.truth(condition) == (Atom("gt", N - 3),)
+    assert chosen is not None
+    assert [evaluate(chosen.item(), {"n": n}) for n in (2, 3, 4)] == [6, 9, 4]
+
+
+def test_what_follows_from_a_size_that_was_read_is_a_dim() -> None:
+    block = Block([parse_type("i32[]")])
+    b = Builder(block)
+    read = b.value("add", block.arguments[0], b.constant(1, "i32"))
+    amounts = Amounts(Symbols())
+    assert amounts.of(read) is None
+    size = amounts.define_size(b, read, lambda: "k", "the count")
+    twice = amounts.of(b.value("mul", read, b.constant(2, "i32")))
+    assert twice is not None
+    assert twice.item() == size * 2
+
+
+def test_sizes_whose_count_is_open_are_refused() -> None:
+    block = Block([parse_type("i64[n]")])
+    with pytest.raises(CompileError, match=r"op 'x' reads sizes from i64\[n\]: their count must"):
+        Amounts(Symbols()).parts(Builder(block), block.arguments[0], "op 'x'")

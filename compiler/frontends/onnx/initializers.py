@@ -1,0 +1,85 @@
+"""Initializers of an ONNX model: constants of the program, or parameters that are given later."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnx
+
+from ingot.compiler.frontends.onnx.fingerprint import fingerprint
+from ingot.compiler.frontends.onnx.notes import Notes
+from ingot.compiler.frontends.onnx.scope import UNKNOWN, Result
+from ingot.compiler.frontends.onnx.tensors import (
+    dtype_of,
+    element_type_name,
+    is_external,
+    literal_of,
+)
+from ingot.compiler.frontends.survey import Survey
+from ingot.compiler.graph.builder import Builder
+from ingot.hal.errors import CompileError
+
+__all__ = ["ImportOptions", "Initializers"]
+
+
+@dataclass(frozen=True)
+class ImportOptions:
+    """How initializers become values: see `import_onnx`."""
+
+    external_parameters: bool
+    parameter_names: Mapping[str, str]
+    outputs: Sequence[str] | None = None
+    survey: Survey | None = None
+
+
+class Initializers:
+    """Makes values of initializers; `weights` are fingerprints of parameters by key."""
+
+    def __init__(self, folders: Sequence[Path], options: ImportOptions, notes: Notes) -> None:
+        self._folders = folders
+        self._options = options
+        self._notes = notes
+        self.weights: dict[str, str] = {}
+
+    def make(self, tensor: onnx.TensorProto, builder: Builder) -> Result:
+        """The value of an initializer; unknown, and a note, if there can be none."""
+        element = dtype_of(tensor.data_type)
+        if element is None:
+            kind = element_type_name(tensor.data_type)
+            self._notes.note(
+                f"initializer '{tensor.name}' has element type {kind}, expected a numeric one",
+                ("initializer", kind),
+                tensor.name,
+            )
+            return UNKNOWN
+        if self._options.external_parameters and (
+            is_external(tensor) or (element.is_float and tensor.dims)
+        ):
+            key = self._options.parameter_names.get(tensor.name, tensor.name)
+            self._note_weights(key, tensor)
+            result = builder.value(
+                "parameter", scope="", key=key, dtype=element, shape=tuple(tensor.dims)
+            )
+        else:
+            try:
+                result = builder.constant(literal_of(tensor, self._folders))
+            except CompileError as error:
+                self._notes.note_weight(tensor, error)
+                return UNKNOWN
+        result.name = tensor.name
+        return result
+
+    def _note_weights(self, key: str, tensor: onnx.TensorProto) -> None:
+        """Remember which weights the external parameter `key` is, which must be one tensor."""
+        try:
+            found = fingerprint(tensor, self._folders)
+        except CompileError as error:
+            self._notes.note_weight(tensor, error)
+            return
+        if self.weights.setdefault(key, found) != found:
+            self._notes.note(
+                f"initializer '{tensor.name}' has the key '{key}' of other weights: give it "
+                "another one with parameter_names="
+            )

@@ -200,6 +200,8 @@ class Former:
         if group is not None and self._ends_attention(group, op):
             self._join(group, op)
             return
+        if op.name == "unpack":
+            self._materialise(op.operands[0])
         if op.name == "broadcast" or op.name in LOOKUPS:
             for operand in op.operands:
                 once = op.name in LOOKUPS and not shape_of(operand)

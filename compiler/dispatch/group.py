@@ -43,6 +43,7 @@ INDEX_OPS = frozenset(
         "take",
         "gather",
         "dynamic_slice",
+        "unpack",
     }
 )
 LOOKUPS = frozenset({"take", "gather", "dynamic_slice"})

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ingot.compiler.ir.dims import Dim
-from ingot.hal.spec import DType
+from ingot.hal.spec import DType, dtype
 
 __all__ = [
     "IndexType",
@@ -104,9 +104,20 @@ class VectorType:
 
 @dataclass(frozen=True)
 class MemoryType:
-    """Typed memory of a kernel: a binding, scratch, or local memory."""
+    """Typed memory of a kernel: a binding, scratch, or local memory. Integers below 8 bits lie
+    packed in it, the first element in the low bits of a byte, and have 8 bits in a register."""
 
     dtype: DType
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether a byte has several elements."""
+        return self.dtype.is_integer and self.dtype.bits < 8
+
+    @property
+    def element(self) -> DType:
+        """The dtype of an element in a register."""
+        return dtype(f"{self.dtype.kind}8") if self.is_packed else self.dtype
 
     def __str__(self) -> str:
         return f"memory<{self.dtype.name}>"

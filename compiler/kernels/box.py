@@ -101,7 +101,7 @@ class Target:
     @property
     def operand(self) -> int | None:
         """The binding that the result may take the memory of."""
-        if not isinstance(self.node, Load) or self.node.index != self.element:
+        if not isinstance(self.node, Load) or self.node.index != self.element or self.node.packed:
             return None
         ordinal = self.node.ordinal
         read_again = any(load.ordinal == ordinal for load in loads_of(self.others))

@@ -266,7 +266,7 @@ class Emitter:
 
     def _load(self, node: Load) -> Value:
         b = self.builder
-        memory = b.binding(node.ordinal, node.dtype)
+        memory = b.binding(node.ordinal, node.stored)
         if not self._varies(node.index):
             return b.load(memory, self.index(node.index))
         assert self.vector is not None

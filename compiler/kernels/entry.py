@@ -37,7 +37,7 @@ def in_place_pairs(
     count = len(function.arguments)
     for ordinal in range(count):
         mine = [load for load in loads if load.ordinal == ordinal]
-        if not mine or any(load.index != out for load in mine):
+        if not mine or any(load.index != out or load.packed for load in mine):
             continue
         for result in range(count, len(types)):
             if types[result].dtype.bytes == types[ordinal].dtype.bytes:

@@ -158,12 +158,14 @@ class _Run:
     def bytes_of(self, op: Op, indices: Array, mask: Array) -> tuple[_Memory, Array, Array]:
         """The memory, and for every item and lane of the mask its part, and where its bytes lie."""
         memory, offset = cast("tuple[_Memory, int]", self.values[op.operands[0]])
-        length = cast(MemoryType, op.operands[0].type).dtype.bytes
-        chosen = indices[mask]
-        starts = offset + chosen.astype(np.int64) * length
+        type = cast(MemoryType, op.operands[0].type)
+        length = type.element.bytes
+        chosen = indices[mask].astype(np.int64)
+        bits = type.dtype.bits if type.is_packed else 8 * length
+        starts = offset + chosen * bits // 8
         outside = (chosen < 0) | (starts + length > memory.parts.shape[1])
         if outside.any():
-            size = (memory.parts.shape[1] - offset) // length
+            size = (memory.parts.shape[1] - offset) * 8 // bits
             raise InvalidArgument(
                 f"kernel '{self.kernel.name}': {op.name} at index {chosen[outside][0]} of "
                 f"{size} elements of {op.operands[0].type}"
@@ -207,6 +209,9 @@ class _Run:
         self.require_barrier(op, memory, tuple(place), self.items_of(mask))
         element = dtype_of(op.result).numpy
         found = np.ascontiguousarray(memory.parts[tuple(place)])
+        stored = cast(MemoryType, op.operands[0].type)
+        if stored.is_packed:
+            found = _unpacked(found, indices[mask][:, None], stored)
         result = np.zeros(mask.shape, element)
         result[mask] = found.view(element)[:, 0]
         self.values[op.result] = result
@@ -276,6 +281,13 @@ class _Run:
         self.active = before & ~self.ended
         for argument, result in zip(carried, op.results, strict=True):
             self.values[result] = self.values[argument]
+
+
+def _unpacked(found: Array, indices: Array, stored: MemoryType) -> Array:
+    """The elements at these indices, of the bytes in which they lie."""
+    bits = stored.dtype.bits
+    high = (found << (8 - bits - indices * bits % 8)).astype(np.uint8)
+    return np.asarray(high.view(stored.element.numpy) >> (8 - bits))
 
 
 def _folded(numbers: Array, size: Sequence[int]) -> list[Array]:

@@ -58,10 +58,12 @@ _PREDICATES = {"compare", "is_nan", "is_inf", "is_finite"}
 
 
 def dtype_of(value: Value) -> DType:
-    """The element type of a scalar, vector or memory; that of an index is i64."""
+    """The element type of a scalar or vector, or of what memory gives; that of an index is i64."""
     if isinstance(value.type, IndexType):
         return I64
-    assert isinstance(value.type, (ScalarType, VectorType, MemoryType))
+    if isinstance(value.type, MemoryType):
+        return value.type.element
+    assert isinstance(value.type, (ScalarType, VectorType))
     return value.type.dtype
 
 
@@ -132,7 +134,7 @@ class LoopBuilder:
         return self._leaf("loop.dim", INDEX, ordinal=self.constants.index(dim))
 
     def binding(self, ordinal: int, element: DType) -> Value:
-        """The memory of operand or result `ordinal`."""
+        """The memory of operand or result `ordinal`; of integers below 8 bits, packed ones."""
         return self._leaf("loop.binding", MemoryType(element), ordinal=ordinal)
 
     def scratch(self, offset: int, element: DType) -> Value:

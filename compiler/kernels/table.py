@@ -137,7 +137,13 @@ def _constant(op: Op) -> tuple[Type, ...]:
 
 
 def _memory(op: Op) -> tuple[Type, ...]:
-    return (_declared(op, MemoryType),)
+    given = _declared(op, MemoryType)
+    stored = given.dtype
+    kernels_have = given.is_packed or stored.is_boolean or stored.bits >= 8
+    require(kernels_have, f"kernels have no {given}: bytes of codes are u8")
+    only_read = "elements that lie packed are read, not stored: only a binding has them"
+    require(op.name == "loop.binding" or not given.is_packed, only_read)
+    return (given,)
 
 
 def _count(op: Op) -> tuple[Type, ...]:
@@ -213,7 +219,7 @@ def _nothing(op: Op) -> tuple[Type, ...]:
 
 
 def _element(memory: Value) -> DType:
-    return cast(MemoryType, memory.type).dtype
+    return cast(MemoryType, memory.type).element
 
 
 def _load(op: Op) -> tuple[Type, ...]:
@@ -226,7 +232,9 @@ def _load(op: Op) -> tuple[Type, ...]:
 
 def _store(op: Op) -> tuple[Type, ...]:
     value = _type(op.operands[2])
-    element = _element(op.operands[0])
+    memory = cast(MemoryType, op.operands[0].type)
+    element = memory.element
+    require(not memory.is_packed, f"stores into {memory}, whose elements share bytes")
     if value == _INDEX:
         value = _I64
     require(value.dtype is element, f"stores {value} into {op.operands[0].type}")
@@ -375,7 +383,9 @@ def _leaves() -> None:
         "loop.binding()",
         "memory",
         _memory,
-        "Operand, result or workspace `ordinal` of the dispatch, of any dtype.",
+        "Operand, result or workspace `ordinal` of the dispatch, of any dtype. Elements of i4, "
+        "u4, i2 and u2 lie packed, the first in the low bits of a byte: they are read as i8 and "
+        "u8, and not stored.",
         ordinal=_NUMBER,
     )
     _row(

@@ -63,10 +63,16 @@ class Constant(Node):
 
 @dataclass(frozen=True, eq=False)
 class Load(Node):
-    """The element of a binding."""
+    """The element of a binding, where it lies `packed` one of that dtype."""
 
     ordinal: int
     index: Index
+    packed: DType | None = None
+
+    @property
+    def stored(self) -> DType:
+        """The dtype of the memory."""
+        return self.packed or self.dtype
 
     def indices(self) -> Sequence[Index]:
         return (self.index,)
@@ -328,6 +334,13 @@ class Tracer:
             node = Choose(type.dtype, (condition,), part, node)
         return node
 
+    def _unpack(self, op: Op, type: TensorType, indices: tuple[Index, ...]) -> Node:
+        packed = self.trace(op.operands[0], (Index(),))
+        assert isinstance(packed, Load)  # `form_dispatches` sees to it that it lies in memory
+        element = op.attributes["dtype"]
+        assert isinstance(element, DType)
+        return Load(type.dtype, packed.ordinal, linearize(indices, type.shape), element)
+
     # Indexed.
 
     def _fetch(self, value: Node, bound: Dim, mode: str, ordinal: int, extent: Dim) -> Index:
@@ -445,6 +458,7 @@ _RULES: dict[str, _Rule] = {
     "reshape": Tracer._reshape,
     "transpose": Tracer._transpose,
     "slice": Tracer._slice,
+    "unpack": Tracer._unpack,
     "reverse": Tracer._reverse,
     "pad": Tracer._pad,
     "concatenate": Tracer._concatenate,

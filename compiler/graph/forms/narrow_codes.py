@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from ingot.compiler.graph.builder import Builder, tensor_type
-from ingot.compiler.ir import Literal, Value
+from ingot.compiler.graph.references.numbers import Array
+from ingot.compiler.ir import Literal, Op, Value
 from ingot.hal.spec import DType, dtype
 
-__all__ = ["CODE", "codes_of", "decode", "encode", "is_narrow", "wide_dtype"]
+__all__ = ["CODE", "codes_of", "decode", "encode", "is_narrow", "packed", "wide_dtype"]
 
 CODE = dtype("u8")
 _F32, _F64, _I8, _I32 = dtype("f32"), dtype("f64"), dtype("i8"), dtype("i32")
@@ -39,6 +40,14 @@ def codes_of(literal: Literal) -> Literal:
     return Literal(codes, CODE)
 
 
+def packed(codes: Array, bits: int) -> Array:
+    """A line of codes of `bits` bits, as many in a byte as fit, the first in its low bits."""
+    per = 8 // bits
+    rows = np.zeros((-(-codes.size // per), per), np.uint8)
+    rows.reshape(-1)[: codes.size] = codes
+    return np.asarray(np.bitwise_or.reduce(rows << np.arange(0, 8, bits, dtype=np.uint8), axis=1))
+
+
 def decode(builder: Builder, codes: Value, element: DType) -> Value:
     """The numbers of codes, in `wide_dtype`."""
     if element.is_float:
@@ -48,6 +57,10 @@ def decode(builder: Builder, codes: Value, element: DType) -> Value:
         return builder.value("take", table, index, axis=0, mode="clamp")
     if element.kind == "u":
         return codes
+    owner = codes.owner
+    if isinstance(owner, Op) and owner.name == "unpack":  # which knows signs, too
+        attributes = {**owner.attributes, "dtype": element}
+        return builder.value("unpack", *owner.operands, **attributes)
     shape = tensor_type(codes).shape
     places = builder.full(8 - element.bits, CODE, shape)
     high = builder.value("bitcast", builder.value("shift_left", codes, places), dtype=_I8)

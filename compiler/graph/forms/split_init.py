@@ -22,7 +22,7 @@ from ingot.compiler.graph.folding.eliminate_dead_code import eliminate_dead_code
 from ingot.compiler.graph.interpreter import evaluate_op
 from ingot.compiler.graph.references.leaves import array_of
 from ingot.compiler.graph.references.numbers import Array
-from ingot.compiler.graph.rewriter import literal_of_value, tensor_ops, weights_of
+from ingot.compiler.graph.rewriter import defined_by, literal_of_value, tensor_ops, weights_of
 from ingot.compiler.ir import Block, Function, Literal, Module, Op, Region, Value, clone_op, walk
 from ingot.hal.errors import Error
 
@@ -32,10 +32,13 @@ _GROWTH = 1.25
 """How much longer than what it is made from a baked constant may be."""
 
 _SMALL = 1 << 16
-"""Bytes that are always baked, whatever they are made from."""
+"""Bytes that are always baked, unless they are made from packed elements."""
 
 _EXPANDED = frozenset({"broadcast", "iota", "constant"})
 """Ops that stay in `main`: their results are large only on paper."""
+
+_LOOKUPS = frozenset({"take", "gather", "dynamic_slice"})
+"""Ops of `main` that read packed elements where they lie; for others `init` unpacks them."""
 
 _COSTLY = frozenset(
     {"dot_general", "convolution", "sort", "top_k", "scatter", "attention", "cumulative"}
@@ -126,16 +129,28 @@ def _frontier(main: Function, weights: set[Value]) -> list[Value]:
     """The weights that some op computes and that live ops outside `init` read, in order."""
     live: set[Value] = set()
     wanted: dict[Value, None] = {}
+    outside = set(main.block.ops)  # of loops and branches
     for op in reversed(list(tensor_ops(main.block))):
         if op.results and not any(result in live for result in op.results):
             continue
         for operand in op.operands:
             owner = operand.owner
-            if operand in weights and isinstance(owner, Op) and owner.name not in _EXPANDED:
+            inside = isinstance(owner, Op) and owner.name in _EXPANDED
+            inside = inside or (op in outside and _is_looked_up(op, operand))
+            if operand in weights and isinstance(owner, Op) and not inside:
                 wanted[operand] = None
             else:
                 live.add(operand)
     return list(wanted)[::-1]
+
+
+def _is_unpacked(value: Value) -> bool:
+    return defined_by(value, "unpack") is not None
+
+
+def _is_looked_up(op: Op, operand: Value) -> bool:
+    """Whether the op reads a few elements of a packed operand, and so where they lie packed."""
+    return operand is op.operands[0] and op.name in _LOOKUPS and _is_unpacked(operand)
 
 
 def _read_global(value: Value, index: int, builder: Builder) -> Value:
@@ -169,24 +184,25 @@ class _Baker:
         type = tensor_type(value)
         count = int(np.prod(type.shape, dtype=np.float64))  # type: ignore[arg-type]
         length = count * type.dtype.bytes
-        if length > _SMALL and length > _GROWTH * self.source_length(value):
+        sources = self.sources(value)
+        literals = [literal_of_value(each) for each in sources]
+        kept = sum(each.array.nbytes for each in literals if each is not None)
+        small = length <= _SMALL and not any(map(_is_unpacked, sources))
+        if not small and length > _GROWTH * kept:
             return None
         array = self.evaluate(value)
         return None if array is None else Literal(array, type.dtype)
 
-    def source_length(self, value: Value) -> int:
-        """Bytes of the constants that the value is made from."""
+    def sources(self, value: Value) -> set[Value]:
+        """The value, and all that it is made from."""
         seen: set[Value] = set()
-        waiting, total = [value], 0
+        waiting = [value]
         while waiting:
             each = waiting.pop()
-            if each in seen or not isinstance(each.owner, Op):
-                continue
-            seen.add(each)
-            literal = literal_of_value(each)
-            total += literal.array.nbytes if literal is not None else 0
-            waiting.extend(each.owner.operands)
-        return total
+            if each not in seen and isinstance(each.owner, Op):
+                seen.add(each)
+                waiting.extend(each.owner.operands)
+        return seen
 
     def evaluate(self, value: Value) -> Array | None:
         """The value's array, or None if a parameter or a costly op is among its sources."""

@@ -1,7 +1,8 @@
 """Makes ops of narrow dtypes (f8, f4, i4, u2 ...) into ops on their codes, which are bytes.
 
 Kernels compute with 8 to 64 bits. Ops that only move elements move codes; all others decode
-their operands, work on the wide dtype, and encode what they give. Arguments, results and
+their operands, work on the wide dtype, and encode what they give. Constants of less than 8 bits
+lie packed, behind an `unpack`. Arguments, results and
 variables keep their dtypes: a `reinterpret`, which costs nothing, stands between.
 """
 
@@ -17,6 +18,7 @@ from ingot.compiler.graph.forms.narrow_codes import (
     decode,
     encode,
     is_narrow,
+    packed,
     wide_dtype,
 )
 from ingot.compiler.graph.ops import CONTROL
@@ -35,7 +37,7 @@ from ingot.compiler.ir import (
     clone_region,
     walk,
 )
-from ingot.hal.spec import DType
+from ingot.hal.spec import DType, dtype
 
 __all__ = ["store_narrow"]
 
@@ -45,6 +47,9 @@ _MOVES = frozenset(
         *("gather", "take", "dynamic_slice", "dynamic_update_slice", "select"),
     }
 )
+_UNIT = 64
+"""Bytes: constants begin at multiples of it in a module."""
+
 _OF_BITS = frozenset({"popcount", "count_leading_zeros", "shift_right_logical"})
 
 
@@ -106,7 +111,7 @@ class _Rewriter:
             case "constant":
                 literal = op.attributes["value"]
                 assert isinstance(literal, Literal)
-                return [builder.constant(codes_of(literal))]
+                return [_constant(builder, literal)]
             case "parameter" | "variable.load" | "global":
                 value = builder.value(op.name, **op.attributes)
                 return [builder.value("reinterpret", value, dtype=CODE)]
@@ -203,6 +208,17 @@ class _Rewriter:
         if op.name == "count_leading_zeros":
             made = builder.value("sub", made, builder.full(8 - narrow.bits, CODE, shape))
         return encode(builder, made, narrow)
+
+
+def _constant(builder: Builder, literal: Literal) -> Value:
+    """The codes of a constant, which lies packed where that makes the module smaller."""
+    codes, bits = codes_of(literal), literal.dtype.bits
+    flat = codes.array.reshape(-1)
+    units, packed_units = (-(-flat.size * each // (8 * _UNIT)) for each in (8, bits))
+    if packed_units == units or bool((flat == flat[0]).all()):
+        return builder.constant(codes)
+    bytes = builder.constant(packed(flat, bits), CODE)
+    return builder.value("unpack", bytes, dtype=dtype(f"u{bits}"), shape=codes.array.shape)
 
 
 def _wide_type(type: Type) -> Type:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ingot.compiler.graph.ops.table import OpRow, attribute, dims_text, register, require
-from ingot.compiler.ir import TensorType
+from ingot.compiler.ir import MemoryType, TensorType
 from ingot.compiler.ir.dims import Call, Dim, bounds, ceildiv, product, symbols_of
 from ingot.hal.spec import DType
 
@@ -47,6 +47,17 @@ def _reshape(x: TensorType, *, shape: tuple[Dim, ...]) -> TensorType:
         f"{x} has {old} elements, but {dims_text(shape)} has {new}",
     )
     return TensorType(x.dtype, shape)
+
+
+def _unpack(x: TensorType, *, dtype: DType, shape: tuple[Dim, ...]) -> TensorType:
+    memory = MemoryType(dtype)
+    require(memory.is_packed, f"{dtype.name} does not lie packed: expected i4, u4, i2 or u2")
+    length = ceildiv(product(shape) * dtype.bits, 8)
+    require(
+        (x.dtype.name, x.shape) == ("u8", (length,)),
+        f"{dims_text(shape)} of {dtype.name} is {length} bytes as u8, not {x}",
+    )
+    return TensorType(memory.element, shape)
 
 
 def _may_be_equal(a: Dim, b: Dim) -> bool:
@@ -220,6 +231,15 @@ for _row in (
         "The bytes of x in memory as another dtype: a wider one takes the last dim, a narrower "
         "one adds it.",
         {"dtype": attribute("dtype")},
+    ),
+    OpRow(
+        "unpack",
+        "shape",
+        ("x",),
+        _unpack,
+        "The elements of a tensor of i4, u4, i2 or u2, as i8 or u8, from the bytes in which they "
+        "lie packed, the first one in the low bits.",
+        {"dtype": attribute("dtype"), "shape": attribute("dims")},
     ),
     OpRow(
         "reverse",

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from ingot.compiler.graph.references.numbers import Array, dtype_of
+from ingot.compiler.ir import MemoryType
 from ingot.hal.spec import DType
 
 __all__ = ["REFERENCES"]
@@ -34,6 +36,13 @@ def _slice(
     x: Array, *, start: tuple[int, ...], limit: tuple[int, ...], stride: tuple[int, ...]
 ) -> Array:
     return np.asarray(x[tuple(map(slice, start, limit, stride))])
+
+
+def _unpack(x: Array, *, dtype: DType, shape: tuple[int, ...]) -> Array:
+    bits, count = dtype.bits, prod(shape)
+    high = x[:, None] << np.arange(8 - bits, -1, -bits, dtype=np.uint8)
+    numbers = high.astype(np.uint8).view(MemoryType(dtype).element.numpy) >> (8 - bits)
+    return np.asarray(numbers.reshape(-1)[:count].reshape(shape))
 
 
 def _pad(
@@ -84,6 +93,7 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     "reshape": _reshape,
     "transpose": _transpose,
     "slice": _slice,
+    "unpack": _unpack,
     "pad": _pad,
     "concatenate": _concatenate,
     "reinterpret": _reinterpret,

@@ -259,7 +259,7 @@ class _Lowering:
     def _turn(self, emitter: Emitter, load: Load, row: LoopIndex, column: LoopIndex) -> list[Value]:
         """A square of an operand that is contiguous along the rows, as vectors along columns."""
         b = self.builder
-        memory = b.binding(load.ordinal, load.dtype)
+        memory = b.binding(load.ordinal, load.stored)
         emitter.places[self.axes[-2].axis] = row
         read = []
         for step in range(self.lanes):

@@ -47,7 +47,7 @@ def prototype(kernel: Kernel) -> str:
 
 # What INGOT_USE_ of kernel.h is said of: elements, also with a number of lanes, and words.
 _ELEMENTS = ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "f64", "i1", "f16", "bf16")
-_WORDS = ("convert", "reduce", "rem", "through")
+_WORDS = ("convert", "packed", "reduce", "rem", "through")
 _HEADERS = ("kernel_vector.h", "kernel_math.h", "kernel_math_f64.h")
 
 
@@ -132,8 +132,8 @@ class _Printer(CStructure):
 
     def _type(self, value: Value) -> str:
         if isinstance(value.type, MemoryType):
-            scalar_name(value.type.dtype)
-            return f"{value.type.dtype.name}_memory *"
+            scalar_name(value.type.element)
+            return f"{_stored(value)}_memory *"
         if isinstance(value.type, VectorType):
             self._include(value.type.lanes)
             if value.type.dtype.is_boolean:
@@ -379,14 +379,15 @@ class _Printer(CStructure):
             self.mask_bits[op.result] = 8
         self._suffix(lanes)
         operands = list(map(self._name, op.operands))
-        return f"{_access('load', element.name, lanes, len(operands) > 2)}({', '.join(operands)})"
+        stored = _stored(op.operands[0])
+        return f"{_access('load', stored, lanes, len(operands) > 2)}({', '.join(operands)})"
 
     def _gather(self, op: Op) -> str:
         element = dtype_of(op.result)
         if element.is_boolean:
             self.mask_bits[op.result] = 8
         names = ", ".join(map(self._name, op.operands))
-        return f"gather_{element.name}{self._suffix(lanes_of(op.result))}({names})"
+        return f"gather_{_stored(op.operands[0])}{self._suffix(lanes_of(op.result))}({names})"
 
     def _constant(self, op: Op) -> str:
         value = op.attributes["value"]
@@ -473,6 +474,12 @@ def _wrapped(name: str, bits: int, target: str, lanes: int) -> str:
     if bits < 4 * width:
         return f"__builtin_convertvector({name}, {target}x{lanes})"
     return f"({target}x{lanes})narrow_i{bits}_i{width}x{lanes}((i{bits}x{lanes}){name})"
+
+
+def _stored(memory: Value) -> str:
+    """What functions on the memory call its elements."""
+    assert isinstance(memory.type, MemoryType)
+    return f"{'packed_' * memory.type.is_packed}{memory.type.dtype.name}"
 
 
 def _access(kind: str, element: str, lanes: int, partial: bool) -> str:

@@ -159,6 +159,19 @@ INGOT_INLINE void store_bf16(bf16_memory *memory, i64 index, f32 value) {
   memory[index] = store_bits_bf16(value);
 }
 
+/* Elements of `bits` bits, the first one in the low bits of a byte. */
+#define INGOT_PACKED(type, element, word, bits)                                               \
+  typedef u8 packed_##type##_memory __attribute__((may_alias));                               \
+  INGOT_INLINE element load_packed_##type(const packed_##type##_memory *memory, i64 index) {  \
+    u32 place = (u32)index % (8 / bits) * bits;                                               \
+    u32 high = (u32)memory[(u64)index / (8 / bits)] << (32 - bits - place);                   \
+    return (element)((word)high >> (32 - bits));                                              \
+  }
+INGOT_PACKED(i4, i8, i32, 4)
+INGOT_PACKED(i2, i8, i32, 2)
+INGOT_PACKED(u4, u8, u32, 4)
+INGOT_PACKED(u2, u8, u32, 2)
+
 /* Integer ops. Division by zero gives -1 (all bits), the remainder the dividend; MIN / -1
  * is MIN. A shift by the width or more gives 0, or the sign. */
 #define INGOT_INTEGER(type, unsigned_type, bits)                                              \

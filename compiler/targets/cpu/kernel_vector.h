@@ -217,6 +217,32 @@ INGOT_INLINE N(f32) N(round_f16)(N(f32) value) { return N(widen_f16)(N(narrow_f1
 INGOT_HALF(f16)
 #endif
 
+/* Packed elements, at any place in a byte: no byte without a live one is touched. */
+#define INGOT_PACKED_VECTOR(type, element)                                                    \
+  INGOT_INLINE N(element) N(load_packed_##type)(const packed_##type##_memory *memory, i64 index) { \
+    N(element) result;                                                                        \
+    EACH_LANE result[lane] = load_packed_##type(memory, index + lane);                        \
+    return result;                                                                            \
+  }                                                                                           \
+  INGOT_INLINE N(element) N(load_partial_packed_##type)(const packed_##type##_memory *memory, \
+                                                        i64 index, i64 count) {               \
+    N(element) result = {0};                                                                  \
+    EACH_LANE if (lane < count) result[lane] = load_packed_##type(memory, index + lane);      \
+    return result;                                                                            \
+  }                                                                                           \
+  INGOT_INLINE N(element) N(gather_packed_##type)(const packed_##type##_memory *memory,       \
+                                                  N(i64) indices) {                           \
+    N(element) result;                                                                        \
+    EACH_LANE result[lane] = load_packed_##type(memory, indices[lane]);                       \
+    return result;                                                                            \
+  }
+#if INGOT_USE_packed
+INGOT_PACKED_VECTOR(i4, i8)
+INGOT_PACKED_VECTOR(i2, i8)
+INGOT_PACKED_VECTOR(u4, u8)
+INGOT_PACKED_VECTOR(u2, u8)
+#endif
+
 /* i1 in memory is a byte of 0 or 1, in a register a mask of 8-bit lanes. */
 #if INGOT_USES(N(i1))
 INGOT_INLINE N(i8) N(load_i1)(const i1_memory *memory, i64 index) {

@@ -141,6 +141,18 @@ void note_fault(__global int *fault, int ticket, int operand, long index, long b
 // How partial loads and stores, and gathers, reach one element.
 #define ELEMENT_AT(memory, index) (memory)[index]
 
+#define PACKED_i4_AT(memory, index) \
+  (char)((int)((uint)(memory)[(index) / 2] << (28 - (int)((index) % 2) * 4)) >> 28)
+
+#define PACKED_i2_AT(memory, index) \
+  (char)((int)((uint)(memory)[(index) / 4] << (30 - (int)((index) % 4) * 2)) >> 30)
+
+#define PACKED_u4_AT(memory, index) \
+  (uchar)((memory)[(index) / 2] >> ((int)((index) % 2) * 4) & 15)
+
+#define PACKED_u2_AT(memory, index) \
+  (uchar)((memory)[(index) / 4] >> ((int)((index) % 4) * 2) & 3)
+
 #define HALF_AT(memory, index) vload_half(index, memory)
 
 #define PUT_AT(memory, index, value) (memory)[index] = (value)

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
-from typing import ClassVar
+from typing import ClassVar, cast
 
-from ingot.compiler.ir import Op, Value, walk
+from ingot.compiler.ir import MemoryType, Op, Value, walk
 from ingot.compiler.kernels.check_barriers import check_barriers
 from ingot.compiler.kernels.kernel import Kernel
 from ingot.compiler.kernels.loop import dtype_of, lanes_of
@@ -51,6 +51,11 @@ def _guard_size(text: str, local_size: tuple[int, int, int], local_length: int) 
         return text
     needed = f"INGOT_GROUP_SIZE >= {prod(local_size)} && INGOT_LOCAL_LENGTH >= {local_length}"
     return f"#if {needed}\n{text}#endif\n"
+
+
+def is_packed(memory: Value) -> bool:
+    """Whether a byte of the memory has several elements."""
+    return isinstance(memory.type, MemoryType) and memory.type.is_packed
 
 
 def aligned(length: int) -> int:
@@ -192,10 +197,13 @@ class _Printer(ValuePrinter):
         memory, index = map(self._name, op.operands[:2])
         lanes = lanes_of(op.result)
         element = dtype_of(op.result).name
-        if len(op.operands) > 2:
-            at = self._at(element)
+        packed = is_packed(op.operands[0])
+        if packed and lanes == 1:
+            text = f"{self._at(op.operands[0])}({memory}, {index})"
+        elif len(op.operands) > 2 or packed:
+            at = self._at(op.operands[0])
             type = self._vector("float" if element == "f16" else MEMORY_TYPES[element], lanes)
-            count = self._name(op.operands[2])
+            count = self._name(op.operands[2]) if len(op.operands) > 2 else str(lanes)
             text = self._call("LOAD_PARTIAL", lanes, type, at, memory, index, count)
         elif self._is_global_vector(op.operands[0], lanes):
             text = self._call(f"load_{element}", lanes, f"{memory} + {index}")
@@ -221,8 +229,12 @@ class _Printer(ValuePrinter):
             return f"{text} != {f'(uchar{lanes})(0)' if lanes > 1 else 0}"
         return text
 
-    def _at(self, element: str) -> str:
-        name = "HALF_AT" if element == "f16" else "ELEMENT_AT"
+    def _at(self, memory: Value) -> str:
+        """The function that reads a single element."""
+        stored = cast(MemoryType, memory.type).dtype.name
+        name = "HALF_AT" if stored == "f16" else "ELEMENT_AT"
+        if is_packed(memory):
+            name = f"PACKED_{stored}_AT"
         self.functions[name] = None
         return name
 
@@ -231,17 +243,20 @@ class _Printer(ValuePrinter):
         element = dtype_of(op.result).name
         type = self._vector("float" if element == "f16" else MEMORY_TYPES[element], lanes)
         memory, indices = map(self._name, op.operands)
-        text = self._call("GATHER", lanes, type, self._at(element), memory, indices)
+        at = self._at(op.operands[0])
+        text = self._call("GATHER", lanes, type, at, memory, indices)
         return self._loaded(op, text, lanes)
 
     def _binding(self, op: Op) -> str:
         ordinal = int(str(op.attributes["ordinal"]))
         element = dtype_of(op.result)
         scalar_type(element)
-        type = f"{self._global(ordinal)}{MEMORY_TYPES[element.name]} *"
+        stored = "uchar" if is_packed(op.result) else MEMORY_TYPES[element.name]
+        type = f"{self._global(ordinal)}{stored} *"
         self.pointers[op.result] = type
         text = f"b{ordinal} + o{ordinal}"
-        return text if element == self.kernel.bindings[ordinal] else f"({type})({text})"
+        same = MEMORY_TYPES[self.kernel.bindings[ordinal].name] == stored
+        return text if same else f"({type})({text})"
 
     def _scratch(self, op: Op) -> str:
         self.pointers[op.result] = f"__global {MEMORY_TYPES[dtype_of(op.result).name]} *"

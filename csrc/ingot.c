@@ -57,7 +57,6 @@
 #include "module/tables.c"
 #include "module/verify.c"
 #include "module/verify_assignment.c"
-#include "module/verify_calls.c"
 
 #include "vm/context.c"
 #include "vm/device_work.c"

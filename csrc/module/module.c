@@ -36,7 +36,6 @@ static ingot_status_t check_module(ingot_module_t *module, uint32_t flags) {
 /* Frees what load allocated; the bytes stay with their owner. */
 static void destroy_module(ingot_module_t *module) {
   ingot_instance_t *instance = module->instance;
-  ingot_release_memory(&instance->allocator, module->frame_lengths);
   ingot_release_memory(&instance->allocator, module->entry_executables);
   ingot_release_memory(&instance->allocator, module);
   ingot_hal_instance_release(instance);

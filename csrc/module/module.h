@@ -56,12 +56,8 @@ struct ingot_module_t {
 
   /* Derived by load. */
   uint32_t *entry_executables; /* per entry: the ordinal of its executable */
-  uint64_t *frame_lengths;     /* per function: bytes of VM stack it and its callees need */
   uint32_t list_count;         /* one more than the greatest ordinal of a list in the code */
 };
-
-/* Bytes of VM stack that a function needs besides its registers. */
-#define INGOT_FRAME_HEADER_LENGTH 32
 
 static inline const char *ingot_module_string(const ingot_module_t *module, uint32_t offset) {
   return module->strings + offset;
@@ -98,7 +94,7 @@ void ingot_module_choose_constants(const uint8_t *head, size_t length, uint64_t 
 /* tables.c: every cross reference of the tables; sets entry_executables. */
 ingot_status_t ingot_module_check_tables(ingot_module_t *module);
 
-/* verify.c: all bytecode; sets frame_lengths and list_count. */
+/* verify.c: all bytecode; sets list_count. */
 ingot_status_t ingot_module_verify_code(ingot_module_t *module);
 
 #endif /* INGOT_MODULE_MODULE_H_ */

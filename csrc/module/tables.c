@@ -109,26 +109,15 @@ static bool function_fits(const ingot_module_t *module, const ingot_layout_funct
   bool fits =
       ingot_module_name_fits(module, function->name) && string_fits(module, function->doc) &&
       ingot_module_name_fits(module, function->target) &&
-      function->flags <= (INGOT_FUNCTION_EXPORTED | INGOT_FUNCTION_INIT) &&
       function->i64_count <= MAX_REGISTERS && function->f64_count <= MAX_REGISTERS &&
       function->ref_count <= MAX_REGISTERS &&
-      function->i64_parameter_count <= function->i64_count &&
-      function->f64_parameter_count <= function->f64_count &&
-      function->ref_parameter_count <= function->ref_count &&
-      function->i64_result_count <= MAX_REGISTERS &&
-      function->f64_result_count <= MAX_REGISTERS &&
-      function->ref_result_count <= MAX_REGISTERS &&
       ingot_range_fits_u64(function->code_offset, function->code_length, module->code_length) &&
       function->code_length > 0 && function->code_length <= UINT32_MAX;
   uint64_t tensors = (uint64_t)function->argument_count + function->result_count;
   fits = fits && ingot_range_fits_u64(function->first_value, tensors, module->value_count);
-  bool internal = function->flags == 0;
-  uint64_t registers = (uint64_t)function->i64_parameter_count + function->f64_parameter_count +
-                       function->ref_parameter_count + function->i64_result_count +
-                       function->f64_result_count + function->ref_result_count;
-  return fits && (internal || registers == 0) &&
-         (function->flags == INGOT_FUNCTION_EXPORTED || tensors == 0) &&
-         function->flags != (INGOT_FUNCTION_EXPORTED | INGOT_FUNCTION_INIT);
+  for (uint32_t k = 0; k < 6; ++k) fits = fits && function->reserved[k] == 0;
+  return fits && (function->flags == INGOT_FUNCTION_EXPORTED ||
+                  (function->flags == INGOT_FUNCTION_INIT && tensors == 0));
 }
 
 /* Functions are told apart by target and name, variables by name. */

@@ -82,33 +82,10 @@ static ingot_status_t check_operand(ingot_verifier_t *verifier, uint32_t word,
   }
 }
 
-static ingot_status_t check_call_operands(const ingot_verifier_t *verifier, uint32_t word,
-                                 const ingot_operand_t *operands) {
-  const ingot_module_t *module = verifier->module;
-  REFUSE_UNLESS(operands[0].value < module->function_count, "function %u of %u",
-                operands[0].value, module->function_count);
-  const ingot_layout_function_t *callee = &module->functions[operands[0].value];
-  REFUSE_UNLESS(callee->flags == 0, "only internal functions can be called");
-  REFUSE_UNLESS(strcmp(ingot_module_string(module, callee->target),
-                       ingot_module_string(module, verifier->function->target)) == 0,
-                "the called function is for another target");
-  REFUSE_UNLESS(operands[1].count == callee->i64_parameter_count &&
-                    operands[2].count == callee->f64_parameter_count &&
-                    operands[3].count == callee->ref_parameter_count &&
-                    operands[4].count == callee->i64_result_count &&
-                    operands[5].count == callee->f64_result_count &&
-                    operands[6].count == callee->ref_result_count,
-                "register counts differ from those of the called function");
-  return NULL;
-}
-
 static ingot_status_t check_return_operands(const ingot_verifier_t *verifier, uint32_t word,
                                    const ingot_operand_t *operands) {
-  const ingot_layout_function_t *function = verifier->function;
-  REFUSE_UNLESS(operands[0].count == function->i64_result_count &&
-                    operands[1].count == function->f64_result_count &&
-                    operands[2].count == function->ref_result_count,
-                "register counts differ from the function's results");
+  REFUSE_UNLESS(operands[0].count + operands[1].count + operands[2].count == 0,
+                "its lists have registers, but results are made, not returned");
   return NULL;
 }
 
@@ -207,13 +184,19 @@ static ingot_status_t check_list_operands(ingot_verifier_t *verifier, uint32_t w
   return NULL;
 }
 
+/* Only init may run the instruction, or all but init: sessions have variables, programs none. */
+static ingot_status_t check_init(const ingot_verifier_t *verifier, uint32_t word, bool init) {
+  bool is_init = verifier->function->flags & INGOT_FUNCTION_INIT;
+  REFUSE_UNLESS(is_init == init, init ? "only init may run it" : "init has no variables");
+  return NULL;
+}
+
 /* What the numbers of an instruction refer to. */
 static ingot_status_t check_numbers(ingot_verifier_t *verifier, uint32_t word,
                                     const ingot_decoded_t *decoded) {
   const ingot_operand_t *operands = decoded->operands;
   const ingot_module_t *module = verifier->module;
   switch (decoded->code) {
-    case INGOT_OP_CALL: return check_call_operands(verifier, word, operands);
     case INGOT_OP_RETURN:
       ++verifier->flow_count;
       return check_return_operands(verifier, word, operands);
@@ -240,23 +223,21 @@ static ingot_status_t check_numbers(ingot_verifier_t *verifier, uint32_t word,
       REFUSE_UNLESS(is_register_float(operands[3].value), "dtype %u is not f16, bf16, f32 or f64",
                     operands[3].value);
       return NULL;
-    case INGOT_OP_FILL: {
-      uint32_t length = operands[4].value;
-      REFUSE_UNLESS(length == 1 || length == 2 || length == 4 || length == 8,
-                    "pattern length %u is not 1, 2, 4 or 8", length);
-      return NULL;
-    }
+    case INGOT_OP_ARENA: return check_init(verifier, word, true);
     case INGOT_OP_PARAMETER:
+      INGOT_TRY(check_init(verifier, word, true));
       REFUSE_UNLESS(operands[2].value < module->parameter_count, "parameter %u of %u",
                     operands[2].value, module->parameter_count);
       return NULL;
     case INGOT_OP_VARIABLE_READ:
     case INGOT_OP_VARIABLE_WRITE:
+      INGOT_TRY(check_init(verifier, word, false));
       REFUSE_UNLESS(operands[2].value < module->variable_count, "variable %u of %u",
                     operands[2].value, module->variable_count);
       return NULL;
     case INGOT_OP_GLOBAL_LOAD:
     case INGOT_OP_GLOBAL_STORE:
+      if (decoded->code == INGOT_OP_GLOBAL_STORE) INGOT_TRY(check_init(verifier, word, true));
       REFUSE_UNLESS(operands[1].value < module->global_count, "global %u of %u",
                     operands[1].value, module->global_count);
       return NULL;
@@ -346,5 +327,5 @@ ingot_status_t ingot_module_verify_code(ingot_module_t *module) {
   ingot_release_memory(allocator, labels);
   ingot_release_memory(allocator, marks);
   module->list_count = verifier.list_count;
-  return status ? status : ingot_verify_calls(module);
+  return status;
 }

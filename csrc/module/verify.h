@@ -3,8 +3,6 @@
  * Passes over a function, each linear in its code:
  *   verify.c             every instruction by itself: operands, ordinals, branch targets
  *   verify_assignment.c  every register is assigned on every path before it is read
- * and over the module, when all functions are decoded:
- *   verify_calls.c       no call cycles, init-only instructions, VM stack per function
  */
 #ifndef INGOT_MODULE_VERIFY_H_
 #define INGOT_MODULE_VERIFY_H_
@@ -36,6 +34,5 @@ ingot_status_t ingot_verifier_refuse(const ingot_verifier_t *verifier, uint32_t 
                                      const char *format, ...) INGOT_PRINTF(3, 4);
 
 ingot_status_t ingot_verify_assignment(const ingot_verifier_t *verifier);
-ingot_status_t ingot_verify_calls(ingot_module_t *module);
 
 #endif /* INGOT_MODULE_VERIFY_H_ */

@@ -5,8 +5,7 @@
  * One pass in code order, without iterating: the state at a label is the intersection of
  * the states of the branches that lead to it from above. A branch that leads back must
  * bring at least what the label had when it was passed; then the loop body, verified with
- * that, is right for every iteration. clear.ref takes the assignment of its register away,
- * so that no instruction ever reads a null reference.
+ * that, is right for every iteration.
  */
 #include <string.h>
 
@@ -89,10 +88,6 @@ static void apply_writes(assignment_t *self, const ingot_decoded_t *decoded) {
     for (uint32_t r = 0; r < operand->count; ++r) {
       set(self, bit_of(self, operand->letter, words[operand->position + r]));
     }
-  }
-  if (decoded->code == INGOT_OP_CLEAR_REF) {
-    uint32_t bit = bit_of(self, 'O', decoded->operands[0].value);
-    self->current[bit / 64] &= ~(UINT64_C(1) << (bit % 64));
   }
   if (decoded->code == INGOT_OP_RESULT_BUFFER) {
     set(self, self->result_base + decoded->operands[2].value);
@@ -184,9 +179,6 @@ static ingot_status_t visit(assignment_t *self, uint32_t word, const ingot_decod
 static ingot_status_t visit_all(assignment_t *self) {
   const ingot_verifier_t *verifier = self->verifier;
   const ingot_layout_function_t *function = verifier->function;
-  for (uint32_t r = 0; r < function->i64_parameter_count; ++r) set(self, r);
-  for (uint32_t r = 0; r < function->f64_parameter_count; ++r) set(self, self->f64_base + r);
-  for (uint32_t r = 0; r < function->ref_parameter_count; ++r) set(self, self->ref_base + r);
   uint32_t end = self->result_base + function->result_count;
   for (; end < 64 * self->word_count; ++end) set(self, end);
   self->reachable = true;

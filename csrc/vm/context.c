@@ -62,7 +62,7 @@ void ingot_vm_context_set_trace(ingot_vm_context_t *context, ingot_trace_functio
 
 /* The largest needs of any function and kernel. */
 typedef struct context_needs_t {
-  uint64_t stack_length;
+  uint64_t register_bytes;
   uint32_t constant_count;
   uint32_t result_count;
   uint32_t list_count;
@@ -73,9 +73,8 @@ static void add_needs(context_needs_t *needs, const ingot_vm_image_t *image) {
   for (uint32_t i = 0; i < module->function_count; ++i) {
     const ingot_layout_function_t *function = &module->functions[i];
     if (!ingot_vm_image_has_target(image, function->target)) continue;
-    if (module->frame_lengths[i] > needs->stack_length) {
-      needs->stack_length = module->frame_lengths[i];
-    }
+    uint64_t register_bytes = ingot_module_register_bytes(function);
+    if (register_bytes > needs->register_bytes) needs->register_bytes = register_bytes;
     if (function->result_count > needs->result_count) {
       needs->result_count = function->result_count;
     }
@@ -95,8 +94,8 @@ ingot_status_t ingot_vm_context_initialize(ingot_vm_context_t *context, ingot_de
   for (uint32_t i = 0; i < image_count; ++i) add_needs(&needs, &images[i]);
   const ingot_allocator_t *allocator = context_allocator(context);
   void *memory = NULL;
-  INGOT_TRY(ingot_allocate(allocator, (size_t)needs.stack_length, &memory));
-  context->stack = memory;
+  INGOT_TRY(ingot_allocate(allocator, (size_t)needs.register_bytes, &memory));
+  context->registers = memory;
   INGOT_TRY(ingot_allocate_array(allocator, needs.constant_count, sizeof(int64_t), &memory));
   context->constants = memory;
   INGOT_TRY(ingot_allocate_array(allocator, needs.result_count, sizeof(ingot_vm_result_t),
@@ -122,7 +121,7 @@ void ingot_vm_context_deinitialize(ingot_vm_context_t *context) {
   ingot_release_memory(allocator, context->retired);
   ingot_release_memory(allocator, context->results);
   ingot_release_memory(allocator, context->constants);
-  ingot_release_memory(allocator, context->stack);
+  ingot_release_memory(allocator, context->registers);
   ingot_hal_device_release(context->device); /* last: it keeps the allocator alive */
 }
 

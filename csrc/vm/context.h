@@ -43,7 +43,7 @@ typedef struct ingot_vm_context_t {
   ingot_device_t *device;
   ingot_hal_queue_t *queue;
   bool zero_memory;   /* new buffers start as zeros */
-  uint8_t *stack;     /* register files of the deepest call */
+  uint8_t *registers; /* those of the function that runs */
   int64_t *constants; /* of one dispatch */
   ingot_vm_result_t *results;
   ingot_buffer_t *slab;     /* NULL until code asks for it */

@@ -40,7 +40,7 @@ ingot_status_t ingot_vm_dispatch(ingot_vm_context_t *context, const uint16_t **p
   return ingot_hal_queue_dispatch(context->queue, &dispatch);
 }
 
-/* -- copies, fills ----------------------------------------------------------------------------- */
+/* -- copies ----------------------------------------------------------------------------------- */
 
 ingot_status_t ingot_vm_copy(ingot_vm_context_t *context, const uint16_t *pc, const int64_t *i64,
                              ingot_buffer_t *const *references) {
@@ -48,14 +48,6 @@ ingot_status_t ingot_vm_copy(ingot_vm_context_t *context, const uint16_t *pc, co
   context->queue->site = pc;
   return ingot_hal_queue_copy(context->queue, references[pc[1]], i64[pc[2]], references[pc[3]],
                               i64[pc[4]], length);
-}
-
-ingot_status_t ingot_vm_fill(ingot_vm_context_t *context, const uint16_t *pc, const int64_t *i64,
-                             ingot_buffer_t *const *references) {
-  int64_t length = i64[pc[3]];
-  context->queue->site = pc;
-  return ingot_hal_queue_fill(context->queue, references[pc[1]], i64[pc[2]], length,
-                              (uint64_t)i64[pc[4]], pc[5]);
 }
 
 /* -- lists ------------------------------------------------------------------------------------- */

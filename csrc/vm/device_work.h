@@ -10,12 +10,9 @@
 ingot_status_t ingot_vm_dispatch(ingot_vm_context_t *context, const uint16_t **pc,
                                  const int64_t *i64, ingot_buffer_t *const *references);
 
-/* The copy and the fill instruction at `pc`. */
+/* The copy instruction at `pc`. */
 ingot_status_t ingot_vm_copy(ingot_vm_context_t *context, const uint16_t *pc, const int64_t *i64,
                              ingot_buffer_t *const *references);
-ingot_status_t ingot_vm_fill(ingot_vm_context_t *context, const uint16_t *pc, const int64_t *i64,
-                             ingot_buffer_t *const *references);
-
 /* The list.insert, list.set, list.extend and list.copy instruction at `pc`. */
 ingot_status_t ingot_vm_insert_element(ingot_vm_context_t *context, const uint16_t *pc,
                                        const int64_t *i64, ingot_buffer_t *const *references);

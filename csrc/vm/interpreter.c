@@ -2,9 +2,8 @@
  * has proven; what depends on data (ranges, overflow, unset globals) is checked here or in
  * the HAL core.
  *
- * The VM stack is a row of frames. A frame is its header, then the i64, f64 and reference
- * registers of its function, 8 bytes each. Registers start arbitrary: definite assignment
- * is proven.
+ * The i64, f64 and reference registers of a function lie in a row, 8 bytes each. They start
+ * arbitrary: definite assignment is proven.
  */
 #include <inttypes.h>
 
@@ -15,66 +14,18 @@
 #include "vm/list.h"
 #include "vm/scalar.h"
 
-typedef struct frame_t {
-  struct frame_t *caller; /* NULL in the function that was run */
-  const ingot_layout_function_t *function;
-  const uint16_t *resume; /* in the caller's code: where its result lists start */
-  uint64_t reserved;
-} frame_t;
-
-_Static_assert(sizeof(frame_t) == INGOT_FRAME_HEADER_LENGTH, "the verifier sizes the stack");
-
-/* The register files of the current frame. */
+/* The register files of the function that runs. */
 typedef struct registers_t {
   int64_t *i;
   double *f;
   ingot_buffer_t **o;
 } registers_t;
 
-static registers_t frame_registers(frame_t *frame) {
-  int64_t *i = (int64_t *)(void *)(frame + 1);
-  double *f = (double *)(void *)(i + frame->function->i64_count);
-  return (registers_t){i, f, (ingot_buffer_t **)(void *)(f + frame->function->f64_count)};
-}
-
-/* -- calls ------------------------------------------------------------------------------------- */
-
-/* Copies a list of registers to the first ones of another frame; returns the word behind. */
-#define COPY_OUT(list, source, target)                                   \
-  do {                                                                   \
-    uint32_t copy_count = *(list)++;                                     \
-    for (uint32_t copy = 0; copy < copy_count; ++copy) {                 \
-      (target)[copy] = (source)[*(list)++];                              \
-    }                                                                    \
-  } while (0)
-
-/* Enters the function of a call instruction whose operands start at `words`. */
-static frame_t *enter_function(const ingot_module_t *module, frame_t *frame,
-                               const registers_t *from, const uint16_t *words) {
-  uint8_t *end = (uint8_t *)(frame + 1) + ingot_module_register_bytes(frame->function);
-  frame_t *next = (frame_t *)(void *)end;
-  next->caller = frame;
-  next->function = &module->functions[*words++];
-  registers_t to = frame_registers(next);
-  COPY_OUT(words, from->i, to.i);
-  COPY_OUT(words, from->f, to.f);
-  COPY_OUT(words, from->o, to.o);
-  next->resume = words;
-  return next;
-}
-
-/* Hands the results of a return instruction to the caller; returns where that goes on. */
-static const uint16_t *leave_function(const frame_t *frame, const registers_t *from,
-                                      const uint16_t *words) {
-  registers_t to = frame_registers(frame->caller);
-  const uint16_t *targets = frame->resume;
-  ++targets;
-  for (uint32_t count = *words++; count > 0; --count) to.i[*targets++] = from->i[*words++];
-  ++targets;
-  for (uint32_t count = *words++; count > 0; --count) to.f[*targets++] = from->f[*words++];
-  ++targets;
-  for (uint32_t count = *words++; count > 0; --count) to.o[*targets++] = from->o[*words++];
-  return targets;
+static registers_t registers_of(const ingot_vm_context_t *context,
+                                const ingot_layout_function_t *function) {
+  int64_t *i = (int64_t *)(void *)context->registers;
+  double *f = (double *)(void *)(i + function->i64_count);
+  return (registers_t){i, f, (ingot_buffer_t **)(void *)(f + function->f64_count)};
 }
 
 /* -- failures ---------------------------------------------------------------------------------- */
@@ -167,12 +118,10 @@ static __attribute__((noinline)) ingot_status_t locate(ingot_vm_context_t *conte
 ingot_status_t ingot_vm_run(ingot_vm_context_t *context) {
   const ingot_vm_image_t *image = context->image;
   const ingot_module_t *module = image->module;
-  frame_t *frame = (frame_t *)(void *)context->stack;
-  frame->caller = NULL;
-  frame->function = &module->functions[context->function];
-  const uint16_t *code = module->code + frame->function->code_offset;
+  const ingot_layout_function_t *function = &module->functions[context->function];
+  const uint16_t *code = module->code + function->code_offset;
   const uint16_t *pc = code;
-  registers_t r = frame_registers(frame);
+  const registers_t r = registers_of(context, function);
   uint64_t steps = 0;
   int64_t size = 0;
   ingot_status_t status = NULL;
@@ -190,22 +139,7 @@ ingot_status_t ingot_vm_run(ingot_vm_context_t *context) {
         pc = code + target;
         continue;
       }
-      case INGOT_OP_CALL:
-        if (must_look(context, steps)) {
-          status = check_limits(context, steps);
-          if (status) goto failed;
-        }
-        frame = enter_function(module, frame, &r, pc + 1);
-        r = frame_registers(frame);
-        pc = code = module->code + frame->function->code_offset;
-        continue;
-      case INGOT_OP_RETURN:
-        if (!frame->caller) return NULL;
-        pc = leave_function(frame, &r, pc + 1);
-        frame = frame->caller;
-        r = frame_registers(frame);
-        code = module->code + frame->function->code_offset;
-        continue;
+      case INGOT_OP_RETURN: return NULL;
       case INGOT_OP_ASSERT:
         if (I(1) == 0) {
           status = ingot_vm_assert_failure(context, pc, r.i);
@@ -254,9 +188,6 @@ ingot_status_t ingot_vm_run(ingot_vm_context_t *context) {
       COMPUTE(ROUND_F64, F(1), 4, ingot_scalar_round(F(2), pc[3]));
       COMPUTE(I64_TO_F64, F(1), 3, (double)I(2));
       COMPUTE(F64_TO_I64, I(1), 3, ingot_scalar_f64_to_i64(F(2)));
-
-      COMPUTE(MOVE_REF, O(1), 3, O(2));
-      COMPUTE(CLEAR_REF, O(1), 2, NULL);
 
       case INGOT_OP_ARGUMENT_BUFFER:
         O(1) = context->arguments[pc[3]]->span;
@@ -318,7 +249,6 @@ ingot_status_t ingot_vm_run(ingot_vm_context_t *context) {
         continue;
       }
       WORK(COPY, 6, ingot_vm_copy(context, pc, r.i, r.o));
-      WORK(FILL, 6, ingot_vm_fill(context, pc, r.i, r.o));
       WORK(READ_I64, 5, ingot_vm_read_i64(context, O(2), I(3), pc[4], &I(1)));
       WORK(READ_F64, 5, ingot_vm_read_f64(context, O(2), I(3), pc[4], &F(1)));
       WORK(WRITE_I64, 5, ingot_vm_write_i64(context, O(1), I(2), I(3), pc[4]));

@@ -144,7 +144,7 @@ def _executable_report(contents: ModuleContents, executable: Executable) -> dict
 def _functions(contents: ModuleContents) -> Iterator[str]:
     yield "\nfunctions"
     for function in contents.functions:
-        kind = "" if function.exported else "  (init)" if function.init else "  (internal)"
+        kind = "  (init)" if function.init else ""
         size = size_text(len(function.code.words))
         signature = printable(signature_text(function, _short))
         yield f"  {signature}  for {function.target}, {size} of code{kind}"

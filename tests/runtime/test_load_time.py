@@ -64,8 +64,8 @@ def module(tables: Tables) -> bytes:
     return known.pack("ingot_layout_header_t", [{**header, "crc": crc}]) + table + b"".join(parts)
 
 
-def internal(**fields: int) -> dict[str, int]:
-    return {"target": 1, **fields}
+def exported(**fields: int) -> dict[str, int]:
+    return {"target": 1, "flags": 1, **fields}
 
 
 def names(count: int) -> tuple[bytes, list[int]]:
@@ -82,7 +82,7 @@ def short_names(count: int) -> tuple[bytes, list[int]]:
 def shared_code(count: int) -> Tables:
     code = [*[opcode("const.i64").code, 0, 0, 0, 0, 0] * count, *RETURN]
     strings, offsets = short_names(count)
-    rows = [internal(name=each, i64_count=1, code_length=len(code)) for each in offsets]
+    rows = [exported(name=each, i64_count=1, code_length=len(code)) for each in offsets]
     return {"STRINGS": strings, "CODE": code, "FUNCTIONS": rows}
 
 
@@ -90,7 +90,7 @@ def shared_values(count: int) -> Tables:
     values = [{"dtype": 1}] * count
     strings, offsets = short_names(count)
     rows = [
-        internal(name=each, flags=1, argument_count=count, code_offset=4 * place, code_length=4)
+        exported(name=each, argument_count=count, code_offset=4 * place, code_length=4)
         for place, each in enumerate(offsets)
     ]
     return {"STRINGS": strings, "CODE": RETURN * count, "VALUES": values, "FUNCTIONS": rows}
@@ -99,7 +99,7 @@ def shared_values(count: int) -> Tables:
 def many_functions(count: int) -> Tables:
     strings, offsets = short_names(count)
     rows = [
-        internal(
+        exported(
             name=each,
             i64_count=65536,
             f64_count=65536,
@@ -115,14 +115,14 @@ def many_functions(count: int) -> Tables:
 def long_names(count: int) -> Tables:
     strings, offsets = names(count)
     rows = [
-        internal(name=each, code_offset=4 * place, code_length=4)
+        exported(name=each, code_offset=4 * place, code_length=4)
         for place, each in enumerate(offsets)
     ]
     return {"STRINGS": strings, "CODE": RETURN * count, "FUNCTIONS": rows}
 
 
 def _one(code: list[int], **fields: int) -> Tables:
-    return {"CODE": code, "FUNCTIONS": [internal(code_length=len(code), **fields)]}
+    return {"CODE": code, "FUNCTIONS": [exported(code_length=len(code), **fields)]}
 
 
 def labels(registers: int) -> Callable[[int], Tables]:
@@ -148,33 +148,22 @@ def returns_of_results(count: int) -> Tables:
     for place in range(count):
         code += [opcode("result.buffer").code, 0, 0, place, 0]
     code += RETURN * count
-    tables = _one(code, flags=1, result_count=count, i64_count=1, ref_count=1)
+    tables = _one(code, result_count=count, i64_count=1, ref_count=1)
     return {**tables, "VALUES": [{"dtype": 1}] * count}
 
 
-def calls(count: int) -> Tables:
-    """Every function calls the next one twice."""
-    call = [opcode("call").code, 0, 0, 0, 0, 0, 0, 0]
-    code: list[int] = []
-    rows = []
-    strings, offsets = short_names(count)
-    for place, name in enumerate(offsets):
-        body = [] if place == count - 1 else [call[0], place + 1, *call[2:]] * 2
-        body = [*body, *RETURN]
-        rows.append(internal(name=name, code_offset=len(code), code_length=len(body)))
-        code += body
-    return {"STRINGS": strings, "CODE": code, "FUNCTIONS": rows}
-
-
-def calls_of_a_long_target(count: int) -> Tables:
+def dispatches_to_a_long_target(count: int) -> Tables:
     strings = b"\0" + (b"x" * count + b"\0") * 2
-    call = [opcode("call").code, 1, 0, 0, 0, 0, 0, 0]
-    code = [*call * count, *RETURN, *RETURN]
-    rows = [
-        {"target": 1, "code_length": len(code) - 4},
-        {"target": 2 + count, "name": 1, "code_offset": len(code) - 4, "code_length": 4},
-    ]
-    return {"STRINGS": strings, "CODE": code, "FUNCTIONS": rows}
+    code = [opcode("const.i64").code, 0, 0, 0, 0, 0]
+    code += [opcode("dispatch").code, 0, 0, 0, 0, 0, 0, 0, 0] * count
+    function = {"target": 1, "flags": 1, "i64_count": 1, "code_length": len(code) + len(RETURN)}
+    return {
+        "STRINGS": strings,
+        "CODE": [*code, *RETURN],
+        "FUNCTIONS": [function],
+        "EXECUTABLES": [{"target": 2 + count, "entry_count": 1}],
+        "ENTRIES": [{}],
+    }
 
 
 def long_message(count: int) -> Tables:
@@ -240,8 +229,7 @@ KINDS: dict[str, tuple[Callable[[int], Tables], int]] = {
     "labels over many registers": (labels(65000), 1000),
     "branches back": (branches_back, 1500),
     "returns of results": (returns_of_results, 1500),
-    "calls": (calls, 300),
-    "calls of a long target": (calls_of_a_long_target, 1000),
+    "dispatches to a long target": (dispatches_to_a_long_target, 1000),
     "long message": (long_message, 1000),
     "parameters": (parameters, 500),
     "variables": (variables, 500),

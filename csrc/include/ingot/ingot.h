@@ -266,7 +266,7 @@ typedef struct ingot_function_info_t {
   const char *name;
   const char *doc;
   const char *target; /* the kind of device it is for: "cpu" */
-  bool exported;      /* internal functions cannot be called */
+  bool exported;      /* init functions cannot be called */
   uint32_t argument_count;
   uint32_t result_count;
 } ingot_function_info_t;

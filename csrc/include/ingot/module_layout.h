@@ -66,19 +66,14 @@ typedef struct ingot_layout_function_t {
   uint32_t name; /* string; unique among functions of one target */
   uint32_t doc;  /* string */
   uint32_t target; /* string: "cpu", "opencl": the devices whose code this is */
-  uint32_t flags;  /* INGOT_FUNCTION_* */
+  uint32_t flags;  /* one of INGOT_FUNCTION_* */
   uint32_t first_value;    /* arguments, then results, in the value section */
   uint32_t argument_count; /* of an exported function; else 0 */
   uint32_t result_count;
   uint32_t i64_count; /* registers used */
   uint32_t f64_count;
   uint32_t ref_count;
-  uint32_t i64_parameter_count; /* of an internal function: parameters arrive in registers */
-  uint32_t f64_parameter_count; /* 0.. of each file; results are counted likewise */
-  uint32_t ref_parameter_count;
-  uint32_t i64_result_count;
-  uint32_t f64_result_count;
-  uint32_t ref_result_count;
+  uint32_t reserved[6];
   uint64_t code_offset; /* u16 words into the code section */
   uint64_t code_length; /* u16 words */
 } ingot_layout_function_t;

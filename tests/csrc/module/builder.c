@@ -334,15 +334,6 @@ static void build_init(builder_t *builder, uint32_t kernel, uint32_t parameter) 
   EMIT(RETURN, 0, 0, 0);
 }
 
-/* internal: twice the i64 parameter. */
-static void build_twice(builder_t *builder) {
-  ingot_layout_function_t *function = builder_function(builder, "twice", 0);
-  function->i64_parameter_count = 1;
-  function->i64_result_count = 1;
-  EMIT(ADD_I64, 1, 0, 0);
-  EMIT(RETURN, 1, 1, 0, 0);
-}
-
 /* Every instruction on lists, with elements of 16 bytes from reference 5; register 1 is 1. */
 static void emit_lists(builder_t *builder) {
   EMIT(LIST_CLEAR, 0);
@@ -374,7 +365,6 @@ builder_bytes_t builder_full_module(void) {
   uint32_t calls = builder_variable(builder, "count", INGOT_DTYPE_I64, 0, NULL, 0, 0);
   append(&builder->sections[INGOT_SECTION_METADATA], "{\"a\":1}", 7);
   build_init(builder, kernel, parameter);
-  build_twice(builder);
   builder_function(builder, "main", INGOT_FUNCTION_EXPORTED);
   builder_value(builder, false, "x", INGOT_DTYPE_F32, 1, symbolic);
   builder_value(builder, true, "y", INGOT_DTYPE_F32, 1, symbolic);
@@ -384,8 +374,8 @@ builder_bytes_t builder_full_module(void) {
   EMIT(CONST_I64, 2, 1000);
   EMIT(LE_I64, 3, 0, 2);
   EMIT(ASSERT, 3, INGOT_STATUS_INVALID_ARGUMENT, message, 2, 0, 2);
-  EMIT(CALL, 1, 1, 0, 0, 0, 1, 4, 0, 0);
-  EMIT(CALL, 1, 1, 4, 0, 0, 1, 5, 0, 0); /* r5 = 4 n = bytes */
+  EMIT(ADD_I64, 4, 0, 0);
+  EMIT(ADD_I64, 5, 4, 4); /* 4 n = bytes */
   EMIT(SLAB, 0, 6, 5);
   EMIT(ARGUMENT_BUFFER, 1, 7, 0);
   EMIT(DISPATCH, kernel, 0, 1, 1, 0, 5, 0, 2, 1, 7, 5, 0, 6, 5); /* slab = x + 1 */

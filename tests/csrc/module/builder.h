@@ -89,7 +89,7 @@ const ingot_kernel_library_t *INGOT_KERNEL_CALL builder_add_one_query(uint32_t a
 void builder_add_one_main(builder_t *builder, uint32_t kernel);
 
 /* As above for f32[n]; with init, a parameter "bias" f32[4], an arena, a global, constants,
- * a slab, a call of an internal function, a loop, and the variables "history" f32[4], which a
+ * a slab, a loop, and the variables "history" f32[4], which a
  * call sets, and "count" i64[], its calls: everything that load and call do. */
 builder_bytes_t builder_full_module(void);
 

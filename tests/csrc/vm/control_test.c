@@ -1,4 +1,4 @@
-/* Branches, loops, calls, asserts and the limits of a call.
+/* Branches, loops, asserts and the limits of a call.
  */
 #include <pthread.h>
 
@@ -137,48 +137,6 @@ static void limits_end_a_call_and_leave_the_session_usable(void) {
   harness_unload(&program);
 }
 
-/* inner(i a, f b, o c) gives (i a + 1, i a + 2; f 2 b; o c), through a second level. */
-static void calls_pass_registers_of_every_kind_both_ways(void) {
-  builder_t storage = start();
-  builder_t *builder = &storage;
-  emit_input(builder);
-  EMIT(CONST_F64, 5, builder_f64(1.5));
-  EMIT(CONST_I64, 31, 1);
-  EMIT(RESULT_BUFFER, 7, 30, 0, 1, 31);
-  EMIT(CALL, 1, 1, 0, 1, 5, 1, 7, 2, 10, 11, 1, 12, 1, 13);
-  EMIT(F64_TO_I64, 1, 12); /* 3 */
-  EMIT(ADD_I64, 2, 10, 11);
-  EMIT(ADD_I64, 2, 2, 1);
-  EMIT(MOVE_REF, 14, 13);
-  EMIT(CLEAR_REF, 13);
-  EMIT(WRITE_I64, 14, 30, 2, INGOT_DTYPE_I64);
-  EMIT(RETURN, 0, 0, 0);
-  for (int level = 1; level <= 2; ++level) {
-    ingot_layout_function_t *function =
-        builder_function(builder, level == 1 ? "outer" : "inner", 0);
-    function->i64_parameter_count = function->f64_parameter_count = 1;
-    function->ref_parameter_count = function->f64_result_count = 1;
-    function->i64_result_count = 2;
-    function->ref_result_count = 1;
-    if (level == 1) {
-      EMIT(CALL, 2, 1, 0, 1, 0, 1, 0, 2, 8, 9, 1, 10, 1, 11);
-      EMIT(RETURN, 2, 8, 9, 1, 10, 1, 11);
-    } else {
-      EMIT(CONST_I64, 1, 1);
-      EMIT(ADD_I64, 2, 0, 1);
-      EMIT(ADD_I64, 3, 2, 1);
-      EMIT(ADD_F64, 1, 0, 0);
-      EMIT(RETURN, 2, 2, 3, 1, 1, 1, 0);
-    }
-  }
-  harness_program_t program;
-  int64_t got = 0;
-  REQUIRE_OK(harness_load(&harness, builder_finish(builder), NULL, &program));
-  EXPECT_OK(call(&program, 100, &got, NULL));
-  EXPECT_EQUAL(got, 101 + 102 + 3);
-  harness_unload(&program);
-}
-
 static void a_failed_assert_fills_its_message_in(void) {
   builder_t storage = start();
   builder_t *builder = &storage;
@@ -199,36 +157,13 @@ static void a_failed_assert_fills_its_message_in(void) {
   harness_unload(&program);
 }
 
-static void exponential_calls_meet_the_step_limit(void) {
-  builder_t storage = start();
-  builder_t *builder = &storage;
-  emit_input(builder);
-  EMIT(CALL, 1, 0, 0, 0, 0, 0, 0);
-  emit_output(builder, 0);
-  for (int i = 1; i <= 60; ++i) {
-    char name[16];
-    (void)snprintf(name, sizeof(name), "f%d", i);
-    builder_function(builder, name, 0);
-    for (int twice = 0; twice < 2 && i < 60; ++twice) EMIT(CALL, i + 1, 0, 0, 0, 0, 0, 0);
-    EMIT(RETURN, 0, 0, 0);
-  }
-  harness_program_t program;
-  int64_t got = 0;
-  const ingot_call_options_t steps = {.max_steps = 100000};
-  REQUIRE_OK(harness_load(&harness, builder_finish(builder), NULL, &program));
-  EXPECT_STATUS(call(&program, 1, &got, &steps), DEADLINE_EXCEEDED, "steps");
-  harness_unload(&program);
-}
-
 int main(void) {
   if (harness_create(NULL, &harness)) return 1;
   RUN(loops_run_until_their_condition);
   RUN(a_call_is_cancelled_from_another_thread);
   RUN(a_caller_is_asked_whether_to_stop);
   RUN(limits_end_a_call_and_leave_the_session_usable);
-  RUN(calls_pass_registers_of_every_kind_both_ways);
   RUN(a_failed_assert_fills_its_message_in);
-  RUN(exponential_calls_meet_the_step_limit);
   harness_release(&harness);
   return TEST_RESULT();
 }

@@ -1,4 +1,4 @@
-/* Executables: creation, counting, and the choice of the variant. */
+/* Executables: creation, counting, the choice of the variant, and the variant for the host. */
 #include <string.h>
 
 #include "hal/hal.h"
@@ -17,6 +17,34 @@ static ingot_status_t ingot_hal_check_entries(
   return NULL;
 }
 
+/* The device's host device; made once. */
+static ingot_status_t ingot_hal_host_device(ingot_device_t *device, ingot_device_t **out_host) {
+  ingot_instance_t *instance = device->instance;
+  ingot_mutex_lock(&instance->mutex);
+  *out_host = device->host;
+  ingot_mutex_unlock(&instance->mutex);
+  if (*out_host) return NULL;
+  ingot_device_t *host = NULL;
+  INGOT_TRY(ingot_hal_device_create(instance, "cpu", &host));
+  ingot_mutex_lock(&instance->mutex);
+  ingot_device_t *superfluous = device->host ? host : NULL; /* another thread was faster */
+  if (!superfluous) device->host = host;
+  *out_host = device->host;
+  ingot_mutex_unlock(&instance->mutex);
+  ingot_hal_device_release(superfluous);
+  return NULL;
+}
+
+ingot_status_t ingot_hal_executable_load_host(
+    ingot_hal_executable_t *executable, const ingot_hal_executable_description_t *description) {
+  if (executable->host) return NULL;
+  ingot_device_t *host = NULL;
+  INGOT_TRY(ingot_status_prefix(ingot_hal_host_device(executable->device, &host),
+                                "the device for it"));
+  return ingot_status_prefix(ingot_hal_executable_create(host, description, &executable->host),
+                             "its variant for the host");
+}
+
 /* Brings the other variant for what the device cannot run, and says so: never silently. */
 static ingot_status_t ingot_hal_load_host_entries(
     ingot_hal_executable_t *executable, const ingot_hal_executable_description_t *description) {
@@ -24,7 +52,7 @@ static ingot_status_t ingot_hal_load_host_entries(
     const ingot_hal_entry_t *entry = &executable->entries[e];
     if (!entry->host_reason[0]) continue;
     const char *layer = entry->description.layer ? entry->description.layer : "";
-    INGOT_TRY(ingot_status_prefix(ingot_hal_host_load(executable, description),
+    INGOT_TRY(ingot_status_prefix(ingot_hal_executable_load_host(executable, description),
                                   "kernel '%s' of layer '%s' cannot run on this device (%s), nor "
                                   "on the host",
                                   entry->description.name, layer, entry->host_reason));

@@ -6,7 +6,7 @@
  * order; queue_read, queue_wait and buffer_map are the only waits. The HAL core (the
  * functions ingot_hal_*) checks every argument in one place - binding ranges, ownership,
  * access, grid overflow - so drivers see valid operations only. Kernels that a device cannot
- * run are run by the core on the host, behind the same queue_dispatch (host.c).
+ * run are run by the core on the host, behind the same queue_dispatch (host.h).
  *
  * The structs are open to drivers and to the VM; fields are read-only after creation
  * unless a comment says otherwise. Offsets and lengths are bytes in int64_t, because they
@@ -407,8 +407,8 @@ struct ingot_hal_executable_vtable_t {
 
 /* Loads executable->host, if it is not loaded yet, on device->host. The core does it for
  * executables with a host_reason; a driver that needs it earlier may. */
-ingot_status_t ingot_hal_host_load(ingot_hal_executable_t *executable,
-                                   const ingot_hal_executable_description_t *description);
+ingot_status_t ingot_hal_executable_load_host(
+    ingot_hal_executable_t *executable, const ingot_hal_executable_description_t *description);
 
 /* The statically linked kernels of that name; NULL if there are none. */
 ingot_kernel_query_t ingot_hal_instance_find_static(ingot_instance_t *instance, const char *name);

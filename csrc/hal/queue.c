@@ -186,6 +186,26 @@ static bool ingot_hal_grid(const int64_t workload[3], const int64_t tile[3], int
   return total < INGOT_HAL_MAX_WORKGROUPS;
 }
 
+/* Runs a checked dispatch of an entry with a host_reason; it has ended when this returns. */
+static ingot_status_t ingot_hal_dispatch_on_host(ingot_hal_queue_t *queue,
+                                                 const ingot_hal_dispatch_t *dispatch) {
+  ingot_hal_executable_t *executable = dispatch->executable->host;
+  INGOT_TRY(ingot_hal_queue_wait(queue));
+  if (!queue->host) INGOT_TRY(ingot_hal_queue_create(executable->device, &queue->host));
+  queue->host->describe = queue->describe;
+  queue->host->describe_user = queue->describe_user;
+  queue->host->stop = queue->stop;
+  ingot_hal_host_bindings_t mapped;
+  INGOT_TRY(ingot_hal_host_map(dispatch, &mapped));
+  ingot_hal_dispatch_t on_host = *dispatch;
+  on_host.executable = executable;
+  on_host.bindings = mapped.bindings;
+  ingot_status_t status = ingot_hal_queue_dispatch(queue->host, &on_host);
+  if (!status) status = ingot_hal_queue_wait(queue->host);
+  ingot_hal_host_unmap(&mapped);
+  return status;
+}
+
 ingot_status_t ingot_hal_queue_dispatch(ingot_hal_queue_t *queue,
                                         const ingot_hal_dispatch_t *dispatch) {
   const ingot_hal_executable_t *executable = dispatch->executable;
@@ -218,7 +238,7 @@ ingot_status_t ingot_hal_queue_dispatch(ingot_hal_queue_t *queue,
   bool on_host = entry->host_reason[0] != 0;
   bool traced = queue->trace && (on_host || !queue->device->vtable->traces);
   int64_t begin = traced ? ingot_clock() : 0;
-  INGOT_TRY(on_host ? ingot_hal_host_dispatch(queue, dispatch)
+  INGOT_TRY(on_host ? ingot_hal_dispatch_on_host(queue, dispatch)
                     : queue->device->vtable->queue_dispatch(queue, dispatch, grid));
   if (traced) {
     ingot_hal_trace(queue, dispatch->site, entry->description.name, begin, dispatch->cost_bytes);

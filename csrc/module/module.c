@@ -7,15 +7,6 @@
 
 #include "module/dtype.h"
 
-ingot_status_t ingot_module_damaged(const ingot_module_t *module, const char *format, ...) {
-  va_list arguments;
-  va_start(arguments, format);
-  ingot_status_t status = ingot_status_create_variadic(&module->instance->allocator,
-                                                       INGOT_STATUS_DATA_LOSS, format, arguments);
-  va_end(arguments);
-  return ingot_status_prefix(status, "module");
-}
-
 /* -- loading ------------------------------------------------------------------------------- */
 
 static ingot_status_t check_module(ingot_module_t *module, uint32_t flags) {

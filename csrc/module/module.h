@@ -63,7 +63,7 @@ static inline const char *ingot_module_string(const ingot_module_t *module, uint
   return module->strings + offset;
 }
 
-/* A DataLoss status. */
+/* refuse.c: a DataLoss status. */
 ingot_status_t ingot_module_damaged(const ingot_module_t *module, const char *format, ...)
     INGOT_PRINTF(2, 3);
 

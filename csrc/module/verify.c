@@ -4,7 +4,6 @@
  */
 #include "module/verify.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "module/dtype.h"
@@ -12,21 +11,6 @@
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "modules are little-endian and used in place"
 #endif
-
-ingot_status_t ingot_verifier_refuse(const ingot_verifier_t *verifier, uint32_t word,
-                                     const char *format, ...) {
-  char text[256];
-  va_list arguments;
-  va_start(arguments, format);
-  (void)vsnprintf(text, sizeof(text), format, arguments);
-  va_end(arguments);
-  const char *name = NULL;
-  if (word < verifier->length) name = ingot_instruction(verifier->words[word])->name;
-  return ingot_module_damaged(
-      verifier->module, "function '%s', word %u (%s): %s",
-      ingot_module_string(verifier->module, verifier->function->name), word,
-      name ? name : "no instruction", text);
-}
 
 #define REFUSE_UNLESS(condition, ...)                                              \
   do {                                                                             \

@@ -1,4 +1,4 @@
-/* Contexts: what a session allocates once, slabs and results.
+/* Contexts: what a session allocates once, and the results of a call.
  */
 #include "vm/context.h"
 
@@ -8,8 +8,6 @@
 #include "base/clock.h"
 #include "module/dtype.h"
 #include "vm/list.h"
-
-#define LEAST_SLAB 64 /* bytes */
 
 static const ingot_allocator_t *context_allocator(const ingot_vm_context_t *context) {
   return ingot_hal_device_allocator(context->device);
@@ -142,25 +140,7 @@ void ingot_vm_context_limit(ingot_vm_context_t *context, const ingot_call_option
   }
 }
 
-ingot_status_t ingot_vm_context_buffer(ingot_vm_context_t *context, int64_t length,
-                                       ingot_buffer_t **out_buffer) {
-  ingot_buffer_t *buffer = NULL;
-  INGOT_TRY(ingot_hal_buffer_create(context->device, length, &buffer));
-  if (context->zero_memory) {
-    const void *site = context->queue->site;
-    context->queue->site = NULL; /* traces tell of what the code asks for */
-    ingot_status_t status = ingot_hal_queue_fill(context->queue, buffer, 0, length, 0, 1);
-    context->queue->site = site;
-    if (status) {
-      ingot_hal_buffer_release(buffer);
-      return status;
-    }
-  }
-  *out_buffer = buffer;
-  return NULL;
-}
-
-/* -- slabs, lists ---------------------------------------------------------------------------- */
+/* -- the end of a call ----------------------------------------------------------------------- */
 
 void ingot_vm_context_finish_call(ingot_vm_context_t *context) {
   for (uint32_t i = 0; i < context->retired_count; ++i) {
@@ -178,50 +158,6 @@ void ingot_vm_context_trim(ingot_vm_context_t *context) {
   ingot_hal_buffer_release(context->slab);
   context->slab = NULL;
   ingot_hal_device_trim(context->device);
-}
-
-/* A call that makes the slab grow twice will make it grow more, as a loop whose result grows
- * does: then by half at least, so that all outgrown slabs together stay a small multiple of
- * the last. Where that is too much, what was asked for. */
-static ingot_status_t create_slab(ingot_vm_context_t *context, int64_t length,
-                                  ingot_buffer_t **out_slab) {
-  if (length < LEAST_SLAB) length = LEAST_SLAB;
-  int64_t grown = context->slab ? context->slab->length + context->slab->length / 2 : 0;
-  if (context->retired_count > 0 && grown > length) {
-    ingot_status_t status = ingot_vm_context_buffer(context, grown, out_slab);
-    if (!status) return NULL;
-    ingot_status_free(status);
-  }
-  return ingot_vm_context_buffer(context, length, out_slab);
-}
-
-/* Room for one more in `retired`. */
-static ingot_status_t reserve_retired(ingot_vm_context_t *context) {
-  void *retired = context->retired;
-  INGOT_TRY(ingot_reallocate_array(context_allocator(context),
-                                   (size_t)context->retired_count + 1,
-                                   sizeof(*context->retired), &retired));
-  context->retired = retired;
-  return NULL;
-}
-
-ingot_status_t ingot_vm_context_retire(ingot_vm_context_t *context, ingot_buffer_t *buffer) {
-  INGOT_TRY(reserve_retired(context));
-  context->retired[context->retired_count++] = buffer;
-  return NULL;
-}
-
-ingot_status_t ingot_vm_context_slab(ingot_vm_context_t *context, int64_t length,
-                                     ingot_buffer_t **out_buffer) {
-  if (!context->slab || context->slab->length < length) {
-    INGOT_TRY(reserve_retired(context));
-    ingot_buffer_t *slab = NULL;
-    INGOT_TRY(create_slab(context, length, &slab));
-    if (context->slab) context->retired[context->retired_count++] = context->slab;
-    context->slab = slab;
-  }
-  *out_buffer = context->slab;
-  return NULL;
 }
 
 /* -- results --------------------------------------------------------------------------------- */

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -105,9 +106,18 @@ def _modules() -> Iterator[tuple[str, Path]]:
             yield ".".join([package, *(part for part in parts if part != "__init__")]), path
 
 
-def _imports(path: Path, module: str) -> Iterator[tuple[str, int, bool]]:
+@cache
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
+def _imports(path: Path, module: str) -> tuple[tuple[str, int, bool], ...]:
     """Each imported module, its line, and whether it stands at the top level."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return tuple(_find_imports(_tree(path), path, module))
+
+
+def _find_imports(tree: ast.Module, path: Path, module: str) -> Iterator[tuple[str, int, bool]]:
     top_level = {id(node) for node in tree.body}
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
     for node in ast.walk(tree):
@@ -150,7 +160,7 @@ def _lines_for_types(path: Path) -> set[int]:
     """Where imports stand that only a type checker sees."""
     return {
         line
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(_tree(path))
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
         for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
     }
@@ -168,17 +178,64 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
         for module, path in paths.items()
         if path.name != "__init__.py"
     }
+    imports = {name: [each for each in found if each in imports] for name, found in imports.items()}
+    assert _circle(imports) == ""
+
+
+def _circle(needs: Mapping[str, Collection[str]]) -> str:
+    """The first circle of things that need each other; "" if there is none."""
     seen: set[str] = set()
 
-    def walk(module: str, above: tuple[str, ...]) -> None:
-        assert module not in above, " imports ".join([*above[above.index(module) :], module])
-        if module not in seen:
-            for name in imports.get(module, ()):
-                walk(name, (*above, module))
-            seen.add(module)
+    def walk(name: str, above: tuple[str, ...]) -> str:
+        if name in above:
+            return " needs ".join([*above[above.index(name) :], name])
+        if name not in seen:
+            seen.add(name)
+            return next(filter(None, (walk(each, (*above, name)) for each in needs[name])), "")
+        return ""
 
-    for module in imports:
-        walk(module, ())
+    return next(filter(None, (walk(name, ()) for name in needs)), "")
+
+
+def test_a_circle_is_found() -> None:
+    assert _circle({"a": "bc", "b": "c", "c": "d", "d": ""}) == ""
+    assert _circle({"a": "b", "b": "c", "c": "db", "d": ""}) == "b needs c needs b"
+
+
+# A function, a table or a record that begins a line and is seen outside of its file.
+DEFINITION = re.compile(
+    r"^(?!static|typedef|[#\s/*])[\w *]*?\b(ingot_\w+)(?:\([^;{]*\)|(?:\[\w*\])? =) \{", re.M
+)
+
+
+def test_no_c_files_need_each_other_in_a_circle() -> None:
+    """A file needs what it includes, and the sources that define the functions and tables which
+    it uses."""
+    files = {
+        str(path.relative_to(ROOT / "csrc")): path.read_text(encoding="utf-8")
+        for path in (ROOT / "csrc").rglob("*.[ch]")
+    }
+    del files["ingot.c"]  # includes all sources
+    homes = {
+        name: file
+        for file, text in files.items()
+        if file.endswith(".c")
+        for name in DEFINITION.findall(text)
+    }
+    assert len(homes) > 200
+    needs = {
+        file: {
+            *(each for each in re.findall(r'#include "([^"]+)"', text) if each in files),
+            *(
+                homes[name]
+                for name in set(re.findall(r"\bingot_\w+", text)) & homes.keys()
+                if file.endswith(".c")
+            ),
+        }
+        - {file}
+        for file, text in files.items()
+    }
+    assert _circle(needs) == ""
 
 
 @pytest.mark.parametrize("folder", ["ir", "graph", "dispatch", "kernels", "stream", "vm"])
@@ -187,7 +244,7 @@ def test_no_level_asks_for_the_name_of_a_device(folder: str) -> None:
     names = re.compile("opencl|cpu|gpu|cuda|vulkan", re.IGNORECASE)
     wrong = []
     for path in sorted((ROOT / "compiler" / folder).rglob("*.py")):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        tree = _tree(path)
         for node in ast.walk(tree):
             if isinstance(node, ast.Expr):  # a docstring may tell
                 continue
@@ -254,7 +311,7 @@ def test_public_headers_stand_alone() -> None:
 
 def test_files_begin_with_what_they_are() -> None:
     for _, path in _modules():
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        tree = _tree(path)
         assert ast.get_docstring(tree), f"{path.relative_to(ROOT)} has no docstring"
     for path in (ROOT / "csrc").rglob("*.[ch]"):
         text = path.read_text(encoding="utf-8")

@@ -39,11 +39,6 @@ static void ingot_opencl_buffer_destroy(ingot_buffer_t *base) {
 
 /* -- maps ------------------------------------------------------------------------------------ */
 
-ingot_status_t ingot_opencl_buffer_bring_back(ingot_opencl_buffer_t *buffer) {
-  return ingot_opencl_transfer(ingot_opencl_device_of(buffer), buffer->memory, 0,
-                               buffer->base.length, false, buffer->wrapped);
-}
-
 /* Maps wrapped bytes themselves, brought up to date; unmap sends them to the copy. */
 static ingot_status_t ingot_opencl_map_wrapped(ingot_opencl_buffer_t *buffer, int64_t offset,
                                                int64_t length, uint32_t access,
@@ -173,16 +168,6 @@ static const ingot_hal_buffer_vtable_t ingot_opencl_buffer_vtable = {
 };
 
 /* -- creation -------------------------------------------------------------------------------- */
-
-ingot_status_t ingot_opencl_check_allocation(const ingot_opencl_device_t *device, int64_t length) {
-  if ((uint64_t)length <= device->max_allocation && (uint64_t)length <= SIZE_MAX) return NULL;
-  return ingot_status_create(ingot_hal_device_allocator(&device->base),
-                             INGOT_STATUS_OUT_OF_MEMORY,
-                             "%" PRId64 " bytes of memory are asked for in one buffer, but %s has "
-                             "buffers of at most %" PRIu64 " bytes: use smaller sizes or batches, "
-                             "or run on device 'cpu'",
-                             length, device->base.description, device->max_allocation);
-}
 
 /* An object without memory, which others may share at first; it holds a reference of the
  * device. */

@@ -216,26 +216,25 @@ static ingot_status_t ingot_opencl_make_queue(ingot_opencl_device_t *device) {
 
 static ingot_status_t ingot_opencl_device_load(ingot_opencl_device_t *device,
                                                const ingot_hal_uri_t *uri,
+                                               const ingot_opencl_options_t *options,
                                                ingot_cl_context_t context,
                                                ingot_cl_queue_t queue) {
-  ingot_instance_t *instance = device->base.instance;
-  ingot_opencl_options_t options;
-  INGOT_TRY(ingot_opencl_parse_options(&instance->allocator, uri, &options));
-  INGOT_TRY(ingot_opencl_open_library(instance, options.library, options.library_length,
-                                      &device->cl));
   INGOT_TRY(context || queue ? ingot_opencl_take_context(device, context, queue)
                              : ingot_opencl_make_context(device, uri));
   INGOT_TRY(ingot_opencl_query_features(device));
-  INGOT_TRY(ingot_opencl_query_limits(device, &options));
+  INGOT_TRY(ingot_opencl_query_limits(device, options));
   INGOT_TRY(ingot_opencl_query_names(device));
   INGOT_TRY(ingot_opencl_make_queue(device));
-  device->self_test = options.self_test;
-  if (!options.is_cached) return NULL;
-  return ingot_opencl_cache_folder(&instance->allocator, options.cache, options.cache_length,
-                                   &device->cache_folder);
+  device->self_test = options->self_test;
+  if (!options->is_cached) return NULL;
+  return ingot_opencl_cache_folder(&device->base.instance->allocator, options->cache,
+                                   options->cache_length, &device->cache_folder);
 }
 
-ingot_status_t ingot_opencl_device_open(ingot_instance_t *instance, const ingot_hal_uri_t *uri,
+ingot_status_t ingot_opencl_device_open(ingot_instance_t *instance,
+                                        const ingot_cl_functions_t *cl,
+                                        const ingot_hal_uri_t *uri,
+                                        const ingot_opencl_options_t *options,
                                         ingot_cl_context_t context, ingot_cl_queue_t queue,
                                         ingot_device_t **out_device) {
   void *memory;
@@ -244,10 +243,11 @@ ingot_status_t ingot_opencl_device_open(ingot_instance_t *instance, const ingot_
   device->base.vtable = &ingot_opencl_device_vtable;
   device->base.instance = instance;
   device->base.target = "opencl";
+  device->cl = cl;
   ingot_reference_count_initialize(&device->base.references);
   ingot_mutex_initialize(&device->mutex);
   ingot_mutex_initialize(&device->staging_mutex);
-  ingot_status_t status = ingot_opencl_device_load(device, uri, context, queue);
+  ingot_status_t status = ingot_opencl_device_load(device, uri, options, context, queue);
   if (status) {
     ingot_opencl_device_free(device);
     return status;

@@ -85,9 +85,10 @@ static ingot_status_t ingot_opencl_not_a_driver(ingot_instance_t *instance) {
                              "the options that it is created with");
 }
 
-ingot_status_t ingot_opencl_open_library(ingot_instance_t *instance, const char *path,
-                                         size_t path_length,
-                                         const ingot_cl_functions_t **out_functions) {
+/* The functions of the library at `path` ("": the instance's choice). */
+static ingot_status_t ingot_opencl_open_library(ingot_instance_t *instance, const char *path,
+                                                size_t path_length,
+                                                const ingot_cl_functions_t **out_functions) {
   void **slot = ingot_hal_instance_driver_state(instance, &ingot_hal_opencl_driver);
   if (!slot) return ingot_opencl_not_a_driver(instance);
   ingot_opencl_state_t *state;
@@ -160,10 +161,20 @@ static const char *ingot_opencl_device_uri(ingot_instance_t *instance, void **sl
   return ordinal < state->uri_count ? state->uris[ordinal].text : NULL;
 }
 
+ingot_status_t ingot_opencl_open(ingot_instance_t *instance, const ingot_hal_uri_t *uri,
+                                 ingot_cl_context_t context, ingot_cl_queue_t queue,
+                                 ingot_device_t **out_device) {
+  ingot_opencl_options_t options;
+  const ingot_cl_functions_t *cl;
+  INGOT_TRY(ingot_opencl_parse_options(&instance->allocator, uri, &options));
+  INGOT_TRY(ingot_opencl_open_library(instance, options.library, options.library_length, &cl));
+  return ingot_opencl_device_open(instance, cl, uri, &options, context, queue, out_device);
+}
+
 static ingot_status_t ingot_opencl_device_create(ingot_instance_t *instance,
                                                  const ingot_hal_uri_t *uri,
                                                  ingot_device_t **out_device) {
-  return ingot_opencl_device_open(instance, uri, NULL, NULL, out_device);
+  return ingot_opencl_open(instance, uri, NULL, NULL, out_device);
 }
 
 const ingot_hal_driver_t ingot_hal_opencl_driver = {

@@ -10,7 +10,7 @@ ingot_status_t ingot_opencl_device_wrap(ingot_instance_t *instance, const char *
     return ingot_status_create(&instance->allocator, INGOT_STATUS_INVALID_ARGUMENT,
                                "both the context and the command queue are NULL: expected one");
   }
-  return ingot_opencl_device_open(instance, &uri, context, queue, out_device);
+  return ingot_opencl_open(instance, &uri, context, queue, out_device);
 }
 
 static ingot_status_t ingot_opencl_check_device(const ingot_device_t *device) {

@@ -47,16 +47,18 @@ typedef struct ingot_opencl_device_t {
 } ingot_opencl_device_t;
 
 /* Opens the device that `uri` says, or the application's: `context` and `queue` (either may be
- * NULL) are retained. */
-ingot_status_t ingot_opencl_device_open(ingot_instance_t *instance, const ingot_hal_uri_t *uri,
+ * NULL) are retained. The library that `uri` says is opened once. */
+ingot_status_t ingot_opencl_open(ingot_instance_t *instance, const ingot_hal_uri_t *uri,
+                                 ingot_cl_context_t context, ingot_cl_queue_t queue,
+                                 ingot_device_t **out_device);
+
+/* The same with the library open: `cl` lives as long as the instance. */
+ingot_status_t ingot_opencl_device_open(ingot_instance_t *instance,
+                                        const ingot_cl_functions_t *cl,
+                                        const ingot_hal_uri_t *uri,
+                                        const ingot_opencl_options_t *options,
                                         ingot_cl_context_t context, ingot_cl_queue_t queue,
                                         ingot_device_t **out_device);
-
-/* The functions of the library at `path` ("": the instance's choice), opened once. They live as
- * long as the instance. */
-ingot_status_t ingot_opencl_open_library(ingot_instance_t *instance, const char *path,
-                                         size_t path_length,
-                                         const ingot_cl_functions_t **out_functions);
 
 extern const ingot_hal_driver_t ingot_hal_opencl_driver;
 extern const ingot_hal_device_vtable_t ingot_opencl_device_vtable;
@@ -129,9 +131,6 @@ ingot_status_t ingot_opencl_transfer(ingot_opencl_device_t *device, ingot_cl_mem
 
 /* Frees the staging memory, if there is any. */
 void ingot_opencl_staging_free(ingot_opencl_device_t *device);
-
-/* Makes what the device wrote to wrapped bytes visible in them; the queue is idle. */
-ingot_status_t ingot_opencl_buffer_bring_back(ingot_opencl_buffer_t *buffer);
 
 /* The root's driver object. */
 static inline ingot_opencl_buffer_t *ingot_opencl_root(const ingot_buffer_t *buffer) {

@@ -9,6 +9,16 @@
 /* Parts begin and end on multiples of it, so that no element lies across an end. */
 #define INGOT_OPENCL_PART_ALIGNMENT 64
 
+ingot_status_t ingot_opencl_check_allocation(const ingot_opencl_device_t *device, int64_t length) {
+  if ((uint64_t)length <= device->max_allocation && (uint64_t)length <= SIZE_MAX) return NULL;
+  return ingot_status_create(ingot_hal_device_allocator(&device->base),
+                             INGOT_STATUS_OUT_OF_MEMORY,
+                             "%" PRId64 " bytes of memory are asked for in one buffer, but %s has "
+                             "buffers of at most %" PRIu64 " bytes: use smaller sizes or batches, "
+                             "or run on device 'cpu'",
+                             length, device->base.description, device->max_allocation);
+}
+
 static ingot_opencl_device_t *ingot_opencl_parts_device(const ingot_opencl_buffer_t *buffer) {
   return (ingot_opencl_device_t *)buffer->base.device;
 }

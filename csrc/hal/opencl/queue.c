@@ -309,11 +309,18 @@ ingot_status_t ingot_opencl_settle(ingot_opencl_queue_t *queue, const ingot_open
   return status;
 }
 
+/* Makes what the device wrote to wrapped bytes visible in them. */
+static ingot_status_t ingot_opencl_bring_back(const ingot_opencl_queue_t *queue,
+                                              ingot_opencl_buffer_t *buffer) {
+  return ingot_opencl_transfer(ingot_opencl_queue_device(queue), buffer->memory, 0,
+                               buffer->base.length, false, buffer->wrapped);
+}
+
 /* Brings the written wraps up to date if `status` is success, and lets them go. */
 static ingot_status_t ingot_opencl_bring_all_back(ingot_opencl_queue_t *queue,
                                                   ingot_status_t status) {
   for (uint32_t w = 0; w < queue->written_count; w++) {
-    if (!status) status = ingot_opencl_buffer_bring_back(queue->written[w]);
+    if (!status) status = ingot_opencl_bring_back(queue, queue->written[w]);
     ingot_hal_buffer_release(&queue->written[w]->base);
   }
   queue->written_count = 0;

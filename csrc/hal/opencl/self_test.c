@@ -339,7 +339,7 @@ ingot_status_t ingot_opencl_self_test(ingot_opencl_executable_t *executable,
     due_count += ingot_opencl_is_due(executable, &tests[t], verdicts);
   }
   if (due_count == 0) return NULL;
-  ingot_status_t status = ingot_hal_host_load(&executable->base, description);
+  ingot_status_t status = ingot_hal_executable_load_host(&executable->base, description);
   if (ingot_status_code(status) == INGOT_STATUS_UNSUPPORTED) {
     ingot_log(&executable->base.device->instance->log, INGOT_LOG_INFO,
               "kernels '%s' are not tested on this device: %s", description->name,

@@ -1,0 +1,67 @@
+/* The memory of a call: new buffers, the slab that grows, and what is kept to the end.
+ */
+#include "vm/context.h"
+
+#define LEAST_SLAB 64 /* bytes */
+
+ingot_status_t ingot_vm_context_buffer(ingot_vm_context_t *context, int64_t length,
+                                       ingot_buffer_t **out_buffer) {
+  ingot_buffer_t *buffer = NULL;
+  INGOT_TRY(ingot_hal_buffer_create(context->device, length, &buffer));
+  if (context->zero_memory) {
+    const void *site = context->queue->site;
+    context->queue->site = NULL; /* traces tell of what the code asks for */
+    ingot_status_t status = ingot_hal_queue_fill(context->queue, buffer, 0, length, 0, 1);
+    context->queue->site = site;
+    if (status) {
+      ingot_hal_buffer_release(buffer);
+      return status;
+    }
+  }
+  *out_buffer = buffer;
+  return NULL;
+}
+
+/* A call that makes the slab grow twice will make it grow more, as a loop whose result grows
+ * does: then by half at least, so that all outgrown slabs together stay a small multiple of
+ * the last. Where that is too much, what was asked for. */
+static ingot_status_t create_slab(ingot_vm_context_t *context, int64_t length,
+                                  ingot_buffer_t **out_slab) {
+  if (length < LEAST_SLAB) length = LEAST_SLAB;
+  int64_t grown = context->slab ? context->slab->length + context->slab->length / 2 : 0;
+  if (context->retired_count > 0 && grown > length) {
+    ingot_status_t status = ingot_vm_context_buffer(context, grown, out_slab);
+    if (!status) return NULL;
+    ingot_status_free(status);
+  }
+  return ingot_vm_context_buffer(context, length, out_slab);
+}
+
+/* Room for one more in `retired`. */
+static ingot_status_t reserve_retired(ingot_vm_context_t *context) {
+  void *retired = context->retired;
+  INGOT_TRY(ingot_reallocate_array(ingot_hal_device_allocator(context->device),
+                                   (size_t)context->retired_count + 1,
+                                   sizeof(*context->retired), &retired));
+  context->retired = retired;
+  return NULL;
+}
+
+ingot_status_t ingot_vm_context_retire(ingot_vm_context_t *context, ingot_buffer_t *buffer) {
+  INGOT_TRY(reserve_retired(context));
+  context->retired[context->retired_count++] = buffer;
+  return NULL;
+}
+
+ingot_status_t ingot_vm_context_slab(ingot_vm_context_t *context, int64_t length,
+                                     ingot_buffer_t **out_buffer) {
+  if (!context->slab || context->slab->length < length) {
+    INGOT_TRY(reserve_retired(context));
+    ingot_buffer_t *slab = NULL;
+    INGOT_TRY(create_slab(context, length, &slab));
+    if (context->slab) context->retired[context->retired_count++] = context->slab;
+    context->slab = slab;
+  }
+  *out_buffer = context->slab;
+  return NULL;
+}

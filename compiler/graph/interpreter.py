@@ -30,7 +30,9 @@ from ingot.compiler.ir.dims import Dim, Expr, evaluate, linear_in, symbol, symbo
 from ingot.hal.errors import Error, InvalidArgument, NotFound
 from ingot.hal.spec import DType
 
-__all__ = ["bind_symbols", "evaluate_in", "evaluate_op", "interpret"]
+__all__ = ["Listener", "bind_symbols", "evaluate_in", "evaluate_op", "interpret"]
+
+Listener = Callable[[Value, Any], Any]
 
 
 def interpret(
@@ -39,12 +41,14 @@ def interpret(
     arguments: Sequence[Any] = (),
     parameters: Mapping[str, Any] | None = None,
     state: MutableMapping[str, Array] | None = None,
+    listener: Listener = lambda value, array: array,
 ) -> list[Array]:
     """Call a function of the module; returns its results as arrays.
 
     `parameters` gives the arrays of `parameter` ops by key, `state` those of variables by
     name; it learns what the call stores, and a variable that it lacks has its initial value.
     A sequence is a tuple of arrays, what an optional lacks is None.
+    `listener` gets every result of an op with its array, and gives the array that goes on.
     A function that reads globals runs `init` first. Raises InvalidArgument, NotFound or what
     an op raises, with its place.
     """
@@ -54,7 +58,7 @@ def interpret(
     target = module.functions[function]
     arrays = [_passed(argument) for argument in arguments]
     symbols = bind_symbols(target, arrays)
-    run = _Run(module, parameters or {}, {} if state is None else state)
+    run = _Run(module, parameters or {}, {} if state is None else state, listener)
     return run.block(target.block, arrays, {}, symbols)
 
 
@@ -204,7 +208,9 @@ class _Run:
         module: Module,
         parameters: Mapping[str, Any],
         state: MutableMapping[str, Array],
+        listener: Listener = lambda value, array: array,
     ) -> None:
+        self.listener = listener
         self.module = module
         self.parameters = parameters
         self.state = state
@@ -227,7 +233,8 @@ class _Run:
             if lookup(op.name).terminator:
                 return operands
             results = self.results(op, operands, values, known)
-            values.update(zip(op.results, results, strict=True))
+            pairs = zip(op.results, results, strict=True)
+            values.update((value, self.listener(value, array)) for value, array in pairs)
             _bind_defined(op, op.results, results, known)
             if op.name == "size":
                 known[defined_symbols(op)[0]] = int(operands[0])

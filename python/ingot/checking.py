@@ -23,6 +23,7 @@ from ingot.compiler.graph.folding.eliminate_dead_code import eliminate_dead_code
 from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.read_source import copy_module, read_source
 from ingot.compiler.reference_bounds import Reference, evaluate_entry
+from ingot.failing_case import write_case
 from ingot.hal.errors import CompileError, Error, InvalidArgument
 from ingot.hal.spec import DType
 from ingot.inputs import random_inputs, read_inputs
@@ -30,7 +31,18 @@ from ingot.runtime.model import Model, load
 from ingot.runtime.signature import Value
 from ingot.runtime.tensors import bits_of_input
 
-__all__ = ["CheckReport", "CheckedResult", "Difference", "Mismatch", "check_model", "compare_model"]
+__all__ = [
+    "CheckReport",
+    "CheckedResult",
+    "CheckedRun",
+    "Difference",
+    "Mismatch",
+    "allowed_error",
+    "check_model",
+    "compare_model",
+    "relative_error",
+    "run_for_checking",
+]
 
 _TOLERANCES = {"f64": 1e-10, "c128": 1e-10, "f32": 1e-4, "c64": 1e-4, "f16": 1e-2, "bf16": 5e-2}
 _QUIET = frozenset({"constant", "broadcast", "reshape", "dim", "return"})
@@ -62,6 +74,7 @@ class CheckReport:
     uncompared: int  # inside branches and loops
     differences: tuple[Difference, ...]
     results: tuple[CheckedResult, ...] = ()
+    case: str = ""  # the command that runs the first one that differs alone
 
     @property
     def problem(self) -> str:
@@ -81,7 +94,8 @@ class CheckReport:
     @property
     def failure(self) -> str:
         """The problem, and every difference."""
-        return "\n".join([self.problem, *map(str, self.differences)])
+        alone = [f"alone: {self.case}"] if self.case else []
+        return "\n".join([self.problem, *map(str, self.differences), *alone])
 
     def lines(self) -> list[str]:
         """One per result, and how many dispatches were compared."""
@@ -123,34 +137,91 @@ def compare_model(
     parameters: Any = None,
     device: str = "cpu",
     outputs: Sequence[str] | None = None,
+    case_folder: str | None = None,
 ) -> CheckReport:
     """What the dispatches and results of a model are compared with their references.
 
     `tolerance` is the largest difference allowed, relative to the largest element; without
     it dispatches may be as far off as the op table says. `parameters` are external weights, as for
     `ingot.load`; `device` is the URI of the device whose kernels are compared;
-    `outputs` choose results as for `ingot.compile`.
+    `outputs` choose results as for `ingot.compile`. `case_folder` gets the first dispatch that
+    differs as a program of its own.
     """
+    progress("import")
+    kind = "embedded" if parameters is None else "external"
+    run = run_for_checking(path, input_texts, sizes, progress, parameters, device, outputs)
+    differences: list[Difference] = []
+    for place, dispatch in enumerate(run.form.dispatches):
+        progress(f"compare dispatch {place + 1} of {len(run.form.dispatches)}")
+        found = run.difference(dispatch, run.references(dispatch), tolerance)
+        differences += [found] if found else []
+    counts = len(run.form.dispatches), run.form.uncompared
+    if differences:
+        case = write_case(case_folder, run, differences[0].dispatch) if case_folder else ""
+        return CheckReport(*counts, tuple(differences), case=case)
+    progress("interpret")
+    target = device.partition(":")[0]
+    module = compile(run.source, target=target, parameters=kind, progress=progress)
+    model = load(module, parameters=parameters, device=device)
+    results = _compare_results(model, run, tolerance)
+    return CheckReport(*counts, (), tuple(results))
+
+
+@dataclass(frozen=True, eq=False)
+class CheckedRun:
+    """A call of a program's checking form: what every value had.
+
+    `arguments` are as the interpreter takes them, `weights` external ones by key, `symbols` the
+    sizes of the dims of `main`.
+    """
+
+    source: ir.Module
+    form: CheckingForm
+    arguments: Sequence[Any]
+    weights: Mapping[str, _Array]
+    arrays: Mapping[ir.Value, _Array]
+    symbols: Mapping[str, int]
+
+    def references(self, dispatch: Dispatch) -> list[Reference]:
+        """What the references make of what the dispatch read."""
+        operands = [self.arrays[value] for value in dispatch.operands]
+        sizes = dispatch.symbols(self.symbols)
+        return evaluate_entry(self.form.module, dispatch.entry, operands, sizes)
+
+    def difference(
+        self, dispatch: Dispatch, references: Sequence[Reference], tolerance: float | None
+    ) -> Difference | None:
+        """The largest one of the first result that is not as it should be."""
+        for value, reference in zip(dispatch.results, references, strict=True):
+            found = _difference(dispatch, value, self.arrays[value], reference, tolerance)
+            if found is not None:
+                return found
+        return None
+
+
+def run_for_checking(
+    path: str,
+    input_texts: Sequence[str],
+    sizes: Mapping[str, int],
+    progress: Callable[[str], None],
+    parameters: Any = None,
+    device: str = "cpu",
+    outputs: Sequence[str] | None = None,
+) -> CheckedRun:
+    """Compiles the checking form of a source program and calls it; see `compare_model`."""
     _refuse_module(path)
     kind = "embedded" if parameters is None else "external"
-    target = device.partition(":")[0]
-    progress("import")
     source = read_source(path, parameters=kind, outputs=outputs)
-    form = compile_for_checking(source, target=target, parameters=kind, progress=progress)
-    module = compile(source, target=target, parameters=kind, progress=progress)
-    model = load(module, parameters=parameters, device=device)
+    form = compile_for_checking(
+        source, target=device.partition(":")[0], parameters=kind, progress=progress
+    )
+    model = load(form.compiled, parameters=parameters, device=device)
     arguments = _arguments(model, input_texts, sizes)
     progress("run")
-    arrays = _live_arrays(form, arguments, parameters, device)
-    differences = _wrong_dispatches(form, arrays, tolerance, progress)
-    counts = len(form.dispatches), form.uncompared
-    if differences:
-        return CheckReport(*counts, tuple(differences))
-    progress("interpret")
+    arrays = _live_arrays(form, model, arguments)
     weights = dict(parameters) if isinstance(parameters, Mapping) else {}
     weights |= {key: arrays[value] for key, value in form.parameters.items()}
-    results = _compare_results(model, source, arguments, weights, tolerance)
-    return CheckReport(*counts, (), tuple(results))
+    return CheckedRun(source, form, arguments, weights, arrays, form.symbols(arrays))
 
 
 def _refuse_module(path: str) -> None:
@@ -190,11 +261,11 @@ def _bits(given: Any, value: Value) -> Any:
 
 
 def _live_arrays(
-    form: CheckingForm, arguments: Sequence[_Array], parameters: Any, device: str
+    form: CheckingForm, model: Model, arguments: Sequence[_Array]
 ) -> dict[ir.Value, _Array]:
     """What every value has in a call of the checking form."""
     given = form.module.functions["main"].arguments
-    results = load(form.compiled, parameters=parameters, device=device)(*arguments)
+    results = model(*arguments)
     arrays = results if isinstance(results, tuple) else (results,)
     live = dict(zip(given, arguments, strict=True))
     live.update(zip(form.values, arrays, strict=True))
@@ -229,26 +300,6 @@ class Difference:
             f"at {list(self.index)}: got {self.got}, expected {self.expected}, "
             f"allowed {self.allowed:.2g}"
         )
-
-
-def _wrong_dispatches(
-    form: CheckingForm,
-    arrays: Mapping[ir.Value, _Array],
-    tolerance: float | None,
-    progress: Callable[[str], None],
-) -> list[Difference]:
-    """At most one difference of each dispatch, in the order of the program."""
-    symbols = form.symbols(arrays)
-    found = []
-    for place, dispatch in enumerate(form.dispatches):
-        progress(f"compare dispatch {place + 1} of {len(form.dispatches)}")
-        operands = [arrays[value] for value in dispatch.operands]
-        sizes = dispatch.symbols(symbols)
-        references = evaluate_entry(form.module, dispatch.entry, operands, sizes)
-        pairs = zip(dispatch.results, references, strict=True)
-        wrong = (_difference(dispatch, each, arrays[each], ref, tolerance) for each, ref in pairs)
-        found += [each for each in wrong if each is not None][:1]
-    return found
 
 
 def _difference(
@@ -300,37 +351,37 @@ def _scale(reference: _Array) -> float:
 
 
 def _compare_results(
-    model: Model,
-    module: ir.Module,
-    arguments: Sequence[_Array],
-    weights: Mapping[str, _Array],
-    tolerance: float | None,
+    model: Model, run: CheckedRun, tolerance: float | None
 ) -> Iterator[CheckedResult]:
     """The model as it is shipped beside its interpreted source."""
-    results = model(*arguments)
+    results = model(*run.arguments)
     compiled = results if isinstance(results, tuple) else (results,)
-    source = eliminate_dead_code(copy_module(module))
-    expected = interpret(source, "main", arguments, weights)
+    source = eliminate_dead_code(copy_module(run.source))
+    expected = interpret(source, "main", run.arguments, run.weights)
     values = zip(model.signature.results, compiled, expected, strict=True)
     for value, ours, reference in values:
-        allowed = _TOLERANCES.get(value.dtype.name, 0.0) if tolerance is None else tolerance
-        error = _error_of(ours, reference)
-        yield CheckedResult(value.name, error, allowed)
+        allowed = allowed_error(value.dtype) if tolerance is None else tolerance
+        yield CheckedResult(value.name, _error_of(ours, reference), allowed)
+
+
+def allowed_error(dtype: DType) -> float:
+    """How far a whole program may be off, relative to the largest element."""
+    return _TOLERANCES.get(dtype.name, 0.0)
 
 
 def _error_of(ours: Any, reference: Any) -> float:
     """The largest relative error of a tensor, or of what is a sequence or an optional."""
     if not isinstance(reference, tuple) and reference is not None:
-        return float("inf") if ours is None else _relative_error(ours.numpy(), reference)
+        return float("inf") if ours is None else relative_error(ours.numpy(), reference)
     if ours is None or reference is None or len(ours) != len(reference):
         return 0.0 if ours is reference else float("inf")
     pairs = list(zip(ours, reference, strict=True))
     if any(a.shape != b.shape for a, b in pairs):
         return float("inf")
-    return max((_relative_error(a.numpy(), b) for a, b in pairs), default=0.0)
+    return max((relative_error(a.numpy(), b) for a, b in pairs), default=0.0)
 
 
-def _relative_error(ours: _Array, reference: _Array) -> float:
+def relative_error(ours: _Array, reference: _Array) -> float:
     """The largest difference, relative to the largest element of the reference."""
     a, b = _widened(ours), _widened(np.asarray(reference))
     with np.errstate(all="ignore"):

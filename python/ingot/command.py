@@ -94,6 +94,7 @@ def _parser() -> argparse.ArgumentParser:
         _add_bench,
         _add_inspect,
         _add_check,
+        _add_bisect,
         _add_coverage,
         _add_opt,
     ):
@@ -415,6 +416,14 @@ def _run_inspect(options: argparse.Namespace) -> None:
 
 def _add_check(commands: Any) -> None:
     parser = _add(commands, "check", _run_check, "compare a compiled model with its reference")
+    _add_comparison(parser)
+    parser.add_argument(
+        "--case", metavar="FOLDER", help="where the first wrong dispatch goes, as a small program"
+    )
+    _add_json(parser)
+
+
+def _add_comparison(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", help="an .onnx file, a StableHLO artifact, or Ingot IR text")
     parser.add_argument(
         "--input", action="append", default=[], metavar="NAME=VALUE", help="as in `ingot run`"
@@ -429,32 +438,76 @@ def _add_check(commands: Any) -> None:
     )
     parser.add_argument("--parameters", metavar="FILE", help="weights, a safetensors file")
     parser.add_argument("--device", default="cpu", help="whose kernels to check (%(default)s)")
-    _add_json(parser)
+
+
+def _compared(options: argparse.Namespace, progress: Callable[[str], None]) -> dict[str, Any]:
+    """What compare_model and bisect_model both take."""
+    from ingot.inputs import parse_dims
+
+    return {
+        "path": options.model,
+        "input_texts": options.input,
+        "sizes": parse_dims(options.dim),
+        "tolerance": options.tolerance,
+        "progress": progress,
+        "parameters": options.parameters,
+        "device": options.device,
+        "outputs": options.outputs,
+    }
 
 
 def _run_check(options: argparse.Namespace) -> None:
     from ingot.checking import Mismatch, compare_model
-    from ingot.inputs import parse_dims
     from ingot.progress import show_progress
     from ingot.reports import check_report, to_json
 
     with show_progress(f"checking {options.model}") as progress:
-        report = compare_model(
-            options.model,
-            options.input,
-            parse_dims(options.dim),
-            options.tolerance,
-            progress,
-            options.parameters,
-            options.device,
-            options.outputs,
-        )
+        report = compare_model(**_compared(options, progress), case_folder=options.case)
     if options.json:
         print(to_json("check", check_report(options.model, options.device, report)))
     if report.problem:
         raise Mismatch(report.problem if options.json else report.failure)
     if not options.json:
         _say("\n".join(report.lines()))
+
+
+def _add_bisect(commands: Any) -> None:
+    parser = _add(commands, "bisect", _run_bisect, "say the error of every layer of a model")
+    _add_comparison(parser)
+    parser.add_argument(
+        "--against",
+        default="reference",
+        metavar="WHAT",
+        help="reference, onnxruntime (of an .onnx file), or another device, such as opencl "
+        "(%(default)s)",
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FOLDER",
+        help="where a picture of the errors goes, and the first wrong dispatch as a small program",
+    )
+    _add_json(parser)
+
+
+def _run_bisect(options: argparse.Namespace) -> None:
+    from ingot.bisecting import bisect_model, write_picture
+    from ingot.checking import Mismatch
+    from ingot.progress import show_progress
+    from ingot.reports import bisect_report, to_json
+
+    with show_progress(f"comparing {options.model}") as progress:
+        found = bisect_model(
+            **_compared(options, progress), against=options.against, folder=options.output
+        )
+    if options.output:
+        write_picture(options.output, found, options.model)
+    if options.json:
+        print(to_json("bisect", bisect_report(options.model, options.device, found)))
+    else:
+        _say("\n".join(found.lines()))
+    if found.first_wrong is not None:
+        raise Mismatch(found.summary)
 
 
 def _add_coverage(commands: Any) -> None:

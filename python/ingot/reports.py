@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ingot.hal.spec import DType
 
 if TYPE_CHECKING:
+    from ingot.bisecting import Bisection
     from ingot.checking import CheckReport
     from ingot.compiler.coverage import Coverage
     from ingot.compiler.report import Report, TargetReport
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "bench_report",
+    "bisect_report",
     "check_report",
     "compile_report",
     "coverage_report",
@@ -158,6 +160,7 @@ def check_report(path: str, device: str, report: CheckReport) -> dict[str, Any]:
         "problem": report.problem,
         "dispatches": report.compared,
         "uncompared": report.uncompared,
+        "case": report.case,
         "differences": [
             {
                 "layer": each.dispatch.layer,
@@ -174,6 +177,28 @@ def check_report(path: str, device: str, report: CheckReport) -> dict[str, Any]:
         "results": [
             {"name": each.name, "error": _finite(each.error), "allowed": each.allowed}
             for each in report.results
+        ],
+    }
+
+
+def bisect_report(path: str, device: str, found: Bisection) -> dict[str, Any]:
+    """The errors of all layers."""
+    return {
+        "model": path,
+        "device": device,
+        "against": found.against,
+        "agrees": found.first_wrong is None,
+        "summary": found.summary,
+        "case": found.case,
+        "layers": [
+            {
+                "layer": each.layer,
+                "type": each.type,
+                "own": _finite(each.own),
+                "whole": _finite(each.whole),
+                "is_wrong": each.is_wrong,
+            }
+            for each in found.layers
         ],
     }
 
@@ -216,6 +241,6 @@ def _nanoseconds(seconds: float) -> int:
     return round(seconds * 1e9)
 
 
-def _finite(number: float) -> float | None:
+def _finite(number: float | None) -> float | None:
     """JSON has no infinity, and no NaN."""
-    return float(number) if math.isfinite(number) else None
+    return float(number) if number is not None and math.isfinite(number) else None

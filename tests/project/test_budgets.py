@@ -18,7 +18,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 LINES = {
-    "compiler": 1510,
+    "compiler": 1520,
     "compiler/dispatch": 1830,
     "compiler/frontends": 12160,
     "compiler/graph": 7610,
@@ -36,11 +36,11 @@ LINES = {
     "csrc/vm": 1670,
     "hal": 1070,
     "runtime": 1460,
-    "python": 1490,
+    "python": 1960,
     "benchmarks": 1030,
     "samples": 730,
 }
-IN_ALL = 59710
+IN_ALL = 60180
 LONGEST_FILE = 600
 LONGEST_FUNCTION = 57
 C_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)

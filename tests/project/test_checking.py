@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from ingot.checking import Mismatch, check_model
+from ingot.checking import Mismatch, check_model, compare_model
+from ingot.command import main
 from ingot.compiler.checking import compile_for_checking
-from ingot.compiler.ir import Function, clone_region
-from ingot.compiler.kernels import classes
 from ingot.hal.errors import CompileError
 from tests.support.assembler import pair_module
+from tests.support.wrong_kernels import make_wrong
 
 ROOT = Path(__file__).resolve().parents[2]
 DIGITS = str(ROOT / "samples" / "digits" / "digits.onnx")
@@ -80,6 +80,16 @@ dtype=f32} : f32[n,32] loc("project")
 }
 """
 
+SIZES = """\
+module {} {
+  func @main(%x: f32[n] "x") -> (f32[n] "y") {
+    %i = iota() {dtype=f32, shape=[<n>], axis=0} : f32[n]
+    %y = exp(%i) : f32[n] loc("count")
+    return(%y)
+  }
+}
+"""
+
 LISTS = """\
 module {} {
   func @main(%x: f32[n,4] "x") -> (f32[m,4] "y", f32[k,4] "z") symbols {n in [1, none]} {
@@ -116,25 +126,6 @@ def check(
     path: str, *, parameters: Any = None, tolerance: float | None = None, **sizes: int
 ) -> str:
     return check_model(path, [], sizes, tolerance, lambda step: None, parameters)[-1]
-
-
-def make_wrong(
-    monkeypatch: pytest.MonkeyPatch, kind: str, name: str, becomes: str, layer: str = ""
-) -> None:
-    """From now on kernels of a class compute op `becomes` where op `name` of `layer` stands."""
-    lower = classes.lower_entry
-
-    def wrong(function: Function, target: Any) -> Any:
-        found = classes.kernel_class(function)
-        if found is None or found.name != kind:
-            return lower(function, target)
-        copy = replace(function, body=clone_region(function.body, {}))
-        for op in copy.block.ops:
-            if op.name == name and layer in op.location:
-                op.name = becomes
-        return lower(copy, target)
-
-    monkeypatch.setattr(classes, "lower_entry", wrong)
 
 
 @pytest.mark.parametrize("batch", [1, 5])
@@ -242,3 +233,35 @@ def test_a_wrong_rewrite_shows_in_the_results(
     monkeypatch.setattr(checking, "interpret", wrong)
     with pytest.raises(Mismatch, match=r"result 'y': .* yet every dispatch that was compared"):
         check(write(LAYERS), n=3, m=2)
+
+
+@pytest.mark.parametrize("path", [DIGITS, "layers"])
+def test_the_first_wrong_dispatch_becomes_a_case_that_fails_alone(
+    path: str, tmp_path: Path, write: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "a case"
+    sizes = {"batch": 2} if path == DIGITS else {"n": 3, "m": 7}
+    given = [path if path == DIGITS else write(LAYERS), [], sizes, None, lambda step: None]
+    assert compare_model(*given, case_folder=str(folder)).case == ""
+    assert not folder.exists()
+    for kind, op, becomes in (("convolution", "add", "sub"), ("map", "exp", "tanh"),
+                              ("row", "exp", "tanh")):  # fmt: skip
+        make_wrong(monkeypatch, kind, op, becomes)
+    report = compare_model(*given, case_folder=str(folder))
+    command = shlex.split(report.case)
+    assert f"alone: {report.case}" in report.failure
+    assert command[:2] == ["ingot", "check"]
+    assert main(command[1:]) == 1
+    wrong = report.differences[0]
+    expected = np.load(folder / "expected.npz")["y0"]
+    assert str(wrong.expected) == str(expected[wrong.index])
+    monkeypatch.undo()
+    assert main(command[1:]) == 0
+
+
+def test_a_case_of_a_dispatch_whose_sizes_no_shape_tells(
+    write: Callable[[str], str], tmp_path: Path
+) -> None:
+    path = write(SIZES)
+    report = compare_model(path, [], {"n": 3}, -1.0, lambda step: None, case_folder=str(tmp_path))
+    assert main(shlex.split(report.case)[1:]) == 0

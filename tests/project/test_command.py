@@ -70,7 +70,17 @@ def failing(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
 def test_help_and_version() -> None:
     command = [sys.executable, "-m", "ingot"]
     shown = subprocess.run([*command, "--help"], capture_output=True, text=True, check=True).stdout
-    for name in ("compile", "run", "bench", "inspect", "check", "coverage", "opt", "devices"):
+    for name in (
+        "compile",
+        "run",
+        "bench",
+        "inspect",
+        "check",
+        "bisect",
+        "coverage",
+        "opt",
+        "devices",
+    ):
         assert f"\n    {name} " in shown
         assert main_exits_cleanly(name, "--help")
     version = subprocess.run([*command, "--version"], capture_output=True, text=True, check=True)

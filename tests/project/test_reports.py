@@ -216,6 +216,15 @@ def test_check_report_says_what_differs(
     assert wrong["differences"][0]["layer"] in wrong["problem"]
 
 
+def test_bisect_report_has_every_layer(report: Callable[..., dict[str, Any]], source: Path) -> None:
+    found = report("bisect", source, "--dim", "b=2", "--dim", "s=5")
+    assert found["agrees"]
+    assert len(found["layers"]) == report("check", source)["dispatches"]
+    wrong = report("bisect", source, "--tolerance", "-1", status=1)
+    assert [each["is_wrong"] for each in wrong["layers"]] == [True] * len(wrong["layers"])
+    assert wrong["layers"][0]["layer"] in wrong["summary"]
+
+
 def test_devices_report_lists_the_cpu(report: Callable[..., dict[str, Any]]) -> None:
     assert report("devices")["devices"][0]["uri"] == "cpu"
 

@@ -2,12 +2,12 @@
 
 No im2col buffer: a tile is a run of output pixels of one row, and for a fixed window row
 its K steps (window column, then channel) are contiguous in the input. `Staged` copies the
-input rows of a block of output rows into scratch once, zeros around them, so that inner
-loops have no bounds; without padding it reads the input in place. `Gathered` takes dims known
-only at the call, other ranks, and rows too long for scratch: it copies the windows of a run of
-output pixels into scratch, whatever lines they lie in. `Direct` takes windows too large for
-that, one pixel at a time with a test per window position. Pointwise convolutions are products
-(`contraction.py`).
+input rows of a block of output rows into scratch once, zeros around them, so that
+inner loops have no bounds; without padding it reads the input in place. `Gathered` takes dims
+known only at the call, other ranks, rows too long for scratch, and most windows of one pixel
+with strides: it copies the windows of a run of output pixels into scratch, whatever lines they
+lie in. `Direct` takes windows too large for that, one pixel at a time with a test per window
+position. Pointwise convolutions are products (`contraction.py`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ingot.compiler.ir import Function, Op, Value
-from ingot.compiler.ir.dims import modulo, product, row_major_strides
+from ingot.compiler.ir.dims import Dim, modulo, product, row_major_strides
 from ingot.compiler.kernels.contraction_entry import root_of
 from ingot.compiler.kernels.convolution_entry import ConvolutionEntry
 from ingot.compiler.kernels.epilogue import Position
@@ -71,12 +71,13 @@ def lower_convolution(function: Function, target: TargetInfo) -> Kernel:
     if is_pointwise(root):
         return lower_contraction(function, target)
     convolution = _Convolution(function, root, target)
-    schedule = _staged_schedule(convolution, target)
-    if schedule is not None:
-        return _Staged(convolution, schedule).lower()
-    schedule = _gathered_schedule(convolution, target)
-    if schedule is not None:
-        return _Gathered(convolution, schedule).lower()
+    staged = _staged_schedule(convolution, target)
+    run = product(convolution.result.shape[1 if staged else 0 : -1])
+    gathered = _gathered_schedule(convolution, target, run)
+    if staged is not None and not (gathered and _skips(convolution, staged, gathered)):
+        return _Staged(convolution, staged).lower()
+    if gathered is not None:
+        return _Gathered(convolution, gathered, run).lower()
     return _Direct(convolution, target).lower()
 
 
@@ -212,7 +213,7 @@ def _stage_width(c: _Convolution) -> int:
 
 
 class _Staged:
-    """Grid: x blocks of output rows, y blocks of panels, z images."""
+    """Grid: x pixels in blocks of output rows, y blocks of panels, z images."""
 
     def __init__(self, c: _Convolution, schedule: ConvolutionSchedule) -> None:
         self.c, self.schedule, self.b = c, schedule, c.builder
@@ -246,8 +247,8 @@ class _Staged:
 
         c.for_panels(first, last, schedule.tile, columns)
         return c.kernel(
-            (height, panels, c.x.shape[0]),
-            (schedule.block_rows, schedule.block_panels, 1),
+            (height * width, panels, c.x.shape[0]),
+            (schedule.block_rows * width, schedule.block_panels, 1),
             schedule,
             length + c.unpacked_length(schedule.tile),
         )
@@ -338,29 +339,48 @@ class _Staged:
 # Gathered pixels.
 
 
-def _gathered_schedule(c: _Convolution, target: TargetInfo) -> ConvolutionSchedule | None:
-    """Runs of output pixels whose windows fit scratch; None where one does not."""
+def _skips(c: _Convolution, staged: ConvolutionSchedule, gathered: ConvolutionSchedule) -> bool:
+    """Whether to gather pixels that stand alone, because staging copies those that strides skip,
+    too, or because rows are so short that they fill tiles badly."""
+    if math.prod(c.window.size) != 1:
+        return False
+    return staged.staged or 4 * gathered.tile.rows > 5 * staged.tile.rows
+
+
+def _gathered_schedule(
+    c: _Convolution, target: TargetInfo, count: Dim
+) -> ConvolutionSchedule | None:
+    """Runs, of `count` output pixels, whose windows fit scratch; None where one does not."""
     if not isinstance(c.depth, int) or not isinstance(c.panels, int) or c.depth == 0:
         return None
     columns = choose_columns(c.panels, target, c.lanes)
-    height = choose_rows(product(c.result.shape[:-1]), columns, target, c.lanes)
     length = pitch_of(c.depth, c.element) * c.element.bytes
     pixels = max(STAGE_LENGTH // length, min(MAXIMUM_STAGE_LENGTH // length, WANTED_PIXELS))
-    if pixels < height:
-        return None
-    pixels = min(pixels - pixels % height, MOST_PIXELS // height * height)
-    block_panels = min(-(-PANELS_OF_ANY_IMAGE // columns) * columns, c.panels)
+    if isinstance(count, int) and count > 0 and pixels:
+        pixels = min(pixels, max(2 * MOST_PIXELS, -(-count // WANTED_WORKGROUPS)))
+        blocks = -(-count // pixels)
+        pixels = -(-count // blocks)
+        splits = max(1, min(c.panels // columns, -(-WANTED_WORKGROUPS // blocks)))
+        height, block_panels = choose_rows(pixels, columns, target, c.lanes), -(-c.panels // splits)
+    else:
+        height, block_panels = choose_rows(count, columns, target, c.lanes), PANELS_OF_ANY_IMAGE
+        if pixels < height:
+            return None
+        pixels = min(pixels - pixels % height, MOST_PIXELS // height * height)
+    block_panels = min(-(-block_panels // columns) * columns, c.panels)
     return ConvolutionSchedule(panel_tile(height, columns, c.lanes), pixels, block_panels, True)
 
 
 class _Gathered:
-    """Grid: x runs of output pixels of the whole batch, y blocks of panels.
+    """Grid: x runs of `count` output pixels, y blocks of panels, z images, or one, of all pixels.
 
     The windows of the pixels lie in scratch, [pixels][depth], zeros where they reach outside.
     """
 
-    def __init__(self, c: _Convolution, schedule: ConvolutionSchedule) -> None:
+    def __init__(self, c: _Convolution, schedule: ConvolutionSchedule, count: Dim) -> None:
         self.c, self.schedule, self.b = c, schedule, c.builder
+        self.images = 1 if count == product(c.result.shape[:-1]) else c.result.shape[0]
+        self.count = count
         assert isinstance(c.channels, int)
         assert isinstance(c.depth, int)
         self.channels = c.channels
@@ -368,11 +388,13 @@ class _Gathered:
 
     def lower(self) -> Kernel:
         c, b, schedule = self.c, self.b, self.schedule
-        pixels = product(c.result.shape[:-1])
         start = b.mul(b.workgroup(0), schedule.block_rows)
         count: Index = schedule.block_rows
-        if modulo(pixels, schedule.block_rows) != 0:
-            count = b.min(b.sub(b.dim(pixels), start), schedule.block_rows)
+        if modulo(self.count, schedule.block_rows) != 0:
+            count = b.min(b.sub(b.dim(self.count), start), schedule.block_rows)
+        if self.images != 1:
+            start = b.add(b.mul(b.workgroup(2), b.dim(self.count)), start)
+        heights = (schedule.tile.rows, *self._tails())
         first = b.mul(b.workgroup(1), schedule.block_panels)
         last = b.min(b.add(first, schedule.block_panels), b.dim(c.panels))
         with b.for_(0, count) as loop:
@@ -388,16 +410,23 @@ class _Gathered:
                 c.store(b.add(start, row), panel, shape, self._tile(row, panel, shape))
                 return ()
 
-            known = schedule.block_rows % tile.rows if isinstance(count, int) else None
-            for_row_tiles(b, count, (tile.rows, *tail_heights(tile.rows, known)), rows)
+            for_row_tiles(b, count, heights, rows)
 
         c.for_panels(first, last, schedule.tile, columns)
         return c.kernel(
-            (pixels, c.panels, 1),
+            (self.count, c.panels, self.images),
             (schedule.block_rows, schedule.block_panels, 1),
             schedule,
             length + c.unpacked_length(schedule.tile),
         )
+
+    def _tails(self) -> tuple[int, ...]:
+        """Heights of tiles behind full ones, the most first."""
+        height, run = self.schedule.tile.rows, self.schedule.block_rows
+        if not isinstance(self.count, int):
+            return tail_heights(height, None)
+        runs = (min(run, self.count), self.count % run)
+        return tuple(sorted({each % height for each in runs} - {0}, reverse=True))
 
     def _tile(self, row: Index, panel: Index, tile: TileShape) -> list[Value]:
         """The sums of `tile.rows` pixels from `row` of the run on."""

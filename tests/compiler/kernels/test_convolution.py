@@ -42,6 +42,7 @@ CASES = [
     ((1, 8, 8, 16), (3, 3), 32, (1, 1), (1, 1), ((1, 1), (1, 1))),
     ((2, 15, 13, 3), (7, 7), 20, (2, 2), (1, 1), ((3, 3), (3, 3))),
     ((1, 9, 9, 8), (1, 1), 48, (2, 2), (1, 1), ((0, 0), (0, 0))),
+    ((2, 13, 13, 40), (1, 1), 70, (2, 2), (1, 1), ((0, 0), (0, 0))),
     ((1, 5, 6, 4), (1, 1), 16, (1, 1), (1, 1), ((0, 0), (0, 0))),
     ((1, 10, 11, 5), (3, 2), 7, (1, 2), (2, 1), ((2, 0), (0, 1))),
     ((1, 7, 7, 70), (3, 3), 130, (1, 1), (1, 1), ((1, 1), (1, 1))),
@@ -81,26 +82,29 @@ def test_conv_packed_convolves(variant: str, case: Any, dynamic: bool) -> None:
 
 @pytest.mark.parametrize("name", ["f16", "bf16", "i8"])
 @pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
-def test_conv_packed_unpacks_narrow_weights(name: str, dynamic: bool) -> None:
+@pytest.mark.parametrize("window", [3, 1], ids=["window", "strided pixels"])
+def test_conv_packed_unpacks_narrow_weights(name: str, dynamic: bool, window: int) -> None:
     variant, (height, width), channels, n = host_variants()[0], (9, 8), 5, 35
     element, result = dtype(name), dtype("i32" if name == "i8" else name)
     sizes = (symbol("h"), symbol("w")) if dynamic else (height, width)
-    padding = ((1, 1), (1, 0))
+    padding = ((1, 1), (1, 0)) if window == 3 else ((0, 0), (0, 0))
+    strides = (1, 1) if window == 3 else (2, 3)
+    shapes = [(2, height, width, channels), (window, window, channels, n)]
     x, w = (
         (draw(*shape, seed=seed) * 20).astype(np.int8).astype(element.numpy)
-        for seed, shape in enumerate([(2, height, width, channels), (3, 3, channels, n)])
+        for seed, shape in enumerate(shapes)
     )
     panels = pack(w.reshape(-1, n))
     types = TensorType(element, (2, *sizes, channels)), TensorType(element, panels.shape)
     function = entry(
         lambda b, x, w: b.op(
-            "conv_packed", x, w, window=(3, 3), strides=(1, 1), rhs_dilation=(1, 1),
+            "conv_packed", x, w, window=(window, window), strides=strides, rhs_dilation=(1, 1),
             padding=padding, n=n, dtype=result,
         ),
         *types,
     )  # fmt: skip
     kernel = lower_convolution(function, VARIANTS[variant].target)
-    wanted = convolve(x, w, (1, 1), (1, 1), padding)
+    wanted = convolve(x, w, strides, (1, 1), padding)
     symbols = {"h": height, "w": width} if dynamic else {}
     (got,) = run(kernel, [x, panels], [np.zeros(wanted.shape, result.numpy)], variant, **symbols)
     bound = {"f16": 1e-3, "bf16": 8e-3}.get(name, 0)

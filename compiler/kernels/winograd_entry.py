@@ -58,7 +58,7 @@ class WinogradEntry:
         self.b = LoopBuilder()
         self.epilogue = Epilogue(self.b, function, root)
         self.ordinals = [function.arguments.index(value) for value in root.operands]
-        self.x = self.b.binding(self.ordinals[0], F32)
+        self.x = self.b.binding(self.ordinals[0], x.dtype)
         self.u = self.b.binding(self.ordinals[1], F32)
         self.features, n = _known(x.shape[3], result.shape[3])
         self.top, self.left = _pads_in_front(root)
@@ -97,6 +97,10 @@ class WinogradEntry:
             self.function, self.b, self.epilogue, set(self.ordinals), workload, tile,
             self.direct, schedule, scratch_length, local_size, local_length,
         )  # fmt: skip
+
+    def image(self, at: Index) -> Value:
+        """Some features of a pixel, or one, as the dtype of sums."""
+        return self.b.convert(self.b.load(self.x, at, self.lanes), F32)
 
     def clip(self, index: Index, bound: Index, clipped: bool) -> tuple[Index, Value | None]:
         """The index moved into the image, and whether it lies there."""

@@ -1,9 +1,10 @@
 """Gives 3x3 convolutions to Winograd's F(4, 3) where that takes far fewer products.
 
-Only f32 with stride 1 and a weight that is known before the first call. Images whose size is
-known only at the call are taken to be large. The weight is transformed and packed by plain
-ops, [36, panels, features, 16], four times as large as before: `split_init` moves that to
-load time. Errors stay near those of the direct sum: tests gate them.
+Only with stride 1 and a weight that is known before the first call. Images whose size is known
+only at the call are taken to be large. The weight is transformed and packed by plain ops, f32[36,
+panels, features, 16], four times as many numbers as before: `split_init` moves that to load
+time. Narrow floats are widened first, products summed in f32, so that a result is rounded once,
+as by the direct sum. Errors stay near those of that: tests gate them.
 """
 
 from __future__ import annotations
@@ -19,12 +20,17 @@ from ingot.compiler.graph.forms.winograd import INPUT, OUTPUT, WINDOW, weight_ma
 from ingot.compiler.graph.ops import PANEL
 from ingot.compiler.graph.rewriter import rewrite, weights_of
 from ingot.compiler.ir import Module, Op, Value
+from ingot.compiler.ir.dims import Dim
 from ingot.hal.spec import dtype
 
 __all__ = ["choose_winograd"]
 
 _FEATURES = 32
 """Input and output features from which the transforms pay."""
+
+_TILES = {"f32": 1, "f16": 16, "bf16": 16}
+"""Tiles that share the weights, at least, per dtype: transformed, narrow ones are eight times as
+long, and read from memory that often."""
 
 _GAIN = 0.5
 """Products that may be left of the direct sum's: edges of small images waste tiles."""
@@ -47,7 +53,7 @@ def choose_winograd(module: Module) -> Module:
 def _pays(op: Op) -> bool:
     x, w = (tensor_type(operand) for operand in op.operands)
     result = tensor_type(op.result)
-    if x.dtype is not dtype("f32") or w.dtype is not x.dtype or result.dtype is not x.dtype:
+    if x.dtype.name not in _TILES or w.dtype is not x.dtype or result.dtype is not x.dtype:
         return False
     if x.rank != 4 or not is_channels_last(op) or op.attributes["groups"] != 1:
         return False
@@ -59,7 +65,8 @@ def _pays(op: Op) -> bool:
             return False
     padding = op.attributes["padding"]
     assert isinstance(padding, tuple)
-    left = 1.0
+    left: float = 1.0
+    tiles: Dim = result.shape[0]
     for size, out, pair in zip(x.shape[1:3], result.shape[1:3], padding, strict=True):
         assert isinstance(pair, tuple)
         pads = [pad for pad in pair if isinstance(pad, int) and pad >= 0]
@@ -69,11 +76,14 @@ def _pays(op: Op) -> bool:
             if size <= 0 or out <= 0:
                 return False
             left *= -(-out // OUTPUT) * INPUT / (out * WINDOW)
+            tiles *= -(-out // OUTPUT)
             continue
         if sum(pads) >= WINDOW:
             return False  # an image without rows would give some
         left *= INPUT / (OUTPUT * WINDOW)
-    return left <= _GAIN
+        tiles *= out
+    few = isinstance(tiles, int) and tiles < _TILES[x.dtype.name]
+    return left <= _GAIN and not few
 
 
 def _winograd(op: Op, builder: Builder) -> Value:
@@ -81,6 +91,8 @@ def _winograd(op: Op, builder: Builder) -> Value:
     *_, features, n = tensor_type(w).shape
     assert isinstance(features, int)
     assert isinstance(n, int)
+    if tensor_type(w).dtype is not dtype("f32"):
+        w = builder.value("convert", w, dtype=dtype("f32"))
     # In panels before the transform: it reads a quarter of what it writes.
     panels = builder.value("reshape", w, shape=(WINDOW * WINDOW, features, n // PANEL, PANEL))
     panels = builder.value("transpose", panels, permutation=(0, 2, 1, 3))

@@ -211,8 +211,9 @@ def _conv_packed(
 def _conv_winograd(
     x: TensorType, u: TensorType, *, padding: tuple[tuple[Dim, Dim], ...], n: int
 ) -> TensorType:
-    _same_class(x, u)
     require(x.rank == 4, f"x must be [batch, height, width, features], got {x}")
+    sums = "f64" if x.dtype.bytes == 8 else "f32"
+    require(u.dtype.name == sums, f"u is {u}, expected the dtype of sums, {sums}")
     wanted = (INPUT * INPUT, ceildiv(n, PANEL), x.shape[-1], PANEL)
     require(u.shape == wanted, f"u is {u}, expected {TensorType(u.dtype, wanted)}")
     ones, window = (1, 1), (WINDOW, WINDOW)
@@ -332,7 +333,7 @@ for _row in (
         ("x: real", "u: real"),
         _conv_winograd,
         "Convolution of [batch, height, width, features] with a 3x3 window, by Winograd's "
-        "F(4, 3): u is the transformed weight, [36, panels, features, 16].",
+        "F(4, 3): u is the transformed weight, [36, panels, features, 16], in the dtype of sums.",
         {"padding": attribute("pairs", _no_padding), "n": attribute("int")},
         ulp=32,
     ),

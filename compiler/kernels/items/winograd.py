@@ -148,7 +148,7 @@ class _Winograd(WinogradEntry):
                 assert inside is not None
                 at = b.add(b.mul(b.add(base, column), self.features), feature)
                 both = b.op("and", inside_row, inside)
-                line.append(b.op("select", both, b.load(self.x, at), zero))
+                line.append(b.op("select", both, self.image(at), zero))
             lines.append(line)
         return lines
 

@@ -171,7 +171,7 @@ class _Winograd(WinogradEntry):
                 line = []
                 for across, inside_column in columns:
                     at = b.mul(b.add(b.mul(place, self.width), across), self.features)
-                    value = b.load(self.x, b.add(b.add(base, at), loop.index), self.lanes)
+                    value = self.image(b.add(b.add(base, at), loop.index))
                     if inside_row is not None and inside_column is not None:
                         both = b.op("and", inside_row, inside_column)
                         value = b.op("select", both, value, zero) if clipped else value

@@ -64,6 +64,10 @@ ENTRIES: dict[str, Callable[[], Function]] = {
         ["f32[1,7,9,4]", "f32[36,1,4,16]"],
         lambda b, x, u: b.op("conv_winograd", x, u, padding=((1, 1), (1, 1)), n=16),
     ),
+    "winograd of narrow images": lambda: entry(
+        ["f16[1,7,9,4]", "f32[36,1,4,16]"],
+        lambda b, x, u: b.op("conv_winograd", x, u, padding=((1, 1), (1, 1)), n=16),
+    ),
     "depthwise": lambda: entry(
         ["f32[1,6,7,5]", "f32[3,3,5]"],
         lambda b, x, w: b.op(

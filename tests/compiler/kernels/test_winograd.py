@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -57,17 +58,18 @@ CASES = [
 ]
 
 
-def lowered(shape: Any, n: int, padding: Any, variant: str) -> Kernel:
+def lowered(shape: Any, n: int, padding: Any, variant: str, name: str = "f32") -> Kernel:
     """conv_winograd, a bias and relu on images of this shape."""
 
     def build(b: Builder, x: Value, u: Value, bias: Value) -> Value:
         y = b.value("conv_winograd", x, u, padding=padding, n=n)
-        zero = b.full(0.0, dtype("f32"), y.type.shape)  # type: ignore[union-attr]
+        zero = b.full(0.0, dtype(name), y.type.shape)  # type: ignore[union-attr]
         y = b.value("add", y, b.broadcast_to(bias, y.type.shape))  # type: ignore[union-attr]
         return b.value("max", y, zero)
 
-    types = f32(*shape), f32(36, n // 16, shape[-1], 16), f32(n)
-    return lower_winograd(entry(build, *types), VARIANTS[variant].target)
+    x, bias = TensorType(dtype(name), shape), TensorType(dtype(name), (n,))
+    function = entry(build, x, f32(36, n // 16, shape[-1], 16), bias)
+    return lower_winograd(function, VARIANTS[variant].target)
 
 
 def check(kernel: Kernel, shape: Any, n: int, padding: Any, variant: str, **symbols: int) -> None:
@@ -92,6 +94,25 @@ def test_images_may_have_any_size(variant: str, padding: Any) -> None:
     kernel = lowered((symbol("b"), symbol("h"), symbol("w"), 32), 48, padding, variant)
     for b, h, w in ((1, 30, 17), (3, 5, 6), (1, 1, 2), (2, 9, 40), (0, 8, 8)):
         check(kernel, (b, h, w, 32), 48, padding, variant, b=b, h=h, w=w)
+
+
+@pytest.mark.parametrize("variant", host_variants())
+@pytest.mark.parametrize("name", ["f16", "bf16"])
+def test_narrow_images_are_summed_wide_and_rounded_once(variant: str, name: str) -> None:
+    """Bits are those of the exact sum rounded to the dtype, but where that is nearly halfway."""
+    padding, narrow = ((1, 1), (1, 1)), dtype(name).numpy
+    kernel = lowered((symbol("b"), symbol("h"), symbol("w"), 48), 32, padding, variant, name)
+    for b, h, w in ((1, 13, 22), (2, 6, 5)):
+        x, bias = draw(b, h, w, 48).astype(narrow), np.zeros(32, narrow)
+        weight = draw(3, 3, 48, 32, seed=1).astype(narrow)
+        wanted = np.maximum(direct(x, weight, padding), 0)
+        out = np.full(wanted.shape, np.nan, narrow)
+        given = [x, transformed(weight), bias]
+        (got,) = run(kernel, given, [out], variant, b=b, h=h, w=w)
+        scale = np.sqrt((wanted**2).mean())
+        rounding = np.abs(wanted.astype(narrow).astype(np.float64) - wanted)
+        assert (np.abs(got.astype(np.float64) - wanted) <= rounding + 1e-5 * scale).all()
+        assert (got == wanted.astype(narrow)).mean() > 0.98
 
 
 def test_rows_that_do_not_fit_scratch_are_split() -> None:
@@ -153,3 +174,27 @@ def test_the_pass_takes_images_whose_size_is_known_at_the_call() -> None:
     assert not taken((1, h, 1, 32), ((1, 1), (1, 1)))  # one column of a tile's four
     assert not taken((1, h, w, 32), ((2, 2), (2, 2)))  # an image without rows would give some
     assert not taken((1, h, w, 32), ((h, 1), (1, 1)))
+
+
+def test_narrow_weights_are_transformed_where_many_tiles_share_them() -> None:
+    def taken(shape: Any, name: str) -> bool:
+        x = draw(*shape).astype(dtype(name).numpy)
+        block = Block([TensorType(dtype(name), shape)])
+        builder = Builder(block)
+        w = builder.constant((draw(3, 3, 32, 32) / 16).astype(dtype(name).numpy))
+        attributes = {**UNIT, "padding": ((1, 1), (1, 1)), "dtype": dtype(name)}
+        builder.return_(builder.value("convolution", block.arguments[0], w, **attributes))
+        module = Module()
+        module.add(Function("main", Region([block]), ["x"], ["y"]))
+        (wanted,) = interpret(module, "main", [x])
+        changed = any(op.name == "conv_winograd" for op in walk(choose_winograd(module)))
+        (got,) = interpret(module, "main", [x])
+        limit = 2 * float(ml_dtypes.finfo(x.dtype).eps)
+        assert error_of(got.astype(np.float64), wanted.astype(np.float64)) < limit
+        return changed
+
+    for name in ("f16", "bf16"):
+        assert taken((1, 16, 16, 32), name)
+        assert taken((4, 8, 8, 32), name)
+        assert not taken((3, 8, 8, 32), name)
+    assert not taken((1, 16, 16, 32), "f64")

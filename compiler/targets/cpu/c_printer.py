@@ -16,6 +16,7 @@ from ingot.compiler.ir import MemoryType, Op, Value, VectorType
 from ingot.compiler.kernels.kernel import Kernel, checked_name
 from ingot.compiler.kernels.loop import dtype_of, lanes_of
 from ingot.compiler.targets.c_structure import CStructure, register_bits
+from ingot.compiler.targets.cpu.headers import read_header
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import DType
 
@@ -57,7 +58,7 @@ class PrintedKernel:
 
     text: str
     headers: dict[int, int]  # by lanes, how many of _HEADERS
-    parts: frozenset[str]
+    parts: frozenset[str]  # those of `read_header`
 
 
 def print_source(kernels: Iterable[PrintedKernel]) -> str:
@@ -73,10 +74,10 @@ def print_source(kernels: Iterable[PrintedKernel]) -> str:
     suffixes = ["", *(f"x{lanes}" for lanes in sorted(headers))]
     parts = [each + suffix for suffix in suffixes for each in _ELEMENTS]
     lines = [f"#define INGOT_USE_{part} {int(part in used)}" for part in (*_WORDS, *parts)]
-    lines.append('#include "kernel.h"')
+    lines.append(read_header("kernel.h", used))
     for lanes, count in sorted(headers.items()):
         for header in _HEADERS[:count]:
-            lines += [f"#define INGOT_LANES {lanes}", f'#include "{header}"']
+            lines += [f"#define INGOT_LANES {lanes}", read_header(header, used, lanes)]
     return "\n".join([*lines, "", *bodies])
 
 

@@ -6,9 +6,10 @@
  * Vectors are in kernel_vector.h, once per number of lanes; functions such as exp are in
  * kernel_math.h and kernel_math_f64.h.
  *
- * Reading all of it takes longer than compiling a small kernel. So a file says in front of it
- * what its kernels use: INGOT_USE_PART is 1 or 0 for each part that c_printer.py lists, which are
- * the element types, those with a number of lanes behind, and some words in names of functions.
+ * Reading all of it takes longer than compiling a small kernel. So what stands in INGOT_IF(part,
+ * ...) is for files whose kernels use that part, see headers.py, and a file says in front of it
+ * what they use: INGOT_USE_PART is 1 or 0 for each part that c_printer.py lists, which are the
+ * element types, those with a number of lanes behind, and some words in names of functions.
  */
 #ifndef INGOT_KERNEL_H_
 #define INGOT_KERNEL_H_
@@ -23,9 +24,6 @@
 #define INGOT_CAT(a, b) INGOT_CAT_(a, b)
 #define INGOT_CAT3(a, b, c) INGOT_CAT(INGOT_CAT(a, b), c)
 #define INGOT_USES(part) INGOT_CAT(INGOT_USE_, part)
-#define INGOT_IF(part, ...) INGOT_CAT(INGOT_IF_, INGOT_USES(part))(__VA_ARGS__)
-#define INGOT_IF_0(...)
-#define INGOT_IF_1(...) __VA_ARGS__
 
 typedef uint8_t i1; /* 0 or 1 */
 typedef int8_t i8;

@@ -26,7 +26,6 @@
 
 #define L INGOT_LANES
 #define N(name) INGOT_CAT3(name, x, L)
-#define IF(type, ...) INGOT_IF(N(type), __VA_ARGS__)
 #define EACH_LANE for (int lane = 0; lane < L; ++lane)
 
 /* Types, loads and stores, lanes, select: for every element type. */
@@ -575,7 +574,6 @@ IF(u64, INGOT_LANEWISE1(f64, u64, convert_f64_u64))
 #undef INGOT_NARROW_SATURATED
 #undef INGOT_HALVES
 #undef EACH_LANE
-#undef IF
 #undef N
 #undef L
 #undef INGOT_LANES

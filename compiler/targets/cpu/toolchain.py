@@ -1,10 +1,10 @@
 """The C compiler: finds one, compiles kernels in groups side by side, links one object.
 
-The compiler is `$CC`, else gcc, else clang. Kernels are grouped into as many files as
-there are cores, by the length of their text, so the headers are read once per group; equal
-kernels are compiled once. Results are cached by their source, the headers, the flags and the
-compiler's version. The same source and compiler give the same bytes, whatever the number of
-cores.
+The compiler is `$CC`, else gcc, else clang. Starting it and reading the headers takes longer than
+compiling a small kernel: kernels share a file up to a length, a variant with one file is compiled
+and linked by one command, and variants are built side by side. Equal kernels are compiled once.
+Results are cached by their source, the headers, the flags and the compiler's version. The same
+source and compiler give the same bytes, whatever the number of cores.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from ingot.compiler.targets.cpu.flags import (
     default_variants,
     fallback_variant,
 )
+from ingot.compiler.targets.cpu.headers import HEADER_FOLDER
 from ingot.compiler.targets.cpu.misfit_printer import print_misfit
 from ingot.hal.errors import CompileError, InvalidArgument
 from ingot.hal.header import INCLUDE_FOLDER
@@ -46,7 +47,6 @@ __all__ = [
     "find_compiler",
 ]
 
-HEADER_FOLDER = Path(__file__).parent
 GROUP_LENGTH = 60_000  # characters of kernel text per file, about one second of compiling
 _MESSAGE_LENGTH = 2000
 _MISSING = (
@@ -180,12 +180,14 @@ class _Job:
         folder.mkdir()
         self.folder = folder
         self.objects = []
+        command = [*self.compiler.command, *self.flags, f"-I{HEADER_FOLDER}", f"-I{INCLUDE_FOLDER}"]
         for place, source in enumerate(self.sources):
             path = folder / f"kernels_{place}.c"
             path.write_text(source, encoding="utf-8")
-            command = [*self.compiler.command, *self.flags, "-I.", f"-I{HEADER_FOLDER}"]
-            command += [f"-I{INCLUDE_FOLDER}", "-c", path.name, "-o", f"kernels_{place}.o"]
-            self.objects.append(pool.submit(_run, command, folder))
+            output = ["-c", "-o", f"kernels_{place}.o"]
+            if len(self.sources) == 1:
+                output = [*LINK_FLAGS, "-o", "kernels.so", "-lgcc"]
+            self.objects.append(pool.submit(_run, [*command, path.name, *output], folder))
 
     def finish(self) -> bytes:
         """The object's bytes."""
@@ -193,9 +195,10 @@ class _Job:
             return self.cached
         for each in self.objects:
             each.result()
-        names = [f"kernels_{place}.o" for place in range(len(self.sources))]
-        command = [*self.compiler.command, *self.variant.flags, *LINK_FLAGS, "-o", "kernels.so"]
-        _run([*command, *names, "-lgcc"], self.folder)
+        if len(self.sources) > 1:
+            names = [f"kernels_{place}.o" for place in range(len(self.sources))]
+            command = [*self.compiler.command, *self.variant.flags, *LINK_FLAGS, "-o", "kernels.so"]
+            _run([*command, *names, "-lgcc"], self.folder)
         data = (self.folder / "kernels.so").read_bytes()
         self.cache.write(self.key, data)
         return data

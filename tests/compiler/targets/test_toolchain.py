@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
+import re
 import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from ingot.compiler.kernels.lanes.map import lower_map
@@ -59,7 +62,7 @@ def test_same_source_gives_the_same_bytes_and_the_cache_is_used(
     assert cache.read(path.name) is None
 
 
-def test_a_small_program_starts_the_compiler_once_and_the_linker_once(
+def test_the_compiler_is_started_once_for_a_variant_and_twice_for_many_kernels(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     commands: list[list[str]] = []
@@ -67,8 +70,14 @@ def test_a_small_program_starts_the_compiler_once_and_the_linker_once(
     monkeypatch.setattr(
         toolchain, "_run", lambda command, folder: (commands.append(command), run(command, folder))
     )
-    toolchain.build_executable({VARIANTS["x86-64-v3"]: kernels()}, Cache(None))
-    assert ["-c" in command for command in commands] == [True, False]
+    both = {VARIANTS[name]: kernels() for name in ("x86-64-v3", "x86-64-v2")}
+    together = toolchain.build_executable(both, Cache(None))
+    assert ["-c" in command for command in commands] == [False, False]
+    commands.clear()
+    monkeypatch.setattr(toolchain, "GROUP_LENGTH", 1)
+    apart = toolchain.build_executable({VARIANTS["x86-64-v3"]: kernels()}, Cache(None))
+    assert sorted("-c" in command for command in commands) == [False, *[True] * 4]  # two are equal
+    assert apart[0].count(b"ingot_executable_query") == together[0].count(b"ingot_executable_query")
 
 
 def test_cache_folder_is_private_and_may_be_missing(
@@ -138,6 +147,7 @@ def test_a_kernel_is_printed_once_and_its_file_has_few_parts_of_the_headers(
     lengths = []
     for kernel in kernels():  # exp, erf, sin, neg, neg
         (source,) = toolchain._group_sources([kernel])
+        assert re.search(r"^(INGOT_)?IF\(", source, re.M) is None
         path = tmp_path / "kernel.c"
         path.write_text(source)
         folders = [f"-I{folder}" for folder in (toolchain.HEADER_FOLDER, INCLUDE_FOLDER)]
@@ -147,3 +157,40 @@ def test_a_kernel_is_printed_once_and_its_file_has_few_parts_of_the_headers(
     assert names == [f"entry_{place}" for place in range(5)]
     neg, exp, sin = lengths[3], lengths[0], lengths[2]
     assert neg < exp < 40_000 < sin < 120_000  # with all parts it is 130 000 and 280 000
+
+
+@pytest.mark.parametrize("flags", [[], ["-U__x86_64__"]])
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+def test_memory_functions_do_what_the_standard_says(
+    tmp_path: Path, compiler: str, flags: list[str]
+) -> None:
+    names = ("memcpy", "memmove", "memset", "memcmp")
+    renamed = [f"-D{name}=own_{name}" for name in names]
+    path = tmp_path / "memory.so"
+    header = toolchain.HEADER_FOLDER / "kernel_memory.h"
+    command = [compiler, "-O3", "-ffreestanding", "-fPIC", "-shared", *renamed, *flags]
+    subprocess.run([*command, "-x", "c", str(header), "-o", str(path)], check=True)
+    library = ctypes.CDLL(str(path))
+    pointer, size = ctypes.c_void_p, ctypes.c_size_t
+    copy, move, fill, compare = (library[f"own_{name}"] for name in names)
+    copy.argtypes = move.argtypes = compare.argtypes = [pointer, pointer, size]
+    fill.argtypes, compare.restype = [pointer, ctypes.c_int, size], ctypes.c_int
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        data = rng.integers(0, 256, 64, np.uint8)
+        to, source, length = (int(each) for each in rng.integers(0, 32, 3))
+        for function, given in ((move, to), (copy, 32 + to % 4)):
+            found, expected = data.copy(), data.copy()
+            length = min(length, 28)
+            start = source if function is move else source % 4
+            function(found.ctypes.data + given, found.ctypes.data + start, length)
+            expected[given : given + length] = data[start : start + length]
+            np.testing.assert_array_equal(found, expected)
+        fill(found.ctypes.data + to, 0x1A5, length)
+        expected[to : to + length] = 0xA5
+        np.testing.assert_array_equal(found, expected)
+        other = found.copy()
+        other[int(rng.integers(64))] ^= int(rng.integers(2)) * 0x80
+        for n in (0, 1, length, 64):
+            a, b = bytes(found[:n]), bytes(other[:n])
+            assert compare(found.ctypes.data, other.ctypes.data, n) == (a > b) - (a < b)

@@ -9,8 +9,9 @@ so it shows how errors add up, or that none of them matters.
 - Against a device, the whole error is the distance between what the two devices have; more than a
   result may be off is wrong too. They have dispatches of their own; those with equal layers and
   shapes are compared.
-- Against `onnxruntime`, a layer is a tensor of the ONNX graph, and it is the imported program
-  that is compared, by the interpreter: this finds a wrong import, the others a wrong compile.
+- Against `onnxruntime` or `jax`, a layer is a tensor of the ONNX graph or the StableHLO program,
+  and it is the imported program that is compared, by the interpreter: this finds a wrong import,
+  the others a wrong compile.
 """
 
 from __future__ import annotations
@@ -30,11 +31,15 @@ from ingot.compiler.graph.interpreter import evaluate_in
 from ingot.error_picture import draw_errors
 from ingot.failing_case import write_case
 from ingot.hal.errors import InvalidArgument
+from ingot.hal.file_kind import ARTIFACT, START_LENGTH, file_kind
 from ingot.hal.spec import DType
 
 __all__ = ["Bisection", "LayerError", "bisect_model", "write_picture"]
 
 _Array = npt.NDArray[Any]
+
+_ENGINES = {"onnxruntime": "ONNX file", "jax": "StableHLO artifact"}
+"""What they take."""
 
 _SHAPED = frozenset({"constant", "reshape"})
 """What stands between dispatches beside branches, loops and state: ops that move nothing."""
@@ -103,19 +108,22 @@ def bisect_model(
     against: str = "reference",
     folder: str | None = None,
 ) -> Bisection:
-    """Takes what `compare_model` takes. `against`: "reference", "onnxruntime", or the URI of
+    """Takes what `compare_model` takes. `against`: "reference", "onnxruntime", "jax", or the URI of
     another device. `folder` gets the first wrong layer as a case of its own.
 
-    InvalidArgument: `against` is none of these, or the source is not ONNX. Unsupported:
-    onnxruntime is not installed.
+    InvalidArgument: the engine does not take such a source. Unsupported: it is not installed, or
+    does not run the program. NotFound: there is no such device.
     """
-    if against == "onnxruntime" and Path(path).suffix != ".onnx":
-        raise InvalidArgument(f"'{path}' is no .onnx file, so onnxruntime cannot run it")
+    if against in _ENGINES and _ENGINES[against] != _kind(path):
+        raise InvalidArgument(
+            f"'{path}' is no {_ENGINES[against]}, so {against} cannot run it; "
+            "--against reference takes any source"
+        )
     given = (parameters, device, outputs)
     run = run_for_checking(path, input_texts, sizes, progress, *given)
-    if against == "onnxruntime":
-        progress("compare with onnxruntime")
-        rows = list(_imported(path, run, outputs, tolerance))
+    if against in _ENGINES:
+        progress(f"compare with {against}")
+        rows = list(_imported(against, path, run, outputs, tolerance))
         return Bisection(against, tuple(rows))
     if against == "reference":
         others = _by_references(run)
@@ -217,15 +225,34 @@ def _on_other_device(run: CheckedRun, other: CheckedRun) -> dict[ir.Value, _Arra
     return values
 
 
-def _imported(
-    path: str, run: CheckedRun, outputs: Sequence[str] | None, tolerance: float | None
-) -> Iterator[LayerError]:
-    from ingot.onnx_peer import compare_import
+def _kind(path: str) -> str:
+    """What an engine calls a source."""
+    with Path(path).open("rb") as file:
+        start = file.read(START_LENGTH)
+    if Path(path).suffix == ".onnx":
+        return "ONNX file"
+    return "StableHLO artifact" if file_kind(start) is ARTIFACT else "known source"
 
-    for tensor in compare_import(path, run.source, run.arguments, run.weights, outputs):
+
+def _imported(
+    against: str,
+    path: str,
+    run: CheckedRun,
+    outputs: Sequence[str] | None,
+    tolerance: float | None,
+) -> Iterator[LayerError]:
+    if against == "jax":
+        from ingot import jax_peer
+
+        tensors = jax_peer.compare_import(path, run.arguments)
+    else:
+        from ingot import onnx_peer
+
+        tensors = onnx_peer.compare_import(path, run.source, run.arguments, run.weights, outputs)
+    for tensor in tensors:
         own = _error(tensor.own, tensor.expected)
-        dtype = DType.from_numpy(tensor.expected.dtype)
         shape = ",".join(map(str, tensor.expected.shape))
+        dtype = DType.from_numpy(tensor.expected.dtype)
         whole = _error(tensor.whole, tensor.expected)
         is_wrong = own > _allowed(tensor.expected, tolerance)
         yield LayerError(tensor.name, f"{dtype.name}[{shape}]", own, whole, is_wrong)

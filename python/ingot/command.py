@@ -478,8 +478,8 @@ def _add_bisect(commands: Any) -> None:
         "--against",
         default="reference",
         metavar="WHAT",
-        help="reference, onnxruntime (of an .onnx file), or another device, such as opencl "
-        "(%(default)s)",
+        help="reference, onnxruntime (of an .onnx file), jax (of a StableHLO artifact), or another "
+        "device, such as opencl (%(default)s)",
     )
     parser.add_argument(
         "-o",

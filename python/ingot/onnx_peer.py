@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,27 +11,16 @@ import onnx
 
 from ingot.compiler import ir
 from ingot.compiler.frontends.onnx.check import live_nodes
-from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.read_source import read_source
 from ingot.hal.errors import Unsupported
+from ingot.peer import PeerTensor, interpret_from
 
-__all__ = ["PeerTensor", "compare_import"]
+__all__ = ["compare_import"]
 
 _Array = npt.NDArray[Any]
 _DRAWN = frozenset({"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike",
                     "Bernoulli", "Multinomial"})  # fmt: skip
 """Ops whose results differ from engine to engine."""
-
-
-@dataclass(frozen=True, eq=False)
-class PeerTensor:
-    """A tensor: `expected` by onnxruntime; `own` by the interpreter from what onnxruntime has for
-    all tensors before it, `whole` from the arguments."""
-
-    name: str
-    expected: _Array
-    own: _Array
-    whole: _Array
 
 
 def compare_import(
@@ -55,8 +43,8 @@ def compare_import(
     )
     taken = [given[name] for name in module.functions["main"].argument_names]
     drawn = {name for node in model.graph.node if node.op_type in _DRAWN for name in node.output}
-    whole = _interpret(module, taken, weights, {name: expected[name] for name in drawn})
-    own = _interpret(module, taken, weights, expected)
+    whole = interpret_from(module, taken, weights, {name: expected[name] for name in drawn})
+    own = interpret_from(module, taken, weights, expected)
     return [
         PeerTensor(name, array, own[name], whole[name])
         for name, array in expected.items()
@@ -105,29 +93,3 @@ def _run(model: onnx.ModelProto, given: Mapping[str, Any]) -> dict[str, _Array]:
         for name, array in zip(names, results, strict=True)
         if isinstance(array, np.ndarray) and array.dtype.kind in "biufc"
     }
-
-
-def _interpret(
-    module: ir.Module,
-    arguments: Sequence[Any],
-    weights: Mapping[str, _Array],
-    replaced: Mapping[str, _Array],
-) -> dict[str, _Array]:
-    """What the interpreter makes of every result of the module, where those in `replaced` go on
-    as they are there, if they have the right type."""
-    function = module.functions["main"]
-    names: dict[ir.Value, list[str]] = {}
-    for name, value in zip(function.result_names, function.block.terminator.operands, strict=True):
-        names.setdefault(value, []).append(name)
-    made: dict[str, _Array] = {}
-
-    def listen(value: ir.Value, array: Any) -> Any:
-        for name in names.get(value, ()):
-            made[name] = array
-            other = replaced.get(name)
-            if other is not None and (other.shape, other.dtype) == (array.shape, array.dtype):
-                array = other
-        return array
-
-    results = interpret(module, "main", arguments, weights, listener=listen)
-    return dict(zip(function.result_names, results, strict=True)) | made

@@ -7,16 +7,18 @@ import xml.etree.ElementTree
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.export
 import numpy as np
 import onnx
 import onnx.helper
 import pytest
 
-from ingot import bisecting, onnx_peer
+from ingot import bisecting, jax_peer, onnx_peer
 from ingot.bisecting import Bisection, LayerError, bisect_model, write_picture
 from ingot.command import main
 from ingot.error_picture import draw_errors
-from ingot.hal.errors import InvalidArgument, Unsupported
+from ingot.hal.errors import InvalidArgument, NotFound, Unsupported
 from tests.support.devices import opencl_uri
 from tests.support.wrong_kernels import make_wrong
 
@@ -129,11 +131,68 @@ def test_an_import_that_differs_is_found_at_its_tensor(
     assert [(each.whole or 0.0) > 0.1 for each in found.layers] == [False, True, True]
 
 
-def test_what_onnxruntime_cannot_run_is_said(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def artifact(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A jax function with symbolic dims, a call that it makes twice, a loop, a complex number and
+    a token."""
+
+    def inner(x: Any) -> Any:
+        return jax.numpy.tanh(x) * 2
+
+    def f(x: Any, w: Any) -> Any:
+        called = jax.jit(inner)
+        y = called(called(x @ w))
+        y = jax.lax.fori_loop(0, 3, lambda i, a: a * 1.5, y)
+        return jax.numpy.abs(jax.lax.complex(y, y)) + jax.nn.softmax(y), x.shape[0] + 1
+
+    (b,) = jax.export.symbolic_shape("b")
+    shapes = [jax.ShapeDtypeStruct(each, np.float32) for each in ((b, 4), (4, 5))]
+    path = tmp_path_factory.mktemp("jax") / "f.mlirbc"
+    path.write_bytes(jax.export.export(jax.jit(f))(*shapes).mlir_module_serialized)
+    return str(path)
+
+
+def bisect_by_jax(path: str) -> Bisection:
+    return bisect_model(path, [], {"b": 3}, None, lambda step: None, against="jax")
+
+
+def test_ops_of_a_jax_program_and_of_what_it_calls_agree_with_xla(artifact: str) -> None:
+    found = bisect_by_jax(artifact)
+    assert found.first_wrong is None
+    tensors = [each for each in found.layers if each.type == "f32[3,5]"]
+    assert sum("tanh" in each.layer for each in tensors) == 2
+    assert any("while" in each.layer for each in tensors)
+    assert max(each.whole or 0.0 for each in tensors) > 0  # XLA rounds in its own way
+    assert not any("c64" in each.type for each in found.layers)
+
+
+def test_an_op_that_xla_sees_otherwise_is_found(
+    artifact: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = jax_peer._run
+    names = [each.layer for each in bisect_by_jax(artifact).layers]
+    wrong = [each for each in names if "tanh" in each][1]
+    place = wrong.partition(" ")[0]
+
+    def other(data: bytes, given: Any) -> Any:
+        results = run(data, given)
+        return {at: each + (at == place) for at, each in results.items()}
+
+    monkeypatch.setattr(jax_peer, "_run", other)
+    found = bisect_by_jax(artifact)
+    assert found.first_wrong is not None
+    assert found.first_wrong.layer == wrong
+
+
+def test_what_an_engine_cannot_run_is_said(tmp_path: Path) -> None:
     text = tmp_path / "m.ir"
     text.write_text("module {} {\n  func @main(%x: f32[2]) -> (f32[2]) {\n    return(%x)\n  }\n}\n")
-    with pytest.raises(InvalidArgument, match=r"is no \.onnx file"):
+    with pytest.raises(InvalidArgument, match="is no ONNX file"):
         bisect(str(text), "onnxruntime")
+    with pytest.raises(InvalidArgument, match="is no StableHLO artifact"):
+        bisect(relu_model(tmp_path / "m.onnx"), "jax")
+    with pytest.raises(NotFound):
+        bisect(str(text), "abacus")
     path = relu_model(tmp_path / "m.onnx")
     model = onnx.load(path)
     model.graph.node[1].domain = "no.such"

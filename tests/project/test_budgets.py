@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LINES = {
     "compiler": 1520,
     "compiler/dispatch": 1830,
-    "compiler/frontends": 12160,
+    "compiler/frontends": 12200,
     "compiler/graph": 7610,
     "compiler/ir": 1870,
     "compiler/kernels": 10930,
@@ -36,11 +36,11 @@ LINES = {
     "csrc/vm": 1670,
     "hal": 1070,
     "runtime": 1460,
-    "python": 1960,
+    "python": 2100,
     "benchmarks": 1030,
     "samples": 730,
 }
-IN_ALL = 60180
+IN_ALL = 60400
 LONGEST_FILE = 600
 LONGEST_FUNCTION = 57
 C_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)

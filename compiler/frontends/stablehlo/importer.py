@@ -6,7 +6,8 @@ it learns that two symbolic dims are one (see `symbols.py`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,13 +54,18 @@ __all__ = ["import_stablehlo"]
 
 
 def import_stablehlo(
-    source: bytes | bytearray | memoryview | str | Path | Any, survey: Survey | None = None
+    source: bytes | bytearray | memoryview | str | Path | Any,
+    survey: Survey | None = None,
+    is_shown: bool = False,
 ) -> Module:
     """The graph IR of a portable artifact (bytes or a path) or of a jax.export.Exported.
 
     Every public function is exported, with the names of its arguments and results. Raises
     CompileError that lists all ops that cannot be lowered, DataLoss for a corrupted artifact. A
-    `survey` gets the ops before that.
+    `survey` gets the ops before that. With `is_shown` what ops outside of regions give are results
+    too, behind the others, but for what is complex or known at import. Their names are where the op
+    stands, its number in `main` or, after a dot, in what the op before calls; that of the result
+    after a colon; and the location.
     """
     data, paths = _data(source)
     program = read_artifact(data)
@@ -68,7 +74,7 @@ def import_stablehlo(
     reducers = _called_computations(program)
     for function in program.functions.values():
         if function.public and function.name not in reducers:
-            module.add(_import_function(program, function, paths))
+            module.add(_import_function(program, function, paths, is_shown))
     if not module.functions:
         raise CompileError("the StableHLO program has no public function to compile")
     add_position(module)
@@ -103,20 +109,24 @@ def _data(source: Any) -> tuple[Any, list[str]]:
 
 
 def _import_function(
-    program: SourceProgram, function: SourceFunction, paths: Sequence[str]
+    program: SourceProgram, function: SourceFunction, paths: Sequence[str], is_shown: bool
 ) -> Function:
     names = argument_names(program, function, paths)
     symbols = Symbols()
     while True:
         symbols.start()
         try:
-            return _build(program, function, names, symbols)
+            return _build(program, function, names, symbols, is_shown)
         except Restart:
             continue
 
 
 def _build(
-    program: SourceProgram, function: SourceFunction, names: Sequence[str], symbols: Symbols
+    program: SourceProgram,
+    function: SourceFunction,
+    names: Sequence[str],
+    symbols: Symbols,
+    is_shown: bool,
 ) -> Function:
     prefixes = symbol_prefixes(names)
     rest, types = iter(prefixes), []
@@ -130,8 +140,11 @@ def _build(
     arguments = [tuples.gathered(each.type, made) for each in function.arguments]
     context = Context(program, Builder(block), Amounts(symbols), _lower_ops)
     context.values.update(zip(function.arguments, arguments, strict=True))
+    shown: dict[str, Value] = {}
+    if is_shown:
+        context.listener = partial(_show, _places(program), shown)
     results = [context.value(each) for each in tuples.leaves(_lower_ops(context, function.body))]
-    context.builder.return_(*results)
+    context.builder.return_(*results, *shown.values())
     used: set[str] = set().union(
         *(dims.symbols_of(dim) for value in block.arguments for dim in tensor_type(value).shape)
     )
@@ -139,10 +152,32 @@ def _build(
         function.name,
         Region([block]),
         list(names),
-        result_names(function),
+        [*result_names(function), *shown],
         symbols={name: symbols.bounds.get(name, (0, None)) for name in sorted(used)},
         attributes={RENAMED: renamed} if (renamed := symbols.renamed()) else {},
     )
+
+
+def _places(program: SourceProgram) -> dict[SourceOp, int]:
+    """Which op of its function each is; those in regions are left out."""
+    bodies = (function.body.ops for function in program.functions.values())
+    return {op: place for ops in bodies for place, op in enumerate(ops)}
+
+
+def _show(
+    places: Mapping[SourceOp, int],
+    shown: dict[str, Value],
+    context: Context,
+    op: SourceOp,
+    results: Sequence[Lowered],
+) -> None:
+    """Notes what an op of `main`, or of a function that is called, gives."""
+    path = (*context.calls, op)
+    if all(each in places for each in path):
+        place = ".".join(str(places[each]) for each in path)
+        for number, each in enumerate(results):
+            if each.value is not None:
+                shown[f"{place}:{number} {context.location(op)}"] = each.value
 
 
 def _argument_type(type: Any, prefix: str, symbols: Symbols) -> GraphTensorType:
@@ -171,11 +206,13 @@ def _lower_ops(context: Context, block: SourceBlock) -> list[Lowered]:
         results = [result] if isinstance(result, (Value, Lowered)) else list(result)
         if len(results) != len(op.results):
             raise context.error(op, f"expected {len(op.results)} results, got {len(results)}")
-        for value, each in zip(op.results, results, strict=True):
-            lowered = Lowered(each) if isinstance(each, Value) else each
+        all_lowered = [Lowered(each) if isinstance(each, Value) else each for each in results]
+        for value, lowered in zip(op.results, all_lowered, strict=True):
             _check_type(context, op, value.type, lowered)
             _fold_size(context, lowered)
             context.values[value] = lowered
+        if context.listener is not None:
+            context.listener(context, op, all_lowered)
     raise CompileError("a function or region has no return; the artifact is not valid")
 
 

@@ -131,7 +131,9 @@ class Context:
     values: dict[SourceValue, Lowered] = field(default_factory=dict)
     prefix: str = ""  # the location of the call whose function is being inlined
     depth: int = 0
+    calls: tuple[SourceOp, ...] = ()  # the calls whose functions are being inlined
     lifted: tuple[Dim, ...] | None = None
+    listener: Callable[[Context, SourceOp, Sequence[Lowered]], None] | None = None
 
     @property
     def symbols(self) -> Symbols:
@@ -339,6 +341,7 @@ class Context:
             values=dict(zip(function.arguments, arguments, strict=True)),
             prefix=self.location(op),
             depth=self.depth + 1,
+            calls=(*self.calls, op),
         )
         for argument, attributes in zip(arguments, function.argument_attributes, strict=True):
             symbol_name = attributes.get("jax.global_constant")

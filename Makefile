@@ -27,7 +27,7 @@ SANITIZED_TESTS := tests/end_to_end $(addprefix --ignore=tests/end_to_end/test_,
 export PATH := $(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-peers sanitized check bench develop goldens format clean
+.PHONY: help demo test test-peers sanitized check bench develop goldens pictures format clean
 
 help: ## list the targets
 	@echo "Ingot: compile a machine-learning model once, run it anywhere."
@@ -64,6 +64,9 @@ bench: develop ## measure against the other engines that are installed
 
 develop: $(STAMPS)/develop ## bring the Python extension up to date after changes of the C code
 	cmake --build build/editable --target _ingot
+
+pictures: develop ## make the pictures of docs/ anew; needs Chromium
+	python docs/pictures/make_explorer.py
 
 goldens: develop ## write anew the texts that tests compare: IR per pass, pages of docs/
 	INGOT_UPDATE_GOLDENS=1 pytest -q tests/compiler/test_goldens.py tests/compiler/ir/test_docs.py

@@ -17,6 +17,7 @@ from typing import Any
 
 from ingot.compiler import ir
 from ingot.compiler.check_program import check_program
+from ingot.compiler.debug_info import DebugTarget, debug_info
 from ingot.compiler.dispatch.close_comparators import close_comparators
 from ingot.compiler.dispatch.collect_checks import collect_checks
 from ingot.compiler.dispatch.find_views import find_views
@@ -42,7 +43,7 @@ from ingot.compiler.kernels.level import verify_kernel
 from ingot.compiler.kernels.trial import plan_trial
 from ingot.compiler.module import Module
 from ingot.compiler.read_source import copy_module, read_source, read_sources
-from ingot.compiler.report import Report, TargetReport
+from ingot.compiler.report import Report
 from ingot.compiler.report_target import report_target
 from ingot.compiler.state import State, apply_state
 from ingot.compiler.stream import convert as stream_convert
@@ -87,6 +88,7 @@ def compile(
     parameters: str = "embedded",
     parameter_names: Mapping[str, str] | None = None,
     specialize: Mapping[str, Sequence[int]] | None = None,
+    debug: bool = False,
     dump_ir: str | os.PathLike[str] | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Module:
@@ -108,6 +110,8 @@ def compile(
     is loaded, under the names in the source or those that `parameter_names` gives them.
     `specialize`: values of symbolic dims, such as {"s": [1, 128]}, for which there are kernels
     of their own beside those for all values; a call takes those that fit its shapes.
+    `debug`: the module gets a section with what it was made of - queue, plan of memory, loop IR
+    and source of every kernel - which `ingot explore` shows and the runtime skips.
     `dump_ir`: a folder that gets the IR after every pass that changed it.
     `progress`: called with the name of each step before it begins.
 
@@ -124,7 +128,7 @@ def compile(
     if specialize:
         options["specialize"] = {name: list(values) for name, values in specialize.items()}
         passes = (*passes, _specializing(specialize))
-    return _finish(module, targets, passes, driver, options)
+    return _finish(module, targets, passes, driver, options, debug)
 
 
 def _specializing(values: Mapping[str, Sequence[int]]) -> Pass:
@@ -197,20 +201,20 @@ def _finish(
     passes: Sequence[Pass],
     driver: _Driver,
     options: dict[str, Any],
+    debug: bool = False,
 ) -> Module:
     """The levels below, for each target, and the file."""
     data = ProgramData()
-    codes: list[TargetCode] = []
-    reports: dict[str, TargetReport] = {}
+    made: list[DebugTarget] = []
     for target in targets:
         driver.prefix = f"{target.name}." if len(targets) > 1 else ""
-        first_kernel = sum(len(code.kernels) for code in codes)
+        first_kernel = sum(len(each.kernels) for each in made)
         source = module if target is targets[-1] else copy_module(module)
         first_passes = QUEUE_PASSES if target.runs_behind else ()
         lowered = driver.passes(source, (*first_passes, *passes))
-        code, reports[target.name] = _lower_target(lowered, target, data, first_kernel, driver)
-        codes.append(code)
+        made.append(_lower_target(lowered, target, data, first_kernel, driver))
     driver.prefix = ""
+    reports = {each.target.name: each.report for each in made}
     metadata: dict[str, Any] = {
         "version": _version(),
         "producer": str(module.attributes.get("producer", "")),
@@ -227,15 +231,17 @@ def _finish(
     renamed = renamed_dims(module.functions.values())
     if renamed:
         metadata["dims"] = {name: str(dim) for name, dim in renamed.items()}
-    file = driver.step("write_module", lambda: build_module(codes, data, metadata))
+    section = driver.step("debug_info", lambda: debug_info(made)) if debug else b""
+    codes = [each.code for each in made]
+    file = driver.step("write_module", lambda: build_module(codes, data, metadata, section))
     report = Report(reports, data.pool.finish().length, dict(driver.seconds), renamed)
     return Module(file, report)
 
 
 def _lower_target(
     module: ir.Module, target: Target, data: ProgramData, first_kernel: int, driver: _Driver
-) -> tuple[TargetCode, TargetReport]:
-    """Kernels, objects, stream and vm level of a module at dispatch level, and what was made."""
+) -> DebugTarget:
+    """Kernels, objects, stream and vm level of a module at dispatch level."""
     driver.step("verify", lambda: verify(module, DISPATCH))
     kernels = driver.step(
         "lower_kernels",
@@ -263,7 +269,7 @@ def _lower_target(
         target.variants,
         objects.data,
     )
-    return made, report_target(made, allocations, objects.host)
+    return DebugTarget(target, made, kernels, report_target(made, allocations, objects.host))
 
 
 def _build(module: ir.Module, target: Target, kernels: Mapping[str, Sequence[Kernel]]) -> Objects:

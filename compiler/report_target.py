@@ -15,7 +15,7 @@ from ingot.compiler.report import DispatchReport, FunctionReport, TargetReport
 from ingot.compiler.stream.allocation import Allocation
 from ingot.compiler.vm.build_module import TargetCode
 
-__all__ = ["report_target"]
+__all__ = ["kernel_kind", "report_target"]
 
 _CLASS = re.compile("^(Gpu|Group)|Schedule$")
 _WORD = re.compile("(?<=[a-z])(?=[A-Z])")
@@ -26,7 +26,7 @@ def report_target(
 ) -> TargetReport:
     """`allocations` are what the slab of each function held, `host` the kernels that the host
     runs for the device, with reasons."""
-    kinds = {name: _kind(kernel) for name, kernel in code.kernels.items()}
+    kinds = {name: kernel_kind(kernel) for name, kernel in code.kernels.items()}
     functions = {
         name: FunctionReport(
             tuple(_dispatches(function, kinds)),
@@ -42,7 +42,7 @@ def report_target(
     return TargetReport(functions, Counter(kinds.values()), lengths, host)
 
 
-def _kind(kernel: Kernel) -> str:
+def kernel_kind(kernel: Kernel) -> str:
     """The class of the kernel's schedule, on every target alike: "few_rows"."""
     return _WORD.sub("_", _CLASS.sub("", type(kernel.schedule).__name__)).lower()
 

@@ -45,6 +45,9 @@ class Term:
 class Axis(Term):
     """An axis of the iteration space."""
 
+    def __repr__(self) -> str:
+        return "Axis()"  # schedules are printed: equal programs give equal texts
+
 
 class NeedsSplit(Exception):  # noqa: N818: a request, no error
     """The axis must be iterated as two: extent / factor outside, factor inside."""

@@ -23,6 +23,7 @@ class Allocation:
     length: Dim
     begin: int
     end: int
+    maker: int = -1  # the place of the op among all of the function, -1 where there is none
 
     def offset_at(self, sizes: Mapping[str, int]) -> int:
         return value_at(self.offset, sizes)

@@ -72,21 +72,23 @@ def _plan(function: Function, listener: Listener | None) -> tuple[Function, list
         planned.attributes["slab_scopes"] = lengths
     starts = memory.scopes.starts()
     if listener is not None:
-        listener(function.name, tuple(_allocations(memory, starts)))
+        listener(function.name, tuple(_allocations(planned, memory, starts)))
     places = _write_places(planned, memory, starts, "arena" if is_init else "slab")
     return planned, [places[alias_root(value)][1] for value in returned if is_init]
 
 
-def _allocations(memory: Memory, bases: Sequence[Dim]) -> Iterator[Allocation]:
+def _allocations(function: Function, memory: Memory, bases: Sequence[Dim]) -> Iterator[Allocation]:
+    places = {op: place for place, op in enumerate(walk(function))}
     for held in memory.held:
-        maker, layer = "the program", ""
+        maker, layer, place = "the program", "", -1
         if isinstance(held.value.owner, Op):
             op = held.value.owner
-            layer = op.location
+            layer, place = op.location, places[op]
             maker = str(op.attributes.get("entry", op.name.removeprefix("stream.")))
         offset = bases[held.range.scope] + held.range.range.offset
         end = len(memory.held) if held.end is None else held.end
-        yield Allocation(maker, layer, str(held.value.type), offset, held.length, held.begin, end)
+        span = (offset, held.length, held.begin, end)
+        yield Allocation(maker, layer, str(held.value.type), *span, place)
 
 
 def _write_places(

@@ -11,17 +11,19 @@ from dataclasses import dataclass
 
 from ingot.compiler.kernels.kernel import Kernel
 from ingot.compiler.kernels.trial import Trial
+from ingot.compiler.targets.cpu import c_printer
 from ingot.compiler.targets.cpu.flags import Variant
 from ingot.compiler.targets.cpu.toolchain import (
     build_executable,
     choose_fallback,
     choose_variants,
 )
+from ingot.compiler.targets.opencl import opencl_printer
 from ingot.compiler.targets.opencl.object import build_object
 from ingot.compiler.targets.opencl.variant import OPENCL_VARIANTS, OpenclVariant
 from ingot.hal.errors import CompileError, InvalidArgument, Unsupported
 
-__all__ = ["Objects", "Target", "build_objects", "choose_targets"]
+__all__ = ["Objects", "Target", "build_objects", "choose_targets", "kernel_source"]
 
 _TARGETS = ("cpu", "opencl")
 
@@ -109,6 +111,15 @@ def build_objects(
     if host and not native:
         raise CompileError(_refusal(target.name, host))
     return Objects(tuple(data), host)
+
+
+def kernel_source(variant: Variant | OpenclVariant, kernel: Kernel) -> str:
+    """The C or OpenCL C of a kernel's function. CompileError: the variant has none of it."""
+    if isinstance(variant, Variant):
+        return c_printer.print_kernel(kernel).text
+    if kernel.host:
+        raise CompileError(kernel.host)
+    return opencl_printer.print_kernel(kernel).text
 
 
 def _refusal(target: str, host: Mapping[str, str]) -> str:

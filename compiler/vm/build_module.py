@@ -57,9 +57,13 @@ class TargetCode:
 
 
 def build_module(
-    targets: Sequence[TargetCode], data: ProgramData, metadata: Mapping[str, Any]
+    targets: Sequence[TargetCode],
+    data: ProgramData,
+    metadata: Mapping[str, Any],
+    debug: bytes = b"",
 ) -> bytes:
-    """The module file. Kernels are numbered through all targets, in their order."""
+    """The module file. Kernels are numbered through all targets, in their order; `debug` is the
+    section for tools."""
     strings = StringTable()
     functions = tuple(
         _function(each.target, each.planned.functions[name], function, strings)
@@ -84,6 +88,7 @@ def build_module(
             VariableContents(each.name, each.dtype, each.shape, each.offset, each.length)
             for each in data.variables.values()
         ),
+        debug,
     )
     return write_module(contents)
 

@@ -131,3 +131,4 @@ class ModuleContents:
     global_count: int = 0
     metadata: dict[str, Any] = field(default_factory=dict)
     variables: tuple[VariableContents, ...] = ()
+    debug: bytes = b""  # compressed, for tools: `compiler/debug_info.py`

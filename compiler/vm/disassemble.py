@@ -22,21 +22,18 @@ from ingot.hal.errors import DataLoss
 from ingot.hal.spec import opcode_of_code
 from ingot.hal.value_kind import kind_text
 
-__all__ = ["disassemble", "signature_text"]
+__all__ = ["disassemble", "function_code", "signature_text"]
 
 _TARGET = re.compile(r"->(\d+)")
 
 
 def disassemble(contents: ModuleContents) -> str:
     """All functions of a module as text. DataLoss: the code is no valid instruction stream."""
-    entries = [entry.name for each in contents.executables for entry in each.entries]
     variables = [
         f"variable {ordinal} {_value_text(variable)}\n"
         for ordinal, variable in enumerate(contents.variables)
     ]
-    functions = [
-        _function_text(function, contents.strings, entries) for function in contents.functions
-    ]
+    functions = [_function_text(contents, function) for function in contents.functions]
     return "\n".join(["".join(variables)] * bool(variables) + functions)
 
 
@@ -59,13 +56,19 @@ def _value_text(
     return f"{value.name}: {kind_text(value.kind, element)}"
 
 
-def _function_text(function: FunctionContents, strings: bytes, entries: list[str]) -> str:
+def function_code(contents: ModuleContents, function: FunctionContents) -> dict[int, str]:
+    """The text of the instruction that starts at each word, with words where branches lead.
+    DataLoss: the code is no valid instruction stream."""
+    entries = [entry.name for each in contents.executables for entry in each.entries]
+    words = struct.unpack(f"<{len(function.code.words) // 2}H", function.code.words)
+    return dict(_instructions(words, contents.strings, entries))
+
+
+def _function_text(contents: ModuleContents, function: FunctionContents) -> str:
     registers = f"{function.i64_count} i64, {function.f64_count} f64, {function.ref_count} ref"
     lines = [f"func {signature_text(function)} target {function.target} registers {registers}"]
     layers = {location.word: location for location in function.code.locations}
-    count = len(function.code.words) // 2
-    words = struct.unpack(f"<{count}H", function.code.words)
-    instructions = dict(_instructions(words, strings, entries))
+    instructions = function_code(contents, function)
     labels = _labels(instructions.values())
     for at, text in instructions.items():
         if at in labels:

@@ -47,6 +47,7 @@ def read_module(data: bytes | memoryview, *, verify: bool = True) -> ModuleConte
         reader.global_count,
         json.loads(bytes(reader.section("METADATA")) or b"{}"),
         tuple(reader.variable(row) for row in reader.rows("VARIABLES", "variable")),
+        bytes(reader.section("DEBUG")),
     )
 
 

@@ -22,16 +22,51 @@ from ingot.compiler.vm.strings import encoded
 from ingot.hal import spec
 from ingot.hal.value_kind import code_of_kind
 
-__all__ = ["write_module"]
+__all__ = ["strip_module", "write_module"]
 
 Rows = list[dict[str, Any]]
 
 
 def write_module(contents: ModuleContents) -> bytes:
     """The bytes of the module file."""
+    values = [each for one in contents.functions for each in (*one.arguments, *one.results)]
+    layout = spec.layout()
+    suffix = "_OF_TENSORS" if all(each.kind == "tensor" for each in values) else ""
+    header = {
+        "version_major": layout.constants[f"INGOT_MODULE_VERSION_MAJOR{suffix}"],
+        "version_minor": layout.constants[f"INGOT_MODULE_VERSION_MINOR{suffix}"],
+        "global_count": contents.global_count,
+    }
+    return _file(_Tables(contents).sections(), header)
+
+
+def strip_module(data: bytes) -> bytes:
+    """The module file without what only tools read: its debug section, and the graph text of its
+    kernels. It is one that `read_module` reads."""
+    layout = spec.layout()
+    section = {
+        name: layout.constants[f"INGOT_SECTION_{name}"] for name in ("DEBUG", "REGIONS", "ENTRIES")
+    }
+    start = layout.size("ingot_layout_header_t")
+    header = layout.unpack("ingot_layout_header_t", data[:start])[0]
+    end = start + header["section_count"] * layout.size("ingot_layout_section_t")
+    sections: list[tuple[int, Sequence[Bytes]]] = []
+    for row in layout.unpack("ingot_layout_section_t", data[start:end]):
+        piece = data[row["offset"] : row["offset"] + row["length"]]
+        if row["kind"] == section["ENTRIES"]:
+            bare = {"region_offset": 0, "region_length": 0}
+            entries = layout.unpack("ingot_layout_entry_t", piece)
+            piece = layout.pack("ingot_layout_entry_t", [{**each, **bare} for each in entries])
+        if row["kind"] not in (section["DEBUG"], section["REGIONS"]):
+            sections.append((row["kind"], [piece]))
+    kept = ("version_major", "version_minor", "global_count")
+    return _file(sections, {name: header[name] for name in kept})
+
+
+def _file(sections: Sequence[tuple[int, Sequence[Bytes]]], fields: dict[str, Any]) -> bytes:
+    """The file of these sections, whose header has these fields."""
     layout = spec.layout()
     alignment = layout.constants["INGOT_MODULE_ALIGNMENT"]
-    sections = _Tables(contents).sections()
     table_length = layout.size("ingot_layout_header_t") + len(sections) * layout.size(
         "ingot_layout_section_t"
     )
@@ -49,15 +84,11 @@ def write_module(contents: ModuleContents) -> bytes:
         rows.append({"kind": kind, "crc": crc, "offset": start, "length": length})
         position = start + length
     table = layout.pack("ingot_layout_section_t", rows)
-    values = [each for one in contents.functions for each in (*one.arguments, *one.results)]
-    version = "_OF_TENSORS" if all(each.kind == "tensor" for each in values) else ""
     header = {
+        **fields,
         "magic": list(layout.constants["INGOT_MODULE_MAGIC"]),
-        "version_major": layout.constants[f"INGOT_MODULE_VERSION_MAJOR{version}"],
-        "version_minor": layout.constants[f"INGOT_MODULE_VERSION_MINOR{version}"],
         "file_length": position,
         "section_count": len(sections),
-        "global_count": contents.global_count,
     }
     front = layout.pack("ingot_layout_header_t", [header]) + table
     front = layout.pack("ingot_layout_header_t", [{**header, "crc": zlib.crc32(front)}]) + table
@@ -133,6 +164,7 @@ class _Tables:
             "OBJECTS": self.objects,
             "REGIONS": [bytes(self.regions)],
             "METADATA": [metadata.encode("utf-8")],
+            "DEBUG": [contents.debug],
         }
         kinds = {layout.constants[f"INGOT_SECTION_{name}"]: each for name, each in pieces.items()}
         return [(kind, kinds[kind]) for kind in sorted(kinds) if any(map(len, kinds[kind]))]

@@ -66,6 +66,7 @@ __all__ = [
     "__version__",
     "compile",
     "devices",
+    "explore",
     "load",
     "state",
 ]
@@ -80,6 +81,7 @@ _HOMES = {
     "Value": "ingot.runtime.signature",
     "compile": "ingot.compiling",
     "devices": "ingot.hal.device",
+    "explore": "ingot.explorer",
     "load": "ingot.runtime.model",
 }
 

@@ -12,11 +12,13 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TextIO
+from typing import TYPE_CHECKING, Any, NoReturn
 
+from ingot.command_line import add_command, add_dim, add_json, say
 from ingot.compile_options import parse_length
 from ingot.hal.errors import CompileError, Error, InvalidArgument
 from ingot.hal.printable import json_escape, printable
+from ingot.module_commands import add_explore, add_inspect, add_strip
 
 if TYPE_CHECKING:
     from ingot.compiler.module import Module
@@ -45,17 +47,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0
         kind = "" if isinstance(error, (CompileError, OSError)) else f"{type(error).__name__}: "
-        _say(f"ingot {options.command}: {kind}{error}", file=sys.stderr)
+        say(f"ingot {options.command}: {kind}{error}", file=sys.stderr)
         return _EXIT_FAILED
     except KeyboardInterrupt:
         print(f"ingot {options.command}: interrupted", file=sys.stderr)
         return _EXIT_INTERRUPTED
     return 0
-
-
-def _say(text: object, file: TextIO | None = None) -> None:
-    """Prints lines of text in which no name from a source or file acts on the terminal."""
-    print("\n".join(map(printable, str(text).split("\n"))), file=file)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -92,29 +89,21 @@ def _parser() -> argparse.ArgumentParser:
         _add_compile,
         _add_run,
         _add_bench,
-        _add_inspect,
+        add_inspect,
+        add_explore,
+        add_strip,
         _add_check,
         _add_bisect,
         _add_coverage,
         _add_opt,
     ):
         add(commands)
-    _add_json(_add(commands, "devices", _run_devices, "list the devices of this machine"))
-    return parser
-
-
-def _add(
-    commands: Any, name: str, run: Callable[[argparse.Namespace], None], summary: str
-) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = commands.add_parser(
-        name, help=summary, description=summary[0].upper() + summary[1:] + "."
-    )
-    parser.set_defaults(run=run)
+    add_json(add_command(commands, "devices", _run_devices, "list the devices of this machine"))
     return parser
 
 
 def _add_compile(commands: Any) -> None:
-    parser = _add(commands, "compile", _run_compile, "compile a model into a module file")
+    parser = add_command(commands, "compile", _run_compile, "compile a model into a module file")
     parser.add_argument(
         "model",
         nargs="+",
@@ -147,16 +136,21 @@ def _add_compile(commands: Any) -> None:
         help="weights go into the module, or are given when it is loaded (%(default)s)",
     )
     _add_shape_options(parser)
+    parser.add_argument(
+        "--debug",
+        action="store_true",
+        help="keep what the module was made of in it, for `ingot explore`",
+    )
     parser.add_argument("--dump-ir", metavar="DIR", help="write the IR after every pass there")
     parser.add_argument("--report", action="store_true", help="say what was made, and how long")
-    _add_json(parser, "print the report")
+    add_json(parser, "print the report")
     parser.add_argument(
         "--memory",
         type=parse_length,
         metavar="LENGTH",
         help="fail if a call may need more working memory, such as 64MB, and say what holds it",
     )
-    _add_dim(parser, "a size at which to report, and for which --memory is enough")
+    add_dim(parser, "a size at which to report, and for which --memory is enough")
 
 
 def _add_outputs(parser: argparse.ArgumentParser) -> None:
@@ -167,20 +161,6 @@ def _add_outputs(parser: argparse.ArgumentParser) -> None:
         help="values of an ONNX graph that are the results, such as logits,hidden; what these do "
         "not need is left out",
     )
-
-
-def _add_dim(parser: argparse.ArgumentParser, what: str) -> None:
-    parser.add_argument(
-        "--dim",
-        action="append",
-        default=[],
-        metavar="NAME=SIZE",
-        help=f"{what}, such as batch=8; once for every dim",
-    )
-
-
-def _add_json(parser: argparse.ArgumentParser, what: str = "print everything") -> None:
-    parser.add_argument("--json", action="store_true", help=f"{what} as JSON (docs/reports.md)")
 
 
 def _add_shape_options(parser: argparse.ArgumentParser) -> None:
@@ -228,6 +208,7 @@ def _run_compile(options: argparse.Namespace) -> None:
             variants=options.variants.split(",") if options.variants else None,
             fallback=not options.no_fallback,
             parameters=options.parameters,
+            debug=options.debug,
             dump_ir=options.dump_ir,
             progress=progress,
         )
@@ -242,13 +223,13 @@ def _run_compile(options: argparse.Namespace) -> None:
         fields = compile_report(options.output, len(module), seconds, module.report, dims)
         print(to_json("compile", fields))
         return
-    _say(f"{options.output}: {_made(module)}, in {seconds:.1f} s")
+    say(f"{options.output}: {_made(module)}, in {seconds:.1f} s")
     if options.report:
-        _say(module.report.text(dims))
+        say(module.report.text(dims))
         return
     for name, report in module.report.targets.items():
         for line in report.host_lines():
-            _say(f"{name}: {line}")
+            say(f"{name}: {line}")
 
 
 def _made(module: Module) -> str:
@@ -287,7 +268,7 @@ def _load(options: argparse.Namespace, timeout: float | None = None) -> tuple[Mo
 
 
 def _add_run(commands: Any) -> None:
-    parser = _add(commands, "run", _run_run, "run a module on inputs from files or text")
+    parser = add_command(commands, "run", _run_run, "run a module on inputs from files or text")
     _add_model_options(parser)
     parser.add_argument(
         "--input",
@@ -324,7 +305,7 @@ def _run_run(options: argparse.Namespace) -> None:
         write_outputs(options.output, results)
         return
     for name, array in results.items():
-        _say(f"{name} = {array}")
+        say(f"{name} = {array}")
 
 
 def _count(text: str) -> int:
@@ -344,12 +325,12 @@ def _seconds(text: str) -> float:
 
 
 def _add_bench(commands: Any) -> None:
-    parser = _add(commands, "bench", _run_bench, "measure the time of a call")
+    parser = add_command(commands, "bench", _run_bench, "measure the time of a call")
     _add_model_options(parser)
     parser.add_argument(
         "--input", action="append", default=[], metavar="NAME=VALUE", help="as in `ingot run`"
     )
-    _add_dim(parser, "the size of a dim that the module leaves open (1)")
+    add_dim(parser, "the size of a dim that the module leaves open (1)")
     parser.add_argument(
         "--seconds", type=_seconds, default=2.0, help="how long to measure (%(default)s)"
     )
@@ -361,7 +342,7 @@ def _add_bench(commands: Any) -> None:
         metavar="FILE.json",
         help="write what some calls did, as a timeline that ui.perfetto.dev opens",
     )
-    _add_json(parser)
+    add_json(parser)
 
 
 def _run_bench(options: argparse.Namespace) -> None:
@@ -384,43 +365,21 @@ def _run_bench(options: argparse.Namespace) -> None:
         fields = bench_report(options.module, model, function, dims, times, profile)
         print(to_json("bench", fields))
         return
-    _say(signature)
-    _say(f"median {times.median_text}, minimum {times.minimum_text}, {times.count} calls")
+    say(signature)
+    say(f"median {times.median_text}, minimum {times.minimum_text}, {times.count} calls")
     if profile is not None:
-        _say("\n".join(profile_lines(profile)))
-
-
-def _add_inspect(commands: Any) -> None:
-    parser = _add(commands, "inspect", _run_inspect, "show what is in a module file")
-    parser.add_argument("module", metavar="MODULE", help="a file made by `ingot compile`")
-    parser.add_argument("--code", action="store_true", help="show the instructions too")
-    parser.add_argument(
-        "--verify", action="store_true", help="check all checksums and instructions"
-    )
-    _add_dim(parser, "a size at which to show the peak memory")
-    _add_json(parser)
-
-
-def _run_inspect(options: argparse.Namespace) -> None:
-    from ingot.inputs import parse_dims
-    from ingot.inspection import describe_module, inspect_report
-    from ingot.reports import to_json
-
-    dims = parse_dims(options.dim) or None
-    if options.json:
-        fields = inspect_report(options.module, code=options.code, verify=options.verify, dims=dims)
-        print(to_json("inspect", fields))
-        return
-    _say(describe_module(options.module, code=options.code, verify=options.verify, dims=dims))
+        say("\n".join(profile_lines(profile)))
 
 
 def _add_check(commands: Any) -> None:
-    parser = _add(commands, "check", _run_check, "compare a compiled model with its reference")
+    parser = add_command(
+        commands, "check", _run_check, "compare a compiled model with its reference"
+    )
     _add_comparison(parser)
     parser.add_argument(
         "--case", metavar="FOLDER", help="where the first wrong dispatch goes, as a small program"
     )
-    _add_json(parser)
+    add_json(parser)
 
 
 def _add_comparison(parser: argparse.ArgumentParser) -> None:
@@ -429,7 +388,7 @@ def _add_comparison(parser: argparse.ArgumentParser) -> None:
         "--input", action="append", default=[], metavar="NAME=VALUE", help="as in `ingot run`"
     )
     _add_outputs(parser)
-    _add_dim(parser, "the size of a dim that the model leaves open (1)")
+    add_dim(parser, "the size of a dim that the model leaves open (1)")
     parser.add_argument(
         "--tolerance",
         type=float,
@@ -468,11 +427,11 @@ def _run_check(options: argparse.Namespace) -> None:
     if report.problem:
         raise Mismatch(report.problem if options.json else report.failure)
     if not options.json:
-        _say("\n".join(report.lines()))
+        say("\n".join(report.lines()))
 
 
 def _add_bisect(commands: Any) -> None:
-    parser = _add(commands, "bisect", _run_bisect, "say the error of every layer of a model")
+    parser = add_command(commands, "bisect", _run_bisect, "say the error of every layer of a model")
     _add_comparison(parser)
     parser.add_argument(
         "--against",
@@ -487,7 +446,7 @@ def _add_bisect(commands: Any) -> None:
         metavar="FOLDER",
         help="where a picture of the errors goes, and the first wrong dispatch as a small program",
     )
-    _add_json(parser)
+    add_json(parser)
 
 
 def _run_bisect(options: argparse.Namespace) -> None:
@@ -505,13 +464,15 @@ def _run_bisect(options: argparse.Namespace) -> None:
     if options.json:
         print(to_json("bisect", bisect_report(options.model, options.device, found)))
     else:
-        _say("\n".join(found.lines()))
+        say("\n".join(found.lines()))
     if found.first_wrong is not None:
         raise Mismatch(found.summary)
 
 
 def _add_coverage(commands: Any) -> None:
-    parser = _add(commands, "coverage", _run_coverage, "say which ops of a model each target takes")
+    parser = add_command(
+        commands, "coverage", _run_coverage, "say which ops of a model each target takes"
+    )
     parser.add_argument(
         "model", nargs="+", help="an .onnx file, a StableHLO artifact, or Ingot IR text"
     )
@@ -521,7 +482,7 @@ def _add_coverage(commands: Any) -> None:
         metavar="NAMES",
         help="devices to look at: cpu, opencl, or cpu,opencl (%(default)s)",
     )
-    _add_json(parser)
+    add_json(parser)
 
 
 def _run_coverage(options: argparse.Namespace) -> None:
@@ -537,13 +498,13 @@ def _run_coverage(options: argparse.Namespace) -> None:
     if options.json:
         print(to_json("coverage", coverage_report(found)))
     else:
-        _say("\n\n".join("\n".join(coverage_lines(*pair)) for pair in found.items()))
+        say("\n\n".join("\n".join(coverage_lines(*pair)) for pair in found.items()))
     if wrong := [path for path, each in found.items() if each.problems]:
         raise CompileError(f"{', '.join(wrong)}: not everything can be compiled, as listed")
 
 
 def _add_opt(commands: Any) -> None:
-    parser = _add(commands, "opt", _run_opt, "run single passes of the compiler, as text")
+    parser = add_command(commands, "opt", _run_opt, "run single passes of the compiler, as text")
     parser.add_argument("model", help="Ingot IR text, or any model that can be compiled")
     parser.add_argument(
         "--pass",
@@ -591,4 +552,4 @@ def _run_devices(options: argparse.Namespace) -> None:
         print(to_json("devices", devices_report(ingot.devices())))
         return
     for device in ingot.devices():
-        _say(f"{device.uri:<12} {device.description}")
+        say(f"{device.uri:<12} {device.description}")

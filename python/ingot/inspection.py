@@ -24,7 +24,7 @@ from ingot.hal.printable import printable, size_text
 from ingot.inputs import known_sizes
 from ingot.reports import value_report
 
-__all__ = ["describe_module", "inspect_report"]
+__all__ = ["describe_module", "inspect_report", "module_report", "read_file"]
 
 _LONGEST_DIM = 60  # characters of a formula that is shown, in a shape
 _LONGEST_FORMULA = 400  # and on a line of its own
@@ -39,7 +39,7 @@ def describe_module(
     `dims` gives sizes to symbolic dims: the peak memory is then a number too, or a formula of
     the dims that it lacks. InvalidArgument: it names one that the module does not have.
     """
-    data, contents = _read(path, verify)
+    data, contents = read_file(path, verify)
     lines = [
         f"{printable(path)}: {size_text(len(data))}",
         *_functions(contents),
@@ -54,8 +54,8 @@ def describe_module(
     return "\n".join(lines)
 
 
-def _read(path: str, verify: bool) -> tuple[bytes, ModuleContents]:
-    """The file and what is in it."""
+def read_file(path: str, verify: bool = False) -> tuple[bytes, ModuleContents]:
+    """The file of a module and what is in it. NotFound, DataLoss, Incompatible: it is none."""
     if not Path(path).is_file():
         raise NotFound(f"there is no file {path}")
     data = Path(path).read_bytes()
@@ -74,8 +74,19 @@ def inspect_report(
     path: str, *, code: bool, verify: bool, dims: Mapping[str, int] | None = None
 ) -> dict[str, Any]:
     """What `describe_module` tells, for `reports.to_json`."""
-    data, contents = _read(path, verify)
-    fields: dict[str, Any] = {
+    data, contents = read_file(path, verify)
+    fields = module_report(path, data, contents, dims)
+    fields["verified"] = verify
+    if code:
+        fields["code"] = disassemble(contents)
+    return fields
+
+
+def module_report(
+    path: str, data: bytes, contents: ModuleContents, dims: Mapping[str, int] | None = None
+) -> dict[str, Any]:
+    """The same without code, of a file that was read."""
+    return {
         "module": path,
         "length": len(data),
         "functions": [_function_report(each) for each in contents.functions],
@@ -97,11 +108,7 @@ def inspect_report(
             value_report(each.name, each.dtype, each.shape, each.doc) for each in contents.variables
         ],
         "metadata": {key: each for key, each in contents.metadata.items() if key != "targets"},
-        "verified": verify,
     }
-    if code:
-        fields["code"] = disassemble(contents)
-    return fields
 
 
 def _function_report(function: FunctionContents) -> dict[str, Any]:

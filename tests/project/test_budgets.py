@@ -18,15 +18,15 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 LINES = {
-    "compiler": 1520,
+    "compiler": 1715,
     "compiler/dispatch": 1830,
     "compiler/frontends": 12200,
     "compiler/graph": 7610,
     "compiler/ir": 1870,
     "compiler/kernels": 10930,
     "compiler/stream": 1090,
-    "compiler/targets": 3990,
-    "compiler/vm": 1790,
+    "compiler/targets": 4000,
+    "compiler/vm": 1800,
     "csrc": 70,
     "csrc/api": 1020,
     "csrc/base": 450,
@@ -36,13 +36,16 @@ LINES = {
     "csrc/vm": 1670,
     "hal": 1070,
     "runtime": 1460,
-    "python": 2100,
+    "python/ingot": 2180,
+    "python/ingot/explorer": 1820,
     "benchmarks": 1030,
     "samples": 730,
 }
-IN_ALL = 60400
+IN_ALL = 62500
 LONGEST_FILE = 600
 LONGEST_FUNCTION = 57
+SUFFIXES = (".py", ".c", ".h", ".cl", ".def", ".js")
+OTHERS = {"__pycache__", "libraries"}  # what nobody here wrote
 C_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 CODE = re.compile(r"[^\s(){}\[\],;]")
 
@@ -51,7 +54,7 @@ def _files(folder: str) -> Iterator[Path]:
     """Files of code below a folder; for a folder of folders with numbers, those in itself."""
     inner = any(other.startswith(f"{folder}/") for other in LINES)
     for path in sorted((ROOT / folder).glob("*" if inner else "**/*")):
-        if path.suffix in (".py", ".c", ".h", ".cl", ".def") and "__pycache__" not in path.parts:
+        if path.suffix in SUFFIXES and not OTHERS.intersection(path.parts):
             yield path
 
 

@@ -40,6 +40,7 @@
 #define INGOT_SECTION_REGIONS 13       /* bytes: graph text per entry (strippable) */
 #define INGOT_SECTION_METADATA 14      /* bytes: JSON object, UTF-8 */
 #define INGOT_SECTION_VARIABLES 15     /* ingot_layout_variable_t[]: state; since version 1.1 */
+#define INGOT_SECTION_DEBUG 16         /* bytes for tools, by zlib: compiler/debug_info.py (strippable) */
 
 typedef struct ingot_layout_header_t {
   uint8_t magic[8];

@@ -1,0 +1,40 @@
+"""What all subcommands of `ingot` share: how they are added, and how they print."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import Any, TextIO
+
+from ingot.hal.printable import printable
+
+__all__ = ["add_command", "add_dim", "add_json", "say"]
+
+
+def say(text: object, file: TextIO | None = None) -> None:
+    """Prints lines of text in which no name from a source or file acts on the terminal."""
+    print("\n".join(map(printable, str(text).split("\n"))), file=file)
+
+
+def add_command(
+    commands: Any, name: str, run: Callable[[argparse.Namespace], None], summary: str
+) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name, help=summary, description=summary[0].upper() + summary[1:] + "."
+    )
+    parser.set_defaults(run=run)
+    return parser
+
+
+def add_json(parser: argparse.ArgumentParser, what: str = "print everything") -> None:
+    parser.add_argument("--json", action="store_true", help=f"{what} as JSON (docs/reports.md)")
+
+
+def add_dim(parser: argparse.ArgumentParser, what: str) -> None:
+    parser.add_argument(
+        "--dim",
+        action="append",
+        default=[],
+        metavar="NAME=SIZE",
+        help=f"{what}, such as batch=8; once for every dim",
+    )

@@ -112,7 +112,7 @@ def bisect_model(
     another device. `folder` gets the first wrong layer as a case of its own.
 
     InvalidArgument: the engine does not take such a source. Unsupported: it is not installed, or
-    does not run the program. NotFound: there is no such device.
+    does not run the program; there is no such device.
     """
     if against in _ENGINES and _ENGINES[against] != _kind(path):
         raise InvalidArgument(

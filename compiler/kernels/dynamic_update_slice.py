@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ingot.compiler.ir import Function, Op, Value, dims
 from ingot.compiler.ir.dims import Dim
 from ingot.compiler.kernels.box import Range, Target, walk_box
-from ingot.compiler.kernels.emit import Emitter, axes_of
+from ingot.compiler.kernels.emit import Emitter
 from ingot.compiler.kernels.entry import byte_count, operand_types
 from ingot.compiler.kernels.indexing import Axis, Index, linearize, strides_of
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo
@@ -117,7 +117,7 @@ class _Lowering:
 
     def _is_plain(self, value: Value) -> bool:
         node = self.tracer.trace(value, [Index.of(Axis(d)) for d in tensor_of(value).shape])
-        return value in self.tracer.ordinals or not axes_of(node)
+        return value in self.tracer.ordinals or not node.axes
 
     def _trace(self, value: Value, axes: Sequence[Axis]) -> Node:
         type = tensor_of(value)

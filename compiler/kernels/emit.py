@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
 
 from ingot.compiler.ir import Attribute, Value, dims
 from ingot.compiler.kernels import loop, trace
@@ -27,31 +26,10 @@ from ingot.compiler.kernels.trace import (
     InRange,
     Load,
     Node,
+    axes_of_index,
 )
 
-__all__ = ["Emitter", "axes_of"]
-
-
-@lru_cache(maxsize=65536)
-def axes_of(node: Node) -> frozenset[Axis]:
-    """The axes that a node's value depends on."""
-    axes: set[Axis] = set()
-    for index in node.indices():
-        axes |= axes_of_index(index)
-    for operand in node.operands():
-        axes |= axes_of(operand)
-    return frozenset(axes)
-
-
-def axes_of_index(index: Index) -> frozenset[Axis]:
-    """The axes that an index depends on."""
-    axes: set[Axis] = set()
-    for term in index.all_terms():
-        if isinstance(term, Axis):
-            axes.add(term)
-        elif isinstance(term, Fetched):
-            axes |= axes_of(term.node)
-    return frozenset(axes)
+__all__ = ["Emitter"]
 
 
 class Emitter:
@@ -143,7 +121,7 @@ class Emitter:
             if node in seen or isinstance(node, Constant):
                 continue
             seen.add(node)
-            if axes_of(node) <= available and not _has_given(node, self):
+            if node.axes <= available and not _has_given(node, self):
                 self.emit(node)
                 continue
             stack += node.conditions if isinstance(node, Choose) else node.operands()
@@ -337,7 +315,7 @@ class Emitter:
         return b.op("select", condition, then, otherwise)
 
     def _lanes(self, node: Node) -> int:
-        return self.lanes if self.vector is not None and self.vector in axes_of(node) else 1
+        return self.lanes if self.vector is not None and self.vector in node.axes else 1
 
     def _branch(self, node: Node, lanes: int, guard: Value | None) -> Value:
         before, self.guard = self.guard, guard or self.guard

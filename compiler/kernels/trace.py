@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -31,6 +32,7 @@ __all__ = [
     "Load",
     "Node",
     "Tracer",
+    "axes_of_index",
     "number_of",
     "tensor_of",
     "walk_nodes",
@@ -52,6 +54,14 @@ class Node:
     def indices(self) -> Sequence[Index]:
         """The indices that this node is computed from."""
         return ()
+
+    @cached_property
+    def axes(self) -> frozenset[Axis]:
+        """The axes that the value depends on."""
+        axes: set[Axis] = set()
+        for index in self.indices():
+            axes |= axes_of_index(index)
+        return frozenset(axes.union(*(operand.axes for operand in self.operands())))
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,6 +166,17 @@ class Fetched(Term):
     def __init__(self, node: Node, extent: Dim) -> None:
         super().__init__(extent)
         self.node = node
+
+
+def axes_of_index(index: Index) -> frozenset[Axis]:
+    """The axes that an index depends on."""
+    axes: set[Axis] = set()
+    for term in index.all_terms():
+        if isinstance(term, Axis):
+            axes.add(term)
+        elif isinstance(term, Fetched):
+            axes |= term.node.axes
+    return frozenset(axes)
 
 
 def walk_nodes(roots: Sequence[Node]) -> Iterator[Node]:

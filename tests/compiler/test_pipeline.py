@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import time
 from pathlib import Path
@@ -12,14 +13,17 @@ import pytest
 import ingot
 from ingot.compiler import compile
 from ingot.compiler.graph.builder import Builder
-from ingot.compiler.ir import Attribute, Block, Function, Module, Op, Region, TensorType
+from ingot.compiler.ir import Attribute, Block, Function, Module, Op, Region, TensorType, Value
 from ingot.compiler.ir.dims import symbol
 from ingot.compiler.ir.parser import parse
 from ingot.compiler.kernels.classes import lower_entries
+from ingot.compiler.kernels.trace import Node
 from ingot.compiler.targets.cpu.toolchain import choose_variants
 from ingot.compiler.vm.read_module import read_module
 from ingot.hal.errors import CompileError, InvalidArgument, NotFound, Unsupported
 from ingot.hal.spec import dtype
+from tests.support.compiled_programs import build
+from tests.support.devices import best_variant
 
 F32 = dtype("f32")
 B = symbol("b")
@@ -225,3 +229,24 @@ def test_a_compiled_module_is_no_source(tmp_path: Path) -> None:
 def test_text_that_is_not_utf_8_is_refused() -> None:
     with pytest.raises(CompileError, match="is not UTF-8"):
         compile(b"module {} { // \xff\xfe }")
+
+
+def _live_nodes() -> int:
+    gc.collect()
+    return sum(isinstance(each, (Op, Value, Node)) for each in gc.get_objects())
+
+
+def test_compiles_keep_nothing_of_their_programs_alive() -> None:
+    def softmax(b: Builder, x: Value) -> list[Value]:
+        top = b.value("reduce", x, axes=(1,), kind="max")
+        e = b.value(
+            "exp", b.value("sub", x, b.value("broadcast", top, shape=(B, 8), dimensions=(0,)))
+        )
+        total = b.value("reduce", e, axes=(1,), kind="add")
+        return [b.value("div", e, b.value("broadcast", total, shape=(B, 8), dimensions=(0,)))]
+
+    alive = []
+    for _ in range(10):
+        ingot.compile(build(softmax, ("f32", (B, 8))), variants=[best_variant()])
+        alive.append(_live_nodes())
+    assert alive == [alive[0]] * 10

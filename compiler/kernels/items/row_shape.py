@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from ingot.compiler.ir import Function, dims
 from ingot.compiler.ir.dims import Bounds, Dim
-from ingot.compiler.kernels.emit import axes_of
 from ingot.compiler.kernels.indexing import Axis, linearize
 from ingot.compiler.kernels.items.spread import is_straight
 from ingot.compiler.kernels.kernel import TargetInfo
@@ -184,7 +183,7 @@ def _most_held(plan: RowPlan) -> int:
     """How many vectors of a row an item may keep: the code is printed once for each."""
     axes = set(_reduced_axes(plan))
     count = sum(
-        isinstance(node, (Apply, Load)) and not axes.isdisjoint(axes_of(node))
+        isinstance(node, (Apply, Load)) and not axes.isdisjoint(node.axes)
         for node in walk_nodes(plan.roots)
     )
     return max(min(_HELD, _CODE // max(count, 1)), 1)

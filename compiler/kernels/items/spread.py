@@ -13,12 +13,11 @@ from dataclasses import dataclass
 
 from ingot.compiler.ir import dims
 from ingot.compiler.ir.dims import Bounds, Dim
-from ingot.compiler.kernels.emit import axes_of_index
 from ingot.compiler.kernels.indexing import Axis, Index
 from ingot.compiler.kernels.loop import Index as LoopIndex
 from ingot.compiler.kernels.loop import LoopBuilder
 from ingot.compiler.kernels.schedule import WORKGROUP_BYTES, Folded, Merged, guess, power_of_two
-from ingot.compiler.kernels.trace import Load, Node
+from ingot.compiler.kernels.trace import Load, Node, axes_of_index
 
 __all__ = ["Spread", "fold", "is_straight"]
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from ingot.compiler.ir import Function, Value, dims
 from ingot.compiler.ir.dims import Dim
-from ingot.compiler.kernels.emit import Emitter, axes_of
+from ingot.compiler.kernels.emit import Emitter
 from ingot.compiler.kernels.entry import byte_count, operand_types
 from ingot.compiler.kernels.indexing import Axis, Index, linearize
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo
@@ -124,7 +124,7 @@ class _Lowering:
         seen: set[Node] = set()
         chosen: list[Node] = []
         for nodes in below:
-            common = [node for node in nodes & seen if axes_of(node) & inner and _is_costly(node)]
+            common = [node for node in nodes & seen if node.axes & inner and _is_costly(node)]
             hidden = {each for node in common for each in walk_nodes([node]) if each is not node}
             for node in common:
                 if node not in hidden and node not in chosen and not node.dtype.is_boolean:
@@ -139,9 +139,7 @@ class _Lowering:
             rows = guess(self.kept[-1].extent, self.function.symbols)
             inner = {axis for each in self.reduced for axis in each.axes}
             heavy = any(
-                isinstance(node, Apply)
-                and node.name not in {*_CHEAP, "div"}
-                and axes_of(node) & inner
+                isinstance(node, Apply) and node.name not in {*_CHEAP, "div"} and node.axes & inner
                 for node in walk_nodes(self.plan.roots)
             )
             return min(2 if heavy and self.target.register_count < 32 else 4, max(rows, 1))

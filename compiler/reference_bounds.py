@@ -25,6 +25,7 @@ from ingot.compiler.graph.ops import lookup
 from ingot.compiler.graph.references.numbers import Array, dtype_of, widen
 from ingot.compiler.ir import Function, Module, Op, TensorType, Value
 from ingot.hal.spec import DType
+from ingot.hal.spec import dtype as dtype_named
 
 __all__ = ["Reference", "evaluate_entry"]
 
@@ -34,7 +35,6 @@ _SPREAD = 4.0
 
 _CORRECTLY_ROUNDED = 0.5
 _EXACT_KINDS = frozenset({"max", "min", "and", "or", "xor"})
-_PRECISIONS = {"f64": (52, -1022), "f32": (23, -126), "f16": (10, -14), "bf16": (7, -126)}
 _NARROW = (2, -6)
 """Bits of fraction and the least exponent of the f8 family, or less."""
 
@@ -186,8 +186,8 @@ def _result_count(op: Op, shapes: Sequence[tuple[int, ...]]) -> int:
 
 def _unit(magnitude: Array, dtype: DType) -> Array:
     """One ulp of numbers as large as `magnitude`."""
-    name = {"c128": "f64", "c64": "f32"}.get(dtype.name, dtype.name)
-    bits, least = _PRECISIONS.get(name, _NARROW)
+    part = dtype_named(f"f{dtype.bits // 2}") if dtype.is_complex else dtype
+    bits, least = (part.fraction, 1 - part.bias) if part.fraction else _NARROW
     return cast(Array, np.ldexp(np.maximum(magnitude, np.ldexp(1.0, least)), -bits))
 
 

@@ -8,6 +8,8 @@
 #include "base/allocator.c"
 #include "base/clock.c"
 #include "base/crc32.c"
+#include "base/dtype.c"
+#include "base/float.c"
 #include "base/log.c"
 #include "base/status.c"
 #include "base/stop.c"
@@ -50,7 +52,6 @@
 #endif
 
 #include "module/container.c"
-#include "module/dtype.c"
 #include "module/file.c"
 #include "module/instruction.c"
 #include "module/module.c"
@@ -70,10 +71,8 @@
 #include "vm/view.c"
 
 #include "api/device.c"
+#include "api/host_kernel.c"
 #include "api/json.c"
-#if defined(INGOT_OPENCL)
-#include "api/opencl/host_kernel.c"
-#endif
 #include "api/parameters.c"
 #include "api/program.c"
 #include "api/safetensors.c"

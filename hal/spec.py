@@ -51,6 +51,8 @@ _ML_DTYPES = {
     "f8e8m0fnu": "float8_e8m0fnu",
     "f4e2m1fn": "float4_e2m1fn",
 }
+_FRACTIONS = {"f16": 10, "bf16": 7, "f32": 23, "f64": 52}
+_TOLERANCES = {"f16": 1e-2, "bf16": 5e-2, "f32": 1e-4, "c64": 1e-4, "f64": 1e-9, "c128": 1e-9}
 _NUMPY_KINDS = {"b": "bool", "i": "int", "u": "uint", "f": "float", "c": "complex"}
 
 
@@ -88,6 +90,26 @@ class DType:
     @property
     def is_complex(self) -> bool:
         return self.kind == "c"
+
+    @property
+    def is_half(self) -> bool:
+        """A float of 16 bits, which ops compute in f32."""
+        return self.is_float and self.bits == 16
+
+    @property
+    def fraction(self) -> int:
+        """Stored bits of the fraction of a float of 16 bits or more; 0 of all others."""
+        return _FRACTIONS.get(self.name, 0)
+
+    @property
+    def bias(self) -> int:
+        """Of the exponent of such a float: the greatest one, and 1 minus the least one."""
+        return (1 << (self.bits - self.fraction - 2)) - 1 if self.fraction else 0
+
+    @property
+    def tolerance(self) -> float:
+        """By which results of two right programs may differ, relative to their size."""
+        return _TOLERANCES.get(self.name, 0.3 if self.is_float else 0.0)
 
     @property
     def is_numpy(self) -> bool:

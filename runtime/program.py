@@ -84,9 +84,9 @@ class Program(Uncopied):
             yield read_signature(module[0], function[0])
 
     def _host_kernels(self) -> Iterator[HostKernel]:
-        out = ffi.new("ingot_opencl_host_kernel_t *")
+        out = ffi.new("ingot_host_kernel_t *")
         ordinal = 0
-        while lib.ingot_opencl_host_kernel(self.pointer, ordinal, out):
+        while lib.ingot_program_host_kernel(self.pointer, ordinal, out):
             yield HostKernel(text(out.kernel), text(out.layer), text(out.reason))
             ordinal += 1
 

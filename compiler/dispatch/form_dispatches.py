@@ -36,7 +36,7 @@ from ingot.compiler.dispatch.group import (
 from ingot.compiler.dispatch.place_lists import SLOT_OPS
 from ingot.compiler.dispatch.view import view_of
 from ingot.compiler.dispatch.write_regions import write_function
-from ingot.compiler.graph.ops import CONTROL, defined_symbols
+from ingot.compiler.graph.ops import CONTROL, COSTLY, defined_symbols
 from ingot.compiler.graph.symbols import symbols_used
 from ingot.compiler.ir import (
     Block,
@@ -70,13 +70,6 @@ _CHEAP = 2  # cost up to which a value is computed anew for every reader
 _ONCE = 8  # the same where a reader computes every element once
 _LARGEST_TREE = 48  # ops that float together
 _MOST_READS = 12  # values in memory that they read
-_COSTLY = frozenset(
-    (
-        *("exp", "exp2", "expm1", "log", "log1p", "sqrt", "rsqrt", "cbrt", "pow", "div", "rem"),
-        *("sin", "cos", "tan", "asin", "acos", "atan", "atan2", "logistic", "erf"),
-        *("sinh", "cosh", "tanh", "asinh", "acosh", "atanh"),
-    )
-)
 _GAP = 1 << 40  # between the orders of neighbours: room to put groups in between
 
 
@@ -177,7 +170,7 @@ class Former:
 
     def _visit_elementwise(self, op: Op) -> None:
         if not self._join_above(op):
-            self._float(op, 8 if op.name in _COSTLY else 1)
+            self._float(op, 8 if op.name in COSTLY else 1)
 
     def _join_above(self, op: Op) -> bool:
         """Add an element-wise op to the highest group that it reads, if that takes it."""
@@ -276,7 +269,7 @@ class Former:
         assert isinstance(owner, Op)
         if op.name != "while":
             return self._tree_of(value).cost <= _CHEAP
-        small = not shape_of(value) and is_elementwise(owner) and owner.name not in _COSTLY
+        small = not shape_of(value) and is_elementwise(owner) and owner.name not in COSTLY
         return (small or owner.name in _SUNK) and all(
             self._is_sunk(operand, op) for operand in owner.operands
         )

@@ -63,7 +63,7 @@ def _numbers(flat: np.ndarray[Any, Any], dtype: DType) -> list[str] | None:
         return ["true" if item else "false" for item in flat.tolist()]
     if dtype.is_integer:
         return [str(int(item)) for item in flat.tolist()]
-    if dtype.name not in ("f16", "bf16", "f32", "f64"):
+    if not dtype.fraction:
         return None
     floats = _floats(flat, dtype)
     texts = [_float_text(item) for item in floats]

@@ -60,7 +60,7 @@ class Accumulator:
     @property
     def running(self) -> DType:
         """The dtype in which it runs."""
-        half = self.operand.name in ("f16", "bf16")
+        half = self.operand.is_half
         return _F32 if half and self.kind in ("add", "mul") else self.operand
 
     def start(self, b: LoopBuilder, lanes: int, along: bool) -> list[Value]:

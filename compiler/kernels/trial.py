@@ -34,8 +34,6 @@ _SIZES: tuple[tuple[int, ...], ...] = (
 """Numbers for the symbols of an entry, tried in this order: the first that fit are taken.
 Different ones first, which show mixed-up dims and tails; large ones first, which fill tiles."""
 
-_TOLERANCES = {"f64": 1e-9, "f32": 1e-4, "f16": 1e-2, "bf16": 5e-2}
-_COARSE = 0.3  # of the narrow floats
 _POSITIVE = frozenset({"log", "log1p", "sqrt", "rsqrt", "pow", "div", "acosh"})
 """Entries with one of these are tested away from their singular points."""
 
@@ -157,7 +155,7 @@ def _bindings(static: Function, kernel: Kernel, values: Mapping[str, int]) -> li
             found.append(TrialBinding(_length(type, values), type.dtype, fill))
     for each in static.result_types:
         type = cast(TensorType, each)
-        length, tolerance = _length(type, values), _tolerance(type.dtype)
+        length, tolerance = _length(type, values), type.dtype.tolerance
         found.append(TrialBinding(length, type.dtype, "zero", tolerance=tolerance))
     for type in kernel.workspaces:
         found.append(TrialBinding(_length(type, values), type.dtype, "zero", tolerance=-1))
@@ -167,10 +165,6 @@ def _bindings(static: Function, kernel: Kernel, values: Mapping[str, int]) -> li
 def _length(type: TensorType, values: Mapping[str, int]) -> int:
     """The tensor's bytes."""
     return prod(evaluate(dim, values) for dim in type.shape) * type.dtype.bytes
-
-
-def _tolerance(dtype: DType) -> float:
-    return _TOLERANCES.get(dtype.name, _COARSE) if dtype.is_float else 0.0
 
 
 # Indices: arguments that must stay below a dim.

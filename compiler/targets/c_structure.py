@@ -20,7 +20,7 @@ _NOWHERE = Block()  # the owner of a name that stands for no op
 
 def register_bits(element: DType) -> int:
     """Bits of a lane of `element` in a register."""
-    return 32 if element.name in ("f16", "bf16") else element.bits
+    return 32 if element.is_half else element.bits
 
 
 class CStructure(ABC):

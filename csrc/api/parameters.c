@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "api/program.h"
-#include "module/dtype.h"
+#include "base/dtype.h"
 
 /* The keys that are missing, as a text that is cut where it gets too long. */
 typedef struct missing_keys_t {

@@ -9,7 +9,7 @@
 
 #include "api/json.h"
 #include "base/arithmetic.h"
-#include "module/dtype.h"
+#include "base/dtype.h"
 #include "module/file.h"
 #include "hal/hal.h"
 

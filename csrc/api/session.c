@@ -9,7 +9,7 @@
 #include "api/program.h"
 #include "base/clock.h"
 #include "base/float_environment.h"
-#include "module/dtype.h"
+#include "base/dtype.h"
 #include "vm/context.h"
 
 struct ingot_session_t {

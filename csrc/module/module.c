@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "module/dtype.h"
+#include "base/dtype.h"
 
 /* -- loading ------------------------------------------------------------------------------- */
 

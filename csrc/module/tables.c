@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/arithmetic.h"
-#include "module/dtype.h"
+#include "base/dtype.h"
 #include "module/module.h"
 
 #define MAX_REGISTERS 65536u /* operands are u16 */

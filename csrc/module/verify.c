@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "module/dtype.h"
+#include "base/dtype.h"
 
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "modules are little-endian and used in place"

@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
-#include "module/dtype.h"
+#include "base/dtype.h"
 #include "vm/list.h"
 
 static const ingot_allocator_t *context_allocator(const ingot_vm_context_t *context) {

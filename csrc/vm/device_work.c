@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/float.h"
 #include "module/instruction.h"
 #include "vm/list.h"
 #include "vm/scalar.h"
@@ -45,7 +46,6 @@ ingot_status_t ingot_vm_dispatch(ingot_vm_context_t *context, const uint16_t **p
 ingot_status_t ingot_vm_copy(ingot_vm_context_t *context, const uint16_t *pc, const int64_t *i64,
                              ingot_buffer_t *const *references) {
   int64_t length = i64[pc[5]];
-  context->queue->site = pc;
   return ingot_hal_queue_copy(context->queue, references[pc[1]], i64[pc[2]], references[pc[3]],
                               i64[pc[4]], length);
 }
@@ -65,7 +65,6 @@ ingot_status_t ingot_vm_insert_element(ingot_vm_context_t *context, const uint16
                                        const int64_t *i64, ingot_buffer_t *const *references) {
   int64_t dims[INGOT_MAX_RANK];
   const ingot_vm_tensor_t tensor = tensor_at(pc + 3, i64, references, dims);
-  context->queue->site = pc;
   return ingot_vm_list_insert(context, &context->lists[pc[1]], i64[pc[2]], &tensor);
 }
 
@@ -73,20 +72,17 @@ ingot_status_t ingot_vm_set_element(ingot_vm_context_t *context, const uint16_t 
                                     const int64_t *i64, ingot_buffer_t *const *references) {
   int64_t dims[INGOT_MAX_RANK];
   const ingot_vm_tensor_t tensor = tensor_at(pc + 2, i64, references, dims);
-  context->queue->site = pc;
   return ingot_vm_list_set(context, &context->lists[pc[1]], &tensor);
 }
 
 ingot_status_t ingot_vm_extend_element(ingot_vm_context_t *context, const uint16_t *pc,
                                        const int64_t *i64, ingot_buffer_t *const *references) {
   const ingot_vm_tensor_t bytes = {references[pc[2]], i64[pc[3]], i64[pc[4]], NULL, 0};
-  context->queue->site = pc;
   return ingot_vm_list_extend(context, &context->lists[pc[1]], &bytes, i64[pc[5]]);
 }
 
 ingot_status_t ingot_vm_copy_list(ingot_vm_context_t *context, const uint16_t *pc) {
   const ingot_vm_list_t *source = &context->lists[pc[2]];
-  context->queue->site = pc;
   return ingot_vm_list_copy(context, &context->lists[pc[1]], source);
 }
 
@@ -94,7 +90,6 @@ ingot_status_t ingot_vm_list_argument(ingot_vm_context_t *context, const uint16_
                                       int64_t *out_given) {
   ingot_buffer_view_t *view = context->arguments[pc[3]];
   ingot_vm_list_t *list = &context->lists[pc[2]];
-  context->queue->site = pc;
   ingot_vm_list_clear(list);
   for (uint32_t i = 0; view && i < view->count; ++i) {
     const ingot_buffer_view_t *element = ingot_buffer_view_element(view, i);
@@ -108,7 +103,6 @@ ingot_status_t ingot_vm_list_argument(ingot_vm_context_t *context, const uint16_
 
 ingot_status_t ingot_vm_list_result(ingot_vm_context_t *context, const uint16_t *pc,
                                     int64_t given) {
-  context->queue->site = pc;
   return ingot_vm_context_result_list(context, pc[1], &context->lists[pc[2]], given != 0);
 }
 
@@ -177,7 +171,7 @@ ingot_status_t ingot_vm_read_f64(ingot_vm_context_t *context, ingot_buffer_t *bu
                                  int64_t offset, ingot_dtype_t dtype, double *out_value) {
   uint64_t bits;
   INGOT_TRY(read_element(context, buffer, offset, dtype, &bits));
-  *out_value = ingot_scalar_decode_f64(bits, dtype);
+  *out_value = ingot_float_decode(bits, dtype);
   return NULL;
 }
 
@@ -188,5 +182,5 @@ ingot_status_t ingot_vm_write_i64(ingot_vm_context_t *context, ingot_buffer_t *b
 
 ingot_status_t ingot_vm_write_f64(ingot_vm_context_t *context, ingot_buffer_t *buffer,
                                   int64_t offset, double value, ingot_dtype_t dtype) {
-  return write_element(context, buffer, offset, dtype, ingot_scalar_encode_f64(value, dtype));
+  return write_element(context, buffer, offset, dtype, ingot_float_encode(value, dtype));
 }

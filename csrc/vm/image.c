@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "module/dtype.h"
+#include "base/dtype.h"
 
 static const ingot_allocator_t *image_allocator(const ingot_vm_image_t *image) {
   return ingot_hal_device_allocator(image->device);

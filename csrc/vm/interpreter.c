@@ -8,6 +8,7 @@
 #include <inttypes.h>
 
 #include "base/arithmetic.h"
+#include "base/float.h"
 #include "module/instruction.h"
 #include "vm/context.h"
 #include "vm/device_work.h"
@@ -97,11 +98,12 @@ static __attribute__((noinline)) ingot_status_t locate(ingot_vm_context_t *conte
     continue
 
 /* A case whose work is a function that returns a status. */
-#define WORK(op, words, call) \
-  case INGOT_OP_##op:         \
-    status = (call);          \
-    if (status) goto failed;  \
-    pc += (words);            \
+#define WORK(op, words, call)    \
+  case INGOT_OP_##op:            \
+    context->queue->site = pc;   \
+    status = (call);             \
+    if (status) goto failed;     \
+    pc += (words);               \
     continue
 
 /* A case of size arithmetic: `compute` says whether the result fits. */
@@ -185,7 +187,7 @@ ingot_status_t ingot_vm_run(ingot_vm_context_t *context) {
       COMPUTE(LT_F64, I(1), 4, F(2) < F(3));
       COMPUTE(LE_F64, I(1), 4, F(2) <= F(3));
       COMPUTE(SELECT_F64, F(1), 5, I(2) ? F(3) : F(4));
-      COMPUTE(ROUND_F64, F(1), 4, ingot_scalar_round(F(2), pc[3]));
+      COMPUTE(ROUND_F64, F(1), 4, ingot_float_round(F(2), pc[3]));
       COMPUTE(I64_TO_F64, F(1), 3, (double)I(2));
       COMPUTE(F64_TO_I64, I(1), 3, ingot_scalar_f64_to_i64(F(2)));
 

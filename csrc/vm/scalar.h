@@ -4,7 +4,7 @@
 #ifndef INGOT_VM_SCALAR_H_
 #define INGOT_VM_SCALAR_H_
 
-#include "module/dtype.h"
+#include "base/dtype.h"
 
 /* Toward zero; b = 0 gives -1, MIN / -1 gives MIN. */
 static inline int64_t ingot_scalar_divide(int64_t a, int64_t b) {
@@ -36,14 +36,8 @@ int64_t ingot_scalar_wrap(int64_t value, ingot_dtype_t dtype);
 /* Toward zero, saturating; NaN gives 0. */
 int64_t ingot_scalar_f64_to_i64(double value);
 
-/* The nearest value of f16, bf16, f32 or f64, ties to even, overflow to infinity. */
-double ingot_scalar_round(double value, ingot_dtype_t dtype);
-
-/* An element's bytes in the low bytes of a word, for the integer and float dtypes of
- * registers; the float value is one that ingot_scalar_round gives. */
+/* An element's bytes in the low bytes of a word. */
 uint64_t ingot_scalar_encode_i64(int64_t value, ingot_dtype_t dtype);
-uint64_t ingot_scalar_encode_f64(double value, ingot_dtype_t dtype);
 int64_t ingot_scalar_decode_i64(uint64_t bits, ingot_dtype_t dtype);
-double ingot_scalar_decode_f64(uint64_t bits, ingot_dtype_t dtype);
 
 #endif /* INGOT_VM_SCALAR_H_ */

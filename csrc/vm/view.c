@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/arithmetic.h"
-#include "module/dtype.h"
+#include "base/dtype.h"
 
 /* What an element must be aligned to: complex numbers are two of a kind. */
 static size_t element_alignment(ingot_dtype_t dtype) {

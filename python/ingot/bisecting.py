@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from ingot.checking import CheckedRun, allowed_error, relative_error, run_for_checking
+from ingot.checking import CheckedRun, relative_error, run_for_checking
 from ingot.compiler import ir
 from ingot.compiler.checking import Dispatch
 from ingot.compiler.graph.interpreter import evaluate_in
@@ -165,7 +165,7 @@ def _row(
 
 
 def _allowed(array: _Array, tolerance: float | None) -> float:
-    return allowed_error(DType.from_numpy(array.dtype)) if tolerance is None else tolerance
+    return DType.from_numpy(array.dtype).tolerance if tolerance is None else tolerance
 
 
 def _largest(pairs: Iterator[tuple[_Array, _Array]]) -> float | None:

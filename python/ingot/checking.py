@@ -37,14 +37,12 @@ __all__ = [
     "CheckedRun",
     "Difference",
     "Mismatch",
-    "allowed_error",
     "check_model",
     "compare_model",
     "relative_error",
     "run_for_checking",
 ]
 
-_TOLERANCES = {"f64": 1e-10, "c128": 1e-10, "f32": 1e-4, "c64": 1e-4, "f16": 1e-2, "bf16": 5e-2}
 _QUIET = frozenset({"constant", "broadcast", "reshape", "dim", "return"})
 
 _Array = npt.NDArray[Any]
@@ -360,13 +358,8 @@ def _compare_results(
     expected = interpret(source, "main", run.arguments, run.weights)
     values = zip(model.signature.results, compiled, expected, strict=True)
     for value, ours, reference in values:
-        allowed = allowed_error(value.dtype) if tolerance is None else tolerance
+        allowed = value.dtype.tolerance if tolerance is None else tolerance
         yield CheckedResult(value.name, _error_of(ours, reference), allowed)
-
-
-def allowed_error(dtype: DType) -> float:
-    """How far a whole program may be off, relative to the largest element."""
-    return _TOLERANCES.get(dtype.name, 0.0)
 
 
 def _error_of(ours: Any, reference: Any) -> float:

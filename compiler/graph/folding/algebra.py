@@ -205,8 +205,7 @@ def _is_power_of_two(value: Value, dtype: DType) -> bool:
     if number == 0 or not math.isfinite(number):
         return False
     mantissa, exponent = math.frexp(number)
-    least = {"f16": 14, "bf16": 125, "f32": 125, "f64": 1021}.get(dtype.name, 0)
-    return abs(mantissa) == 0.5 and abs(exponent - 1) <= least
+    return abs(mantissa) == 0.5 and abs(exponent - 1) < max(dtype.bias, 1)
 
 
 def _build(term: Term, op: Op, bound: dict[str, Value], builder: Builder) -> Value:

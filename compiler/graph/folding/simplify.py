@@ -367,28 +367,21 @@ def _convert_of_clamp(op: Op, builder: Builder) -> Value | None:
     return builder.value("convert", inner.operands[1], dtype=target)
 
 
-_FLOAT_DIGITS = {"f16": (11, 15), "bf16": (8, 127), "f32": (24, 127), "f64": (53, 1023)}
-
-
 def holds_exactly(source: DType, target: DType) -> bool:
     """Whether every value of `source` is one of `target`, so that conversion loses nothing."""
     if source is target:
         return True
     if source.is_boolean:
-        return target.is_integer or target.name in _FLOAT_DIGITS
+        return target.is_integer or target.fraction > 0
     if source.is_integer and target.is_integer:
         extra = target.kind == "i" and source.kind == "u"
         return (target.kind == "i" or source.kind == "u") and target.bits >= source.bits + extra
-    if target.name not in _FLOAT_DIGITS:
+    if not target.fraction:
         return False
-    digits, exponent = _FLOAT_DIGITS[target.name]
     if source.is_integer:
         bits = source.bits - (source.kind == "i")
-        return bits <= min(digits, exponent)
-    if source.name not in _FLOAT_DIGITS:
-        return False
-    source_digits, source_exponent = _FLOAT_DIGITS[source.name]
-    return source_digits <= digits and source_exponent <= exponent
+        return bits <= min(target.fraction + 1, target.bias)
+    return 0 < source.fraction <= target.fraction and source.bias <= target.bias
 
 
 def _sink_ones(op: Op, builder: Builder) -> Value | None:

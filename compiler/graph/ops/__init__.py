@@ -23,7 +23,7 @@ from ingot.compiler.graph.ops.contraction import (
     parse_layout,
 )
 from ingot.compiler.graph.ops.control import CONTROL, defined_symbols, fresh_dim_count
-from ingot.compiler.graph.ops.elementwise import DIRECTIONS
+from ingot.compiler.graph.ops.elementwise import COSTLY, DIRECTIONS
 from ingot.compiler.graph.ops.lists import LIST_OPS
 from ingot.compiler.graph.ops.reduction import REDUCE_KINDS, window_dim
 from ingot.compiler.graph.ops.shape import can_broadcast
@@ -38,6 +38,7 @@ from ingot.compiler.graph.ops.table import (
 
 __all__ = [
     "CONTROL",
+    "COSTLY",
     "DIRECTIONS",
     "LIST_OPS",
     "OPS",

@@ -6,12 +6,12 @@ round once. The ops also work on the scalars of regions and the vectors of kerne
 
 from __future__ import annotations
 
-from ingot.compiler.graph.ops.table import OpRow, attribute, register, require
+from ingot.compiler.graph.ops.table import OPS, OpRow, attribute, register, require
 from ingot.compiler.ir import TensorType
 from ingot.hal.spec import DType
 from ingot.hal.spec import dtype as dtype_named
 
-__all__ = ["DIRECTIONS"]
+__all__ = ["COSTLY", "DIRECTIONS"]
 
 DIRECTIONS = ("eq", "ne", "lt", "le", "gt", "ge")
 """How `compare` compares; each is false with a NaN but "ne", which is true."""
@@ -182,3 +182,8 @@ def _register_rows() -> None:
 
 
 _register_rows()
+
+COSTLY = frozenset({"sqrt", "div", "rem"}).union(
+    row.name for row in OPS.values() if row.family == "elementwise" and row.ulp > 0.5
+)
+"""Ops that take many instructions an element: those that are rounded once take one or two."""

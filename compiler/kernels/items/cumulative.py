@@ -164,5 +164,5 @@ class _Lowering(CumulativeLowering):
 def _running(kind: str, element: DType) -> DType:
     """The dtype in which elements are combined: f32 stays so, for a tree of sums is exact enough
     and a device may have no f64."""
-    half = element.name in ("f16", "bf16") and kind in ("add", "mul")
+    half = element.is_half and kind in ("add", "mul")
     return dtype("f32") if half else element

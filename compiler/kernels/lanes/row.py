@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
+from ingot.compiler.graph.ops import COSTLY
 from ingot.compiler.ir import Function, Value, dims
 from ingot.compiler.ir.dims import Dim
 from ingot.compiler.kernels.emit import Emitter
@@ -35,7 +36,6 @@ from ingot.hal.spec import dtype
 
 __all__ = ["RowSchedule", "lower_row"]
 
-_CHEAP = {"add", "sub", "mul", "neg", "abs", "max", "min", "compare", "select", "convert"}
 F64 = dtype("f64")
 _LONG_ROW = 8192  # elements; longer sums run in blocks
 _BLOCK = 64  # vectors
@@ -65,7 +65,7 @@ def lower_row(function: Function, target: TargetInfo) -> Kernel:
 def _is_costly(node: Node) -> bool:
     """Whether keeping the value is cheaper than computing it again."""
     below = list(walk_nodes([node]))
-    heavy = any(isinstance(each, Apply) and each.name not in _CHEAP for each in below)
+    heavy = any(isinstance(each, Apply) and each.name in COSTLY for each in below)
     return heavy or sum(isinstance(each, Load) for each in below) > 1
 
 
@@ -139,7 +139,7 @@ class _Lowering:
             rows = guess(self.kept[-1].extent, self.function.symbols)
             inner = {axis for each in self.reduced for axis in each.axes}
             heavy = any(
-                isinstance(node, Apply) and node.name not in {*_CHEAP, "div"} and node.axes & inner
+                isinstance(node, Apply) and node.name in COSTLY - {"div"} and node.axes & inner
                 for node in walk_nodes(self.plan.roots)
             )
             return min(2 if heavy and self.target.register_count < 32 else 4, max(rows, 1))

@@ -100,7 +100,7 @@ def scalar_name(element: DType) -> str:
             f"kernels cannot compute with {element.name}; convert to one of: "
             + ", ".join(sorted(_SUPPORTED))
         )
-    return "f32" if element.name in ("f16", "bf16") else element.name
+    return "f32" if element.is_half else element.name
 
 
 class _Printer(CStructure):
@@ -223,7 +223,7 @@ class _Printer(CStructure):
         return self._rounded(self._float(op, names, lanes), op.name, element, lanes)
 
     def _rounded(self, text: str, name: str, element: DType, lanes: int) -> str:
-        if element.name in ("f16", "bf16") and name not in _EXACT | _PREDICATES:
+        if element.is_half and name not in _EXACT | _PREDICATES:
             return f"round_{element.name}{self._suffix(lanes)}({text})"
         return text
 

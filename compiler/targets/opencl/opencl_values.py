@@ -181,7 +181,7 @@ class ValuePrinter(CStructure):
         return self._rounded(self._float(op, names, lanes), op.name, element, lanes)
 
     def _rounded(self, text: str, name: str, element: DType, lanes: int) -> str:
-        if element.name in ("f16", "bf16") and name not in _EXACT | _PREDICATES:
+        if element.is_half and name not in _EXACT | _PREDICATES:
             return self._call(f"round_{element.name}", lanes, text)
         return text
 
@@ -278,11 +278,11 @@ class ValuePrinter(CStructure):
         text = self._name(source)
         if old == new:
             return text
-        if old.name in ("f16", "bf16"):
+        if old.is_half:
             text = self._call(f"narrow_{old.name}", lanes, text)
         elif lanes == 1:
             text = f"({scalar_type(old)}){text}"
-        if new.name in ("f16", "bf16"):
+        if new.is_half:
             bits = f"as_{self._vector('ushort', lanes)}({text})"
             return self._call(f"widen_{new.name}", lanes, bits)
         return f"as_{self._vector(scalar_type(new), lanes)}({text})"

@@ -4,7 +4,8 @@
 #include <string.h>
 
 #include "base/arithmetic.h"
-#include "hal/opencl/self_test.h"
+#include "base/dtype.h"
+#include "hal/opencl/opencl.h"
 
 #define INGOT_OPENCL_MAX_TEST_LENGTH (INT64_C(1) << 26) /* bytes of a test's binding */
 
@@ -133,7 +134,7 @@ static ingot_status_t ingot_opencl_check_test(const ingot_opencl_checker_t *chec
     for (uint32_t b = 0; is_good && b < entry->binding_count; b++) {
       const ingot_opencl_test_binding_t *binding = &bindings[test->first_binding + b];
       is_good = binding->length >= 0 && binding->length <= INGOT_OPENCL_MAX_TEST_LENGTH &&
-                ingot_opencl_dtype_kind(binding->dtype) != 0;
+                ingot_dtype_name((ingot_dtype_t)binding->dtype) != NULL;
     }
   }
   if (is_good) return NULL;

@@ -3,98 +3,23 @@
 
 #include <string.h>
 
+#include "base/dtype.h"
+#include "base/float.h"
 #include "hal/opencl/cache.h"
 
 /* -- dtypes ---------------------------------------------------------------------------------- */
 
-typedef struct ingot_opencl_dtype_t {
-  uint32_t code;
-  char kind;
-  uint8_t bits; /* of the value */
-  uint8_t length;
-} ingot_opencl_dtype_t;
-
-static const ingot_opencl_dtype_t ingot_opencl_dtypes[] = {
-#define DTYPE(code, ENUM, name, bits, bytes, kind, dlpack) {code, kind, bits, bytes},
-#include "ingot/spec/dtype.def"
-#undef DTYPE
-};
-
-#define INGOT_OPENCL_DTYPE_COUNT (sizeof(ingot_opencl_dtypes) / sizeof(ingot_opencl_dtypes[0]))
-
-static ingot_opencl_dtype_t ingot_opencl_dtype(uint32_t code) {
-  for (size_t d = 0; d < INGOT_OPENCL_DTYPE_COUNT; d++) {
-    if (ingot_opencl_dtypes[d].code == code) return ingot_opencl_dtypes[d];
-  }
-  return (ingot_opencl_dtype_t){code, 0, 8, 1};
-}
-
-char ingot_opencl_dtype_kind(uint32_t dtype) { return ingot_opencl_dtype(dtype).kind; }
-
 /* Complex numbers are pairs of floats. */
-static ingot_opencl_dtype_t ingot_opencl_scalar_dtype(uint32_t code) {
-  ingot_opencl_dtype_t dtype = ingot_opencl_dtype(code);
-  if (dtype.kind != 'c') return dtype;
-  bool is_single = dtype.length == 8;
-  return ingot_opencl_dtype(is_single ? INGOT_DTYPE_F32 : INGOT_DTYPE_F64);
+static ingot_dtype_t ingot_opencl_scalar_dtype(uint32_t code) {
+  if (code == INGOT_DTYPE_C64) return INGOT_DTYPE_F32;
+  if (code == INGOT_DTYPE_C128) return INGOT_DTYPE_F64;
+  return (ingot_dtype_t)code;
 }
 
-/* An f16's value: normal and subnormal numbers by exact scaling, without a mathematics library. */
-static double ingot_opencl_decode_half(uint32_t half) {
-  uint32_t exponent = half >> 10 & 31;
-  uint64_t bits = (uint64_t)(half & 0x3FF) << 42; /* a double's fraction */
-  double value;
-  if (exponent == 31) bits |= UINT64_C(0x7FF) << 52;
-  else if (exponent > 0) bits |= (uint64_t)(exponent + 1008) << 52;
-  else bits |= UINT64_C(1009) << 52; /* one too much, which is taken away again */
-  memcpy(&value, &bits, sizeof(value));
-  if (exponent == 0) value -= 6.103515625e-05; /* 2^-14 */
-  return half >> 15 ? -value : value;
-}
-
-static double ingot_opencl_decode(const uint8_t *bytes, uint32_t code) {
-  uint32_t word = 0;
-  float value;
-  double wide;
-  switch ((ingot_dtype_t)code) {
-    case INGOT_DTYPE_F64:
-      memcpy(&wide, bytes, 8);
-      return wide;
-    case INGOT_DTYPE_F32:
-      memcpy(&value, bytes, 4);
-      return (double)value;
-    case INGOT_DTYPE_BF16:
-      word = (uint32_t)bytes[0] << 16 | (uint32_t)bytes[1] << 24;
-      memcpy(&value, &word, 4);
-      return (double)value;
-    default: /* f16 */
-      return ingot_opencl_decode_half((uint32_t)bytes[0] | (uint32_t)bytes[1] << 8);
-  }
-}
-
-/* A value of at most a few binary digits, which every float type holds exactly. */
-static void ingot_opencl_encode(uint8_t *bytes, uint32_t code, double value) {
-  float single = (float)value;
-  uint32_t word;
-  memcpy(&word, &single, 4);
-  switch ((ingot_dtype_t)code) {
-    case INGOT_DTYPE_F64:
-      memcpy(bytes, &value, 8);
-      break;
-    case INGOT_DTYPE_F32:
-      memcpy(bytes, &single, 4);
-      break;
-    case INGOT_DTYPE_BF16:
-      bytes[0] = (uint8_t)(word >> 16);
-      bytes[1] = (uint8_t)(word >> 24);
-      break;
-    default: /* f16: the exponent of such a value fits */
-      if (word & 0x7FFFFFFF) {
-        word = (word >> 16 & 0x8000) | (((word >> 23 & 0xFF) - 112) << 10) | (word >> 13 & 0x3FF);
-      }
-      bytes[0] = (uint8_t)word;
-      bytes[1] = (uint8_t)(word >> 8);
-  }
+static double ingot_opencl_decode(const uint8_t *bytes, ingot_dtype_t dtype) {
+  uint64_t word = 0;
+  memcpy(&word, bytes, ingot_dtype_length(dtype)); /* little-endian */
+  return ingot_float_decode(word, dtype);
 }
 
 /* -- data ------------------------------------------------------------------------------------ */
@@ -105,22 +30,25 @@ static uint32_t ingot_opencl_random(uint64_t *state) {
   return (uint32_t)(*state >> 33);
 }
 
-static void ingot_opencl_fill_float(uint8_t *bytes, ingot_opencl_dtype_t dtype, uint32_t fill,
+static void ingot_opencl_fill_float(uint8_t *bytes, ingot_dtype_t dtype, uint32_t fill,
                                     uint32_t number) {
-  if (dtype.length == 1) { /* near 1 in every 8-bit format; a 4-bit one has 8 values */
-    bytes[0] = dtype.code == INGOT_DTYPE_F4E2M1FN ? number & 7 : 0x30 | (number & 15);
+  size_t length = ingot_dtype_length(dtype);
+  if (length == 1) { /* near 1 in every 8-bit format; a 4-bit one has 8 values */
+    bytes[0] = dtype == INGOT_DTYPE_F4E2M1FN ? number & 7 : 0x30 | (number & 15);
     return;
   }
   double value = (double)(number & 127) / 128;
   if (fill == INGOT_OPENCL_FILL_POSITIVE) value += 0.5;
   else if (number & 128) value = -value;
-  ingot_opencl_encode(bytes, dtype.code, value);
+  uint64_t word = ingot_float_encode(value, dtype);
+  memcpy(bytes, &word, length);
 }
 
-static void ingot_opencl_fill_integer(uint8_t *bytes, ingot_opencl_dtype_t dtype,
+static void ingot_opencl_fill_integer(uint8_t *bytes, ingot_dtype_t dtype,
                                       const ingot_opencl_test_binding_t *binding,
                                       uint32_t number) {
-  uint32_t value_bits = dtype.kind == 'i' ? dtype.bits - 1u : dtype.bits;
+  const ingot_dtype_facts_t *facts = ingot_dtype_facts(dtype);
+  uint32_t value_bits = facts->kind == 'i' ? facts->bits - 1u : facts->bits;
   uint32_t largest = value_bits < 3 ? (1u << value_bits) - 1 : 7; /* that the dtype has */
   int64_t value = number & largest;
   if (binding->fill == INGOT_OPENCL_FILL_INDEX && binding->bound > 0) {
@@ -128,27 +56,29 @@ static void ingot_opencl_fill_integer(uint8_t *bytes, ingot_opencl_dtype_t dtype
   } else if (binding->fill == INGOT_OPENCL_FILL_POSITIVE) {
     value = 1 + number % largest;
   }
-  memcpy(bytes, &value, dtype.length); /* little-endian */
+  memcpy(bytes, &value, facts->length); /* little-endian */
 }
 
 static void ingot_opencl_fill(uint8_t *bytes, const ingot_opencl_test_binding_t *binding,
                               uint64_t *state) {
-  ingot_opencl_dtype_t dtype = ingot_opencl_scalar_dtype(binding->dtype);
+  ingot_dtype_t dtype = ingot_opencl_scalar_dtype(binding->dtype);
+  int64_t length = (int64_t)ingot_dtype_length(dtype);
   memset(bytes, 0, (size_t)binding->length);
   if (binding->fill == INGOT_OPENCL_FILL_ZERO) return;
-  for (int64_t i = 0; i + dtype.length <= binding->length; i += dtype.length) {
+  for (int64_t i = 0; i + length <= binding->length; i += length) {
     uint32_t number = ingot_opencl_random(state);
-    if (dtype.kind == 'f') ingot_opencl_fill_float(bytes + i, dtype, binding->fill, number);
+    if (ingot_dtype_facts(dtype)->kind == 'f') ingot_opencl_fill_float(bytes + i, dtype, binding->fill, number);
     else ingot_opencl_fill_integer(bytes + i, dtype, binding, number);
   }
 }
 
-static bool ingot_opencl_is_near(const uint8_t *a, const uint8_t *b, ingot_opencl_dtype_t dtype,
+static bool ingot_opencl_is_near(const uint8_t *a, const uint8_t *b, ingot_dtype_t dtype,
                                  double tolerance) {
-  if (memcmp(a, b, dtype.length) == 0) return true;
-  if (dtype.kind != 'f' || tolerance == 0) return false;
-  if (dtype.length == 1) return a[0] + 1 == b[0] || b[0] + 1 == a[0]; /* neighbours */
-  double left = ingot_opencl_decode(a, dtype.code), right = ingot_opencl_decode(b, dtype.code);
+  const ingot_dtype_facts_t *facts = ingot_dtype_facts(dtype);
+  if (memcmp(a, b, facts->length) == 0) return true;
+  if (facts->kind != 'f' || tolerance == 0) return false;
+  if (facts->length == 1) return a[0] + 1 == b[0] || b[0] + 1 == a[0]; /* neighbours */
+  double left = ingot_opencl_decode(a, dtype), right = ingot_opencl_decode(b, dtype);
   if (left != left || right != right) return left != left && right != right;
   double scale = 1, difference = left > right ? left - right : right - left;
   if (left > scale || -left > scale) scale = left > 0 ? left : -left;
@@ -158,8 +88,9 @@ static bool ingot_opencl_is_near(const uint8_t *a, const uint8_t *b, ingot_openc
 
 static bool ingot_opencl_is_equal(const uint8_t *a, const uint8_t *b,
                                   const ingot_opencl_test_binding_t *binding) {
-  ingot_opencl_dtype_t dtype = ingot_opencl_scalar_dtype(binding->dtype);
-  for (int64_t i = 0; i + dtype.length <= binding->length; i += dtype.length) {
+  ingot_dtype_t dtype = ingot_opencl_scalar_dtype(binding->dtype);
+  int64_t length = (int64_t)ingot_dtype_length(dtype);
+  for (int64_t i = 0; i + length <= binding->length; i += length) {
     if (!ingot_opencl_is_near(a + i, b + i, dtype, binding->tolerance)) return false;
   }
   return true;

@@ -6,10 +6,6 @@
 
 #include "hal/opencl/opencl.h"
 
-/* 'b' boolean, 'i' signed, 'u' unsigned, 'f' float, 'c' complex; 0 for a number that is no
- * dtype. */
-char ingot_opencl_dtype_kind(uint32_t dtype);
-
 /* Runs the tests of entries whose verdict is INGOT_OPENCL_VERDICT_NONE and that the device is
  * to run, and sets their verdicts. Loads executable->host; without a variant for the host
  * nothing is tested. A wrong kernel is no failure; one that the device dies of is. */

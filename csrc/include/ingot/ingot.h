@@ -392,6 +392,18 @@ INGOT_API ingot_status_t ingot_program_function(const ingot_program_t *program,
 INGOT_API ingot_status_t ingot_program_find_function(const ingot_program_t *program,
                                                      const char *name, uint32_t *out_function);
 
+/* A kernel that the host runs for the program's device; the texts live as long as the program. */
+typedef struct ingot_host_kernel_t {
+  const char *kernel;
+  const char *layer;  /* the source layers that it computes; "" if unknown */
+  const char *reason; /* why the device does not run it */
+} ingot_host_kernel_t;
+
+/* Number `ordinal` of the kernels that the device cannot or must not run: the host runs them,
+ * with a copy of their data each way. False behind the last. */
+INGOT_API bool ingot_program_host_kernel(const ingot_program_t *program, uint32_t ordinal,
+                                         ingot_host_kernel_t *out_kernel);
+
 /* -- session: calls ------------------------------------------------------------------------ */
 
 /* Sessions of one program share its weights; each has its own state, which starts with the

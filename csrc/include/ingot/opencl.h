@@ -64,18 +64,6 @@ INGOT_API ingot_status_t ingot_opencl_buffer_wrap_memory(ingot_device_t *device,
 INGOT_API ingot_status_t ingot_opencl_buffer_handle(ingot_buffer_t *buffer, void **out_memory,
                                                     size_t *out_offset);
 
-/* A kernel that the host runs for the program's device; the texts live as long as the program. */
-typedef struct ingot_opencl_host_kernel_t {
-  const char *kernel;
-  const char *layer;  /* the source layers that it computes; "" if unknown */
-  const char *reason; /* why the device does not run it */
-} ingot_opencl_host_kernel_t;
-
-/* Number `ordinal` of the kernels that the device cannot or must not run: the host runs them,
- * with a copy of their data each way. False behind the last. */
-INGOT_API bool ingot_opencl_host_kernel(const ingot_program_t *program, uint32_t ordinal,
-                                        ingot_opencl_host_kernel_t *out_kernel);
-
 #ifndef INGOT_CDEF
 #ifdef __cplusplus
 }

@@ -9,12 +9,11 @@ from ingot.compiler.frontends.stablehlo.reading.program import SourceOp, SourceP
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.ir import Value
 from ingot.compiler.ir.dims import Dim
-from ingot.hal.spec import DType, dtype
+from ingot.hal.spec import DTYPES, DType, dtype
 
 __all__: list[str] = []
 
 _BYTE = dtype("u8")
-_MANTISSAS = {"f16": 10, "bf16": 7, "f32": 23, "f64": 52}
 
 
 @lowering("bitcast_convert")
@@ -101,7 +100,9 @@ def _split(builder: Builder, codes: Value, own: int, wanted: int) -> Value:
 
 def _check_precision(op: SourceOp, program: SourceProgram) -> str | None:
     type = op.operands[0].type
-    if isinstance(type, TensorType) and type.element not in _MANTISSAS:
+    if isinstance(type, TensorType) and not (
+        type.element in DTYPES and dtype(type.element).fraction
+    ):
         return f"a reduced precision of {type.element}; convert to f32 first"
     exponent = op.attributes.get("exponent_bits")
     return None if isinstance(exponent, int) and exponent >= 1 else "no exponent bits"
@@ -113,7 +114,7 @@ def reduce_precision(context: Context, op: SourceOp) -> Value:
     infinite, what is below the least normal number 0."""
     x, builder = context.operand(op, 0), context.builder
     own: DType = x.type.dtype  # type: ignore[union-attr]
-    mantissa = _MANTISSAS[own.name]
+    mantissa = own.fraction
     kept, exponent = int(op.attributes["mantissa_bits"]), int(op.attributes["exponent_bits"])
     width = own.bits
     shape = getattr(x.type, "shape", ())

@@ -1,6 +1,6 @@
 /* The dtype table of spec/dtype.def as an array, and the lengths that follow from it.
  */
-#include "module/dtype.h"
+#include "base/dtype.h"
 
 #include "base/arithmetic.h"
 

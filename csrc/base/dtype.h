@@ -1,7 +1,7 @@
 /* Facts about dtypes beyond name and length, from spec/dtype.def.
  */
-#ifndef INGOT_MODULE_DTYPE_H_
-#define INGOT_MODULE_DTYPE_H_
+#ifndef INGOT_BASE_DTYPE_H_
+#define INGOT_BASE_DTYPE_H_
 
 #include "ingot/ingot.h"
 
@@ -26,4 +26,4 @@ static inline bool ingot_dtype_is_integer(ingot_dtype_t dtype) {
 bool ingot_dtype_tensor_length(ingot_dtype_t dtype, uint32_t rank, const int64_t *dims,
                                int64_t *out_length);
 
-#endif /* INGOT_MODULE_DTYPE_H_ */
+#endif /* INGOT_BASE_DTYPE_H_ */

@@ -24,7 +24,7 @@ from ingot.compiler.graph.control.build_control import counted_loop
 from ingot.compiler.ir import Value, dims
 from ingot.compiler.ir.dims import Dim
 
-__all__ = ["fold_rows", "fold_windows"]
+__all__ = ["fold_rows", "fold_running", "fold_windows"]
 
 
 def _check_map(op: SourceOp, program: SourceProgram) -> str | None:
@@ -42,9 +42,10 @@ def map_(context: Context, op: SourceOp) -> list[Lowered]:
 def _operands(
     context: Context, op: SourceOp, block: SourceBlock
 ) -> tuple[list[Value], list[Value]]:
-    """The tensors and their init values, in the dtypes that the region takes."""
-    values, wanted = context.flat_operands(op), elements_of(block.arguments)
-    count = len(values) // 2
+    """The tensors and their init values, in the dtypes that the region takes. Operands behind
+    them are sizes."""
+    wanted = elements_of(block.arguments)
+    values, count = context.flat_operands(op)[: len(wanted)], len(wanted) // 2
     xs = [*context.same_shape(op, values[:count]), *values[count:]]
     converted = [cast(context.builder, x, each) for x, each in zip(xs, wanted, strict=True)]
     return converted[:count], converted[count:]
@@ -80,14 +81,14 @@ def fold_rows(context: Context, op: SourceOp) -> list[Lowered]:
 def fold_windows(
     context: Context,
     op: SourceOp,
+    block: SourceBlock,
     sizes: Sequence[Dim],
     strides: Sequence[Dim],
     dilations: tuple[Sequence[Dim], Sequence[Dim]],
     padding: Sequence[tuple[Dim, Dim]],
 ) -> list[Lowered]:
     """A reduce_window by any region; `dilations` are those of the base and of the window."""
-    block, builder = bodies.body_of(op), context.builder
-    assert block is not None
+    builder = context.builder
     xs, starts = _operands(context, op, block)
     base, dilation = dilations
     low, high = (tuple(pair[side] for pair in padding) for side in (0, 1))
@@ -108,3 +109,44 @@ def fold_windows(
     return paired(
         op.results, counted_loop(builder, builder.number(windows.count, "i64"), initial, step)
     )
+
+
+def fold_running(
+    context: Context, op: SourceOp, block: SourceBlock, axis: int, *, reverse: bool
+) -> list[Lowered]:
+    """What any region makes of all elements before each one along the axis, and of itself; with
+    `reverse` of itself and all behind it. The region is associative, as windows take it."""
+    builder = context.builder
+    xs, starts = _operands(context, op, block)
+    shape = tensor_type(xs[0]).shape
+    order = [axis, *(each for each in range(len(shape)) if each != axis)]
+    rest = tuple(shape[each] for each in order[1:])
+    rows = [builder.value("transpose", x, permutation=tuple(order)) for x in xs]
+    initial = [builder.broadcast_to(start, rest) for start in starts]
+    results = [builder.full(0, tensor_type(each).dtype, (shape[axis], *rest)) for each in xs]
+    last = builder.number(shape[axis] - 1, "i64")
+
+    def step(inner: Builder, index: Value, before: Sequence[Value]) -> Sequence[Value]:
+        made, running = before[: len(xs)], before[len(xs) :]
+        place = inner.value("sub", last, index) if reverse else index
+        row = [inner.value("take", each, place, axis=0, mode="clamp") for each in rows]
+        pair = [*row, *running] if reverse else [*running, *row]
+        running = lift(context, inner, block, pair, rest)
+        starts_at = [place, *(inner.constant(0, "i64") for _ in rest)]
+        return [
+            *(
+                inner.value(
+                    "dynamic_update_slice",
+                    whole,
+                    inner.value("reshape", each, shape=(1, *rest)),
+                    *starts_at,
+                )
+                for whole, each in zip(made, running, strict=True)
+            ),
+            *running,
+        ]
+
+    count = builder.number(shape[axis], "i64")
+    found = counted_loop(builder, count, [*results, *initial], step)[: len(xs)]
+    back = tuple(order.index(each) for each in range(len(shape)))
+    return paired(op.results, [builder.value("transpose", x, permutation=back) for x in found])

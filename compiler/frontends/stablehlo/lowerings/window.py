@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from ingot.compiler.frontends.stablehlo import bodies
 from ingot.compiler.frontends.stablehlo.lift import cast, scalar_problem
 from ingot.compiler.frontends.stablehlo.lowering import Context, Result, ints, lowering
-from ingot.compiler.frontends.stablehlo.lowerings.fold import fold_windows
+from ingot.compiler.frontends.stablehlo.lowerings.fold import fold_running, fold_windows
 from ingot.compiler.frontends.stablehlo.lowerings.reduction import is_identity, with_init
-from ingot.compiler.frontends.stablehlo.reading.program import SourceOp, SourceProgram
+from ingot.compiler.frontends.stablehlo.reading.program import SourceBlock, SourceOp, SourceProgram
 from ingot.compiler.graph.builder import tensor_type
 from ingot.compiler.ir import Value
 from ingot.compiler.ir.dims import Dim
@@ -70,7 +70,9 @@ def reduce_window(context: Context, op: SourceOp) -> Result:
     )
     if kinds is None:
         dilations = (windows.base_dilation, windows.dilation)
-        return fold_windows(context, op, sizes, windows.strides, dilations, windows.padding)
+        block = bodies.body_of(op)
+        assert block is not None
+        return fold_windows(context, op, block, sizes, windows.strides, dilations, windows.padding)
     return [
         _combine(context, op, place, len(kinds) + place, kind, windows)
         for place, kind in enumerate(kinds)
@@ -79,31 +81,35 @@ def reduce_window(context: Context, op: SourceOp) -> Result:
 
 def check_dynamic_reduce_window(op: SourceOp, program: SourceProgram) -> str | None:
     """Why the custom call `stablehlo.dynamic_reduce_window` cannot be lowered, if so."""
-    if _called_kind(op, program) is not None:
-        return None
-    return "a region that is none of add, multiply, maximum, minimum, and, or, xor"
+    return scalar_problem(_called_body(op, program), program)
 
 
-def dynamic_reduce_window(context: Context, op: SourceOp) -> list[Value]:
+def dynamic_reduce_window(context: Context, op: SourceOp) -> Result:
     """As reduce_window, with sizes, strides, dilations and padding as operands."""
-    kind = _called_kind(op, context.program)
-    assert kind is not None
+    block = _called_body(op, context.program)
+    assert block is not None
     sizes, strides, base, dilation = (context.sizes(op, place, low=1) for place in range(2, 6))
     padding = context.sizes(op, 6, low=None)
     windows = _Windows(sizes, strides, base, dilation, _pairs(padding))
-    return [_combine(context, op, 0, 1, kind, windows)]
+    kind = bodies.combination(block, 0, 0, 1)
+    if kind is not None and kind != "set":
+        return [_combine(context, op, 0, 1, kind, windows)]
+    axis = windows.cumulative_axis(tensor_type(context.flat([context.lowered(op, 0)])[0]).shape)
+    if axis is not None:
+        return fold_running(context, op, block, axis, reverse=windows.padding[axis][0] == 0)
+    dilations = (windows.base_dilation, windows.dilation)
+    return fold_windows(context, op, block, sizes, strides, dilations, windows.padding)
 
 
-def _called_kind(op: SourceOp, program: SourceProgram) -> str | None:
-    """What the function that a custom call names combines elements by."""
+def _called_body(op: SourceOp, program: SourceProgram) -> SourceBlock | None:
+    """The body of the function by which a custom call combines elements."""
     called = op.attributes.get("called_computations")
     if not isinstance(called, (list, tuple)) or len(called) != 1 or len(op.operands) != 7:
         return None
     function = program.functions.get(str(called[0]))
     if function is None or len(function.arguments) != 2:
         return None
-    kind = bodies.combination(function.body, 0, 0, 1)
-    return None if kind == "set" else kind
+    return function.body
 
 
 def _pairs(padding: Sequence[Dim]) -> tuple[tuple[Dim, Dim], ...]:

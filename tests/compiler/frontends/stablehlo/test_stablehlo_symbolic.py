@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 from jax import lax
 
+import ingot
 from ingot.compiler.frontends.stablehlo import import_stablehlo
 from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.ir import TensorType
 from ingot.compiler.ir.dims import symbol
 from ingot.hal.errors import InvalidArgument
+from tests.support.devices import best_variant
 from tests.support.stablehlo_cases import check, export, integers, normal, spec
 
 B, S = jax.export.symbolic_shape("b, s")
@@ -110,6 +112,28 @@ def test_convolution_with_symbolic_image_size_is_right_at_three_sizes() -> None:
             specs=[spec(2, 3, height, width)],
             inputs=inputs,
         )
+
+
+def decaying(x: Any, y: Any) -> Any:
+    """Associative, and not commutative with itself: the later of two counts where it is greater."""
+    return jnp.where(jnp.abs(y) >= jnp.abs(x), y, x)
+
+
+def test_windows_and_running_folds_of_any_region_have_symbolic_sizes() -> None:
+    def folds(x: Any) -> Any:
+        return (
+            lax.cumlogsumexp(x, 1),
+            lax.cumlogsumexp(x, 0, reverse=True),
+            lax.reduce_window(x, np.float32(0), decaying, (1, 2), (1, 1), "SAME"),
+        )
+
+    inputs = [(4 * normal(*sizes),) for sizes in ((1, 1), (3, 4), (2, 7))]
+    check(folds, specs=[spec(B, S)], inputs=inputs)
+    module = ingot.compile(export(folds, spec(B, S)), variants=[best_variant()])
+    model = ingot.load(module)
+    for (x,) in inputs:
+        for got, wanted in zip(model(x), folds(x), strict=True):
+            np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6)
 
 
 def test_arguments_that_share_a_dim_share_its_symbol() -> None:

@@ -54,8 +54,16 @@ def check_variables(module: Module) -> Iterator[str]:
 
 
 def check_symbols(module: Module) -> Iterator[str]:
-    """Symbols that two ops of one function define, or an argument and an op."""
+    """Symbols that two ops of one function define, or an argument and an op; and bounds that no
+    dim has, for what is proven of dims rests on them."""
     for function in module.functions.values():
+        for name, (low, high) in function.symbols.items():
+            if low < 0 or (high is not None and high < low):
+                shown = f"[{low}, {'none' if high is None else high}]"
+                yield (
+                    f"'@{function.name}': the dim '{name}' is in {shown}: give it a least size of "
+                    "0 or more, and none that is less as the greatest"
+                )
         known = set(function.symbols)
         for op in walk(function):
             for name in defined_symbols(op):

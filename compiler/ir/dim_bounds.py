@@ -83,7 +83,11 @@ def _proven(difference: Expr, relevant: _Known) -> bool:
     known = dict(relevant)
     if bounds(difference, known)[0] >= 0:
         return True
-    common = _common_symbols(difference)
+    common = {
+        atom: power
+        for atom, power in _common_symbols(difference).items()
+        if all(known.get(name, (0, None))[0] >= 0 for name in atom.names)
+    }
     if common:  # where one of them is 0, so is the difference
         for name in frozenset().union(*(atom.names for atom in common)):
             low, high = known.get(name, (0, None))
@@ -91,9 +95,10 @@ def _proven(difference: Expr, relevant: _Known) -> bool:
         return prove_le(0, _divided_by(difference, common), known)
     # b*s >= b + s - 1 for b, s >= 1 shows only in what b and s have beyond their least values.
     beyond: dict[str, Dim] = {name: symbol(name) + low for name, (low, _) in relevant if low > 0}
+    others = {name: each for name, each in relevant if name not in beyond}
     with suppress(CompileError, ZeroDivisionError):
         small = _expansion(difference, beyond) <= _GREATEST_EXPANSION
-        if beyond and small and bounds(substitute(difference, beyond))[0] >= 0:
+        if beyond and small and bounds(substitute(difference, beyond), others)[0] >= 0:
             return True
     with suppress(CompileError):
         return _prove_with_ends(difference, known, 3, [_TRIES])

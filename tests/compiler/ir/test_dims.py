@@ -456,3 +456,17 @@ def test_proofs_over_products_of_many_factors_take_no_time_without_bound() -> No
     assert not prove_le(whole, whole * whole - 1)
     assert not prove_le(whole, rest + 5, known)
     assert time.process_time() - begin < 0.2
+
+
+def test_nothing_wrong_is_proven_of_symbols_that_may_be_negative() -> None:
+    s, n = symbol("s"), symbol("n")
+    known = {"s": (-3, 3), "n": (1, 4)}
+    terms = [s, n, s * n, s * s, s * s * n, 2 * s * n + s, s * n * n, symbol("s") * 3]
+    proven = 0
+    for a in [0, *terms]:
+        for b in terms:
+            if prove_le(a, b, known):
+                proven += 1
+                for values in ({"s": x, "n": y} for x in range(-3, 4) for y in range(1, 5)):
+                    assert evaluate(a, values) <= evaluate(b, values), (str(a), str(b))
+    assert proven >= len(terms)

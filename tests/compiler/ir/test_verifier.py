@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from ingot.compiler.graph.level import GRAPH
@@ -56,3 +58,11 @@ def test_a_value_is_not_used_before_its_definition() -> None:
     ops[0], ops[1] = ops[1], ops[0]
     with pytest.raises(CompileError, match="is not defined before it"):
         verify(module, GRAPH)
+
+
+@pytest.mark.parametrize("bounds", ["[-4, 8]", "[-1, none]", "[5, 4]"])
+def test_bounds_that_no_dim_has_are_refused(bounds: str) -> None:
+    text = "module {} { func @main(%x: f32[n]) symbols {n in BOUNDS} { return(%x) } }"
+    verify(parse(text.replace("BOUNDS", "[0, 0]")), GRAPH)
+    with pytest.raises(CompileError, match=f"the dim 'n' is in {re.escape(bounds)}"):
+        verify(parse(text.replace("BOUNDS", bounds)), GRAPH)

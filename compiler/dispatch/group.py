@@ -29,7 +29,9 @@ __all__ = [
     "shape_of",
 ]
 
-CONTRACTIONS = frozenset({"dot_packed", "dot_general", "conv_packed", "conv_winograd", "depthwise"})
+CONTRACTIONS = frozenset(
+    {"dot_packed", "dot_coded", "dot_general", "conv_packed", "conv_winograd", "depthwise"}
+)
 REDUCTIONS = frozenset({"reduce", "arg_max", "arg_min"})
 INDEX_OPS = frozenset(
     {

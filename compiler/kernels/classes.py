@@ -52,7 +52,7 @@ def _class(name: str, *roots: str) -> KernelClass:
 KERNEL_CLASSES = (
     _class("map"),
     _class("row", "reduce", "arg_max", "arg_min"),
-    _class("contraction", "dot_packed", "dot_general"),
+    _class("contraction", "dot_packed", "dot_coded", "dot_general"),
     _class("convolution", "conv_packed"),
     _class("winograd", "conv_winograd"),
     _class("depthwise", "depthwise"),

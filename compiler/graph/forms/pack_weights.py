@@ -8,7 +8,7 @@ Packing is written as plain pad, reshape and transpose ops on the weight, which
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.graph.folding.simplify import dims, ints
@@ -18,7 +18,7 @@ from ingot.compiler.ir import Module, Op, Value
 from ingot.compiler.ir.dims import Dim, product
 from ingot.hal.spec import DType
 
-__all__ = ["is_channels_last", "pack", "pack_convolution", "pack_weights"]
+__all__ = ["is_channels_last", "multiply_rows", "pack", "pack_convolution", "pack_weights"]
 
 _PACKED = ("f32", "f64", "f16", "bf16", "i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64")
 """Dtypes of operands that kernels read from panels."""
@@ -72,7 +72,19 @@ def _reshaped(x: Value, shape: Sequence[Dim], builder: Builder) -> Value:
 
 
 def _pack_dot(op: Op, builder: Builder, weights: set[Value]) -> Sequence[Value] | None:
-    """Either side may be the weight; the result's axes are put back in order."""
+    def product(rows: Value, w: Value) -> Value:
+        n, dtype = tensor_type(w).shape[1], op.attributes["dtype"]
+        return builder.value("dot_packed", rows, pack(w, builder), n=n, dtype=dtype)
+
+    return multiply_rows(op, builder, weights, product)
+
+
+def multiply_rows(
+    op: Op, builder: Builder, weights: set[Value], multiply: Callable[[Value, Value], Value | None]
+) -> Sequence[Value] | None:
+    """A dot_general as `multiply` of rows [..., k] and a weight [k, n], if one side is one and
+    that gives something. Either side may be the weight; the result's axes are put back in order.
+    """
     a, b = op.operands
     if ints(op, "lhs_batch") or not _is_packable(op) or (a in weights) == (b in weights):
         return None
@@ -93,9 +105,11 @@ def _pack_dot(op: Op, builder: Builder, weights: set[Value]) -> Sequence[Value] 
     m_shape = [a_type.shape[axis] for axis in a_free]
     rows = _reshaped(rows, [*(m_shape or [1]), k], builder)
     w = _reshaped(_transposed(b, [*k_axes, *b_free], builder), [k, n], builder)
-    result = builder.value("dot_packed", rows, pack(w, builder), n=n, dtype=op.attributes["dtype"])
+    made = multiply(rows, w)
+    if made is None:
+        return None
     n_shape = [b_type.shape[axis] for axis in b_free]
-    result = _reshaped(result, [*m_shape, *n_shape], builder)
+    result = _reshaped(made, [*m_shape, *n_shape], builder)
     if op.operands[0] is b:  # the weight was on the left: its axes come first
         m_count, n_count = len(m_shape), len(n_shape)
         order = [*range(m_count, m_count + n_count), *range(m_count)]

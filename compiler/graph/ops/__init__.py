@@ -18,6 +18,7 @@ from ingot.compiler.graph.ops import (
 from ingot.compiler.graph.ops.contraction import (
     PANEL,
     ConvolutionLayout,
+    code_steps,
     lane_depth,
     packed_shape,
     parse_layout,
@@ -49,6 +50,7 @@ __all__ = [
     "RuleError",
     "boxes",
     "can_broadcast",
+    "code_steps",
     "complete_attributes",
     "contraction",
     "control",

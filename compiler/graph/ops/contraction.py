@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from ingot.compiler.graph.forms.winograd import INPUT, WINDOW
 from ingot.compiler.graph.ops.reduction import check_positive, window_dim
 from ingot.compiler.graph.ops.shape import can_broadcast, check_axes
-from ingot.compiler.graph.ops.table import OpRow, RuleError, attribute, register, require
+from ingot.compiler.graph.ops.table import OpRow, RuleError, attribute, dims_text, register, require
 from ingot.compiler.ir import TensorType
 from ingot.compiler.ir.dims import Dim, ceildiv, product
 from ingot.hal.spec import DType
 
-__all__ = ["PANEL", "ConvolutionLayout", "lane_depth", "packed_shape", "parse_layout"]
+__all__ = ["PANEL", "ConvolutionLayout", "code_steps", "lane_depth", "packed_shape", "parse_layout"]
 
 PANEL = 16
 """Columns of a panel of packed weights."""
@@ -188,6 +188,41 @@ def _dot_packed(a: TensorType, b: TensorType, *, n: int, dtype: DType) -> Tensor
     return TensorType(dtype, (*a.shape[:-1], n))
 
 
+def code_steps(coding: DType) -> int:
+    """K-steps whose codes share the 4 bytes of a column in a line of a panel."""
+    return 32 // coding.bits
+
+
+def _dot_coded(
+    a: TensorType,
+    codes: TensorType,
+    scales: TensorType,
+    *zeros: TensorType,
+    n: int,
+    coding: DType,
+    group: int,
+    dtype: DType,
+) -> TensorType:
+    require(a.rank >= 1, "a must have at least one dim")
+    require(coding.is_integer and coding.bits <= 8, f"codes are integers of 8 bits, not {coding}")
+    k, steps, panels = a.shape[-1], code_steps(coding), ceildiv(n, PANEL)
+    require(isinstance(k, int), f"the last dim of {a} is not known")
+    wanted = (panels, ceildiv(k, steps), PANEL, 4)
+    require(
+        codes.dtype.name == "u8" and codes.shape == wanted,
+        f"codes is {codes}, expected u8{dims_text(wanted)}",
+    )
+    require(
+        group > 0 and (group % steps == 0 or group == k),
+        f"a group of {group} steps does not hold whole lines of {steps}, and is not all of {k}",
+    )
+    per_group = (panels, ceildiv(k, group), PANEL)
+    require(len(zeros) <= 1, f"takes one tensor of zeros, got {len(zeros)}")
+    for name, each in (("scales", scales), *(("zeros", each) for each in zeros)):
+        require(each.shape == per_group, f"{name} is {each}, expected {dims_text(per_group)}")
+    return TensorType(dtype, (*a.shape[:-1], n))
+
+
 def _conv_packed(
     x: TensorType,
     w: TensorType,
@@ -315,6 +350,22 @@ for _row in (
         _dot_packed,
         "[..., k] times a packed [k, n] weight: [..., n].",
         {"n": attribute("int"), "dtype": _DTYPE},
+        ulp=4,
+    ),
+    OpRow(
+        "dot_coded",
+        "contraction",
+        ("a: float", "codes", "scales: float", "*zeros: number"),
+        _dot_coded,
+        "[..., k] times a packed [k, n] weight of (code - zero) * scale: [..., n]. The codes of a "
+        "column lie as 32-bit words of steps of k, the first one in the low bits; scales and zeros "
+        "are [ceil(n/16), ceil(k/group), 16].",
+        {
+            "n": attribute("int"),
+            "coding": attribute("dtype"),
+            "group": attribute("int"),
+            "dtype": _DTYPE,
+        },
         ulp=4,
     ),
     OpRow(

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from ingot.compiler.graph.forms.winograd import INPUT, OUTPUT, WINDOW, input_matrix, output_matrix
-from ingot.compiler.graph.ops.contraction import parse_layout
+from ingot.compiler.graph.ops.contraction import code_steps, parse_layout
 from ingot.compiler.graph.references.numbers import Array, dtype_of, narrow, quiet, widen
 from ingot.compiler.graph.references.reduction import spread_and_pad, windows_of
+from ingot.compiler.graph.references.shape import unpack
 from ingot.hal.spec import DType
 
 __all__ = ["REFERENCES"]
@@ -127,6 +128,32 @@ def _dot_packed(a: Array, b: Array, *, n: int, dtype: DType) -> Array:
 
 
 @quiet
+def _dot_coded(
+    a: Array,
+    codes: Array,
+    scales: Array,
+    *zeros: Array,
+    n: int,
+    coding: DType,
+    group: int,
+    dtype: DType,
+) -> Array:
+    k = a.shape[-1]
+    flat = np.ascontiguousarray(codes).reshape(-1)
+    if coding.bits < 8:
+        elements = unpack(flat, dtype=coding, shape=(flat.size * 8 // coding.bits,))
+    else:
+        elements = flat.view(coding.numpy)
+    numbers = _unpack(elements.reshape((*codes.shape[:-1], code_steps(coding))), k, n)
+
+    def per_step(x: Array) -> Array:
+        return np.repeat(_unpack(x[..., None], x.shape[1], n), group, axis=0)[:k].astype(np.float64)
+
+    weight = numbers - (per_step(zeros[0]) if zeros else 0.0)
+    return narrow(np.matmul(a.astype(np.float64), weight * per_step(scales)), dtype)
+
+
+@quiet
 def _conv_packed(
     x: Array,
     w: Array,
@@ -203,6 +230,7 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     "dot_general": _dot_general,
     "convolution": _convolution,
     "dot_packed": _dot_packed,
+    "dot_coded": _dot_coded,
     "conv_packed": _conv_packed,
     "conv_winograd": _conv_winograd,
     "depthwise": _depthwise,

@@ -12,7 +12,7 @@ from ingot.compiler.graph.references.numbers import Array, dtype_of
 from ingot.compiler.ir import MemoryType
 from ingot.hal.spec import DType
 
-__all__ = ["REFERENCES"]
+__all__ = ["REFERENCES", "unpack"]
 
 
 def _broadcast(x: Array, *, shape: tuple[int, ...], dimensions: tuple[int, ...]) -> Array:
@@ -38,7 +38,8 @@ def _slice(
     return np.asarray(x[tuple(map(slice, start, limit, stride))])
 
 
-def _unpack(x: Array, *, dtype: DType, shape: tuple[int, ...]) -> Array:
+def unpack(x: Array, *, dtype: DType, shape: tuple[int, ...]) -> Array:
+    """The elements of bytes in which they lie packed."""
     bits, count = dtype.bits, prod(shape)
     high = x[:, None] << np.arange(8 - bits, -1, -bits, dtype=np.uint8)
     numbers = high.astype(np.uint8).view(MemoryType(dtype).element.numpy) >> (8 - bits)
@@ -93,7 +94,7 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     "reshape": _reshape,
     "transpose": _transpose,
     "slice": _slice,
-    "unpack": _unpack,
+    "unpack": unpack,
     "pad": _pad,
     "concatenate": _concatenate,
     "reinterpret": _reinterpret,

@@ -62,10 +62,16 @@ def typical(dim: Dim, known: Bounds) -> int:
 
 
 def choose_tile(
-    target: TargetInfo, element: DType, rows: Dim, columns: Dim, batch: Dim, known: Bounds
+    target: TargetInfo,
+    element: DType,
+    rows: Dim,
+    columns: Dim,
+    batch: Dim,
+    known: Bounds,
+    steps: int = 1,
 ) -> GroupTile:
     """The tile of least estimated time, the smaller of equals: `batch` products of rows x
-    columns."""
+    columns, whose operands are read `steps` depths at a time."""
     m, n, count = (max(typical(dim, known), 1) for dim in (rows, columns, batch))
     if not isinstance(batch, int):
         count = 1
@@ -81,5 +87,9 @@ def choose_tile(
         return waves * across * down * (1 + 1.5 * local + 4 * far), tile.rows * tile.columns
 
     tiles = _LARGE if large else _SMALL
-    fitting = [tile for tile in tiles if tile.local_length(element) <= target.local_memory]
+    fitting = [
+        tile
+        for tile in tiles
+        if tile.local_length(element) <= target.local_memory and tile.depth % steps == 0
+    ]
     return min(fitting, key=cost)

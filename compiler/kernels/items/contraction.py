@@ -50,8 +50,9 @@ class _Tiled:
         self.entry, self.b, self.p = entry, entry.builder, entry.product
         p = self.p
         self.tile = choose_tile(
-            target, entry.element, p.rows, p.columns, product(p.batch), entry.function.symbols
-        )
+            target, entry.element, p.rows, p.columns, product(p.batch), entry.function.symbols,
+            entry.coding.steps if entry.coding else 1,
+        )  # fmt: skip
         self.group = WorkGroup(self.b, (self.tile.across, self.tile.down, 1))
 
     def lower(self) -> Kernel:

@@ -93,14 +93,15 @@ class Source:
     or "panels" (16 lines, then depth). An access takes `steps` adjacent depths.
     `prepare(line, offset)` gives what the accesses of line + offset share, `fetch(that,
     depth, offset, live)` reads depth + offset, and zero where `live` is false; `unpack`
-    makes the elements, one per step, in the accumulators' dtype. An item's accesses differ
-    in the offsets, if it can be: numbers that an address takes in without arithmetic.
+    makes the elements of what it gave, one per step, in the accumulators' dtype. An item's
+    accesses differ in the offsets, if it can be: numbers that an address takes in without
+    arithmetic.
     """
 
     order: str
     prepare: Callable[[Index, int], Any]
-    fetch: Callable[[Any, Index, int, Value | None], Value]
-    unpack: Callable[[Value], Sequence[Value]]
+    fetch: Callable[[Any, Index, int, Value | None], Any]
+    unpack: Callable[[Any], Sequence[Value]]
     steps: int = 1
 
 
@@ -161,8 +162,9 @@ class Block:
         line = self.b.add(number.times(quotient[0], PANEL), across)
         return (line, quotient[1] * PANEL), (down, remainder[1] // PANEL)
 
-    def fetch(self, start: Index, count: Dim | None) -> list[Value]:
-        """The item's elements of the block from depth `start` on; zero from `count` on."""
+    def fetch(self, start: Index, count: Dim | None) -> list[Any]:
+        """What the source gives of the item's part of the block from depth `start` on; zero from
+        `count` on."""
         b, values = self.b, []
         places: dict[Index, Index] = {}
         lives: dict[tuple[Index, int], Value] = {}
@@ -177,7 +179,7 @@ class Block:
             values.append(self.source.fetch(slot.prepared, at, slot.offset, live))
         return values
 
-    def store(self, buffer: Index, values: Sequence[Value]) -> None:
+    def store(self, buffer: Index, values: Sequence[Any]) -> None:
         """Put fetched elements into buffer 0 or 1."""
         b = self.b
         base = b.mul(buffer, self.size)
@@ -188,7 +190,7 @@ class Block:
             else:
                 b.if_(slot.inside, put)
 
-    def _put(self, first: Index, value: Value) -> None:
+    def _put(self, first: Index, value: Any) -> None:
         for place, element in enumerate(self.source.unpack(value)):
             self.b.store(self.memory, self.b.add(first, place * self.pitch), element)
 

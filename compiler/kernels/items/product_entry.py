@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from ingot.compiler.ir import Function, Op, Value
 from ingot.compiler.ir.dims import Dim, ceildiv, product
+from ingot.compiler.kernels.coding import coding_of
 from ingot.compiler.kernels.contraction_entry import (
     argument_of,
     batch_offset,
@@ -15,6 +16,7 @@ from ingot.compiler.kernels.contraction_entry import (
     root_of,
 )
 from ingot.compiler.kernels.epilogue import Epilogue
+from ingot.compiler.kernels.items.coded_source import coded_source
 from ingot.compiler.kernels.items.group_tile import Source
 from ingot.compiler.kernels.items.panel_source import panel_source
 from ingot.compiler.kernels.items.strided_source import Matrix, strided_source
@@ -37,6 +39,7 @@ class ProductEntry:
         self.product: Product = product_of(self.root)
         p = self.product
         self.element: DType = accumulation_dtype(p.left.dtype, p.right.dtype, p.dtype)
+        self.coding = coding_of(function, self.root)
         self.builder = LoopBuilder()
         self.epilogue = Epilogue(self.builder, function, self.root)
         self.panels = ceildiv(p.columns, PANEL)
@@ -66,9 +69,11 @@ class ProductEntry:
         if not right.packed:
             first = self.builder.mul(panel, PANEL)
             return self.strided(right, first, self.product.columns, columns)
-        binding = (self.ordinal(right), right.dtype)
         exact = isinstance(self.panels, int) and self.panels * PANEL % columns == 0
         bound = None if exact else self.panels
+        if self.coding is not None:
+            return coded_source(self.builder, self.coding, self.element, panel, bound)
+        binding = (self.ordinal(right), right.dtype)
         return panel_source(self.builder, binding, self.element, self.product.depth, panel, bound)
 
     def strided(self, operand: Operand, first: Index, bound: Dim, lines: int) -> Source:
@@ -82,9 +87,10 @@ class ProductEntry:
         """The finished kernel."""
         p = self.product
         batch = product(p.batch)
+        read = self.coding.ordinals if self.coding else {self.ordinal(p.right)}
         return kernel_of(
-            self.function, self.builder, self.epilogue,
-            {self.ordinal(p.left), self.ordinal(p.right)}, (p.rows, self.panels, batch), tile,
+            self.function, self.builder, self.epilogue, {self.ordinal(p.left), *read},
+            (p.rows, self.panels, batch), tile,
             2 * batch * p.rows * p.columns * p.depth, schedule,
             local_size=group.size, local_length=group.local_length,
         )  # fmt: skip

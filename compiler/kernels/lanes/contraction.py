@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from ingot.compiler.ir import Function, Value
 from ingot.compiler.ir.dims import Dim, ceildiv, product
+from ingot.compiler.kernels.coding import coding_of
 from ingot.compiler.kernels.contraction_entry import (
     argument_of,
     batch_offset,
@@ -24,6 +25,7 @@ from ingot.compiler.kernels.contraction_entry import (
 )
 from ingot.compiler.kernels.epilogue import Epilogue, Position
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo
+from ingot.compiler.kernels.lanes.coded import coded_products, decode_panels, few_rows, few_tile
 from ingot.compiler.kernels.loop import Index, LoopBuilder
 from ingot.compiler.kernels.panel import (
     interleaved,
@@ -62,6 +64,9 @@ WIDE_BLOCK = 256 << 10
 
 WANTED_WORKGROUPS = 8
 
+FEW_ROWS = 2
+"""Rows, where only the call knows how many, that read coded panels as they lie."""
+
 PACKED_BLOCK_ROWS = 1024
 """Rows of a workgroup that packs its right side: packing is 1 / rows of its work."""
 
@@ -92,6 +97,9 @@ class _Contraction:
         left, right = self.product.left, self.product.right
         self.element = accumulation_dtype(left.dtype, right.dtype, self.product.dtype)
         self.lanes = min(target.lanes(self.element), PANEL)
+        self.coding = coding_of(function, self.root)
+        self.registers = target.register_count
+        self.few_rows = few_rows(target.register_count, self.lanes)
         self.builder = LoopBuilder()
         self.epilogue = Epilogue(self.builder, function, self.root)
         self.schedule = self._choose(target)
@@ -102,6 +110,8 @@ class _Contraction:
         panels = choose_columns(ceildiv(p.columns, PANEL), target, self.lanes)
         rows = choose_rows(p.rows, panels, target, self.lanes)
         tile = panel_tile(rows, panels, self.lanes)
+        if self.coding and isinstance(p.rows, int) and 0 < p.rows <= self.few_rows:
+            return ContractionSchedule(self._few_tile(p.rows, panels), p.rows, 0)
         wanted = min(max(BLOCK_ELEMENTS // (panels * PANEL), 1), MAXIMUM_BLOCK_ROWS)
         if narrow := self._narrow_tile(target):
             return ContractionSchedule(narrow, narrow.rows, 0)
@@ -117,7 +127,8 @@ class _Contraction:
         most = SCRATCH_BUDGET // (panels * PANEL * self.element.bytes) - block_rows
         most -= most % PANEL
         depth = min(p.depth, most) if isinstance(p.depth, int) else most
-        tiles = self._block_tiles(tile, block_rows) if depth == p.depth else 1
+        is_wide = depth == p.depth and not (self.coding and not isinstance(p.rows, int))
+        tiles = self._block_tiles(tile, block_rows) if is_wide else 1
         return ContractionSchedule(tile, block_rows, max(depth, 1), tiles)
 
     def _block_tiles(self, tile: TileShape, block_rows: int) -> int:
@@ -133,10 +144,16 @@ class _Contraction:
         share = WIDE_BLOCK // (p.depth * tile.panels * PANEL * self.element.bytes)
         return max(1, min(share, panels // tile.panels * blocks // WANTED_WORKGROUPS))
 
+    def _few_tile(self, rows: int, panels: int) -> TileShape:
+        """A tile of few rows, as wide as registers and `panels` allow."""
+        return few_tile(rows, panels, self.registers, self.lanes)
+
     def _narrow_tile(self, target: TargetInfo) -> TileShape | None:
         """A tile of all rows, if narrow panels are best read as they lie: see `interleaved`."""
         p = self.product
         if not p.right.packed or p.right.dtype.bytes >= 4 or p.left.depth_stride != 1:
+            return None
+        if self.coding is not None:
             return None
         if not isinstance(p.rows, int) or not isinstance(p.columns, int) or not p.rows:
             return None
@@ -182,6 +199,29 @@ class _Contraction:
         if self.schedule.depth_block == 0:
             self._tiles(row, rows, panel, tile, None, 0, self.product.depth, "only")
             return
+        if self.coding is not None and not isinstance(rows, int):
+            few = self.builder.compare("le", rows, FEW_ROWS)
+            self.builder.if_(
+                few,
+                lambda: self._few_block(row, rows, panel, tile),
+                lambda: self._many_block(row, rows, panel, tile),
+            )
+            return
+        self._many_block(row, rows, panel, tile)
+
+    def _few_block(self, row: Index, rows: Index, panel: Index, tile: TileShape) -> None:
+        """Rows too few to make numbers of the panels first."""
+
+        def body(height: int, offset: Index, _: list[Value]) -> tuple[()]:
+            shape = self._few_tile(height, tile.panels)
+            with self.builder.for_(0, tile.panels, shape.panels) as loop:
+                first = self.builder.add(panel, loop.index)
+                self._tile(row, offset, first, shape, None, 0, self.product.depth, "only")
+            return ()
+
+        for_row_tiles(self.builder, rows, range(FEW_ROWS, 0, -1), body)
+
+    def _many_block(self, row: Index, rows: Index, panel: Index, tile: TileShape) -> None:
         panels = self.builder.scratch(0, self.element)
         depth, block = self.product.depth, self.schedule.depth_block
         if isinstance(depth, int) and depth <= block:
@@ -194,7 +234,7 @@ class _Contraction:
         """Several tiles of columns, rows outside: those of the left side are converted once."""
         b, tile, depth = self.builder, self.schedule.tile, self.product.depth
         assert isinstance(depth, int)
-        panels, lines = b.scratch(0, self.element), _lines(depth)
+        panels, lines = b.scratch(0, self.element), self._lines(depth)
         count = b.min(
             b.div(b.sub(b.dim(self.panels), panel), tile.panels), self.schedule.block_tiles
         )
@@ -291,6 +331,13 @@ class _Contraction:
         b, right = self.builder, self.product.right
         count = depth if isinstance(depth, Value) else b.dim(depth)
         binding = (self._ordinal(right), right.dtype)
+        if panels is None and self.coding is not None:
+            memory, places = self._left_rows(row, tile.rows, 0)
+
+            def element(i: int, k: Index) -> Value:
+                return b.convert(b.load(memory, b.add(places[i], k)), self.element)
+
+            return coded_products(b, self.coding, panel, tile, element, self.element)
         if panels is None and right.dtype.bytes < 4:
             left, memory = self._left_rows(row, tile.rows, 0), b.scratch(0, self.element)
             return interleaved(b, binding, self.product.depth, panel, tile, left, memory)
@@ -377,6 +424,9 @@ class _Contraction:
         """Copy depth steps [start, start + count) of the tile's columns into scratch, from line
         `at` on."""
         b, right = self.builder, self.product.right
+        if self.coding is not None:
+            decode_panels(b, self.coding, panel, tile, panels, (start, count), at)
+            return
         if right.packed:
             binding = (self._ordinal(right), right.dtype)
             depth = self.product.depth
@@ -445,6 +495,9 @@ class _Contraction:
     def _ordinal(self, operand: Operand) -> int:
         return argument_of(self.function, operand)
 
+    def _right_ordinals(self) -> set[int]:
+        return self.coding.ordinals if self.coding else {self._ordinal(self.product.right)}
+
     def _batch_index(self) -> Index:
         return self.builder.workgroup(2) if self.product.batch else 0
 
@@ -457,7 +510,7 @@ class _Contraction:
         batch, panels = product(p.batch), schedule.tile.panels * schedule.block_tiles
         elements = batch * p.rows * p.columns
         return kernel_of(
-            self.function, b, self.epilogue, {self._ordinal(p.left), self._ordinal(p.right)},
+            self.function, b, self.epilogue, {self._ordinal(p.left), *self._right_ordinals()},
             (p.rows, self.panels, batch), (schedule.block_rows, panels, 1),
             2 * elements * p.depth, schedule, self._scratch_length(),
         )  # fmt: skip
@@ -467,24 +520,24 @@ class _Contraction:
         if schedule.depth_block:
             rows = 0 if self._reads_left_in_place() else schedule.tile.rows
             return self._right_length() + rows * self._left_pitch() * self.element.bytes
-        if p.right.dtype.bytes >= 4:
+        if p.right.dtype.bytes >= 4 or self.coding is not None:
             return 0
         assert isinstance(p.depth, int)
         return interleaved_length(p.depth, p.right.dtype, schedule.tile)
+
+    def _lines(self, depth: int) -> int:
+        """Lines of an unpacked panel: whole ones of every packed dtype."""
+        steps = self.coding.steps if self.coding else 4
+        return -(-depth // steps) * steps
 
     def _right_length(self) -> int:
         """Bytes of scratch for panels and partial sums, in front of what the left side has."""
         p, schedule = self.product, self.schedule
         width = schedule.tile.panels * PANEL * self.element.bytes
-        length = _align(schedule.block_tiles * _lines(schedule.depth_block) * width)
+        length = _align(schedule.block_tiles * self._lines(schedule.depth_block) * width)
         if not (isinstance(p.depth, int) and p.depth <= schedule.depth_block):
             length += schedule.block_rows * width
         return length
-
-
-def _lines(depth: int) -> int:
-    """Lines of an unpacked panel: whole ones of every packed dtype."""
-    return -(-depth // 4) * 4
 
 
 def _align(length: int) -> int:

@@ -1,0 +1,230 @@
+"""Keeps quantised weights of matrix products as codes: `x @ ((codes - zeros) * scales)`.
+
+Such a product becomes `dot_coded`, whose kernels decode in registers. Scales and zeros may be
+numbers, one per column, or one per group of steps of K. Codes of less than 8 bits always stay
+codes, those of 8 bits where they come in groups. What does not fit is computed as floats, by
+`init`, as any weight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from math import gcd
+from typing import cast
+
+from ingot.compiler.graph.builder import Builder, tensor_type
+from ingot.compiler.graph.forms.narrow_codes import CODE, is_narrow
+from ingot.compiler.graph.forms.pack_weights import multiply_rows
+from ingot.compiler.graph.forms.repeats import Repeats, repeated, repeats_of, static_shape
+from ingot.compiler.graph.ops import PANEL, code_steps
+from ingot.compiler.graph.rewriter import defined_by, rewrite, splat_of, weights_of
+from ingot.compiler.ir import Module, Op, Value
+from ingot.hal.spec import DType, dtype
+
+__all__ = ["fuse_scales"]
+
+_FLOATS = ("f32", "f16", "bf16")
+
+
+def fuse_scales(module: Module) -> Module:
+    """Keep the codes of weights in every function; returns the module."""
+    for function in module.functions.values():
+        weights = weights_of(function)
+
+        def rule(op: Op, builder: Builder, weights: set[Value] = weights) -> Sequence[Value] | None:
+            result = op.attributes.get("dtype")
+            if op.name != "dot_general" or cast(DType, result).name not in _FLOATS:
+                return None
+            return multiply_rows(op, builder, weights, _product(op, builder))
+
+        rewrite(function.block, rule)
+    return module
+
+
+def _product(op: Op, builder: Builder) -> Callable[[Value, Value], Value | None]:
+    def product(rows: Value, w: Value) -> Value | None:
+        weight = _weight_of(w, builder)
+        if weight is None or tensor_type(rows).dtype.name not in _FLOATS:
+            return None
+        k, n = static_shape(w)
+        group = _group_of(weight, k)
+        steps = code_steps(weight.coding)
+        if (group % steps and group != k) or (weight.coding.bits == 8 and group == k):
+            return None
+        small = [_small(_narrowed(weight.scales, builder), group, builder)]
+        if weight.zeros is not None:
+            small.append(_small(_narrowed(weight.zeros, builder), group, builder))
+        return builder.value(
+            "dot_coded", rows, _code_panels(weight, builder),
+            *(_scale_panels(each, builder) for each in small),
+            n=n, coding=weight.coding, group=group, dtype=op.attributes["dtype"],
+        )  # fmt: skip
+
+    return product
+
+
+@dataclass(frozen=True)
+class _Weight:
+    """(codes - zeros) * scales of [k, n]. `codes`: i8 or u8 that hold numbers of `coding`."""
+
+    codes: Value
+    coding: DType
+    scales: Repeats
+    zeros: Repeats | None
+    is_turned: bool = False  # the highest bit of each code is the other one
+
+    @property
+    def repeats(self) -> list[Repeats]:
+        return [each for each in (self.scales, self.zeros) if each is not None]
+
+
+def _weight_of(w: Value, builder: Builder) -> _Weight | None:
+    """What the weight is made of, seen through transposes and roundings to narrower floats."""
+    permutations: list[tuple[int, ...]] = []
+    while (op := defined_by(w, "transpose", "convert")) is not None:
+        if op.name == "transpose":
+            permutations.append(cast("tuple[int, ...]", op.attributes["permutation"]))
+        elif not tensor_type(op.operands[0]).dtype.is_float:
+            break
+        w = op.operands[0]
+    if tensor_type(w).rank != 2 or not tensor_type(w).dtype.is_float:
+        return None
+
+    def turned(x: Value) -> Value:
+        for permutation in reversed(permutations):
+            x = builder.value("transpose", x, permutation=permutation)
+        return x
+
+    for rest, scales in _factors(w, builder):
+        op = defined_by(rest, "sub")
+        codes = _codes_of(rest if op is None else op.operands[0])
+        if codes is None:
+            continue
+        zeros = None if op is None else repeats_of(turned(op.operands[1]), builder)
+        found = repeats_of(turned(scales), builder)
+        return _without_middle(_Weight(turned(codes), _coding_of(codes), found, zeros))
+    return None
+
+
+def _without_middle(weight: _Weight) -> _Weight:
+    """The weight without zeros that are all 0, or that all make signed numbers of unsigned ones."""
+    zero, coding = weight.zeros and splat_of(weight.zeros.source), weight.coding
+    if zero is None or zero not in (0, 1 << (coding.bits - 1)):
+        return weight
+    if zero and coding.kind == "i":
+        return weight
+    name = f"i{coding.bits}" if zero else coding.name
+    return replace(weight, coding=dtype(name), zeros=None, is_turned=bool(zero))
+
+
+def _factors(w: Value, builder: Builder) -> Sequence[tuple[Value, Value]]:
+    """The weight as what may hold codes, times what may be scales."""
+    op = defined_by(w, "mul")
+    if op is None:
+        return [(w, builder.full(1.0, tensor_type(w).dtype, tensor_type(w).shape))]
+    a, b = op.operands
+    return [(a, b), (b, a)]
+
+
+def _codes_of(x: Value) -> Value | None:
+    """The 8-bit integers that a float is converted from."""
+    op = defined_by(x, "convert")
+    if op is None:
+        return None
+    source = tensor_type(op.operands[0]).dtype
+    return op.operands[0] if source.is_integer and source.bits == 8 else None
+
+
+def _coding_of(codes: Value) -> DType:
+    """The dtype that the source has for them, as `store_narrow` left it."""
+    own = tensor_type(codes).dtype
+    op = defined_by(codes, "unpack", "reinterpret", "shift_right_arithmetic", "bitcast")
+    if op is None:
+        return own
+    if op.name == "unpack":
+        return cast(DType, op.attributes["dtype"])
+    if op.name == "reinterpret":
+        type = tensor_type(op.operands[0])
+        return type.dtype if is_narrow(type.dtype) and type.dtype.kind == own.kind else own
+    places = splat_of(op.operands[1]) if op.name == "shift_right_arithmetic" else None
+    return dtype(f"{own.kind}{8 - int(places)}") if places in (4, 6) else own
+
+
+def _group_of(weight: _Weight, k: int) -> int:
+    """Steps of K for which neither scales nor zeros change; all of K, where they never do."""
+    group = k
+    for each in weight.repeats:
+        length = each.lengths[0]
+        if length < k:
+            group = length if group == k else gcd(group, length)
+    return group
+
+
+def _small(x: Repeats, group: int, builder: Builder) -> Value:
+    """The tensor as [groups, n]."""
+    k, n = x.shape
+    source = x.source
+    length = min(x.lengths[0], k)
+    source = repeated(source, 0, -(-length // group), -(-k // group), builder)
+    return repeated(source, 1, min(x.lengths[1], n), n, builder)
+
+
+def _narrowed(x: Repeats, builder: Builder) -> Repeats:
+    """The same numbers in the narrower dtype that they were converted from, if they were."""
+    element = tensor_type(x.source).dtype
+    root = x.source
+    while (op := defined_by(root, "reshape", "transpose", "slice", "convert")) is not None:
+        root = op.operands[0]
+        own = tensor_type(root).dtype
+        if own is not element:
+            is_half = own.is_float and own.bits == 16 and element.bits > 16
+            if is_half or (own.is_integer and own.bits == 8):
+                return replace(x, source=builder.value("convert", x.source, dtype=own))
+            return x
+    return x
+
+
+def _code_panels(weight: _Weight, builder: Builder) -> Value:
+    """Codes [k, n] as [panels, lines, 16, 4]: 32 bits of a column are steps of K."""
+    bits, steps = weight.coding.bits, code_steps(weight.coding)
+    codes, (k, n) = weight.codes, static_shape(weight.codes)
+    if tensor_type(codes).dtype is not CODE:
+        codes = builder.value("bitcast", codes, dtype=CODE)
+        if bits < 8:
+            codes = builder.value("and", codes, builder.full((1 << bits) - 1, CODE, (k, n)))
+    if weight.is_turned:
+        codes = builder.value("xor", codes, builder.full(1 << (bits - 1), CODE, (k, n)))
+    lines, panels, per = -(-k // steps), -(-n // PANEL), 8 // bits
+    codes = _padded(codes, (lines * steps, panels * PANEL), builder)
+    shape = (lines, 4, panels, PANEL)
+    codes = builder.value("reshape", codes, shape=(lines, 4, per, panels, PANEL))
+    total: Value | None = None
+    for place in range(per):
+        start, limit = ((0, 0, at, 0, 0) for at in (place, place))
+        limit = (lines, 4, place + 1, panels, PANEL)
+        part = builder.value("slice", codes, start=start, limit=limit)
+        part = builder.value("reshape", part, shape=shape)
+        if place:
+            part = builder.value("shift_left", part, builder.full(place * bits, CODE, shape))
+        total = part if total is None else builder.value("or", total, part)
+    assert total is not None
+    return builder.value("transpose", total, permutation=(2, 0, 3, 1))
+
+
+def _scale_panels(x: Value, builder: Builder) -> Value:
+    """[groups, n] as [panels, groups, 16]."""
+    groups, n = static_shape(x)
+    panels = -(-n // PANEL)
+    x = _padded(x, (groups, panels * PANEL), builder)
+    x = builder.value("reshape", x, shape=(groups, panels, PANEL))
+    return builder.value("transpose", x, permutation=(1, 0, 2))
+
+
+def _padded(x: Value, shape: tuple[int, int], builder: Builder) -> Value:
+    own = static_shape(x)
+    if own == shape:
+        return x
+    high = (shape[0] - own[0], shape[1] - own[1])
+    zero = builder.constant(0, tensor_type(x).dtype)
+    return builder.value("pad", x, zero, low=(0, 0), high=high)

@@ -1,0 +1,108 @@
+"""Blocks with scales: the right side of a `dot_coded`, as schedules read it.
+
+A panel has a line per `steps` steps of K: 32 bits for each of its 16 columns, with the codes
+of the steps from the low bits on. All steps of a line share the scale and the zero of their
+group. This file takes codes out of a line and makes numbers of them; which lines are read, and
+whether the scale is applied to each number or to a sum of products, the schedules say.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ingot.compiler.ir import Function, Op, TensorType, Value
+from ingot.compiler.kernels.loop import Index, LoopBuilder, lanes_of
+from ingot.compiler.kernels.register_tile import PANEL
+from ingot.hal.spec import DType, dtype
+
+__all__ = ["I32", "BlockCoding", "coding_of"]
+
+I32 = dtype("i32")
+
+
+@dataclass(frozen=True)
+class BlockCoding:
+    """Codes of a weight [depth, ...] in panels, and the arguments that hold what belongs to it:
+    ordinals, and dtypes of what is not codes."""
+
+    dtype: DType
+    depth: int
+    group: int
+    codes: int
+    scales: tuple[int, DType]
+    zeros: tuple[int, DType] | None
+
+    @property
+    def steps(self) -> int:
+        """Steps of K in a line."""
+        return 32 // self.dtype.bits
+
+    @property
+    def lines(self) -> int:
+        """Lines of a panel; the last one may be cut short."""
+        return -(-self.depth // self.steps)
+
+    @property
+    def groups(self) -> int:
+        return -(-self.depth // self.group)
+
+    @property
+    def ordinals(self) -> set[int]:
+        """The arguments."""
+        return {self.codes, self.scales[0], *([self.zeros[0]] if self.zeros else [])}
+
+    def group_of(self, b: LoopBuilder, step: Index) -> Index:
+        """The group of a step."""
+        return 0 if self.groups == 1 else b.div(step, self.group)
+
+    def place(self, b: LoopBuilder, panel: Index, line: Index) -> Index:
+        """Where a line of codes begins, in words of 32 bits."""
+        return b.mul(b.add(b.mul(panel, self.lines), line), PANEL)
+
+    def scale_place(self, b: LoopBuilder, panel: Index, group: Index) -> Index:
+        """Where the scales of a group begin, and its zeros."""
+        return b.mul(b.add(b.mul(panel, self.groups), group), PANEL)
+
+    def words(self, b: LoopBuilder) -> Value:
+        """The memory of the codes, in words of 32 bits."""
+        return b.binding(self.codes, I32)
+
+    def number(self, b: LoopBuilder, word: Value, step: int, element: DType) -> Value:
+        """The code of one step of a line, as a number."""
+        bits = self.dtype.bits
+        if self.dtype.kind == "i":
+            up = 32 - bits * (step + 1)
+            high = b.op("shift_left", word, b.constant(up, I32)) if up else word
+            code = b.op("shift_right_arithmetic", high, b.constant(32 - bits, I32))
+        elif step == self.steps - 1:
+            code = b.op("shift_right_logical", word, b.constant(32 - bits, I32))
+        else:
+            low = b.op("shift_right_logical", word, b.constant(bits * step, I32)) if step else word
+            code = b.op("and", low, b.constant((1 << bits) - 1, I32, lanes_of(word)))
+        return b.convert(code, element)
+
+    def without(self, b: LoopBuilder, word: Value, steps: int) -> Value:
+        """A word behind its first steps."""
+        places = b.constant(self.dtype.bits * steps, I32)
+        return b.op("shift_right_logical", word, places)
+
+
+def coding_of(function: Function, root: Op) -> BlockCoding | None:
+    """The coding of a contraction's right side; None if its elements lie plainly."""
+    if root.name != "dot_coded":
+        return None
+    attributes, (left, codes, scales, *zeros) = root.attributes, root.operands
+    assert isinstance(left.type, TensorType)
+    depth, group, element = left.type.shape[-1], attributes["group"], attributes["coding"]
+    assert isinstance(depth, int)
+    assert isinstance(group, int)
+    assert isinstance(element, DType)
+
+    def argument(value: Value) -> tuple[int, DType]:
+        while isinstance(value.owner, Op) and value.owner.name == "reshape":
+            value = value.owner.operands[0]
+        assert isinstance(value.type, TensorType)
+        return function.arguments.index(value), value.type.dtype
+
+    zero = argument(zeros[0]) if zeros else None
+    return BlockCoding(element, depth, group, argument(codes)[0], argument(scales), zero)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ingot.compiler import Module, compile, state
+    from ingot.explorer import explore
     from ingot.hal.array import Array
     from ingot.hal.device import Device, devices
     from ingot.hal.errors import (

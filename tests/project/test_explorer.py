@@ -21,7 +21,7 @@ from ingot.compiler.vm.read_module import read_module
 from ingot.compiler.vm.write_module import write_module
 from ingot.inspection import inspect_report
 from tests.support.assembler import copy_module
-from tests.support.devices import best_variant
+from tests.support.devices import best_variant, opencl_uri
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "python" / "ingot" / "explorer"
@@ -148,6 +148,21 @@ def test_a_trace_that_was_not_closed_or_written_again_is_read(
         ingot.explore(module, tmp_path / "page.html", trace=path)
         times.append(read_page(tmp_path / "page.html")[0]["functions"][0]["times"])
     assert times[0] == times[1] == times[2]
+
+
+@pytest.mark.skipif(opencl_uri() is None, reason="there is no OpenCL device")
+def test_times_of_a_device_go_to_its_own_function(tmp_path: Path) -> None:
+    path, trace = tmp_path / "net.ingot", tmp_path / "trace.json"
+    ingot.compile(
+        SOURCE, debug=True, target=["cpu", "opencl"], variants=[best_variant()], fallback=False
+    ).save(path)
+    for device, target in ((opencl_uri(), "opencl"), ("cpu", "cpu")):
+        ingot.load(path, device=device).trace(np.zeros((2, 4), np.float32)).save(trace)
+        ingot.explore(path, tmp_path / "page.html", trace=trace)
+        functions = read_page(tmp_path / "page.html")[0]["functions"]
+        (timed,) = [each for each in functions if "times" in each]
+        assert timed["target"] == target
+        assert len(timed["times"]) == len(timed["commands"])
 
 
 def test_steps_of_a_loop_are_added_up_per_dispatch(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ class Surface {
     this.canvas.height = height * devicePixelRatio;
     this.canvas.style.width = `${width}px`;
     this.canvas.style.height = `${height}px`;
-    if (isFirst) this.fit();
+    if (isFirst) this.fit(this.scene.leastScale);
     else this.redraw();
   }
 
@@ -67,10 +67,12 @@ class Surface {
     showTip(found && this.scene.tip(found), event);
   }
 
-  fit(most = 1) {
+  // All of the picture, or from its top as much as can be read, where it were smaller than `least`.
+  fit(least = 0) {
     const { x, y, width, height } = this.scene.box;
-    const scale = Math.min(most, (this.width - 24) / width, (this.height - 24) / height);
-    const k = Math.max(scale, this.scene.leastScale || 0);
+    const wide = Math.min(1, (this.width - 24) / width);
+    const whole = Math.min(wide, (this.height - 24) / height);
+    const k = whole < least ? Math.max(wide, least) : whole;
     const top = height * k > this.height ? 12 : (this.height - height * k) / 2;
     this.moveTo(
       d3.zoomIdentity.translate((this.width - width * k) / 2 - x * k, top - y * k).scale(k),
@@ -265,11 +267,11 @@ class GraphScene {
     context.fillStyle = colors.text;
     context.font = "600 12.5px system-ui, sans-serif";
     const [title, below] = this.textOf(node);
-    context.fillText(cut(title, 28), x + 14, y + (node.end ? 21 : 21));
+    context.fillText(cut(title, 26), x + 14, y + 21);
     if (node.end || scale < 0.4) return;
     context.fillStyle = colors.dim;
     context.font = "11px system-ui, sans-serif";
-    context.fillText(cut(below, 38), x + 14, y + 38);
+    context.fillText(cut(below, 36), x + 14, y + 38);
   }
 
   heatMost(isGroup) {

@@ -11,16 +11,17 @@ const FIRST_VISIBLE = 70; // nodes that a page begins with
 
 class Group {
   constructor(name, key, parent) {
-    Object.assign(this, { name, key, parent, children: [], groups: new Map(), isOpen: false });
+    Object.assign(this, { name, key, parent, children: [], isOpen: false });
   }
 
+  // The group of this name for what comes next. One that others came after is not opened again: a
+  // layer that is used twice is two groups, so that no group is above and below another one.
   group(name) {
-    if (!this.groups.has(name)) {
-      const made = new Group(name, `${this.key}\n${name}`, this);
-      this.groups.set(name, made);
-      this.children.push(made);
-    }
-    return this.groups.get(name);
+    const last = this.children.at(-1);
+    if (last instanceof Group && last.name === name) return last;
+    const made = new Group(name, `${this.key}\n${this.children.length} ${name}`, this);
+    this.children.push(made);
+    return made;
   }
 
   get work() {

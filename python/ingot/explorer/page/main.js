@@ -46,7 +46,7 @@ class Pane {
       app.search();
     };
     const sizes = model.names.map((name) =>
-      numberField(cut(name, 24), model.sizes.get(name), (size) => this.resize(name, size)),
+      numberField(cut(name, 24), model.sizes.get(name), (size) => app.resize(name, size)),
     );
     const peaks = [
       numberField("GFLOP/s", Math.round(roofline.flops), (number) =>
@@ -128,10 +128,19 @@ class Pane {
     for (const child of this.scene.tree.children)
       if (child instanceof Group) setOpen(child, isOpen);
     this.scene.refresh();
-    this.surface.fit();
+    this.surface.fit(this.scene.leastScale);
   }
 
+  // Chooses a command; of another module, which is shown beside it, the one of the same layer.
   select(command, moves = true) {
+    for (const other of app.panes.filter((pane) => pane !== this)) {
+      const same = other.model.work.find((each) => each.layer && each.layer === command?.layer);
+      if (same || !command) other.take(same || null, true);
+    }
+    this.take(command, moves);
+  }
+
+  take(command, moves) {
     this.selected = command;
     this.element.classList.toggle("has-detail", Boolean(command));
     if (!command) this.element.classList.remove("wide");
@@ -196,6 +205,8 @@ const app = {
   begin(data) {
     const host = document.getElementById("panes");
     host.replaceChildren();
+    const [first, ...others] = data.models;
+    for (const facts of others) facts.sizes = { ...first.sizes, ...facts.sizes };
     guessRoofline(data.models);
     this.panes = data.models.map((facts) => new Pane(facts, host));
     document.title = `${data.models.map((facts) => cut(facts.name, 60)).join(" and ")} - Ingot explorer`;
@@ -242,6 +253,14 @@ const app = {
     this.compare.hidden = view !== "compare";
     if (view === "compare") this.compare.replaceChildren(compareView(this.panes));
     else for (const pane of this.panes) pane.show();
+  },
+
+  // A dim of the same name has one size in all modules.
+  resize(name, size) {
+    for (const pane of this.panes) {
+      pane.resize(name, size);
+      pane.showControls();
+    }
   },
 
   setRoofline(key, number) {

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cache
 
+from ingot.compiler.graph.ops import Parameter
 from ingot.compiler.ir import Function, Module, PassedType, Type, walk
 from ingot.compiler.vm.strings import encoded
 from ingot.hal.errors import CompileError
@@ -60,7 +61,7 @@ def _types(function: Function) -> Iterator[str]:
         yield from _type(f"the result '{name}' of '{function.name}'", type)
     for op in walk(function):
         if op.name == "parameter":
-            yield from _name("external weight", str(op.attributes["key"]))
+            yield from _name("external weight", Parameter.of(op).key)
         layer = f"layer '{op.location}'" if op.location else f"an op of '{function.name}'"
         for result in op.results:
             yield from _type(f"{layer}: the result of {op.name}", result.type)

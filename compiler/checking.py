@@ -15,7 +15,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from ingot.compiler.graph.ops import defined_symbols
+from ingot.compiler.dispatch.ops import Call
+from ingot.compiler.graph.ops import DimValue, Global, Parameter, defined_symbols
 from ingot.compiler.ir import (
     Attribute,
     Block,
@@ -143,7 +144,7 @@ class _Exposer:
         if init is not None and init.block.terminator.operands:
             self.module.add(init)
         self.module.add(main)
-        used = {op.attributes.get("entry") for op in walk(self.module)}
+        used = {Call.of(op).entry for op in walk(self.module) if op.name == "dispatch.call"}
         for function in module.functions.values():
             if function.attributes.get("entry") and function.name in used:
                 self.module.add(function)
@@ -173,10 +174,10 @@ class _Exposer:
 
     def _dispatch(self, op: Op) -> Dispatch:
         return Dispatch(
-            self.module.functions[str(op.attributes["entry"])],
+            self.module.functions[Call.of(op).entry],
             tuple(op.operands),
             tuple(op.results),
-            cast("tuple[Dim, ...]", op.attributes["dims"]),
+            Call.of(op).dims,
             op.location,
         )
 
@@ -207,7 +208,7 @@ def _numbers(op: Op, ops: list[Op]) -> Iterator[tuple[str, Value]]:
     elif op.name in ("slot.get", "slot.length", "slot.argument"):
         for name in defined_symbols(op):
             element = dtype("i64")
-            attributes: dict[str, Attribute] = {"value": symbol(name), "dtype": element}
+            attributes = DimValue(symbol(name), element)
             ops.append(Op("dim", [], [ScalarType(element)], attributes))
             yield name, ops[-1].result
 
@@ -218,11 +219,7 @@ def _join(main: Function, init: Function) -> tuple[Function, Function, dict[str,
     body = clone_region(main.body, {})
     made = clone_region(init.body, {}).block
     returned = made.ops.pop().operands
-    values = {
-        op.result: returned[cast(int, op.attributes["index"])]
-        for op in walk(body)
-        if op.name == "global"
-    }
+    values = {op.result: returned[Global.of(op).index] for op in walk(body) if op.name == "global"}
     _remove_globals(body.block)
     reading = Block()
     parameters: dict[str, Value] = {}
@@ -230,7 +227,7 @@ def _join(main: Function, init: Function) -> tuple[Function, Function, dict[str,
         if op.name == "parameter":
             made.ops[place] = new = _read_global(op, len(reading.ops))
             values[op.result] = new.result
-            parameters[str(op.attributes["key"])] = new.result
+            parameters[Parameter.of(op).key] = new.result
             reading.append(op)
     body.block.ops[:0] = made.ops
     for op in walk(body):
@@ -254,7 +251,7 @@ def _remove_globals(block: Block) -> None:
 
 def _read_global(parameter: Op, index: int) -> Op:
     type = cast(TensorType, parameter.result.type)
-    attributes: dict[str, Attribute] = {"index": index, "dtype": type.dtype, "shape": type.shape}
+    attributes = Global(index, type.dtype, type.shape)
     return Op("global", [], [type], attributes, location=parameter.location)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from ingot.compiler import ir
 from ingot.compiler.check_program import check_program
+from ingot.compiler.dispatch.ops import Call
 from ingot.compiler.foreign import own_errors
 from ingot.compiler.frontends.survey import Survey, Use
 from ingot.compiler.graph.level import GRAPH
@@ -134,8 +135,8 @@ def _examine(module: ir.Module, target: Target) -> _Finding:
         hosted |= build_object(kernels).host
     layers: dict[str, tuple[str, str]] = {}
     for op in ir.walk(lowered):
-        name = str(op.attributes.get("entry", ""))
-        if op.name == "dispatch.call" and (name in hosted or name in problems):
+        name = op.attributes.entry if isinstance(op.attributes, Call) else ""
+        if name in hosted or name in problems:
             found = (NO, problems[name]) if name in problems else (HOST, hosted[name])
             layers.update(dict.fromkeys([op.location, *op.location.split(", ")], found))
     return _Finding(list(problems.values()), hosted, layers)

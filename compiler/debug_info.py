@@ -23,17 +23,25 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any, cast
+from typing import Any
 
-from ingot.compiler.dispatch.place_lists import SLOT_OPS
+from ingot.compiler.dispatch.ops import SLOT_OPS, Slot
 from ingot.compiler.ir import Block, Function, Op, Value, to_text, walk
 from ingot.compiler.kernels.kernel import Kernel
 from ingot.compiler.kernels.kernel_text import described
 from ingot.compiler.report import FunctionReport, TargetReport
 from ingot.compiler.report_target import kernel_kind
 from ingot.compiler.stream.homes import byte_length
+from ingot.compiler.stream.ops import (
+    Dispatch,
+    GlobalBytes,
+    ParameterOrdinal,
+    Placed,
+    SharedBytes,
+    VariableOrdinal,
+)
 from ingot.compiler.targets.target import Target, kernel_source
 from ingot.compiler.vm.build_module import TargetCode
 from ingot.hal.errors import CompileError
@@ -42,9 +50,8 @@ __all__ = ["DebugTarget", "debug_info"]
 
 Source = int | tuple[str, str]
 
-_WORK = {"stream.dispatch", "stream.copy", "update", "variable.store"} | SLOT_OPS
+_WORK = {"stream.dispatch", "stream.copy", "update", "variable.store"} | SLOT_OPS.keys()
 _CONTROL = ("if", "case", "while")
-_WEIGHTS = {"stream.constant": "offset", "stream.parameter": "ordinal", "stream.global": "index"}
 
 
 @dataclass(frozen=True)
@@ -172,12 +179,14 @@ class _Commands:
     def _origin(self, op: Op) -> tuple[Source, ...]:
         """What is there before a call."""
         if op.name == "variable.load":
-            name = str(op.attributes["name"])
+            name = VariableOrdinal.of(op).name
             return (self.writers.get(("variable", name), ("state", name)),)
-        if op.name not in _WEIGHTS:
-            return ()
-        kind, name = op.name.removeprefix("stream."), op.result.name or op.location
-        key = (kind, op.attributes[_WEIGHTS[op.name]])
+        match op.attributes:
+            case SharedBytes(offset=number) | ParameterOrdinal(number) | GlobalBytes(index=number):
+                kind, name = op.name.removeprefix("stream."), op.result.name or op.location
+            case _:
+                return ()
+        key = (kind, number)
         self.weights.setdefault(
             key,
             {
@@ -195,31 +204,36 @@ class _Commands:
 
     def _work(self, op: Op) -> dict[str, Any]:
         command = self._record(op)
-        for kind, key in (("slot", "slot"), ("variable", "name")):
-            if key in op.attributes:
-                place = (kind, op.attributes[key])
-                if place in self.writers:
-                    command["operands"].append({"type": kind, "from": [self.writers[place]]})
-                self.writers[place] = command["id"]
-        if op.name == "stream.dispatch":
-            command |= self._dispatch(op)
+        found = op.attributes
+        place: tuple[str, Any] | None = None
+        if isinstance(found, Slot):
+            place = "slot", found.slot
+        elif isinstance(found, VariableOrdinal):
+            place = "variable", found.name
+        if place is not None:
+            if place in self.writers:
+                command["operands"].append({"type": place[0], "from": [self.writers[place]]})
+            self.writers[place] = command["id"]
+        if isinstance(found, Dispatch):
+            command |= self._dispatch(found)
         self.sources.update(dict.fromkeys(op.results, (command["id"],)))
         return command
 
-    def _dispatch(self, op: Op) -> dict[str, Any]:
-        entry, number = str(op.attributes["entry"]), cast(int, op.attributes["kernel"])
-        first = number - self.kernels.index(entry)
-        rows = cast("Sequence[Any]", op.attributes.get("alternatives", ()))
+    def _dispatch(self, found: Dispatch) -> dict[str, Any]:
+        call, first = found.call, found.call.kernel - self.kernels.index(found.entry)
         return {
-            "kernel": entry,
-            "operations": op.attributes["operations"],
-            **{
-                key: _plain(op.attributes[key])
-                for key in ("flops", "bytes", "untouched", "workload")
-            },
+            "kernel": found.entry,
+            "operations": found.operations,
+            "flops": _plain(call.flops),
+            "bytes": _plain(call.bytes),
+            "untouched": _plain(found.untouched),
+            "workload": _plain(call.workload),
             "alternatives": [
-                {"sizes": _plain(guards), "kernel": self.kernels[other - first]}
-                for guards, other, *_ in rows
+                {
+                    "sizes": [[_plain(guard.dim), guard.value] for guard in each.guards],
+                    "kernel": self.kernels[each.call.kernel - first],
+                }
+                for each in found.alternatives
             ],
         }
 
@@ -238,7 +252,8 @@ class _Commands:
         return {**command, "bodies": bodies}
 
     def _record(self, op: Op) -> dict[str, Any]:
-        places = cast("Sequence[Any]", op.attributes.get("places", [None] * len(op.results)))
+        found = op.attributes
+        places = found.places if isinstance(found, Placed) else [None] * len(op.results)
         return {
             "id": self.ids[op],
             "op": op.name.removeprefix("stream."),
@@ -248,7 +263,7 @@ class _Commands:
                 for each in op.operands
             ],
             "results": [
-                {"type": str(result.type), "place": _plain(place)}
+                {"type": str(result.type), "place": place and _plain(vars(place).values())}
                 for result, place in zip(op.results, places, strict=False)
             ],
         }
@@ -256,6 +271,6 @@ class _Commands:
 
 def _plain(value: Any) -> Any:
     """Attributes as JSON has them: dims that are no numbers as text."""
-    if isinstance(value, (tuple, list)):
+    if isinstance(value, Iterable) and not isinstance(value, str):
         return [_plain(each) for each in value]
     return value if value is None or isinstance(value, (int, str)) else str(value)

@@ -32,6 +32,7 @@ from ingot.compiler.foreign import own_errors
 from ingot.compiler.graph.control.settle_branches import settle_branches
 from ingot.compiler.graph.forms.expand_nonzero import expand_nonzero
 from ingot.compiler.graph.level import GRAPH
+from ingot.compiler.graph.ops import Constant
 from ingot.compiler.graph.passes import GRAPH_PASSES
 from ingot.compiler.ir.printer import to_text
 from ingot.compiler.ir.renamed_dims import renamed_dims
@@ -295,8 +296,8 @@ _GREATEST_DUMP_LENGTH = 1 << 20
 def _literal_length(module: ir.Module) -> int:
     """Bytes of all constants of the module."""
     ops = (op for function in module.functions.values() for op in function.block.ops)
-    values = (value for op in ops for each in ir.walk(op) for value in each.attributes.values())
-    return sum(value.array.nbytes for value in values if isinstance(value, ir.Literal))
+    found = (each.attributes for op in ops for each in ir.walk(op))
+    return sum(each.value.array.nbytes for each in found if isinstance(each, Constant))
 
 
 @dataclass

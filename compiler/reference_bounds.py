@@ -21,9 +21,20 @@ from typing import Any, cast
 import numpy as np
 
 from ingot.compiler.graph.interpreter import evaluate_in
-from ingot.compiler.graph.ops import lookup
+from ingot.compiler.graph.ops import (
+    Attention,
+    ConvPacked,
+    ConvWinograd,
+    Cumulative,
+    DotGeneral,
+    DotPacked,
+    Reduce,
+    ReduceWindow,
+    lookup,
+)
 from ingot.compiler.graph.references.numbers import Array, dtype_of, widen
 from ingot.compiler.ir import Function, Module, Op, TensorType, Value
+from ingot.compiler.ir.dims import known_dims
 from ingot.hal.spec import DType
 from ingot.hal.spec import dtype as dtype_named
 
@@ -132,7 +143,7 @@ def _attention_magnitude(op: Op, values: Mapping[Value, Array]) -> Array:
     """The greatest element of v, times how steep the softmax is: the greatest score."""
     q, k, v = (np.abs(widen(values[operand])) for operand in op.operands[:3])
     lengths = [np.sqrt(np.square(each).sum(-1)).max(initial=0.0) for each in (q, k)]
-    scale = float(cast(float, op.attributes["scale"]))
+    scale = Attention.of(op).scale
     steepness = 1.0 + abs(scale) * lengths[0] * lengths[1]
     return np.asarray(v.max(initial=0.0) * steepness)
 
@@ -156,7 +167,7 @@ def _is_exact(op: Op) -> bool:
 
 
 def _only_chooses(op: Op) -> bool:
-    return op.attributes.get("kind") in _EXACT_KINDS
+    return getattr(op.attributes, "kind", "") in _EXACT_KINDS
 
 
 def _term_count(op: Op, values: Mapping[Value, Array]) -> float:
@@ -166,21 +177,21 @@ def _term_count(op: Op, values: Mapping[Value, Array]) -> float:
     if lookup(op.name).family == "contraction":
         return max(counts[-1] / max(_result_count(op, shapes), 1), 1.0)
     if op.name == "cumulative":
-        return float(shapes[0][cast(int, op.attributes["axis"])])
+        return float(shapes[0][Cumulative.of(op).axis])
     if op.name == "reduce_window":
-        return float(np.prod(cast("tuple[int, ...]", op.attributes["window"])))
-    axes = cast("tuple[int, ...]", op.attributes.get("axes", ()))
+        return float(np.prod(known_dims(ReduceWindow.of(op).window)))
+    axes = op.attributes.axes if isinstance(op.attributes, Reduce) else ()
     return float(np.prod([shapes[0][axis] for axis in axes]))
 
 
 def _result_count(op: Op, shapes: Sequence[tuple[int, ...]]) -> int:
     """How many elements of the second operand go into different elements of the result."""
     if op.name == "dot_general":
-        contracted = cast("tuple[int, ...]", op.attributes["rhs_contract"])
+        contracted = DotGeneral.of(op).rhs_contract
         kept = [size for axis, size in enumerate(shapes[1]) if axis not in contracted]
         return int(np.prod(kept))
-    if "n" in op.attributes:
-        return cast(int, op.attributes["n"])
+    if isinstance(op.attributes, (DotPacked, ConvPacked, ConvWinograd)):
+        return op.attributes.n
     return int(shapes[1][-1]) if shapes[1] else 1
 
 

@@ -8,11 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
 from ingot.compiler import ir
-from ingot.compiler.graph.ops import defined_symbols
+from ingot.compiler.graph.ops import Size
 from ingot.compiler.ir.dims import Dim
 from ingot.compiler.kernels.kernel import Kernel
 from ingot.compiler.report import DispatchReport, FunctionReport, TargetReport
 from ingot.compiler.stream.allocation import Allocation
+from ingot.compiler.stream.ops import Dispatch
 from ingot.compiler.vm.build_module import TargetCode
 
 __all__ = ["kernel_kind", "report_target"]
@@ -50,18 +51,16 @@ def kernel_kind(kernel: Kernel) -> str:
 def _dispatches(function: ir.Function, kinds: Mapping[str, str]) -> Iterator[DispatchReport]:
     for op in ir.walk(function):
         if op.name == "stream.dispatch":
-            entry = str(op.attributes["entry"])
-            flops, length = cast(Dim, op.attributes["flops"]), cast(Dim, op.attributes["bytes"])
-            yield DispatchReport(entry, kinds[entry], op.location, flops, length)
+            entry, call = Dispatch.of(op).entry, Dispatch.of(op).call
+            yield DispatchReport(entry, kinds[entry], op.location, call.flops, call.bytes)
 
 
 def _defined(function: ir.Function) -> dict[str, tuple[int, int | None]]:
     """The bounds of symbols that data defines, where an op says them."""
     found: dict[str, tuple[int, int | None]] = {}
     for op in ir.walk(function):
-        high = op.attributes.get("high")
-        if op.name == "stream.size" and isinstance(high, int):
-            low = op.attributes.get("low")
+        if isinstance(op.attributes, Size) and isinstance(op.attributes.high, int):
+            low, high = op.attributes.low, op.attributes.high
             bounds = (low if isinstance(low, int) else 0, high)
-            found.update(dict.fromkeys(defined_symbols(op), bounds))
+            found.update(dict.fromkeys(op.attributes.symbols, bounds))
     return found

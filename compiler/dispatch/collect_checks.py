@@ -1,7 +1,7 @@
 """Collects what the program relies on but the types do not prove: relations of dims.
 
 Each (`graph/relations.py`) becomes one entry of the function's `checks` attribute, with the
-layer: (kind, a, b, layer). They are tested at the call as soon as their symbols are known,
+layer. They are tested at the call as soon as their symbols are known,
 before any work that uses them, so that no kernel leaves its buffers. What an op `assert`
 says is collected too, and the op is gone. Checks of branches and
 loops stand in an attribute of their op, one list per body, and are tested where the body
@@ -11,16 +11,13 @@ begins: in a branch that is not taken anything may be.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import cast
 
-from ingot.compiler.graph.ops import CONTROL
+from ingot.compiler.dispatch.ops import Check, CheckedControl
+from ingot.compiler.graph.ops import CONTROL, defined_symbols
 from ingot.compiler.graph.relations import Relation, is_proven, relations_of
-from ingot.compiler.ir import Attribute, Block, Function, Module
-from ingot.compiler.ir.dims import Dim
+from ingot.compiler.ir import Block, Function, Module
 
 __all__ = ["collect_checks"]
-
-Row = tuple[str, Dim, Dim, str]
 
 
 def collect_checks(module: Module) -> Module:
@@ -30,12 +27,12 @@ def collect_checks(module: Module) -> Module:
         rows = _checks_of(function.block, function, set())
         attributes = dict(function.attributes)
         if rows:
-            attributes["checks"] = cast(Attribute, rows)
+            attributes["checks"] = rows
         result.add(replace(function, attributes=attributes))
     return result
 
 
-def _checks_of(block: Block, function: Function, known: set[Relation]) -> tuple[Row, ...]:
+def _checks_of(block: Block, function: Function, known: set[Relation]) -> tuple[Check, ...]:
     """The checks of a block; those of the bodies in it are written into their ops."""
     checks: dict[Relation, str] = {}
     for op in block.ops:
@@ -47,6 +44,6 @@ def _checks_of(block: Block, function: Function, known: set[Relation]) -> tuple[
                 _checks_of(region.block, function, known | set(checks)) for region in op.regions
             )
             if any(inner):
-                op.attributes["checks"] = cast(Attribute, inner)
+                op.attributes = CheckedControl(defined_symbols(op), inner)
     block.ops = [op for op in block.ops if op.name != "assert"]
-    return tuple((*relation, layer) for relation, layer in checks.items())
+    return tuple(Check(*relation, layer) for relation, layer in checks.items())

@@ -16,7 +16,8 @@ from typing import cast
 import numpy as np
 
 from ingot.compiler.dispatch.group import shape_of
-from ingot.compiler.graph.ops import CONTROL, defined_symbols
+from ingot.compiler.dispatch.ops import Rows, SymbolOfScalar
+from ingot.compiler.graph.ops import CONTROL, Constant, DimValue, Take, defined_symbols
 from ingot.compiler.ir import (
     Block,
     Function,
@@ -81,7 +82,7 @@ class _Finder:
         x, *starts = op.operands
         sizes = shape_of(op.result)
         if op.name == "take":
-            if op.attributes["axis"] != 0 or op.attributes["mode"] != "clamp":
+            if Take.of(op) != Take(0, "clamp"):
                 return
             sizes = (1, *sizes)
         self._become(op, "view", [x], starts, sizes)
@@ -106,7 +107,7 @@ class _Finder:
         if start is not None:
             row = product(type.shape[1:]) * type.dtype.bytes
             offset = minimum(start, type.shape[0] - sizes[0]) * row
-            op.name, op.operands, op.attributes = name, list(operands), {"offset": offset}
+            op.name, op.operands, op.attributes = name, list(operands), Rows(offset)
 
     def _row(self, value: Value) -> Dim | None:
         """The index that a value is, as a dim of at least 0, if the VM knows it."""
@@ -116,11 +117,11 @@ class _Finder:
         if not isinstance(op, Op):
             return None
         if op.name == "constant":
-            literal = cast(Literal, op.attributes["value"])
+            literal = Constant.of(op).value
             return max(int(np.asarray(literal.array)), 0) if literal.dtype.is_integer else None
         if op.name != "dim":
             return None
-        dim = cast(Dim, op.attributes["value"])
+        dim = DimValue.of(op).value
         registers = [name for name in symbols_of(dim) if name in self.registers]
         if not registers:
             return maximum(dim, 0)
@@ -131,13 +132,13 @@ class _Finder:
         if register not in self.rows:
             dtype = cast(ScalarType, register.type).dtype
             literal = Literal(np.zeros((), dtype.numpy), dtype)
-            zero = Op("constant", [], [register.type], {"value": literal})
+            zero = Op("constant", [], [register.type], Constant(literal))
             row = Op("max", [register, zero.result], [register.type])
             name = f"row_{len(self.names)}"
             while name in self.names:
                 name += "_"
             self.names.add(name)
-            define = Op("scalar.symbol", [row.result], [], {"symbols": (name,)})
+            define = Op("scalar.symbol", [row.result], [], SymbolOfScalar((name,)))
             self.done += [zero, row, define]
             self.rows[register] = symbol(name)
         return self.rows[register]

@@ -33,7 +33,7 @@ from ingot.compiler.dispatch.group import (
     reduced_axes,
     shape_of,
 )
-from ingot.compiler.dispatch.place_lists import SLOT_OPS
+from ingot.compiler.dispatch.ops import SLOT_OPS
 from ingot.compiler.dispatch.view import view_of
 from ingot.compiler.dispatch.write_regions import write_function
 from ingot.compiler.graph.ops import CONTROL, COSTLY, defined_symbols

@@ -13,8 +13,8 @@ from typing import cast
 
 import numpy as np
 
-from ingot.compiler.graph.ops import OPS
-from ingot.compiler.ir import Literal, Op, TensorType, Value
+from ingot.compiler.graph.ops import OPS, AlongAxis, Broadcast, Constant, Reduce
+from ingot.compiler.ir import Op, TensorType, Value
 from ingot.compiler.ir.dims import Dim
 
 __all__ = [
@@ -158,7 +158,7 @@ class _Acceptance:
     def _unit_stride(self, op: Op) -> bool:
         """Whether the broadcast runs along the last axis of its operand or stays put there."""
         operand = shape_of(op.operands[0])
-        dimensions = cast("tuple[int, ...]", op.attributes["dimensions"])
+        dimensions = Broadcast.of(op).dimensions
         last = len(shape_of(op.result)) - 1
         if not repeats_plainly(op) or list(dimensions) != sorted(dimensions):
             return False
@@ -201,7 +201,7 @@ class _Acceptance:
 
     def _stays_in_row(self, op: Op) -> bool:
         """Whether the broadcast repeats an outer value along the row that it was computed from."""
-        group, dimensions = self.group, cast("tuple[int, ...]", op.attributes["dimensions"])
+        group, dimensions = self.group, Broadcast.of(op).dimensions
         kept = [axis for axis, dim in enumerate(group.shape) if axis not in group.axes and dim != 1]
         source = shape_of(op.operands[0])
         return [dimensions[axis] for axis, dim in enumerate(source) if dim != 1] == kept
@@ -237,23 +237,21 @@ def is_scalar_constant(value: Value) -> bool:
     op = value.owner
     if not isinstance(op, Op) or op.name != "constant":
         return False
-    array: np.ndarray[tuple[int, ...], np.dtype[np.generic]] = cast(
-        Literal, op.attributes["value"]
-    ).array
+    array: np.ndarray[tuple[int, ...], np.dtype[np.generic]] = Constant.of(op).value.array
     return array.size == 1
 
 
 def reduced_axes(op: Op) -> tuple[int, ...]:
     """The axes of a reduce, arg_max or arg_min, sorted."""
     if op.name == "reduce":
-        return tuple(sorted(cast("tuple[int, ...]", op.attributes["axes"])))
-    return (cast(int, op.attributes["axis"]),)
+        return tuple(sorted(Reduce.of(op).axes))
+    return (AlongAxis.of(op).axis,)
 
 
 def repeats_plainly(op: Op) -> bool:
     """Whether every dim that a broadcast repeats is 1 now, not only perhaps at the call."""
     operand, result = shape_of(op.operands[0]), shape_of(op.result)
-    dimensions = cast("tuple[int, ...]", op.attributes["dimensions"])
+    dimensions = Broadcast.of(op).dimensions
     return all(dim in (1, result[axis]) for dim, axis in zip(operand, dimensions, strict=True))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ingot.compiler.dispatch.place_lists import SLOT_OPS
+from ingot.compiler.dispatch.ops import DISPATCH_OPS, SLOT_OPS, Call
 from ingot.compiler.dispatch.scalar_ops import FLOAT_OPS, INTEGER_OPS
 from ingot.compiler.graph.ops import OPS
 from ingot.compiler.ir import Level, Module, Op, TensorType, walk
@@ -50,24 +50,23 @@ def _check_module(module: Module) -> Iterator[str]:
 
 
 def _check_call(module: Module, op: Op, entries: set[str]) -> Iterator[str]:
-    name = op.attributes.get("entry")
-    if name not in entries:
-        yield f"a call names the entry '{name}', which the module does not have"
+    call = Call.of(op)
+    if call.entry not in entries:
+        yield f"a call names the entry '{call.entry}', which the module does not have"
         return
-    entry = module.functions[str(name)]
-    dims = op.attributes.get("dims")
-    counts = (len(op.operands), len(op.results), len(dims) if isinstance(dims, tuple) else 0)
+    entry = module.functions[call.entry]
+    counts = (len(op.operands), len(op.results), len(call.dims))
     wanted = (len(entry.arguments), len(entry.result_types), len(entry.symbols))
     if counts != wanted:
         yield (
-            f"a call of '@{name}' has {counts} operands, results and dims, but the entry "
+            f"a call of '@{call.entry}' has {counts} operands, results and dims, but the entry "
             f"has {wanted}"
         )
 
 
 DISPATCH = Level(
     "dispatch",
-    dict.fromkeys([*OPS, *_ROWS, *_SCALARS, *SLOT_OPS, "dispatch.call"]),
+    dict.fromkeys([*OPS, *DISPATCH_OPS]),
     check_module=_check_module,
 )
 """Graph ops inside entries, calls outside."""

@@ -16,9 +16,9 @@ from dataclasses import replace
 from typing import cast
 
 from ingot.compiler.dispatch.group import CONTRACTIONS, REDUCTIONS
+from ingot.compiler.dispatch.ops import Call
 from ingot.compiler.graph.ops import defined_symbols
 from ingot.compiler.ir import (
-    Attribute,
     Block,
     Function,
     Literal,
@@ -32,6 +32,7 @@ from ingot.compiler.ir import (
     clone_region,
     walk,
 )
+from ingot.compiler.ir.attributes import Record, leaves_of
 from ingot.compiler.ir.dims import Dim, Expr, substitute, symbol, symbols_of
 
 __all__ = ["outline"]
@@ -88,7 +89,7 @@ class _Outliner:
             "dispatch.call",
             [values[operand] for operand in op.operands],
             [result.type for result in op.results],
-            {"entry": entry.name, "dims": dims},
+            Call(entry.name, dims),
             location=op.location,
         )
 
@@ -101,7 +102,7 @@ class _Outliner:
             region,
             {},
             lambda type: _rename_type(type, renamed),
-            lambda attribute: _rename(attribute, renamed),
+            lambda leaf: substitute(leaf, renamed) if isinstance(leaf, Expr) else leaf,
         )
         symbols = {f"s{i}": self.symbols.get(name, (0, None)) for i, name in enumerate(names)}
         key = (tuple(symbols.items()), _key(body))
@@ -162,8 +163,9 @@ def _symbols_in_order(region: Region) -> list[str]:
     for argument in region.block.arguments:
         found.update(dict.fromkeys(_type_symbols(argument.type)))
     for op in region.block.ops:
-        for attribute in op.attributes.values():
-            found.update(dict.fromkeys(_attribute_symbols(attribute)))
+        for leaf in leaves_of(op.attributes):
+            if isinstance(leaf, Expr):
+                found.update(dict.fromkeys(sorted(symbols_of(leaf))))
         for result in op.results:
             found.update(dict.fromkeys(_type_symbols(result.type)))
     return list(found)
@@ -176,30 +178,10 @@ def _type_symbols(type: Type) -> Iterator[str]:
                 yield from sorted(symbols_of(dim))
 
 
-def _attribute_symbols(attribute: Attribute) -> Iterator[str]:
-    if isinstance(attribute, Expr):
-        yield from sorted(symbols_of(attribute))
-    elif isinstance(attribute, tuple):
-        for each in attribute:
-            yield from _attribute_symbols(each)
-    elif isinstance(attribute, TensorType):
-        yield from _type_symbols(attribute)
-
-
 def _rename_type(type: Type, names: Mapping[str, Dim]) -> Type:
     if not names or not isinstance(type, TensorType):
         return type
     return TensorType(type.dtype, tuple(substitute(dim, names) for dim in type.shape))
-
-
-def _rename(attribute: Attribute, names: Mapping[str, Dim]) -> Attribute:
-    if isinstance(attribute, Expr):
-        return substitute(attribute, names)
-    if isinstance(attribute, tuple):
-        return tuple(_rename(each, names) for each in attribute)
-    if isinstance(attribute, TensorType):
-        return _rename_type(attribute, names)
-    return attribute
 
 
 def _key(region: Region) -> tuple[object, ...]:
@@ -217,7 +199,7 @@ def _key(region: Region) -> tuple[object, ...]:
                 (
                     op.name,
                     tuple(numbers[operand] for operand in op.operands),
-                    tuple((name, _freeze(value)) for name, value in sorted(op.attributes.items())),
+                    _freeze(op.attributes),
                     tuple(result.type for result in op.results),
                     tuple(_key(inner) for inner in op.regions),
                 )
@@ -225,12 +207,14 @@ def _key(region: Region) -> tuple[object, ...]:
     return tuple(parts)
 
 
-def _freeze(attribute: Attribute) -> object:
+def _freeze(attribute: object) -> object:
     """The attribute as a key: 1, 1.0 and True are different, NaN equals itself."""
+    if isinstance(attribute, Record):
+        return type(attribute), *map(_freeze, vars(attribute).values())
     if isinstance(attribute, tuple):
         return tuple(map(_freeze, attribute))
     if isinstance(attribute, (bool, int, float)):
         return (type(attribute).__name__, repr(attribute))
     if isinstance(attribute, Literal):
         return (attribute.dtype.name, attribute.array.shape, attribute.array.tobytes())
-    return cast(object, attribute)
+    return attribute

@@ -16,17 +16,33 @@ They keep their order, as loads and stores of variables do.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
-from ingot.compiler.graph.ops import CONTROL, LIST_OPS
-from ingot.compiler.ir import Attribute, Block, Function, ListType, Module, Op, Value, walk
+from ingot.compiler.dispatch.ops import (
+    Slot,
+    SlotAt,
+    SlotCopy,
+    SlotGet,
+    SlotResult,
+    SlotSwap,
+    SlotSymbols,
+)
+from ingot.compiler.graph.ops import (
+    CONTROL,
+    LIST_OPS,
+    ListArgument,
+    ListEmpty,
+    ListErase,
+    ListGet,
+    ListInsert,
+    ListLength,
+    ListOf,
+    ListResult,
+    ListWiden,
+)
+from ingot.compiler.ir import Block, Function, ListType, Module, Op, Value, walk
 
-__all__ = ["SLOT_OPS", "place_lists"]
-
-SLOT_OPS = frozenset(
-    f"slot.{name}"
-    for name in ("clear", "copy", "swap", "set", "extend", "insert", "erase", "length", "get")
-) | {"slot.argument", "slot.result"}
+__all__ = ["place_lists"]
 
 
 def place_lists(module: Module) -> Module:
@@ -94,17 +110,9 @@ class _Block:
         self.block.ops = [*self.ops, terminator]
         self.block.arguments = [value for value in self.block.arguments if not _is_list(value)]
 
-    def _add(
-        self,
-        name: str,
-        place: Op,
-        slot: int,
-        operands: Sequence[Value] = (),
-        attributes: Mapping[str, Attribute] | None = None,
-    ) -> Op:
+    def _add(self, name: str, place: Op, slot: Slot, operands: Sequence[Value] = ()) -> Op:
         """Append work on a slot, with the source layer of the op `place`."""
-        attributes = {"slot": slot, **(attributes or {})}
-        self.ops.append(Op(f"slot.{name}", operands, (), attributes, location=place.location))
+        self.ops.append(Op(f"slot.{name}", operands, (), slot, location=place.location))
         return self.ops[-1]
 
     # Ops on lists.
@@ -112,27 +120,34 @@ class _Block:
     def _list_op(self, op: Op) -> None:
         lists = [value for value in op.operands if _is_list(value)]
         tensors = [value for value in op.operands if not _is_list(value)]
-        _, _, verb = op.name.partition(".")
-        more: dict[str, Attribute] = {}
-        for name in ("index", "symbols", "given"):
-            if name in op.attributes:
-                more[name] = op.attributes[name]
-        if op.name == "list.empty":
-            self._add("clear", op, self._new(op.result))
-        elif op.name == "list.widen":
-            self._slot_to_change(op, lists[0])
-        elif op.name == "list.of":
-            self._add("set", op, self._slot_of_first(op), tensors)
-        elif op.name == "list.argument":
-            self._add(verb, op, self._new(op.result), tensors, more)
-        elif op.name in ("list.get", "list.result"):
-            made = self._add(verb, op, self.slots[lists[0]], (), more)
-            made.results = op.results
-            made.result.owner = made
-        elif op.name == "list.length":
-            self._add(verb, op, self.slots[lists[0]], (), more)
-        else:
-            self._add(verb, op, self._slot_to_change(op, lists[0]), tensors, more)
+        match op.attributes:
+            case ListEmpty():
+                self._add("clear", op, Slot(self._new(op.result)))
+            case ListWiden():
+                self._slot_to_change(op, lists[0])
+            case ListOf():
+                self._add("set", op, Slot(self._slot_of_first(op)), tensors)
+            case ListArgument(symbols=symbols):
+                self._add("argument", op, SlotSymbols(self._new(op.result), symbols), tensors)
+            case ListGet(index=index, symbols=symbols):
+                self._give("get", op, SlotGet(self.slots[lists[0]], index, symbols))
+            case ListResult(given=given):
+                self._give("result", op, SlotResult(self.slots[lists[0]], given))
+            case ListLength(symbols=symbols):
+                self._add("length", op, SlotSymbols(self.slots[lists[0]], symbols))
+            case ListInsert(index=index):
+                at = SlotAt(self._slot_to_change(op, lists[0]), index)
+                self._add("insert", op, at, tensors)
+            case ListErase(index=index):
+                self._add("erase", op, SlotAt(self._slot_to_change(op, lists[0]), index))
+            case _:
+                self._add("extend", op, Slot(self._slot_to_change(op, lists[0])), tensors)
+
+    def _give(self, name: str, op: Op, slot: Slot) -> None:
+        """Append work on a slot that has the result of `op`."""
+        made = self._add(name, op, slot)
+        made.results = op.results
+        made.result.owner = made
 
     def _new(self, list: Value) -> int:
         slot = self.parent.new()
@@ -156,7 +171,7 @@ class _Block:
         if slot in self.owned and self._last_read(slot) <= self.place[op]:
             return self.parent.hold(op.result, slot)
         changed = self._new(op.result)
-        self._add("copy", op, changed, (), {"source": slot})
+        self._add("copy", op, SlotCopy(changed, slot))
         return changed
 
     def _last_read(self, slot: int) -> int:
@@ -183,7 +198,7 @@ class _Block:
             slot = self.slots[operand]
             if slot in homes or not self._may_take(op, slot) or self._is_captured(op, slot):
                 slot = self._new(result)
-                self._add("copy", op, slot, (), {"source": self.slots[operand]})
+                self._add("copy", op, SlotCopy(slot, self.slots[operand]))
             homes.append(slot)
             for value in (result, *(region.block.arguments[place] for region in op.regions)):
                 self.parent.hold(value, slot)
@@ -227,13 +242,13 @@ class _Block:
                 at.append(slot)
                 continue
             copy = self.parent.new()
-            self._add("copy", terminator, copy, (), {"source": slot})
+            self._add("copy", terminator, SlotCopy(copy, slot))
             at.append(copy)
         for place, home in enumerate(self.homes):
             slot = at[place]
             if slot == home:
                 continue
-            self._add("swap", terminator, home, (), {"other": slot})
+            self._add("swap", terminator, SlotSwap(home, slot))
             at = [slot if each == home else each for each in at]
             at[place] = home
 

@@ -22,10 +22,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import cast
 
+from ingot.compiler.dispatch.ops import SymbolOfScalar
 from ingot.compiler.dispatch.scalar_ops import is_host_op, is_host_type
-from ingot.compiler.graph.ops import CONTROL
+from ingot.compiler.graph.ops import CONTROL, Constant, DimValue, Reshape, defined_symbols
 from ingot.compiler.ir import (
-    Attribute,
     Block,
     Function,
     Literal,
@@ -313,10 +313,10 @@ class _Rewriter:
             operands = dict(zip(op.operands, map(self._tensor, op.operands), strict=True))
             self.tensors[op.result] = block.append(clone_op(op, operands)).result
         operands_ = [self._scalar(operand) for operand in op.operands]
-        attributes = dict(op.attributes)
-        if op.name == "constant":
-            literal = cast(Literal, op.attributes["value"])
-            attributes["value"] = Literal(literal.array.reshape(()), literal.dtype)
+        attributes = op.attributes
+        if isinstance(attributes, Constant):
+            literal = attributes.value
+            attributes = Constant(Literal(literal.array.reshape(()), literal.dtype))
         new = Op(op.name, operands_, [_scalar_type(op.result)], attributes, location=op.location)
         block.append(new).result.name = op.result.name
         self._learn_scalar(op.result, new.result, block)
@@ -389,11 +389,11 @@ class _Rewriter:
         if not in_memory or needs_tensor:
             return
         name = next(self.names)
-        block.append(Op("scalar.symbol", [new], [], {"symbols": (name,)}))
-        attributes: dict[str, Attribute] = {"value": symbol(name), "dtype": type.dtype}
-        tensor = block.append(Op("dim", [], [TensorType(type.dtype)], attributes)).result
+        block.append(Op("scalar.symbol", [new], [], SymbolOfScalar((name,))))
+        value = DimValue(symbol(name), type.dtype)
+        tensor = block.append(Op("dim", [], [TensorType(type.dtype)], value)).result
         if type.rank:
-            reshape = Op("reshape", [tensor], [type], {"shape": type.shape})
+            reshape = Op("reshape", [tensor], [type], Reshape(type.shape))
             tensor = block.append(reshape).result
         self.tensors[old] = tensor
 
@@ -409,7 +409,7 @@ def _location(value: Value) -> str:
 def _fresh_names(function: Function) -> Iterator[str]:
     taken = set(function.symbols)
     for op in walk(function):
-        taken.update(map(str, cast("tuple[str, ...]", op.attributes.get("symbols", ()))))
+        taken.update(defined_symbols(op))
     number = 0
     while True:
         name = f"scalar_{number}"

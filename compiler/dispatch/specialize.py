@@ -9,38 +9,21 @@ of the program stays as it is: the values' memory, the number of dispatches, the
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from typing import cast
 
+from ingot.compiler.dispatch.ops import Alternative, Call, Guard
 from ingot.compiler.graph.symbols import inner_symbols, substitute_symbols
-from ingot.compiler.ir import Attribute, Function, Module, Op, TensorType, clone_region, walk
-from ingot.compiler.ir.dims import Dim, symbol, symbols_of
+from ingot.compiler.ir import Function, Module, Op, TensorType, clone_region, walk
+from ingot.compiler.ir.dims import symbol, symbols_of
 from ingot.compiler.ir.renamed_dims import renamed_dims, sizes_of_symbols
 from ingot.hal.errors import CompileError
 
-__all__ = ["Alternative", "alternatives_of", "specialize"]
+__all__ = ["specialize"]
 
 HotValues = Mapping[str, Sequence[int]]
 _MOST = 16  # alternatives of a call; each is a comparison at run time and a kernel in the module
-
-
-@dataclass(frozen=True)
-class Alternative:
-    """An entry that may be called instead where every guard's dim has the guard's value.
-
-    `dims` are the values of its symbols, as those of the call are.
-    """
-
-    entry: str
-    dims: tuple[Dim, ...]
-    guards: tuple[tuple[Dim, int], ...]
-
-
-def alternatives_of(call: Op) -> list[Alternative]:
-    """The alternatives of a `dispatch.call`, in the order in which they are tried."""
-    rows = cast("tuple[tuple[Attribute, ...], ...]", call.attributes.get("alternatives", ()))
-    return [Alternative(*row) for row in rows]  # type: ignore[arg-type]
 
 
 def specialize(module: Module, values: HotValues) -> Module:
@@ -113,8 +96,9 @@ def _is_inside(number: int, bounds: tuple[int, int | None]) -> bool:
 
 
 def _add_alternatives(op: Op, module: Module, values: HotValues) -> None:
-    entry = module.functions[str(op.attributes["entry"])]
-    dims = dict(zip(entry.symbols, cast("tuple[Dim, ...]", op.attributes["dims"]), strict=True))
+    call = Call.of(op)
+    entry = module.functions[call.entry]
+    dims = dict(zip(entry.symbols, call.dims, strict=True))
     hot = {
         inner: (dim, dict.fromkeys(values[name]))
         for inner, dim in dims.items()
@@ -129,15 +113,15 @@ def _add_alternatives(op: Op, module: Module, values: HotValues) -> None:
             f"specialize: a kernel of layer '{op.location}' would get {len(rows)} alternatives, "
             f"expected at most {_MOST}: give fewer values"
         )
-    alternatives: list[Attribute] = []
+    alternatives: list[Alternative] = []
     for row in rows:
         fixed = {name: number for name, number in zip(hot, row, strict=True) if number is not None}
         special = _special_entry(module, entry, fixed)
         others = tuple(dim for name, dim in dims.items() if name not in fixed)
-        guards = tuple((hot[name][0], number) for name, number in fixed.items())
-        alternatives.append((special, others, guards))
+        guards = tuple(Guard(hot[name][0], number) for name, number in fixed.items())
+        alternatives.append(Alternative(special, others, guards))
     if alternatives:
-        op.attributes["alternatives"] = tuple(alternatives)
+        op.attributes = replace(call, alternatives=tuple(alternatives))
 
 
 def _special_entry(module: Module, entry: Function, fixed: Mapping[str, int]) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ingot.compiler.graph.ops import Slice, Transpose
 from ingot.compiler.ir import Function, Op, TensorType, Value
 from ingot.compiler.ir.dims import Dim, row_major_strides
 
@@ -39,14 +40,8 @@ def view_of(function: Function, value: Value) -> View:
     return _slice(inner, op) if op.name == "slice" else _reshape(inner, op)
 
 
-def _tuple(op: Op, name: str) -> tuple[Dim, ...]:
-    values = op.attributes[name]
-    assert isinstance(values, tuple)
-    return values  # type: ignore[return-value]
-
-
 def _transpose(inner: View, op: Op) -> View:
-    order = [int(axis) for axis in _tuple(op, "permutation")]  # type: ignore[arg-type]
+    order = Transpose.of(op).permutation
     return View(
         inner.argument,
         inner.offset,
@@ -57,10 +52,9 @@ def _transpose(inner: View, op: Op) -> View:
 
 def _slice(inner: View, op: Op) -> View:
     offset = inner.offset
-    for start, stride in zip(_tuple(op, "start"), inner.strides, strict=True):
+    for start, stride in zip(Slice.of(op).start, inner.strides, strict=True):
         offset = offset + start * stride
-    steps = _tuple(op, "stride")
-    strides = tuple(a * b for a, b in zip(inner.strides, steps, strict=True))
+    strides = tuple(a * b for a, b in zip(inner.strides, Slice.of(op).stride, strict=True))
     assert isinstance(op.result.type, TensorType)
     return View(inner.argument, offset, op.result.type.shape, strides)
 

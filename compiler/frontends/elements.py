@@ -7,14 +7,27 @@ dtype; sizes are taken not to. `amounts.py` follows values through the ops with 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ingot.compiler.frontends.symbols import Atom, Symbols
-from ingot.compiler.ir import Literal, Op, TensorType, dims
+from ingot.compiler.graph.ops import (
+    AlongAxis,
+    Broadcast,
+    Compare,
+    Constant,
+    DimValue,
+    Iota,
+    Reduce,
+    Reverse,
+    Slice,
+    Take,
+    Transpose,
+)
+from ingot.compiler.ir import Op, TensorType, dims
 from ingot.compiler.ir.dims import Dim, Expr
 from ingot.hal.spec import DType
 
@@ -99,8 +112,7 @@ def _round(element: Any, dtype: DType) -> Any:
 
 
 def _constant(symbols: Symbols, op: Op) -> Elements:
-    literal = op.attributes["value"]
-    assert isinstance(literal, Literal)
+    literal = Constant.of(op).value
     result = np.empty(literal.array.shape, object)
     for index in np.ndindex(result.shape):
         result[index] = literal.array[index].item()
@@ -109,7 +121,7 @@ def _constant(symbols: Symbols, op: Op) -> Elements:
 
 def _dim(symbols: Symbols, op: Op) -> Elements:
     result = np.empty((), object)
-    result[()] = op.attributes["value"]
+    result[()] = DimValue.of(op).value
     return result
 
 
@@ -190,7 +202,7 @@ def _clamp(symbols: Symbols, op: Op, low: Elements, x: Elements, high: Elements)
 
 
 def _compare(symbols: Symbols, op: Op, a: Elements, b: Elements) -> Elements:
-    direction = str(op.attributes["direction"])
+    direction = Compare.of(op).direction
     return _elementwise(lambda symbols, a, b: _order(symbols, direction, a, b))(symbols, op, a, b)
 
 
@@ -294,29 +306,27 @@ def _convert(symbols: Symbols, op: Op, operand: Elements) -> Elements:
 
 
 def _broadcast(symbols: Symbols, op: Op, operand: Elements) -> Elements:
-    shape = _integers(op, "shape")
+    shape = _integers(Broadcast.of(op).shape)
     spread = [1] * len(shape)
-    for axis, target in enumerate(_integers(op, "dimensions")):
+    for axis, target in enumerate(Broadcast.of(op).dimensions):
         spread[target] = operand.shape[axis]
     return np.broadcast_to(operand.reshape(spread), shape)
 
 
-def _integers(op: Op, name: str) -> tuple[int, ...]:
-    values = op.attributes[name]
-    assert isinstance(values, tuple)
-    if not all(isinstance(value, int) for value in values):
+def _integers(dims: Sequence[Dim]) -> tuple[int, ...]:
+    known = tuple(dim for dim in dims if isinstance(dim, int))
+    if len(known) != len(dims):
         raise UnknownElement
-    return values  # type: ignore[return-value]
+    return known
 
 
 def _slice(symbols: Symbols, op: Op, operand: Elements) -> Elements:
-    ranges = zip(*(_integers(op, name) for name in ("start", "limit", "stride")), strict=True)
+    ranges = zip(*map(_integers, vars(Slice.of(op)).values()), strict=True)
     return operand[tuple(slice(*bounds) for bounds in ranges)]
 
 
 def _take(symbols: Symbols, op: Op, operand: Elements, indices: Elements) -> Elements:
-    axis = op.attributes["axis"]
-    assert isinstance(axis, int)
+    axis = Take.of(op).axis
     bound = operand.shape[axis]
     for index in indices.flat:
         if isinstance(index, Expr) or not -bound <= index < bound:
@@ -325,14 +335,14 @@ def _take(symbols: Symbols, op: Op, operand: Elements, indices: Elements) -> Ele
 
 
 def _reduce(symbols: Symbols, op: Op, operand: Elements) -> Elements:
-    kind, dtype = str(op.attributes["kind"]), _dtype(op)
+    kind, dtype = Reduce.of(op).kind, _dtype(op)
     combine = _REDUCTIONS.get(kind)
     rounded = dtype.is_float and kind in ("add", "mul")  # in an order of its own
     if combine is None or rounded or not operand.size:
         raise UnknownElement
     _refuse(operand, Claim)
     result = operand
-    for axis in sorted(_integers(op, "axes"), reverse=True):
+    for axis in sorted(Reduce.of(op).axes, reverse=True):
         slices = [result.take(index, axis) for index in range(result.shape[axis])]
         total = np.asarray(slices[0], object)
         for item in slices[1:]:
@@ -346,9 +356,7 @@ def _reduce(symbols: Symbols, op: Op, operand: Elements) -> Elements:
 
 
 def _iota(symbols: Symbols, op: Op) -> Elements:
-    shape = _integers(op, "shape")
-    axis = op.attributes["axis"]
-    assert isinstance(axis, int)
+    shape, axis = _integers(Iota.of(op).shape), Iota.of(op).axis
     result = np.empty(shape, object)
     for index in np.ndindex(shape):
         result[index] = index[axis]
@@ -394,10 +402,10 @@ RULES: dict[str, Rule] = {
     "select": _select,
     "broadcast": _broadcast,
     "reshape": _moved(lambda op, operand: operand),
-    "transpose": _moved(lambda op, operand: operand.transpose(_integers(op, "permutation"))),
+    "transpose": _moved(lambda op, operand: operand.transpose(Transpose.of(op).permutation)),
     "slice": _slice,
-    "concatenate": _moved(lambda op, *operands: np.concatenate(operands, op.attributes["axis"])),
-    "reverse": _moved(lambda op, operand: np.flip(operand, _integers(op, "axes"))),
+    "concatenate": _moved(lambda op, *operands: np.concatenate(operands, AlongAxis.of(op).axis)),
+    "reverse": _moved(lambda op, operand: np.flip(operand, Reverse.of(op).axes)),
     "take": _take,
     "reduce": _reduce,
 }

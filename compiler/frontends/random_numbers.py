@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 
 from ingot.compiler.graph.builder import Builder, tensor_type
+from ingot.compiler.graph.ops import VariableLoad
 from ingot.compiler.ir import Module, TensorType, Value, Variable, walk
 from ingot.compiler.ir import dims as ir_dims
 from ingot.compiler.ir.dims import Dim
@@ -233,5 +234,5 @@ def add_position(module: Module) -> None:
         for op in function.block.ops
         for each in walk(op)
     )
-    if any(op.name == "variable.load" and op.attributes["name"] == POSITION for op in ops):
+    if any(op.name == "variable.load" and VariableLoad.of(op).name == POSITION for op in ops):
         module.variables[POSITION] = Variable(_TYPE, literal_from_numbers([0], (), _TYPE.dtype))

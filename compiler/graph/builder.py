@@ -6,15 +6,16 @@ nothing of source formats. Broadcasting is never implicit; `broadcast_to` makes 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from ingot.compiler.graph.ops import RuleError, complete_attributes, infer_types, lookup
+from ingot.compiler.graph.ops import RuleError, infer_types, lookup
 from ingot.compiler.ir import Block, Literal, Op, Region, TensorType, Value
 from ingot.compiler.ir import dims as ir_dims
+from ingot.compiler.ir.attributes import NO_ATTRIBUTES, Attributes
 from ingot.compiler.ir.dims import Dim
 from ingot.compiler.ir.literals import literal_from_numbers
 from ingot.hal.errors import CompileError, Unsupported
@@ -65,21 +66,27 @@ class Builder:
         name: str,
         operands: Sequence[Value],
         regions: Sequence[Region] = (),
-        attributes: dict[str, Any] | None = None,
+        attributes: Attributes | Mapping[str, Any] = NO_ATTRIBUTES,
     ) -> Op:
-        """As `op`, but returns the Op."""
+        """As `op`, but returns the Op; the attributes are those of the op, or its keywords."""
         row = lookup(name)
         types = [operand.type for operand in operands]
         try:
-            complete = complete_attributes(row.attributes, types, attributes or {})
-            results = infer_types(name, types, complete, regions)
+            if not isinstance(attributes, row.attributes):
+                given = vars(attributes) if isinstance(attributes, Attributes) else attributes
+                attributes = row.attributes.read(given, types)
+            results = infer_types(name, types, attributes, regions)
         except RuleError as error:
             place = f" at '{self.location}'" if self.location else ""
-            given = ", ".join(map(str, types))
-            raise CompileError(f"op '{name}'{place} on ({given}): {error}") from None
-        op = Op(name, operands, results, complete, regions, self.location)
+            listed = ", ".join(map(str, types))
+            raise CompileError(f"op '{name}'{place} on ({listed}): {error}") from None
+        op = Op(name, operands, results, attributes, regions, self.location)
         self.ops.append(op)
         return op
+
+    def like(self, op: Op, *operands: Value, attributes: Attributes | None = None) -> Value:
+        """The op, which has one result and no regions, on these operands."""
+        return self.append(op.name, operands, (), attributes or op.attributes).result
 
     def constant(self, value: Any, dtype: str | DType | None = None) -> Value:
         """A constant from a Literal, or from anything NumPy makes an array of."""

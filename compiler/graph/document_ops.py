@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from ingot.compiler.graph.ops import OPS, OpRow
+from ingot.compiler.ir.attributes import rows_of
 
 __all__ = ["ops_markdown"]
 
@@ -49,14 +50,14 @@ def ops_markdown() -> str:
 
 def _entry(row: OpRow) -> str:
     attributes: list[str] = []
-    for name, each in row.attributes.items():
-        kind = " \\| ".join(each.choices) if each.choices else each.kind
-        attributes.append(f"{name}: {kind}{'' if each.required else ' = ...'}")
+    for name, each in rows_of(row.attributes).items():
+        kind = each.kind.name.replace("|", "\\|")
+        attributes.append(f"{name}: {kind}{'' if each.is_required else ' = ...'}")
     signature = f"{row.name}({', '.join(row.operands)})"
     text = f"- **`{signature}`**"
     if attributes:
         text += f" {{{', '.join(attributes)}}}"
-    text += f" - {row.doc}"
+    text += f" - {row.text}"
     if row.ulp:
         text += f" *{row.ulp:g} ulp*"
     return text + "\n"

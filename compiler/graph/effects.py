@@ -6,7 +6,7 @@ ops inside.
 
 from __future__ import annotations
 
-from ingot.compiler.graph.ops import OPS
+from ingot.compiler.graph.ops import OPS, Size
 from ingot.compiler.ir import Op, walk
 
 __all__ = ["can_fail", "effects_of", "has_effect", "is_check", "is_pure"]
@@ -36,7 +36,7 @@ def effects_of(op: Op) -> set[str]:
 def is_check(op: Op) -> bool:
     """Whether the op is there to fail, not for the sake of a symbol: a size with one choice too."""
     if op.name == "size":
-        return op.attributes["low"] == op.attributes["high"]
+        return Size.of(op).low == Size.of(op).high
     return op.name == "assert"
 
 
@@ -48,6 +48,6 @@ def is_pure(op: Op) -> bool:
 def can_fail(op: Op) -> bool:
     """Whether the op may end the call with an error, so that it must not run unasked."""
     return any(
-        each.name in _FAILING or str(each.attributes.get("mode", "")).endswith("check")
+        each.name in _FAILING or getattr(each.attributes, "mode", "").endswith("check")
         for each in walk(op)
     )

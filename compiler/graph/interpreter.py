@@ -8,11 +8,20 @@ results. It interprets one op at a time, keeps no state between calls but in the
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from ingot.compiler.graph.ops import defined_symbols, lookup
+from ingot.compiler.graph.ops import (
+    Global,
+    ListGet,
+    Parameter,
+    VariableLoad,
+    VariableStore,
+    defined_symbols,
+    lookup,
+)
 from ingot.compiler.graph.references.leaves import array_of
 from ingot.compiler.graph.references.numbers import Array
 from ingot.compiler.ir import (
@@ -185,7 +194,7 @@ def evaluate_op(
         for value in (*op.operands, *op.results):
             if isinstance(value.type, TensorType):
                 _ = value.type.dtype.numpy
-    attributes = {name: concrete(each, symbols or {}) for name, each in op.attributes.items()}
+    attributes = {name: concrete(each, symbols or {}) for name, each in vars(op.attributes).items()}
     if regions:
         attributes["regions"] = tuple(regions)
     result = row.reference(*operands, **attributes)
@@ -258,11 +267,12 @@ class _Run:
         if op.name == "parameter":
             return (self.parameter(op),)
         if op.name == "global":
-            return (self.init_results()[int(op.attributes["index"])],)  # type: ignore[arg-type]
+            return (self.init_results()[Global.of(op).index],)
         if op.name in ("variable.load", "variable.store"):
             return self.variable(op, operands)
         if op.name == "list.get":  # its shape may use symbols that only its result tells
-            op = Op(op.name, op.operands, (), {**op.attributes, "shape": ()}, (), op.location)
+            unknown = replace(ListGet.of(op), shape=())
+            op = Op(op.name, op.operands, (), unknown, (), op.location)
         regions = [self.region(op, region, values, symbols) for region in op.regions]
         try:
             return evaluate_op(op, operands, symbols, regions)
@@ -281,7 +291,8 @@ class _Run:
         return call
 
     def variable(self, op: Op, operands: list[Array]) -> tuple[Array, ...]:
-        name = str(op.attributes["name"])
+        named = VariableStore.of(op) if operands else VariableLoad.of(op)
+        name = named.name
         if operands:
             self.state[name] = operands[0]
             return ()
@@ -292,7 +303,7 @@ class _Run:
         return (self.state[name],)
 
     def parameter(self, op: Op) -> Array:
-        key = str(op.attributes["key"])
+        key = Parameter.of(op).key
         if key not in self.parameters:
             raise NotFound(f"parameter '{key}' is not given; pass it in parameters=")
         array = np.asarray(self.parameters[key])

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from ingot.compiler.graph.ops import (
     OPS,
     RuleError,
-    complete_attributes,
+    VariableLoad,
+    VariableStore,
     defined_symbols,
     infer_types,
 )
@@ -20,11 +21,9 @@ def check_op(op: Op) -> None:
     """Raise RuleError unless the op obeys its row of the op table."""
     operands = [operand.type for operand in op.operands]
     row = OPS[op.name]
-    missing = [name for name in row.attributes if name not in op.attributes]
-    if missing:
-        raise RuleError(f"needs the attribute '{missing[0]}'")
-    attributes = complete_attributes(row.attributes, operands, op.attributes)
-    types = infer_types(op.name, operands, attributes, op.regions)
+    if type(op.attributes) is not row.attributes:
+        row.attributes.read(vars(op.attributes))  # says which one is wrong
+    types = infer_types(op.name, operands, op.attributes, op.regions)
     results = tuple(result.type for result in op.results)
     if types != results:
         given, wanted = (", ".join(map(str, each)) or "none" for each in (results, types))
@@ -41,9 +40,9 @@ def check_variables(module: Module) -> Iterator[str]:
             shape = ",".join(map(str, initial.array.shape))
             yield f"variable '@{name}' is {type}, but starts as {initial.dtype.name}[{shape}]"
     for op in walk(module):
-        if op.name not in ("variable.load", "variable.store"):
+        if not isinstance(op.attributes, (VariableLoad, VariableStore)):
             continue
-        name = str(op.attributes.get("name", ""))
+        name = op.attributes.name
         value = next(iter((*op.results, *op.operands)), None)
         if name not in module.variables:
             known = ", ".join(module.variables) or "none"

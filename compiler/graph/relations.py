@@ -9,31 +9,42 @@ call test them; a pass that moves an op moves what it relies on.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import cast
+from typing import Literal
 
+from ingot.compiler.graph.ops import (
+    Assert,
+    Broadcast,
+    DynamicSlice,
+    Gather,
+    Pad,
+    Scatter,
+    Slice,
+    Take,
+    TopK,
+)
 from ingot.compiler.ir import Op, TensorType, Value
 from ingot.compiler.ir.dims import Bounds, Call, Dim, product, prove_le
 
-__all__ = ["Relation", "is_proven", "may_fail", "relations_of"]
+__all__ = ["Relation", "RelationKind", "is_proven", "may_fail", "relations_of"]
 
-Relation = tuple[str, Dim, Dim]
+RelationKind = Literal["equal", "le", "broadcast"]
+Relation = tuple[RelationKind, Dim, Dim]
 
 
 def relations_of(op: Op) -> Iterator[Relation]:
     """What must hold where the op is computed."""
     match op.name:
         case "assert":
-            relation = op.attributes["kind"], op.attributes["a"], op.attributes["b"]
-            yield cast(Relation, relation)
+            yield Assert.of(op).kind, Assert.of(op).a, Assert.of(op).b
         case "broadcast":
-            dimensions = cast("tuple[int, ...]", op.attributes["dimensions"])
+            dimensions = Broadcast.of(op).dimensions
             result = _shape(op.result)
             for dim, axis in zip(_shape(op.operands[0]), dimensions, strict=True):
                 if dim != 1:
                     yield "broadcast", dim, result[axis]
         case "slice":
-            starts = cast("tuple[Dim, ...]", op.attributes["start"])
-            limits = cast("tuple[Dim, ...]", op.attributes["limit"])
+            starts = Slice.of(op).start
+            limits = Slice.of(op).limit
             for start, limit, dim in zip(starts, limits, _shape(op.operands[0]), strict=True):
                 yield "le", 0, start
                 yield "le", start, limit
@@ -41,7 +52,7 @@ def relations_of(op: Op) -> Iterator[Relation]:
         case "pad":
             for dim in _shape(op.result):
                 yield "le", 0, dim
-            interiors = cast("tuple[Dim, ...]", op.attributes["interior"])
+            interiors = Pad.of(op).interior
             for dim, each in zip(_shape(op.operands[0]), interiors, strict=True):
                 if each != 0:  # the dim of the result counts the gaps, one less than elements
                     yield "le", 1, dim
@@ -56,30 +67,23 @@ def _blocks(op: Op) -> Iterator[tuple[Dim, Dim]]:
     """How many elements an op takes at once of a dim, and the dim, where no index is checked."""
     if not op.operands or not isinstance(op.operands[0].type, TensorType):
         return
-    attributes, shape = op.attributes, op.operands[0].type.shape
-    match op.name:
-        case "dynamic_slice":
-            yield from zip(cast("tuple[Dim, ...]", attributes["sizes"]), shape, strict=True)
-        case "dynamic_update_slice":
-            yield from zip(_shape(op.operands[1]), shape, strict=True)
-        case "gather":
-            for size, dim in zip(
-                cast("tuple[Dim, ...]", attributes["slice_sizes"]), shape, strict=True
-            ):
-                if attributes["mode"] == "clamp" or size != 1:
+    shape = op.operands[0].type.shape
+    if op.name == "dynamic_update_slice":
+        yield from zip(_shape(op.operands[1]), shape, strict=True)
+    match op.attributes:
+        case DynamicSlice(sizes=sizes):
+            yield from zip(sizes, shape, strict=True)
+        case Gather(slice_sizes=sizes, mode=mode):
+            for size, dim in zip(sizes, shape, strict=True):
+                if mode == "clamp" or size != 1:
                     yield size, dim
-        case "take" if attributes["mode"] == "clamp":
-            yield 1, shape[cast(int, attributes["axis"])]
-        case "scatter":
-            removed = (
-                *cast("tuple[int, ...]", attributes["inserted_window_dims"]),
-                *cast("tuple[int, ...]", attributes["input_batching_dims"]),
-            )
+        case Take(axis=axis, mode="clamp"):
+            yield 1, shape[axis]
+        case Scatter(update_window_dims=windows) as scatter:
+            removed = (*scatter.inserted_window_dims, *scatter.input_batching_dims)
             kept = [dim for axis, dim in enumerate(shape) if axis not in removed]
-            windows = cast("tuple[int, ...]", attributes["update_window_dims"])
             yield from zip((_shape(op.operands[2])[each] for each in windows), kept, strict=True)
-        case "top_k":
-            k, axis = cast(Dim, attributes["k"]), cast(int, attributes["axis"])
+        case TopK(k=k, axis=axis):
             yield 0, k
             yield k, shape[axis]
 

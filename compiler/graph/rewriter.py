@@ -15,10 +15,9 @@ import numpy as np
 
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.effects import can_fail, has_effect
-from ingot.compiler.graph.ops import CONTROL
+from ingot.compiler.graph.ops import CONTROL, Constant
 from ingot.compiler.graph.references.leaves import array_of
 from ingot.compiler.ir import (
-    Attribute,
     Block,
     Function,
     Literal,
@@ -28,6 +27,7 @@ from ingot.compiler.ir import (
     Value,
     walk,
 )
+from ingot.compiler.ir.attributes import leaves_of
 from ingot.compiler.ir.dims import Dim, Expr
 
 __all__ = [
@@ -103,11 +103,7 @@ def defined_by(value: Value, *names: str) -> Op | None:
 def literal_of_value(value: Value) -> Literal | None:
     """The literal of a value that a `constant` defines."""
     op = defined_by(value, "constant")
-    if op is None:
-        return None
-    literal = op.attributes["value"]
-    assert isinstance(literal, Literal)
-    return literal
+    return None if op is None else Constant.of(op).value
 
 
 def splat_of(value: Value) -> Any:
@@ -133,11 +129,9 @@ def _is_splat(flat: np.ndarray[Any, Any]) -> bool:
     return bool((raw == raw[0]).all())
 
 
-def uses_symbols(attribute: Attribute) -> bool:
-    """Whether an expression stands anywhere in the attribute."""
-    if isinstance(attribute, tuple):
-        return any(uses_symbols(item) for item in attribute)
-    return isinstance(attribute, Expr)
+def uses_symbols(op: Op) -> bool:
+    """Whether an expression stands anywhere in the attributes of the op."""
+    return any(isinstance(leaf, Expr) for leaf in leaves_of(op.attributes))
 
 
 def is_static(shape: Sequence[Dim]) -> bool:
@@ -163,7 +157,7 @@ def weights_of(function: Function) -> set[Value]:
             isinstance(result.type, TensorType) and is_static(result.type.shape)
             for result in op.results
         )
-        if known and static and not any(map(uses_symbols, op.attributes.values())):
+        if known and static and not uses_symbols(op):
             weights.update(op.results)
     return weights
 

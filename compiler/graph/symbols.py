@@ -7,9 +7,11 @@ arguments of the function.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from ingot.compiler.graph.ops import defined_symbols
-from ingot.compiler.ir import Attribute, Block, Function, Op, Region, TensorType, Type, Value, walk
+from ingot.compiler.ir import Block, Function, Op, Region, TensorType, Type, Value, walk
+from ingot.compiler.ir.attributes import leaves_of, map_leaves
 from ingot.compiler.ir.dims import Dim, Expr, substitute, symbols_of
 
 __all__ = ["fresh_names", "inner_symbols", "substitute_in", "substitute_symbols", "symbols_used"]
@@ -35,8 +37,9 @@ def symbols_used(op: Op) -> set[str]:
     """The symbols in the attributes and the result and argument types of the op and inside."""
     found: set[str] = set()
     for each in walk(op):
-        for attribute in each.attributes.values():
-            found.update(_attribute_symbols(attribute))
+        for leaf in leaves_of(each.attributes):
+            if isinstance(leaf, Expr):
+                found.update(symbols_of(leaf))
         for value in _values(each):
             if isinstance(value.type, TensorType):
                 for dim in value.type.shape:
@@ -52,10 +55,14 @@ def substitute_symbols(function: Function, values: Mapping[str, Dim]) -> None:
 
 def substitute_in(block: Block, values: Mapping[str, Dim]) -> None:
     """Put dims for symbols in the types and attributes of a block and of what is inside."""
+
+    def change(leaf: Any) -> Any:
+        return substitute(leaf, values) if isinstance(leaf, Expr) else leaf
+
     for value in block.arguments:
         value.type = _type(value.type, values)
     for op in walk(block):
-        op.attributes = {name: _attribute(each, values) for name, each in op.attributes.items()}
+        op.attributes = map_leaves(op.attributes, change)
         for value in _values(op):
             value.type = _type(value.type, values)
 
@@ -72,19 +79,3 @@ def _type(type: Type, values: Mapping[str, Dim]) -> Type:
     if not isinstance(type, TensorType):
         return type
     return TensorType(type.dtype, tuple(substitute(dim, values) for dim in type.shape))
-
-
-def _attribute(attribute: Attribute, values: Mapping[str, Dim]) -> Attribute:
-    if isinstance(attribute, Expr):
-        return substitute(attribute, values)
-    if isinstance(attribute, tuple):
-        return tuple(_attribute(item, values) for item in attribute)
-    return attribute
-
-
-def _attribute_symbols(attribute: Attribute) -> Iterator[str]:
-    if isinstance(attribute, Expr):
-        yield from symbols_of(attribute)
-    elif isinstance(attribute, tuple):
-        for item in attribute:
-            yield from _attribute_symbols(item)

@@ -8,13 +8,19 @@ are no use lists: passes run over a block once, front to back, and ask `count_us
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from ingot.compiler.ir.dims import Dim, Expr
+from ingot.compiler.ir.attributes import (
+    NO_ATTRIBUTES,
+    Attributes,
+    Record,
+    map_leaves,
+)
+from ingot.compiler.ir.dims import Expr
 from ingot.compiler.ir.types import TensorType, Type
 from ingot.hal.spec import DType
 
@@ -31,7 +37,6 @@ __all__ = [
     "clone_op",
     "clone_region",
     "count_uses",
-    "dim_attribute",
     "uses_of",
     "walk",
 ]
@@ -69,7 +74,17 @@ class Literal:
 
 
 Attribute = (
-    bool | int | float | str | None | DType | Expr | Type | Literal | tuple["Attribute", ...]
+    bool
+    | int
+    | float
+    | str
+    | None
+    | DType
+    | Expr
+    | Type
+    | Literal
+    | tuple["Attribute", ...]
+    | Record
 )
 
 
@@ -97,13 +112,13 @@ class Op:
         name: str,
         operands: Iterable[Value] = (),
         result_types: Iterable[Type] = (),
-        attributes: Mapping[str, Attribute] | None = None,
+        attributes: Attributes = NO_ATTRIBUTES,
         regions: Iterable[Region] = (),
         location: str = "",
     ) -> None:
         self.name = name
         self.operands = list(operands)
-        self.attributes: dict[str, Attribute] = dict(attributes or {})
+        self.attributes = attributes
         self.regions = list(regions)
         self.location = location
         self.results = [Value(type, self) for type in result_types]
@@ -256,18 +271,19 @@ def clone_op(
     op: Op,
     values: dict[Value, Value],
     map_type: Callable[[Type], Type] = lambda type: type,
-    map_attribute: Callable[[Attribute], Attribute] = lambda attribute: attribute,
+    change: Callable[[Any], Any] | None = None,
 ) -> Op:
     """A copy of `op` and its regions with operands mapped; `values` learns its results.
 
-    Operands that are not in `values` stay as they are (captured from outside).
+    Operands that are not in `values` stay as they are (captured from outside); `change` maps what
+    stands in attributes.
     """
     copy = Op(
         op.name,
         [values.get(operand, operand) for operand in op.operands],
         [map_type(result.type) for result in op.results],
-        {name: map_attribute(attribute) for name, attribute in op.attributes.items()},
-        [clone_region(region, values, map_type, map_attribute) for region in op.regions],
+        op.attributes if change is None else map_leaves(op.attributes, change),
+        [clone_region(region, values, map_type, change) for region in op.regions],
         op.location,
     )
     for old, new in zip(op.results, copy.results, strict=True):
@@ -280,7 +296,7 @@ def clone_region(
     region: Region,
     values: dict[Value, Value],
     map_type: Callable[[Type], Type] = lambda type: type,
-    map_attribute: Callable[[Attribute], Attribute] = lambda attribute: attribute,
+    change: Callable[[Any], Any] | None = None,
 ) -> Region:
     """A copy of `region`; `values` learns its block arguments and results."""
     copy = Region()
@@ -291,12 +307,5 @@ def clone_region(
             values[old] = new
         copy.blocks.append(new_block)
         for op in block.ops:
-            new_block.append(clone_op(op, values, map_type, map_attribute))
+            new_block.append(clone_op(op, values, map_type, change))
     return copy
-
-
-def dim_attribute(value: Attribute) -> Dim:
-    """`value` as a dim. Raises TypeError for anything else."""
-    if isinstance(value, (int, Expr)) and not isinstance(value, bool):
-        return value
-    raise TypeError(f"attribute {value!r} is not a dim: expected an integer or an expression")

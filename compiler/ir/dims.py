@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
+from typing import cast
 
 from ingot.compiler.ir.dim_bounds import Bounds, bounds, prove_le
 from ingot.compiler.ir.polynomials import (
@@ -47,6 +48,7 @@ __all__ = [
     "evaluate",
     "floordiv",
     "from_terms",
+    "known_dims",
     "linear_in",
     "maximum",
     "minimum",
@@ -278,6 +280,14 @@ FUNCTIONS.update(
         "broadcast": broadcast,
     }
 )
+
+
+def known_dims(dims: Iterable[Dim]) -> tuple[int, ...]:
+    """The dims, which are integers. Raises ValueError for an expression."""
+    known = tuple(dims)
+    if not all(isinstance(dim, int) for dim in known):
+        raise ValueError(f"{list(known)} has dims that only a call tells")
+    return cast("tuple[int, ...]", known)
 
 
 def product(dims: Iterable[Dim]) -> Dim:

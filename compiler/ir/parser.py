@@ -12,9 +12,11 @@ import binascii
 import json
 import math
 import re
+from typing import Any
 
 import numpy as np
 
+from ingot.compiler.ir.attributes import Attributes, RuleError, attributes_of
 from ingot.compiler.ir.core import (
     Attribute,
     Block,
@@ -227,7 +229,7 @@ class _Parser:
             raise self.error(f"expected a type, got {token!r}")
         return ListType(DTYPES[head], tuple(None if dim == "?" else int(dim) for dim in dims))
 
-    def attribute(self) -> Attribute:
+    def attribute(self) -> Any:
         token = self.peek()
         first = token[:1]
         if first == '"':
@@ -236,6 +238,8 @@ class _Parser:
             return self.number()
         if token == "[":
             return self.items()
+        if token == "{":
+            return self.attributes()
         if token == "dense<":
             return self.literal()
         if first == "<":
@@ -456,7 +460,7 @@ class _Parser:
             self.expect("=")
         name = self.identifier()
         operands = self.operands()
-        attributes = self.attributes() if self.peek() == "{" else {}
+        attributes = self.op_attributes(name, [value.type for value in operands])
         types: list[Type] = []
         if names:
             self.expect(":")
@@ -475,6 +479,15 @@ class _Parser:
         for each, result in zip(names, op.results, strict=True):
             self.define(each, result)
         return op
+
+    def op_attributes(self, name: str, operands: list[Type]) -> Attributes:
+        start = self.at
+        given = self.attributes() if self.peek() == "{" else {}
+        try:
+            return attributes_of(name, given, operands)
+        except RuleError as error:
+            self.at = start
+            raise self.error(f"op '{name}': {error}") from None
 
     def operands(self) -> list[Value]:
         self.expect("(")

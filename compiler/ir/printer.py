@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
+from ingot.compiler.ir.attributes import Record, shown
 from ingot.compiler.ir.core import Attribute, Block, Function, Literal, Module, Op, Region, Value
 from ingot.compiler.ir.dims import Expr
 from ingot.compiler.ir.literals import literal_text
@@ -67,6 +68,8 @@ def attribute_text(value: Attribute, elide: bool = False) -> str:
         return json.dumps(value, ensure_ascii=False)
     if value is None:
         return "none"
+    if isinstance(value, Record):
+        return f"{{{', '.join(f'{k}={attribute_text(v, elide)}' for k, v in shown(value))}}}"
     if isinstance(value, tuple):
         return f"[{', '.join(attribute_text(item, elide) for item in value)}]"
     if isinstance(value, DType):
@@ -115,12 +118,12 @@ class _Printer:
             text = self.type_texts[type] = str(type)
         return text
 
-    def attributes(self, attributes: Mapping[str, Attribute]) -> str:
-        pairs = (f"{name}={attribute_text(each, self.elide)}" for name, each in attributes.items())
+    def attributes(self, attributes: Iterable[tuple[str, Attribute]]) -> str:
+        pairs = (f"{name}={attribute_text(each, self.elide)}" for name, each in attributes)
         return f"{{{', '.join(pairs)}}}"
 
     def module(self, module: Module) -> None:
-        self.lines.append(f"module {self.attributes(module.attributes)} {{")
+        self.lines.append(f"module {self.attributes(module.attributes.items())} {{")
         for name, variable in module.variables.items():
             initial = attribute_text(variable.initial, self.elide)
             self.lines.append(f"  variable @{name}: {self.type(variable.type)} = {initial}")
@@ -147,7 +150,7 @@ class _Printer:
             pairs = (f"{json.dumps(n)}: {json.dumps(t)}" for n, t in function.docs.items())
             head += f" docs {{{', '.join(pairs)}}}"
         if function.attributes:
-            head += f" attributes {self.attributes(function.attributes)}"
+            head += f" attributes {self.attributes(function.attributes.items())}"
         self.lines.append(head + " {")
         self.ops(blocks[0], indent + "  ")
         for block in blocks[1:]:
@@ -180,8 +183,9 @@ class _Printer:
 
     def op(self, op: Op, indent: str) -> None:
         text = f"{op.name}({', '.join([f'%{self.name(operand)}' for operand in op.operands])})"
-        if op.attributes:
-            text += f" {self.attributes(op.attributes)}"
+        attributes = shown(op.attributes)
+        if attributes:
+            text += f" {self.attributes(attributes)}"
         if op.results:
             names = ", ".join([f"%{self.name(result)}" for result in op.results])
             types = ", ".join([self.type(result.type) for result in op.results])

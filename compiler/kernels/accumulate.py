@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from ingot.compiler.graph.ops import ArgExtreme, Reduce, ReduceKind
 from ingot.compiler.ir import Op, Value
 from ingot.compiler.kernels.loop import I64, Index, LoopBuilder, lanes_of
 from ingot.hal.errors import CompileError
@@ -40,10 +41,10 @@ def identity(kind: str, element: DType) -> bool | int | float:
 def accumulator_of(op: Op, operand: DType, result: DType) -> Accumulator:
     """The accumulator of a `reduce`, `arg_max` or `arg_min` op."""
     if op.name == "reduce":
-        return Accumulator(str(op.attributes["kind"]), operand, result)
-    if op.name in ("arg_max", "arg_min"):
-        kind = op.name.removeprefix("arg_")
-        return Accumulator(kind, operand, result, True, bool(op.attributes.get("last", False)))
+        return Accumulator(Reduce.of(op).kind, operand, result)
+    if isinstance(op.attributes, ArgExtreme):
+        kind: ReduceKind = "max" if op.name == "arg_max" else "min"
+        return Accumulator(kind, operand, result, True, op.attributes.last)
     raise CompileError(f"{op.location or op.name}: no kernel reduces by op '{op.name}'")
 
 
@@ -51,7 +52,7 @@ def accumulator_of(op: Op, operand: DType, result: DType) -> Accumulator:
 class Accumulator:
     """One reduction. `index`: the position of the greatest or least element is wanted."""
 
-    kind: str
+    kind: ReduceKind
     operand: DType
     result: DType
     index: bool = False

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from ingot.compiler.dispatch.view import View, view_of
 from ingot.compiler.graph.forms.fuse_attention import is_fusable
+from ingot.compiler.graph.ops import Attention, Transpose
 from ingot.compiler.ir import Function, Op, TensorType, Value
 from ingot.compiler.ir.dims import Dim, product, row_major_strides
 from ingot.compiler.kernels.contraction_entry import kernel_of, root_of
@@ -61,12 +62,11 @@ class AttentionEntry:
             raise ValueError(f"attention entry @{self.function.name} rearranges its result twice")
         last = transposes[0]
         assert isinstance(last.result.type, TensorType)
-        order = last.attributes["permutation"]
-        assert isinstance(order, tuple)
+        order = Transpose.of(last).permutation
         outer = row_major_strides(last.result.type.shape)
         strides: list[Dim] = [0] * len(order)
         for place, axis in enumerate(order):
-            strides[int(axis)] = outer[place]  # type: ignore[arg-type]
+            strides[axis] = outer[place]
         return View(0, 0, value.type.shape, tuple(strides))
 
     def base(self, view: View) -> Index:
@@ -98,9 +98,7 @@ class AttentionEntry:
     @property
     def scale(self) -> float:
         """The factor of the scores."""
-        scale = self.root.attributes["scale"]
-        assert isinstance(scale, (int, float))
-        return float(scale)
+        return float(Attention.of(self.root).scale)
 
     def result(self) -> tuple[Value, DType]:
         """The memory of the result, and what it holds."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import cast
 
 from ingot.compiler.dispatch.group import INDEX_OPS, is_elementwise
 from ingot.compiler.ir import Function, Module, Op, clone_region, walk
@@ -20,6 +19,7 @@ from ingot.compiler.kernels.items import ITEMS
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo
 from ingot.compiler.kernels.lanes import LANES
 from ingot.compiler.kernels.suppress import lower_suppress
+from ingot.compiler.kernels.table import Ordinal
 from ingot.hal.errors import CompileError
 
 __all__ = ["KERNEL_CLASSES", "KernelClass", "kernel_class", "lower_entries", "lower_entry"]
@@ -169,9 +169,7 @@ def _renumber(kernel: Kernel, ordinals: Mapping[Dim, int]) -> Kernel:
     loops = replace(kernel.loops, body=clone_region(kernel.loops.body, {}))
     for op in walk(loops):
         if op.name == "loop.dim":
-            op.attributes["ordinal"] = ordinals[
-                kernel.constants[cast(int, op.attributes["ordinal"])]
-            ]
+            op.attributes = Ordinal(ordinals[kernel.constants[Ordinal.of(op).ordinal]])
     return replace(kernel, loops=loops)
 
 

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ingot.compiler.graph.ops import DotCoded
 from ingot.compiler.ir import Function, Op, TensorType, Value
+from ingot.compiler.ir.dims import known_dims
 from ingot.compiler.kernels.loop import Index, LoopBuilder, lanes_of
 from ingot.compiler.kernels.register_tile import PANEL
 from ingot.hal.spec import DType, dtype
@@ -89,14 +91,11 @@ class BlockCoding:
 
 def coding_of(function: Function, root: Op) -> BlockCoding | None:
     """The coding of a contraction's right side; None if its elements lie plainly."""
-    if root.name != "dot_coded":
+    coded, (left, codes, *others) = root.attributes, root.operands
+    if not isinstance(coded, DotCoded):
         return None
-    attributes, (left, codes, scales, *zeros) = root.attributes, root.operands
     assert isinstance(left.type, TensorType)
-    depth, group, element = left.type.shape[-1], attributes["group"], attributes["coding"]
-    assert isinstance(depth, int)
-    assert isinstance(group, int)
-    assert isinstance(element, DType)
+    (depth,), (scales, *zeros) = known_dims(left.type.shape[-1:]), others
 
     def argument(value: Value) -> tuple[int, DType]:
         while isinstance(value.owner, Op) and value.owner.name == "reshape":
@@ -105,4 +104,4 @@ def coding_of(function: Function, root: Op) -> BlockCoding | None:
         return function.arguments.index(value), value.type.dtype
 
     zero = argument(zeros[0]) if zeros else None
-    return BlockCoding(element, depth, group, argument(codes)[0], argument(scales), zero)
+    return BlockCoding(coded.coding, depth, coded.group, argument(codes)[0], argument(scales), zero)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from ingot.compiler.graph.ops import lookup
-from ingot.compiler.ir import Block, Literal, Op, ScalarType, TensorType, Value
+from ingot.compiler.graph.ops import Constant, lookup
+from ingot.compiler.ir import Block, Op, ScalarType, TensorType, Value
 from ingot.compiler.kernels.loop import LoopBuilder
 from ingot.compiler.kernels.trace import number_of
 from ingot.hal.errors import CompileError
@@ -107,7 +107,7 @@ class Comparator:
             owner = value.owner
             if isinstance(owner, Op):
                 operands = tuple(self._signature(operand) for operand in owner.operands)
-                found: _Signature = (owner.name, tuple(owner.attributes.items()), operands)
+                found: _Signature = (owner.name, owner.attributes, operands)
             else:
                 found = ("argument", self._places[value])
             self._signatures[value] = found
@@ -135,9 +135,8 @@ def _check(op: Op) -> None:
 
 def _emit(b: LoopBuilder, op: Op, operands: Sequence[Value]) -> Value:
     if op.name != "constant":
-        return b.op(op.name, *operands, **op.attributes)
-    literal = op.attributes["value"]
-    assert isinstance(literal, Literal)
+        return b.op(op.name, *operands, attributes=op.attributes)
+    literal = Constant.of(op).value
     return b.constant(number_of(literal), literal.dtype)
 
 

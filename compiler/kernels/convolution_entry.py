@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ingot.compiler.graph.ops import ConvPacked, Depthwise
 from ingot.compiler.ir import Function, Op, TensorType, Value
-from ingot.compiler.ir.dims import Dim, ceildiv, product
+from ingot.compiler.ir.attributes import Dims
+from ingot.compiler.ir.dims import Dim, ceildiv, known_dims, product
 from ingot.compiler.kernels.contraction_entry import kernel_of
 from ingot.compiler.kernels.epilogue import Epilogue
 from ingot.compiler.kernels.kernel import Kernel
@@ -30,22 +32,14 @@ class Window:
     after: tuple[Dim, ...]
 
 
-def window_of(op: Op, size: tuple[int, ...]) -> Window:
-    """The window attributes of a convolution with this window size."""
-
-    def numbers(name: str) -> tuple[int, ...]:
-        values = op.attributes[name]
-        assert isinstance(values, tuple)
-        return tuple(int(value) for value in values)  # type: ignore[arg-type]
-
-    padding = op.attributes["padding"]
-    assert isinstance(padding, tuple)
+def window_of(moves: ConvPacked | Depthwise, size: Dims) -> Window:
+    """The window of a convolution, with this size; but for the padding all is known."""
     return Window(
-        size,
-        numbers("strides"),
-        numbers("rhs_dilation"),
-        tuple(pair[0] for pair in padding),  # type: ignore[index,misc]
-        tuple(pair[1] for pair in padding),  # type: ignore[index,misc]
+        known_dims(size),
+        known_dims(moves.strides),
+        known_dims(moves.rhs_dilation),
+        tuple(before for before, _ in moves.padding),
+        tuple(after for _, after in moves.padding),
     )
 
 
@@ -58,10 +52,8 @@ class ConvolutionEntry:
         assert isinstance(x, TensorType)
         assert isinstance(w, TensorType)
         assert isinstance(result, TensorType)
-        size = root.attributes["window"]
-        assert isinstance(size, tuple)
         self.function = function
-        self.window = window_of(root, tuple(int(step) for step in size))  # type: ignore[arg-type]
+        self.window = window_of(ConvPacked.of(root), ConvPacked.of(root).window)
         self.x, self.w, self.result = x, w, result
         self.element = accumulation_dtype(x.dtype, w.dtype, result.dtype)
         self.builder = LoopBuilder()

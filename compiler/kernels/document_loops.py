@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from ingot.compiler.ir.attributes import rows_of
 from ingot.compiler.kernels.table import LOOP_OPS, LoopRow
 
 __all__ = ["loops_markdown"]
@@ -45,9 +46,9 @@ def loops_markdown() -> str:
 
 def _entry(row: LoopRow) -> str:
     attributes = []
-    for name, each in row.attributes.items():
-        kind = " \\| ".join(each.choices) if each.choices else each.kind
-        attributes.append(f"{name}: {kind}{'' if each.required else ' = ...'}")
+    for name, each in rows_of(row.attributes).items():
+        kind = each.kind.name.replace("|", "\\|")
+        attributes.append(f"{name}: {kind}{'' if each.is_required else ' = ...'}")
     text = f"- **`{row.name}({', '.join(row.operands)})`**"
     if attributes:
         text += f" {{{', '.join(attributes)}}}"

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from ingot.compiler.ir import Attribute, Value, dims
+from ingot.compiler.ir import Value, dims
 from ingot.compiler.kernels import loop, trace
 from ingot.compiler.kernels.indexing import Axis, Index, Quotient, Remainder, Term
 from ingot.compiler.kernels.loop import I64, LoopBuilder, dtype_of, lanes_of
@@ -139,7 +139,7 @@ class Emitter:
         if isinstance(node, Apply):
             if node.name == "div" and node.dtype.name == "f32" and self.vector is not None:
                 return self._divide(*map(self.emit, node.arguments))
-            return b.op(node.name, *map(self.emit, node.arguments), **_attributes(node))
+            return b.op(node.name, *map(self.emit, node.arguments), attributes=node.attributes)
         if isinstance(node, Load):
             return self._load(node)
         if isinstance(node, Given):
@@ -370,9 +370,3 @@ def _has_given(node: Node, emitter: Emitter) -> bool:
 
 def _known(node: Node, emitter: Emitter) -> bool:
     return any(node in scope for scope in emitter.scopes)
-
-
-def _attributes(node: Apply) -> dict[str, Attribute]:
-    return {
-        name: node.attributes[name] for name in ("direction", "dtype") if name in node.attributes
-    }

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ingot.compiler.ir import Function, Literal, Op, TensorType, Value
+from ingot.compiler.graph.ops import Broadcast, Constant, Convert, DimValue
+from ingot.compiler.ir import Function, Op, TensorType, Value
 from ingot.compiler.ir.dims import Dim, product, row_major_strides
 from ingot.compiler.kernels.loop import Index, LoopBuilder, lanes_of
-from ingot.hal.spec import DType
 
 __all__ = ["Epilogue", "Position", "apply_elementwise"]
 
@@ -23,11 +23,9 @@ EPILOGUE_LEAVES = frozenset({"constant", "broadcast", "reshape", "dim"})
 
 def apply_elementwise(builder: LoopBuilder, op: Op, operands: Sequence[Value]) -> Value:
     """One element-wise graph op on loop values."""
-    if op.name == "convert":
-        element = op.attributes["dtype"]
-        assert isinstance(element, DType)
-        return builder.convert(operands[0], element)
-    return builder.op(op.name, *operands, **op.attributes)
+    if isinstance(op.attributes, Convert):
+        return builder.convert(operands[0], op.attributes.dtype)
+    return builder.op(op.name, *operands, attributes=op.attributes)
 
 
 @dataclass(frozen=True)
@@ -132,11 +130,10 @@ class Epilogue:
 
     def _broadcast(self, op: Op, position: Position) -> Value:
         operand = op.operands[0]
-        dimensions = op.attributes["dimensions"]
+        dimensions = Broadcast.of(op).dimensions
         assert isinstance(operand.type, TensorType)
-        assert isinstance(dimensions, tuple)
         axes = [
-            None if size == 1 and self.shape[int(axis)] != 1 else int(axis)  # type: ignore[arg-type]
+            None if size == 1 and self.shape[axis] != 1 else axis
             for axis, size in zip(dimensions, operand.type.shape, strict=True)
         ]
         return self._small(operand, tuple(axes), position)
@@ -150,21 +147,18 @@ class Epilogue:
         assert isinstance(op, Op)
         assert isinstance(value.type, TensorType)
         if op.name == "constant":
-            literal = op.attributes["value"]
-            assert isinstance(literal, Literal)
+            literal = Constant.of(op).value
             assert literal.array.size == 1
             return b.constant(literal.array.reshape(-1)[0].item(), literal.dtype, 1)
         if op.name == "dim":
-            dim = op.attributes["value"]
-            scalar = b.value(b.dim(dim))  # type: ignore[arg-type]
+            scalar = b.value(b.dim(DimValue.of(op).value))
             return b.convert(scalar, value.type.dtype)
         if op.name == "broadcast":
             operand = op.operands[0]
-            dimensions = op.attributes["dimensions"]
+            dimensions = Broadcast.of(op).dimensions
             assert isinstance(operand.type, TensorType)
-            assert isinstance(dimensions, tuple)
             inner = tuple(
-                None if size == 1 else axes[int(axis)]  # type: ignore[arg-type]
+                None if size == 1 else axes[axis]
                 for axis, size in zip(dimensions, operand.type.shape, strict=True)
             )
             return self._small(operand, inner, position)

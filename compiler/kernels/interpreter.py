@@ -18,9 +18,11 @@ from ingot.compiler.graph.ops import OPS
 from ingot.compiler.graph.references.numbers import Array, quiet
 from ingot.compiler.ir import Block, MemoryType, Op, Value, VectorType, walk
 from ingot.compiler.ir.dims import evaluate
+from ingot.compiler.kernels import table
 from ingot.compiler.kernels.kernel import Kernel
 from ingot.compiler.kernels.loop import dtype_of
 from ingot.compiler.kernels.references import REFERENCES
+from ingot.compiler.kernels.table import Axis, Constant, Offset, Ordinal
 from ingot.hal.errors import InvalidArgument
 
 __all__ = ["Fault", "run_kernel"]
@@ -108,7 +110,7 @@ class _Run:
             else:
                 operands = [self.values[value] for value in op.operands]
                 reference = REFERENCES.get(op.name) or OPS[op.name].reference
-                extra = dict(op.attributes)
+                extra = dict(vars(op.attributes))
                 if op.name == "loop.broadcast":
                     extra["lanes"] = cast(VectorType, op.result.type).lanes
                 self.values[op.result] = reference(*operands, **extra)
@@ -132,26 +134,25 @@ class _Run:
     # Leaves.
 
     def leaf(self, op: Op) -> None:
-        attributes = cast("dict[str, Any]", op.attributes)
         match op.name:
             case "loop.constant":
-                self.fill(op.result, attributes["value"])
+                self.fill(op.result, Constant.of(op).value)
             case "loop.dim":
-                self.fill(op.result, self.numbers[attributes["ordinal"]])
+                self.fill(op.result, self.numbers[Ordinal.of(op).ordinal])
             case "loop.workload":
-                self.fill(op.result, self.workload[attributes["axis"]])
+                self.fill(op.result, self.workload[Axis.of(op).axis])
             case "loop.workgroup":
-                self.values[op.result] = self.group[attributes["axis"]]
+                self.values[op.result] = self.group[Axis.of(op).axis]
             case "loop.local_id":
-                self.values[op.result] = self.item[attributes["axis"]]
+                self.values[op.result] = self.item[Axis.of(op).axis]
             case "loop.lanes":
                 lanes = cast(VectorType, op.result.type).lanes
                 self.fill(op.result, np.arange(lanes))
             case "loop.binding":
-                self.values[op.result] = self.bindings[attributes["ordinal"]], 0
+                self.values[op.result] = self.bindings[Ordinal.of(op).ordinal], 0
             case "loop.scratch" | "loop.local":
                 memory = self.scratch if op.name == "loop.scratch" else self.local
-                self.values[op.result] = memory, attributes["offset"]
+                self.values[op.result] = memory, Offset.of(op).offset
 
     # Memory.
 
@@ -248,7 +249,7 @@ class _Run:
         for item in np.flatnonzero(bad.any(axis=1)):
             lane = int(np.argmax(bad[item]))
             wrong = index.reshape(len(self.active), -1)[item, lane]
-            operand = cast(int, op.attributes["operand"])
+            operand = table.Fault.of(op).operand
             self.faults.setdefault(int(item), (operand, int(wrong), int(bound[item])))
         if not self.has_barrier:
             self.ended |= bad.any(axis=1)

@@ -7,9 +7,8 @@ Compiles verify kernels where the IR is dumped; the tests verify every kernel th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import cast
 
-from ingot.compiler.graph.ops.table import OPS, RuleError, complete_attributes, require
+from ingot.compiler.graph.ops.table import OPS, RuleError, require
 from ingot.compiler.ir import (
     IndexType,
     Level,
@@ -22,9 +21,17 @@ from ingot.compiler.ir import (
     verify,
     walk,
 )
+from ingot.compiler.ir.attributes import Attributes
 from ingot.compiler.kernels.check_barriers import check_barriers
 from ingot.compiler.kernels.kernel import Kernel
-from ingot.compiler.kernels.table import LOOP_OPS, LoopRow, elementwise_types, is_elementwise
+from ingot.compiler.kernels.table import (
+    LOOP_OPS,
+    LoopRow,
+    Offset,
+    Ordinal,
+    elementwise_types,
+    is_elementwise,
+)
 from ingot.hal.errors import CompileError
 
 __all__ = ["verify_kernel"]
@@ -76,9 +83,13 @@ def _check_operands(row: LoopRow, op: Op) -> None:
         require(_KINDS[kind](value.type), f"operand {place} is {value.type}, expected: {kind}")
 
 
+def _check_attributes(wanted: type[Attributes], op: Op) -> None:
+    require(isinstance(op.attributes, wanted), f"has {type(op.attributes).__name__}")
+
+
 def _check_loop_op(op: Op) -> None:
     row = LOOP_OPS[op.name]
-    complete_attributes(row.attributes, (), op.attributes)
+    _check_attributes(row.attributes, op)
     _check_operands(row, op)
     require(
         len(op.regions) == row.region_count,
@@ -92,7 +103,7 @@ def _check_loop_op(op: Op) -> None:
 def _check_elementwise(op: Op) -> None:
     for place, value in enumerate(op.operands):
         require(_KINDS["value"](value.type), f"operand {place} is {value.type}")
-    complete_attributes(OPS[op.name].attributes, (), op.attributes)
+    _check_attributes(OPS[op.name].attributes, op)
     _check_results(op, elementwise_types(op))
 
 
@@ -134,13 +145,18 @@ def _misuses(kernel: Kernel) -> Iterator[tuple[Op, str]]:
 def _misuse(kernel: Kernel, op: Op) -> Iterator[str]:
     match op.name:
         case "loop.dim":
-            yield from _bounded(op, "ordinal", len(kernel.constants), "constants")
+            yield from _bounded(
+                "ordinal", Ordinal.of(op).ordinal, len(kernel.constants), "constants"
+            )
         case "loop.binding":
-            yield from _bounded(op, "ordinal", len(kernel.bindings), "bindings")
+            ordinal, count = Ordinal.of(op).ordinal, len(kernel.bindings)
+            yield from _bounded("ordinal", ordinal, count, "bindings")
         case "loop.scratch":
-            yield from _bounded(op, "offset", kernel.scratch_length, "bytes of scratch memory")
+            length, what = kernel.scratch_length, "bytes of scratch memory"
+            yield from _bounded("offset", Offset.of(op).offset, length, what)
         case "loop.local":
-            yield from _bounded(op, "offset", kernel.local_length, "bytes of local memory")
+            length, what = kernel.local_length, "bytes of local memory"
+            yield from _bounded("offset", Offset.of(op).offset, length, what)
         case "loop.store":
             yield from _misuse_of_store(kernel, op)
 
@@ -148,13 +164,12 @@ def _misuse(kernel: Kernel, op: Op) -> Iterator[str]:
 def _misuse_of_store(kernel: Kernel, op: Op) -> Iterator[str]:
     memory = op.operands[0].owner
     if isinstance(memory, Op) and memory.name == "loop.binding":
-        ordinal = cast(int, memory.attributes["ordinal"])
+        ordinal = Ordinal.of(memory).ordinal
         if not kernel.written >> ordinal & 1:
             yield f"stores into binding {ordinal}, which is an operand"
 
 
-def _bounded(op: Op, name: str, limit: int, what: str) -> Iterator[str]:
-    value = cast(int, op.attributes[name])
+def _bounded(name: str, value: int, limit: int, what: str) -> Iterator[str]:
     if not 0 <= value < limit:
         yield f"its {name} is {value}, but the kernel has {limit} {what}"
     elif name == "offset" and value % 64:

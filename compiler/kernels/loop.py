@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from ingot.compiler.graph.ops import Bitcast, Convert, Direction, ReduceKind
 from ingot.compiler.ir import (
     Attribute,
     Block,
@@ -37,8 +38,23 @@ from ingot.compiler.ir import (
     VectorType,
     walk,
 )
+from ingot.compiler.ir.attributes import NO_ATTRIBUTES, Attributes, attributes_of
 from ingot.compiler.ir.dims import Dim
-from ingot.compiler.kernels.table import ARITHMETIC, INDEX_CHOICES, has_effect
+from ingot.compiler.kernels.table import (
+    ARITHMETIC,
+    INDEX_CHOICES,
+    Access,
+    Axis,
+    Constant,
+    Fault,
+    For,
+    Lane,
+    Offset,
+    Ordinal,
+    Reduce,
+    Shuffle,
+    has_effect,
+)
 from ingot.hal.spec import DType, dtype
 
 __all__ = ["ForLoop", "Index", "LoopBuilder", "dtype_of", "lanes_of"]
@@ -110,7 +126,7 @@ class LoopBuilder:
         self._become_data: set[Value] = set()  # they were indices at first
         self._taken_as_data: set[Value] = set()
 
-    def _leaf(self, name: str, type: Type, **attributes: Attribute) -> Value:
+    def _leaf(self, name: str, type: Type, attributes: Attributes = NO_ATTRIBUTES) -> Value:
         key = (name, type, repr(attributes))  # as text: tells -0.0 from 0.0, and finds NaN
         if key not in self._leaves:
             op = Op(name, (), [type], attributes)
@@ -123,7 +139,7 @@ class LoopBuilder:
         """`value` in every lane."""
         kind = "f" if element.is_float else element.kind
         typed = {"f": float, "b": bool}.get(kind, int)(value)
-        return self._leaf("loop.constant", element_type(element, lanes), value=typed)
+        return self._leaf("loop.constant", element_type(element, lanes), Constant(typed))
 
     def dim(self, dim: Dim) -> Index:
         """A dim over the entry's symbols: itself if known, else a constant of the dispatch."""
@@ -131,28 +147,28 @@ class LoopBuilder:
             return dim
         if dim not in self.constants:
             self.constants.append(dim)
-        return self._leaf("loop.dim", INDEX, ordinal=self.constants.index(dim))
+        return self._leaf("loop.dim", INDEX, Ordinal(self.constants.index(dim)))
 
     def binding(self, ordinal: int, element: DType) -> Value:
         """The memory of operand or result `ordinal`; of integers below 8 bits, packed ones."""
-        return self._leaf("loop.binding", MemoryType(element), ordinal=ordinal)
+        return self._leaf("loop.binding", MemoryType(element), Ordinal(ordinal))
 
     def scratch(self, offset: int, element: DType) -> Value:
         """The workgroup's scratch memory from byte `offset` on (a multiple of 64)."""
-        return self._leaf("loop.scratch", MemoryType(element), offset=offset)
+        return self._leaf("loop.scratch", MemoryType(element), Offset(offset))
 
     def local(self, offset: int, element: DType) -> Value:
         """The memory that the group's work items share, from byte `offset` on (a multiple of
         64); of any content at first (OpenCL)."""
-        return self._leaf("loop.local", MemoryType(element), offset=offset)
+        return self._leaf("loop.local", MemoryType(element), Offset(offset))
 
     def workgroup(self, axis: int) -> Value:
         """The workgroup's position in the grid."""
-        return self._leaf("loop.workgroup", INDEX, axis=axis)
+        return self._leaf("loop.workgroup", INDEX, Axis(axis))
 
     def workload(self, axis: int) -> Value:
         """The dispatch's workload."""
-        return self._leaf("loop.workload", INDEX, axis=axis)
+        return self._leaf("loop.workload", INDEX, Axis(axis))
 
     def lanes(self, lanes: int) -> Value:
         """The i64 vector 0, 1, 2, ..."""
@@ -160,7 +176,7 @@ class LoopBuilder:
 
     def local_id(self, axis: int) -> Value:
         """The work item's position in its group (OpenCL)."""
-        return self._leaf("loop.local_id", INDEX, axis=axis)
+        return self._leaf("loop.local_id", INDEX, Axis(axis))
 
     def barrier(self) -> None:
         """Wait for all work items of the group (OpenCL)."""
@@ -174,14 +190,14 @@ class LoopBuilder:
             return index
         if abs(index) >= _LESS_THAN_INDEX:
             return self.constant(index, I64)
-        return self._leaf("loop.constant", INDEX, value=index)
+        return self._leaf("loop.constant", INDEX, Constant(index))
 
     def data(self, index: Index) -> Value:
         """The index as an i64 scalar: what a loop must start with that carries data."""
         if isinstance(index, int):
             return self.constant(index, I64)
         value = self._widen(index)
-        return self._one("convert", (value,), _DATA, dtype=I64) if value.type == INDEX else value
+        return self._one("convert", (value,), _DATA, Convert(I64)) if value.type == INDEX else value
 
     def _widen(self, value: Value) -> Value:
         """The value, which is about to be taken as data: if it is an index, it and the
@@ -277,7 +293,7 @@ class LoopBuilder:
             return max(a, b)
         return self._index("loop.max", a, b)
 
-    def compare(self, direction: str, a: Index, b: Index) -> Value:
+    def compare(self, direction: Direction, a: Index, b: Index) -> Value:
         """i1: the comparison of two indices."""
         return self.op("compare", self.value(a), self.value(b), direction=direction)
 
@@ -308,7 +324,7 @@ class LoopBuilder:
         bounds = [self.value(lower), self.value(upper), self.value(step)]
         types = [value.type for value in initial]
         body = Block([self._type_of(bounds), *types])
-        op = Op("loop.for", [*bounds, *initial], types, {"unroll": unroll}, [Region([body])])
+        op = Op("loop.for", [*bounds, *initial], types, For(unroll), [Region([body])])
         self._loops[body] = op
         loop = ForLoop(body.arguments[0], body.arguments[1:], op.results)
         with self._inside(body):
@@ -344,7 +360,7 @@ class LoopBuilder:
             blocks.append(block)
         types = [self._common_type(*pair) for pair in zip(*values, strict=True)]
         regions = [Region([block]) for block in blocks]
-        return self.block.append(Op("loop.if", [condition], types, {}, regions)).results
+        return self.block.append(Op("loop.if", [condition], types, regions=regions)).results
 
     def _common_type(self, a: Value, b: Value) -> Type:
         """The type of a value that is one of two: an index stands where an i64 scalar may."""
@@ -382,8 +398,7 @@ class LoopBuilder:
         if count is not None:
             operands.append(self.value(count))
         type = element_type(dtype_of(memory), lanes)
-        attributes: dict[str, Attribute] = {"aligned": True} if aligned else {}
-        return self._one("loop.load", operands, type, **attributes)
+        return self._one("loop.load", operands, type, Access(aligned))
 
     def store(
         self,
@@ -399,8 +414,7 @@ class LoopBuilder:
         operands = [memory, self.value(index), self._widen(value)]
         if count is not None:
             operands.append(self.value(count))
-        attributes: dict[str, Attribute] = {"aligned": True} if aligned else {}
-        self._append("loop.store", operands, None, **attributes)
+        self._append("loop.store", operands, None, Access(aligned))
 
     def gather(self, memory: Value, indices: Value) -> Value:
         """The elements at an i64 vector of indices."""
@@ -414,7 +428,7 @@ class LoopBuilder:
 
     def fault(self, condition: Value, index: Value, bound: Index, operand: int) -> None:
         """End the workgroup if a lane of the condition is true: index of operand is wrong."""
-        self._append("loop.fault", (condition, index, self.value(bound)), None, operand=operand)
+        self._append("loop.fault", (condition, index, self.value(bound)), None, Fault(operand))
 
     # Values.
 
@@ -427,16 +441,16 @@ class LoopBuilder:
 
     def extract(self, vector: Value, lane: int) -> Value:
         """One lane."""
-        return self._one("loop.extract", (vector,), ScalarType(dtype_of(vector)), lane=lane)
+        return self._one("loop.extract", (vector,), ScalarType(dtype_of(vector)), Lane(lane))
 
     def insert(self, vector: Value, scalar: Value, lane: int) -> Value:
         """The vector with one lane replaced."""
-        return self._one("loop.insert", (vector, self._widen(scalar)), vector.type, lane=lane)
+        return self._one("loop.insert", (vector, self._widen(scalar)), vector.type, Lane(lane))
 
     def shuffle(self, a: Value, b: Value, lanes: Sequence[int]) -> Value:
         """Lane i of the result is lane lanes[i] of a followed by b."""
         type = element_type(dtype_of(a), len(lanes))
-        return self._one("loop.shuffle", (a, b), type, lanes=tuple(lanes))
+        return self._one("loop.shuffle", (a, b), type, Shuffle(tuple(lanes)))
 
     def transpose(self, rows: Sequence[Value]) -> list[Value]:
         """A square of vectors, transposed: lane i of result j is lane j of rows[i]."""
@@ -454,9 +468,9 @@ class LoopBuilder:
             step //= 2
         return square
 
-    def reduce(self, vector: Value, kind: str) -> Value:
+    def reduce(self, vector: Value, kind: ReduceKind) -> Value:
         """All lanes combined: "add", "mul", "max", "min", "and", "or", "xor"."""
-        return self._one("loop.reduce", (vector,), ScalarType(dtype_of(vector)), kind=kind)
+        return self._one("loop.reduce", (vector,), ScalarType(dtype_of(vector)), Reduce(kind))
 
     def any(self, vector: Value) -> Value:
         """i1: one lane is true; a scalar stays."""
@@ -471,39 +485,54 @@ class LoopBuilder:
         """The value in another dtype, by the rules of the graph op."""
         return value if dtype_of(value) == element else self.op("convert", value, dtype=element)
 
-    def op(self, name: str, *operands: Value, **attributes: Attribute) -> Value:
-        """A graph op on scalars or vectors; scalars beside vectors are broadcast."""
+    def op(
+        self,
+        name: str,
+        *operands: Value,
+        attributes: Attributes = NO_ATTRIBUTES,
+        **given: Attribute,
+    ) -> Value:
+        """A graph op on scalars or vectors; scalars beside vectors are broadcast. Its attributes
+        may be given one by one."""
+        if given:
+            attributes = attributes_of(name, given)
         values = self._same_lanes(operands)
         chosen = values[1:] if name == "select" else values
         known = self._become_data
         if name in INDEX_CHOICES and any(value.type == INDEX or value in known for value in chosen):
-            return self._one(name, values, self._type_of(chosen), **attributes)
+            return self._one(name, values, self._type_of(chosen), attributes)
         if name not in INDEX_CHOICES and (name != "compare" or any(map(self._is_data, values))):
             for value in values:
                 self._widen(value)
         element = dtype_of(values[-1])
         if name in _PREDICATES:
             element = I1
-        elif name in ("convert", "bitcast"):
-            attribute = attributes["dtype"]
-            assert isinstance(attribute, DType)
-            element = attribute
-        return self._one(name, values, element_type(element, lanes_of(values[0])), **attributes)
+        elif isinstance(attributes, (Convert, Bitcast)):
+            element = attributes.dtype
+        return self._one(name, values, element_type(element, lanes_of(values[0])), attributes)
 
     def _same_lanes(self, operands: Sequence[Value]) -> list[Value]:
         lanes = max(lanes_of(value) for value in operands)
         return [self.broadcast(value, lanes) for value in operands]
 
     def _append(
-        self, name: str, operands: Sequence[Value], type: Type | None, **attributes: Attribute
+        self,
+        name: str,
+        operands: Sequence[Value],
+        type: Type | None,
+        attributes: Attributes = NO_ATTRIBUTES,
     ) -> Op:
         types = [] if type is None else [type]
         return self.block.append(Op(name, operands, types, attributes))
 
     def _one(
-        self, name: str, operands: Sequence[Value], type: Type, **attributes: Attribute
+        self,
+        name: str,
+        operands: Sequence[Value],
+        type: Type,
+        attributes: Attributes = NO_ATTRIBUTES,
     ) -> Value:
-        return self._append(name, operands, type, **attributes).result
+        return self._append(name, operands, type, attributes).result
 
     def finish(self, name: str) -> Function:
         """End the kernel: its loop IR."""

@@ -8,10 +8,13 @@ such operands before dispatches are formed.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ingot.compiler.graph.forms.arrange_contractions import run_stride
+from ingot.compiler.graph.ops import ConvPacked, DotGeneral
 from ingot.compiler.ir import Op, TensorType, Value
+from ingot.compiler.ir.attributes import Ints
 from ingot.compiler.ir.dims import Dim, product, row_major_strides
 from ingot.hal.spec import DType
 
@@ -45,10 +48,9 @@ class Product:
 
 def is_pointwise(op: Op) -> bool:
     """Whether a conv_packed looks at one pixel for one pixel: a product over channels."""
-    ones = all(step == 1 for name in ("window", "strides") for step in _axes(op, name))
-    padding = op.attributes["padding"]
-    assert isinstance(padding, tuple)
-    return ones and all(pair == (0, 0) for pair in padding)
+    packed = ConvPacked.of(op)
+    ones = all(step == 1 for step in (*packed.window, *packed.strides))
+    return ones and all(pair == (0, 0) for pair in packed.padding)
 
 
 def product_of(op: Op) -> Product:
@@ -65,29 +67,22 @@ def product_of(op: Op) -> Product:
         right = Operand(op.operands[1], b.dtype, 0, 0, (), packed=True)
         rows = product(a.shape[:-1])
         return Product((), rows, result.shape[-1], a.shape[-1], left, right, result.dtype)
-    lhs_batch, rhs_batch = _axes(op, "lhs_batch"), _axes(op, "rhs_batch")
-    lhs_contract, rhs_contract = _axes(op, "lhs_contract"), _axes(op, "rhs_contract")
-    lhs_free = [i for i in range(a.rank) if i not in (*lhs_batch, *lhs_contract)]
-    rhs_free = [i for i in range(b.rank) if i not in (*rhs_batch, *rhs_contract)]
+    dot = DotGeneral.of(op)
+    lhs_free = [i for i in range(a.rank) if i not in (*dot.lhs_batch, *dot.lhs_contract)]
+    rhs_free = [i for i in range(b.rank) if i not in (*dot.rhs_batch, *dot.rhs_contract)]
     return Product(
-        tuple(a.shape[axis] for axis in lhs_batch),
+        tuple(a.shape[axis] for axis in dot.lhs_batch),
         product(a.shape[axis] for axis in lhs_free),
         product(b.shape[axis] for axis in rhs_free),
-        product(a.shape[axis] for axis in lhs_contract),
-        _operand(op.operands[0], a, lhs_free, lhs_contract, lhs_batch),
-        _operand(op.operands[1], b, rhs_free, rhs_contract, rhs_batch),
+        product(a.shape[axis] for axis in dot.lhs_contract),
+        _operand(op.operands[0], a, lhs_free, dot.lhs_contract, dot.lhs_batch),
+        _operand(op.operands[1], b, rhs_free, dot.rhs_contract, dot.rhs_batch),
         result.dtype,
     )
 
 
-def _axes(op: Op, name: str) -> list[int]:
-    axes = op.attributes[name]
-    assert isinstance(axes, tuple)
-    return [int(axis) for axis in axes]  # type: ignore[arg-type]
-
-
 def _operand(
-    value: Value, type: TensorType, free: list[int], contract: list[int], batch: list[int]
+    value: Value, type: TensorType, free: Sequence[int], contract: Ints, batch: Ints
 ) -> Operand:
     strides = row_major_strides(type.shape)
     return Operand(

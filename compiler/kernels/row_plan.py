@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
 
+from ingot.compiler.graph.ops import AlongAxis, Reduce
 from ingot.compiler.ir import Function, Op, Value, dims
 from ingot.compiler.ir.dims import Dim
 from ingot.compiler.kernels.accumulate import Accumulator, accumulator_of
@@ -57,8 +57,8 @@ class RowPlan:
 
 
 def _axes_attribute(op: Op) -> tuple[int, ...]:
-    axes = op.attributes["axes"] if op.name == "reduce" else (op.attributes["axis"],)
-    return tuple(sorted(cast("tuple[int, ...]", axes)))
+    found = op.attributes
+    return tuple(sorted(found.axes)) if isinstance(found, Reduce) else (AlongAxis.of(op).axis,)
 
 
 def plan_rows(function: Function) -> RowPlan:

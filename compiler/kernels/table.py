@@ -7,13 +7,15 @@ scalars and vectors. What registers hold is computed by `references.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, cast
 
-from ingot.compiler.graph.ops.table import OPS, AttributeRow, attribute, infer_types, require
+from ingot.compiler.graph.ops import OPS, Compare, ReduceKind, infer_types
+from ingot.compiler.graph.ops.table import require
 from ingot.compiler.ir import IndexType, MemoryType, Op, ScalarType, Type, Value, VectorType
+from ingot.compiler.ir.attributes import LEFT_OUT, Attributes, Ints, Number, declare
 from ingot.compiler.kernels.references import REFERENCES
 from ingot.hal.spec import DType, dtype
 
@@ -21,7 +23,18 @@ __all__ = [
     "ARITHMETIC",
     "INDEX_CHOICES",
     "LOOP_OPS",
+    "Access",
+    "Axis",
+    "Compare",
+    "Constant",
+    "Fault",
+    "For",
+    "Lane",
     "LoopRow",
+    "Offset",
+    "Ordinal",
+    "Reduce",
+    "Shuffle",
     "elementwise_types",
     "has_effect",
     "is_elementwise",
@@ -35,8 +48,6 @@ ARITHMETIC = tuple(f"loop.{name}" for name in ("add", "sub", "mul", "div", "rem"
 
 INDEX_CHOICES = frozenset({"select", "min", "max"})
 """Element-wise ops that give an index where they choose among indices."""
-
-REDUCTIONS = ("add", "mul", "max", "min", "and", "or", "xor")
 
 
 @dataclass(frozen=True)
@@ -54,7 +65,7 @@ class LoopRow:
     rule: Callable[[Op], tuple[Type, ...]]
     doc: str
     results: str = ""  # how the page writes them
-    attributes: Mapping[str, AttributeRow] = field(default_factory=dict)
+    attributes: type[Attributes] = Attributes
     region_count: int = 0
     effect: str = ""
 
@@ -105,6 +116,79 @@ def _index_or_data(op: Op, operands: list[Value]) -> tuple[Type, ...]:
     return (_I64,) if given == _I64 else (_INDEX,)
 
 
+# What ops say beside their operands.
+
+
+@dataclass(frozen=True)
+class Constant(Attributes):
+    """Of `loop.constant`."""
+
+    value: Number
+
+
+@dataclass(frozen=True)
+class Ordinal(Attributes):
+    """Of `loop.dim` and `loop.binding`."""
+
+    ordinal: int
+
+
+@dataclass(frozen=True)
+class Axis(Attributes):
+    """Of `loop.workload`, `loop.workgroup` and `loop.local_id`."""
+
+    axis: int
+
+
+@dataclass(frozen=True)
+class Offset(Attributes):
+    """Of `loop.scratch` and `loop.local`."""
+
+    offset: int
+
+
+@dataclass(frozen=True)
+class For(Attributes):
+    """Of `loop.for`."""
+
+    unroll: bool = False
+
+
+@dataclass(frozen=True)
+class Fault(Attributes):
+    """Of `loop.fault`."""
+
+    operand: int
+
+
+@dataclass(frozen=True)
+class Access(Attributes):
+    """Of `loop.load` and `loop.store`."""
+
+    aligned: bool = field(default=False, metadata=LEFT_OUT)
+
+
+@dataclass(frozen=True)
+class Lane(Attributes):
+    """Of `loop.extract` and `loop.insert`."""
+
+    lane: int
+
+
+@dataclass(frozen=True)
+class Shuffle(Attributes):
+    """Of `loop.shuffle`."""
+
+    lanes: Ints
+
+
+@dataclass(frozen=True)
+class Reduce(Attributes):
+    """Of `loop.reduce`."""
+
+    kind: ReduceKind
+
+
 # Rules.
 
 
@@ -123,7 +207,7 @@ def _declared(op: Op, *possible: type) -> Any:
 
 def _constant(op: Op) -> tuple[Type, ...]:
     given = _declared(op, ScalarType, VectorType, IndexType)
-    value, element = op.attributes["value"], _I64.dtype if given == _INDEX else given.dtype
+    value, element = Constant.of(op).value, _I64.dtype if given == _INDEX else given.dtype
     wanted = {"f": float, "b": bool}.get("f" if element.is_float else element.kind, int)
     require(type(value) is wanted, f"the value {value!r} is no {element.name}")
     if wanted is int:
@@ -131,8 +215,7 @@ def _constant(op: Op) -> tuple[Type, ...]:
         high = (1 << (element.bits - (element.kind == "i"))) - 1
         if given == _INDEX:
             low, high = -(2**31), 2**31 - 1
-        number = cast(int, value)
-        require(low <= number <= high, f"the value {value} is none of {given}")
+        require(low <= value <= high, f"the value {value} is none of {given}")
     return (given,)
 
 
@@ -153,8 +236,9 @@ def _count(op: Op) -> tuple[Type, ...]:
 
 
 def _require_axis(op: Op) -> None:
-    axis = cast(int, op.attributes.get("axis", 0))
-    require(0 <= axis < 3, f"axis {axis} is not 0, 1 or 2")
+    if isinstance(op.attributes, Axis):
+        axis = op.attributes.axis
+        require(0 <= axis < 3, f"axis {axis} is not 0, 1 or 2")
 
 
 def _small_count(op: Op) -> tuple[Type, ...]:
@@ -176,7 +260,7 @@ def _for(op: Op) -> tuple[Type, ...]:
     types = tuple(value.type for value in op.operands[3:])
     step = op.operands[2].owner
     if isinstance(step, Op) and step.name == "loop.constant":
-        require(cast(int, step.attributes["value"]) > 0, "its step is not above 0")
+        require(Constant.of(step).value > 0, "its step is not above 0")
     require(bool(block.arguments), "its body takes the index and what is carried")
     counts = (_INDEX, _I64)
     require(block.arguments[0].type in counts, "its body takes an index first")
@@ -244,7 +328,7 @@ def _store(op: Op) -> tuple[Type, ...]:
 
 def _require_vector(op: Op, lanes: int, has_count: bool) -> None:
     require(lanes > 1 or not has_count, "a scalar has no count of lanes")
-    if op.attributes.get("aligned"):
+    if Access.of(op).aligned:
         require(lanes > 1 and not has_count, "only whole vectors are aligned")
         owner = op.operands[0].owner
         own = isinstance(owner, Op) and owner.name in ("loop.local", "loop.scratch")
@@ -277,13 +361,13 @@ def _require_lane(op: Op, count: int, *lanes: int) -> None:
 
 def _extract(op: Op) -> tuple[Type, ...]:
     vector = _type(op.operands[0])
-    _require_lane(op, vector.lanes, cast(int, op.attributes["lane"]))
+    _require_lane(op, vector.lanes, Lane.of(op).lane)
     return (ScalarType(vector.dtype),)
 
 
 def _insert(op: Op) -> tuple[Type, ...]:
     vector, scalar = map(_type, op.operands)
-    _require_lane(op, vector.lanes, cast(int, op.attributes["lane"]))
+    _require_lane(op, vector.lanes, Lane.of(op).lane)
     element = _I64.dtype if scalar == _INDEX else scalar.dtype
     require(element is vector.dtype, f"inserts {scalar} into {vector}")
     return (vector,)
@@ -292,14 +376,14 @@ def _insert(op: Op) -> tuple[Type, ...]:
 def _shuffle(op: Op) -> tuple[Type, ...]:
     a, b = map(_type, op.operands)
     require(a == b, f"takes two equal vectors, not {a} and {b}")
-    lanes = cast("tuple[int, ...]", op.attributes["lanes"])
+    lanes = Shuffle.of(op).lanes
     require(len(lanes) > 1, "gives two lanes or more")
     _require_lane(op, 2 * a.lanes, *lanes)
     return (VectorType(a.dtype, len(lanes)),)
 
 
 def _reduce(op: Op) -> tuple[Type, ...]:
-    vector, kind = _type(op.operands[0]), op.attributes["kind"]
+    vector, kind = _type(op.operands[0]), Reduce.of(op).kind
     element = vector.dtype
     bits = kind in ("and", "or", "xor")
     require(not (bits and element.is_float), f"{kind} of {vector} has no meaning")
@@ -333,18 +417,16 @@ def _row(
     doc: str,
     effect: str = "",
     region_count: int = 0,
-    **attributes: AttributeRow,
+    attributes: type[Attributes] = Attributes,
 ) -> None:
     name, _, inner = signature.rstrip(")").partition("(")
     operands = tuple(inner.split(", ")) if inner else ()
     row = LoopRow(name, _FAMILY[-1], operands, rule, doc, results, attributes, region_count, effect)
     LOOP_OPS[name] = row
+    declare(attributes, name)
 
 
 _FAMILY: list[str] = []
-_AXIS = attribute("int")
-_NUMBER = attribute("int")
-_ALIGNED = attribute("bool", default=False)
 
 
 def _leaves() -> None:
@@ -354,29 +436,29 @@ def _leaves() -> None:
         "scalar, vector or index",
         _constant,
         "A number, in all lanes.",
-        value=attribute("scalar"),
+        attributes=Constant,
     )
-    _row("loop.dim()", "index", _count, "Constant `ordinal` of the dispatch.", ordinal=_NUMBER)
+    _row("loop.dim()", "index", _count, "Constant `ordinal` of the dispatch.", attributes=Ordinal)
     _row(
         "loop.workload()",
         "index",
         _count,
         "The dispatch's workload along an axis; 0 is x.",
-        axis=_AXIS,
+        attributes=Axis,
     )
     _row(
         "loop.workgroup()",
         "index",
         _small_count,
         "The workgroup's position in the grid.",
-        axis=_AXIS,
+        attributes=Axis,
     )
     _row(
         "loop.local_id()",
         "index",
         _small_count,
         "The work item's position in its group.",
-        axis=_AXIS,
+        attributes=Axis,
     )
     _row("loop.lanes()", "i64 vector", _counting, "0, 1, 2, ...")
     _row(
@@ -386,18 +468,18 @@ def _leaves() -> None:
         "Operand, result or workspace `ordinal` of the dispatch, of any dtype. Elements of i4, "
         "u4, i2 and u2 lie packed, the first in the low bits of a byte: they are read as i8 and "
         "u8, and not stored.",
-        ordinal=_NUMBER,
+        attributes=Ordinal,
     )
     _row(
         "loop.scratch()",
         "memory",
         _memory,
         "Memory of the workgroup from byte `offset` on, a multiple of 64; of any content at first.",
-        offset=_NUMBER,
+        attributes=Offset,
     )
     _row("loop.local()", "memory", _memory,
          "Fast memory that the work items of a group share, from byte `offset` on, a multiple of "
-         "64; of any content at first.", offset=_NUMBER)  # fmt: skip
+         "64; of any content at first.", attributes=Offset)  # fmt: skip
 
 
 def _indices() -> None:
@@ -424,7 +506,7 @@ def _control() -> None:
         "For lower, lower + step, ... below upper: the body takes the index and what is carried, "
         "and yields what is carried on. A hint to unroll changes nothing.",
         region_count=1,
-        unroll=attribute("bool", default=False),
+        attributes=For,
     )
     _row(
         "loop.if(condition: i1)",
@@ -442,7 +524,7 @@ def _control() -> None:
         "Where a lane of the condition is true: notes that this index of an operand lies outside "
         "of the bound, and ends the work item, or in a kernel with a barrier goes on.",
         "faults",
-        operand=_NUMBER,
+        attributes=Fault,
     )
     _row("loop.barrier()", "", _nothing,
          "Waits for all work items of the group: what they stored before it, in any memory, all "
@@ -460,7 +542,7 @@ def _memory_ops() -> None:
         "The element at the index, or adjacent ones from there; lanes from the count on are not "
         f"touched, and 0. {aligned}",
         "reads",
-        aligned=_ALIGNED,
+        attributes=Access,
     )
     _row(
         f"loop.store(memory: memory, index: index, value: value, {count})",
@@ -468,7 +550,7 @@ def _memory_ops() -> None:
         _store,
         f"Writes a scalar, or the lanes below the count, from the index on. {aligned}",
         "writes",
-        aligned=_ALIGNED,
+        attributes=Access,
     )
     _row(
         "loop.gather(memory: memory, indices: i64 vector)",
@@ -484,27 +566,27 @@ def _memory_ops() -> None:
 def _lane_ops() -> None:
     _FAMILY.append("Lanes")
     _row("loop.broadcast(scalar: scalar)", "vector", _broadcast, "Equal lanes.")
-    _row("loop.extract(vector: vector)", "scalar", _extract, "One lane.", lane=_NUMBER)
+    _row("loop.extract(vector: vector)", "scalar", _extract, "One lane.", attributes=Lane)
     _row(
         "loop.insert(vector: vector, scalar: scalar)",
         "vector",
         _insert,
         "The vector with one lane replaced.",
-        lane=_NUMBER,
+        attributes=Lane,
     )
     _row(
         "loop.shuffle(a: vector, b: vector)",
         "vector",
         _shuffle,
         "Lane i is lane lanes[i] of a followed by b.",
-        lanes=attribute("ints"),
+        attributes=Shuffle,
     )
     _row(
         "loop.reduce(vector: vector)",
         "scalar",
         _reduce,
         "All lanes combined: the lower half with the upper one, until one is left.",
-        kind=attribute("string", choices=REDUCTIONS),
+        attributes=Reduce,
     )
     _row("loop.any(vector: vector)", "i1", _any, "Whether a lane is true.")
     _row("loop.fma(a: value, b: value, c: value)", "as c", _fma,

@@ -7,14 +7,15 @@ and gives a DAG of scalar nodes; shape ops vanish into the indices. It makes no 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from ingot.compiler.graph.ops import OPS
-from ingot.compiler.ir import Attribute, Function, Literal, Op, TensorType, Value, dims
+from ingot.compiler.graph import ops
+from ingot.compiler.ir import Function, Literal, Op, TensorType, Value, dims
+from ingot.compiler.ir.attributes import Attributes
 from ingot.compiler.ir.dims import Dim
 from ingot.compiler.kernels.indexing import Axis, Index, Quotient, Term, delinearize, linearize
 from ingot.hal.errors import CompileError
@@ -94,7 +95,7 @@ class Apply(Node):
 
     name: str
     arguments: tuple[Node, ...]
-    attributes: Mapping[str, Attribute]
+    attributes: Attributes
 
     def operands(self) -> Sequence[Node]:
         return self.arguments
@@ -246,7 +247,7 @@ class Tracer:
             return Load(type.dtype, self.ordinals[value], linearize(indices, type.shape))
         op = value.owner
         assert isinstance(op, Op)
-        if op.name in OPS and OPS[op.name].family == "elementwise":
+        if op.name in ops.OPS and ops.OPS[op.name].family == "elementwise":
             arguments = tuple(self.trace(operand, indices) for operand in op.operands)
             return Apply(type.dtype, op.name, arguments, op.attributes)
         rule = _RULES.get(op.name)
@@ -257,8 +258,7 @@ class Tracer:
     # Leaves.
 
     def _constant(self, op: Op, type: TensorType, indices: tuple[Index, ...]) -> Node:
-        literal = op.attributes["value"]
-        assert isinstance(literal, Literal)
+        literal = ops.Constant.of(op).value
         flat = literal.array.reshape(-1)
         first = flat[:1].tobytes()
         if flat.size == 0 or flat.tobytes() == first * flat.size:
@@ -269,19 +269,19 @@ class Tracer:
         )
 
     def _dim(self, op: Op, type: TensorType, indices: tuple[Index, ...]) -> Node:
-        value = op.attributes["value"]
-        assert isinstance(value, (int, dims.Expr))
-        return IndexValue(type.dtype, Index((), value))
+        return IndexValue(type.dtype, Index((), ops.DimValue.of(op).value))
 
     def _iota(self, op: Op, type: TensorType, indices: tuple[Index, ...]) -> Node:
-        return IndexValue(type.dtype, indices[_int(op, "axis")])
+        return IndexValue(type.dtype, indices[ops.Iota.of(op).axis])
 
     # Shape.
 
     def _broadcast(self, op: Op, type: TensorType, indices: tuple[Index, ...]) -> Node:
         operand = op.operands[0]
         mapped = []
-        for place, dim in zip(_ints(op, "dimensions"), tensor_of(operand).shape, strict=True):
+        for place, dim in zip(
+            ops.Broadcast.of(op).dimensions, tensor_of(operand).shape, strict=True
+        ):
             if dim == type.shape[place] or isinstance(dim, int):
                 mapped.append(indices[place] if dim != 1 else Index())
             else:  # 1 while the kernel runs, perhaps: then its stride is 0
@@ -302,12 +302,12 @@ class Tracer:
 
     def _transpose(self, op: Op, type: TensorType, indices: tuple[Index, ...]) -> Node:
         mapped = [Index()] * len(indices)
-        for place, source in enumerate(_ints(op, "permutation")):
+        for place, source in enumerate(ops.Transpose.of(op).permutation):
             mapped[source] = indices[place]
         return self.trace(op.operands[0], mapped)
 
     def _slice(self, op: Op, type: TensorType, indices: tuple[Index, ...]) -> Node:
-        starts, strides = _dims(op, "start"), _dims(op, "stride")
+        starts, strides = ops.Slice.of(op).start, ops.Slice.of(op).stride
         mapped = [
             index.scale(stride) + start
             for index, start, stride in zip(indices, starts, strides, strict=True)
@@ -315,7 +315,7 @@ class Tracer:
         return self.trace(op.operands[0], mapped)
 
     def _reverse(self, op: Op, type: TensorType, indices: tuple[Index, ...]) -> Node:
-        axes = _ints(op, "axes")
+        axes = ops.Reverse.of(op).axes
         mapped = [
             index.scale(-1) + (dim - 1) if place in axes else index
             for place, (index, dim) in enumerate(zip(indices, type.shape, strict=True))
@@ -324,13 +324,13 @@ class Tracer:
 
     def _pad(self, op: Op, type: TensorType, indices: tuple[Index, ...]) -> Node:
         operand, value = op.operands
-        low, high, interior = (_dims(op, name) for name in ("low", "high", "interior"))
+        pad = ops.Pad.of(op)
         conditions: list[Node] = []
         mapped = []
         for place, (index, dim) in enumerate(zip(indices, tensor_of(operand).shape, strict=True)):
-            step = interior[place] + 1
-            moved = index + low[place] * -1
-            if low[place] != 0 or high[place] != 0 or step != 1:
+            step = pad.interior[place] + 1
+            moved = index + pad.low[place] * -1
+            if pad.low[place] != 0 or pad.high[place] != 0 or step != 1:
                 limit = (dim - 1) * step + 1
                 conditions.append(InRange(_I1, moved, 0, limit, step))
             mapped.append(moved if step == 1 else Index.of(_step_quotient(moved, step, dim)))
@@ -340,7 +340,7 @@ class Tracer:
         return Choose(type.dtype, tuple(conditions), inside, self.trace(value, ()))
 
     def _concatenate(self, op: Op, type: TensorType, indices: tuple[Index, ...]) -> Node:
-        axis = _int(op, "axis")
+        axis = ops.AlongAxis.of(op).axis
         ends: list[Dim] = []
         parts: list[Node] = []
         start: Dim = 0
@@ -358,9 +358,8 @@ class Tracer:
     def _unpack(self, op: Op, type: TensorType, indices: tuple[Index, ...]) -> Node:
         packed = self.trace(op.operands[0], (Index(),))
         assert isinstance(packed, Load)  # `form_dispatches` sees to it that it lies in memory
-        element = op.attributes["dtype"]
-        assert isinstance(element, DType)
-        return Load(type.dtype, packed.ordinal, linearize(indices, type.shape), element)
+        stored = ops.Unpack.of(op).dtype
+        return Load(type.dtype, packed.ordinal, linearize(indices, type.shape), stored)
 
     # Indexed.
 
@@ -382,7 +381,7 @@ class Tracer:
 
     def _take(self, op: Op, type: TensorType, indices: tuple[Index, ...]) -> Node:
         operand, picks = op.operands
-        axis, mode = _int(op, "axis"), str(op.attributes["mode"])
+        axis, mode = ops.Take.of(op).axis, ops.Take.of(op).mode
         rank = tensor_of(picks).rank
         pick = self.trace(picks, indices[axis : axis + rank])
         bound = tensor_of(operand).shape[axis]
@@ -392,25 +391,25 @@ class Tracer:
     def _gather(self, op: Op, type: TensorType, indices: tuple[Index, ...]) -> Node:
         """StableHLO gather: batch dims pick a start, offset dims walk from there."""
         operand, starts = op.operands
-        offset_dims = _ints(op, "offset_dims")
+        gather, shape, ordinal = (
+            ops.Gather.of(op),
+            tensor_of(operand).shape,
+            self.ordinal_of(starts),
+        )
+        offset_dims, vector_dim = gather.offset_dims, gather.index_vector_dim
         batch_indices = [each for place, each in enumerate(indices) if place not in offset_dims]
-        vector_dim = _int(op, "index_vector_dim")
-        mode, ordinal = str(op.attributes["mode"]), self.ordinal_of(starts)
-        shape, sizes = tensor_of(operand).shape, _dims(op, "slice_sizes")
-        skipped = (*_ints(op, "collapsed_slice_dims"), *_ints(op, "operand_batching_dims"))
+        skipped = (*gather.collapsed_slice_dims, *gather.operand_batching_dims)
         walked = iter(indices[place] for place in offset_dims)
         mapped = [Index() if place in skipped else next(walked) for place in range(len(shape))]
-        for part, place in enumerate(_ints(op, "start_index_map")):
+        for part, place in enumerate(gather.start_index_map):
             at = list(batch_indices)
             if vector_dim < tensor_of(starts).rank:
                 at.insert(vector_dim, Index((), part))
             start = self.trace(starts, at)
-            bound = shape[place] + sizes[place] * -1 + 1
-            mapped[place] = mapped[place] + self._fetch(start, bound, mode, ordinal, bound)
+            bound = shape[place] + gather.slice_sizes[place] * -1 + 1
+            mapped[place] = mapped[place] + self._fetch(start, bound, gather.mode, ordinal, bound)
         batching = zip(
-            _ints(op, "operand_batching_dims"),
-            _ints(op, "start_indices_batching_dims"),
-            strict=True,
+            gather.operand_batching_dims, gather.start_indices_batching_dims, strict=True
         )
         for place, source in batching:
             mapped[place] = mapped[place] + batch_indices[source - (source > vector_dim)]
@@ -450,24 +449,6 @@ def number_of(literal: Literal) -> bool | int | float:
     if literal.array.dtype.kind == "u" and literal.dtype.name == "f16":
         return float(np.uint16(element).view(np.float16))
     return float(element)
-
-
-def _int(op: Op, name: str) -> int:
-    value = op.attributes[name]
-    assert isinstance(value, int)
-    return value
-
-
-def _ints(op: Op, name: str) -> tuple[int, ...]:
-    value = op.attributes[name]
-    assert isinstance(value, tuple)
-    return value  # type: ignore[return-value]
-
-
-def _dims(op: Op, name: str) -> tuple[Dim, ...]:
-    value = op.attributes[name]
-    assert isinstance(value, tuple)
-    return value  # type: ignore[return-value]
 
 
 _Rule = Callable[[Tracer, Op, TensorType, tuple[Index, ...]], Node]

@@ -15,9 +15,10 @@ from typing import cast
 
 from ingot.compiler.dispatch.collect_checks import collect_checks
 from ingot.compiler.dispatch.level import DISPATCH
+from ingot.compiler.graph.ops import Gather, Scatter, Take
 from ingot.compiler.graph.symbols import substitute_symbols
 from ingot.compiler.ir import Function, Module, Op, TensorType, Value, clone_region, verify, walk
-from ingot.compiler.ir.dims import Call, Dim, evaluate
+from ingot.compiler.ir.dims import Call, Dim, evaluate, known_dims
 from ingot.compiler.kernels.kernel import Kernel
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import DType
@@ -187,22 +188,17 @@ def _indexed_extents(op: Op) -> Iterator[int]:
     """How many values each index of the op may take."""
     if op.name not in ("take", "gather", "scatter", "dynamic_slice", "dynamic_update_slice"):
         return
-    shape = cast("tuple[int, ...]", cast(TensorType, op.operands[0].type).shape)
-    if op.name == "take":
-        yield shape[cast(int, op.attributes["axis"])]
-    elif op.name == "gather":
-        sizes = cast("tuple[Dim, ...]", op.attributes["slice_sizes"])
-        for dim in cast("tuple[int, ...]", op.attributes["start_index_map"]):
-            yield shape[dim] - cast(int, sizes[dim]) + 1
-    elif op.name == "scatter":
-        inserted = cast("tuple[int, ...]", op.attributes["inserted_window_dims"])
-        for dim in cast("tuple[int, ...]", op.attributes["scatter_dims_to_operand_dims"]):
-            yield shape[dim] if dim in inserted else 1
-    else:
-        sizes = (
-            cast("tuple[Dim, ...]", op.attributes["sizes"])
-            if op.name == "dynamic_slice"
-            else cast(TensorType, op.operands[1].type).shape
-        )
-        for whole, part in zip(shape, sizes, strict=True):
-            yield whole - cast(int, part) + 1
+    shape = known_dims(cast(TensorType, op.operands[0].type).shape)
+    match op.attributes:
+        case Take(axis=axis):
+            yield shape[axis]
+        case Gather(start_index_map=indexed, slice_sizes=sizes):
+            for dim in indexed:
+                yield shape[dim] - known_dims(sizes)[dim] + 1
+        case Scatter(scatter_dims_to_operand_dims=indexed, inserted_window_dims=inserted):
+            for dim in indexed:
+                yield shape[dim] if dim in inserted else 1
+        case _:
+            part = op.operands[1].type if op.name == "dynamic_update_slice" else op.result.type
+            sizes = known_dims(cast(TensorType, part).shape)
+            yield from (whole - size + 1 for whole, size in zip(shape, sizes, strict=True))

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ingot.compiler.graph.forms.winograd import OUTPUT, POINTS
+from ingot.compiler.graph.ops import ConvWinograd
 from ingot.compiler.ir import Function, Op, TensorType, Value
 from ingot.compiler.ir.dims import Dim, ceildiv, product
 from ingot.compiler.kernels.contraction_entry import kernel_of, root_of
@@ -32,9 +33,7 @@ def _known(*dims: object) -> list[int]:
 
 def _pads_in_front(root: Op) -> list[int]:
     """Zeros above and to the left of the image."""
-    padding = root.attributes["padding"]
-    assert isinstance(padding, tuple)
-    return _known(*(pair[0] for pair in padding if isinstance(pair, tuple)))
+    return _known(*(before for before, _ in ConvWinograd.of(root).padding))
 
 
 @dataclass(frozen=True)

@@ -1,20 +1,5 @@
-"""Converts dispatch IR to stream IR: what the queue does, in order.
+"""Converts dispatch IR to stream IR (`ops.py`): what the queue does, in order.
 
-    stream.constant{offset, length}   bytes of the constant section
-    stream.parameter{ordinal}         an external weight (`init` only)
-    stream.global{index}              result number `index` of `init`
-    stream.alias(x)                   the same bytes under another shape or dtype
-    stream.dispatch(operands){kernel, entry, workload, flops, bytes, constants, in_place,
-                                untouched, alternatives}
-    stream.copy(x)                    the same bytes elsewhere
-    stream.size(x){symbols, low, high, what}   the number x is the symbol from here on
-    if, case, while, variable.load, variable.store   as in the graph, with bodies of this level
-    scalar.read, scalar.write, scalar.symbol, and ops on scalars (`dispatch/place_scalars.py`)
-    return(values), yield(values)
-
-The results of a dispatch are followed by its workspaces, which nothing reads. `alternatives`
-are (guards, kernel, workload, flops, bytes, constants): other kernels for the same bindings,
-which take its place where all guards (dim, value) hold.
 Values are tensors, dense and row-major. Where they lie is decided by `plan_memory.py`.
 """
 
@@ -24,13 +9,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import cast
 
+from ingot.compiler.dispatch import ops as dispatch
 from ingot.compiler.dispatch.form_dispatches import stands_alone
-from ingot.compiler.dispatch.specialize import Alternative, alternatives_of
+from ingot.compiler.dispatch.ops import Call, CheckedControl, Rows
+from ingot.compiler.graph import ops as graph
+from ingot.compiler.graph.ops import Constant, Global, VariableLoad, VariableStore, defined_symbols
 from ingot.compiler.ir import (
-    Attribute,
     Block,
     Function,
-    Literal,
     Module,
     Op,
     Region,
@@ -38,12 +24,24 @@ from ingot.compiler.ir import (
     Type,
     Value,
 )
-from ingot.compiler.ir.dims import Dim, substitute
+from ingot.compiler.ir.attributes import NO_ATTRIBUTES, Attributes
+from ingot.compiler.ir.dims import Dim, known_dims, substitute
 from ingot.compiler.kernels.kernel import Kernel
 from ingot.compiler.stream.data import Parameter, ProgramData
 from ingot.compiler.stream.homes import alias_root
+from ingot.compiler.stream.ops import (
+    Alternative,
+    Dispatch,
+    GlobalBytes,
+    KernelCall,
+    ParameterOrdinal,
+    Placed,
+    PlannedControl,
+    PlannedRows,
+    SharedBytes,
+    VariableOrdinal,
+)
 from ingot.hal.errors import CompileError
-from ingot.hal.spec import DType
 
 __all__ = ["convert"]
 
@@ -102,29 +100,39 @@ class _Converter:
         return block
 
     def _op(self, op: Op, values: dict[Value, Value], function: Function) -> Op:
-        attributes: dict[str, Attribute]
+        attributes: Attributes
         operands = [values[operand] for operand in op.operands]
         match op.name:
             case "constant" if isinstance(op.result.type, TensorType):
-                offset, length = self.data.pool.add(cast(Literal, op.attributes["value"]))
-                name, attributes = "stream.constant", {"offset": offset, "length": length}
+                place = SharedBytes(*self.data.pool.add(Constant.of(op).value))
+                name, attributes = "stream.constant", place
             case "parameter":
-                name, attributes = "stream.parameter", {"ordinal": self._parameter(op)}
+                name, attributes = "stream.parameter", ParameterOrdinal(self._parameter(op))
             case "global":
-                name, attributes = "stream.global", {"index": op.attributes["index"]}
+                name, attributes = "stream.global", GlobalBytes(Global.of(op).index)
             case "reinterpret":
-                name, attributes = "stream.alias", {}
+                name, attributes = "stream.alias", NO_ATTRIBUTES
             case "reshape" if isinstance(op.result.type, TensorType):
-                name, attributes = "stream.alias", {}
+                name, attributes = "stream.alias", NO_ATTRIBUTES
             case "dispatch.call":
                 name, attributes = "stream.dispatch", self._dispatch(op)
             case "size":
-                name, attributes = "stream.size", dict(op.attributes)
+                name, attributes = "stream.size", op.attributes
             case "variable.load" | "variable.store":
-                ordinal = list(self.module.variables).index(str(op.attributes["name"]))
-                name, attributes = op.name, {**op.attributes, "variable": ordinal}
+                loads = op.name == "variable.load"
+                variable = VariableLoad.of(op).name if loads else VariableStore.of(op).name
+                ordinal = list(self.module.variables).index(variable)
+                name, attributes = op.name, VariableOrdinal(variable, ordinal)
+            case "if" | "case" | "while":
+                found = op.attributes
+                checks = found.checks if isinstance(found, CheckedControl) else ()
+                name, attributes = op.name, PlannedControl(defined_symbols(op), checks)
+            case "update":
+                name, attributes = op.name, PlannedRows(Rows.of(op).offset)
+            case "scalar.write":
+                name, attributes = op.name, Placed()
             case _ if stands_alone(op) or op.name in ("yield", "return"):
-                name, attributes = op.name, dict(op.attributes)
+                name, attributes = op.name, op.attributes
             case _:
                 raise CompileError(
                     f"op '{op.name}' at '{op.location}' of '{function.name}' is in no dispatch"
@@ -137,59 +145,56 @@ class _Converter:
 
     def _workspaces(self, op: Op) -> list[Type]:
         """Types of the memory that the kernel uses beside its results."""
-        here = self._dims_of(op)
+        here = self._dims_of(Call.of(op))
         return [
             TensorType(type.dtype, tuple(map(here, type.shape)))
-            for type in self.kernels[str(op.attributes["entry"])].workspaces
+            for type in self.kernels[Call.of(op).entry].workspaces
         ]
 
-    def _dims_of(self, call: Op | Alternative) -> Callable[[Dim], Dim]:
+    def _dims_of(self, call: Call | dispatch.Alternative) -> Callable[[Dim], Dim]:
         """A function from dims of the entry that is called to dims of the caller."""
-        if isinstance(call, Op):
-            entry = str(call.attributes["entry"])
-            dims = cast("tuple[Dim, ...]", call.attributes["dims"])
-        else:
-            entry, dims = call.entry, call.dims
-        named = dict(zip(self.module.functions[entry].symbols, dims, strict=True))
+        named = dict(zip(self.module.functions[call.entry].symbols, call.dims, strict=True))
         return lambda dim: substitute(dim, named)
 
     def _parameter(self, op: Op) -> int:
-        parameter = Parameter(
-            str(op.attributes["scope"]),
-            str(op.attributes["key"]),
-            cast(DType, op.attributes["dtype"]),
-            cast("tuple[int, ...]", op.attributes["shape"]),
+        found = graph.Parameter.of(op)
+        return self.data.add_parameter(
+            Parameter(found.scope, found.key, found.dtype, known_dims(found.shape))
         )
-        return self.data.add_parameter(parameter)
 
-    def _dispatch(self, op: Op) -> dict[str, Attribute]:
-        entry = str(op.attributes["entry"])
-        kernel = self.kernels[entry]
-        here = self._dims_of(op)
-        others = [each for each in alternatives_of(op) if self._fits(each, op)]
+    def _dispatch(self, op: Op) -> Dispatch:
+        call = Call.of(op)
+        kernel = self.kernels[call.entry]
+        others = [each for each in call.alternatives if self._fits(each, op)]
         in_place = tuple(
             pair
             for pair in kernel.in_place
             if all(pair in self.kernels[each.entry].in_place for each in others)
         )
-        attributes: dict[str, Attribute] = {
-            "kernel": self.ordinals[entry],
-            "entry": entry,
-            "operations": self.operations[entry],
-            "workload": tuple(map(here, kernel.workload)),
-            "flops": here(kernel.flops),
-            "bytes": here(kernel.bytes),
-            "constants": tuple(map(here, kernel.constants)),
-            "in_place": in_place,
-            "untouched": here(kernel.untouched),
-        }
-        if others:
-            attributes["alternatives"] = tuple(map(self._alternative, others))
-        return attributes
+        return Dispatch(
+            call=self._call(call),
+            entry=call.entry,
+            operations=self.operations[call.entry],
+            in_place=in_place,
+            untouched=self._dims_of(call)(kernel.untouched),
+            alternatives=tuple(Alternative(each.guards, self._call(each)) for each in others),
+        )
 
-    def _fits(self, alternative: Alternative, op: Op) -> bool:
+    def _call(self, call: Call | dispatch.Alternative) -> KernelCall:
+        """The kernel of an entry with the caller's numbers."""
+        kernel, here = self.kernels[call.entry], self._dims_of(call)
+        x, y, z = map(here, kernel.workload)
+        return KernelCall(
+            self.ordinals[call.entry],
+            (x, y, z),
+            here(kernel.flops),
+            here(kernel.bytes),
+            tuple(map(here, kernel.constants)),
+        )
+
+    def _fits(self, alternative: dispatch.Alternative, op: Op) -> bool:
         """Whether the alternative uses the same memory beside operands and results."""
-        known = {str(dim): number for dim, number in alternative.guards}
+        known = {str(each.dim): each.value for each in alternative.guards}
         here = self._dims_of(alternative)
         wanted = [
             TensorType(type.dtype, tuple(map(here, type.shape)))
@@ -201,17 +206,6 @@ class _Converter:
             for type in given
         ]
 
-    def _alternative(self, alternative: Alternative) -> Attribute:
-        kernel, here = self.kernels[alternative.entry], self._dims_of(alternative)
-        return (
-            alternative.guards,
-            self.ordinals[alternative.entry],
-            tuple(map(here, kernel.workload)),
-            here(kernel.flops),
-            here(kernel.bytes),
-            tuple(map(here, kernel.constants)),
-        )
-
     def _return_of_init(self, op: Op, values: Mapping[Value, Value], block: Block) -> None:
         """What `init` returns lies in the arena: what no kernel made is copied there."""
         returned: list[Value] = []
@@ -219,7 +213,7 @@ class _Converter:
             value = values[operand]
             owner = alias_root(value).owner
             if not isinstance(owner, Op) or owner.name != "stream.dispatch":
-                copy = Op("stream.copy", [value], [value.type], location=op.location)
+                copy = Op("stream.copy", [value], [value.type], Placed(), location=op.location)
                 value = block.append(copy).result
             returned.append(value)
         block.append(Op("return", returned, location=op.location))

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Literal
 
 from ingot.compiler.ir import Block, Op, TensorType, Value, walk
 from ingot.compiler.ir.dims import Dim, product
+from ingot.compiler.stream.ops import Dispatch
 from ingot.compiler.stream.scopes import ScopedRange
 
 __all__ = [
@@ -44,7 +45,7 @@ class Home:
     ranges, which such values exchange from step to step. Its own is where it starts.
     """
 
-    kind: str
+    kind: Literal["slab", "result", "variable", "carried"]
     ordinal: int = 0
     range: ScopedRange | None = None
 
@@ -113,7 +114,8 @@ def in_place_operands(op: Op, result: int) -> list[int]:
         return [result]
     if op.name == "update":
         return [0]
-    pairs = cast("tuple[tuple[int, int], ...]", op.attributes.get("in_place", ()))
+    found = op.attributes
+    pairs = found.in_place if isinstance(found, Dispatch) else ()
     return [operand for operand, target in pairs if target == result]
 
 

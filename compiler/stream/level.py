@@ -5,13 +5,12 @@ from __future__ import annotations
 from ingot.compiler.dispatch.level import CALLER_OPS
 from ingot.compiler.dispatch.scalar_ops import FLOAT_OPS, INTEGER_OPS
 from ingot.compiler.ir import Level
+from ingot.compiler.stream.ops import STREAM_OPS
 
 __all__ = ["STREAM"]
 
-_STREAM = ("constant", "parameter", "global", "alias", "dispatch", "copy", "size")
-
 STREAM = Level(
     "stream",
-    dict.fromkeys([*CALLER_OPS, *INTEGER_OPS, *FLOAT_OPS, *(f"stream.{each}" for each in _STREAM)]),
+    dict.fromkeys([*CALLER_OPS, *INTEGER_OPS, *FLOAT_OPS, *STREAM_OPS]),
 )
 """Leaves, aliases, dispatches and copies; control flow and numbers as at the dispatch level."""

@@ -10,7 +10,7 @@ Copies that are needed become ops here.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 from ingot.compiler.graph.ops import CONTROL, defined_symbols
@@ -30,6 +30,7 @@ from ingot.compiler.stream.homes import (
     is_whole,
     make_last,
 )
+from ingot.compiler.stream.ops import Dispatch, Placed, PlannedControl
 from ingot.compiler.stream.scopes import ScopedRange, Scopes
 from ingot.compiler.stream.slots import copy_changing_elements
 from ingot.compiler.stream.variables import VariableAccess
@@ -204,11 +205,15 @@ class BlockPlan:
 
     def _count_bytes(self, op: Op) -> None:
         """A kernel that writes over its operand leaves what stays there alone."""
-        untouched = cast(Dim, op.attributes.get("untouched", 0))
+        found = op.attributes
+        if not isinstance(found, Dispatch) or found.untouched == 0:
+            return
+        call = found.call
         for ordinal, result in enumerate(op.results):
             for operand in in_place_operands(op, ordinal):
-                if untouched and self._home_of(op.operands[operand]) is self.homes[result]:
-                    op.attributes["bytes"] = cast(Dim, op.attributes["bytes"]) - untouched
+                if self._home_of(op.operands[operand]) is self.homes[result]:
+                    call = replace(call, bytes=call.bytes - found.untouched)
+        op.attributes = replace(found, call=call)
 
     def _place(self, op: Op, ordinal: int, result: Value) -> Home:
         """The home of a result: given already, an operand's that dies here, or a new one."""
@@ -253,7 +258,7 @@ class BlockPlan:
         return self.homes.get(alias_root(value)) if is_whole(value) else None
 
     def _copy(self, value: Value, home: Home, location: str = "") -> Value:
-        copy = Op("stream.copy", [value], [value.type], location=location)
+        copy = Op("stream.copy", [value], [value.type], Placed(), location=location)
         self.homes[copy.result] = home
         self.done.append(copy)
         return copy.result
@@ -286,7 +291,8 @@ class BlockPlan:
                 current = body.arguments[sources.get(ordinal, ordinal)]
                 make_last(body, alias_root(value), current)
         if sources:
-            op.attributes["sources"] = tuple(sources.get(each) for each in range(len(homes)))
+            moved = tuple(sources.get(each) for each in range(len(homes)))
+            op.attributes = replace(PlannedControl.of(op), sources=moved)
         inherited = {home: held for home, held in self.occupants.items() if home not in occupants}
         nothing = [None] * len(condition.terminator.operands)
         self._inner(condition, nothing, inherited)

@@ -8,32 +8,38 @@ value into the variable, if nobody reads the old one any more. Kernels that allo
 over an operand that nobody reads again. In `init` the slab is the program's arena, and what
 is returned is never freed.
 
-The plan is written into the IR: `places` of an op that writes memory has per result
-("slab", offset), ("arena", offset), ("result", ordinal), ("variable", ordinal), ("carried",
-number) for a value that a loop carries in changing places, or none for a scalar. A `while`
-has where those start in `starts`, per carried value (number, kind, offset) or none, and in
-`sources` whose place each has next. `offset` of a global is its place in the arena;
-`slab_length` of a function is the peak, as a formula. Where sizes come from data, values that
-need them lie in scopes behind the first (`scopes.py`): their place is ("slab.1", offset) and
-so on, and `slab_scopes` has the slab's length up to each scope.
+The plan is written into the IR (`ops.py`): `places` of an op that writes memory; in `starts` and
+`sources` of a `while` where values lie that it carries in changing places; and where globals lie
+in the arena. `slab_length` of a function is the peak, as a formula. Where sizes come from data,
+values that need them lie in scopes behind the first (`scopes.py`), and `slab_scopes` has the
+slab's length up to each.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import cast
+from typing import Literal
 
-from ingot.compiler.ir import Attribute, Function, Module, Op, Value, clone_region, walk
+from ingot.compiler.ir import Function, Module, Op, Value, clone_region, walk
 from ingot.compiler.ir.dims import Dim
 from ingot.compiler.stream.allocation import Allocation
 from ingot.compiler.stream.homes import MAKERS, Home, alias_root, byte_length
+from ingot.compiler.stream.ops import (
+    Dispatch,
+    GlobalBytes,
+    InSlab,
+    Named,
+    Place,
+    Placed,
+    PlannedControl,
+    Start,
+)
 from ingot.compiler.stream.plan_block import BlockPlan, Memory
 from ingot.compiler.stream.scopes import ScopedRange, Scopes
 
 __all__ = ["byte_length", "plan_memory"]
 
-Place = tuple[str, Dim]
 Listener = Callable[[str, Sequence[Allocation]], None]
 
 
@@ -51,7 +57,8 @@ def plan_memory(module: Module, listener: Listener | None = None) -> Module:
             result.add(planned)
             for op in walk(planned):
                 if op.name == "stream.global":
-                    op.attributes["offset"] = offsets[cast(int, op.attributes["index"])]
+                    index = GlobalBytes.of(op).index
+                    op.attributes = GlobalBytes(index, offsets[index])
     return result
 
 
@@ -74,7 +81,8 @@ def _plan(function: Function, listener: Listener | None) -> tuple[Function, list
     if listener is not None:
         listener(function.name, tuple(_allocations(planned, memory, starts)))
     places = _write_places(planned, memory, starts, "arena" if is_init else "slab")
-    return planned, [places[alias_root(value)][1] for value in returned if is_init]
+    ends = [places[alias_root(value)] for value in returned if is_init]
+    return planned, [each.offset for each in ends if isinstance(each, InSlab)]
 
 
 def _allocations(function: Function, memory: Memory, bases: Sequence[Dim]) -> Iterator[Allocation]:
@@ -84,7 +92,9 @@ def _allocations(function: Function, memory: Memory, bases: Sequence[Dim]) -> It
         if isinstance(held.value.owner, Op):
             op = held.value.owner
             layer, place = op.location, places[op]
-            maker = str(op.attributes.get("entry", op.name.removeprefix("stream.")))
+            found = op.attributes
+            name = op.name.removeprefix("stream.")
+            maker = found.entry if isinstance(found, Dispatch) else name
         offset = bases[held.range.scope] + held.range.range.offset
         end = len(memory.held) if held.end is None else held.end
         span = (offset, held.length, held.begin, end)
@@ -92,29 +102,29 @@ def _allocations(function: Function, memory: Memory, bases: Sequence[Dim]) -> It
 
 
 def _write_places(
-    function: Function, memory: Memory, bases: Sequence[Dim], slab: str
+    function: Function, memory: Memory, bases: Sequence[Dim], slab: Literal["slab", "arena"]
 ) -> dict[Value, Place]:
     """Write the places into the ops, now that the length of every scope is known."""
     places: dict[Value, Place] = {}
 
-    def in_slab(range_: ScopedRange) -> Place:
-        kind = f"{slab}.{range_.scope}" if range_.scope else slab
-        return kind, bases[range_.scope] + range_.range.offset
+    def in_slab(range_: ScopedRange) -> InSlab:
+        return InSlab(slab, bases[range_.scope] + range_.range.offset, range_.scope)
 
     for value, home in memory.homes.items():
-        if home.range is None or home.kind == "carried":
-            places[value] = (home.kind, home.ordinal)
-        else:
+        if home.kind != "slab":
+            places[value] = Named(home.kind, home.ordinal)
+        elif home.range is not None:
             places[value] = in_slab(home.range)
     for op in walk(function):
         if op.name in MAKERS:
-            op.attributes["places"] = cast(Attribute, tuple(map(places.get, op.results)))
-        if "sources" in op.attributes:
+            op.attributes = replace(Placed.of(op), places=tuple(map(places.get, op.results)))
+        if isinstance(op.attributes, PlannedControl) and op.attributes.sources:
             homes = [memory.homes.get(each) for each in op.regions[1].block.arguments]
-            op.attributes["starts"] = tuple(
-                (home.ordinal, *in_slab(home.range))
+            starts = tuple(
+                Start(home.ordinal, in_slab(home.range))
                 if home is not None and home.kind == "carried" and home.range is not None
                 else None
                 for home in homes
             )
+            op.attributes = replace(op.attributes, starts=starts)
     return places

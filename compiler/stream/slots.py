@@ -7,10 +7,10 @@ into the slot before its last use; else it is copied at once. Rows behind an ele
 
 from __future__ import annotations
 
-from typing import cast
-
+from ingot.compiler.dispatch.ops import Slot, SlotSwap
 from ingot.compiler.ir import Block, Op, Value, walk
 from ingot.compiler.stream.homes import Uses
+from ingot.compiler.stream.ops import Placed
 
 __all__ = ["copy_changing_elements"]
 
@@ -38,7 +38,7 @@ def copy_changing_elements(block: Block) -> None:
             changed == slot and begin < place < end + bool(block.ops[place].regions)
             for changed, place in changes
         ):
-            copies[read] = Op("stream.copy", [read.result], [read.result.type])
+            copies[read] = Op("stream.copy", [read.result], [read.result.type], Placed())
             copies[read].location = read.location
     if not copies:
         return
@@ -49,5 +49,5 @@ def copy_changing_elements(block: Block) -> None:
 
 
 def _slots(op: Op) -> list[int]:
-    names = ("slot", "other") if op.name == "slot.swap" else ("slot",)
-    return [cast(int, op.attributes[name]) for name in names]
+    found = Slot.of(op)
+    return [found.slot, found.other] if isinstance(found, SlotSwap) else [found.slot]

@@ -7,10 +7,9 @@ one. Loads are known by the attribute `variable`, the variable's ordinal.
 
 from __future__ import annotations
 
-from typing import cast
-
 from ingot.compiler.ir import Block, Op, Value, walk
 from ingot.compiler.stream.homes import Uses
+from ingot.compiler.stream.ops import Placed, VariableOrdinal
 
 __all__ = ["VariableAccess"]
 
@@ -42,7 +41,7 @@ class VariableAccess:
     @staticmethod
     def ordinal(op: Op) -> int:
         """The ordinal of the variable that the op loads or stores."""
-        return cast(int, op.attributes["variable"])
+        return VariableOrdinal.of(op).variable
 
     @property
     def stores(self) -> list[tuple[int, Op]]:
@@ -62,7 +61,8 @@ class VariableAccess:
         )
 
     def _copy(self, load: Op) -> None:
-        copy = Op("stream.copy", [load.result], [load.result.type], location=load.location)
+        types = [load.result.type]
+        copy = Op("stream.copy", [load.result], types, Placed(), location=load.location)
         for op in walk(self.block):
             op.operands = [copy.result if x is load.result else x for x in op.operands]
         self.block.ops.insert(self.block.ops.index(load) + 1, copy)

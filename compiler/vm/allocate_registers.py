@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
 
 from ingot.compiler.ir import Function, Op, RefType, ScalarType, Value
+from ingot.compiler.vm.code import Instruction
 from ingot.hal.errors import Unsupported
 
 __all__ = ["MAX_REGISTERS", "Registers", "allocate_registers"]
@@ -80,7 +80,7 @@ def _loops(function: Function) -> dict[int, _Loop]:
         starts.append(place)
         for op in block.ops:
             if op.name in ("branch", "branch.if"):
-                for ordinal in cast("tuple[int, ...]", op.attributes["immediates"]):
+                for ordinal in Instruction.of(op).targets:
                     if ordinal < len(starts):
                         found[starts[ordinal]] = place
             place += 1

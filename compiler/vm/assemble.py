@@ -10,6 +10,7 @@ from sys import byteorder
 from typing import Any
 
 from ingot.compiler.ir import Function, Op, Value
+from ingot.compiler.vm.code import Instruction
 from ingot.compiler.vm.contents import Code, Location
 from ingot.compiler.vm.strings import StringTable
 from ingot.hal.errors import CompileError
@@ -30,7 +31,7 @@ def assemble(function: Function, registers: Mapping[Value, int], strings: String
     for block in function.body.blocks:
         starts.append(len(words))
         for op in block.ops:
-            operations = str(op.attributes.get("operations", ""))
+            operations = Instruction.of(op).operations
             if not locations or (locations[-1].layer, locations[-1].op) != (
                 op.location,
                 operations,
@@ -58,8 +59,9 @@ def _write(
         return
     code = opcode(op.name)
     operands, results = iter(op.operands), iter(op.results)
-    immediates: Iterator[Any] = iter(_tuple(op, "immediates"))
-    counts: Iterator[Any] = iter(_tuple(op, "counts"))
+    immediates: Iterator[Any] = iter(Instruction.of(op).immediates)
+    blocks = iter(Instruction.of(op).targets)
+    counts: Iterator[Any] = iter(Instruction.of(op).counts)
     words.append(code.code)
     for kind in code.operand_kinds:
         letter = kind[0]
@@ -71,7 +73,7 @@ def _write(
             offset = strings.offset(next(immediates))
             words.extend((offset & _WORD, offset >> 16))
         elif letter == "t":
-            targets.append((len(words), next(immediates)))
+            targets.append((len(words), next(blocks)))
             words.extend((0, 0))
         else:
             count = 1
@@ -84,7 +86,7 @@ def _write(
             if len(values) != length:
                 raise ValueError(f"instruction '{op.name}' has too few operands: {op.operands}")
             words.extend(registers[value] for value in values)
-    left = [*operands, *results, *immediates, *counts]
+    left = [*operands, *results, *immediates, *blocks, *counts]
     if left:
         raise ValueError(f"instruction '{op.name}' has {len(left)} operands too many: {left}")
 
@@ -98,9 +100,3 @@ def _immediate(format: str, number: int | float) -> tuple[int, ...]:
             f"a size of the program is computed with the number {number:.6g}, which has more than "
             "63 bits: give its pads, strides, dilations and dims smaller values"
         ) from None
-
-
-def _tuple(op: Op, name: str) -> tuple[Any, ...]:
-    value = op.attributes.get(name, ())
-    assert isinstance(value, tuple)
-    return value

@@ -9,18 +9,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from ingot.compiler.ir import Attribute, Block, Op, RefType, ScalarType, Type, Value
-from ingot.hal.spec import dtype, opcode
+from ingot.compiler.ir import Block, Op, RefType, ScalarType, Type, Value
+from ingot.compiler.ir.attributes import LEFT_OUT, Attributes, Ints, declare
+from ingot.hal.spec import OPCODES, dtype, opcode
 
-__all__ = ["F64", "I64", "REF", "CodeBuilder"]
+__all__ = ["F64", "I64", "REF", "CodeBuilder", "Instruction"]
 
 I64 = ScalarType(dtype("i64"))
 F64 = ScalarType(dtype("f64"))
 _LONGEST_MESSAGE = 1000  # characters: a module may have 4095 bytes
 REF = RefType()
 _RESULT_TYPES: dict[str, Type] = {"I": I64, "F": F64, "O": REF}
+
+
+@dataclass(frozen=True)
+class Instruction(Attributes):
+    """What a vm op has beside registers: immediates, counts and the ordinals of the blocks it may
+    go to, each in the order of the operand letters; and the source operations that it does."""
+
+    immediates: tuple[int | float | str, ...] = field(default=(), metadata=LEFT_OUT)
+    counts: Ints = field(default=(), metadata=LEFT_OUT)
+    targets: Ints = field(default=(), metadata=LEFT_OUT)
+    operations: str = field(default="", metadata=LEFT_OUT)
+
+
+declare(Instruction, *OPCODES, "assign.i64", "assign.f64")
 
 
 @dataclass(eq=False)
@@ -118,7 +133,9 @@ class CodeBuilder:
         """All blocks in the order of the code, with the targets of branches filled in."""
         ordinals = {block: ordinal for ordinal, block in enumerate(self.blocks)}
         for op, targets in self._branches:
-            op.attributes["immediates"] = tuple(ordinals[target] for target in targets)
+            op.attributes = replace(
+                Instruction.of(op), targets=tuple(ordinals[target] for target in targets)
+            )
         return self.blocks
 
     # Instructions.
@@ -143,13 +160,7 @@ class CodeBuilder:
         immediates: tuple[int | float | str, ...] = (),
         counts: tuple[int, ...] = (),
     ) -> Op:
-        attributes: dict[str, Attribute] = {}
-        if immediates:
-            attributes["immediates"] = tuple(immediates)
-        if counts:
-            attributes["counts"] = tuple(counts)
-        if self.operations:
-            attributes["operations"] = self.operations
+        attributes = Instruction(immediates, counts, operations=self.operations)
         op = Op(name, operands, types or (), attributes, location=self.location)
         return self.block.append(op)
 

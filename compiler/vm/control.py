@@ -11,32 +11,36 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Protocol, cast
+from typing import NamedTuple, Protocol
 
 from ingot.compiler.ir import Block, Op, ScalarType, Value
-from ingot.compiler.ir.dims import Dim
-from ingot.compiler.vm.check_layers import LayerCheck, LayerChecks
+from ingot.compiler.stream.ops import Place, PlannedControl, Start
+from ingot.compiler.vm.check_layers import LayerChecks
 from ingot.compiler.vm.code import CodeBuilder
 
-__all__ = ["Place", "write_control", "write_first_that_holds"]
+__all__ = ["Bytes", "write_control", "write_first_that_holds"]
 
-Place = tuple[Value, Value]
-"""A reference to a buffer and a byte offset."""
+
+class Bytes(NamedTuple):
+    """Where a value lies, in registers: a reference to a buffer and a byte offset."""
+
+    reference: Value
+    offset: Value
 
 
 class Converter(Protocol):
     """What converts the ops of bodies, and knows where values are."""
 
     code: CodeBuilder
-    places: dict[Value, Place]
+    places: dict[Value, Bytes]
     scalars: dict[Value, Value]
     checks: LayerChecks
-    carried: dict[int, Place]  # where values that change places lie in this step
+    carried: dict[int, Bytes]  # where values that change places lie in this step
 
-    def place(self, kind: str, where: Dim) -> Place: ...
+    def place(self, place: Place) -> Bytes: ...
     def length(self, value: Value) -> Value: ...
     def op(self, op: Op) -> None: ...
-    def places_of(self, op: Op) -> list[Place | None]: ...
+    def places_of(self, op: Op) -> list[Bytes | None]: ...
 
 
 def write_control(op: Op, converter: Converter) -> None:
@@ -73,11 +77,11 @@ def _loop(op: Op, converter: Converter) -> None:
     condition, body = (region.block for region in op.regions)
     places = converter.places_of(op)
     registers: dict[int, Value] = {}
-    starts = cast("Sequence[tuple[int, str, Dim] | None]", op.attributes.get("starts", ()))
+    starts = PlannedControl.of(op).starts
     moving = {ordinal: start for ordinal, start in enumerate(starts) if start is not None}
-    for ordinal, (number, kind, offset) in moving.items():
-        reference, start = converter.place(kind, offset)
-        moved = converter.carried[number] = (reference, code.move(start))
+    for ordinal, first in moving.items():
+        reference, start = converter.place(first.place)
+        moved = converter.carried[first.number] = Bytes(reference, code.move(start))
         arguments = (block.arguments[ordinal] for block in (condition, body))
         converter.places.update(dict.fromkeys(arguments, moved))
     for ordinal, (operand, result) in enumerate(zip(op.operands, op.results, strict=True)):
@@ -102,25 +106,24 @@ def _loop(op: Op, converter: Converter) -> None:
         _change_places(op, moving, converter)
         code.branch(head)
     code.place(end)
-    for ordinal, (number, *_) in moving.items():
-        target = cast(Place, places[ordinal])
-        code.op("copy", *converter.carried[number], *target, converter.length(op.results[ordinal]))
+    for ordinal, first in moving.items():
+        target, length = places[ordinal], converter.length(op.results[ordinal])
+        assert target is not None
+        code.op("copy", *converter.carried[first.number], *target, length)
         converter.places[op.results[ordinal]] = target
 
 
-def _change_places(
-    op: Op, moving: Mapping[int, tuple[int, str, Dim]], converter: Converter
-) -> None:
+def _change_places(op: Op, moving: Mapping[int, Start], converter: Converter) -> None:
     """Let every carried value that moves lie where its next one is."""
-    sources = cast("Sequence[int | None]", op.attributes.get("sources", ()))
-    offsets = {ordinal: converter.carried[number][1] for ordinal, (number, *_) in moving.items()}
-    following = [offsets[cast(int, sources[ordinal])] for ordinal in moving]
+    sources = PlannedControl.of(op).sources
+    offsets = {at: converter.carried[start.number].offset for at, start in moving.items()}
+    following = [offsets[source] for at in moving if (source := sources[at]) is not None]
     _assign(converter.code, list(offsets.values()), following)
 
 
 def _write(op: Op, place: int, converter: Converter) -> None:
     """The checks and ops of body number `place`."""
-    checks = cast("Sequence[Sequence[LayerCheck]]", op.attributes.get("checks", ()))
+    checks = PlannedControl.of(op).checks
     if checks:
         converter.checks.add(checks[place])
     for inner in op.regions[place].block.ops:

@@ -8,20 +8,31 @@ allocates one arena for all that it makes, and leaves it as program global 0.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable
 from dataclasses import replace
 from functools import partial
 from typing import cast
 
-from ingot.compiler.dispatch.place_lists import SLOT_OPS
-from ingot.compiler.graph.ops import defined_symbols
-from ingot.compiler.ir import Attribute, Block, Function, Module, Op, Region, TensorType, Value
+from ingot.compiler.dispatch.ops import SLOT_OPS, Check, Guard, Rows
+from ingot.compiler.graph.ops import Size, defined_symbols
+from ingot.compiler.ir import Block, Function, Module, Op, Region, TensorType, Value
 from ingot.compiler.ir.dims import Dim
+from ingot.compiler.stream.ops import (
+    Dispatch,
+    GlobalBytes,
+    InSlab,
+    KernelCall,
+    ParameterOrdinal,
+    Place,
+    Placed,
+    SharedBytes,
+    VariableOrdinal,
+)
 from ingot.compiler.stream.plan_memory import byte_length
 from ingot.compiler.vm.check_arguments import check_arguments
-from ingot.compiler.vm.check_layers import LayerCheck, LayerChecks
+from ingot.compiler.vm.check_layers import LayerChecks
 from ingot.compiler.vm.code import F64, CodeBuilder
-from ingot.compiler.vm.control import Place, write_control, write_first_that_holds
+from ingot.compiler.vm.control import Bytes, write_control, write_first_that_holds
 from ingot.compiler.vm.lists import write_results, write_slot_op
 from ingot.compiler.vm.scalars import write_scalar_op
 from ingot.compiler.vm.sizes import Sizes
@@ -29,7 +40,6 @@ from ingot.hal.spec import status
 
 __all__ = ["convert"]
 
-_CALL = ("kernel", "workload", "flops", "bytes", "constants")  # of a dispatch
 _ARENA = 0  # the program global that holds what `init` made
 
 
@@ -47,10 +57,10 @@ class _Converter:
         self.init = function.name == "init"
         self.code = CodeBuilder(Block())
         self.sizes = Sizes(self.code)
-        self.places: dict[Value, Place] = {}
+        self.places: dict[Value, Bytes] = {}
         self.scalars: dict[Value, Value] = {}
-        self.carried: dict[int, Place] = {}
-        checks = cast("Iterable[LayerCheck]", function.attributes.get("checks", ()))
+        self.carried: dict[int, Bytes] = {}
+        checks = cast("tuple[Check, ...]", function.attributes.get("checks", ()))
         self.checks = LayerChecks(checks, self.code, self.sizes)
 
     def convert(self) -> Function:
@@ -61,8 +71,8 @@ class _Converter:
         for ordinal, argument in enumerate(function.arguments):
             if not isinstance(argument.type, TensorType):
                 continue  # `slot.argument` reads it
-            reference, offset = self.code.op("argument.buffer", immediates=(ordinal,))
-            self.places[argument] = (reference, offset)
+            at = self.code.op("argument.buffer", immediates=(ordinal,))
+            self.places[argument] = Bytes(*at)
         self._open_first_slab()
         for op in function.block.ops:
             self.op(op)
@@ -88,16 +98,15 @@ class _Converter:
     def op(self, op: Op) -> None:
         """The instructions of one op."""
         self.code.location = op.location
-        self.code.operations = str(op.attributes.get("operations", ""))
+        self.code.operations = Dispatch.of(op).operations if op.name == "stream.dispatch" else ""
         match op.name:
             case "stream.constant":
-                self.places[op.result] = (self._shared("constants"), self._at(op, "offset"))
+                self.places[op.result] = self._in_shared("constants", SharedBytes.of(op).offset)
             case "stream.global":
-                self.places[op.result] = (self._shared("global.load"), self._at(op, "offset"))
+                self.places[op.result] = self._in_shared("global.load", GlobalBytes.of(op).offset)
             case "stream.parameter":
-                ordinal = cast(int, op.attributes["ordinal"])
-                reference, offset = self.code.op("parameter", immediates=(ordinal,))
-                self.places[op.result] = (reference, offset)
+                ordinal = ParameterOrdinal.of(op).ordinal
+                self.places[op.result] = Bytes(*self.code.op("parameter", immediates=(ordinal,)))
             case "stream.alias":
                 self.places[op.result] = self.places[op.operands[0]]
             case "stream.dispatch":
@@ -123,7 +132,7 @@ class _Converter:
                 write_slot_op(op, self.function, self.code, self.sizes, self.places)
                 self.checks.make()
             case "variable.load":
-                ordinal = cast(int, op.attributes["variable"])
+                ordinal = VariableOrdinal.of(op).variable
                 self.places[op.result] = self._variable("variable.read", ordinal)
             case "if" | "case" | "while":
                 write_control(op, self)
@@ -134,13 +143,10 @@ class _Converter:
             case _:
                 self._scalar_op(op)
 
-    def _at(self, op: Op, attribute: str) -> Value:
-        return self.sizes.value(cast(Dim, op.attributes[attribute]))
-
-    def _behind(self, place: Place, op: Op) -> Place:
+    def _behind(self, place: Bytes, op: Op) -> Bytes:
         """The place that lies the op's `offset` behind another one."""
-        reference, start = place
-        return reference, self.code.op("add.size", start, self._at(op, "offset"))[0]
+        offset = self.sizes.value(Rows.of(op).offset)
+        return Bytes(place.reference, self.code.op("add.size", place.offset, offset)[0])
 
     # Scalars.
 
@@ -172,14 +178,14 @@ class _Converter:
         code = self.code
         (x,) = op.operands
         value = self.scalars[x] if x in self.scalars else self._read(x)
-        low, high = (cast(Dim, op.attributes[name]) for name in ("low", "high"))
-        least, greatest = self.sizes.value(low), self.sizes.value(high)
+        size = Size.of(op)
+        least, greatest = self.sizes.value(size.low), self.sizes.value(size.high)
         above = code.op("le.i64", least, value)[0]
         below = code.op("le.i64", value, greatest)[0]
         inside = code.op("and.i64", above, below)[0]
         layer = f"layer '{op.location}': " if op.location else ""
-        message = f"{layer}{op.attributes['what']} is {{}}, expected {{}} to {{}}"
-        refused = status(str(op.attributes["status"])).code
+        message = f"{layer}{size.what} is {{}}, expected {{}} to {{}}"
+        refused = status(size.status).code
         code.check(inside, refused, message, value, least, greatest)
         (name,) = defined_symbols(op)
         self.sizes.define(name, value)
@@ -187,12 +193,12 @@ class _Converter:
 
     # Memory.
 
-    def _shared(self, name: str) -> Value:
-        """The one reference to the constants, or to the arena."""
+    def _in_shared(self, name: str, offset: Dim) -> Bytes:
+        """A place in the constants, or in the arena, to which there is one reference."""
         immediates = (_ARENA,) if name == "global.load" else ()
         made = self.code.once(name, 0, lambda: self.code.op(name, immediates=immediates)[0])
         assert isinstance(made, Value)
-        return made
+        return Bytes(made, self.sizes.value(offset))
 
     def _place_results(self, op: Op) -> None:
         for result, place in zip(op.results, self.places_of(op), strict=True):
@@ -203,111 +209,109 @@ class _Converter:
         """The register with the bytes of a tensor."""
         return self.sizes.value(byte_length(value))
 
-    def places_of(self, op: Op) -> list[Place | None]:
+    def places_of(self, op: Op) -> list[Bytes | None]:
         """Where the results of an op lie; None for scalars."""
-        planned = cast("Sequence[tuple[str, Dim] | None]", op.attributes["places"])
-        return [None if place is None else self.place(*place) for place in planned]
+        return [None if place is None else self.place(place) for place in Placed.of(op).places]
 
-    def place(self, kind: str, where: Dim) -> Place:
+    def place(self, place: Place) -> Bytes:
         """The buffer and offset of a place as the plan names it."""
-        if kind == "carried":
-            return self.carried[cast(int, where)]
-        if kind == "result":
-            return self._result_buffer(cast(int, where))
-        if kind == "variable":
-            return self._variable("variable.write", cast(int, where))
-        reference, start = self._slab(kind)
-        if where == 0:
-            return reference, start
-        level = self.sizes.level(where)
+        if isinstance(place, InSlab):
+            return self._in_slab(place)
+        match place.kind:
+            case "carried":
+                return self.carried[place.ordinal]
+            case "result":
+                return self._result_buffer(place.ordinal)
+            case "variable":
+                return self._variable("variable.write", place.ordinal)
+
+    def _in_slab(self, place: InSlab) -> Bytes:
+        slab = self._slab(place.kind, place.scope)
+        if place.offset == 0:
+            return slab
+        level = max(self.sizes.level(place.offset), self._slab_level(place.scope))
 
         def offset() -> Value:
-            return self.code.op("add.i64", start, self.sizes.value(where))[0]
+            return self.code.op("add.i64", slab.offset, self.sizes.value(place.offset))[0]
 
-        made = self.code.once((kind, where), max(level, self._slab_level(kind)), offset)
+        made = self.code.once(place, level, offset)
         assert isinstance(made, Value)
-        return reference, made
+        return Bytes(slab.reference, made)
 
-    def _slab_level(self, scope: str) -> int:
-        return self.sizes.level(self._slab_length(scope))
+    def _slab_level(self, scope: int) -> int:
+        return self.sizes.level(self._slab_lengths()[scope])
 
-    def _slab_length(self, scope: str) -> Dim:
-        _, _, ordinal = scope.partition(".")
-        return self._slab_lengths()[int(ordinal or 0)]
+    def _slab(self, instruction: str, scope: int = 0) -> Bytes:
+        """Buffer and start of the slab, or the arena, of a scope."""
+        length = self._slab_lengths()[scope]
 
-    def _slab(self, scope: str) -> Place:
-        """Buffer and start of the slab in the scope of that name: "slab", "slab.1", ..."""
-        instruction, length = scope.partition(".")[0], self._slab_length(scope)
-        return self._once(scope, self._slab_level(scope), instruction, length)
+        def make() -> Bytes:
+            return Bytes(*self.code.op(instruction, self.sizes.value(length)))
 
-    def _once(self, key: str, level: int, instruction: str, length: Dim) -> Place:
-        def make() -> tuple[Value, ...]:
-            return tuple(self.code.op(instruction, self.sizes.value(length)))
+        return self._once((instruction, scope), self._slab_level(scope), make)
 
-        return cast(Place, self.code.once(key, level, make))
+    def _once(self, key: Hashable, level: int, make: Callable[[], Bytes]) -> Bytes:
+        made = self.code.once(key, level, make)
+        assert isinstance(made, Bytes)
+        return made
 
-    def _variable(self, instruction: str, ordinal: int) -> Place:
+    def _variable(self, instruction: str, ordinal: int) -> Bytes:
         """A variable's buffer. It counts as being changed from `variable.write` on, so that
         comes no earlier than the first write."""
 
-        def make() -> tuple[Value, ...]:
-            return tuple(self.code.op(instruction, immediates=(ordinal,)))
+        def make() -> Bytes:
+            return Bytes(*self.code.op(instruction, immediates=(ordinal,)))
 
-        return cast(Place, self.code.once((instruction, ordinal), self.code.level, make))
+        return self._once((instruction, ordinal), self.code.level, make)
 
-    def _result_buffer(self, ordinal: int) -> Place:
+    def _result_buffer(self, ordinal: int) -> Bytes:
         type = self.function.result_types[ordinal]
         assert isinstance(type, TensorType)
 
-        def make() -> tuple[Value, ...]:
+        def make() -> Bytes:
             dims = [self.sizes.value(dim) for dim in type.shape]
             counts = (len(dims),)
-            return tuple(self.code.op("result.buffer", *dims, immediates=(ordinal,), counts=counts))
+            return Bytes(
+                *self.code.op("result.buffer", *dims, immediates=(ordinal,), counts=counts)
+            )
 
-        return cast(Place, self.code.once(("result", ordinal), 0, make))
+        return self._once(("result", ordinal), 0, make)
 
     def _dispatch(self, op: Op) -> None:
         """The kernel, or the first of its alternatives whose guards hold."""
         self._place_results(op)
-        rows = cast("tuple[tuple[Attribute, ...], ...]", op.attributes.get("alternatives", ()))
-        generic = tuple(op.attributes[name] for name in _CALL)
-        if not rows:
-            self._queue(op, *generic)
+        dispatch = Dispatch.of(op)
+        if not dispatch.alternatives:
+            self._queue(op, dispatch.call)
             return
-        conditions = [
-            self._holds(cast("tuple[tuple[Dim, int], ...]", guards)) for guards, *_ in rows
-        ]
-        bodies = [partial(self._queue, op, *row) for row in (*(row[1:] for row in rows), generic)]
-        write_first_that_holds(conditions, bodies, self.code)
+        conditions = [self._holds(each.guards) for each in dispatch.alternatives]
+        calls = (*(each.call for each in dispatch.alternatives), dispatch.call)
+        write_first_that_holds(
+            conditions, [partial(self._queue, op, call) for call in calls], self.code
+        )
 
-    def _holds(self, guards: tuple[tuple[Dim, int], ...]) -> Value:
+    def _holds(self, guards: tuple[Guard, ...]) -> Value:
         """The register that is 1 where every dim has its value; each test is made once."""
-        (dim, number), *others = guards
+        first, *others = guards
 
         def make() -> Value:
-            number_register = self.code.constant(number)
-            equal = self.code.op("eq.i64", self.sizes.value(dim), number_register)[0]
+            number = self.code.constant(first.value)
+            equal = self.code.op("eq.i64", self.sizes.value(first.dim), number)[0]
             if not others:
                 return equal
             return self.code.op("and.i64", equal, self._holds(tuple(others)))[0]
 
-        level = max(self.sizes.level(each) for each, _ in guards)
+        level = max(self.sizes.level(each.dim) for each in guards)
         made = self.code.once(("holds", guards), level, make)
         assert isinstance(made, Value)
         return made
 
-    def _queue(self, op: Op, *call: Attribute) -> None:
+    def _queue(self, op: Op, call: KernelCall) -> None:
         """Queue a kernel, with the operands and results of `op`."""
-        kernel, workload, flops, bytes, constants = call
-        numbers = (
-            *cast("tuple[Dim, ...]", workload),
-            cast(Dim, flops),
-            cast(Dim, bytes),
-            *cast("tuple[Dim, ...]", constants),
-        )
+        numbers = (*call.workload, call.flops, call.bytes, *call.constants)
         operands = [self.sizes.value(number) for number in numbers]
         bindings = [*op.operands, *op.results]
         for value in bindings:
             operands += [*self.places[value], self.sizes.value(byte_length(value))]
-        counts = (len(numbers) - 5, len(bindings))
-        self.code.op("dispatch", *operands, immediates=(cast(int, kernel),), counts=counts)
+        counts = (len(call.constants), len(bindings))
+        self.code.op("dispatch", *operands, immediates=(call.kernel,), counts=counts)

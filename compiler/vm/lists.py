@@ -5,29 +5,30 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
+from ingot.compiler.dispatch.ops import Slot, SlotAt, SlotCopy, SlotResult, SlotSwap
 from ingot.compiler.graph.ops import defined_symbols
 from ingot.compiler.ir import Function, Op, TensorType, Value
-from ingot.compiler.ir.dims import Dim, symbol
+from ingot.compiler.ir.dims import symbol
 from ingot.compiler.stream.plan_memory import byte_length
 from ingot.compiler.vm.code import CodeBuilder
-from ingot.compiler.vm.control import Place
+from ingot.compiler.vm.control import Bytes
 from ingot.compiler.vm.sizes import Sizes
 
 __all__ = ["write_results", "write_slot_op"]
 
 
 def write_slot_op(
-    op: Op, function: Function, code: CodeBuilder, sizes: Sizes, places: dict[Value, Place]
+    op: Op, function: Function, code: CodeBuilder, sizes: Sizes, places: dict[Value, Bytes]
 ) -> None:
     """The instructions of one `slot` op; `places` learns where an element lies."""
-    slot = cast(int, op.attributes["slot"])
+    slot = Slot.of(op).slot
     match op.name:
         case "slot.clear":
             code.op("list.clear", immediates=(slot,))
         case "slot.copy":
-            code.op("list.copy", immediates=(slot, cast(int, op.attributes["source"])))
+            code.op("list.copy", immediates=(slot, SlotCopy.of(op).source))
         case "slot.swap":
-            code.op("list.swap", immediates=(slot, cast(int, op.attributes["other"])))
+            code.op("list.swap", immediates=(slot, SlotSwap.of(op).other))
         case "slot.erase":
             code.op("list.erase", _index(op, sizes), immediates=(slot,))
         case "slot.set":
@@ -53,17 +54,17 @@ def write_slot_op(
 
 def write_results(op: Op, function: Function, code: CodeBuilder, sizes: Sizes) -> None:
     """The instructions of a `slot.result`: every result of the function that it is."""
-    slot, given = cast(int, op.attributes["slot"]), sizes.value(cast(Dim, op.attributes["given"]))
+    slot, given = SlotResult.of(op).slot, sizes.value(SlotResult.of(op).given)
     for ordinal, value in enumerate(function.block.terminator.operands):
         if value is op.result:
             code.op("list.result", given, immediates=(ordinal, slot))
 
 
 def _index(op: Op, sizes: Sizes) -> Value:
-    return sizes.value(cast(Dim, op.attributes["index"]))
+    return sizes.value(SlotAt.of(op).index)
 
 
-def _tensor(op: Op, sizes: Sizes, places: Mapping[Value, Place]) -> tuple[tuple[Value, ...], int]:
+def _tensor(op: Op, sizes: Sizes, places: Mapping[Value, Bytes]) -> tuple[tuple[Value, ...], int]:
     """The registers of the operand: reference, offset, length, dims; and its rank."""
     (x,) = op.operands
     shape = cast(TensorType, x.type).shape
@@ -72,12 +73,11 @@ def _tensor(op: Op, sizes: Sizes, places: Mapping[Value, Place]) -> tuple[tuple[
 
 
 def _write_get(
-    op: Op, slot: int, code: CodeBuilder, sizes: Sizes, places: dict[Value, Place]
+    op: Op, slot: int, code: CodeBuilder, sizes: Sizes, places: dict[Value, Bytes]
 ) -> None:
     index = _index(op, sizes)
     shape = cast(TensorType, op.result.type).shape
     for name in defined_symbols(op):
         axis = shape.index(symbol(name))
         sizes.define(name, code.op("list.dim", index, immediates=(slot, axis))[0])
-    reference, offset = code.op("list.get", index, immediates=(slot,))
-    places[op.result] = (reference, offset)
+    places[op.result] = Bytes(*code.op("list.get", index, immediates=(slot,)))

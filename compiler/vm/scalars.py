@@ -11,8 +11,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import cast
 
-from ingot.compiler.ir import Literal, Op, ScalarType, Value
-from ingot.compiler.ir.dims import Dim
+from ingot.compiler.graph.ops import Compare, Constant, DimValue
+from ingot.compiler.ir import Op, ScalarType, Value
 from ingot.compiler.kernels.trace import number_of
 from ingot.compiler.vm.code import CodeBuilder
 from ingot.compiler.vm.sizes import Sizes
@@ -67,7 +67,7 @@ class _Writer:
         name = self.op.name
         special: dict[str, Callable[[], Value]] = {
             "constant": self._constant,
-            "dim": lambda: self.sizes.value(cast(Dim, self.op.attributes["value"])),
+            "dim": lambda: self.sizes.value(DimValue.of(self.op).value),
             "reshape": lambda: self.operands[0],
             "broadcast": lambda: self.operands[0],
             "compare": self._compare,
@@ -105,13 +105,13 @@ class _Writer:
         return self._do("round.f64", value, immediates=(self.dtype.code,))
 
     def _constant(self) -> Value:
-        number = number_of(cast(Literal, self.op.attributes["value"]))
+        number = number_of(Constant.of(self.op).value)
         if self.dtype.is_float:
             return self.code.float_constant(float(number))
         return self.code.constant(int(number))
 
     def _compare(self) -> Value:
-        name, swapped, negated = _DIRECTIONS[str(self.op.attributes["direction"])]
+        name, swapped, negated = _DIRECTIONS[Compare.of(self.op).direction]
         kind = "f64" if self.source.is_float else "i64"
         if name == "eq" and negated and kind == "i64":
             return self._do("ne.i64", *self.operands)

@@ -13,6 +13,7 @@ import pytest
 
 from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.graph.level import GRAPH
+from ingot.compiler.graph.ops import Constant
 from ingot.compiler.graph.passes import run_graph_passes
 from ingot.compiler.ir import Module, walk
 from ingot.compiler.ir.verifier import verify
@@ -303,9 +304,9 @@ def test_weights_of_several_functions_are_made_once() -> None:
 
     module = run_graph_passes(read_sources({"f": program(), "g": program()}))
     constants = {
-        op.attributes["value"].array.ctypes.data  # type: ignore[union-attr]
+        Constant.of(op).value.array.ctypes.data
         for op in walk(module)
-        if op.name == "constant" and op.attributes["value"].array.nbytes > 1000  # type: ignore[union-attr]
+        if op.name == "constant" and Constant.of(op).value.array.nbytes > 1000
     }
     assert len(constants) == 1
     results = module.functions["init"].result_types if "init" in module.functions else [None]

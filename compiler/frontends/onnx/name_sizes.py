@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import onnx
 
-from ingot.compiler.graph.ops import defined_symbols
+from ingot.compiler.graph.ops import defined_symbols, with_symbols
 from ingot.compiler.graph.symbols import inner_symbols, substitute_symbols
 from ingot.compiler.ir import Function, TensorType, walk
 from ingot.compiler.ir.dims import Dim, Expr, symbol, symbols_of
@@ -39,7 +39,7 @@ def name_sizes(function: Function, outputs: Sequence[onnx.ValueInfoProto]) -> No
     for op in walk(function):
         defined = defined_symbols(op)
         if defined:
-            op.attributes["symbols"] = tuple(names.get(name, name) for name in defined)
+            op.attributes = with_symbols(op, tuple(names.get(name, name) for name in defined))
 
 
 def _symbol_name(dim: Dim) -> str:

@@ -12,13 +12,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.graph.control.loops import FREE, body_of, induction_of, trip_count
 from ingot.compiler.graph.effects import effects_of
-from ingot.compiler.graph.folding.simplify import dims, ints
-from ingot.compiler.graph.ops import defined_symbols, lookup
+from ingot.compiler.graph.ops import (
+    AlongAxis,
+    Broadcast,
+    DotGeneral,
+    DynamicSlice,
+    Slice,
+    Take,
+    Transpose,
+    defined_symbols,
+    lookup,
+)
 from ingot.compiler.graph.relations import is_proven, relations_of
 from ingot.compiler.graph.rewriter import defined_by
 from ingot.compiler.graph.symbols import inner_symbols, symbols_used
@@ -123,7 +132,7 @@ class _Batcher:
         index = op.operands[1] if op.name == "take" else op.operands[1 + axis]
         if not self.is_counter(index):
             return None
-        mode = str(op.attributes.get("mode", "clamp"))
+        mode = op.attributes.mode if isinstance(op.attributes, Take) else "clamp"
         return _Key(index, tensor_type(op.operands[0]).shape[axis], mode)
 
     def is_counter(self, index: Value) -> bool:
@@ -234,10 +243,10 @@ def _is_worth(count: Dim, trips: Dim) -> bool:
 def _sliced_axis(op: Op) -> int | None:
     """The axis along which the op takes one element, whole in all others."""
     if op.name == "take" and tensor_type(op.operands[1]).rank == 0:
-        return int(op.attributes["axis"])  # type: ignore[arg-type]
+        return Take.of(op).axis
     if op.name != "dynamic_slice":
         return None
-    shape, sizes = tensor_type(op.operands[0]).shape, dims(op, "sizes")
+    shape, sizes = tensor_type(op.operands[0]).shape, DynamicSlice.of(op).sizes
     cut = [axis for axis, dim in enumerate(shape) if sizes[axis] != dim]
     return cut[0] if len(cut) == 1 and sizes[cut[0]] == 1 else None
 
@@ -278,19 +287,18 @@ def _batch_op(
     if op.name == "reshape":
         return builder.value("reshape", *spread, shape=shape)
     if op.name == "transpose":
-        permutation = (0, *(axis + 1 for axis in ints(op, "permutation")))
+        permutation = (0, *(axis + 1 for axis in Transpose.of(op).permutation))
         return builder.value("transpose", *spread, permutation=permutation)
     if op.name == "broadcast":
-        dimensions = (0, *(axis + 1 for axis in ints(op, "dimensions")))
+        dimensions = (0, *(axis + 1 for axis in Broadcast.of(op).dimensions))
         return builder.value("broadcast", *spread, shape=shape, dimensions=dimensions)
     if op.name == "concatenate":
-        return builder.value("concatenate", *spread, axis=int(op.attributes["axis"]) + 1)  # type: ignore[arg-type]
+        return builder.value("concatenate", *spread, axis=AlongAxis.of(op).axis + 1)
     if op.name == "slice":
-        starts, limits, strides = (dims(op, name) for name in ("start", "limit", "stride"))
-        return builder.value(
-            "slice", *spread, start=(0, *starts), limit=(count, *limits), stride=(1, *strides)
-        )
-    return builder.value(op.name, *spread, **op.attributes)
+        old = Slice.of(op)
+        new = Slice((0, *old.start), (count, *old.limit), (1, *old.stride))
+        return builder.like(op, *spread, attributes=new)
+    return builder.like(op, *spread)
 
 
 def _repeated(value: Value, count: Dim, builder: Builder) -> Value:
@@ -299,7 +307,7 @@ def _repeated(value: Value, count: Dim, builder: Builder) -> Value:
     shape, dimensions = (count, *type.shape), tuple(range(1, type.rank + 1))
     inner = defined_by(value, "broadcast")
     if inner is not None:
-        dimensions = tuple(axis + 1 for axis in ints(inner, "dimensions"))
+        dimensions = tuple(axis + 1 for axis in Broadcast.of(inner).dimensions)
         value = inner.operands[0]
     return builder.value("broadcast", value, shape=shape, dimensions=dimensions)
 
@@ -309,18 +317,23 @@ def _batch_dot(
 ) -> Value:
     """A contraction with a sequence on one side (a free axis) or on both (a batch axis)."""
     both = all(sequential)
-    attributes: dict[str, object] = {"dtype": op.attributes["dtype"]}
-    for side, known in zip(("lhs", "rhs"), sequential, strict=True):
-        for name in ("batch", "contract"):
-            axes = tuple(axis + known for axis in ints(op, f"{side}_{name}"))
-            attributes[f"{side}_{name}"] = (0, *axes) if both and name == "batch" else axes
-    value = builder.value("dot_general", *operands, **attributes)
+    dot = DotGeneral.of(op)
+    left, right = sequential
+    first = (0,) if both else ()
+    attributes = replace(
+        dot,
+        lhs_batch=(*first, *(axis + left for axis in dot.lhs_batch)),
+        rhs_batch=(*first, *(axis + right for axis in dot.rhs_batch)),
+        lhs_contract=tuple(axis + left for axis in dot.lhs_contract),
+        rhs_contract=tuple(axis + right for axis in dot.rhs_contract),
+    )
+    value = builder.like(op, *operands, attributes=attributes)
     if both:
         return value
-    place = len(ints(op, "lhs_batch"))
+    place = len(DotGeneral.of(op).lhs_batch)
     if sequential[1]:
         lhs = tensor_type(operands[0]).rank
-        place += lhs - place - len(ints(op, "lhs_contract"))
+        place += lhs - place - len(DotGeneral.of(op).lhs_contract)
     rank = tensor_type(value).rank
     order = (place, *(axis for axis in range(rank) if axis != place))
     return value if place == 0 else builder.value("transpose", value, permutation=order)

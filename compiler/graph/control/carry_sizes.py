@@ -9,10 +9,11 @@ know in front of it comes out in the same way.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import cast
 
 from ingot.compiler.graph.builder import Builder, tensor_type
-from ingot.compiler.graph.ops import defined_symbols
+from ingot.compiler.graph.ops import AlongAxis, Control, defined_symbols
 from ingot.compiler.graph.ops.lists import ANY
 from ingot.compiler.graph.symbols import substitute_in, symbols_used
 from ingot.compiler.ir import Block, ListType, Op, Region, TensorType, Type, Value, walk
@@ -29,7 +30,7 @@ def carry_branch_sizes(op: Op, names: set[str], ops: list[Op]) -> None:
     for region in op.regions:
         _yield_lists(region.block, patterns)
     types = [value.type for value in op.regions[0].block.terminator.operands]
-    attributes = {**op.attributes, "symbols": _without(op, names)}
+    attributes = replace(Control.of(op), symbols=_without(op, names))
     new = Op(op.name, op.operands, types, attributes, op.regions, op.location)
     ops.append(new)
     _read_results(op, new, placed, names, Builder(ops, op.location))
@@ -56,7 +57,8 @@ def carry_loop_sizes(op: Op, fresh: Iterator[str], ops: list[Op]) -> None:
             writer.give_lists()
         blocks.append(writer.block)
     regions = [Region([block]) for block in blocks]
-    new = Op(op.name, operands, types, {**op.attributes, "symbols": ()}, regions, op.location)
+    attributes = replace(Control.of(op), symbols=())
+    new = Op(op.name, operands, types, attributes, regions, op.location)
     ops.append(new)
     _read_results(op, new, placed, names, builder)
 
@@ -171,7 +173,7 @@ class _LoopRegion:
             argument = self.old.arguments[place]
             while isinstance(value.owner, Op) and value.owner in inside:
                 op = value.owner
-                if op.name != "concatenate" or op.attributes["axis"] != 0:
+                if op.name != "concatenate" or AlongAxis.of(op).axis != 0:
                     break
                 chain.append(op)
                 value = op.operands[0]

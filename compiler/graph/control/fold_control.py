@@ -9,6 +9,7 @@ them it takes from outside.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.control.loops import (
@@ -19,7 +20,7 @@ from ingot.compiler.graph.control.loops import (
     trip_count,
 )
 from ingot.compiler.graph.effects import effects_of
-from ingot.compiler.graph.ops import CONTROL, defined_symbols
+from ingot.compiler.graph.ops import CONTROL, Control, defined_symbols
 from ingot.compiler.graph.rewriter import defined_by, literal_of_value, rewrite, splat_of
 from ingot.compiler.graph.symbols import inner_symbols, substitute_symbols
 from ingot.compiler.ir import (
@@ -66,7 +67,7 @@ def _settle_symbols(function: Function) -> None:
             if op.name in ("if", "case") and defined_symbols(op):
                 settled.update(_equal_dims(op))
                 kept = (name for name in defined_symbols(op) if name not in settled)
-                op.attributes["symbols"] = tuple(kept)
+                op.attributes = replace(Control.of(op), symbols=tuple(kept))
         if not settled:
             return
         substitute_symbols(function, _resolved(settled))
@@ -221,7 +222,8 @@ def _again(
     types = [result.type for result in results]
     left = {name for each in results for name in _dim_names(each)}
     symbols = tuple(name for name in defined_symbols(op) if name in left)
-    made = Op(name, operands, types, {**op.attributes, "symbols": symbols}, regions, op.location)
+    attributes = replace(Control.of(op), symbols=symbols)
+    made = Op(name, operands, types, attributes, regions, op.location)
     builder.ops.append(made)
     return made
 

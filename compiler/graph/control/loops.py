@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ingot.compiler.graph.ops import defined_symbols
+from ingot.compiler.graph.ops import Compare, DimValue, defined_symbols
 from ingot.compiler.graph.references.leaves import array_of
 from ingot.compiler.graph.rewriter import defined_by, literal_of_value
-from ingot.compiler.ir import Block, Op, TensorType, Value, dim_attribute, walk
+from ingot.compiler.ir import Block, Op, TensorType, Value, walk
 from ingot.compiler.ir.dims import Dim, ceildiv, maximum, symbols_of
 
 __all__ = [
@@ -55,7 +55,7 @@ def known_integer(value: Value) -> Dim | None:
         value = op.operands[0]
     op = defined_by(value, "dim")
     if op is not None:
-        return dim_attribute(op.attributes["value"])
+        return DimValue.of(op).value
     literal = literal_of_value(value)
     if literal is None or literal.array.size != 1 or not literal.dtype.is_integer:
         return None
@@ -91,7 +91,7 @@ def trip_count(op: Op) -> Dim | None:
     if test is None:
         return None
     a, b = test.operands
-    direction = str(test.attributes["direction"])
+    direction: str = Compare.of(test).direction
     if b in block.arguments:
         a, b = b, a
         direction = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}.get(direction, direction)

@@ -9,11 +9,12 @@ is not taken, is carried in lists (`carry_sizes.py`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.graph.control.carry_sizes import carry_branch_sizes, carry_loop_sizes
 from ingot.compiler.graph.folding.eliminate_dead_code import eliminate_dead_code
-from ingot.compiler.graph.ops import CONTROL, defined_symbols
+from ingot.compiler.graph.ops import CONTROL, Control, defined_symbols
 from ingot.compiler.graph.relations import may_fail
 from ingot.compiler.graph.symbols import fresh_names, inner_symbols
 from ingot.compiler.ir import Block, Module, Op, TensorType, Value, walk
@@ -64,7 +65,8 @@ def _settle_branch(op: Op, ops: list[Op]) -> None:
         size = _picked(builder, op, values)
         what = f"the size of a result of '{op.name}'"
         builder.op("size", size, symbols=(name,), what=what)
-    op.attributes["symbols"] = tuple(name for name in defined_symbols(op) if name in unknown)
+    kept = tuple(name for name in defined_symbols(op) if name in unknown)
+    op.attributes = replace(Control.of(op), symbols=kept)
     if unknown:
         carry_branch_sizes(op, unknown, ops)
     else:

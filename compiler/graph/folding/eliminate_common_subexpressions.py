@@ -11,7 +11,8 @@ from collections.abc import MutableMapping
 from typing import Any
 
 from ingot.compiler.graph.effects import has_effect
-from ingot.compiler.ir import Attribute, Block, Literal, Module, Op, Value
+from ingot.compiler.ir import Block, Literal, Module, Op, Value
+from ingot.compiler.ir.attributes import Record
 
 __all__ = ["attribute_key", "eliminate_common_subexpressions"]
 
@@ -48,12 +49,13 @@ def _eliminate(block: Block, seen: MutableMapping[Any, Op], replaced: dict[Value
 
 def _key_of(op: Op) -> Any:
     types = tuple(result.type for result in op.results)
-    attributes = tuple((name, attribute_key(each)) for name, each in op.attributes.items())
-    return op.name, tuple(op.operands), attributes, types
+    return op.name, tuple(op.operands), attribute_key(op.attributes), types
 
 
-def attribute_key(attribute: Attribute) -> Any:
+def attribute_key(attribute: Any) -> Any:
     """A hashable that is equal for attributes that mean the same, bit for bit."""
+    if isinstance(attribute, Record):
+        return type(attribute), *map(attribute_key, vars(attribute).values())
     if isinstance(attribute, tuple):
         return tuple(attribute_key(item) for item in attribute)
     if isinstance(attribute, float):

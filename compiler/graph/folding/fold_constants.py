@@ -94,7 +94,7 @@ def _fold_splats(op: Op, builder: Builder) -> Sequence[Value] | None:
 
 
 def _is_foldable(op: Op, known: dict[Value, Array]) -> bool:
-    if op.regions or not op.results or not (op.operands or lookup(op.name).attributes):
+    if op.regions or not op.results or not (op.operands or vars(op.attributes)):
         return False
     if op.name in ("parameter", "global", "unpack") or has_effect(op):
         return False
@@ -103,7 +103,7 @@ def _is_foldable(op: Op, known: dict[Value, Array]) -> bool:
     elements = [each.type.dtype for each in op.results if isinstance(each.type, TensorType)]
     if any(element.is_complex or is_narrow(element) for element in elements):
         return False  # no kernel makes those: complex numbers are pairs, narrow ones bytes
-    if any(map(uses_symbols, op.attributes.values())):
+    if uses_symbols(op):
         return False
     return all(_is_small(result) for result in op.results)
 

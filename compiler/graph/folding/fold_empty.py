@@ -13,7 +13,7 @@ import numpy as np
 
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.graph.effects import can_fail, has_effect
-from ingot.compiler.graph.ops import lookup
+from ingot.compiler.graph.ops import Reduce, lookup
 from ingot.compiler.graph.rewriter import is_static
 from ingot.compiler.ir import Op, TensorType, Value
 
@@ -53,7 +53,7 @@ def _reduce(op: Op, builder: Builder) -> Value | None:
     if 0 not in x.shape:
         return None
     nothing = np.zeros((0,), x.dtype.numpy)
-    identity = lookup("reduce").reference(nothing, axes=(0,), kind=op.attributes["kind"])
+    identity = lookup("reduce").reference(nothing, axes=(0,), kind=Reduce.of(op).kind)
     return _full(op, identity, builder)
 
 
@@ -81,7 +81,7 @@ def _concatenate(op: Op, builder: Builder) -> Value | None:
     kept = [operand for operand in op.operands if not _is_empty(operand)]
     if len(kept) == len(op.operands):
         return None
-    return builder.value("concatenate", *kept, **op.attributes)
+    return builder.like(op, *kept)
 
 
 def _update(op: Op, builder: Builder) -> Value | None:

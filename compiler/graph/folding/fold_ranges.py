@@ -14,10 +14,10 @@ from collections.abc import Callable, Sequence
 
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.graph.control.loops import body_of, induction_of, trip_count
-from ingot.compiler.graph.ops import CONTROL
+from ingot.compiler.graph.ops import CONTROL, Compare, DimValue, Iota, Take
 from ingot.compiler.graph.references.leaves import array_of
 from ingot.compiler.graph.rewriter import defined_by, literal_of_value, rewrite
-from ingot.compiler.ir import Block, Function, Module, Op, TensorType, Value, dim_attribute
+from ingot.compiler.ir import Block, Function, Module, Op, TensorType, Value
 from ingot.compiler.ir.dims import Bounds, bounds
 from ingot.hal.spec import DType
 
@@ -63,7 +63,7 @@ class _Folder:
             x, divisor = (self.ranges.get(operand) for operand in op.operands)
             fits = x is not None and divisor is not None and x[0] >= 0 and x[1] < divisor[0]
             return [op.operands[0]] if fits else None
-        if op.name == "take" and op.attributes["mode"] != "clamp":
+        if op.name == "take" and Take.of(op).mode != "clamp":
             return self.unchecked(op, builder)
         return None
 
@@ -74,8 +74,7 @@ class _Folder:
     def unchecked(self, op: Op, builder: Builder) -> Sequence[Value] | None:
         """A take whose indices all lie in the operand."""
         operand, indices = op.operands
-        axis, found = op.attributes["axis"], self.ranges.get(indices)
-        assert isinstance(axis, int)
+        axis, found = Take.of(op).axis, self.ranges.get(indices)
         least, _ = bounds(tensor_type(operand).shape[axis], self.symbols)
         if found is None or found[0] < 0 or found[1] >= least:
             return None
@@ -108,10 +107,9 @@ class _Analysis:
         if op.name == "constant":
             return _of_constant(op.result)
         if op.name == "dim":
-            return bounds(dim_attribute(op.attributes["value"]), self.symbols)
+            return bounds(DimValue.of(op).value, self.symbols)
         if op.name == "iota":
-            axis = op.attributes["axis"]
-            assert isinstance(axis, int)
+            axis = Iota.of(op).axis
             return 0, max(0, bounds(tensor_type(op.result).shape[axis], self.symbols)[1] - 1)
         if op.name in _MOVES:
             return self.ranges.get(op.operands[0])
@@ -158,7 +156,7 @@ def _is_bounded(op: Op, place: int) -> bool:
             waiting.extend(test.operands)
             continue
         a, b = test.operands
-        less = {"lt": a, "gt": b}.get(str(test.attributes["direction"]))
+        less = {"lt": a, "gt": b}.get(Compare.of(test).direction)
         if less is block.arguments[place]:
             return True
     return False
@@ -227,7 +225,7 @@ def _compare(op: Op, a: Range, b: Range) -> Range | None:
         "eq": (a[0] == a[1] == b[0] == b[1], a[1] < b[0] or a[0] > b[1]),
         "ne": (a[1] < b[0] or a[0] > b[1], a[0] == a[1] == b[0] == b[1]),
     }
-    always, never = outcomes[str(op.attributes["direction"])]
+    always, never = outcomes[Compare.of(op).direction]
     return (1, 1) if always else (0, 0) if never else None
 
 

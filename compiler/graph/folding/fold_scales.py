@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ingot.compiler.graph.builder import Builder, tensor_type
-from ingot.compiler.graph.folding.simplify import ints
-from ingot.compiler.graph.ops import parse_layout
+from ingot.compiler.graph.ops import Broadcast, Convolution, DotGeneral, parse_layout
 from ingot.compiler.graph.rewriter import defined_by, rewrite, weights_of
 from ingot.compiler.ir import Module, Op, Value, count_uses
 
@@ -121,14 +120,14 @@ class _Folder:
         spread = builder.value("broadcast", factor, shape=type.shape, dimensions=dimensions)
         scaled = self.weight(builder.value(name, w, self.weight(spread)))
         with builder.at(contraction.location):
-            return builder.append(contraction.name, (x, scaled), (), dict(contraction.attributes))
+            return builder.append(contraction.name, (x, scaled), (), contraction.attributes)
 
     def per_channel(self, value: Value, channel: int, builder: Builder) -> Value | None:
         """The value as a weight [channels] or of rank 0, if it repeats over all other axes."""
         op = defined_by(value, "broadcast")
         if op is None or op.operands[0] not in self.weights:
             return None
-        source, dimensions = op.operands[0], ints(op, "dimensions")
+        source, dimensions = op.operands[0], Broadcast.of(op).dimensions
         type = tensor_type(source)
         axes = [axis for axis in range(type.rank) if type.shape[axis] != 1]
         if [dimensions[axis] for axis in axes] not in ([], [channel]):
@@ -144,20 +143,16 @@ class _Folder:
 def _channel_of(op: Op) -> int | None:
     """The result axis that a contraction's weight gives its output channels to."""
     if op.name == "convolution":
-        layout = op.attributes["layout"]
-        assert isinstance(layout, str)
-        return parse_layout(layout).result_feature
-    free = tensor_type(op.operands[1]).rank - len(ints(op, "rhs_contract"))
-    single = free == 1 and not ints(op, "rhs_batch")
+        return parse_layout(Convolution.of(op).layout).result_feature
+    free = tensor_type(op.operands[1]).rank - len(DotGeneral.of(op).rhs_contract)
+    single = free == 1 and not DotGeneral.of(op).rhs_batch
     return tensor_type(op.result).rank - 1 if single else None
 
 
 def _weight_axis(op: Op) -> int:
     """The weight's axis of output channels."""
     if op.name == "convolution":
-        layout = op.attributes["layout"]
-        assert isinstance(layout, str)
-        return parse_layout(layout).weight_output
-    contract = ints(op, "rhs_contract")
+        return parse_layout(Convolution.of(op).layout).weight_output
+    contract = DotGeneral.of(op).rhs_contract
     (axis,) = (axis for axis in range(tensor_type(op.operands[1]).rank) if axis not in contract)
     return axis

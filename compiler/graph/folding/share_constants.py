@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 
+from ingot.compiler.graph.ops import Constant
 from ingot.compiler.ir import Literal, Module, walk
 
 __all__ = ["share_constants"]
@@ -19,9 +20,9 @@ def share_constants(module: Module) -> Module:
         return module
     known: dict[object, Literal] = {}
     for op in walk(module):
-        literal = op.attributes.get("value")
-        if op.name == "constant" and isinstance(literal, Literal):
+        if op.name == "constant":
+            literal = Constant.of(op).value
             digest = hashlib.blake2b(literal.array.reshape(-1).view("u1").data).digest()
             key = (literal.dtype.name, literal.array.shape, digest)
-            op.attributes["value"] = known.setdefault(key, literal)
+            op.attributes = Constant(known.setdefault(key, literal))
     return module

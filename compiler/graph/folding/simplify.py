@@ -11,9 +11,23 @@ from collections.abc import Callable, Sequence
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.graph.folding.algebra import apply_rules
 from ingot.compiler.graph.forms.reshapes import reshape_groups
-from ingot.compiler.graph.ops import lookup
+from ingot.compiler.graph.ops import (
+    AlongAxis,
+    Broadcast,
+    Compare,
+    Gather,
+    Pad,
+    Reduce,
+    Reshape,
+    Reverse,
+    Slice,
+    Take,
+    Transpose,
+    lookup,
+    picked,
+)
 from ingot.compiler.graph.rewriter import defined_by, literal_of_value, rewrite, splat_of
-from ingot.compiler.ir import Module, Op, Value, dim_attribute
+from ingot.compiler.ir import Module, Op, Value
 from ingot.compiler.ir.dims import Dim, product
 from ingot.hal.spec import DType
 
@@ -41,20 +55,6 @@ def _simplify(op: Op, builder: Builder) -> Sequence[Value] | None:
     return values
 
 
-def ints(op: Op, name: str) -> tuple[int, ...]:
-    """An attribute that is a tuple of integers."""
-    value = op.attributes[name]
-    assert isinstance(value, tuple)
-    return value  # type: ignore[return-value]
-
-
-def dims(op: Op, name: str) -> tuple[Dim, ...]:
-    """An attribute that is a tuple of dims."""
-    value = op.attributes[name]
-    assert isinstance(value, tuple)
-    return tuple(dim_attribute(item) for item in value)
-
-
 def _identity(op: Op, builder: Builder) -> Value | None:
     """An op that gives its operand's type back and cannot have moved anything."""
     return op.operands[0] if op.result.type == op.operands[0].type else None
@@ -65,8 +65,8 @@ def _reshape_of_reshape(op: Op, builder: Builder) -> Value | None:
     inner = defined_by(op.operands[0], "reshape")
     if inner is None:
         return None
-    x, shape = inner.operands[0], dims(op, "shape")
-    first, between, last = map(product, (tensor_type(x).shape, dims(inner, "shape"), shape))
+    x, shape = inner.operands[0], Reshape.of(op).shape
+    first, between, last = map(product, (tensor_type(x).shape, Reshape.of(inner).shape, shape))
     if between not in (first, last):
         return None
     return builder.value("reshape", x, shape=shape)
@@ -78,11 +78,11 @@ def _reshape_of_broadcast(op: Op, builder: Builder) -> Value | None:
     if inner is None or tensor_type(inner.operands[0]).rank != 0:
         return None
     scalar = inner.operands[0]
-    return builder.value("broadcast", scalar, shape=dims(op, "shape"), dimensions=())
+    return builder.value("broadcast", scalar, shape=Reshape.of(op).shape, dimensions=())
 
 
 def _transpose_identity(op: Op, builder: Builder) -> Value | None:
-    permutation = ints(op, "permutation")
+    permutation = Transpose.of(op).permutation
     return op.operands[0] if permutation == tuple(range(len(permutation))) else None
 
 
@@ -90,15 +90,15 @@ def _transpose_of_transpose(op: Op, builder: Builder) -> Value | None:
     inner = defined_by(op.operands[0], "transpose")
     if inner is None:
         return None
-    first = ints(inner, "permutation")
-    merged = tuple(first[axis] for axis in ints(op, "permutation"))
+    first = Transpose.of(inner).permutation
+    merged = tuple(first[axis] for axis in Transpose.of(op).permutation)
     return builder.value("transpose", inner.operands[0], permutation=merged)
 
 
 def _transpose_of_ones(op: Op, builder: Builder) -> Value | None:
     """A transpose that keeps the order of all dims but those of 1 is a reshape."""
     shape = tensor_type(op.operands[0]).shape
-    moved = [axis for axis in ints(op, "permutation") if shape[axis] != 1]
+    moved = [axis for axis in Transpose.of(op).permutation if shape[axis] != 1]
     if moved != sorted(moved):
         return None
     return builder.value("reshape", op.operands[0], shape=tensor_type(op.result).shape)
@@ -108,8 +108,8 @@ def _transpose_of_broadcast(op: Op, builder: Builder) -> Value | None:
     inner = defined_by(op.operands[0], "broadcast")
     if inner is None:
         return None
-    permutation = ints(op, "permutation")
-    dimensions = tuple(permutation.index(place) for place in ints(inner, "dimensions"))
+    permutation = Transpose.of(op).permutation
+    dimensions = tuple(permutation.index(place) for place in Broadcast.of(inner).dimensions)
     shape = tensor_type(op.result).shape
     x = inner.operands[0]
     return builder.value("broadcast", x, shape=shape, dimensions=dimensions)
@@ -129,7 +129,7 @@ def _transpose_of_reshape(op: Op, builder: Builder) -> Value | None:
     if groups is None or any(len(_without_ones([target[a] for a in n])) > 1 for _, n in groups):
         return None
     group_of = {axis: place for place, (_, new) in enumerate(groups) for axis in new}
-    permutation = list(ints(op, "permutation"))
+    permutation = list(Transpose.of(op).permutation)
     order = list(dict.fromkeys(group_of[axis] for axis in permutation))
     if [axis for place in order for axis in groups[place][1]] != permutation:
         return None
@@ -144,8 +144,8 @@ def _reshape_of_transpose(op: Op, builder: Builder) -> Value | None:
     inner = defined_by(op.operands[0], "transpose")
     if inner is None:
         return None
-    shape, target = tensor_type(inner.result).shape, dims(op, "shape")
-    permutation = ints(inner, "permutation")
+    shape, target = tensor_type(inner.result).shape, Reshape.of(op).shape
+    permutation = Transpose.of(inner).permutation
     groups = reshape_groups(shape, target)
     if groups is None or all(len(_without_ones([target[a] for a in n])) < 2 for _, n in groups):
         return None
@@ -163,7 +163,7 @@ def _reshape_of_transpose(op: Op, builder: Builder) -> Value | None:
 
 
 def _broadcast_identity(op: Op, builder: Builder) -> Value | None:
-    dimensions = ints(op, "dimensions")
+    dimensions = Broadcast.of(op).dimensions
     in_order = dimensions == tuple(range(len(dimensions)))
     return op.operands[0] if in_order and op.result.type == op.operands[0].type else None
 
@@ -172,9 +172,9 @@ def _broadcast_of_broadcast(op: Op, builder: Builder) -> Value | None:
     inner = defined_by(op.operands[0], "broadcast")
     if inner is None:
         return None
-    outer = ints(op, "dimensions")
-    merged = tuple(outer[place] for place in ints(inner, "dimensions"))
-    x, shape = inner.operands[0], dims(op, "shape")
+    outer = Broadcast.of(op).dimensions
+    merged = tuple(outer[place] for place in Broadcast.of(inner).dimensions)
+    x, shape = inner.operands[0], Broadcast.of(op).shape
     return builder.value("broadcast", x, shape=shape, dimensions=merged)
 
 
@@ -194,27 +194,27 @@ def _broadcast_of_reshape(op: Op, builder: Builder) -> Value | None:
             return None
     if rest or len(source) == len(target):
         return None
-    outer = ints(op, "dimensions")
+    outer = Broadcast.of(op).dimensions
     dimensions = tuple(outer[axis] for axis in kept)
-    x, shape = inner.operands[0], dims(op, "shape")
+    x, shape = inner.operands[0], Broadcast.of(op).shape
     return builder.value("broadcast", x, shape=shape, dimensions=dimensions)
 
 
 def _broadcast_of_ones(op: Op, builder: Builder) -> Value | None:
     """Dims of 1 need not be there to be repeated."""
-    x, dimensions = op.operands[0], ints(op, "dimensions")
+    x, dimensions = op.operands[0], Broadcast.of(op).dimensions
     shape = tensor_type(x).shape
     kept = [axis for axis, dim in enumerate(shape) if dim != 1]
     if len(kept) == len(shape):
         return None
     x = builder.value("reshape", x, shape=tuple(shape[axis] for axis in kept))
     left = tuple(dimensions[axis] for axis in kept)
-    return builder.value("broadcast", x, shape=dims(op, "shape"), dimensions=left)
+    return builder.value("broadcast", x, shape=Broadcast.of(op).shape, dimensions=left)
 
 
 def _broadcast_of_nothing(op: Op, builder: Builder) -> Value | None:
     """A broadcast that repeats nothing only adds dims of 1: a reshape, which costs nothing."""
-    dimensions, shape = ints(op, "dimensions"), dims(op, "shape")
+    dimensions, shape = Broadcast.of(op).dimensions, Broadcast.of(op).shape
     source = tensor_type(op.operands[0]).shape
     if list(dimensions) != sorted(dimensions) or not source:
         return None
@@ -225,25 +225,25 @@ def _broadcast_of_nothing(op: Op, builder: Builder) -> Value | None:
 
 def _slice_everything(op: Op, builder: Builder) -> Value | None:
     x = op.operands[0]
-    whole = dims(op, "limit") == tensor_type(x).shape
-    whole = whole and all(dim == 0 for dim in dims(op, "start"))
-    return x if whole and all(dim == 1 for dim in dims(op, "stride")) else None
+    whole = Slice.of(op).limit == tensor_type(x).shape
+    whole = whole and all(dim == 0 for dim in Slice.of(op).start)
+    return x if whole and all(dim == 1 for dim in Slice.of(op).stride) else None
 
 
 def _slice_of_slice(op: Op, builder: Builder) -> Value | None:
     inner = defined_by(op.operands[0], "slice")
     if inner is None:
         return None
-    start, limit, stride = (dims(op, name) for name in ("start", "limit", "stride"))
-    first, step = dims(inner, "start"), dims(inner, "stride")
+    outer = Slice.of(op)
+    first, step = Slice.of(inner).start, Slice.of(inner).stride
     if any(each != 1 for each in step):
         return None  # the limit of a strided slice is not exact
     return builder.value(
         "slice",
         inner.operands[0],
-        start=tuple(a + b for a, b in zip(first, start, strict=True)),
-        limit=tuple(a + b for a, b in zip(first, limit, strict=True)),
-        stride=stride,
+        start=tuple(a + b for a, b in zip(first, outer.start, strict=True)),
+        limit=tuple(a + b for a, b in zip(first, outer.limit, strict=True)),
+        stride=outer.stride,
     )
 
 
@@ -252,23 +252,19 @@ def _slice_of_transpose(op: Op, builder: Builder) -> Value | None:
     inner = defined_by(op.operands[0], "transpose")
     if inner is None:
         return None
-    permutation = ints(inner, "permutation")
-    moved: dict[str, tuple[Dim, ...]] = {}
-    for name in ("start", "limit", "stride"):
-        entries = dict(zip(permutation, dims(op, name), strict=True))
-        moved[name] = tuple(entries[axis] for axis in range(len(permutation)))
-    x = builder.value("slice", inner.operands[0], **moved)
+    permutation = Transpose.of(inner).permutation
+    axes = [permutation.index(axis) for axis in range(len(permutation))]
+    x = builder.like(op, inner.operands[0], attributes=picked(op.attributes, axes))
     return builder.value("transpose", x, permutation=permutation)
 
 
 def _slice_of_concatenate(op: Op, builder: Builder) -> Value | None:
     """A slice that is exactly a run of operands of a concatenate."""
     inner = defined_by(op.operands[0], "concatenate")
-    if inner is None or any(each != 1 for each in dims(op, "stride")):
+    if inner is None or any(each != 1 for each in Slice.of(op).stride):
         return None
-    axis = inner.attributes["axis"]
-    assert isinstance(axis, int)
-    start, limit, whole = dims(op, "start"), dims(op, "limit"), tensor_type(inner.result).shape
+    axis = AlongAxis.of(inner).axis
+    start, limit, whole = Slice.of(op).start, Slice.of(op).limit, tensor_type(inner.result).shape
     others = [a for a in range(len(whole)) if a != axis]
     if any((start[a], limit[a]) != (0, whole[a]) for a in others):
         return None
@@ -287,14 +283,13 @@ def _take_constant(op: Op, builder: Builder) -> Value | None:
     """A take of one place, or of neighbours in order, known now, is a slice."""
     operand, indices = op.operands
     literal = literal_of_value(indices)
-    axis = op.attributes["axis"]
-    assert isinstance(axis, int)
+    axis = Take.of(op).axis
     shape = tensor_type(operand).shape
     bound = shape[axis]
     if literal is None or literal.array.ndim > 1 or not isinstance(bound, int):
         return None
     places = [int(place) for place in literal.array.reshape(-1)]
-    if op.attributes["mode"] == "wrap_check":
+    if Take.of(op).mode == "wrap_check":
         places = [place + bound if place < 0 else place for place in places]
     first = places[0] if places else 0
     if places != list(range(first, first + len(places))):
@@ -308,7 +303,7 @@ def _take_constant(op: Op, builder: Builder) -> Value | None:
 
 
 def _pad_nothing(op: Op, builder: Builder) -> Value | None:
-    amounts = (*dims(op, "low"), *dims(op, "high"), *dims(op, "interior"))
+    amounts = (*Pad.of(op).low, *Pad.of(op).high, *Pad.of(op).interior)
     return op.operands[0] if all(each == 0 for each in amounts) else None
 
 
@@ -317,8 +312,8 @@ def _concatenate_one(op: Op, builder: Builder) -> Value | None:
 
 
 def _concatenate_without_empty(op: Op, builder: Builder) -> Value | None:
-    axis = op.attributes["axis"]
-    full = [x for x in op.operands if tensor_type(x).shape[axis] != 0]  # type: ignore[index]
+    axis = AlongAxis.of(op).axis
+    full = [x for x in op.operands if tensor_type(x).shape[axis] != 0]
     if not full or len(full) == len(op.operands):
         return None
     return builder.value("concatenate", *full, axis=axis)
@@ -326,15 +321,16 @@ def _concatenate_without_empty(op: Op, builder: Builder) -> Value | None:
 
 def _reverse_nothing(op: Op, builder: Builder) -> Value | None:
     x = op.operands[0]
-    return x if all(tensor_type(x).shape[axis] == 1 for axis in ints(op, "axes")) else None
+    return x if all(tensor_type(x).shape[axis] == 1 for axis in Reverse.of(op).axes) else None
 
 
 def _reduce_nothing(op: Op, builder: Builder) -> Value | None:
     """A reduction over dims of 1 by max or min (a sum would turn -0 to 0) is a reshape."""
     x = op.operands[0]
-    if ints(op, "axes") and op.attributes["kind"] not in ("max", "min", "and", "or"):
+    axes = Reduce.of(op).axes
+    if axes and Reduce.of(op).kind not in ("max", "min", "and", "or"):
         return None
-    if any(tensor_type(x).shape[axis] != 1 for axis in ints(op, "axes")):
+    if any(tensor_type(x).shape[axis] != 1 for axis in axes):
         return None
     return builder.value("reshape", x, shape=tensor_type(op.result).shape)
 
@@ -406,7 +402,7 @@ def _sink_ones(op: Op, builder: Builder) -> Value | None:
         _in_shape(operand, shape, builder) if source is None else source
         for operand, source in zip(op.operands, sources, strict=True)
     ]
-    value = builder.value(op.name, *moved, **op.attributes)
+    value = builder.like(op, *moved)
     return builder.value("reshape", value, shape=tensor_type(op.result).shape)
 
 
@@ -434,7 +430,7 @@ def _compare_of_boolean(op: Op, builder: Builder) -> Value | None:
     if inner is None or not tensor_type(inner.operands[0]).dtype.is_boolean:
         return None
     zero = splat_of(op.operands[1])
-    is_test = op.attributes["direction"] in ("ne", "gt") and zero is not None and zero == 0
+    is_test = Compare.of(op).direction in ("ne", "gt") and zero is not None and zero == 0
     return inner.operands[0] if is_test else None
 
 
@@ -442,24 +438,22 @@ def _gather_rows(op: Op, builder: Builder) -> Value | None:
     """A gather of whole rows along one axis is a take, which kernels read without arithmetic."""
     operand, indices = op.operands
     source, index_type = tensor_type(operand), tensor_type(indices)
-    axes = ints(op, "start_index_map")
-    if len(axes) != 1 or ints(op, "collapsed_slice_dims") != axes:
-        return None
-    if ints(op, "operand_batching_dims"):
+    gather = Gather.of(op)
+    axes, place = gather.start_index_map, gather.index_vector_dim
+    if len(axes) != 1 or gather.collapsed_slice_dims != axes or gather.operand_batching_dims:
         return None
     (axis,) = axes
     sizes = (*source.shape[:axis], 1, *source.shape[axis + 1 :])
-    place = op.attributes["index_vector_dim"]
-    if dims(op, "slice_sizes") != sizes or not isinstance(place, int):
+    if gather.slice_sizes != sizes:
         return None
     shape = index_type.shape
     flat = shape if place == index_type.rank else (*shape[:place], *shape[place + 1 :])
     offsets = (*range(axis), *range(axis + len(flat), source.rank - 1 + len(flat)))
-    if ints(op, "offset_dims") != offsets:
+    if gather.offset_dims != offsets:
         return None
     if flat != shape:
         indices = builder.value("reshape", indices, shape=flat)
-    return builder.value("take", operand, indices, axis=axis, mode=op.attributes["mode"])
+    return builder.value("take", operand, indices, axis=axis, mode=gather.mode)
 
 
 _RULES: dict[str, tuple[Callable[[Op, Builder], Value | None], ...]] = {

@@ -13,16 +13,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ingot.compiler.graph.builder import Builder, tensor_type
-from ingot.compiler.graph.folding.simplify import dims, ints
 from ingot.compiler.graph.forms.expand_windows import (
     fill_holes,
     has_unknown_window,
     multiply_windows,
 )
-from ingot.compiler.graph.forms.pack_weights import is_channels_last, pack_convolution
-from ingot.compiler.graph.ops import parse_layout
+from ingot.compiler.graph.forms.pack_weights import depthwise_of, is_channels_last, pack_convolution
+from ingot.compiler.graph.ops import Convolution, DotGeneral, parse_layout
 from ingot.compiler.graph.rewriter import rewrite
 from ingot.compiler.ir import Module, Op, TensorType, Value
 from ingot.compiler.ir.dims import Dim, product, row_major_strides
@@ -64,28 +64,23 @@ def _arrange(op: Op, builder: Builder) -> Sequence[Value] | None:
 
 def _arrange_dot(op: Op, builder: Builder) -> Sequence[Value] | None:
     a, b = op.operands
-    lhs = (ints(op, "lhs_batch"), ints(op, "lhs_contract"))
-    rhs = (ints(op, "rhs_batch"), ints(op, "rhs_contract"))
-    lhs_order, rhs_order = _order(tensor_type(a), *lhs), _order(tensor_type(b), *rhs)
+    dot = DotGeneral.of(op)
+    lhs_order = _order(tensor_type(a), dot.lhs_batch, dot.lhs_contract)
+    rhs_order = _order(tensor_type(b), dot.rhs_batch, dot.rhs_contract)
     if lhs_order is None and rhs_order is None:
         return _merge_columns(op, builder)
-    attributes = {
-        "lhs_batch": lhs[0],
-        "lhs_contract": lhs[1],
-        "rhs_batch": rhs[0],
-        "rhs_contract": rhs[1],
-        "dtype": op.attributes["dtype"],
-    }
-    for side, order in (("lhs", lhs_order), ("rhs", rhs_order)):
-        if order is None:
-            continue
-        batch, contract = attributes[f"{side}_batch"], attributes[f"{side}_contract"]
-        rank = len(order)
-        attributes[f"{side}_batch"] = tuple(range(len(batch)))  # type: ignore[arg-type]
-        attributes[f"{side}_contract"] = tuple(range(rank - len(contract), rank))  # type: ignore[arg-type]
-        operand = builder.op("transpose", a if side == "lhs" else b, permutation=order)
-        a, b = (operand, b) if side == "lhs" else (a, operand)
-    return [builder.op("dot_general", a, b, **attributes)]
+    batch = tuple(range(len(dot.lhs_batch)))
+    if lhs_order is not None:
+        rank = len(lhs_order)
+        last = tuple(range(rank - len(dot.lhs_contract), rank))
+        dot = replace(dot, lhs_batch=batch, lhs_contract=last)
+        a = builder.value("transpose", a, permutation=lhs_order)
+    if rhs_order is not None:
+        rank = len(rhs_order)
+        last = tuple(range(rank - len(dot.rhs_contract), rank))
+        dot = replace(dot, rhs_batch=batch, rhs_contract=last)
+        b = builder.value("transpose", b, permutation=rhs_order)
+    return [builder.like(op, a, b, attributes=dot)]
 
 
 def _order(
@@ -105,7 +100,7 @@ def _merge_columns(op: Op, builder: Builder) -> Sequence[Value] | None:
     """The product with the free dims of its right side as one dim; None if they are one."""
     b = op.operands[1]
     shape = tensor_type(b).shape
-    batch, contract = ints(op, "rhs_batch"), ints(op, "rhs_contract")
+    batch, contract = DotGeneral.of(op).rhs_batch, DotGeneral.of(op).rhs_contract
     free = [axis for axis in range(len(shape)) if axis not in (*batch, *contract)]
     if len(free) == 1:
         return None
@@ -117,13 +112,13 @@ def _merge_columns(op: Op, builder: Builder) -> Sequence[Value] | None:
     if not free:
         merged = (*merged, 1)
     places = {axis: place for place, axis in enumerate(order)}
-    changed = dict(
-        op.attributes,
+    changed = replace(
+        DotGeneral.of(op),
         rhs_batch=tuple(places[axis] for axis in batch),
         rhs_contract=tuple(places[axis] for axis in contract),
     )
     b = builder.value("reshape", b, shape=merged)
-    y = builder.value("dot_general", op.operands[0], b, **changed)
+    y = builder.like(op, op.operands[0], b, attributes=changed)
     return [builder.value("reshape", y, shape=tensor_type(op.result).shape)]
 
 
@@ -133,12 +128,11 @@ def _merge_columns(op: Op, builder: Builder) -> Sequence[Value] | None:
 def _arrange_convolution(op: Op, builder: Builder) -> Sequence[Value] | None:
     if not is_channels_last(op):
         return _channels_last(op, builder)
-    if any(step != 1 for step in dims(op, "lhs_dilation")):
+    if any(step != 1 for step in Convolution.of(op).lhs_dilation):
         return _dilate_input(op, builder)
     if has_unknown_window(op):
         return [multiply_windows(op, builder)]
-    groups = op.attributes["groups"]
-    assert isinstance(groups, int)
+    groups = Convolution.of(op).groups
     if groups == 1:
         return pack_convolution(op, builder)
     *_, inputs, outputs = tensor_type(op.operands[1]).shape
@@ -149,10 +143,6 @@ def _arrange_convolution(op: Op, builder: Builder) -> Sequence[Value] | None:
     return _split_groups(op, builder, groups, inputs, outputs // groups)
 
 
-def _attributes(op: Op, **changed: object) -> dict[str, object]:
-    return {**op.attributes, **changed}
-
-
 def _transposed(x: Value, order: Sequence[int], builder: Builder) -> Value:
     if list(order) == list(range(len(order))):
         return x
@@ -160,17 +150,15 @@ def _transposed(x: Value, order: Sequence[int], builder: Builder) -> Value:
 
 
 def _channels_last(op: Op, builder: Builder) -> Sequence[Value]:
-    layout = op.attributes["layout"]
-    assert isinstance(layout, str)
-    places = parse_layout(layout)
+    places = parse_layout(Convolution.of(op).layout)
     x_order = (places.batch, *places.spatial, places.feature)
     w_order = (*places.weight_spatial, places.weight_input, places.weight_output)
     x = _transposed(op.operands[0], x_order, builder)
     w = _transposed(op.operands[1], w_order, builder)
     spatial = "dehwfgjklm"[: len(places.spatial)]
     last, kernel = f"n{spatial}c", f"{spatial}io"
-    changed = _attributes(op, layout=f"{last},{kernel}->{last}")
-    y = builder.op("convolution", x, w, **changed)
+    changed = replace(Convolution.of(op), layout=f"{last},{kernel}->{last}")
+    y = builder.like(op, x, w, attributes=changed)
     made = [places.result_batch, *places.result_spatial, places.result_feature]
     return [_transposed(y, [made.index(axis) for axis in range(len(made))], builder)]
 
@@ -179,11 +167,11 @@ def _dilate_input(op: Op, builder: Builder) -> Sequence[Value]:
     x, w = op.operands
     rank = tensor_type(x).rank
     none = (0,) * rank
-    interior = (0, *(step - 1 for step in dims(op, "lhs_dilation")), 0)
+    interior = (0, *(step - 1 for step in Convolution.of(op).lhs_dilation), 0)
     zero = builder.constant(0, tensor_type(x).dtype)
     x = builder.op("pad", x, zero, low=none, high=none, interior=interior)
-    changed = _attributes(op, lhs_dilation=(1,) * (rank - 2))
-    return [builder.op("convolution", x, w, **changed)]
+    changed = replace(Convolution.of(op), lhs_dilation=(1,) * (rank - 2))
+    return [builder.like(op, x, w, attributes=changed)]
 
 
 def _depthwise(op: Op, builder: Builder, groups: int) -> Sequence[Value]:
@@ -198,8 +186,7 @@ def _depthwise(op: Op, builder: Builder, groups: int) -> Sequence[Value]:
         x = builder.op("broadcast", x, shape=repeated, dimensions=tuple(range(type.rank)))
         x = builder.op("reshape", x, shape=(*type.shape[:-1], outputs))
     w = builder.op("reshape", w, shape=(*weight.shape[:-2], outputs))
-    moves = {name: op.attributes[name] for name in ("strides", "rhs_dilation", "padding", "dtype")}
-    return [builder.op("depthwise", x, w, **moves)]
+    return [builder.append("depthwise", (x, w), (), depthwise_of(Convolution.of(op))).result]
 
 
 def _split_groups(
@@ -207,11 +194,11 @@ def _split_groups(
 ) -> Sequence[Value]:
     """One convolution per group, side by side."""
     x, w = op.operands
-    parts = []
+    parts, alone = [], replace(Convolution.of(op), groups=1)
     for group in range(groups):
         x_part = _slice_last(x, group * inputs, inputs, builder)
         w_part = _slice_last(w, group * outputs, outputs, builder)
-        parts.append(builder.op("convolution", x_part, w_part, **_attributes(op, groups=1)))
+        parts.append(builder.like(op, x_part, w_part, attributes=alone))
     return [builder.op("concatenate", *parts, axis=tensor_type(x).rank - 1)]
 
 

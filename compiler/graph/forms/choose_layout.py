@@ -10,14 +10,29 @@ wrote are left where they are.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ingot.compiler.graph.builder import Builder, tensor_type
-from ingot.compiler.graph.folding.simplify import dims, ints
 from ingot.compiler.graph.forms.reshapes import reshape_groups
-from ingot.compiler.graph.ops import lookup, parse_layout
+from ingot.compiler.graph.ops import (
+    AlongAxis,
+    Broadcast,
+    Convolution,
+    DotGeneral,
+    Iota,
+    Reduce,
+    ReduceWindow,
+    Reshape,
+    Reverse,
+    Transpose,
+    lookup,
+    parse_layout,
+    picked,
+)
 from ingot.compiler.graph.rewriter import defined_by, is_static, rewrite, weights_of
 from ingot.compiler.ir import Module, Op, Value
+from ingot.compiler.ir.attributes import Attributes
 
 __all__ = ["choose_layout"]
 
@@ -63,6 +78,14 @@ class _Sinker:
         self.made.add(made)
         return made.result
 
+    def like(
+        self, builder: Builder, op: Op, *operands: Value, attributes: Attributes | None = None
+    ) -> Value:
+        """As `op`, like one that is there."""
+        made = builder.append(op.name, operands, (), attributes or op.attributes)
+        self.made.add(made)
+        return made.result
+
     def before(self, x: Value, permutation: Sequence[int], builder: Builder) -> Value:
         """x transposed, where possible by taking a transpose back."""
         permutation = tuple(permutation)
@@ -92,14 +115,13 @@ class _Sinker:
         if x not in self.origin:
             return None
         source, first = self.origin[x]
-        merged = [first[axis] for axis in ints(op, "permutation")]
+        merged = [first[axis] for axis in Transpose.of(op).permutation]
         if merged == list(range(len(merged))):
             return [source]
         return [self.op(builder, "transpose", source, permutation=tuple(merged))]
 
     def convolution(self, op: Op, builder: Builder) -> Sequence[Value] | None:
-        layout = op.attributes["layout"]
-        assert isinstance(layout, str)
+        layout = Convolution.of(op).layout
         axes = parse_layout(layout)
         letters = [layout[axis] for axis in axes.spatial]
         name = "".join(letters)
@@ -107,16 +129,11 @@ class _Sinker:
         w_order = (*axes.weight_spatial, axes.weight_input, axes.weight_output)
         result_order = (axes.result_batch, *axes.result_spatial, axes.result_feature)
         x, w = op.operands
-        attributes = {**op.attributes, "layout": f"n{name}c,{name}io->n{name}c"}
+        attributes = replace(Convolution.of(op), layout=f"n{name}c,{name}io->n{name}c")
         if attributes == op.attributes:
             return None
-        result = self.op(
-            builder,
-            "convolution",
-            self.before(x, x_order, builder),
-            self.before(w, w_order, builder),
-            **attributes,
-        )
+        x, w = self.before(x, x_order, builder), self.before(w, w_order, builder)
+        result = self.like(builder, op, x, w, attributes=attributes)
         return [self.behind(result, _inverse(result_order), builder)]
 
     def window(self, op: Op, builder: Builder) -> Sequence[Value]:
@@ -127,10 +144,8 @@ class _Sinker:
     def moved_window(self, op: Op, order: Sequence[int], builder: Builder) -> Sequence[Value]:
         """The window op on its operand transposed by `order`."""
         x = self.before(op.operands[0], order, builder)
-        attributes = dict(op.attributes)
-        for name in ("window", "strides", "padding", "base_dilation", "window_dilation"):
-            attributes[name] = _picked(op, name, order)
-        result = self.op(builder, "reduce_window", x, **attributes)
+        attributes = picked(op.attributes, order)
+        result = self.like(builder, op, x, attributes=attributes)
         return [self.behind(result, _inverse(order), builder)]
 
     def elementwise(self, op: Op, builder: Builder) -> Sequence[Value] | None:
@@ -139,7 +154,7 @@ class _Sinker:
             return None
         inverse = _inverse(permutation)
         operands = [self.taken_back(operand, inverse, builder) for operand in op.operands]
-        result = self.op(builder, op.name, *operands, **op.attributes)
+        result = self.like(builder, op, *operands)
         return [self.behind(result, permutation, builder)]
 
     def common(self, operands: Sequence[Value], builder: Builder) -> tuple[int, ...] | None:
@@ -160,9 +175,10 @@ class _Sinker:
             return self.before(x, inverse, builder)
         shape = tuple(tensor_type(x).shape[axis] for axis in inverse)
         if op.name == "iota":
-            axis = list(inverse).index(op.attributes["axis"])  # type: ignore[arg-type]
-            return self.op(builder, "iota", **{**op.attributes, "shape": shape, "axis": axis})
-        dimensions = tuple(list(inverse).index(place) for place in ints(op, "dimensions"))
+            iota = Iota.of(op)
+            moved = replace(iota, shape=shape, axis=list(inverse).index(iota.axis))
+            return self.like(builder, op, attributes=moved)
+        dimensions = tuple(list(inverse).index(place) for place in Broadcast.of(op).dimensions)
         result = self.op(builder, "broadcast", op.operands[0], shape=shape, dimensions=dimensions)
         if x in self.weights:
             self.weights.add(result)
@@ -170,18 +186,17 @@ class _Sinker:
 
     def reduce(self, op: Op, builder: Builder) -> Sequence[Value]:
         source, permutation = self.origin[op.operands[0]]
-        axes = tuple(permutation[axis] for axis in ints(op, "axes"))
-        result = self.op(
-            builder, "reduce", source, axes=tuple(sorted(axes)), kind=op.attributes["kind"]
-        )
+        axes = tuple(permutation[axis] for axis in Reduce.of(op).axes)
+        attributes = replace(Reduce.of(op), axes=tuple(sorted(axes)))
+        result = self.like(builder, op, source, attributes=attributes)
         kept = [axis for axis in permutation if axis not in axes]
         order = [sorted(kept).index(axis) for axis in kept]
         return [self.behind(result, order, builder)]
 
     def arg(self, op: Op, builder: Builder) -> Sequence[Value]:
         source, permutation = self.origin[op.operands[0]]
-        axis = permutation[_axis(op)]
-        result = self.op(builder, op.name, source, **{**op.attributes, "axis": axis})
+        axis = permutation[AlongAxis.of(op).axis]
+        result = self.like(builder, op, source, attributes=replace(AlongAxis.of(op), axis=axis))
         kept = [each for each in permutation if each != axis]
         return [self.behind(result, [sorted(kept).index(each) for each in kept], builder)]
 
@@ -192,8 +207,8 @@ class _Sinker:
             return None
         inverse = _inverse(permutation)
         operands = [self.taken_back(operand, inverse, builder) for operand in op.operands]
-        attributes = {**op.attributes, "axis": permutation[_axis(op)]}
-        result = self.op(builder, op.name, *operands, **attributes)
+        attributes = replace(AlongAxis.of(op), axis=permutation[AlongAxis.of(op).axis])
+        result = self.like(builder, op, *operands, attributes=attributes)
         return [self.behind(result, permutation, builder)]
 
     def per_axis(self, op: Op, builder: Builder) -> Sequence[Value] | None:
@@ -202,13 +217,13 @@ class _Sinker:
             return None
         source, permutation = self.origin[op.operands[0]]
         inverse = _inverse(permutation)
-        attributes = {name: _picked(op, name, inverse) for name in op.attributes}
-        result = self.op(builder, op.name, source, *op.operands[1:], **attributes)
+        attributes = picked(op.attributes, inverse)
+        result = self.like(builder, op, source, *op.operands[1:], attributes=attributes)
         return [self.behind(result, permutation, builder)]
 
     def reverse(self, op: Op, builder: Builder) -> Sequence[Value]:
         source, permutation = self.origin[op.operands[0]]
-        axes = tuple(permutation[axis] for axis in ints(op, "axes"))
+        axes = tuple(permutation[axis] for axis in Reverse.of(op).axes)
         return [self.behind(self.op(builder, "reverse", source, axes=axes), permutation, builder)]
 
     def any_window(self, op: Op, builder: Builder) -> Sequence[Value]:
@@ -217,18 +232,18 @@ class _Sinker:
     def broadcast(self, op: Op, builder: Builder) -> Sequence[Value]:
         """A broadcast takes the transpose in: it says where each axis goes."""
         source, permutation = self.origin[op.operands[0]]
-        places = ints(op, "dimensions")
+        places = Broadcast.of(op).dimensions
         dimensions = [0] * len(places)
         for axis, place in zip(permutation, places, strict=True):
             dimensions[axis] = place
-        shape = dims(op, "shape")
+        shape = Broadcast.of(op).shape
         return [self.op(builder, "broadcast", source, shape=shape, dimensions=tuple(dimensions))]
 
     def reshape(self, op: Op, builder: Builder) -> Sequence[Value] | None:
         """A reshape that splits dims, or merges neighbours that stay neighbours, goes first."""
         source, permutation = self.origin[op.operands[0]]
         shape = tensor_type(op.operands[0]).shape
-        groups = reshape_groups(shape, dims(op, "shape"))
+        groups = reshape_groups(shape, Reshape.of(op).shape)
         if groups is None:
             return None
         order: list[tuple[int, list[int]]] = []  # per group: source axis, result axes
@@ -238,20 +253,20 @@ class _Sinker:
                 return None
             order.append((axes[0] if axes else -1, list(new)))
         sequence = [axis for _, new in sorted(order, key=lambda item: item[0]) for axis in new]
-        target = tuple(dims(op, "shape")[axis] for axis in sequence)
+        target = tuple(Reshape.of(op).shape[axis] for axis in sequence)
         result = self.op(builder, "reshape", source, shape=target)
         return [self.behind(result, _inverse(sequence), builder)]
 
     def flattened(self, op: Op, builder: Builder) -> Sequence[Value] | None:
         """A contraction over axes that a flatten merged: the weight's rows move instead."""
         flat = defined_by(op.operands[0], "reshape")
-        contract = (*ints(op, "lhs_contract"), *ints(op, "rhs_contract"))
+        contract = (*DotGeneral.of(op).lhs_contract, *DotGeneral.of(op).rhs_contract)
         if flat is None or flat.operands[0] not in self.origin or len(contract) != 2:
             return None
-        if op.operands[1] not in self.weights or ints(op, "lhs_batch"):
+        if op.operands[1] not in self.weights or DotGeneral.of(op).lhs_batch:
             return None
         source, permutation = self.origin[flat.operands[0]]
-        shape, target = tensor_type(flat.operands[0]).shape, dims(flat, "shape")
+        shape, target = tensor_type(flat.operands[0]).shape, Reshape.of(flat).shape
         groups = reshape_groups(shape, target)
         merged = [list(old) for old, new in groups or () if list(new) == [contract[0]]]
         if len(merged) != 1 or not is_static([shape[axis] for axis in merged[0]]):
@@ -273,7 +288,7 @@ class _Sinker:
         w = self.op(builder, "transpose", w, permutation=tuple(order))
         w = self.op(builder, "reshape", w, shape=rows)
         self.weights.add(w)
-        return [self.op(builder, "dot_general", x, w, **op.attributes)]
+        return [self.like(builder, op, x, w)]
 
 
 _SINKS: dict[str, Callable[[_Sinker, Op, Builder], Sequence[Value] | None]] = {
@@ -295,21 +310,8 @@ def _inverse(permutation: Sequence[int]) -> tuple[int, ...]:
     return tuple(sorted(range(len(permutation)), key=permutation.__getitem__))
 
 
-def _picked(op: Op, name: str, order: Sequence[int]) -> tuple[Any, ...]:
-    """The entries of a per-axis attribute in another order of axes."""
-    values = op.attributes[name]
-    assert isinstance(values, tuple)
-    return tuple(values[axis] for axis in order)
-
-
-def _axis(op: Op) -> int:
-    axis = op.attributes["axis"]
-    assert isinstance(axis, int)
-    return axis
-
-
 def _is_channels_first(op: Op) -> bool:
     """Whether a window moves over all axes but the first two, as pooling of n, c, h, w does."""
-    window = dims(op, "window")
+    window = ReduceWindow.of(op).window
     spatial = len(window) >= 3 and any(size != 1 for size in window[2:])
     return spatial and window[0] == 1 and window[1] == 1 and window[-1] != 1

@@ -14,10 +14,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from ingot.compiler.graph.builder import Builder, tensor_type
-from ingot.compiler.graph.folding.simplify import dims
 from ingot.compiler.graph.forms.pack_weights import is_channels_last
 from ingot.compiler.graph.forms.winograd import INPUT, OUTPUT, WINDOW, weight_matrix
-from ingot.compiler.graph.ops import PANEL
+from ingot.compiler.graph.ops import PANEL, Convolution
 from ingot.compiler.graph.rewriter import rewrite, weights_of
 from ingot.compiler.ir import Module, Op, Value
 from ingot.compiler.ir.dims import Dim
@@ -55,20 +54,18 @@ def _pays(op: Op) -> bool:
     result = tensor_type(op.result)
     if x.dtype.name not in _TILES or w.dtype is not x.dtype or result.dtype is not x.dtype:
         return False
-    if x.rank != 4 or not is_channels_last(op) or op.attributes["groups"] != 1:
+    convolution = Convolution.of(op)
+    if x.rank != 4 or not is_channels_last(op) or convolution.groups != 1:
         return False
-    steps = (*dims(op, "strides"), *dims(op, "lhs_dilation"), *dims(op, "rhs_dilation"))
+    steps = (*convolution.strides, *convolution.lhs_dilation, *convolution.rhs_dilation)
     if any(step != 1 for step in steps) or w.shape[:2] != (WINDOW, WINDOW):
         return False
     for features in w.shape[2:]:
         if not isinstance(features, int) or features < _FEATURES or features % PANEL:
             return False
-    padding = op.attributes["padding"]
-    assert isinstance(padding, tuple)
     left: float = 1.0
     tiles: Dim = result.shape[0]
-    for size, out, pair in zip(x.shape[1:3], result.shape[1:3], padding, strict=True):
-        assert isinstance(pair, tuple)
+    for size, out, pair in zip(x.shape[1:3], result.shape[1:3], convolution.padding, strict=True):
         pads = [pad for pad in pair if isinstance(pad, int) and pad >= 0]
         if len(pads) != len(pair):
             return False
@@ -110,4 +107,4 @@ def _winograd(op: Op, builder: Builder) -> Value:
         dtype=dtype("f32"),
     )
     u = builder.value("reshape", u, shape=(INPUT * INPUT, n // PANEL, features, PANEL))
-    return builder.value("conv_winograd", x, u, padding=op.attributes["padding"], n=n)
+    return builder.value("conv_winograd", x, u, padding=Convolution.of(op).padding, n=n)

@@ -8,10 +8,10 @@ known sizes, whatever the image, stay as they are.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import replace
 
 from ingot.compiler.graph.builder import Builder, tensor_type
-from ingot.compiler.graph.folding.simplify import dims
+from ingot.compiler.graph.ops import Convolution, ReduceWindow
 from ingot.compiler.graph.references.reduction import identity
 from ingot.compiler.graph.rewriter import is_static
 from ingot.compiler.ir import Op, Value
@@ -25,21 +25,19 @@ _I64 = dtype("i64")
 
 def has_unknown_window(op: Op) -> bool:
     """Whether only the call knows the weight's shape or the steps of a convolution."""
-    return not is_static(
-        (*tensor_type(op.operands[1]).shape, *dims(op, "strides"), *dims(op, "rhs_dilation"))
-    )
+    steps = (*Convolution.of(op).strides, *Convolution.of(op).rhs_dilation)
+    return not is_static((*tensor_type(op.operands[1]).shape, *steps))
 
 
 def multiply_windows(op: Op, builder: Builder) -> Value:
     """A channels-last convolution without dilation of its input as one product."""
     x, w = op.operands
-    groups, count = op.attributes["groups"], tensor_type(x).rank - 2
-    assert isinstance(groups, int)
+    convolution, count = Convolution.of(op), tensor_type(x).rank - 2
+    groups = convolution.groups
     x = _padded(op, x, builder)
     outer = tensor_type(op.result).shape[1:-1]
-    columns = zip(
-        outer, tensor_type(w).shape, dims(op, "strides"), dims(op, "rhs_dilation"), strict=False
-    )
+    steps = (convolution.strides, convolution.rhs_dilation)
+    columns = zip(outer, tensor_type(w).shape, *steps, strict=False)
     for axis, (places, size, stride, dilation) in enumerate(columns):
         index = _indices(builder, places, size, stride, dilation)
         x = builder.value("take", x, index, axis=1 + 2 * axis, mode="check")
@@ -56,14 +54,14 @@ def multiply_windows(op: Op, builder: Builder) -> Value:
         rhs_batch=(count + 1,),
         lhs_contract=(*(2 + 2 * axis for axis in range(count)), 2 + 2 * count),
         rhs_contract=tuple(range(count + 1)),
-        dtype=op.attributes["dtype"],
+        dtype=convolution.dtype,
     )
     last = builder.value("transpose", product, permutation=(*range(1, count + 2), 0, count + 2))
     return builder.value("reshape", last, shape=tensor_type(op.result).shape)
 
 
 def _padded(op: Op, x: Value, builder: Builder) -> Value:
-    padding: Sequence[tuple[Dim, Dim]] = op.attributes["padding"]  # type: ignore[assignment]
+    padding = Convolution.of(op).padding
     if all(pair == (0, 0) for pair in padding):
         return x
     low, high = ((0, *(pair[side] for pair in padding), 0) for side in (0, 1))
@@ -87,15 +85,14 @@ def _indices(builder: Builder, places: Dim, size: Dim, stride: Dim, dilation: Di
 
 def fill_holes(op: Op, builder: Builder) -> Value | None:
     """A `reduce_window` with the holes and the padding of its operand filled; None without."""
-    x, base = op.operands[0], dims(op, "base_dilation")
+    x, window = op.operands[0], ReduceWindow.of(op)
+    base = window.base_dilation
     if all(step == 1 for step in base):
         return None
     type = tensor_type(x)
-    padding: Sequence[tuple[Dim, Dim]] = op.attributes["padding"]  # type: ignore[assignment]
-    low, high = (tuple(pair[side] for pair in padding) for side in (0, 1))
-    fill = builder.constant(identity(str(op.attributes["kind"]), type.dtype), type.dtype)
+    low, high = (tuple(pair[side] for pair in window.padding) for side in (0, 1))
+    fill = builder.constant(identity(window.kind, type.dtype), type.dtype)
     interior = tuple(step - 1 for step in base)
     x = builder.value("pad", x, fill, low=low, high=high, interior=interior)
     none, ones = ((0, 0),) * type.rank, (1,) * type.rank
-    changed = {**op.attributes, "padding": none, "base_dilation": ones}
-    return builder.value("reduce_window", x, **changed)
+    return builder.like(op, x, attributes=replace(window, padding=none, base_dilation=ones))

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ingot.compiler.graph.builder import Builder, tensor_type
-from ingot.compiler.graph.folding.simplify import ints
+from ingot.compiler.graph.ops import Broadcast, Compare, DotGeneral, Reduce, Transpose
 from ingot.compiler.graph.references.numbers import widen
 from ingot.compiler.graph.rewriter import defined_by, rewrite, splat_of
 from ingot.compiler.ir import Module, Op, TensorType, Value
@@ -73,7 +73,7 @@ def _without_guard(value: Value) -> tuple[Value, bool]:
     is_nan = defined_by(test, "is_nan")
     not_equal = defined_by(test, "compare")
     tested = is_nan.operands[0] if is_nan is not None else None
-    if not_equal is not None and not_equal.attributes["direction"] == "ne":
+    if not_equal is not None and Compare.of(not_equal).direction == "ne":
         x, y = not_equal.operands
         tested = x if x is y else None
     zero = splat_of(a)
@@ -135,9 +135,9 @@ def _is_reduced(value: Value, kind: str, source: Value) -> bool:
             views.append(op)
         value = op.operands[place]
     reduce = defined_by(value, "reduce")
-    if reduce is None or reduce.attributes["kind"] != kind or reduce.operands[0] is not source:
+    if reduce is None or Reduce.of(reduce).kind != kind or reduce.operands[0] is not source:
         return False
-    return ints(reduce, "axes") == (rank - 1,) and _keeps_rows(views[::-1], reduce, rank)
+    return Reduce.of(reduce).axes == (rank - 1,) and _keeps_rows(views[::-1], reduce, rank)
 
 
 def _view_or_guard(value: Value, kind: str) -> Op | None:
@@ -168,7 +168,7 @@ def _keeps_rows(views: list[Op], reduce: Op, rank: int) -> bool:
     for op in views:
         source, target = tensor_type(op.operands[0]).shape, tensor_type(op.result).shape
         if op.name == "broadcast":
-            dimensions = ints(op, "dimensions")
+            dimensions = Broadcast.of(op).dimensions
             places = [None if place is None else dimensions[place] for place in places]
             continue
         before = [axis for axis, dim in enumerate(source) if dim != 1]
@@ -203,7 +203,7 @@ def _match_scores(value: Value) -> _Scores | None:
     value, factor = _without_scale(value)
     scale *= factor
     contraction = defined_by(value, "dot_general")
-    if contraction is None or len(ints(contraction, "lhs_contract")) != 1:
+    if contraction is None or len(DotGeneral.of(contraction).lhs_contract) != 1:
         return None
     return _Scores(contraction, scale, tuple(masks))
 
@@ -244,7 +244,7 @@ def _without_scale(value: Value) -> tuple[Value, float]:
 def _free_axis(op: Op, place: int) -> int | None:
     """The one axis of a contraction's operand that is neither batch nor contracted."""
     side = ("lhs", "rhs")[place]
-    taken = (*ints(op, f"{side}_batch"), *ints(op, f"{side}_contract"))
+    taken = (*DotGeneral.of(op).batch(side), *DotGeneral.of(op).contract(side))
     free = [axis for axis in range(tensor_type(op.operands[place]).rank) if axis not in taken]
     return free[0] if len(free) == 1 else None
 
@@ -254,8 +254,8 @@ def _contracts_last(op: Op, place: int) -> bool:
     as batch, in order; and v has one free axis."""
     side = ("lhs", "rhs")[place]
     rank = tensor_type(op.operands[place]).rank
-    batch = sorted(ints(op, f"{side}_batch"))
-    last = ints(op, f"{side}_contract") == (rank - 1,)
+    batch = sorted(DotGeneral.of(op).batch(side))
+    last = DotGeneral.of(op).contract(side) == (rank - 1,)
     return last and batch == list(range(rank - 2)) and _free_axis(op, 1 - place) is not None
 
 
@@ -282,10 +282,10 @@ def _build(
     q, q_scale = _scaled_operand(inner, 0, m_axis, builder)
     k, k_scale = _scaled_operand(inner, 1, n_axis, builder)
     weight_side, v_side = (("lhs", "rhs"), ("rhs", "lhs"))[place]
-    batch = _by_order(ints(op, f"{weight_side}_batch"), ints(op, f"{v_side}_batch"))
+    batch = _by_order(DotGeneral.of(op).batch(weight_side), DotGeneral.of(op).batch(v_side))
     v_axis = _free_axis(op, 1 - place)
     assert v_axis is not None
-    v_order = (*batch, *ints(op, f"{v_side}_contract"), v_axis)
+    v_order = (*batch, *DotGeneral.of(op).contract(v_side), v_axis)
     v = _transposed(op.operands[1 - place], v_order, builder)
     if not is_fusable(tensor_type(q), tensor_type(v)):
         return None
@@ -306,13 +306,13 @@ def _by_order(keys: tuple[int, ...], values: tuple[int, ...]) -> list[int]:
 def _scaled_operand(op: Op, place: int, free: int, builder: Builder) -> tuple[Value, float]:
     """q or k as [batch..., free, contracted], without its scale, and that scale."""
     side = ("lhs", "rhs")[place]
-    order = (*ints(op, f"{side}_batch"), free, *ints(op, f"{side}_contract"))
+    order = (*DotGeneral.of(op).batch(side), free, *DotGeneral.of(op).contract(side))
     value, scale = _without_scale(op.operands[place])
     moved = defined_by(value, "transpose")
     if moved is not None:  # the scale may stand below the transpose
         below, more = _without_scale(moved.operands[0])
         if more != 1.0:
-            permutation = ints(moved, "permutation")
+            permutation = Transpose.of(moved).permutation
             value, scale = builder.value("transpose", below, permutation=permutation), scale * more
     return _transposed(value, order, builder), scale
 
@@ -354,7 +354,7 @@ def _unbroadcast(value: Value, builder: Builder) -> Value:
     op = defined_by(value, "broadcast")
     if op is None:
         return value
-    source, dimensions = op.operands[0], ints(op, "dimensions")
+    source, dimensions = op.operands[0], Broadcast.of(op).dimensions
     if list(dimensions) != sorted(dimensions):
         return value
     shape: list[Dim] = [1] * tensor_type(value).rank
@@ -382,6 +382,6 @@ def _in_order(result: Value, op: Op, place: int, builder: Builder) -> Value:
     """[sorted batch..., m, e] with the axes in the order of the contraction's result."""
     rank = tensor_type(result).rank
     side = ("lhs", "rhs")[place]
-    batch = ints(op, f"{side}_batch")
+    batch = DotGeneral.of(op).batch(side)
     ends = [rank - 2, rank - 1] if place == 0 else [rank - 1, rank - 2]
     return _transposed(result, [*batch, *ends], builder)

@@ -11,13 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import gcd
-from typing import cast
 
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.graph.forms.narrow_codes import CODE, is_narrow
 from ingot.compiler.graph.forms.pack_weights import multiply_rows
 from ingot.compiler.graph.forms.repeats import Repeats, repeated, repeats_of, static_shape
-from ingot.compiler.graph.ops import PANEL, code_steps
+from ingot.compiler.graph.ops import PANEL, DotGeneral, Transpose, Unpack, code_steps
 from ingot.compiler.graph.rewriter import defined_by, rewrite, splat_of, weights_of
 from ingot.compiler.ir import Module, Op, Value
 from ingot.hal.spec import DType, dtype
@@ -33,8 +32,7 @@ def fuse_scales(module: Module) -> Module:
         weights = weights_of(function)
 
         def rule(op: Op, builder: Builder, weights: set[Value] = weights) -> Sequence[Value] | None:
-            result = op.attributes.get("dtype")
-            if op.name != "dot_general" or cast(DType, result).name not in _FLOATS:
+            if op.name != "dot_general" or DotGeneral.of(op).dtype.name not in _FLOATS:
                 return None
             return multiply_rows(op, builder, weights, _product(op, builder))
 
@@ -58,7 +56,7 @@ def _product(op: Op, builder: Builder) -> Callable[[Value, Value], Value | None]
         return builder.value(
             "dot_coded", rows, _code_panels(weight, builder),
             *(_scale_panels(each, builder) for each in small),
-            n=n, coding=weight.coding, group=group, dtype=op.attributes["dtype"],
+            n=n, coding=weight.coding, group=group, dtype=DotGeneral.of(op).dtype,
         )  # fmt: skip
 
     return product
@@ -84,7 +82,7 @@ def _weight_of(w: Value, builder: Builder) -> _Weight | None:
     permutations: list[tuple[int, ...]] = []
     while (op := defined_by(w, "transpose", "convert")) is not None:
         if op.name == "transpose":
-            permutations.append(cast("tuple[int, ...]", op.attributes["permutation"]))
+            permutations.append(Transpose.of(op).permutation)
         elif not tensor_type(op.operands[0]).dtype.is_float:
             break
         w = op.operands[0]
@@ -143,7 +141,7 @@ def _coding_of(codes: Value) -> DType:
     if op is None:
         return own
     if op.name == "unpack":
-        return cast(DType, op.attributes["dtype"])
+        return Unpack.of(op).dtype
     if op.name == "reinterpret":
         type = tensor_type(op.operands[0])
         return type.dtype if is_narrow(type.dtype) and type.dtype.kind == own.kind else own

@@ -7,11 +7,13 @@ with, as ops on bytes. Rounding is the standard's, to nearest and ties to even, 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ingot.compiler.graph.builder import Builder, tensor_type
+from ingot.compiler.graph.ops import Unpack
 from ingot.compiler.graph.references.numbers import Array
 from ingot.compiler.ir import Literal, Op, Value
 from ingot.hal.spec import DType, dtype
@@ -58,9 +60,9 @@ def decode(builder: Builder, codes: Value, element: DType) -> Value:
     if element.kind == "u":
         return codes
     owner = codes.owner
-    if isinstance(owner, Op) and owner.name == "unpack":  # which knows signs, too
-        attributes = {**owner.attributes, "dtype": element}
-        return builder.value("unpack", *owner.operands, **attributes)
+    if isinstance(owner, Op) and isinstance(owner.attributes, Unpack):  # which knows signs, too
+        unpacked = replace(owner.attributes, dtype=element)
+        return builder.like(owner, *owner.operands, attributes=unpacked)
     shape = tensor_type(codes).shape
     places = builder.full(8 - element.bits, CODE, shape)
     high = builder.value("bitcast", builder.value("shift_left", codes, places), dtype=_I8)

@@ -11,12 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ingot.compiler.graph.builder import Builder, tensor_type
-from ingot.compiler.graph.folding.simplify import dims, ints
-from ingot.compiler.graph.ops import PANEL, lane_depth
+from ingot.compiler.graph.ops import PANEL, Convolution, Depthwise, DotGeneral, lane_depth
 from ingot.compiler.graph.rewriter import rewrite, weights_of
 from ingot.compiler.ir import Module, Op, Value
 from ingot.compiler.ir.dims import Dim, product
-from ingot.hal.spec import DType
 
 __all__ = ["is_channels_last", "multiply_rows", "pack", "pack_convolution", "pack_weights"]
 
@@ -56,7 +54,7 @@ def pack(w: Value, builder: Builder) -> Value:
 
 def _is_packable(op: Op) -> bool:
     a, b = (tensor_type(operand).dtype for operand in op.operands)
-    return a is b and a.name in _PACKED and isinstance(op.attributes["dtype"], DType)
+    return a is b and a.name in _PACKED
 
 
 def _transposed(x: Value, permutation: Sequence[int], builder: Builder) -> Value:
@@ -73,7 +71,7 @@ def _reshaped(x: Value, shape: Sequence[Dim], builder: Builder) -> Value:
 
 def _pack_dot(op: Op, builder: Builder, weights: set[Value]) -> Sequence[Value] | None:
     def product(rows: Value, w: Value) -> Value:
-        n, dtype = tensor_type(w).shape[1], op.attributes["dtype"]
+        n, dtype = tensor_type(w).shape[1], DotGeneral.of(op).dtype
         return builder.value("dot_packed", rows, pack(w, builder), n=n, dtype=dtype)
 
     return multiply_rows(op, builder, weights, product)
@@ -86,9 +84,9 @@ def multiply_rows(
     that gives something. Either side may be the weight; the result's axes are put back in order.
     """
     a, b = op.operands
-    if ints(op, "lhs_batch") or not _is_packable(op) or (a in weights) == (b in weights):
+    if DotGeneral.of(op).lhs_batch or not _is_packable(op) or (a in weights) == (b in weights):
         return None
-    a_contract, b_contract = ints(op, "lhs_contract"), ints(op, "rhs_contract")
+    a_contract, b_contract = DotGeneral.of(op).lhs_contract, DotGeneral.of(op).rhs_contract
     if a in weights:
         a, b, a_contract, b_contract = b, a, b_contract, a_contract
     a_type, b_type = tensor_type(a), tensor_type(b)
@@ -123,33 +121,38 @@ def pack_convolution(op: Op, builder: Builder) -> Sequence[Value] | None:
     count = tensor_type(x).rank - 2
     if not _is_packable(op) or not is_channels_last(op):
         return None
-    if any(step != 1 for step in dims(op, "lhs_dilation")):
+    convolution = Convolution.of(op)
+    if any(step != 1 for step in convolution.lhs_dilation):
         return None
-    moves = {name: op.attributes[name] for name in ("strides", "rhs_dilation", "padding")}
-    moves["dtype"] = op.attributes["dtype"]
     *window, inputs, outputs = tensor_type(w).shape
     features = tensor_type(x).shape[-1]
-    if op.attributes["groups"] != 1:
-        if op.attributes["groups"] != features or inputs != 1 or outputs != features:
+    if convolution.groups != 1:
+        if convolution.groups != features or inputs != 1 or outputs != features:
             return None
         w = _reshaped(w, [*window, features], builder)
-        return [builder.value("depthwise", x, w, **moves)]
+        return [builder.append("depthwise", (x, w), (), depthwise_of(convolution)).result]
     panels = pack(_reshaped(w, [product(window) * inputs, outputs], builder), builder)
     if _is_pointwise(op, window):
-        moves = {"dtype": op.attributes["dtype"]}
-        return [builder.value("dot_packed", x, panels, n=outputs, **moves)]
+        return [builder.value("dot_packed", x, panels, n=outputs, dtype=convolution.dtype)]
     assert len(window) == count
+    moves = vars(depthwise_of(convolution))
     return [builder.value("conv_packed", x, panels, window=tuple(window), n=outputs, **moves)]
+
+
+def depthwise_of(convolution: Convolution) -> Depthwise:
+    """How the window of a convolution moves."""
+    steps = convolution.strides, convolution.rhs_dilation
+    return Depthwise(*steps, convolution.padding, convolution.dtype)
 
 
 def is_channels_last(op: Op) -> bool:
     """Whether a convolution's layout is n...c,...io->n...c, such as nhwc,hwio->nhwc."""
-    layout = op.attributes["layout"]
-    assert isinstance(layout, str)
+    layout = Convolution.of(op).layout
     x = layout.partition(",")[0]
     return layout == f"{x},{x[1:-1]}io->{x}" and x[0] == "n" and x[-1] == "c"
 
 
 def _is_pointwise(op: Op, window: Sequence[Dim]) -> bool:
-    no_padding = all(pair == (0, 0) for pair in op.attributes["padding"])  # type: ignore[union-attr]
-    return no_padding and all(dim == 1 for dim in (*window, *dims(op, "strides")))
+    convolution = Convolution.of(op)
+    no_padding = all(pair == (0, 0) for pair in convolution.padding)
+    return no_padding and all(dim == 1 for dim in (*window, *convolution.strides))

@@ -13,6 +13,7 @@ from math import prod
 from typing import cast
 
 from ingot.compiler.graph.builder import Builder, tensor_type
+from ingot.compiler.graph.ops import Broadcast, Slice, Transpose
 from ingot.compiler.graph.rewriter import is_static, splat_of
 from ingot.compiler.ir import Op, Value
 
@@ -62,7 +63,7 @@ def static_shape(value: Value) -> Shape:
 
 
 def _broadcast(op: Op, x: Repeats, shape: Shape, builder: Builder) -> Repeats | None:
-    dimensions = cast(Shape, op.attributes["dimensions"])
+    dimensions = Broadcast.of(op).dimensions
     if list(dimensions) != sorted(dimensions):
         return None
     lengths, small = list(shape), [1] * len(shape)
@@ -137,7 +138,7 @@ def _split(x: Repeats, first: int, end: int, sizes: Shape) -> _Run | None:
 
 
 def _slice(op: Op, x: Repeats, shape: Shape, builder: Builder) -> Repeats | None:
-    start, stride = (cast(Shape, op.attributes[name]) for name in ("start", "stride"))
+    start, stride = Slice.of(op).start, Slice.of(op).stride
     if any(start) or any(step != 1 for step in stride):
         return None
     limit = tuple(-(-size // length) for size, length in zip(shape, x.lengths, strict=True))
@@ -148,7 +149,7 @@ def _slice(op: Op, x: Repeats, shape: Shape, builder: Builder) -> Repeats | None
 
 
 def _transpose(op: Op, x: Repeats, shape: Shape, builder: Builder) -> Repeats | None:
-    permutation = cast(Shape, op.attributes["permutation"])
+    permutation = Transpose.of(op).permutation
     source = builder.value("transpose", x.source, permutation=permutation)
     return Repeats(source, tuple(x.lengths[axis] for axis in permutation), shape)
 
@@ -162,7 +163,7 @@ def _pointwise(op: Op, x: Repeats, shape: Shape, builder: Builder) -> Repeats | 
         if number is None:
             return None
         others.append(builder.full(number, tensor_type(each).dtype, small))
-    source = builder.value(op.name, x.source, *others, **op.attributes)
+    source = builder.like(op, x.source, *others)
     return Repeats(source, x.lengths, shape)
 
 

@@ -121,8 +121,7 @@ class _Identities:
         if op.regions:
             return id(op), op
         operands = tuple(self.known[operand] for operand in op.operands)
-        attributes = tuple((name, attribute_key(each)) for name, each in op.attributes.items())
-        return op.name, operands, attributes
+        return op.name, operands, attribute_key(op.attributes)
 
 
 def _frontier(main: Function, weights: set[Value]) -> list[Value]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
 from ingot.compiler.graph.builder import Builder, tensor_type
-from ingot.compiler.graph.ops import lookup
+from ingot.compiler.graph.ops import Reduce, lookup
 from ingot.compiler.graph.rewriter import rewrite
 from ingot.compiler.ir import Module, Op, Value, count_uses
 from ingot.compiler.ir.dims import Bounds, Dim, bounds, product
@@ -43,12 +43,12 @@ def _rule(
         if op.name != "reduce":
             return None
         (x,) = op.operands
-        shape, axes = tensor_type(x).shape, cast("tuple[int, ...]", op.attributes["axes"])
+        shape, axes = tensor_type(x).shape, Reduce.of(op).axes
         rows = product(dim for axis, dim in enumerate(shape) if axis not in axes)
         row = product(shape[axis] for axis in axes)
         if bounds(rows, known)[1] > _FEW or bounds(row, known)[0] < _LONG:
             return None
-        kind = str(op.attributes["kind"])
+        kind = Reduce.of(op).kind
         kept = _axis_of_parts(shape, axes, known)
         if kept is not None:
             return [_two_steps(builder, x, axes, kept, kind)]
@@ -110,5 +110,5 @@ def _reshaped(
             return builder.value("broadcast", op.operands[0], shape=shape, dimensions=())
         if lookup(op.name).family == "elementwise":
             operands = [_reshaped(builder, each, shape, uses, depth - 1) for each in op.operands]
-            return builder.append(op.name, operands, (), dict(op.attributes)).result
+            return builder.like(op, *operands)
     return builder.value("reshape", x, shape=tuple(shape))

@@ -21,7 +21,7 @@ from ingot.compiler.graph.forms.narrow_codes import (
     packed,
     wide_dtype,
 )
-from ingot.compiler.graph.ops import CONTROL
+from ingot.compiler.graph.ops import CONTROL, Constant, Scatter
 from ingot.compiler.ir import (
     Attribute,
     Block,
@@ -37,6 +37,7 @@ from ingot.compiler.ir import (
     clone_region,
     walk,
 )
+from ingot.compiler.ir.attributes import map_leaves
 from ingot.hal.spec import DType, dtype
 
 __all__ = ["store_narrow"]
@@ -109,23 +110,21 @@ class _Rewriter:
         narrow = _narrow_dtype(op.results[0].type) if op.results else None
         match op.name:
             case "constant":
-                literal = op.attributes["value"]
-                assert isinstance(literal, Literal)
-                return [_constant(builder, literal)]
+                return [_constant(builder, Constant.of(op).value)]
             case "parameter" | "variable.load" | "global":
-                value = builder.value(op.name, **op.attributes)
+                value = builder.like(op)
                 return [builder.value("reinterpret", value, dtype=CODE)]
             case "return" | "variable.store":
                 kept = [
                     self._narrowed(builder, value, before.type)
                     for value, before in zip(operands, op.operands, strict=True)
                 ]
-                return builder.append(op.name, kept, (), dict(op.attributes)).results
+                return builder.append(op.name, kept, (), op.attributes).results
             case "bitcast" | "reinterpret" if tensor_type(op.result).dtype.bits == _bits(op):
                 return [self._bitcast(builder, operands[0], tensor_type(op.result).dtype)]
             case "convert":
                 return [self._convert(op, operands[0], builder)]
-            case "scatter" if op.attributes["kind"] == "set":
+            case "scatter" if Scatter.of(op).kind == "set":
                 return self._same(op, builder)
             case "sort":
                 return self._sort(op, operands, builder)
@@ -137,7 +136,7 @@ class _Rewriter:
         """The op as it is, on codes."""
         operands = [self.values[each] for each in op.operands]
         regions = [self._region(region) for region in op.regions]
-        return builder.append(op.name, operands, regions, dict(op.attributes)).results
+        return builder.append(op.name, operands, regions, op.attributes).results
 
     def _region(self, region: Region) -> Region:
         block = Block(_carrier(argument.type) for argument in region.block.arguments)
@@ -169,7 +168,7 @@ class _Rewriter:
         """A sort of decoded elements, with a comparator of these."""
         wide = self._decoded(op, operands, builder)
         region = clone_region(op.regions[0], {}, _wide_type, _wide_attribute)
-        made = builder.append("sort", wide, [region], dict(op.attributes)).results
+        made = builder.append("sort", wide, [region], op.attributes).results
         return self._encoded(op, made, builder)
 
     def _decoded(self, op: Op, operands: Sequence[Value], builder: Builder) -> list[Value]:
@@ -193,10 +192,7 @@ class _Rewriter:
         if op.name in _OF_BITS and narrow is not None:
             return [self._of_bits(op, operands, narrow, builder)]
         wide = self._decoded(op, operands, builder)
-        attributes: dict[str, Attribute] = dict(op.attributes)
-        given = attributes.get("dtype")
-        if isinstance(given, DType) and is_narrow(given):
-            attributes["dtype"] = wide_dtype(given)
+        attributes = map_leaves(op.attributes, _wide_attribute)
         made = builder.append(op.name, wide, (), attributes).results
         return self._encoded(op, made, builder)
 

@@ -7,20 +7,48 @@ bf16 and f8 accumulate in f32, narrow integers in i32, rounded or wrapped once.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ingot.compiler.graph.forms.winograd import INPUT, WINDOW
 from ingot.compiler.graph.ops.reduction import check_positive, window_dim
 from ingot.compiler.graph.ops.shape import can_broadcast, check_axes
-from ingot.compiler.graph.ops.table import OpRow, RuleError, attribute, dims_text, register, require
+from ingot.compiler.graph.ops.table import OpRow, RuleError, dims_text, register, require
 from ingot.compiler.ir import TensorType
+from ingot.compiler.ir.attributes import Attributes, Dims, Ints, Pairs, by_operands
 from ingot.compiler.ir.dims import Dim, ceildiv, product
 from ingot.hal.spec import DType
 
-__all__ = ["PANEL", "ConvolutionLayout", "code_steps", "lane_depth", "packed_shape", "parse_layout"]
+__all__ = [
+    "PANEL",
+    "Attention",
+    "ConvPacked",
+    "ConvWinograd",
+    "Convolution",
+    "ConvolutionLayout",
+    "Depthwise",
+    "DotCoded",
+    "DotGeneral",
+    "DotPacked",
+    "code_steps",
+    "lane_depth",
+    "packed_shape",
+    "parse_layout",
+]
 
 PANEL = 16
 """Columns of a panel of packed weights."""
+
+
+def _dtype_of(x: TensorType, *_: TensorType) -> DType:
+    return x.dtype
+
+
+def _spatial_ones(x: TensorType, *_: TensorType) -> tuple[int, ...]:
+    return (1,) * (x.rank - 2)
+
+
+def _no_padding(x: TensorType, *_: TensorType) -> tuple[tuple[int, int], ...]:
+    return ((0, 0),) * (x.rank - 2)
 
 
 def lane_depth(dtype: DType) -> int:
@@ -42,34 +70,53 @@ def _same_class(a: TensorType, b: TensorType) -> None:
     )
 
 
-def _dot_general(
-    a: TensorType,
-    b: TensorType,
-    *,
-    lhs_batch: tuple[int, ...],
-    rhs_batch: tuple[int, ...],
-    lhs_contract: tuple[int, ...],
-    rhs_contract: tuple[int, ...],
-    dtype: DType,
-) -> TensorType:
-    _same_class(a, b)
-    check_axes((*lhs_batch, *lhs_contract), a.rank, "lhs_batch and lhs_contract")
-    check_axes((*rhs_batch, *rhs_contract), b.rank, "rhs_batch and rhs_contract")
-    require(len(lhs_batch) == len(rhs_batch), "lhs_batch and rhs_batch differ in count")
-    require(len(lhs_contract) == len(rhs_contract), "contracted axes differ in count")
-    pairs = (
-        *zip(lhs_batch, rhs_batch, strict=True),
-        *zip(lhs_contract, rhs_contract, strict=True),
-    )
-    for i, j in pairs:
+@dataclass(frozen=True, kw_only=True)
+class DotGeneral(Attributes):
+    """Sum of products over the contracted axes: [batch, free of a, free of b]."""
+
+    lhs_batch: Ints = ()
+    rhs_batch: Ints = ()
+    lhs_contract: Ints
+    rhs_contract: Ints
+    dtype: DType = field(metadata=by_operands(_dtype_of))
+
+    def batch(self, side: str) -> Ints:
+        """The batch axes of the side "lhs" or "rhs"."""
+        return self.lhs_batch if side == "lhs" else self.rhs_batch
+
+    def contract(self, side: str) -> Ints:
+        """The contracted axes of the side "lhs" or "rhs"."""
+        return self.lhs_contract if side == "lhs" else self.rhs_contract
+
+    def result(self, a: TensorType, b: TensorType) -> TensorType:
+        _same_class(a, b)
+        check_axes((*self.lhs_batch, *self.lhs_contract), a.rank, "lhs_batch and lhs_contract")
+        check_axes((*self.rhs_batch, *self.rhs_contract), b.rank, "rhs_batch and rhs_contract")
         require(
-            a.shape[i] == b.shape[j],
-            f"dim {i} of {a} is {a.shape[i]}, but dim {j} of {b} is {b.shape[j]}",
+            len(self.lhs_batch) == len(self.rhs_batch), "lhs_batch and rhs_batch differ in count"
         )
-    shape = [a.shape[axis] for axis in lhs_batch]
-    shape += [dim for axis, dim in enumerate(a.shape) if axis not in (*lhs_batch, *lhs_contract)]
-    shape += [dim for axis, dim in enumerate(b.shape) if axis not in (*rhs_batch, *rhs_contract)]
-    return TensorType(dtype, tuple(shape))
+        require(len(self.lhs_contract) == len(self.rhs_contract), "contracted axes differ in count")
+        pairs = (
+            *zip(self.lhs_batch, self.rhs_batch, strict=True),
+            *zip(self.lhs_contract, self.rhs_contract, strict=True),
+        )
+        for i, j in pairs:
+            require(
+                a.shape[i] == b.shape[j],
+                f"dim {i} of {a} is {a.shape[i]}, but dim {j} of {b} is {b.shape[j]}",
+            )
+        shape = [a.shape[axis] for axis in self.lhs_batch]
+        shape += [
+            dim
+            for axis, dim in enumerate(a.shape)
+            if axis not in (*self.lhs_batch, *self.lhs_contract)
+        ]
+        shape += [
+            dim
+            for axis, dim in enumerate(b.shape)
+            if axis not in (*self.rhs_batch, *self.rhs_contract)
+        ]
+        return TensorType(self.dtype, tuple(shape))
 
 
 @dataclass(frozen=True)
@@ -137,55 +184,65 @@ def _spatial_dims(
     return [window_dim(*column) for column in columns]
 
 
-def _convolution(
-    x: TensorType,
-    w: TensorType,
-    *,
-    layout: str,
-    strides: tuple[Dim, ...],
-    padding: tuple[tuple[Dim, Dim], ...],
-    lhs_dilation: tuple[Dim, ...],
-    rhs_dilation: tuple[Dim, ...],
-    groups: int,
-    dtype: DType,
-) -> TensorType:
-    _same_class(x, w)
-    axes = parse_layout(layout)
-    rank = len(axes.spatial) + 2
-    require(x.rank == rank and w.rank == rank, f"layout {layout!r} does not fit {x} and {w}")
-    features, inputs = x.shape[axes.feature], w.shape[axes.weight_input]
-    outputs = w.shape[axes.weight_output]
-    require(groups >= 1, f"groups is {groups}, expected 1 or more")
-    require(
-        features == inputs * groups,
-        f"x has {features} features, but w takes {inputs} in each of {groups} groups",
-    )
-    require(
-        not isinstance(outputs, int) or outputs % groups == 0,
-        f"w has {outputs} output features, which {groups} groups do not divide",
-    )
-    spatial = _spatial_dims(
-        [x.shape[axis] for axis in axes.spatial],
-        [w.shape[axis] for axis in axes.weight_spatial],
-        strides,
-        padding,
-        lhs_dilation,
-        rhs_dilation,
-    )
-    shape: list[Dim] = [0] * rank
-    shape[axes.result_batch] = x.shape[axes.batch]
-    shape[axes.result_feature] = outputs
-    for axis, dim in zip(axes.result_spatial, spatial, strict=True):
-        shape[axis] = dim
-    return TensorType(dtype, tuple(shape))
+@dataclass(frozen=True, kw_only=True)
+class Convolution(Attributes):
+    """Sum of products under a window; `layout` such as nchw,oihw->nchw names the axes."""
+
+    layout: str
+    strides: Dims = field(metadata=by_operands(_spatial_ones))
+    padding: Pairs = field(metadata=by_operands(_no_padding))
+    lhs_dilation: Dims = field(metadata=by_operands(_spatial_ones))
+    rhs_dilation: Dims = field(metadata=by_operands(_spatial_ones))
+    groups: int = 1
+    dtype: DType = field(metadata=by_operands(_dtype_of))
+
+    def result(self, x: TensorType, w: TensorType) -> TensorType:
+        _same_class(x, w)
+        axes = parse_layout(self.layout)
+        rank = len(axes.spatial) + 2
+        require(
+            x.rank == rank and w.rank == rank, f"layout {self.layout!r} does not fit {x} and {w}"
+        )
+        features, inputs = x.shape[axes.feature], w.shape[axes.weight_input]
+        outputs = w.shape[axes.weight_output]
+        require(self.groups >= 1, f"groups is {self.groups}, expected 1 or more")
+        require(
+            features == inputs * self.groups,
+            f"x has {features} features, but w takes {inputs} in each of {self.groups} groups",
+        )
+        require(
+            not isinstance(outputs, int) or outputs % self.groups == 0,
+            f"w has {outputs} output features, which {self.groups} groups do not divide",
+        )
+        spatial = _spatial_dims(
+            [x.shape[axis] for axis in axes.spatial],
+            [w.shape[axis] for axis in axes.weight_spatial],
+            self.strides,
+            self.padding,
+            self.lhs_dilation,
+            self.rhs_dilation,
+        )
+        shape: list[Dim] = [0] * rank
+        shape[axes.result_batch] = x.shape[axes.batch]
+        shape[axes.result_feature] = outputs
+        for axis, dim in zip(axes.result_spatial, spatial, strict=True):
+            shape[axis] = dim
+        return TensorType(self.dtype, tuple(shape))
 
 
-def _dot_packed(a: TensorType, b: TensorType, *, n: int, dtype: DType) -> TensorType:
-    _same_class(a, b)
-    require(a.rank >= 1, "a must have at least one dim")
-    wanted = packed_shape(a.shape[-1], n, b.dtype)
-    require(b.shape == wanted, f"b is {b}, expected {TensorType(b.dtype, wanted)}")
-    return TensorType(dtype, (*a.shape[:-1], n))
+@dataclass(frozen=True)
+class DotPacked(Attributes):
+    """[..., k] times a packed [k, n] weight: [..., n]."""
+
+    n: int
+    dtype: DType = field(metadata=by_operands(_dtype_of))
+
+    def result(self, a: TensorType, b: TensorType) -> TensorType:
+        _same_class(a, b)
+        require(a.rank >= 1, "a must have at least one dim")
+        wanted = packed_shape(a.shape[-1], self.n, b.dtype)
+        require(b.shape == wanted, f"b is {b}, expected {TensorType(b.dtype, wanted)}")
+        return TensorType(self.dtype, (*a.shape[:-1], self.n))
 
 
 def code_steps(coding: DType) -> int:
@@ -193,218 +250,150 @@ def code_steps(coding: DType) -> int:
     return 32 // coding.bits
 
 
-def _dot_coded(
-    a: TensorType,
-    codes: TensorType,
-    scales: TensorType,
-    *zeros: TensorType,
-    n: int,
-    coding: DType,
-    group: int,
-    dtype: DType,
-) -> TensorType:
-    require(a.rank >= 1, "a must have at least one dim")
-    require(coding.is_integer and coding.bits <= 8, f"codes are integers of 8 bits, not {coding}")
-    k, steps, panels = a.shape[-1], code_steps(coding), ceildiv(n, PANEL)
-    require(isinstance(k, int), f"the last dim of {a} is not known")
-    wanted = (panels, ceildiv(k, steps), PANEL, 4)
-    require(
-        codes.dtype.name == "u8" and codes.shape == wanted,
-        f"codes is {codes}, expected u8{dims_text(wanted)}",
-    )
-    require(
-        group > 0 and (group % steps == 0 or group == k),
-        f"a group of {group} steps does not hold whole lines of {steps}, and is not all of {k}",
-    )
-    per_group = (panels, ceildiv(k, group), PANEL)
-    require(len(zeros) <= 1, f"takes one tensor of zeros, got {len(zeros)}")
-    for name, each in (("scales", scales), *(("zeros", each) for each in zeros)):
-        require(each.shape == per_group, f"{name} is {each}, expected {dims_text(per_group)}")
-    return TensorType(dtype, (*a.shape[:-1], n))
+@dataclass(frozen=True)
+class DotCoded(Attributes):
+    """[..., k] times a packed [k, n] weight of (code - zero) * scale: [..., n]. The codes of a
+    column lie as 32-bit words of steps of k, the first one in the low bits; scales and zeros are
+    [ceil(n/16), ceil(k/group), 16]."""
 
+    n: int
+    coding: DType
+    group: int
+    dtype: DType = field(metadata=by_operands(_dtype_of))
 
-def _conv_packed(
-    x: TensorType,
-    w: TensorType,
-    *,
-    window: tuple[int, ...],
-    strides: tuple[int, ...],
-    rhs_dilation: tuple[int, ...],
-    padding: tuple[tuple[Dim, Dim], ...],
-    n: int,
-    dtype: DType,
-) -> TensorType:
-    _same_class(x, w)
-    require(x.rank >= 3, f"x must be [batch, spatial..., features], got {x}")
-    wanted = packed_shape(product(window) * x.shape[-1], n, w.dtype)
-    require(w.shape == wanted, f"w is {w}, expected {TensorType(w.dtype, wanted)}")
-    ones = (1,) * len(window)
-    spatial = _spatial_dims(x.shape[1:-1], window, strides, padding, ones, rhs_dilation)
-    return TensorType(dtype, (x.shape[0], *spatial, n))
-
-
-def _conv_winograd(
-    x: TensorType, u: TensorType, *, padding: tuple[tuple[Dim, Dim], ...], n: int
-) -> TensorType:
-    require(x.rank == 4, f"x must be [batch, height, width, features], got {x}")
-    sums = "f64" if x.dtype.bytes == 8 else "f32"
-    require(u.dtype.name == sums, f"u is {u}, expected the dtype of sums, {sums}")
-    wanted = (INPUT * INPUT, ceildiv(n, PANEL), x.shape[-1], PANEL)
-    require(u.shape == wanted, f"u is {u}, expected {TensorType(u.dtype, wanted)}")
-    ones, window = (1, 1), (WINDOW, WINDOW)
-    spatial = _spatial_dims(x.shape[1:-1], window, ones, padding, ones, ones)
-    return TensorType(x.dtype, (x.shape[0], *spatial, n))
-
-
-def _depthwise(
-    x: TensorType,
-    w: TensorType,
-    *,
-    strides: tuple[int, ...],
-    rhs_dilation: tuple[int, ...],
-    padding: tuple[tuple[Dim, Dim], ...],
-    dtype: DType,
-) -> TensorType:
-    _same_class(x, w)
-    require(x.rank == w.rank + 1, f"x {x} must have one more dim than w {w}")
-    require(x.shape[-1] == w.shape[-1], f"the features of x {x} and w {w} differ")
-    ones = (1,) * (w.rank - 1)
-    spatial = _spatial_dims(x.shape[1:-1], w.shape[:-1], strides, padding, ones, rhs_dilation)
-    return TensorType(dtype, (x.shape[0], *spatial, x.shape[-1]))
-
-
-def _attention(
-    q: TensorType, k: TensorType, v: TensorType, mask: TensorType | None = None, *, scale: float
-) -> TensorType:
-    require(q.rank >= 2 and q.rank == k.rank == v.rank, "q, k and v must have one rank >= 2")
-    require(q.dtype is k.dtype is v.dtype, "q, k and v must have one dtype")
-    require(q.shape[:-2] == k.shape[:-2] == v.shape[:-2], "the batch dims of q, k and v differ")
-    require(q.shape[-1] == k.shape[-1], f"q {q} and k {k} differ in the last dim")
-    require(k.shape[-2] == v.shape[-2], f"k {k} and v {v} differ in the dim before the last")
-    if mask is not None:
-        scores = (*q.shape[:-1], k.shape[-2])
-        fits = mask.rank <= len(scores) and all(
-            can_broadcast(a, b) for a, b in zip(mask.shape[::-1], scores[::-1], strict=False)
+    def result(
+        self, a: TensorType, codes: TensorType, scales: TensorType, *zeros: TensorType
+    ) -> TensorType:
+        coding, group = self.coding, self.group
+        require(a.rank >= 1, "a must have at least one dim")
+        require(
+            coding.is_integer and coding.bits <= 8, f"codes are integers of 8 bits, not {coding}"
         )
-        wanted = TensorType(q.dtype, scores)
-        require(fits and mask.dtype is q.dtype, f"mask {mask} does not broadcast to {wanted}")
-    return TensorType(q.dtype, (*q.shape[:-1], v.shape[-1]))
+        k, steps, panels = a.shape[-1], code_steps(coding), ceildiv(self.n, PANEL)
+        require(isinstance(k, int), f"the last dim of {a} is not known")
+        wanted = (panels, ceildiv(k, steps), PANEL, 4)
+        require(
+            codes.dtype.name == "u8" and codes.shape == wanted,
+            f"codes is {codes}, expected u8{dims_text(wanted)}",
+        )
+        require(
+            group > 0 and (group % steps == 0 or group == k),
+            f"a group of {group} steps does not hold whole lines of {steps}, and is not all of {k}",
+        )
+        per_group = (panels, ceildiv(k, group), PANEL)
+        require(len(zeros) <= 1, f"takes one tensor of zeros, got {len(zeros)}")
+        for name, each in (("scales", scales), *(("zeros", each) for each in zeros)):
+            require(each.shape == per_group, f"{name} is {each}, expected {dims_text(per_group)}")
+        return TensorType(self.dtype, (*a.shape[:-1], self.n))
 
 
-def _dtype_of(x: TensorType, *_: TensorType) -> DType:
-    return x.dtype
+@dataclass(frozen=True)
+class ConvPacked(Attributes):
+    """Convolution of [batch, spatial..., features] with a packed weight whose K runs over the
+    window and then the features, features innermost."""
+
+    window: Dims
+    strides: Dims = field(metadata=by_operands(_spatial_ones))
+    rhs_dilation: Dims = field(metadata=by_operands(_spatial_ones))
+    padding: Pairs = field(metadata=by_operands(_no_padding))
+    n: int
+    dtype: DType = field(metadata=by_operands(_dtype_of))
+
+    def result(self, x: TensorType, w: TensorType) -> TensorType:
+        _same_class(x, w)
+        require(x.rank >= 3, f"x must be [batch, spatial..., features], got {x}")
+        wanted = packed_shape(product(self.window) * x.shape[-1], self.n, w.dtype)
+        require(w.shape == wanted, f"w is {w}, expected {TensorType(w.dtype, wanted)}")
+        ones = (1,) * len(self.window)
+        spatial = _spatial_dims(
+            x.shape[1:-1], self.window, self.strides, self.padding, ones, self.rhs_dilation
+        )
+        return TensorType(self.dtype, (x.shape[0], *spatial, self.n))
 
 
-def _spatial_ones(x: TensorType, *_: TensorType) -> tuple[int, ...]:
-    return (1,) * (x.rank - 2)
+@dataclass(frozen=True)
+class ConvWinograd(Attributes):
+    """Convolution of [batch, height, width, features] with a 3x3 window, by Winograd's F(4, 3): u
+    is the transformed weight, [36, panels, features, 16], in the dtype of sums."""
+
+    padding: Pairs = field(metadata=by_operands(_no_padding))
+    n: int
+
+    def result(self, x: TensorType, u: TensorType) -> TensorType:
+        require(x.rank == 4, f"x must be [batch, height, width, features], got {x}")
+        sums = "f64" if x.dtype.bytes == 8 else "f32"
+        require(u.dtype.name == sums, f"u is {u}, expected the dtype of sums, {sums}")
+        wanted = (INPUT * INPUT, ceildiv(self.n, PANEL), x.shape[-1], PANEL)
+        require(u.shape == wanted, f"u is {u}, expected {TensorType(u.dtype, wanted)}")
+        ones, window = (1, 1), (WINDOW, WINDOW)
+        spatial = _spatial_dims(x.shape[1:-1], window, ones, self.padding, ones, ones)
+        return TensorType(x.dtype, (x.shape[0], *spatial, self.n))
 
 
-def _no_padding(x: TensorType, *_: TensorType) -> tuple[tuple[int, int], ...]:
-    return ((0, 0),) * (x.rank - 2)
+@dataclass(frozen=True)
+class Depthwise(Attributes):
+    """Convolution of each feature of [batch, spatial..., features] with its own window [window...,
+    features]."""
+
+    strides: Dims = field(metadata=by_operands(_spatial_ones))
+    rhs_dilation: Dims = field(metadata=by_operands(_spatial_ones))
+    padding: Pairs = field(metadata=by_operands(_no_padding))
+    dtype: DType = field(metadata=by_operands(_dtype_of))
+
+    def result(self, x: TensorType, w: TensorType) -> TensorType:
+        _same_class(x, w)
+        require(x.rank == w.rank + 1, f"x {x} must have one more dim than w {w}")
+        require(x.shape[-1] == w.shape[-1], f"the features of x {x} and w {w} differ")
+        ones = (1,) * (w.rank - 1)
+        spatial = _spatial_dims(
+            x.shape[1:-1], w.shape[:-1], self.strides, self.padding, ones, self.rhs_dilation
+        )
+        return TensorType(self.dtype, (x.shape[0], *spatial, x.shape[-1]))
 
 
-_DTYPE = attribute("dtype", _dtype_of)
-_MOVES = {
-    "strides": attribute("dims", _spatial_ones),
-    "rhs_dilation": attribute("dims", _spatial_ones),
-    "padding": attribute("pairs", _no_padding),
-}
+@dataclass(frozen=True)
+class Attention(Attributes):
+    """softmax(scale * q k^T + mask) v over the last two dims; floats round once, at its end."""
+
+    scale: float
+
+    def result(
+        self, q: TensorType, k: TensorType, v: TensorType, mask: TensorType | None = None
+    ) -> TensorType:
+        require(q.rank >= 2 and q.rank == k.rank == v.rank, "q, k and v must have one rank >= 2")
+        require(q.dtype is k.dtype is v.dtype, "q, k and v must have one dtype")
+        require(q.shape[:-2] == k.shape[:-2] == v.shape[:-2], "the batch dims of q, k and v differ")
+        require(q.shape[-1] == k.shape[-1], f"q {q} and k {k} differ in the last dim")
+        require(k.shape[-2] == v.shape[-2], f"k {k} and v {v} differ in the dim before the last")
+        if mask is not None:
+            scores = (*q.shape[:-1], k.shape[-2])
+            fits = mask.rank <= len(scores) and all(
+                can_broadcast(a, b) for a, b in zip(mask.shape[::-1], scores[::-1], strict=False)
+            )
+            wanted = TensorType(q.dtype, scores)
+            require(fits and mask.dtype is q.dtype, f"mask {mask} does not broadcast to {wanted}")
+        return TensorType(q.dtype, (*q.shape[:-1], v.shape[-1]))
+
 
 for _row in (
-    OpRow(
-        "dot_general",
-        "contraction",
-        ("a: number", "b: number"),
-        _dot_general,
-        "Sum of products over the contracted axes: [batch, free of a, free of b].",
-        {
-            "lhs_batch": attribute("ints", ()),
-            "rhs_batch": attribute("ints", ()),
-            "lhs_contract": attribute("ints"),
-            "rhs_contract": attribute("ints"),
-            "dtype": _DTYPE,
-        },
-        ulp=4,
-    ),
-    OpRow(
-        "convolution",
-        "contraction",
-        ("x: number", "w: number"),
-        _convolution,
-        "Sum of products under a window; `layout` such as nchw,oihw->nchw names the axes.",
-        {
-            "layout": attribute("string"),
-            "strides": attribute("dims", _spatial_ones),
-            "padding": attribute("pairs", _no_padding),
-            "lhs_dilation": attribute("dims", _spatial_ones),
-            "rhs_dilation": attribute("dims", _spatial_ones),
-            "groups": attribute("int", 1),
-            "dtype": _DTYPE,
-        },
-        ulp=4,
-    ),
-    OpRow(
-        "dot_packed",
-        "contraction",
-        ("a: number", "b: number"),
-        _dot_packed,
-        "[..., k] times a packed [k, n] weight: [..., n].",
-        {"n": attribute("int"), "dtype": _DTYPE},
-        ulp=4,
-    ),
+    OpRow("dot_general", "contraction", ("a: number", "b: number"), DotGeneral, ulp=4),
+    OpRow("convolution", "contraction", ("x: number", "w: number"), Convolution, ulp=4),
+    OpRow("dot_packed", "contraction", ("a: number", "b: number"), DotPacked, ulp=4),
     OpRow(
         "dot_coded",
         "contraction",
         ("a: float", "codes", "scales: float", "*zeros: number"),
-        _dot_coded,
-        "[..., k] times a packed [k, n] weight of (code - zero) * scale: [..., n]. The codes of a "
-        "column lie as 32-bit words of steps of k, the first one in the low bits; scales and zeros "
-        "are [ceil(n/16), ceil(k/group), 16].",
-        {
-            "n": attribute("int"),
-            "coding": attribute("dtype"),
-            "group": attribute("int"),
-            "dtype": _DTYPE,
-        },
+        DotCoded,
         ulp=4,
     ),
-    OpRow(
-        "conv_packed",
-        "contraction",
-        ("x: number", "w: number"),
-        _conv_packed,
-        "Convolution of [batch, spatial..., features] with a packed weight whose K runs over the "
-        "window and then the features, features innermost.",
-        {"window": attribute("dims"), **_MOVES, "n": attribute("int"), "dtype": _DTYPE},
-        ulp=4,
-    ),
-    OpRow(
-        "conv_winograd",
-        "contraction",
-        ("x: real", "u: real"),
-        _conv_winograd,
-        "Convolution of [batch, height, width, features] with a 3x3 window, by Winograd's "
-        "F(4, 3): u is the transformed weight, [36, panels, features, 16], in the dtype of sums.",
-        {"padding": attribute("pairs", _no_padding), "n": attribute("int")},
-        ulp=32,
-    ),
-    OpRow(
-        "depthwise",
-        "contraction",
-        ("x: number", "w: number"),
-        _depthwise,
-        "Convolution of each feature of [batch, spatial..., features] with its own window "
-        "[window..., features].",
-        {**_MOVES, "dtype": _DTYPE},
-        ulp=4,
-    ),
+    OpRow("conv_packed", "contraction", ("x: number", "w: number"), ConvPacked, ulp=4),
+    OpRow("conv_winograd", "contraction", ("x: real", "u: real"), ConvWinograd, ulp=32),
+    OpRow("depthwise", "contraction", ("x: number", "w: number"), Depthwise, ulp=4),
     OpRow(
         "attention",
         "contraction",
         ("q: real", "k: real", "v: real", "mask: real?"),
-        _attention,
-        "softmax(scale * q k^T + mask) v over the last two dims; floats round once, at its end.",
-        {"scale": attribute("float")},
+        Attention,
         ulp=8,
     ),
 ):

@@ -9,13 +9,23 @@ the names that it defines in its attribute `symbols`, in the order of results an
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from ingot.compiler.graph.ops.table import OpRow, attribute, register, require
+from ingot.compiler.graph.ops.table import OpRow, register, require
 from ingot.compiler.ir import Block, ListType, Op, Region, TensorType, walk
+from ingot.compiler.ir.attributes import Attributes, Dims, Names
 from ingot.compiler.ir.dims import Dim, symbol, symbols_of
 from ingot.hal.spec import DType
 
-__all__ = ["CONTROL", "defined_symbols", "fresh_dim_count"]
+__all__ = [
+    "CONTROL",
+    "Control",
+    "VariableLoad",
+    "VariableStore",
+    "defined_symbols",
+    "fresh_dim_count",
+    "with_symbols",
+]
 
 CONTROL = frozenset({"if", "case", "while"})
 """Ops whose regions hold tensor code of the graph level."""
@@ -23,9 +33,13 @@ CONTROL = frozenset({"if", "case", "while"})
 
 def defined_symbols(op: Op) -> tuple[str, ...]:
     """The names of the symbols that the op defines."""
-    names = op.attributes.get("symbols", ())
-    assert isinstance(names, tuple)
-    return tuple(str(name) for name in names)
+    names: Names = getattr(op.attributes, "symbols", ())
+    return names
+
+
+def with_symbols(op: Op, names: Names) -> Attributes:
+    """The attributes of an op that defines symbols, with these names for them."""
+    return type(op.attributes).read({**vars(op.attributes), "symbols": names})
 
 
 def _inner_symbols(regions: Sequence[Region]) -> set[str]:
@@ -93,51 +107,67 @@ def fresh_dim_count(regions: Sequence[Region]) -> int:
     return count
 
 
-def _branches(
-    condition: TensorType, *, symbols: tuple[str, ...], regions: Sequence[Region]
-) -> tuple[Flowing, ...]:
-    require(condition.rank == 0, f"the branch is chosen by a value of rank 0, not {condition}")
-    require(len(regions) >= 1, "needs at least one branch")
-    count = fresh_dim_count(regions)
-    require(
-        count == len(symbols),
-        f"{count} dims differ between the branches, but {len(symbols)} symbols are given for them",
-    )
-    return tuple(_branch_types(regions, iter([symbol(name) for name in symbols])))
+@dataclass(frozen=True)
+class Control(Attributes):
+    """What `if`, `case` and `while` say: the symbols that they define."""
+
+    symbols: Names = ()
 
 
-def _while(
-    *initial: Flowing, symbols: tuple[str, ...], regions: Sequence[Region]
-) -> tuple[Flowing, ...]:
-    condition, body = regions
-    carried = _argument_types(body.block)
-    require(
-        _argument_types(condition.block) == carried,
-        "condition and body must take the same arguments",
-    )
-    decision = _yielded(condition, "the condition")
-    require(
-        len(decision) == 1 and decision[0].dtype.is_boolean and decision[0].rank == 0,
-        f"the condition must yield one i1[], not ({', '.join(map(str, decision))})",
-    )
-    fresh = {symbol(name) for name in symbols}
-    missing = [name for name in symbols if not any(symbol(name) in t.shape for t in carried)]
-    require(not missing, f"symbol '{missing[0] if missing else ''}' is no dim of a carried value")
-    for what, types in (("starts as", initial), ("is yielded as", _yielded(body, "the body"))):
+class Branches(Control):
+    """Of `if` and `case`."""
+
+    def result(self, condition: TensorType, *, regions: Sequence[Region]) -> tuple[Flowing, ...]:
+        require(condition.rank == 0, f"the branch is chosen by a value of rank 0, not {condition}")
+        require(len(regions) >= 1, "needs at least one branch")
+        count = fresh_dim_count(regions)
         require(
-            len(types) == len(carried),
-            f"carries {len(carried)} values, but {len(types)} are given as what it {what[:-3]}",
+            count == len(self.symbols),
+            f"{count} dims differ between the branches, but {len(self.symbols)} symbols are given "
+            "for them",
         )
-        bound: dict[Dim, Dim] = {}
-        for place, (type, wanted) in enumerate(zip(types, carried, strict=True)):
-            fits = type.dtype is wanted.dtype and type.rank == wanted.rank
-            fits = fits and isinstance(type, ListType) == isinstance(wanted, ListType)
-            for dim, expected in zip(type.shape, wanted.shape, strict=False):
-                if expected in fresh and dim is not None and expected is not None:
-                    expected = bound.setdefault(expected, dim)
-                fits = fits and dim == expected
-            require(fits, f"carried value {place} is {wanted}, but {what} {type}")
-    return carried
+        return tuple(_branch_types(regions, iter([symbol(name) for name in self.symbols])))
+
+
+class While(Control):
+    """Carried values, which the second region (the body) maps to their next while the first (the
+    condition) yields true; both take them as arguments. A dim that changes from step to step is
+    one of `symbols`: inside its value in this step, outside in the end."""
+
+    def result(self, *initial: Flowing, regions: Sequence[Region]) -> tuple[Flowing, ...]:
+        condition, body = regions
+        carried = _argument_types(body.block)
+        require(
+            _argument_types(condition.block) == carried,
+            "condition and body must take the same arguments",
+        )
+        decision = _yielded(condition, "the condition")
+        require(
+            len(decision) == 1 and decision[0].dtype.is_boolean and decision[0].rank == 0,
+            f"the condition must yield one i1[], not ({', '.join(map(str, decision))})",
+        )
+        fresh = {symbol(name) for name in self.symbols}
+        missing = [
+            name for name in self.symbols if not any(symbol(name) in t.shape for t in carried)
+        ]
+        require(
+            not missing, f"symbol '{missing[0] if missing else ''}' is no dim of a carried value"
+        )
+        for what, types in (("starts as", initial), ("is yielded as", _yielded(body, "the body"))):
+            require(
+                len(types) == len(carried),
+                f"carries {len(carried)} values, but {len(types)} are given as what it {what[:-3]}",
+            )
+            bound: dict[Dim, Dim] = {}
+            for place, (type, wanted) in enumerate(zip(types, carried, strict=True)):
+                fits = type.dtype is wanted.dtype and type.rank == wanted.rank
+                fits = fits and isinstance(type, ListType) == isinstance(wanted, ListType)
+                for dim, expected in zip(type.shape, wanted.shape, strict=False):
+                    if expected in fresh and dim is not None and expected is not None:
+                        expected = bound.setdefault(expected, dim)
+                    fits = fits and dim == expected
+                require(fits, f"carried value {place} is {wanted}, but {what} {type}")
+        return carried
 
 
 def _argument_types(block: Block) -> tuple[Flowing, ...]:
@@ -146,25 +176,36 @@ def _argument_types(block: Block) -> tuple[Flowing, ...]:
     return types
 
 
-def _load(*, name: str, dtype: DType, shape: tuple[Dim, ...]) -> TensorType:
-    return TensorType(dtype, shape)
+@dataclass(frozen=True)
+class VariableLoad(Attributes):
+    """The value that the variable `name` of the module has now."""
+
+    name: str
+    dtype: DType
+    shape: Dims
+
+    def result(self) -> TensorType:
+        return TensorType(self.dtype, self.shape)
 
 
-def _store(value: TensorType, *, name: str) -> tuple[TensorType, ...]:
-    return ()
+@dataclass(frozen=True)
+class VariableStore(Attributes):
+    """Gives the variable `name` of the module a new value."""
 
+    name: str
 
-_SYMBOLS = {"symbols": attribute("strings", ())}
+    def result(self, value: TensorType) -> tuple[TensorType, ...]:
+        return ()
+
 
 for _row in (
     OpRow(
         "if",
         "control",
         ("predicate: i1",),
-        _branches,
+        Branches,
         "The results of its first region where the predicate (rank 0) holds, else of the second. "
         "Branches agree in rank and dtype; a dim in which they differ is the next of `symbols`.",
-        _SYMBOLS,
         region_count=2,
         rule_reads_regions=True,
     ),
@@ -172,42 +213,14 @@ for _row in (
         "case",
         "control",
         ("index: integer",),
-        _branches,
+        Branches,
         "The results of region number `index` (rank 0); an index out of range takes the last. "
         "Dims of the results are as those of `if`.",
-        _SYMBOLS,
         region_count=None,
         rule_reads_regions=True,
     ),
-    OpRow(
-        "while",
-        "control",
-        ("*initial",),
-        _while,
-        "Carried values, which the second region (the body) maps to their next while the first "
-        "(the condition) yields true; both take them as arguments. A dim that changes from step "
-        "to step is one of `symbols`: inside its value in this step, outside in the end.",
-        _SYMBOLS,
-        region_count=2,
-        rule_reads_regions=True,
-    ),
-    OpRow(
-        "variable.load",
-        "control",
-        (),
-        _load,
-        "The value that the variable `name` of the module has now.",
-        {"name": attribute("string"), "dtype": attribute("dtype"), "shape": attribute("dims")},
-        effect="read",
-    ),
-    OpRow(
-        "variable.store",
-        "control",
-        ("value",),
-        _store,
-        "Gives the variable `name` of the module a new value.",
-        {"name": attribute("string")},
-        effect="write",
-    ),
+    OpRow("while", "control", ("*initial",), While, region_count=2, rule_reads_regions=True),
+    OpRow("variable.load", "control", (), VariableLoad, effect="read"),
+    OpRow("variable.store", "control", ("value",), VariableStore, effect="write"),
 ):
     register(_row)

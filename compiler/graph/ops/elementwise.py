@@ -6,14 +6,19 @@ round once. The ops also work on the scalars of regions and the vectors of kerne
 
 from __future__ import annotations
 
-from ingot.compiler.graph.ops.table import OPS, OpRow, attribute, register, require
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from ingot.compiler.graph.ops.table import OPS, OpRow, register, require
 from ingot.compiler.ir import TensorType
+from ingot.compiler.ir.attributes import Attributes
 from ingot.hal.spec import DType
 from ingot.hal.spec import dtype as dtype_named
 
-__all__ = ["COSTLY", "DIRECTIONS"]
+__all__ = ["COSTLY", "DIRECTIONS", "Bitcast", "Compare", "Convert", "Direction"]
 
-DIRECTIONS = ("eq", "ne", "lt", "le", "gt", "ge")
+Direction = Literal["eq", "ne", "lt", "le", "gt", "ge"]
+DIRECTIONS = get_args(Direction)
 """How `compare` compares; each is false with a NaN but "ne", which is true."""
 
 _I1 = dtype_named("i1")
@@ -36,9 +41,18 @@ def _binary(a: TensorType, b: TensorType) -> TensorType:
     return a
 
 
-def _compare(a: TensorType, b: TensorType, *, direction: str) -> TensorType:
-    require(direction in ("eq", "ne") or not a.dtype.is_complex, "complex numbers have no order")
-    return TensorType(_I1, a.shape)
+@dataclass(frozen=True)
+class Compare(Attributes):
+    """Whether a stands in `direction` to b."""
+
+    direction: Direction
+
+    def result(self, a: TensorType, b: TensorType) -> TensorType:
+        require(
+            self.direction in ("eq", "ne") or not a.dtype.is_complex,
+            "complex numbers have no order",
+        )
+        return TensorType(_I1, a.shape)
 
 
 def _select(predicate: TensorType, a: TensorType, b: TensorType) -> TensorType:
@@ -51,13 +65,28 @@ def _clamp(low: TensorType, x: TensorType, high: TensorType) -> TensorType:
     return x
 
 
-def _convert(x: TensorType, *, dtype: DType) -> TensorType:
-    return TensorType(dtype, x.shape)
+@dataclass(frozen=True)
+class Convert(Attributes):
+    """x in another dtype: to a float rounds once, float to integer drops the fraction and
+    saturates (NaN gives 0), to i1 is x != 0, between integers wraps."""
+
+    dtype: DType
+
+    def result(self, x: TensorType) -> TensorType:
+        return TensorType(self.dtype, x.shape)
 
 
-def _bitcast(x: TensorType, *, dtype: DType) -> TensorType:
-    require(x.dtype.bits == dtype.bits, f"{x.dtype} and {dtype} have different widths")
-    return TensorType(dtype, x.shape)
+@dataclass(frozen=True)
+class Bitcast(Attributes):
+    """The same bits as another dtype of equal width."""
+
+    dtype: DType
+
+    def result(self, x: TensorType) -> TensorType:
+        require(
+            x.dtype.bits == self.dtype.bits, f"{x.dtype} and {self.dtype} have different widths"
+        )
+        return TensorType(self.dtype, x.shape)
 
 
 # name, dtype class, ulp, meaning
@@ -136,17 +165,7 @@ def _register_rows() -> None:
     for name, wanted, ulp, doc in _BINARY:
         operands = (f"a: {wanted}", f"b: {wanted}")
         register(OpRow(name, family, operands, _binary, doc, ulp=ulp, same=True))
-    register(
-        OpRow(
-            "compare",
-            family,
-            ("a", "b"),
-            _compare,
-            "Whether a stands in `direction` to b.",
-            {"direction": attribute("string", choices=DIRECTIONS)},
-            same=True,
-        )
-    )
+    register(OpRow("compare", family, ("a", "b"), Compare, same=True))
     register(OpRow("select", family, ("predicate: i1", "a", "b"), _select, "a where true, else b."))
     register(
         OpRow(
@@ -158,27 +177,8 @@ def _register_rows() -> None:
             same=True,
         )
     )
-    register(
-        OpRow(
-            "convert",
-            family,
-            ("x",),
-            _convert,
-            "x in another dtype: to a float rounds once, float to integer drops the fraction and "
-            "saturates (NaN gives 0), to i1 is x != 0, between integers wraps.",
-            {"dtype": attribute("dtype")},
-        )
-    )
-    register(
-        OpRow(
-            "bitcast",
-            family,
-            ("x",),
-            _bitcast,
-            "The same bits as another dtype of equal width.",
-            {"dtype": attribute("dtype")},
-        )
-    )
+    register(OpRow("convert", family, ("x",), Convert))
+    register(OpRow("bitcast", family, ("x",), Bitcast))
 
 
 _register_rows()

@@ -11,13 +11,29 @@ and `list.result` makes.
 
 from __future__ import annotations
 
-from ingot.compiler.graph.ops.table import OpRow, attribute, register, require
+from dataclasses import dataclass
+from typing import Literal
+
+from ingot.compiler.graph.ops.table import OpRow, register, require
 from ingot.compiler.ir import ListType, PassedType, TensorType
+from ingot.compiler.ir.attributes import Attributes, Dims, Ints, Names
 from ingot.compiler.ir.dims import Dim, symbol, symbols_of
 from ingot.hal.spec import DType
-from ingot.hal.value_kind import PASSED_KINDS
 
-__all__ = ["ANY", "LIST_OPS", "list_type"]
+__all__ = [
+    "ANY",
+    "LIST_OPS",
+    "ListArgument",
+    "ListEmpty",
+    "ListErase",
+    "ListGet",
+    "ListInsert",
+    "ListLength",
+    "ListOf",
+    "ListResult",
+    "ListWiden",
+    "list_type",
+]
 
 ANY = -1
 """Stands in an attribute for a dim in which the elements of a list may differ."""
@@ -44,26 +60,51 @@ def _require_element(list: ListType, x: TensorType) -> None:
     require(fits, f"{x} is no element of {list}")
 
 
-def _empty(*, dtype: DType, shape: tuple[int, ...]) -> ListType:
-    return list_type(dtype, shape)
+@dataclass(frozen=True)
+class ListEmpty(Attributes):
+    """A list of no elements. `shape` is that of its elements, -1 where they may differ."""
+
+    dtype: DType
+    shape: Ints
+
+    def result(self) -> ListType:
+        return list_type(self.dtype, self.shape)
 
 
-def _of(x: TensorType, *, shape: tuple[int, ...]) -> ListType:
-    _require_tensor(x)
-    result = list_type(x.dtype, shape)
-    _require_element(result, x)
-    return result
+@dataclass(frozen=True)
+class ListOf(Attributes):
+    """A list of one element. `shape` is as that of `list.empty`."""
+
+    shape: Ints
+
+    def result(self, x: TensorType) -> ListType:
+        _require_tensor(x)
+        result = list_type(x.dtype, self.shape)
+        _require_element(result, x)
+        return result
 
 
-def _insert(list: ListType, x: TensorType, *, index: Dim) -> ListType:
-    _require_list(list)
-    _require_element(list, x)
-    return list
+@dataclass(frozen=True)
+class ListInsert(Attributes):
+    """The list with x in front of element `index`, at its end where that is its length."""
+
+    index: Dim
+
+    def result(self, list: ListType, x: TensorType) -> ListType:
+        _require_list(list)
+        _require_element(list, x)
+        return list
 
 
-def _erase(list: ListType, *, index: Dim) -> ListType:
-    _require_list(list)
-    return list
+@dataclass(frozen=True)
+class ListErase(Attributes):
+    """The list without element `index`."""
+
+    index: Dim
+
+    def result(self, list: ListType) -> ListType:
+        _require_list(list)
+        return list
 
 
 def _extend(list: ListType, x: TensorType) -> ListType:
@@ -76,84 +117,90 @@ def _extend(list: ListType, x: TensorType) -> ListType:
     return list
 
 
-def _widen(list: ListType, *, shape: tuple[int, ...]) -> ListType:
-    _require_list(list)
-    result = list_type(list.dtype, shape)
-    fits = result.rank == list.rank and not list.any_rank
-    for dim, wanted in zip(list.shape, result.shape, strict=False):
-        fits = fits and (wanted is None or dim == wanted)
-    require(fits, f"{list} is no {result}")
-    return result
+@dataclass(frozen=True)
+class ListWiden(Attributes):
+    """The list as one whose elements may differ in more dims: `shape` is as in `list.empty`."""
+
+    shape: Ints
+
+    def result(self, list: ListType) -> ListType:
+        _require_list(list)
+        result = list_type(list.dtype, self.shape)
+        fits = result.rank == list.rank and not list.any_rank
+        for dim, wanted in zip(list.shape, result.shape, strict=False):
+            fits = fits and (wanted is None or dim == wanted)
+        require(fits, f"{list} is no {result}")
+        return result
 
 
-def _get(
-    list: ListType, *, index: Dim, shape: tuple[Dim, ...], symbols: tuple[str, ...]
-) -> TensorType:
-    _require_list(list)
-    result = TensorType(list.dtype, shape)
-    known = len(shape) == list.rank and not list.any_rank
-    require(known, f"{result} is no element of {list}")
-    for dim, wanted in zip(shape, list.shape, strict=True):
-        fits = dim == wanted or (wanted is None and bool(symbols_of(dim) or isinstance(dim, int)))
-        require(fits, f"{result} is no element of {list}")
-    missing = [name for name in symbols if symbol(name) not in shape]
-    require(not missing, f"its symbol '{missing[0] if missing else ''}' is no dim of {result}")
-    return result
+@dataclass(frozen=True)
+class ListGet(Attributes):
+    """Element `index`, which has this `shape`; symbols of it that are in `symbols` are defined by
+    the op, of the others it is known."""
+
+    index: Dim
+    shape: Dims
+    symbols: Names = ()
+
+    def result(self, list: ListType) -> TensorType:
+        _require_list(list)
+        result = TensorType(list.dtype, self.shape)
+        known = len(self.shape) == list.rank and not list.any_rank
+        require(known, f"{result} is no element of {list}")
+        for dim, wanted in zip(self.shape, list.shape, strict=True):
+            fits = dim == wanted or (
+                wanted is None and bool(symbols_of(dim) or isinstance(dim, int))
+            )
+            require(fits, f"{result} is no element of {list}")
+        missing = [name for name in self.symbols if symbol(name) not in self.shape]
+        require(not missing, f"its symbol '{missing[0] if missing else ''}' is no dim of {result}")
+        return result
 
 
-def _length(list: ListType, *, symbols: tuple[str, ...]) -> tuple[TensorType, ...]:
-    _require_list(list)
-    require(len(symbols) == 1, f"a length is one symbol, not {len(symbols)}")
-    return ()
+@dataclass(frozen=True)
+class ListLength(Attributes):
+    """Defines its symbol as the count of elements."""
+
+    symbols: Names
+
+    def result(self, list: ListType) -> tuple[TensorType, ...]:
+        _require_list(list)
+        require(len(self.symbols) == 1, f"a length is one symbol, not {len(self.symbols)}")
+        return ()
 
 
-def _argument(argument: PassedType, *, symbols: tuple[str, ...]) -> ListType:
-    require(isinstance(argument, PassedType), f"operand 0 must be an argument, not {argument}")
-    require(len(symbols) <= 1, f"whether it is given is one symbol, not {len(symbols)}")
-    return argument.list
+@dataclass(frozen=True)
+class ListArgument(Attributes):
+    """The list that an argument is; an optional tensor is one of one element, and nothing an empty
+    one. Its symbol is 1 if the argument was given, else 0."""
+
+    symbols: Names = ()
+
+    def result(self, argument: PassedType) -> ListType:
+        require(isinstance(argument, PassedType), f"operand 0 must be an argument, not {argument}")
+        require(
+            len(self.symbols) <= 1, f"whether it is given is one symbol, not {len(self.symbols)}"
+        )
+        return argument.list
 
 
-def _result(list: ListType, *, kind: str, given: Dim) -> PassedType:
-    _require_list(list)
-    return PassedType(kind, list)
+@dataclass(frozen=True)
+class ListResult(Attributes):
+    """The list as a result of the function; of an optional nothing where `given` is 0."""
 
+    kind: Literal["sequence", "optional", "optional_sequence"]
+    given: Dim = 1
 
-_SHAPE = attribute("ints")
-_INDEX = attribute("dim")
+    def result(self, list: ListType) -> PassedType:
+        _require_list(list)
+        return PassedType(self.kind, list)
+
 
 _ROWS = (
-    OpRow(
-        "list.empty",
-        "lists",
-        (),
-        _empty,
-        "A list of no elements. `shape` is that of its elements, -1 where they may differ.",
-        {"dtype": attribute("dtype"), "shape": _SHAPE},
-    ),
-    OpRow(
-        "list.of",
-        "lists",
-        ("x",),
-        _of,
-        "A list of one element. `shape` is as that of `list.empty`.",
-        {"shape": _SHAPE},
-    ),
-    OpRow(
-        "list.insert",
-        "lists",
-        ("list", "x"),
-        _insert,
-        "The list with x in front of element `index`, at its end where that is its length.",
-        {"index": _INDEX},
-    ),
-    OpRow(
-        "list.erase",
-        "lists",
-        ("list",),
-        _erase,
-        "The list without element `index`.",
-        {"index": _INDEX},
-    ),
+    OpRow("list.empty", "lists", (), ListEmpty),
+    OpRow("list.of", "lists", ("x",), ListOf),
+    OpRow("list.insert", "lists", ("list", "x"), ListInsert),
+    OpRow("list.erase", "lists", ("list",), ListErase),
     OpRow(
         "list.extend",
         "lists",
@@ -161,48 +208,11 @@ _ROWS = (
         _extend,
         "The list of one element, with the rows of x behind those that it has.",
     ),
-    OpRow(
-        "list.widen",
-        "lists",
-        ("list",),
-        _widen,
-        "The list as one whose elements may differ in more dims: `shape` is as in `list.empty`.",
-        {"shape": _SHAPE},
-    ),
-    OpRow(
-        "list.get",
-        "lists",
-        ("list",),
-        _get,
-        "Element `index`, which has this `shape`; symbols of it that are in `symbols` are defined "
-        "by the op, of the others it is known.",
-        {"index": _INDEX, "shape": attribute("dims"), "symbols": attribute("strings", ())},
-    ),
-    OpRow(
-        "list.length",
-        "lists",
-        ("list",),
-        _length,
-        "Defines its symbol as the count of elements.",
-        {"symbols": attribute("strings")},
-    ),
-    OpRow(
-        "list.argument",
-        "lists",
-        ("argument",),
-        _argument,
-        "The list that an argument is; an optional tensor is one of one element, and nothing an "
-        "empty one. Its symbol is 1 if the argument was given, else 0.",
-        {"symbols": attribute("strings", ())},
-    ),
-    OpRow(
-        "list.result",
-        "lists",
-        ("list",),
-        _result,
-        "The list as a result of the function; of an optional nothing where `given` is 0.",
-        {"kind": attribute("string", choices=PASSED_KINDS), "given": attribute("dim", 1)},
-    ),
+    OpRow("list.widen", "lists", ("list",), ListWiden),
+    OpRow("list.get", "lists", ("list",), ListGet),
+    OpRow("list.length", "lists", ("list",), ListLength),
+    OpRow("list.argument", "lists", ("argument",), ListArgument),
+    OpRow("list.result", "lists", ("list",), ListResult),
 )
 
 LIST_OPS = frozenset(row.name for row in _ROWS)

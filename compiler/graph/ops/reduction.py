@@ -3,17 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal, get_args
 
-from ingot.compiler.graph.ops.shape import check_axes
-from ingot.compiler.graph.ops.table import OpRow, attribute, register, require
+from ingot.compiler.graph.ops.shape import AlongAxis, check_axes
+from ingot.compiler.graph.ops.table import OpRow, register, require
 from ingot.compiler.ir import TensorType
+from ingot.compiler.ir.attributes import Attributes, Dims, Ints, Pairs, by_operands
 from ingot.compiler.ir.dims import Dim, floordiv
 from ingot.hal.spec import DType
 
-__all__ = ["REDUCE_KINDS", "window_dim"]
+__all__ = [
+    "REDUCE_KINDS",
+    "ArgExtreme",
+    "Cumulative",
+    "Reduce",
+    "ReduceKind",
+    "ReduceWindow",
+    "window_dim",
+]
 
-REDUCE_KINDS = ("add", "mul", "max", "min", "and", "or", "xor")
+ReduceKind = Literal["add", "mul", "max", "min", "and", "or", "xor"]
+REDUCE_KINDS = get_args(ReduceKind)
 """How elements combine; the identity of the kind enters where there are none."""
+
+
+def _ones(x: TensorType) -> tuple[int, ...]:
+    return (1,) * x.rank
+
+
+def _no_padding(x: TensorType) -> tuple[tuple[int, int], ...]:
+    return ((0, 0),) * x.rank
 
 
 def _check_kind(x: TensorType, kind: str) -> None:
@@ -25,25 +45,52 @@ def _check_kind(x: TensorType, kind: str) -> None:
         require(not x.dtype.is_complex, f"kind '{kind}' takes ordered numbers, not {x}")
 
 
-def _reduce(x: TensorType, *, axes: tuple[int, ...], kind: str) -> TensorType:
-    check_axes(axes, x.rank, "axes")
-    _check_kind(x, kind)
-    return TensorType(x.dtype, tuple(dim for axis, dim in enumerate(x.shape) if axis not in axes))
+@dataclass(frozen=True)
+class Reduce(Attributes):
+    """Elements along `axes` combined by `kind`; sums of f16, bf16 and f8 run in f32 and round
+    once; max and min propagate NaN."""
+
+    axes: Ints
+    kind: ReduceKind
+
+    def result(self, x: TensorType) -> TensorType:
+        check_axes(self.axes, x.rank, "axes")
+        _check_kind(x, self.kind)
+        return TensorType(
+            x.dtype, tuple(dim for axis, dim in enumerate(x.shape) if axis not in self.axes)
+        )
 
 
-def _arg(x: TensorType, *, axis: int, dtype: DType, last: bool) -> TensorType:
-    check_axes((axis,), x.rank, "axis")
-    require(dtype.is_integer, f"an index has an integer dtype, not {dtype}")
-    require(x.shape[axis] != 0, f"axis {axis} of {x} is empty: there is no index to give")
-    return TensorType(dtype, (*x.shape[:axis], *x.shape[axis + 1 :]))
+@dataclass(frozen=True)
+class ArgExtreme(AlongAxis):
+    """Of `arg_max`, `arg_min`."""
+
+    dtype: DType
+    last: bool = False
+
+    def result(self, x: TensorType) -> TensorType:
+        check_axes((self.axis,), x.rank, "axis")
+        require(self.dtype.is_integer, f"an index has an integer dtype, not {self.dtype}")
+        require(
+            x.shape[self.axis] != 0, f"axis {self.axis} of {x} is empty: there is no index to give"
+        )
+        return TensorType(self.dtype, (*x.shape[: self.axis], *x.shape[self.axis + 1 :]))
 
 
-def _cumulative(
-    x: TensorType, *, axis: int, kind: str, exclusive: bool, reverse: bool
-) -> TensorType:
-    check_axes((axis,), x.rank, "axis")
-    _check_kind(x, kind)
-    return x
+@dataclass(frozen=True)
+class Cumulative(AlongAxis):
+    """Each element combined with all before it on `axis` (after it, if `reverse`); without itself,
+    if `exclusive`. Vector lanes go in that order, one by one: sums and products of f16 and bf16 in
+    f32 and those of f32 in f64; each element is rounded once."""
+
+    kind: ReduceKind
+    exclusive: bool = False
+    reverse: bool = False
+
+    def result(self, x: TensorType) -> TensorType:
+        check_axes((self.axis,), x.rank, "axis")
+        _check_kind(x, self.kind)
+        return x
 
 
 def window_dim(
@@ -63,105 +110,61 @@ def check_positive(values: Sequence[Dim], name: str) -> None:
         require(not isinstance(value, int) or value >= 1, f"{name} has {value}, expected 1 or more")
 
 
-def _reduce_window(
-    x: TensorType,
-    *,
-    kind: str,
-    window: tuple[Dim, ...],
-    strides: tuple[Dim, ...],
-    padding: tuple[tuple[Dim, Dim], ...],
-    base_dilation: tuple[Dim, ...],
-    window_dilation: tuple[Dim, ...],
-) -> TensorType:
-    _check_kind(x, kind)
-    for name, values in (
-        ("window", window),
-        ("strides", strides),
-        ("padding", padding),
-        ("base_dilation", base_dilation),
-        ("window_dilation", window_dilation),
-    ):
-        require(len(values) == x.rank, f"{name} needs {x.rank} entries for {x}, got {len(values)}")
-        if name != "padding":
-            check_positive(values, name)  # type: ignore[arg-type]
-    columns = zip(x.shape, window, strides, padding, base_dilation, window_dilation, strict=True)
-    return TensorType(x.dtype, tuple(window_dim(*column) for column in columns))
+@dataclass(frozen=True)
+class ReduceWindow(Attributes):
+    """Elements under a window that moves over all axes combined by `kind`; padding has the
+    identity of the kind."""
 
+    kind: ReduceKind
+    window: Dims
+    strides: Dims = field(metadata=by_operands(_ones))
+    padding: Pairs = field(metadata=by_operands(_no_padding))
+    base_dilation: Dims = field(metadata=by_operands(_ones))
+    window_dilation: Dims = field(metadata=by_operands(_ones))
 
-def _ones(x: TensorType) -> tuple[int, ...]:
-    return (1,) * x.rank
+    def result(self, x: TensorType) -> TensorType:
+        _check_kind(x, self.kind)
+        for name, values in (
+            ("window", self.window),
+            ("strides", self.strides),
+            ("padding", self.padding),
+            ("base_dilation", self.base_dilation),
+            ("window_dilation", self.window_dilation),
+        ):
+            require(
+                len(values) == x.rank, f"{name} needs {x.rank} entries for {x}, got {len(values)}"
+            )
+            if name != "padding":
+                check_positive(values, name)  # type: ignore[arg-type]
+        columns = zip(
+            x.shape,
+            self.window,
+            self.strides,
+            self.padding,
+            self.base_dilation,
+            self.window_dilation,
+            strict=True,
+        )
+        return TensorType(x.dtype, tuple(window_dim(*column) for column in columns))
 
-
-def _no_padding(x: TensorType) -> tuple[tuple[int, int], ...]:
-    return ((0, 0),) * x.rank
-
-
-_KIND = attribute("string", choices=REDUCE_KINDS)
-_ARG = {
-    "axis": attribute("int"),
-    "dtype": attribute("dtype"),
-    "last": attribute("bool", False),
-}
 
 for _row in (
-    OpRow(
-        "reduce",
-        "reduction",
-        ("x",),
-        _reduce,
-        "Elements along `axes` combined by `kind`; sums of f16, bf16 and f8 run in f32 and round "
-        "once; max and min propagate NaN.",
-        {"axes": attribute("ints"), "kind": _KIND},
-        ulp=2,
-    ),
+    OpRow("reduce", "reduction", ("x",), Reduce, ulp=2),
     OpRow(
         "arg_max",
         "reduction",
         ("x: ordered",),
-        _arg,
+        ArgExtreme,
         "The index of the greatest element, the first (or `last`) of equal ones; NaN is greatest.",
-        _ARG,
     ),
     OpRow(
         "arg_min",
         "reduction",
         ("x: ordered",),
-        _arg,
+        ArgExtreme,
         "The index of the least element, the first (or `last`) of equal ones; NaN is least.",
-        _ARG,
     ),
-    OpRow(
-        "cumulative",
-        "reduction",
-        ("x",),
-        _cumulative,
-        "Each element combined with all before it on `axis` (after it, if `reverse`); without "
-        "itself, if `exclusive`. Vector lanes go in that order, one by one: sums and products of "
-        "f16 and bf16 in f32 and those of f32 in f64; each element is rounded once.",
-        {
-            "axis": attribute("int"),
-            "kind": _KIND,
-            "exclusive": attribute("bool", False),
-            "reverse": attribute("bool", False),
-        },
-        ulp=2,
-    ),
-    OpRow(
-        "reduce_window",
-        "reduction",
-        ("x",),
-        _reduce_window,
-        "Elements under a window that moves over all axes combined by `kind`; padding has the "
-        "identity of the kind.",
-        {
-            "kind": _KIND,
-            "window": attribute("dims"),
-            "strides": attribute("dims", _ones),
-            "padding": attribute("pairs", _no_padding),
-            "base_dilation": attribute("dims", _ones),
-            "window_dilation": attribute("dims", _ones),
-        },
-        ulp=2,
-    ),
+    OpRow("cumulative", "reduction", ("x",), Cumulative, ulp=2),
+    OpRow("reduce_window", "reduction", ("x",), ReduceWindow, ulp=2),
 ):
     register(_row)

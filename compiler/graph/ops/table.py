@@ -1,21 +1,19 @@
 """The op table: what a graph op takes, what it gives, and where its meaning is written.
 
-One `OpRow` per op. The families (`elementwise.py`, `shape.py`, ...) fill the table; the
-meaning as NumPy code stands in `graph/references/` under the op's own name. This file
-has the row, the attribute kinds and `infer_types`; it knows no op by name.
+One `OpRow` per op. The families (`elementwise.py`, `shape.py`, ...) fill the table, with the
+class of the op's attributes beside it; the meaning as NumPy code stands in `graph/references/`
+under the op's own name. This file has the row and `infer_types`; it knows no op by name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from ingot.compiler.ir import (
-    Attribute,
     ListType,
-    Literal,
     PassedType,
     Region,
     ScalarType,
@@ -23,17 +21,15 @@ from ingot.compiler.ir import (
     Type,
     VectorType,
 )
-from ingot.compiler.ir.dims import Dim, Expr
+from ingot.compiler.ir.attributes import NO_ATTRIBUTES, Attributes, RuleError, declare
+from ingot.compiler.ir.dims import Dim
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import DType
 
 __all__ = [
     "OPS",
-    "AttributeRow",
     "OpRow",
     "RuleError",
-    "attribute",
-    "complete_attributes",
     "infer_types",
     "lookup",
     "register",
@@ -41,35 +37,10 @@ __all__ = [
 ]
 
 
-class RuleError(ValueError):
-    """Operands or attributes break the rule of an op; the message says which and how."""
-
-
 def require(condition: bool, message: str) -> None:
     """Raise RuleError(message) unless `condition` holds."""
     if not condition:
         raise RuleError(message)
-
-
-_REQUIRED: Any = object()
-
-
-@dataclass(frozen=True)
-class AttributeRow:
-    """One attribute: its kind, its default (a value, or made from operand types), its choices."""
-
-    kind: str
-    default: Any = _REQUIRED
-    choices: tuple[str, ...] = ()
-
-    @property
-    def required(self) -> bool:
-        return self.default is _REQUIRED
-
-
-def attribute(kind: str, default: Any = _REQUIRED, choices: tuple[str, ...] = ()) -> AttributeRow:
-    """A row for an attribute of `kind`; without `default` it must be given."""
-    return AttributeRow(kind, default, choices)
 
 
 Ruled = TensorType | ListType | PassedType
@@ -81,23 +52,42 @@ class OpRow:
     """One op.
 
     `operands` are names with a class of dtype, such as "x: float"; a last one with "*" takes
-    any number, one with "?" may be left out. `rule` maps operand types and attributes to the
-    type of the result, or a tuple of types; it raises RuleError. `ulp` is the greatest error
-    against the exact result, in units of the last place of the result's dtype.
+    any number, one with "?" may be left out. `rule` maps operand types to the type of the result,
+    or a tuple of types; it raises RuleError. For an op with attributes it is their class, whose
+    method `result` does so. `ulp` is the greatest error against the exact result, in units of the
+    last place of the result's dtype.
     """
 
     name: str
     family: str
     operands: tuple[str, ...]
-    rule: Callable[..., Ruled | tuple[Ruled, ...]]
-    doc: str
-    attributes: Mapping[str, AttributeRow] = field(default_factory=dict)
+    rule: Callable[..., Ruled | tuple[Ruled, ...]] | type[Attributes]
+    doc: str = ""  # else that of the class
     ulp: float = 0
     same: bool = False  # operands have equal types, and element-wise ops a result of their shape
     region_count: int | None = 0  # None: one or more
     terminator: bool = False
     rule_reads_regions: bool = False  # the rule takes `regions=` too
     effect: str = ""  # "read" or "write" of state; "" is pure
+
+    @cached_property
+    def attributes(self) -> type[Attributes]:
+        """The class of the op's attributes."""
+        return self.rule if isinstance(self.rule, type) else Attributes
+
+    @cached_property
+    def text(self) -> str:
+        """What the op does, in a sentence."""
+        return self.doc or " ".join((self.attributes.__doc__ or "").split())
+
+    @cached_property
+    def result(self) -> Callable[..., Ruled | tuple[Ruled, ...]]:
+        """The rule as a function of the attributes, operand types, and regions if it reads them."""
+        rule: Any = self.rule
+        if self.attributes is Attributes:
+            return lambda _, *types: rule(*types)
+        of_class: Callable[..., Ruled | tuple[Ruled, ...]] = rule.result
+        return of_class
 
     @cached_property
     def least_operands(self) -> int:
@@ -131,6 +121,7 @@ def register(row: OpRow) -> OpRow:
     if row.name in OPS:
         raise ValueError(f"the op table has a row '{row.name}' already")
     OPS[row.name] = row
+    declare(row.attributes, row.name)
     return row
 
 
@@ -156,69 +147,6 @@ _CLASSES: dict[str, Callable[[DType], bool]] = {
 }
 
 
-def _is_int(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_dim(value: object) -> bool:
-    return _is_int(value) or isinstance(value, Expr)
-
-
-def _each(check: Callable[[object], bool]) -> Callable[[object], bool]:
-    return lambda value: isinstance(value, tuple) and all(check(item) for item in value)
-
-
-_KINDS: dict[str, tuple[str, Callable[[object], bool]]] = {
-    "int": ("an integer", _is_int),
-    "ints": ("a tuple of integers", _each(_is_int)),
-    "dim": ("a dim", _is_dim),
-    "dims": ("a tuple of dims", _each(_is_dim)),
-    "pairs": ("a tuple of (low, high) dims", _each(lambda v: _each(_is_dim)(v) and len(v) == 2)),  # type: ignore[arg-type]
-    "bool": ("true or false", lambda value: isinstance(value, bool)),
-    "strings": ("a tuple of strings", _each(lambda value: isinstance(value, str))),
-    "float": ("a number", lambda value: isinstance(value, float) or _is_int(value)),
-    "string": ("a string", lambda value: isinstance(value, str)),
-    "dtype": ("a dtype", lambda value: isinstance(value, DType)),
-    "scalar": ("a number or a boolean", lambda value: isinstance(value, (bool, int, float))),
-    "literal": ("a literal", lambda value: isinstance(value, Literal)),
-}
-
-
-def freeze(value: Any) -> Attribute:
-    """`value` as an attribute: lists become tuples, NumPy scalars Python numbers."""
-    if isinstance(value, (list, tuple)):
-        return tuple(freeze(item) for item in value)
-    if hasattr(value, "dtype") and hasattr(value, "item") and getattr(value, "shape", None) == ():
-        return freeze(value.item())
-    return value  # type: ignore[no-any-return]
-
-
-def complete_attributes(
-    rows: Mapping[str, AttributeRow], operands: Sequence[Type], given: Mapping[str, Any]
-) -> dict[str, Attribute]:
-    """`given` in the table's order with defaults filled in. RuleError: a wrong attribute."""
-    unknown = [name for name in given if name not in rows]
-    if unknown:
-        known = ", ".join(rows) or "none"
-        raise RuleError(f"has no attribute '{unknown[0]}'; its attributes are: {known}")
-    complete: dict[str, Attribute] = {}
-    for name, each in rows.items():
-        if name in given:
-            value = freeze(given[name])
-        elif each.required:
-            raise RuleError(f"needs the attribute '{name}'")
-        else:
-            value = each.default(*operands) if callable(each.default) else each.default
-        wanted, check = _KINDS[each.kind]
-        if not check(value):
-            raise RuleError(f"attribute '{name}' must be {wanted}, not {value!r}")
-        if each.choices and value not in each.choices:
-            choices = ", ".join(each.choices)
-            raise RuleError(f"attribute '{name}' is {value!r}; it must be one of: {choices}")
-        complete[name] = value
-    return complete
-
-
 def _check_operands(row: OpRow, types: Sequence[TensorType]) -> None:
     least, greatest = row.least_operands, row.greatest_operands
     if len(types) < least or (greatest is not None and len(types) > greatest):
@@ -239,7 +167,7 @@ def _check_operands(row: OpRow, types: Sequence[TensorType]) -> None:
 def infer_types(
     name: str,
     operands: Sequence[Type],
-    attributes: Mapping[str, Attribute],
+    attributes: Attributes = NO_ATTRIBUTES,
     regions: Sequence[Region] = (),
 ) -> tuple[Type, ...]:
     """The result types of an op. RuleError: operands or attributes break its rule.
@@ -258,7 +186,7 @@ def infer_types(
         types: Sequence[TensorType] = operands  # type: ignore[assignment]
         _check_operands(row, types)
         extra = {"regions": regions} if row.rule_reads_regions else {}
-        result = row.rule(*types, **attributes, **extra)
+        result = row.result(attributes, *types, **extra)
         results = result if isinstance(result, tuple) else (result,)
         for each in results:
             if isinstance(each, TensorType):
@@ -270,7 +198,7 @@ def infer_types(
         raise RuleError("takes tensors only")
     types = [_as_tensor(each) for each in operands]
     _check_operands(row, types)
-    result = row.rule(*types, **attributes)
+    result = row.result(attributes, *types)
     (tensor,) = result if isinstance(result, tuple) else (result,)
     assert isinstance(tensor, TensorType)
     if any(isinstance(each, VectorType) for each in operands):

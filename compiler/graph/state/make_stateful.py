@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ingot.compiler.graph.builder import Builder, tensor_type
-from ingot.compiler.graph.ops import defined_symbols
+from ingot.compiler.graph.ops import AlongAxis, defined_symbols
 from ingot.compiler.graph.state.plan_state import Cache, Link, StatePlan, Use, plan_state
 from ingot.compiler.graph.symbols import inner_symbols, substitute_symbols
 from ingot.compiler.ir import Function, Literal, Module, Op, TensorType, Value, Variable, walk
@@ -357,7 +357,7 @@ class _Rewriter:
         appends = (
             op.name == "concatenate"
             and op in self.function.block.ops
-            and op.attributes["axis"] == cache.axis
+            and AlongAxis.of(op).axis == cache.axis
             and len(op.operands) > 1
             and op.operands[0] is use.argument
         )

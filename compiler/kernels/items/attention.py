@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from ingot.compiler.graph.ops import ReduceKind
 from ingot.compiler.ir import Function, Value
 from ingot.compiler.kernels.attention_entry import AttentionEntry
 from ingot.compiler.kernels.items import few_queries
@@ -195,7 +196,7 @@ class _Attention:
         rows = zip(old, self._join(best, "max"), strict=True)
         return [b.op("max", before, now) for before, now in rows]
 
-    def _join(self, values: Sequence[Value], kind: str) -> list[Value]:
+    def _join(self, values: Sequence[Value], kind: ReduceKind) -> list[Value]:
         """Per row of the item the values of all items of the row combined. Has a barrier, and
         needs one before the shared memory is used again."""
         b, pitch = self.b, self.tile.across

@@ -7,10 +7,9 @@ stand before each item's, so the order is row-major.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import cast
 
+from ingot.compiler.graph.ops import LocateTrue
 from ingot.compiler.ir import Function, Value
-from ingot.compiler.ir.dims import Dim
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo
 from ingot.compiler.kernels.lanes.compaction import CompactionLowering
 from ingot.compiler.kernels.loop import I64
@@ -55,7 +54,7 @@ class _Lowering(CompactionLowering):
         with group.each(0, b.workgroup(0), initial=[zero]) as loop:
             loop.yield_(b.op("add", loop.carried[0], b.load(counts, loop.index)))
         (before,) = group.reduce(loop.results, self.combine)
-        size = b.dim(cast(Dim, self.op.attributes["size"]))
+        size = b.dim(LocateTrue.of(self.op).size)
         with b.for_(first, end, group.count, [before]) as chunks:
             element = b.add(chunks.index, group.item(0))
             last = b.sub(end, 1)

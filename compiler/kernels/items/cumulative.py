@@ -108,7 +108,7 @@ class _Lowering(CumulativeLowering):
             (before,), (total,) = group.scan([running], combine, [start], along_x=True)
             carry, *lost = loop.carried
             (before,) = combine([carry], combine(lost, [before]) if lost else [before])
-            wanted = sums[:-1] if self.op.attributes["exclusive"] else sums[1:]
+            wanted = sums[:-1] if self.attributes.exclusive else sums[1:]
             results = [combine([before], [each])[0] for each in wanted]
             self._store(there, places, results, live)
             loop.yield_(*(self._add(carry, lost[0], total) if lost else combine([carry], [total])))
@@ -137,9 +137,7 @@ class _Lowering(CumulativeLowering):
         there = emitter.fork()
         last = b.sub(b.dim(self.lines.length), 1)
         place = b.min(place, last)
-        there.places[self.lines.line] = (
-            b.sub(last, place) if self.op.attributes["reverse"] else place
-        )
+        there.places[self.lines.line] = b.sub(last, place) if self.attributes.reverse else place
         return there
 
     def _store(

@@ -9,8 +9,8 @@ holds.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import cast
 
+from ingot.compiler.graph.ops import LocateTrue
 from ingot.compiler.graph.ops.sizing import COUNT_BLOCKS
 from ingot.compiler.ir import Function, Value
 from ingot.compiler.ir.dims import Dim, ceildiv, product
@@ -93,7 +93,7 @@ class CompactionLowering:
         """List where the true elements of a run are."""
         b = self.builder
         counts = b.binding(1, I64)
-        size = b.dim(cast(Dim, self.op.attributes["size"]))
+        size = b.dim(LocateTrue.of(self.op).size)
         with b.for_(0, b.workgroup(0), 1, [b.constant(0, I64)]) as before:
             before.yield_(b.op("add", before.carried[0], b.load(counts, before.index)))
         with b.for_(first, end, 1, [before.results[0]]) as loop:

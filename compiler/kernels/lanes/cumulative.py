@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ingot.compiler.graph.ops import Cumulative
 from ingot.compiler.ir import Function, dims
 from ingot.compiler.ir.dims import Dim
 from ingot.compiler.kernels.accumulate import identity
@@ -48,11 +49,11 @@ class CumulativeLowering:
         self.function, self.op = function, root_of(function, "cumulative")
         op = self.op
         self.type = tensor_of(op.result)
-        axis = op.attributes["axis"]
-        assert isinstance(axis, int)
+        self.attributes = Cumulative.of(op)
+        axis = self.attributes.axis
         self.lines = Lines(self.type.shape, axis)
         (self.node,) = trace_operands(function, op.operands, self.lines.indices)
-        self.kind = str(op.attributes["kind"])
+        self.kind = self.attributes.kind
         self.running = _running(self.kind, self.type.dtype)
         inner = self.type.shape[axis + 1 :]
         self.lanes = 1
@@ -96,18 +97,18 @@ class CumulativeLowering:
 
     def line(self, emitter: Emitter, count: LoopIndex | None) -> None:
         """One line, or `lanes` of them."""
-        b, attributes, kind = self.builder, self.op.attributes, self.kind
+        b, attributes, kind = self.builder, self.attributes, self.kind
         memory = b.binding(len(self.function.arguments), self.type.dtype)
         start = b.constant(identity(kind, self.running), self.running, self.lanes)
         end = b.dim(self.lines.length)
         with b.for_(0, end, 1, [start]) as loop, emitter.scope():
             last = b.sub(end, 1)
-            place = b.sub(last, loop.index) if attributes["reverse"] else loop.index
+            place = b.sub(last, loop.index) if attributes.reverse else loop.index
             emitter.places[self.lines.line] = place
             value = b.convert(emitter.emit_vector(self.node), self.running)
             (before,) = loop.carried
             after = b.op(kind, before, value)
-            stored = b.convert(before if attributes["exclusive"] else after, self.type.dtype)
+            stored = b.convert(before if attributes.exclusive else after, self.type.dtype)
             b.store(memory, emitter.index(self.lines.element), stored, count)
             loop.yield_(after)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ingot.compiler.graph import ops
 from ingot.compiler.ir import Function, TensorType, Value
 from ingot.compiler.ir.dims import Dim, product
 from ingot.compiler.kernels.contraction_entry import kernel_of, root_of
@@ -52,8 +53,7 @@ class Depthwise:
         assert isinstance(result, TensorType)
         if x.rank not in (3, 4):
             raise ValueError(f"depthwise takes one or two spatial dims, got {x}")
-        size = tuple(int(dim) for dim in w.shape[:-1])  # type: ignore[arg-type]
-        window = window_of(root, size)
+        window = window_of(ops.Depthwise.of(root), w.shape[:-1])
         if x.rank == 3:
             window = Window(
                 (1, *window.size), (1, *window.strides), (1, *window.dilation),

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ingot.compiler.graph.ops import Scatter
 from ingot.compiler.ir import Function, Op, Value, dims
 from ingot.compiler.ir.dims import Dim
 from ingot.compiler.kernels.box import Range, Target, walk_box
@@ -56,26 +57,19 @@ class Numbers:
     def __init__(self, op: Op) -> None:
         self.op = op
         self.operand, self.indices, self.updates = (tensor_of(each) for each in op.operands)
-        windows = self._ints("update_window_dims")
-        batches = self._ints("input_batching_dims")
-        inserted = self._ints("inserted_window_dims")
-        self.indexed = self._ints("scatter_dims_to_operand_dims")
-        vector = op.attributes["index_vector_dim"]
-        assert isinstance(vector, int)
-        self.vector_dim = vector
+        self.attributes = scatter = Scatter.of(op)
+        windows, batches = scatter.update_window_dims, scatter.input_batching_dims
+        inserted = scatter.inserted_window_dims
+        self.indexed = scatter.scatter_dims_to_operand_dims
+        self.vector_dim = vector = scatter.index_vector_dim
         self.positions = [dim for dim in range(self.updates.rank) if dim not in windows]
         kept = [d for d in range(self.operand.rank) if d not in batches and d not in inserted]
         self.window_of = dict(zip(kept, windows, strict=True))
-        places = self._ints("scatter_indices_batching_dims")
+        places = scatter.scatter_indices_batching_dims
         self.batch_of = {
             dim: self.positions[place - (place > vector)]
             for dim, place in zip(batches, places, strict=True)
         }
-
-    def _ints(self, name: str) -> tuple[int, ...]:
-        value = self.op.attributes[name]
-        assert isinstance(value, tuple)
-        return value  # type: ignore[return-value]
 
     def update_dim(self, dim: int) -> int | None:
         """The dim of the updates that moves along a dim of the operand."""
@@ -103,7 +97,7 @@ class ScatterParts:
         self.function = function
         self.numbers = numbers = Numbers(root_of(function, "scatter"))
         op = numbers.op
-        self.kind, self.mode = str(op.attributes["kind"]), str(op.attributes["mode"])
+        self.kind, self.mode = numbers.attributes.kind, numbers.attributes.mode
         shape = numbers.operand.shape
         tracer = Tracer(function, may_split=False)
         self.axes = [Axis(dim) for dim in shape]

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from ingot.compiler.graph.ops import Sort
 from ingot.compiler.ir import Function, Value, dims
 from ingot.compiler.ir.dims import Dim
 from ingot.compiler.kernels.comparator import Comparator
@@ -55,9 +56,7 @@ class SortLowering:
         self.results = function.block.terminator.operands
         wanted = {op.results.index(result) for result in self.results}
         self.moved = sorted(wanted | set(self.comparator.operands))
-        axis = op.attributes["axis"]
-        assert isinstance(axis, int)
-        self.lines = Lines(tensor_of(op.results[0]).shape, axis)
+        self.lines = Lines(tensor_of(op.results[0]).shape, Sort.of(op).axis)
         read = sorted({*self.moved, *self.comparator.read})
         operands = [op.operands[place] for place in read]
         traced = trace_operands(function, operands, self.lines.indices)

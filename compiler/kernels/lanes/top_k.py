@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from ingot.compiler.ir import Function, Value, dim_attribute, dims
+from ingot.compiler.graph.ops import TopK
+from ingot.compiler.ir import Function, Value, dims
 from ingot.compiler.ir.dims import Dim
 from ingot.compiler.kernels.box import Range, walk_vectors
 from ingot.compiler.kernels.emit import Emitter
@@ -55,8 +56,7 @@ class TopKLowering:
         self.function, self.op = function, root_of(function, "top_k")
         op = self.op
         self.results = function.block.terminator.operands
-        self.k, axis = dim_attribute(op.attributes["k"]), op.attributes["axis"]
-        assert isinstance(axis, int)
+        self.k, axis = TopK.of(op).k, TopK.of(op).axis
         x = tensor_of(op.operands[0])
         self.element = x.dtype
         self.lines = Lines(x.shape, axis)
@@ -119,7 +119,7 @@ class TopKLowering:
 
     def better(self, a: Value, b: Value) -> Value:
         """i1: whether the value `a` goes before `b`; NaN is greater than all numbers."""
-        builder, largest = self.builder, self.op.attributes["largest"]
+        builder, largest = self.builder, TopK.of(self.op).largest
         better = builder.op("compare", a, b, direction="gt" if largest else "lt")
         if not self.element.is_float:
             return better

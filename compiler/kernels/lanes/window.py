@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import cast
 
+from ingot.compiler.graph.ops import ReduceWindow
 from ingot.compiler.ir import Function, Op, Value, dims
 from ingot.compiler.ir.dims import Dim
 from ingot.compiler.kernels.accumulate import Accumulator
@@ -75,10 +75,6 @@ def _trace(function: Function, op: Op, space: Space) -> tuple[list[Node], Index]
     return roots, flat
 
 
-def _dims(op: Op, name: str) -> tuple[Dim, ...]:
-    return cast("tuple[Dim, ...]", op.attributes[name])
-
-
 class WindowLowering:
     """A kernel under construction. `lanes` neighbours of the innermost axis share the range of
     their windows."""
@@ -86,29 +82,28 @@ class WindowLowering:
     def __init__(self, function: Function, target: TargetInfo) -> None:
         self.function = function
         (self.op,) = (op for op in function.block.ops if op.name == "reduce_window")
-        op = self.op
+        op, window = self.op, ReduceWindow.of(self.op)
         self.space = space = Space(tensor_of(op.result).shape)
         self.roots, self.flat = trace_with_splits(space, lambda: _trace(function, op, space))
-        if any(each != 1 for each in _dims(op, "base_dilation")):
+        if any(each != 1 for each in window.base_dilation):
             raise CompileError(
                 f"{op.location or op.name}: a window with base dilation has no kernel"
             )
         operand = tensor_of(op.operands[0])
-        padding = cast("tuple[tuple[Dim, Dim], ...]", op.attributes["padding"])
         self.walks = [
             _Walk(*each)
             for each in zip(
                 operand.shape,
-                _dims(op, "window"),
-                _dims(op, "strides"),
-                _dims(op, "window_dilation"),
-                (low for low, _ in padding),
+                window.window,
+                window.strides,
+                window.window_dilation,
+                (low for low, _ in window.padding),
                 strict=True,
             )
         ]
         self.builder = LoopBuilder()
         result = tensor_of(op.result)
-        self.accumulator = Accumulator(str(op.attributes["kind"]), operand.dtype, result.dtype)
+        self.accumulator = Accumulator(window.kind, operand.dtype, result.dtype)
         self.axes = [Merged(axis, axis.extent) for axis in space.axes] or [Merged(Axis(1), 1)]
         last = self.walks[-1] if self.walks else _Walk(1, 1, 1, 1, 0)
         extent = self.axes[-1].extent

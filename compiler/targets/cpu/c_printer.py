@@ -15,6 +15,17 @@ from typing import ClassVar
 from ingot.compiler.ir import MemoryType, Op, Value, VectorType
 from ingot.compiler.kernels.kernel import Kernel, checked_name
 from ingot.compiler.kernels.loop import dtype_of, lanes_of
+from ingot.compiler.kernels.table import (
+    Axis,
+    Compare,
+    Constant,
+    Fault,
+    For,
+    Lane,
+    Offset,
+    Reduce,
+    Shuffle,
+)
 from ingot.compiler.targets.c_structure import CStructure, register_bits
 from ingot.compiler.targets.cpu.headers import read_header
 from ingot.hal.errors import CompileError
@@ -149,7 +160,7 @@ class _Printer(CStructure):
         return _wrapped(self._name(value), self.mask_bits[value], f"i{bits}", lanes_of(value))
 
     def _loop_hint(self, op: Op) -> str | None:
-        if op.attributes.get("unroll"):
+        if For.of(op).unroll:
             return "#pragma GCC unroll 16"
         return "#pragma GCC unroll 1" if op.results else None
 
@@ -165,7 +176,7 @@ class _Printer(CStructure):
 
     def _fault(self, op: Op) -> None:
         condition, index, bound = op.operands
-        operand = op.attributes["operand"]
+        operand = Fault.of(op).operand
         lanes = lanes_of(condition)
         if lanes == 1:
             test, which = self._name(condition), self._name(index)
@@ -269,9 +280,7 @@ class _Printer(CStructure):
 
     def _compare(self, op: Op) -> str:
         a, b = op.operands
-        direction = op.attributes["direction"]
-        assert isinstance(direction, str)
-        operator = _COMPARISONS[direction]
+        operator = _COMPARISONS[Compare.of(op).direction]
         if lanes_of(a) == 1:
             return f"{self._name(a)} {operator} {self._name(b)}"
         if dtype_of(a).is_boolean:  # lanes of 0 and -1: compared unsigned
@@ -391,10 +400,9 @@ class _Printer(CStructure):
         return f"gather_{_stored(op.operands[0])}{self._suffix(lanes_of(op.result))}({names})"
 
     def _constant(self, op: Op) -> str:
-        value = op.attributes["value"]
+        value = Constant.of(op).value
         element = dtype_of(op.result)
         lanes = lanes_of(op.result)
-        assert isinstance(value, (bool, int, float))
         if element.is_float:
             self.constants[op.result] = value
         text = _literal(value, element)
@@ -417,13 +425,13 @@ class _Printer(CStructure):
         return f"broadcast_{scalar_name(element)}{suffix}({self._name(source)})"
 
     def _extract(self, op: Op) -> str:
-        lane = f"{self._name(op.operands[0])}[{op.attributes['lane']}]"
+        lane = f"{self._name(op.operands[0])}[{Lane.of(op).lane}]"
         return f"(i1)({lane} & 1)" if dtype_of(op.result).is_boolean else lane
 
     def _insert(self, op: Op) -> str:
         vector, scalar = op.operands
         suffix = self._suffix(lanes_of(vector))
-        lane = op.attributes["lane"]
+        lane = Lane.of(op).lane
         if dtype_of(vector).is_boolean:
             self.mask_bits[op.result] = 32
             mask = self._mask(vector, 32)
@@ -437,15 +445,13 @@ class _Printer(CStructure):
             bits = self.mask_bits[op.operands[0]]
             self.mask_bits[op.result] = bits
             a, b = (self._mask(operand, bits) for operand in op.operands)
-        lanes = op.attributes["lanes"]
-        assert isinstance(lanes, tuple)
-        return f"__builtin_shufflevector({a}, {b}, {', '.join(map(str, lanes))})"
+        lanes = ", ".join(map(str, Shuffle.of(op).lanes))
+        return f"__builtin_shufflevector({a}, {b}, {lanes})"
 
     def _reduce(self, op: Op) -> str:
         vector = op.operands[0]
         element = dtype_of(vector)
-        kind = op.attributes["kind"]
-        assert isinstance(kind, str)
+        kind = Reduce.of(op).kind
         lanes = lanes_of(vector)
         if element.is_boolean:
             name = {"max": "or", "min": "and", "mul": "and", "add": "or"}.get(kind, kind)
@@ -506,15 +512,15 @@ def _literal(value: bool | int | float, element: DType) -> str:
 
 
 def _leaf(text: str) -> Callable[[_Printer, Op], str]:
-    return lambda printer, op: text.format(**op.attributes)
+    return lambda printer, op: text.format(**vars(op.attributes))
 
 
 _EXPRESSIONS: dict[str, Callable[[_Printer, Op], str]] = {
     "constant": _Printer._constant,
     "dim": _leaf("dispatch->constants[{ordinal}]"),
     "binding": _leaf("dispatch->bindings[{ordinal}]"),
-    "scratch": lambda printer, op: f"(void *)((char *)scratch + {op.attributes['offset']})",
-    "workgroup": lambda printer, op: "xyz"[int(str(op.attributes["axis"]))],
+    "scratch": lambda printer, op: f"(void *)((char *)scratch + {Offset.of(op).offset})",
+    "workgroup": lambda printer, op: "xyz"[Axis.of(op).axis],
     "workload": _leaf("dispatch->workload[{axis}]"),
     "lanes": lambda printer, op: f"lanes_i64{printer._suffix(lanes_of(op.result))}()",
     "load": _Printer._load,

@@ -16,6 +16,7 @@ from ingot.compiler.ir import MemoryType, Op, Value, walk
 from ingot.compiler.kernels.check_barriers import check_barriers
 from ingot.compiler.kernels.kernel import Kernel
 from ingot.compiler.kernels.loop import dtype_of, lanes_of
+from ingot.compiler.kernels.table import Access, Axis, Fault, Offset, Ordinal
 from ingot.compiler.targets.opencl.opencl_values import ValuePrinter, scalar_type
 from ingot.compiler.targets.opencl.prelude import MEMORY_TYPES
 
@@ -148,7 +149,7 @@ class _Printer(ValuePrinter):
         if element == "f16":
             where = f"{index}, {memory}" if lanes == 1 else f"0, {memory} + {index}"
             return f"vstore_half{'' if lanes == 1 else lanes}_rte({name}, {where})"
-        if op.attributes.get("aligned"):
+        if Access.of(op).aligned:
             return f"{self._vector_at(op.operands[0], index, lanes)} = {name}"
         if lanes > 1:
             return f"vstore{lanes}({name}, 0, {memory} + {index})"
@@ -183,7 +184,7 @@ class _Printer(ValuePrinter):
             mask = self._mask(condition, 64)
             test = f"any({self._name(condition)})"
             which = self._call("first_i64", lanes, mask, self._name(index))
-        operand = op.attributes["operand"]
+        operand = Fault.of(op).operand
         noted = self._call(
             "note_fault", 1, "fault", "ticket", str(operand), which, self._name(bound)
         )
@@ -210,7 +211,7 @@ class _Printer(ValuePrinter):
         elif element == "f16":
             where = f"{index}, {memory}" if lanes == 1 else f"0, {memory} + {index}"
             text = f"vload_half{'' if lanes == 1 else lanes}({where})"
-        elif op.attributes.get("aligned"):
+        elif Access.of(op).aligned:
             text = self._vector_at(op.operands[0], index, lanes)
         elif lanes > 1:
             text = f"vload{lanes}(0, {memory} + {index})"
@@ -248,7 +249,7 @@ class _Printer(ValuePrinter):
         return self._loaded(op, text, lanes)
 
     def _binding(self, op: Op) -> str:
-        ordinal = int(str(op.attributes["ordinal"]))
+        ordinal = Ordinal.of(op).ordinal
         element = dtype_of(op.result)
         scalar_type(element)
         stored = "uchar" if is_packed(op.result) else MEMORY_TYPES[element.name]
@@ -262,21 +263,21 @@ class _Printer(ValuePrinter):
         self.pointers[op.result] = f"__global {MEMORY_TYPES[dtype_of(op.result).name]} *"
         group = "(get_group_id(2) * get_num_groups(1) + get_group_id(1)) * get_num_groups(0)"
         start = f"({group} + get_group_id(0)) * {aligned(self.kernel.scratch_length)}"
-        return f"({self.pointers[op.result]})(scratch + {start} + {op.attributes['offset']})"
+        return f"({self.pointers[op.result]})(scratch + {start} + {Offset.of(op).offset})"
 
     def _local(self, op: Op) -> str:
         self.pointers[op.result] = f"__local {MEMORY_TYPES[dtype_of(op.result).name]} *"
-        return f"({self.pointers[op.result]})(local_memory + {op.attributes['offset']})"
+        return f"({self.pointers[op.result]})(local_memory + {Offset.of(op).offset})"
 
     def _workgroup(self, op: Op) -> str:
         """The position in the grid: one that is long along y or z runs as several launches."""
-        axis = int(str(op.attributes["axis"]))
+        axis = Axis.of(op).axis
         if axis == 0:
             return "get_group_id(0)"
         return f"get_group_id({axis}) + get_global_offset({axis}) / {self.kernel.local_size[axis]}"
 
     def _leaf(self, op: Op) -> str:
-        return _LEAVES[op.name].format(**op.attributes)
+        return _LEAVES[op.name].format(**vars(op.attributes))
 
     def _same(self, op: Op) -> str:
         a, b = (f"(__global const void *){self._name(memory)}" for memory in op.operands)

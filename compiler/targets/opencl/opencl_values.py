@@ -9,11 +9,12 @@ prelude. Memory, work items and the kernel around the values are `opencl_printer
 from __future__ import annotations
 
 import math
-from typing import ClassVar, cast
+from typing import ClassVar
 
 from ingot.compiler.ir import IndexType, MemoryType, Op, Value
 from ingot.compiler.kernels.kernel import Kernel
 from ingot.compiler.kernels.loop import dtype_of, lanes_of
+from ingot.compiler.kernels.table import Compare, Constant, For, Lane, Reduce, Shuffle
 from ingot.compiler.targets.c_structure import CStructure, register_bits
 from ingot.compiler.targets.opencl.prelude import LANES, SWIZZLE, TYPES, vector_type
 from ingot.hal.errors import CompileError
@@ -113,7 +114,7 @@ class ValuePrinter(CStructure):
         """Whether the text of an integer has 64 bits: that of a small constant has not."""
         owner = value.owner
         if isinstance(owner, Op) and owner.name == "loop.constant":
-            return abs(int(cast(int, owner.attributes["value"]))) >= 2**31
+            return abs(int(Constant.of(owner).value)) >= 2**31
         return not isinstance(value.type, IndexType)
 
     def _mask(self, value: Value, bits: int) -> str:
@@ -129,7 +130,7 @@ class ValuePrinter(CStructure):
         return [self._mask(value, bits) for value in values]
 
     def _loop_hint(self, op: Op) -> str | None:
-        if not op.attributes.get("unroll"):
+        if not For.of(op).unroll:
             return None
         is_known = all(self._is_constant(bound) for bound in op.operands[:3])
         return "#pragma unroll" if is_known else "#pragma unroll 16"
@@ -158,8 +159,9 @@ class ValuePrinter(CStructure):
     def _index_division(self, op: Op, names: list[str]) -> str:
         """a / b or a % b of indices >= 0, unsigned: that is quicker."""
         a, b = names
-        known = op.operands[1].owner
-        value = known.attributes.get("value") if isinstance(known, Op) else None
+        owner = op.operands[1].owner
+        known = owner.attributes if isinstance(owner, Op) else None
+        value = known.value if isinstance(known, Constant) else None
         if isinstance(value, int) and value > 0 and value & (value - 1) == 0:
             power = value.bit_length() - 1
             return f"{a} >> {power}" if op.name == "loop.div" else f"{a} & {value - 1}"
@@ -206,7 +208,7 @@ class ValuePrinter(CStructure):
 
     def _compare(self, op: Op) -> str:
         a, b = op.operands
-        operator = _COMPARISONS[str(op.attributes["direction"])]
+        operator = _COMPARISONS[Compare.of(op).direction]
         names = [self._name(a), self._name(b)]
         if lanes_of(a) > 1:
             if dtype_of(a).is_boolean:  # lanes of 0 and -1: compared unsigned
@@ -288,10 +290,9 @@ class ValuePrinter(CStructure):
         return f"as_{self._vector(scalar_type(new), lanes)}({text})"
 
     def _constant(self, op: Op) -> str:
-        value = op.attributes["value"]
+        value = Constant.of(op).value
         element = dtype_of(op.result)
         lanes = lanes_of(op.result)
-        assert isinstance(value, (bool, int, float))
         if element.is_float:
             self.known[op.result] = value
         if lanes == 1:
@@ -319,11 +320,11 @@ class ValuePrinter(CStructure):
             self.mask_bits[op.result] = self.mask_bits[vector]
             name = f"-{name}"
         self._line(f"{self._type(op.result)} {self._new_name(op.result)} = {text};")
-        lane = SWIZZLE[int(str(op.attributes["lane"]))]
+        lane = SWIZZLE[Lane.of(op).lane]
         self._line(f"{self._name(op.result)}.s{lane} = {name};")
 
     def _extract(self, op: Op) -> str:
-        lane = f"{self._name(op.operands[0])}.s{SWIZZLE[int(str(op.attributes['lane']))]}"
+        lane = f"{self._name(op.operands[0])}.s{SWIZZLE[Lane.of(op).lane]}"
         return f"({lane} & 1)" if dtype_of(op.result).is_boolean else lane
 
     def _shuffle(self, op: Op) -> str:
@@ -331,9 +332,7 @@ class ValuePrinter(CStructure):
             names = self._same_width(op, op.operands)
         else:
             names = [self._name(value) for value in op.operands]
-        lanes = op.attributes["lanes"]
-        assert isinstance(lanes, tuple)
-        chosen = [int(str(lane)) for lane in lanes]
+        chosen = Shuffle.of(op).lanes
         count = lanes_of(op.operands[0])
         sides = {lane // count for lane in chosen}
         if len(sides) == 1:
@@ -345,7 +344,7 @@ class ValuePrinter(CStructure):
     def _reduce(self, op: Op) -> str:
         vector = op.operands[0]
         element = dtype_of(vector)
-        kind = str(op.attributes["kind"])
+        kind = Reduce.of(op).kind
         lanes = lanes_of(vector)
         if element.is_boolean:
             name = {"max": "or", "min": "and", "mul": "and", "add": "or"}.get(kind, kind)

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingot.compiler.dispatch.form_dispatches import form_dispatches
+from ingot.compiler.dispatch.ops import Call
 from ingot.compiler.dispatch.outline import outline
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.interpreter import interpret
@@ -198,8 +199,8 @@ def test_entries_name_symbols_by_their_order_and_calls_pass_their_values() -> No
     )
     outlined = outline(form_dispatches(module))
     calls = [op for op in outlined.functions["main"].block.ops if op.name == "dispatch.call"]
-    assert {call.attributes["entry"] for call in calls} == {"main_dispatch_0_exp"}
-    dims = {call.attributes["dims"] for call in calls}
+    assert {Call.of(call).entry for call in calls} == {"main_dispatch_0_exp"}
+    dims = {Call.of(call).dims for call in calls}
     assert dims == {(rows, columns), (columns, rows)}
 
 

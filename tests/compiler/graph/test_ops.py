@@ -8,7 +8,7 @@ import pytest
 
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.document_ops import ops_markdown
-from ingot.compiler.graph.ops import OPS, infer_types
+from ingot.compiler.graph.ops import OPS, Broadcast, Compare, Reshape, infer_types
 from ingot.compiler.ir import Block, ScalarType, TensorType, VectorType, parse_type
 from ingot.compiler.ir.dims import broadcast, symbol
 from ingot.hal.errors import CompileError
@@ -20,7 +20,7 @@ F32, I1 = dtype("f32"), dtype("i1")
 
 def test_every_row_has_a_reference_and_a_doc_line() -> None:
     for row in OPS.values():
-        assert row.doc.endswith("."), row.name
+        assert row.text.endswith("."), row.name
         if not row.terminator and not row.effect and row.name not in ("parameter", "global"):
             assert callable(row.reference), row.name
 
@@ -89,21 +89,19 @@ def test_symbolic_shapes_go_through_the_rules() -> None:
 def test_a_dim_that_may_be_1_broadcasts() -> None:
     a, b = symbol("a"), symbol("b")
     both = broadcast(a, b)
-    (result,) = infer_types(
-        "broadcast", [TensorType(F32, (a,))], {"shape": (both,), "dimensions": (0,)}
-    )
+    (result,) = infer_types("broadcast", [TensorType(F32, (a,))], Broadcast((both,), (0,)))
     assert result == TensorType(F32, (both,))
 
 
 def test_element_wise_ops_work_on_scalars_and_vectors() -> None:
     scalar, vector = ScalarType(F32), VectorType(F32, 8)
-    assert infer_types("add", [scalar, scalar], {}) == (scalar,)
-    assert infer_types("add", [vector, vector], {}) == (vector,)
-    less = {"direction": "lt"}
+    assert infer_types("add", [scalar, scalar]) == (scalar,)
+    assert infer_types("add", [vector, vector]) == (vector,)
+    less = Compare("lt")
     assert infer_types("compare", [vector, vector], less) == (VectorType(I1, 8),)
-    assert infer_types("add", [scalar, TensorType(F32, ())], {}) == (scalar,)
+    assert infer_types("add", [scalar, TensorType(F32, ())]) == (scalar,)
     with pytest.raises(ValueError, match="takes tensors only"):
-        infer_types("reshape", [scalar], {"shape": ()})
+        infer_types("reshape", [scalar], Reshape(()))
 
 
 def test_the_builder_broadcasts_by_numpys_rules() -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from ingot.compiler.graph.builder import Builder
+from ingot.compiler.graph.ops import Constant
 from ingot.compiler.graph.passes import run_graph_passes
 from ingot.compiler.ir import Literal, Module, parse, to_text
 from ingot.hal.errors import Unsupported
@@ -32,11 +33,10 @@ def network() -> Module:
 
 def packed(module: Module) -> bytes:
     (panels,) = (
-        op.attributes["value"]
+        Constant.of(op).value
         for op in module.functions["main"].block.ops
         if op.name == "constant" and len(op.result.type.shape) == 4  # type: ignore[union-attr]
     )
-    assert isinstance(panels, Literal)
     return panels.array.tobytes()
 
 

@@ -7,8 +7,10 @@ import time
 import numpy as np
 import pytest
 
+from ingot.compiler.dispatch.ops import Check, CheckedControl
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.level import GRAPH
+from ingot.compiler.graph.ops import Constant
 from ingot.compiler.ir import (
     Block,
     Function,
@@ -24,6 +26,7 @@ from ingot.compiler.ir import (
     verify,
 )
 from ingot.compiler.ir.dims import broadcast, ceildiv, minimum, symbol
+from ingot.compiler.stream.ops import InSlab, Placed
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import DTYPES, dtype
 
@@ -85,11 +88,8 @@ def test_every_part_of_a_module_survives() -> None:
     ids=str,
 )  # fmt: skip
 def test_attributes_survive(value: object) -> None:
-    op = Op("return", attributes={"value": value})  # type: ignore[dict-item]
-    block = Block()
-    block.append(op)
-    again = parse(to_text(module_of(block))).functions["main"].block.ops[0]
-    back = again.attributes["value"]
+    module = Module(attributes={"value": value})  # type: ignore[dict-item]
+    back = parse(to_text(module)).attributes["value"]
     assert back == value
     assert type(back) is type(value)
     assert repr(back) == repr(value)
@@ -113,7 +113,7 @@ def test_literals_of_every_dtype_survive_bit_by_bit(name: str) -> None:
         Builder(block).constant(Literal(array, element))
         block.append(Op("return"))
         text = to_text(module_of(block))
-        again = parse(text).functions["main"].block.ops[0].attributes["value"]
+        again = Constant.of(parse(text).functions["main"].block.ops[0]).value
         assert again == Literal(array, element)
         assert to_text(parse(text)) == text
 
@@ -128,9 +128,9 @@ def test_special_floats_and_splats_survive() -> None:
     block.append(Op("return"))
     text = to_text(module_of(block))
     assert "dense<f32[100,3] -0.0>" in text
-    values = [op.attributes["value"] for op in parse(text).functions["main"].block.ops[:-1]]
+    values = [Constant.of(op).value for op in parse(text).functions["main"].block.ops[:-1]]
     for old, new in zip(block.ops, values, strict=False):
-        assert old.attributes["value"] == new
+        assert Constant.of(old).value == new
 
 
 def test_elided_text_is_short_and_refused() -> None:
@@ -169,6 +169,62 @@ def test_wrong_text_is_refused_with_its_place(text: str, message: str) -> None:
     assert "IR text, line" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("op", "message"),
+    [
+        ("transpose(%x)", "'transpose': needs the attribute 'permutation', a tuple of integers"),
+        ("neg(%x) {color=1}", "'neg': has no attribute 'color'; its attributes are: none"),
+        ("reverse(%x) {axis=1}", "'reverse': has no attribute 'axis'; its attributes are: axes"),
+        ("reverse(%x) {axes=1}", "'axes' must be a tuple of integers, not 1"),
+        ("reverse(%x) {axes=[true]}", r"'axes' must be a tuple of integers, not \(True,\)"),
+        ("reshape(%x) {shape=[1.5]}", r"'shape' must be a tuple of dims, not \(1.5,\)"),
+        ("convert(%x) {dtype=\"f32\"}", "'dtype' must be a dtype, not 'f32'"),
+        ("reduce(%x) {axes=[], kind=\"mean\"}", "'kind' must be one of: add, .*xor, not 'mean'"),
+        ("top_k(%x) {k=1, axis=0, largest=1, dtype=i32}", "'largest' must be true or false, not 1"),
+        ("reduce_window(%x) {kind=\"add\", window=[1], padding=[[1]]}",
+         r"'padding' must be a tuple of pairs of dims, not \(\(1,\),\)"),
+        ("stream.copy(%x) {places=[{kind=\"moon\", ordinal=1}]}", "'places' must be a tuple of "),
+        ("stream.dispatch(%x) {call={kernel=0}}",
+         "'stream.dispatch': attribute 'call' needs the attribute 'workload'"),
+        ("stream.dispatch(%x) {call=3}", "'call' must be {kernel, workload, .*}, not 3"),
+        ("nonsense(%x) {a=1}", "'nonsense': is no op of any level"),
+    ],
+)  # fmt: skip
+def test_a_wrong_attribute_is_named_with_what_it_must_be(op: str, message: str) -> None:
+    with pytest.raises(CompileError, match=f"IR text, line 1, .*: op .*{message}"):
+        parse(f"module {{}} {{ func @main(%x: f32[2]) {{ %0 = {op} : f32[2] return(%0) }} }}")
+
+
+def test_attributes_with_a_default_may_be_left_out_of_a_text() -> None:
+    head = "module {} { func @main(%x: f32[2,3]) -> (f32[1,2]) { %0 = slice(%x) "
+    module = parse(f"{head}{{start=[0, 1], limit=[1, 3]}} : f32[1,2] return(%0) }} }}")
+    assert "stride=[1, 1]" in to_text(module)
+    verify(module, GRAPH)
+
+
+def test_records_and_what_a_deeper_level_adds_survive() -> None:
+    text = """module {} {
+  func @main(%p: i1, %x: f32[2]) -> (f32[2]) {
+    %0 = if(%p) {symbols=[], checks=[[{kind="le", a=<n>, b=9, layer="l"}], []]} : f32[2] ({
+    ^():
+      yield(%x)
+    }, {
+    ^():
+      yield(%x)
+    })
+    %1 = stream.copy(%0) {places=[{kind="slab", offset=<4*n>, scope=1}]} : f32[2]
+    %2 = stream.copy(%1) {places=[{kind="result", ordinal=0}]} : f32[2]
+    return(%2)
+  }
+}
+"""
+    module = parse(text)
+    assert to_text(module) == text
+    branch, copy, _, _ = module.functions["main"].block.ops
+    assert CheckedControl.of(branch).checks == ((Check("le", symbol("n"), 9, "l"),), ())
+    assert Placed.of(copy).places == (InSlab("slab", symbol("n") * 4, 1),)
+
+
 def test_comments_and_spacing_do_not_matter() -> None:
     module = parse("// head\nmodule{}{func@f(%x:f32[2]){// inside\nreturn(%x)}}\n// end\n")
     assert module.functions["f"].result_types == [parse_type("f32[2]")]
@@ -176,7 +232,7 @@ def test_comments_and_spacing_do_not_matter() -> None:
 
 def test_several_blocks_survive() -> None:
     text = (
-        "module {} {\n  func private @f(%0: i64) {\n    branch(%0) {target=1}\n"
+        "module {} {\n  func private @f(%0: i64) {\n    branch(%0) {targets=[1]}\n"
         "  ^(%1: i64):\n    return(%1)\n  }\n}\n"
     )
     module = parse(text)

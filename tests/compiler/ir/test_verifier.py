@@ -35,8 +35,8 @@ def test_result_types_follow_the_op_table() -> None:
 
 
 def test_attributes_are_checked() -> None:
-    assert "needs the attribute 'permutation'" in refused("%0 = transpose(%x) : f32[2] return(%0)")
-    assert "has no attribute 'color'" in refused("%0 = neg(%x) {color=1} : f32[2] return(%0)")
+    message = refused("%0 = iota() {dtype=f32, shape=[2], axis=1} : f32[2] return(%0)")
+    assert "axis 1 is not in 0 ... 0" in message
 
 
 def test_a_block_ends_with_its_only_terminator() -> None:

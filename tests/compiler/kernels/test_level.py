@@ -70,7 +70,7 @@ def small_text() -> str:
     [
         ("loop.fma(", "loop.dot4(", "op 'loop.dot4': is not legal at the loop level"),
         ("loop.fma(", "loop.load(", r"op 'loop.load': operand 0 is vector<4xf32>"),
-        ('kind="add"', 'kind="mean"', "op 'loop.reduce': attribute 'kind' is 'mean'"),
+        ('kind="add"', 'kind="mean"', "op 'loop.reduce': attribute 'kind' must be .*, not 'mean'"),
         ('kind="add"', 'kind="xor"', "op 'loop.reduce': xor of vector<4xf32> has no meaning"),
         (' {kind="add"}', "", "op 'loop.reduce': needs the attribute 'kind'"),
         ("ordinal=1}", "ordinal=0}", "op 'loop.store': stores into binding 0, which is an operand"),

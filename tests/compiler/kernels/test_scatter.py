@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ingot.compiler.graph.ops import Scatter
 from ingot.compiler.ir.dims import evaluate
 from ingot.compiler.kernels.lanes.scatter import lower_scatter
 from ingot.compiler.targets.cpu import c_printer
@@ -50,7 +51,7 @@ def test_dimension_numbers(case: str, kind: str) -> None:
 
 
 def _kind(function: Any) -> str:
-    return str(next(op.attributes["kind"] for op in function.block.ops if op.name == "scatter"))
+    return next(Scatter.of(op).kind for op in function.block.ops if op.name == "scatter")
 
 
 def in_place(function: Any, operands: list[Any], **symbols: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from ingot.compiler.graph.ops import Size
 from ingot.compiler.ir import (
     Block,
     Function,
@@ -16,17 +17,29 @@ from ingot.compiler.ir import (
     walk,
 )
 from ingot.compiler.ir.dims import symbol
+from ingot.compiler.stream.ops import (
+    Dispatch,
+    InSlab,
+    KernelCall,
+    Named,
+    Place,
+    Placed,
+    PlannedControl,
+    PlannedRows,
+)
 from ingot.compiler.stream.plan_memory import plan_memory
 from ingot.hal.spec import dtype
 
 F32 = dtype("f32")
 ROW = TensorType(F32, (64,))
+NO_CALL = KernelCall(0, (1, 1, 1), 0, 0, ())
 FLAG = ScalarType(dtype("i1"))
 
 
 def dispatch(block: Block, *operands: Value, in_place: bool = True) -> Value:
     """A kernel that may write over its first operand."""
-    attributes = {"in_place": ((0, 0),) if in_place and operands else ()}
+    pairs = ((0, 0),) if in_place and operands else ()
+    attributes = Dispatch(call=NO_CALL, in_place=pairs)
     return block.append(Op("stream.dispatch", operands, [ROW], attributes)).result
 
 
@@ -41,7 +54,7 @@ def loop(
     test, step = Block(types), Block(types)
     test.append(Op("yield", [flag(test)]))
     step.append(Op("yield", body(step, step.arguments)))
-    op = Op("while", initial, types, {}, [Region([test]), Region([step])])
+    op = Op("while", initial, types, PlannedControl(), [Region([test]), Region([step])])
     return block.append(op).results
 
 
@@ -56,9 +69,8 @@ def count(function: Function, name: str) -> int:
     return sum(op.name == name for op in walk(function))
 
 
-def places(function: Function, name: str) -> list[object]:
-    found = [op.attributes["places"] for op in walk(function) if op.name == name]
-    return [place for each in found for place in each]  # type: ignore[union-attr]
+def places(function: Function, name: str) -> list[Place | None]:
+    return [each for op in walk(function) if op.name == name for each in Placed.of(op).places]
 
 
 def test_a_loop_runs_in_the_memory_of_the_result() -> None:
@@ -67,7 +79,7 @@ def test_a_loop_runs_in_the_memory_of_the_result() -> None:
     planned = plan(block, result)
     assert count(planned, "stream.copy") == 0
     assert planned.attributes["slab_length"] == 0
-    assert set(places(planned, "stream.dispatch")) == {("result", 0)}
+    assert set(places(planned, "stream.dispatch")) == {Named("result", 0)}
 
 
 def test_a_chain_of_kernels_moves_into_the_home() -> None:
@@ -79,7 +91,7 @@ def test_a_chain_of_kernels_moves_into_the_home() -> None:
     (result,) = loop(block, [dispatch(block)], body)
     planned = plan(block, result)
     assert count(planned, "stream.copy") == 0
-    assert set(places(planned, "stream.dispatch")) == {("result", 0)}
+    assert set(places(planned, "stream.dispatch")) == {Named("result", 0)}
 
 
 def test_a_kernel_that_cannot_work_in_place_has_its_result_copied() -> None:
@@ -90,7 +102,7 @@ def test_a_kernel_that_cannot_work_in_place_has_its_result_copied() -> None:
 
     (result,) = loop(block, [dispatch(block)], body)
     planned = plan(block, result)
-    assert places(planned, "stream.copy") == [("result", 0)]
+    assert places(planned, "stream.copy") == [Named("result", 0)]
     assert planned.attributes["slab_length"] == 256
 
 
@@ -136,8 +148,8 @@ def test_a_new_value_takes_the_place_that_one_leaves() -> None:
     planned = plan(block, *results)
     assert copies_in_a_step(planned) == 0
     (op,) = (op for op in planned.block.ops if op.name == "while")
-    assert op.attributes["sources"] == (1, 0)
-    assert op.regions[1].block.ops[0].attributes["places"] == (("carried", 0),)
+    assert PlannedControl.of(op).sources == (1, 0)
+    assert Placed.of(op.regions[1].block.ops[0]).places == (Named("carried", 0),)
 
 
 def test_a_branch_gives_an_outer_value_in_its_own_memory() -> None:
@@ -147,7 +159,7 @@ def test_a_branch_gives_an_outer_value_in_its_own_memory() -> None:
     kept.append(Op("yield", [x]))
     changed.append(Op("yield", [dispatch(changed, x)]))
     regions = [Region([kept]), Region([changed])]
-    result = block.append(Op("if", [selector], [ROW], {}, regions)).result
+    result = block.append(Op("if", [selector], [ROW], PlannedControl(), regions)).result
     planned = plan(block, dispatch(block, result, result, in_place=False))
     assert count(planned, "stream.copy") == 0
     assert planned.attributes["slab_length"] == 256
@@ -156,7 +168,7 @@ def test_a_branch_gives_an_outer_value_in_its_own_memory() -> None:
 def test_an_argument_is_copied_before_a_loop_changes_it() -> None:
     block = Block([ROW])
     (result,) = loop(block, block.arguments, lambda b, carried: [dispatch(b, *carried)])
-    assert places(plan(block, result), "stream.copy") == [("result", 0)]
+    assert places(plan(block, result), "stream.copy") == [Named("result", 0)]
 
 
 def test_nested_loops_share_one_home() -> None:
@@ -179,7 +191,7 @@ def test_a_branch_that_keeps_the_value_does_nothing() -> None:
         then.append(Op("yield", [dispatch(then, *carried)]))
         otherwise.append(Op("yield", carried))
         regions = [Region([then]), Region([otherwise])]
-        return b.append(Op("if", [flag(b)], [ROW], {}, regions)).results
+        return b.append(Op("if", [flag(b)], [ROW], PlannedControl(), regions)).results
 
     (result,) = loop(block, [dispatch(block)], body)
     assert count(plan(block, result), "stream.copy") == 0
@@ -196,15 +208,15 @@ def test_what_a_loop_captures_keeps_its_memory() -> None:
     (result,) = loop(block, [dispatch(block)], body)
     planned = plan(block, result)
     assert planned.attributes["slab_length"] == 512
-    slab = [place for place in places(planned, "stream.dispatch") if place[0] == "slab"]  # type: ignore[index]
-    assert slab == [("slab", 0), ("slab", 256)]
+    slab = [place for place in places(planned, "stream.dispatch") if isinstance(place, InSlab)]
+    assert slab == [InSlab("slab", 0), InSlab("slab", 256)]
 
 
 def test_an_update_writes_into_its_operand_or_a_copy() -> None:
     for reads_old in (False, True):
         block = Block()
         old, row = dispatch(block), dispatch(block)
-        new = block.append(Op("update", [old, row], [ROW], {"offset": 0})).result
+        new = block.append(Op("update", [old, row], [ROW], PlannedRows(0))).result
         last = dispatch(block, new, old if reads_old else row, in_place=False)
         assert count(plan(block, last), "stream.copy") == int(reads_old)
 
@@ -213,11 +225,11 @@ def test_a_result_is_not_made_before_its_dims_are_known() -> None:
     block = Block()
     made = dispatch(block)
     count = dispatch(block)
-    sizes = {"symbols": ("k",), "low": 0, "high": 9, "what": "k", "status": "InvalidArgument"}
+    sizes = Size(symbols=("k",), high=9)
     block.append(Op("stream.size", [count], [], sizes))
     named = block.append(Op("stream.alias", [made], [TensorType(F32, (symbol("k"),))])).result
     block.append(Op("return", [named]))
     planned = plan_memory(Module({"main": Function("main", Region([block]))})).functions["main"]
     ops = [op.name for op in planned.block.ops]
     assert ops.index("stream.copy") > ops.index("stream.size")
-    assert planned.block.ops[0].attributes["places"] == (("slab", 0),)
+    assert Placed.of(planned.block.ops[0]).places == (InSlab("slab", 0),)

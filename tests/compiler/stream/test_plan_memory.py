@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ingot.compiler.ir import Block, Function, Module, Op, Region, TensorType, Value
 from ingot.compiler.ir.dims import Dim, symbol
+from ingot.compiler.stream.ops import Dispatch, InSlab, KernelCall, Named, Place, Placed
 from ingot.compiler.stream.plan_memory import plan_memory
 from ingot.hal.spec import dtype
 
@@ -22,8 +23,8 @@ class Stream:
         self, *operands: Value, shape: tuple[Dim, ...] = SHAPE, in_place: bool = False
     ) -> Value:
         pairs = ((0, 0),) if in_place else ()
-        attributes = {"in_place": pairs}
-        op = Op("stream.dispatch", operands, [TensorType(F32, shape)], attributes)  # type: ignore[arg-type]
+        attributes = Dispatch(call=KernelCall(0, (1, 1, 1), 0, 0, ()), in_place=pairs)
+        op = Op("stream.dispatch", operands, [TensorType(F32, shape)], attributes)
         return self.block.append(op).result
 
     def alias(self, value: Value, shape: tuple[Dim, ...]) -> Value:
@@ -36,13 +37,9 @@ class Stream:
         return plan_memory(module).functions[name]
 
 
-def places(function: Function) -> list[object]:
-    return [
-        place
-        for op in function.block.ops
-        if "places" in op.attributes
-        for place in op.attributes["places"]  # type: ignore[union-attr]
-    ]
+def places(function: Function) -> list[Place | None]:
+    found = [op.attributes for op in function.block.ops]
+    return [place for each in found if isinstance(each, Placed) for place in each.places]
 
 
 def test_a_chain_needs_two_ranges() -> None:
@@ -52,7 +49,7 @@ def test_a_chain_needs_two_ranges() -> None:
         value = stream.dispatch(value)
     planned = stream.plan(stream.dispatch(value))
     assert planned.attributes["slab_length"] == B * 512
-    assert places(planned)[-1] == ("result", 0)
+    assert places(planned)[-1] == Named("result", 0)
 
 
 def test_a_kernel_that_may_writes_over_its_operand() -> None:
@@ -69,7 +66,7 @@ def test_an_operand_that_is_read_later_is_not_written_over() -> None:
     first = stream.dispatch(stream.block.arguments[0])
     second = stream.dispatch(first, in_place=True)
     planned = stream.plan(stream.dispatch(first, second))
-    assert places(planned)[:2] == [("slab", 0), ("slab", B * 256)]
+    assert places(planned)[:2] == [InSlab("slab", 0), InSlab("slab", B * 256)]
 
 
 def test_an_operand_that_is_passed_twice_is_not_written_over() -> None:
@@ -77,7 +74,7 @@ def test_an_operand_that_is_passed_twice_is_not_written_over() -> None:
     first = stream.dispatch(stream.block.arguments[0])
     second = stream.dispatch(first, stream.alias(first, (64, B)), in_place=True)
     planned = stream.plan(stream.dispatch(second))
-    assert places(planned)[:2] == [("slab", 0), ("slab", B * 256)]
+    assert places(planned)[:2] == [InSlab("slab", 0), InSlab("slab", B * 256)]
 
 
 def test_arguments_are_never_written_over() -> None:
@@ -85,7 +82,7 @@ def test_arguments_are_never_written_over() -> None:
     planned = stream.plan(
         stream.dispatch(stream.dispatch(stream.block.arguments[0], in_place=True))
     )
-    assert places(planned) == [("slab", 0), ("result", 0)]
+    assert places(planned) == [InSlab("slab", 0), Named("result", 0)]
 
 
 def test_an_alias_keeps_its_bytes_alive() -> None:
@@ -101,7 +98,7 @@ def test_a_result_that_others_read_lies_in_the_callers_memory() -> None:
     stream = Stream(SHAPE)
     first = stream.dispatch(stream.block.arguments[0])
     planned = stream.plan(stream.dispatch(first, in_place=True), stream.alias(first, (64, B)))
-    assert places(planned) == [("result", 1), ("result", 0)]
+    assert places(planned) == [Named("result", 1), Named("result", 0)]
     assert planned.attributes["slab_length"] == 0
 
 
@@ -110,5 +107,5 @@ def test_init_keeps_its_results_and_reuses_the_rest() -> None:
     argument = stream.block.arguments[0]
     kept = stream.dispatch(stream.dispatch(argument, shape=(64,)), shape=(64,))
     planned = stream.plan(kept, stream.dispatch(argument, shape=(64,)), name="init")
-    assert places(planned) == [("arena", 0), ("arena", 256), ("arena", 0)]
+    assert places(planned) == [InSlab("arena", 0), InSlab("arena", 256), InSlab("arena", 0)]
     assert planned.attributes["slab_length"] == 512

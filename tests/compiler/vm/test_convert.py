@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import ingot
+from ingot.compiler.dispatch.ops import Check
 from ingot.compiler.ir import Block, Function, Module, Op, Region, TensorType
 from ingot.compiler.ir.dim_text import parse_dim
 from ingot.compiler.ir.dims import Dim, floordiv, maximum, symbol
@@ -24,7 +25,6 @@ from ingot.hal.spec import dtype
 
 F32 = dtype("f32")
 B, S = symbol("b"), symbol("seq")
-Check = tuple[str, Dim, Dim, str]
 
 
 def copies(
@@ -115,9 +115,9 @@ _FUNCTIONS = {"mod": lambda x, y: x % y, "max": max, "min": min}
 
 def test_relations_of_layers_are_checked_before_any_work() -> None:
     checks: tuple[Check, ...] = (
-        ("le", S, 512, "positions"),
-        ("broadcast", B, 4, ""),
-        ("equal", maximum(S, 2), floordiv(B * 4, 2), "half"),
+        Check("le", S, 512, "positions"),
+        Check("broadcast", B, 4),
+        Check("equal", maximum(S, 2), floordiv(B * 4, 2), "half"),
     )
     model = copies((B, S), symbols={"b": (0, None), "seq": (0, None)}, checks=checks)
     model(zeros(1, 2))

@@ -9,7 +9,7 @@ from ingot.compiler.ir.dims import symbol
 from ingot.compiler.stream.data import Chunk, Constants, Parameter
 from ingot.compiler.vm.allocate_registers import allocate_registers
 from ingot.compiler.vm.assemble import assemble
-from ingot.compiler.vm.code import CodeBuilder
+from ingot.compiler.vm.code import CodeBuilder, Instruction
 from ingot.compiler.vm.contents import (
     Entry,
     Executable,
@@ -150,7 +150,7 @@ def test_disassembly_names_instructions_layers_and_texts() -> None:
 
 def test_branches_point_at_the_start_of_their_block() -> None:
     blocks = [Block(), Block()]
-    CodeBuilder(blocks[0]).op("branch", immediates=(1,))
+    blocks[0].append(Op("branch", attributes=Instruction(targets=(1,))))
     CodeBuilder(blocks[1]).op("return", counts=(0, 0, 0))
     code = assemble(Function("loop", Region(blocks)), {}, StringTable())
     assert code.words == bytes([0x01, 0, 3, 0, 0, 0, 0x03, 0, 0, 0, 0, 0, 0, 0])
@@ -159,10 +159,10 @@ def test_branches_point_at_the_start_of_their_block() -> None:
 def test_an_instruction_with_wrong_operands_is_refused() -> None:
     block = Block()
     value = CodeBuilder(block).constant(1)
-    block.append(Op("move.i64", [value, value], [value.type]))
+    block.append(Op("move.i64", [value, value], [value.type], Instruction()))
     with pytest.raises(ValueError, match="too many"):
         assemble(Function("f", Region([block])), {value: 0, block.ops[-1].result: 1}, StringTable())
-    block.ops[-1] = Op("add.i64", [value], [value.type])
+    block.ops[-1] = Op("add.i64", [value], [value.type], Instruction())
     with pytest.raises(ValueError, match="too few"):
         assemble(Function("f", Region([block])), {value: 0, block.ops[-1].result: 1}, StringTable())
 

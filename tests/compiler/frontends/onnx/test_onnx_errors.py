@@ -13,6 +13,7 @@ from onnx import helper
 
 from ingot.compiler.frontends.onnx import import_onnx
 from ingot.compiler.graph.interpreter import interpret
+from ingot.compiler.graph.ops import Constant
 from ingot.hal.errors import CompileError, NotFound
 from tests.support.onnx_models import build_model, make_value
 
@@ -204,7 +205,7 @@ def _external(tmp_path: Path, **entries: str) -> Path:
 def test_external_data_is_read_from_beside_the_model(tmp_path: Path) -> None:
     (tmp_path / "weights").write_bytes(b"\0" * 8 + np.array([1, 2, 3], "<f4").tobytes())
     module = import_onnx(_external(tmp_path, location="weights", offset="8", length="12"))
-    literals = [op.attributes["value"] for op in module.functions["main"].block.ops[:1]]
+    literals = [Constant.of(op).value for op in module.functions["main"].block.ops[:1]]
     np.testing.assert_array_equal(literals[0].array, [1, 2, 3])  # type: ignore[union-attr]
 
 

@@ -9,6 +9,7 @@ from onnx import helper
 
 from ingot.compiler.frontends.onnx import import_onnx
 from ingot.compiler.graph.interpreter import interpret
+from ingot.compiler.graph.ops import Parameter
 from ingot.compiler.graph.passes import run_graph_passes
 from ingot.compiler.ir import walk
 from tests.models import graphs
@@ -56,7 +57,7 @@ def test_external_parameters_carry_names_and_no_data() -> None:
         graphs.path("resnet50"), parameters="external", parameter_names={"fc.weight": "head"}
     )
     parameters = [op for op in walk(module) if op.name == "parameter"]
-    keys = {op.attributes["key"] for op in parameters}
+    keys = {Parameter.of(op).key for op in parameters}
     assert {"conv1.weight", "head", "fc.bias"} <= keys
     assert "fc.weight" not in keys
     assert len(parameters) == 108

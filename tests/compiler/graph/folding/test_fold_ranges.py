@@ -15,6 +15,7 @@ from ingot.compiler.graph.control.build_control import counted_loop
 from ingot.compiler.graph.folding.eliminate_dead_code import eliminate_dead_code
 from ingot.compiler.graph.folding.fold_ranges import fold_ranges, ranges_of
 from ingot.compiler.graph.folding.simplify import simplify
+from ingot.compiler.graph.ops import Take
 from ingot.compiler.ir import Module, Value, walk
 from ingot.compiler.ir.dims import symbol
 from ingot.hal.spec import dtype
@@ -98,7 +99,7 @@ def test_guards_of_indices_leave_loops(steps: int | None) -> None:
     inputs = [a] if steps else [a, np.int32(11)]
     copy = check_pass((fold_ranges, simplify, eliminate_dead_code), module, *inputs)
     assert "select" not in names(copy)
-    assert [op.attributes["mode"] for op in walk(copy) if op.name == "take"] == ["clamp"]
+    assert [Take.of(op).mode for op in walk(copy) if op.name == "take"] == ["clamp"]
     assert ("rem" in names(copy)) is (steps != 5)
 
 
@@ -111,4 +112,4 @@ def test_an_index_that_may_be_out_of_range_stays_checked() -> None:
 
     for size, mode in ((8, "clamp"), (7, "check")):
         module = fold_ranges(program(build, f"f32[{size}]"))
-        assert [op.attributes["mode"] for op in walk(module) if op.name == "take"] == [mode]
+        assert [Take.of(op).mode for op in walk(module) if op.name == "take"] == [mode]

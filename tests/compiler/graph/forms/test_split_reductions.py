@@ -9,6 +9,7 @@ from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.folding.eliminate_dead_code import eliminate_dead_code
 from ingot.compiler.graph.forms.split_reductions import split_reductions
 from ingot.compiler.graph.interpreter import interpret
+from ingot.compiler.graph.ops import Reduce
 from ingot.compiler.ir import Block, Function, Module, Op, Region, TensorType
 from ingot.compiler.ir.dims import symbol
 from ingot.hal.spec import dtype
@@ -27,7 +28,7 @@ def reductions(module: Module) -> list[tuple[int, ...]]:
     """The axes of every reduction that is left."""
     eliminate_dead_code(module)
     ops = module.functions["main"].block.ops
-    return [op.attributes["axes"] for op in ops if op.name == "reduce"]
+    return [Reduce.of(op).axes for op in ops if op.name == "reduce"]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,12 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
-__all__ = ["build_model", "in_session", "make_value"]
+__all__ = ["build_model", "in_session", "ints", "make_value"]
+
+
+def ints(*values: int) -> np.ndarray[Any, Any]:
+    """A list of numbers as ONNX takes axes, sizes and amounts."""
+    return np.array(values, np.int64)
 
 
 def make_value(

@@ -10,23 +10,14 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import helper
+from onnx import TensorProto
 
 from ingot.compiler.frontends.onnx import import_onnx
 from ingot.hal.errors import CompileError, InvalidArgument
 from tests.support.onnx_cases import Case
-from tests.support.onnx_models import build_model, make_value
-
-Node = helper.make_node
-BOOL, INT32, INT64 = 9, 6, 7
-
-
-def ints(*values: int) -> np.ndarray[Any, Any]:
-    return np.array(values, np.int64)
-
-
-def drawn(*shape: int) -> np.ndarray[Any, Any]:
-    return np.random.default_rng(sum(shape)).standard_normal(shape, np.float32)
+from tests.support.onnx_models import build_model, ints, make_value
+from tests.support.onnx_sequences import INT64, Node, body
+from tests.support.products import draw
 
 
 @cache
@@ -44,7 +35,7 @@ def reductions() -> Case:
         make_value("one", [1], INT64),
         make_value("two", [2], INT64),
         make_value("any", ["n"], INT64),
-        make_value("axis", [], INT32),
+        make_value("axis", [], TensorProto.INT32),
     ]
     return Case(nodes, inputs, ["sum", "mean", "log", "max", "norm", "running"])
 
@@ -61,7 +52,7 @@ def test_axes_of_reductions_come_from_data(axis: int) -> None:
                 "any": ints(*some),
                 "axis": np.array(axis, np.int32),
             }
-            reductions().check(x=drawn(a, b, 3), **given)
+            reductions().check(x=draw(a, b, 3), **given)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +70,7 @@ def test_axes_that_do_not_exist_are_refused_at_the_call(
 ) -> None:
     given = {"one": ints(0), "two": ints(0, 1), "any": ints(0), "axis": np.array(0, np.int32)}
     with pytest.raises(InvalidArgument, match=message):
-        reductions().model.main(x=drawn(2, 2, 3), **{**given, **change})
+        reductions().model.main(x=draw(2, 2, 3), **{**given, **change})
 
 
 @cache
@@ -97,7 +88,7 @@ def shapes() -> Case:
 
 
 def test_axes_of_shape_ops_come_from_data() -> None:
-    x = drawn(3, 2, 4)
+    x = draw(3, 2, 4)
     for place, axes in enumerate(permutations(range(-5, 5), 2)):
         if axes[0] % 5 == axes[1] % 5 or place % 3:
             continue
@@ -118,12 +109,12 @@ def test_an_axis_that_is_longer_than_one_cannot_be_squeezed() -> None:
     nodes = [Node("Squeeze", ["x", "axes"], ["y"], name="narrow")]
     inputs = [make_value("x", ["a", "b", 4]), make_value("axes", [1], INT64)]
     case = Case(nodes, inputs, ["y"])
-    case.check(x=drawn(1, 3, 4), axes=ints(0))
-    case.check(x=drawn(3, 1, 4), axes=ints(-2))
+    case.check(x=draw(1, 3, 4), axes=ints(0))
+    case.check(x=draw(3, 1, 4), axes=ints(-2))
     with pytest.raises(InvalidArgument, match="layer 'narrow'"):
-        case.model.main(x=drawn(1, 3, 4), axes=ints(1))
+        case.model.main(x=draw(1, 3, 4), axes=ints(1))
     with pytest.raises(InvalidArgument, match=r"among \[0, 1\] is 0, expected 1"):
-        case.model.main(x=drawn(1, 1, 4), axes=ints(2))
+        case.model.main(x=draw(1, 1, 4), axes=ints(2))
 
 
 def test_too_many_choices_are_refused_by_name() -> None:
@@ -135,12 +126,8 @@ def test_too_many_choices_are_refused_by_name() -> None:
 
 def squeezed_if_single(*after: onnx.NodeProto) -> list[onnx.NodeProto]:
     """What torch's older exporter makes of squeeze(1), and nodes behind it."""
-    then = helper.make_graph(
-        [Node("Squeeze", ["x", "at"], ["s"])], "then", [], [onnx.ValueInfoProto(name="s")]
-    )
-    otherwise = helper.make_graph(
-        [Node("Identity", ["x"], ["k"])], "else", [], [onnx.ValueInfoProto(name="k")]
-    )
+    then = body([Node("Squeeze", ["x", "at"], ["s"])], [], [onnx.ValueInfoProto(name="s")])
+    otherwise = body([Node("Identity", ["x"], ["k"])], [], [onnx.ValueInfoProto(name="k")])
     return [
         Node("Shape", ["x"], ["dim"], start=1, end=2),
         Node("Equal", ["dim", "at"], ["single"]),
@@ -158,10 +145,10 @@ def test_branches_of_several_ranks_go_on_until_the_ranks_are_one() -> None:
         Node("ReduceSum", ["sum", "last"], ["total"], keepdims=0),
         Node("Reshape", ["total", "flat"], ["y"]),
     )
-    constants = {"at": ints(1), "last": ints(-1), "flat": ints(-1), "bias": drawn(4)}
+    constants = {"at": ints(1), "last": ints(-1), "flat": ints(-1), "bias": draw(4)}
     case = Case(nodes, [make_value("x", ["a", "b", 4])], ["y", "count"], constants)
     for a, b in ((3, 1), (3, 2), (1, 1), (0, 2)):
-        case.check(x=drawn(a, b, 4))
+        case.check(x=draw(a, b, 4))
 
 
 def test_a_result_of_several_ranks_is_refused_by_name() -> None:

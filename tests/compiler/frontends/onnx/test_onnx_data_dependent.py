@@ -19,18 +19,11 @@ from tests.support.devices import load_best
 from tests.support.drawn import examples
 from tests.support.onnx_cases import Case as Case
 from tests.support.onnx_cases import in_onnxruntime, in_reference
-from tests.support.onnx_models import build_model, make_value
-
-Node = helper.make_node
-INT64, BOOL = 7, 9
-
+from tests.support.onnx_models import build_model, ints, make_value
+from tests.support.onnx_sequences import BOOL, INT64, Node
 
 # What the standard's own evaluator says is right.
 case_of = partial(Case, oracle=in_reference)
-
-
-def ints(*values: int) -> np.ndarray[Any, Any]:
-    return np.array(values, np.int64)
 
 
 def numbers(*shape: int, seed: int = 0, low: int = -2, high: int = 3) -> np.ndarray[Any, Any]:

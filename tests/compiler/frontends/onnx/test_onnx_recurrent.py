@@ -98,7 +98,7 @@ def check(model: onnx.ModelProto, arrays: dict[str, Any]) -> Module:
         results = interpret(module, "main", list(arrays.values()))
         for result, wanted in zip(results, expected, strict=True):
             assert result.dtype == wanted.dtype
-            np.testing.assert_allclose(result, wanted, rtol=1e-4, atol=1e-5)
+            np.testing.assert_allclose(result, wanted, rtol=1e-5, atol=1e-6)
     return module
 
 
@@ -155,7 +155,7 @@ def test_one_module_runs_sequences_of_every_length(op_type: str) -> None:
         arrays = inputs_of(model, steps, batch)
         results = interpret(module, "main", list(arrays.values()))
         for result, wanted in zip(results, in_session(model, arrays), strict=True):
-            np.testing.assert_allclose(result, wanted, rtol=1e-4, atol=1e-5)
+            np.testing.assert_allclose(result, wanted, rtol=1e-5, atol=1e-6)
 
 
 def test_an_lstm_step_has_one_contraction_and_packed_weights() -> None:
@@ -202,4 +202,4 @@ def test_weights_of_symbolic_sizes_agree(op_type: str) -> None:
         model.graph.input.append(make_value(name, shape))
     module = import_onnx(model)
     given = [arrays[value.name] for value in model.graph.input]
-    np.testing.assert_allclose(interpret(module, "main", given)[0], wanted, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(interpret(module, "main", given)[0], wanted, rtol=1e-5, atol=1e-6)

@@ -114,7 +114,8 @@ def compile(
     `debug`: the module gets a section with what it was made of - queue, plan of memory, loop IR
     and source of every kernel - which `ingot explore` shows and the runtime skips.
     `dump_ir`: a folder that gets the IR after every pass that changed it.
-    `progress`: called with the name of each step before it begins.
+    `progress`: called with the name of each step before it begins; while kernels are compiled, also
+    with how many of how many are done and about how long the rest takes.
 
     CompileError: the program cannot be compiled; the message lists every reason.
     """
@@ -249,7 +250,7 @@ def _lower_target(
         lambda: lower_entries(module, [variant.target for variant in target.variants]),
     )
     driver.dump_kernels(kernels, [variant.name for variant in target.variants])
-    objects = driver.step("build_kernels", lambda: _build(module, target, kernels))
+    objects = driver.step("build_kernels", lambda: _build(module, target, kernels, driver.share))
     first = {name: each[0] for name, each in kernels.items()}
     stream = driver.step(
         "stream.convert", lambda: stream_convert.convert(module, first, data, first_kernel)
@@ -273,7 +274,12 @@ def _lower_target(
     return DebugTarget(target, made, kernels, report_target(made, allocations, objects.host))
 
 
-def _build(module: ir.Module, target: Target, kernels: Mapping[str, Sequence[Kernel]]) -> Objects:
+def _build(
+    module: ir.Module,
+    target: Target,
+    kernels: Mapping[str, Sequence[Kernel]],
+    progress: Callable[[int, int], None],
+) -> Objects:
     """The objects of all variants, with trials for devices whose drivers are to be tested."""
     trials = {}
     if target.is_tried:
@@ -281,7 +287,7 @@ def _build(module: ir.Module, target: Target, kernels: Mapping[str, Sequence[Ker
             name: plan_trial(module.functions[name], each[0]) for name, each in kernels.items()
         }
         trials = {name: trial for name, trial in planned.items() if trial is not None}
-    return build_objects(target, kernels, trials)
+    return build_objects(target, kernels, trials, progress)
 
 
 def _version() -> str:
@@ -338,6 +344,7 @@ class _Driver:
     progress: Callable[[str], None]
     seconds: dict[str, float] = field(default_factory=dict)
     prefix: str = ""  # of the steps' names, where the module has several targets
+    begin: float = 0.0  # of the compilers of kernels
 
     def step(self, name: str, run: Callable[[], Any]) -> Any:
         name = self.prefix + name
@@ -349,6 +356,14 @@ class _Driver:
         if isinstance(result, ir.Module):
             self.dump.write(name, result)
         return result
+
+    def share(self, done: int, count: int) -> None:
+        """Tell how many of how many kernels are compiled, and how long the rest may take."""
+        if done == 0:
+            self.begin = time.perf_counter()
+        left = (time.perf_counter() - self.begin) * (count - done) / max(done, 1)
+        estimate = f", about {left:.0f} s left" if done else ""
+        self.progress(f"{self.prefix}build_kernels: {done} of {count} kernels{estimate}")
 
     def passes(self, module: ir.Module, passes: Sequence[Pass]) -> ir.Module:
         for run in passes:

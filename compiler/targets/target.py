@@ -6,7 +6,7 @@ same kernels for different machines: they take the same calls and read the same 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ingot.compiler.kernels.kernel import Kernel
@@ -83,10 +83,14 @@ def _choose_target(name: str, variants: Sequence[str] | None, fallback: bool) ->
 
 
 def build_objects(
-    target: Target, kernels: Mapping[str, Sequence[Kernel]], trials: Mapping[str, Trial]
+    target: Target,
+    kernels: Mapping[str, Sequence[Kernel]],
+    trials: Mapping[str, Trial],
+    progress: Callable[[int, int], None],
 ) -> Objects:
     """The objects of all variants; `kernels` are per entry one for each variant, `trials` the
-    runs that compare kernels of a device with those of the fallback.
+    runs that compare kernels of a device with those of the fallback. `progress` is told how many of
+    how many kernels a C compiler has built.
 
     CompileError: a compiler failed, or a kernel needs the fallback and there is none.
     """
@@ -97,7 +101,8 @@ def build_objects(
         for place, variant in enumerate(target.variants)
     }
     native = [variant for variant in columns if isinstance(variant, Variant)]
-    objects = build_executable({each: columns[each] for each in native}) if native else []
+    given = {each: columns[each] for each in native}
+    objects = build_executable(given, progress=progress) if native else []
     built = dict(zip(native, objects, strict=True))
     data: list[bytes] = []
     host: dict[str, str] = {}

@@ -98,6 +98,7 @@ def _parser() -> argparse.ArgumentParser:
         _add_opt,
     ):
         add(commands)
+    _add_cache(commands)
     add_json(add_command(commands, "devices", _run_devices, "list the devices of this machine"))
     return parser
 
@@ -541,6 +542,37 @@ def _run_opt(options: argparse.Namespace) -> None:
 
 def _list(names: Iterable[str]) -> str:
     return ", ".join(names)
+
+
+def _add_cache(commands: Any) -> None:
+    parser = add_command(
+        commands, "cache", _run_cache, "show the folder of compiled kernels, or make it smaller"
+    )
+    parser.add_argument(
+        "--trim",
+        type=parse_length,
+        metavar="LENGTH",
+        help="remove what was not used for longest until no more is left, such as 100MB, or 0 for "
+        "all of it",
+    )
+    add_json(parser)
+
+
+def _run_cache(options: argparse.Namespace) -> None:
+    from ingot.compiler.targets.cpu.cache import default_cache
+    from ingot.reports import cache_report, to_json
+
+    cache = default_cache()
+    if options.trim is not None:
+        cache.trim(options.trim)
+    report = cache_report(cache)
+    if options.json:
+        print(to_json("cache", report))
+    elif cache.folder is None:
+        say("there is no folder that only you can write; set INGOT_CACHE to one")
+    else:
+        count, length = report["files"], report["length"] / 1e6
+        say(f"{cache.folder}: {count} file{'' if count == 1 else 's'}, {length:.1f} MB")
 
 
 def _run_devices(options: argparse.Namespace) -> None:

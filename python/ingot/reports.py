@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ingot.checking import CheckReport
     from ingot.compiler.coverage import Coverage
     from ingot.compiler.report import Report, TargetReport
+    from ingot.compiler.targets.cpu.cache import Cache
     from ingot.hal.device import Device
     from ingot.runtime.model import Function, Model
     from ingot.timing import Profiled, Times
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = [
     "bench_report",
     "bisect_report",
+    "cache_report",
     "check_report",
     "compile_report",
     "coverage_report",
@@ -228,6 +230,16 @@ def coverage_report(found: Mapping[str, Coverage]) -> dict[str, Any]:
             }
             for path, each in found.items()
         ]
+    }
+
+
+def cache_report(cache: Cache) -> dict[str, Any]:
+    """What is kept of compiled kernels."""
+    files = cache.files()
+    return {
+        "folder": None if cache.folder is None else str(cache.folder),
+        "files": len(files),
+        "length": sum(file.length for file in files),
     }
 
 

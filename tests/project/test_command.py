@@ -79,6 +79,7 @@ def test_help_and_version() -> None:
         "bisect",
         "coverage",
         "opt",
+        "cache",
         "devices",
     ):
         assert f"\n    {name} " in shown

@@ -225,6 +225,29 @@ def test_bisect_report_has_every_layer(report: Callable[..., dict[str, Any]], so
     assert wrong["layers"][0]["layer"] in wrong["summary"]
 
 
+def test_cache_report_counts_what_a_compile_left(
+    report: Callable[..., dict[str, Any]],
+    source: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("INGOT_CACHE", str(tmp_path / "cache"))
+    assert report("cache")["files"] == 0
+    assert main(["compile", str(source), "-o", str(tmp_path / "out.ingot")]) == 0
+    found = report("cache")
+    assert found["folder"] == str(tmp_path / "cache")
+    assert found["files"] > 0
+    assert found["length"] == sum(each.stat().st_size for each in (tmp_path / "cache").iterdir())
+    assert main(["cache"]) == 0
+    assert f"{found['files']} file" in capsys.readouterr().out
+    assert report("cache", "--trim", "0")["length"] == 0
+    (tmp_path / "cache").chmod(0o777)
+    assert report("cache")["folder"] is None
+    assert main(["cache"]) == 0
+    assert "set INGOT_CACHE" in capsys.readouterr().out
+
+
 def test_devices_report_lists_the_cpu(report: Callable[..., dict[str, Any]]) -> None:
     assert report("devices")["devices"][0]["uri"] == "cpu"
 

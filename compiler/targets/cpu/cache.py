@@ -3,20 +3,33 @@
 The folder is `$INGOT_CACHE`, else `ingot` in the XDG cache folder. It is private (0700);
 files appear by rename, so readers never see half of one; a file carries the hash of its
 content, and one that does not match is ignored. Where nothing can be written, nothing is
-cached and nothing fails.
+cached and nothing fails. What the OpenCL driver keeps is in the same folder.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
 import stat
 import tempfile
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Cache", "default_cache"]
+__all__ = ["Cache", "CachedFile", "default_cache"]
 
 _DIGEST_LENGTH = 32
+_OURS = re.compile(r"(opencl-)?[0-9a-f]{64}|\.new-\w+")
+
+
+@dataclass(frozen=True)
+class CachedFile:
+    """A file of the cache: its bytes, and when it was used, in seconds since 1970."""
+
+    path: Path
+    length: int
+    used: float
 
 
 class Cache:
@@ -31,6 +44,7 @@ class Cache:
             return None
         try:
             data = (self.folder / key).read_bytes()
+            os.utime(self.folder / key)  # so that `trim` knows that it is used
         except OSError:
             return None
         digest, content = data[:_DIGEST_LENGTH], data[_DIGEST_LENGTH:]
@@ -49,6 +63,27 @@ class Cache:
         except OSError:
             if name:
                 Path(name).unlink(missing_ok=True)
+
+    def files(self) -> list[CachedFile]:
+        """What is in it, what was not used for longest first."""
+        found = []
+        for path in self.folder.iterdir() if self.folder is not None else ():
+            if _OURS.fullmatch(path.name):
+                with suppress(OSError):  # another process removed it
+                    status = path.stat()
+                    found.append(CachedFile(path, status.st_size, status.st_mtime))
+        return sorted(found, key=lambda file: file.used)
+
+    def trim(self, length: int) -> None:
+        """Remove what was not used for longest, until the rest has at most `length` bytes."""
+        files = self.files()
+        rest = sum(file.length for file in files)
+        for file in files:
+            if rest <= length:
+                return
+            with suppress(OSError):
+                file.path.unlink()
+            rest -= file.length
 
 
 def default_cache() -> Cache:

@@ -16,13 +16,13 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
-from ingot.compiler.kernels.kernel import Kernel, checked_name
+from ingot.compiler.kernels.kernel import Kernel
 from ingot.compiler.targets.cpu import c_printer
 from ingot.compiler.targets.cpu.c_printer import PrintedKernel
 from ingot.compiler.targets.cpu.cache import Cache, default_cache
@@ -48,6 +48,8 @@ __all__ = [
 ]
 
 GROUP_LENGTH = 60_000  # characters of kernel text per file, about one second of compiling
+GREATEST_CACHE = 1 << 30  # bytes; what was not used for longest goes
+_NAME = "ingot_name_of_kernel"
 _MESSAGE_LENGTH = 2000
 _MISSING = (
     "no C compiler was found: set CC to one, or install gcc or clang "
@@ -133,11 +135,14 @@ def _version(command: tuple[str, ...]) -> str:
 
 
 def build_executable(
-    kernels: Mapping[Variant, Sequence[Kernel]], cache: Cache | None = None
+    kernels: Mapping[Variant, Sequence[Kernel]],
+    cache: Cache | None = None,
+    progress: Callable[[int, int], None] = lambda done, count: None,
 ) -> list[bytes]:
     """Per variant one shared object whose entry n is the n-th kernel of the list.
 
-    CompileError: no compiler, or it failed; the message says where the source was kept.
+    `progress` is told how many of how many kernels are compiled. CompileError: no compiler, or it
+    failed; the message says where the source was kept.
     """
     compiler = find_compiler()
     cache = cache or default_cache()
@@ -149,90 +154,129 @@ def build_executable(
     ):
         for place, job in enumerate(jobs):
             job.start(pool, Path(folder) / str(place))
-        return [job.finish() for job in jobs]
+        counts = {future: count for job in jobs for future, count in job.running.items()}
+        done, count = 0, sum(counts.values())
+        progress(done, count)
+        try:
+            for future in as_completed(counts):
+                future.result()
+                done += counts[future]
+                progress(done, count)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+        objects = [job.finish() for job in jobs]
+    if counts:
+        cache.trim(GREATEST_CACHE)
+    return objects
 
 
 class _Job:
-    """One variant's object."""
+    """One variant's object. `running` has the kernels that each compiler builds."""
 
     def __init__(
         self, compiler: Compiler, variant: Variant, kernels: list[Kernel], cache: Cache
     ) -> None:
         self.compiler, self.variant, self.cache = compiler, variant, cache
-        self.flags = [*COMMON_FLAGS, *variant.flags]
-        self.sources = _group_sources(kernels)
-        self.key = self._key()
+        self.files = _files(kernels)
+        self.key = self._key([file.text for file in self.files])
         self.cached = cache.read(self.key)
+        self.running: dict[Future[None], int] = {}
+        self.new: dict[str, str] = {}  # keys of the objects that are compiled, by their names
 
-    def _key(self) -> str:
+    def _key(self, texts: Sequence[str]) -> str:
         digest = hashlib.sha256()
-        parts = [*self.compiler.command, self.compiler.version, *self.flags, *LINK_FLAGS]
-        parts += [_headers(), *self.sources]
+        parts = [*self.compiler.command, self.compiler.version, *COMMON_FLAGS]
+        parts += [*self.variant.flags, *LINK_FLAGS, _headers(), *texts]
         for part in parts:
             digest.update(part.encode())
             digest.update(b"\0")
         return digest.hexdigest()
 
     def start(self, pool: ThreadPoolExecutor, folder: Path) -> None:
-        """Begin to compile, unless the result is known."""
+        """Begin to compile what is not known."""
         if self.cached is not None:
             return
         folder.mkdir()
         self.folder = folder
-        self.objects = []
-        command = [*self.compiler.command, *self.flags, f"-I{HEADER_FOLDER}", f"-I{INCLUDE_FOLDER}"]
-        for place, source in enumerate(self.sources):
-            path = folder / f"kernels_{place}.c"
-            path.write_text(source, encoding="utf-8")
-            output = ["-c", "-o", f"kernels_{place}.o"]
-            if len(self.sources) == 1:
+        command = [*self.compiler.command, *COMMON_FLAGS, *self.variant.flags]
+        command += [f"-I{HEADER_FOLDER}", f"-I{INCLUDE_FOLDER}"]
+        for place, file in enumerate(self.files):
+            path, output = folder / f"kernels_{place}.c", ["-c", "-o", f"kernels_{place}.o"]
+            if len(self.files) == 1:
                 output = [*LINK_FLAGS, "-o", "kernels.so", "-lgcc"]
-            self.objects.append(pool.submit(_run, [*command, path.name, *output], folder))
+            else:
+                key = self._key(["-c", file.text])
+                known = self.cache.read(key)
+                if known is not None:
+                    (folder / f"kernels_{place}.o").write_bytes(known)
+                    continue
+                self.new[f"kernels_{place}.o"] = key
+            path.write_text(file.text, encoding="utf-8")
+            self.running[pool.submit(_run, [*command, path.name, *output], folder)] = file.count
 
     def finish(self) -> bytes:
-        """The object's bytes."""
+        """The object's bytes, when all compilers have ended."""
         if self.cached is not None:
             return self.cached
-        for each in self.objects:
-            each.result()
-        if len(self.sources) > 1:
-            names = [f"kernels_{place}.o" for place in range(len(self.sources))]
+        if len(self.files) > 1:
+            names = [f"kernels_{place}.o" for place in range(len(self.files))]
             command = [*self.compiler.command, *self.variant.flags, *LINK_FLAGS, "-o", "kernels.so"]
             _run([*command, *names, "-lgcc"], self.folder)
+            for name, key in self.new.items():
+                self.cache.write(key, (self.folder / name).read_bytes())
         data = (self.folder / "kernels.so").read_bytes()
         self.cache.write(self.key, data)
         return data
 
 
-def _group_sources(kernels: Sequence[Kernel]) -> list[str]:
-    """C files: the kernels in groups, and the table of entries in the last one."""
-    texts: dict[str, PrintedKernel] = {}  # by text without its name: equal kernels are shared
-    first: dict[str, str] = {}  # by text, the name of the kernel that is compiled
+@dataclass(frozen=True)
+class _File:
+    """A C file and how many kernels are in it."""
+
+    text: str
+    count: int
+
+
+def _files(kernels: Sequence[Kernel]) -> list[_File]:
+    """The kernels in files, the longest first, and the table of entries in the last one."""
+    functions: dict[str, PrintedKernel] = {}
     names: list[str] = []
     for kernel in kernels:
-        printed = c_printer.print_kernel(kernel)
-        text = printed.text.replace(kernel.name, "\0")
-        texts.setdefault(text, printed)
-        names.append(first.setdefault(text, kernel.name))
-    groups: list[tuple[int, list[PrintedKernel]]] = []
-    for text, printed in sorted(texts.items(), key=lambda item: -len(item[0])):
-        open_groups = [each for each in groups if each[0] + len(text) <= GROUP_LENGTH]
-        if open_groups:
-            place = groups.index(max(open_groups, key=lambda each: each[0]))
-            length, members = groups[place]
-            groups[place] = (length + len(text), [*members, printed])
-        else:
-            groups.append((len(text), [printed]))
-    sources = [c_printer.print_source(members) for _, members in groups] or [""]
-    sources[-1] += _table(kernels, names)  # a file of its own would take a third of a small build
-    return sources
+        printed = c_printer.print_kernel(replace(kernel, name=_NAME))
+        name = "kernel_" + hashlib.sha256(printed.text.encode()).hexdigest()[:24]
+        names.append(name)
+        functions[name] = replace(printed, text=printed.text.replace(_NAME, name))
+    groups = [[functions[name] for name in each] for each in _groups(functions)]
+    files = [_File(c_printer.print_source(each), len(each)) for each in groups]
+    files.sort(key=lambda file: (-len(file.text), file.text))
+    table = _table(kernels, names)
+    if len(files) > 1:
+        return [*files, _File(c_printer.print_source([]) + table, 0)]
+    # a file of its own would take a third of a small build
+    return [_File((files[0].text if files else c_printer.print_source([])) + table, len(functions))]
+
+
+def _groups(functions: Mapping[str, PrintedKernel]) -> list[list[str]]:
+    """The names of the functions that share a file: which one depends on the name, and on the
+    length of all only by its power of two."""
+    length = sum(len(each.text) for each in functions.values())
+    if length <= GROUP_LENGTH:
+        return [sorted(functions)] if functions else []
+    count = 1 << (length // GROUP_LENGTH).bit_length()
+    groups: dict[str, list[str]] = {}
+    for name in sorted(functions):
+        is_long = len(functions[name].text) > GROUP_LENGTH // 2
+        place = name if is_long else str(int(name[-8:], 16) % count)
+        groups.setdefault(place, []).append(name)
+    return list(groups.values())
 
 
 def _table(kernels: Sequence[Kernel], names: Sequence[str]) -> str:
     """What follows the kernels of one file: the only export, and the memory functions."""
     lines = ['#include "kernel_misfit.h"', ""]
-    by_name = {kernel.name: kernel for kernel in kernels}
-    lines += [f"{c_printer.prototype(by_name[name])};" for name in dict.fromkeys(names)]
+    by_name = dict(zip(names, kernels, strict=True))
+    lines += [f"{c_printer.prototype(replace(by_name[name], name=name))};" for name in by_name]
     misfits: dict[str, str] = {}  # by text without a name: equal contracts are shared
     for kernel in kernels:
         text = print_misfit(kernel, "\0")
@@ -244,7 +288,7 @@ def _table(kernels: Sequence[Kernel], names: Sequence[str]) -> str:
         tile = ", ".join(map(str, kernel.tile))
         misfit = misfits[print_misfit(kernel, "\0")]
         counts = f"{kernel.written}u, {len(kernel.bindings)}, {len(kernel.constants)}"
-        row = f"{checked_name(name)}, {{{tile}}}, {kernel.scratch_length}, {misfit}, {counts}"
+        row = f"{name}, {{{tile}}}, {kernel.scratch_length}, {misfit}, {counts}"
         lines.append(f"  {{{row}}},")
     lines += [
         "};",

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import re
 import shutil
 import subprocess
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +16,7 @@ import pytest
 
 from ingot.compiler.kernels.lanes.map import lower_map
 from ingot.compiler.targets.cpu import c_printer, toolchain
+from ingot.compiler.targets.cpu.c_printer import PrintedKernel
 from ingot.compiler.targets.cpu.cache import Cache, default_cache
 from ingot.compiler.targets.cpu.flags import VARIANTS
 from ingot.compiler.targets.opencl import object as opencl_object
@@ -76,8 +79,85 @@ def test_the_compiler_is_started_once_for_a_variant_and_twice_for_many_kernels(
     commands.clear()
     monkeypatch.setattr(toolchain, "GROUP_LENGTH", 1)
     apart = toolchain.build_executable({VARIANTS["x86-64-v3"]: kernels()}, Cache(None))
-    assert sorted("-c" in command for command in commands) == [False, *[True] * 4]  # two are equal
+    # two kernels are equal, and the table has a file of its own
+    assert sorted("-c" in command for command in commands) == [False, *[True] * 5]
     assert apart[0].count(b"ingot_executable_query") == together[0].count(b"ingot_executable_query")
+
+
+def test_a_changed_kernel_is_compiled_alone_and_gives_the_bytes_of_a_new_build(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(toolchain, "GROUP_LENGTH", 1)
+    variant = VARIANTS["x86-64-v3"]
+    cache = Cache(tmp_path)
+    before = kernels()
+    told: list[tuple[int, int]] = []
+    toolchain.build_executable({variant: before}, cache, lambda *counts: told.append(counts))
+    assert told[0] == (0, 4)
+    assert told[-1] == (4, 4)
+    function = entry(["f32[7,33]"], lambda b, x: b.op("cos", x))
+    function.name = "entry_9"
+    added = lower_map(function, variant.target)
+    # in front of the others, which get other numbers in a program
+    renamed = [replace(each, name=f"other_{place}") for place, each in enumerate(before)]
+    after = [added, *renamed]
+    new = toolchain.build_executable({variant: after}, Cache(None))
+    commands: list[list[str]] = []
+    run = toolchain._run
+    monkeypatch.setattr(
+        toolchain, "_run", lambda command, folder: (commands.append(command), run(command, folder))
+    )
+    told.clear()
+    assert toolchain.build_executable({variant: after}, cache, lambda *n: told.append(n)) == new
+    assert sorted("-c" in command for command in commands) == [False, True, True]  # and the table
+    assert told[-1] == (1, 1)
+
+
+def test_files_depend_on_the_texts_alone() -> None:
+    functions = {
+        f"kernel_{number:024x}": PrintedKernel("x" * 4000, {}, frozenset())
+        for number in range(100, 200)
+    }
+    groups = toolchain._groups(functions)
+    assert 4 < len(groups) <= 16
+    assert sorted(name for each in groups for name in each) == sorted(functions)
+    removed = functions.copy()
+    removed.pop("kernel_" + f"{150:024x}")
+    changed = [each for each in toolchain._groups(removed) if each not in groups]
+    assert len(changed) == 1
+
+
+def test_a_kernel_that_fails_ends_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(toolchain, "GROUP_LENGTH", 1)
+    calls: list[object] = []
+
+    def fail(*arguments: object) -> None:
+        calls.append(arguments)
+        if len(calls) > 1:
+            time.sleep(0.2)  # while the first failure is noticed
+        raise CompileError("out of luck")
+
+    monkeypatch.setattr(toolchain, "_run", fail)
+    monkeypatch.setattr(toolchain.os, "sched_getaffinity", lambda process: {0})
+    with pytest.raises(CompileError, match="out of luck"):
+        toolchain.build_executable({VARIANTS["x86-64-v3"]: kernels()}, Cache(None))
+    assert len(calls) < 5
+
+
+def test_what_was_not_used_for_longest_leaves_the_cache(tmp_path: Path) -> None:
+    cache = Cache(tmp_path)
+    keys = [f"{place:064x}" for place in range(4)]
+    for place, key in enumerate(keys):
+        cache.write(key, bytes(100))
+        os.utime(tmp_path / key, (place, place))
+    (tmp_path / "notes.txt").write_text("not ours")
+    assert cache.read(keys[0]) == bytes(100)  # which makes it the newest
+    assert [file.path.name for file in cache.files()] == [*keys[1:], keys[0]]
+    cache.trim(2 * (100 + 32))
+    assert [file.path.name for file in cache.files()] == [keys[3], keys[0]]
+    cache.trim(0)
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+    assert Cache(None).files() == []
 
 
 def test_cache_folder_is_private_and_may_be_missing(
@@ -146,15 +226,15 @@ def test_a_kernel_is_printed_once_and_its_file_has_few_parts_of_the_headers(
     )
     lengths = []
     for kernel in kernels():  # exp, erf, sin, neg, neg
-        (source,) = toolchain._group_sources([kernel])
-        assert re.search(r"^(INGOT_)?IF\(", source, re.M) is None
+        (file,) = toolchain._files([kernel])
+        assert re.search(r"^(INGOT_)?IF\(", file.text, re.M) is None
         path = tmp_path / "kernel.c"
-        path.write_text(source)
+        path.write_text(file.text)
         folders = [f"-I{folder}" for folder in (toolchain.HEADER_FOLDER, INCLUDE_FOLDER)]
         command = ["gcc", "-E", "-P", "-march=x86-64-v3", *folders, str(path)]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         lengths.append(len(done.stdout))
-    assert names == [f"entry_{place}" for place in range(5)]
+    assert len(names) == 5
     neg, exp, sin = lengths[3], lengths[0], lengths[2]
     assert neg < exp < 40_000 < sin < 120_000  # with all parts it is 130 000 and 280 000
 

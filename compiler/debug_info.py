@@ -50,7 +50,8 @@ __all__ = ["DebugTarget", "debug_info"]
 
 Source = int | tuple[str, str]
 
-_WORK = {"stream.dispatch", "stream.copy", "update", "variable.store"} | SLOT_OPS.keys()
+_WORK = {"stream.dispatch", "stream.copy", "update", "scalar.write", "variable.store"}
+_WORK |= SLOT_OPS.keys()
 _CONTROL = ("if", "case", "while")
 
 

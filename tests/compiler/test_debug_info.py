@@ -124,6 +124,34 @@ def test_memory_names_the_command_that_made_it() -> None:
         assert held["made_by"] in (maker.get("kernel"), maker["op"])
 
 
+def test_numbers_that_go_to_memory_are_commands() -> None:
+    source = """
+module {} {
+  func @main(%x: f32[8] "x", %limit: f32[] "limit") -> (f32[8] "y") {
+    %zero = constant() {value=dense<f32[] 0.0>} : f32[]
+    %end = while(%zero) {symbols=[]} : f32[] ({
+    ^(%k: f32[]):
+      %more = compare(%k, %limit) {direction="lt"} : i1[]
+      yield(%more)
+    }, {
+    ^(%k: f32[]):
+      %one = constant() {value=dense<f32[] 1.5>} : f32[]
+      %next = add(%k, %one) : f32[]
+      yield(%next)
+    })
+    %b = broadcast(%end) {shape=[8], dimensions=[]} : f32[8]
+    %y = mul(%x, %b) : f32[8]
+    return(%y)
+  }
+}
+"""
+    function = read_debug(ingot.compile(source, debug=True))["targets"]["cpu"]["functions"]["main"]
+    (write,) = [each for each in function["commands"] if each["op"] == "scalar.write"]
+    assert [each["command"] for each in function["memory"]] == [write["id"]]
+    (scale,) = [each for each in function["commands"] if each["op"] == "dispatch"]
+    assert write["id"] in scale["operands"][1]["from"]
+
+
 def test_specialised_kernels_are_named_with_their_sizes() -> None:
     module = ingot.compile(LOOP, specialize={"n": [4]}, debug=True)
     document = read_debug(module)["targets"]["cpu"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,10 @@ from tests.support.devices import best_variant
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(find_chromium() is None, reason="there is no Chromium (apt: chromium)"),
+    pytest.mark.skipif(
+        find_chromium() is None and not os.environ.get("INGOT_REQUIRE_CHROMIUM"),
+        reason="there is no Chromium (Debian: apt install chromium)",
+    ),
 ]
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -3,6 +3,7 @@
 const roofline = { flops: 100, bytes: 20 }; // GFLOP/s and GB/s, which are FLOP and bytes per ns
 const LEAST_SHARE = 0.02; // of a call, from which on a dispatch says something of the machine,
 const LEAST_TIME = 5000; // or nanoseconds of a run
+const PARTIAL = /take|gather|slice|scatter/; // ops whose bytes are all that they could touch
 const VIEWS = [
   ["graph", "Graph"],
   ["dispatches", "Dispatches"],
@@ -317,8 +318,8 @@ const app = {
   },
 };
 
-// With a trace, the best rates that a dispatch reached are what the machine can do at least. Small
-// ones do not count: the cost model says too much of what they touch.
+// With a trace, the best rates that a dispatch reached are what the machine can do at least. Short
+// ones do not count, nor those of which the cost model says too much.
 function guessRoofline(models) {
   for (const facts of models) {
     const model = new Model(facts);
@@ -326,7 +327,9 @@ function guessRoofline(models) {
     const shares = model.shares();
     const isLarge = ({ id, time, runs }) =>
       shares.get(id) >= LEAST_SHARE || time > LEAST_TIME * runs;
-    const all = model.work.map((command) => ({ id: command.id, ...model.cost(command) }));
+    const all = model.work
+      .filter((command) => !PARTIAL.test(command.operations))
+      .map((command) => ({ id: command.id, ...model.cost(command) }));
     const costs = all.filter(isLarge);
     const best = (key) =>
       Math.max(1, ...costs.map((cost) => cost[key] / cost.time).filter(Number.isFinite));

@@ -18,6 +18,7 @@ from ingot.compiler.kernels.dynamic_update_slice import lower_dynamic_update_sli
 from ingot.compiler.kernels.items import ITEMS
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo
 from ingot.compiler.kernels.lanes import LANES
+from ingot.compiler.kernels.place_polls import place_polls
 from ingot.compiler.kernels.suppress import lower_suppress
 from ingot.compiler.kernels.table import Ordinal
 from ingot.hal.errors import CompileError
@@ -95,10 +96,11 @@ def lower_entry(function: Function, target: TargetInfo) -> Kernel:
     if found is None:
         raise CompileError(_refusal([function]))
     try:
-        return found.lower(function, target)
+        kernel = found.lower(function, target)
     except ValueError as error:
         layer = function.attributes.get("layer") or function.name
         raise CompileError(f"no kernel for layer '{layer}': {error}") from error
+    return place_polls(kernel, function.symbols) if target.polls else kernel
 
 
 def lower_entries(module: Module, targets: Sequence[TargetInfo]) -> dict[str, tuple[Kernel, ...]]:

@@ -233,6 +233,9 @@ class _Run:
             addresses.append(memory.parts.ctypes.data + offset)
         self.fill(op.result, addresses[0] == addresses[1])
 
+    def poll(self, op: Op) -> None:
+        """Nobody ends this call."""
+
     def barrier(self, op: Op) -> None:
         self.meet()
 
@@ -309,6 +312,7 @@ _SPECIAL: dict[str, Callable[[_Run, Op], None]] = {
     "loop.gather": _Run.load,
     "loop.store": _Run.store,
     "loop.same": _Run.same,
+    "loop.poll": _Run.poll,
     "loop.barrier": _Run.barrier,
     "loop.fault": _Run.fault,
     "loop.if": _Run.if_,

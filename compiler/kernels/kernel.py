@@ -32,6 +32,7 @@ class TargetInfo:
     group_size: int = 1  # work items of one group that a schedule should aim at
     local_memory: int = 0  # bytes that the work items of a group can share
     has_items: bool = False  # workgroups are groups of work items, if only of one
+    polls: bool = False  # a workgroup may ask whether its call is to end
     is_fallback: bool = False  # the host runs it for a device that lacks or fails a kernel
 
     def lanes(self, *dtypes: DType) -> int:

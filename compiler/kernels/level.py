@@ -26,6 +26,7 @@ from ingot.compiler.kernels.check_barriers import check_barriers
 from ingot.compiler.kernels.kernel import Kernel
 from ingot.compiler.kernels.table import (
     LOOP_OPS,
+    For,
     LoopRow,
     Offset,
     Ordinal,
@@ -159,6 +160,10 @@ def _misuse(kernel: Kernel, op: Op) -> Iterator[str]:
             yield from _bounded("offset", Offset.of(op).offset, length, what)
         case "loop.store":
             yield from _misuse_of_store(kernel, op)
+        case "loop.poll" | "loop.for":
+            polls = op.name == "loop.poll" or For.of(op).poll
+            if polls and kernel.local_size != (1, 1, 1):
+                yield "polls, but would end one item of a group before the others"
 
 
 def _misuse_of_store(kernel: Kernel, op: Op) -> Iterator[str]:

@@ -33,6 +33,7 @@ __all__ = [
     "LoopRow",
     "Offset",
     "Ordinal",
+    "Poll",
     "Reduce",
     "Shuffle",
     "elementwise_types",
@@ -56,7 +57,7 @@ class LoopRow:
 
     `operands` are names with a kind, such as "memory: memory"; "?" may be left out, "*" is any
     number of them. `rule` gives the types of the results, or raises RuleError. `effect` is what
-    the op does beside its results: "reads", "writes", "faults", "waits", "ends" (a block).
+    the op does beside its results: "reads", "writes", "faults", "waits", "polls", "ends" (a block).
     """
 
     name: str
@@ -152,6 +153,14 @@ class For(Attributes):
     """Of `loop.for`."""
 
     unroll: bool = False
+    poll: int = field(default=0, metadata=LEFT_OUT)
+
+
+@dataclass(frozen=True)
+class Poll(Attributes):
+    """Of `loop.poll`."""
+
+    work: int
 
 
 @dataclass(frozen=True)
@@ -504,7 +513,8 @@ def _control() -> None:
         "as initial",
         _for,
         "For lower, lower + step, ... below upper: the body takes the index and what is carried, "
-        "and yields what is carried on. A hint to unroll changes nothing.",
+        "and yields what is carried on. A hint to unroll changes nothing. `poll`: behind every so "
+        "many steps, but the last ones, stands a `loop.poll`; 0 for none.",
         region_count=1,
         attributes=For,
     )
@@ -526,6 +536,10 @@ def _control() -> None:
         "faults",
         attributes=Fault,
     )
+    _row("loop.poll()", "", _nothing,
+         "Notes that about so many ops were done since the last one; where that is a lot, asks "
+         "whether the call is to end, which then ends the kernel. For one work item only.",
+         "polls", attributes=Poll)  # fmt: skip
     _row("loop.barrier()", "", _nothing,
          "Waits for all work items of the group: what they stored before it, in any memory, all "
          "of them read after it. All items of a group reach it or none.", "waits")  # fmt: skip

@@ -84,26 +84,32 @@ class CStructure(ABC):
         return self._name(value)
 
     def _for(self, op: Op) -> None:
+        self._declare_carried(op)
         lower, upper, step = map(self._name, op.operands[:3])
-        body = op.regions[0].block
-        index, carried = body.arguments[0], body.arguments[1:]
+        index = op.regions[0].block.arguments[0]
+        name, type = self._new_name(index), self._type(index)
+        self._loop(op, f"for ({type} {name} = {lower}; {name} < {upper}; {name} += {step}) {{", "}")
+
+    def _declare_carried(self, op: Op) -> None:
+        carried = op.regions[0].block.arguments[1:]
         for argument, initial, result in zip(carried, op.operands[3:], op.results, strict=True):
             declared = self._type(argument)
             self._line(f"{declared} {self._new_name(argument)} = {self._like(initial, argument)};")
             self.names[result] = self.names[argument]
             if argument in self.mask_bits:
                 self.mask_bits[result] = self.mask_bits[argument]
-        name = self._new_name(index)
-        hint = self._loop_hint(op)
+
+    def _loop(self, op: Op, head: str, tail: str) -> None:
+        """A loop's body between two lines."""
+        hint, body = self._loop_hint(op), op.regions[0].block
         if hint is not None:
             self._line(hint)
-        type = self._type(index)
-        self._line(f"for ({type} {name} = {lower}; {name} < {upper}; {name} += {step}) {{")
+        self._line(head)
         self.depth += 1
         self._block(body)
-        self._assign(carried, body.terminator.operands)
+        self._assign(body.arguments[1:], body.terminator.operands)
         self.depth -= 1
-        self._line("}")
+        self._line(tail)
 
     def _assign(self, targets: list[Value], values: list[Value]) -> None:
         """All at once: a value that is itself a target is read first."""

@@ -92,7 +92,7 @@ def test_constants_are_read_in_every_notation() -> None:
     constants = spec.layout().constants
     assert constants["INGOT_CPU_ARM_I8MM"] == 0x200
     assert constants["INGOT_KERNEL_MAX_SCRATCH"] == 1 << 20
-    assert constants["INGOT_KERNEL_ABI_VERSION"] == 2
+    assert constants["INGOT_KERNEL_ABI_VERSION"] == 3
     assert constants["INGOT_OPENCL_OBJECT_MAGIC"] == b"INGOTCL\x1a"
     assert constants["INGOT_OPENCL_SUBGROUPS"] == 8
     assert constants["INGOT_FAULT_INDEX_OUT_OF_RANGE"] == 1

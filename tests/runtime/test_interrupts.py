@@ -31,7 +31,7 @@ SOON = 2.0  # seconds; on a machine that has little else to do it takes some mil
 
 
 @contextmanager
-def soon(action: Callable[[], object], delay: float = 0.05) -> Iterator[None]:
+def soon(action: Callable[[], object], delay: float = 0.05, within: float = SOON) -> Iterator[None]:
     """Does it in another thread after some time, and asks that the block ends soon then."""
     at: list[float] = []
 
@@ -44,7 +44,7 @@ def soon(action: Callable[[], object], delay: float = 0.05) -> Iterator[None]:
     thread.start()
     yield
     assert at, "the block ended by itself"
-    assert time.monotonic() - at[0] < SOON
+    assert time.monotonic() - at[0] < within
     thread.join()
 
 
@@ -168,6 +168,46 @@ def test_kernels_end_between_two_workgroups(long: tuple[ingot.Model, np.ndarray]
         model.call(x, timeout=0.05)
     assert time.monotonic() - begin < SOON
     np.testing.assert_allclose(model(x[:2, :]), np.ones((2, 2)))
+
+
+LONG_ROWS = """
+module {producer="test"} {
+  func @sort(%x: f32[n] "x") -> (f32[n] "y") symbols {n in [1, 10000000]} {
+    %y = sort(%x) {axis=0} : f32[n] ({
+    ^(%a: f32, %b: f32):
+      %less = compare(%a, %b) {direction="lt"} : i1
+      yield(%less)
+    })
+    return(%y)
+  }
+  func @sort_rows(%x: f32[2,n] "x") -> (f32[2,n] "y") symbols {n in [1, 10000000]} {
+    %y = sort(%x) {axis=1} : f32[2,n] ({
+    ^(%a: f32, %b: f32):
+      %less = compare(%a, %b) {direction="lt"} : i1
+      yield(%less)
+    })
+    return(%y)
+  }
+}
+"""
+LONG_LENGTH = 10_000_000  # seconds of work in one workgroup
+AT_ONCE = 0.25  # seconds; some milliseconds where nothing else runs
+
+
+@pytest.mark.parametrize(("function", "threads"), [("sort", 1), ("sort_rows", 2)])
+def test_a_workgroup_ends_in_the_middle(function: str, threads: int) -> None:
+    model = ingot.load(ingot.compile(LONG_ROWS), threads=threads)
+    shape = (LONG_LENGTH,) if threads == 1 else (2, LONG_LENGTH // 2)
+    x = np.random.default_rng(0).standard_normal(shape, np.float32)
+    call = getattr(model, function)
+    with soon(interrupt, within=AT_ONCE), pytest.raises(KeyboardInterrupt):
+        call(x)
+    with soon(model.cancel, within=AT_ONCE), pytest.raises(ingot.Cancelled):
+        call(x)
+    with soon(lambda: None, within=AT_ONCE), pytest.raises(ingot.DeadlineExceeded):
+        call.call(x, timeout=0.05)
+    few = x[..., :1000].copy()
+    np.testing.assert_array_equal(call(few), np.sort(few))
 
 
 def test_a_cancelled_call_leaves_the_state_as_a_failed_one() -> None:

@@ -45,12 +45,17 @@ class Fault(ctypes.Structure):
     )
 
 
+POLL = ctypes.CFUNCTYPE(ctypes.c_uint32, ctypes.c_void_p)
+GO_ON = POLL(lambda dispatch: 0)
+
+
 class Dispatch(ctypes.Structure):
     _fields_ = (
         ("bindings", ctypes.c_void_p),
         ("lengths", ctypes.c_void_p),
         ("constants", ctypes.c_void_p),
         ("workload", ctypes.c_int64 * 3),
+        ("poll", POLL),
     )
 
 
@@ -113,6 +118,7 @@ class Loaded:
         source = c_printer.print_source([c_printer.print_kernel(kernel)])
         path = path or build(source, variant, compiler=compiler)
         self.library = ctypes.CDLL(str(path))
+        self.poll = GO_ON
         self.function = getattr(self.library, kernel.name)
         self.function.restype = ctypes.c_uint32
         self.function.argtypes = [
@@ -149,6 +155,7 @@ class Loaded:
             ctypes.addressof(lengths),
             ctypes.addressof(constants),
             (ctypes.c_int64 * 3)(*workload),
+            self.poll,
         )
         scratch = np.full(kernel.scratch_length + 64, 0xA5, np.uint8)
         aligned = -(-scratch.ctypes.data // 64) * 64

@@ -15,6 +15,7 @@ from typing import ClassVar
 from ingot.compiler.ir import MemoryType, Op, Value, VectorType
 from ingot.compiler.kernels.kernel import Kernel, checked_name
 from ingot.compiler.kernels.loop import dtype_of, lanes_of
+from ingot.compiler.kernels.place_polls import PART
 from ingot.compiler.kernels.table import (
     Axis,
     Compare,
@@ -23,6 +24,7 @@ from ingot.compiler.kernels.table import (
     For,
     Lane,
     Offset,
+    Poll,
     Reduce,
     Shuffle,
 )
@@ -120,6 +122,7 @@ class _Printer(CStructure):
         "loop.if": "_if",
         "loop.store": "_store",
         "loop.fault": "_fault",
+        "loop.poll": "_poll",
     }
 
     def __init__(self, kernel: Kernel) -> None:
@@ -131,6 +134,8 @@ class _Printer(CStructure):
     def print(self) -> PrintedKernel:
         self._block(self.kernel.loops.block)
         unused = "  (void)dispatch, (void)x, (void)y, (void)z, (void)scratch, (void)fault;"
+        if any("INGOT_POLL" in line for line in self.lines):
+            self.lines.insert(0, "  i64 fuel = INGOT_POLL_FUEL;")
         body = "\n".join(self.lines)
         signature = prototype(self.kernel)
         text = f"{signature};\n{signature} {{\n{unused}\n{body}\n  return 0;\n}}\n"
@@ -163,6 +168,31 @@ class _Printer(CStructure):
         if For.of(op).unroll:
             return "#pragma GCC unroll 16"
         return "#pragma GCC unroll 1" if op.results else None
+
+    def _for(self, op: Op) -> None:
+        """A loop that polls is two: the inner one is what it would be, and is done in parts."""
+        if not For.of(op).poll:
+            super()._for(op)
+            return
+        index = op.regions[0].block.arguments[0]
+        lower, upper, step = map(self._name, op.operands[:3])
+        self._declare_carried(op)
+        name = self._new_name(index)
+        part = f"index_min({upper}, {{}} + {For.of(op).poll} * {step})"
+        self._line(f"i64 {name} = {lower}, {name}_end = {part.format(lower)};")
+        self._line(f"if ({name} < {upper}) for (;;) {{")
+        self.depth += 1
+        self._line("INGOT_KEEP_APART();")
+        self._loop(op, "do {", f"}} while (({name} += {step}) < {name}_end);")
+        self._line(f"if (__builtin_expect({name}_end >= {upper}, 1)) break;")
+        self._line(f"INGOT_POLL({PART});")
+        self._line(f"{name} = {name}_end;")
+        self._line(f"{name}_end = {part.format(name)};")
+        self.depth -= 1
+        self._line("}")
+
+    def _poll(self, op: Op) -> None:
+        self._line(f"INGOT_POLL({Poll.of(op).work});")
 
     def _store(self, op: Op) -> None:
         memory, index, value = op.operands[:3]

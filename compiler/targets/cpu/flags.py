@@ -82,7 +82,7 @@ def _variant(
     wide = vector_length == 64
     fma = name in ("x86-64-v3", "x86-64-v4", "aarch64")
     registers = 32 if wide or machine == "aarch64" else 16
-    target = TargetInfo(name, vector_length, registers, fma)
+    target = TargetInfo(name, vector_length, registers, fma, polls=True)
     return Variant(target, machine, features, flags)
 
 
@@ -128,6 +128,7 @@ def fallback_variant(machine: str) -> Variant:
         register_count=16,
         fma=False,
         has_items=True,
+        polls=True,
         is_fallback=True,
     )
     return replace(_BASE[machine], target=info)

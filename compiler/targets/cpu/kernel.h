@@ -68,6 +68,20 @@ INGOT_BITCAST(u64, i64)
 INGOT_INLINE i64 index_min(i64 a, i64 b) { return a < b ? a : b; }
 INGOT_INLINE i64 index_max(i64 a, i64 b) { return a > b ? a : b; }
 
+/* Work is counted in ops, about. A kernel asks whether its call is to end when it has done
+ * INGOT_POLL_FUEL of them: every few dozen microseconds, at a cost of some nanoseconds. */
+#define INGOT_POLL_FUEL 262144
+#define INGOT_POLL(work)                                \
+  do {                                                  \
+    if (__builtin_expect((fuel -= (work)) < 0, 0)) {    \
+      if (dispatch->poll(dispatch) != 0) return 0;      \
+      fuel = INGOT_POLL_FUEL;                           \
+    }                                                   \
+  } while (0)
+
+/* Between the heads of two loops: compilers make one of them otherwise, that is worse. */
+#define INGOT_KEEP_APART() __asm__ volatile("")
+
 /* f16 and bf16. Round to nearest even; NaN stays NaN. */
 INGOT_INLINE f32 load_bits_bf16(u16 bits) { return bitcast_u32_f32((u32)bits << 16); }
 

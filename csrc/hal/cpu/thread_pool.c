@@ -94,12 +94,20 @@ static void ingot_pool_advance(ingot_pool_position_t *position, const int64_t gr
   position->z++;
 }
 
+static bool ingot_pool_is_due(const ingot_hal_cpu_work_t *work) {
+  return ingot_stop_is_due(work->stop, !work->is_shared);
+}
+
+uint32_t INGOT_KERNEL_CALL ingot_hal_cpu_poll(const ingot_kernel_dispatch_t *dispatch) {
+  return ingot_pool_is_due((const ingot_hal_cpu_work_t *)(const void *)dispatch);
+}
+
 void ingot_hal_cpu_run_inline(const ingot_hal_cpu_work_t *work, void *scratch,
                               ingot_kernel_fault_t *out_fault) {
   ingot_pool_position_t at = {0, 0, 0};
   uint32_t code = 0;
   for (int64_t i = 0; i < work->total && code == 0; i++) {
-    if (ingot_stop_is_due(work->stop, true)) break;
+    if (ingot_pool_is_due(work)) break;
     code = work->function(&work->dispatch, at.x, at.y, at.z, scratch, out_fault);
     ingot_pool_advance(&at, work->grid);
   }
@@ -120,15 +128,14 @@ static void ingot_pool_record_fault(ingot_hal_cpu_pool_t *pool, int64_t workgrou
   ingot_mutex_unlock(&pool->mutex);
 }
 
-static void ingot_pool_run_range(ingot_hal_cpu_pool_t *pool, int64_t first, int64_t count,
-                                 void *scratch, bool is_caller) {
-  const ingot_hal_cpu_work_t *work = &pool->work;
+static void ingot_pool_run_range(ingot_hal_cpu_pool_t *pool, const ingot_hal_cpu_work_t *work,
+                                 int64_t first, int64_t count, void *scratch) {
   int64_t row = first / work->grid[0];
   ingot_pool_position_t at = {first % work->grid[0], row % work->grid[1], row / work->grid[1]};
   ingot_kernel_fault_t fault = {0};
   for (int64_t i = first; i < first + count; i++) {
     if (i >= atomic_load_explicit(&pool->end, memory_order_relaxed)) return;
-    if (ingot_stop_is_due(work->stop, is_caller)) return;
+    if (ingot_pool_is_due(work)) return;
     fault.code = work->function(&work->dispatch, at.x, at.y, at.z, scratch, &fault);
     if (fault.code != 0) {
       ingot_pool_record_fault(pool, i, &fault);
@@ -138,13 +145,14 @@ static void ingot_pool_run_range(ingot_hal_cpu_pool_t *pool, int64_t first, int6
   }
 }
 
-static void ingot_pool_claim_ranges(ingot_hal_cpu_pool_t *pool, void *scratch, bool is_caller) {
+static void ingot_pool_claim_ranges(ingot_hal_cpu_pool_t *pool, const ingot_hal_cpu_work_t *work,
+                                    void *scratch) {
   for (;;) {
     int64_t first = atomic_fetch_add_explicit(&pool->next, pool->range, memory_order_relaxed);
     int64_t end = atomic_load_explicit(&pool->end, memory_order_relaxed);
     if (first >= end) return;
-    ingot_pool_run_range(pool, first, pool->range < end - first ? pool->range : end - first,
-                         scratch, is_caller);
+    ingot_pool_run_range(pool, work, first, pool->range < end - first ? pool->range : end - first,
+                         scratch);
   }
 }
 
@@ -219,7 +227,7 @@ static void *ingot_pool_worker_main(void *argument) {
     if (!ingot_pool_join(pool, state, seen)) continue;
     /* Inside, the generation cannot change. */
     seen = atomic_load_explicit(&pool->state, memory_order_relaxed) >> INGOT_POOL_GENERATION_SHIFT;
-    ingot_pool_claim_ranges(pool, worker->scratch, false);
+    ingot_pool_claim_ranges(pool, &pool->work, worker->scratch);
     ingot_pool_leave(pool);
   }
 }
@@ -373,6 +381,7 @@ bool ingot_hal_cpu_pool_run(ingot_hal_cpu_pool_t *pool, const ingot_hal_cpu_work
   int64_t wanted = (int64_t)(pool->worker_count + 1) * INGOT_POOL_RANGES_PER_THREAD;
   int64_t range = work->total / wanted;
   pool->work = *work;
+  pool->work.is_shared = true;
   pool->range = range > 0 ? range : 1;
   atomic_store_explicit(&pool->next, 0, memory_order_relaxed);
   atomic_store_explicit(&pool->end, work->total, memory_order_relaxed);
@@ -381,7 +390,7 @@ bool ingot_hal_cpu_pool_run(ingot_hal_cpu_pool_t *pool, const ingot_hal_cpu_work
   if ((uint32_t)generation == 0) generation = 1; /* wrapped: 0 is what nobody has seen */
   atomic_store(&pool->state, generation << INGOT_POOL_GENERATION_SHIFT | INGOT_POOL_OPEN);
   ingot_pool_wake(pool, work->total);
-  ingot_pool_claim_ranges(pool, scratch, true);
+  ingot_pool_claim_ranges(pool, work, scratch);
   if (!ingot_pool_close(pool) && ingot_pool_is_forked(pool)) (void)ingot_pool_take_over(pool);
   *out_fault = pool->fault;
   out_fault->code =

@@ -12,15 +12,19 @@
 
 typedef struct ingot_hal_cpu_pool_t ingot_hal_cpu_pool_t;
 
-/* A dispatch as its workgroups need it. */
+/* A dispatch as its workgroups need it; `dispatch` is the first member, for they ask with it. */
 typedef struct ingot_hal_cpu_work_t {
+  ingot_kernel_dispatch_t dispatch;
   ingot_kernel_function_t function;
   uint64_t scratch_length;
   ingot_stop_t *stop; /* of the call, or NULL; when it is due, no more workgroups are started */
-  ingot_kernel_dispatch_t dispatch;
+  bool is_shared;     /* this is the workers' copy, which does not ask the caller */
   int64_t grid[3]; /* positive */
   int64_t total;   /* their product, below 2^62 */
 } ingot_hal_cpu_work_t;
+
+/* `poll` of all dispatches: whether the work that the dispatch is a part of has to end. */
+uint32_t INGOT_KERNEL_CALL ingot_hal_cpu_poll(const ingot_kernel_dispatch_t *dispatch);
 
 /* A pool of `worker_count` (at most 4095) threads besides the caller's; they start with the
  * first dispatch that is worth it. `can_spin`: there is a processor for each, so waiting

@@ -350,7 +350,7 @@ INGOT_API ingot_parameters_t ingot_safetensors_parameters(ingot_safetensors_t *f
 /* -- limits ---------------------------------------------------------------------------------- */
 
 /* Zero and NULL mean no limit. Limits are looked at in every loop of the code, before every
- * kernel, copy and fill and, on the CPU, between the workgroups of a kernel. */
+ * kernel, copy and fill and, on the CPU, between the workgroups of a kernel and in long ones. */
 typedef struct ingot_call_options_t {
   int64_t max_steps; /* VM instructions */
   int64_t timeout;   /* nanoseconds from the start of the call */

@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-#define INGOT_KERNEL_ABI_VERSION 2u
+#define INGOT_KERNEL_ABI_VERSION 3u
 
 /* Kernels follow the System V calling convention on x86-64 on every operating system,
  * so that an object depends on the instruction set only. */
@@ -39,6 +39,9 @@ typedef struct ingot_kernel_dispatch_t {
   const int64_t *lengths;   /* per binding: bytes that may be touched */
   const int64_t *constants; /* the dispatch's i64 constants */
   int64_t workload[3];      /* x, y, z: what the grid divides by the entry's tile */
+  /* Asked by a workgroup that runs long, now and then: if it answers other than 0, the call is
+   * to end, and so does the workgroup, which returns 0. What it has written is of no use. */
+  uint32_t(INGOT_KERNEL_CALL *poll)(const struct ingot_kernel_dispatch_t *dispatch);
 } ingot_kernel_dispatch_t;
 
 /* One workgroup: x, y and z are its position in the grid ceil(workload / tile). Writes

@@ -86,6 +86,8 @@ def small_text() -> str:
         ("constants=[<n>]", "constants=[]", "op 'loop.dim': its ordinal is 0"),
         ('direction="gt"', 'direction="above"', "op 'compare': attribute 'direction'"),
         ("loop.barrier()", "loop.barrier(%1)", "op 'loop.barrier': takes the op"),
+        ("loop.barrier()", "loop.poll() {work=9}", "op 'loop.poll': polls, but would end one"),
+        ("unroll=false", "unroll=false, poll=9", "op 'loop.for': polls, but would end one item"),
         ("local_size=[4, 1, 1]", "local_size=[4, 1]", "attribute 'local_size' cannot be"),
         ("result_count=1, ", "", "expected .bindings, result_count"),
         ("vector<4xf32> ({", "vector<3xf32> ({", "op 'loop.for': has the results"),

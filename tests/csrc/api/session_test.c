@@ -280,10 +280,10 @@ static ingot_status_t load_native(uint64_t features, harness_program_t *out) {
       "  return 0;\n"
       "}\n"
       "static const ingot_kernel_entry_t entry = {add_two, {1, 1, 1}, 0, any_fits, 2, 2, 0};\n"
-      "static const ingot_kernel_library_t library = {2, 1, &entry};\n"
+      "static const ingot_kernel_library_t library = {3, 1, &entry};\n"
       "__attribute__((visibility(\"default\")))\n"
       "const ingot_kernel_library_t *INGOT_KERNEL_CALL ingot_executable_query(uint32_t version) {\n"
-      "  return version == 2 ? &library : 0;\n"
+      "  return version == 3 ? &library : 0;\n"
       "}\n";
   test_object_t object = test_object_build_text(text, "");
   builder_t builder = builder_create();

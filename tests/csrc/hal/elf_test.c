@@ -237,7 +237,7 @@ static void other_abi_version_is_incompatible(void) {
   test_object_t object = test_object_build_text(QUERY " { (void)v; return 0; }", "");
   REQUIRE(object.data);
   EXPECT_STATUS(ingot_hal_cpu_library_load(&allocator, object.data, object.length, 1, &library),
-                INCOMPATIBLE, "kernel ABI version 2");
+                INCOMPATIBLE, "kernel ABI version 3");
   test_object_free(&object);
 }
 

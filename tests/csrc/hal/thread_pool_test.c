@@ -73,10 +73,22 @@ static uint32_t INGOT_KERNEL_CALL halve(const ingot_kernel_dispatch_t *dispatch,
   return 0;
 }
 
+/* Runs for ever, unless it is told to end. */
+static uint32_t INGOT_KERNEL_CALL run_on(const ingot_kernel_dispatch_t *dispatch, int64_t x,
+                                         int64_t y, int64_t z, void *scratch,
+                                         ingot_kernel_fault_t *fault) {
+  (void)x, (void)y, (void)z, (void)scratch, (void)fault;
+  atomic_fetch_add(&executed, 1);
+  while (dispatch->poll(dispatch) == 0) (void)usleep(100);
+  return 0;
+}
+
 static ingot_hal_cpu_work_t make_work(ingot_kernel_function_t function, void **bindings,
                                       const int64_t *constants, int64_t x, int64_t y, int64_t z) {
   ingot_hal_cpu_work_t work = {.function = function,
-                               .dispatch = {.bindings = bindings, .constants = constants},
+                               .dispatch = {.bindings = bindings,
+                                            .constants = constants,
+                                            .poll = ingot_hal_cpu_poll},
                                .grid = {x, y, z},
                                .total = x * y * z};
   return work;
@@ -237,6 +249,37 @@ static void a_cancel_ends_work_between_two_workgroups(void) {
     EXPECT(ingot_clock() - begin < 400000000);
     EXPECT_EQUAL(pthread_join(thread, NULL), 0);
     EXPECT(ingot_stop_is_found(&stop));
+  }
+  ingot_hal_cpu_pool_destroy(pool);
+}
+
+static bool ask(void *user) {
+  EXPECT(pthread_equal(pthread_self(), main_thread));
+  return ++*(int *)user == 3;
+}
+
+static void a_workgroup_that_polls_is_ended_by_all_that_ends_a_call(void) {
+  ingot_hal_cpu_pool_t *pool = make_pool(1);
+  ingot_kernel_fault_t fault = {0};
+  for (int round = 0; round < 6; round++) {
+    int questions = 0;
+    ingot_hal_cpu_work_t work = make_work(run_on, NULL, NULL, 1000, 1, 1);
+    ingot_stop_t stop = {.flags = INGOT_STOP_BUSY | INGOT_STOP_CALL};
+    pthread_t thread;
+    if (round < 2) REQUIRE(pthread_create(&thread, NULL, cancel_soon, &stop) == 0);
+    else stop.flags |= INGOT_STOP_LIMITED;
+    if (round / 2 == 1) stop.deadline = ingot_clock() + 20000000;
+    if (round / 2 == 2) stop.should_stop = ask, stop.user = &questions;
+    work.stop = &stop;
+    atomic_store(&executed, 0);
+    int64_t begin = ingot_clock();
+    if (round % 2 == 0) EXPECT(ingot_hal_cpu_pool_run(pool, &work, NULL, &fault));
+    else ingot_hal_cpu_run_inline(&work, NULL, &fault);
+    EXPECT(ingot_clock() - begin < 400000000);
+    EXPECT_EQUAL(fault.code, INGOT_FAULT_NONE);
+    EXPECT(ingot_stop_is_found(&stop));
+    EXPECT(atomic_load(&executed) <= (round % 2 == 0 ? 2u : 1u)); /* one on each thread */
+    if (round < 2) EXPECT_EQUAL(pthread_join(thread, NULL), 0);
   }
   ingot_hal_cpu_pool_destroy(pool);
 }
@@ -406,6 +449,7 @@ int main(void) {
   RUN(lowest_fault_wins_and_stops_the_rest);
   RUN(nothing_is_started_after_the_deadline);
   RUN(a_cancel_ends_work_between_two_workgroups);
+  RUN(a_workgroup_that_polls_is_ended_by_all_that_ends_a_call);
   RUN(busy_pool_is_left_alone);
   RUN(workers_keep_denormals_whatever_the_caller_does);
   RUN(pool_restarts_after_fork);

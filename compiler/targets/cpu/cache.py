@@ -66,12 +66,15 @@ class Cache:
 
     def files(self) -> list[CachedFile]:
         """What is in it, what was not used for longest first."""
-        found = []
-        for path in self.folder.iterdir() if self.folder is not None else ():
-            if _OURS.fullmatch(path.name):
-                with suppress(OSError):  # another process removed it
-                    status = path.stat()
-                    found.append(CachedFile(path, status.st_size, status.st_mtime))
+        found: list[CachedFile] = []
+        if self.folder is None:
+            return found
+        with suppress(OSError):  # the folder is gone
+            for path in self.folder.iterdir():
+                if _OURS.fullmatch(path.name):
+                    with suppress(OSError):  # another process removed it
+                        status = path.stat()
+                        found.append(CachedFile(path, status.st_size, status.st_mtime))
         return sorted(found, key=lambda file: file.used)
 
     def trim(self, length: int) -> None:

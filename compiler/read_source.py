@@ -17,8 +17,16 @@ from ingot.compiler import ir
 from ingot.compiler.check_program import check_function_name
 from ingot.compiler.frontends.survey import Survey
 from ingot.compiler.module import Module
-from ingot.hal.errors import CompileError, NotFound, Unsupported
-from ingot.hal.file_kind import ARTIFACT, MODULE, START_LENGTH, TEXT, FileKind, file_kind
+from ingot.hal.errors import CompileError, InvalidArgument, NotFound, Unsupported
+from ingot.hal.file_kind import (
+    ARTIFACT,
+    MODULE,
+    START_LENGTH,
+    TEXT,
+    FileKind,
+    file_kind,
+    folder_kind,
+)
 from ingot.hal.whole_file import open_regular
 
 __all__ = ["copy_module", "read_source", "read_sources"]
@@ -161,6 +169,10 @@ def _read_file(path: Path, options: _Options) -> ir.Module:
             start = file.read(START_LENGTH)
             kind = file_kind(start, path.name)
             data = start + file.read() if kind in (ARTIFACT, TEXT) else None
+    except InvalidArgument:
+        if path.is_dir():
+            _check_kind(folder_kind(os.listdir(path), str(path)), shown)
+        raise
     except OSError as error:  # such as names that are too long
         raise NotFound(
             f"{shown} cannot be read ({error.strerror}): pass the path of a model, or its bytes"

@@ -1,14 +1,27 @@
-"""What a file is, told by its first bytes and its name: for messages about files of the wrong kind.
+"""What a file or folder is, told by its first bytes, or the names in it, and then by its own name:
+for messages about files of the wrong kind.
 
-Nothing is read here: callers pass the bytes that they have.
+Nothing is read here: callers pass the bytes and names that they have.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import PurePath
 
-__all__ = ["ARTIFACT", "MODULE", "START_LENGTH", "TEXT", "FileKind", "file_kind", "why_no_module"]
+__all__ = [
+    "ARTIFACT",
+    "MODULE",
+    "START_LENGTH",
+    "TEXT",
+    "FileKind",
+    "file_kind",
+    "folder_kind",
+    "why_no_file",
+    "why_no_module",
+]
 
 START_LENGTH = 64  # bytes of a file that tell its kind
 
@@ -38,6 +51,20 @@ _TFLITE = FileKind(
 _KERAS = FileKind(
     "a Keras model",
     advice="with Keras 3, call model.export(path, format='onnx') and compile the .onnx file",
+)
+_TENSORFLOW = FileKind(
+    "a TensorFlow model",
+    advice="convert its SavedModel folder with `python -m tf2onnx.convert --saved-model FOLDER "
+    "--output model.onnx` and compile the .onnx file",
+)
+_CORE_ML = FileKind(
+    "a Core ML model",
+    advice="export the original model to ONNX or StableHLO and compile that",
+)
+_CHECKPOINT = FileKind(
+    "a folder of weights and settings",
+    advice="export the model to ONNX, as with `optimum-cli export onnx --model FOLDER OUT`, and "
+    "compile the .onnx file",
 )
 _ORT = FileKind(
     "a model in onnxruntime's own format",
@@ -72,15 +99,28 @@ _BY_START = (
     (b"<html", _PAGE),
 )
 _BY_IDENTIFIER = {b"TFL3": _TFLITE, b"ORTM": _ORT}  # of flatbuffers: their bytes 4 to 8
+_BY_FIRST_NAME = (  # of what lies in a zip archive
+    (re.compile(rb"/data\.pkl|/archive_format|/\.format_version"), _TORCH),
+    (re.compile(rb"\Ametadata\.json"), _KERAS),
+    (re.compile(rb"\.mlpackage/"), _CORE_ML),
+    (re.compile(rb"\.npy"), _NUMPY),
+)
+_NAME_IN_ZIP = 30  # where the first name begins
+# A number of the format, then a text or a message.
+_ONNX_START = re.compile(rb"\x08[\x01-\x20][\x12\x1a\x22\x3a\x42]")
+_FIRST_FIELDS = b"\x08\x12\x1a\x22\x28\x32\x3a\x42\x72\xa2\xca"  # that an ONNX model may begin with
 _BY_SUFFIX = {
     ".gguf": _GGUF,
     ".h5": _KERAS,
     ".keras": _KERAS,
+    ".mlmodel": _CORE_ML,
+    ".mlpackage": _CORE_ML,
     ".mlir": TEXT,
     ".npy": _NUMPY,
     ".npz": _NUMPY,
     ".onnx": _ONNX,
     ".ort": _ORT,
+    ".pbtxt": _TENSORFLOW,
     ".pt": _TORCH,
     ".pt2": _TORCH,
     ".pth": _TORCH,
@@ -100,19 +140,56 @@ def file_kind(start: bytes, name: str = "") -> FileKind | None:
         return _SAFETENSORS
     if start.lstrip().startswith((b"module", b"//", b"func")):
         return TEXT
-    suffix = PurePath(name).suffix.lower()
+    path = PurePath(name)
+    suffix = path.suffix.lower()
     if start.startswith(b"PK\x03\x04"):
-        return _BY_SUFFIX.get(suffix, _ZIP)
+        first = start[_NAME_IN_ZIP:]
+        found = (kind for pattern, kind in _BY_FIRST_NAME if pattern.search(first))
+        return next(found, _BY_SUFFIX.get(suffix, _ZIP))
     if start[:1] == b"\x80" and start[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"):
         return _TORCH  # a pickle, as torch.save wrote them before it wrote archives
+    if path.name == "saved_model.pb" or (suffix == ".pb" and start.startswith(b"\x0a")):
+        return _TENSORFLOW
+    if suffix == ".onnx":
+        return _ONNX if start[:1] in _FIRST_FIELDS and start else None
+    if suffix not in _BY_SUFFIX and _ONNX_START.match(start):
+        return _ONNX
     return _BY_SUFFIX.get(suffix)
+
+
+def folder_kind(names: Collection[str], name: str) -> FileKind | None:
+    """The kind of a folder with this name that has files and folders with these; None: unknown."""
+    if "saved_model.pb" in names:
+        return _TENSORFLOW
+    if PurePath(name).suffix.lower() in (".mlpackage", ".mlmodelc"):
+        return _CORE_ML
+    if models := sorted(each for each in names if each.endswith(".onnx")):
+        shown = f"'{PurePath(name, models[0])}'"
+        return FileKind("a folder with an ONNX model", advice=f"pass the model itself, {shown}")
+    if "config.json" in names and any(each.endswith((".safetensors", ".bin")) for each in names):
+        return _CHECKPOINT
+    return None
 
 
 def why_no_module(start: bytes, name: str = "") -> str | None:
     """What to tell a user who loads a file that is no module; None: its kind is unknown, or
     it is one."""
     kind = file_kind(start, name)
-    if kind is None or kind is MODULE:
+    if kind is None and PurePath(name).suffix.lower() == ".onnx":
+        return (
+            f"'{name}' is no compiled Ingot module, and does not begin like the ONNX model that "
+            "it is named as: download or export it again, and compile it"
+        )
+    return None if kind is MODULE else _why_not(kind, name)
+
+
+def why_no_file(names: Collection[str], name: str) -> str | None:
+    """What to tell a user who loads a folder that has these names; None: its kind is unknown."""
+    return _why_not(folder_kind(names, name), name)
+
+
+def _why_not(kind: FileKind | None, name: str) -> str | None:
+    if kind is None:
         return None
     what = f"'{name}'" if name else "this"
     if not kind.is_source:

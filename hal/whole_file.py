@@ -16,7 +16,7 @@ import numpy as np
 
 from ingot.hal.errors import DataLoss, InvalidArgument, NotFound, PermissionDenied
 
-__all__ = ["c_text", "open_regular", "read_arrays", "write_whole"]
+__all__ = ["c_output", "c_text", "open_regular", "read_arrays", "write_whole"]
 
 _DAMAGED = (
     AttributeError,
@@ -78,6 +78,16 @@ def _write(target: Path, write: Callable[[BinaryIO], object]) -> None:
             os.fsync(folder)
         finally:
             os.close(folder)
+
+
+def c_output(what: str, path: str | os.PathLike[str]) -> bytes:
+    """As `c_text`, the path of a file that C will write. InvalidArgument: it is a pipe, for whose
+    reader the opening would wait."""
+    name = c_text(what, path)
+    with suppress(OSError):  # which the one that opens it reports
+        if stat.S_ISFIFO(os.stat(name).st_mode):
+            raise InvalidArgument(f"{what}={os.fsdecode(name)} cannot be written: it is a pipe")
+    return name
 
 
 def open_regular(path: str | os.PathLike[str]) -> BinaryIO:

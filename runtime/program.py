@@ -12,7 +12,7 @@ from typing import Any
 
 from ingot.hal.device import Device, instance
 from ingot.hal.errors import DataLoss, DeadlineExceeded, Incompatible, InvalidArgument, NotFound
-from ingot.hal.file_kind import START_LENGTH, why_no_module
+from ingot.hal.file_kind import START_LENGTH, why_no_file, why_no_module
 from ingot.hal.native import Handle, Uncopied, check, ffi, lib, raise_kept, text
 from ingot.hal.whole_file import c_text
 from ingot.runtime.frame import bytes_of
@@ -106,14 +106,23 @@ def load_module(source: Any, verify: bool) -> Handle:
         )
     try:
         return _load_file(source, verify) if is_path else _load_bytes(source, verify)
-    except (DataLoss, Incompatible) as error:
+    except (DataLoss, Incompatible, InvalidArgument) as error:
         try:
-            reason = why_no_module(*_start_and_name(source))
+            reason = _why_not(source, isinstance(error, InvalidArgument))
         except OSError:  # it is gone by now
             reason = None
         if reason is None:
             raise
         raise type(error)(reason) from None
+
+
+def _why_not(source: bytes | str | os.PathLike[str], is_unread: bool) -> str | None:
+    """What the source is, if it is known and no module."""
+    if not is_unread:
+        return why_no_module(*_start_and_name(source))
+    if isinstance(source, bytes) or not os.path.isdir(source):
+        return None
+    return why_no_file(os.listdir(source), os.fsdecode(source))
 
 
 def _load_file(path: str | os.PathLike[str], verify: bool) -> Handle:

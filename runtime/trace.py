@@ -15,9 +15,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, overload
 from weakref import WeakSet
 
-from ingot.hal.errors import OutOfMemory
+from ingot.hal.errors import InvalidArgument, OutOfMemory
 from ingot.hal.native import ffi, lib, text
-from ingot.hal.whole_file import c_text
+from ingot.hal.whole_file import c_output
 
 if TYPE_CHECKING:
     from ingot.runtime.session import Session
@@ -90,11 +90,13 @@ class Trace(Sequence[TraceEvent]):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes a file that Perfetto (ui.perfetto.dev) and chrome://tracing open: calls, kernels
         by layer, copies, waits, what a device did in its own times, memory. OSError: it cannot be
-        written."""
+        written. InvalidArgument: it is a pipe."""
         with self._session.lock:
             end = self._last()
             recorder = ffi.NULL if self._recorder is None else self._recorder.pointer
-            error = lib.ingot_python_recorder_save(recorder, self._first, end, c_text("path", path))
+            error = lib.ingot_python_recorder_save(
+                recorder, self._first, end, c_output("path", path)
+            )
         if error:
             raise OSError(error, os.strerror(error), os.fspath(path))
 
@@ -161,7 +163,11 @@ def _program_timeline() -> Any:
     if not path:
         return None
     error = ffi.new("int *")
-    timeline = lib.ingot_python_timeline_open(c_text("INGOT_TRACE", path), error)
+    try:
+        timeline = lib.ingot_python_timeline_open(c_output("INGOT_TRACE", path), error)
+    except InvalidArgument as refused:
+        logging.getLogger("ingot").warning("%s", refused)
+        return None
     if not timeline:
         reason = os.strerror(error[0])
         logging.getLogger("ingot").warning("INGOT_TRACE=%s cannot be written: %s", path, reason)

@@ -15,10 +15,10 @@ import ingot
 from ingot.hal.file_kind import START_LENGTH, file_kind, why_no_module
 
 
-def _zip() -> bytes:
+def _zip(first: str = "notes.txt") -> bytes:
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w") as archive:
-        archive.writestr("model/data.pkl", b"1")
+        archive.writestr(first, b"1")
     return stream.getvalue()
 
 
@@ -31,7 +31,16 @@ def _npy() -> bytes:
 FILES = {
     "model.pt2": (_zip(), "a PyTorch file", "torch.onnx.export"),
     "old.bin": (pickle.dumps({"w": 1}), "a PyTorch file", "torch.onnx.export"),
+    "model.pth": (_zip("archive/data.pkl"), "a PyTorch file", "torch.onnx.export"),
+    "weights.bin": (_zip("archive/data.pkl"), "a PyTorch file", "torch.onnx.export"),
+    "exported": (_zip("model/archive_format"), "a PyTorch file", "torch.onnx.export"),
     "model.keras": (_zip(), "a Keras model", "model.export"),
+    "saved": (_zip("metadata.json"), "a Keras model", "model.export"),
+    "arrays": (_zip("x.npy"), "a NumPy file", "parameters="),
+    "zipped.onnx": (_zip("a.mlpackage/Manifest.json"), "a Core ML model", "ONNX or StableHLO"),
+    "model.mlmodel": (b"\x08\x04\x12\x10" + bytes(60), "a Core ML model", "ONNX or StableHLO"),
+    "saved_model.pb": (b"\x08\x01\x12\x10" + bytes(60), "a TensorFlow model", "tf2onnx.convert"),
+    "frozen.pb": (b"\x0a\x10\x0a\x04" + bytes(60), "a TensorFlow model", "tf2onnx.convert"),
     "archive": (_zip(), "a zip archive", "unpack it"),
     "model.tflite": (b"\x1c\0\0\0TFL3\x14\0", "a TFLite model", "ONNX or StableHLO"),
     "model.ort": (b"\x1c\0\0\0ORTM\x14\0", "onnxruntime's own format", ".onnx file"),
@@ -65,6 +74,46 @@ def test_bytes_are_told_without_a_name() -> None:
         ingot.compile(b"GGUF\3\0\0\0")
     with pytest.raises(ingot.DataLoss, match="this is a GGUF file, no compiled Ingot module"):
         ingot.load(b"GGUF\3\0\0\0" + bytes(100))
+
+
+FOLDERS = {
+    "tensorflow": (["saved_model.pb", "variables"], "a TensorFlow model", "--saved-model"),
+    "model.mlpackage": (["Manifest.json"], "a Core ML model", "ONNX or StableHLO"),
+    "exported": (["model.onnx", "config.json"], "a folder with an ONNX model", "model.onnx'"),
+    "bert": (["config.json", "model.safetensors"], "a folder of weights", "optimum-cli"),
+}
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_a_folder_that_holds_a_model_is_called_what_it_is(name: str, tmp_path: Path) -> None:
+    names, kind, advice = FOLDERS[name]
+    path = tmp_path / name
+    path.mkdir()
+    for each in names:
+        (path / each).touch()
+    with pytest.raises(ingot.Unsupported) as compiling:
+        ingot.compile(path)
+    with pytest.raises(ingot.InvalidArgument) as loading:
+        ingot.load(path)
+    for message in (str(compiling.value), str(loading.value)):
+        assert str(path) in message
+        assert kind in message
+        assert advice in message
+
+
+def test_what_is_only_named_like_an_onnx_model_is_judged_by_its_content(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    for data in (b"", bytes(100), b"\xff" * 100):
+        path.write_bytes(data)
+        with pytest.raises(ingot.DataLoss, match="does not begin like the ONNX model"):
+            ingot.load(path)
+    onnx = b"\x08\x08\x12\x07pytorch\x1a\x03" + bytes(100)
+    other = tmp_path / "model"
+    for file in (path, other):
+        file.write_bytes(onnx)
+    for source in (path, other, onnx):
+        with pytest.raises(ingot.DataLoss, match="an ONNX model, no compiled module: compile it"):
+            ingot.load(source)
 
 
 @pytest.mark.parametrize("name", ["model.onnx", "model.mlir"])

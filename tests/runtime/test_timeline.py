@@ -211,7 +211,7 @@ def _run_program(module: Path, trace: object, end: str = "") -> subprocess.Compl
     program = textwrap.dedent(PROGRAM.format(module=str(module), end=end))
     environment = os.environ | {"INGOT_TRACE": str(trace)}
     command = [sys.executable, "-c", program]
-    return subprocess.run(command, env=environment, capture_output=True, text=True)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
 
 
 def test_a_program_is_traced_by_its_environment(module: Path, tmp_path: Path) -> None:
@@ -239,6 +239,12 @@ def test_a_file_that_cannot_be_written_is_told_once_and_the_program_runs(
     done = _run_program(module, path)
     assert done.returncode == 0
     assert done.stderr == f"INGOT_TRACE={path} cannot be written: No such file or directory\n"
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    done = _run_program(module, pipe)
+    assert done.stderr == f"INGOT_TRACE={pipe} cannot be written: it is a pipe\n"
+    with pytest.raises(ingot.InvalidArgument, match="it is a pipe"):
+        ingot.load(module).trace(IMAGES).save(pipe)
     if os.path.exists("/dev/full"):
         done = _run_program(module, "/dev/full")
         assert (done.returncode, done.stderr) == (0, "INGOT_TRACE=/dev/full: the disk is full\n")

@@ -15,10 +15,9 @@ from typing import Any, cast
 
 import numpy as np
 
-from ingot.compiler.dispatch.ops import Call
+from ingot.compiler.dispatch.ops import Call, CheckedFunction, Entry
 from ingot.compiler.graph.ops import DimValue, Global, Parameter, defined_symbols
 from ingot.compiler.ir import (
-    Attribute,
     Block,
     Function,
     Module,
@@ -30,6 +29,7 @@ from ingot.compiler.ir import (
     clone_region,
     walk,
 )
+from ingot.compiler.ir.attributes import NO_ATTRIBUTES, Attributes
 from ingot.compiler.ir.dims import Dim, Expr, evaluate, linear_in, symbol, symbols_of
 from ingot.compiler.module import Module as CompiledModule
 from ingot.compiler.pipeline import compile_changed
@@ -146,7 +146,7 @@ class _Exposer:
         self.module.add(main)
         used = {Call.of(op).entry for op in walk(self.module) if op.name == "dispatch.call"}
         for function in module.functions.values():
-            if function.attributes.get("entry") and function.name in used:
+            if isinstance(function.attributes, Entry) and function.name in used:
                 self.module.add(function)
         self._find(main)
         if init is not None:
@@ -237,7 +237,7 @@ def _join(main: Function, init: Function) -> tuple[Function, Function, dict[str,
     reading.append(Op("return", [op.result for op in reading.ops]))
     return (
         replace(main, body=body, attributes=_joined_checks(main, init)),
-        replace(init, body=Region([reading]), attributes={}),
+        replace(init, body=Region([reading]), attributes=NO_ATTRIBUTES),
         parameters,
     )
 
@@ -255,13 +255,10 @@ def _read_global(parameter: Op, index: int) -> Op:
     return Op("global", [], [type], attributes, location=parameter.location)
 
 
-def _joined_checks(main: Function, init: Function) -> dict[str, Attribute]:
-    checks = tuple(
-        check
-        for function in (init, main)
-        for check in cast("tuple[Attribute, ...]", function.attributes.get("checks", ()))
-    )
-    return {**main.attributes, "checks": checks} if checks else main.attributes
+def _joined_checks(main: Function, init: Function) -> Attributes:
+    found = [each.attributes for each in (init, main)]
+    checks = [check for each in found if isinstance(each, CheckedFunction) for check in each.checks]
+    return CheckedFunction(checks=tuple(checks)) if checks else main.attributes
 
 
 def _solve(dim: Expr, size: int, symbols: dict[str, int]) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from ingot.compiler import ir
 from ingot.compiler.check_program import check_program
-from ingot.compiler.dispatch.ops import Call
+from ingot.compiler.dispatch.ops import Call, entries_of
 from ingot.compiler.foreign import own_errors
 from ingot.compiler.frontends.survey import Survey, Use
 from ingot.compiler.graph.level import GRAPH
@@ -128,9 +128,8 @@ def _examine(module: ir.Module, target: Target) -> _Finding:
     problems: dict[str, str] = {}
     kernels: list[Kernel] = []
     hosted: dict[str, str] = {}
-    for entry in lowered.functions.values():
-        if entry.attributes.get("entry"):
-            _lower(entry, target, kernels, hosted, problems)
+    for entry in entries_of(lowered):
+        _lower(entry, target, kernels, hosted, problems)
     if target.name == "opencl":
         hosted |= build_object(kernels).host
     layers: dict[str, tuple[str, str]] = {}

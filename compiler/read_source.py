@@ -157,8 +157,7 @@ def copy_module(module: ir.Module) -> ir.Module:
     copy = ir.Module(attributes=dict(module.attributes), variables=dict(module.variables))
     for function in module.functions.values():
         body = ir.clone_region(function.body, {})
-        attributes, symbols = dict(function.attributes), dict(function.symbols)
-        copy.add(replace(function, body=body, attributes=attributes, symbols=symbols))
+        copy.add(replace(function, body=body, symbols=dict(function.symbols)))
     return copy
 
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import cast
 
 from ingot.compiler import ir
 from ingot.compiler.graph.ops import Size
-from ingot.compiler.ir.dims import Dim
 from ingot.compiler.kernels.kernel import Kernel
 from ingot.compiler.report import DispatchReport, FunctionReport, TargetReport
 from ingot.compiler.stream.allocation import Allocation
-from ingot.compiler.stream.ops import Dispatch
+from ingot.compiler.stream.ops import Dispatch, PlannedFunction
 from ingot.compiler.vm.build_module import TargetCode
 
 __all__ = ["kernel_kind", "report_target"]
@@ -31,7 +29,7 @@ def report_target(
     functions = {
         name: FunctionReport(
             tuple(_dispatches(function, kinds)),
-            cast(Dim, function.attributes["slab_length"]),
+            PlannedFunction.of(function).slab_length,
             tuple(allocations[name]),
             {**function.symbols, **_defined(function)},
             name == "init",

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ingot.compiler.dispatch.ops import Check, CheckedControl
+from ingot.compiler.dispatch.ops import Check, CheckedControl, CheckedFunction
 from ingot.compiler.graph.ops import CONTROL, defined_symbols
 from ingot.compiler.graph.relations import Relation, is_proven, relations_of
 from ingot.compiler.ir import Block, Function, Module
@@ -25,10 +25,8 @@ def collect_checks(module: Module) -> Module:
     result = Module(attributes=dict(module.attributes), variables=dict(module.variables))
     for function in module.functions.values():
         rows = _checks_of(function.block, function, set())
-        attributes = dict(function.attributes)
-        if rows:
-            attributes["checks"] = rows
-        result.add(replace(function, attributes=attributes))
+        attributes = CheckedFunction(getattr(function.attributes, "renamed_dims", ()), rows)
+        result.add(replace(function, attributes=attributes) if rows else function)
     return result
 
 

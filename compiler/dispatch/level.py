@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ingot.compiler.dispatch.ops import DISPATCH_OPS, SLOT_OPS, Call
+from ingot.compiler.dispatch.ops import DISPATCH_OPS, SLOT_OPS, Call, entries_of
 from ingot.compiler.dispatch.scalar_ops import FLOAT_OPS, INTEGER_OPS
 from ingot.compiler.graph.ops import OPS
 from ingot.compiler.ir import Level, Module, Op, TensorType, walk
@@ -36,7 +36,7 @@ def _is_one_element(op: Op) -> bool:
 
 def _check_module(module: Module) -> Iterator[str]:
     """Calls fit their entries; no tensor is computed outside of an entry."""
-    entries = {name for name, each in module.functions.items() if each.attributes.get("entry")}
+    entries = {each.name for each in entries_of(module)}
     for name, function in module.functions.items():
         if name in entries:
             continue

@@ -18,8 +18,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ingot.compiler.graph.ops import CONTROL, Control
+from ingot.compiler.ir import Function, Module
 from ingot.compiler.ir.attributes import LEFT_OUT, Attributes, Dims, Names, Record, declare
 from ingot.compiler.ir.dims import Dim
+from ingot.compiler.ir.renamed_dims import FunctionAttributes
 
 __all__ = [
     "DISPATCH_OPS",
@@ -28,6 +30,8 @@ __all__ = [
     "Call",
     "Check",
     "CheckedControl",
+    "CheckedFunction",
+    "Entry",
     "Guard",
     "Rows",
     "Slot",
@@ -38,6 +42,7 @@ __all__ = [
     "SlotSwap",
     "SlotSymbols",
     "SymbolOfScalar",
+    "entries_of",
 ]
 
 
@@ -93,6 +98,26 @@ class Check(Record):
     a: Dim
     b: Dim
     layer: str = field(default="", metadata=LEFT_OUT)
+
+
+@dataclass(frozen=True)
+class CheckedFunction(FunctionAttributes):
+    """Of functions that call entries: what to check as soon as its symbols are known."""
+
+    checks: tuple[Check, ...] = field(default=(), metadata=LEFT_OUT)
+
+
+@dataclass(frozen=True)
+class Entry(Attributes):
+    """Of functions that were made of regions, with the layer of the first one."""
+
+    entry: bool = True
+    layer: str = ""
+
+
+def entries_of(module: Module) -> list[Function]:
+    """The functions that become kernels."""
+    return [each for each in module.functions.values() if isinstance(each.attributes, Entry)]
 
 
 @dataclass(frozen=True)
@@ -176,5 +201,7 @@ DISPATCH_OPS: dict[str, type[Attributes]] = {
     **dict.fromkeys(CONTROL, CheckedControl),
 }
 
+declare(CheckedFunction, "func")
+declare(Entry, "func")
 for _name, _attributes in DISPATCH_OPS.items():
     declare(_attributes, _name)

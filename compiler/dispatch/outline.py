@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import cast
 
 from ingot.compiler.dispatch.group import CONTRACTIONS, REDUCTIONS
-from ingot.compiler.dispatch.ops import Call
+from ingot.compiler.dispatch.ops import Call, Entry
 from ingot.compiler.graph.ops import defined_symbols
 from ingot.compiler.ir import (
     Block,
@@ -130,7 +130,7 @@ class _Outliner:
             body,
             exported=False,
             symbols=symbols,
-            attributes={"entry": True, "layer": location},
+            attributes=Entry(layer=location),
         )
 
 

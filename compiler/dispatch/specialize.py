@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import product
 from typing import cast
 
-from ingot.compiler.dispatch.ops import Alternative, Call, Guard
+from ingot.compiler.dispatch.ops import Alternative, Call, Entry, Guard
 from ingot.compiler.graph.symbols import inner_symbols, substitute_symbols
 from ingot.compiler.ir import Function, Module, Op, TensorType, clone_region, walk
 from ingot.compiler.ir.dims import symbol, symbols_of
@@ -82,7 +82,7 @@ def _bounds_of_symbols(module: Module) -> dict[str, list[tuple[int, int | None]]
     """The symbols of arguments and of data, by name, with their bounds in every function."""
     known: dict[str, list[tuple[int, int | None]]] = {}
     for function in module.functions.values():
-        if not function.attributes.get("entry"):
+        if not isinstance(function.attributes, Entry):
             shapes = (cast(TensorType, value.type).shape for value in function.arguments)
             used = {name for shape in shapes for dim in shape for name in symbols_of(dim)}
             for name in sorted({*function.symbols, *used, *inner_symbols(function)}):
@@ -134,7 +134,6 @@ def _special_entry(module: Module, entry: Function, fixed: Mapping[str, int]) ->
             name=name,
             body=clone_region(entry.body, {}),
             symbols=symbols,
-            attributes=dict(entry.attributes),
         )
         substitute_symbols(special, fixed)
         module.add(special)

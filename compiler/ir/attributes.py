@@ -20,7 +20,7 @@ from ingot.compiler.ir.types import Type
 from ingot.hal.spec import DType
 
 if TYPE_CHECKING:
-    from ingot.compiler.ir.core import Op
+    from ingot.compiler.ir.core import Function, Op
 
 __all__ = [
     "LEFT_OUT",
@@ -101,11 +101,11 @@ class Attributes(Record):
     """What an op says beside its operands. Without fields: of an op that says nothing."""
 
     @classmethod
-    def of(cls: type[_Attributes], op: Op) -> _Attributes:
-        """The attributes of an op of this kind. TypeError: it is of another kind."""
+    def of(cls: type[_Attributes], op: Op | Function) -> _Attributes:
+        """The attributes of an op or function of this kind. TypeError: it is of another kind."""
         found = op.attributes
         if not isinstance(found, cls):
-            raise TypeError(f"op '{op.name}' has {type(found).__name__}, not {cls.__name__}")
+            raise TypeError(f"'{op.name}' has {type(found).__name__}, not {cls.__name__}")
         return found
 
 

@@ -184,7 +184,7 @@ class Function:
     exported: bool = True
     symbols: dict[str, tuple[int, int | None]] = field(default_factory=dict)
     docs: dict[str, str] = field(default_factory=dict)
-    attributes: dict[str, Attribute] = field(default_factory=dict)
+    attributes: Attributes = NO_ATTRIBUTES
 
     @property
     def block(self) -> Block:

@@ -359,7 +359,7 @@ class _Parser:
         if self.accept("docs"):
             function.docs = self.docs()
         if self.accept("attributes"):
-            function.attributes = self.attributes()
+            function.attributes = self.typed_attributes("func", f"function '@{name}'", [])
         self.expect("{")
         self.ops(block)
         self.blocks(function.body)
@@ -460,8 +460,9 @@ class _Parser:
             self.expect("=")
         name = self.identifier()
         operands = self.operands()
-        attributes = self.op_attributes(name, [value.type for value in operands])
-        types: list[Type] = []
+        types = [value.type for value in operands]
+        attributes = self.typed_attributes(name, f"op '{name}'", types)
+        types = []
         if names:
             self.expect(":")
             types.append(self.type())
@@ -480,14 +481,14 @@ class _Parser:
             self.define(each, result)
         return op
 
-    def op_attributes(self, name: str, operands: list[Type]) -> Attributes:
+    def typed_attributes(self, name: str, what: str, operands: list[Type]) -> Attributes:
         start = self.at
         given = self.attributes() if self.peek() == "{" else {}
         try:
             return attributes_of(name, given, operands)
         except RuleError as error:
             self.at = start
-            raise self.error(f"op '{name}': {error}") from None
+            raise self.error(f"{what}: {error}") from None
 
     def operands(self) -> list[Value]:
         self.expect("(")

@@ -149,8 +149,9 @@ class _Printer:
         if function.docs:
             pairs = (f"{json.dumps(n)}: {json.dumps(t)}" for n, t in function.docs.items())
             head += f" docs {{{', '.join(pairs)}}}"
-        if function.attributes:
-            head += f" attributes {self.attributes(function.attributes.items())}"
+        attributes = shown(function.attributes)
+        if attributes:
+            head += f" attributes {self.attributes(attributes)}"
         self.lines.append(head + " {")
         self.ops(blocks[0], indent + "  ")
         for block in blocks[1:]:

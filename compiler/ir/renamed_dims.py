@@ -7,23 +7,32 @@ from it for the symbol that stands in its place.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import cast
+from dataclasses import dataclass, field
 
+from ingot.compiler.ir.attributes import LEFT_OUT, Attributes, declare
 from ingot.compiler.ir.core import Function
 from ingot.compiler.ir.dims import Dim, linear_in, symbols_of
 
-__all__ = ["RENAMED", "renamed_dims", "sizes_of_symbols"]
+__all__ = ["FunctionAttributes", "renamed_dims", "sizes_of_symbols"]
 
-RENAMED = "renamed_dims"  # the attribute of a function: pairs of a name and its dim
+
+@dataclass(frozen=True)
+class FunctionAttributes(Attributes):
+    """What a function says beside its signature: replaced names of dims, each with its dim."""
+
+    renamed_dims: tuple[tuple[str, Dim], ...] = field(default=(), metadata=LEFT_OUT)
+
+
+declare(FunctionAttributes, "func")
 
 
 def renamed_dims(functions: Iterable[Function]) -> dict[str, Dim]:
     """The replaced names of these functions, each with its dim."""
     found: dict[str, Dim] = {}
     for function in functions:
-        rows = function.attributes.get(RENAMED, ())
-        for name, dim in cast("tuple[tuple[str, Dim], ...]", rows):
-            found.setdefault(name, dim)
+        if isinstance(function.attributes, FunctionAttributes):
+            for name, dim in function.attributes.renamed_dims:
+                found.setdefault(name, dim)
     return found
 
 

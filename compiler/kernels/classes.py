@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ingot.compiler.dispatch.group import INDEX_OPS, is_elementwise
+from ingot.compiler.dispatch.ops import Entry, entries_of
 from ingot.compiler.ir import Function, Module, Op, clone_region, walk
 from ingot.compiler.ir.dims import Dim
 from ingot.compiler.kernels.contract import with_contract
@@ -98,9 +99,13 @@ def lower_entry(function: Function, target: TargetInfo) -> Kernel:
     try:
         kernel = found.lower(function, target)
     except ValueError as error:
-        layer = function.attributes.get("layer") or function.name
+        layer = _layer_of(function) or function.name
         raise CompileError(f"no kernel for layer '{layer}': {error}") from error
     return place_polls(kernel, function.symbols) if target.polls else kernel
+
+
+def _layer_of(entry: Function) -> str:
+    return entry.attributes.layer if isinstance(entry.attributes, Entry) else ""
 
 
 def lower_entries(module: Module, targets: Sequence[TargetInfo]) -> dict[str, tuple[Kernel, ...]]:
@@ -110,7 +115,7 @@ def lower_entries(module: Module, targets: Sequence[TargetInfo]) -> dict[str, tu
     fallback's takes its place, and says why in `host`.
     CompileError lists every op that no kernel class can make.
     """
-    entries = [each for each in module.functions.values() if each.attributes.get("entry")]
+    entries = entries_of(module)
     refused = [entry for entry in entries if kernel_class(entry) is None]
     if refused:
         raise CompileError(_refusal(refused))
@@ -178,7 +183,7 @@ def _renumber(kernel: Kernel, ordinals: Mapping[Dim, int]) -> Kernel:
 def _refusal(entries: Sequence[Function]) -> str:
     lines = ["these operations have no kernel yet:"]
     for entry in entries:
-        layer = str(entry.attributes.get("layer") or "") or "unnamed layer"
+        layer = _layer_of(entry) or "unnamed layer"
         for op in entry.block.ops:
             if not _has_class(op):
                 types = ", ".join(str(operand.type) for operand in op.operands)

@@ -5,12 +5,12 @@ The schedule is a comment for people: nothing below the kernel classes reads it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
-from typing import Any, cast
+from dataclasses import dataclass, replace
 
-from ingot.compiler.ir import Attribute, Function, TensorType, parse_function, to_text
-from ingot.compiler.ir.dims import Expr
+from ingot.compiler.graph.relations import Relation
+from ingot.compiler.ir import Function, TensorType, parse_function, to_text
+from ingot.compiler.ir.attributes import NO_ATTRIBUTES, Attributes, Dims, Ints, declare, rows_of
+from ingot.compiler.ir.dims import Dim
 from ingot.compiler.kernels.kernel import Kernel, checked_name
 from ingot.compiler.kernels.level import verify_kernel
 from ingot.hal.errors import CompileError
@@ -18,11 +18,50 @@ from ingot.hal.spec import DType
 
 __all__ = ["described", "kernel_text", "parse_kernel"]
 
+_Three = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class KernelAttributes(Attributes):
+    """What a kernel is beside its loop IR and its schedule."""
+
+    bindings: tuple[DType, ...]
+    result_count: int
+    constants: Dims
+    workload: tuple[Dim, Dim, Dim]
+    tile: _Three
+    flops: Dim
+    bytes: Dim
+    scratch_length: int
+    local_size: _Three
+    local_length: int
+    workspaces: tuple[TensorType, ...]
+    in_place: tuple[tuple[int, int], ...]
+    untouched: Dim
+    host: str
+    contract: tuple[Relation, ...]
+
+    @property
+    def counts(self) -> dict[str, tuple[int, Ints]]:
+        """The numbers that have a least value, with it."""
+        pairs = tuple(number for pair in self.in_place for number in pair)
+        return {
+            "result_count": (0, (self.result_count,)),
+            "tile": (1, self.tile),
+            "scratch_length": (0, (self.scratch_length,)),
+            "local_size": (1, self.local_size),
+            "local_length": (0, (self.local_length,)),
+            "in_place": (0, pairs),
+        }
+
+
+declare(KernelAttributes, "func")
+
 
 def described(kernel: Kernel) -> Function:
     """The loop IR with all else that the kernel is, but its schedule, as attributes."""
-    attributes = {name: cast(Attribute, getattr(kernel, name)) for name in _FIELDS}
-    return replace(kernel.loops, attributes=attributes)
+    values = {name: getattr(kernel, name) for name in rows_of(KernelAttributes)}
+    return replace(kernel.loops, attributes=KernelAttributes(**values))
 
 
 def kernel_text(kernel: Kernel) -> str:
@@ -35,61 +74,16 @@ def parse_kernel(text: str) -> Kernel:
     function = parse_function(text)
     checked_name(function.name)
     given = function.attributes
-    if list(given) != list(_FIELDS):
-        raise CompileError(
-            f"kernel '{function.name}' has the attributes ({', '.join(given)}), "
-            f"expected ({', '.join(_FIELDS)})"
-        )
-    for name, is_right in _FIELDS.items():
-        if not is_right(given[name]):
+    if not isinstance(given, KernelAttributes):
+        listed = ", ".join(rows_of(KernelAttributes))
+        raise CompileError(f"kernel '{function.name}' needs the attributes ({listed})")
+    for name, (least, numbers) in given.counts.items():
+        if any(number < least for number in numbers):
             raise CompileError(
-                f"kernel '{function.name}': attribute '{name}' cannot be {given[name]!r}"
+                f"kernel '{function.name}': attribute '{name}' has {min(numbers)}, expected "
+                f"{least} or more"
             )
-    fields = cast("dict[str, Any]", dict(given))
-    loops = replace(function, attributes={})
-    kernel = Kernel(name=function.name, loops=loops, **fields)
+    loops = replace(function, attributes=NO_ATTRIBUTES)
+    kernel = Kernel(name=function.name, loops=loops, **vars(given))
     verify_kernel(kernel)
     return kernel
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
-def _is_dim(value: Any) -> bool:
-    return isinstance(value, Expr) or (isinstance(value, int) and not isinstance(value, bool))
-
-
-def _each(check: Callable[[Any], bool], count: int | None = None) -> Callable[[Any], bool]:
-    def is_right(value: Any) -> bool:
-        return isinstance(value, tuple) and count in (None, len(value)) and all(map(check, value))
-
-    return is_right
-
-
-def _is_relation(value: Any) -> bool:
-    return (
-        isinstance(value, tuple)
-        and len(value) == 3
-        and value[0] in ("le", "equal", "broadcast")
-        and all(map(_is_dim, value[1:]))
-    )
-
-
-_FIELDS: dict[str, Callable[[Any], bool]] = {
-    "bindings": _each(lambda value: isinstance(value, DType)),
-    "result_count": _is_number,
-    "constants": _each(_is_dim),
-    "workload": _each(_is_dim, 3),
-    "tile": _each(lambda value: _is_number(value) and value > 0, 3),
-    "flops": _is_dim,
-    "bytes": _is_dim,
-    "scratch_length": _is_number,
-    "local_size": _each(lambda value: _is_number(value) and value > 0, 3),
-    "local_length": _is_number,
-    "workspaces": _each(lambda value: isinstance(value, TensorType)),
-    "in_place": _each(_each(_is_number, 2)),
-    "untouched": _is_dim,
-    "host": lambda value: isinstance(value, str),
-    "contract": _each(_is_relation),
-}

@@ -127,7 +127,8 @@ class LoopBuilder:
         self._taken_as_data: set[Value] = set()
 
     def _leaf(self, name: str, type: Type, attributes: Attributes = NO_ATTRIBUTES) -> Value:
-        key = (name, type, repr(attributes))  # as text: tells -0.0 from 0.0, and finds NaN
+        # As text: tells -0.0 from 0.0, and finds NaN.
+        key = (name, type, *map(repr, vars(attributes).values()))
         if key not in self._leaves:
             op = Op(name, (), [type], attributes)
             self._top.ops.insert(self._leaf_count, op)

@@ -128,9 +128,7 @@ def _at(entry: Function, values: Mapping[str, int]) -> Function | None:
     """The entry with numbers for its symbols; None if a call with these would be refused."""
     if not entry.symbols:
         return entry
-    static = replace(
-        entry, body=clone_region(entry.body, {}), symbols={}, attributes=dict(entry.attributes)
-    )
+    static = replace(entry, body=clone_region(entry.body, {}), symbols={})
     try:
         substitute_symbols(static, values)
         module = Module()
@@ -139,7 +137,7 @@ def _at(entry: Function, values: Mapping[str, int]) -> Function | None:
         checked = collect_checks(module).functions[static.name]
     except (CompileError, ZeroDivisionError, ValueError):
         return None
-    return None if checked.attributes.get("checks") else static
+    return static if checked.attributes is static.attributes else None
 
 
 def _bindings(static: Function, kernel: Kernel, values: Mapping[str, int]) -> list[TrialBinding]:

@@ -58,7 +58,7 @@ def convert(
     converter = _Converter(module, kernels, ordinals, data)
     result = Module(attributes=dict(module.attributes), variables=dict(module.variables))
     for function in module.functions.values():
-        if not function.attributes.get("entry"):
+        if not isinstance(function.attributes, dispatch.Entry):
             result.add(converter.function(function))
     for name, variable in module.variables.items():
         data.add_variable(name, variable)
@@ -81,7 +81,7 @@ class _Converter:
 
     def function(self, function: Function) -> Function:
         block = self._block(function.block, function, {})
-        return replace(function, body=Region([block]), attributes=dict(function.attributes))
+        return replace(function, body=Region([block]))
 
     def _block(self, old: Block, function: Function, values: dict[Value, Value]) -> Block:
         block = Block(argument.type for argument in old.arguments)

@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ingot.compiler.dispatch.ops import CheckedControl, Guard, Rows
+from ingot.compiler.dispatch.ops import CheckedControl, CheckedFunction, Guard, Rows
 from ingot.compiler.graph.ops import CONTROL, Size
 from ingot.compiler.ir.attributes import LEFT_OUT, Attributes, Dims, Record, declare
 from ingot.compiler.ir.dims import Dim
@@ -33,6 +33,7 @@ __all__ = [
     "Place",
     "Placed",
     "PlannedControl",
+    "PlannedFunction",
     "PlannedRows",
     "SharedBytes",
     "Start",
@@ -61,6 +62,17 @@ class Named(Record):
 
 Place = InSlab | Named
 """Where a value lies."""
+
+
+@dataclass(frozen=True)
+class PlannedFunction(CheckedFunction):
+    """The length of the slab; where it has scopes, its length up to each."""
+
+    slab_length: Dim = 0
+    slab_scopes: Dims = field(default=(), metadata=LEFT_OUT)
+
+
+declare(PlannedFunction, "func")
 
 
 @dataclass(frozen=True)

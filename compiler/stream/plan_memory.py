@@ -33,6 +33,7 @@ from ingot.compiler.stream.ops import (
     Place,
     Placed,
     PlannedControl,
+    PlannedFunction,
     Start,
 )
 from ingot.compiler.stream.plan_block import BlockPlan, Memory
@@ -65,7 +66,7 @@ def plan_memory(module: Module, listener: Listener | None = None) -> Module:
 def _plan(function: Function, listener: Listener | None) -> tuple[Function, list[Dim]]:
     """The planned function and, for `init`, the arena offset of each of its results."""
     body = clone_region(function.body, {})
-    planned = replace(function, body=body, attributes=dict(function.attributes))
+    planned = replace(function, body=body)
     memory = Memory(Scopes(function.symbols))
     is_init = function.name == "init"
     returned = body.block.terminator.operands
@@ -74,9 +75,11 @@ def _plan(function: Function, listener: Listener | None) -> tuple[Function, list
     ]
     BlockPlan(body.block, memory, wanted, {}).run()
     lengths = memory.scopes.lengths()
-    planned.attributes["slab_length"] = memory.scopes.peak()
-    if len(lengths) > 1:
-        planned.attributes["slab_scopes"] = lengths
+    planned.attributes = PlannedFunction(
+        **vars(function.attributes),
+        slab_length=memory.scopes.peak(),
+        slab_scopes=lengths if len(lengths) > 1 else (),
+    )
     starts = memory.scopes.starts()
     if listener is not None:
         listener(function.name, tuple(_allocations(planned, memory, starts)))

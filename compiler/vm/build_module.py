@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
+from ingot.compiler.dispatch import ops as dispatch
 from ingot.compiler.ir import Function, Module, PassedType, TensorType, Value, walk
 from ingot.compiler.ir.printer import to_text
 from ingot.compiler.kernels.kernel import Kernel
@@ -149,7 +150,7 @@ def _value(name: str, type: TensorType | PassedType, doc: str) -> ValueContents:
 def _entry(function: Function, kernel: Kernel) -> Entry:
     return Entry(
         kernel.name,
-        str(function.attributes.get("layer", "")),
+        dispatch.Entry.of(function).layer,
         len(kernel.bindings),
         len(kernel.constants),
         kernel.written,

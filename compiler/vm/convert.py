@@ -13,9 +13,10 @@ from dataclasses import replace
 from functools import partial
 from typing import cast
 
-from ingot.compiler.dispatch.ops import SLOT_OPS, Check, Guard, Rows
+from ingot.compiler.dispatch.ops import SLOT_OPS, Guard, Rows
 from ingot.compiler.graph.ops import Size, defined_symbols
 from ingot.compiler.ir import Block, Function, Module, Op, Region, TensorType, Value
+from ingot.compiler.ir.attributes import NO_ATTRIBUTES
 from ingot.compiler.ir.dims import Dim
 from ingot.compiler.stream.ops import (
     Dispatch,
@@ -25,6 +26,7 @@ from ingot.compiler.stream.ops import (
     ParameterOrdinal,
     Place,
     Placed,
+    PlannedFunction,
     SharedBytes,
     VariableOrdinal,
 )
@@ -60,8 +62,7 @@ class _Converter:
         self.places: dict[Value, Bytes] = {}
         self.scalars: dict[Value, Value] = {}
         self.carried: dict[int, Bytes] = {}
-        checks = cast("tuple[Check, ...]", function.attributes.get("checks", ()))
-        self.checks = LayerChecks(checks, self.code, self.sizes)
+        self.checks = LayerChecks(PlannedFunction.of(function).checks, self.code, self.sizes)
 
     def convert(self) -> Function:
         function = self.function
@@ -76,7 +77,7 @@ class _Converter:
         self._open_first_slab()
         for op in function.block.ops:
             self.op(op)
-        return replace(function, body=Region(self.code.finish()), attributes={})
+        return replace(function, body=Region(self.code.finish()), attributes=NO_ATTRIBUTES)
 
     def _open_first_slab(self) -> None:
         if self._slab_lengths()[0] == 0:
@@ -91,9 +92,8 @@ class _Converter:
 
     def _slab_lengths(self) -> tuple[Dim, ...]:
         """Per scope of the plan, the length of the slab up to its end."""
-        attributes = self.function.attributes
-        lengths = attributes.get("slab_scopes", (attributes["slab_length"],))
-        return cast("tuple[Dim, ...]", lengths)
+        planned = PlannedFunction.of(self.function)
+        return planned.slab_scopes or (planned.slab_length,)
 
     def op(self, op: Op) -> None:
         """The instructions of one op."""

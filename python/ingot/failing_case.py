@@ -13,6 +13,7 @@ import numpy as np
 from ingot.compiler import ir
 from ingot.compiler.graph.interpreter import bind_symbols
 from ingot.compiler.graph.symbols import substitute_symbols
+from ingot.compiler.ir.attributes import NO_ATTRIBUTES
 from ingot.hal.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def _function(dispatch: Dispatch, operands: Sequence[Any], sizes: Mapping[str, i
         name="main",
         exported=True,
         body=ir.clone_region(entry.body, {}),
-        attributes={},
+        attributes=NO_ATTRIBUTES,
         argument_names=[f"x{place}" for place in range(len(entry.arguments))],
         result_names=[f"y{place}" for place in range(len(dispatch.results))],
     )

@@ -12,8 +12,9 @@ import pytest
 
 import ingot
 from ingot.compiler import compile
+from ingot.compiler.dispatch.ops import Entry
 from ingot.compiler.graph.builder import Builder
-from ingot.compiler.ir import Attribute, Block, Function, Module, Op, Region, TensorType, Value
+from ingot.compiler.ir import Block, Function, Module, Op, Region, TensorType, Value
 from ingot.compiler.ir.dims import symbol
 from ingot.compiler.ir.parser import parse
 from ingot.compiler.kernels.classes import lower_entries
@@ -173,7 +174,7 @@ def test_ops_without_a_kernel_are_listed_together() -> None:
         with builder.at(layer):
             y = builder.value("convolution", *block.arguments, layout="nchw,oihw->nchw")
         builder.return_(y)
-        attributes: dict[str, Attribute] = {"entry": True, "layer": layer}
+        attributes = Entry(layer=layer)
         module.add(Function(f"entry_{place}", Region([block]), attributes=attributes))
     with pytest.raises(CompileError) as caught:
         lower_entries(module, [choose_variants(None)[0].target])

@@ -13,6 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 import ingot
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.interpreter import interpret
+from ingot.compiler.graph.ops import Constant, DotCoded, Global
 from ingot.compiler.graph.passes import run_graph_passes
 from ingot.compiler.graph.references.leaves import literal_of
 from ingot.compiler.ir import Module, Op, Value, walk
@@ -125,10 +126,9 @@ def test_the_graph_keeps_codes_and_says_the_same(name: str) -> None:
     state = interpret(module, "init", []) if "init" in module.functions else []
     for op in ops(module):  # results of `init` as constants
         if op.name == "global":
-            index = op.attributes["index"]
-            op.name, op.attributes = "constant", {
-                "value": literal_of(state[index], op.attributes["dtype"])
-            }  # fmt: skip
+            found = Global.of(op)
+            literal = literal_of(state[found.index], found.dtype)
+            op.name, op.attributes = "constant", Constant(literal)
     case.check(lambda x: interpret(module, "main", [x])[0], 3)
 
 
@@ -170,7 +170,7 @@ def test_parameters_of_a_byte_each_become_packed_codes(name: str) -> None:
     module = build(make, ("f32", (3, 64)))
     compiled = ingot.compile(module, variants=[best_variant()])
     dots = [op for op in ops(run_graph_passes(module)) if op.name == "dot_coded"]
-    assert [op.attributes["coding"].name for op in dots] == [name]
+    assert [DotCoded.of(op).coding.name for op in dots] == [name]
     rng = np.random.default_rng(0)
     q = rng.integers(0, 8, (64, 40)).astype(dtype(name).numpy)
     x = rng.standard_normal((3, 64)).astype(np.float32)

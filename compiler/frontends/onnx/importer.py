@@ -35,7 +35,7 @@ from ingot.compiler.frontends.survey import Survey
 from ingot.compiler.frontends.symbols import Restart, Symbols
 from ingot.compiler.ir import Block, Function, Module, Region, TensorType, Value
 from ingot.compiler.ir.dims import symbols_of
-from ingot.compiler.ir.renamed_dims import RENAMED
+from ingot.compiler.ir.renamed_dims import FunctionAttributes
 from ingot.hal.errors import CompileError
 
 __all__ = ["ImportOptions", "import_model"]
@@ -99,7 +99,7 @@ def _finish(block: Block, signature: Signature) -> Module:
             list(signature.result_names),
             symbols=dict(signature.symbols),
             docs=dict(signature.docs),
-            attributes={RENAMED: signature.renamed} if signature.renamed else {},
+            attributes=FunctionAttributes(signature.renamed),
         )
     )
     return module

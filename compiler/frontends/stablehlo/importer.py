@@ -46,7 +46,7 @@ from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.ir import Block, Function, Module, Region, Value, dims
 from ingot.compiler.ir import TensorType as GraphTensorType
 from ingot.compiler.ir.dims import Dim
-from ingot.compiler.ir.renamed_dims import RENAMED
+from ingot.compiler.ir.renamed_dims import FunctionAttributes
 from ingot.hal.errors import CompileError, DataLoss, NotFound
 from ingot.hal.spec import dtype
 
@@ -154,7 +154,7 @@ def _build(
         list(names),
         [*result_names(function), *shown],
         symbols={name: symbols.bounds.get(name, (0, None)) for name in sorted(used)},
-        attributes={RENAMED: renamed} if (renamed := symbols.renamed()) else {},
+        attributes=FunctionAttributes(symbols.renamed()),
     )
 
 

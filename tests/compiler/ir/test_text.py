@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 
-from ingot.compiler.dispatch.ops import Check, CheckedControl
+from ingot.compiler.dispatch.ops import Check, CheckedControl, CheckedFunction, Entry
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.level import GRAPH
 from ingot.compiler.graph.ops import Constant
@@ -58,7 +58,7 @@ def test_every_part_of_a_module_survives() -> None:
         result_names=["out", "sum"],
         symbols={"b": (1, 512), "c": (0, None)},
         docs={"x": 'an "input"\nin two lines'},
-        attributes={"entry": True},
+        attributes=Entry(layer="l"),
     )
     module.attributes["producer"] = "ingot"
     text = to_text(module)
@@ -70,7 +70,7 @@ def test_every_part_of_a_module_survives() -> None:
     assert function.docs == {"x": 'an "input"\nin two lines'}
     assert function.argument_names == ["x", "y"]
     assert function.result_names == ["out", "sum"]
-    assert function.attributes == {"entry": True}
+    assert function.attributes == Entry(layer="l")
     assert again.attributes == {"producer": "ingot"}
     assert function.block.ops[0].location == 'layer/"quoted"\n\u00e9'
 
@@ -204,7 +204,7 @@ def test_attributes_with_a_default_may_be_left_out_of_a_text() -> None:
 
 def test_records_and_what_a_deeper_level_adds_survive() -> None:
     text = """module {} {
-  func @main(%p: i1, %x: f32[2]) -> (f32[2]) {
+  func @main(%p: i1, %x: f32[2]) -> (f32[2]) attributes {checks=[{kind="le", a=<n>, b=9}]} {
     %0 = if(%p) {symbols=[], checks=[[{kind="le", a=<n>, b=9, layer="l"}], []]} : f32[2] ({
     ^():
       yield(%x)
@@ -220,6 +220,8 @@ def test_records_and_what_a_deeper_level_adds_survive() -> None:
 """
     module = parse(text)
     assert to_text(module) == text
+    checked = CheckedFunction.of(module.functions["main"])
+    assert checked.checks == (Check("le", symbol("n"), 9),)
     branch, copy, _, _ = module.functions["main"].block.ops
     assert CheckedControl.of(branch).checks == ((Check("le", symbol("n"), 9, "l"),), ())
     assert Placed.of(copy).places == (InSlab("slab", symbol("n") * 4, 1),)

@@ -13,6 +13,7 @@ import ml_dtypes  # noqa: F401  NumPy learns the names of its dtypes
 import numpy as np
 import pytest
 
+from ingot.compiler.dispatch.ops import Entry
 from ingot.compiler.graph.passes import GRAPH_PASSES
 from ingot.compiler.ir import Function, Module
 from ingot.compiler.ir.dims import broadcast, symbol
@@ -111,7 +112,7 @@ def module_of(*functions: Function) -> Module:
     module = Module()
     for place, function in enumerate(functions):
         function.name = f"entry_{place}"
-        function.attributes["entry"] = True
+        function.attributes = Entry()
         module.add(function)
     return module
 

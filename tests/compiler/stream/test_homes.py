@@ -25,6 +25,7 @@ from ingot.compiler.stream.ops import (
     Place,
     Placed,
     PlannedControl,
+    PlannedFunction,
     PlannedRows,
 )
 from ingot.compiler.stream.plan_memory import plan_memory
@@ -78,7 +79,7 @@ def test_a_loop_runs_in_the_memory_of_the_result() -> None:
     (result,) = loop(block, [dispatch(block)], lambda b, carried: [dispatch(b, *carried)])
     planned = plan(block, result)
     assert count(planned, "stream.copy") == 0
-    assert planned.attributes["slab_length"] == 0
+    assert PlannedFunction.of(planned).slab_length == 0
     assert set(places(planned, "stream.dispatch")) == {Named("result", 0)}
 
 
@@ -103,7 +104,7 @@ def test_a_kernel_that_cannot_work_in_place_has_its_result_copied() -> None:
     (result,) = loop(block, [dispatch(block)], body)
     planned = plan(block, result)
     assert places(planned, "stream.copy") == [Named("result", 0)]
-    assert planned.attributes["slab_length"] == 256
+    assert PlannedFunction.of(planned).slab_length == 256
 
 
 def test_an_old_value_that_is_still_read_is_not_written_over() -> None:
@@ -162,7 +163,7 @@ def test_a_branch_gives_an_outer_value_in_its_own_memory() -> None:
     result = block.append(Op("if", [selector], [ROW], PlannedControl(), regions)).result
     planned = plan(block, dispatch(block, result, result, in_place=False))
     assert count(planned, "stream.copy") == 0
-    assert planned.attributes["slab_length"] == 256
+    assert PlannedFunction.of(planned).slab_length == 256
 
 
 def test_an_argument_is_copied_before_a_loop_changes_it() -> None:
@@ -180,7 +181,7 @@ def test_nested_loops_share_one_home() -> None:
     (result,) = loop(block, [dispatch(block)], outer)
     planned = plan(block, result)
     assert count(planned, "stream.copy") == 0
-    assert planned.attributes["slab_length"] == 0
+    assert PlannedFunction.of(planned).slab_length == 0
 
 
 def test_a_branch_that_keeps_the_value_does_nothing() -> None:
@@ -207,7 +208,7 @@ def test_what_a_loop_captures_keeps_its_memory() -> None:
 
     (result,) = loop(block, [dispatch(block)], body)
     planned = plan(block, result)
-    assert planned.attributes["slab_length"] == 512
+    assert PlannedFunction.of(planned).slab_length == 512
     slab = [place for place in places(planned, "stream.dispatch") if isinstance(place, InSlab)]
     assert slab == [InSlab("slab", 0), InSlab("slab", 256)]
 

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from ingot.compiler.ir import Block, Function, Module, Op, Region, TensorType, Value
 from ingot.compiler.ir.dims import Dim, symbol
-from ingot.compiler.stream.ops import Dispatch, InSlab, KernelCall, Named, Place, Placed
+from ingot.compiler.stream.ops import (
+    Dispatch,
+    InSlab,
+    KernelCall,
+    Named,
+    Place,
+    Placed,
+    PlannedFunction,
+)
 from ingot.compiler.stream.plan_memory import plan_memory
 from ingot.hal.spec import dtype
 
@@ -48,7 +56,7 @@ def test_a_chain_needs_two_ranges() -> None:
     for _ in range(6):
         value = stream.dispatch(value)
     planned = stream.plan(stream.dispatch(value))
-    assert planned.attributes["slab_length"] == B * 512
+    assert PlannedFunction.of(planned).slab_length == B * 512
     assert places(planned)[-1] == Named("result", 0)
 
 
@@ -58,7 +66,7 @@ def test_a_kernel_that_may_writes_over_its_operand() -> None:
     for _ in range(6):
         value = stream.dispatch(value, in_place=True)
     planned = stream.plan(stream.dispatch(value))
-    assert planned.attributes["slab_length"] == B * 256
+    assert PlannedFunction.of(planned).slab_length == B * 256
 
 
 def test_an_operand_that_is_read_later_is_not_written_over() -> None:
@@ -91,7 +99,7 @@ def test_an_alias_keeps_its_bytes_alive() -> None:
     view = stream.alias(first, (64, B))
     second = stream.dispatch(stream.block.arguments[0])
     planned = stream.plan(stream.dispatch(view, second))
-    assert planned.attributes["slab_length"] == B * 512
+    assert PlannedFunction.of(planned).slab_length == B * 512
 
 
 def test_a_result_that_others_read_lies_in_the_callers_memory() -> None:
@@ -99,7 +107,7 @@ def test_a_result_that_others_read_lies_in_the_callers_memory() -> None:
     first = stream.dispatch(stream.block.arguments[0])
     planned = stream.plan(stream.dispatch(first, in_place=True), stream.alias(first, (64, B)))
     assert places(planned) == [Named("result", 1), Named("result", 0)]
-    assert planned.attributes["slab_length"] == 0
+    assert PlannedFunction.of(planned).slab_length == 0
 
 
 def test_init_keeps_its_results_and_reuses_the_rest() -> None:
@@ -108,4 +116,4 @@ def test_init_keeps_its_results_and_reuses_the_rest() -> None:
     kept = stream.dispatch(stream.dispatch(argument, shape=(64,)), shape=(64,))
     planned = stream.plan(kept, stream.dispatch(argument, shape=(64,)), name="init")
     assert places(planned) == [InSlab("arena", 0), InSlab("arena", 256), InSlab("arena", 0)]
-    assert planned.attributes["slab_length"] == 512
+    assert PlannedFunction.of(planned).slab_length == 512

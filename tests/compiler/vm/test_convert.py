@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import ingot
-from ingot.compiler.dispatch.ops import Check
+from ingot.compiler.dispatch.ops import Check, CheckedFunction
 from ingot.compiler.ir import Block, Function, Module, Op, Region, TensorType
 from ingot.compiler.ir.dim_text import parse_dim
 from ingot.compiler.ir.dims import Dim, floordiv, maximum, symbol
@@ -43,8 +43,7 @@ def copies(
     names = [f"x{i}" for i in range(len(shapes))]
     outputs = [f"y{i}" for i in range(len(results))]
     function = Function("main", Region([block]), names, outputs, symbols=symbols or {})
-    if checks:
-        function.attributes["checks"] = checks
+    function.attributes = CheckedFunction(checks=checks)
     module = Module()
     module.add(function)
     data = ProgramData()

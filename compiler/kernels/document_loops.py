@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from ingot.compiler.ir.attributes import rows_of
+from ingot.compiler.kernels.math.functions import MATH_FUNCTIONS
 from ingot.compiler.kernels.table import LOOP_OPS, LoopRow
 
 __all__ = ["loops_markdown"]
@@ -33,6 +34,17 @@ branch that the items of a group may take differently.
 """
 
 
+_FUNCTIONS = """
+## Math functions
+
+What these ops are says `compiler/kernels/math`, as functions of loop IR: their arguments are the
+operands, `return` gives the result, and ops in them may be math functions, too. A kernel has the op
+alone; printers print its function once per number of lanes, the interpreter runs it.
+
+{names}
+"""
+
+
 def loops_markdown() -> str:
     """The page as Markdown."""
     parts, family = [_HEAD], ""
@@ -41,7 +53,8 @@ def loops_markdown() -> str:
             family = row.family
             parts.append(f"\n## {family}\n\n")
         parts.append(_entry(row))
-    return "".join(parts)
+    names = ", ".join(f"`{name}`" for name in sorted(MATH_FUNCTIONS) if "." not in name)
+    return "".join([*parts, _FUNCTIONS.format(names=names)])
 
 
 def _entry(row: LoopRow) -> str:

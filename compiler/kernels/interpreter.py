@@ -15,12 +15,13 @@ from typing import Any, cast
 import numpy as np
 
 from ingot.compiler.graph.ops import OPS
-from ingot.compiler.graph.references.numbers import Array, quiet
+from ingot.compiler.graph.references.numbers import Array, narrow, quiet
 from ingot.compiler.ir import Block, MemoryType, Op, Value, VectorType, walk
 from ingot.compiler.ir.dims import evaluate
 from ingot.compiler.kernels import table
 from ingot.compiler.kernels.kernel import Kernel
-from ingot.compiler.kernels.loop import dtype_of
+from ingot.compiler.kernels.loop import dtype_of, lanes_of
+from ingot.compiler.kernels.math.functions import math_function
 from ingot.compiler.kernels.references import REFERENCES
 from ingot.compiler.kernels.table import Axis, Constant, Offset, Ordinal
 from ingot.hal.errors import InvalidArgument
@@ -108,13 +109,24 @@ class _Run:
             if special is not None:
                 special(self, op)
             else:
-                operands = [self.values[value] for value in op.operands]
-                reference = REFERENCES.get(op.name) or OPS[op.name].reference
-                extra = dict(vars(op.attributes))
-                if op.name == "loop.broadcast":
-                    extra["lanes"] = cast(VectorType, op.result.type).lanes
-                self.values[op.result] = reference(*operands, **extra)
+                self.values[op.result] = self.compute(op)
         return block.terminator.operands
+
+    def compute(self, op: Op) -> Array:
+        """An op on registers: by its function if it has one, else by the reference."""
+        operands = [self.values[value] for value in op.operands]
+        element = dtype_of(op.result)
+        function = math_function(op.name, element, lanes_of(op.result))
+        if function is not None:
+            for argument, value in zip(function.arguments, operands, strict=True):
+                self.values[argument] = value.astype(dtype_of(argument).numpy)
+            (result,) = self.block(function.block)
+            return narrow(self.values[result], element)
+        reference = REFERENCES.get(op.name) or OPS[op.name].reference
+        extra = dict(vars(op.attributes))
+        if op.name == "loop.broadcast":
+            extra["lanes"] = lanes_of(op.result)
+        return np.asarray(reference(*operands, **extra))
 
     def fill(self, value: Value, number: Any) -> None:
         """The same number in all items and lanes."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 
 from ingot.compiler.graph.ops.table import OPS, RuleError, require
 from ingot.compiler.ir import (
+    Function,
     IndexType,
     Level,
     MemoryType,
@@ -24,6 +25,7 @@ from ingot.compiler.ir import (
 from ingot.compiler.ir.attributes import Attributes
 from ingot.compiler.kernels.check_barriers import check_barriers
 from ingot.compiler.kernels.kernel import Kernel
+from ingot.compiler.kernels.math.functions import MATH_FUNCTIONS
 from ingot.compiler.kernels.table import (
     LOOP_OPS,
     For,
@@ -35,7 +37,7 @@ from ingot.compiler.kernels.table import (
 )
 from ingot.hal.errors import CompileError
 
-__all__ = ["verify_kernel"]
+__all__ = ["verify_function", "verify_kernel"]
 
 
 def verify_kernel(kernel: Kernel) -> None:
@@ -47,6 +49,23 @@ def verify_kernel(kernel: Kernel) -> None:
     if errors:
         raise CompileError("the module is no valid loop IR:\n  " + "\n  ".join(errors))
     check_barriers(kernel.loops)
+
+
+def verify_function(function: Function) -> None:
+    """The same for a math function: registers in, one register out, and nothing beside."""
+    module = Module()
+    module.add(function)
+    verify(module, _LOOP)
+    allowed = {"loop.if", "loop.any", "loop.fma", "loop.constant", "yield", "return"}
+    wrong = [
+        f"op '{op.name}' has no place in a function"
+        for op in walk(function)
+        if not (op.name in allowed or op.name in MATH_FUNCTIONS or is_elementwise(op.name))
+    ]
+    if len(function.result_types) != 1:
+        wrong.append(f"gives {len(function.result_types)} values, expected one")
+    if wrong:
+        raise CompileError(f"'@{function.name}' is no valid math function: " + "; ".join(wrong))
 
 
 # Single ops.
@@ -140,6 +159,8 @@ def _misuses(kernel: Kernel) -> Iterator[tuple[Op, str]]:
     for op in walk(kernel.loops):
         if op.name == "return" and op is not kernel.loops.block.terminator:
             yield op, "stands in a region"
+        if op.name == "return" and op.operands:
+            yield op, "gives values: only functions do, a kernel stores its results"
         yield from ((op, each) for each in _misuse(kernel, op))
 
 

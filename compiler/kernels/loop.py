@@ -47,6 +47,7 @@ from ingot.compiler.kernels.table import (
     Axis,
     Constant,
     Fault,
+    Fma,
     For,
     Lane,
     Offset,
@@ -477,10 +478,14 @@ class LoopBuilder:
         """i1: one lane is true; a scalar stays."""
         return vector if lanes_of(vector) == 1 else self._one("loop.any", (vector,), ScalarType(I1))
 
-    def fma(self, a: Value, b: Value, c: Value) -> Value:
-        """a * b + c."""
+    def fma(self, a: Value, b: Value, c: Value, exact: bool = False) -> Value:
+        """a * b + c; `exact`: what the product has behind its last bit counts on all targets."""
         a, b, c = self._same_lanes([a, b, c])
-        return self._one("loop.fma", (a, b, c), c.type)
+        return self._one("loop.fma", (a, b, c), c.type, Fma(exact))
+
+    def part(self, name: str, *values: Value) -> Value:
+        """A part of math functions: `loop.scale`, `loop.angle`, ..."""
+        return self._one(name, values, values[0].type)
 
     def convert(self, value: Value, element: DType) -> Value:
         """The value in another dtype, by the rules of the graph op."""
@@ -535,9 +540,9 @@ class LoopBuilder:
     ) -> Value:
         return self._append(name, operands, type, attributes).result
 
-    def finish(self, name: str) -> Function:
-        """End the kernel: its loop IR."""
-        self._top.append(Op("return"))
+    def finish(self, name: str, *values: Value) -> Function:
+        """End the kernel, or a function that gives values: its loop IR."""
+        self._top.append(Op("return", values))
         _drop_unused(self._top, set())
         return Function(name, Region([self._top]))
 

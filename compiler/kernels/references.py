@@ -7,7 +7,9 @@ the interpreter's.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 
 import numpy as np
 
@@ -52,8 +54,36 @@ def _any(vector: Array) -> Array:
 
 
 @quiet
-def _fma(a: Array, b: Array, c: Array) -> Array:
-    return narrow(widen(a) * widen(b) + widen(c), dtype_of(a))
+def _fma(a: Array, b: Array, c: Array, *, exact: bool = False) -> Array:
+    element = dtype_of(a)
+    if element.name == "f64":
+        result = np.array([*map(_fma_once, a.flat, b.flat, c.flat)], np.float64)
+        return np.asarray(result.reshape(a.shape))
+    product, summand = widen(a) * widen(b), widen(c)  # no bit of the product is lost
+    sum = product + summand
+    return narrow(_odd_sum(sum, product, summand) if element.is_float else sum, element)
+
+
+def _odd_sum(sum: Array, a: Array, b: Array) -> Array:
+    """a + b = sum in f64, rounded to odd: rounding to f32 is then as if it were the only one."""
+    part = sum - a
+    error = (a - (sum - part)) + (b - part)
+    bits = sum.view(np.int64)
+    inexact = (error != 0) & np.isfinite(error) & ((bits & 1) == 0)
+    toward = np.where((error > 0) == (sum > 0), 1, -1)
+    return np.asarray(np.where(inexact, bits + toward, bits).view(np.float64))
+
+
+def _fma_once(a: float, b: float, c: float) -> float:
+    if not (math.isfinite(a) and math.isfinite(b) and math.isfinite(c)):
+        return a * b + c
+    exact = Fraction(a) * Fraction(b) + Fraction(c)
+    if exact == 0:
+        return a * b + c if 0 in (a, b) else 0.0
+    try:
+        return float(exact)
+    except OverflowError:
+        return math.inf if exact > 0 else -math.inf
 
 
 REFERENCES: dict[str, Callable[..., Array]] = {

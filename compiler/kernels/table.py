@@ -8,14 +8,28 @@ scalars and vectors. What registers hold is computed by `references.py`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, cast
 
-from ingot.compiler.graph.ops import OPS, Compare, ReduceKind, infer_types
+from ingot.compiler.graph.ops import OPS, Compare, infer_types
 from ingot.compiler.graph.ops.table import require
 from ingot.compiler.ir import IndexType, MemoryType, Op, ScalarType, Type, Value, VectorType
-from ingot.compiler.ir.attributes import LEFT_OUT, Attributes, Ints, Number, declare
+from ingot.compiler.ir.attributes import Attributes, declare
+from ingot.compiler.kernels.loop_attributes import (
+    Access,
+    Axis,
+    Constant,
+    Fault,
+    Fma,
+    For,
+    Lane,
+    Offset,
+    Ordinal,
+    Poll,
+    Reduce,
+    Shuffle,
+)
 from ingot.compiler.kernels.references import REFERENCES
 from ingot.hal.spec import DType, dtype
 
@@ -28,6 +42,7 @@ __all__ = [
     "Compare",
     "Constant",
     "Fault",
+    "Fma",
     "For",
     "Lane",
     "LoopRow",
@@ -115,87 +130,6 @@ def _index_or_data(op: Op, operands: list[Value]) -> tuple[Type, ...]:
     if all(value.type == _I64 for value in operands):
         return (_INDEX,) if given == _INDEX else (_I64,)
     return (_I64,) if given == _I64 else (_INDEX,)
-
-
-# What ops say beside their operands.
-
-
-@dataclass(frozen=True)
-class Constant(Attributes):
-    """Of `loop.constant`."""
-
-    value: Number
-
-
-@dataclass(frozen=True)
-class Ordinal(Attributes):
-    """Of `loop.dim` and `loop.binding`."""
-
-    ordinal: int
-
-
-@dataclass(frozen=True)
-class Axis(Attributes):
-    """Of `loop.workload`, `loop.workgroup` and `loop.local_id`."""
-
-    axis: int
-
-
-@dataclass(frozen=True)
-class Offset(Attributes):
-    """Of `loop.scratch` and `loop.local`."""
-
-    offset: int
-
-
-@dataclass(frozen=True)
-class For(Attributes):
-    """Of `loop.for`."""
-
-    unroll: bool = False
-    poll: int = field(default=0, metadata=LEFT_OUT)
-
-
-@dataclass(frozen=True)
-class Poll(Attributes):
-    """Of `loop.poll`."""
-
-    work: int
-
-
-@dataclass(frozen=True)
-class Fault(Attributes):
-    """Of `loop.fault`."""
-
-    operand: int
-
-
-@dataclass(frozen=True)
-class Access(Attributes):
-    """Of `loop.load` and `loop.store`."""
-
-    aligned: bool = field(default=False, metadata=LEFT_OUT)
-
-
-@dataclass(frozen=True)
-class Lane(Attributes):
-    """Of `loop.extract` and `loop.insert`."""
-
-    lane: int
-
-
-@dataclass(frozen=True)
-class Shuffle(Attributes):
-    """Of `loop.shuffle`."""
-
-    lanes: Ints
-
-
-@dataclass(frozen=True)
-class Reduce(Attributes):
-    """Of `loop.reduce`."""
-
-    kind: ReduceKind
 
 
 # Rules.
@@ -412,6 +346,16 @@ def _fma(op: Op) -> tuple[Type, ...]:
     return (a,)
 
 
+def _part(op: Op) -> tuple[Type, ...]:
+    value, *others = map(_type, op.operands)
+    require(
+        all(other == value for other in others), f"takes equal types, not {_list((value, *others))}"
+    )
+    is_float = value != _INDEX and value.dtype.name in ("f32", "f64")
+    require(is_float, f"takes numbers of f32 or f64, not {value}")
+    return (value,)
+
+
 def _list(types: tuple[Type, ...]) -> str:
     return f"({', '.join(map(str, types))})"
 
@@ -526,7 +470,13 @@ def _control() -> None:
         region_count=2,
     )
     _row("yield(*values: value)", "", _nothing, "Ends a region with its values.", "ends")
-    _row("return()", "", _nothing, "Ends the kernel.", "ends")
+    _row(
+        "return(*values: value)",
+        "",
+        _nothing,
+        "Ends the kernel, or a function with its value.",
+        "ends",
+    )
     _row(
         "loop.fault(condition: mask, index: indices, bound: index)",
         "",
@@ -603,9 +553,37 @@ def _lane_ops() -> None:
         attributes=Reduce,
     )
     _row("loop.any(vector: vector)", "i1", _any, "Whether a lane is true.")
-    _row("loop.fma(a: value, b: value, c: value)", "as c", _fma,
-         "a * b + c, rounded once where the target can.")  # fmt: skip
+    _row(
+        "loop.fma(a: value, b: value, c: value)",
+        "as c",
+        _fma,
+        "a * b + c, rounded once where the target can. `exact`: where it cannot, the bits that "
+        "rounding the product would lose count all the same.",
+        attributes=Fma,
+    )
 
 
-for _register in (_leaves, _indices, _control, _memory_ops, _lane_ops):
+def _parts() -> None:
+    _FAMILY.append("Parts of math functions")
+    _row(
+        "loop.scale(value: value, power: value)",
+        "as value",
+        _part,
+        "value * 2^power: a normal value, a whole power; rounded once.",
+    )
+    _row(
+        "loop.angle(x: value)",
+        "as x",
+        _part,
+        "What is left of x, if it is not small, beside the nearest multiple of pi / 2.",
+    )
+    _row(
+        "loop.quadrant(x: value)",
+        "as x",
+        _part,
+        "Which multiple that is, modulo 4.",
+    )
+
+
+for _register in (_leaves, _indices, _control, _memory_ops, _lane_ops, _parts):
     _register()

@@ -9,8 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
-from ingot.compiler.ir import Block, MemoryType, Op, Value
-from ingot.compiler.kernels.kernel import Kernel, checked_name
+from ingot.compiler.ir import Block, Function, MemoryType, Op, Value
 from ingot.hal.spec import DType
 
 __all__ = ["CStructure", "register_bits"]
@@ -24,13 +23,11 @@ def register_bits(element: DType) -> int:
 
 
 class CStructure(ABC):
-    """Prints the body of one kernel, one variable per value."""
+    """Prints the body of one kernel or function, one variable per value."""
 
     statements: ClassVar[dict[str, str]]  # op name to the method that prints it as statements
 
-    def __init__(self, kernel: Kernel) -> None:
-        checked_name(kernel.name)
-        self.kernel = kernel
+    def __init__(self) -> None:
         self.lines: list[str] = []
         self.names: dict[Value, str] = {}
         self.mask_bits: dict[Value, int] = {}  # lane width of vectors of i1
@@ -51,6 +48,22 @@ class CStructure(ABC):
     def _loop_hint(self, op: Op) -> str | None:
         """A line in front of a loop."""
         return None
+
+    def _function(self, function: Function) -> tuple[str, str]:
+        """The head of a function of its arguments, from its type to the closing parenthesis, and
+        its body."""
+        arguments = [
+            f"{self._type(argument)} {self._new_name(argument)}" for argument in function.arguments
+        ]
+        self._block(function.block)
+        (result,) = function.block.terminator.operands
+        self._line(f"return {self._name(result)};")
+        head = f"{self._type(result)} {function.name}({', '.join(arguments)})"
+        return head, "\n".join(self.lines)
+
+    def _condition(self, value: Value) -> str:
+        """What a branch asks."""
+        return self._name(value)
 
     def _line(self, text: str) -> None:
         self.lines.append("  " * self.depth + text)
@@ -129,7 +142,7 @@ class CStructure(ABC):
     def _if(self, op: Op) -> None:
         for result in op.results:
             self._line(f"{self._type(result)} {self._new_name(result)};")
-        self._line(f"if ({self._name(op.operands[0])}) {{")
+        self._line(f"if ({self._condition(op.operands[0])}) {{")
         for place, region in enumerate(op.regions):
             if place == 1:
                 if len(region.block.ops) == 1 and not op.results:

@@ -10,17 +10,20 @@ import math
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cache
 from typing import ClassVar
 
-from ingot.compiler.ir import MemoryType, Op, Value, VectorType
+from ingot.compiler.ir import Function, MemoryType, Op, Value, VectorType
 from ingot.compiler.kernels.kernel import Kernel, checked_name
 from ingot.compiler.kernels.loop import dtype_of, lanes_of
+from ingot.compiler.kernels.math.functions import MATH_FUNCTIONS, math_function
 from ingot.compiler.kernels.place_polls import PART
 from ingot.compiler.kernels.table import (
     Axis,
     Compare,
     Constant,
     Fault,
+    Fma,
     For,
     Lane,
     Offset,
@@ -29,24 +32,24 @@ from ingot.compiler.kernels.table import (
     Shuffle,
 )
 from ingot.compiler.targets.c_structure import CStructure, register_bits
+from ingot.compiler.targets.cpu.c_text import access, literal, scalar_name, stored, wrapped
 from ingot.compiler.targets.cpu.headers import read_header
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import DType
 
 __all__ = ["PrintedKernel", "print_kernel", "print_source", "prototype"]
 
-_SUPPORTED = {"i1", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "f16", "bf16"} | {
-    "f32",
-    "f64",
-}
 _COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 _FLOAT_OPERATORS = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
+_VECTOR_OPERATORS = {"add": "+", "sub": "-", "mul": "*", "and": "&", "or": "|", "xor": "^"}
 _INDEX_OPERATORS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "rem": "%"}
-_CHEAP_FLOAT = {"neg", "abs", "sign", "max", "min", "sqrt", "rsqrt", "rem"}
 _ROUNDINGS = {"floor", "ceil", "trunc", "round_even", "round_away"}
 _EXACT = {"neg", "abs", "sign", "max", "min"} | _ROUNDINGS
-_F32_FUNCTIONS = {"exp", "exp2", "log", "tanh", "logistic", "erf"} | _ROUNDINGS
-"""All others go through f64."""
+_INSTRUCTIONS = {"scale_f32x16"}
+"""Functions for which some machine has an instruction: kernel_vector.h."""
+_RARE = ("angle", "quadrant")
+"""Functions that are seldom called, and too large to stand wherever they are. What other functions
+choose by a branch is as rare."""
 _PREDICATES = {"is_nan", "is_inf", "is_finite"}
 _MASK_OPS = {"and": "&", "or": "|", "xor": "^", "max": "|", "min": "&", "mul": "&", "add": "|"}
 _PROTOTYPE = """uint32_t INGOT_KERNEL_CALL
@@ -61,26 +64,29 @@ def prototype(kernel: Kernel) -> str:
 
 # What INGOT_USE_ of kernel.h is said of: elements, also with a number of lanes, and words.
 _ELEMENTS = ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "f64", "i1", "f16", "bf16")
-_WORDS = ("convert", "packed", "reduce", "rem", "through")
-_HEADERS = ("kernel_vector.h", "kernel_math.h", "kernel_math_f64.h")
+_WORDS = ("convert", "packed", "reduce", "rem")
+_HEADERS = ("kernel_vector.h", "kernel_rounding.h")
 
 
 @dataclass(frozen=True)
 class PrintedKernel:
-    """The function of a kernel, and what of the headers it needs."""
+    """The function of a kernel, and what it needs: of the headers, and of the math library."""
 
     text: str
     headers: dict[int, int]  # by lanes, how many of _HEADERS
     parts: frozenset[str]  # those of `read_header`
+    functions: dict[str, str]  # text by name, those that others call first
 
 
 def print_source(kernels: Iterable[PrintedKernel]) -> str:
     """A whole C file with these kernels."""
     bodies: list[str] = []
+    functions: dict[str, str] = {}
     headers: dict[int, int] = {}
     used: set[str] = set()
     for kernel in kernels:
         bodies.append(kernel.text)
+        functions |= kernel.functions
         used |= kernel.parts
         for lanes, count in kernel.headers.items():
             headers[lanes] = max(count, headers.get(lanes, 0))
@@ -91,7 +97,7 @@ def print_source(kernels: Iterable[PrintedKernel]) -> str:
     for lanes, count in sorted(headers.items()):
         for header in _HEADERS[:count]:
             lines += [f"#define INGOT_LANES {lanes}", read_header(header, used, lanes)]
-    return "\n".join([*lines, "", *bodies])
+    return "\n".join([*lines, "", *functions.values(), *bodies])
 
 
 def _with_needed(parts: set[str]) -> frozenset[str]:
@@ -103,17 +109,12 @@ def _with_needed(parts: set[str]) -> frozenset[str]:
 
 def print_kernel(kernel: Kernel) -> PrintedKernel:
     """The C function of one kernel."""
-    return _Printer(kernel).print()
+    return _Printer().kernel(kernel)
 
 
-def scalar_name(element: DType) -> str:
-    """The C type of a scalar in a register."""
-    if element.name not in _SUPPORTED:
-        raise CompileError(
-            f"kernels cannot compute with {element.name}; convert to one of: "
-            + ", ".join(sorted(_SUPPORTED))
-        )
-    return "f32" if element.is_half else element.name
+@cache
+def _print_function(function: Function) -> PrintedKernel:
+    return _Printer().function(function)
 
 
 class _Printer(CStructure):
@@ -125,23 +126,67 @@ class _Printer(CStructure):
         "loop.poll": "_poll",
     }
 
-    def __init__(self, kernel: Kernel) -> None:
-        super().__init__(kernel)
+    def __init__(self) -> None:
+        super().__init__()
         self.constants: dict[Value, float] = {}
         self.headers: dict[int, int] = {}
         self.parts: set[str] = set()
+        self.functions: dict[str, str] = {}
+        self.is_function = False
 
-    def print(self) -> PrintedKernel:
-        self._block(self.kernel.loops.block)
+    def _define(self, value: Value, expression: str) -> None:
+        """Vectors of one integer stand where they are used: shifts take the plain number. In a
+        function all constants do, which gives gcc the order in which it makes the best code."""
+        is_constant = isinstance(value.owner, Op) and value.owner.name == "loop.constant"
+        is_vector = lanes_of(value) > 1 and dtype_of(value).is_integer
+        if is_constant and (self.is_function or is_vector):
+            self.names[value] = expression
+        else:
+            super()._define(value, expression)
+
+    def kernel(self, kernel: Kernel) -> PrintedKernel:
+        self._block(kernel.loops.block)
         unused = "  (void)dispatch, (void)x, (void)y, (void)z, (void)scratch, (void)fault;"
         if any("INGOT_POLL" in line for line in self.lines):
             self.lines.insert(0, "  i64 fuel = INGOT_POLL_FUEL;")
         body = "\n".join(self.lines)
-        signature = prototype(self.kernel)
+        signature = prototype(kernel)
         text = f"{signature};\n{signature} {{\n{unused}\n{body}\n  return 0;\n}}\n"
+        return self._printed(text, body)
+
+    def _condition(self, value: Value) -> str:
+        text = super()._condition(value)
+        return f"__builtin_expect({text}, 0)" if self.is_function else text
+
+    def function(self, function: Function) -> PrintedKernel:
+        self.is_function = True
+        head, body = self._function(function)
+        kind = "INGOT_RARE" if function.name.startswith(_RARE) else "INGOT_INLINE"
+        text = f"{kind} {head} {{\n{body}\n}}\n"
+        if function.name in _INSTRUCTIONS:
+            text = f"#ifndef INGOT_HAVE_{function.name}\n{text}#endif\n"
+        return self._printed(text, body)
+
+    def _printed(self, text: str, body: str) -> PrintedKernel:
         for function in re.findall(r"\w+(?=\()", body):
             self.parts.update(function.split("_"))
-        return PrintedKernel(text, self.headers, _with_needed(self.parts))
+        return PrintedKernel(text, self.headers, _with_needed(self.parts), self.functions)
+
+    def _call(self, name: str, element: DType, lanes: int, *arguments: str) -> str:
+        """A call of a function of the math library. A scalar is one lane of four: many functions
+        choose among several results, which scalars do by branches."""
+        called = math_function(name, element, max(lanes, 4))
+        assert called is not None
+        printed = _print_function(called)
+        self.functions |= printed.functions | {called.name: printed.text}
+        self.parts |= printed.parts
+        for each, count in printed.headers.items():
+            self._include(each, count)
+        if lanes > 1:
+            return f"{called.name}({', '.join(arguments)})"
+        scalar = scalar_name(element)
+        vectors = (f"broadcast_{scalar}x4({argument})" for argument in arguments)
+        return f"{called.name}({', '.join(vectors)})[0]"
 
     def _include(self, lanes: int, count: int = 1) -> None:
         """The first headers with this number of lanes."""
@@ -150,7 +195,7 @@ class _Printer(CStructure):
     def _type(self, value: Value) -> str:
         if isinstance(value.type, MemoryType):
             scalar_name(value.type.element)
-            return f"{_stored(value)}_memory *"
+            return f"{stored(value)}_memory *"
         if isinstance(value.type, VectorType):
             self._include(value.type.lanes)
             if value.type.dtype.is_boolean:
@@ -162,7 +207,7 @@ class _Printer(CStructure):
         """A vector of i1 with lanes of `bits`."""
         if self.mask_bits[value] == bits:
             return self._name(value)
-        return _wrapped(self._name(value), self.mask_bits[value], f"i{bits}", lanes_of(value))
+        return wrapped(self._name(value), self.mask_bits[value], f"i{bits}", lanes_of(value))
 
     def _loop_hint(self, op: Op) -> str | None:
         if For.of(op).unroll:
@@ -202,7 +247,7 @@ class _Printer(CStructure):
         is_mask = lanes > 1 and dtype_of(value).is_boolean
         operands.append(self._mask(value, 8) if is_mask else self._name(value))
         operands += [self._name(count) for count in op.operands[3:]]
-        self._line(f"{_access('store', element, lanes, len(operands) > 3)}({', '.join(operands)});")
+        self._line(f"{access('store', element, lanes, len(operands) > 3)}({', '.join(operands)});")
 
     def _fault(self, op: Op) -> None:
         condition, index, bound = op.operands
@@ -232,6 +277,8 @@ class _Printer(CStructure):
                 return f"{a} {_INDEX_OPERATORS[name]} {b}"
             if name in ("min", "max"):
                 return f"index_{name}({', '.join(map(self._name, op.operands))})"
+            if op.name in MATH_FUNCTIONS:
+                return self._elementwise(op)
             printer: Callable[[_Printer, Op], str] | None = _EXPRESSIONS.get(name)
             if printer is None:
                 raise CompileError(f"the C printer has no {op.name}")
@@ -255,6 +302,20 @@ class _Printer(CStructure):
         element = dtype_of(op.operands[0])
         lanes = lanes_of(op.result)
         names = [self._name(value) for value in op.operands]
+        if math_function(op.name, element, lanes) is not None:
+            return self._rounded(
+                self._call(op.name, element, lanes, *names), op.name, element, lanes
+            )
+        if op.name in _VECTOR_OPERATORS and element.is_integer and lanes > 1:
+            bits = f"u{element.bits}x{lanes}"
+            text = f"({bits}){names[0]} {_VECTOR_OPERATORS[op.name]} ({bits}){names[1]}"
+            return text if element.kind == "u" else f"({element.name}x{lanes})({text})"
+        count = _shift_count(op)
+        if count is not None:
+            kind = "i" if op.name == "shift_right_arithmetic" else "u"
+            operator = "<<" if op.name == "shift_left" else ">>"
+            value = f"({kind}{element.bits}x{lanes}){names[0]}"
+            return f"({element.name}x{lanes})({value} {operator} {count})"
         if element.is_boolean:
             return self._boolean(op, names, lanes)
         if op.name in _PREDICATES and lanes > 1:
@@ -281,23 +342,10 @@ class _Printer(CStructure):
                         name = f"{name}_constant"
                         names = [names[place], names[1 - place]]
                         break
-        elif name not in _CHEAP_FLOAT | _PREDICATES:
-            self._include_function(name, scalar, max(lanes, 4))  # a scalar is one lane of four
+        elif name in _ROUNDINGS:
+            self._include(max(lanes, 4), 2)  # a scalar is one lane of four
+            self.parts |= {f"{scalar}x{max(lanes, 4)}"}
         return f"{name}_{scalar}{self._suffix(lanes)}({', '.join(names)})"
-
-    def _include_function(self, name: str, scalar: str, lanes: int) -> None:
-        if name in (_ROUNDINGS if scalar == "f64" else _F32_FUNCTIONS):
-            self._include(lanes, 2)
-        else:
-            self._include(lanes, 3)
-            self.parts |= {"reduce", f"i64x{lanes}"}
-        if scalar == "f64":
-            self.parts.add(f"f64x{lanes}")
-        elif name not in _F32_FUNCTIONS:  # by halves, down to four lanes
-            self.parts |= {"through", "f64x4", "i64x4"}
-            for shift in range(1, 5):
-                if lanes >> shift >= 4:
-                    self._include(lanes >> shift, 3)
 
     def _boolean(self, op: Op, names: list[str], lanes: int) -> str:
         if lanes == 1:
@@ -385,7 +433,7 @@ class _Printer(CStructure):
             if old.is_integer and old.bits < 32 and (new.is_float or new.bits == 32):
                 name = f"widen_{from_name}x{lanes}({name})"  # gcc: else lane by lane
             if old.is_integer and new.is_integer:
-                text = _wrapped(name, old.bits, target, lanes)
+                text = wrapped(name, old.bits, target, lanes)
             else:
                 text = f"__builtin_convertvector({name}, {target}x{lanes})"
         return self._rounded(text, "convert", new, lanes)
@@ -419,15 +467,15 @@ class _Printer(CStructure):
             self.mask_bits[op.result] = 8
         self._suffix(lanes)
         operands = list(map(self._name, op.operands))
-        stored = _stored(op.operands[0])
-        return f"{_access('load', stored, lanes, len(operands) > 2)}({', '.join(operands)})"
+        kind = stored(op.operands[0])
+        return f"{access('load', kind, lanes, len(operands) > 2)}({', '.join(operands)})"
 
     def _gather(self, op: Op) -> str:
         element = dtype_of(op.result)
         if element.is_boolean:
             self.mask_bits[op.result] = 8
         names = ", ".join(map(self._name, op.operands))
-        return f"gather_{_stored(op.operands[0])}{self._suffix(lanes_of(op.result))}({names})"
+        return f"gather_{stored(op.operands[0])}{self._suffix(lanes_of(op.result))}({names})"
 
     def _constant(self, op: Op) -> str:
         value = Constant.of(op).value
@@ -435,12 +483,14 @@ class _Printer(CStructure):
         lanes = lanes_of(op.result)
         if element.is_float:
             self.constants[op.result] = value
-        text = _literal(value, element)
+        text = literal(value, element)
         if lanes == 1:
             return text
         if element.is_boolean:
             self.mask_bits[op.result] = 32
             return f"broadcast_i32x{lanes}({-int(value)})"
+        if element.is_integer:
+            return f"(({element.name}{self._suffix(lanes)}){{0}} + {text})"
         return f"broadcast_{scalar_name(element)}{self._suffix(lanes)}({text})"
 
     def _broadcast(self, op: Op) -> str:
@@ -491,13 +541,15 @@ class _Printer(CStructure):
 
     def _any(self, op: Op) -> str:
         vector = op.operands[0]
-        return f"(i1)(reduce_or_i32x{lanes_of(vector)}({self._mask(vector, 32)}) & 1)"
+        mask = f"i{self.mask_bits[vector]}x{lanes_of(vector)}"
+        return f"(i1)(reduce_or_{mask}({self._name(vector)}) & 1)"
 
     def _fma(self, op: Op) -> str:
         element = dtype_of(op.result)
         lanes = lanes_of(op.result)
         names = ", ".join(map(self._name, op.operands))
-        text = f"fma_{scalar_name(element)}{self._suffix(lanes)}({names})"
+        exact = "_exact" * Fma.of(op).exact
+        text = f"fma{exact}_{scalar_name(element)}{self._suffix(lanes)}({names})"
         return self._rounded(text, "fma", element, lanes)
 
     def _same(self, op: Op) -> str:
@@ -505,40 +557,13 @@ class _Printer(CStructure):
         return f"(i1)({a} == {b})"
 
 
-def _wrapped(name: str, bits: int, target: str, lanes: int) -> str:
-    """A vector of integers of `bits` as those of another width."""
-    width = int(target[1:])
-    if bits < 4 * width:
-        return f"__builtin_convertvector({name}, {target}x{lanes})"
-    return f"({target}x{lanes})narrow_i{bits}_i{width}x{lanes}((i{bits}x{lanes}){name})"
-
-
-def _stored(memory: Value) -> str:
-    """What functions on the memory call its elements."""
-    assert isinstance(memory.type, MemoryType)
-    return f"{'packed_' * memory.type.is_packed}{memory.type.dtype.name}"
-
-
-def _access(kind: str, element: str, lanes: int, partial: bool) -> str:
-    if lanes == 1:
-        return f"{kind}_{element}"
-    return f"{kind}_partial_{element}x{lanes}" if partial else f"{kind}_{element}x{lanes}"
-
-
-def _literal(value: bool | int | float, element: DType) -> str:
-    if element.is_boolean:
-        return str(int(value))
-    if element.is_float:
-        suffix = "" if element.name == "f64" else "f"
-        if math.isnan(value):
-            return f'__builtin_nan{suffix}("")'
-        if math.isinf(value):
-            return f"{'-' if value < 0 else ''}__builtin_inf{suffix}()"
-        return f"{float(value).hex()}{suffix}"
-    if element.name == "i64" and value == -(2**63):
-        return "INT64_MIN"
-    suffix = "u" if element.kind == "u" else ""
-    return f"{value}{suffix}{'ll' if element.bits == 64 and abs(value) >= 2**31 else ''}"
+def _shift_count(op: Op) -> int | None:
+    """By how much a shift moves all lanes of a vector, where that is known."""
+    known = op.operands[1].owner if op.name.startswith("shift_") else None
+    if not isinstance(known, Op) or known.name != "loop.constant" or lanes_of(op.result) == 1:
+        return None
+    count = int(Constant.of(known).value)
+    return count if 0 <= count < dtype_of(op.result).bits else None
 
 
 def _leaf(text: str) -> Callable[[_Printer, Op], str]:

@@ -3,8 +3,8 @@
  * Stands alone with kernel_abi.h; includes no system intrinsics header (they cost 160 ms a
  * file) and needs no library. Integer arithmetic is done unsigned, so nothing here is
  * undefined for any input. f16 and bf16 live in registers as f32 that was rounded.
- * Vectors are in kernel_vector.h, once per number of lanes; functions such as exp are in
- * kernel_math.h and kernel_math_f64.h.
+ * Vectors are in kernel_vector.h, once per number of lanes. Functions such as exp are printed
+ * where they are used: compiler/kernels/math.
  *
  * Reading all of it takes longer than compiling a small kernel. So what stands in INGOT_IF(part,
  * ...) is for files whose kernels use that part, see headers.py, and a file says in front of it
@@ -20,6 +20,7 @@
 #include "ingot/kernel_abi.h"
 
 #define INGOT_INLINE static inline __attribute__((always_inline, unused))
+#define INGOT_RARE static __attribute__((cold, noinline, unused))
 #define INGOT_CAT_(a, b) a##b
 #define INGOT_CAT(a, b) INGOT_CAT_(a, b)
 #define INGOT_CAT3(a, b, c) INGOT_CAT(INGOT_CAT(a, b), c)

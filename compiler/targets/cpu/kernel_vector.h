@@ -266,9 +266,6 @@ INGOT_INLINE void N(store_partial_i1)(i1_memory *memory, i64 index, N(i8) value,
   INGOT_INLINE N(type) N(add_##type)(N(type) a, N(type) b) {                                  \
     return (N(type))((N(unsigned_type))a + (N(unsigned_type))b);                              \
   }                                                                                           \
-  INGOT_INLINE N(type) N(sub_##type)(N(type) a, N(type) b) {                                  \
-    return (N(type))((N(unsigned_type))a - (N(unsigned_type))b);                              \
-  }                                                                                           \
   INGOT_INLINE N(type) N(mul_##type)(N(type) a, N(type) b) {                                  \
     return (N(type))((N(unsigned_type))a * (N(unsigned_type))b);                              \
   }                                                                                           \
@@ -412,6 +409,28 @@ IF(f64, INGOT_WITHOUT_INSTRUCTIONS(f64))
 #endif
 #undef INGOT_HAVE_F32
 #undef INGOT_HAVE_F64
+/* A multiply-add that keeps what the product alone would lose. */
+INGOT_INLINE N(f32) N(fma_exact_f32)(N(f32) a, N(f32) b, N(f32) c) {
+  if (INGOT_HAS_FMA) return N(fma_f32)(a, b, c);
+  N(f64) product = __builtin_convertvector(a, N(f64)) * __builtin_convertvector(b, N(f64));
+  return __builtin_convertvector(product + __builtin_convertvector(c, N(f64)), N(f32));
+}
+#if INGOT_USES(N(f64))
+INGOT_INLINE N(f64) N(fma_exact_f64)(N(f64) a, N(f64) b, N(f64) c) {
+  if (INGOT_HAS_FMA) return N(fma_f64)(a, b, c);
+  N(i64) upper = (N(i64)){0} + (i64)0xfffffffff8000000;
+  N(f64) a_high = (N(f64))((N(i64))a & upper), b_high = (N(f64))((N(i64))b & upper);
+  N(f64) a_low = a - a_high, b_low = b - b_high, product = a * b;
+  N(f64) error = ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low;
+  return (product + c) + error;
+}
+#endif
+#if defined(__AVX512F__) && L == 16
+#define INGOT_HAVE_scale_f32x16
+INGOT_INLINE N(f32) N(scale_f32)(N(f32) value, N(f32) power) {
+  return __builtin_ia32_scalefps512_mask(value, power, (N(f32)){0}, (u16)-1, 4);
+}
+#endif
 INGOT_VECTOR_FLOAT(f32, u32, i32, 0x80000000u)
 IF(f64, INGOT_VECTOR_FLOAT(f64, u64, i64, 0x8000000000000000u))
 INGOT_INLINE N(f32) N(rsqrt_f32)(N(f32) a) { return 1.0f / N(sqrt_f32)(a); }

@@ -50,6 +50,8 @@ F32 N(fma_f32)(F32 a, F32 b, F32 c) {
 
 F64 N(fma_f64)(F64 a, F64 b, F64 c) { return fma(a, b, c); }
 
+F N(fma_exact_F)(F a, F b, F c) { return fma(a, b, c); }
+
 // `/` and sqrt of f32 may be wrong by a few units in the last place; one step from the
 // remainder mends it wherever that neither overflows nor underflows.
 F32 N(div_f32)(F32 a, F32 b) {

@@ -14,11 +14,11 @@ from typing import ClassVar, cast
 
 from ingot.compiler.ir import MemoryType, Op, Value, walk
 from ingot.compiler.kernels.check_barriers import check_barriers
-from ingot.compiler.kernels.kernel import Kernel
+from ingot.compiler.kernels.kernel import Kernel, checked_name
 from ingot.compiler.kernels.loop import dtype_of, lanes_of
 from ingot.compiler.kernels.table import Access, Axis, Fault, Offset, Ordinal
+from ingot.compiler.targets.opencl.opencl_types import MEMORY_TYPES
 from ingot.compiler.targets.opencl.opencl_values import ValuePrinter, scalar_type
-from ingot.compiler.targets.opencl.prelude import MEMORY_TYPES
 
 __all__ = ["PrintedKernel", "aligned", "print_kernel"]
 
@@ -86,7 +86,9 @@ class _Printer(ValuePrinter):
     }
 
     def __init__(self, kernel: Kernel) -> None:
-        super().__init__(kernel)
+        super().__init__()
+        self.kernel = kernel
+        self.has_f64 = any(each.name == "f64" for each in kernel.bindings)
         self.ops = list(walk(kernel.loops))
         self.has_barrier = any(op.name == "loop.barrier" for op in self.ops)
 
@@ -96,7 +98,8 @@ class _Printer(ValuePrinter):
         self._block(kernel.loops.block)
         size = ", ".join(map(str, kernel.local_size))
         attribute = f"__attribute__((reqd_work_group_size({size})))"
-        head = f"__kernel {attribute}\nvoid {kernel.name}({', '.join(self._arguments())}) {{"
+        arguments = ", ".join(self._arguments())
+        head = f"__kernel {attribute}\nvoid {checked_name(kernel.name)}({arguments}) {{"
         if kernel.local_length:
             length = aligned(kernel.local_length)
             head += f"\n  __local uchar local_memory[{length}] __attribute__((aligned(64)));"

@@ -11,12 +11,12 @@ from __future__ import annotations
 import math
 from typing import ClassVar
 
-from ingot.compiler.ir import IndexType, MemoryType, Op, Value
-from ingot.compiler.kernels.kernel import Kernel
+from ingot.compiler.ir import Function, IndexType, MemoryType, Op, Value
 from ingot.compiler.kernels.loop import dtype_of, lanes_of
-from ingot.compiler.kernels.table import Compare, Constant, For, Lane, Reduce, Shuffle
+from ingot.compiler.kernels.math.functions import MATH_FUNCTIONS
+from ingot.compiler.kernels.table import Compare, Constant, Fma, For, Lane, Reduce, Shuffle
 from ingot.compiler.targets.c_structure import CStructure, register_bits
-from ingot.compiler.targets.opencl.prelude import LANES, SWIZZLE, TYPES, vector_type
+from ingot.compiler.targets.opencl.opencl_types import LANES, SWIZZLE, TYPES, vector_type
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import DType
 
@@ -67,12 +67,17 @@ class ValuePrinter(CStructure):
         "bitcast": "_bitcast",
     }
 
-    def __init__(self, kernel: Kernel) -> None:
-        super().__init__(kernel)
+    def __init__(self) -> None:
+        super().__init__()
         self.functions: dict[str, None] = {}
         self.pointers: dict[Value, str] = {}  # types of memory
         self.known: dict[Value, float] = {}  # constants of floats
-        self.has_f64 = any(each.name == "f64" for each in kernel.bindings)
+        self.has_f64 = False
+
+    def function(self, function: Function) -> tuple[str, list[str]]:
+        """The text of a function, and the names of those that it calls."""
+        head, body = self._function(function)
+        return f"{head} {{\n{body}\n}}\n", list(self.functions)
 
     def _call(self, name: str, lanes: int, *arguments: str) -> str:
         """A call of a function of the prelude."""
@@ -152,7 +157,7 @@ class ValuePrinter(CStructure):
         if method is not None:
             text: str = getattr(self, method)(op)
             return text
-        if op.name.startswith("loop."):
+        if op.name.startswith("loop.") and op.name not in MATH_FUNCTIONS:
             raise CompileError(f"the OpenCL printer has no {op.name}: please report it")
         return self._elementwise(op)
 
@@ -190,7 +195,7 @@ class ValuePrinter(CStructure):
     def _float(self, op: Op, names: list[str], lanes: int) -> str:
         if op.name in _FLOAT_OPERATORS:
             return f"{names[0]} {_FLOAT_OPERATORS[op.name]} {names[1]}"
-        name = op.name
+        name = op.name.removeprefix("loop.")
         if name in ("max", "min"):
             for place in (0, 1):
                 if not math.isnan(self.known.get(op.operands[place], math.nan)):
@@ -356,7 +361,8 @@ class ValuePrinter(CStructure):
     def _fma(self, op: Op) -> str:
         lanes = lanes_of(op.result)
         names = map(self._name, op.operands)
-        text = self._call(f"fma_{_float_name(op.result)}", lanes, *names)
+        exact = "_exact" * Fma.of(op).exact
+        text = self._call(f"fma{exact}_{_float_name(op.result)}", lanes, *names)
         return self._rounded(text, "fma", dtype_of(op.result), lanes)
 
     def _lanes(self, op: Op) -> str:

@@ -9,10 +9,10 @@ The .cl files beside this one hold them as text, separated by blank lines. A fun
                            integers of its width, with and without sign
     SIGNED UNSIGNED        in a name: as T, for such types only
     BITS                   the width of T
-    POLY(x, c0, c1, ...)   a polynomial
 
 What differs more than that between numbers of lanes (reductions, partial loads) is made
-here. This file knows nothing of kernels.
+here. Functions of the math library (`compiler/kernels/math`) are printed from their loop IR. This
+file knows nothing of kernels.
 """
 
 from __future__ import annotations
@@ -21,53 +21,31 @@ import re
 from functools import lru_cache
 from pathlib import Path
 
+from ingot.compiler.kernels.math.functions import math_function
+from ingot.compiler.targets.opencl.opencl_types import (
+    MEMORY_TYPES,
+    SWIZZLE,
+    TYPES,
+    vector_type,
+)
+from ingot.compiler.targets.opencl.opencl_values import ValuePrinter
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import DType, dtype, layout
 
-__all__ = ["LANES", "MEMORY_TYPES", "SWIZZLE", "TYPES", "Prelude", "guard_f64", "vector_type"]
+__all__ = ["Prelude", "guard_f64"]
 
-LANES = (2, 4, 8, 16)
-"""How many lanes a vector of OpenCL C may have."""
-
-SWIZZLE = "0123456789abcdef"
-TYPES = {
-    "i1": "int",
-    "i8": "char",
-    "u8": "uchar",
-    "i16": "short",
-    "u16": "ushort",
-    "i32": "int",
-    "u32": "uint",
-    "i64": "long",
-    "u64": "ulong",
-    "f16": "float",
-    "bf16": "float",
-    "f32": "float",
-    "f64": "double",
-}
-"""The OpenCL C type of an element in a register."""
-
-MEMORY_TYPES = {**TYPES, "i1": "uchar", "f16": "half", "bf16": "ushort"}
-"""The OpenCL C type of an element in memory."""
-
-_FILES = ("integers.cl", "floats.cl", "f32.cl", "f64.cl")
+_FILES = ("integers.cl", "floats.cl")
 _DEFINES = re.compile(r"^(?:\w+ )*(?:([NS])\((\w+)\)|(\w+)(?:\[\])? ?[(=])|^#define (\w+)", re.M)
 _NAME = re.compile(r"^(.*?)(?:x(2|4|8|16))?$")
 _TYPE_TOKEN = re.compile(r"\b(convert_|as_)?([FIU])(8|16|32|64)(_rte)?\b")
 _GENERIC_TOKEN = re.compile(r"\b(convert_|as_)?([TIUF])\b")
 _CALL = re.compile(r"\bN\((\w+)\)")
-_POLYNOMIAL = re.compile(r"POLY\(([^()]*)\)")
 _REDUCTION = re.compile(r"reduce_(add|mul|max|min|and|or|xor)_")
 _ACCESS = re.compile(r"(load|store)_(?!partial)")
 _SIGNATURE = re.compile(r"^(\w+) S\(\w+\)\(([^)]*)\)", re.M)
 _WORD = re.compile(r"\b[A-Za-z]\w+\b")
 _KINDS = {"F": "float", "I": "i", "U": "u"}
 _OPERATORS = {"and": "&", "or": "|", "xor": "^"}
-
-
-def vector_type(scalar: str, lanes: int) -> str:
-    """`float` and 4 give `float4`; one lane is a scalar."""
-    return scalar if lanes == 1 else f"{scalar}{lanes}"
 
 
 def guard_f64(text: str) -> str:
@@ -123,11 +101,16 @@ def _define(name: str) -> tuple[str, list[str]]:
     maker = _MAKERS.get(base)
     if maker is not None:
         return maker(lanes), []
+    stem, _, type = base.rpartition("_")
+    if type in ("f32", "f64"):
+        for op in (stem, f"loop.{stem}"):
+            function = math_function(op, dtype(type), lanes)
+            if function is not None:
+                return ValuePrinter().function(function)
     key, element = _find(base)
     scalar, text = _library()[key]
     if scalar and lanes > 1:
         return _by_lane(text, base, element, lanes), [base]
-    text = _POLYNOMIAL.sub(lambda found: _polynomial(found[1], base, lanes), text)
     needed: list[str] = []
 
     def call(found: re.Match[str]) -> str:
@@ -181,19 +164,6 @@ def _typed(text: str, element: DType | None, lanes: int) -> str:
         text = re.sub(r"\bBITS\b", str(element.bits), _GENERIC_TOKEN.sub(generic, text))
     code = layout().constants["INGOT_FAULT_INDEX_OUT_OF_RANGE"]
     return text.replace("FAULT_CODE", str(code))
-
-
-def _polynomial(arguments: str, base: str, lanes: int) -> str:
-    """c0 + x (c1 + x (...))"""
-    x, *coefficients = (each.strip() for each in arguments.split(","))
-    is_double = base.endswith("f64")
-    multiply_add = "fma" if is_double else "N(fma_f32)"
-    type = "F64" if is_double else "F32"
-    values = coefficients if lanes == 1 else [f"({type})({each})" for each in coefficients]
-    text = values[-1]
-    for value in reversed(values[:-1]):
-        text = f"{multiply_add}({x}, {text}, {value})"
-    return text
 
 
 def _by_lane(text: str, base: str, element: DType | None, lanes: int) -> str:

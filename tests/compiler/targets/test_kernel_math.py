@@ -1,4 +1,4 @@
-"""The functions of kernel_math.h keep the error bounds of the op table, in f32 and f64."""
+"""Math functions, printed, keep the error bounds of the op table, in f32 and f64."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from ingot.compiler.graph.ops import lookup
 from ingot.compiler.kernels.lanes.map import lower_map
 from tests.support.entries import entry
-from tests.support.kernel_runner import VARIANTS, all_variants, host_variants, run
+from tests.support.kernel_runner import VARIANTS, all_variants, run
 
 Array = np.ndarray[Any, Any]
 NAMES = [
@@ -188,10 +188,26 @@ def test_functions_of_two(dtype: str) -> None:
             assert steps[at] <= lookup(name).ulp, message
 
 
-def test_sine_of_huge_angles() -> None:
+@pytest.mark.parametrize("variant", all_variants())
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+def test_huge_angles(dtype: str, variant: str) -> None:
     rng = np.random.default_rng(9)
-    x = np.exp(rng.uniform(12, 700, 300)) * rng.choice([-1, 1], 300)
-    with mpmath.workprec(1300):
-        wanted = [mpmath.sin(mpmath.mpf(float(each))) for each in x]
-    (got,) = call(["sin"], "f64", [x], host_variants()[0])
-    assert errors(got, wanted).max() <= lookup("sin").ulp
+    kind, most = (np.float32, 88) if dtype == "f32" else (np.float64, 709)
+    x = (np.exp(rng.uniform(9, most, 200)) * rng.choice([-1, 1], 200)).astype(kind)
+    names = ["sin", "cos", "tan"]
+    for name, got in zip(names, call(names, dtype, [x] * 3, variant), strict=True):
+        with mpmath.workprec(1300):
+            wanted = [getattr(mpmath, name)(mpmath.mpf(float(each))) for each in x]
+        assert errors(got, wanted).max() <= lookup(name).ulp, name
+
+
+@pytest.mark.parametrize("variant", all_variants())
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+def test_cube_roots_of_the_greatest_and_least(dtype: str, variant: str) -> None:
+    info = np.finfo(np.float32 if dtype == "f32" else np.float64)
+    least = info.smallest_subnormal
+    x = np.array([info.max, info.max / 3, -info.max / 5, info.tiny, least, 3 * least], info.dtype)
+    (got,) = call(["cbrt"], dtype, [x], variant)
+    with mpmath.workprec(200):
+        wanted = [MP["cbrt"](mpmath.mpf(float(each))) for each in x]
+    assert errors(got, wanted).max() <= lookup("cbrt").ulp

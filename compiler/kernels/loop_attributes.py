@@ -1,0 +1,108 @@
+"""What loop ops say beside their operands: a class per kind, given to ops by `table.py`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ingot.compiler.graph.ops import ReduceKind
+from ingot.compiler.ir.attributes import LEFT_OUT, Attributes, Ints, Number
+
+__all__ = [
+    "Access",
+    "Axis",
+    "Constant",
+    "Fault",
+    "Fma",
+    "For",
+    "Lane",
+    "Offset",
+    "Ordinal",
+    "Poll",
+    "Reduce",
+    "Shuffle",
+]
+
+
+@dataclass(frozen=True)
+class Constant(Attributes):
+    """Of `loop.constant`."""
+
+    value: Number
+
+
+@dataclass(frozen=True)
+class Ordinal(Attributes):
+    """Of `loop.dim` and `loop.binding`."""
+
+    ordinal: int
+
+
+@dataclass(frozen=True)
+class Axis(Attributes):
+    """Of `loop.workload`, `loop.workgroup` and `loop.local_id`."""
+
+    axis: int
+
+
+@dataclass(frozen=True)
+class Offset(Attributes):
+    """Of `loop.scratch` and `loop.local`."""
+
+    offset: int
+
+
+@dataclass(frozen=True)
+class For(Attributes):
+    """Of `loop.for`."""
+
+    unroll: bool = False
+    poll: int = field(default=0, metadata=LEFT_OUT)
+
+
+@dataclass(frozen=True)
+class Poll(Attributes):
+    """Of `loop.poll`."""
+
+    work: int
+
+
+@dataclass(frozen=True)
+class Fault(Attributes):
+    """Of `loop.fault`."""
+
+    operand: int
+
+
+@dataclass(frozen=True)
+class Fma(Attributes):
+    """Of `loop.fma`."""
+
+    exact: bool = field(default=False, metadata=LEFT_OUT)
+
+
+@dataclass(frozen=True)
+class Access(Attributes):
+    """Of `loop.load` and `loop.store`."""
+
+    aligned: bool = field(default=False, metadata=LEFT_OUT)
+
+
+@dataclass(frozen=True)
+class Lane(Attributes):
+    """Of `loop.extract` and `loop.insert`."""
+
+    lane: int
+
+
+@dataclass(frozen=True)
+class Shuffle(Attributes):
+    """Of `loop.shuffle`."""
+
+    lanes: Ints
+
+
+@dataclass(frozen=True)
+class Reduce(Attributes):
+    """Of `loop.reduce`."""
+
+    kind: ReduceKind

@@ -1,0 +1,64 @@
+"""Pieces of C text: names of types and of functions on memory, literals."""
+
+from __future__ import annotations
+
+import math
+
+from ingot.compiler.ir import MemoryType, Value
+from ingot.hal.errors import CompileError
+from ingot.hal.spec import DType
+
+__all__ = ["access", "literal", "scalar_name", "stored", "wrapped"]
+
+_SUPPORTED = {"i1", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "f16", "bf16"} | {
+    "f32",
+    "f64",
+}
+
+
+def scalar_name(element: DType) -> str:
+    """The C type of a scalar in a register."""
+    if element.name not in _SUPPORTED:
+        raise CompileError(
+            f"kernels cannot compute with {element.name}; convert to one of: "
+            + ", ".join(sorted(_SUPPORTED))
+        )
+    return "f32" if element.is_half else element.name
+
+
+def wrapped(name: str, bits: int, target: str, lanes: int) -> str:
+    """A vector of integers of `bits` as those of another width."""
+    width = int(target[1:])
+    if bits < 4 * width:
+        return f"__builtin_convertvector({name}, {target}x{lanes})"
+    return f"({target}x{lanes})narrow_i{bits}_i{width}x{lanes}((i{bits}x{lanes}){name})"
+
+
+def stored(memory: Value) -> str:
+    """What functions on the memory call its elements."""
+    assert isinstance(memory.type, MemoryType)
+    return f"{'packed_' * memory.type.is_packed}{memory.type.dtype.name}"
+
+
+def access(kind: str, element: str, lanes: int, partial: bool) -> str:
+    """The function that loads or stores, of all lanes or of the first ones."""
+    if lanes == 1:
+        return f"{kind}_{element}"
+    return f"{kind}_partial_{element}x{lanes}" if partial else f"{kind}_{element}x{lanes}"
+
+
+def literal(value: bool | int | float, element: DType) -> str:
+    """A number of the dtype."""
+    if element.is_boolean:
+        return str(int(value))
+    if element.is_float:
+        suffix = "" if element.name == "f64" else "f"
+        if math.isnan(value):
+            return f'__builtin_nan{suffix}("")'
+        if math.isinf(value):
+            return f"{'-' if value < 0 else ''}__builtin_inf{suffix}()"
+        return f"{float(value).hex()}{suffix}"
+    if element.name == "i64" and value == -(2**63):
+        return "INT64_MIN"
+    suffix = "u" if element.kind == "u" else ""
+    return f"{value}{suffix}{'ll' if element.bits == 64 and abs(value) >= 2**31 else ''}"

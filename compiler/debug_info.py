@@ -157,6 +157,7 @@ class _Commands:
         }
         self.writers: dict[tuple[str, Any], Source] = {}  # the last of a slot or variable
         self.weights: dict[tuple[str, Any], dict[str, Any]] = {}
+        self.makers: dict[int, list[Source]] = {}  # of results, which copies make too
 
     def block(self, block: Block) -> list[dict[str, Any]]:
         return [command for op in block.ops for command in self._op(op)]
@@ -166,7 +167,10 @@ class _Commands:
             return {}
         operands = self.function.block.terminator.operands
         pairs = zip(self.function.result_names, operands, strict=False)
-        return {name: list(self.sources.get(value, ())) for name, value in pairs}
+        return {
+            name: self.makers.get(place) or list(self.sources.get(value, ()))
+            for place, (name, value) in enumerate(pairs)
+        }
 
     def _op(self, op: Op) -> Iterator[dict[str, Any]]:
         if op.name in _CONTROL:
@@ -218,6 +222,9 @@ class _Commands:
         if isinstance(found, Dispatch):
             command |= self._dispatch(found)
         self.sources.update(dict.fromkeys(op.results, (command["id"],)))
+        for made in command["results"]:
+            if made["place"] is not None and made["place"][0] == "result":
+                self.makers.setdefault(made["place"][1], []).append(command["id"])
         return command
 
     def _dispatch(self, found: Dispatch) -> dict[str, Any]:

@@ -124,6 +124,14 @@ def test_memory_names_the_command_that_made_it() -> None:
         assert held["made_by"] in (maker.get("kernel"), maker["op"])
 
 
+def test_a_result_that_is_copied_comes_from_the_copy() -> None:
+    source = 'module {} {\n func @main(%x: f32[3] "x") -> (f32[3] "y") {\n return(%x)\n }\n}'
+    function = read_debug(ingot.compile(source, debug=True))["targets"]["cpu"]["functions"]["main"]
+    (copy,) = function["commands"]
+    assert (copy["op"], copy["results"][0]["place"]) == ("copy", ["result", 0])
+    assert function["results_from"] == {"y": [copy["id"]]}
+
+
 def test_numbers_that_go_to_memory_are_commands() -> None:
     source = """
 module {} {

@@ -62,6 +62,7 @@ def _clean(browser: Browser) -> None:
     assert "NaN" not in text
     assert "undefined" not in text
     assert "[object" not in text
+    assert "null" not in browser.evaluate("document.querySelector('.controls').innerText")
 
 
 def _wait_for_picture(browser: Browser) -> None:

@@ -53,7 +53,7 @@ function lineList(count, render) {
   };
   outer.addEventListener("scroll", () => requestAnimationFrame(update));
   new ResizeObserver(update).observe(outer);
-  return { outer, scrollTo: (line) => (outer.scrollTop = Math.max(0, (line - 8) * LINE)) };
+  return outer;
 }
 
 // Branches as rows from and to, each in a lane that no other one around it has.
@@ -112,7 +112,7 @@ function codeView(pane) {
     `${countText(code.length, "instruction")}, ${countText(branches.length, "branch")}. `,
     "A branch is drawn from its line to where it leads.",
   );
-  return h("div", { class: "code-view" }, counts, list.outer);
+  return h("div", { class: "code-view" }, counts, list);
 }
 
 function branchPicture(branches, first, last, margin) {

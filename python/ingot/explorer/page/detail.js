@@ -76,6 +76,9 @@ function costTable(model, command) {
     table.append(row("workload", sizes, formulaNote(command.workload.join(" × "), sizes)));
   }
   if (!command.kernel || command.flops === undefined) return table;
+  if (cost.time === undefined && command.around.length) {
+    table.append(row("runs", "once in every step or branch; of one:"));
+  }
   if (cost.runs !== 1) table.append(row("runs", `${cost.runs} in a call; all of them together:`));
   table.append(
     row("FLOPs", flopsText(cost.flops), formulaNote(command.flops)),

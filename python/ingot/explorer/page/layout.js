@@ -179,6 +179,8 @@ function place(group, inside, groups) {
     const readers = below.get(node).map((each) => rank.get(each));
     if (!above.get(node).length && readers.length) rank.set(node, Math.min(...readers) - 1);
   }
+  const last = Math.max(...rank.values()) + 1;
+  for (const node of sorted) if (node.end === "result") rank.set(node, last);
   placeRows(group, rank, above);
 }
 

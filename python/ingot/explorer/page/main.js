@@ -68,6 +68,10 @@ class Pane {
       ),
       this.fitNote,
     );
+    if (model.function.call) {
+      const text = `a call took ${timeText(model.function.call)}`;
+      this.controls.append(h("span", { class: "note" }, text));
+    }
     this.showFit();
   }
 

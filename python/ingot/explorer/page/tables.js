@@ -53,7 +53,7 @@ function dispatchView(pane) {
       );
     });
   const list = lineList(rows.length, render);
-  return h("div", { class: "dispatches" }, h("div", { class: "cells head" }, head), list.outer);
+  return h("div", { class: "dispatches" }, h("div", { class: "cells head" }, head), list);
 }
 
 function cellText(cell, text) {
@@ -320,8 +320,7 @@ function moduleView(pane) {
         )
       : h("p", { class: "note" }, "none"),
   ];
-  const { targets, ...metadata } = facts.metadata;
-  const data = Object.entries(metadata).map(([key, value]) =>
+  const data = Object.entries(facts.metadata).map(([key, value]) =>
     row(key, typeof value === "string" ? cut(value, 300) : JSON.stringify(value)),
   );
   return h(

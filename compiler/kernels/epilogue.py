@@ -10,13 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from ingot.compiler.graph.ops import Broadcast, Constant, Convert, DimValue
 from ingot.compiler.ir import Function, Op, TensorType, Value
 from ingot.compiler.ir.dims import Dim, product, row_major_strides
 from ingot.compiler.kernels.loop import Index, LoopBuilder, lanes_of
+from ingot.compiler.kernels.register_tile import PANEL, TileShape
 
 __all__ = ["Epilogue", "Position", "apply_elementwise"]
+
+MOST_TWICE = 12
+"""Ops of an epilogue that is printed once for whole vectors and once for parts of them."""
 
 EPILOGUE_LEAVES = frozenset({"constant", "broadcast", "reshape", "dim"})
 
@@ -97,6 +102,57 @@ class Epilogue:
             memory = self._bind(len(self._arguments) + ordinal, result)
             value = self._builder.broadcast(value, position.lanes)
             self._builder.store(memory, at, value, position.count)
+
+    def store_tile(
+        self,
+        sums: Sequence[Value],
+        tile: TileShape,
+        row: Index,
+        panel: Index,
+        rows: Index | None = None,
+    ) -> None:
+        """The same for a register tile from `row` and `panel` on, of which only the first `rows`,
+        if given, two or more, are there. Only the tile with the last column stores parts of
+        vectors, which is slow."""
+        b, columns = self._builder, self.shape[-1]
+        first, width = b.mul(panel, PANEL), tile.panels * PANEL
+        live: Index = b.sub(b.dim(columns), first)
+        if isinstance(columns, int):
+            live = width - PANEL + (columns % PANEL or PANEL)
+        put = partial(self._put, sums, tile, row, first, rows)
+        if live == width:
+            put(width)
+        elif live == columns or len(self._live) > MOST_TWICE:
+            put(live if live == columns else b.sub(b.dim(columns), first))
+        else:
+            whole = b.compare("le", b.add(first, width), b.dim(columns))
+            b.if_(whole, lambda: put(width), lambda: put(live))
+
+    def _put(
+        self,
+        sums: Sequence[Value],
+        tile: TileShape,
+        row: Index,
+        column: Index,
+        rows: Index | None,
+        live: Index,
+    ) -> None:
+        """Store a tile of which only the first `live` columns are there."""
+        b, lanes = self._builder, tile.lanes
+        counts = [b.max(b.min(b.sub(live, v * lanes), lanes), 0) for v in range(tile.vectors)]
+
+        def line(i: int) -> None:
+            for vector, count in enumerate(counts):
+                if count != 0:
+                    at = b.add(column, vector * lanes)
+                    position = Position(b.add(row, i), at, lanes, None if count == lanes else count)
+                    self.store(sums[i * tile.vectors + vector], position)
+
+        for i in range(tile.rows):
+            if rows is None or i < 2:
+                line(i)
+            else:
+                b.if_(b.compare("lt", i, rows), partial(line, i))
 
     def _bind(self, ordinal: int, value: Value) -> Value:
         if ordinal not in self._memory:

@@ -23,6 +23,7 @@ __all__ = [
     "accumulation_dtype",
     "choose_columns",
     "choose_rows",
+    "for_any_rows",
     "for_row_tiles",
     "multiply",
     "multiply_add",
@@ -132,6 +133,25 @@ def for_row_tiles(
             values = loop.results
         done = end
     return values
+
+
+def for_any_rows(
+    builder: LoopBuilder,
+    count: Index,
+    height: int,
+    body: Callable[[int, Index, Index | None], None],
+) -> None:
+    """`body(height, first row, live)` over a count of rows that is known only at the call: full
+    tiles, then one row, or a tile of which only `live` rows, two or more, are there."""
+    b = builder
+    full = b.mul(b.div(count, height), height)
+    with b.for_(0, full, height) as loop:
+        body(height, loop.index, None)
+    rest = b.sub(count, full)
+    if height > 1:
+        b.if_(b.compare("eq", rest, 1), lambda: body(1, full, None))
+    if height > 2:
+        b.if_(b.compare("gt", rest, 1), lambda: body(height, full, rest))
 
 
 def zero_tile(builder: LoopBuilder, element: DType, shape: TileShape) -> list[Value]:

@@ -23,7 +23,7 @@ from ingot.compiler.kernels.contraction_entry import (
     kernel_of,
     root_of,
 )
-from ingot.compiler.kernels.epilogue import Epilogue, Position
+from ingot.compiler.kernels.epilogue import Epilogue
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo
 from ingot.compiler.kernels.lanes.coded import coded_products, decode_panels, few_rows, few_tile
 from ingot.compiler.kernels.loop import Index, LoopBuilder
@@ -41,6 +41,7 @@ from ingot.compiler.kernels.register_tile import (
     accumulation_dtype,
     choose_columns,
     choose_rows,
+    for_any_rows,
     for_row_tiles,
     multiply,
     panel_tile,
@@ -216,7 +217,7 @@ class _Contraction:
             shape = self._few_tile(height, tile.panels)
             with self.builder.for_(0, tile.panels, shape.panels) as loop:
                 first = self.builder.add(panel, loop.index)
-                self._tile(row, offset, first, shape, None, 0, self.product.depth, "only")
+                self._tile(row, offset, first, shape, None, 0, self.product.depth, "only", None)
             return ()
 
         for_row_tiles(self.builder, rows, range(FEW_ROWS, 0, -1), body)
@@ -242,18 +243,17 @@ class _Contraction:
             place = b.add(panel, b.mul(loop.index, tile.panels))
             self._pack(panels, place, tile, 0, depth, b.mul(loop.index, lines))
 
-        def body(height: int, offset: Index, _: list[Value]) -> tuple[()]:
+        def body(height: int, offset: Index, live: Index | None) -> None:
             shape, first = TileShape(height, tile.vectors, tile.lanes), b.add(row, offset)
-            left = self._left(first, height, 0, depth)
+            left = self._left(first, height, 0, depth, live)
             with b.for_(0, count) as loop:
                 line = unpacked_lines(b, panels, shape, b.mul(loop.index, lines))
                 sums = zero_tile(b, self.element, shape)
                 sums = multiply(b, shape, sums, depth, left, line)
                 place = b.add(panel, b.mul(loop.index, tile.panels))
-                self._store(first, place, shape, sums)
-            return ()
+                self._store(first, place, shape, sums, live)
 
-        for_row_tiles(b, rows, self._heights(tile), body)
+        self._for_tiles(rows, tile, body)
 
     def _blocked_depth(
         self, row: Index, rows: Index, panel: Index, tile: TileShape, panels: Value
@@ -282,18 +282,27 @@ class _Contraction:
     ) -> None:
         """All row tiles of a block; `stage` says what becomes of the sums."""
 
-        def body(height: int, offset: Index, _: list[Value]) -> tuple[()]:
+        def body(height: int, offset: Index, live: Index | None) -> None:
             shape = TileShape(height, tile.vectors, tile.lanes)
-            self._tile(row, offset, panel, shape, panels, start, depth, stage)
+            self._tile(row, offset, panel, shape, panels, start, depth, stage, live)
+
+        self._for_tiles(rows, tile, body)
+
+    def _for_tiles(
+        self, rows: Index, tile: TileShape, body: Callable[[int, Index, Index | None], None]
+    ) -> None:
+        """`body(height, first row, live rows or None)` for the row tiles of a block."""
+        known = self.product.rows
+        if not isinstance(known, int):
+            for_any_rows(self.builder, rows, tile.rows, body)
+            return
+
+        def whole(height: int, offset: Index, _: list[Value]) -> tuple[()]:
+            body(height, offset, None)
             return ()
 
-        for_row_tiles(self.builder, rows, self._heights(tile), body)
-
-    def _heights(self, tile: TileShape) -> tuple[int, ...]:
-        """Heights of the row tiles of a block, the most first."""
-        known = self.product.rows
-        tail = known % self.schedule.block_rows % tile.rows if isinstance(known, int) else None
-        return (tile.rows, *tail_heights(tile.rows, tail))
+        tails = tail_heights(tile.rows, known % self.schedule.block_rows % tile.rows)
+        for_row_tiles(self.builder, rows, (tile.rows, *tails), whole)
 
     def _tile(
         self,
@@ -305,6 +314,7 @@ class _Contraction:
         start: Index,
         depth: Dim | Index,
         stage: str,
+        live: Index | None,
     ) -> None:
         first = self.builder.add(row, offset)
         if stage == "only":
@@ -312,11 +322,11 @@ class _Contraction:
         else:
             sums = self._load_partial(offset, tile)
         if stage != "last":
-            sums = self._multiply(first, panel, tile, panels, start, depth, sums)
+            sums = self._multiply(first, panel, tile, panels, start, depth, sums, live)
         if stage == "part":
             self._store_partial(offset, tile, sums)
         else:
-            self._store(first, panel, tile, sums)
+            self._store(first, panel, tile, sums, live)
 
     def _multiply(
         self,
@@ -327,6 +337,7 @@ class _Contraction:
         start: Index,
         depth: Dim | Index,
         sums: list[Value],
+        live: Index | None,
     ) -> list[Value]:
         b, right = self.builder, self.product.right
         count = depth if isinstance(depth, Value) else b.dim(depth)
@@ -345,23 +356,31 @@ class _Contraction:
             line = panel_lines(b, binding, self.element, self.product.depth, panel, tile)
         else:
             line = unpacked_lines(b, panels, tile)
-        return multiply(b, tile, sums, count, self._left(row, tile.rows, start, count), line)
+        left_side = self._left(row, tile.rows, start, count, live)
+        return multiply(b, tile, sums, count, left_side, line)
 
     # The left side.
 
-    def _left_rows(self, row: Index, rows: int, start: Index) -> tuple[Value, list[Index]]:
-        """Its memory, and where step `start` of each row lies."""
+    def _left_rows(
+        self, row: Index, rows: int, start: Index, live: Index | None = None
+    ) -> tuple[Value, list[Index]]:
+        """Its memory, and where step `start` of each row lies; the last live one stands for those
+        that are not there."""
         b, left = self.builder, self.product.left
         base = b.add(self._batch_offset(left), b.mul(start, b.dim(left.depth_stride)))
-        places = [b.add(base, b.mul(b.add(row, i), b.dim(left.stride))) for i in range(rows)]
+        lines: list[Index] = [b.add(row, i) for i in range(rows)]
+        if live is not None:
+            last = b.add(row, b.sub(live, 1))
+            lines = [*lines[:2], *(b.min(line, last) for line in lines[2:])]
+        places = [b.add(base, b.mul(line, b.dim(left.stride))) for line in lines]
         return b.binding(self._ordinal(left), left.dtype), places
 
     def _left(
-        self, row: Index, rows: int, start: Index, count: Index
+        self, row: Index, rows: int, start: Index, count: Index, live: Index | None
     ) -> Callable[[int, Index], Value]:
         """Reads row i at step start + k of `count` steps, if need be after converting them."""
         b, stride = self.builder, self.product.left.depth_stride
-        memory, bases = self._left_rows(row, rows, start)
+        memory, bases = self._left_rows(row, rows, start, live)
         if not self._reads_left_in_place():
             memory = self._convert_rows(memory, bases, count)
             bases = [i * self._left_pitch() for i in range(rows)]
@@ -399,16 +418,12 @@ class _Contraction:
                 copy(loop.index, 1)
         return memory
 
-    def _store(self, row: Index, panel: Index, tile: TileShape, sums: list[Value]) -> None:
-        b, columns = self.builder, self.product.columns
-        exact = isinstance(columns, int) and columns % PANEL == 0
+    def _store(
+        self, row: Index, panel: Index, tile: TileShape, sums: list[Value], live: Index | None
+    ) -> None:
+        b = self.builder
         first = b.add(b.mul(self._batch_index(), b.dim(self.product.rows)), row)
-        for i in range(tile.rows):
-            for vector in range(tile.vectors):
-                column = b.add(b.mul(panel, PANEL), vector * tile.lanes)
-                count = None if exact else self._live(column, tile.lanes)
-                position = Position(b.add(first, i), column, tile.lanes, count)
-                self.epilogue.store(sums[i * tile.vectors + vector], position)
+        self.epilogue.store_tile(sums, tile, first, panel, live)
 
     # Packing of the right side, and partial sums.
 

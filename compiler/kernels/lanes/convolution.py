@@ -20,7 +20,6 @@ from ingot.compiler.ir import Function, Op, Value
 from ingot.compiler.ir.dims import Dim, modulo, product, row_major_strides
 from ingot.compiler.kernels.contraction_entry import root_of
 from ingot.compiler.kernels.convolution_entry import ConvolutionEntry
-from ingot.compiler.kernels.epilogue import Position
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo
 from ingot.compiler.kernels.lanes.contraction import lower_contraction
 from ingot.compiler.kernels.loop import Index
@@ -114,19 +113,6 @@ class _Convolution(ConvolutionEntry):
         assert isinstance(self.depth, int)
         depth = -(-self.depth // 4) * 4  # whole lines of any dtype
         return depth * tile.panels * PANEL * self.element.bytes if self.w.dtype.bytes < 4 else 0
-
-    def store(self, row: Index, panel: Index, tile: TileShape, sums: list[Value]) -> None:
-        """Epilogue and stores for pixels row, row + 1, ... of the whole result."""
-        b, columns = self.builder, self.result.shape[-1]
-        assert isinstance(columns, int)
-        for i in range(tile.rows):
-            for vector in range(tile.vectors):
-                column = b.add(b.mul(panel, PANEL), vector * tile.lanes)
-                count = None
-                if columns % PANEL:
-                    count = b.max(b.min(b.sub(columns, column), tile.lanes), 0)
-                position = Position(b.add(row, i), column, tile.lanes, count)
-                self.epilogue.store(sums[i * tile.vectors + vector], position)
 
     def fill(self, target: Index, count: int) -> None:
         """Zeros in scratch."""
@@ -261,11 +247,11 @@ class _Staged:
         start = b.mul(b.add(b.mul(image, b.dim(self.c.result.shape[1])), b.add(row, r)), width)
         with b.for_(0, full, tile.rows) as loop:
             sums = self._tile(image, row, r, loop.index, panel, tile)
-            self.c.store(b.add(start, loop.index), panel, tile, sums)
+            self.c.epilogue.store_tile(sums, tile, b.add(start, loop.index), panel)
         if full < width:
             rest = panel_tile(width - full, tile.panels, tile.lanes)
             sums = self._tile(image, row, r, full, panel, rest)
-            self.c.store(b.add(start, full), panel, rest, sums)
+            self.c.epilogue.store_tile(sums, rest, b.add(start, full), panel)
 
     def _tile(
         self, image: Index, row: Index, r: Index, column: Index, panel: Index, tile: TileShape
@@ -407,7 +393,9 @@ class _Gathered:
 
             def rows(height: int, row: Index, _: list[Value]) -> tuple[()]:
                 shape = TileShape(height, tile.vectors, tile.lanes)
-                c.store(b.add(start, row), panel, shape, self._tile(row, panel, shape))
+                c.epilogue.store_tile(
+                    self._tile(row, panel, shape), shape, b.add(start, row), panel
+                )
                 return ()
 
             for_row_tiles(b, count, heights, rows)
@@ -512,7 +500,7 @@ class _Direct:
         def columns(panel: Index, tile: TileShape) -> None:
             with b.for_(first, last) as loop:
                 sums = self._pixel(loop.index, panel, tile)
-                c.store(loop.index, panel, tile, sums)
+                c.epilogue.store_tile(sums, tile, loop.index, panel)
 
         c.for_panels(panel, end, self.tile, columns)
         schedule = ConvolutionSchedule(self.tile, self.PIXELS, self.tile.panels, False)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ingot.compiler.graph.builder import Builder
-from ingot.compiler.ir import TensorType, Value
+from ingot.compiler.ir import TensorType, Value, walk
 from ingot.compiler.ir.dims import symbol
 from ingot.compiler.kernels.lanes.contraction import lower_contraction
 from ingot.hal.spec import dtype
@@ -30,11 +30,12 @@ def test_dot_packed_multiplies_by_a_packed_weight(variant: str, m: int, k: int, 
     assert error_of(got, a.astype(np.float64) @ w.astype(np.float64)) < 2e-6
 
 
+ROWS = (0, 1, 2, 3, 5, 6, 7, 8, 11, 13, 100)
+"""Every rest behind the tiles of any variant."""
+
+
 @pytest.mark.parametrize("variant", host_variants())
-@pytest.mark.parametrize("m", [0, 1, 7, 100])
-def test_dot_packed_takes_rows_known_at_the_call_and_runs_its_epilogue(
-    variant: str, m: int
-) -> None:
+def test_dot_packed_takes_rows_known_at_the_call_and_runs_its_epilogue(variant: str) -> None:
     rows = symbol("m")
 
     def build(b: Builder, x: Value, w: Value, bias: Value, residual: Value) -> Value:
@@ -46,11 +47,49 @@ def test_dot_packed_takes_rows_known_at_the_call_and_runs_its_epilogue(
     types = (f32(2, rows, 20), f32(5, 20, 16, 1), f32(70), f32(2, rows, 70))
     kernel = lower_contraction(entry(build, *types), VARIANTS[variant].target)
     assert kernel.in_place == ((3, 0),)
-    a, w, bias, residual = draw(2, m, 20), draw(20, 70), draw(70), draw(2, m, 70, seed=5)
-    out = np.full((2, m, 70), np.nan, np.float32)
-    (got,) = run(kernel, [a, pack(w), bias, residual], [out], variant, m=m)
-    wanted = np.maximum(a.astype(np.float64) @ w + bias, 0) + residual
-    assert error_of(got, wanted) < 2e-6
+    w, bias = draw(20, 70), draw(70)
+    for m in ROWS:
+        a, residual = draw(2, m, 20), draw(2, m, 70, seed=5)
+        out = np.full((2, m, 70), np.nan, np.float32)
+        (got,) = run(kernel, [a, pack(w), bias, residual], [out], variant, m=m)
+        wanted = np.maximum(a.astype(np.float64) @ w + bias, 0) + residual
+        assert error_of(got, wanted) < 2e-6
+
+
+@pytest.mark.parametrize(("k", "n", "name"), [(40, 24, "f16"), (3000, 17, "f32"), (9, 100, "i8")])
+def test_products_take_rows_known_at_the_call(k: int, n: int, name: str) -> None:
+    """Converted, with depth in blocks, and of integers; batches follow each other in memory."""
+    variant, rows, element = host_variants()[0], symbol("m"), dtype(name)
+    result = dtype("i32") if element.is_integer else element
+    function = entry(
+        lambda b, x, y: b.op(
+            "dot_general", x, y, lhs_batch=(0,), rhs_batch=(0,), lhs_contract=(2,),
+            rhs_contract=(1,), dtype=result,
+        ),
+        TensorType(element, (2, rows, k)),
+        TensorType(element, (2, k, n)),
+    )  # fmt: skip
+    kernel = lower_contraction(function, VARIANTS[variant].target)
+    w = (draw(2, k, n, seed=1) * 9).astype(element.numpy)
+    for m in ROWS:
+        a = (draw(2, m, k) * 9).astype(element.numpy)
+        (got,) = run(kernel, [a, w], [np.full((2, m, n), 7, result.numpy)], variant, m=m)
+        bound = {"f16": 1e-3, "f32": 3e-6}.get(name, 0)
+        wanted = a.astype(np.float64) @ w.astype(np.float64)
+        assert error_of(got.astype(np.float64), wanted) <= bound
+
+
+def test_only_the_last_columns_are_stored_in_part() -> None:
+    """Stores of parts of vectors take more time than the products of a short depth."""
+    for n, parts in ((24, 0), (64, 0), (20, 1), (7, 1)):
+        types = f32(32, 24), f32(-(-n // 16), 24, 16, 1)
+        function = entry(lambda b, x, w, n=n: b.op("dot_packed", x, w, n=n), *types)
+        kernel = lower_contraction(function, VARIANTS["x86-64-v3"].target)
+        stores = [op for op in walk(kernel.loops) if op.name == "loop.store"]
+        partial = [op for op in stores if len(op.operands) > 3]
+        per_row = {op.operands[3] for op in partial}
+        assert len(per_row) == parts
+        assert len(partial) < len(stores) or n == 7
 
 
 @pytest.mark.parametrize("variant", host_variants())

@@ -115,7 +115,7 @@ def test_a_changed_kernel_is_compiled_alone_and_gives_the_bytes_of_a_new_build(
 
 def test_files_depend_on_the_texts_alone() -> None:
     functions = {
-        f"kernel_{number:024x}": PrintedKernel("x" * 4000, {}, frozenset())
+        f"kernel_{number:024x}": PrintedKernel("x" * 4000, {}, frozenset(), {})
         for number in range(100, 200)
     }
     groups = toolchain._groups(functions)

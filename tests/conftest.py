@@ -20,6 +20,9 @@ settings.register_profile(
 )
 settings.load_profile("ingot")
 
+# Every compile of a test verifies its kernels: 5 ms for one that takes the C compiler 100.
+os.environ["INGOT_VERIFY_KERNELS"] = "1"
+
 # Kernels that PoCL has compiled, kept between runs: it takes seconds for a program.
 os.environ.setdefault(
     "POCL_CACHE_DIR", str(Path(__file__).resolve().parent.parent / "build" / "pocl-cache")

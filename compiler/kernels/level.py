@@ -1,7 +1,7 @@
 """The loop level for the verifier: which ops are legal, what their types must be, and what a
 kernel may touch.
 
-Compiles verify kernels where the IR is dumped; the tests verify every kernel that they make.
+Compiles verify kernels where the IR is dumped, or INGOT_VERIFY_KERNELS is set, as in all tests.
 """
 
 from __future__ import annotations

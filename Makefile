@@ -24,6 +24,8 @@ SANITIZED_TESTS := tests/end_to_end $(addprefix --ignore=tests/end_to_end/test_,
   drawn_sequences.py images.py recurrent.py sequences.py) \
   $(addprefix tests/compiler/frontends/stablehlo/test_stablehlo_,complex.py control.py rare.py \
   regions.py)
+# Not the texts that are parts of kernels.
+C_FILES = $(shell find csrc runtime samples tests benchmarks -name '*.[ch]')
 export PATH := $(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
@@ -55,6 +57,7 @@ sanitized: develop ## run the op suite and dynamic programs, kernels too under A
 
 check: develop build/types ## format, lint, types, layering and the faster tests
 	ruff format --check .
+	clang-format --dry-run --Werror $(C_FILES)
 	ruff check .
 	mypy --package ingot
 	$(PYTEST) -m "not slow" $(UNIT_TESTS) $(ARGUMENTS)
@@ -73,8 +76,9 @@ goldens: develop ## write anew the texts that tests compare: IR per pass, pages 
 	python -m ingot.compiler.graph.document_ops docs/ops.md
 	python -m ingot.compiler.kernels.document_loops docs/loops.md
 
-format: $(STAMPS)/develop ## format and fix the Python code
+format: $(STAMPS)/develop ## format the code, fix what ruff can fix
 	ruff format .
+	clang-format -i $(C_FILES)
 	ruff check --fix .
 
 clean: ## remove everything that was built, and the virtual environment

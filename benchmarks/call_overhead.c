@@ -20,8 +20,7 @@ static double measure(ingot_session_t *session, uint32_t function, ingot_buffer_
   for (int repeat = 0; repeat < REPEATS; ++repeat) {
     const double start = now();
     for (int call = 0; call < CALLS; ++call) {
-      ingot_status_t status =
-          ingot_session_call(session, function, &argument, 1, &result, 1, NULL);
+      ingot_status_t status = ingot_session_call(session, function, &argument, 1, &result, 1, NULL);
       if (status != NULL) {
         fprintf(stderr, "%s\n", ingot_status_message(status));
         ingot_status_free(status);
@@ -63,8 +62,8 @@ int main(int argument_count, char **arguments) {
                                     &argument);
   }
   if (status == NULL) {
-    status = ingot_buffer_view_wrap(device, y, sizeof y, INGOT_DTYPE_F32, 1, dims, NULL, NULL,
-                                    &result);
+    status =
+        ingot_buffer_view_wrap(device, y, sizeof y, INGOT_DTYPE_F32, 1, dims, NULL, NULL, &result);
   }
   if (status == NULL) nanoseconds = measure(session, function, argument, result);
   if (status != NULL) fprintf(stderr, "%s\n", ingot_status_message(status));

@@ -26,9 +26,9 @@ static ingot_status_t ingot_python_wrap_tensors(ingot_python_frame_t *frame, uin
       ingot_buffer_view_retain(tensor->view);
       frame->views[i] = tensor->view;
     } else if (tensor->data) {
-      ingot_status_t status = ingot_buffer_view_wrap(
-          frame->device, tensor->data, tensor->length, tensor->dtype, tensor->rank, tensor->dims,
-          NULL, NULL, &frame->views[i]);
+      ingot_status_t status =
+          ingot_buffer_view_wrap(frame->device, tensor->data, tensor->length, tensor->dtype,
+                                 tensor->rank, tensor->dims, NULL, NULL, &frame->views[i]);
       if (status) return status;
     }
   }

@@ -2,7 +2,6 @@
  */
 #include "hal/hal.h"
 
-
 const char *ingot_version(void) { return INGOT_VERSION; }
 
 /* -- instance ---------------------------------------------------------------------------------- */
@@ -88,8 +87,7 @@ void ingot_buffer_retain(ingot_buffer_t *buffer) { ingot_hal_buffer_retain(buffe
 
 void ingot_buffer_release(ingot_buffer_t *buffer) { ingot_hal_buffer_release(buffer); }
 
-ingot_status_t ingot_buffer_read(ingot_buffer_t *buffer, size_t offset, void *data,
-                                 size_t length) {
+ingot_status_t ingot_buffer_read(ingot_buffer_t *buffer, size_t offset, void *data, size_t length) {
   return ingot_hal_buffer_read(buffer, clamp(offset), clamp(length), data);
 }
 

@@ -9,8 +9,8 @@
 #define MAX_DEPTH 64
 
 static ingot_status_t json_refuse(const ingot_json_t *json, const char *what) {
-  return ingot_status_create(json->allocator, INGOT_STATUS_DATA_LOSS,
-                             "JSON, byte %zu: expected %s", json->position, what);
+  return ingot_status_create(json->allocator, INGOT_STATUS_DATA_LOSS, "JSON, byte %zu: expected %s",
+                             json->position, what);
 }
 
 /* The byte at the position, 0 at the end; JSON text has no byte 0. */

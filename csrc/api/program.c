@@ -35,8 +35,8 @@ static ingot_status_t list_functions(ingot_program_t *program, uint32_t image_or
                              "the module has code for target '%s' only, and the device is '%s': "
                              "compile it for both, with `ingot compile --target %s,%s` or "
                              "ingot.compile(..., target=[\"%s\", \"%s\"])",
-                             other, program->device->target, other, program->device->target,
-                             other, program->device->target);
+                             other, program->device->target, other, program->device->target, other,
+                             program->device->target);
 }
 
 /* Exported names are looked up without their module, so they must differ; within a module
@@ -103,8 +103,8 @@ static ingot_status_t create_image(ingot_program_t *program, ingot_module_t *mod
   }
   const ingot_allocator_t *allocator = program_allocator(program);
   void *spans = NULL;
-  INGOT_TRY(ingot_allocate_array(allocator, module->parameter_count,
-                                 sizeof(ingot_parameter_span_t), &spans));
+  INGOT_TRY(ingot_allocate_array(allocator, module->parameter_count, sizeof(ingot_parameter_span_t),
+                                 &spans));
   ingot_status_t status = ingot_program_find_parameters(module, making->parameters, spans);
   if (!status) {
     ++program->image_count;
@@ -180,8 +180,7 @@ uint32_t ingot_program_function_count(const ingot_program_t *program) {
 }
 
 ingot_status_t ingot_program_function(const ingot_program_t *program, uint32_t function,
-                                      ingot_module_t **out_module,
-                                      uint32_t *out_module_function) {
+                                      ingot_module_t **out_module, uint32_t *out_module_function) {
   if (function >= program->function_count) {
     return ingot_status_create(program_allocator(program), INGOT_STATUS_OUT_OF_RANGE,
                                "program: function %u of %u", function, program->function_count);

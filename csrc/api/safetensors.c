@@ -42,12 +42,12 @@ static ingot_dtype_t dtype_of_text(const char *text) {
     const char *text;
     ingot_dtype_t dtype;
   } known[] = {
-      {"BOOL", INGOT_DTYPE_I1},        {"U8", INGOT_DTYPE_U8},       {"I8", INGOT_DTYPE_I8},
-      {"U16", INGOT_DTYPE_U16},        {"I16", INGOT_DTYPE_I16},     {"U32", INGOT_DTYPE_U32},
-      {"I32", INGOT_DTYPE_I32},        {"U64", INGOT_DTYPE_U64},     {"I64", INGOT_DTYPE_I64},
-      {"F16", INGOT_DTYPE_F16},        {"BF16", INGOT_DTYPE_BF16},   {"F32", INGOT_DTYPE_F32},
-      {"F64", INGOT_DTYPE_F64},        {"F8_E5M2", INGOT_DTYPE_F8E5M2},
-      {"F8_E4M3", INGOT_DTYPE_F8E4M3FN}, {"C64", INGOT_DTYPE_C64},
+      {"BOOL", INGOT_DTYPE_I1}, {"U8", INGOT_DTYPE_U8},          {"I8", INGOT_DTYPE_I8},
+      {"U16", INGOT_DTYPE_U16}, {"I16", INGOT_DTYPE_I16},        {"U32", INGOT_DTYPE_U32},
+      {"I32", INGOT_DTYPE_I32}, {"U64", INGOT_DTYPE_U64},        {"I64", INGOT_DTYPE_I64},
+      {"F16", INGOT_DTYPE_F16}, {"BF16", INGOT_DTYPE_BF16},      {"F32", INGOT_DTYPE_F32},
+      {"F64", INGOT_DTYPE_F64}, {"F8_E5M2", INGOT_DTYPE_F8E5M2}, {"F8_E4M3", INGOT_DTYPE_F8E4M3FN},
+      {"C64", INGOT_DTYPE_C64},
   };
   for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); ++i) {
     if (strcmp(known[i].text, text) == 0) return known[i].dtype;
@@ -197,8 +197,7 @@ static ingot_status_t read_file(ingot_safetensors_t *file) {
   }
   ingot_json_t json = {allocator, file->file.data + prefix, (size_t)header_length, 0};
   size_t data_offset = prefix + (size_t)header_length;
-  return read_header(file, &json, file->file.data + data_offset,
-                     file->file.length - data_offset);
+  return read_header(file, &json, file->file.data + data_offset, file->file.length - data_offset);
 }
 
 /* -- the API ----------------------------------------------------------------------------------- */

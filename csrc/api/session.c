@@ -92,8 +92,8 @@ typedef struct call_t {
 } call_t;
 
 static const ingot_layout_value_t *result_layout(const call_t *call, uint32_t result) {
-  return &call->module->values[call->function->first_value + call->function->argument_count +
-                               result];
+  return &call->module
+              ->values[call->function->first_value + call->function->argument_count + result];
 }
 
 static ingot_status_t kind_failure(const call_t *call, const char *kind, uint32_t ordinal,
@@ -123,10 +123,9 @@ static __attribute__((noinline)) ingot_status_t value_failure(const call_t *call
                                kind, ordinal, name);
   }
   if (view->layout.dtype != value->dtype) {
-    return ingot_status_create(allocator, INGOT_STATUS_INVALID_ARGUMENT,
-                               "%s %u '%s' is %s, expected %s", kind, ordinal, name,
-                               ingot_dtype_name(view->layout.dtype),
-                               ingot_dtype_name(value->dtype));
+    return ingot_status_create(
+        allocator, INGOT_STATUS_INVALID_ARGUMENT, "%s %u '%s' is %s, expected %s", kind, ordinal,
+        name, ingot_dtype_name(view->layout.dtype), ingot_dtype_name(value->dtype));
   }
   if (view->layout.rank != rank) {
     return ingot_status_create(allocator, INGOT_STATUS_INVALID_ARGUMENT,
@@ -184,12 +183,11 @@ static ingot_status_t check_overlap(const call_t *call, uint32_t result, const c
     overlaps |= ingot_hal_ranges_overlap(span, 0, span->length, bytes, 0, bytes->length);
   }
   if (!overlaps) return NULL;
-  return ingot_status_create(session_allocator(call->session), INGOT_STATUS_INVALID_ARGUMENT,
-                             "result %u '%s' is to be written over %s %u; give it memory of its "
-                             "own",
-                             result,
-                             ingot_module_string(call->module, result_layout(call, result)->name),
-                             kind, ordinal);
+  return ingot_status_create(
+      session_allocator(call->session), INGOT_STATUS_INVALID_ARGUMENT,
+      "result %u '%s' is to be written over %s %u; give it memory of its "
+      "own",
+      result, ingot_module_string(call->module, result_layout(call, result)->name), kind, ordinal);
 }
 
 static ingot_status_t check_result(const call_t *call, uint32_t result) {
@@ -223,7 +221,8 @@ static ingot_status_t check_call(const call_t *call, uint32_t argument_count,
   const ingot_layout_value_t *values = &call->module->values[function->first_value];
   for (uint32_t i = 0; i < argument_count; ++i) {
     if (values[i].kind != 0) INGOT_TRY(check_list(call, i, &values[i]));
-    else INGOT_TRY(check_value(call, "argument", i, &values[i], values[i].rank, call->arguments[i]));
+    else
+      INGOT_TRY(check_value(call, "argument", i, &values[i], values[i].rank, call->arguments[i]));
   }
   for (uint32_t i = 0; i < result_count; ++i) {
     if (call->results[i]) INGOT_TRY(check_result(call, i));
@@ -379,9 +378,8 @@ ingot_status_t ingot_session_read_variable(ingot_session_t *session, const ingot
   return status;
 }
 
-ingot_status_t ingot_session_write_variable(ingot_session_t *session,
-                                            const ingot_module_t *module, uint32_t variable,
-                                            const void *data, size_t length) {
+ingot_status_t ingot_session_write_variable(ingot_session_t *session, const ingot_module_t *module,
+                                            uint32_t variable, const void *data, size_t length) {
   const ingot_vm_image_t *image = NULL;
   INGOT_TRY(find_variable(session, module, variable, length, &image));
   INGOT_TRY(enter_session(session, INGOT_STOP_BUSY));

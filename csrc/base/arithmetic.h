@@ -56,9 +56,7 @@ static inline bool ingot_range_fits_u64(uint64_t offset, uint64_t length, uint64
 }
 
 /* ceil(a / b) for a >= 0, b >= 1; cannot overflow. */
-static inline int64_t ingot_divide_up_i64(int64_t a, int64_t b) {
-  return a / b + (a % b != 0);
-}
+static inline int64_t ingot_divide_up_i64(int64_t a, int64_t b) { return a / b + (a % b != 0); }
 
 /* floor(a / b); false for b = 0 and MIN / -1. */
 static inline bool ingot_floor_divide_i64(int64_t a, int64_t b, int64_t *out_quotient) {

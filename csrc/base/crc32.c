@@ -6,9 +6,8 @@
 #define INGOT_CRC32_LARGE 16384 /* bytes from which the tables pay */
 
 static const uint32_t ingot_crc32_nibbles[16] = {
-    0x00000000, 0x1db71064, 0x3b6e20c8, 0x26d930ac, 0x76dc4190, 0x6b6b51f4,
-    0x4db26158, 0x5005713c, 0xedb88320, 0xf00f9344, 0xd6d6a3e8, 0xcb61b38c,
-    0x9b64c2b0, 0x86d3d2d4, 0xa00ae278, 0xbdbdf21c};
+    0x00000000, 0x1db71064, 0x3b6e20c8, 0x26d930ac, 0x76dc4190, 0x6b6b51f4, 0x4db26158, 0x5005713c,
+    0xedb88320, 0xf00f9344, 0xd6d6a3e8, 0xcb61b38c, 0x9b64c2b0, 0x86d3d2d4, 0xa00ae278, 0xbdbdf21c};
 
 static uint32_t ingot_crc32_byte(uint32_t crc, uint8_t byte) {
   crc ^= byte;
@@ -30,8 +29,8 @@ static uint32_t ingot_crc32_large(uint32_t crc, const uint8_t *bytes, size_t blo
                    (uint32_t)bytes[3] << 24;
     low ^= crc;
     crc = tables[7][low & 255] ^ tables[6][low >> 8 & 255] ^ tables[5][low >> 16 & 255] ^
-          tables[4][low >> 24] ^ tables[3][bytes[4]] ^ tables[2][bytes[5]] ^
-          tables[1][bytes[6]] ^ tables[0][bytes[7]];
+          tables[4][low >> 24] ^ tables[3][bytes[4]] ^ tables[2][bytes[5]] ^ tables[1][bytes[6]] ^
+          tables[0][bytes[7]];
   }
   return crc;
 }

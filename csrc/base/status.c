@@ -87,14 +87,11 @@ void ingot_status_free(ingot_status_t status) {
 
 const char *ingot_status_code_name(ingot_status_code_t code) {
   switch (code) {
-    case INGOT_STATUS_OK:
-      return "OK";
+    case INGOT_STATUS_OK: return "OK";
 #define STATUS(number, ENUM, name) \
-  case INGOT_STATUS_##ENUM:        \
-    return name;
+  case INGOT_STATUS_##ENUM: return name;
 #include "ingot/spec/status.def"
 #undef STATUS
-    default:
-      return NULL;
+    default: return NULL;
   }
 }

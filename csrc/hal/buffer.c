@@ -38,13 +38,14 @@ ingot_status_t ingot_hal_buffer_create(ingot_device_t *device, int64_t length,
 }
 
 ingot_status_t ingot_hal_buffer_wrap(ingot_device_t *device, void *data, int64_t length,
-                                     uint32_t access, ingot_release_function_t release,
-                                     void *user, ingot_buffer_t **out_buffer) {
+                                     uint32_t access, ingot_release_function_t release, void *user,
+                                     ingot_buffer_t **out_buffer) {
   const uint32_t known = INGOT_HAL_ACCESS_READ | INGOT_HAL_ACCESS_WRITE;
   INGOT_TRY(ingot_hal_check_length(device, length));
   if ((!data && length > 0) || access == 0 || (access & ~known)) {
     return ingot_status_create(ingot_hal_device_allocator(device), INGOT_STATUS_INVALID_ARGUMENT,
-                               "cannot wrap %" PRId64 " bytes at %s with access %u: expected "
+                               "cannot wrap %" PRId64
+                               " bytes at %s with access %u: expected "
                                "bytes, and access 1 (read), 2 (write) or 3 (both)",
                                length, data ? "an address" : "NULL", access);
   }
@@ -61,8 +62,8 @@ ingot_status_t ingot_hal_buffer_subspan(ingot_buffer_t *parent, int64_t offset, 
                                         ingot_buffer_t **out_buffer) {
   INGOT_TRY(ingot_hal_check_range(parent, offset, length, 0));
   void *memory;
-  INGOT_TRY(ingot_allocate(ingot_hal_device_allocator(parent->device), sizeof(ingot_buffer_t),
-                           &memory));
+  INGOT_TRY(
+      ingot_allocate(ingot_hal_device_allocator(parent->device), sizeof(ingot_buffer_t), &memory));
   ingot_buffer_t *buffer = memory;
   *buffer = (ingot_buffer_t){
       .vtable = parent->vtable,

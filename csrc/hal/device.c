@@ -64,7 +64,8 @@ void ingot_hal_device_trim(ingot_device_t *device) {
 ingot_status_t ingot_hal_device_check_memory(const ingot_device_t *device, int64_t length) {
   if (device->memory_length == 0 || length <= device->memory_length) return NULL;
   return ingot_status_create(ingot_hal_device_allocator(device), INGOT_STATUS_OUT_OF_MEMORY,
-                             "%" PRId64 " bytes of memory are asked for, but the device has no "
+                             "%" PRId64
+                             " bytes of memory are asked for, but the device has no "
                              "more than %" PRId64 ": check the sizes that the call computes with",
                              length, device->memory_length);
 }

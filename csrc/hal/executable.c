@@ -8,8 +8,7 @@ static ingot_status_t ingot_hal_check_entries(
   for (uint32_t e = 0; e < description->entry_count; e++) {
     const ingot_hal_entry_description_t *entry = &description->entries[e];
     if (entry->binding_count > INGOT_HAL_MAX_BINDINGS) {
-      return ingot_status_create(ingot_hal_device_allocator(device),
-                                 INGOT_STATUS_INVALID_ARGUMENT,
+      return ingot_status_create(ingot_hal_device_allocator(device), INGOT_STATUS_INVALID_ARGUMENT,
                                  "kernel '%s' has %u bindings, expected at most %d", entry->name,
                                  entry->binding_count, INGOT_HAL_MAX_BINDINGS);
     }
@@ -39,8 +38,8 @@ ingot_status_t ingot_hal_executable_load_host(
     ingot_hal_executable_t *executable, const ingot_hal_executable_description_t *description) {
   if (executable->host) return NULL;
   ingot_device_t *host = NULL;
-  INGOT_TRY(ingot_status_prefix(ingot_hal_host_device(executable->device, &host),
-                                "the device for it"));
+  INGOT_TRY(
+      ingot_status_prefix(ingot_hal_host_device(executable->device, &host), "the device for it"));
   return ingot_status_prefix(ingot_hal_executable_create(host, description, &executable->host),
                              "its variant for the host");
 }

@@ -176,8 +176,8 @@ ingot_status_t ingot_hal_buffer_create(ingot_device_t *device, int64_t length,
  * read-only pages. A device with memory of its own takes the bytes as they are now, and brings
  * back what it wrote when a queue_wait returns; change them by buffer_write or map. */
 ingot_status_t ingot_hal_buffer_wrap(ingot_device_t *device, void *data, int64_t length,
-                                     uint32_t access, ingot_release_function_t release,
-                                     void *user, ingot_buffer_t **out_buffer);
+                                     uint32_t access, ingot_release_function_t release, void *user,
+                                     ingot_buffer_t **out_buffer);
 
 /* A part of `parent`, which it keeps alive. OutOfRange outside of it. */
 ingot_status_t ingot_hal_buffer_subspan(ingot_buffer_t *parent, int64_t offset, int64_t length,
@@ -361,8 +361,8 @@ struct ingot_hal_device_vtable_t {
   void (*trim)(ingot_device_t *device);    /* NULL: there is nothing to free */
   ingot_status_t (*buffer_create)(ingot_device_t *device, int64_t length,
                                   ingot_buffer_t **out_buffer);
-  ingot_status_t (*buffer_wrap)(ingot_device_t *device, void *data, int64_t length,
-                                uint32_t access, ingot_release_function_t release, void *user,
+  ingot_status_t (*buffer_wrap)(ingot_device_t *device, void *data, int64_t length, uint32_t access,
+                                ingot_release_function_t release, void *user,
                                 ingot_buffer_t **out_buffer);
   ingot_status_t (*executable_create)(ingot_device_t *device,
                                       const ingot_hal_executable_description_t *description,
@@ -374,8 +374,8 @@ struct ingot_hal_device_vtable_t {
   ingot_status_t (*queue_dispatch)(ingot_hal_queue_t *queue, const ingot_hal_dispatch_t *dispatch,
                                    const int64_t grid[3]);
   ingot_status_t (*queue_copy)(ingot_hal_queue_t *queue, ingot_buffer_t *source,
-                               int64_t source_offset, ingot_buffer_t *target,
-                               int64_t target_offset, int64_t length);
+                               int64_t source_offset, ingot_buffer_t *target, int64_t target_offset,
+                               int64_t length);
   ingot_status_t (*queue_fill)(ingot_hal_queue_t *queue, ingot_buffer_t *target, int64_t offset,
                                int64_t length, uint64_t pattern, uint32_t pattern_length);
   ingot_status_t (*queue_write)(ingot_hal_queue_t *queue, ingot_buffer_t *target, int64_t offset,
@@ -394,8 +394,7 @@ struct ingot_hal_buffer_vtable_t {
   void (*unmap)(ingot_buffer_t *root, void *data);
   /* Copy as buffer_read and buffer_write do; NULL: the core maps instead. */
   ingot_status_t (*read)(ingot_buffer_t *root, int64_t offset, int64_t length, void *data);
-  ingot_status_t (*write)(ingot_buffer_t *root, int64_t offset, int64_t length,
-                          const void *data);
+  ingot_status_t (*write)(ingot_buffer_t *root, int64_t offset, int64_t length, const void *data);
   void (*trim)(ingot_buffer_t *root); /* NULL: there is nothing to free */
 };
 

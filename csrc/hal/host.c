@@ -6,8 +6,7 @@
 #include "hal/host.h"
 
 /* Adds a range, swallowing those it touches. */
-static void ingot_hal_host_add(ingot_hal_host_bindings_t *mapped,
-                               ingot_hal_host_range_t added) {
+static void ingot_hal_host_add(ingot_hal_host_bindings_t *mapped, ingot_hal_host_range_t added) {
   for (uint32_t r = 0; r < mapped->range_count;) {
     const ingot_hal_host_range_t *range = &mapped->ranges[r];
     if (range->root != added.root || range->begin >= added.end || added.begin >= range->end) {
@@ -57,7 +56,7 @@ ingot_status_t ingot_hal_host_map(const ingot_hal_dispatch_t *dispatch,
     int64_t begin = binding->buffer->root_offset + binding->offset;
     uint32_t access = INGOT_HAL_ACCESS_READ | ((written >> b & 1) ? INGOT_HAL_ACCESS_WRITE : 0);
     ingot_hal_host_add(out_mapped, (ingot_hal_host_range_t){binding->buffer->root, begin,
-                                                        begin + binding->length, access, NULL});
+                                                            begin + binding->length, access, NULL});
   }
   for (uint32_t r = 0; r < out_mapped->range_count; r++) {
     ingot_hal_host_range_t *range = &out_mapped->ranges[r];
@@ -72,8 +71,8 @@ ingot_status_t ingot_hal_host_map(const ingot_hal_dispatch_t *dispatch,
   }
   for (uint32_t b = 0; b < dispatch->binding_count; b++) {
     ingot_buffer_t *view = &out_mapped->views[b];
-    *view = ingot_hal_host_view(out_mapped, &dispatch->bindings[b],
-                                dispatch->executable->host->device);
+    *view =
+        ingot_hal_host_view(out_mapped, &dispatch->bindings[b], dispatch->executable->host->device);
     view->root = view;
     out_mapped->bindings[b] = (ingot_hal_binding_t){view, 0, view->length};
   }

@@ -25,8 +25,7 @@ void ingot_hal_queue_destroy(ingot_hal_queue_t *queue) {
 static __attribute__((noinline)) void ingot_hal_trace(const ingot_hal_queue_t *queue,
                                                       const void *site, const char *kernel,
                                                       int64_t begin, int64_t length) {
-  const ingot_hal_trace_t trace = {site, kernel, begin, ingot_clock(), length,
-                                   INGOT_TRACE_HOST};
+  const ingot_hal_trace_t trace = {site, kernel, begin, ingot_clock(), length, INGOT_TRACE_HOST};
   queue->trace(queue->trace_user, &trace);
 }
 
@@ -36,9 +35,9 @@ static inline bool ingot_hal_traces(const ingot_hal_queue_t *queue) {
 }
 
 /* Says what is wrong with an operand; cold, so that the check itself stays small. */
-static __attribute__((noinline)) ingot_status_t ingot_hal_operand_status(
-    const ingot_hal_queue_t *queue, const ingot_buffer_t *buffer, int64_t offset, int64_t length,
-    uint32_t access) {
+static __attribute__((noinline)) ingot_status_t
+ingot_hal_operand_status(const ingot_hal_queue_t *queue, const ingot_buffer_t *buffer,
+                         int64_t offset, int64_t length, uint32_t access) {
   const ingot_allocator_t *allocator = ingot_hal_device_allocator(queue->device);
   if (!buffer) {
     return ingot_status_create(allocator, INGOT_STATUS_INVALID_ARGUMENT, "the buffer is null");
@@ -63,8 +62,8 @@ static inline ingot_status_t ingot_hal_check_operand(const char *what,
                                                      const ingot_buffer_t *buffer, int64_t offset,
                                                      int64_t length, uint32_t access) {
   if (ingot_hal_operand_fits(queue, buffer, offset, length, access)) return NULL;
-  return ingot_status_prefix(ingot_hal_operand_status(queue, buffer, offset, length, access),
-                             "%s", what);
+  return ingot_status_prefix(ingot_hal_operand_status(queue, buffer, offset, length, access), "%s",
+                             what);
 }
 
 /* -- messages -------------------------------------------------------------------------------- */
@@ -132,13 +131,13 @@ static __attribute__((noinline)) ingot_status_t ingot_hal_binding_status(
   uint32_t access = (entry->written >> b & 1) ? INGOT_HAL_ACCESS_WRITE : 0;
   char text[INGOT_HAL_DESCRIPTION_CAPACITY];
   ingot_hal_describe_dispatch(queue, dispatch, text);
-  return ingot_status_prefix(ingot_hal_operand_status(queue, binding->buffer, binding->offset,
-                                                      binding->length, access),
-                             "%s, binding %u", text, b);
+  return ingot_status_prefix(
+      ingot_hal_operand_status(queue, binding->buffer, binding->offset, binding->length, access),
+      "%s, binding %u", text, b);
 }
 
-static __attribute__((noinline)) ingot_status_t ingot_hal_dispatch_status(
-    const ingot_hal_queue_t *queue, const ingot_hal_dispatch_t *dispatch) {
+static __attribute__((noinline)) ingot_status_t
+ingot_hal_dispatch_status(const ingot_hal_queue_t *queue, const ingot_hal_dispatch_t *dispatch) {
   const ingot_allocator_t *allocator = ingot_hal_device_allocator(queue->device);
   const ingot_hal_executable_t *executable = dispatch->executable;
   if (!executable || executable->device != queue->device) {
@@ -158,8 +157,8 @@ static __attribute__((noinline)) ingot_status_t ingot_hal_dispatch_status(
                              entry->binding_count, entry->constant_count);
 }
 
-static __attribute__((noinline)) ingot_status_t ingot_hal_workload_status(
-    const ingot_hal_queue_t *queue, const ingot_hal_dispatch_t *dispatch) {
+static __attribute__((noinline)) ingot_status_t
+ingot_hal_workload_status(const ingot_hal_queue_t *queue, const ingot_hal_dispatch_t *dispatch) {
   char text[INGOT_HAL_DESCRIPTION_CAPACITY];
   ingot_hal_describe_dispatch(queue, dispatch, text);
   return ingot_status_create(ingot_hal_device_allocator(queue->device), INGOT_STATUS_OUT_OF_RANGE,
@@ -224,8 +223,7 @@ ingot_status_t ingot_hal_queue_dispatch(ingot_hal_queue_t *queue,
     const ingot_hal_binding_t *binding = &dispatch->bindings[b];
     uint32_t access = (written & 1) ? INGOT_HAL_ACCESS_WRITE : 0;
     if (written & 1) written_length |= binding->length;
-    if (!ingot_hal_operand_fits(queue, binding->buffer, binding->offset, binding->length,
-                                access)) {
+    if (!ingot_hal_operand_fits(queue, binding->buffer, binding->offset, binding->length, access)) {
       return ingot_hal_binding_status(queue, dispatch, b);
     }
   }
@@ -257,11 +255,10 @@ ingot_status_t ingot_hal_queue_copy(ingot_hal_queue_t *queue, ingot_buffer_t *so
                                     INGOT_HAL_ACCESS_WRITE));
   if (length == 0) return NULL;
   if (ingot_hal_ranges_overlap(source, source_offset, length, target, target_offset, length)) {
-    return ingot_status_create(ingot_hal_device_allocator(queue->device),
-                               INGOT_STATUS_INVALID_ARGUMENT,
-                               "a copy of %" PRId64 " bytes from offset %" PRId64
-                               " to offset %" PRId64 " overlaps itself",
-                               length, source_offset, target_offset);
+    return ingot_status_create(
+        ingot_hal_device_allocator(queue->device), INGOT_STATUS_INVALID_ARGUMENT,
+        "a copy of %" PRId64 " bytes from offset %" PRId64 " to offset %" PRId64 " overlaps itself",
+        length, source_offset, target_offset);
   }
   INGOT_TRY(ingot_hal_check_stop(queue));
   int64_t begin = ingot_hal_traces(queue) ? ingot_clock() : 0;
@@ -274,34 +271,35 @@ ingot_status_t ingot_hal_queue_copy(ingot_hal_queue_t *queue, ingot_buffer_t *so
 ingot_status_t ingot_hal_queue_fill(ingot_hal_queue_t *queue, ingot_buffer_t *target,
                                     int64_t offset, int64_t length, uint64_t pattern,
                                     uint32_t pattern_length) {
-  INGOT_TRY(ingot_hal_check_operand("fill", queue, target, offset, length,
-                                    INGOT_HAL_ACCESS_WRITE));
-  bool is_length = pattern_length == 1 || pattern_length == 2 || pattern_length == 4 ||
-                   pattern_length == 8;
+  INGOT_TRY(ingot_hal_check_operand("fill", queue, target, offset, length, INGOT_HAL_ACCESS_WRITE));
+  bool is_length =
+      pattern_length == 1 || pattern_length == 2 || pattern_length == 4 || pattern_length == 8;
   if (!is_length || length % pattern_length != 0) {
     return ingot_status_create(ingot_hal_device_allocator(queue->device),
                                INGOT_STATUS_INVALID_ARGUMENT,
-                               "a fill of %" PRId64 " bytes with a pattern of %u bytes: expected "
+                               "a fill of %" PRId64
+                               " bytes with a pattern of %u bytes: expected "
                                "1, 2, 4 or 8 that divides the length",
                                length, pattern_length);
   }
   if (length == 0) return NULL;
   INGOT_TRY(ingot_hal_check_stop(queue));
   int64_t begin = ingot_hal_traces(queue) ? ingot_clock() : 0;
-  INGOT_TRY(queue->device->vtable->queue_fill(queue, target, offset, length, pattern,
-                                              pattern_length));
+  INGOT_TRY(
+      queue->device->vtable->queue_fill(queue, target, offset, length, pattern, pattern_length));
   if (ingot_hal_traces(queue)) ingot_hal_trace(queue, queue->site, "fill", begin, length);
   return NULL;
 }
 
 ingot_status_t ingot_hal_queue_write(ingot_hal_queue_t *queue, ingot_buffer_t *target,
                                      int64_t offset, const void *data, int64_t length) {
-  INGOT_TRY(ingot_hal_check_operand("write", queue, target, offset, length,
-                                    INGOT_HAL_ACCESS_WRITE));
+  INGOT_TRY(
+      ingot_hal_check_operand("write", queue, target, offset, length, INGOT_HAL_ACCESS_WRITE));
   if (length > INGOT_HAL_MAX_WRITE) {
     return ingot_status_create(ingot_hal_device_allocator(queue->device),
                                INGOT_STATUS_INVALID_ARGUMENT,
-                               "a queued write of %" PRId64 " bytes, expected at most %d: write "
+                               "a queued write of %" PRId64
+                               " bytes, expected at most %d: write "
                                "to the buffer instead",
                                length, INGOT_HAL_MAX_WRITE);
   }
@@ -311,8 +309,7 @@ ingot_status_t ingot_hal_queue_write(ingot_hal_queue_t *queue, ingot_buffer_t *t
 
 ingot_status_t ingot_hal_queue_read(ingot_hal_queue_t *queue, ingot_buffer_t *source,
                                     int64_t offset, void *data, int64_t length) {
-  INGOT_TRY(ingot_hal_check_operand("read", queue, source, offset, length,
-                                    INGOT_HAL_ACCESS_READ));
+  INGOT_TRY(ingot_hal_check_operand("read", queue, source, offset, length, INGOT_HAL_ACCESS_READ));
   return queue->device->vtable->queue_read(queue, source, offset, data, length);
 }
 

@@ -16,12 +16,13 @@ _Static_assert(sizeof(ingot_layout_section_t) == 24, "the section table is part 
 static ingot_status_t check_header(const ingot_module_t *module,
                                    const ingot_layout_header_t *header) {
   if (module->length < sizeof(*header)) {
-    return ingot_module_damaged(module, "it has %zu bytes, a header alone has %zu",
-                                module->length, sizeof(*header));
+    return ingot_module_damaged(module, "it has %zu bytes, a header alone has %zu", module->length,
+                                sizeof(*header));
   }
   if (memcmp(header->magic, INGOT_MODULE_MAGIC, sizeof(header->magic)) != 0) {
-    return ingot_module_damaged(module, "this is no Ingot module: it does not start with the "
-                                        "module magic");
+    return ingot_module_damaged(module,
+                                "this is no Ingot module: it does not start with the "
+                                "module magic");
   }
   if (header->version_major < INGOT_MODULE_VERSION_MAJOR_OF_TENSORS ||
       header->version_major > INGOT_MODULE_VERSION_MAJOR) {
@@ -58,8 +59,9 @@ static ingot_status_t check_padding(const ingot_module_t *module, uint64_t begin
   bool zero = end - begin < INGOT_MODULE_ALIGNMENT;
   for (uint64_t i = begin; zero && i < end; ++i) zero = module->data[i] == 0;
   if (zero) return NULL;
-  return ingot_module_damaged(module, "bytes %llu to %llu belong to no section and are not zero "
-                                      "padding",
+  return ingot_module_damaged(module,
+                              "bytes %llu to %llu belong to no section and are not zero "
+                              "padding",
                               (unsigned long long)begin, (unsigned long long)end);
 }
 
@@ -69,8 +71,9 @@ static ingot_status_t check_section(const ingot_module_t *module,
   if (section->offset % INGOT_MODULE_ALIGNMENT != 0 || section->offset < previous_end ||
       !ingot_range_fits_u64(section->offset, section->length, module->length)) {
     return ingot_module_damaged(
-        module, "section %u (kind %u) at %llu with %llu bytes leaves the file, is not on a "
-                "multiple of %d or overlaps the one before it",
+        module,
+        "section %u (kind %u) at %llu with %llu bytes leaves the file, is not on a "
+        "multiple of %d or overlaps the one before it",
         ordinal, section->kind, (unsigned long long)section->offset,
         (unsigned long long)section->length, INGOT_MODULE_ALIGNMENT);
   }
@@ -78,8 +81,9 @@ static ingot_status_t check_section(const ingot_module_t *module,
   if (section->kind == INGOT_SECTION_CONSTANTS && !verify_constants) return NULL;
   uint32_t crc = ingot_crc32(0, module->data + section->offset, (size_t)section->length);
   if (crc != section->crc) {
-    return ingot_module_damaged(module, "section %u (kind %u) has crc %08x, expected %08x: the "
-                                        "file was changed or cut",
+    return ingot_module_damaged(module,
+                                "section %u (kind %u) has crc %08x, expected %08x: the "
+                                "file was changed or cut",
                                 ordinal, section->kind, crc, section->crc);
   }
   return NULL;
@@ -91,8 +95,9 @@ static ingot_status_t item_count(const ingot_module_t *module,
                                  uint32_t *out_count) {
   uint64_t count = section->length / item_length;
   if (section->length % item_length != 0 || count > UINT32_MAX) {
-    return ingot_module_damaged(module, "section kind %u has %llu bytes, which is no table of "
-                                        "%zu-byte items",
+    return ingot_module_damaged(module,
+                                "section kind %u has %llu bytes, which is no table of "
+                                "%zu-byte items",
                                 section->kind, (unsigned long long)section->length, item_length);
   }
   *out_count = (uint32_t)count;
@@ -100,11 +105,10 @@ static ingot_status_t item_count(const ingot_module_t *module,
 }
 
 /* Sets the fields of one kind; kinds of later minor versions are skipped. */
-static ingot_status_t take_section(ingot_module_t *module,
-                                   const ingot_layout_section_t *section) {
+static ingot_status_t take_section(ingot_module_t *module, const ingot_layout_section_t *section) {
   const void *data = module->data + section->offset;
-#define TABLE(field, count_field)                                                     \
-  module->field = data;                                                               \
+#define TABLE(field, count_field) \
+  module->field = data;           \
   return item_count(module, section, sizeof(*module->field), &module->count_field)
   switch (section->kind) {
     case INGOT_SECTION_STRINGS:
@@ -131,9 +135,7 @@ static ingot_status_t take_section(ingot_module_t *module,
       module->objects = data;
       module->objects_length = section->length;
       return NULL;
-    case INGOT_SECTION_REGIONS:
-      module->regions_length = section->length;
-      return NULL;
+    case INGOT_SECTION_REGIONS: module->regions_length = section->length; return NULL;
     case INGOT_SECTION_METADATA:
       module->metadata = data;
       module->metadata_length = section->length;
@@ -150,8 +152,8 @@ void ingot_module_choose_constants(const uint8_t *head, size_t length, uint64_t 
                                    uint64_t *end) {
   const ingot_layout_header_t *header = (const void *)head;
   const ingot_layout_section_t *sections = (const void *)(header + 1);
-  for (uint32_t i = 0; length >= (size_t)((const uint8_t *)(sections + i + 1) - head) &&
-                       i < header->section_count;
+  for (uint32_t i = 0;
+       length >= (size_t)((const uint8_t *)(sections + i + 1) - head) && i < header->section_count;
        ++i) {
     uint64_t section_end = 0;
     if (sections[i].kind != INGOT_SECTION_CONSTANTS || sections[i].length < MAPPED_CONSTANTS ||
@@ -170,8 +172,9 @@ ingot_status_t ingot_module_open_sections(ingot_module_t *module, bool verify_co
       (const ingot_layout_section_t *)(const void *)(header + 1);
   size_t head = sizeof(*header) + header->section_count * sizeof(*sections);
   if (header_crc(module, head) != header->crc) {
-    return ingot_module_damaged(module, "header and section table do not match their crc: the "
-                                        "file was changed or cut");
+    return ingot_module_damaged(module,
+                                "header and section table do not match their crc: the "
+                                "file was changed or cut");
   }
   uint64_t end = head;
   uint32_t seen = 0; /* bit per known kind */

@@ -44,8 +44,7 @@ static const uint64_t empty_file[1] = {0}; /* aligned as any file is */
 static ingot_status_t read_range(const ingot_allocator_t *allocator, const char *path,
                                  int descriptor, uint8_t *data, uint64_t begin, uint64_t end) {
   uint64_t first = begin / page_length() * page_length();
-  if (begin < end &&
-      mprotect(data + first, (size_t)(end - first), PROT_READ | PROT_WRITE) != 0) {
+  if (begin < end && mprotect(data + first, (size_t)(end - first), PROT_READ | PROT_WRITE) != 0) {
     return file_failed(allocator, path, errno);
   }
   while (begin < end) {

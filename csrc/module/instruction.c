@@ -49,8 +49,7 @@ bool ingot_instruction_decode(const uint16_t *words, uint32_t length, uint32_t p
     operand->value = 0;
     if (operand->list || operand->letter == 'b') continue;
     bool wide = letter_words(operand->letter) == 2;
-    operand->value =
-        wide ? ingot_code_u32(words + operand->position) : words[operand->position];
+    operand->value = wide ? ingot_code_u32(words + operand->position) : words[operand->position];
   }
   out_decoded->next = (uint32_t)at;
   return true;

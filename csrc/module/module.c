@@ -51,10 +51,9 @@ static ingot_status_t create_module(ingot_instance_t *instance, const void *data
   return NULL;
 }
 
-ingot_status_t ingot_module_load_memory(ingot_instance_t *instance, const void *data,
-                                        size_t length, uint32_t flags,
-                                        ingot_release_function_t release, void *user,
-                                        ingot_module_t **out_module) {
+ingot_status_t ingot_module_load_memory(ingot_instance_t *instance, const void *data, size_t length,
+                                        uint32_t flags, ingot_release_function_t release,
+                                        void *user, ingot_module_t **out_module) {
   ingot_module_t *module = NULL;
   INGOT_TRY(create_module(instance, data, length, flags, &module));
   module->release = release;
@@ -63,8 +62,8 @@ ingot_status_t ingot_module_load_memory(ingot_instance_t *instance, const void *
   return NULL;
 }
 
-ingot_status_t ingot_module_load_file(ingot_instance_t *instance, const char *path,
-                                      uint32_t flags, ingot_module_t **out_module) {
+ingot_status_t ingot_module_load_file(ingot_instance_t *instance, const char *path, uint32_t flags,
+                                      ingot_module_t **out_module) {
   ingot_file_t file;
   bool reads_all = flags & INGOT_MODULE_VERIFY_CONSTANTS;
   INGOT_TRY(ingot_file_open(&instance->allocator, path,

@@ -21,8 +21,7 @@ ingot_status_t ingot_verifier_refuse(const ingot_verifier_t *verifier, uint32_t 
   va_end(arguments);
   const char *name = NULL;
   if (word < verifier->length) name = ingot_instruction(verifier->words[word])->name;
-  return ingot_module_damaged(
-      verifier->module, "function '%s', word %u (%s): %s",
-      ingot_module_string(verifier->module, verifier->function->name), word,
-      name ? name : "no instruction", text);
+  return ingot_module_damaged(verifier->module, "function '%s', word %u (%s): %s",
+                              ingot_module_string(verifier->module, verifier->function->name), word,
+                              name ? name : "no instruction", text);
 }

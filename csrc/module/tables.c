@@ -38,8 +38,9 @@ static ingot_status_t check_strings(ingot_module_t *module) {
   const uint8_t *text = (const uint8_t *)module->strings;
   if (module->strings_length == 0 || text[0] != 0 || text[module->strings_length - 1] != 0 ||
       !is_utf8(text, module->strings_length)) {
-    return ingot_module_damaged(module, "its string section is not UTF-8 or does not start and "
-                                        "end with NUL");
+    return ingot_module_damaged(module,
+                                "its string section is not UTF-8 or does not start and "
+                                "end with NUL");
   }
   if (!is_utf8((const uint8_t *)module->metadata, module->metadata_length)) {
     return ingot_module_damaged(module, "its metadata is not UTF-8");
@@ -81,8 +82,9 @@ static ingot_status_t check_values(const ingot_module_t *module) {
                      (!open || (value->kind > INGOT_VALUE_ANY_RANK && value->rank == 0));
     if (!kind_fits || !tensor_fits(module, value->first_dim, value->rank, value->dtype) ||
         !string_fits(module, value->name) || !string_fits(module, value->doc)) {
-      return ingot_module_damaged(module, "value %u has a bad kind (%u), dims (rank %u), dtype "
-                                          "(%u) or texts",
+      return ingot_module_damaged(module,
+                                  "value %u has a bad kind (%u), dims (rank %u), dtype "
+                                  "(%u) or texts",
                                   i, value->kind, value->rank, value->dtype);
     }
   }
@@ -95,8 +97,9 @@ static ingot_status_t check_values(const ingot_module_t *module) {
       fits = module->dims[parameter->first_dim + d].size >= 0;
     }
     if (!fits) {
-      return ingot_module_damaged(module, "parameter %u has bad dims (rank %u; all are static), "
-                                          "dtype (%u) or texts",
+      return ingot_module_damaged(module,
+                                  "parameter %u has bad dims (rank %u; all are static), "
+                                  "dtype (%u) or texts",
                                   i, parameter->rank, parameter->dtype);
     }
   }
@@ -108,9 +111,8 @@ static ingot_status_t check_values(const ingot_module_t *module) {
 static bool function_fits(const ingot_module_t *module, const ingot_layout_function_t *function) {
   bool fits =
       ingot_module_name_fits(module, function->name) && string_fits(module, function->doc) &&
-      ingot_module_name_fits(module, function->target) &&
-      function->i64_count <= MAX_REGISTERS && function->f64_count <= MAX_REGISTERS &&
-      function->ref_count <= MAX_REGISTERS &&
+      ingot_module_name_fits(module, function->target) && function->i64_count <= MAX_REGISTERS &&
+      function->f64_count <= MAX_REGISTERS && function->ref_count <= MAX_REGISTERS &&
       ingot_range_fits_u64(function->code_offset, function->code_length, module->code_length) &&
       function->code_length > 0 && function->code_length <= UINT32_MAX;
   uint64_t tensors = (uint64_t)function->argument_count + function->result_count;
@@ -179,13 +181,15 @@ static ingot_status_t check_functions(const ingot_module_t *module) {
     const ingot_layout_function_t *function = &module->functions[i];
     uint64_t tensors = (uint64_t)function->argument_count + function->result_count;
     if (!function_fits(module, function)) {
-      return ingot_module_damaged(module, "function %u has flags, counts, ranges or texts that do "
-                                          "not fit the module",
+      return ingot_module_damaged(module,
+                                  "function %u has flags, counts, ranges or texts that do "
+                                  "not fit the module",
                                   i);
     }
     if (function->code_offset < code_end || (tensors && function->first_value < value_end)) {
-      return ingot_module_damaged(module, "the code or the values of function %u are not behind "
-                                          "those of the functions before",
+      return ingot_module_damaged(module,
+                                  "the code or the values of function %u are not behind "
+                                  "those of the functions before",
                                   i);
     }
     code_end = function->code_offset + function->code_length;
@@ -209,8 +213,9 @@ static ingot_status_t check_variables(const ingot_module_t *module) {
     }
     fits = fits && ingot_dtype_tensor_length(variable->dtype, variable->rank, dims, &length);
     if (!fits) {
-      return ingot_module_damaged(module, "variable %u has bad dims (rank %u; all are static), "
-                                          "dtype (%u) or texts",
+      return ingot_module_damaged(module,
+                                  "variable %u has bad dims (rank %u; all are static), "
+                                  "dtype (%u) or texts",
                                   i, variable->rank, variable->dtype);
     }
     if (variable->length == 0) continue;
@@ -218,13 +223,14 @@ static ingot_status_t check_variables(const ingot_module_t *module) {
     bool is_element = variable->length == element && element <= sizeof(uint64_t);
     if ((variable->length != (uint64_t)length && !is_element) ||
         !ingot_range_fits_u64(variable->offset, variable->length, module->constants_length)) {
-      return ingot_module_damaged(module, "variable %u starts as %llu bytes at %llu of the "
-                                          "constants, which have %llu; its tensor has %lld, "
-                                          "an element %llu",
+      return ingot_module_damaged(module,
+                                  "variable %u starts as %llu bytes at %llu of the "
+                                  "constants, which have %llu; its tensor has %lld, "
+                                  "an element %llu",
                                   i, (unsigned long long)variable->length,
                                   (unsigned long long)variable->offset,
-                                  (unsigned long long)module->constants_length,
-                                  (long long)length, (unsigned long long)element);
+                                  (unsigned long long)module->constants_length, (long long)length,
+                                  (unsigned long long)element);
     }
   }
   return NULL;
@@ -239,8 +245,9 @@ static ingot_status_t check_entries(const ingot_module_t *module) {
         entry->binding_count > INGOT_ENTRY_MAX_BINDINGS || (entry->written & unused) != 0 ||
         entry->constant_count > UINT16_MAX ||
         (region && !ingot_range_fits_u64(entry->region_offset, region, module->regions_length))) {
-      return ingot_module_damaged(module, "kernel entry %u has bad bindings (%u), constants (%u), "
-                                          "region or texts",
+      return ingot_module_damaged(module,
+                                  "kernel entry %u has bad bindings (%u), constants (%u), "
+                                  "region or texts",
                                   i, entry->binding_count, entry->constant_count);
     }
   }
@@ -251,8 +258,9 @@ static ingot_status_t check_entries(const ingot_module_t *module) {
         !ingot_module_name_fits(module, variant->name) ||
         variant->offset % INGOT_MODULE_ALIGNMENT != 0 || variant->offset < end ||
         !ingot_range_fits_u64(variant->offset, variant->length, module->objects_length)) {
-      return ingot_module_damaged(module, "variant %u has bad texts, or an object that leaves its "
-                                          "section or is not behind the one before",
+      return ingot_module_damaged(module,
+                                  "variant %u has bad texts, or an object that leaves its "
+                                  "section or is not behind the one before",
                                   i);
     }
     end = variant->offset + variant->length;
@@ -271,12 +279,13 @@ static ingot_status_t check_executables(ingot_module_t *module) {
   for (uint32_t i = 0; i < module->executable_count; ++i) {
     const ingot_layout_executable_t *executable = &module->executables[i];
     if (!ingot_module_name_fits(module, executable->name) ||
-        !ingot_module_name_fits(module, executable->target) ||
-        executable->first_entry != entries || executable->first_variant != variants ||
+        !ingot_module_name_fits(module, executable->target) || executable->first_entry != entries ||
+        executable->first_variant != variants ||
         executable->entry_count > module->entry_count - entries ||
         executable->variant_count > module->variant_count - variants) {
-      return ingot_module_damaged(module, "executable %u has bad texts, or its variants or entries "
-                                          "are not those behind the executable before",
+      return ingot_module_damaged(module,
+                                  "executable %u has bad texts, or its variants or entries "
+                                  "are not those behind the executable before",
                                   i);
     }
     variants += executable->variant_count;
@@ -295,8 +304,9 @@ static ingot_status_t check_locations(const ingot_module_t *module) {
     const ingot_layout_location_t *location = &module->locations[i];
     if (location->word < previous || location->word >= module->code_length ||
         !string_fits(module, location->layer) || !string_fits(module, location->op)) {
-      return ingot_module_damaged(module, "location %u is not in order, outside of the code or has "
-                                          "bad texts",
+      return ingot_module_damaged(module,
+                                  "location %u is not in order, outside of the code or has "
+                                  "bad texts",
                                   i);
     }
     previous = location->word;

@@ -12,9 +12,9 @@
 #error "modules are little-endian and used in place"
 #endif
 
-#define REFUSE_UNLESS(condition, ...)                                              \
-  do {                                                                             \
-    if (!(condition)) return ingot_verifier_refuse(verifier, word, __VA_ARGS__);   \
+#define REFUSE_UNLESS(condition, ...)                                            \
+  do {                                                                           \
+    if (!(condition)) return ingot_verifier_refuse(verifier, word, __VA_ARGS__); \
   } while (0)
 
 static uint32_t register_count(const ingot_layout_function_t *function, char letter) {
@@ -67,14 +67,14 @@ static ingot_status_t check_operand(ingot_verifier_t *verifier, uint32_t word,
 }
 
 static ingot_status_t check_return_operands(const ingot_verifier_t *verifier, uint32_t word,
-                                   const ingot_operand_t *operands) {
+                                            const ingot_operand_t *operands) {
   REFUSE_UNLESS(operands[0].count + operands[1].count + operands[2].count == 0,
                 "its lists have registers, but results are made, not returned");
   return NULL;
 }
 
 static ingot_status_t check_assert_operands(const ingot_verifier_t *verifier, uint32_t word,
-                                   const ingot_operand_t *operands) {
+                                            const ingot_operand_t *operands) {
   REFUSE_UNLESS(operands[1].value != INGOT_STATUS_OK &&
                     ingot_status_code_name((ingot_status_code_t)operands[1].value),
                 "%u is no status code", operands[1].value);
@@ -120,17 +120,15 @@ static ingot_status_t check_value_operands(const ingot_verifier_t *verifier, uin
 }
 
 static ingot_status_t check_dispatch_operands(const ingot_verifier_t *verifier, uint32_t word,
-                                     const ingot_operand_t *operands) {
+                                              const ingot_operand_t *operands) {
   const ingot_module_t *module = verifier->module;
   uint32_t number = operands[0].value;
-  REFUSE_UNLESS(number < module->entry_count, "kernel entry %u of %u", number,
-                module->entry_count);
+  REFUSE_UNLESS(number < module->entry_count, "kernel entry %u of %u", number, module->entry_count);
   const ingot_layout_entry_t *entry = &module->entries[number];
-  REFUSE_UNLESS(operands[6].count == entry->constant_count &&
-                    operands[7].count == entry->binding_count,
-                "%u constants and %u bindings for kernel entry %u, which has %u and %u",
-                operands[6].count, operands[7].count, number, entry->constant_count,
-                entry->binding_count);
+  REFUSE_UNLESS(
+      operands[6].count == entry->constant_count && operands[7].count == entry->binding_count,
+      "%u constants and %u bindings for kernel entry %u, which has %u and %u", operands[6].count,
+      operands[7].count, number, entry->constant_count, entry->binding_count);
   const ingot_layout_executable_t *executable =
       &module->executables[module->entry_executables[number]];
   REFUSE_UNLESS(strcmp(ingot_module_string(module, executable->target),
@@ -222,8 +220,8 @@ static ingot_status_t check_numbers(ingot_verifier_t *verifier, uint32_t word,
     case INGOT_OP_GLOBAL_LOAD:
     case INGOT_OP_GLOBAL_STORE:
       if (decoded->code == INGOT_OP_GLOBAL_STORE) INGOT_TRY(check_init(verifier, word, true));
-      REFUSE_UNLESS(operands[1].value < module->global_count, "global %u of %u",
-                    operands[1].value, module->global_count);
+      REFUSE_UNLESS(operands[1].value < module->global_count, "global %u of %u", operands[1].value,
+                    module->global_count);
       return NULL;
     case INGOT_OP_LIST_CLEAR:
     case INGOT_OP_LIST_COPY:

@@ -54,8 +54,9 @@ static const ingot_allocator_t *allocator_of(const assignment_t *self) {
 static ingot_status_t check_read(const assignment_t *self, uint32_t word, char letter,
                                  uint32_t number) {
   if (has(self, bit_of(self, letter, number))) return NULL;
-  return ingot_verifier_refuse(self->verifier, word, "register %u of kind %c may be read before "
-                                                     "it is written",
+  return ingot_verifier_refuse(self->verifier, word,
+                               "register %u of kind %c may be read before "
+                               "it is written",
                                number, letter);
 }
 
@@ -103,15 +104,16 @@ static ingot_status_t flow_to(assignment_t *self, uint32_t word, uint32_t target
   if (target <= word) {
     for (uint32_t k = 0; k < self->word_count; ++k) {
       if ((*state)[k] & ~self->current[k]) {
-        return ingot_verifier_refuse(self->verifier, word, "the branch back to word %u comes with "
-                                                           "fewer registers written than there",
+        return ingot_verifier_refuse(self->verifier, word,
+                                     "the branch back to word %u comes with "
+                                     "fewer registers written than there",
                                      target);
       }
     }
   } else if (!*state) {
     void *memory = NULL;
-    INGOT_TRY(ingot_allocate_array(allocator_of(self), self->word_count, sizeof(uint64_t),
-                                   &memory));
+    INGOT_TRY(
+        ingot_allocate_array(allocator_of(self), self->word_count, sizeof(uint64_t), &memory));
     *state = memory;
     memcpy(*state, self->current, length);
   } else {
@@ -141,8 +143,8 @@ static ingot_status_t pass_label(assignment_t *self, uint32_t word) {
   }
   if (!*state) {
     void *memory = NULL;
-    INGOT_TRY(ingot_allocate_array(allocator_of(self), self->word_count, sizeof(uint64_t),
-                                   &memory));
+    INGOT_TRY(
+        ingot_allocate_array(allocator_of(self), self->word_count, sizeof(uint64_t), &memory));
     *state = memory;
   }
   memcpy(*state, self->current, length);
@@ -214,8 +216,9 @@ ingot_status_t ingot_verify_assignment(const ingot_verifier_t *verifier) {
   void *states = NULL;
   lay_out(&self);
   if (self.word_count == 0) {
-    return ingot_verifier_refuse(verifier, 0, "%u branch targets and returns over so many "
-                                              "registers are more than the verifier takes",
+    return ingot_verifier_refuse(verifier, 0,
+                                 "%u branch targets and returns over so many "
+                                 "registers are more than the verifier takes",
                                  verifier->flow_count);
   }
   ingot_status_t status =

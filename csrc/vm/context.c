@@ -41,8 +41,7 @@ static void trace_work(void *user, const ingot_hal_trace_t *work) {
   const ingot_vm_context_t *context = user;
   if (!work->site) return;
   const ingot_layout_location_t *location = ingot_vm_location(context, work->site);
-  const char *layer =
-      location ? ingot_module_string(context->image->module, location->layer) : "";
+  const char *layer = location ? ingot_module_string(context->image->module, location->layer) : "";
   const ingot_trace_event_t event = {work->kernel, layer, work->begin, work->end,
                                      work->length, 0,     work->kind};
   context->trace(context->trace_user, &event);
@@ -96,8 +95,8 @@ ingot_status_t ingot_vm_context_initialize(ingot_vm_context_t *context, ingot_de
   context->registers = memory;
   INGOT_TRY(ingot_allocate_array(allocator, needs.constant_count, sizeof(int64_t), &memory));
   context->constants = memory;
-  INGOT_TRY(ingot_allocate_array(allocator, needs.result_count, sizeof(ingot_vm_result_t),
-                                 &memory));
+  INGOT_TRY(
+      ingot_allocate_array(allocator, needs.result_count, sizeof(ingot_vm_result_t), &memory));
   context->results = memory;
   INGOT_TRY(ingot_allocate_array(allocator, needs.list_count, sizeof(ingot_vm_list_t), &memory));
   context->lists = memory;
@@ -174,11 +173,10 @@ static ingot_status_t check_given(const ingot_vm_context_t *context, uint32_t or
   const ingot_buffer_view_t *view = context->results[ordinal].view;
   for (uint32_t d = 0; d < value->rank; ++d) {
     if (view->dims[d] == dims[d]) continue;
-    return ingot_status_create(context_allocator(context), INGOT_STATUS_INVALID_ARGUMENT,
-                               "result %u '%s': dim %u of the given view is %" PRId64
-                               ", expected %" PRId64,
-                               ordinal, ingot_module_string(context->image->module, value->name),
-                               d, view->dims[d], dims[d]);
+    return ingot_status_create(
+        context_allocator(context), INGOT_STATUS_INVALID_ARGUMENT,
+        "result %u '%s': dim %u of the given view is %" PRId64 ", expected %" PRId64, ordinal,
+        ingot_module_string(context->image->module, value->name), d, view->dims[d], dims[d]);
   }
   return NULL;
 }
@@ -215,11 +213,10 @@ static ingot_status_t check_dims(const ingot_vm_context_t *context, uint32_t ord
   for (uint32_t d = 0; d < value->rank; ++d) {
     int64_t size = context->image->module->dims[value->first_dim + d].size;
     if (size < 0 || size == dims[d]) continue;
-    return ingot_status_create(context_allocator(context), INGOT_STATUS_INTERNAL,
-                               "result %u '%s': the code makes dim %u as %" PRId64
-                               ", its signature says %" PRId64,
-                               ordinal, ingot_module_string(context->image->module, value->name),
-                               d, dims[d], size);
+    return ingot_status_create(
+        context_allocator(context), INGOT_STATUS_INTERNAL,
+        "result %u '%s': the code makes dim %u as %" PRId64 ", its signature says %" PRId64,
+        ordinal, ingot_module_string(context->image->module, value->name), d, dims[d], size);
   }
   return NULL;
 }
@@ -238,8 +235,7 @@ ingot_status_t ingot_vm_context_result(ingot_vm_context_t *context, uint32_t ord
 }
 
 static ingot_status_t check_elements(const ingot_vm_context_t *context, uint32_t ordinal,
-                                     const ingot_layout_value_t *value,
-                                     ingot_buffer_view_t *list) {
+                                     const ingot_layout_value_t *value, ingot_buffer_view_t *list) {
   for (uint32_t i = 0; i < list->count; ++i) {
     const ingot_buffer_view_t *element = ingot_buffer_view_element(list, i);
     if (element->layout.rank != value->rank && !(value->kind & INGOT_VALUE_ANY_RANK)) {

@@ -25,8 +25,7 @@ ingot_status_t ingot_vm_copy_list(ingot_vm_context_t *context, const uint16_t *p
 /* The list.argument and the list.result instruction at `pc`. */
 ingot_status_t ingot_vm_list_argument(ingot_vm_context_t *context, const uint16_t *pc,
                                       int64_t *out_given);
-ingot_status_t ingot_vm_list_result(ingot_vm_context_t *context, const uint16_t *pc,
-                                    int64_t given);
+ingot_status_t ingot_vm_list_result(ingot_vm_context_t *context, const uint16_t *pc, int64_t given);
 
 /* The result.buffer instruction at `pc`. */
 ingot_status_t ingot_vm_make_result(ingot_vm_context_t *context, const uint16_t *pc,

@@ -57,9 +57,8 @@ static ingot_status_t load_executables(ingot_vm_image_t *image) {
   const ingot_module_t *module = image->module;
   void *entries = NULL;
   void *variants = NULL;
-  ingot_status_t status =
-      ingot_allocate_array(image_allocator(image), module->entry_count,
-                           sizeof(ingot_hal_entry_description_t), &entries);
+  ingot_status_t status = ingot_allocate_array(image_allocator(image), module->entry_count,
+                                               sizeof(ingot_hal_entry_description_t), &entries);
   if (!status) {
     status = ingot_allocate_array(image_allocator(image), module->variant_count,
                                   sizeof(ingot_hal_variant_t), &variants);
@@ -85,13 +84,12 @@ ingot_status_t ingot_vm_image_initialize(ingot_vm_image_t *image, ingot_device_t
   void *executables = NULL;
   void *globals = NULL;
   void *parameters = NULL;
-  INGOT_TRY(ingot_allocate_array(allocator, module->executable_count, sizeof(void *),
-                                 &executables));
+  INGOT_TRY(
+      ingot_allocate_array(allocator, module->executable_count, sizeof(void *), &executables));
   image->executables = executables;
   INGOT_TRY(ingot_allocate_array(allocator, module->global_count, sizeof(void *), &globals));
   image->globals = globals;
-  INGOT_TRY(ingot_allocate_array(allocator, module->parameter_count, sizeof(void *),
-                                 &parameters));
+  INGOT_TRY(ingot_allocate_array(allocator, module->parameter_count, sizeof(void *), &parameters));
   image->parameters = parameters;
   const void *constants = module->constants ? module->constants : module->data;
   INGOT_TRY(ingot_hal_buffer_wrap(device, (void *)(uintptr_t)constants,
@@ -145,8 +143,7 @@ ingot_status_t ingot_vm_image_parameter(ingot_vm_image_t *image, uint32_t parame
                                       &buffer));
     } else { /* kernels rely on aligned elements; files do not */
       INGOT_TRY(ingot_hal_buffer_create(image->device, (int64_t)span->length, &buffer));
-      ingot_status_t status =
-          ingot_hal_buffer_write(buffer, 0, (int64_t)span->length, span->data);
+      ingot_status_t status = ingot_hal_buffer_write(buffer, 0, (int64_t)span->length, span->data);
       if (status) {
         ingot_hal_buffer_release(buffer);
         return status;

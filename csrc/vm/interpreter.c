@@ -51,8 +51,7 @@ static __attribute__((noinline)) ingot_status_t check_limits(ingot_vm_context_t 
 }
 
 static __attribute__((noinline)) ingot_status_t size_failure(const ingot_vm_context_t *context,
-                                                             uint16_t code, int64_t a,
-                                                             int64_t b) {
+                                                             uint16_t code, int64_t a, int64_t b) {
   const ingot_allocator_t *allocator = ingot_hal_device_allocator(context->device);
   if (code == INGOT_OP_BROADCAST_SIZE) {
     return ingot_status_create(allocator, INGOT_STATUS_INVALID_ARGUMENT,
@@ -98,23 +97,23 @@ static __attribute__((noinline)) ingot_status_t locate(ingot_vm_context_t *conte
     continue
 
 /* A case whose work is a function that returns a status. */
-#define WORK(op, words, call)    \
-  case INGOT_OP_##op:            \
-    context->queue->site = pc;   \
-    status = (call);             \
-    if (status) goto failed;     \
-    pc += (words);               \
+#define WORK(op, words, call)  \
+  case INGOT_OP_##op:          \
+    context->queue->site = pc; \
+    status = (call);           \
+    if (status) goto failed;   \
+    pc += (words);             \
     continue
 
 /* A case of size arithmetic: `compute` says whether the result fits. */
-#define SIZE(op, compute)                                                           \
-  case INGOT_OP_##op:                                                               \
-    if (!compute(I(2), I(3), &size)) {                                              \
-      status = size_failure(context, *pc, I(2), I(3));                              \
-      goto failed;                                                                  \
-    }                                                                               \
-    I(1) = size;                                                                    \
-    pc += 4;                                                                        \
+#define SIZE(op, compute)                              \
+  case INGOT_OP_##op:                                  \
+    if (!compute(I(2), I(3), &size)) {                 \
+      status = size_failure(context, *pc, I(2), I(3)); \
+      goto failed;                                     \
+    }                                                  \
+    I(1) = size;                                       \
+    pc += 4;                                           \
     continue
 
 ingot_status_t ingot_vm_run(ingot_vm_context_t *context) {
@@ -132,8 +131,8 @@ ingot_status_t ingot_vm_run(ingot_vm_context_t *context) {
     switch (*pc) {
       case INGOT_OP_BRANCH:
       case INGOT_OP_BRANCH_IF: {
-        uint32_t target = *pc == INGOT_OP_BRANCH ? ingot_code_u32(pc + 1)
-                                                 : ingot_code_u32(pc + (I(1) ? 2 : 4));
+        uint32_t target =
+            *pc == INGOT_OP_BRANCH ? ingot_code_u32(pc + 1) : ingot_code_u32(pc + (I(1) ? 2 : 4));
         if (code + target <= pc && must_look(context, steps)) {
           status = check_limits(context, steps);
           if (status) goto failed;
@@ -150,61 +149,61 @@ ingot_status_t ingot_vm_run(ingot_vm_context_t *context) {
         pc += 6 + pc[5];
         continue;
 
-      COMPUTE(CONST_I64, I(1), 6, ingot_code_i64(pc + 2));
-      COMPUTE(MOVE_I64, I(1), 3, I(2));
-      COMPUTE(ADD_I64, I(1), 4, (int64_t)(UNSIGNED(2) + UNSIGNED(3)));
-      COMPUTE(SUB_I64, I(1), 4, (int64_t)(UNSIGNED(2) - UNSIGNED(3)));
-      COMPUTE(MUL_I64, I(1), 4, (int64_t)(UNSIGNED(2) * UNSIGNED(3)));
-      COMPUTE(DIV_I64, I(1), 4, ingot_scalar_divide(I(2), I(3)));
-      COMPUTE(REM_I64, I(1), 4, ingot_scalar_remainder(I(2), I(3)));
-      COMPUTE(AND_I64, I(1), 4, (int64_t)(UNSIGNED(2) & UNSIGNED(3)));
-      COMPUTE(OR_I64, I(1), 4, (int64_t)(UNSIGNED(2) | UNSIGNED(3)));
-      COMPUTE(XOR_I64, I(1), 4, (int64_t)(UNSIGNED(2) ^ UNSIGNED(3)));
-      COMPUTE(SHL_I64, I(1), 4, ingot_scalar_shift_left(I(2), I(3)));
-      COMPUTE(SHR_I64, I(1), 4, ingot_scalar_shift_right(I(2), I(3)));
-      COMPUTE(MIN_I64, I(1), 4, I(2) < I(3) ? I(2) : I(3));
-      COMPUTE(MAX_I64, I(1), 4, I(2) > I(3) ? I(2) : I(3));
-      COMPUTE(EQ_I64, I(1), 4, I(2) == I(3));
-      COMPUTE(NE_I64, I(1), 4, I(2) != I(3));
-      COMPUTE(LT_I64, I(1), 4, I(2) < I(3));
-      COMPUTE(LE_I64, I(1), 4, I(2) <= I(3));
-      COMPUTE(SELECT_I64, I(1), 5, I(2) ? I(3) : I(4));
-      COMPUTE(WRAP_I64, I(1), 4, ingot_scalar_wrap(I(2), pc[3]));
-      SIZE(ADD_SIZE, ingot_add_i64);
-      SIZE(SUB_SIZE, ingot_subtract_i64);
-      SIZE(MUL_SIZE, ingot_multiply_i64);
-      SIZE(FLOORDIV_SIZE, ingot_floor_divide_i64);
-      SIZE(MOD_SIZE, ingot_floor_modulo_i64);
-      SIZE(BROADCAST_SIZE, ingot_broadcast_i64);
+        COMPUTE(CONST_I64, I(1), 6, ingot_code_i64(pc + 2));
+        COMPUTE(MOVE_I64, I(1), 3, I(2));
+        COMPUTE(ADD_I64, I(1), 4, (int64_t)(UNSIGNED(2) + UNSIGNED(3)));
+        COMPUTE(SUB_I64, I(1), 4, (int64_t)(UNSIGNED(2) - UNSIGNED(3)));
+        COMPUTE(MUL_I64, I(1), 4, (int64_t)(UNSIGNED(2) * UNSIGNED(3)));
+        COMPUTE(DIV_I64, I(1), 4, ingot_scalar_divide(I(2), I(3)));
+        COMPUTE(REM_I64, I(1), 4, ingot_scalar_remainder(I(2), I(3)));
+        COMPUTE(AND_I64, I(1), 4, (int64_t)(UNSIGNED(2) & UNSIGNED(3)));
+        COMPUTE(OR_I64, I(1), 4, (int64_t)(UNSIGNED(2) | UNSIGNED(3)));
+        COMPUTE(XOR_I64, I(1), 4, (int64_t)(UNSIGNED(2) ^ UNSIGNED(3)));
+        COMPUTE(SHL_I64, I(1), 4, ingot_scalar_shift_left(I(2), I(3)));
+        COMPUTE(SHR_I64, I(1), 4, ingot_scalar_shift_right(I(2), I(3)));
+        COMPUTE(MIN_I64, I(1), 4, I(2) < I(3) ? I(2) : I(3));
+        COMPUTE(MAX_I64, I(1), 4, I(2) > I(3) ? I(2) : I(3));
+        COMPUTE(EQ_I64, I(1), 4, I(2) == I(3));
+        COMPUTE(NE_I64, I(1), 4, I(2) != I(3));
+        COMPUTE(LT_I64, I(1), 4, I(2) < I(3));
+        COMPUTE(LE_I64, I(1), 4, I(2) <= I(3));
+        COMPUTE(SELECT_I64, I(1), 5, I(2) ? I(3) : I(4));
+        COMPUTE(WRAP_I64, I(1), 4, ingot_scalar_wrap(I(2), pc[3]));
+        SIZE(ADD_SIZE, ingot_add_i64);
+        SIZE(SUB_SIZE, ingot_subtract_i64);
+        SIZE(MUL_SIZE, ingot_multiply_i64);
+        SIZE(FLOORDIV_SIZE, ingot_floor_divide_i64);
+        SIZE(MOD_SIZE, ingot_floor_modulo_i64);
+        SIZE(BROADCAST_SIZE, ingot_broadcast_i64);
 
-      COMPUTE(CONST_F64, F(1), 6, ingot_code_f64(pc + 2));
-      COMPUTE(MOVE_F64, F(1), 3, F(2));
-      COMPUTE(ADD_F64, F(1), 4, F(2) + F(3));
-      COMPUTE(SUB_F64, F(1), 4, F(2) - F(3));
-      COMPUTE(MUL_F64, F(1), 4, F(2) * F(3));
-      COMPUTE(DIV_F64, F(1), 4, F(2) / F(3));
-      COMPUTE(EQ_F64, I(1), 4, F(2) == F(3));
-      COMPUTE(LT_F64, I(1), 4, F(2) < F(3));
-      COMPUTE(LE_F64, I(1), 4, F(2) <= F(3));
-      COMPUTE(SELECT_F64, F(1), 5, I(2) ? F(3) : F(4));
-      COMPUTE(ROUND_F64, F(1), 4, ingot_float_round(F(2), pc[3]));
-      COMPUTE(I64_TO_F64, F(1), 3, (double)I(2));
-      COMPUTE(F64_TO_I64, I(1), 3, ingot_scalar_f64_to_i64(F(2)));
+        COMPUTE(CONST_F64, F(1), 6, ingot_code_f64(pc + 2));
+        COMPUTE(MOVE_F64, F(1), 3, F(2));
+        COMPUTE(ADD_F64, F(1), 4, F(2) + F(3));
+        COMPUTE(SUB_F64, F(1), 4, F(2) - F(3));
+        COMPUTE(MUL_F64, F(1), 4, F(2) * F(3));
+        COMPUTE(DIV_F64, F(1), 4, F(2) / F(3));
+        COMPUTE(EQ_F64, I(1), 4, F(2) == F(3));
+        COMPUTE(LT_F64, I(1), 4, F(2) < F(3));
+        COMPUTE(LE_F64, I(1), 4, F(2) <= F(3));
+        COMPUTE(SELECT_F64, F(1), 5, I(2) ? F(3) : F(4));
+        COMPUTE(ROUND_F64, F(1), 4, ingot_float_round(F(2), pc[3]));
+        COMPUTE(I64_TO_F64, F(1), 3, (double)I(2));
+        COMPUTE(F64_TO_I64, I(1), 3, ingot_scalar_f64_to_i64(F(2)));
 
       case INGOT_OP_ARGUMENT_BUFFER:
         O(1) = context->arguments[pc[3]]->span;
         I(2) = 0;
         pc += 4;
         continue;
-      COMPUTE(ARGUMENT_DIM, I(1), 4, context->arguments[pc[2]]->dims[pc[3]]);
-      WORK(RESULT_BUFFER, 5 + pc[4], ingot_vm_make_result(context, pc, r.i, &O(1), &I(2)));
+        COMPUTE(ARGUMENT_DIM, I(1), 4, context->arguments[pc[2]]->dims[pc[3]]);
+        WORK(RESULT_BUFFER, 5 + pc[4], ingot_vm_make_result(context, pc, r.i, &O(1), &I(2)));
       case INGOT_OP_SLAB:
         status = ingot_vm_context_slab(context, I(3), &O(1));
         if (status) goto failed;
         I(2) = 0;
         pc += 4;
         continue;
-      COMPUTE(CONSTANTS, O(1), 2, image->constants);
+        COMPUTE(CONSTANTS, O(1), 2, image->constants);
       case INGOT_OP_PARAMETER:
         status = ingot_vm_image_parameter(context->initializing, pc[3], &O(1));
         if (status) goto failed;
@@ -237,7 +236,7 @@ ingot_status_t ingot_vm_run(ingot_vm_context_t *context) {
         I(2) = 0;
         pc += 4;
         continue;
-      WORK(GLOBAL_STORE, 3, ingot_vm_image_set_global(context->initializing, pc[2], O(1)));
+        WORK(GLOBAL_STORE, 3, ingot_vm_image_set_global(context->initializing, pc[2], O(1)));
 
       case INGOT_OP_DISPATCH: {
         if (must_look(context, steps)) {
@@ -250,11 +249,11 @@ ingot_status_t ingot_vm_run(ingot_vm_context_t *context) {
         pc = next;
         continue;
       }
-      WORK(COPY, 6, ingot_vm_copy(context, pc, r.i, r.o));
-      WORK(READ_I64, 5, ingot_vm_read_i64(context, O(2), I(3), pc[4], &I(1)));
-      WORK(READ_F64, 5, ingot_vm_read_f64(context, O(2), I(3), pc[4], &F(1)));
-      WORK(WRITE_I64, 5, ingot_vm_write_i64(context, O(1), I(2), I(3), pc[4]));
-      WORK(WRITE_F64, 5, ingot_vm_write_f64(context, O(1), I(2), F(3), pc[4]));
+        WORK(COPY, 6, ingot_vm_copy(context, pc, r.i, r.o));
+        WORK(READ_I64, 5, ingot_vm_read_i64(context, O(2), I(3), pc[4], &I(1)));
+        WORK(READ_F64, 5, ingot_vm_read_f64(context, O(2), I(3), pc[4], &F(1)));
+        WORK(WRITE_I64, 5, ingot_vm_write_i64(context, O(1), I(2), I(3), pc[4]));
+        WORK(WRITE_F64, 5, ingot_vm_write_f64(context, O(1), I(2), F(3), pc[4]));
 
       case INGOT_OP_LIST_CLEAR:
         ingot_vm_list_clear(LIST(1));
@@ -267,16 +266,16 @@ ingot_status_t ingot_vm_run(ingot_vm_context_t *context) {
         pc += 3;
         continue;
       }
-      WORK(LIST_COPY, 3, ingot_vm_copy_list(context, pc));
-      WORK(LIST_INSERT, 7 + pc[6], ingot_vm_insert_element(context, pc, r.i, r.o));
-      WORK(LIST_ERASE, 3, ingot_vm_list_erase(context, LIST(1), I(2)));
-      WORK(LIST_SET, 6 + pc[5], ingot_vm_set_element(context, pc, r.i, r.o));
-      WORK(LIST_EXTEND, 6, ingot_vm_extend_element(context, pc, r.i, r.o));
-      COMPUTE(LIST_LENGTH, I(1), 3, LIST(2)->count);
-      WORK(LIST_DIM, 5, ingot_vm_list_dim(context, LIST(2), I(3), pc[4], &I(1)));
-      WORK(LIST_ARGUMENT, 4, ingot_vm_list_argument(context, pc, &I(1)));
-      WORK(LIST_RESULT, 4, ingot_vm_list_result(context, pc, I(3)));
-      WORK(LIST_GET, 5, ingot_vm_list_get(context, LIST(3), I(4), &O(1), &I(2)));
+        WORK(LIST_COPY, 3, ingot_vm_copy_list(context, pc));
+        WORK(LIST_INSERT, 7 + pc[6], ingot_vm_insert_element(context, pc, r.i, r.o));
+        WORK(LIST_ERASE, 3, ingot_vm_list_erase(context, LIST(1), I(2)));
+        WORK(LIST_SET, 6 + pc[5], ingot_vm_set_element(context, pc, r.i, r.o));
+        WORK(LIST_EXTEND, 6, ingot_vm_extend_element(context, pc, r.i, r.o));
+        COMPUTE(LIST_LENGTH, I(1), 3, LIST(2)->count);
+        WORK(LIST_DIM, 5, ingot_vm_list_dim(context, LIST(2), I(3), pc[4], &I(1)));
+        WORK(LIST_ARGUMENT, 4, ingot_vm_list_argument(context, pc, &I(1)));
+        WORK(LIST_RESULT, 4, ingot_vm_list_result(context, pc, I(3)));
+        WORK(LIST_GET, 5, ingot_vm_list_get(context, LIST(3), I(4), &O(1), &I(2)));
       default: /* the verifier knows every opcode that the switch does */
         status = ingot_status_create(ingot_hal_device_allocator(context->device),
                                      INGOT_STATUS_INTERNAL, "opcode 0x%02x has no code", *pc);

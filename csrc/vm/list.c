@@ -29,8 +29,7 @@ static int64_t aligned(int64_t length) {
 static ingot_status_t check_index(const ingot_vm_context_t *context, const ingot_vm_list_t *list,
                                   int64_t index, int64_t limit) {
   if (index >= 0 && index < limit) return NULL;
-  return ingot_status_create(ingot_hal_device_allocator(context->device),
-                             INGOT_STATUS_OUT_OF_RANGE,
+  return ingot_status_create(ingot_hal_device_allocator(context->device), INGOT_STATUS_OUT_OF_RANGE,
                              "position %" PRId64 " in a sequence of %" PRId64 " elements", index,
                              list->count);
 }
@@ -62,8 +61,8 @@ static ingot_status_t create_storage(ingot_vm_context_t *context, int64_t length
 
 /* Twice the capacity, so that growth by small steps costs little; where that is too much, what
  * is needed. */
-static ingot_status_t create_grown(ingot_vm_context_t *context, int64_t capacity,
-                                   int64_t needed, ingot_vm_storage_t *out_storage) {
+static ingot_status_t create_grown(ingot_vm_context_t *context, int64_t capacity, int64_t needed,
+                                   ingot_vm_storage_t *out_storage) {
   int64_t doubled = 0;
   if (ingot_add_i64(capacity, capacity, &doubled) && doubled > needed) {
     ingot_status_t status = create_storage(context, doubled, out_storage);
@@ -95,8 +94,8 @@ static ingot_status_t pack_elements(ingot_vm_context_t *context, const ingot_vm_
       length = aligned(length) + row_of(list, next)[ROW_LENGTH];
       ++next;
     }
-    INGOT_TRY(ingot_hal_queue_copy(context->queue, list->storage.buffer, start, target, end,
-                                   length));
+    INGOT_TRY(
+        ingot_hal_queue_copy(context->queue, list->storage.buffer, start, target, end, length));
     end += aligned(length);
     first = next;
   }
@@ -192,9 +191,7 @@ static void write_row(ingot_vm_list_t *list, int64_t index, int64_t offset,
 
 /* -- what instructions do ---------------------------------------------------------------------- */
 
-void ingot_vm_list_clear(ingot_vm_list_t *list) {
-  list->count = list->used = list->live = 0;
-}
+void ingot_vm_list_clear(ingot_vm_list_t *list) { list->count = list->used = list->live = 0; }
 
 void ingot_vm_list_release(ingot_vm_context_t *context, ingot_vm_list_t *list) {
   release_storage(&list->storage);
@@ -253,7 +250,8 @@ ingot_status_t ingot_vm_list_extend(ingot_vm_context_t *context, ingot_vm_list_t
       !ingot_add_i64(row_of(list, 0)[ROW_DIMS], rows, &count)) {
     return ingot_status_create(ingot_hal_device_allocator(context->device),
                                INGOT_STATUS_INVALID_ARGUMENT,
-                               "%" PRId64 " rows for %" PRId64 " tensors of rank %u: expected one, "
+                               "%" PRId64 " rows for %" PRId64
+                               " tensors of rank %u: expected one, "
                                "of rank 1 at least",
                                rows, list->count, list->rank);
   }
@@ -261,8 +259,8 @@ ingot_status_t ingot_vm_list_extend(ingot_vm_context_t *context, ingot_vm_list_t
   list->used = row[ROW_OFFSET] + row[ROW_LENGTH]; /* behind the only element is nothing */
   INGOT_TRY(make_room(context, list, bytes->length));
   int64_t end = row[ROW_OFFSET] + row[ROW_LENGTH];
-  INGOT_TRY(ingot_hal_queue_copy(context->queue, bytes->buffer, bytes->offset,
-                                 list->storage.buffer, end, bytes->length));
+  INGOT_TRY(ingot_hal_queue_copy(context->queue, bytes->buffer, bytes->offset, list->storage.buffer,
+                                 end, bytes->length));
   row[ROW_LENGTH] += bytes->length;
   row[ROW_DIMS] = count;
   list->live = aligned(row[ROW_LENGTH]);
@@ -286,16 +284,15 @@ ingot_status_t ingot_vm_list_dim(ingot_vm_context_t *context, const ingot_vm_lis
   INGOT_TRY(check_index(context, list, index, list->count));
   if (axis >= list->rank) {
     return ingot_status_create(ingot_hal_device_allocator(context->device),
-                               INGOT_STATUS_INVALID_ARGUMENT,
-                               "dim %u of an element of rank %u", axis, list->rank);
+                               INGOT_STATUS_INVALID_ARGUMENT, "dim %u of an element of rank %u",
+                               axis, list->rank);
   }
   *out_dim = row_of(list, index)[ROW_DIMS + axis];
   return NULL;
 }
 
 ingot_status_t ingot_vm_list_get(ingot_vm_context_t *context, const ingot_vm_list_t *list,
-                                 int64_t index, ingot_buffer_t **out_buffer,
-                                 int64_t *out_offset) {
+                                 int64_t index, ingot_buffer_t **out_buffer, int64_t *out_offset) {
   INGOT_TRY(check_index(context, list, index, list->count));
   *out_buffer = list->storage.readable;
   *out_offset = row_of(list, index)[ROW_OFFSET];

@@ -51,8 +51,7 @@ ingot_status_t ingot_vm_list_dim(ingot_vm_context_t *context, const ingot_vm_lis
 /* Where an element lies. The bytes stay as they are until the list changes, and the buffer
  * lives to the end of the call. */
 ingot_status_t ingot_vm_list_get(ingot_vm_context_t *context, const ingot_vm_list_t *list,
-                                 int64_t index, ingot_buffer_t **out_buffer,
-                                 int64_t *out_offset);
+                                 int64_t index, ingot_buffer_t **out_buffer, int64_t *out_offset);
 
 /* A copy of the elements, of that dtype, for the caller. */
 ingot_status_t ingot_vm_list_give(ingot_vm_context_t *context, const ingot_vm_list_t *list,

@@ -41,8 +41,8 @@ static ingot_status_t create_slab(ingot_vm_context_t *context, int64_t length,
 static ingot_status_t reserve_retired(ingot_vm_context_t *context) {
   void *retired = context->retired;
   INGOT_TRY(ingot_reallocate_array(ingot_hal_device_allocator(context->device),
-                                   (size_t)context->retired_count + 1,
-                                   sizeof(*context->retired), &retired));
+                                   (size_t)context->retired_count + 1, sizeof(*context->retired),
+                                   &retired));
   context->retired = retired;
   return NULL;
 }

@@ -87,8 +87,7 @@ static ingot_status_t reset_variable(ingot_vm_variable_t *variable, const ingot_
   uint64_t pattern = 0;
   if (layout->length == 0) return ingot_hal_queue_fill(queue, buffer, 0, buffer->length, 0, 1);
   memcpy(&pattern, image->module->constants + layout->offset, (size_t)layout->length);
-  return ingot_hal_queue_fill(queue, buffer, 0, buffer->length, pattern,
-                              (uint32_t)layout->length);
+  return ingot_hal_queue_fill(queue, buffer, 0, buffer->length, pattern, (uint32_t)layout->length);
 }
 
 ingot_status_t ingot_vm_state_reset(ingot_vm_state_t *state, ingot_hal_queue_t *queue,

@@ -32,7 +32,8 @@ static ingot_status_t check_view(const ingot_buffer_t *buffer, size_t offset, in
   if (offset > (size_t)INT64_MAX ||
       !ingot_range_fits_i64((int64_t)offset, *out_length, buffer->length)) {
     return ingot_status_create(allocator, INGOT_STATUS_OUT_OF_RANGE,
-                               "buffer view: %" PRId64 " bytes at offset %zu leave the buffer, "
+                               "buffer view: %" PRId64
+                               " bytes at offset %zu leave the buffer, "
                                "which has %" PRId64,
                                *out_length, offset, buffer->length);
   }
@@ -54,8 +55,7 @@ static ingot_status_t check_view(const ingot_buffer_t *buffer, size_t offset, in
 static ingot_status_t allocate_view(const ingot_allocator_t *allocator, uint32_t words,
                                     ingot_buffer_view_t **out_view) {
   void *memory = NULL;
-  INGOT_TRY(ingot_allocate(allocator,
-                           sizeof(ingot_buffer_view_t) + (size_t)words * sizeof(int64_t),
+  INGOT_TRY(ingot_allocate(allocator, sizeof(ingot_buffer_view_t) + (size_t)words * sizeof(int64_t),
                            &memory));
   *out_view = memory;
   ingot_reference_count_initialize(&(*out_view)->references);
@@ -89,8 +89,7 @@ ingot_status_t ingot_buffer_view_create(ingot_buffer_t *buffer, size_t offset, i
     ingot_hal_buffer_retain(buffer);
     view->span = buffer;
   } else {
-    ingot_status_t status =
-        ingot_hal_buffer_subspan(buffer, (int64_t)offset, length, &view->span);
+    ingot_status_t status = ingot_hal_buffer_subspan(buffer, (int64_t)offset, length, &view->span);
     if (status) {
       ingot_release_memory(allocator, view);
       return status;
@@ -114,9 +113,9 @@ ingot_status_t ingot_buffer_view_wrap(ingot_device_t *device, void *data, size_t
   INGOT_TRY(check_view(&bytes, 0, dtype, rank, dims, &needed));
   INGOT_TRY(allocate_view(allocator, rank, &view));
   /* Last of what can fail: the release function belongs to a view that exists. */
-  ingot_status_t status = ingot_hal_buffer_wrap(
-      device, data, needed, INGOT_HAL_ACCESS_READ | INGOT_HAL_ACCESS_WRITE, release, user,
-      &view->span);
+  ingot_status_t status =
+      ingot_hal_buffer_wrap(device, data, needed, INGOT_HAL_ACCESS_READ | INGOT_HAL_ACCESS_WRITE,
+                            release, user, &view->span);
   if (status) {
     ingot_release_memory(allocator, view);
     return status;
@@ -151,9 +150,7 @@ ingot_status_t ingot_buffer_view_create_list(ingot_device_t *device,
   return NULL;
 }
 
-uint32_t ingot_buffer_view_count(const ingot_buffer_view_t *view) {
-  return view->count;
-}
+uint32_t ingot_buffer_view_count(const ingot_buffer_view_t *view) { return view->count; }
 
 ingot_buffer_view_t *ingot_buffer_view_element(ingot_buffer_view_t *view, uint32_t element) {
   if (element >= view->count) return NULL;

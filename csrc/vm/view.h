@@ -12,9 +12,9 @@ struct ingot_buffer_view_t {
    * this one, so that they cannot reach the caller's neighbouring bytes. */
   ingot_buffer_t *span;
   ingot_buffer_view_layout_t layout;
-  ingot_device_t *device;          /* of a list, which has no buffer to keep it; else NULL */
+  ingot_device_t *device; /* of a list, which has no buffer to keep it; else NULL */
   ingot_buffer_view_t **elements; /* of a list, behind the struct; else NULL */
-  uint32_t count;                 /* of elements; 1 of a tensor */
+  uint32_t count; /* of elements; 1 of a tensor */
   int64_t dims[]; /* layout.rank of them */
 };
 

@@ -27,8 +27,8 @@ static const unsigned char *read_npy(const char *path, unsigned char **out_file,
   fclose(file);
   *out_file = data;
   if (length < NPY_HEADER_OFFSET || memcmp(data, "\x93NUMPY", 6) != 0) return NULL;
-  const size_t header = NPY_HEADER_OFFSET + data[NPY_LENGTH_OFFSET] +
-                        256u * (size_t)data[NPY_LENGTH_OFFSET + 1];
+  const size_t header =
+      NPY_HEADER_OFFSET + data[NPY_LENGTH_OFFSET] + 256u * (size_t)data[NPY_LENGTH_OFFSET + 1];
   if (header > length) return NULL;
   *out_length = length - header;
   return data + header;

@@ -27,8 +27,8 @@ int main(int count, char **words) {
   check(ingot_module_load_file(instance, words[1], 0, &module));
   check(ingot_program_create(device, &module, 1, NULL, NULL, &program));
   check(ingot_session_create(program, &session));
-  check(ingot_buffer_view_wrap(device, numbers, sizeof(numbers), INGOT_DTYPE_F32, 1, &length,
-                               NULL, NULL, &input));
+  check(ingot_buffer_view_wrap(device, numbers, sizeof(numbers), INGOT_DTYPE_F32, 1, &length, NULL,
+                               NULL, &input));
   check(ingot_session_call(session, 0, &input, 1, &output, 1, NULL));
   const ingot_buffer_view_layout_t *layout = ingot_buffer_view_layout(output);
   float result[64];

@@ -7,10 +7,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#define FLAGS                                                                                  \
-  "-shared -O2 -ffreestanding -nostdlib -fPIC -fvisibility=hidden -fno-stack-protector "       \
-  "-U_FORTIFY_SOURCE -fno-math-errno -fno-trapping-math -fno-strict-aliasing "                 \
-  "-fno-tree-vectorize -Wl,-z,max-page-size=65536 -Wl,--build-id=none "                        \
+#define FLAGS                                                                            \
+  "-shared -O2 -ffreestanding -nostdlib -fPIC -fvisibility=hidden -fno-stack-protector " \
+  "-U_FORTIFY_SOURCE -fno-math-errno -fno-trapping-math -fno-strict-aliasing "           \
+  "-fno-tree-vectorize -Wl,-z,max-page-size=65536 -Wl,--build-id=none "                  \
   "-Wl,-z,noseparate-code -Wl,-z,norelro"
 
 /* The path of a file of the repository, found from this one's. */

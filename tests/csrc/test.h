@@ -22,81 +22,81 @@
 static int test_failures = 0;
 static const char *test_name = "";
 
-#define RUN(function)   \
-  do {                  \
+#define RUN(function)      \
+  do {                     \
     test_name = #function; \
-    function();         \
+    function();            \
   } while (0)
 
 #define TEST_RESULT() (test_failures == 0 ? 0 : (printf("%d failed\n", test_failures), 1))
 
-#define FAIL(...)                                                     \
-  do {                                                                \
-    test_failures++;                                                  \
-    printf("%s:%d: %s: ", __FILE__, __LINE__, test_name);             \
-    printf(__VA_ARGS__);                                              \
-    printf("\n");                                                     \
+#define FAIL(...)                                         \
+  do {                                                    \
+    test_failures++;                                      \
+    printf("%s:%d: %s: ", __FILE__, __LINE__, test_name); \
+    printf(__VA_ARGS__);                                  \
+    printf("\n");                                         \
   } while (0)
 
-#define EXPECT(condition)                                  \
-  do {                                                     \
-    if (!(condition)) FAIL("expected %s", #condition);     \
+#define EXPECT(condition)                              \
+  do {                                                 \
+    if (!(condition)) FAIL("expected %s", #condition); \
   } while (0)
 
 /* As EXPECT, but leaves the test function: what follows would make no sense. */
-#define REQUIRE(condition)               \
-  do {                                   \
-    if (!(condition)) {                  \
-      FAIL("required %s", #condition);   \
-      return;                            \
-    }                                    \
+#define REQUIRE(condition)             \
+  do {                                 \
+    if (!(condition)) {                \
+      FAIL("required %s", #condition); \
+      return;                          \
+    }                                  \
   } while (0)
 
-#define EXPECT_EQUAL(got, expected)                                              \
-  do {                                                                           \
-    int64_t test_got = (int64_t)(got), test_expected = (int64_t)(expected);      \
-    if (test_got != test_expected) {                                             \
+#define EXPECT_EQUAL(got, expected)                                                \
+  do {                                                                             \
+    int64_t test_got = (int64_t)(got), test_expected = (int64_t)(expected);        \
+    if (test_got != test_expected) {                                               \
       FAIL("%s is %" PRId64 ", expected %" PRId64, #got, test_got, test_expected); \
-    }                                                                            \
+    }                                                                              \
   } while (0)
 
-#define EXPECT_TEXT(got, expected)                                         \
-  do {                                                                     \
-    const char *test_text = (got);                                         \
-    if (!test_text || strcmp(test_text, (expected)) != 0) {                \
+#define EXPECT_TEXT(got, expected)                                                               \
+  do {                                                                                           \
+    const char *test_text = (got);                                                               \
+    if (!test_text || strcmp(test_text, (expected)) != 0) {                                      \
       FAIL("%s is \"%s\", expected \"%s\"", #got, test_text ? test_text : "(null)", (expected)); \
-    }                                                                      \
+    }                                                                                            \
   } while (0)
 
 /* Success; the status is freed. */
-#define EXPECT_OK(expression)                                                             \
-  do {                                                                                    \
-    ingot_status_t test_status = (expression);                                            \
+#define EXPECT_OK(expression)                                                               \
+  do {                                                                                      \
+    ingot_status_t test_status = (expression);                                              \
     if (test_status) FAIL("%s failed: %s", #expression, ingot_status_message(test_status)); \
-    ingot_status_free(test_status);                                                       \
+    ingot_status_free(test_status);                                                         \
   } while (0)
 
 /* As EXPECT_OK, but leaves the test function on failure. */
-#define REQUIRE_OK(expression)                                                           \
-  do {                                                                                   \
-    ingot_status_t test_status = (expression);                                           \
-    if (test_status) {                                                                   \
-      FAIL("%s failed: %s", #expression, ingot_status_message(test_status));             \
-      ingot_status_free(test_status);                                                    \
-      return;                                                                            \
-    }                                                                                    \
+#define REQUIRE_OK(expression)                                               \
+  do {                                                                       \
+    ingot_status_t test_status = (expression);                               \
+    if (test_status) {                                                       \
+      FAIL("%s failed: %s", #expression, ingot_status_message(test_status)); \
+      ingot_status_free(test_status);                                        \
+      return;                                                                \
+    }                                                                        \
   } while (0)
 
 /* A failure with `code` (as INVALID_ARGUMENT) whose message contains `text`; freed. */
-#define EXPECT_STATUS(expression, code, text)                                                \
-  do {                                                                                       \
-    ingot_status_t test_status = (expression);                                               \
-    if (ingot_status_code(test_status) != INGOT_STATUS_##code ||                             \
-        !strstr(ingot_status_message(test_status), (text))) {                                \
-      FAIL("%s gave %d \"%s\", expected " #code " with \"%s\"", #expression,                 \
-           (int)ingot_status_code(test_status), ingot_status_message(test_status), (text));  \
-    }                                                                                        \
-    ingot_status_free(test_status);                                                          \
+#define EXPECT_STATUS(expression, code, text)                                               \
+  do {                                                                                      \
+    ingot_status_t test_status = (expression);                                              \
+    if (ingot_status_code(test_status) != INGOT_STATUS_##code ||                            \
+        !strstr(ingot_status_message(test_status), (text))) {                               \
+      FAIL("%s gave %d \"%s\", expected " #code " with \"%s\"", #expression,                \
+           (int)ingot_status_code(test_status), ingot_status_message(test_status), (text)); \
+    }                                                                                       \
+    ingot_status_free(test_status);                                                         \
   } while (0)
 
 /* Under a sanitizer too, memory that is not there is NULL. */

@@ -47,8 +47,7 @@ static void negative_length_is_refused(void) {
 
 static void impossible_length_is_out_of_memory(void) {
   ingot_buffer_t *buffer = NULL;
-  EXPECT_STATUS(ingot_hal_buffer_create(suite.device, INT64_MAX, &buffer), OUT_OF_MEMORY,
-                "memory");
+  EXPECT_STATUS(ingot_hal_buffer_create(suite.device, INT64_MAX, &buffer), OUT_OF_MEMORY, "memory");
   EXPECT(buffer == NULL);
 }
 
@@ -124,8 +123,8 @@ static void bad_wraps_are_refused(void) {
 static void map_shows_the_bytes(void) {
   ingot_buffer_t *buffer = new_buffer(8, "abcdefg");
   void *data = NULL;
-  REQUIRE_OK(ingot_hal_buffer_map(buffer, 2, 4, INGOT_HAL_ACCESS_READ | INGOT_HAL_ACCESS_WRITE,
-                                  &data));
+  REQUIRE_OK(
+      ingot_hal_buffer_map(buffer, 2, 4, INGOT_HAL_ACCESS_READ | INGOT_HAL_ACCESS_WRITE, &data));
   EXPECT(memcmp(data, "cdef", 4) == 0);
   memcpy(data, "CD", 2);
   ingot_hal_buffer_unmap(buffer, data);
@@ -169,10 +168,9 @@ static void long_reads_and_writes_are_whole(void) {
 static void fill_repeats_its_pattern(void) {
   ingot_buffer_t *buffer = new_buffer(32, NULL);
   uint8_t back[32];
-  const uint8_t expected[32] = {0,    0,    0x11, 0x22, 0x22, 0x22, 0,    0,
-                                4,    3,    2,    1,    4,    3,    2,    1,
-                                8,    7,    6,    5,    4,    3,    2,    1,
-                                0xBB, 0xAA, 0xBB, 0xAA, 0xBB, 0xAA, 0xBB, 0xAA};
+  const uint8_t expected[32] = {0, 0, 0x11, 0x22, 0x22, 0x22, 0,    0,    4,    3,   2,
+                                1, 4, 3,    2,    1,    8,    7,    6,    5,    4,   3,
+                                2, 1, 0xBB, 0xAA, 0xBB, 0xAA, 0xBB, 0xAA, 0xBB, 0xAA};
   EXPECT_OK(ingot_hal_queue_fill(suite.queue, buffer, 0, 32, 0, 8));
   EXPECT_OK(ingot_hal_queue_fill(suite.queue, buffer, 2, 1, 0x11, 1));
   EXPECT_OK(ingot_hal_queue_fill(suite.queue, buffer, 3, 3, 0x22, 1));

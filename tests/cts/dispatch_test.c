@@ -33,8 +33,8 @@ static void dispatch_computes_and_masks_its_tail(void) {
 }
 
 static void grid_covers_every_element_once(void) {
-  static const int64_t sizes[][3] = {{1, 1, 1},  {2, 3, 1},   {3, 4, 2},   {5, 1, 7},
-                                     {40, 9, 3}, {1, 100, 1}, {64, 60, 9}, {1, 1, 300},
+  static const int64_t sizes[][3] = {{1, 1, 1},     {2, 3, 1},     {3, 4, 2},   {5, 1, 7},
+                                     {40, 9, 3},    {1, 100, 1},   {64, 60, 9}, {1, 1, 300},
                                      {1, 3, 70000}, {3, 200000, 1}};
   for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++) {
     int64_t count = sizes[s][0] * sizes[s][1] * sizes[s][2];
@@ -91,9 +91,9 @@ static void binding_of_a_subspan_starts_there(void) {
 
 static void binding_outside_its_buffer_is_refused(void) {
   ingot_buffer_t *buffer = new_buffer(64, NULL);
-  static const int64_t bad[][2] = {{0, 65},          {64, 1},           {-1, 4},
-                                   {0, -1},          {INT64_MAX, 8},    {8, INT64_MAX},
-                                   {INT64_MIN, 64},  {65, 0},           {INT64_MAX, INT64_MAX}};
+  static const int64_t bad[][2] = {{0, 65},         {64, 1},        {-1, 4},
+                                   {0, -1},         {INT64_MAX, 8}, {8, INT64_MAX},
+                                   {INT64_MIN, 64}, {65, 0},        {INT64_MAX, INT64_MAX}};
   for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
     ingot_hal_binding_t bindings[3] = {
         whole(buffer), whole(buffer), {buffer, bad[i][0], bad[i][1]}};
@@ -259,9 +259,9 @@ static void a_fault_is_reported_and_the_queue_goes_on(void) {
       (void)snprintf(expected + strlen(expected), sizeof(expected) - strlen(expected),
                      "%d is out of range [0, 8)", 100 + lowest);
     }
-    EXPECT_STATUS(dispatch_and_wait(KERNEL_GATHER, bindings, COUNT, &bound,
-                                    round % 2 ? LARGE : SMALL),
-                  OUT_OF_RANGE, expected);
+    EXPECT_STATUS(
+        dispatch_and_wait(KERNEL_GATHER, bindings, COUNT, &bound, round % 2 ? LARGE : SMALL),
+        OUT_OF_RANGE, expected);
   }
   for (int i = 0; i < COUNT; i++) indices[i] = 7 - i % 8;
   EXPECT_OK(ingot_hal_buffer_write(index, 0, sizeof(indices), indices));

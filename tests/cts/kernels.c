@@ -35,8 +35,8 @@ static uint32_t INGOT_KERNEL_CALL kernel_count(const ingot_kernel_dispatch_t *di
 }
 
 /* target[i] = source[index[i]], i32, faults outside of constant 0 elements; tile 1. */
-static uint32_t INGOT_KERNEL_CALL kernel_gather(const ingot_kernel_dispatch_t *dispatch,
-                                                int64_t x, int64_t y, int64_t z, void *scratch,
+static uint32_t INGOT_KERNEL_CALL kernel_gather(const ingot_kernel_dispatch_t *dispatch, int64_t x,
+                                                int64_t y, int64_t z, void *scratch,
                                                 ingot_kernel_fault_t *fault) {
   (void)y, (void)z, (void)scratch;
   const int32_t *source = dispatch->bindings[0];
@@ -56,8 +56,8 @@ static uint32_t INGOT_KERNEL_CALL kernel_gather(const ingot_kernel_dispatch_t *d
 
 /* Fills its scratch, then target[x] = sum of it, i64: 0 + 1 + ... + 4095 = 8386560, plus 1 if
  * the scratch is not on 64 bytes; tile 1. */
-static uint32_t INGOT_KERNEL_CALL kernel_scratch(const ingot_kernel_dispatch_t *dispatch,
-                                                 int64_t x, int64_t y, int64_t z, void *scratch,
+static uint32_t INGOT_KERNEL_CALL kernel_scratch(const ingot_kernel_dispatch_t *dispatch, int64_t x,
+                                                 int64_t y, int64_t z, void *scratch,
                                                  ingot_kernel_fault_t *fault) {
   (void)y, (void)z, (void)fault;
   volatile int32_t *values = scratch;

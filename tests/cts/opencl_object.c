@@ -13,14 +13,16 @@ static const char source[] =
     "typedef INGOT_INDEX index_t;\n"
     "__kernel __attribute__((reqd_work_group_size(16, 1, 1))) void add(\n"
     "    __global float *b0, index_t o0, __global float *b1, index_t o1,\n"
-    "    __global float *b2, index_t o2, " SIZES TAIL ") {\n"
+    "    __global float *b2, index_t o2, " SIZES TAIL
+    ") {\n"
     "  for (index_t k = get_local_id(0); k < 64; k += 16) {\n"
     "    index_t i = get_group_id(0) * 64 + k;\n"
     "    if (i < w0) b2[o2 + i] = b0[o0 + i] + b1[o1 + i];\n"
     "  }\n"
     "}\n"
     "__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void count(\n"
-    "    __global int *b0, index_t o0, " SIZES TAIL ") {\n"
+    "    __global int *b0, index_t o0, " SIZES TAIL
+    ") {\n"
     "  index_t x = get_group_id(0) * 2, y = (get_group_id(1) + get_global_offset(1)) * 3;\n"
     "  index_t z = get_group_id(2) + get_global_offset(2);\n"
     "  for (index_t j = y; j < y + 3 && j < w1; j++)\n"
@@ -28,7 +30,8 @@ static const char source[] =
     "}\n"
     "__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void gather(\n"
     "    __global int *b0, index_t o0, __global int *b1, index_t o1, __global int *b2,\n"
-    "    index_t o2, long c0, " SIZES TAIL ") {\n"
+    "    index_t o2, long c0, " SIZES TAIL
+    ") {\n"
     "  index_t x = get_group_id(0);\n"
     "  long index = b1[o1 + x];\n"
     "  if (index < 0 || index >= c0) {\n"
@@ -43,7 +46,8 @@ static const char source[] =
     "  b2[o2 + x] = b0[o0 + index];\n"
     "}\n"
     "__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void scratch(\n"
-    "    __global long *b0, index_t o0, " SIZES "__global uchar *scratch, " TAIL ") {\n"
+    "    __global long *b0, index_t o0, " SIZES "__global uchar *scratch, " TAIL
+    ") {\n"
     "  index_t x = get_group_id(0);\n"
     "  volatile __global int *values = (volatile __global int *)(scratch + (long)x * 16384);\n"
     "  long sum = ((ulong)values & 63) != 0;\n"
@@ -52,12 +56,14 @@ static const char source[] =
     "  b0[o0 + x] = sum;\n"
     "}\n"
     "__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void halve(\n"
-    "    __global float *b0, index_t o0, __global float *b1, index_t o1, " SIZES TAIL ") {\n"
+    "    __global float *b0, index_t o0, __global float *b1, index_t o1, " SIZES TAIL
+    ") {\n"
     "  b1[o1 + get_group_id(0)] = b0[o0 + get_group_id(0)] * 0.5f;\n"
     "}\n"
     "__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void echo(\n"
     "    __global long *b0, index_t o0, __global uchar *b1, index_t o1, long c0, long c1,\n"
-    "    " SIZES TAIL ") {\n"
+    "    " SIZES TAIL
+    ") {\n"
     "  b0[o0] = w0, b0[o0 + 1] = w1, b0[o0 + 2] = w2, b0[o0 + 3] = c0, b0[o0 + 4] = c1;\n"
     "  b0[o0 + 5] = sizeof(index_t), b0[o0 + 6] = 0;\n"
     "}\n";

@@ -72,7 +72,9 @@ static void bindings_may_share_bytes(void) {
   ingot_buffer_t *buffer = new_buffer(sizeof(values), values), *part = NULL;
   EXPECT_OK(ingot_hal_buffer_subspan(buffer, 40, 500, &part));
   const ingot_hal_binding_t bindings[3] = {/* from element 0 on, from 10 on, into the first */
-                                           {buffer, 0, 400}, {part, 0, 400}, {buffer, 0, 400}};
+                                           {buffer, 0, 400},
+                                           {part, 0, 400},
+                                           {buffer, 0, 400}};
   EXPECT_OK(dispatch(KERNEL_ADD, bindings, 10, 1, 1, NULL, SMALL));
   EXPECT_OK(ingot_hal_queue_read(suite.queue, buffer, 0, back, sizeof(back)));
   for (int i = 0; i < COUNT; i++) EXPECT(back[i] == (float)(i < 10 ? 2 * i + 10 : i));

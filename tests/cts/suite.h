@@ -67,9 +67,8 @@ static inline ingot_status_t dispatch(uint32_t entry, const ingot_hal_binding_t 
 
 static inline void suite_run_device(const char *uri, uint32_t variant_count,
                                     const ingot_hal_variant_t *variants, void (*run_all)(void)) {
-  ingot_hal_executable_description_t description = {"cts", kernel_descriptions,
-                                                    KERNEL_DESCRIPTION_COUNT, variant_count,
-                                                    variants};
+  ingot_hal_executable_description_t description = {
+      "cts", kernel_descriptions, KERNEL_DESCRIPTION_COUNT, variant_count, variants};
   test_name = uri;
   suite.uri = uri;
   REQUIRE_OK(ingot_hal_instance_create(NULL, suite_drivers, SUITE_DRIVER_COUNT, &suite.instance));
@@ -77,8 +76,8 @@ static inline void suite_run_device(const char *uri, uint32_t variant_count,
   REQUIRE_OK(ingot_hal_executable_create(suite.device, &description, &suite.executable));
   REQUIRE_OK(ingot_hal_queue_create(suite.device, &suite.queue));
   EXPECT_TEXT(suite.executable->variant_name, variants[0].name);
-  suite.on_host = suite.executable->entries[0].host_reason[0] ||
-                  strcmp(suite.device->target, "cpu") == 0;
+  suite.on_host =
+      suite.executable->entries[0].host_reason[0] || strcmp(suite.device->target, "cpu") == 0;
   run_all();
   ingot_hal_queue_destroy(suite.queue);
   ingot_hal_executable_release(suite.executable);

@@ -176,8 +176,8 @@ ingot_status_t ingot_hal_cpu_buffer_wrap(ingot_device_t *device, void *data, int
                                          uint32_t access, ingot_release_function_t release,
                                          void *user, ingot_buffer_t **out_buffer) {
   void *memory;
-  INGOT_TRY(ingot_allocate(ingot_hal_device_allocator(device), sizeof(ingot_cpu_buffer_t),
-                           &memory));
+  INGOT_TRY(
+      ingot_allocate(ingot_hal_device_allocator(device), sizeof(ingot_cpu_buffer_t), &memory));
   ingot_cpu_buffer_t *buffer = memory;
   buffer->release = release;
   buffer->user = user;

@@ -112,9 +112,8 @@ static ingot_status_t ingot_cpu_device_create(ingot_instance_t *instance,
   INGOT_TRY(ingot_allocate(allocator, sizeof(ingot_hal_cpu_device_t), &memory));
   ingot_hal_cpu_device_t *device = memory;
   if (threads > 1) {
-    ingot_status_t status =
-        ingot_hal_cpu_pool_create(allocator, &instance->log, threads - 1, threads <= available,
-                                  &device->pool);
+    ingot_status_t status = ingot_hal_cpu_pool_create(allocator, &instance->log, threads - 1,
+                                                      threads <= available, &device->pool);
     if (status) {
       ingot_release_memory(allocator, device);
       return status;

@@ -148,14 +148,15 @@ static ingot_status_t ingot_elf_add_segment(ingot_elf_loader_t *loader, const El
   } else {
     const ingot_elf_segment_t *previous = &image->segments[image->segment_count - 1];
     if (first_page < previous->address + previous->length) {
-      return ingot_elf_damaged(loader, "its segments overlap or share a page; link it with "
-                                       "-z max-page-size=65536");
+      return ingot_elf_damaged(loader,
+                               "its segments overlap or share a page; link it with "
+                               "-z max-page-size=65536");
     }
   }
   image->segments[image->segment_count++] =
       (ingot_elf_segment_t){header->p_vaddr, header->p_memsz, header->p_flags};
-  image->length = (size_t)((end + loader->page - 1) & ~(loader->page - 1)) -
-                  (size_t)loader->first_address;
+  image->length =
+      (size_t)((end + loader->page - 1) & ~(loader->page - 1)) - (size_t)loader->first_address;
   return NULL;
 }
 
@@ -191,8 +192,8 @@ static ingot_status_t ingot_elf_read_segments(ingot_elf_loader_t *loader,
 /* Maps the image and copies the segments; from here on `image.base` is set. */
 static ingot_status_t ingot_elf_map(ingot_elf_loader_t *loader, const Elf64_Ehdr *header) {
   ingot_elf_image_t *image = &loader->image;
-  void *base = mmap(NULL, image->length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
-                    0);
+  void *base =
+      mmap(NULL, image->length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (base == MAP_FAILED) return ingot_status_out_of_memory();
   image->base = base;
   for (uint32_t p = 0; p < header->e_phnum; p++) {
@@ -200,8 +201,8 @@ static ingot_status_t ingot_elf_map(ingot_elf_loader_t *loader, const Elf64_Ehdr
     (void)ingot_elf_file_read(loader, header->e_phoff + p * sizeof(segment), &segment,
                               sizeof(segment));
     if (segment.p_type != PT_LOAD || segment.p_filesz == 0) continue;
-    memcpy(image->base + (segment.p_vaddr - loader->first_address),
-           loader->file + segment.p_offset, (size_t)segment.p_filesz);
+    memcpy(image->base + (segment.p_vaddr - loader->first_address), loader->file + segment.p_offset,
+           (size_t)segment.p_filesz);
   }
   for (uint32_t s = 0; s < image->segment_count; s++) {
     image->segments[s].address -= loader->first_address;
@@ -221,8 +222,7 @@ static const char *ingot_elf_string(const ingot_elf_loader_t *loader, uint64_t o
 }
 
 /* One entry of the dynamic section; tags that do not matter to kernels are skipped. */
-static ingot_status_t ingot_elf_read_tag(ingot_elf_loader_t *loader, int64_t tag,
-                                         uint64_t value) {
+static ingot_status_t ingot_elf_read_tag(ingot_elf_loader_t *loader, int64_t tag, uint64_t value) {
   ingot_elf_dynamic_t *dynamic = &loader->dynamic;
   switch (tag) {
     case DT_SYMTAB: dynamic->symbols = value; return NULL;
@@ -440,8 +440,7 @@ static ingot_status_t ingot_elf_load_mapped(ingot_elf_loader_t *loader, void **o
 }
 
 ingot_status_t ingot_elf_load(const ingot_allocator_t *allocator, const void *data, size_t length,
-                              const char *name, ingot_elf_image_t *out_image,
-                              void **out_function) {
+                              const char *name, ingot_elf_image_t *out_image, void **out_function) {
   ingot_elf_loader_t loader = {.allocator = allocator,
                                .file = data,
                                .file_length = length,

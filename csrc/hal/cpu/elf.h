@@ -33,8 +33,7 @@ typedef struct ingot_elf_image_t {
  * function, PermissionDenied if the system refuses executable memory. On failure nothing
  * is left mapped. */
 ingot_status_t ingot_elf_load(const ingot_allocator_t *allocator, const void *data, size_t length,
-                              const char *name, ingot_elf_image_t *out_image,
-                              void **out_function);
+                              const char *name, ingot_elf_image_t *out_image, void **out_function);
 void ingot_elf_unload(ingot_elf_image_t *image);
 
 /* Whether `length` bytes at `pointer` lie in one segment that has all of `flags`. */

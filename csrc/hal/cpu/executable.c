@@ -54,9 +54,9 @@ static ingot_status_t ingot_cpu_load_library(ingot_hal_cpu_executable_t *executa
 }
 
 /* Fills the tables from the module's description and the library's. */
-static ingot_status_t ingot_cpu_fill_entries(
-    ingot_hal_cpu_executable_t *executable,
-    const ingot_hal_executable_description_t *description, uint64_t *out_scratch_length) {
+static ingot_status_t ingot_cpu_fill_entries(ingot_hal_cpu_executable_t *executable,
+                                             const ingot_hal_executable_description_t *description,
+                                             uint64_t *out_scratch_length) {
   const ingot_allocator_t *allocator = ingot_hal_device_allocator(executable->base.device);
   const uint32_t count = description->entry_count;
   void *entries, *kernels;
@@ -98,15 +98,14 @@ static ingot_status_t ingot_cpu_reserve_scratch(ingot_hal_cpu_device_t *device, 
 }
 
 static ingot_status_t ingot_cpu_executable_load(
-    ingot_hal_cpu_executable_t *executable,
-    const ingot_hal_executable_description_t *description) {
+    ingot_hal_cpu_executable_t *executable, const ingot_hal_executable_description_t *description) {
   ingot_hal_cpu_device_t *device = (ingot_hal_cpu_device_t *)executable->base.device;
   const char *variant_name;
   char *name_copy;
   uint64_t scratch_length;
   INGOT_TRY(ingot_cpu_load_library(executable, description, &variant_name));
-  INGOT_TRY(ingot_allocate_string(ingot_hal_device_allocator(&device->base), variant_name,
-                                  &name_copy));
+  INGOT_TRY(
+      ingot_allocate_string(ingot_hal_device_allocator(&device->base), variant_name, &name_copy));
   executable->base.variant_name = name_copy;
   INGOT_TRY(ingot_cpu_fill_entries(executable, description, &scratch_length));
   INGOT_TRY(ingot_cpu_reserve_scratch(device, scratch_length));

@@ -29,8 +29,7 @@ static inline void ingot_fence_raise(const ingot_hal_dispatch_t *dispatch) {
   for (uint32_t b = 0; b < dispatch->binding_count; b++) {
     const ingot_hal_binding_t *binding = &dispatch->bindings[b];
     if (binding->buffer->host && binding->length > 0) {
-      ASAN_UNPOISON_MEMORY_REGION(binding->buffer->host + binding->offset,
-                                  (size_t)binding->length);
+      ASAN_UNPOISON_MEMORY_REGION(binding->buffer->host + binding->offset, (size_t)binding->length);
     }
   }
 }

@@ -46,7 +46,8 @@ static ingot_status_t ingot_library_check_entry(const ingot_allocator_t *allocat
       entry->tile[2] < 1 || entry->scratch_length > INGOT_KERNEL_MAX_SCRATCH) {
     return ingot_status_create(allocator, INGOT_STATUS_DATA_LOSS,
                                "kernel %u has tile [%" PRId64 ", %" PRId64 ", %" PRId64
-                               "] and %" PRIu64 " bytes of scratch: expected functions, sizes "
+                               "] and %" PRIu64
+                               " bytes of scratch: expected functions, sizes "
                                "of at least 1 and at most %u bytes",
                                e, entry->tile[0], entry->tile[1], entry->tile[2],
                                entry->scratch_length, INGOT_KERNEL_MAX_SCRATCH);
@@ -66,11 +67,10 @@ static ingot_status_t ingot_library_query(const ingot_allocator_t *allocator,
                                INGOT_KERNEL_ABI_VERSION);
   }
   if (kernels->entry_count != entry_count || !ingot_library_is_inside(&library->image, kernels)) {
-    return ingot_status_create(allocator, INGOT_STATUS_DATA_LOSS,
-                               "the object has %u kernels%s, but the module says %u",
-                               kernels->entry_count,
-                               kernels->entry_count == entry_count ? " outside of itself" : "",
-                               entry_count);
+    return ingot_status_create(
+        allocator, INGOT_STATUS_DATA_LOSS, "the object has %u kernels%s, but the module says %u",
+        kernels->entry_count, kernels->entry_count == entry_count ? " outside of itself" : "",
+        entry_count);
   }
   for (uint32_t e = 0; e < entry_count; e++) {
     INGOT_TRY(ingot_library_check_entry(allocator, &kernels->entries[e], e));
@@ -130,8 +130,8 @@ ingot_status_t ingot_hal_cpu_library_load(const ingot_allocator_t *allocator, co
                                           ingot_hal_cpu_library_t *out_library) {
   ingot_hal_cpu_library_t library = {.kernels = NULL};
   void *function = NULL;
-  ingot_status_t status = ingot_elf_load(allocator, data, length, INGOT_KERNEL_QUERY_NAME,
-                                         &library.image, &function);
+  ingot_status_t status =
+      ingot_elf_load(allocator, data, length, INGOT_KERNEL_QUERY_NAME, &library.image, &function);
   if (ingot_status_code(status) == INGOT_STATUS_PERMISSION_DENIED ||
       (INGOT_LIBRARY_MAY_IMPORT && ingot_status_code(status) == INGOT_STATUS_UNSUPPORTED)) {
     status = ingot_library_load_by_system(data, length, status, &library, &function);

@@ -18,12 +18,11 @@ static bool ingot_cpu_is_worth_sharing(const ingot_hal_dispatch_t *dispatch) {
   return nanoseconds >= INGOT_CPU_SHARED_NANOSECONDS;
 }
 
-static ingot_status_t ingot_cpu_queue_grow_scratch(ingot_hal_cpu_queue_t *queue,
-                                                   uint64_t length) {
+static ingot_status_t ingot_cpu_queue_grow_scratch(ingot_hal_cpu_queue_t *queue, uint64_t length) {
   const ingot_allocator_t *allocator = ingot_hal_device_allocator(queue->base.device);
   void *scratch;
-  INGOT_TRY(ingot_allocate_aligned(allocator, (size_t)length, INGOT_HAL_BUFFER_ALIGNMENT,
-                                   &scratch));
+  INGOT_TRY(
+      ingot_allocate_aligned(allocator, (size_t)length, INGOT_HAL_BUFFER_ALIGNMENT, &scratch));
   ingot_release_aligned(allocator, queue->scratch);
   queue->scratch = scratch;
   queue->scratch_length = length;

@@ -36,8 +36,8 @@
 
 #define INGOT_POOL_MAX_WORKERS 4095
 #define INGOT_POOL_SPIN_NANOSECONDS 500000
-#define INGOT_POOL_PAUSES 64          /* between two looks at the clock: one to two microseconds */
-#define INGOT_POOL_QUIET_ROUNDS 16    /* of that many pauses before a spinning thread yields */
+#define INGOT_POOL_PAUSES 64 /* between two looks at the clock: one to two microseconds */
+#define INGOT_POOL_QUIET_ROUNDS 16 /* of that many pauses before a spinning thread yields */
 #define INGOT_POOL_RANGES_PER_THREAD 8 /* so that threads finish together */
 #define INGOT_POOL_STACK_LENGTH (512 * 1024)
 #define INGOT_POOL_CACHE_LINE 64
@@ -52,22 +52,22 @@ struct ingot_hal_cpu_pool_t {
   ingot_allocator_t allocator;
   ingot_log_t log;
   ingot_pool_worker_t *workers;
-  uint32_t worker_count;  /* wanted */
+  uint32_t worker_count; /* wanted */
   uint32_t started_count; /* running; written by the holder */
   uint64_t scratch_length; /* of each worker; written by the holder */
   bool can_spin;
   bool is_reported; /* that there are fewer threads than wanted */
-  _Atomic bool held;        /* some session's dispatch has the pool */
+  _Atomic bool held; /* some session's dispatch has the pool */
   _Atomic pthread_t holder; /* whose dispatch */
-  _Atomic int64_t process;  /* id of the process that the threads live in */
-  ingot_mutex_t mutex;      /* for the conditions, sleepers' decision, and the fault record */
-  ingot_condition_t wake;   /* a job was opened */
-  ingot_condition_t empty;  /* nobody is inside any more */
+  _Atomic int64_t process; /* id of the process that the threads live in */
+  ingot_mutex_t mutex; /* for the conditions, sleepers' decision, and the fault record */
+  ingot_condition_t wake; /* a job was opened */
+  ingot_condition_t empty; /* nobody is inside any more */
   _Atomic uint32_t sleepers;
 
   /* The job; written by the holder while closed and empty. */
   ingot_hal_cpu_work_t work;
-  int64_t range;              /* workgroups of one claim */
+  int64_t range; /* workgroups of one claim */
   ingot_kernel_fault_t fault; /* of the lowest failing workgroup so far; under the mutex */
 
   alignas(INGOT_POOL_CACHE_LINE) _Atomic uint64_t state;
@@ -197,9 +197,9 @@ static uint64_t ingot_pool_await(ingot_hal_cpu_pool_t *pool, uint64_t seen) {
 
 static bool ingot_pool_join(ingot_hal_cpu_pool_t *pool, uint64_t state, uint64_t seen) {
   while ((state & INGOT_POOL_OPEN) && state >> INGOT_POOL_GENERATION_SHIFT != seen) {
-    if (atomic_compare_exchange_weak_explicit(
-            &pool->state, &state, state + INGOT_POOL_ONE_INSIDE + INGOT_POOL_ONE_JOINED,
-            memory_order_acquire, memory_order_relaxed)) {
+    if (atomic_compare_exchange_weak_explicit(&pool->state, &state,
+                                              state + INGOT_POOL_ONE_INSIDE + INGOT_POOL_ONE_JOINED,
+                                              memory_order_acquire, memory_order_relaxed)) {
       return true;
     }
   }
@@ -301,8 +301,8 @@ static ingot_status_t ingot_pool_grow_scratch(ingot_hal_cpu_pool_t *pool, uint64
   if (length <= pool->scratch_length) return NULL;
   for (uint32_t w = 0; w < pool->worker_count; w++) {
     void *scratch;
-    INGOT_TRY(ingot_allocate_aligned(&pool->allocator, (size_t)length, INGOT_POOL_CACHE_LINE,
-                                     &scratch));
+    INGOT_TRY(
+        ingot_allocate_aligned(&pool->allocator, (size_t)length, INGOT_POOL_CACHE_LINE, &scratch));
     ingot_release_aligned(&pool->allocator, pool->workers[w].scratch);
     pool->workers[w].scratch = scratch;
   }
@@ -401,9 +401,9 @@ bool ingot_hal_cpu_pool_run(ingot_hal_cpu_pool_t *pool, const ingot_hal_cpu_work
 
 /* -- life ---------------------------------------------------------------------------------- */
 
-ingot_status_t ingot_hal_cpu_pool_create(const ingot_allocator_t *allocator,
-                                         const ingot_log_t *log, uint32_t worker_count,
-                                         bool can_spin, ingot_hal_cpu_pool_t **out_pool) {
+ingot_status_t ingot_hal_cpu_pool_create(const ingot_allocator_t *allocator, const ingot_log_t *log,
+                                         uint32_t worker_count, bool can_spin,
+                                         ingot_hal_cpu_pool_t **out_pool) {
   void *memory, *workers;
   if (worker_count > INGOT_POOL_MAX_WORKERS) worker_count = INGOT_POOL_MAX_WORKERS;
   INGOT_TRY(ingot_allocate_aligned(allocator, sizeof(ingot_hal_cpu_pool_t), INGOT_POOL_CACHE_LINE,

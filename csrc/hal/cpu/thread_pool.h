@@ -30,9 +30,9 @@ uint32_t INGOT_KERNEL_CALL ingot_hal_cpu_poll(const ingot_kernel_dispatch_t *dis
  * first dispatch that is worth it. `can_spin`: there is a processor for each, so waiting
  * workers may spin for a while before they sleep. `log` is copied; it hears when the system
  * gives fewer threads. */
-ingot_status_t ingot_hal_cpu_pool_create(const ingot_allocator_t *allocator,
-                                         const ingot_log_t *log, uint32_t worker_count,
-                                         bool can_spin, ingot_hal_cpu_pool_t **out_pool);
+ingot_status_t ingot_hal_cpu_pool_create(const ingot_allocator_t *allocator, const ingot_log_t *log,
+                                         uint32_t worker_count, bool can_spin,
+                                         ingot_hal_cpu_pool_t **out_pool);
 
 /* Waits for the workers to end. No dispatch may be running. Accepts NULL. */
 void ingot_hal_cpu_pool_destroy(ingot_hal_cpu_pool_t *pool);

@@ -41,8 +41,7 @@ static void ingot_opencl_buffer_destroy(ingot_buffer_t *base) {
 
 /* Maps wrapped bytes themselves, brought up to date; unmap sends them to the copy. */
 static ingot_status_t ingot_opencl_map_wrapped(ingot_opencl_buffer_t *buffer, int64_t offset,
-                                               int64_t length, uint32_t access,
-                                               void **out_data) {
+                                               int64_t length, uint32_t access, void **out_data) {
   ingot_opencl_device_t *device = ingot_opencl_device_of(buffer);
   void *memory;
   INGOT_TRY(ingot_allocate(ingot_hal_device_allocator(&device->base), sizeof(ingot_opencl_map_t),
@@ -53,11 +52,10 @@ static ingot_status_t ingot_opencl_map_wrapped(ingot_opencl_buffer_t *buffer, in
                               .length = length,
                               .is_written = (access & INGOT_HAL_ACCESS_WRITE) != 0};
   /* Bytes of a read-only wrap were never changed, and may lie on pages that cannot be. */
-  ingot_status_t status =
-      buffer->base.access & INGOT_HAL_ACCESS_WRITE
-          ? ingot_opencl_transfer(device, buffer->memory, offset, length, false,
-                                  buffer->wrapped + offset)
-          : NULL;
+  ingot_status_t status = buffer->base.access & INGOT_HAL_ACCESS_WRITE
+                              ? ingot_opencl_transfer(device, buffer->memory, offset, length, false,
+                                                      buffer->wrapped + offset)
+                              : NULL;
   if (status) {
     ingot_release_memory(ingot_hal_device_allocator(&device->base), map);
     return status;
@@ -70,8 +68,8 @@ static ingot_status_t ingot_opencl_map_wrapped(ingot_opencl_buffer_t *buffer, in
   return NULL;
 }
 
-static ingot_status_t ingot_opencl_buffer_map(ingot_buffer_t *root, int64_t offset,
-                                              int64_t length, uint32_t access, void **out_data) {
+static ingot_status_t ingot_opencl_buffer_map(ingot_buffer_t *root, int64_t offset, int64_t length,
+                                              uint32_t access, void **out_data) {
   ingot_opencl_buffer_t *buffer = (ingot_opencl_buffer_t *)root;
   ingot_opencl_device_t *device = ingot_opencl_device_of(buffer);
   if (length == 0) {
@@ -95,8 +93,7 @@ static ingot_status_t ingot_opencl_buffer_map(ingot_buffer_t *root, int64_t offs
 }
 
 /* Takes the record of a map of wrapped bytes out of the list. */
-static ingot_opencl_map_t *ingot_opencl_take_map(ingot_opencl_buffer_t *buffer,
-                                                 const void *data) {
+static ingot_opencl_map_t *ingot_opencl_take_map(ingot_opencl_buffer_t *buffer, const void *data) {
   ingot_opencl_device_t *device = ingot_opencl_device_of(buffer);
   ingot_mutex_lock(&device->mutex);
   ingot_opencl_map_t **link = &device->maps;
@@ -117,8 +114,8 @@ static void ingot_opencl_buffer_unmap(ingot_buffer_t *root, void *data) {
   if (buffer->is_copy) {
     ingot_opencl_map_t *map = ingot_opencl_take_map(buffer, data);
     if (map && map->is_written) {
-      ingot_status_free(ingot_opencl_transfer(device, buffer->memory, map->offset, map->length,
-                                              true, data));
+      ingot_status_free(
+          ingot_opencl_transfer(device, buffer->memory, map->offset, map->length, true, data));
     }
     ingot_release_memory(ingot_hal_device_allocator(root->device), map);
     return;
@@ -130,8 +127,8 @@ static void ingot_opencl_buffer_unmap(ingot_buffer_t *root, void *data) {
 /* -- reads and writes ------------------------------------------------------------------------ */
 
 /* Between the buffer and the caller's bytes; through a map where that is as good. */
-static ingot_status_t ingot_opencl_buffer_move(ingot_buffer_t *root, int64_t offset,
-                                               int64_t length, bool to_device, uint8_t *host) {
+static ingot_status_t ingot_opencl_buffer_move(ingot_buffer_t *root, int64_t offset, int64_t length,
+                                               bool to_device, uint8_t *host) {
   ingot_opencl_buffer_t *buffer = (ingot_opencl_buffer_t *)root;
   ingot_opencl_device_t *device = ingot_opencl_device_of(buffer);
   if (length == 0) return NULL;
@@ -148,8 +145,8 @@ static ingot_status_t ingot_opencl_buffer_move(ingot_buffer_t *root, int64_t off
   return NULL;
 }
 
-static ingot_status_t ingot_opencl_buffer_read(ingot_buffer_t *root, int64_t offset,
-                                               int64_t length, void *data) {
+static ingot_status_t ingot_opencl_buffer_read(ingot_buffer_t *root, int64_t offset, int64_t length,
+                                               void *data) {
   return ingot_opencl_buffer_move(root, offset, length, false, data);
 }
 
@@ -175,8 +172,8 @@ static ingot_status_t ingot_opencl_buffer_make(ingot_device_t *device, int64_t l
                                                uint32_t access,
                                                ingot_opencl_buffer_t **out_buffer) {
   void *memory;
-  INGOT_TRY(ingot_allocate(ingot_hal_device_allocator(device), sizeof(ingot_opencl_buffer_t),
-                           &memory));
+  INGOT_TRY(
+      ingot_allocate(ingot_hal_device_allocator(device), sizeof(ingot_opencl_buffer_t), &memory));
   ingot_opencl_buffer_t *buffer = memory;
   buffer->base = (ingot_buffer_t){.vtable = &ingot_opencl_buffer_vtable,
                                   .access = access,
@@ -197,8 +194,8 @@ static ingot_status_t ingot_opencl_buffer_allocate(ingot_opencl_buffer_t *buffer
   ingot_opencl_device_t *device = ingot_opencl_device_of(buffer);
   size_t length = (size_t)buffer->base.length;
   int32_t error = 0;
-  buffer->memory = device->cl->CreateBuffer(device->context, flags, length ? length : 1, data,
-                                            &error);
+  buffer->memory =
+      device->cl->CreateBuffer(device->context, flags, length ? length : 1, data, &error);
   if (!error) return NULL;
   buffer->memory = NULL;
   return ingot_status_prefix(
@@ -210,8 +207,8 @@ ingot_status_t ingot_opencl_buffer_create(ingot_device_t *device, int64_t length
                                           ingot_buffer_t **out_buffer) {
   INGOT_TRY(ingot_opencl_check_allocation((ingot_opencl_device_t *)device, length));
   ingot_opencl_buffer_t *buffer;
-  INGOT_TRY(ingot_opencl_buffer_make(device, length,
-                                     INGOT_HAL_ACCESS_READ | INGOT_HAL_ACCESS_WRITE, &buffer));
+  INGOT_TRY(ingot_opencl_buffer_make(device, length, INGOT_HAL_ACCESS_READ | INGOT_HAL_ACCESS_WRITE,
+                                     &buffer));
   ingot_status_t status = ingot_opencl_buffer_allocate(buffer, INGOT_CL_MEM_READ_WRITE, NULL);
   if (status) {
     ingot_hal_buffer_release(&buffer->base);
@@ -234,8 +231,8 @@ static ingot_status_t ingot_opencl_buffer_fill_wrap(ingot_opencl_buffer_t *buffe
       (uint64_t)buffer->base.length <= device->max_allocation &&
       (uintptr_t)buffer->wrapped % INGOT_OPENCL_WRAP_ALIGNMENT == 0) {
     uint64_t flags = is_read_only ? INGOT_CL_MEM_READ_ONLY : INGOT_CL_MEM_READ_WRITE;
-    ingot_status_t status = ingot_opencl_buffer_allocate(
-        buffer, flags | INGOT_CL_MEM_USE_HOST_PTR, buffer->wrapped);
+    ingot_status_t status =
+        ingot_opencl_buffer_allocate(buffer, flags | INGOT_CL_MEM_USE_HOST_PTR, buffer->wrapped);
     if (!status) return NULL;
     ingot_status_free(status); /* drivers refuse some pages, as those of a read-only file */
   }
@@ -286,10 +283,10 @@ static ingot_status_t ingot_opencl_check_memory(const ingot_opencl_device_t *dev
   INGOT_OPENCL_TRY(allocator, cl, GetMemObjectInfo, memory, INGOT_CL_MEM_SIZE, sizeof(total),
                    &total, NULL);
   if (type != INGOT_CL_MEM_OBJECT_BUFFER || context != device->context) {
-    return ingot_status_create(allocator, INGOT_STATUS_INVALID_ARGUMENT,
-                               "the memory object is %s: expected a buffer of the device's context",
-                               type != INGOT_CL_MEM_OBJECT_BUFFER ? "an image or a pipe"
-                                                                  : "of another context");
+    return ingot_status_create(
+        allocator, INGOT_STATUS_INVALID_ARGUMENT,
+        "the memory object is %s: expected a buffer of the device's context",
+        type != INGOT_CL_MEM_OBJECT_BUFFER ? "an image or a pipe" : "of another context");
   }
   if (offset < 0 || length < 0 || (uint64_t)offset > total ||
       (uint64_t)length > total - (uint64_t)offset) {
@@ -310,8 +307,8 @@ ingot_status_t ingot_opencl_buffer_from_memory(ingot_device_t *device, ingot_cl_
                                                ingot_buffer_t **out_buffer) {
   const ingot_cl_functions_t *cl = ((ingot_opencl_device_t *)device)->cl;
   uint32_t access = 0;
-  INGOT_TRY(ingot_opencl_check_memory((ingot_opencl_device_t *)device, memory, offset, length,
-                                      &access));
+  INGOT_TRY(
+      ingot_opencl_check_memory((ingot_opencl_device_t *)device, memory, offset, length, &access));
   ingot_opencl_buffer_t *buffer;
   INGOT_TRY(ingot_opencl_buffer_make(device, length, access, &buffer));
   int32_t error = cl->RetainMemObject(memory);

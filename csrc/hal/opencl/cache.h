@@ -19,9 +19,9 @@ typedef struct ingot_opencl_cached_t {
 } ingot_opencl_cached_t;
 
 enum { /* of the self-test; written to files */
-  INGOT_OPENCL_VERDICT_NONE = 0, /* not tested */
-  INGOT_OPENCL_VERDICT_RIGHT = 1,
-  INGOT_OPENCL_VERDICT_WRONG = 2,
+       INGOT_OPENCL_VERDICT_NONE = 0, /* not tested */
+       INGOT_OPENCL_VERDICT_RIGHT = 1,
+       INGOT_OPENCL_VERDICT_WRONG = 2,
 };
 
 /* The folder to cache in: `folder`, else $INGOT_CACHE, else `ingot` in the user's cache folder;

@@ -45,8 +45,8 @@ const ingot_hal_device_vtable_t ingot_opencl_device_vtable = {
 /* -- what it can do -------------------------------------------------------------------------- */
 
 /* One number of the device; OpenCL's types are as wide as the variables here. */
-#define INGOT_OPENCL_QUERY(device, question, out)                                          \
-  INGOT_OPENCL_TRY(&(device)->base.instance->allocator, (device)->cl, GetDeviceInfo,       \
+#define INGOT_OPENCL_QUERY(device, question, out)                                    \
+  INGOT_OPENCL_TRY(&(device)->base.instance->allocator, (device)->cl, GetDeviceInfo, \
                    (device)->device, INGOT_CL_DEVICE_##question, sizeof(*(out)), out, NULL)
 
 /* Whether the list, words with spaces between, has the word. */
@@ -68,8 +68,8 @@ static ingot_status_t ingot_opencl_query_features(ingot_opencl_device_t *device)
                    NULL, &length);
   INGOT_TRY(ingot_allocate(allocator, length + 1, &memory));
   char *extensions = memory;
-  int32_t error = cl->GetDeviceInfo(device->device, INGOT_CL_DEVICE_EXTENSIONS, length,
-                                    extensions, NULL);
+  int32_t error =
+      cl->GetDeviceInfo(device->device, INGOT_CL_DEVICE_EXTENSIONS, length, extensions, NULL);
   if (ingot_opencl_has_word(extensions, "cl_khr_fp16")) device->features |= INGOT_OPENCL_FP16;
   if (ingot_opencl_has_word(extensions, "cl_khr_int64_base_atomics") &&
       ingot_opencl_has_word(extensions, "cl_khr_int64_extended_atomics")) {
@@ -113,8 +113,7 @@ static ingot_status_t ingot_opencl_query_limits(ingot_opencl_device_t *device,
   INGOT_OPENCL_QUERY(device, COMPILER_AVAILABLE, &has_compiler);
   INGOT_OPENCL_QUERY(device, MAX_COMPUTE_UNITS, &device->base.thread_count);
   device->max_parameter_length = parameter_length;
-  device->base.memory_length =
-      memory_length < INT64_MAX ? (int64_t)memory_length : INT64_MAX;
+  device->base.memory_length = memory_length < INT64_MAX ? (int64_t)memory_length : INT64_MAX;
   device->zero_copy = options->zero_copy && is_shared;
   if (options->groups == INGOT_OPENCL_GROUPS_BY_DEVICE
           ? ingot_opencl_is_large(device, is_shared)
@@ -142,8 +141,7 @@ static ingot_status_t ingot_opencl_query_names(ingot_opencl_device_t *device) {
   (void)snprintf(device->description, sizeof(device->description),
                  "%s (%s), %u compute unit%s, %" PRIu64 " MB%s%s%s%s%s", name, platform_name,
                  device->base.thread_count, device->base.thread_count == 1 ? "" : "s",
-                 (uint64_t)device->base.memory_length >> 20,
-                 device->zero_copy ? " shared" : "",
+                 (uint64_t)device->base.memory_length >> 20, device->zero_copy ? " shared" : "",
                  device->features & INGOT_OPENCL_FP64 ? ", f64" : "",
                  device->features & INGOT_OPENCL_FP16 ? ", f16" : "",
                  device->features & INGOT_OPENCL_INT64_ATOMICS ? ", int64 atomics" : "",
@@ -163,8 +161,7 @@ static ingot_status_t ingot_opencl_make_context(ingot_opencl_device_t *device,
   const ingot_cl_property_t properties[] = {INGOT_CL_CONTEXT_PLATFORM,
                                             (ingot_cl_property_t)found.platform, 0};
   int32_t error = 0;
-  device->context =
-      device->cl->CreateContext(properties, 1, &found.device, NULL, NULL, &error);
+  device->context = device->cl->CreateContext(properties, 1, &found.device, NULL, NULL, &error);
   if (error) device->context = NULL;
   return error ? ingot_opencl_status(allocator, "clCreateContext", error) : NULL;
 }
@@ -207,9 +204,9 @@ static ingot_status_t ingot_opencl_make_queue(ingot_opencl_device_t *device) {
   int32_t error = 0;
   device->queue = device->cl->CreateCommandQueue(device->context, device->device, 0, &error);
   if (error) device->queue = NULL;
-  return error ? ingot_opencl_status(&device->base.instance->allocator, "clCreateCommandQueue",
-                                     error)
-               : NULL;
+  return error
+             ? ingot_opencl_status(&device->base.instance->allocator, "clCreateCommandQueue", error)
+             : NULL;
 }
 
 /* -- opening --------------------------------------------------------------------------------- */
@@ -217,8 +214,7 @@ static ingot_status_t ingot_opencl_make_queue(ingot_opencl_device_t *device) {
 static ingot_status_t ingot_opencl_device_load(ingot_opencl_device_t *device,
                                                const ingot_hal_uri_t *uri,
                                                const ingot_opencl_options_t *options,
-                                               ingot_cl_context_t context,
-                                               ingot_cl_queue_t queue) {
+                                               ingot_cl_context_t context, ingot_cl_queue_t queue) {
   INGOT_TRY(context || queue ? ingot_opencl_take_context(device, context, queue)
                              : ingot_opencl_make_context(device, uri));
   INGOT_TRY(ingot_opencl_query_features(device));
@@ -231,8 +227,7 @@ static ingot_status_t ingot_opencl_device_load(ingot_opencl_device_t *device,
                                    options->cache_length, &device->cache_folder);
 }
 
-ingot_status_t ingot_opencl_device_open(ingot_instance_t *instance,
-                                        const ingot_cl_functions_t *cl,
+ingot_status_t ingot_opencl_device_open(ingot_instance_t *instance, const ingot_cl_functions_t *cl,
                                         const ingot_hal_uri_t *uri,
                                         const ingot_opencl_options_t *options,
                                         ingot_cl_context_t context, ingot_cl_queue_t queue,

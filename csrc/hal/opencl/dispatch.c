@@ -62,12 +62,11 @@ static ingot_status_t ingot_opencl_locate_bindings(const ingot_hal_queue_t *queu
     if (place->offset % element_length == 0) continue;
     char text[INGOT_HAL_DESCRIPTION_CAPACITY];
     ingot_hal_describe_dispatch(queue, dispatch, text);
-    return ingot_status_create(ingot_hal_device_allocator(queue->device),
-                               INGOT_STATUS_INVALID_ARGUMENT,
-                               "%s, binding %u: it begins at byte %" PRId64
-                               " of its memory, expected a multiple of its elements' %" PRId64
-                               " bytes",
-                               text, b, place->offset, element_length);
+    return ingot_status_create(
+        ingot_hal_device_allocator(queue->device), INGOT_STATUS_INVALID_ARGUMENT,
+        "%s, binding %u: it begins at byte %" PRId64
+        " of its memory, expected a multiple of its elements' %" PRId64 " bytes",
+        text, b, place->offset, element_length);
   }
   return NULL;
 }
@@ -93,8 +92,7 @@ static ingot_status_t ingot_opencl_grow_scratch(ingot_opencl_queue_t *queue, uin
 
 /* Scratch for every group of the grid at once. */
 static ingot_status_t ingot_opencl_reserve_scratch(ingot_opencl_queue_t *queue,
-                                                   uint64_t group_length,
-                                                   const int64_t grid[3]) {
+                                                   uint64_t group_length, const int64_t grid[3]) {
   const ingot_opencl_device_t *device = ingot_opencl_queue_device(queue);
   uint64_t length = group_length;
   for (int axis = 0; axis < 3; axis++) {
@@ -144,8 +142,7 @@ static ingot_status_t ingot_opencl_size_launch(const ingot_allocator_t *allocato
     size_t end;
     offset[axis] = (size_t)part->first[axis] * local[axis]; /* less than the end */
     global[axis] = (size_t)part->count[axis] * local[axis];
-    if (!ingot_multiply_size((size_t)(part->first[axis] + part->count[axis]), local[axis],
-                             &end)) {
+    if (!ingot_multiply_size((size_t)(part->first[axis] + part->count[axis]), local[axis], &end)) {
       return ingot_status_create(allocator, INGOT_STATUS_OUT_OF_RANGE,
                                  "a grid of %" PRId64 " groups is more than the device can count",
                                  part->first[axis] + part->count[axis]);
@@ -245,10 +242,9 @@ ingot_status_t ingot_opencl_queue_dispatch(ingot_hal_queue_t *base,
   const int64_t most = INGOT_OPENCL_MAX_GROUPS;
   for (int64_t z = 0; z < grid[2]; z += most) {
     for (int64_t y = 0; y < grid[1]; y += most) {
-      const ingot_opencl_part_of_grid_t part = {
-          {0, y, z},
-          {grid[0], grid[1] - y < most ? grid[1] - y : most,
-           grid[2] - z < most ? grid[2] - z : most}};
+      const ingot_opencl_part_of_grid_t part = {{0, y, z},
+                                                {grid[0], grid[1] - y < most ? grid[1] - y : most,
+                                                 grid[2] - z < most ? grid[2] - z : most}};
       INGOT_TRY(ingot_opencl_launch(queue, dispatch, &part, &places));
     }
   }

@@ -110,9 +110,9 @@ ingot_status_t ingot_opencl_set_library(ingot_instance_t *instance, const char *
   ingot_mutex_lock(&instance->driver_mutex);
   ingot_status_t status = ingot_opencl_state(instance, slot, &state);
   if (!status && state->is_listed) {
-    status = ingot_status_create(&instance->allocator, INGOT_STATUS_FAILED_PRECONDITION,
-                                 "the devices are listed already: set the library '%s' before",
-                                 path);
+    status =
+        ingot_status_create(&instance->allocator, INGOT_STATUS_FAILED_PRECONDITION,
+                            "the devices are listed already: set the library '%s' before", path);
   }
   if (!status) {
     char *old = state->default_path;

@@ -125,9 +125,8 @@ static ingot_status_t ingot_opencl_check_kernel(ingot_opencl_executable_t *execu
   return NULL;
 }
 
-ingot_status_t ingot_opencl_executable_kernel(ingot_opencl_executable_t *executable,
-                                              uint32_t entry, uint32_t width,
-                                              ingot_cl_kernel_t *out_kernel) {
+ingot_status_t ingot_opencl_executable_kernel(ingot_opencl_executable_t *executable, uint32_t entry,
+                                              uint32_t width, ingot_cl_kernel_t *out_kernel) {
   ingot_opencl_device_t *device = ingot_opencl_executable_device(executable);
   ingot_opencl_kernel_t *kernel = &executable->kernels[entry];
   if (!kernel->kernels[width]) {
@@ -170,8 +169,7 @@ static ingot_status_t ingot_opencl_fill_entries(
   executable->kernels = kernels;
   executable->base.entry_count = count;
   const ingot_opencl_header_t *header = object;
-  const ingot_opencl_entry_t *table =
-      (const void *)(executable->object + header->entry_offset);
+  const ingot_opencl_entry_t *table = (const void *)(executable->object + header->entry_offset);
   const ingot_opencl_binding_t *bindings =
       (const void *)(executable->object + header->binding_offset);
   const ingot_opencl_step_t *steps = (const void *)(executable->object + header->step_offset);
@@ -189,9 +187,9 @@ static ingot_status_t ingot_opencl_fill_entries(
 }
 
 /* Tests what the cache has no verdict on, and sends what is wrong to the host. */
-static ingot_status_t ingot_opencl_quarantine(
-    ingot_opencl_executable_t *executable, const ingot_hal_executable_description_t *description,
-    uint8_t *verdicts) {
+static ingot_status_t ingot_opencl_quarantine(ingot_opencl_executable_t *executable,
+                                              const ingot_hal_executable_description_t *description,
+                                              uint8_t *verdicts) {
   if (!ingot_opencl_executable_device(executable)->self_test) return NULL;
   INGOT_TRY(ingot_opencl_self_test(executable, description, verdicts));
   for (uint32_t e = 0; e < executable->base.entry_count; e++) {
@@ -229,8 +227,7 @@ static ingot_status_t ingot_opencl_load_kernels(
 }
 
 static ingot_status_t ingot_opencl_executable_load(
-    ingot_opencl_executable_t *executable,
-    const ingot_hal_executable_description_t *description) {
+    ingot_opencl_executable_t *executable, const ingot_hal_executable_description_t *description) {
   static const char *const formats[] = {"opencl-c", NULL};
   ingot_opencl_device_t *device = ingot_opencl_executable_device(executable);
   const ingot_allocator_t *allocator = ingot_hal_device_allocator(&device->base);
@@ -260,9 +257,9 @@ static ingot_status_t ingot_opencl_executable_load(
   return status;
 }
 
-ingot_status_t ingot_opencl_executable_create(
-    ingot_device_t *device, const ingot_hal_executable_description_t *description,
-    ingot_hal_executable_t **out_executable) {
+ingot_status_t ingot_opencl_executable_create(ingot_device_t *device,
+                                              const ingot_hal_executable_description_t *description,
+                                              ingot_hal_executable_t **out_executable) {
   void *memory;
   INGOT_TRY(ingot_allocate(ingot_hal_device_allocator(device), sizeof(ingot_opencl_executable_t),
                            &memory));

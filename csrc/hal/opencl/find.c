@@ -136,8 +136,7 @@ static const char *ingot_opencl_type_name(uint64_t type) {
 
 static ingot_status_t ingot_opencl_not_found(const ingot_allocator_t *allocator,
                                              const ingot_hal_uri_t *uri,
-                                             const ingot_opencl_found_t *devices,
-                                             uint32_t count) {
+                                             const ingot_opencl_found_t *devices, uint32_t count) {
   char list[INGOT_OPENCL_LIST_CAPACITY] = "";
   size_t length = 0;
   for (uint32_t d = 0; d < count && length + 1 < sizeof(list); d++) {

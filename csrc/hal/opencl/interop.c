@@ -34,10 +34,9 @@ static int64_t ingot_opencl_clamp(size_t value) {
   return value > (size_t)INT64_MAX ? INT64_MAX : (int64_t)value;
 }
 
-ingot_status_t ingot_opencl_buffer_wrap_memory(ingot_device_t *device, void *memory,
-                                               size_t offset, size_t length,
-                                               ingot_release_function_t release, void *user,
-                                               ingot_buffer_t **out_buffer) {
+ingot_status_t ingot_opencl_buffer_wrap_memory(ingot_device_t *device, void *memory, size_t offset,
+                                               size_t length, ingot_release_function_t release,
+                                               void *user, ingot_buffer_t **out_buffer) {
   INGOT_TRY(ingot_opencl_check_device(device));
   if (!memory) {
     return ingot_status_create(ingot_hal_device_allocator(device), INGOT_STATUS_INVALID_ARGUMENT,

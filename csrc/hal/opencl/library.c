@@ -8,9 +8,12 @@ static const char *const ingot_opencl_library_names[] = {
 #if defined(__APPLE__)
     "/System/Library/Frameworks/OpenCL.framework/OpenCL",
 #elif defined(__ANDROID__)
-    "libOpenCL.so", "/vendor/lib64/libOpenCL.so", "/system/vendor/lib64/libOpenCL.so",
+    "libOpenCL.so",
+    "/vendor/lib64/libOpenCL.so",
+    "/system/vendor/lib64/libOpenCL.so",
 #else
-    "libOpenCL.so.1", "libOpenCL.so",
+    "libOpenCL.so.1",
+    "libOpenCL.so",
 #endif
 };
 
@@ -57,24 +60,71 @@ ingot_status_t ingot_opencl_library_open(const ingot_allocator_t *allocator, con
 /* -- errors ---------------------------------------------------------------------------------- */
 
 /* Names without CL_, from 0 down; NULL in the gaps. */
-static const char *const ingot_opencl_error_names[] = {
-    "SUCCESS", "DEVICE_NOT_FOUND", "DEVICE_NOT_AVAILABLE", "COMPILER_NOT_AVAILABLE",
-    "MEM_OBJECT_ALLOCATION_FAILURE", "OUT_OF_RESOURCES", "OUT_OF_HOST_MEMORY",
-    "PROFILING_INFO_NOT_AVAILABLE", "MEM_COPY_OVERLAP", "IMAGE_FORMAT_MISMATCH",
-    "IMAGE_FORMAT_NOT_SUPPORTED", "BUILD_PROGRAM_FAILURE", "MAP_FAILURE",
-    "MISALIGNED_SUB_BUFFER_OFFSET", "EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST",
-    "COMPILE_PROGRAM_FAILURE", "LINKER_NOT_AVAILABLE", "LINK_PROGRAM_FAILURE",
-    "DEVICE_PARTITION_FAILED", "KERNEL_ARG_INFO_NOT_AVAILABLE", NULL, NULL, NULL, NULL, NULL,
-    NULL, NULL, NULL, NULL, NULL, "INVALID_VALUE", "INVALID_DEVICE_TYPE", "INVALID_PLATFORM",
-    "INVALID_DEVICE", "INVALID_CONTEXT", "INVALID_QUEUE_PROPERTIES", "INVALID_COMMAND_QUEUE",
-    "INVALID_HOST_PTR", "INVALID_MEM_OBJECT", "INVALID_IMAGE_FORMAT_DESCRIPTOR",
-    "INVALID_IMAGE_SIZE", "INVALID_SAMPLER", "INVALID_BINARY", "INVALID_BUILD_OPTIONS",
-    "INVALID_PROGRAM", "INVALID_PROGRAM_EXECUTABLE", "INVALID_KERNEL_NAME",
-    "INVALID_KERNEL_DEFINITION", "INVALID_KERNEL", "INVALID_ARG_INDEX", "INVALID_ARG_VALUE",
-    "INVALID_ARG_SIZE", "INVALID_KERNEL_ARGS", "INVALID_WORK_DIMENSION",
-    "INVALID_WORK_GROUP_SIZE", "INVALID_WORK_ITEM_SIZE", "INVALID_GLOBAL_OFFSET",
-    "INVALID_EVENT_WAIT_LIST", "INVALID_EVENT", "INVALID_OPERATION", "INVALID_GL_OBJECT",
-    "INVALID_BUFFER_SIZE", "INVALID_MIP_LEVEL", "INVALID_GLOBAL_WORK_SIZE", "INVALID_PROPERTY"};
+static const char *const ingot_opencl_error_names[] = {"SUCCESS",
+                                                       "DEVICE_NOT_FOUND",
+                                                       "DEVICE_NOT_AVAILABLE",
+                                                       "COMPILER_NOT_AVAILABLE",
+                                                       "MEM_OBJECT_ALLOCATION_FAILURE",
+                                                       "OUT_OF_RESOURCES",
+                                                       "OUT_OF_HOST_MEMORY",
+                                                       "PROFILING_INFO_NOT_AVAILABLE",
+                                                       "MEM_COPY_OVERLAP",
+                                                       "IMAGE_FORMAT_MISMATCH",
+                                                       "IMAGE_FORMAT_NOT_SUPPORTED",
+                                                       "BUILD_PROGRAM_FAILURE",
+                                                       "MAP_FAILURE",
+                                                       "MISALIGNED_SUB_BUFFER_OFFSET",
+                                                       "EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST",
+                                                       "COMPILE_PROGRAM_FAILURE",
+                                                       "LINKER_NOT_AVAILABLE",
+                                                       "LINK_PROGRAM_FAILURE",
+                                                       "DEVICE_PARTITION_FAILED",
+                                                       "KERNEL_ARG_INFO_NOT_AVAILABLE",
+                                                       NULL,
+                                                       NULL,
+                                                       NULL,
+                                                       NULL,
+                                                       NULL,
+                                                       NULL,
+                                                       NULL,
+                                                       NULL,
+                                                       NULL,
+                                                       NULL,
+                                                       "INVALID_VALUE",
+                                                       "INVALID_DEVICE_TYPE",
+                                                       "INVALID_PLATFORM",
+                                                       "INVALID_DEVICE",
+                                                       "INVALID_CONTEXT",
+                                                       "INVALID_QUEUE_PROPERTIES",
+                                                       "INVALID_COMMAND_QUEUE",
+                                                       "INVALID_HOST_PTR",
+                                                       "INVALID_MEM_OBJECT",
+                                                       "INVALID_IMAGE_FORMAT_DESCRIPTOR",
+                                                       "INVALID_IMAGE_SIZE",
+                                                       "INVALID_SAMPLER",
+                                                       "INVALID_BINARY",
+                                                       "INVALID_BUILD_OPTIONS",
+                                                       "INVALID_PROGRAM",
+                                                       "INVALID_PROGRAM_EXECUTABLE",
+                                                       "INVALID_KERNEL_NAME",
+                                                       "INVALID_KERNEL_DEFINITION",
+                                                       "INVALID_KERNEL",
+                                                       "INVALID_ARG_INDEX",
+                                                       "INVALID_ARG_VALUE",
+                                                       "INVALID_ARG_SIZE",
+                                                       "INVALID_KERNEL_ARGS",
+                                                       "INVALID_WORK_DIMENSION",
+                                                       "INVALID_WORK_GROUP_SIZE",
+                                                       "INVALID_WORK_ITEM_SIZE",
+                                                       "INVALID_GLOBAL_OFFSET",
+                                                       "INVALID_EVENT_WAIT_LIST",
+                                                       "INVALID_EVENT",
+                                                       "INVALID_OPERATION",
+                                                       "INVALID_GL_OBJECT",
+                                                       "INVALID_BUFFER_SIZE",
+                                                       "INVALID_MIP_LEVEL",
+                                                       "INVALID_GLOBAL_WORK_SIZE",
+                                                       "INVALID_PROPERTY"};
 
 #define INGOT_OPENCL_ERROR_COUNT \
   ((int32_t)(sizeof(ingot_opencl_error_names) / sizeof(ingot_opencl_error_names[0])))
@@ -91,15 +141,12 @@ static ingot_status_code_t ingot_opencl_error_code(int32_t error) {
     case INGOT_CL_MEM_OBJECT_ALLOCATION_FAILURE:
     case INGOT_CL_OUT_OF_RESOURCES:
     case INGOT_CL_OUT_OF_HOST_MEMORY:
-    case INGOT_CL_INVALID_BUFFER_SIZE:
-      return INGOT_STATUS_OUT_OF_MEMORY;
+    case INGOT_CL_INVALID_BUFFER_SIZE: return INGOT_STATUS_OUT_OF_MEMORY;
     case INGOT_CL_DEVICE_NOT_AVAILABLE: /* what drivers give once a device has hung */
     case INGOT_CL_INVALID_DEVICE:
     case INGOT_CL_INVALID_CONTEXT:
-    case INGOT_CL_INVALID_COMMAND_QUEUE:
-      return INGOT_STATUS_DEVICE_LOST;
-    default:
-      return INGOT_STATUS_INTERNAL;
+    case INGOT_CL_INVALID_COMMAND_QUEUE: return INGOT_STATUS_DEVICE_LOST;
+    default: return INGOT_STATUS_INTERNAL;
   }
 }
 
@@ -109,8 +156,9 @@ ingot_status_t ingot_opencl_status(const ingot_allocator_t *allocator, const cha
   const char *advice = "";
   if (code == INGOT_STATUS_OUT_OF_MEMORY) advice = ": the device has no room for it";
   if (code == INGOT_STATUS_DEVICE_LOST) {
-    advice = ": the device was lost or its context is gone; open the device and load the program "
-             "anew";
+    advice =
+        ": the device was lost or its context is gone; open the device and load the program "
+        "anew";
   }
   return ingot_status_create(allocator, code, "%s failed with CL_%s (%d)%s", what,
                              ingot_opencl_error_name(error), (int)error, advice);

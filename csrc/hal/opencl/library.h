@@ -18,9 +18,9 @@ ingot_status_t ingot_opencl_status(const ingot_allocator_t *allocator, const cha
                                    int32_t error);
 
 /* Leaves the calling function unless the OpenCL function gives success. */
-#define INGOT_OPENCL_TRY(allocator, functions, name, ...)                                   \
-  do {                                                                                      \
-    int32_t ingot_try_error = (functions)->name(__VA_ARGS__);                               \
+#define INGOT_OPENCL_TRY(allocator, functions, name, ...)                                    \
+  do {                                                                                       \
+    int32_t ingot_try_error = (functions)->name(__VA_ARGS__);                                \
     if (ingot_try_error) return ingot_opencl_status(allocator, "cl" #name, ingot_try_error); \
   } while (0)
 

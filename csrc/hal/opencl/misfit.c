@@ -7,8 +7,8 @@ bool ingot_opencl_steps_are_sound(const ingot_opencl_step_t *steps, uint32_t ste
   for (uint32_t s = 0; s < step_count; s++) {
     const ingot_opencl_step_t *step = &steps[s];
     bool is_number = step->function == INGOT_OPENCL_STEP_NUMBER;
-    bool is_sound = is_number ? step->a == 0
-                              : step->a < count && step->b >= 0 && (uint64_t)step->b < count;
+    bool is_sound =
+        is_number ? step->a == 0 : step->a < count && step->b >= 0 && (uint64_t)step->b < count;
     if (!is_sound || step->function > INGOT_OPENCL_STEP_FITS) return false;
     count += step->function < INGOT_OPENCL_STEP_LE;
   }

@@ -26,8 +26,8 @@ static ingot_status_t ingot_opencl_check_table(const ingot_opencl_checker_t *che
   bool is_aligned = item_length == 1 || offset % INGOT_OPENCL_OBJECT_ALIGNMENT == 0;
   if (is_inside && is_aligned) return NULL;
   return ingot_status_create(checker->allocator, INGOT_STATUS_DATA_LOSS,
-                             "the OpenCL object is damaged: its %s (%" PRIu64
-                             " at offset %" PRIu64 ") do not fit its %zu bytes",
+                             "the OpenCL object is damaged: its %s (%" PRIu64 " at offset %" PRIu64
+                             ") do not fit its %zu bytes",
                              name, count, offset, checker->length);
 }
 
@@ -49,8 +49,8 @@ static ingot_status_t ingot_opencl_check_header(const ingot_opencl_checker_t *ch
                                "the OpenCL object has %u kernels, its module says %u",
                                header->entry_count, checker->description->entry_count);
   }
-  INGOT_TRY(ingot_opencl_check_table(checker, "kernels", header->entry_offset,
-                                     header->entry_count, sizeof(ingot_opencl_entry_t)));
+  INGOT_TRY(ingot_opencl_check_table(checker, "kernels", header->entry_offset, header->entry_count,
+                                     sizeof(ingot_opencl_entry_t)));
   INGOT_TRY(ingot_opencl_check_table(checker, "bindings", header->binding_offset,
                                      header->binding_count, sizeof(ingot_opencl_binding_t)));
   INGOT_TRY(ingot_opencl_check_table(checker, "tests", header->test_offset, header->test_count,
@@ -92,8 +92,7 @@ static ingot_status_t ingot_opencl_check_entry(const ingot_opencl_checker_t *che
                  entry->written == described->written &&
                  ingot_range_fits_u64(entry->first_binding, entry->binding_count,
                                       checker->header->binding_count) &&
-                 ingot_range_fits_u64(*first_step, entry->step_count,
-                                      checker->header->step_count);
+                 ingot_range_fits_u64(*first_step, entry->step_count, checker->header->step_count);
   for (int axis = 0; axis < 3; axis++) {
     is_good = is_good && entry->tile[axis] >= 1 && entry->local_size[axis] >= 1;
   }

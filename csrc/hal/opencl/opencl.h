@@ -53,8 +53,7 @@ ingot_status_t ingot_opencl_open(ingot_instance_t *instance, const ingot_hal_uri
                                  ingot_device_t **out_device);
 
 /* The same with the library open: `cl` lives as long as the instance. */
-ingot_status_t ingot_opencl_device_open(ingot_instance_t *instance,
-                                        const ingot_cl_functions_t *cl,
+ingot_status_t ingot_opencl_device_open(ingot_instance_t *instance, const ingot_cl_functions_t *cl,
                                         const ingot_hal_uri_t *uri,
                                         const ingot_opencl_options_t *options,
                                         ingot_cl_context_t context, ingot_cl_queue_t queue,
@@ -126,8 +125,7 @@ ingot_status_t ingot_opencl_check_allocation(const ingot_opencl_device_t *device
 
 /* Copies between host bytes and a memory object on which no work runs, and waits for it. */
 ingot_status_t ingot_opencl_transfer(ingot_opencl_device_t *device, ingot_cl_memory_t memory,
-                                     int64_t offset, int64_t length, bool to_device,
-                                     uint8_t *host);
+                                     int64_t offset, int64_t length, bool to_device, uint8_t *host);
 
 /* Frees the staging memory, if there is any. */
 void ingot_opencl_staging_free(ingot_opencl_device_t *device);
@@ -156,14 +154,13 @@ typedef struct ingot_opencl_executable_t {
   size_t object_length;
 } ingot_opencl_executable_t;
 
-ingot_status_t ingot_opencl_executable_create(
-    ingot_device_t *device, const ingot_hal_executable_description_t *description,
-    ingot_hal_executable_t **out_executable);
+ingot_status_t ingot_opencl_executable_create(ingot_device_t *device,
+                                              const ingot_hal_executable_description_t *description,
+                                              ingot_hal_executable_t **out_executable);
 
 /* The kernel with indices of that width, built when it is first asked for; under the mutex. */
-ingot_status_t ingot_opencl_executable_kernel(ingot_opencl_executable_t *executable,
-                                              uint32_t entry, uint32_t width,
-                                              ingot_cl_kernel_t *out_kernel);
+ingot_status_t ingot_opencl_executable_kernel(ingot_opencl_executable_t *executable, uint32_t entry,
+                                              uint32_t width, ingot_cl_kernel_t *out_kernel);
 
 /* Whether a kernel's steps can be computed; `count` is that of the values before the first one. */
 bool ingot_opencl_steps_are_sound(const ingot_opencl_step_t *steps, uint32_t step_count,

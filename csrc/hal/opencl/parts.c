@@ -11,10 +11,11 @@
 
 ingot_status_t ingot_opencl_check_allocation(const ingot_opencl_device_t *device, int64_t length) {
   if ((uint64_t)length <= device->max_allocation && (uint64_t)length <= SIZE_MAX) return NULL;
-  return ingot_status_create(ingot_hal_device_allocator(&device->base),
-                             INGOT_STATUS_OUT_OF_MEMORY,
-                             "%" PRId64 " bytes of memory are asked for in one buffer, but %s has "
-                             "buffers of at most %" PRIu64 " bytes: use smaller sizes or batches, "
+  return ingot_status_create(ingot_hal_device_allocator(&device->base), INGOT_STATUS_OUT_OF_MEMORY,
+                             "%" PRId64
+                             " bytes of memory are asked for in one buffer, but %s has "
+                             "buffers of at most %" PRIu64
+                             " bytes: use smaller sizes or batches, "
                              "or run on device 'cpu'",
                              length, device->base.description, device->max_allocation);
 }
@@ -66,8 +67,8 @@ static ingot_status_t ingot_opencl_add_part(ingot_opencl_buffer_t *buffer, int64
   int64_t padding = excess ? INGOT_OPENCL_PART_ALIGNMENT - excess : 0;
   part.end += padding <= buffer->base.length - end ? padding : buffer->base.length - end;
   void *parts = buffer->parts;
-  INGOT_TRY(ingot_reallocate_array(allocator, buffer->part_count + (size_t)1, sizeof(part),
-                                   &parts));
+  INGOT_TRY(
+      ingot_reallocate_array(allocator, buffer->part_count + (size_t)1, sizeof(part), &parts));
   buffer->parts = parts;
   INGOT_TRY(ingot_opencl_upload(buffer, &part));
   uint32_t place = buffer->part_count;

@@ -43,8 +43,8 @@ static ingot_status_t ingot_opencl_build_status(const ingot_opencl_device_t *dev
   (void)device->cl->GetProgramBuildInfo(program, device->device, INGOT_CL_PROGRAM_BUILD_LOG, 0,
                                         NULL, &length);
   INGOT_TRY(ingot_allocate(allocator, length + 1, &memory));
-  (void)device->cl->GetProgramBuildInfo(program, device->device, INGOT_CL_PROGRAM_BUILD_LOG,
-                                        length, memory, NULL);
+  (void)device->cl->GetProgramBuildInfo(program, device->device, INGOT_CL_PROGRAM_BUILD_LOG, length,
+                                        memory, NULL);
   ingot_status_t status = ingot_status_create(
       allocator, INGOT_STATUS_UNSUPPORTED,
       "the OpenCL compiler of %s refuses the kernels (clBuildProgram gives %d): update the "
@@ -65,8 +65,8 @@ static ingot_status_t ingot_opencl_build_source(const ingot_opencl_device_t *dev
   ingot_cl_program_t program =
       device->cl->CreateProgramWithSource(device->context, 1, &source, &length, &error);
   if (error) {
-    return ingot_opencl_status(ingot_opencl_program_allocator(device),
-                               "clCreateProgramWithSource", error);
+    return ingot_opencl_status(ingot_opencl_program_allocator(device), "clCreateProgramWithSource",
+                               error);
   }
   error = device->cl->BuildProgram(program, 1, &device->device, options, NULL, NULL);
   if (error) {
@@ -119,12 +119,11 @@ ingot_status_t ingot_opencl_program_build(ingot_opencl_device_t *device, const u
   const ingot_opencl_header_t *header = (const void *)object;
   char options[INGOT_OPENCL_OPTIONS_CAPACITY];
   ingot_opencl_write_options(device, width, options);
-  ingot_opencl_built_t built = {.key = ingot_opencl_program_key(device, object, object_length,
-                                                                  options)};
+  ingot_opencl_built_t built = {
+      .key = ingot_opencl_program_key(device, object, object_length, options)};
   ingot_opencl_cached_t cached = {.verdicts = NULL};
-  if (device->cache_folder &&
-      ingot_opencl_cache_read(allocator, device->cache_folder, &built.key, header->entry_count,
-                              &cached)) {
+  if (device->cache_folder && ingot_opencl_cache_read(allocator, device->cache_folder, &built.key,
+                                                      header->entry_count, &cached)) {
     built.is_cached = ingot_opencl_build_binary(device, &cached, options, &built.program);
     ingot_release_memory(allocator, cached.binary);
     if (built.is_cached) {
@@ -161,8 +160,7 @@ static bool ingot_opencl_read_binary(const ingot_opencl_device_t *device,
   const ingot_allocator_t *allocator = ingot_opencl_program_allocator(device);
   size_t length = 0, answer_length = 0;
   /* An application's context with several devices has as many binaries: not worth the trouble. */
-  if (device->cl->GetProgramInfo(program, INGOT_CL_PROGRAM_BINARY_SIZES, 0, NULL,
-                                 &answer_length) ||
+  if (device->cl->GetProgramInfo(program, INGOT_CL_PROGRAM_BINARY_SIZES, 0, NULL, &answer_length) ||
       answer_length != sizeof(length) ||
       device->cl->GetProgramInfo(program, INGOT_CL_PROGRAM_BINARY_SIZES, sizeof(length), &length,
                                  NULL) ||

@@ -24,7 +24,6 @@ ingot_status_t ingot_opencl_program_build(ingot_opencl_device_t *device, const u
 void ingot_opencl_program_keep(const ingot_opencl_device_t *device,
                                const ingot_opencl_built_t *built, uint32_t entry_count);
 
-void ingot_opencl_program_release(const ingot_opencl_device_t *device,
-                                  ingot_opencl_built_t *built);
+void ingot_opencl_program_release(const ingot_opencl_device_t *device, ingot_opencl_built_t *built);
 
 #endif /* INGOT_HAL_OPENCL_PROGRAM_H_ */

@@ -42,13 +42,11 @@ static ingot_status_t ingot_opencl_queue_share(ingot_opencl_queue_t *queue) {
 }
 
 /* Memory of the queue's own. */
-static ingot_status_t ingot_opencl_queue_allocate(const ingot_opencl_queue_t *queue,
-                                                  uint64_t flags, size_t length,
-                                                  ingot_cl_memory_t *out_memory) {
+static ingot_status_t ingot_opencl_queue_allocate(const ingot_opencl_queue_t *queue, uint64_t flags,
+                                                  size_t length, ingot_cl_memory_t *out_memory) {
   const ingot_opencl_device_t *device = ingot_opencl_queue_device(queue);
   int32_t error = 0;
-  ingot_cl_memory_t memory =
-      device->cl->CreateBuffer(device->context, flags, length, NULL, &error);
+  ingot_cl_memory_t memory = device->cl->CreateBuffer(device->context, flags, length, NULL, &error);
   if (error) return ingot_opencl_status(ingot_opencl_allocator(queue), "clCreateBuffer", error);
   *out_memory = memory;
   return NULL;
@@ -107,8 +105,8 @@ static void ingot_opencl_queue_free(ingot_opencl_queue_t *queue) {
 ingot_status_t ingot_opencl_queue_create(ingot_device_t *base, ingot_hal_queue_t **out_queue) {
   ingot_opencl_device_t *device = (ingot_opencl_device_t *)base;
   void *memory;
-  INGOT_TRY(ingot_allocate(ingot_hal_device_allocator(base), sizeof(ingot_opencl_queue_t),
-                           &memory));
+  INGOT_TRY(
+      ingot_allocate(ingot_hal_device_allocator(base), sizeof(ingot_opencl_queue_t), &memory));
   ingot_opencl_queue_t *queue = memory;
   queue->base.device = base;
   atomic_init(&queue->is_busy, false);
@@ -217,9 +215,9 @@ static void ingot_opencl_tell_trace(ingot_opencl_queue_t *queue) {
   for (uint32_t r = 0; r < queue->record_count; r++) {
     const ingot_opencl_record_t *record = &queue->records[r];
     if (!record->is_traced || !queue->base.trace) continue;
-    const ingot_hal_trace_t trace = {record->site, record->kernel, record->begin, record->end,
-                                     record->length,
-                                     record->is_device ? INGOT_TRACE_DEVICE : INGOT_TRACE_HOST};
+    const ingot_hal_trace_t trace = {
+        record->site, record->kernel, record->begin,
+        record->end,  record->length, record->is_device ? INGOT_TRACE_DEVICE : INGOT_TRACE_HOST};
     queue->base.trace(queue->base.trace_user, &trace);
   }
 }
@@ -292,8 +290,8 @@ ingot_status_t ingot_opencl_settle(ingot_opencl_queue_t *queue, const ingot_open
   ingot_status_t status = ingot_opencl_queue_reads(queue, read);
   int64_t begin = queue->base.trace ? ingot_clock() : 0;
   int32_t error = ingot_opencl_queue_device(queue)->cl->Finish(queue->queue);
-  if (!status && error) status = ingot_opencl_status(ingot_opencl_allocator(queue), "clFinish",
-                                                     error);
+  if (!status && error)
+    status = ingot_opencl_status(ingot_opencl_allocator(queue), "clFinish", error);
   atomic_store(&queue->is_busy, false);
   queue->unflushed_count = 0;
   queue->staging_used = 0;

@@ -45,8 +45,7 @@ static void ingot_opencl_fill_float(uint8_t *bytes, ingot_dtype_t dtype, uint32_
 }
 
 static void ingot_opencl_fill_integer(uint8_t *bytes, ingot_dtype_t dtype,
-                                      const ingot_opencl_test_binding_t *binding,
-                                      uint32_t number) {
+                                      const ingot_opencl_test_binding_t *binding, uint32_t number) {
   const ingot_dtype_facts_t *facts = ingot_dtype_facts(dtype);
   uint32_t value_bits = facts->kind == 'i' ? facts->bits - 1u : facts->bits;
   uint32_t largest = value_bits < 3 ? (1u << value_bits) - 1 : 7; /* that the dtype has */
@@ -67,7 +66,8 @@ static void ingot_opencl_fill(uint8_t *bytes, const ingot_opencl_test_binding_t 
   if (binding->fill == INGOT_OPENCL_FILL_ZERO) return;
   for (int64_t i = 0; i + length <= binding->length; i += length) {
     uint32_t number = ingot_opencl_random(state);
-    if (ingot_dtype_facts(dtype)->kind == 'f') ingot_opencl_fill_float(bytes + i, dtype, binding->fill, number);
+    if (ingot_dtype_facts(dtype)->kind == 'f')
+      ingot_opencl_fill_float(bytes + i, dtype, binding->fill, number);
     else ingot_opencl_fill_integer(bytes + i, dtype, binding, number);
   }
 }
@@ -163,8 +163,8 @@ static bool ingot_opencl_results_agree(const ingot_opencl_run_t *run) {
   for (uint32_t b = 0; b < run->entry->binding_count; b++) {
     bool is_written = run->entry->written >> b & 1;
     bool is_compared = is_written && run->bindings[b].tolerance >= 0;
-    if (is_compared && !ingot_opencl_is_equal(run->outputs + offset, run->expected + offset,
-                                             &run->bindings[b])) {
+    if (is_compared &&
+        !ingot_opencl_is_equal(run->outputs + offset, run->expected + offset, &run->bindings[b])) {
       return false;
     }
     offset += (size_t)run->bindings[b].length;
@@ -184,11 +184,10 @@ static ingot_status_t ingot_opencl_compare(const ingot_opencl_run_t *run,
     offset += (size_t)run->bindings[b].length;
   }
   bool host_faults = false, device_faults = false;
-  INGOT_TRY(ingot_opencl_run_on(run, executable->base.host, host_queue, run->expected,
-                                &host_faults));
+  INGOT_TRY(
+      ingot_opencl_run_on(run, executable->base.host, host_queue, run->expected, &host_faults));
   INGOT_TRY(ingot_opencl_run_on(run, &executable->base, queue, run->outputs, &device_faults));
-  bool agree = host_faults == device_faults &&
-               (host_faults || ingot_opencl_results_agree(run));
+  bool agree = host_faults == device_faults && (host_faults || ingot_opencl_results_agree(run));
   *out_verdict = agree ? INGOT_OPENCL_VERDICT_RIGHT : INGOT_OPENCL_VERDICT_WRONG;
   return NULL;
 }
@@ -237,8 +236,8 @@ static ingot_status_t ingot_opencl_run_tests(ingot_opencl_executable_t *executab
   if (!status) status = ingot_hal_queue_create(executable->base.host->device, &host_queue);
   for (uint64_t t = 0; !status && t < count; t++) {
     if (!ingot_opencl_is_due(executable, &tests[t], verdicts)) continue;
-    status = ingot_opencl_run_test(executable, &tests[t], queue, host_queue,
-                                   &verdicts[tests[t].entry]);
+    status =
+        ingot_opencl_run_test(executable, &tests[t], queue, host_queue, &verdicts[tests[t].entry]);
   }
   ingot_hal_queue_destroy(host_queue);
   ingot_hal_queue_destroy(queue);
@@ -246,8 +245,8 @@ static ingot_status_t ingot_opencl_run_tests(ingot_opencl_executable_t *executab
 }
 
 /* Says what the verdicts are worth: not every kernel has a test. */
-static void ingot_opencl_log_verdicts(const ingot_opencl_executable_t *executable,
-                                      const char *name, const uint8_t *verdicts) {
+static void ingot_opencl_log_verdicts(const ingot_opencl_executable_t *executable, const char *name,
+                                      const uint8_t *verdicts) {
   uint32_t count = 0, right_count = 0, untested_count = 0;
   for (uint32_t e = 0; e < executable->base.entry_count; e++) {
     if (executable->base.entries[e].host_reason[0]) continue;

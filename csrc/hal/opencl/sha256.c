@@ -34,12 +34,12 @@ static void ingot_sha256_block(ingot_sha256_t *hash) {
   memcpy(s, hash->words, sizeof(s));
   for (int i = 0; i < 64; i++) {
     uint32_t a = s[0], e = s[4];
-    uint32_t first = s[7] + ingot_sha256_rounds[i] + w[i] + ((e & s[5]) ^ (~e & s[6])) +
-                     (ingot_sha256_rotate(e, 6) ^ ingot_sha256_rotate(e, 11) ^
-                      ingot_sha256_rotate(e, 25));
-    uint32_t second = ((a & s[1]) ^ (a & s[2]) ^ (s[1] & s[2])) +
-                      (ingot_sha256_rotate(a, 2) ^ ingot_sha256_rotate(a, 13) ^
-                       ingot_sha256_rotate(a, 22));
+    uint32_t first =
+        s[7] + ingot_sha256_rounds[i] + w[i] + ((e & s[5]) ^ (~e & s[6])) +
+        (ingot_sha256_rotate(e, 6) ^ ingot_sha256_rotate(e, 11) ^ ingot_sha256_rotate(e, 25));
+    uint32_t second =
+        ((a & s[1]) ^ (a & s[2]) ^ (s[1] & s[2])) +
+        (ingot_sha256_rotate(a, 2) ^ ingot_sha256_rotate(a, 13) ^ ingot_sha256_rotate(a, 22));
     memmove(s + 1, s, 7 * sizeof(s[0]));
     s[0] = first + second;
     s[4] += first;
@@ -48,8 +48,8 @@ static void ingot_sha256_block(ingot_sha256_t *hash) {
 }
 
 ingot_sha256_t ingot_sha256_begin(void) {
-  return (ingot_sha256_t){.words = {0x6A09E667, 0xBB67AE85, 0x3C6EF372, 0xA54FF53A,
-                            0x510E527F, 0x9B05688C, 0x1F83D9AB, 0x5BE0CD19}};
+  return (ingot_sha256_t){.words = {0x6A09E667, 0xBB67AE85, 0x3C6EF372, 0xA54FF53A, 0x510E527F,
+                                    0x9B05688C, 0x1F83D9AB, 0x5BE0CD19}};
 }
 
 void ingot_sha256_add(ingot_sha256_t *hash, const void *data, size_t length) {

@@ -19,8 +19,8 @@ typedef struct ingot_opencl_half_t {
 void ingot_opencl_staging_free(ingot_opencl_device_t *device) {
   if (!device->staging_memory) return;
   if (device->staging) {
-    (void)device->cl->EnqueueUnmapMemObject(device->queue, device->staging_memory,
-                                            device->staging, 0, NULL, NULL);
+    (void)device->cl->EnqueueUnmapMemObject(device->queue, device->staging_memory, device->staging,
+                                            0, NULL, NULL);
     (void)device->cl->Finish(device->queue);
   }
   (void)device->cl->ReleaseMemObject(device->staging_memory);
@@ -35,12 +35,11 @@ static ingot_status_t ingot_opencl_staging_make(ingot_opencl_device_t *device) {
   int32_t error = 0;
   if (device->staging) return NULL;
   ingot_cl_memory_t memory = device->cl->CreateBuffer(
-      device->context, INGOT_CL_MEM_READ_WRITE | INGOT_CL_MEM_ALLOC_HOST_PTR, length, NULL,
-      &error);
+      device->context, INGOT_CL_MEM_READ_WRITE | INGOT_CL_MEM_ALLOC_HOST_PTR, length, NULL, &error);
   if (error) return ingot_opencl_status(allocator, "clCreateBuffer", error);
-  void *bytes = device->cl->EnqueueMapBuffer(device->queue, memory, 1,
-                                             INGOT_CL_MAP_READ | INGOT_CL_MAP_WRITE, 0, length, 0,
-                                             NULL, NULL, &error);
+  void *bytes =
+      device->cl->EnqueueMapBuffer(device->queue, memory, 1, INGOT_CL_MAP_READ | INGOT_CL_MAP_WRITE,
+                                   0, length, 0, NULL, NULL, &error);
   if (error) {
     (void)device->cl->ReleaseMemObject(memory);
     return ingot_opencl_status(allocator, "clEnqueueMapBuffer", error);
@@ -51,15 +50,13 @@ static ingot_status_t ingot_opencl_staging_make(ingot_opencl_device_t *device) {
 }
 
 /* Waits for the device's work on a half, whose bytes then go where they belong. */
-static ingot_status_t ingot_opencl_drain(ingot_opencl_device_t *device,
-                                         ingot_opencl_half_t *half) {
+static ingot_status_t ingot_opencl_drain(ingot_opencl_device_t *device, ingot_opencl_half_t *half) {
   if (!half->event) return NULL;
   int32_t error = device->cl->WaitForEvents(1, &half->event);
   (void)device->cl->ReleaseEvent(half->event);
   half->event = NULL;
   if (error) {
-    return ingot_opencl_status(ingot_hal_device_allocator(&device->base), "clWaitForEvents",
-                               error);
+    return ingot_opencl_status(ingot_hal_device_allocator(&device->base), "clWaitForEvents", error);
   }
   if (half->target) memcpy(half->target, half->bytes, half->length);
   return NULL;
@@ -85,8 +82,7 @@ static ingot_status_t ingot_opencl_send(ingot_opencl_device_t *device, ingot_ope
 
 static ingot_status_t ingot_opencl_transfer_staged(ingot_opencl_device_t *device,
                                                    ingot_cl_memory_t memory, int64_t offset,
-                                                   int64_t length, bool to_device,
-                                                   uint8_t *host) {
+                                                   int64_t length, bool to_device, uint8_t *host) {
   ingot_opencl_half_t halves[2] = {{.bytes = device->staging},
                                    {.bytes = device->staging + INGOT_OPENCL_STAGING_HALF}};
   ingot_status_t status = NULL;
@@ -95,8 +91,7 @@ static ingot_status_t ingot_opencl_transfer_staged(ingot_opencl_device_t *device
     ingot_opencl_half_t *half = &halves[turn];
     int64_t rest = length - done;
     status = ingot_opencl_drain(device, half);
-    half->length =
-        (size_t)(rest < INGOT_OPENCL_STAGING_HALF ? rest : INGOT_OPENCL_STAGING_HALF);
+    half->length = (size_t)(rest < INGOT_OPENCL_STAGING_HALF ? rest : INGOT_OPENCL_STAGING_HALF);
     if (!status) {
       status = ingot_opencl_send(device, half, memory, offset + done, to_device, host + done);
     }
@@ -113,13 +108,12 @@ static ingot_status_t ingot_opencl_transfer_staged(ingot_opencl_device_t *device
 
 static ingot_status_t ingot_opencl_transfer_mapped(ingot_opencl_device_t *device,
                                                    ingot_cl_memory_t memory, int64_t offset,
-                                                   int64_t length, bool to_device,
-                                                   uint8_t *host) {
+                                                   int64_t length, bool to_device, uint8_t *host) {
   const ingot_allocator_t *allocator = ingot_hal_device_allocator(&device->base);
   int32_t error = 0;
-  void *data = device->cl->EnqueueMapBuffer(
-      device->queue, memory, 1, to_device ? INGOT_CL_MAP_WRITE : INGOT_CL_MAP_READ,
-      (size_t)offset, (size_t)length, 0, NULL, NULL, &error);
+  void *data = device->cl->EnqueueMapBuffer(device->queue, memory, 1,
+                                            to_device ? INGOT_CL_MAP_WRITE : INGOT_CL_MAP_READ,
+                                            (size_t)offset, (size_t)length, 0, NULL, NULL, &error);
   if (error) return ingot_opencl_status(allocator, "clEnqueueMapBuffer", error);
   /* Bytes that the device uses in place need no copy: the map alone makes them current. */
   if (data != (void *)host) {

@@ -38,7 +38,7 @@ extern "C" {
 #endif
 
 enum { /* ingot_status_code_t */
-  INGOT_STATUS_OK = 0,
+       INGOT_STATUS_OK = 0,
 #define STATUS(code, ENUM, name) INGOT_STATUS_##ENUM = (code),
 #include "ingot/spec/status.def"
 #undef STATUS
@@ -193,8 +193,8 @@ INGOT_API void ingot_buffer_release(ingot_buffer_t *buffer);
 /* Copy bytes out of and into a buffer. OutOfRange outside of it. */
 INGOT_API ingot_status_t ingot_buffer_read(ingot_buffer_t *buffer, size_t offset, void *data,
                                            size_t length);
-INGOT_API ingot_status_t ingot_buffer_write(ingot_buffer_t *buffer, size_t offset,
-                                            const void *data, size_t length);
+INGOT_API ingot_status_t ingot_buffer_write(ingot_buffer_t *buffer, size_t offset, const void *data,
+                                            size_t length);
 
 /* The bytes in the caller's address space until unmap; `access` is INGOT_MAP_READ and/or
  * INGOT_MAP_WRITE. */
@@ -372,8 +372,7 @@ typedef struct ingot_program_options_t {
  * for this device; NotFound names all missing parameters; DeadlineExceeded for an init that does
  * not end. */
 INGOT_API ingot_status_t ingot_program_create(ingot_device_t *device,
-                                              ingot_module_t *const *modules,
-                                              uint32_t module_count,
+                                              ingot_module_t *const *modules, uint32_t module_count,
                                               const ingot_parameters_t *parameters,
                                               const ingot_program_options_t *options,
                                               ingot_program_t **out_program);
@@ -384,8 +383,8 @@ INGOT_API void ingot_program_release(ingot_program_t *program);
 INGOT_API uint32_t ingot_program_function_count(const ingot_program_t *program);
 
 /* Which function of which module number `function` is; the module is not retained. */
-INGOT_API ingot_status_t ingot_program_function(const ingot_program_t *program,
-                                                uint32_t function, ingot_module_t **out_module,
+INGOT_API ingot_status_t ingot_program_function(const ingot_program_t *program, uint32_t function,
+                                                ingot_module_t **out_module,
                                                 uint32_t *out_module_function);
 
 /* NotFound lists the names that exist. */
@@ -395,7 +394,7 @@ INGOT_API ingot_status_t ingot_program_find_function(const ingot_program_t *prog
 /* A kernel that the host runs for the program's device; the texts live as long as the program. */
 typedef struct ingot_host_kernel_t {
   const char *kernel;
-  const char *layer;  /* the source layers that it computes; "" if unknown */
+  const char *layer; /* the source layers that it computes; "" if unknown */
   const char *reason; /* why the device does not run it */
 } ingot_host_kernel_t;
 
@@ -426,8 +425,7 @@ INGOT_API void ingot_session_release(ingot_session_t *session);
  * have been written. */
 INGOT_API ingot_status_t ingot_session_call(ingot_session_t *session, uint32_t function,
                                             ingot_buffer_view_t *const *arguments,
-                                            uint32_t argument_count,
-                                            ingot_buffer_view_t **results,
+                                            uint32_t argument_count, ingot_buffer_view_t **results,
                                             uint32_t result_count,
                                             const ingot_call_options_t *options);
 
@@ -444,8 +442,7 @@ INGOT_API ingot_status_t ingot_session_reset(ingot_session_t *session);
  * failed call was changing, unless it is written. */
 INGOT_API ingot_status_t ingot_session_read_variable(ingot_session_t *session,
                                                      const ingot_module_t *module,
-                                                     uint32_t variable, void *data,
-                                                     size_t length);
+                                                     uint32_t variable, void *data, size_t length);
 INGOT_API ingot_status_t ingot_session_write_variable(ingot_session_t *session,
                                                       const ingot_module_t *module,
                                                       uint32_t variable, const void *data,
@@ -457,13 +454,13 @@ INGOT_API ingot_status_t ingot_session_trim(ingot_session_t *session);
 
 typedef struct ingot_trace_event_t {
   const char *kernel; /* its name in the module; "copy", "fill", "wait"; of a call the function's */
-  const char *layer;  /* the source layers it computes, "" if unknown */
-  int64_t begin;      /* of the monotonic clock */
+  const char *layer; /* the source layers it computes, "" if unknown */
+  int64_t begin; /* of the monotonic clock */
   int64_t end;
-  int64_t length;     /* bytes that it writes; of kernels an estimate of those it touches; of calls
+  int64_t length; /* bytes that it writes; of kernels an estimate of those it touches; of calls
                        * the session's working memory */
-  int64_t resident;   /* of calls: bytes of the program's weights and other constants, else 0 */
-  int32_t kind;       /* INGOT_TRACE_... */
+  int64_t resident; /* of calls: bytes of the program's weights and other constants, else 0 */
+  int32_t kind; /* INGOT_TRACE_... */
 } ingot_trace_event_t;
 
 typedef void (*ingot_trace_function_t)(void *user, const ingot_trace_event_t *event);

@@ -55,8 +55,7 @@ typedef uint32_t(INGOT_KERNEL_CALL *ingot_kernel_function_t)(
 /* 0 if the dispatch's addresses, lengths, constants and workload belong together, so that no
  * workgroup of it leaves its bindings, whatever the bytes in them are. Asked once before the
  * workgroups of a dispatch run: the numbers come from bytecode, which may be damaged. */
-typedef uint32_t(INGOT_KERNEL_CALL *ingot_kernel_misfit_t)(
-    const ingot_kernel_dispatch_t *dispatch);
+typedef uint32_t(INGOT_KERNEL_CALL *ingot_kernel_misfit_t)(const ingot_kernel_dispatch_t *dispatch);
 
 typedef struct ingot_kernel_entry_t {
   ingot_kernel_function_t function;

@@ -40,35 +40,35 @@
 #define INGOT_SECTION_REGIONS 13       /* bytes: graph text per entry (strippable) */
 #define INGOT_SECTION_METADATA 14      /* bytes: JSON object, UTF-8 */
 #define INGOT_SECTION_VARIABLES 15     /* ingot_layout_variable_t[]: state; since version 1.1 */
-#define INGOT_SECTION_DEBUG 16         /* bytes for tools, by zlib: compiler/debug_info.py (strippable) */
+#define INGOT_SECTION_DEBUG 16 /* bytes for tools, by zlib: compiler/debug_info.py (strippable) */
 
 typedef struct ingot_layout_header_t {
   uint8_t magic[8];
   uint32_t version_major;
   uint32_t version_minor;
-  uint64_t file_length;   /* bytes of the whole file */
+  uint64_t file_length; /* bytes of the whole file */
   uint32_t section_count; /* entries of the section table, which follows the header */
-  uint32_t crc;           /* CRC-32 (IEEE) of header and section table, with this field 0 */
-  uint32_t global_count;  /* program globals that init sets */
+  uint32_t crc; /* CRC-32 (IEEE) of header and section table, with this field 0 */
+  uint32_t global_count; /* program globals that init sets */
   uint32_t reserved[7];
 } ingot_layout_header_t;
 
 typedef struct ingot_layout_section_t {
   uint32_t kind; /* INGOT_SECTION_* */
-  uint32_t crc;  /* CRC-32 (IEEE) of the section's bytes */
+  uint32_t crc; /* CRC-32 (IEEE) of the section's bytes */
   uint64_t offset;
   uint64_t length; /* bytes */
 } ingot_layout_section_t;
 
 #define INGOT_FUNCTION_EXPORTED 1 /* callers see it; it has arguments and results */
-#define INGOT_FUNCTION_INIT 2     /* runs once when a program is created; no arguments */
+#define INGOT_FUNCTION_INIT 2 /* runs once when a program is created; no arguments */
 
 typedef struct ingot_layout_function_t {
   uint32_t name; /* string; unique among functions of one target */
-  uint32_t doc;  /* string */
+  uint32_t doc; /* string */
   uint32_t target; /* string: "cpu", "opencl": the devices whose code this is */
-  uint32_t flags;  /* one of INGOT_FUNCTION_* */
-  uint32_t first_value;    /* arguments, then results, in the value section */
+  uint32_t flags; /* one of INGOT_FUNCTION_* */
+  uint32_t first_value; /* arguments, then results, in the value section */
   uint32_t argument_count; /* of an exported function; else 0 */
   uint32_t result_count;
   uint32_t i64_count; /* registers used */
@@ -81,22 +81,22 @@ typedef struct ingot_layout_function_t {
 
 typedef struct ingot_layout_value_t {
   uint32_t name; /* string */
-  uint32_t doc;  /* string */
+  uint32_t doc; /* string */
   uint32_t first_dim; /* into the dim section */
-  uint8_t rank;   /* of a sequence: of each element */
-  uint8_t kind;   /* INGOT_VALUE_* of ingot.h; 0 is a tensor */
+  uint8_t rank; /* of a sequence: of each element */
+  uint8_t kind; /* INGOT_VALUE_* of ingot.h; 0 is a tensor */
   uint16_t dtype; /* spec/dtype.def */
 } ingot_layout_value_t;
 
 typedef struct ingot_layout_dim_t {
-  int64_t size;  /* the static size, or -1: known at the call; the code checks relations */
+  int64_t size; /* the static size, or -1: known at the call; the code checks relations */
   uint32_t text; /* string: "b", "2*b", ... as the signature shows it */
   uint32_t reserved;
 } ingot_layout_dim_t;
 
 typedef struct ingot_layout_parameter_t {
   uint32_t scope; /* string: "" unless several files feed one program */
-  uint32_t key;   /* string: the tensor's name in the file */
+  uint32_t key; /* string: the tensor's name in the file */
   uint32_t first_dim;
   uint16_t rank;
   uint16_t dtype;
@@ -106,7 +106,7 @@ typedef struct ingot_layout_parameter_t {
  * capacity. */
 typedef struct ingot_layout_variable_t {
   uint32_t name; /* string; unique among variables */
-  uint32_t doc;  /* string */
+  uint32_t doc; /* string */
   uint32_t first_dim;
   uint16_t rank;
   uint16_t dtype;
@@ -116,7 +116,7 @@ typedef struct ingot_layout_variable_t {
 } ingot_layout_variable_t;
 
 typedef struct ingot_layout_executable_t {
-  uint32_t name;   /* string */
+  uint32_t name; /* string */
   uint32_t target; /* string: "cpu", "opencl" */
   uint32_t first_variant;
   uint32_t variant_count; /* best first: the runtime takes the first that the device can run */
@@ -127,36 +127,36 @@ typedef struct ingot_layout_executable_t {
 #define INGOT_ENTRY_MAX_BINDINGS 64
 
 typedef struct ingot_layout_entry_t {
-  uint32_t name;  /* string: for traces and profilers */
+  uint32_t name; /* string: for traces and profilers */
   uint32_t layer; /* string: source layers, for messages */
   uint32_t binding_count; /* at most INGOT_ENTRY_MAX_BINDINGS */
   uint32_t constant_count;
-  uint64_t written;       /* bit b: binding b is written */
+  uint64_t written; /* bit b: binding b is written */
   uint64_t region_offset; /* graph text in the region section; length 0 if stripped */
   uint64_t region_length;
 } ingot_layout_entry_t;
 
 typedef struct ingot_layout_variant_t {
-  uint32_t format;   /* string: "elf-x86_64", "elf-aarch64", "opencl-c", ... */
-  uint32_t name;     /* string: "x86-64-v3", ... */
+  uint32_t format; /* string: "elf-x86_64", "elf-aarch64", "opencl-c", ... */
+  uint32_t name; /* string: "x86-64-v3", ... */
   uint64_t features; /* INGOT_CPU_* bits that the device must have */
-  uint64_t offset;   /* into the object section; on a 64-byte boundary */
+  uint64_t offset; /* into the object section; on a 64-byte boundary */
   uint64_t length;
 } ingot_layout_variant_t;
 
 /* Source layer of the instructions from `word` on, up to the next entry; sorted. */
 typedef struct ingot_layout_location_t {
-  uint64_t word;  /* u16 words into the code section */
+  uint64_t word; /* u16 words into the code section */
   uint32_t layer; /* string */
-  uint32_t op;    /* string: source operations, as "Conv, Relu" */
+  uint32_t op; /* string: source operations, as "Conv, Relu" */
 } ingot_layout_location_t;
 
 /* Feature bits of a variant. An operating system must save the registers too. */
-#define INGOT_CPU_X86_AVX2 0x1        /* with FMA, F16C, BMI: x86-64-v3 */
-#define INGOT_CPU_X86_AVX512 0x2      /* F, BW, CD, DQ, VL: x86-64-v4 */
+#define INGOT_CPU_X86_AVX2 0x1 /* with FMA, F16C, BMI: x86-64-v3 */
+#define INGOT_CPU_X86_AVX512 0x2 /* F, BW, CD, DQ, VL: x86-64-v4 */
 #define INGOT_CPU_X86_AVX512_VNNI 0x4
 #define INGOT_CPU_X86_AVX512_BF16 0x8
-#define INGOT_CPU_X86_V2 0x10         /* SSE4.2, POPCNT: x86-64-v2 */
+#define INGOT_CPU_X86_V2 0x10 /* SSE4.2, POPCNT: x86-64-v2 */
 #define INGOT_CPU_ARM_DOTPROD 0x100
 #define INGOT_CPU_ARM_I8MM 0x200
 

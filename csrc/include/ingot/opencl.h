@@ -41,9 +41,9 @@ INGOT_API ingot_status_t ingot_opencl_set_library(ingot_instance_t *instance, co
  * session has a queue of its own, and the application waits for its own work before a call. Of a
  * context with several devices it is the queue's, or the first. `options`: as behind the "?" of
  * a URI, "" for none. InvalidArgument if both are NULL or the queue is not in order. */
-INGOT_API ingot_status_t ingot_opencl_device_wrap(ingot_instance_t *instance,
-                                                  const char *options, void *context,
-                                                  void *queue, ingot_device_t **out_device);
+INGOT_API ingot_status_t ingot_opencl_device_wrap(ingot_instance_t *instance, const char *options,
+                                                  void *context, void *queue,
+                                                  ingot_device_t **out_device);
 
 /* The device's own handles: cl_context, cl_device_id, and a cl_command_queue that orders maps;
  * they are not retained for the caller. Each out-parameter may be NULL. InvalidArgument for a

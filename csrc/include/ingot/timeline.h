@@ -27,7 +27,7 @@
 #include "ingot/ingot.h"
 
 #define INGOT_TIMELINE_LONGEST_NAME 1000 /* bytes of a name that are shown */
-#define INGOT_TIMELINE_DEVICE 1000       /* what the row of a thread's device is above the thread's */
+#define INGOT_TIMELINE_DEVICE 1000 /* what the row of a thread's device is above the thread's */
 
 typedef struct ingot_timeline_t {
   FILE *file;
@@ -168,8 +168,7 @@ static inline void ingot_timeline_write(ingot_timeline_t *timeline,
   text.length = 0;
   bool is_device = event->kind == INGOT_TRACE_DEVICE;
   unsigned count = atomic_load(&timeline->thread_count);
-  while (count < thread &&
-         !atomic_compare_exchange_weak(&timeline->thread_count, &count, thread)) {
+  while (count < thread && !atomic_compare_exchange_weak(&timeline->thread_count, &count, thread)) {
   }
   if (is_device) atomic_store(&timeline->has_device, true);
   ingot_timeline_put_slice(&text, event, is_device ? thread + INGOT_TIMELINE_DEVICE : thread);
@@ -213,8 +212,9 @@ static inline bool ingot_timeline_finish(ingot_timeline_t *timeline) {
     }
     (void)fwrite(text.data, 1, text.length, timeline->file);
   }
-  (void)fputs("{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":1,\"args\":{\"name\":\"ingot\"}}\n]\n",
-              timeline->file);
+  (void)fputs(
+      "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":1,\"args\":{\"name\":\"ingot\"}}\n]\n",
+      timeline->file);
   return fflush(timeline->file) == 0 && !ferror(timeline->file);
 }
 

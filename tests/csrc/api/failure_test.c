@@ -21,8 +21,7 @@ static ingot_status_t load_and_call(const ingot_allocator_t *allocator) {
   if (!status) {
     status = ingot_session_call(program.session, 0, &argument, 1, results, 2, NULL);
     if (status) { /* the session stays usable */
-      ingot_status_t again =
-          ingot_session_call(program.session, 0, &argument, 1, results, 2, NULL);
+      ingot_status_t again = ingot_session_call(program.session, 0, &argument, 1, results, 2, NULL);
       EXPECT_OK(again);
     }
   }

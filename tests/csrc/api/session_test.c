@@ -55,8 +55,8 @@ static void wrong_arguments_are_named(void) {
   EXPECT_STATUS(ingot_session_call(program.session, 7, NULL, 0, NULL, 0, NULL), OUT_OF_RANGE,
                 "function 7");
   ingot_buffer_view_t *null = NULL;
-  EXPECT_STATUS(ingot_session_call(program.session, 0, &null, 1, &made, 1, NULL),
-                INVALID_ARGUMENT, "argument 0 'x' is NULL");
+  EXPECT_STATUS(ingot_session_call(program.session, 0, &null, 1, &made, 1, NULL), INVALID_ARGUMENT,
+                "argument 0 'x' is NULL");
   EXPECT(made == NULL);
 }
 
@@ -64,8 +64,7 @@ static void wrong_result_views_are_named(void) {
   float x[8] = {0};
   ingot_buffer_view_t *argument = harness_view(&harness, x, INGOT_DTYPE_F32, 4);
   ingot_buffer_view_t *wrong = harness_view(&harness, x + 4, INGOT_DTYPE_F32, 3);
-  EXPECT_STATUS(call(argument, &wrong), INVALID_ARGUMENT,
-                "result 0 'y': dim 0 is 3, expected 4");
+  EXPECT_STATUS(call(argument, &wrong), INVALID_ARGUMENT, "result 0 'y': dim 0 is 3, expected 4");
   ingot_buffer_view_release(wrong);
   wrong = harness_view(&harness, x + 3, INGOT_DTYPE_F32, 4);
   EXPECT_STATUS(call(argument, &wrong), INVALID_ARGUMENT,
@@ -213,8 +212,7 @@ static void modules_share_a_program_unless_their_names_clash(void) {
   ingot_module_t *modules[2] = {program.module, program.module};
   ingot_program_t *made = NULL;
   EXPECT_STATUS(ingot_program_create(harness.device, modules, 2, NULL, NULL, &made),
-                INVALID_ARGUMENT,
-                "two of the modules have a function 'main'");
+                INVALID_ARGUMENT, "two of the modules have a function 'main'");
 }
 
 static ingot_status_t find_nothing(void *user, const char *scope, const char *key,
@@ -240,8 +238,8 @@ static void missing_and_wrong_parameters_are_named(void) {
                 "1 of 1 parameters are missing: 'bias'");
   harness_unload(&full);
   parameters.find = find_wrong;
-  EXPECT_STATUS(harness_load(&harness, builder_full_module(), &parameters, &full),
-                INVALID_ARGUMENT, "parameter 'bias': dim 0 is 5, expected 4");
+  EXPECT_STATUS(harness_load(&harness, builder_full_module(), &parameters, &full), INVALID_ARGUMENT,
+                "parameter 'bias': dim 0 is 5, expected 4");
   harness_unload(&full);
   EXPECT_STATUS(harness_load(&harness, builder_full_module(), NULL, &full), NOT_FOUND, "'bias'");
   harness_unload(&full);
@@ -319,8 +317,8 @@ static void an_instance_takes_kernels_and_a_log(void) {
   char line[128] = "";
   const ingot_static_kernels_t kernels[2] = {{"add_one", builder_add_one_query},
                                              {"add_one", builder_add_one_query}};
-  ingot_instance_options_t options = {.log = keep_line, .log_user = line, .kernels = kernels,
-                                      .kernel_count = 2};
+  ingot_instance_options_t options = {
+      .log = keep_line, .log_user = line, .kernels = kernels, .kernel_count = 2};
   harness_t own = {NULL, NULL};
   harness_program_t linked;
   EXPECT_STATUS(ingot_instance_create(&options, &own.instance), INVALID_ARGUMENT,
@@ -342,8 +340,8 @@ static void views_are_checked(void) {
   ingot_buffer_view_t *view = NULL;
   ingot_buffer_t *buffer = NULL;
   REQUIRE_OK(ingot_buffer_wrap(harness.device, x, sizeof(x), NULL, NULL, &buffer));
-  EXPECT_STATUS(ingot_buffer_view_create(buffer, 4, INGOT_DTYPE_F32, 1, four, &view),
-                OUT_OF_RANGE, "16 bytes at offset 4 leave the buffer, which has 16");
+  EXPECT_STATUS(ingot_buffer_view_create(buffer, 4, INGOT_DTYPE_F32, 1, four, &view), OUT_OF_RANGE,
+                "16 bytes at offset 4 leave the buffer, which has 16");
   EXPECT_STATUS(ingot_buffer_view_create(buffer, 0, INGOT_DTYPE_F32, 1, negative, &view),
                 INVALID_ARGUMENT, "negative");
   EXPECT_STATUS(ingot_buffer_view_create(buffer, 2, INGOT_DTYPE_F32, 0, NULL, &view),

@@ -141,8 +141,8 @@ static void kernel_that_is_not_the_modules_is_data_loss(void) {
   ingot_hal_executable_t *executable = NULL;
   ingot_hal_entry_description_t entries[KERNEL_DESCRIPTION_COUNT];
   memcpy(entries, kernel_descriptions, sizeof(entries));
-  ingot_hal_executable_description_t description = {"linked", entries, KERNEL_DESCRIPTION_COUNT,
-                                                    0, NULL};
+  ingot_hal_executable_description_t description = {"linked", entries, KERNEL_DESCRIPTION_COUNT, 0,
+                                                    NULL};
   REQUIRE_OK(ingot_hal_device_create(instance, "cpu", &device));
   const ingot_hal_entry_description_t wrong[] = {
       {"add", "", 3, 0, 0}, {"add", "", 3, 1, 4}, {"add", "", 4, 0, 4}, {"add", "", 2, 0, 4}};

@@ -89,10 +89,10 @@ static void what_kernels_must_not_have_is_refused(void) {
                  INGOT_STATUS_UNSUPPORTED, "imports 'errno_like'");
   expect_refused("static _Thread_local int n;" QUERY "{ n += (int)v; return &n; }", "",
                  INGOT_STATUS_UNSUPPORTED, "thread-local");
-  expect_refused("static volatile int n;"
-                 "__attribute__((constructor)) static void f(void) { n = 1; }" QUERY
-                 "{ return (void *)&n; }",
-                 "", INGOT_STATUS_UNSUPPORTED, "constructor");
+  expect_refused(
+      "static volatile int n;"
+      "__attribute__((constructor)) static void f(void) { n = 1; }" QUERY "{ return (void *)&n; }",
+      "", INGOT_STATUS_UNSUPPORTED, "constructor");
   expect_refused(QUERY "{ return 0; }", "-Wl,--no-as-needed -lc", INGOT_STATUS_UNSUPPORTED,
                  "needs another library");
   expect_refused("int other(void) { return 1; }", "", INGOT_STATUS_NOT_FOUND,
@@ -141,8 +141,8 @@ static uint64_t next_random(void) {
 /* Where the interesting bytes are: headers, then anything up to the end of the dynamic
  * tables. */
 static void mutate(uint8_t *data, size_t length) {
-  static const uint64_t values[] = {0, 1, 7, 0x7FFFFFFF, 0xFFFFFFFF, UINT64_MAX, UINT64_MAX - 7,
-                                    UINT64_C(1) << 63, 0x1000, 24};
+  static const uint64_t values[] = {
+      0, 1, 7, 0x7FFFFFFF, 0xFFFFFFFF, UINT64_MAX, UINT64_MAX - 7, UINT64_C(1) << 63, 0x1000, 24};
   int count = 1 + (int)(next_random() % 4);
   for (int i = 0; i < count; i++) {
     size_t range = next_random() % 2 ? 64 + 56 * 10 : length;

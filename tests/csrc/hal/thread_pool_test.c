@@ -29,9 +29,8 @@ static pthread_t main_thread;
 static _Atomic uint32_t elsewhere; /* workgroups that ran on another thread */
 
 /* target[x] = a long sum of its own; slow enough that several threads get their share. */
-static uint32_t INGOT_KERNEL_CALL sum(const ingot_kernel_dispatch_t *dispatch, int64_t x,
-                                      int64_t y, int64_t z, void *scratch,
-                                      ingot_kernel_fault_t *fault) {
+static uint32_t INGOT_KERNEL_CALL sum(const ingot_kernel_dispatch_t *dispatch, int64_t x, int64_t y,
+                                      int64_t z, void *scratch, ingot_kernel_fault_t *fault) {
   (void)y, (void)z, (void)scratch, (void)fault;
   float total = 0;
   for (int i = 1; i < 100; i++) total += 1.0f / (float)(x * 100 + i);
@@ -85,12 +84,11 @@ static uint32_t INGOT_KERNEL_CALL run_on(const ingot_kernel_dispatch_t *dispatch
 
 static ingot_hal_cpu_work_t make_work(ingot_kernel_function_t function, void **bindings,
                                       const int64_t *constants, int64_t x, int64_t y, int64_t z) {
-  ingot_hal_cpu_work_t work = {.function = function,
-                               .dispatch = {.bindings = bindings,
-                                            .constants = constants,
-                                            .poll = ingot_hal_cpu_poll},
-                               .grid = {x, y, z},
-                               .total = x * y * z};
+  ingot_hal_cpu_work_t work = {
+      .function = function,
+      .dispatch = {.bindings = bindings, .constants = constants, .poll = ingot_hal_cpu_poll},
+      .grid = {x, y, z},
+      .total = x * y * z};
   return work;
 }
 
@@ -167,7 +165,8 @@ static void lowest_fault_wins_and_stops_the_rest(void) {
   ingot_hal_cpu_pool_destroy(pool);
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* which need memory of its own */
+#if !defined(__SANITIZE_ADDRESS__) && \
+    !defined(__SANITIZE_THREAD__) /* which need memory of its own */
 static void count_warning(void *user, int32_t severity, const char *message) {
   ++*(int *)user;
   EXPECT_EQUAL(severity, INGOT_LOG_WARNING);

@@ -47,8 +47,8 @@ ingot_layout_function_t *builder_function(builder_t *builder, const char *name, 
       .name = builder_string(builder, name),
       .target = builder_string(builder, "cpu"),
       .flags = flags,
-      .first_value = (uint32_t)(builder->sections[INGOT_SECTION_VALUES].length /
-                                sizeof(ingot_layout_value_t)),
+      .first_value =
+          (uint32_t)(builder->sections[INGOT_SECTION_VALUES].length / sizeof(ingot_layout_value_t)),
       .i64_count = 32,
       .f64_count = 32,
       .ref_count = 32,
@@ -59,8 +59,8 @@ ingot_layout_function_t *builder_function(builder_t *builder, const char *name, 
 }
 
 static uint32_t append_dims(builder_t *builder, uint32_t rank, const int64_t *dims) {
-  uint32_t first = (uint32_t)(builder->sections[INGOT_SECTION_DIMS].length /
-                              sizeof(ingot_layout_dim_t));
+  uint32_t first =
+      (uint32_t)(builder->sections[INGOT_SECTION_DIMS].length / sizeof(ingot_layout_dim_t));
   for (uint32_t d = 0; d < rank; ++d) {
     ingot_layout_dim_t row = {dims[d], builder_string(builder, dims[d] < 0 ? "n" : "4"), 0};
     append_row(builder, INGOT_SECTION_DIMS, &row, sizeof(row));
@@ -87,8 +87,8 @@ void builder_kind(builder_t *builder, uint32_t kind) {
   ((ingot_layout_value_t *)(void *)(values->data + values->length))[-1].kind = (uint8_t)kind;
 }
 
-uint32_t builder_parameter(builder_t *builder, const char *key, ingot_dtype_t dtype,
-                           uint32_t rank, const int64_t *dims) {
+uint32_t builder_parameter(builder_t *builder, const char *key, ingot_dtype_t dtype, uint32_t rank,
+                           const int64_t *dims) {
   ingot_layout_parameter_t row = {
       .key = builder_string(builder, key),
       .first_dim = append_dims(builder, rank, dims),
@@ -98,8 +98,8 @@ uint32_t builder_parameter(builder_t *builder, const char *key, ingot_dtype_t dt
   return append_row(builder, INGOT_SECTION_PARAMETERS, &row, sizeof(row));
 }
 
-uint32_t builder_variable(builder_t *builder, const char *name, ingot_dtype_t dtype,
-                          uint32_t rank, const int64_t *dims, uint64_t offset, uint64_t length) {
+uint32_t builder_variable(builder_t *builder, const char *name, ingot_dtype_t dtype, uint32_t rank,
+                          const int64_t *dims, uint64_t offset, uint64_t length) {
   ingot_layout_variable_t row = {
       .name = builder_string(builder, name),
       .first_dim = append_dims(builder, rank, dims),

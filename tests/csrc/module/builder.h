@@ -40,12 +40,12 @@ void builder_value(builder_t *builder, bool result, const char *name, ingot_dtyp
 /* Makes the last value a sequence or an optional: INGOT_VALUE_*. */
 void builder_kind(builder_t *builder, uint32_t kind);
 
-uint32_t builder_parameter(builder_t *builder, const char *key, ingot_dtype_t dtype,
-                           uint32_t rank, const int64_t *dims);
+uint32_t builder_parameter(builder_t *builder, const char *key, ingot_dtype_t dtype, uint32_t rank,
+                           const int64_t *dims);
 
 /* Starts as `length` bytes of the constants at `offset`; 0: zeros. */
-uint32_t builder_variable(builder_t *builder, const char *name, ingot_dtype_t dtype,
-                          uint32_t rank, const int64_t *dims, uint64_t offset, uint64_t length);
+uint32_t builder_variable(builder_t *builder, const char *name, ingot_dtype_t dtype, uint32_t rank,
+                          const int64_t *dims, uint64_t offset, uint64_t length);
 
 /* Appends to the constant section; returns the offset. */
 uint64_t builder_constants(builder_t *builder, const void *data, size_t length);
@@ -64,8 +64,8 @@ void builder_location(builder_t *builder, const char *op, const char *layer);
 /* Appends an instruction to the current function; returns its first word. Operands are one
  * number each; a list is its count and then its items, a binding three numbers. */
 uint32_t builder_emit(builder_t *builder, uint32_t code, const int64_t *operands, size_t count);
-#define EMIT(code, ...)                                                         \
-  builder_emit(builder, INGOT_OP_##code, (const int64_t[]){__VA_ARGS__},        \
+#define EMIT(code, ...)                                                  \
+  builder_emit(builder, INGOT_OP_##code, (const int64_t[]){__VA_ARGS__}, \
                sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t))
 
 /* Sets a branch target to the next instruction: operand word `word` of the function. */

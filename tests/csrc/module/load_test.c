@@ -78,8 +78,8 @@ static void memory_is_released_once_by_the_last_owner(void) {
   builder_bytes_t file = builder_add_one_module();
   ingot_module_t *module = NULL;
   int released = 0;
-  REQUIRE_OK(ingot_module_load_memory(instance, file.data, file.length, 0, count_release,
-                                      &released, &module));
+  REQUIRE_OK(ingot_module_load_memory(instance, file.data, file.length, 0, count_release, &released,
+                                      &module));
   ingot_module_retain(module);
   ingot_instance_release(instance);
   ingot_module_release(module);
@@ -157,7 +157,8 @@ static void files_that_cannot_be_read_say_why(void) {
   char long_path[5001];
   memset(long_path, 'a', sizeof(long_path) - 1);
   long_path[sizeof(long_path) - 1] = 0;
-  EXPECT_STATUS(ingot_module_load_file(instance, long_path, 0, &module), INVALID_ARGUMENT, "aa...'");
+  EXPECT_STATUS(ingot_module_load_file(instance, long_path, 0, &module), INVALID_ARGUMENT,
+                "aa...'");
   EXPECT_STATUS(ingot_module_load_memory(instance, NULL, 0, 8, NULL, NULL, &module),
                 INVALID_ARGUMENT, "flags");
   ingot_instance_release(instance);

@@ -151,9 +151,7 @@ static void dead_code(builder_t *builder) {
   end(builder);
 }
 
-static void target_behind(builder_t *builder) {
-  EMIT(BRANCH, 1000);
-}
+static void target_behind(builder_t *builder) { EMIT(BRANCH, 1000); }
 
 static void target_inside(builder_t *builder) {
   EMIT(CONST_I64, 0, 1);

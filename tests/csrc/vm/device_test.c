@@ -198,8 +198,8 @@ static void an_init_without_end_is_stopped(void) {
   builder_function(builder, "init", INGOT_FUNCTION_INIT);
   uint32_t loop = EMIT(CONST_I64, 1, 1);
   EMIT(BRANCH, loop);
-  EXPECT_STATUS(harness_load(&harness, builder_finish(builder), NULL, &program),
-                DEADLINE_EXCEEDED, "init: the call has run more than its limit");
+  EXPECT_STATUS(harness_load(&harness, builder_finish(builder), NULL, &program), DEADLINE_EXCEEDED,
+                "init: the call has run more than its limit");
   harness_unload(&program);
 }
 
@@ -219,14 +219,12 @@ static void making_a_program_has_limits(void) {
   EMIT(BRANCH, loop);
   ingot_status_free(harness_load(&harness, builder_finish(builder), NULL, &made));
   ingot_program_options_t options = {.limits = {.timeout = 5000000, .max_steps = INT64_MAX}};
-  EXPECT_STATUS(
-      ingot_program_create(harness.device, &made.module, 1, NULL, &options, &program),
-      DEADLINE_EXCEEDED, "init: the call has run longer");
+  EXPECT_STATUS(ingot_program_create(harness.device, &made.module, 1, NULL, &options, &program),
+                DEADLINE_EXCEEDED, "init: the call has run longer");
   options.limits = (ingot_call_options_t){
       .max_steps = INT64_MAX, .should_stop = stop_at_once, .user = &questions};
-  EXPECT_STATUS(
-      ingot_program_create(harness.device, &made.module, 1, NULL, &options, &program), CANCELLED,
-      "init: the call was cancelled");
+  EXPECT_STATUS(ingot_program_create(harness.device, &made.module, 1, NULL, &options, &program),
+                CANCELLED, "init: the call was cancelled");
   EXPECT_EQUAL(questions, 1);
   harness_unload(&made);
 }

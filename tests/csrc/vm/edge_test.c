@@ -22,8 +22,7 @@ static builder_bytes_t echo_module(void) {
     builder_value(builder, result, "y", INGOT_DTYPE_F32, 1, four);
     builder_kind(builder, INGOT_VALUE_OPTIONAL);
     builder_value(builder, result, "zs", INGOT_DTYPE_I32, 0, NULL);
-    builder_kind(builder,
-                 INGOT_VALUE_SEQUENCE | INGOT_VALUE_OPTIONAL | INGOT_VALUE_ANY_RANK);
+    builder_kind(builder, INGOT_VALUE_SEQUENCE | INGOT_VALUE_OPTIONAL | INGOT_VALUE_ANY_RANK);
   }
   builder_value(builder, true, "count", INGOT_DTYPE_I64, 0, NULL);
   EMIT(RESULT_BUFFER, 0, 5, COUNT, 0);
@@ -154,8 +153,8 @@ static void result_views_are_refused_for_lists_and_over_elements(void) {
   results[Y] = harness_view(&harness, data, INGOT_DTYPE_F32, 2);
   EXPECT_STATUS(call(arguments, results), INVALID_ARGUMENT, "result 1 'y' is a sequence or an");
   release_all(results, RESULTS);
-  REQUIRE_OK(ingot_buffer_view_wrap(harness.device, &count, 8, INGOT_DTYPE_I64, 0, NULL, NULL,
-                                    NULL, &results[COUNT]));
+  REQUIRE_OK(ingot_buffer_view_wrap(harness.device, &count, 8, INGOT_DTYPE_I64, 0, NULL, NULL, NULL,
+                                    &results[COUNT]));
   EXPECT_STATUS(call(arguments, results), INVALID_ARGUMENT,
                 "result 3 'count' is to be written over argument 0");
   release_all(results, RESULTS);

@@ -47,8 +47,8 @@ static inline ingot_status_t harness_load(const harness_t *harness, builder_byte
   ingot_status_t status = ingot_module_load_memory(harness->instance, file.data, file.length, 0,
                                                    NULL, NULL, &out->module);
   if (!status) {
-    status = ingot_program_create(harness->device, &out->module, 1, parameters, NULL,
-                                  &out->program);
+    status =
+        ingot_program_create(harness->device, &out->module, 1, parameters, NULL, &out->program);
   }
   if (!status) status = ingot_session_create(out->program, &out->session);
   return status;
@@ -66,8 +66,8 @@ static inline ingot_buffer_view_t *harness_view(const harness_t *harness, void *
                                                 ingot_dtype_t dtype, int64_t count) {
   ingot_buffer_view_t *view = NULL;
   size_t length = (size_t)count * ingot_dtype_length(dtype);
-  ingot_status_t status = ingot_buffer_view_wrap(harness->device, data, length, dtype, 1, &count,
-                                                 NULL, NULL, &view);
+  ingot_status_t status =
+      ingot_buffer_view_wrap(harness->device, data, length, dtype, 1, &count, NULL, NULL, &view);
   if (status) FAIL("view: %s", ingot_status_message(status));
   ingot_status_free(status);
   return view;

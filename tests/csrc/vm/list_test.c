@@ -266,8 +266,9 @@ static void wrong_positions_ranks_and_ranges_are_refused(void) {
     if (k == 2) insert(builder, 0, 0, NUMBERS, 1);
     if (k == 3) set(builder, 0, 0, NUMBERS + 1);
     if (k == 4) extend(builder, 1, 0, 1);
-    static const char *const messages[5] = {"rank 0 for a sequence of rank 1", "dim 1 of an element",
-                                            "bytes", "bytes", "rows for 0 tensors"};
+    static const char *const messages[5] = {"rank 0 for a sequence of rank 1",
+                                            "dim 1 of an element", "bytes", "bytes",
+                                            "rows for 0 tensors"};
     ingot_status_t status = run(&harness, builder);
     EXPECT(status && strstr(ingot_status_message(status), messages[k]));
     ingot_status_free(status);

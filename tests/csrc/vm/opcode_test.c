@@ -186,8 +186,8 @@ static void integer_instructions_compute_their_values(void) {
     int64_t got = 0;
     EXPECT_OK(run_module(builder, INGOT_DTYPE_I64, 1, &got));
     if (got != test->expected) {
-      FAIL("case %zu, %s: %" PRId64 ", expected %" PRId64, i,
-           ingot_instruction(test->code)->name, got, test->expected);
+      FAIL("case %zu, %s: %" PRId64 ", expected %" PRId64, i, ingot_instruction(test->code)->name,
+           got, test->expected);
     }
   }
 }
@@ -207,9 +207,9 @@ static void float_instructions_compute_their_values(void) {
     EMIT(RETURN, 0, 0, 0);
     double got = 0;
     EXPECT_OK(run_module(builder, INGOT_DTYPE_F64, 1, &got));
-    bool same = isnan(test->expected) ? isnan(got)
-                                      : got == test->expected &&
-                                            signbit(got) == signbit(test->expected);
+    bool same = isnan(test->expected)
+                    ? isnan(got)
+                    : got == test->expected && signbit(got) == signbit(test->expected);
     if (!same) {
       FAIL("case %zu, %s: %g, expected %g", i, ingot_instruction(test->code)->name, got,
            test->expected);
@@ -302,17 +302,38 @@ static void size_arithmetic_fails_where_it_overflows(void) {
 static void every_opcode_is_run_by_some_test(void) {
   static const uint32_t elsewhere[] = {
       /* vm/control_test.c */
-      OP(BRANCH), OP(BRANCH_IF), OP(RETURN), OP(ASSERT),
+      OP(BRANCH),
+      OP(BRANCH_IF),
+      OP(RETURN),
+      OP(ASSERT),
       /* vm/device_test.c */
-      OP(ARGUMENT_BUFFER), OP(ARGUMENT_DIM), OP(SLAB), OP(CONSTANTS), OP(PARAMETER), OP(ARENA),
-      OP(GLOBAL_LOAD), OP(GLOBAL_STORE), OP(DISPATCH), OP(COPY),
+      OP(ARGUMENT_BUFFER),
+      OP(ARGUMENT_DIM),
+      OP(SLAB),
+      OP(CONSTANTS),
+      OP(PARAMETER),
+      OP(ARENA),
+      OP(GLOBAL_LOAD),
+      OP(GLOBAL_STORE),
+      OP(DISPATCH),
+      OP(COPY),
       /* vm/state_test.c */
-      OP(VARIABLE_READ), OP(VARIABLE_WRITE),
+      OP(VARIABLE_READ),
+      OP(VARIABLE_WRITE),
       /* vm/list_test.c */
-      OP(LIST_CLEAR), OP(LIST_COPY), OP(LIST_SWAP), OP(LIST_INSERT), OP(LIST_ERASE),
-      OP(LIST_SET), OP(LIST_EXTEND), OP(LIST_LENGTH), OP(LIST_DIM), OP(LIST_GET),
+      OP(LIST_CLEAR),
+      OP(LIST_COPY),
+      OP(LIST_SWAP),
+      OP(LIST_INSERT),
+      OP(LIST_ERASE),
+      OP(LIST_SET),
+      OP(LIST_EXTEND),
+      OP(LIST_LENGTH),
+      OP(LIST_DIM),
+      OP(LIST_GET),
       /* vm/edge_test.c */
-      OP(LIST_ARGUMENT), OP(LIST_RESULT),
+      OP(LIST_ARGUMENT),
+      OP(LIST_RESULT),
   };
   size_t count = sizeof(elsewhere) / sizeof(elsewhere[0]);
   for (size_t i = 0; i < count; ++i) covered[elsewhere[i]] = true;

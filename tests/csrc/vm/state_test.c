@@ -149,8 +149,9 @@ static void a_call_that_fails_before_it_changes_state_leaves_it(void) {
 }
 
 static void a_call_that_fails_while_it_changes_state_stops_the_session(void) {
-  static const char expected[] = "the last call failed while it was changing variable 'total': "
-                                 "reset the session or load its state";
+  static const char expected[] =
+      "the last call failed while it was changing variable 'total': "
+      "reset the session or load its state";
   harness_program_t program;
   int64_t y = 0;
   int64_t total = 50;
@@ -263,8 +264,8 @@ static void modules_of_one_program_have_their_own_variables(void) {
   EMIT(RETURN, 0, 0, 0);
   harness_program_t other;
   REQUIRE_OK(harness_load(&harness, builder_finish(builder), NULL, &other));
-  REQUIRE_OK(ingot_program_create(harness.device, (ingot_module_t *[]){sum.module, other.module},
-                                  2, NULL, NULL, &both));
+  REQUIRE_OK(ingot_program_create(harness.device, (ingot_module_t *[]){sum.module, other.module}, 2,
+                                  NULL, NULL, &both));
   REQUIRE_OK(ingot_session_create(both, &session));
   EXPECT_OK(ingot_session_call(session, 1, NULL, 0, NULL, 0, NULL));
   EXPECT_OK(call(session, 1, &y));

@@ -50,8 +50,9 @@ static void bad_uris_say_what_there_is(void) {
                 "no OpenCL device is 'opencl://no such thing'; there are: opencl://0 is '");
   EXPECT_STATUS(create_and_release("opencl://accelerator"), NOT_FOUND, "there are: ");
   EXPECT_STATUS(create_and_release("opencl://00000000000000000000001"), NOT_FOUND, "there are");
-  static const char *const options[] = {"zero_copy=maybe", "zero_copy", "cache=", "library=",
-                                        "threads=4", "&", "self_test=", "cache=off&x"};
+  static const char *const options[] = {"zero_copy=maybe", "zero_copy",  "cache=",
+                                        "library=",        "threads=4",  "&",
+                                        "self_test=",      "cache=off&x"};
   for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++) {
     char uri[64];
     (void)snprintf(uri, sizeof(uri), "opencl://0?%s", options[i]);
@@ -206,14 +207,13 @@ static bool open_application(application_t *application, uint64_t queue_properti
   }
   const ingot_cl_property_t properties[] = {INGOT_CL_CONTEXT_PLATFORM,
                                             (ingot_cl_property_t)platform, 0};
-  application->context =
-      cl.CreateContext(properties, 1, &application->device, NULL, NULL, &error);
+  application->context = cl.CreateContext(properties, 1, &application->device, NULL, NULL, &error);
   if (error) return false;
-  application->queue = cl.CreateCommandQueue(application->context, application->device,
-                                             queue_properties, &error);
+  application->queue =
+      cl.CreateCommandQueue(application->context, application->device, queue_properties, &error);
   if (error) return false;
-  application->memory = cl.CreateBuffer(application->context, INGOT_CL_MEM_READ_WRITE, 1024, NULL,
-                                        &error);
+  application->memory =
+      cl.CreateBuffer(application->context, INGOT_CL_MEM_READ_WRITE, 1024, NULL, &error);
   return error == 0;
 }
 
@@ -250,8 +250,8 @@ static void what_the_application_releases_first_stays_usable(void) {
     REQUIRE_OK(ingot_opencl_device_wrap(instance, "cache=off", application.context,
                                         with_queue ? application.queue : NULL, &device));
     released = 0;
-    REQUIRE_OK(ingot_opencl_buffer_wrap_memory(device, application.memory, 512, 256,
-                                               count_release, &released, &buffer));
+    REQUIRE_OK(ingot_opencl_buffer_wrap_memory(device, application.memory, 512, 256, count_release,
+                                               &released, &buffer));
     close_application(&application);
     use_device(device, buffer);
     EXPECT_EQUAL(released, 0);
@@ -270,18 +270,18 @@ static void calls_run_behind_the_applications_work_in_its_queue(void) {
   int32_t back[2] = {0};
   REQUIRE(open_application(&application, 0));
   REQUIRE_OK(ingot_opencl_device_wrap(instance, "cache=off", NULL, application.queue, &device));
-  REQUIRE_OK(ingot_opencl_buffer_wrap_memory(device, application.memory, 0, 1024, NULL, NULL,
-                                             &buffer));
+  REQUIRE_OK(
+      ingot_opencl_buffer_wrap_memory(device, application.memory, 0, 1024, NULL, NULL, &buffer));
   REQUIRE_OK(ingot_hal_queue_create(device, &queue));
-  EXPECT_EQUAL(cl.EnqueueFillBuffer(application.queue, application.memory, &nine, 4, 0, 1024, 0,
-                                    NULL, NULL),
-               0);
+  EXPECT_EQUAL(
+      cl.EnqueueFillBuffer(application.queue, application.memory, &nine, 4, 0, 1024, 0, NULL, NULL),
+      0);
   EXPECT_OK(ingot_hal_queue_copy(queue, buffer, 0, buffer, 512, 4));
   EXPECT_OK(ingot_hal_queue_read(queue, buffer, 512, back, 4));
   EXPECT_EQUAL(back[0], 9);
-  EXPECT_EQUAL(cl.EnqueueFillBuffer(application.queue, application.memory, &nine, 4, 0, 1024, 0,
-                                    NULL, NULL),
-               0);
+  EXPECT_EQUAL(
+      cl.EnqueueFillBuffer(application.queue, application.memory, &nine, 4, 0, 1024, 0, NULL, NULL),
+      0);
   EXPECT_OK(ingot_hal_buffer_read(buffer, 1020, 4, back + 1));
   EXPECT_EQUAL(back[1], 9);
   ingot_hal_queue_destroy(queue);
@@ -333,20 +333,20 @@ static void wraps_that_cannot_be_are_refused(void) {
                 INVALID_ARGUMENT, "out of order");
   EXPECT_STATUS(ingot_opencl_device_wrap(instance, "x=1", application.context, NULL, &device),
                 INVALID_ARGUMENT, "bad option");
-  EXPECT_STATUS(ingot_opencl_device_wrap(instance, "groups=huge", application.context, NULL,
-                                         &device),
-                INVALID_ARGUMENT, "groups=large or groups=small");
+  EXPECT_STATUS(
+      ingot_opencl_device_wrap(instance, "groups=huge", application.context, NULL, &device),
+      INVALID_ARGUMENT, "groups=large or groups=small");
   REQUIRE_OK(ingot_opencl_device_wrap(instance, "cache=off", application.context, NULL, &device));
   EXPECT_STATUS(ingot_opencl_buffer_wrap_memory(device, other.memory, 0, 4, NULL, NULL, &buffer),
                 INVALID_ARGUMENT, "of another context");
   EXPECT_STATUS(ingot_opencl_buffer_wrap_memory(device, NULL, 0, 4, NULL, NULL, &buffer),
                 INVALID_ARGUMENT, "NULL");
-  EXPECT_STATUS(ingot_opencl_buffer_wrap_memory(device, application.memory, 1000, 25, NULL, NULL,
-                                                &buffer),
-                OUT_OF_RANGE, "a memory object of 1024 bytes");
-  EXPECT_STATUS(ingot_opencl_buffer_wrap_memory(device, application.memory, SIZE_MAX, 1, NULL,
-                                                NULL, &buffer),
-                OUT_OF_RANGE, "1024 bytes");
+  EXPECT_STATUS(
+      ingot_opencl_buffer_wrap_memory(device, application.memory, 1000, 25, NULL, NULL, &buffer),
+      OUT_OF_RANGE, "a memory object of 1024 bytes");
+  EXPECT_STATUS(
+      ingot_opencl_buffer_wrap_memory(device, application.memory, SIZE_MAX, 1, NULL, NULL, &buffer),
+      OUT_OF_RANGE, "1024 bytes");
   REQUIRE_OK(ingot_hal_device_create(instance, "cpu", &cpu));
   EXPECT_STATUS(ingot_opencl_device_handles(cpu, NULL, NULL, NULL), INVALID_ARGUMENT,
                 "not one of OpenCL");

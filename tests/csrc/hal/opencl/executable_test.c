@@ -40,8 +40,7 @@ static void damaged_tables_never_lead_outside(void) {
       ingot_hal_executable_t *executable = NULL;
       memcpy(&saved, object.data + offset, 4);
       memcpy(object.data + offset, &values[v], 4);
-      ingot_status_t status =
-          load_on(device, object.data, object.length, false, &executable);
+      ingot_status_t status = load_on(device, object.data, object.length, false, &executable);
       total++;
       refused += ingot_status_code(status) == INGOT_STATUS_DATA_LOSS ||
                  ingot_status_code(status) == INGOT_STATUS_INCOMPATIBLE;
@@ -209,8 +208,7 @@ static void operand_of_more_than_two_to_the_30_elements_takes_wide_indices(void)
   REQUIRE_OK(ingot_hal_queue_create(device, &queue));
   REQUIRE_OK(ingot_hal_buffer_create(device, 56, &target));
   for (int64_t missing = 0; missing < 2; missing++) {
-    const ingot_hal_binding_t bindings[2] = {{target, 0, 56},
-                                             {large, length - 8 - missing, 8}};
+    const ingot_hal_binding_t bindings[2] = {{target, 0, 56}, {large, length - 8 - missing, 8}};
     const int64_t constants[2] = {5, -6};
     int64_t back[7] = {0};
     const ingot_hal_dispatch_t dispatch = {.executable = executable,
@@ -362,10 +360,10 @@ static void difference_within_the_tolerance_or_of_a_workspace_is_right(void) {
 
 /* The kernel counts only where all four bytes of an element are numbers that an i2 has. */
 static void test_data_are_numbers_of_the_dtype(void) {
-  char *source = changed_source(
-      "b0[o0 + (z * w1 + j) * w0 + i] += 1;",
-      "{ index_t at = o0 + (z * w1 + j) * w0 + i; char4 v = as_char4(b0[at]);"
-      "  if (all(v >= (char4)(-2) && v <= (char4)(1))) b0[at] += 1; }");
+  char *source =
+      changed_source("b0[o0 + (z * w1 + j) * w0 + i] += 1;",
+                     "{ index_t at = o0 + (z * w1 + j) * w0 + i; char4 v = as_char4(b0[at]);"
+                     "  if (all(v >= (char4)(-2) && v <= (char4)(1))) b0[at] += 1; }");
   REQUIRE(source != NULL);
   static const uint32_t fills[] = {INGOT_OPENCL_FILL_UNIFORM, INGOT_OPENCL_FILL_POSITIVE};
   for (int f = 0; f < 2; f++) {

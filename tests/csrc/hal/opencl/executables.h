@@ -30,7 +30,7 @@ static inline void keep_log(void *user, int32_t severity, const char *message) {
 
 /* Loads an object, with the host's variant beside it or without. */
 static inline ingot_status_t load_on(ingot_device_t *target, const void *data, size_t length,
-                              bool with_host, ingot_hal_executable_t **out_executable) {
+                                     bool with_host, ingot_hal_executable_t **out_executable) {
   const ingot_hal_variant_t variants[2] = {
       {"cl", "opencl-c", 0, data, length},
       {"generic", CPU_FORMAT, 0, host_object.data, host_object.length}};
@@ -40,7 +40,7 @@ static inline ingot_status_t load_on(ingot_device_t *target, const void *data, s
 }
 
 static inline ingot_status_t load_parts(const test_opencl_parts_t *parts, bool with_host,
-                                 ingot_hal_executable_t **out_executable) {
+                                        ingot_hal_executable_t **out_executable) {
   test_object_t object = test_opencl_object(parts);
   ingot_status_t status = load_on(device, object.data, object.length, with_host, out_executable);
   test_object_free(&object);
@@ -49,8 +49,8 @@ static inline ingot_status_t load_parts(const test_opencl_parts_t *parts, bool w
 
 /* Parts with a test of add, whose operands have that dtype. */
 static inline test_opencl_parts_t parts_with_test(const char *source,
-                                           ingot_opencl_test_binding_t bindings[3],
-                                           ingot_opencl_test_t *test) {
+                                                  ingot_opencl_test_binding_t bindings[3],
+                                                  ingot_opencl_test_t *test) {
   test_opencl_parts_t parts = test_opencl_kernel_parts();
   *test = (ingot_opencl_test_t){.entry = KERNEL_ADD, .workload = {100, 1, 1}};
   for (int b = 0; b < 3; b++) {

@@ -134,9 +134,15 @@ static bool run(const char *options) {
 
 /* Functions whose failure the driver can do without. */
 static bool is_tolerated(const char *name) {
-  static const char *const names[] = {"Release",        "EnqueueUnmapMemObject", "GetProgramInfo",
-                                      "GetEventProfilingInfo", "CreateProgramWithBinary",
-                                      "BuildProgram",   "CreateBuffer", "GetDeviceInfo", "Finish"};
+  static const char *const names[] = {"Release",
+                                      "EnqueueUnmapMemObject",
+                                      "GetProgramInfo",
+                                      "GetEventProfilingInfo",
+                                      "CreateProgramWithBinary",
+                                      "BuildProgram",
+                                      "CreateBuffer",
+                                      "GetDeviceInfo",
+                                      "Finish"};
   for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
     if (strncmp(name, names[i], strlen(names[i])) == 0) return true;
   }

@@ -11,9 +11,8 @@
  * and the workload, values 2 to 4. */
 static bool is_misfit(const ingot_opencl_step_t *steps, size_t count, int64_t length,
                       int64_t constant, int64_t workload) {
-  const ingot_opencl_entry_t entry = {.binding_count = 1,
-                                      .constant_count = 1,
-                                      .step_count = (uint32_t)count};
+  const ingot_opencl_entry_t entry = {
+      .binding_count = 1, .constant_count = 1, .step_count = (uint32_t)count};
   const ingot_opencl_kernel_t kernel = {.entry = &entry, .steps = steps};
   const ingot_hal_binding_t binding = {.length = length};
   const ingot_hal_dispatch_t dispatch = {.binding_count = 1,
@@ -65,11 +64,15 @@ static void what_overflows_or_has_no_value_does_not_fit(void) {
     uint32_t function;
     int64_t a, b;
   } cases[] = {
-      {INGOT_OPENCL_STEP_ADD, INT64_MAX, 1},          {INGOT_OPENCL_STEP_ADD, INT64_MIN, -1},
+      {INGOT_OPENCL_STEP_ADD, INT64_MAX, 1},
+      {INGOT_OPENCL_STEP_ADD, INT64_MIN, -1},
       {INGOT_OPENCL_STEP_MUL, INT64_C(1) << 32, INT64_C(1) << 31},
-      {INGOT_OPENCL_STEP_MUL, INT64_MIN, -1},         {INGOT_OPENCL_STEP_FLOORDIV, 5, 0},
-      {INGOT_OPENCL_STEP_FLOORDIV, INT64_MIN, -1},    {INGOT_OPENCL_STEP_MOD, 5, 0},
-      {INGOT_OPENCL_STEP_BROADCAST, 2, 3},            {INGOT_OPENCL_STEP_BROADCAST, 0, 3},
+      {INGOT_OPENCL_STEP_MUL, INT64_MIN, -1},
+      {INGOT_OPENCL_STEP_FLOORDIV, 5, 0},
+      {INGOT_OPENCL_STEP_FLOORDIV, INT64_MIN, -1},
+      {INGOT_OPENCL_STEP_MOD, 5, 0},
+      {INGOT_OPENCL_STEP_BROADCAST, 2, 3},
+      {INGOT_OPENCL_STEP_BROADCAST, 0, 3},
   };
   for (size_t c = 0; c < COUNT(cases); c++) {
     const ingot_opencl_step_t step = {cases[c].function, 0, 1};
@@ -93,10 +96,14 @@ static void steps_that_lead_outside_are_unsound(void) {
   const ingot_opencl_step_t cases[][2] = {
       {STEP(ADD, 0, 5), STEP(LE, 0, 1)},          /* its own result */
       {STEP(LE, 0, 1), STEP(ADD, 5, 0)},          /* a test has none */
-      {STEP(NUMBER, 0, 9), STEP(ADD, 6, 0)},      {STEP(NUMBER, 0, 9), STEP(MUL, 0, 6)},
-      {STEP(LE, 0, -1), STEP(LE, 0, 1)},          {STEP(LE, 0, INT64_MIN), STEP(LE, 0, 1)},
-      {STEP(LE, 0, INT64_MAX), STEP(LE, 0, 1)},   {STEP(LE, UINT32_MAX, 0), STEP(LE, 0, 1)},
-      {STEP(LE, 0, 1), {11, 0, 1}},               {STEP(LE, 0, 1), {UINT32_MAX, 0, 1}},
+      {STEP(NUMBER, 0, 9), STEP(ADD, 6, 0)},
+      {STEP(NUMBER, 0, 9), STEP(MUL, 0, 6)},
+      {STEP(LE, 0, -1), STEP(LE, 0, 1)},
+      {STEP(LE, 0, INT64_MIN), STEP(LE, 0, 1)},
+      {STEP(LE, 0, INT64_MAX), STEP(LE, 0, 1)},
+      {STEP(LE, UINT32_MAX, 0), STEP(LE, 0, 1)},
+      {STEP(LE, 0, 1), {11, 0, 1}},
+      {STEP(LE, 0, 1), {UINT32_MAX, 0, 1}},
       {STEP(NUMBER, 1, 9), STEP(LE, 0, 1)},
   };
   for (size_t c = 0; c < COUNT(cases); c++) {

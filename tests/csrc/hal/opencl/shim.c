@@ -78,8 +78,7 @@ static void count(const char *name, const void *event) {
 #define PARAMETERS_7(A, B, C, D, E, F, G) A a, B b, C c, D d, E e, F f, G g
 #define PARAMETERS_8(A, B, C, D, E, F, G, H) A a, B b, C c, D d, E e, F f, G g, H h
 #define PARAMETERS_9(A, B, C, D, E, F, G, H, I) A a, B b, C c, D d, E e, F f, G g, H h, I i
-#define PARAMETERS_10(A, B, C, D, E, F, G, H, I, J) \
-  A a, B b, C c, D d, E e, F f, G g, H h, I i, J j
+#define PARAMETERS_10(A, B, C, D, E, F, G, H, I, J) A a, B b, C c, D d, E e, F f, G g, H h, I i, J j
 #define ARGUMENTS_1 a
 #define ARGUMENTS_2 a, b
 #define ARGUMENTS_3 a, b, c

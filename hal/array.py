@@ -7,6 +7,7 @@ bytes themselves where they lie in this process's memory, else a copy. Copies ar
 
 from __future__ import annotations
 
+import operator
 from functools import partial
 from importlib import import_module
 from math import prod
@@ -209,6 +210,11 @@ class Array:
         return decode(self._storage(storage_dtype(dtype)), dtype)
 
 
+_keep = operator.is_
+"""Frees a view that its owner keeps, which are the arguments: nothing is done, as the owner goes
+with this call; and in C, where no signal can raise, as it would be lost."""
+
+
 def array_of_view(views: Any, ordinal: int, device: Device) -> Array:
     """The array of a C buffer view; takes the reference to it out of `views`."""
     array = _new(Array)
@@ -226,12 +232,15 @@ def values_of_view(views: Any, ordinal: int, device: Device) -> Array | list[Arr
         return None
     if _layout(view).buffer:
         return array_of_view(views, ordinal, device)
-    passed, views[ordinal] = _gc(view, _release), _null
+    views[ordinal] = _null  # as above: a signal may raise when a call has returned
+    passed = _gc(view, _release)
     arrays = []
     for place in range(lib.ingot_buffer_view_count(passed)):
-        element = ffi.new("ingot_buffer_view_t **", lib.ingot_buffer_view_element(passed, place))
-        lib.ingot_buffer_view_retain(element[0])
-        arrays.append(array_of_view(element, 0, device))
+        array = _new(Array)
+        # The list keeps its elements: a reference of their own could be lost to a signal.
+        array._view = _gc(lib.ingot_buffer_view_element(passed, place), partial(_keep, passed))
+        array._device = device
+        arrays.append(array)
     return arrays
 
 

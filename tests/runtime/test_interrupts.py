@@ -24,6 +24,9 @@ import ingot
 from ingot.runtime import trace
 from ingot.runtime.session import Session
 from tests.support.assembler import Assembler, copy_module, count_module, total_module
+from tests.support.devices import best_variant
+from tests.support.onnx_models import build_model
+from tests.support.onnx_sequences import Node, sequence
 
 ROOT = Path(__file__).parents[2]
 ENDLESS = 1 << 40  # steps: an hour
@@ -484,3 +487,45 @@ def test_results_that_a_signal_left_behind_are_freed() -> None:
     interrupts, grown = map(int, done.stdout.split())
     assert interrupts > 100
     assert grown < 100_000  # KB: 25 results
+
+
+LISTS = """
+import random, signal, sys
+import numpy as np
+import ingot
+
+class Stop(Exception):
+    pass
+
+def stop(*_):
+    raise Stop
+
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * 4096
+
+signal.signal(signal.SIGALRM, stop)
+sys.unraisablehook = lambda _: None  # a signal may come in a destructor
+model, xs = ingot.load(sys.argv[1]), [np.ones(5000, np.float32)] * 6
+draw, hits, before = random.Random(0), 0, 0
+while hits < 1800:
+    try:
+        signal.setitimer(signal.ITIMER_REAL, draw.uniform(5e-6, 3e-4))
+        for _ in range(5):
+            model(xs)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    except Stop:
+        hits += 1
+        if hits == 600:
+            before = resident()
+signal.setitimer(signal.ITIMER_REAL, 0)
+print(resident() - before)
+"""
+
+
+def test_a_signal_anywhere_frees_the_arrays_of_a_sequence_once(tmp_path: Path) -> None:
+    model = build_model([Node("Identity", ["xs"], ["ys"])], [sequence("xs")], ["ys"], opset=18)
+    ingot.compile(model, variants=[best_variant()]).save(tmp_path / "lists.ingot")
+    command = [sys.executable, "-c", LISTS, str(tmp_path / "lists.ingot")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) < 4_000_000  # the calls have made arrays of 140 MB and more

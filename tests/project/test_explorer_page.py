@@ -178,6 +178,10 @@ def test_search_by_keys_finds_opens_and_shows(
     assert browser.evaluate("document.querySelectorAll('.line.cells').length") == count
     browser.press("Escape")
     assert browser.evaluate(f"{PANE}.selected") is None
+    browser.press("?")
+    assert "next, previous dispatch" in browser.evaluate("document.body.innerText")
+    browser.press("Escape")
+    assert browser.evaluate("document.querySelector('.detail').offsetWidth") <= 1
     _clean(browser)
 
 

@@ -32,6 +32,7 @@ function keysHelp() {
     ["+ -", "zoom"],
     ["e c", "open, fold all layers"],
     ["1 ... 7", "views"],
+    ["Escape", "close this"],
   ];
   return h(
     "table",

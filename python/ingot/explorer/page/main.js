@@ -72,6 +72,9 @@ class Pane {
       const text = `a call took ${timeText(model.function.call)}`;
       this.controls.append(h("span", { class: "note" }, text));
     }
+    for (const line of model.facts.missing) {
+      this.controls.append(h("span", { class: "warning" }, line));
+    }
     this.showFit();
   }
 
@@ -242,6 +245,7 @@ const app = {
       h("span", { class: "space" }),
       this.count,
       this.field,
+      h("button", { class: "small", onclick: () => this.help(), title: "keys ( ? )" }, "?"),
       h(
         "button",
         { class: "small", onclick: () => this.turnColors(), title: "light or dark" },
@@ -281,6 +285,15 @@ const app = {
     this.count.textContent = this.field.value.trim() ? `${count} found` : "";
   },
 
+  // Shows what one can do where nothing is chosen.
+  help() {
+    for (const pane of this.panes) {
+      pane.select(null);
+      pane.element.classList.add("has-detail");
+      pane.surface?.resize();
+    }
+  },
+
   turnColors() {
     const isDark = document.documentElement.dataset.theme
       ? document.documentElement.dataset.theme === "dark"
@@ -311,6 +324,7 @@ const app = {
       f: () => each((pane) => pane.surface?.fit()),
       e: () => each((pane) => pane.foldAll(true)),
       c: () => each((pane) => pane.foldAll(false)),
+      "?": () => this.help(),
       "+": () => each((pane) => pane.surface?.scaleBy(1.3)),
       "-": () => each((pane) => pane.surface?.scaleBy(1 / 1.3)),
     };

@@ -69,6 +69,14 @@ def test_few_rows_read_codes_as_they_lie(rows: str) -> None:
     check(function, int(rows), FASTEST)
 
 
+def test_panels_that_do_not_fit_scratch_are_decoded_in_blocks_of_depth() -> None:
+    function = dot("u4", 16000, 20, 32, zeros="u8")
+    block = lower_entry(function, V3).schedule.depth_block
+    assert 0 < block < 16000
+    for m in (1, 9):
+        check(function, m, FASTEST[:1])
+
+
 @examples(12, derandomize=True)
 @given(
     st.sampled_from(CODINGS), st.integers(1, 90), st.integers(1, 40), st.integers(1, 3),
@@ -85,17 +93,22 @@ def test_drawn_codings_agree_with_the_graph(coding, k, n, lines, m, zeros, targe
     assert_close(got, wanted, 3e-6)
 
 
-@pytest.mark.parametrize("name", ["f16"])
-def test_the_left_side_may_be_narrow_and_the_result_has_an_epilogue(name: str) -> None:
-    shapes = types("u4", 96, 48, 32, "m", "u8")
+@pytest.mark.parametrize("rows", ["m", "40"])
+def test_the_left_side_may_be_narrow_and_the_result_has_an_epilogue(rows: str) -> None:
+    name, n = "f16", 48 if rows == "m" else 512
+    shapes = types("u4", 96, n, 32, rows, "u8")
 
     def body(b: Any, x: Any, bias: Any, *rest: Any) -> Any:
-        y = b.op("dot_coded", x, *rest, n=48, coding=dtype("u4"), group=32, dtype=dtype(name))
+        y = b.op("dot_coded", x, *rest, n=n, coding=dtype("u4"), group=32, dtype=dtype(name))
         return b.op("max", b.op("add", y, b.broadcast_to(bias, y.type.shape)), y)
 
-    function = entry([f"{name}[m,96]", f"{name}[48]", *shapes[1:]], body, {"m": (1, None)})
+    function = entry(
+        [f"{name}[{rows},96]", f"{name}[{n}]", *shapes[1:]],
+        body,
+        {"m": (1, None)} if rows == "m" else {},
+    )
     rng = np.random.default_rng(3)
-    for m in (1, 33):
+    for m in (1, 33) if rows == "m" else (40,):
         arrays = [make(each.type, rng, {"m": m}) for each in function.arguments]
         arrays[2] = rng.integers(0, 256, arrays[2].shape, np.uint8)
         (wanted,) = reference(function, arrays)

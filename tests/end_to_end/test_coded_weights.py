@@ -19,7 +19,7 @@ from ingot.compiler.graph.references.leaves import literal_of
 from ingot.compiler.ir import Module, Op, Value, walk
 from ingot.compiler.read_source import read_source
 from ingot.hal.spec import dtype
-from tests.support.compiled_programs import build
+from tests.support.compiled_programs import Program, build
 from tests.support.devices import best_variant, load_everywhere
 
 Array = np.ndarray[Any, Any]
@@ -108,7 +108,10 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", ["groups", "groups with zeros of a turned weight"])
+@pytest.mark.parametrize(
+    "name",
+    ["groups", pytest.param("groups with zeros of a turned weight", marks=pytest.mark.slow)],
+)
 def test_a_weight_in_groups_is_read_packed_by_any_number_of_rows(name: str) -> None:
     case = CASES[name]
     for model in load_everywhere(case.model("rows")).values():
@@ -155,6 +158,29 @@ def test_weights_that_come_later_are_packed_at_load() -> None:
     module = ingot.compile(case.model("rows"), parameters="external", variants=[best_variant()])
     parameters = {each.name: numpy_helper.to_array(each) for each in case.initializers}
     case.check(ingot.load(module, parameters=parameters), 2)
+
+
+def test_groups_may_be_an_axis_of_the_weight_when_it_is_scaled() -> None:
+    rng = np.random.default_rng(1)
+    q = rng.integers(-8, 8, (4, 32, 24)).astype(ml_dtypes.int4)
+    s = rng.random((4, 24)).astype(np.float32)
+
+    def make(b: Builder, x: Value) -> list[Value]:
+        codes = b.op("convert", b.constant(q.reshape(128, 24)), dtype=dtype("f32"))
+        codes = b.op("reshape", codes, shape=(4, 32, 24))
+        scales = b.op("broadcast", b.constant(s), shape=(4, 32, 24), dimensions=(0, 2))
+        w = b.op("transpose", b.op("reshape", b.op("mul", codes, scales), shape=(128, 24)),
+                 permutation=(1, 0))  # fmt: skip
+        sides = {"lhs_batch": (), "rhs_batch": (), "lhs_contract": (1,), "rhs_contract": (1,)}
+        return [b.op("dot_general", w, x, **sides)]
+
+    program = Program(build(make, ("f32", (3, 128))))
+    dots = [op for op in ops(run_graph_passes(program.reference)) if op.name == "dot_coded"]
+    assert [DotCoded.of(op).group for op in dots] == [32]
+    x = rng.standard_normal((3, 128)).astype(np.float32)
+    wanted = (q.astype(np.float32) * s[:, None]).reshape(128, 24).T @ x.T
+    for target in program.models:
+        np.testing.assert_allclose(program.call(x, target=target)[0], wanted, atol=1e-4)
 
 
 @pytest.mark.parametrize("name", ["i4", "u4"])

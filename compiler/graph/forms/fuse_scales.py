@@ -16,7 +16,7 @@ from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.graph.forms.narrow_codes import CODE, is_narrow
 from ingot.compiler.graph.forms.pack_weights import multiply_rows
 from ingot.compiler.graph.forms.repeats import Repeats, repeated, repeats_of, static_shape
-from ingot.compiler.graph.ops import PANEL, DotGeneral, Transpose, Unpack, code_steps
+from ingot.compiler.graph.ops import PANEL, DotGeneral, Unpack, code_steps
 from ingot.compiler.graph.rewriter import defined_by, rewrite, splat_of, weights_of
 from ingot.compiler.ir import Module, Op, Value
 from ingot.hal.spec import DType, dtype
@@ -78,31 +78,47 @@ class _Weight:
 
 
 def _weight_of(w: Value, builder: Builder) -> _Weight | None:
-    """What the weight is made of, seen through transposes and roundings to narrower floats."""
-    permutations: list[tuple[int, ...]] = []
-    while (op := defined_by(w, "transpose", "convert")) is not None:
-        if op.name == "transpose":
-            permutations.append(Transpose.of(op).permutation)
-        elif not tensor_type(op.operands[0]).dtype.is_float:
-            break
-        w = op.operands[0]
-    if tensor_type(w).rank != 2 or not tensor_type(w).dtype.is_float:
+    """What the weight is made of, seen through moves and roundings to narrower floats."""
+    w, moves = _moved_from(w)
+    while (op := defined_by(w, "convert")) and tensor_type(op.operands[0]).dtype.is_float:
+        w, more = _moved_from(op.operands[0])
+        moves += more
+    if not tensor_type(w).dtype.is_float:
         return None
-
-    def turned(x: Value) -> Value:
-        for permutation in reversed(permutations):
-            x = builder.value("transpose", x, permutation=permutation)
-        return x
-
     for rest, scales in _factors(w, builder):
+        rest, inner = _moved_from(rest)
         op = defined_by(rest, "sub")
-        codes = _codes_of(rest if op is None else op.operands[0])
+        source, inmost = _moved_from(rest if op is None else op.operands[0])
+        codes = _codes_of(source)
         if codes is None:
             continue
-        zeros = None if op is None else repeats_of(turned(op.operands[1]), builder)
-        found = repeats_of(turned(scales), builder)
-        return _without_middle(_Weight(turned(codes), _coding_of(codes), found, zeros))
+        zeros = None
+        if op is not None:
+            zeros = repeats_of(_moved(op.operands[1], moves + inner, builder), builder)
+        return _without_middle(
+            _Weight(
+                _moved(codes, moves + inner + inmost, builder),
+                _coding_of(codes),
+                repeats_of(_moved(scales, moves, builder), builder),
+                zeros,
+            )
+        )
     return None
+
+
+def _moved_from(x: Value) -> tuple[Value, list[Op]]:
+    """What the value is with its elements moved, and the ops that move them, the last one first."""
+    moves: list[Op] = []
+    while (op := defined_by(x, "transpose", "reshape")) is not None:
+        moves.append(op)
+        x = op.operands[0]
+    return x, moves
+
+
+def _moved(x: Value, moves: Sequence[Op], builder: Builder) -> Value:
+    for op in reversed(moves):
+        x = builder.like(op, x)
+    return x
 
 
 def _without_middle(weight: _Weight) -> _Weight:

@@ -54,7 +54,10 @@ def check(function: Function, m: int, variants: tuple[str, ...]) -> None:
         assert_close(got, wanted, 3e-6)
 
 
-@pytest.mark.parametrize(("coding", "zeros"), [("i4", ""), ("u2", "f16"), ("i8", "i8")])
+@pytest.mark.parametrize(
+    ("coding", "zeros"),
+    [("i4", ""), pytest.param("u2", "f16", marks=pytest.mark.slow), ("i8", "i8")],
+)
 def test_any_number_of_rows_meets_codes_in_groups(coding: str, zeros: str) -> None:
     function = dot(coding, 83, 39, 32, zeros=zeros)
     for m in (1, 2, 5, 40):

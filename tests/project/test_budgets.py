@@ -21,9 +21,9 @@ LINES = {
     "compiler": 1750,
     "compiler/dispatch": 1890,
     "compiler/frontends": 12220,
-    "compiler/graph": 7830,
+    "compiler/graph": 7860,
     "compiler/ir": 2140,
-    "compiler/kernels": 12150,
+    "compiler/kernels": 12240,
     "compiler/stream": 1210,
     "compiler/targets": 3330,
     "compiler/vm": 1810,
@@ -41,7 +41,7 @@ LINES = {
     "benchmarks": 1030,
     "samples": 720,
 }
-IN_ALL = 63280
+IN_ALL = 63600
 LONGEST_FILE = 600
 LONGEST_FUNCTION = 57
 SUFFIXES = (".py", ".c", ".h", ".cl", ".def", ".js")

@@ -24,6 +24,9 @@ explicit. f16, bf16 and f8 ops compute in f32 and round once.
 Complex numbers are pairs of real ones in front of this level. `log`, `log_plus_one` and `sqrt` of
 them have errors below 4 ulp of the size |result|, over the whole range, and the special values of
 C's `clog` and `csqrt`; the real part of a logarithm near |z| = 1 may have few right digits.
+
+Modes that check an index do so where an element is read or written with it: ops whose result has no
+elements read none, and refuse none.
 """
 
 _FAMILIES = {

@@ -17,6 +17,7 @@ from ingot.compiler.graph.builder import Builder
 from ingot.compiler.ir import Block, Region, ScalarType, Value
 from ingot.compiler.ir.dims import symbol
 from ingot.hal import spec
+from ingot.hal.errors import OutOfRange
 from tests.support.compiled_programs import Program, build
 from tests.support.devices import load_best
 
@@ -346,3 +347,15 @@ def test_onnx_models() -> None:
             reference.output_names, results, reference.run(None, arrays), strict=True
         ):
             np.testing.assert_allclose(got.numpy(), expected, rtol=1e-5, atol=1e-5, err_msg=name)
+
+
+def test_an_index_is_checked_where_an_element_is_read_with_it() -> None:
+    model = load_best(
+        """module {} { func @main(%x: f32[n,k] "x", %i: i64[m] "i") -> (f32[m,k] "y") {
+            %y = take(%x, %i) {axis=0, mode="check"} : f32[m,k] return(%y) } }"""
+    )
+    for rows, columns, index in ((3, 2, 3), (3, 2, -1), (0, 2, 0)):
+        with pytest.raises(OutOfRange, match=f"index {index} is out of range"):
+            model(np.zeros((rows, columns), np.float32), np.array([index]))
+    for rows in (3, 0):
+        assert model(np.zeros((rows, 0), np.float32), np.array([7])).shape == (1, 0)

@@ -29,7 +29,7 @@ _LEAST = 256  # what a poll may say that was done since the last one: it costs t
 _FREE = 1 << 22  # a workgroup that does no more has no polls: about a millisecond
 _DEPTH = 8  # of minima, maxima, ... that are looked into
 
-_COSTS = {"loop.load": 2, "loop.store": 2, "loop.reduce": 8, "loop.any": 4, "yield": 0, "return": 0}
+_COSTS = {"loop.load": 2, "loop.store": 2, "loop.reduce": 8, "loop.any": 4, "return": 0}
 _LEAVES = frozenset(
     f"loop.{name}"
     for name in ("constant", "dim", "binding", "scratch", "workgroup", "workload", "lanes")

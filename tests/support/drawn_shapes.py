@@ -19,11 +19,12 @@ __all__ = ["draw_model", "inputs_of"]
 
 
 def inputs_of(b: int, s: int, n: int) -> dict[str, np.ndarray[Any, Any]]:
-    """Arguments: many different small numbers, some of them zero."""
+    """Arguments: many different small numbers, some of them zero; eighths, whose sums of products
+    are exact, so that engines agree on which of them are zero."""
     random = np.random.default_rng(100 * b + 10 * s + n)
     return {
-        "x": np.round(random.standard_normal((b, s, 4)).astype(np.float32), 1),
-        "y": np.round(random.standard_normal((s, 3)).astype(np.float32), 1),
+        "x": np.round(random.standard_normal((b, s, 4)).astype(np.float32) * 8) / 8,
+        "y": np.round(random.standard_normal((s, 3)).astype(np.float32) * 8) / 8,
         "n": np.array([n], np.int64),
     }
 

@@ -183,22 +183,47 @@ def test_groups_may_be_an_axis_of_the_weight_when_it_is_scaled() -> None:
         np.testing.assert_allclose(program.call(x, target=target)[0], wanted, atol=1e-4)
 
 
+def x_times(b: Builder, x: Value, w: Value) -> Value:
+    sides = {"lhs_batch": (), "rhs_batch": (), "lhs_contract": (1,), "rhs_contract": (0,)}
+    return b.op("dot_general", x, w, **sides)
+
+
 @pytest.mark.parametrize("name", ["i4", "u4"])
 def test_parameters_of_a_byte_each_become_packed_codes(name: str) -> None:
     def make(b: Builder, x: Value) -> list[Value]:
         q = b.op("parameter", scope="", key="q", dtype=dtype(name), shape=(64, 40))
-        return [x_times(b, x, b.op("convert", q, dtype=dtype("f32")))]
-
-    def x_times(b: Builder, x: Value, w: Value) -> Value:
-        sides = {"lhs_batch": (), "rhs_batch": (), "lhs_contract": (1,), "rhs_contract": (0,)}
-        return b.op("dot_general", x, b.op("mul", w, b.full(0.5, "f32", (64, 40))), **sides)
+        w = b.op("convert", q, dtype=dtype("f32"))
+        return [x_times(b, x, b.op("mul", w, b.full(0.5, "f32", (64, 40))))]
 
     module = build(make, ("f32", (3, 64)))
     compiled = ingot.compile(module, variants=[best_variant()])
     dots = [op for op in ops(run_graph_passes(module)) if op.name == "dot_coded"]
     assert [DotCoded.of(op).coding.name for op in dots] == [name]
     rng = np.random.default_rng(0)
-    q = rng.integers(0, 8, (64, 40)).astype(dtype(name).numpy)
+    info = ml_dtypes.iinfo(dtype(name).numpy)
+    q = rng.integers(info.min, info.max + 1, (64, 40)).astype(dtype(name).numpy)
     x = rng.standard_normal((3, 64)).astype(np.float32)
     got = np.asarray(ingot.load(compiled, parameters={"q": q})(x))
     np.testing.assert_allclose(got, x @ (q.astype(np.float32) * 0.5), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(("name", "codings"), [("i8", ["i4", "i2"]), ("u8", [])])
+def test_bytes_shifted_with_copies_of_their_top_bit_are_narrow_only_if_signed(
+    name: str, codings: list[str]
+) -> None:
+    def make(b: Builder, x: Value) -> list[Value]:
+        q = b.op("parameter", scope="", key="q", dtype=dtype(name), shape=(64, 32))
+        shifted = [b.op("shift_right_arithmetic", q, b.full(s, name, (64, 32))) for s in (4, 6)]
+        return [x_times(b, x, b.op("convert", each, dtype=dtype("f32"))) for each in shifted]
+
+    module = build(make, ("f32", (3, 64)))
+    compiled = ingot.compile(module, variants=[best_variant()])
+    dots = [op for op in ops(run_graph_passes(module)) if op.name == "dot_coded"]
+    assert [DotCoded.of(op).coding.name for op in dots] == codings
+    rng = np.random.default_rng(0)
+    q = rng.integers(0, 256, (64, 32), np.uint8).view(dtype(name).numpy)
+    x = rng.standard_normal((3, 64)).astype(np.float32)
+    results = ingot.load(compiled, parameters={"q": q})(x)
+    for places, got in zip((4, 6), results, strict=True):
+        wanted = (q.view(np.int8) >> places).view(q.dtype).astype(np.float32)
+        np.testing.assert_allclose(np.asarray(got), x @ wanted, rtol=1e-4, atol=1e-3)

@@ -161,8 +161,9 @@ def _coding_of(codes: Value) -> DType:
     if op.name == "reinterpret":
         type = tensor_type(op.operands[0])
         return type.dtype if is_narrow(type.dtype) and type.dtype.kind == own.kind else own
-    places = splat_of(op.operands[1]) if op.name == "shift_right_arithmetic" else None
-    return dtype(f"{own.kind}{8 - int(places)}") if places in (4, 6) else own
+    is_signed = op.name == "shift_right_arithmetic" and own.kind == "i"  # others copy a bit, too
+    places = splat_of(op.operands[1]) if is_signed else None
+    return dtype(f"i{8 - int(places)}") if places in (4, 6) else own
 
 
 def _group_of(weight: _Weight, k: int) -> int:

@@ -14,6 +14,7 @@ from pathlib import PurePath
 __all__ = [
     "ARTIFACT",
     "MODULE",
+    "ONNX",
     "START_LENGTH",
     "TEXT",
     "FileKind",
@@ -38,7 +39,7 @@ class FileKind:
 MODULE = FileKind("a compiled Ingot module")
 ARTIFACT = FileKind("a StableHLO artifact", is_source=True)
 TEXT = FileKind("the text of a program", is_source=True)
-_ONNX = FileKind("an ONNX model", is_source=True)
+ONNX = FileKind("an ONNX model", is_source=True)
 _TORCH = FileKind(
     "a PyTorch file",
     advice="in Python, export the model with torch.onnx.export(..., dynamo=True) and compile the "
@@ -118,7 +119,7 @@ _BY_SUFFIX = {
     ".mlir": TEXT,
     ".npy": _NUMPY,
     ".npz": _NUMPY,
-    ".onnx": _ONNX,
+    ".onnx": ONNX,
     ".ort": _ORT,
     ".pbtxt": _TENSORFLOW,
     ".pt": _TORCH,
@@ -151,9 +152,9 @@ def file_kind(start: bytes, name: str = "") -> FileKind | None:
     if path.name == "saved_model.pb" or (suffix == ".pb" and start.startswith(b"\x0a")):
         return _TENSORFLOW
     if suffix == ".onnx":
-        return _ONNX if start[:1] in _FIRST_FIELDS and start else None
+        return ONNX if start[:1] in _FIRST_FIELDS and start else None
     if suffix not in _BY_SUFFIX and _ONNX_START.match(start):
-        return _ONNX
+        return ONNX
     return _BY_SUFFIX.get(suffix)
 
 

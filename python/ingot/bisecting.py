@@ -31,7 +31,7 @@ from ingot.compiler.graph.interpreter import evaluate_in
 from ingot.error_picture import draw_errors
 from ingot.failing_case import write_case
 from ingot.hal.errors import InvalidArgument
-from ingot.hal.file_kind import ARTIFACT, START_LENGTH, file_kind
+from ingot.hal.file_kind import ARTIFACT, ONNX, START_LENGTH, file_kind
 from ingot.hal.spec import DType
 
 __all__ = ["Bisection", "LayerError", "bisect_model", "write_picture"]
@@ -229,9 +229,10 @@ def _kind(path: str) -> str:
     """What an engine calls a source."""
     with Path(path).open("rb") as file:
         start = file.read(START_LENGTH)
-    if Path(path).suffix == ".onnx":
+    kind = file_kind(start, Path(path).name)
+    if kind is None or kind is ONNX:  # as they are read
         return "ONNX file"
-    return "StableHLO artifact" if file_kind(start) is ARTIFACT else "known source"
+    return "StableHLO artifact" if kind is ARTIFACT else "known source"
 
 
 def _imported(

@@ -392,12 +392,19 @@ def _add_comparison(parser: argparse.ArgumentParser) -> None:
     add_dim(parser, "the size of a dim that the model leaves open (1)")
     parser.add_argument(
         "--tolerance",
-        type=float,
+        type=_number,
         help="largest error allowed, relative to the largest value (of a dispatch what the op "
         "table says, of a result 1e-4 for f32)",
     )
     parser.add_argument("--parameters", metavar="FILE", help="weights, a safetensors file")
     parser.add_argument("--device", default="cpu", help="whose kernels to check (%(default)s)")
+
+
+def _number(text: str) -> float:
+    number = float(text)
+    if number != number:
+        raise ValueError("nan is no tolerance: nothing is more than it")
+    return number
 
 
 def _compared(options: argparse.Namespace, progress: Callable[[str], None]) -> dict[str, Any]:

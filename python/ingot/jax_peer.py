@@ -64,7 +64,9 @@ def _run(data: bytes, arguments: Sequence[Any]) -> dict[str, _Array]:
     backend = get_backend("cpu")
     devices = xla_client.DeviceList(tuple(backend.local_devices()[:1]))
     program = backend.compile_and_load(refined, devices, xla_client.CompileOptions())
-    results = program.execute([jax.device_put(each) for each in arguments])
+    with jax.enable_x64(True):
+        given = [jax.device_put(each, backend.local_devices()[0]) for each in arguments]
+        results = program.execute(given)
     shown = results[len(results) - len(places) :]
     return {place: np.asarray(each) for place, each in zip(places, shown, strict=True)}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -36,14 +37,16 @@ def compare_import(
     Unsupported: onnxruntime is not installed, or does not run the model.
     """
     given = dict(zip(source.functions["main"].argument_names, arguments, strict=True))
-    model = _shown_model(path, source, outputs)
+    model = _shown_model(path, source, weights, outputs)
     expected = _run(model, given)
     module = read_source(
         path, parameters="external" if weights else "embedded", outputs=list(expected)
     )
     taken = [given[name] for name in module.functions["main"].argument_names]
     drawn = {name for node in model.graph.node if node.op_type in _DRAWN for name in node.output}
-    whole = interpret_from(module, taken, weights, {name: expected[name] for name in drawn})
+    whole = interpret_from(
+        module, taken, weights, {name: expected[name] for name in drawn & expected.keys()}
+    )
     own = interpret_from(module, taken, weights, expected)
     return [
         PeerTensor(name, array, own[name], whole[name])
@@ -52,10 +55,19 @@ def compare_import(
     ]
 
 
-def _shown_model(path: str, source: ir.Module, outputs: Sequence[str] | None) -> onnx.ModelProto:
-    """The nodes that the results need, with all that they make as outputs."""
-    model = onnx.load(path)
+def _shown_model(
+    path: str,
+    source: ir.Module,
+    weights: Mapping[str, _Array],
+    outputs: Sequence[str] | None,
+) -> onnx.ModelProto:
+    """The nodes that the results need, with all that they make as outputs, and these weights."""
+    model = onnx.load(path, load_external_data=False)
     graph = model.graph
+    for tensor in graph.initializer:
+        if tensor.name in weights:
+            tensor.CopyFrom(onnx.numpy_helper.from_array(weights[tensor.name], tensor.name))
+    onnx.external_data_helper.load_external_data_for_model(model, str(Path(path).parent))
     wanted = list(outputs) if outputs else [value.name for value in graph.output]
     nodes = [graph.node[place] for place in sorted(live_nodes(graph.node, wanted))]
     used = set(source.functions["main"].argument_names)

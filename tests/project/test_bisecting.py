@@ -110,6 +110,19 @@ def relu_model(path: Path) -> str:
     return str(path)
 
 
+def test_weights_that_are_given_are_those_of_both_sides(tmp_path: Path) -> None:
+    path = relu_model(tmp_path / "m.bin")  # told by what is in it
+    model = onnx.load(path)
+    model.graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(np.ones(3, np.float32), "one"))
+    onnx.save(model, path)
+    given = {"one": np.float32([7, 8, 9])}
+    found = bisect_model(
+        path, [], {}, None, lambda step: None, parameters=given, against="onnxruntime"
+    )
+    assert found.first_wrong is None
+    assert len(found.layers) == 3
+
+
 def test_an_import_that_differs_is_found_at_its_tensor(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,16 +152,19 @@ def artifact(tmp_path_factory: pytest.TempPathFactory) -> str:
     def inner(x: Any) -> Any:
         return jax.numpy.tanh(x) * 2
 
-    def f(x: Any, w: Any) -> Any:
+    def f(x: Any, w: Any, long: Any, many: Any) -> Any:
         called = jax.jit(inner)
         y = called(called(x @ w))
         y = jax.lax.fori_loop(0, 3, lambda i, a: a * 1.5, y)
-        return jax.numpy.abs(jax.lax.complex(y, y)) + jax.nn.softmax(y), x.shape[0] + 1
+        z = jax.numpy.abs(jax.lax.complex(y, y)) + jax.nn.softmax(y)
+        return z, jax.numpy.sin(long), many * 2, x.shape[0] + 1
 
     (b,) = jax.export.symbolic_shape("b")
-    shapes = [jax.ShapeDtypeStruct(each, np.float32) for each in ((b, 4), (4, 5))]
     path = tmp_path_factory.mktemp("jax") / "f.mlirbc"
-    path.write_bytes(jax.export.export(jax.jit(f))(*shapes).mlir_module_serialized)
+    with jax.enable_x64(True):
+        types = [((b, 4), np.float32), ((4, 5), np.float32), ((2,), np.float64), ((2,), np.int64)]
+        shapes = [jax.ShapeDtypeStruct(*each) for each in types]
+        path.write_bytes(jax.export.export(jax.jit(f))(*shapes).mlir_module_serialized)
     return str(path)
 
 
@@ -164,6 +180,7 @@ def test_ops_of_a_jax_program_and_of_what_it_calls_agree_with_xla(artifact: str)
     assert any("while" in each.layer for each in tensors)
     assert max(each.whole or 0.0 for each in tensors) > 0  # XLA rounds in its own way
     assert not any("c64" in each.type for each in found.layers)
+    assert {"f64[2]", "i64[2]"} <= {each.type for each in found.layers}
 
 
 def test_an_op_that_xla_sees_otherwise_is_found(

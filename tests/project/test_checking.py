@@ -265,3 +265,12 @@ def test_a_case_of_a_dispatch_whose_sizes_no_shape_tells(
     path = write(SIZES)
     report = compare_model(path, [], {"n": 3}, -1.0, lambda step: None, case_folder=str(tmp_path))
     assert main(shlex.split(report.case)[1:]) == 0
+
+
+@pytest.mark.parametrize("command", ["check", "bisect"])
+def test_a_tolerance_that_is_no_number_is_refused(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main([command, DIGITS, "--tolerance", "nan"])
+    assert "--tolerance" in capsys.readouterr().err

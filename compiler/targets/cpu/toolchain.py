@@ -115,7 +115,10 @@ def find_compiler() -> Compiler:
 @lru_cache(maxsize=8)
 def _find_compiler(chosen: str, path: str) -> Compiler:
     if chosen:
-        command = tuple(shlex.split(chosen))
+        try:
+            command = tuple(shlex.split(chosen))
+        except ValueError:  # a quotation without an end
+            command = ()
         if not command or shutil.which(command[0], path=path) is None:
             raise CompileError(f"CC is {chosen!r}, which is no command; {_MISSING}")
         return Compiler(command, _version(command))
@@ -147,6 +150,19 @@ def build_executable(
     compiler = find_compiler()
     cache = cache or default_cache()
     jobs = [_Job(compiler, variant, list(each), cache) for variant, each in kernels.items()]
+    try:
+        objects = _build(jobs, progress)
+    except OSError as error:
+        raise CompileError(
+            f"cannot write to the folder of temporary files: {error.strerror}; "
+            "make room there, or set TMPDIR to another"
+        ) from error
+    if any(job.cached is None for job in jobs):
+        cache.trim(GREATEST_CACHE)
+    return objects
+
+
+def _build(jobs: Sequence[_Job], progress: Callable[[int, int], None]) -> list[bytes]:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     with (
         tempfile.TemporaryDirectory(prefix="ingot-build-") as folder,
@@ -156,7 +172,8 @@ def build_executable(
             job.start(pool, Path(folder) / str(place))
         counts = {future: count for job in jobs for future, count in job.running.items()}
         done, count = 0, sum(counts.values())
-        progress(done, count)
+        if counts:
+            progress(done, count)
         try:
             for future in as_completed(counts):
                 future.result()
@@ -165,10 +182,7 @@ def build_executable(
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-        objects = [job.finish() for job in jobs]
-    if counts:
-        cache.trim(GREATEST_CACHE)
-    return objects
+        return [job.finish() for job in jobs]
 
 
 class _Job:
@@ -182,7 +196,6 @@ class _Job:
         self.key = self._key([file.text for file in self.files])
         self.cached = cache.read(self.key)
         self.running: dict[Future[None], int] = {}
-        self.new: dict[str, str] = {}  # keys of the objects that are compiled, by their names
 
     def _key(self, texts: Sequence[str]) -> str:
         digest = hashlib.sha256()
@@ -202,18 +215,25 @@ class _Job:
         command = [*self.compiler.command, *COMMON_FLAGS, *self.variant.flags]
         command += [f"-I{HEADER_FOLDER}", f"-I{INCLUDE_FOLDER}"]
         for place, file in enumerate(self.files):
-            path, output = folder / f"kernels_{place}.c", ["-c", "-o", f"kernels_{place}.o"]
+            path = folder / f"kernels_{place}.c"
+            path.write_text(file.text, encoding="utf-8")
             if len(self.files) == 1:
-                output = [*LINK_FLAGS, "-o", "kernels.so", "-lgcc"]
+                output = [path.name, *LINK_FLAGS, "-o", "kernels.so", "-lgcc"]
+                future = pool.submit(_run, [*command, *output], folder)
             else:
                 key = self._key(["-c", file.text])
                 known = self.cache.read(key)
                 if known is not None:
-                    (folder / f"kernels_{place}.o").write_bytes(known)
+                    path.with_suffix(".o").write_bytes(known)
                     continue
-                self.new[f"kernels_{place}.o"] = key
-            path.write_text(file.text, encoding="utf-8")
-            self.running[pool.submit(_run, [*command, path.name, *output], folder)] = file.count
+                future = pool.submit(self._compile, command, path, key)
+            self.running[future] = file.count
+
+    def _compile(self, command: Sequence[str], path: Path, key: str) -> None:
+        """Compile one of several files; what is done is kept if another fails."""
+        made = path.with_suffix(".o")
+        _run([*command, "-c", path.name, "-o", made.name], path.parent)
+        self.cache.write(key, made.read_bytes())
 
     def finish(self) -> bytes:
         """The object's bytes, when all compilers have ended."""
@@ -223,8 +243,6 @@ class _Job:
             names = [f"kernels_{place}.o" for place in range(len(self.files))]
             command = [*self.compiler.command, *self.variant.flags, *LINK_FLAGS, "-o", "kernels.so"]
             _run([*command, *names, "-lgcc"], self.folder)
-            for name, key in self.new.items():
-                self.cache.write(key, (self.folder / name).read_bytes())
         data = (self.folder / "kernels.so").read_bytes()
         self.cache.write(self.key, data)
         return data

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import re
 import shutil
@@ -144,6 +145,35 @@ def test_a_kernel_that_fails_ends_the_others(monkeypatch: pytest.MonkeyPatch) ->
     assert len(calls) < 5
 
 
+def test_what_is_compiled_is_kept_if_another_file_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(toolchain, "GROUP_LENGTH", 1)
+    variant, cache, run, commands = VARIANTS["x86-64-v3"], Cache(tmp_path), toolchain._run, []
+
+    def compile_all_but_the_table(command: list[str], folder: Path) -> None:
+        commands.append(command)
+        if "-c" not in command:
+            raise CompileError("out of luck")
+        run(command, folder)
+
+    monkeypatch.setattr(toolchain, "_run", compile_all_but_the_table)
+    for count in (6, 1):
+        commands.clear()
+        with pytest.raises(CompileError, match="out of luck"):
+            toolchain.build_executable({variant: kernels()}, cache)
+        assert len(commands) == count
+
+
+def test_a_folder_that_is_full_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: object, **options: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_text", fail)
+    with pytest.raises(CompileError, match="No space left on device; make room"):
+        toolchain.build_executable({VARIANTS["x86-64-v3"]: kernels()}, Cache(None))
+
+
 def test_what_was_not_used_for_longest_leaves_the_cache(tmp_path: Path) -> None:
     cache = Cache(tmp_path)
     keys = [f"{place:064x}" for place in range(4)]
@@ -179,6 +209,9 @@ def test_missing_compiler_names_the_ways_out(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.delenv("CC", raising=False)
     with pytest.raises(CompileError, match="set CC to one, or install gcc or clang"):
         toolchain.build_executable({VARIANTS["x86-64-v3"]: kernels()}, Cache(None))
+    monkeypatch.setenv("CC", 'gcc "')
+    with pytest.raises(CompileError, match="is no command"):
+        toolchain.find_compiler()
     monkeypatch.setenv("CC", "no-such-compiler")
     with pytest.raises(CompileError, match="no-such-compiler"):
         toolchain.find_compiler()

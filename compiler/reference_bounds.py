@@ -26,12 +26,14 @@ from ingot.compiler.graph.ops import (
     ConvPacked,
     ConvWinograd,
     Cumulative,
+    DotCoded,
     DotGeneral,
     DotPacked,
     Reduce,
     ReduceWindow,
     lookup,
 )
+from ingot.compiler.graph.references.contraction import coded_weight
 from ingot.compiler.graph.references.numbers import Array, dtype_of, widen
 from ingot.compiler.ir import Function, Module, Op, TensorType, Value
 from ingot.compiler.ir.dims import known_dims
@@ -129,6 +131,8 @@ class _Evaluator:
         """The sum of absolute terms, or of what takes part in it, of each element."""
         if op.name == "attention":
             return _attention_magnitude(op, values)
+        if isinstance(op.attributes, DotCoded):
+            return _coded_magnitude(op, op.attributes, values)
         absolute = {
             value: np.abs(values[value]).astype(values[value].dtype) for value in op.operands
         }
@@ -146,6 +150,14 @@ def _attention_magnitude(op: Op, values: Mapping[Value, Array]) -> Array:
     scale = Attention.of(op).scale
     steepness = 1.0 + abs(scale) * lengths[0] * lengths[1]
     return np.asarray(v.max(initial=0.0) * steepness)
+
+
+def _coded_magnitude(op: Op, coded: DotCoded, values: Mapping[Value, Array]) -> Array:
+    """The sum of absolute terms: codes have signs only as numbers."""
+    a, *coding = (values[operand] for operand in op.operands)
+    weight = coded_weight(a.shape[-1], *coding, n=coded.n, coding=coded.coding, group=coded.group)
+    with np.errstate(all="ignore"):
+        return np.asarray(np.abs(widen(a)) @ np.abs(weight))
 
 
 def _sample(values: Mapping[Value, _Samples], place: int) -> dict[Value, Array]:
@@ -174,6 +186,8 @@ def _term_count(op: Op, values: Mapping[Value, Array]) -> float:
     """About how many terms make one element of the result, from the counts of elements."""
     shapes = [values[operand].shape for operand in op.operands[:2]]
     counts = [max(float(np.prod(shape)), 1.0) for shape in shapes]
+    if isinstance(op.attributes, DotCoded):
+        return float(max(shapes[0][-1], 1))
     if lookup(op.name).family == "contraction":
         return max(counts[-1] / max(_result_count(op, shapes), 1), 1.0)
     if op.name == "cumulative":

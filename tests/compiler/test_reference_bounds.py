@@ -5,17 +5,23 @@ from __future__ import annotations
 import numpy as np
 
 from ingot.compiler.graph.builder import Builder
+from ingot.compiler.graph.references.contraction import coded_weight
 from ingot.compiler.ir import Block, Function, Module, Region, TensorType
 from ingot.compiler.ir.dims import symbol
 from ingot.compiler.reference_bounds import Reference, evaluate_entry
-from ingot.hal.spec import dtype
+from ingot.hal.spec import DType, dtype
 
 UNIT = 2.0**-23
 
 
 def evaluate(name: str, *arrays: np.ndarray, then: str = "", **attributes: object) -> Reference:
-    """Op `name` on f32[s0, ...] arguments, and op `then` on its result."""
-    types = [TensorType(dtype("f32"), (symbol("s0"), *each.shape[1:])) for each in arrays]
+    """Op `name` on arguments whose first dim is s0 where it is that of the first one, and op
+    `then` on its result."""
+    sizes = [symbol("s0") if len(each) == len(arrays[0]) else len(each) for each in arrays]
+    types = [
+        TensorType(DType.from_numpy(each.dtype), (size, *each.shape[1:]))
+        for size, each in zip(sizes, arrays, strict=True)
+    ]
     block = Block(types)
     builder = Builder(block)
     value = builder.value(name, *block.arguments, **attributes)
@@ -56,3 +62,19 @@ def test_what_is_steep_may_be_wrong_by_more() -> None:
     steep = evaluate("reduce", x, then="exp", axes=(1,), kind="add")
     relative = [float(np.max(each.allowed / each.array)) for each in (flat, steep)]
     assert relative[1] > 20 * relative[0]
+
+
+def test_a_product_with_codes_may_be_wrong_by_what_one_with_floats_may() -> None:
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 256, (16, 64, 16, 4), np.uint8)
+    scales = rng.random((16, 8, 16)).astype(np.float32) + np.float32(0.5)
+    zeros = np.full((16, 8, 16), 7.5, np.float32)  # terms of both signs, none of them 0
+    coding = {"n": 256, "coding": dtype("u4"), "group": 64}
+    weight = coded_weight(512, codes, scales, zeros, **coding).astype(np.float32)
+    x = rng.standard_normal((3, 512)).astype(np.float32)
+    x[0] = 1
+    sides = {"lhs_batch": (), "rhs_batch": (), "lhs_contract": (1,), "rhs_contract": (0,)}
+    floats = evaluate("dot_general", x, weight, dtype=dtype("f32"), **sides)
+    coded = evaluate("dot_coded", x, codes, scales, zeros, dtype=dtype("f32"), **coding)
+    np.testing.assert_allclose(coded.array, floats.array, rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(coded.allowed, floats.allowed, rtol=1e-2)

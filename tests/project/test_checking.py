@@ -13,7 +13,10 @@ import pytest
 from ingot.checking import Mismatch, check_model, compare_model
 from ingot.command import main
 from ingot.compiler.checking import compile_for_checking
+from ingot.compiler.kernels.coding import BlockCoding
+from ingot.compiler.kernels.loop import lanes_of
 from ingot.hal.errors import CompileError
+from ingot.hal.spec import dtype
 from tests.support.assembler import pair_module
 from tests.support.wrong_kernels import make_wrong
 
@@ -74,6 +77,25 @@ module {} {
     %w = parameter() {scope="", key="weight", dtype=f32, shape=[64, 32]} : f32[64,32]
     %t = exp(%w) : f32[64,32] loc("prepare")
     %y = dot_general(%x, %t) {lhs_batch=[], rhs_batch=[], lhs_contract=[1], rhs_contract=[0], \
+dtype=f32} : f32[n,32] loc("project")
+    return(%y)
+  }
+}
+"""
+
+CODES = """\
+module {} {
+  func @main(%x: f32[n,128] "x") -> (f32[n,32] "y") {
+    %q = parameter() {scope="", key="codes", dtype=u4, shape=[128, 32]} : u4[128,32]
+    %s = parameter() {scope="", key="scales", dtype=f32, shape=[4, 32]} : f32[4,32]
+    %z = constant() {value=dense<f32[] 7.5>} : f32[]
+    %zeros = broadcast(%z) {shape=[128, 32], dimensions=[]} : f32[128,32]
+    %wide = broadcast(%s) {shape=[4, 32, 32], dimensions=[0, 2]} : f32[4,32,32]
+    %scales = reshape(%wide) {shape=[128, 32]} : f32[128,32]
+    %f = convert(%q) {dtype=f32} : f32[128,32]
+    %c = sub(%f, %zeros) : f32[128,32]
+    %w = mul(%c, %scales) : f32[128,32]
+    %y = dot_general(%x, %w) {lhs_batch=[], rhs_batch=[], lhs_contract=[1], rhs_contract=[0], \
 dtype=f32} : f32[n,32] loc("project")
     return(%y)
   }
@@ -211,6 +233,27 @@ def test_external_parameters_and_what_init_makes_of_them(
     make_wrong(monkeypatch, "map", "exp", "tanh")
     with pytest.raises(Mismatch, match=r"layer 'project' \(exp, transpose\)"):
         check(path, parameters=parameters, n=3)
+
+
+def test_a_wrong_product_with_codes_is_found(
+    write: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, rng = write(CODES), np.random.default_rng(1)
+    codes = rng.integers(0, 16, (128, 32)).astype(dtype("u4").numpy)
+    parameters = {"codes": codes, "scales": rng.random((4, 32)).astype(np.float32) + 1}
+    for n in (1, 5):
+        assert check(path, parameters=parameters, n=n).endswith("dispatches compared")
+    exact = BlockCoding.number
+
+    def wrong(self: BlockCoding, b: Any, word: Any, step: int, element: Any) -> Any:
+        number = exact(self, b, word, step, element)
+        off = b.constant(1.01, element, lanes_of(number))
+        return b.op("mul", number, off) if step == 3 else number
+
+    monkeypatch.setattr(BlockCoding, "number", wrong)
+    for n in (1, 5):
+        with pytest.raises(Mismatch, match=r"layer 'project' \(dot_coded\)"):
+            check(path, parameters=parameters, n=n)
 
 
 def test_a_module_file_is_refused(tmp_path: Path) -> None:

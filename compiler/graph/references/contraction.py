@@ -14,7 +14,7 @@ from ingot.compiler.graph.references.reduction import spread_and_pad, windows_of
 from ingot.compiler.graph.references.shape import unpack
 from ingot.hal.spec import DType
 
-__all__ = ["REFERENCES"]
+__all__ = ["REFERENCES", "coded_weight"]
 
 
 def _factor(x: Array) -> Array:
@@ -128,17 +128,10 @@ def _dot_packed(a: Array, b: Array, *, n: int, dtype: DType) -> Array:
 
 
 @quiet
-def _dot_coded(
-    a: Array,
-    codes: Array,
-    scales: Array,
-    *zeros: Array,
-    n: int,
-    coding: DType,
-    group: int,
-    dtype: DType,
+def coded_weight(
+    k: int, codes: Array, scales: Array, *zeros: Array, n: int, coding: DType, group: int
 ) -> Array:
-    k = a.shape[-1]
+    """The numbers [k, n] of a weight of `dot_coded`, in f64."""
     flat = np.ascontiguousarray(codes).reshape(-1)
     if coding.bits < 8:
         elements = unpack(flat, dtype=coding, shape=(flat.size * 8 // coding.bits,))
@@ -150,7 +143,13 @@ def _dot_coded(
         return np.repeat(_unpack(x[..., None], x.shape[1], n), group, axis=0)[:k].astype(np.float64)
 
     weight = numbers - (per_step(zeros[0]) if zeros else 0.0)
-    return narrow(np.matmul(a.astype(np.float64), weight * per_step(scales)), dtype)
+    return np.asarray(weight * per_step(scales))
+
+
+@quiet
+def _dot_coded(a: Array, *weight: Array, dtype: DType, **attributes: Any) -> Array:
+    factor = coded_weight(a.shape[-1], *weight, **attributes)
+    return narrow(np.matmul(a.astype(np.float64), factor), dtype)
 
 
 @quiet

@@ -160,6 +160,27 @@ def test_weights_that_come_later_are_packed_at_load() -> None:
     case.check(ingot.load(module, parameters=parameters), 2)
 
 
+def test_scales_may_be_rounded_very_many_times() -> None:
+    def make(b: Builder, x: Value) -> list[Value]:
+        q = b.op("parameter", scope="", key="q", dtype=dtype("i4"), shape=(64, 32))
+        s = b.op("parameter", scope="", key="s", dtype=dtype("f32"), shape=(32,))
+        for name in ("f16", "f32") * 600:
+            s = b.op("convert", s, dtype=dtype(name))
+        s = b.op("broadcast", s, shape=(64, 32), dimensions=(1,))
+        return [x_times(b, x, b.op("mul", b.op("convert", q, dtype=dtype("f32")), s))]
+
+    module = build(make, ("f32", (3, 64)))
+    compiled = ingot.compile(module, variants=[best_variant()])
+    assert "dot_coded" in [op.name for op in ops(run_graph_passes(module))]
+    rng = np.random.default_rng(0)
+    q = rng.integers(-8, 8, (64, 32)).astype(ml_dtypes.int4)
+    s = rng.random(32).astype(np.float32)
+    x = rng.standard_normal((3, 64)).astype(np.float32)
+    got = np.asarray(ingot.load(compiled, parameters={"q": q, "s": s})(x))
+    rounded = s.astype(np.float16).astype(np.float32)
+    np.testing.assert_allclose(got, x @ (q.astype(np.float32) * rounded), rtol=1e-4, atol=1e-4)
+
+
 def test_groups_may_be_an_axis_of_the_weight_when_it_is_scaled() -> None:
     rng = np.random.default_rng(1)
     q = rng.integers(-8, 8, (4, 32, 24)).astype(ml_dtypes.int4)

@@ -14,7 +14,7 @@ from typing import cast
 
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.graph.ops import Broadcast, Slice, Transpose
-from ingot.compiler.graph.rewriter import is_static, splat_of
+from ingot.compiler.graph.rewriter import defined_by, is_static, splat_of
 from ingot.compiler.ir import Op, Value
 
 __all__ = ["Repeats", "repeated", "repeats_of"]
@@ -33,12 +33,19 @@ class Repeats:
 
 def repeats_of(value: Value, builder: Builder) -> Repeats:
     """What the value repeats; itself, once, where that is not known. Dims are static."""
-    op, shape = value.owner, static_shape(value)
-    rule = _RULES.get(op.name) if isinstance(op, Op) else None
-    if isinstance(op, Op) and rule is not None and is_static(tensor_type(op.operands[0]).shape):
-        found = rule(op, repeats_of(op.operands[0], builder), shape, builder)
-        if found is not None:
-            return found
+    ops: list[Op] = []
+    while (op := defined_by(value, *_RULES)) and is_static(tensor_type(op.operands[0]).shape):
+        ops.append(op)
+        value = op.operands[0]
+    found = _itself(value)
+    for op in reversed(ops):
+        (result,) = op.results
+        found = _RULES[op.name](op, found, static_shape(result), builder) or _itself(result)
+    return found
+
+
+def _itself(value: Value) -> Repeats:
+    shape = static_shape(value)
     return Repeats(value, (1,) * len(shape), shape)
 
 

@@ -33,6 +33,13 @@ static ingot_status_t check_header(const ingot_module_t *module,
         header->version_major, header->version_minor, INGOT_MODULE_VERSION_MAJOR_OF_TENSORS,
         INGOT_MODULE_VERSION_MAJOR);
   }
+  uint32_t reserved = 0;
+  for (size_t i = 0; i < sizeof(header->reserved) / sizeof(*header->reserved); ++i) {
+    reserved |= header->reserved[i];
+  }
+  if (reserved != 0) {
+    return ingot_module_damaged(module, "a reserved field of its header is not zero");
+  }
   if (header->file_length != module->length) {
     return ingot_module_damaged(module, "it has %zu bytes, its header says %llu", module->length,
                                 (unsigned long long)header->file_length);

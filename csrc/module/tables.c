@@ -69,8 +69,8 @@ static bool tensor_fits(const ingot_module_t *module, uint32_t first_dim, uint32
 static ingot_status_t check_values(const ingot_module_t *module) {
   for (uint32_t i = 0; i < module->dim_count; ++i) {
     const ingot_layout_dim_t *dim = &module->dims[i];
-    if (dim->size < -1 || !string_fits(module, dim->text)) {
-      return ingot_module_damaged(module, "dim %u has size %lld or a bad text", i,
+    if (dim->size < -1 || dim->reserved != 0 || !string_fits(module, dim->text)) {
+      return ingot_module_damaged(module, "dim %u has size %lld, a bad text or a reserved field", i,
                                   (long long)dim->size);
     }
   }

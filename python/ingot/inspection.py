@@ -63,6 +63,11 @@ def read_file(path: str, verify: bool = False) -> tuple[bytes, ModuleContents]:
         contents = read_module(data, verify=verify)
     except (DataLoss, Incompatible) as error:
         raise type(error)(why_no_module(data[:START_LENGTH], path) or str(error)) from None
+    except (LookupError, RecursionError, TypeError, ValueError) as error:
+        raise DataLoss(f"the module file {path} is damaged: {error}") from None
+    targets = contents.metadata.get("targets", {}) if isinstance(contents.metadata, dict) else ()
+    if not isinstance(targets, dict) or not all(isinstance(x, dict) for x in targets.values()):
+        raise DataLoss(f"the module file {path} is damaged: its metadata is of another kind")
     if verify:
         from ingot.runtime.program import load_module
 

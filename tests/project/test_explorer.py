@@ -253,10 +253,49 @@ def test_a_debug_section_of_another_time_is_refused(
 ) -> None:
     contents = read_module(module.read_bytes())
     path = tmp_path / "other.ingot"
-    for debug in (b"nothing", zlib.compress(b"[]"), zlib.compress(b'{"schema":"ingot.debug/9"}')):
+    start = '{"schema":"ingot.debug/1"'
+    deep = start + ',"x":' + "[" * 200_000 + "]" * 200_000 + "}"
+    documents = ["[]", '{"schema":"ingot.debug/9"}', deep, start + ',"x":NaN}']
+    documents += [
+        start + f',"targets":{targets}}}'
+        for targets in (
+            "[]",
+            '{"cpu":[]}',
+            '{"cpu":{"functions":[1]}}',
+            '{"cpu":{"functions":{"main":"abc"}}}',
+            '{"cpu":{"kernels":3}}',
+        )
+    ]
+    bomb = zlib.compressobj()
+    long = b"".join(bomb.compress(bytes(1 << 20)) for _ in range(300)) + bomb.flush()
+    for debug in (b"nothing", long, *(zlib.compress(each.encode()) for each in documents)):
         path.write_bytes(write_module(replace(contents, debug=debug)))
         line = failing(path, "-o", tmp_path / "page.html")
         assert "compile it again, or take the section out with `ingot strip`" in line
+
+
+@pytest.mark.parametrize(
+    "metadata", ["{", "[" * 200_000, "[1]", '{"targets":[]}', '{"targets":{"cpu":3}}']
+)
+@pytest.mark.parametrize("command", ["explore", "inspect", "strip"])
+def test_damaged_metadata_is_told_in_one_line(
+    command: str,
+    metadata: str,
+    module: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    contents = read_module(module.read_bytes())
+    path = tmp_path / "damaged.ingot"
+    with monkeypatch.context() as patch:
+        patch.setattr(json, "dumps", lambda *arguments, **options: metadata)
+        path.write_bytes(write_module(contents))
+    output = [] if command == "inspect" else ["-o", str(tmp_path / "out")]
+    assert main([command, str(path), *output]) == 1
+    printed = capsys.readouterr().err
+    assert printed.count("\n") == 1
+    assert "is damaged" in printed
 
 
 def test_libraries_are_those_of_npm() -> None:

@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 import ingot
+from ingot.hal.spec import layout
 from ingot.runtime import program
 from tests.support.assembler import Assembler, add_copy, copy_module
+from tests.support.mutations import sections_of, with_checksums
 
 
 class Compiled:
@@ -105,6 +107,25 @@ def test_newer_version_is_incompatible() -> None:
     data[8] = 9
     with pytest.raises(ingot.Incompatible, match="9"):
         ingot.load(data)
+
+
+def test_reserved_fields_are_zero() -> None:
+    data = bytearray(copy_module())
+    known = layout()
+    size = known.size("ingot_layout_header_t")
+    (header,) = known.unpack("ingot_layout_header_t", bytes(data[:size]))
+    data[:size] = known.pack("ingot_layout_header_t", [{**header, "reserved": [0] * 6 + [1]}])
+    with pytest.raises(ingot.DataLoss, match="a reserved field of its header is not zero"):
+        ingot.load(with_checksums(data))
+    data = bytearray(copy_module())
+    (section,) = [
+        each for each in sections_of(data) if each["kind"] == known.constants["INGOT_SECTION_DIMS"]
+    ]
+    place = slice(section["offset"], section["offset"] + known.size("ingot_layout_dim_t"))
+    (dim,) = known.unpack("ingot_layout_dim_t", bytes(data[place]))
+    data[place] = known.pack("ingot_layout_dim_t", [{**dim, "reserved": 7}])
+    with pytest.raises(ingot.DataLoss, match=r"dim 0 has .* a reserved field"):
+        ingot.load(with_checksums(data))
 
 
 def test_load_does_not_keep_the_file_open_for_writing(tmp_path: Path) -> None:

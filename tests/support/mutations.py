@@ -21,7 +21,7 @@ import numpy as np
 import ingot
 from ingot.hal.spec import layout
 
-__all__ = ["mutate", "survive"]
+__all__ = ["mutate", "sections_of", "survive", "with_checksums"]
 
 _KEPT = ("INGOT_SECTION_OBJECTS", "INGOT_SECTION_METADATA", "INGOT_SECTION_REGIONS")
 _WORDS = (0, 1, 2, 3, 4, 8, 16, 64, 255, 0x7FFF, 0x8000, 0xFFFF)
@@ -31,7 +31,7 @@ def mutate(data: bytes, seed: int) -> bytes:
     """The module with some numbers changed, mostly of its code."""
     draw = random.Random(seed)
     known = layout()
-    sections = _sections(data)
+    sections = sections_of(data)
     code = known.constants["INGOT_SECTION_CODE"]
     kept = {known.constants[name] for name in _KEPT}
     kinds = [each["kind"] for each in sections if each["kind"] not in kept and each["length"]]
@@ -40,7 +40,7 @@ def mutate(data: bytes, seed: int) -> bytes:
         kind = code if draw.random() < 0.6 else draw.choice(kinds)
         section = next(each for each in sections if each["kind"] == kind)
         _change(result, section["offset"], section["length"], draw)
-    return _with_checksums(result)
+    return with_checksums(result)
 
 
 def _change(data: bytearray, start: int, length: int, draw: random.Random) -> None:
@@ -63,8 +63,10 @@ def _change(data: bytearray, start: int, length: int, draw: random.Random) -> No
     struct.pack_into(form, data, place, new % (1 << 8 * width))
 
 
-def _sections(data: bytes) -> list[dict[str, Any]]:
+def sections_of(data: bytes | bytearray) -> list[dict[str, Any]]:
+    """The rows of the section table."""
     known = layout()
+    data = bytes(data)
     size = known.size("ingot_layout_header_t")
     (header,) = known.unpack("ingot_layout_header_t", data[:size])
     count = header["section_count"]
@@ -72,16 +74,17 @@ def _sections(data: bytes) -> list[dict[str, Any]]:
     return known.unpack("ingot_layout_section_t", data[size : size + length])
 
 
-def _with_checksums(data: bytearray) -> bytes:
+def with_checksums(data: bytearray) -> bytes:
+    """The module with right checksums of what stands in it."""
     known = layout()
     size = known.size("ingot_layout_header_t")
-    sections = _sections(bytes(data))
+    sections = sections_of(bytes(data))
     for each in sections:
         each["crc"] = zlib.crc32(data[each["offset"] : each["offset"] + each["length"]])
     table = known.pack("ingot_layout_section_t", sections)
     data[size : size + len(table)] = table
     (header,) = known.unpack("ingot_layout_header_t", bytes(data[:size]))
-    header = {**header, "crc": 0, "magic": list(header["magic"]), "reserved": [0] * 7}
+    header = {**header, "crc": 0, "magic": list(header["magic"])}
     front = known.pack("ingot_layout_header_t", [header]) + table
     data[:size] = known.pack("ingot_layout_header_t", [{**header, "crc": zlib.crc32(front)}])
     return bytes(data)

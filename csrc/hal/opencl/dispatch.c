@@ -56,7 +56,9 @@ static ingot_status_t ingot_opencl_locate_bindings(const ingot_hal_queue_t *queu
     ingot_opencl_place_t *place = &places->places[b];
     int64_t element_length = kernel->bindings[b].element_length;
     INGOT_TRY(ingot_opencl_locate(binding->buffer, binding->offset, binding->length, place));
-    if ((place->offset + binding->length) / element_length > INGOT_OPENCL_MAX_NARROW) {
+    /* A byte may hold up to four elements that have an index each. */
+    int64_t greatest = INGOT_OPENCL_MAX_NARROW / (element_length == 1 ? 4 : 1);
+    if ((place->offset + binding->length) / element_length > greatest) {
       places->width = INGOT_OPENCL_WIDE;
     }
     if (place->offset % element_length == 0) continue;

@@ -26,6 +26,11 @@ _NO_DEBUG = (
     "the module has no debug section: compile it with --debug (debug=True) to see what each "
     "dispatch reads and costs, its loop IR and source, and the plan of memory"
 )
+_NO_DOCUMENT = (
+    "the debug section of the module is none that this Ingot reads: compile it again, or take the "
+    "section out with `ingot strip`"
+)
+_GREATEST_LENGTH = 1 << 28  # of its text; that of the largest model of the tests has 5 MB
 _NO_REGIONS = "the module was stripped: the graph of its kernels is not in it"
 
 
@@ -47,29 +52,43 @@ def module_facts(
         code = function_code(contents, function)
         row["code"] = list(code.items())
         row["layers"] = [[each.word, each.layer, each.op] for each in function.code.locations]
-        known = targets.get(function.target, {}).get("functions", {}).get(function.name)
-        row |= known or _from_code(function, code)
+        known = _part(targets, function.target, "functions", function.name)
+        row |= {**known, **row} if known else _from_code(function, code)
     for executable, row in zip(contents.executables, facts["executables"], strict=True):
-        known = targets.get(executable.target, {}).get("kernels", {})
+        known = _part(targets, executable.target, "kernels")
         for entry, kernel in zip(executable.entries, row["kernels"], strict=True):
             kernel |= {"region": entry.region, "bindings": entry.binding_count}
-            kernel |= known.get(entry.name, {})
+            kernel |= {**_part(known, entry.name), **kernel}
     return facts
+
+
+def _part(tree: Any, *names: str) -> dict[str, Any]:
+    """What stands in a document under these names, nothing if one is missing. DataLoss: it is
+    no object."""
+    for name in names:
+        tree = tree.get(name, {}) if isinstance(tree, dict) else None
+    if not isinstance(tree, dict):
+        raise DataLoss(_NO_DOCUMENT)
+    return tree
 
 
 def _debug(contents: ModuleContents) -> dict[str, Any]:
     if not contents.debug:
         return {}
+    inflater = zlib.decompressobj()
     try:
-        document = json.loads(zlib.decompress(contents.debug))
-    except (ValueError, zlib.error):
+        text = inflater.decompress(contents.debug, _GREATEST_LENGTH)
+        document = json.loads(text, parse_constant=_refuse) if inflater.eof else None
+    except (RecursionError, ValueError, zlib.error):
         document = None
     if not isinstance(document, dict) or document.get("schema") != "ingot.debug/1":
-        raise DataLoss(
-            "the debug section of the module is none that this Ingot reads: compile it again, or "
-            "take the section out with `ingot strip`"
-        )
+        raise DataLoss(_NO_DOCUMENT)
     return document
+
+
+def _refuse(text: str) -> Any:
+    """Of NaN and infinities, which are no JSON."""
+    raise ValueError(text)
 
 
 def _has_regions(contents: ModuleContents) -> bool:

@@ -211,3 +211,26 @@ def test_cube_roots_of_the_greatest_and_least(dtype: str, variant: str) -> None:
     with mpmath.workprec(200):
         wanted = [MP["cbrt"](mpmath.mpf(float(each))) for each in x]
     assert errors(got, wanted).max() <= lookup("cbrt").ulp
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+def test_powers_as_great_as_a_number_can_be(dtype: str) -> None:
+    info = np.finfo(np.float32 if dtype == "f32" else np.float64)
+    most, digits = float(info.max), info.maxexp * math.log10(2)
+    before, root = float(np.nextafter(info.max, 0, dtype=info.dtype)), most**0.5 * 0.9999999
+    rows = [(most, 1), (-most, 1), (before, 1), (root, 2), (0.5, 1 - info.maxexp),
+            (10, math.floor(digits))]  # fmt: skip
+    over = [(10, math.ceil(digits)), (most, 2), (-most, 3), (most, np.inf), (0.0, -np.inf),
+            (0.0, -1), (2, info.maxexp)]  # fmt: skip
+    x, y = np.array([*rows, *over], info.dtype).T
+    function = entry([f"{dtype}[{x.size}]"] * 2, lambda b, *z: [b.op("pow", *z)])
+    with mpmath.workprec(200):
+        pairs = list(zip(x, y, strict=True))[: len(rows)]
+        wanted = [float(mpmath.mpf(float(a)) ** int(b)) for a, b in pairs]
+    for variant in all_variants():
+        kernel = lower_map(function, VARIANTS[variant].target)
+        (got,) = run(kernel, [x, y], [np.empty_like(x)], variant)
+        relative = lookup("pow").ulp * info.eps / 2
+        np.testing.assert_allclose(got[: len(rows)], wanted, rtol=relative, err_msg=variant)
+        signs = np.where(x[len(rows) :] < 0, -np.inf, np.inf)
+        np.testing.assert_array_equal(got[len(rows) :], signs, variant)

@@ -229,10 +229,37 @@ def test_files_that_are_none_get_one_line(
     for content in ("no trace", "[]", "{}", '["x"]', '[{"ph":"X","ts":1}]', '{"traceEvents":3}'):
         text.write_text(content)
         assert "is no timeline: make one with" in failing(module, "--trace", text, "-o", page)
+    for content in ("[" * 200_000, '{"a":' * 200_000):
+        text.write_text(content)
+        assert "is no timeline: make one with" in failing(module, "--trace", text, "-o", page)
     assert "the module has no dim 'c'" in failing(module, "--dim", "c=1", "-o", page)
     assert "there is no folder" in failing(module, "-o", tmp_path / "none" / "page.html")
     assert "disk is full; make room" in failing(module, "-o", "/dev/full")
     assert not page.exists()
+
+
+@pytest.mark.parametrize("kind", ["call", "host", "device"])
+def test_events_that_ingot_never_writes_get_one_line(
+    kind: str, module: Path, trace: Path, tmp_path: Path, failing: Callable[..., str]
+) -> None:
+    events = json.loads(trace.read_text())
+    place = next(at for at, each in enumerate(events) if each.get("cat") in (kind, "host"))
+    event = {**events[place], "cat": kind}
+    wrong = {
+        "name": (3, None, ["x"]),
+        "args": (None, "x", [], {}, {"kernel": "k"}, {"bytes": 1}, {"kernel": [], "bytes": 1}),
+        "tid": ("1", None, {}),
+        "ts": ("1", None, float("nan"), 10**400),
+        "dur": ("1", [], -1, float("inf"), float("nan"), 10**400),
+    }
+    changed = [{**event, key: value} for key, values in wrong.items() for value in values]
+    changed += [{k: v for k, v in event.items() if k != key} for key in wrong]
+    changed += [{**event, "args": {**event["args"], "bytes": "1"}}]
+    for each in changed:
+        path = tmp_path / "foreign.json"
+        path.write_text(json.dumps([*events[:place], each, *events[place + 1 :]]))
+        line = failing(module, "--trace", path, "-o", tmp_path / "page.html")
+        assert "is no timeline: make one with" in line
 
 
 def test_a_trace_of_another_module_is_refused_with_what_is_strange(
@@ -246,6 +273,9 @@ def test_a_trace_of_another_module_is_refused_with_what_is_strange(
     model = ingot.load(ingot.compile(changed, variants=[best_variant()]))
     model.trace(np.zeros((2, 4), np.float32)).save(other)
     assert "has kernel 'main_dispatch" in failing(module, "--trace", other)
+    strange = re.sub(r'"kernel":"main_dispatch', r'"kernel":"\\u202e\\n', other.read_text())
+    other.write_text(strange)
+    assert r"has kernel '\u202e\n" in failing(module, "--trace", other)
 
 
 def test_a_debug_section_of_another_time_is_refused(

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ingot.hal.errors import InvalidArgument, NotFound
+from ingot.hal.printable import printable
 
 __all__ = ["add_times"]
 
@@ -22,8 +23,31 @@ _DEVICE = 1000  # what the row of a thread's device is above the thread's: timel
 _ROUNDING = 0.002  # microseconds
 _NAME = 150  # characters that tell layers apart: a timeline cuts long names
 _COPIES = ("copy", "fill")
+_KINDS = ("call", "host", "device")
+_GREATEST = 1 << 53  # microseconds or bytes
 
-Event = dict[str, Any]
+
+@dataclass(frozen=True)
+class _Event:
+    """A slice of a timeline, in microseconds."""
+
+    kind: str
+    name: str
+    kernel: str
+    thread: int
+    begin: float
+    duration: float
+    length: int
+
+    def __post_init__(self) -> None:
+        """TypeError: it is none that Ingot wrote."""
+        numbers = (self.thread, self.begin, self.duration, self.length)
+        if not (
+            isinstance(self.name, str)
+            and isinstance(self.kernel, str)
+            and all(type(each) in (int, float) and 0 <= each < _GREATEST for each in numbers)
+        ):
+            raise TypeError
 
 
 @dataclass
@@ -33,7 +57,7 @@ class _Call:
     function: str
     begin: float
     end: float
-    events: list[Event] = field(default_factory=list)
+    events: list[_Event] = field(default_factory=list)
 
 
 def add_times(path: str, facts: dict[str, Any]) -> None:
@@ -43,7 +67,7 @@ def add_times(path: str, facts: dict[str, Any]) -> None:
     NotFound: there is no such file. InvalidArgument: it is no timeline, or that of another module.
     """
     calls = _calls(path)
-    is_device = any(event["cat"] == "device" for call in calls for event in call.events)
+    is_device = any(event.kind == "device" for call in calls for event in call.events)
     functions = {
         row["name"]: row
         for row in sorted(facts["functions"], key=lambda row: (row["target"] == "cpu") != is_device)
@@ -54,11 +78,11 @@ def add_times(path: str, facts: dict[str, Any]) -> None:
     for call in calls:
         row = functions.get(call.function)
         if row is None:
-            wrong = wrong or f"function '{call.function}'"
+            wrong = wrong or f"function '{printable(call.function, _NAME)}'"
             continue
         times, stranger = _match(call, row["commands"])
         if stranger:
-            wrong = wrong or f"kernel '{stranger}'"
+            wrong = wrong or f"kernel '{printable(stranger, _NAME)}'"
         else:
             found[call.function].append((call.end - call.begin, times))
     if not found:
@@ -94,20 +118,19 @@ def _match(call: _Call, commands: Sequence[dict[str, Any]]) -> tuple[dict[int, l
     turns: dict[tuple[str, str], int] = defaultdict(int)
     times: dict[int, list[float]] = {}
     for event in call.events:
-        kernel = event["args"]["kernel"]
-        layer = "" if event["name"] == kernel else event["name"]
-        key = (kernel, layer[:_NAME])
+        layer = "" if event.name == event.kernel else event.name
+        key = (event.kernel, layer[:_NAME])
         if key not in places:
-            if kernel in _COPIES:
+            if event.kernel in _COPIES:
                 continue
-            return {}, kernel
+            return {}, event.kernel
         command = places[key][turns[key] % len(places[key])]
         turns[key] += 1
         row = times.setdefault(command, [0.0, 0, 0])
-        for place, number in enumerate((event["dur"], 1, event["args"]["bytes"])):
+        for place, number in enumerate((event.duration, 1, event.length)):
             row[place] += number
     if commands and not times:
-        return {}, call.events[0]["args"]["kernel"] if call.events else "none at all"
+        return {}, call.events[0].kernel if call.events else "none at all"
     return times, ""
 
 
@@ -122,37 +145,52 @@ def _calls(path: str) -> list[_Call]:
     """The calls of a timeline, with their kernels and copies in order. A thread makes one call at
     a time."""
     rows: dict[int, list[_Call]] = defaultdict(list)
-    events = [each for each in _events(path) if each.get("ph") == "X"]
     try:
-        events.sort(key=lambda each: each["ts"])
-        for event in events:
-            if event["cat"] == "call":
-                end = event["ts"] + event["dur"] + _ROUNDING
-                call = _Call(event["args"]["kernel"], event["ts"] - _ROUNDING, end)
-                rows[event["tid"]].append(call)
-        for event in events:
-            if event["cat"] in ("host", "device"):
-                thread = event["tid"] - _DEVICE * (event["cat"] == "device")
-                at = bisect_right(rows[thread], event["ts"], key=lambda call: call.begin)
-                if at and event["ts"] <= rows[thread][at - 1].end:
-                    rows[thread][at - 1].events.append(event)
+        events = [_event(each) for each in _objects(path) if _is_slice(each)]
     except (KeyError, TypeError):
         raise _no_timeline(path) from None
+    events.sort(key=lambda each: each.begin)
+    for event in events:
+        if event.kind == "call":
+            end = event.begin + event.duration + _ROUNDING
+            rows[event.thread].append(_Call(event.kernel, event.begin - _ROUNDING, end))
+    for event in events:
+        if event.kind != "call":
+            calls = rows[event.thread - _DEVICE * (event.kind == "device")]
+            at = bisect_right(calls, event.begin, key=lambda call: call.begin)
+            if at and event.begin <= calls[at - 1].end:
+                calls[at - 1].events.append(event)
     return [call for calls in rows.values() for call in calls]
 
 
-def _events(path: str) -> list[Event]:
-    """The events of a timeline, also of one that was never closed."""
+def _is_slice(found: dict[str, Any]) -> bool:
+    return found.get("ph") == "X" and found["cat"] in _KINDS
+
+
+def _event(found: dict[str, Any]) -> _Event:
+    return _Event(
+        found["cat"],
+        found["name"],
+        found["args"]["kernel"],
+        found["tid"],
+        found["ts"],
+        found["dur"],
+        found["args"]["bytes"],
+    )
+
+
+def _objects(path: str) -> list[dict[str, Any]]:
+    """The objects in a timeline, also in one that was never closed."""
     if not Path(path).is_file():
         raise NotFound(f"there is no file {path}")
     text = Path(path).read_text(encoding="utf-8", errors="replace")
     try:
         found = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         lines = (line.strip().rstrip(",") for line in text.splitlines())
         try:
             found = [json.loads(line) for line in lines if line.startswith("{")]
-        except ValueError:
+        except (ValueError, RecursionError):
             raise _no_timeline(path) from None
     if isinstance(found, dict):  # as other tools write it again
         found = found.get("traceEvents")

@@ -42,6 +42,20 @@ module {{}} {{
 }}
 """
 
+# What objects of JavaScript have, a function of dims, and letters of Python's names.
+DIMS = ("constructor", "toString", "__proto__", "min", "größe", "x²")
+DIMS_SOURCE = f"""
+module {{}} {{
+  func @main(%x: f32[{",".join(DIMS)}] "x") -> (f32[{",".join(reversed(DIMS))}] "y")
+      symbols {{{", ".join(f"{name} in [1, 8]" for name in DIMS)}}} {{
+    %1 = cumulative(%x) {{axis=0, exclusive=false, kind="add", reverse=false}}
+        : f32[{",".join(DIMS)}]
+    %2 = transpose(%1) {{permutation=[5, 4, 3, 2, 1, 0]}} : f32[{",".join(reversed(DIMS))}]
+    return(%2)
+  }}
+}}
+"""
+
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
@@ -108,6 +122,51 @@ def test_names_with_html_in_them_are_text(browser: Browser, folder: Path) -> Non
     layers = browser.evaluate("document.querySelector('.layers').textContent")
     assert layers == "<i>turn</i>/<u>it</u>"
     assert "<b>net<b>" in browser.evaluate("document.title")
+
+
+def test_text_that_hides_or_turns_is_shown_as_escapes(
+    browser: Browser, decoder: Path, folder: Path
+) -> None:
+    hidden = "\u202e\u2066\u061c\u00ad\ufeff\U000e0041"
+    data, contents = read_file(str(decoder))
+    facts = module_facts(f"{hidden}.ingot", data, contents, {})
+    facts["metadata"] |= {hidden: [hidden], "one": hidden, "dims": {hidden: hidden}}
+    facts["texts"] = [hidden + text for text in facts["texts"]]
+    for function in facts["functions"]:
+        function["commands"][0] |= {"operations": hidden, "kernel": hidden}
+    page = folder / "hidden.html"
+    page.write_text(make_page([facts]))
+    browser.open(page)
+    browser.press("j")
+    for key in "123456":
+        browser.press(key)
+        text = browser.evaluate("document.title + document.body.innerText")
+        assert not set(hidden) & set(text)
+    assert '["\\u202e\\u2066\\u061c\\u00ad\\ufeff\\ue0041"]' in text
+    _clean(browser)
+
+
+@pytest.mark.parametrize("debug", [False, True])
+def test_every_name_of_a_dim_is_one(browser: Browser, folder: Path, debug: bool) -> None:
+    path, page = folder / "dims.ingot", folder / "dims.html"
+    module = ingot.compile(DIMS_SOURCE, debug=debug, variants=[best_variant()])
+    module.save(path)
+    ingot.explore(path, page, dims={"__proto__": 3})
+    browser.open(page)
+    assert browser.evaluate(f"{PANE}.model.names") == sorted(DIMS)
+    sizes = {**dict.fromkeys(DIMS, 8 if debug else 64), "__proto__": 3}  # ends are of --debug
+    shown = browser.evaluate(f"[...{PANE}.model.sizes]")
+    assert dict(shown) == sizes
+    if debug:
+        (report,) = module.report.targets.values()
+        function = report.functions["main"]
+        assert browser.evaluate(f"{PANE}.model.peak()") == function.peak_at(sizes)
+        costs = browser.evaluate(f"{PANE}.model.work.map((each) => {PANE}.model.at(each.flops))")
+        assert costs == [each.flops_at(sizes) for each in function.dispatches]
+        for place in ("in slab at 0 B", "in result 0"):
+            browser.press("j")
+            assert place in browser.evaluate("document.querySelector('.operands').innerText")
+    _see_all_views(browser)
 
 
 def test_the_graph_folds_zooms_and_shows_what_is_chosen(

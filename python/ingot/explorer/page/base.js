@@ -7,7 +7,8 @@ function h(tag, attributes, ...children) {
     else if (value !== false && value !== undefined) element.setAttribute(name, value);
   }
   for (const child of children.flat(Infinity)) {
-    if (child !== null && child !== undefined) element.append(child);
+    if (typeof child === "string") element.append(escaped(child));
+    else if (child !== null && child !== undefined) element.append(child);
   }
   return element;
 }
@@ -30,13 +31,12 @@ const rateText = (rate, unit) => `${rate >= 100 ? rate.toFixed(0) : rate.toFixed
 const countText = (count, noun) =>
   `${count} ${noun}${count === 1 ? "" : noun.endsWith("ch") ? "es" : "s"}`;
 
-// What cannot be printed, or turns the direction of text, as an escape.
-function printable(text) {
-  return String(text).replace(
-    /[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]/gu,
-    (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`,
-  );
-}
+// What cannot be printed, or turns the direction of text, as an escape; not the ends of lines.
+const escaped = (text) => text.replace(/(?!\n)[\p{C}\p{Zl}\p{Zp}]/gu, escapeOf);
+const escapeOf = (point) => `\\u${point.codePointAt(0).toString(16).padStart(4, "0")}`;
+
+// The same in one line.
+const printable = (text) => escaped(String(text)).replaceAll("\n", escapeOf);
 
 function cut(text, most) {
   const shown = printable(text);

@@ -159,9 +159,9 @@ function operandTable(pane, command) {
   return h("table", { class: "operands" }, lines);
 }
 
-function placeText(model, [kind, where]) {
-  if (/^(slab|arena)/.test(kind)) return `${kind.split(".")[0]} at ${lengthText(model.at(where))}`;
-  return `${kind} ${where}`;
+// A place is a kind and a number, or in the memory of a call a kind, an offset and its scope.
+function placeText(model, [kind, where, scope]) {
+  return scope === undefined ? `${kind} ${where}` : `${kind} at ${lengthText(model.at(where))}`;
 }
 
 function sourcesOf(pane, operand) {

@@ -8,6 +8,9 @@ const FUNCTIONS = {
   broadcast: (...sizes) => sizes.find((size) => size !== 1) ?? 1,
 };
 const formulas = new Map();
+const NAME = "[A-Za-z_][\\p{L}\\p{N}_.']*"; // as Python's [A-Za-z_][\w.']*
+const TOKENS = new RegExp(`${NAME}|\\d+|[-+*(),]`, "gu");
+const NAMES = new RegExp(`${NAME}(?![\\p{L}\\p{N}_.'(])`, "gu"); // a function is before "("
 
 // A function of the sizes (a Map by name), or of nothing for a number.
 function formula(text) {
@@ -17,7 +20,7 @@ function formula(text) {
 }
 
 function parseFormula(text) {
-  const tokens = text.match(/[A-Za-z_][\w.']*|\d+|[-+*(),]/g) || [];
+  const tokens = text.match(TOKENS) || [];
   let at = 0;
   const take = (token) => tokens[at] === token && ++at > 0;
 
@@ -57,6 +60,5 @@ function parseFormula(text) {
 
 // The names of dims in a formula.
 function namesIn(text) {
-  if (typeof text !== "string") return [];
-  return (text.match(/[A-Za-z_][\w.']*/g) || []).filter((name) => !Object.hasOwn(FUNCTIONS, name));
+  return (typeof text === "string" && text.match(NAMES)) || [];
 }

@@ -27,7 +27,7 @@ class Model {
     for (const each of this.function.memory) dims.push(each.offset, each.length);
     for (const value of [...this.function.arguments, ...this.function.results])
       dims.push(...value.shape);
-    this.names = [...new Set(dims.flatMap(namesIn))].filter((name) => name !== "?").sort();
+    this.names = [...new Set(dims.flatMap(namesIn))].sort();
     this.sizes = new Map(
       this.names.map((name) => [name, this.given.get(name) ?? this.guess(name)]),
     );
@@ -52,8 +52,14 @@ class Model {
     }
   }
 
+  // The least size of a dim and the greatest, or null.
+  ends(name) {
+    const { symbols } = this.function;
+    return Object.hasOwn(symbols, name) ? symbols[name] : [0, null];
+  }
+
   guess(name) {
-    const [low, high] = this.function.symbols[name] || [0, null];
+    const [low, high] = this.ends(name);
     return Math.max(low, high === null ? GUESS : Math.min(high, GUESS));
   }
 

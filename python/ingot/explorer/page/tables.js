@@ -321,7 +321,7 @@ function moduleView(pane) {
       : h("p", { class: "note" }, "none"),
   ];
   const data = Object.entries(facts.metadata).map(([key, value]) =>
-    row(key, typeof value === "string" ? cut(value, 300) : JSON.stringify(value)),
+    row(cut(key, 80), typeof value === "string" ? cut(value, 300) : JSON.stringify(value)),
   );
   return h(
     "div",
@@ -364,7 +364,7 @@ function moduleView(pane) {
 
 function dimTable(model) {
   const rows = model.names.map((name) => {
-    const [low, high] = model.function.symbols[name] || [0, null];
+    const [low, high] = model.ends(name);
     const ends = high === null ? `at least ${low}` : `${low} to ${high}`;
     return row(name, `${model.sizes.get(name)} here, ${ends}`);
   });
@@ -372,7 +372,7 @@ function dimTable(model) {
   if (peak !== undefined)
     rows.push(row("working memory", lengthText(model.peak()), formulaNote(peak)));
   for (const [name, dim] of Object.entries(model.facts.metadata.dims || {})) {
-    rows.push(row(name, h("code", {}, dim), " in the source"));
+    rows.push(row(cut(name, 80), h("code", {}, dim), " in the source"));
   }
   return rows.length
     ? h("table", { class: "facts" }, rows)

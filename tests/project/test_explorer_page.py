@@ -140,6 +140,7 @@ def test_text_that_hides_or_turns_is_shown_as_escapes(
     browser.press("j")
     for key in "123456":
         browser.press(key)
+        browser.wait("!document.querySelector('.lines') || document.querySelector('.line')")
         text = browser.evaluate("document.title + document.body.innerText")
         assert not set(hidden) & set(text)
     assert '["\\u202e\\u2066\\u061c\\u00ad\\ufeff\\ue0041"]' in text
@@ -234,7 +235,7 @@ def test_search_by_keys_finds_opens_and_shows(
     assert browser.evaluate(f"{PANE}.scene.nodes.some((n) => n.command?.id === {PANE}.selected.id)")
     browser.press("Escape")
     browser.press("2")
-    assert browser.evaluate("document.querySelectorAll('.line.cells').length") == count
+    browser.wait(f"document.querySelectorAll('.line.cells').length === {count}")
     browser.press("Escape")
     assert browser.evaluate(f"{PANE}.selected") is None
     browser.press("?")

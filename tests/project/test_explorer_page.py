@@ -140,7 +140,7 @@ def test_text_that_hides_or_turns_is_shown_as_escapes(
     browser.press("j")
     for key in "123456":
         browser.press(key)
-        browser.wait("!document.querySelector('.lines') || document.querySelector('.line')")
+        browser.wait("!document.querySelector('.lines:not(:has(.line))')")
         text = browser.evaluate("document.title + document.body.innerText")
         assert not set(hidden) & set(text)
     assert '["\\u202e\\u2066\\u061c\\u00ad\\ufeff\\ue0041"]' in text

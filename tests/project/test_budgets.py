@@ -18,30 +18,30 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 LINES = {
-    "compiler": 1770,
+    "compiler": 1780,
     "compiler/dispatch": 1910,
     "compiler/frontends": 12220,
-    "compiler/graph": 7860,
+    "compiler/graph": 7850,
     "compiler/ir": 2140,
     "compiler/kernels": 12240,
-    "compiler/stream": 1225,
-    "compiler/targets": 3330,
+    "compiler/stream": 1220,
+    "compiler/targets": 3360,
     "compiler/vm": 1810,
     "csrc": 80,
     "csrc/api": 1010,
     "csrc/base": 570,
-    "csrc/hal": 5570,
-    "csrc/include": 840,
+    "csrc/hal": 5560,
+    "csrc/include": 830,
     "csrc/module": 1310,
-    "csrc/vm": 1520,
+    "csrc/vm": 1500,
     "hal": 1160,
     "runtime": 1470,
-    "python/ingot": 2190,
-    "python/ingot/explorer": 1850,
+    "python/ingot": 2210,
+    "python/ingot/explorer": 1900,
     "benchmarks": 1030,
     "samples": 720,
 }
-IN_ALL = 63600
+IN_ALL = 63700
 LONGEST_FILE = 600
 LONGEST_FUNCTION = 57
 SUFFIXES = (".py", ".c", ".h", ".cl", ".def", ".js")

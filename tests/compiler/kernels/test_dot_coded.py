@@ -80,7 +80,7 @@ def test_panels_that_do_not_fit_scratch_are_decoded_in_blocks_of_depth() -> None
         check(function, m, FASTEST[:1])
 
 
-@examples(12, derandomize=True)
+@examples(12)
 @given(
     st.sampled_from(CODINGS), st.integers(1, 90), st.integers(1, 40), st.integers(1, 3),
     st.sampled_from([1, 2, 9]), st.sampled_from(["", "u8", "i8", "f32"]),

@@ -146,8 +146,8 @@ def test_an_import_that_differs_is_found_at_its_tensor(
 
 @pytest.fixture(scope="module")
 def artifact(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A jax function with symbolic dims, a call that it makes twice, a loop, a complex number and
-    a token."""
+    """A jax function with symbolic dims, a call that it makes twice, a loop, complex numbers, and
+    arguments of 64 bits."""
 
     def inner(x: Any) -> Any:
         return jax.numpy.tanh(x) * 2

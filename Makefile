@@ -25,7 +25,7 @@ SANITIZED_TESTS := tests/end_to_end $(addprefix --ignore=tests/end_to_end/test_,
   $(addprefix tests/compiler/frontends/stablehlo/test_stablehlo_,complex.py control.py rare.py \
   regions.py)
 # Not the texts that are parts of kernels.
-C_FILES = $(shell find csrc runtime samples tests benchmarks -name '*.[ch]')
+C_FILES = $(shell find csrc hal samples tests benchmarks -name '*.[ch]')
 export PATH := $(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
@@ -82,7 +82,7 @@ format: $(STAMPS)/develop ## format the code, fix what ruff can fix
 	ruff check --fix .
 
 clean: ## remove everything that was built, and the virtual environment
-	rm -rf build dist $(VENV) runtime/*.so .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf build dist $(VENV) hal/*.so .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # $(call c_build,FOLDER,OPTIONS,TARGETS): build the C runtime there.

@@ -1,7 +1,7 @@
 """The compiled extension, and its statuses as exceptions.
 
 Only this file imports `_ingot`; whoever needs C takes `ffi`, `lib` and `check` from here.
-The extension is the C layer: it lies in `runtime/`, but imports nothing of Python.
+It is made of the C runtime and of `hal/extension`, and imports nothing of Python.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 try:
-    _ingot: Any = import_module("ingot.runtime._ingot")
+    _ingot: Any = import_module("ingot.hal._ingot")
 except ImportError as error:
     raise FailedPrecondition(
         f"the compiled extension of ingot cannot be loaded ({error}); in a source tree run "

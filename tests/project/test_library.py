@@ -171,6 +171,7 @@ def test_wheel_installs_and_imports_without_the_source_tree(tmp_path: Path) -> N
     assert Path(file).is_relative_to(site)
     assert (site / "ingot" / "include" / "ingot" / "kernel_abi.h").is_file()
     assert (site / "bin" / "ingot").is_file()
+    assert not [*site.rglob("*.c"), *(site / "ingot" / "hal").rglob("*.h")]
 
 
 def _without_site_packages(site: Path) -> str:

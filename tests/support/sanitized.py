@@ -21,14 +21,14 @@ from ingot.compiler.targets.cpu import flags, toolchain
 
 __all__ = ["pytest_configure"]
 
-EXTENSION = Path(__file__).parents[2] / "build" / "sanitized" / "runtime" / "_ingot.abi3.so"
+EXTENSION = Path(__file__).parents[2] / "build/sanitized/hal/extension/_ingot.abi3.so"
 SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g1", "-O1")
 _UNWANTED = ("-O3", "-ffreestanding", "-nostdlib", "-Wl,--no-undefined", "-Wl,-s")
 
 
 def _use_extension() -> None:
     """Put the sanitized extension where `ingot.hal.native` finds it."""
-    name = "ingot.runtime._ingot"
+    name = "ingot.hal._ingot"
     loader = importlib.machinery.ExtensionFileLoader(name, str(EXTENSION))
     spec = importlib.util.spec_from_file_location(name, EXTENSION, loader=loader)
     assert spec is not None

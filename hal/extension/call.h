@@ -1,8 +1,8 @@
 /* What the Python extension adds to the C API: calls that cross from Python into C once, and
  * parameters from Python's memory. Part of the extension only; embedders use ingot/ingot.h.
  */
-#ifndef INGOT_RUNTIME_CALL_H_
-#define INGOT_RUNTIME_CALL_H_
+#ifndef INGOT_EXTENSION_CALL_H_
+#define INGOT_EXTENSION_CALL_H_
 
 #ifndef INGOT_CDEF
 #include "ingot/ingot.h"
@@ -55,4 +55,4 @@ typedef struct ingot_python_parameters_t {
  * one the span is empty, which fits no parameter. */
 ingot_parameters_t ingot_python_parameters(ingot_python_parameters_t *table);
 
-#endif /* INGOT_RUNTIME_CALL_H_ */
+#endif /* INGOT_EXTENSION_CALL_H_ */

@@ -3,8 +3,8 @@
  * The layout is fixed by the DLPack specification, versions 0.x (DLManagedTensor) and 1.x
  * (DLManagedTensorVersioned). Part of the Python extension only.
  */
-#ifndef INGOT_RUNTIME_DLPACK_H_
-#define INGOT_RUNTIME_DLPACK_H_
+#ifndef INGOT_EXTENSION_DLPACK_H_
+#define INGOT_EXTENSION_DLPACK_H_
 
 #ifndef INGOT_CDEF
 #include "ingot/ingot.h"
@@ -56,4 +56,4 @@ ingot_dlpack_versioned_t *ingot_dlpack_export_versioned(ingot_buffer_view_t *vie
 const char *ingot_dlpack_capsule_name(bool versioned);
 void *ingot_dlpack_capsule_destructor(void);
 
-#endif /* INGOT_RUNTIME_DLPACK_H_ */
+#endif /* INGOT_EXTENSION_DLPACK_H_ */

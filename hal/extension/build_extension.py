@@ -12,8 +12,8 @@ from pathlib import Path
 
 import cffi
 
-RUNTIME_FOLDER = Path(__file__).resolve().parent
-sys.path.insert(0, str(RUNTIME_FOLDER.parent))
+FOLDER = Path(__file__).resolve().parent
+sys.path.insert(0, str(FOLDER.parents[1]))
 
 from hal import header  # noqa: E402  the package `ingot` is not installed yet
 
@@ -21,7 +21,7 @@ PUBLIC_HEADERS = ("ingot.h", "opencl.h")
 PRIVATE_HEADERS = ("call.h", "dlpack.h", "record.h")
 
 # Called by C: for every line of the log (`hal/device.py`), and every few milliseconds of a call
-# (`limits.py`).
+# (`runtime/limits.py`).
 CALLBACKS = """
 extern "Python" void ingot_python_log(void *user, int32_t severity, const char *message);
 extern "Python+C" bool ingot_python_handle_signals(void);
@@ -30,7 +30,7 @@ extern "Python+C" bool ingot_python_handle_signals(void);
 
 def main(output: str) -> None:
     public = [header.read(name) for name in PUBLIC_HEADERS]
-    private = [(RUNTIME_FOLDER / name).read_text(encoding="utf-8") for name in PRIVATE_HEADERS]
+    private = [(FOLDER / name).read_text(encoding="utf-8") for name in PRIVATE_HEADERS]
     ffi = cffi.FFI()
     ffi.cdef(header.declarations(header.read("kernel_abi.h")))
     for text in (*public, *private):
@@ -41,7 +41,7 @@ def main(output: str) -> None:
     ffi.cdef(CALLBACKS)
     includes = [*(f"ingot/{name}" for name in PUBLIC_HEADERS), *PRIVATE_HEADERS]
     source = "".join(f'#include "{name}"\n' for name in includes)
-    ffi.set_source("ingot.runtime._ingot", source)
+    ffi.set_source("ingot.hal._ingot", source)
     ffi.emit_c_code(output)
 
 

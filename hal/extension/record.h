@@ -1,8 +1,8 @@
 /* Traces of sessions that Python uses: what happened is kept in C, without the interpreter, and
  * read afterwards. Part of the extension only.
  */
-#ifndef INGOT_RUNTIME_RECORD_H_
-#define INGOT_RUNTIME_RECORD_H_
+#ifndef INGOT_EXTENSION_RECORD_H_
+#define INGOT_EXTENSION_RECORD_H_
 
 #ifndef INGOT_CDEF
 #include "ingot/ingot.h"
@@ -40,4 +40,4 @@ void *ingot_python_timeline_open(const char *path, int *out_error);
  * could not. The file stays open, for threads that still call. */
 bool ingot_python_timeline_flush(void *timeline, bool is_end);
 
-#endif /* INGOT_RUNTIME_RECORD_H_ */
+#endif /* INGOT_EXTENSION_RECORD_H_ */

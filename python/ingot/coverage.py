@@ -71,7 +71,7 @@ def coverage_markdown() -> str:
     import onnx
 
     from ingot.compiler.frontends.onnx import importer as _importer  # noqa: F401 - fills the table
-    from ingot.compiler.frontends.onnx.registry import registered_ops
+    from ingot.compiler.frontends.onnx.registry import MICROSOFT, registered_ops
     from ingot.compiler.frontends.stablehlo import importer as _stablehlo  # noqa: F401 - likewise
     from ingot.compiler.frontends.stablehlo.lowering import LOWERINGS
     from ingot.compiler.frontends.stablehlo.lowerings.rare import REFUSED
@@ -93,7 +93,9 @@ def coverage_markdown() -> str:
         _list("Taken", taken & set(schemas)),
         _list("Taken through the body that the standard gives them", bodies),
         _list("Not taken", rest),
-        "\nOf other domains only functions that the model brings are taken.\n",
+        "\nOf the domain `com.microsoft`, which onnxruntime and its tools write:\n\n",
+        _list("Taken", set(registered_ops(MICROSOFT))),
+        "Of other domains only functions that the model brings are taken.\n",
         "\n## StableHLO\n\n",
         _list("Taken", set(LOWERINGS) - set(REFUSED)),
         "Not taken, nor any other op:\n\n",

@@ -7,7 +7,7 @@ by the importer, too, wherever the lowering of its node wants it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from functools import partial
 from pathlib import Path
@@ -293,6 +293,18 @@ class Node:
         inner = copy(self)
         inner.opset, inner.inputs = opset, [*self.inputs]
         inner._attributes = dict(self._attributes)
+        return inner
+
+    def replaced(
+        self, opset: int, inputs: Sequence[Value | None], attributes: Mapping[str, Any] | None
+    ) -> Node:
+        """A copy as a node of another opset, with these inputs and, unless None, attributes."""
+        inner = self.revised(opset)
+        inner.inputs = list(inputs)
+        if attributes is not None:
+            inner._attributes = {}
+            for name, value in attributes.items():
+                inner.set_attribute(name, value)
         return inner
 
     def set_attribute(self, name: str, value: Any) -> None:

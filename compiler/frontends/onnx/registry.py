@@ -15,12 +15,27 @@ above the model's opset wins.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from ingot.compiler.frontends.onnx.node import Node
 from ingot.compiler.frontends.onnx.structures import Structure
+from ingot.compiler.ir import Value
 
-__all__ = ["Lowering", "find_lowering", "lowering", "registered_ops"]
+__all__ = [
+    "MICROSOFT",
+    "Lowering",
+    "find_lowering",
+    "lower_as",
+    "lower_whole",
+    "lowering",
+    "registered_ops",
+]
+
+MICROSOFT = "com.microsoft"
+"""The domain of the ops that onnxruntime and its tools add to the standard's."""
+
+_NEWEST = 1 << 30  # above every opset
 
 Lowering = Callable[[Node], Structure | tuple[Structure | None, ...]]
 
@@ -50,6 +65,35 @@ def find_lowering(domain: str, op_type: str, opset: int) -> Lowering | None:
     return found
 
 
-def registered_ops() -> list[str]:
-    """The names of all ops of the default domain that have a lowering, sorted."""
-    return sorted(op_type for domain, op_type in _TABLE if domain == "")
+def lower_as(
+    node: Node,
+    op_type: str,
+    inputs: Sequence[Value | None],
+    attributes: Mapping[str, Any] | None = None,
+    opset: int = _NEWEST,
+) -> Value:
+    """The first result of an op of the default domain in the place of `node`; without
+    `attributes` it has those of the node."""
+    first = lower_whole(node, op_type, inputs, attributes, opset)[0]
+    assert first is not None
+    return first
+
+
+def lower_whole(
+    node: Node,
+    op_type: str,
+    inputs: Sequence[Value | None],
+    attributes: Mapping[str, Any] | None = None,
+    opset: int = _NEWEST,
+) -> list[Value | None]:
+    """As `lower_as`, all results."""
+    lower = find_lowering("", op_type, opset)
+    assert lower is not None, f"no lowering of {op_type}"
+    made = lower(node.replaced(opset, inputs, attributes))
+    results = made if isinstance(made, tuple) else (made,)
+    return [each if isinstance(each, Value) else None for each in results]
+
+
+def registered_ops(domain: str = "") -> list[str]:
+    """The names of all ops of the domain that have a lowering, sorted."""
+    return sorted(op_type for own, op_type in _TABLE if own == domain)

@@ -117,15 +117,18 @@ def layer_normalization(node: Node) -> tuple[Value | None, ...]:
     return narrow(node, normal, node.input(0)), *statistics
 
 
-@lowering("RMSNormalization")
-def root_mean_square_normalization(node: Node) -> Value:
+@lowering("RMSNormalization", "SimplifiedLayerNormalization")
+def root_mean_square_normalization(node: Node) -> tuple[Value | None, ...]:
+    """The result has the dtype of the scale. onnxruntime has the op under an older name, which
+    also gives the inverse deviation."""
     x = widen(node, node.input(0))
     rank = type_of(x).rank
     axes = list(range(node.axis(-1, rank), rank))
     inverse = _inverse_deviation(node, x, axes, node.number("epsilon", 1e-5))
     normal = node.op("mul", x, node.broadcast_back(inverse, shape_of(x), axes))
     scale = node.broadcast_to(node.convert(node.input(1), type_of(x).dtype), shape_of(x))
-    return narrow(node, node.op("mul", normal, scale), node.input(0))
+    kept = node.keep_axes(inverse, shape_of(x), axes) if node.wants(1) else None
+    return narrow(node, node.op("mul", normal, scale), node.input(1)), kept
 
 
 @lowering("InstanceNormalization")

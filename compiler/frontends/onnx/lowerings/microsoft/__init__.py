@@ -1,0 +1,16 @@
+"""The lowerings of `com.microsoft`: what onnxruntime and its tools write beside the standard's ops.
+
+Most of them are ops of the standard that were joined; those are lowered as what they stand for
+(`lower_as`), and passes find the patterns again.
+"""
+
+from __future__ import annotations
+
+from ingot.compiler.frontends.onnx.lowerings.microsoft import (
+    activations,
+    fused,
+    normalizations,
+    renamed,
+)
+
+__all__ = ["activations", "fused", "normalizations", "renamed"]

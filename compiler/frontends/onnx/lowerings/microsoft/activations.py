@@ -1,0 +1,125 @@
+"""Activations of `com.microsoft`, most of them with a bias that is added before."""
+
+from __future__ import annotations
+
+from ingot.compiler.frontends.onnx.lowerings.elementwise import narrow, widen
+from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of, unsupported
+from ingot.compiler.frontends.onnx.registry import MICROSOFT, lower_as, lowering
+from ingot.compiler.ir import Value
+
+__all__ = ["add", "fast_gelu_of", "halves", "silu"]
+
+_TANH = {"approximate": "tanh"}
+
+
+def add(node: Node, *values: Value | None) -> Value:
+    """The sum of the values that there are, spread to one shape."""
+    first, *rest = (value for value in values if value is not None)
+    for value in rest:
+        first = node.op("add", *node.broadcast(first, value))
+    return first
+
+
+def fast_gelu_of(node: Node, x: Value) -> Value:
+    return lower_as(node, "Gelu", [x], _TANH)
+
+
+def silu(node: Node, x: Value) -> Value:
+    """x * sigmoid(x)."""
+    return lower_as(node, "Swish", [x], {})
+
+
+def halves(node: Node, x: Value) -> tuple[Value, Value]:
+    """The first and the second half of the last axis."""
+    shape = shape_of(x)
+    width = shape[-1]
+    unsupported(not isinstance(width, int) or width % 2 != 0, f"its last dim {width} has no half")
+    middle, start = (*shape[:-1], width // 2), (0,) * len(shape)
+    left = node.op("slice", x, start=start, limit=middle)
+    right = node.op("slice", x, start=(*start[:-1], width // 2), limit=shape)
+    return left, right
+
+
+@lowering("BiasGelu", domain=MICROSOFT)
+def bias_gelu(node: Node) -> Value:
+    x = add(node, widen(node, node.input(0)), widen(node, node.input(1)))
+    return narrow(node, lower_as(node, "Gelu", [x], {}), node.input(0))
+
+
+@lowering("FastGelu", domain=MICROSOFT)
+def fast_gelu(node: Node) -> Value:
+    bias = node.optional(1)
+    x = add(node, widen(node, node.input(0)), None if bias is None else widen(node, bias))
+    return narrow(node, fast_gelu_of(node, x), node.input(0))
+
+
+@lowering("QuickGelu", domain=MICROSOFT)
+def quick_gelu(node: Node) -> Value:
+    return lower_as(node, "Swish", [node.input(0)], {"alpha": node.number("alpha", 1.702)})
+
+
+@lowering("BiasSplitGelu", domain=MICROSOFT)
+def bias_split_gelu(node: Node) -> Value:
+    """The left half of x + bias times the Gelu of the right one."""
+    left, right = halves(node, add(node, widen(node, node.input(0)), widen(node, node.input(1))))
+    result = node.op("mul", left, lower_as(node, "Gelu", [right], {}))
+    return narrow(node, result, node.input(0))
+
+
+@lowering("BiasAdd", domain=MICROSOFT)
+def bias_add(node: Node) -> Value:
+    """x + bias + skip."""
+    return narrow(node, add(node, *(widen(node, each) for each in node.present())), node.input(0))
+
+
+@lowering("BiasDropout", domain=MICROSOFT)
+def bias_dropout(node: Node) -> Value:
+    """data + bias + residual: nothing is dropped in inference."""
+    unsupported(
+        node.optional(4) is not None and node.known_number(4) != 0,
+        "its training_mode is not known to be 0: export the model in eval mode",
+    )
+    return add(node, node.input(0), node.input(1), node.optional(2))
+
+
+@lowering("BiasSoftmax", domain=MICROSOFT)
+def bias_softmax(node: Node) -> Value:
+    """The softmax of data + bias over `axis` and all behind it."""
+    x = add(node, widen(node, node.input(0)), widen(node, node.input(1)))
+    axis = {"axis": node.integer("axis", 1)}
+    return narrow(node, lower_as(node, "Softmax", [x], axis, opset=12), node.input(0))
+
+
+@lowering("ScaledSiLU", domain=MICROSOFT)
+def scaled_silu(node: Node) -> Value:
+    """silu(scale * x), rounded to the dtype of x behind each step."""
+    x, scale = node.input(0), node.optional(1)
+    wide = widen(node, x)
+    if scale is None:
+        factor = node.fill(node.number("alpha", 1.0), like=wide)
+    else:
+        factor = node.broadcast_to(
+            node.convert(node.reshape(scale, ()), type_of(wide).dtype), shape_of(wide)
+        )
+    scaled = narrow(node, node.op("mul", wide, factor), x)
+    gate = narrow(node, node.op("logistic", widen(node, scaled)), x)
+    return narrow(node, node.op("mul", widen(node, scaled), widen(node, gate)), x)
+
+
+@lowering("SwiGLU", domain=MICROSOFT)
+def swiglu(node: Node) -> Value:
+    """swish(gate) * (up + beta), both sides clamped to `limit` if that is positive; one operand
+    alone holds the gate and then the other."""
+    unsupported(bool(node.integer("round_activation", 0)), "its round_activation is not 0")
+    gate = widen(node, node.input(0))
+    if node.optional(1) is None:
+        gate, up = halves(node, gate)
+    else:
+        up = widen(node, node.input(1))
+    limit = node.number("limit", 0.0)
+    if limit > 0:
+        gate = node.op("min", gate, node.fill(limit, like=gate))
+        up = node.op("clamp", node.fill(-limit, like=up), up, node.fill(limit, like=up))
+    gate = lower_as(node, "Swish", [gate], {"alpha": node.number("activation_alpha", 1.0)})
+    shift = node.fill(node.number("activation_beta", 0.0), like=up)
+    return narrow(node, node.op("mul", gate, node.op("add", up, shift)), node.input(0))

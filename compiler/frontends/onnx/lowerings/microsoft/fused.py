@@ -1,0 +1,104 @@
+"""Products and convolutions of `com.microsoft`: transposed, channels last, and with activations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ingot.compiler.frontends.onnx.lowerings.contractions import matmul
+from ingot.compiler.frontends.onnx.lowerings.microsoft.activations import add, fast_gelu_of
+from ingot.compiler.frontends.onnx.lowerings.microsoft.normalizations import (
+    channels_first,
+    channels_last,
+)
+from ingot.compiler.frontends.onnx.node import Node, type_of, unsupported
+from ingot.compiler.frontends.onnx.registry import MICROSOFT, lower_as, lowering
+from ingot.compiler.ir import Value
+
+__all__ = ["activate"]
+
+_ACTIVATIONS = {
+    "Clip": ("min", "max"),
+    "Elu": ("alpha",),
+    "Gelu": (),
+    "HardSigmoid": ("alpha", "beta"),
+    "HardSwish": (),
+    "LeakyRelu": ("alpha",),
+    "Relu": (),
+    "Selu": ("alpha", "gamma"),
+    "Sigmoid": (),
+    "Softplus": (),
+    "Softsign": (),
+    "Tanh": (),
+    "ThresholdedRelu": ("alpha",),
+}
+"""The activations that onnxruntime joins with an op, and what their parameters are."""
+
+
+def activate(node: Node, x: Value, parameters: Sequence[float] | None = None) -> Value:
+    """x through the node's activation, whose parameters are these or else attributes that begin
+    with `activation_`."""
+    name = node.text("activation", "")
+    if not name:
+        return x
+    unsupported(name not in _ACTIVATIONS, f"its activation is '{name}'")
+    attributes: dict[str, Any] = dict(zip(_ACTIVATIONS[name], parameters or (), strict=False))
+    for each in _ACTIVATIONS[name]:
+        if node.has(f"activation_{each}"):
+            attributes[each] = node.number(f"activation_{each}", 0)
+    return lower_as(node, name, [x], attributes)
+
+
+@lowering("FusedMatMul", "FusedMatMulActivation", "TransposeMatMul", domain=MICROSOFT)
+def fused_matmul(node: Node) -> Value:
+    """alpha A' B', where the last two axes may be exchanged, and the first may stand behind the
+    other batch axes."""
+    a, b = (_turned(node, node.input(place), side) for place, side in enumerate("AB"))
+    product = matmul(node, a, b, type_of(a).dtype)
+    alpha = node.number("alpha", 1.0)
+    if alpha != 1:
+        product = node.op("mul", product, node.fill(alpha, like=product))
+    return activate(node, product)
+
+
+def _turned(node: Node, x: Value, side: str) -> Value:
+    order = list(range(type_of(x).rank))
+    if len(order) < 2:
+        return x
+    if node.integer(f"transBatch{side}", 0):
+        order = [*order[1:-1], 0, order[-1]]
+    if node.integer(f"trans{side}", 0):
+        order[-2:] = order[:-3:-1]
+    return node.transpose(x, order)
+
+
+@lowering("FusedGemm", domain=MICROSOFT)
+def fused_gemm(node: Node) -> Value:
+    return activate(node, lower_as(node, "Gemm", [node.input(0), node.input(1), node.optional(2)]))
+
+
+@lowering("GemmFastGelu", domain=MICROSOFT)
+def gemm_fast_gelu(node: Node) -> Value:
+    x = node.input(0)
+    product = matmul(node, x, node.input(1), type_of(x).dtype)
+    return fast_gelu_of(node, add(node, product, node.optional(2)))
+
+
+@lowering("FusedConv", domain=MICROSOFT)
+def fused_convolution(node: Node) -> Value:
+    """The activation of convolution + bias + Z."""
+    result = lower_as(node, "Conv", [node.input(0), node.input(1), node.optional(2)])
+    return activate(node, add(node, result, node.optional(3)), node.numbers("activation_params"))
+
+
+@lowering("NhwcConv", "NhwcFusedConv", domain=MICROSOFT)
+def channels_last_convolution(node: Node) -> Value:
+    """As FusedConv, of [batch, spatial..., channels]; the weight is as ever."""
+    x = channels_first(node, node.input(0))
+    result = channels_last(node, lower_as(node, "Conv", [x, node.input(1), node.optional(2)]))
+    return activate(node, add(node, result, node.optional(3)), node.numbers("activation_params"))
+
+
+@lowering("NhwcMaxPool", domain=MICROSOFT)
+def channels_last_max_pool(node: Node) -> Value:
+    return channels_last(node, lower_as(node, "MaxPool", [channels_first(node, node.input(0))]))

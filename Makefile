@@ -29,7 +29,7 @@ C_FILES = $(shell find csrc hal samples tests benchmarks -name '*.[ch]')
 export PATH := $(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-peers sanitized check bench develop goldens pictures format clean
+.PHONY: help demo test test-peers sanitized check bench develop docs goldens pictures format clean
 
 help: ## list the targets
 	@echo "Ingot: compile a machine-learning model once, run it anywhere."
@@ -67,6 +67,9 @@ bench: develop ## measure against the other engines that are installed
 
 develop: $(STAMPS)/develop ## bring the Python extension up to date after changes of the C code
 	cmake --build build/editable --target _ingot
+
+docs: develop ## build the documentation as pages, build/site/index.html
+	NO_MKDOCS_2_WARNING=1 mkdocs build --quiet
 
 pictures: develop ## make the pictures of docs/ anew; needs Chromium
 	python docs/pictures/make_explorer.py

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ingot.compiler.module import Module
     from ingot.runtime.model import Function, Model
 
-__all__ = ["main"]
+__all__ = ["main", "make_parser"]
 
 _EXIT_FAILED = 1
 _EXIT_WRONG_USE = 2
@@ -33,7 +33,7 @@ _EXIT_INTERRUPTED = 130
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; gives its exit status."""
-    parser = _parser()
+    parser = make_parser()
     options, unknown = parser.parse_known_args(arguments)
     if unknown:
         parser.prog += f" {options.command}"  # whose help lists what there is
@@ -77,7 +77,7 @@ class _Version(argparse.Action):
         sys.exit(0)
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="ingot",
         description="Compile a machine-learning model once into a small module, "

@@ -1,0 +1,68 @@
+"""The documentation as pages: it builds without a warning, so every page is in the navigation and
+every link leads somewhere, and it holds what it should."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import ingot
+
+pytest.importorskip("mkdocs", reason='needs mkdocs-material: pip install "ingot[docs]"')
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def build(root: Path, site: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--site-dir", site],
+        cwd=root,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+    )
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site") / "site"
+    done = build(ROOT, folder)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_pages_that_nobody_lists_and_links_to_nothing_stop_the_build(tmp_path: Path) -> None:
+    for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "mkdocs.yml", "csrc", "samples"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    (tmp_path / "docs").mkdir()
+    for path in (ROOT / "docs").iterdir():
+        (tmp_path / "docs" / path.name).symlink_to(path)
+    text = "# New\n\n[a](ops.md#nowhere) [b](gone.md) [c](../samples/gone.c)\n"
+    (tmp_path / "docs" / "new.md").write_text(text)
+    done = build(tmp_path, tmp_path / "site")
+    assert done.returncode != 0
+    assert re.search(r"not included in the \"nav\".*\n.*new\.md", done.stderr)
+    for target in ("#nowhere", "gone.md", "../samples/gone.c"):
+        assert target in done.stderr
+
+
+def test_all_that_is_public_has_an_entry(site: Path) -> None:
+    named = {f"ingot.{name}" for name in ingot.__all__} - {"ingot.__version__", "ingot.state"}
+    _assert_entries(site / "python.html", named)
+    _assert_entries(site / "python.html", {"ingot.Model.calling", "ingot.Model.trace"})
+    _assert_entries(site / "command.html", {"ingot-compile", "ingot-devices"})
+    header = (ROOT / "csrc/include/ingot/ingot.h").read_text(encoding="utf-8")
+    declared = set(re.findall(r"^INGOT_API [^;]*?\b(ingot_\w+)\(", header, re.MULTILINE))
+    assert len(declared) > 50
+    _assert_entries(site / "c-api.html", declared)
+
+
+def _assert_entries(page: Path, names: set[str]) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert not [name for name in sorted(names) if f'id="{name}"' not in text]

@@ -1,13 +1,16 @@
 """The bytecode of a module as text, driven by the operand letters of `spec/op.def`.
 
-One instruction a line: its word offset, results, name, operands; source layers stand as
-comments above the first instruction that belongs to them, and labels where branches lead.
+One instruction a line: its word offset, results, name, operands; source layers stand above the
+first instruction that belongs to them, and labels where branches lead. `read_assembly.py` reads
+functions back.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import struct
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
 from ingot.compiler.ir.dims import Dim
@@ -22,60 +25,110 @@ from ingot.hal.errors import DataLoss
 from ingot.hal.spec import opcode_of_code
 from ingot.hal.value_kind import kind_text
 
-__all__ = ["disassemble", "function_code", "signature_text"]
+__all__ = [
+    "disassemble",
+    "function_code",
+    "function_text",
+    "kernel_operands",
+    "name_text",
+    "quoted_dim",
+    "signature_text",
+    "value_text",
+]
 
 _TARGET = re.compile(r"->(\d+)")
+_PLAIN_NAME = re.compile(r"[A-Za-z_][\w.]*", re.ASCII)
+_PLAIN_FLOAT = re.compile(r"[\d.e+-]+|-?inf")  # floats whose text tells all of them
 
 
 def disassemble(contents: ModuleContents) -> str:
     """All functions of a module as text. DataLoss: the code is no valid instruction stream."""
     variables = [
-        f"variable {ordinal} {_value_text(variable)}\n"
+        f"variable {ordinal} {value_text(variable, quoted_dim)}\n"
         for ordinal, variable in enumerate(contents.variables)
     ]
-    functions = [_function_text(contents, function) for function in contents.functions]
+    functions = [function_text(contents, function) for function in contents.functions]
     return "\n".join(["".join(variables)] * bool(variables) + functions)
+
+
+def name_text(name: str) -> str:
+    """A name as it is, or in quotes: it may be any text."""
+    return name if _PLAIN_NAME.fullmatch(name) else json.dumps(name)
+
+
+def quoted_dim(dim: Dim) -> str:
+    """A size or symbol as it is, a formula in quotes."""
+    text = str(dim)
+    return text if text.isdecimal() else name_text(text)
 
 
 def signature_text(function: FunctionContents, dim_text: Callable[[Dim], str] = str) -> str:
     """`main(x: f32[b,4]) -> (y: f32[b])`, with the text of every dim that `dim_text` gives."""
     arguments, results = (
-        ", ".join(_value_text(value, dim_text) for value in values)
+        ", ".join(value_text(value, dim_text) for value in values)
         for values in (function.arguments, function.results)
     )
-    return f"{function.name}({arguments}) -> ({results})"
+    return f"{name_text(function.name)}({arguments}) -> ({results})"
 
 
-def _value_text(
+def value_text(
     value: ValueContents | VariableContents, dim_text: Callable[[Dim], str] = str
 ) -> str:
+    """`x: f32[b,4]`"""
     dims = ["?" if dim is None else dim_text(dim) for dim in value.shape]
+    name = name_text(value.name)
     if isinstance(value, VariableContents):
-        return f"{value.name}: {value.dtype.name}[{','.join(dims)}]"
+        return f"{name}: {value.dtype.name}[{','.join(dims)}]"
     element = f"{value.dtype.name}[{'*' if value.any_rank else ','.join(dims)}]"
-    return f"{value.name}: {kind_text(value.kind, element)}"
+    return f"{name}: {kind_text(value.kind, element)}"
+
+
+def kernel_operands(contents: ModuleContents, target: str) -> list[str]:
+    """What instructions of a target call each kernel: `@name`, or its number where that name is
+    another one's too, or of another target."""
+    named = [
+        (executable.target, entry.name)
+        for executable in contents.executables
+        for entry in executable.entries
+    ]
+    counts = Counter(named)
+    return [
+        f"@{pair[1]}"
+        if pair[0] == target and counts[pair] == 1 and _PLAIN_NAME.fullmatch(pair[1])
+        else str(number)
+        for number, pair in enumerate(named)
+    ]
 
 
 def function_code(contents: ModuleContents, function: FunctionContents) -> dict[int, str]:
     """The text of the instruction that starts at each word, with words where branches lead.
     DataLoss: the code is no valid instruction stream."""
-    entries = [entry.name for each in contents.executables for entry in each.entries]
+    kernels = kernel_operands(contents, function.target)
     words = struct.unpack(f"<{len(function.code.words) // 2}H", function.code.words)
-    return dict(_instructions(words, contents.strings, entries))
+    return dict(_instructions(words, contents.strings, kernels))
 
 
-def _function_text(contents: ModuleContents, function: FunctionContents) -> str:
+def function_text(contents: ModuleContents, function: FunctionContents) -> str:
+    """The lines of one function. DataLoss: the code is no valid instruction stream."""
     registers = f"{function.i64_count} i64, {function.f64_count} f64, {function.ref_count} ref"
-    lines = [f"func {signature_text(function)} target {function.target} registers {registers}"]
-    layers = {location.word: location for location in function.code.locations}
+    kind = " exported" * function.exported + " init" * function.init
+    signature = signature_text(function, quoted_dim)
+    target = name_text(function.target)
+    lines = [f"func {signature} target {target} registers {registers}{kind}"]
+    if function.doc:
+        lines.append(f"  doc {json.dumps(function.doc)}")
+    for place, value in enumerate((*function.arguments, *function.results)):
+        if value.doc:
+            lines.append(f"  doc {place} {json.dumps(value.doc)}")
+    locations = list(reversed(function.code.locations))
     instructions = function_code(contents, function)
     labels = _labels(instructions.values())
     for at, text in instructions.items():
         if at in labels:
-            lines.append(f"{labels[at]}:")
-        location = layers.get(at)
-        if location is not None and (location.layer or location.op):
-            lines.append(f"  # {location.layer} ({location.op})")
+            lines.append(f"  {labels[at]}:")
+        while locations and locations[-1].word <= at:
+            location = locations.pop()
+            lines.append(f"  layer {json.dumps(location.layer)}, {json.dumps(location.op)}")
         if text.startswith("branch"):
             text = _TARGET.sub(lambda match: f"->{labels[int(match[1])]}", text)
         lines.append(f"  {at:5}  {text}")
@@ -83,12 +136,12 @@ def _function_text(contents: ModuleContents, function: FunctionContents) -> str:
 
 
 def _instructions(
-    words: tuple[int, ...], strings: bytes, entries: list[str]
+    words: tuple[int, ...], strings: bytes, kernels: list[str]
 ) -> Iterator[tuple[int, str]]:
     """Words where instructions start, with their texts."""
     at = 0
     while at < len(words):
-        text, length = _instruction(words, at, strings, entries)
+        text, length = _instruction(words, at, strings, kernels)
         yield at, text
         at += length
 
@@ -101,7 +154,7 @@ def _labels(texts: Iterable[str]) -> dict[int, str]:
 
 
 def _instruction(
-    words: tuple[int, ...], at: int, strings: bytes, entries: list[str]
+    words: tuple[int, ...], at: int, strings: bytes, kernels: list[str]
 ) -> tuple[str, int]:
     """The text of the instruction at word `at`, and its length in words."""
     code = opcode_of_code(words[at])
@@ -123,8 +176,8 @@ def _instruction(
     for kind in code.operand_kinds:
         target = results if kind[0].isupper() else operands
         target.append(_operand(kind, take, strings))
-    if code.name == "dispatch" and int(operands[0]) < len(entries):
-        operands[0] = f"@{entries[int(operands[0])]}"
+    if code.name == "dispatch" and int(operands[0]) < len(kernels):
+        operands[0] = kernels[int(operands[0])]
     left = f"{', '.join(results)} = " if results else ""
     return f"{left}{code.name} {', '.join(operands)}".rstrip(), used
 
@@ -137,13 +190,19 @@ def _operand(kind: str, take: Callable[[], int], strings: bytes) -> str:
         return f"bindings[{', '.join(_bindings(take))}]"
     if letter in "kx":
         data = struct.pack("<4H", *(take() for _ in range(4)))
-        return str(struct.unpack("<q" if letter == "k" else "<d", data)[0])
+        return str(struct.unpack("<q", data)[0]) if letter == "k" else _float_text(data)
     if letter in "st":
         low, high = take(), take()
         number = low | high << 16
-        return repr(read_text(strings, number)) if letter == "s" else f"->{number}"
+        return json.dumps(read_text(strings, number)) if letter == "s" else f"->{number}"
     number = take()
     return str(number) if letter == "n" else f"{ {'i': 'i', 'f': 'f', 'o': 'r'}[letter] }{number}"
+
+
+def _float_text(data: bytes) -> str:
+    """The number, or the bits of one that is none."""
+    text = repr(struct.unpack("<d", data)[0])
+    return text if _PLAIN_FLOAT.fullmatch(text) else f"{struct.unpack('<Q', data)[0]:#x}"
 
 
 def _bindings(take: Callable[[], int]) -> Iterator[str]:

@@ -18,7 +18,7 @@ from ingot.command_line import add_command, add_dim, add_json, say
 from ingot.compile_options import parse_length
 from ingot.hal.errors import CompileError, Error, InvalidArgument
 from ingot.hal.printable import json_escape, printable
-from ingot.module_commands import add_explore, add_inspect, add_strip
+from ingot.module_commands import add_asm, add_dis, add_explore, add_inspect, add_strip
 
 if TYPE_CHECKING:
     from ingot.compiler.module import Module
@@ -92,6 +92,8 @@ def make_parser() -> argparse.ArgumentParser:
         add_inspect,
         add_explore,
         add_strip,
+        add_dis,
+        add_asm,
         _add_check,
         _add_bisect,
         _add_coverage,

@@ -1,4 +1,4 @@
-"""The subcommands that look into module files: inspect, explore, strip."""
+"""The subcommands that look into module files: inspect, explore, strip, dis, asm."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from ingot.command_line import add_command, add_dim, add_json, say
 
-__all__ = ["add_explore", "add_inspect", "add_strip"]
+__all__ = ["add_asm", "add_dis", "add_explore", "add_inspect", "add_strip"]
 
 
 def add_inspect(commands: Any) -> None:
@@ -79,3 +79,55 @@ def _run_strip(options: argparse.Namespace) -> None:
     stripped = strip_module(data)
     write_whole(options.output, lambda file: file.write(stripped))
     say(f"{options.output}: {len(stripped) / 1e3:.1f} KB of {len(data) / 1e3:.1f} KB")
+
+
+def add_dis(commands: Any) -> None:
+    parser = add_command(commands, "dis", _run_dis, "write a module as text, for `ingot asm`")
+    parser.add_argument("module", metavar="MODULE", help="a file made by `ingot compile`")
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="where the text goes, with weights and machine code in it; without it the text is "
+        "printed, with their hashes in their place",
+    )
+    parser.add_argument(
+        "--hashes",
+        action="store_true",
+        help="write hashes into FILE too, for `ingot asm --from MODULE`",
+    )
+
+
+def _run_dis(options: argparse.Namespace) -> None:
+    from ingot.compiler.vm.write_assembly import assembly_text
+    from ingot.hal.whole_file import write_whole
+    from ingot.inspection import read_file
+
+    data, contents = read_file(options.module, verify=True)
+    text = assembly_text(contents, embed=options.output is not None and not options.hashes)
+    if options.output is None:
+        print(text, end="")
+        return
+    write_whole(options.output, lambda file: file.write(text.encode()))
+    say(f"{options.output}: {len(text) / 1e3:.1f} KB of text for {len(data) / 1e3:.1f} KB")
+
+
+def add_asm(commands: Any) -> None:
+    parser = add_command(commands, "asm", _run_asm, "make a module of what `ingot dis` wrote")
+    parser.add_argument("text", metavar="FILE", help="the text of a module (docs/debugging.md)")
+    parser.add_argument("-o", "--output", required=True, metavar="OUT", help="the module file")
+    parser.add_argument(
+        "--from",
+        dest="origin",
+        metavar="MODULE",
+        help="the module that has the bytes whose hashes stand in FILE",
+    )
+
+
+def _run_asm(options: argparse.Namespace) -> None:
+    from ingot.assembling import assemble_file
+    from ingot.hal.whole_file import write_whole
+
+    module = assemble_file(options.text, options.origin)
+    write_whole(options.output, lambda file: file.write(module))
+    say(f"{options.output}: {len(module) / 1e3:.1f} KB")

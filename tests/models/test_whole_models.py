@@ -15,6 +15,7 @@ import pytest
 
 import ingot
 from tests.models import graphs
+from tests.support.assembly import assert_assembles
 
 TOLERANCE = 5e-6
 
@@ -35,6 +36,7 @@ def _weights(name: str) -> dict[str, Any]:
 def test_a_static_model_with_external_weights_is_right(name: str) -> None:
     module = ingot.compile(graphs.path(name), parameters="external")
     assert len(bytes(module)) < 1_000_000
+    assert_assembles(bytes(module))
     model = ingot.load(module, parameters=_weights(name))
     result = model(**graphs.sample(name, 0))
     assert _error(result, graphs.reference(name)) <= TOLERANCE
@@ -42,6 +44,7 @@ def test_a_static_model_with_external_weights_is_right(name: str) -> None:
 
 def test_one_minilm_module_is_right_for_every_batch_and_sequence(tmp_path: Path) -> None:
     module = ingot.compile(graphs.path("minilm"), parameters="external")
+    assert_assembles(bytes(module))
     model = ingot.load(module, parameters=_weights("minilm"))
     given = graphs.sample("minilm", 0, **graphs.REFERENCE_DIMS["minilm"])
     assert _error(model(**given), graphs.reference("minilm")) <= TOLERANCE

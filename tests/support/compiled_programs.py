@@ -18,6 +18,7 @@ from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.ir import Block, Function, Module, Region, TensorType, Value, clone_region
 from ingot.compiler.ir.dims import Dim
 from ingot.hal.spec import dtype
+from tests.support.assembly import assert_assembles
 from tests.support.devices import best_variant, load_everywhere, targets
 from tests.support.results import arrays_of, assert_same
 
@@ -53,6 +54,7 @@ class Program:
             self.reference.add(replace(function, body=clone_region(function.body, {})))
         options = {"variants": [best_variant()], **options}
         self.module = ingot.compile(module, target=targets(), **options)
+        assert_assembles(bytes(self.module))
         self.models = load_everywhere(self.module)
         self.model = self.models["cpu"]
 

@@ -37,15 +37,20 @@ _EXP2 = coefficients(
     """0x1p+0 0x1.62e430p-1 0x1.ebfbdap-3 0x1.c6aed4p-5 0x1.3b2dbcp-7 0x1.5f4572p-10
     0x1.41d308p-13"""
 )
-_LOG = coefficients(
+_LOG_F32 = coefficients(
     """0x1.555554p-2 -0x1.ffffe6p-3 0x1.999d36p-3 -0x1.55625ep-3 0x1.23dd14p-3 -0x1.fbc46ep-4
     0x1.dc8e38p-4 -0x1.dd999ep-4 0x1.2c5a02p-4"""
 )
+_LOG_F64 = coefficients(
+    """0x1.5555555555558p-1 0x1.99999999951fep-2 0x1.2492492e08013p-2 0x1.c71c62cb0101ap-3
+    0x1.7462bba51baa2p-3 0x1.39fd87dde0f98p-3 0x1.2b6220cf76b04p-3"""
+)
+# (2 atanh(s) - 2 s - 2/3 s^3) / s^5, of s^2
 _LOG_PARTS = {
     "f32": coefficients("0x1.9996a8p-2 0x1.257f42p-2 0x1.aad868p-3"),
     "f64": coefficients(
-        """0x1.5555555555558p-1 0x1.99999999951fep-2 0x1.2492492e08013p-2 0x1.c71c62cb0101ap-3
-        0x1.7462bba51baa2p-3 0x1.39fd87dde0f98p-3 0x1.2b6220cf76b04p-3"""
+        """0x1.999999999999ap-2 0x1.2492492492523p-2 0x1.c71c71c6ea419p-3 0x1.745d177ae1549p-3
+        0x1.3b1395b5cf353p-3 0x1.1118cd58e57e5p-3 0x1.df7bbdf70e416p-4 0x1.e0387606674a5p-4"""
     ),
 }
 _EXPM1_LEAST = {"f32": -30.0, "f64": -60.0}
@@ -76,7 +81,10 @@ _ERF_FAR = coefficients(
     0x1.5297d62a5d765p-11 -0x1.81210851bcbd2p-12 -0x1.58fbda2e7224bp-16 0x1.d6a11c22a30e5p-15
     -0x1.8490b94a4de42p-20 -0x1.292a98271968fp-17 0x1.d17a38ed8fa20p-24 0x1.320224a8a190ep-20"""
 )
-_TWO_THIRDS = coefficients("0x1.555556p-1 -0x1.555556p-26")
+_TWO_THIRDS = {
+    "f32": coefficients("0x1.555556p-1 -0x1.555556p-26"),
+    "f64": coefficients("0x1.5555555555555p-1 0x1.5555555555555p-55"),
+}
 _SQRT_HALF = {"f32": 0x3F3504F3, "f64": 0x3FE6A09E667F3BCD}  # its bits
 
 
@@ -139,54 +147,51 @@ def log_specials(x: Number, y: Number) -> Number:
 
 
 def log(x: Number) -> Number:
-    if not x.is_f32:
-        return log_specials(x, log_parts(x)[0])
     f, e = _split(x)
+    return log_specials(x, _log_f32(f, e) if x.is_f32 else _log_f64(f, e))
+
+
+def _log_f32(f: Number, e: Number) -> Number:
     high, low = _LN2_OF_LOG["f32"]
     square = f * f
-    y = e.fma(low, horner(f, _LOG) * f * square)
+    y = e.fma(low, horner(f, _LOG_F32) * f * square)
     y = square.fma(-0.5, y) + f
-    return log_specials(x, e.fma(high, y))
+    return e.fma(high, y)
 
 
-def log_parts(x: Number) -> tuple[Number, Number]:
-    """log(x) = high + low for normal x > 0."""
-    f, e = _split(x)
-    return _log_parts_f32(f, e) if x.is_f32 else _log_parts_f64(f, e)
-
-
-def _log_parts_f64(f: Number, e: Number) -> tuple[Number, Number]:
+def _log_f64(f: Number, e: Number) -> Number:
     ln2_high, ln2_low = _LN2_OF_LOG["f64"]
     s = f / (f + 2.0)
     z = s * s
-    q = horner(z, _LOG_PARTS["f64"])
+    q = horner(z, _LOG_F64)
     # log(1 + f) = f - (f^2/2 - s (f^2/2 + z q))
     half_square = 0.5 * f * f
     rest = s.fma(half_square + z * q, e * ln2_low)
     high = e * ln2_high
     sum = high + f
     error = (high - sum) + f  # exact where |high| >= |f| or high is 0
-    tail = error + (rest - half_square)
-    total = sum + tail
-    return total, (sum - total) + tail
+    return sum + (error + (rest - half_square))
 
 
-def _log_parts_f32(f: Number, e: Number) -> tuple[Number, Number]:
-    """With 34 bits or more."""
-    ln2_high, ln2_low = _LN2_OF_LOG["f32"]
-    third, third_low = _TWO_THIRDS
-    # log(1 + f) = 2 atanh(s), s = f / (2 + f), to twice the bits of a float
+def log_parts(x: Number) -> tuple[Number, Number]:
+    """log(x) = high + low for x > 0, with 10 bits or more beyond those of x."""
+    f, e = _split(x)
+    name = x.dtype.name
+    ln2_high, ln2_low = _LN2_OF_LOG[name]
+    third, third_low = _TWO_THIRDS[name]
+    # log(1 + f) = 2 atanh(s), s = f / (2 + f), to its fifth power in two parts
     d = f + 2.0
     d_low = f - (d - 2.0)
-    s = f / d
-    s_low = (-s).fma(d_low, (-s).fma(d, f, exact=True), exact=True) / d
+    inverse = 1.0 / d
+    s = f * inverse
+    s_low = (-s).fma(d_low, (-s).fma(d, f, exact=True), exact=True) * inverse
     z = s * s
     z_low = s.fma(s, -z, exact=True) + 2.0 * s * s_low
     cube = s * z
     cube_low = s.fma(z, -cube, exact=True) + s.fma(z_low, s_low * z)
     part = cube * third
     part_low = cube.fma(third, -part, exact=True) + cube_low.fma(third, cube * third_low)
-    rest = (cube * z).fma(horner(z, _LOG_PARTS["f32"]), part_low)
+    rest = (cube * z).fma(horner(z, _LOG_PARTS[name]), part_low)
     rest = rest + s_low.fma(2.0, e * ln2_low)
     high = e * ln2_high
     sum = high + 2.0 * s

@@ -234,3 +234,24 @@ def test_powers_as_great_as_a_number_can_be(dtype: str) -> None:
         np.testing.assert_allclose(got[: len(rows)], wanted, rtol=relative, err_msg=variant)
         signs = np.where(x[len(rows) :] < 0, -np.inf, np.inf)
         np.testing.assert_array_equal(got[len(rows) :], signs, variant)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+def test_large_powers_of_numbers_near_one(dtype: str) -> None:
+    """|y log x| is up to its limits: what log x lacks, the result lacks times that."""
+    info = np.finfo(np.float32 if dtype == "f32" else np.float64)
+    rng = np.random.default_rng(13)
+    near = [np.exp(rng.uniform(-width, width, 200)) for width in (0.36, 1e-2, 1e-5)]
+    x = np.concatenate([*near, np.exp(rng.uniform(-80, 80, 100))]).astype(info.dtype)
+    x[x == 1] = 1 + info.eps
+    powers = rng.choice(np.log([float(info.tiny), float(info.max)]), x.size) * 0.999
+    y = (powers * rng.uniform(0.3, 1, x.size) / np.log(x.astype(np.float64))).astype(info.dtype)
+    with mpmath.workprec(200):
+        wanted = [mpmath.mpf(float(a)) ** mpmath.mpf(float(b)) for a, b in zip(x, y, strict=True)]
+    function = entry([f"{dtype}[{x.size}]"] * 2, lambda b, *z: [b.op("pow", *z)])
+    for variant in all_variants():
+        kernel = lower_map(function, VARIANTS[variant].target)
+        (got,) = run(kernel, [x, y], [np.empty_like(x)], variant)
+        worst = errors(got, wanted)
+        at = int(np.argmax(worst))
+        assert worst[at] <= lookup("pow").ulp, f"{variant}: {worst[at]:.1f} ulp, {x[at]} ** {y[at]}"

@@ -334,9 +334,17 @@ class Node:
 
     def declared_rank(self) -> int | None:
         """The rank that the model notes of the tensor that the node makes, if it does."""
-        type = self.bodies.type_of(self.proto.output[0])
-        known = type is not None and type.tensor_type.HasField("shape")
-        return len(type.tensor_type.shape.dim) if type is not None and known else None
+        declared = self.declared_dims(self.proto.output[0])
+        return None if declared is None else len(declared)
+
+    def declared_dims(self, name: str) -> list[int | str] | None:
+        """The dims that the model notes of the tensor of that name, "" for one that it leaves
+        open; None if it notes none."""
+        type = self.bodies.type_of(name)
+        if type is None or not type.tensor_type.HasField("shape"):
+            return None
+        dims = type.tensor_type.shape.dim
+        return [dim.dim_value if dim.HasField("dim_value") else dim.dim_param for dim in dims]
 
     def op(self, name: str, *operands: Value, **attributes: Any) -> Value:
         """Emits one graph op and returns its result; the dims of operands that need one shape
@@ -381,11 +389,14 @@ class Node:
     def agree(self, value: Value, shape: Sequence[Dim]) -> Value:
         """`value` with the dims `shape`, which its own must equal. Symbols of arguments become
         one; what cannot be made equal so, or in a body that may not run, the call checks."""
-        own = shape_of(value)
-        unproven = [pair for pair in zip(own, shape, strict=True) if not self._are_one(*pair)]
-        for a, b in unproven:
-            self._builder.append("assert", (), (), {"a": a, "b": b})
+        for a, b in zip(shape_of(value), shape, strict=True):
+            self.equate(a, b)
         return self.reshape(value, shape)
+
+    def equate(self, a: Dim, b: Dim) -> None:
+        """Two dims are one, as `agree` has it."""
+        if not self._are_one(a, b):
+            self._builder.append("assert", (), (), {"a": a, "b": b})
 
     def agree_on(self, value: Value, axis: int, dim: Dim) -> Value:
         """As `agree`, for one axis."""

@@ -33,4 +33,5 @@ class Scope:
     def read(self, graph: onnx.GraphProto) -> None:
         """Take the initializers and the types of a graph."""
         self.initializers.update((tensor.name, tensor) for tensor in graph.initializer)
-        self.types.update((each.name, each.type) for each in (*graph.value_info, *graph.output))
+        noted = (*graph.input, *graph.value_info, *graph.output)
+        self.types.update((each.name, each.type) for each in noted)

@@ -97,7 +97,7 @@ def _gather(
         greatest = operand.shape[axis] - size
         if mode == "check":
             _check_range(start, 0, greatest)
-        start = np.clip(start, 0, max(greatest, 0)).reshape(*start.shape, *(1 for _ in kept))
+        start = np.clip(start, 0, max(greatest, 0)).reshape((*start.shape, *(1 for _ in kept)))
         if axis in kept:
             shape = [-1 if axis == other else 1 for other in kept]
             start = start + np.arange(size).reshape(shape)

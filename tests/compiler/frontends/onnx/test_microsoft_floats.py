@@ -5,31 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from tests.support.devices import load_best
-from tests.support.onnx_cases import Pair
-from tests.support.onnx_models import build_model, ints, make_value
-from tests.support.results import arrays_of
+from ingot.hal.errors import CompileError
+from tests.support.onnx_contrib import drawn, node_of, of_nodes
+from tests.support.onnx_models import ints, make_value
 
 Array = np.ndarray[Any, Any]
-
-
-def node_of(name: str, *args: Any, **attributes: Any) -> onnx.NodeProto:
-    return helper.make_node(name, *args, domain="com.microsoft", **attributes)
-
-
-def family(
-    nodes: list[onnx.NodeProto], inputs: list[Any], arrays: dict[str, Any]
-) -> onnx.ModelProto:
-    outputs = [name for node in nodes for name in node.output if name]
-    return build_model(nodes, inputs, outputs, arrays, domains=["com.microsoft"])
-
-
-def drawn(*shape: int, seed: int = 0) -> Array:
-    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
 
 def test_activations() -> None:
@@ -44,7 +27,7 @@ def test_activations() -> None:
         node_of("ScaledSiLU", ["x", "scale"], ["scaled_by_input"]),
     ]
     arrays = {"bias": drawn(6), "scale": np.float32(1.3)}
-    pair = Pair(family(nodes, [make_value("x", ["a", "b", 6])], arrays))
+    pair = of_nodes(nodes, [make_value("x", ["a", "b", 6])], arrays)
     for shape in ((1, 1, 6), (3, 5, 6)):
         pair.check(1e-5, x=3 * drawn(*shape, seed=1))
 
@@ -72,7 +55,7 @@ def test_norms_of_sums() -> None:
         make_value("x", ["batch", "seq", width]), make_value("y", ["batch", "seq", width]),
         make_value("row", [1, "seq", width]),
     ]  # fmt: skip
-    pair = Pair(family(nodes, inputs, arrays))
+    pair = of_nodes(nodes, inputs, arrays)
     for batch, length in ((1, 1), (2, 5)):
         x, y = drawn(batch, length, width, seed=8), drawn(batch, length, width, seed=9)
         pair.check(1e-5, x=x, y=y, row=drawn(1, length, width, seed=10))
@@ -99,7 +82,7 @@ def test_embeddings() -> None:
     ]  # fmt: skip
     names = ("ids", "kinds", "mask", "positions")
     inputs = [make_value(name, ["batch", "seq"], TensorProto.INT32) for name in names]
-    pair = Pair(family(nodes, inputs, {**tables, **norm}))
+    pair = of_nodes(nodes, inputs, {**tables, **norm})
     for shape in ((1, 3), (2, 7)):
         rng = np.random.default_rng(5)
         limits = zip(names, (20, 2, 2, 10), strict=True)
@@ -135,7 +118,7 @@ def test_products_and_convolutions() -> None:
         make_value("x", matrix), make_value("t", [4, "m"]), make_value("u", [3, "m", 5]),
         make_value("s", ["m", 3, 4]), make_value("r", [4, 3, "m"]), make_value("i", image),
     ]  # fmt: skip
-    pair = Pair(family(nodes, inputs, arrays))
+    pair = of_nodes(nodes, inputs, arrays)
     for m in (1, 7):
         shapes = {"x": (m, 4), "t": (4, m), "u": (3, m, 5), "s": (m, 3, 4), "r": (4, 3, m)}
         pair.check(1e-5, i=drawn(*image), **{name: drawn(*each) for name, each in shapes.items()})
@@ -161,7 +144,7 @@ def test_ops_that_the_standard_has_too() -> None:
         make_value("x", ["n", "m"]), make_value("v", ["k"]), make_value("image", [1, 2, 4, 5]),
         make_value("grid", [1, 3, 3, 2]),
     ]  # fmt: skip
-    pair = Pair(family(nodes, inputs, arrays))
+    pair = of_nodes(nodes, inputs, arrays)
     v = np.array([2, 1, 1, 3, 4, 3], np.float32)
     grid = np.random.default_rng(6).uniform(-1.1, 1.1, (1, 3, 3, 2)).astype(np.float32)
     pair.check(x=drawn(3, 4), v=v, image=drawn(1, 2, 4, 5), grid=grid)
@@ -191,12 +174,8 @@ def test_ops_that_onnxruntime_runs_on_other_devices_only() -> None:
     image = [2, 3, 2, 8]
     inputs = [make_value("x", ["a", 3, 8]), make_value("y", ["a", 3, 8]), make_value("i", image)]
     inputs.append(make_value("skip", [2, 8]))
-    model = family(nodes, inputs, arrays)
+    model = of_nodes(nodes, inputs, arrays)
     x, y, i, skip = drawn(2, 3, 8, seed=3), drawn(2, 3, 8, seed=4), drawn(*image), drawn(2, 8)
-    names = [value.name for value in model.graph.output]
-    found = dict(
-        zip(names, arrays_of(load_best(model).main(x=x, y=y, i=i, skip=skip)), strict=True)
-    )
 
     def sigmoid(x: Array) -> Array:
         return 1 / (1 + np.exp(-x))
@@ -230,11 +209,10 @@ def test_ops_that_onnxruntime_runs_on_other_devices_only() -> None:
         "plain": group_norm(i, 4, 0.1),
         "swiglu": gate * sigmoid(1.7 * gate) * (up + 1),
     }
-    for name, expected in wanted.items():
-        np.testing.assert_allclose(found[name], expected, 1e-4, 1e-5, err_msg=name)
+    model.compare(wanted, 1e-5, x=x, y=y, i=i, skip=skip)
 
 
 def test_an_unknown_activation_is_told() -> None:
     nodes = [node_of("FusedGemm", ["x", "x"], ["y"], activation="Swirl")]
-    with pytest.raises(Exception, match="its activation is 'Swirl'"):
-        load_best(family(nodes, [make_value("x", [2, 2])], {}))
+    with pytest.raises(CompileError, match="its activation is 'Swirl'"):
+        of_nodes(nodes, [make_value("x", [2, 2])])

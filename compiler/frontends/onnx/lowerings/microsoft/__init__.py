@@ -9,8 +9,19 @@ from __future__ import annotations
 from ingot.compiler.frontends.onnx.lowerings.microsoft import (
     activations,
     fused,
+    grouped_query,
+    multi_head,
     normalizations,
     renamed,
+    rotary,
 )
 
-__all__ = ["activations", "fused", "normalizations", "renamed"]
+__all__ = [
+    "activations",
+    "fused",
+    "grouped_query",
+    "multi_head",
+    "normalizations",
+    "renamed",
+    "rotary",
+]

@@ -1,0 +1,189 @@
+"""GroupQueryAttention: attention over a cache, whose heads several of the queries share.
+
+A cache that is an argument of the length before the call grows by the new rows; one that keeps
+its length (its result is declared as long, or both are a number) is a buffer with room, of which
+`total_sequence_length` rows are read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+from ingot.compiler.frontends.onnx.lowerings.microsoft.attention import (
+    Softmax,
+    attend,
+    heads_of,
+    mask_of,
+    merge_heads,
+    part,
+    positions,
+    scale_of,
+    write_rows,
+)
+from ingot.compiler.frontends.onnx.lowerings.microsoft.rotary import rotate
+from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of, unsupported
+from ingot.compiler.frontends.onnx.registry import MICROSOFT, lower_as, lowering
+from ingot.compiler.ir import Value
+from ingot.compiler.ir.dims import Dim
+
+__all__: list[str] = []
+
+
+@dataclass(frozen=True)
+class _Lengths:
+    """Per sequence, i32[batch], how many rows were there before and are there after the call."""
+
+    before: Value
+    after: Value
+
+
+@lowering("GroupQueryAttention", domain=MICROSOFT)
+def group_query_attention(node: Node) -> tuple[Value | None, ...]:
+    """Attention, the caches, and if wanted scores or weights."""
+    _refuse(node)
+    q, k, v = _split(node)
+    lengths = _lengths(node, q)
+    if node.integer("do_rotary", 0):
+        q, k = _rotated(node, q, k, lengths)
+    q, k, v = (node.transpose(each, (0, 2, 1, 3)) for each in (q, k, v))
+    keys, present_k = _extended(node, k, node.optional(3), lengths, 1)
+    values, present_v = _extended(node, v, node.optional(4), lengths, 2)
+    kind = node.integer("qk_output", 0)
+    softmax = Softmax(
+        node.number("softcap", 0.0), node.optional(11), node.integer("smooth_softmax", -1) == 1
+    )
+    bias = node.optional(10)
+    keys_count = shape_of(keys)[2]
+    if bias is not None:
+        bias = node.agree_on(bias, 3, keys_count) if shape_of(bias)[3] != keys_count else bias
+    mask = _mask(node, q, keys_count, lengths)
+    result, scores, weights = attend(
+        node, q, keys, values, scale_of(node, shape_of(q)[3]), [mask, bias], softmax,
+        want_scores=bool(kind),
+    )  # fmt: skip
+    shown = {1: scores, 2: weights}.get(kind)
+    shown = None if shown is None else node.convert(shown, type_of(q).dtype)
+    return merge_heads(node, result), present_k, present_v, shown
+
+
+def _refuse(node: Node) -> None:
+    for name in ("k_quant_type", "v_quant_type"):
+        kind = node.text(name, "NONE")
+        unsupported(kind != "NONE", f"its {name} is '{kind}': caches must be of floats")
+    unsupported(
+        bool(node.integer("sliding_window_cache", 0)),
+        "its cache drops rows that left the window: export it with a cache of the whole length",
+    )
+    past = node.optional(3)
+    unsupported(
+        past is not None and not type_of(past).dtype.is_float, "its cache is quantised: use floats"
+    )
+
+
+def _split(node: Node) -> tuple[Value, Value, Value]:
+    """q, k and v as [batch, sequence, heads, size], which may come as one tensor."""
+    heads, groups = node.integer("num_heads", 1), node.integer("kv_num_heads", 1)
+    q, k, v = node.input(0), node.optional(1), node.optional(2)
+    if k is None or v is None:
+        width = shape_of(q)[2]
+        unsupported(
+            k is not v or not isinstance(width, int) or width % (heads + 2 * groups) != 0,
+            f"its query {q.type} does not hold {heads} + 2 * {groups} heads: fix the model",
+        )
+        split = heads_of(node, q, heads + 2 * groups)
+        ends = (0, heads, heads + groups, heads + 2 * groups)
+        q, k, v = (part(node, split, a, b, 2) for a, b in pairwise(ends))
+    else:
+        q, k, v = (heads_of(node, each, n) for each, n in ((q, heads), (k, groups), (v, groups)))
+    norms = node.optional(14), node.optional(15)
+    if norms[0] is not None and norms[1] is not None:
+        both = node.number("qk_norm_epsilon", 1e-6)
+        epsilons = [node.number(f"{side}_norm_epsilon", both) for side in "qk"]
+        q, k = (
+            lower_as(node, "RMSNormalization", [x, scale], {"epsilon": epsilon, "axis": -1})
+            for x, scale, epsilon in zip((q, k), norms, epsilons, strict=True)
+        )
+    return q, k, v
+
+
+def _lengths(node: Node, q: Value) -> _Lengths:
+    """A prompt may be shorter than the rows that are given; it begins at 0 then."""
+    batch, length = shape_of(q)[:2]
+    last = node.convert(node.reshape(node.input(5), (batch,)), "i32")
+    after = node.op("add", last, node.fill(1, like=last))
+    rows = node.optional(16)
+    if rows is None:
+        rows = node.broadcast_to(node.size(length, "i32"), (batch,))
+    before = node.op("sub", after, node.reshape(rows, (batch,)))
+    return _Lengths(node.op("max", before, node.fill(0, like=before)), after)
+
+
+def _places(node: Node, lengths: _Lengths, batch: Dim, length: Dim) -> Value:
+    """Which position each query has: i32[batch, sequence]."""
+    first = node.broadcast_to(node.reshape(lengths.before, (batch, 1)), (batch, length))
+    return node.op("add", first, positions(node, (batch, length), 1))
+
+
+def _rotated(node: Node, q: Value, k: Value, lengths: _Lengths) -> tuple[Value, Value]:
+    batch, length = shape_of(q)[:2]
+    places, interleaved = node.optional(9), bool(node.integer("rotary_interleaved", 0))
+    if places is None:
+        places = _places(node, lengths, batch, length)
+    tables = node.input(7), node.input(8)
+    turned = [rotate(node, each, places, *tables, interleaved=interleaved) for each in (q, k)]
+    return turned[0], turned[1]
+
+
+def _extended(
+    node: Node, new: Value, past: Value | None, lengths: _Lengths, output: int
+) -> tuple[Value, Value]:
+    """The rows that are read, [batch, heads, total, size], and the cache as it is behind."""
+    if past is None:
+        return new, new
+    batch, heads, length, size = shape_of(new)
+    past = node.agree(past, (batch, heads, shape_of(past)[2], size))
+    room = shape_of(past)[2]
+    total = node.parts(6)[0]
+    if _keeps_length(node, output):
+        cache = write_rows(node, past, new, lengths.before)
+        read = node.define_size(total, "total_sequence_length", "total_sequence_length", 1, room)
+        return part(node, cache, 0, read, 2), cache
+    if isinstance(total, Value):
+        node.require(total, room + length, "total_sequence_length")
+    else:
+        node.equate(total, room + length)
+    if batch == 1:
+        cache = node.op("concatenate", past, node.convert(new, type_of(past).dtype), axis=2)
+    else:
+        zero = node.constant(0, type_of(past).dtype)
+        longer = node.op("pad", past, zero, low=(0, 0, 0, 0), high=(0, 0, length, 0))
+        cache = write_rows(node, longer, new, lengths.before)
+    return cache, cache
+
+
+def _keeps_length(node: Node, output: int) -> bool:
+    """Whether the cache is declared as long behind the call as before, or as a number."""
+    before = node.declared_dims(node.proto.input[output + 2])
+    after = node.declared_dims(node.proto.output[output]) if node.wants(output) else None
+    if after is not None and len(after) == 4 and after[2] != "" and before is not None:
+        return after[2] == before[2]
+    return isinstance(shape_of(node.input(output + 2))[2], int)
+
+
+def _mask(node: Node, q: Value, keys: Dim, lengths: _Lengths) -> Value | None:
+    """What hides later keys, those that left the window, and those beyond the sequence's end."""
+    batch, _, length, _ = shape_of(q)
+    window, causal = node.integer("local_window_size", -1), node.integer("causal", 1)
+    shape = (batch, 1, length, keys)
+    key = positions(node, shape, 3)
+    if not causal:
+        ends = node.broadcast_to(node.reshape(lengths.after, (batch, 1, 1, 1)), shape)
+        return mask_of(node, node.compare("lt", key, ends), q)
+    places = node.reshape(_places(node, lengths, batch, length), (batch, 1, length, 1))
+    place = node.broadcast_to(places, shape)
+    allowed = node.compare("le", key, place)
+    if window > 0:
+        first = node.op("sub", place, node.fill(window, like=place))
+        allowed = node.op("and", allowed, node.compare("gt", key, first))
+    return mask_of(node, allowed, q)

@@ -11,8 +11,9 @@ CMAKE := $(BIN)/cmake -G Ninja -DCMAKE_MAKE_PROGRAM=$(BIN)/ninja
 PIP_FLAGS := --quiet --disable-pip-version-check
 WARNINGS_AS_ERRORS ?= OFF
 ARGUMENTS ?=
-# A test file runs in one process, so that what its tests share is made once.
-PYTEST := pytest -n auto --dist loadfile
+# A test file runs in one process, so that what its tests share is made once; files in the order
+# of tests/conftest.py.
+PYTEST := pytest -n auto --dist loadfile --no-loadscope-reorder
 # The tests that build no kernels, or few.
 UNIT_TESTS := tests/project tests/hal tests/runtime tests/compiler \
   --ignore=tests/compiler/kernels --ignore=tests/compiler/targets \

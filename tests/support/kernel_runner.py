@@ -22,6 +22,7 @@ from ingot.compiler.ir.dims import evaluate
 from ingot.compiler.kernels.kernel import Kernel
 from ingot.compiler.kernels.level import verify_kernel
 from ingot.compiler.targets.cpu import c_printer
+from ingot.compiler.targets.cpu.cache import default_cache
 from ingot.compiler.targets.cpu.flags import COMMON_FLAGS
 from ingot.compiler.targets.cpu.flags import VARIANTS as CPU_VARIANTS
 from ingot.compiler.targets.opencl.variant import OPENCL_C
@@ -85,8 +86,20 @@ def all_variants() -> tuple[str, ...]:
     return (*host_variants(), *device_variants())
 
 
+@lru_cache(maxsize=1)
+def _headers() -> str:
+    """The text of all headers that kernels include."""
+    paths = [*sorted(HEADERS.glob("*.h")), INCLUDE_FOLDER / "ingot" / "kernel_abi.h"]
+    return "\0".join(path.read_text() for path in paths)
+
+
+@lru_cache
+def _version(compiler: str) -> str:
+    return subprocess.run([compiler, "--version"], capture_output=True, text=True).stdout
+
+
 def build(source: str, variant: str, extra: Sequence[str] = (), compiler: str = "gcc") -> Path:
-    """The path of a shared object made of C text."""
+    """The path of a shared object made of C text, which the user's cache keeps between runs."""
     assert shutil.which(compiler), f"the tests need {compiler}"
     flags = [
         *COMMON_FLAGS,
@@ -96,14 +109,19 @@ def build(source: str, variant: str, extra: Sequence[str] = (), compiler: str = 
         "-Wextra",
     ]
     command = [compiler, *flags, "-shared", f"-I{HEADERS}", f"-I{INCLUDE_FOLDER}", *extra]
-    key = hashlib.sha256("\0".join([*command, source]).encode()).hexdigest()[:20]
+    parts = [*command, _version(compiler), _headers(), source]
+    key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
     target = FOLDER / f"{key}.so"
+    cache = default_cache()
+    if not target.exists() and (known := cache.read(key)) is not None:
+        target.write_bytes(known)
     if not target.exists():
         path = FOLDER / f"{key}.c"
         path.write_text(source)
         command += ["-Werror", "-o", str(target), str(path), "-lgcc"]
         done = subprocess.run(command, capture_output=True, text=True)
         assert done.returncode == 0, f"{path}\n{done.stderr[:4000]}"
+        cache.write(key, target.read_bytes())
     return target
 
 

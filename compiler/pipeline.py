@@ -89,14 +89,15 @@ def compile(
     parameters: str = "embedded",
     parameter_names: Mapping[str, str] | None = None,
     specialize: Mapping[str, Sequence[int]] | None = None,
+    capacity: int | None = None,
     debug: bool = False,
     dump_ir: str | os.PathLike[str] | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Module:
     """The module of a source program.
 
-    `source`: a path or the bytes of an .onnx file or a StableHLO artifact, an
-    onnx.ModelProto, a jax.export.Exported, or Ingot IR as text or ir.Module. A dict of
+    `source`: a path or the bytes of an .onnx file or a StableHLO artifact, the path of a .gguf
+    file, an onnx.ModelProto, a jax.export.Exported, or Ingot IR as text or ir.Module. A dict of
     sources makes one module with a function for each, under the keys, with shared weights.
     `outputs`: names of values of an ONNX graph that are the results, in place of all its outputs;
     layers and arguments that they do not need are left out, so these may be of any kind.
@@ -108,9 +109,12 @@ def compile(
     `fallback`: beside the kernels of another device than the CPU, plain C ones for this
     machine's architecture, which run where the device lacks or fails one.
     `parameters`: "embedded" weights stand in the module, "external" ones are given when it
-    is loaded, under the names in the source or those that `parameter_names` gives them.
+    is loaded, under the names in the source or those that `parameter_names` gives them. Those of
+    a .gguf file are always external: it is what the module is loaded with.
     `specialize`: values of symbolic dims, such as {"s": [1, 128]}, for which there are kernels
     of their own beside those for all values; a call takes those that fit its shapes.
+    `capacity`: of a .gguf file, the positions that the cache of its model has room for; without
+    it as many as the model has, at most 4096.
     `debug`: the module gets a section with what it was made of - queue, plan of memory, loop IR
     and source of every kernel - which `ingot explore` shows and the runtime skips.
     `dump_ir`: a folder that gets the IR after every pass that changed it.
@@ -122,7 +126,13 @@ def compile(
     targets = choose_targets(target, variants, fallback)
     driver = _Driver(_Dump(dump_ir), progress or (lambda step: None))
     outputs = [outputs] if isinstance(outputs, str) else outputs
-    module = _read(source, outputs, state, parameters, parameter_names, driver)
+    reading = {
+        "parameters": parameters,
+        "parameter_names": parameter_names,
+        "outputs": outputs,
+        "capacity": capacity,
+    }
+    module = _read(source, state, reading, driver)
     options: dict[str, Any] = {"parameters": parameters}
     if outputs is not None:
         options["outputs"] = list(outputs)
@@ -153,7 +163,7 @@ def compile_changed(
     """As `compile` for this machine, with the pass `change` behind DISPATCH_PASSES, which may
     show more of the program than its results. Raises as `compile`, and what `change` raises."""
     driver = _Driver(_Dump(None), progress or (lambda step: None))
-    module = _read(source, None, None, parameters, None, driver)
+    module = _read(source, None, {"parameters": parameters}, driver)
     targets = choose_targets(target, None, fallback=True)
     passes = (*DISPATCH_PASSES, change)
     return _finish(module, targets, passes, driver, {"parameters": parameters})
@@ -161,20 +171,14 @@ def compile_changed(
 
 def _read(
     source: Any,
-    outputs: Sequence[str] | None,
     state: State | Mapping[str, str] | str | None,
-    parameters: str,
-    parameter_names: Mapping[str, str] | None,
+    reading: Mapping[str, Any],
     driver: _Driver,
 ) -> ir.Module:
-    """The program at graph level, in the form that all targets share."""
+    """The program at graph level, in the form that all targets share. `reading`: what
+    `read_source` takes."""
     read = read_sources if isinstance(source, Mapping) else read_source
-    module = driver.step(
-        "import",
-        lambda: read(
-            source, parameters=parameters, parameter_names=parameter_names, outputs=outputs
-        ),
-    )
+    module = driver.step("import", lambda: read(source, **reading))
     if module is source:
         module = copy_module(module)
     _name_ends(module)

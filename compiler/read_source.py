@@ -20,6 +20,7 @@ from ingot.compiler.module import Module
 from ingot.hal.errors import CompileError, InvalidArgument, NotFound, Unsupported
 from ingot.hal.file_kind import (
     ARTIFACT,
+    GGUF,
     MODULE,
     START_LENGTH,
     TEXT,
@@ -32,7 +33,8 @@ from ingot.hal.whole_file import open_regular
 __all__ = ["copy_module", "read_source", "read_sources"]
 
 _KNOWN = (
-    "a path or the bytes of an .onnx file or a StableHLO artifact, an onnx.ModelProto or "
+    "a path or the bytes of an .onnx file or a StableHLO artifact, the path of a .gguf file, an "
+    "onnx.ModelProto or "
     "onnx_ir.Model, what torch.onnx.export(..., dynamo=True) returns, a jax.export.Exported, or "
     "Ingot IR"
 )
@@ -47,13 +49,15 @@ def read_source(
     parameter_names: Mapping[str, str] | None = None,
     outputs: Sequence[str] | None = None,
     survey: Survey | None = None,
+    capacity: int | None = None,
 ) -> ir.Module:
     """The graph-level module of a source program; with a `survey` what can be made of it.
 
     NotFound: no such file. Unsupported: a known kind of program that cannot be read yet.
     CompileError: anything else.
     """
-    module = _read(source, _Options(parameters, parameter_names, outputs, survey))
+    options = _Options(parameters, parameter_names, outputs, survey, capacity)
+    module = _read(source, options)
     module.attributes.pop(_WEIGHTS, None)
     return module
 
@@ -64,6 +68,7 @@ class _Options:
     parameter_names: Mapping[str, str] | None
     outputs: Sequence[str] | None = None
     survey: Survey | None = None
+    capacity: int | None = None
 
 
 def _read(source: Any, options: _Options) -> ir.Module:
@@ -104,6 +109,7 @@ def read_sources(
     parameters: str = "embedded",
     parameter_names: Mapping[str, str] | None = None,
     outputs: Sequence[str] | None = None,
+    capacity: int | None = None,
 ) -> ir.Module:
     """One module with a function of every source, under the given names. Raises as above."""
     if not sources:
@@ -114,7 +120,7 @@ def read_sources(
     for name, source in sources.items():
         check_function_name(name)
         try:
-            module = _read(source, _Options(parameters, parameter_names, outputs))
+            module = _read(source, _Options(parameters, parameter_names, outputs, None, capacity))
         except (CompileError, NotFound, Unsupported) as error:
             raise type(error)(f"'{name}': {error}") from None
         _check_weights(name, module.attributes.pop(_WEIGHTS, ()), owners)
@@ -179,6 +185,8 @@ def _read_file(path: Path, options: _Options) -> ir.Module:
     _check_kind(kind, shown)
     if data is not None:
         return _read_bytes(data, kind, options)
+    if kind is GGUF:
+        return _read_gguf(path, options)
     return _read_onnx(path, options)
 
 
@@ -188,6 +196,11 @@ def _read_bytes(data: bytes, kind: FileKind | None, options: _Options) -> ir.Mod
     _check_kind(kind, "the program")
     if kind is ARTIFACT:
         return _read_stablehlo(data, options)
+    if kind is GGUF:
+        raise CompileError(
+            "the bytes of a GGUF file cannot be compiled, since its weights stay in the file: pass "
+            "its path"
+        )
     if kind is TEXT:
         try:
             return _parse(data.decode("utf-8"), options)
@@ -238,6 +251,13 @@ def _read_onnx(source: Any, options: _Options) -> ir.Module:
         outputs=options.outputs,
         survey=options.survey,
     )
+
+
+def _read_gguf(path: Path, options: _Options) -> ir.Module:
+    from ingot.compiler.frontends.gguf import import_gguf
+
+    _check_outputs(options)
+    return import_gguf(path, capacity=options.capacity)
 
 
 def _read_stablehlo(source: Any, options: _Options) -> ir.Module:

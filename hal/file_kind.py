@@ -13,6 +13,7 @@ from pathlib import PurePath
 
 __all__ = [
     "ARTIFACT",
+    "GGUF",
     "MODULE",
     "ONNX",
     "START_LENGTH",
@@ -40,6 +41,7 @@ MODULE = FileKind("a compiled Ingot module")
 ARTIFACT = FileKind("a StableHLO artifact", is_source=True)
 TEXT = FileKind("the text of a program", is_source=True)
 ONNX = FileKind("an ONNX model", is_source=True)
+GGUF = FileKind("a GGUF file", is_source=True)
 _TORCH = FileKind(
     "a PyTorch file",
     advice="in Python, export the model with torch.onnx.export(..., dynamo=True) and compile the "
@@ -75,11 +77,6 @@ _WEIGHTS = (
     "weights alone, with no program: compile the model's program and pass them as parameters="
 )
 _SAFETENSORS = FileKind("a safetensors file", advice=f"it holds {_WEIGHTS}")
-_GGUF = FileKind(
-    "a GGUF file",
-    advice="it holds weights of a language model, with no program: export the model to ONNX and "
-    "compile that",
-)
 _NUMPY = FileKind("a NumPy file", advice=f"it holds {_WEIGHTS}")
 _POINTER = FileKind(
     "a pointer of Git LFS and not the file itself",
@@ -91,7 +88,7 @@ _ZIP = FileKind("a zip archive", advice="unpack it and pass the model that is in
 _BY_START = (
     (b"INGOT\r\n", MODULE),
     (b"ML\xefR", ARTIFACT),
-    (b"GGUF", _GGUF),
+    (b"GGUF", GGUF),
     (b"\x89HDF\r\n", _KERAS),
     (b"\x93NUMPY", _NUMPY),
     (b"version https://git-lfs", _POINTER),
@@ -111,7 +108,7 @@ _NAME_IN_ZIP = 30  # where the first name begins
 _ONNX_START = re.compile(rb"\x08[\x01-\x20][\x12\x1a\x22\x3a\x42]")
 _FIRST_FIELDS = b"\x08\x12\x1a\x22\x28\x32\x3a\x42\x72\xa2\xca"  # that an ONNX model may begin with
 _BY_SUFFIX = {
-    ".gguf": _GGUF,
+    ".gguf": GGUF,
     ".h5": _KERAS,
     ".keras": _KERAS,
     ".mlmodel": _CORE_ML,

@@ -13,6 +13,7 @@ from typing import Any
 from ingot.hal.device import Device, instance
 from ingot.hal.errors import DataLoss, DeadlineExceeded, Incompatible, InvalidArgument, NotFound
 from ingot.hal.file_kind import START_LENGTH, why_no_file, why_no_module
+from ingot.hal.gguf import MAGIC, Gguf
 from ingot.hal.native import Handle, Uncopied, check, ffi, lib, raise_kept, text
 from ingot.hal.whole_file import c_text
 from ingot.runtime.frame import bytes_of
@@ -159,11 +160,15 @@ def _open_parameters(module: Any, parameters: Any) -> Iterator[Any]:
         if keys:
             raise NotFound(
                 f"the module needs {len(keys)} parameters ({_some(keys)}); "
-                "pass parameters= with a safetensors file or a dict of arrays"
+                "pass parameters= with a safetensors or GGUF file or a dict of arrays"
             )
         yield ffi.NULL
     elif isinstance(parameters, Mapping):
         table, keep = _table_of_arrays(parameters, keys)
+        yield table
+        del keep
+    elif isinstance(parameters, (str, os.PathLike)) and _is_gguf(parameters):
+        table, keep = _table_of_arrays(Gguf(parameters).parameters(), keys)
         yield table
         del keep
     elif isinstance(parameters, (str, os.PathLike)):
@@ -176,8 +181,16 @@ def _open_parameters(module: Any, parameters: Any) -> Iterator[Any]:
     else:
         raise InvalidArgument(
             f"parameters is {type(parameters).__name__}, but must be the path of a "
-            "safetensors file or a dict of arrays"
+            "safetensors or GGUF file or a dict of arrays"
         )
+
+
+def _is_gguf(path: str | os.PathLike[str]) -> bool:
+    try:
+        start, _ = _start_and_name(path)
+    except OSError:
+        return False  # which the reader of safetensors files says
+    return start.startswith(MAGIC)
 
 
 def _parameter_keys(module: Any) -> list[str]:

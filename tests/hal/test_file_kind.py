@@ -44,7 +44,6 @@ FILES = {
     "archive": (_zip(), "a zip archive", "unpack it"),
     "model.tflite": (b"\x1c\0\0\0TFL3\x14\0", "a TFLite model", "ONNX or StableHLO"),
     "model.ort": (b"\x1c\0\0\0ORTM\x14\0", "onnxruntime's own format", ".onnx file"),
-    "llama.gguf": (b"GGUF\3\0\0\0", "a GGUF file", "export the model to ONNX"),
     "model.safetensors": (save({"w": np.zeros(3)}), "a safetensors file", "parameters="),
     "weights": (save({"w": np.zeros(3)}), "a safetensors file", "parameters="),
     "x.npy": (_npy(), "a NumPy file", "parameters="),
@@ -70,9 +69,9 @@ def test_a_file_that_is_no_program_is_called_what_it_is(name: str, tmp_path: Pat
 
 
 def test_bytes_are_told_without_a_name() -> None:
-    with pytest.raises(ingot.Unsupported, match="the program is a GGUF file"):
+    with pytest.raises(ingot.CompileError, match="bytes of a GGUF file cannot be compiled"):
         ingot.compile(b"GGUF\3\0\0\0")
-    with pytest.raises(ingot.DataLoss, match="this is a GGUF file, no compiled Ingot module"):
+    with pytest.raises(ingot.DataLoss, match="this is a GGUF file, no compiled module"):
         ingot.load(b"GGUF\3\0\0\0" + bytes(100))
 
 

@@ -22,6 +22,7 @@ SPEC = (
     "ingot.hal.spec",
     "ingot.hal.errors",
     "ingot.hal.file_kind",
+    "ingot.hal.gguf",
     "ingot.hal.header",
     "ingot.hal.printable",
     "ingot.hal.value_kind",
@@ -33,6 +34,7 @@ STANDARD = set(sys.stdlib_module_names)
 # Longest prefix first: what the modules below it may import.
 ALLOWED: dict[str, tuple[str, ...]] = {
     "ingot.hal.header": (),
+    "ingot.hal.gguf": ("ingot.hal.errors",),
     "ingot.hal.errors": ("ingot.hal.header",),
     "ingot.hal.file_kind": (),
     "ingot.hal.printable": (),

@@ -42,6 +42,17 @@ def fuse_scales(module: Module) -> Module:
 
 def _product(op: Op, builder: Builder) -> Callable[[Value, Value], Value | None]:
     def product(rows: Value, w: Value) -> Value | None:
+        split = _without_minima(w, builder)
+        if split is None:
+            return coded(rows, w)
+        w, minima = split
+        made = coded(rows, w)
+        if made is None:
+            return None
+        less = _sums_times(rows, minima, builder)
+        return None if less is None else builder.value("sub", made, less)
+
+    def coded(rows: Value, w: Value) -> Value | None:
         weight = _weight_of(w, builder)
         if weight is None or tensor_type(rows).dtype.name not in _FLOATS:
             return None
@@ -62,15 +73,42 @@ def _product(op: Op, builder: Builder) -> Callable[[Value, Value], Value | None]
     return product
 
 
+def _without_minima(w: Value, builder: Builder) -> tuple[Value, Repeats] | None:
+    """The weight as (codes * scales) - minima [k, n], whose minima are those of groups of K."""
+    root, moves = _moved_from(w)
+    op = defined_by(root, "sub")
+    if op is None or defined_by(_moved_from(op.operands[0])[0], "mul") is None:
+        return None
+    minima = repeats_of(_moved(op.operands[1], moves, builder), builder)
+    return _moved(op.operands[0], moves, builder), minima
+
+
+def _sums_times(rows: Value, minima: Repeats, builder: Builder) -> Value | None:
+    """rows [m, k] times the minima [k, n]: the sums of the rows' groups times those of groups."""
+    k, group = minima.shape[0], min(minima.lengths[0], minima.shape[0])
+    type = tensor_type(rows)
+    if group == 1 or k % group:
+        return None
+    *outer, _ = type.shape
+    sums = builder.value("reshape", rows, shape=(*outer, k // group, group))
+    sums = builder.value("reduce", sums, axes=(type.rank,), kind="add")
+    small = builder.value("convert", _small(minima, group, builder), dtype=type.dtype)
+    return builder.value(
+        "dot_general", sums, small, lhs_contract=(type.rank - 1,), rhs_contract=(0,)
+    )
+
+
 @dataclass(frozen=True)
 class _Weight:
     """(codes - zeros) * scales of [k, n]. `codes`: i8 or u8 that hold numbers of `coding`."""
 
     codes: Value
     coding: DType
+    bits: int  # of codes, from the low ones on, that may be set
     scales: Repeats
     zeros: Repeats | None
     is_turned: bool = False  # the highest bit of each code is the other one
+    added: int = 0  # to each code, in front of that
 
     @property
     def repeats(self) -> list[Repeats]:
@@ -95,10 +133,15 @@ def _weight_of(w: Value, builder: Builder) -> _Weight | None:
         zeros = None
         if op is not None:
             zeros = repeats_of(_moved(op.operands[1], moves + inner, builder), builder)
+        coding = _coding_of(codes)
+        bits = min(_width(codes), coding.bits)
+        if coding.name == "u8" and bits <= 4:
+            coding = dtype("u2" if bits <= 2 else "u4")
         return _without_middle(
             _Weight(
                 _moved(codes, moves + inner + inmost, builder),
-                _coding_of(codes),
+                coding,
+                bits,
                 repeats_of(_moved(scales, moves, builder), builder),
                 zeros,
             )
@@ -124,12 +167,35 @@ def _moved(x: Value, moves: Sequence[Op], builder: Builder) -> Value:
 def _without_middle(weight: _Weight) -> _Weight:
     """The weight without zeros that are all 0, or that all make signed numbers of unsigned ones."""
     zero, coding = weight.zeros and splat_of(weight.zeros.source), weight.coding
-    if zero is None or zero not in (0, 1 << (coding.bits - 1)):
+    if zero is None:
         return weight
-    if zero and coding.kind == "i":
+    if not zero:
+        return replace(weight, zeros=None)
+    added = (1 << (coding.bits - 1)) - int(zero)
+    greatest = (1 << weight.bits) - 1 + added
+    if coding.kind == "i" or zero != int(zero) or added < 0 or greatest >= 1 << coding.bits:
         return weight
-    name = f"i{coding.bits}" if zero else coding.name
-    return replace(weight, coding=dtype(name), zeros=None, is_turned=bool(zero))
+    coding = dtype(f"i{coding.bits}")
+    return replace(weight, coding=coding, zeros=None, is_turned=True, added=added)
+
+
+def _width(codes: Value) -> int:
+    """How many of the low bits of 8-bit integers may be set, as the ops that make them say."""
+    op = codes.owner
+    if not isinstance(op, Op) or tensor_type(codes).dtype.name != "u8":
+        return 8
+    if op.name in ("reshape", "transpose", "slice", "broadcast"):
+        return _width(op.operands[0])
+    if op.name in ("concatenate", "or"):
+        return max(map(_width, op.operands))
+    number = splat_of(op.operands[1]) if len(op.operands) == 2 else None
+    if number is not None and op.name == "and":
+        return min(_width(op.operands[0]), int(number).bit_length())
+    if number is not None and op.name == "shift_left":
+        return min(_width(op.operands[0]) + int(number), 8)
+    if number is not None and op.name == "shift_right_logical":
+        return max(_width(op.operands[0]) - int(number), 0)
+    return 8
 
 
 def _factors(w: Value, builder: Builder) -> Sequence[tuple[Value, Value]]:
@@ -208,6 +274,8 @@ def _code_panels(weight: _Weight, builder: Builder) -> Value:
         codes = builder.value("bitcast", codes, dtype=CODE)
         if bits < 8:
             codes = builder.value("and", codes, builder.full((1 << bits) - 1, CODE, (k, n)))
+    if weight.added:
+        codes = builder.value("add", codes, builder.full(weight.added, CODE, (k, n)))
     if weight.is_turned:
         codes = builder.value("xor", codes, builder.full(1 << (bits - 1), CODE, (k, n)))
     lines, panels, per = -(-k // steps), -(-n // PANEL), 8 // bits

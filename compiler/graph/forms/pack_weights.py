@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.graph.ops import PANEL, Convolution, Depthwise, DotGeneral, lane_depth
-from ingot.compiler.graph.rewriter import rewrite, weights_of
+from ingot.compiler.graph.rewriter import defined_by, rewrite, weights_of
 from ingot.compiler.ir import Module, Op, Value
 from ingot.compiler.ir.dims import Dim, product
 
@@ -72,9 +72,29 @@ def _reshaped(x: Value, shape: Sequence[Dim], builder: Builder) -> Value:
 def _pack_dot(op: Op, builder: Builder, weights: set[Value]) -> Sequence[Value] | None:
     def product(rows: Value, w: Value) -> Value:
         n, dtype = tensor_type(w).shape[1], DotGeneral.of(op).dtype
+        w = _stored(w, builder)
         return builder.value("dot_packed", rows, pack(w, builder), n=n, dtype=dtype)
 
     return multiply_rows(op, builder, weights, product)
+
+
+def _stored(w: Value, builder: Builder) -> Value:
+    """The weight as the narrower floats that it is converted from, if it is: kernels convert them
+    in registers."""
+    moves: list[Op] = []
+    root = w
+    while (move := defined_by(root, "reshape", "transpose")) is not None:
+        moves.append(move)
+        root = move.operands[0]
+    op = defined_by(root, "convert")
+    if op is None or tensor_type(w).dtype.name != "f32":
+        return w
+    root = op.operands[0]
+    if tensor_type(root).dtype.name not in ("f16", "bf16"):
+        return w
+    for move in reversed(moves):
+        root = builder.like(move, root)
+    return root
 
 
 def multiply_rows(

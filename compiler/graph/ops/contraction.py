@@ -232,13 +232,14 @@ class Convolution(Attributes):
 
 @dataclass(frozen=True)
 class DotPacked(Attributes):
-    """[..., k] times a packed [k, n] weight: [..., n]."""
+    """[..., k] times a packed [k, n] weight: [..., n]. A weight of f16 or bf16 may meet f32."""
 
     n: int
     dtype: DType = field(metadata=by_operands(_dtype_of))
 
     def result(self, a: TensorType, b: TensorType) -> TensorType:
-        _same_class(a, b)
+        if a.dtype.name != "f32" or b.dtype.name not in ("f16", "bf16"):
+            _same_class(a, b)
         require(a.rank >= 1, "a must have at least one dim")
         wanted = packed_shape(a.shape[-1], self.n, b.dtype)
         require(b.shape == wanted, f"b is {b}, expected {TensorType(b.dtype, wanted)}")

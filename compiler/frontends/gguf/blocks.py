@@ -1,0 +1,259 @@
+"""Weights of a GGUF file as graph values: numbers made of the bytes of their blocks.
+
+A block holds elements of one row. What is written here - codes, less a zero or with a minimum,
+times scales - is what `fuse_scales` keeps packed in panels; nothing is decoded in this file.
+The layouts are those of ggml's `block_*` structures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+
+import numpy as np
+
+from ingot.compiler.graph.builder import Builder, tensor_type
+from ingot.compiler.ir import Value
+from ingot.compiler.ir.dims import Dim
+from ingot.hal.gguf import BLOCK_TYPES, GgufTensor
+from ingot.hal.spec import dtype
+
+__all__ = ["DECODED", "decode", "parameter"]
+
+U8 = "u8"
+
+
+def parameter(tensor: GgufTensor, builder: Builder) -> Value:
+    """The tensor as it lies in the file: elements, or bytes of rows."""
+    name = {"F32": "f32", "F16": "f16", "BF16": "u16"}.get(tensor.type.name, U8)
+    return builder.value(
+        "parameter", scope="", key=tensor.name, dtype=dtype(name), shape=tensor.rows.shape
+    )
+
+
+def decode(type: str, rows: Value, builder: Builder) -> Value:
+    """The numbers of rows as they lie in a file, f32[..., elements]; `type` is one of DECODED."""
+    if type == "BF16":
+        rows = builder.value("bitcast", rows, dtype=dtype("bf16"))
+    if type not in _BLOCKS:
+        return builder.value("convert", rows, dtype=dtype("f32")) if type != "F32" else rows
+    bytes = _Bytes(rows, builder)
+    bytes.blocks(next(row.length for row in BLOCK_TYPES.values() if row.name == type))
+    return _BLOCKS[type](bytes)
+
+
+class _Bytes:
+    """Fields of the blocks of rows u8[..., bytes]. `take` gives them one behind another."""
+
+    def __init__(self, rows: Value, builder: Builder) -> None:
+        self.rows, self.b, self.at = rows, builder, 0
+        self.outer = tensor_type(rows).shape[:-1]
+
+    def blocks(self, length: int) -> None:
+        """Begin with blocks of so many bytes."""
+        bytes = tensor_type(self.rows).shape[-1]
+        assert isinstance(bytes, int)
+        self.outer = (*self.outer, bytes // length)
+        self.rows = self.reshape(self.rows, (*self.outer, length))
+
+    def take(self, *shape: int) -> Value:
+        """The next bytes, u8[..., blocks, *shape]."""
+        start, self.at = self.at, self.at + prod(shape)
+        part = self.part(self.rows, start, self.at)
+        return part if len(shape) == 1 else self.reshape(part, (*self.outer, *shape))
+
+    def half(self) -> Value:
+        """The next two bytes as f16: f32[..., blocks]."""
+        return self.float(self.b.value("reinterpret", self.take(2), dtype=dtype("f16")))
+
+    def reshape(self, x: Value, shape: Sequence[Dim]) -> Value:
+        return self.b.value("reshape", x, shape=tuple(shape))
+
+    def ends(self, x: Value, *shape: int) -> Value:
+        """The value with these dims behind [..., blocks]."""
+        return self.reshape(x, (*self.outer, *shape))
+
+    def part(self, x: Value, start: int, limit: int) -> Value:
+        """Elements of the last axis."""
+        shape = tensor_type(x).shape
+        first = (*(0 for _ in shape[:-1]), start)
+        return self.b.value("slice", x, start=first, limit=(*shape[:-1], limit))
+
+    def float(self, x: Value) -> Value:
+        return self.b.value("convert", x, dtype=dtype("f32"))
+
+    def signed(self, x: Value) -> Value:
+        return self.b.value("bitcast", x, dtype=dtype("i8"))
+
+    def apply(self, name: str, x: Value, number: int) -> Value:
+        """An op on each element and a number."""
+        type = tensor_type(x)
+        return self.b.value(name, x, self.b.full(number, type.dtype, type.shape))
+
+    def fields(self, x: Value, count: int, bits: int) -> Value:
+        """`count` fields of `bits` bits of each byte, low ones first, before the last axis."""
+        *outer, length = tensor_type(x).shape
+        shape = (*outer, count, length)
+        axis = len(outer)
+        places = self.b.constant(np.arange(0, count * bits, bits, dtype=np.uint8))
+        places = self.b.value("broadcast", places, shape=shape, dimensions=(axis,))
+        wide = (*range(axis), axis + 1)
+        x = self.b.value("broadcast", x, shape=shape, dimensions=wide)
+        x = self.b.value("shift_right_logical", x, places)
+        return self.apply("and", x, (1 << bits) - 1)
+
+    def joined(self, low: Value, high: Value, bits: int) -> Value:
+        """high << bits | low."""
+        return self.b.value("or", low, self.apply("shift_left", high, bits))
+
+    def behind(self, *xs: Value) -> Value:
+        """The values one behind another on their last axis."""
+        return self.b.value("concatenate", *xs, axis=tensor_type(xs[0]).rank - 1)
+
+    def times(self, x: Value, factor: Value) -> Value:
+        """[..., blocks, n] times [..., blocks], as f32."""
+        x = self.float(x)
+        return self.b.value("mul", x, self._spread(factor, tensor_type(x).shape))
+
+    def numbers(
+        self, codes: Value, scales: Value, zero: int = 0, minima: Value | None = None
+    ) -> Value:
+        """(codes [..., groups, n] - zero) * scales [..., groups] - minima, f32[..., elements]."""
+        shape, result = tensor_type(codes).shape, self.float(codes)
+        if zero:
+            result = self.apply("sub", result, zero)
+        result = self.b.value("mul", result, self._spread(scales, shape))
+        if minima is not None:
+            result = self.b.value("sub", result, self._spread(minima, shape))
+        first = len(self.outer) - 1
+        elements = prod(dim for dim in shape[first:] if isinstance(dim, int))
+        return self.reshape(result, (*shape[:first], elements))
+
+    def _spread(self, x: Value, shape: tuple[Dim, ...]) -> Value:
+        return self.b.value("broadcast", x, shape=shape, dimensions=tuple(range(len(shape) - 1)))
+
+
+def _q8_0(x: _Bytes) -> Value:
+    scale = x.half()
+    return x.numbers(x.signed(x.take(32)), scale)
+
+
+def _q4_0(x: _Bytes) -> Value:
+    scale = x.half()
+    return x.numbers(x.ends(x.fields(x.take(16), 2, 4), 32), scale, zero=8)
+
+
+def _q4_1(x: _Bytes) -> Value:
+    scale, least = x.half(), x.half()
+    codes = x.ends(x.fields(x.take(16), 2, 4), 32)
+    return x.numbers(codes, scale, minima=x.b.value("neg", least))
+
+
+def _five_bits(x: _Bytes) -> Value:
+    """Their highest bits stand together, in front."""
+    high = x.fields(x.ends(x.take(4), 4, 1), 8, 1)
+    return x.joined(x.ends(x.fields(x.take(16), 2, 4), 32), x.ends(high, 32), 4)
+
+
+def _q5_0(x: _Bytes) -> Value:
+    scale = x.half()
+    return x.numbers(_five_bits(x), scale, zero=16)
+
+
+def _q5_1(x: _Bytes) -> Value:
+    scale, least = x.half(), x.half()
+    return x.numbers(_five_bits(x), scale, minima=x.b.value("neg", least))
+
+
+def _looked_up(x: _Bytes, scale: Value, numbers: Sequence[int]) -> Value:
+    """Codes of 4 bits that stand for these numbers."""
+    codes = x.ends(x.fields(x.take(16), 2, 4), 32)
+    table = x.b.constant(np.array(numbers, np.int8))
+    codes = x.b.value("convert", codes, dtype=dtype("i32"))
+    return x.numbers(x.b.value("take", table, codes, axis=0, mode="clamp"), scale)
+
+
+def _iq4_nl(x: _Bytes) -> Value:
+    table = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
+    return _looked_up(x, x.half(), table)
+
+
+def _mxfp4(x: _Bytes) -> Value:
+    """Twice the numbers of f4e2m1fn, times 2 to the power of a byte less 128."""
+    exponent = x.b.value("convert", x.reshape(x.take(1), x.outer), dtype=dtype("u32"))
+    normal = x.apply("shift_left", x.apply("sub", exponent, 1), 23)
+    small = x.b.value("shift_left", x.b.full(1 << 21, "u32", x.outer), exponent)
+    two = x.b.full(2, "u32", x.outer)
+    is_small = x.b.value("compare", exponent, two, direction="lt")
+    bits = x.b.value("select", is_small, small, normal)
+    scale = x.b.value("bitcast", bits, dtype=dtype("f32"))
+    return _looked_up(x, scale, (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12))
+
+
+def _scales_and_minima(x: _Bytes) -> tuple[Value, Value]:
+    """What two halves and 12 bytes say of 8 groups, whose numbers have 6 bits each."""
+    scale, least = x.half(), x.half()
+    a, b, c = x.take(4), x.take(4), x.take(4)
+    codes = [
+        x.behind(
+            x.apply("and", first, 63), x.joined(low, x.apply("shift_right_logical", first, 6), 4)
+        )
+        for first, low in ((a, x.apply("and", c, 15)), (b, x.apply("shift_right_logical", c, 4)))
+    ]
+    return x.times(codes[0], scale), x.times(codes[1], least)
+
+
+def _q4_k(x: _Bytes) -> Value:
+    scales, minima = _scales_and_minima(x)
+    return x.numbers(x.ends(x.fields(x.take(4, 32), 2, 4), 8, 32), scales, minima=minima)
+
+
+def _q5_k(x: _Bytes) -> Value:
+    scales, minima = _scales_and_minima(x)
+    high = x.fields(x.take(32), 8, 1)
+    low = x.ends(x.fields(x.take(4, 32), 2, 4), 8, 32)
+    return x.numbers(x.joined(low, high, 4), scales, minima=minima)
+
+
+def _q6_k(x: _Bytes) -> Value:
+    low = x.ends(x.fields(x.take(2, 64), 2, 4), 16, 16)
+    high = x.ends(x.fields(x.take(2, 32), 4, 2), 16, 16)
+    codes = x.signed(x.take(16))
+    return x.numbers(x.joined(low, high, 4), x.times(codes, x.half()), zero=32)
+
+
+def _q3_k(x: _Bytes) -> Value:
+    high = x.ends(x.fields(x.take(32), 8, 1), 16, 16)
+    low = x.ends(x.fields(x.take(2, 32), 4, 2), 16, 16)
+    halves = x.ends(x.fields(x.take(1, 8), 2, 4), 16)
+    quarters = x.ends(x.fields(x.take(1, 4), 4, 2), 16)
+    codes = x.signed(x.apply("sub", x.joined(halves, quarters, 4), 32))
+    return x.numbers(x.joined(low, high, 2), x.times(codes, x.half()), zero=4)
+
+
+def _q2_k(x: _Bytes) -> Value:
+    pairs = x.take(16)
+    codes = x.ends(x.fields(x.take(2, 32), 4, 2), 16, 16)
+    scale, least = x.half(), x.half()
+    scales = x.times(x.apply("and", pairs, 15), scale)
+    minima = x.times(x.apply("shift_right_logical", pairs, 4), least)
+    return x.numbers(codes, scales, minima=minima)
+
+
+_BLOCKS: dict[str, Callable[[_Bytes], Value]] = {
+    "Q8_0": _q8_0,
+    "Q4_0": _q4_0,
+    "Q4_1": _q4_1,
+    "Q5_0": _q5_0,
+    "Q5_1": _q5_1,
+    "Q2_K": _q2_k,
+    "Q3_K": _q3_k,
+    "Q4_K": _q4_k,
+    "Q5_K": _q5_k,
+    "Q6_K": _q6_k,
+    "IQ4_NL": _iq4_nl,
+    "MXFP4": _mxfp4,
+}
+
+DECODED = ("F32", "F16", "BF16", *_BLOCKS)
+"""The types of tensors that can be compiled."""

@@ -1,0 +1,156 @@
+"""The tensors of a file as weights of a network, with the shapes that it asks for."""
+
+from __future__ import annotations
+
+from ingot.compiler.frontends.gguf.blocks import DECODED, decode, parameter
+from ingot.compiler.graph.builder import Builder, tensor_type
+from ingot.compiler.ir import Value
+from ingot.compiler.ir.dims import Dim
+from ingot.hal.errors import CompileError
+from ingot.hal.gguf import Gguf, GgufTensor
+from ingot.hal.spec import dtype
+
+__all__ = ["Weights"]
+
+F32 = dtype("f32")
+_SHOWN = 5  # names in a message
+_CHOICES = ("rope_factors_long.weight", "rope_factors_short.weight")
+"""Tensors of which a network may need only one."""
+
+
+class Weights:
+    """Products with the weights of a file, built where `builder` is. What is wrong with tensors is
+    noted, and told by `check`; meanwhile zeros stand for them."""
+
+    def __init__(self, file: Gguf, is_long: bool) -> None:
+        self.file, self.is_long = file, is_long
+        self.builder = Builder([])
+        self.read: set[str] = set()
+        self.problems: dict[str, None] = {}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.file.tensors
+
+    def check(self, architecture: str) -> None:
+        """CompileError: tensors are missing or wrong, or belong to nothing."""
+        problems = list(self.problems)
+        unread = [name for name in self.file.tensors if name not in self.read | set(_CHOICES)]
+        if unread:
+            shown = ", ".join(f"'{name}'" for name in unread[:_SHOWN])
+            more = ", ..." if len(unread) > _SHOWN else ""
+            problems.append(
+                f"{len(unread)} tensors belong to nothing that {architecture} is known to have: "
+                f"{shown}{more}"
+            )
+        if len(problems) > 2 * _SHOWN:
+            problems[2 * _SHOWN :] = [f"... and {len(problems) - 2 * _SHOWN} more"]
+        if problems:
+            first = f"GGUF file '{self.file.path}' cannot be compiled:"
+            raise CompileError("\n  ".join([first, *problems]))
+
+    def rows(self, name: str) -> int:
+        """How many elements a row has; 1 for a missing tensor."""
+        tensor = self.file.tensors.get(name)
+        return 1 if tensor is None else tensor.shape[-1]
+
+    def vector(self, name: str, length: int) -> Value:
+        """f32[length]."""
+        return self._numbers(name, (length,))
+
+    def linear(self, x: Value, name: str, length: int, heads: tuple[int, int] = (1, 0)) -> Value:
+        """x[s, k] times the weight [length, k], with its bias: [s, length].
+
+        `heads`: how many heads its rows are of, and how many of a head's first rows come as pairs
+        of neighbours, of which all first ones are to stand in front of all second ones.
+        """
+        with self.builder.at(name):
+            k = tensor_type(x).shape[-1]
+            assert isinstance(k, int)
+            weight = self._numbers(f"{name}.weight", (length, k), heads)
+            y = self.builder.value("dot_general", x, weight, lhs_contract=(1,), rhs_contract=(1,))
+            if f"{name}.bias" not in self:
+                return y
+            bias = self._numbers(f"{name}.bias", (length,), heads)
+            return self.builder.value(
+                "add", y, self.builder.broadcast_to(bias, tensor_type(y).shape)
+            )
+
+    def embedding(self, ids: Value, width: int) -> Value:
+        """Rows of the table, f32[s, width]. An id outside of it ends the call."""
+        name = "token_embd.weight"
+        with self.builder.at(name):
+            tensor = self._found(name, (self.vocabulary, width))
+            if tensor is None:
+                return self.builder.full(0.0, F32, (*tensor_type(ids).shape, width))
+            table = parameter(tensor, self.builder)
+            rows = self.builder.value("take", table, ids, axis=0, mode="check")
+            return decode(tensor.type.name, rows, self.builder)
+
+    def output(self, x: Value) -> Value:
+        """The logits, f32[s, vocabulary], by the table of embeddings where there is no other."""
+        name = "output" if "output.weight" in self else "token_embd"
+        return self.linear(x, name, self.vocabulary)
+
+    def rope_factors(self, length: int) -> Value | None:
+        """By what the frequencies of rotations are divided, f32[length]."""
+        long, short = _CHOICES
+        for name in ("rope_freqs.weight", long if self.is_long else short):
+            if name in self:
+                return self.vector(name, length)
+        return None
+
+    @property
+    def vocabulary(self) -> int:
+        """How many tokens there are."""
+        table = self.file.tensors.get("token_embd.weight")
+        return 1 if table is None else table.shape[0]
+
+    def _numbers(self, name: str, shape: tuple[int, ...], heads: tuple[int, int] = (1, 0)) -> Value:
+        """The tensor, f32[shape]."""
+        tensor = self._found(name, shape)
+        if tensor is None:
+            return self.builder.full(0.0, F32, shape)
+        rows = self._turned(parameter(tensor, self.builder), heads)
+        return decode(tensor.type.name, rows, self.builder)
+
+    def _found(self, name: str, shape: tuple[int, ...]) -> GgufTensor | None:
+        """The tensor; None with a note if it is not there, or not as it should be."""
+        tensor = self.file.tensors.get(name)
+        problem = ""
+        if tensor is None:
+            problem = "is missing"
+        elif tensor.type.name not in DECODED:
+            known = ", ".join(DECODED)
+            problem = f"has the type {tensor.type.name}; those that can be compiled are: {known}"
+        elif tensor.shape != shape:
+            problem = f"has the shape {list(tensor.shape)}, expected {list(shape)}"
+        self.read.add(name)
+        if not problem:
+            return tensor
+        self.problems[f"tensor '{name}' {problem}"] = None
+        return None
+
+    def _turned(self, rows: Value, heads: tuple[int, int]) -> Value:
+        """Rows with the pairs of each head taken apart."""
+        count, paired = heads
+        if not paired:
+            return rows
+        b, shape = self.builder, tensor_type(rows).shape
+        length = int(shape[0]) // count  # type: ignore[arg-type]
+        rest = shape[1:]
+        split = b.value("reshape", rows, shape=(count, length, *rest))
+        pairs = self._part(split, 0, paired)
+        pairs = b.value("reshape", pairs, shape=(count, paired // 2, 2, *rest))
+        order = (0, 2, 1, *range(3, 3 + len(rest)))
+        pairs = b.value("transpose", pairs, permutation=order)
+        pairs = b.value("reshape", pairs, shape=(count, paired, *rest))
+        if paired < length:
+            pairs = b.value("concatenate", pairs, self._part(split, paired, length), axis=1)
+        return b.value("reshape", pairs, shape=shape)
+
+    def _part(self, x: Value, start: int, limit: int) -> Value:
+        """Elements of axis 1."""
+        shape: tuple[Dim, ...] = tensor_type(x).shape
+        first = tuple(start if axis == 1 else 0 for axis in range(len(shape)))
+        last = tuple(limit if axis == 1 else dim for axis, dim in enumerate(shape))
+        return self.builder.value("slice", x, start=first, limit=last)

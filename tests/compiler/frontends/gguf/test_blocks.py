@@ -1,0 +1,86 @@
+"""Blocks of every type: their numbers are those of the `gguf` package, bit by bit, and products
+with them keep the codes packed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gguf
+import numpy as np
+import pytest
+
+from ingot.compiler.frontends.gguf.blocks import DECODED, decode, parameter
+from ingot.compiler.graph.builder import Builder
+from ingot.compiler.graph.interpreter import interpret
+from ingot.compiler.graph.ops import DotCoded
+from ingot.compiler.graph.passes import run_graph_passes
+from ingot.compiler.ir import Block, Function, Module, Region, TensorType, walk
+from ingot.hal.gguf import BLOCK_TYPES, GgufTensor
+from ingot.hal.spec import dtype
+
+CODINGS = {
+    "Q8_0": ("i8", 32), "Q4_0": ("i4", 32), "Q4_1": ("u4", 32), "Q5_0": ("i8", 32),
+    "Q5_1": ("u8", 32), "Q2_K": ("u2", 16), "Q3_K": ("i4", 16), "Q4_K": ("u4", 32),
+    "Q5_K": ("u8", 32), "Q6_K": ("i8", 16), "IQ4_NL": ("i8", 32), "MXFP4": ("i8", 32),
+}  # fmt: skip
+ROWS, LENGTH = 20, 512
+
+
+def _tensor(name: str) -> GgufTensor:
+    """A tensor of random blocks, whose scales are moderate."""
+    type = next(each for each in BLOCK_TYPES.values() if each.name == name)
+    random = np.random.default_rng(0)
+    if type.count == 1:
+        values = random.normal(size=(ROWS, LENGTH)).astype(np.float32)
+        data = gguf.quants.quantize(values, gguf.GGMLQuantizationType[name])
+        return GgufTensor("w", type, (ROWS, LENGTH), np.frombuffer(data.tobytes(), np.uint8))
+    blocks = random.integers(0, 256, (ROWS * LENGTH // type.count, type.length), np.uint8)
+    halves = {"Q6_K": (208,), "Q3_K": (108,), "Q2_K": (80, 82), "MXFP4": ()}.get(name, (0, 2))
+    for start in halves[: 1 if name in ("Q8_0", "Q4_0", "Q5_0", "IQ4_NL") else 2]:
+        scales = random.uniform(0.5, 2, len(blocks)).astype(np.float16)
+        blocks[:, start : start + 2] = scales.view(np.uint8).reshape(-1, 2)
+    if name == "MXFP4":
+        blocks[:, 0] = random.integers(0, 2, len(blocks)) + 126
+        blocks[:2, 0] = 0, 1
+    return GgufTensor("w", type, (ROWS, LENGTH), blocks.reshape(-1))
+
+
+def _expected(name: str, tensor: GgufTensor) -> Any:
+    data = tensor.data.reshape(ROWS, -1)
+    return gguf.quants.dequantize(data, gguf.GGMLQuantizationType[name]).astype(np.float32)
+
+
+def _module(name: str, tensor: GgufTensor, is_product: bool) -> Module:
+    block = Block([TensorType(dtype("f32"), (2, LENGTH))])
+    builder = Builder(block)
+    w = decode(name, parameter(tensor, builder), builder)
+    if is_product:
+        w = builder.value(
+            "dot_general", block.arguments[0], w, lhs_contract=(1,), rhs_contract=(1,)
+        )
+    builder.return_(w)
+    module = Module()
+    module.add(Function("main", Region([block]), ["x"], ["y"]))
+    return module
+
+
+@pytest.mark.parametrize("name", DECODED)
+def test_numbers_are_exact(name: str) -> None:
+    tensor = _tensor(name)
+    x = np.zeros((2, LENGTH), np.float32)
+    (got,) = interpret(_module(name, tensor, False), "main", [x], {"w": tensor.rows})
+    np.testing.assert_array_equal(got, _expected(name, tensor))
+
+
+@pytest.mark.parametrize("name", CODINGS)
+def test_products_keep_codes(name: str) -> None:
+    tensor = _tensor(name)
+    module = run_graph_passes(_module(name, tensor, True))
+    found = [op for op in walk(module.functions["main"]) if op.name == "dot_coded"]
+    assert [(DotCoded.of(op).coding.name, DotCoded.of(op).group) for op in found] == [CODINGS[name]]
+    assert len(found[0].operands) == 3  # no zeros
+    x = np.random.default_rng(1).normal(size=(2, LENGTH)).astype(np.float32)
+    (got,) = interpret(module, "main", [x], {"w": tensor.rows})
+    weight = _expected(name, tensor).astype(np.float64)
+    bound = 1e-5 * (np.abs(x) @ np.abs(weight).T)
+    assert np.all(np.abs(got - x @ weight.T) <= bound)

@@ -1,0 +1,111 @@
+"""Language models from GGUF files: every architecture against its definition in NumPy."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ingot
+from ingot.compiler.frontends.gguf import import_gguf
+from ingot.compiler.graph.interpreter import interpret
+from ingot.compiler.graph.level import GRAPH
+from ingot.compiler.ir.verifier import verify
+from ingot.hal.gguf import Gguf
+from tests.support.language import SHAPES, Shape, logits, tensors, write_model
+
+IDS = np.random.default_rng(1).integers(0, 100, 9).astype(np.int32)
+
+
+def _close(got: Any, expected: Any) -> None:
+    np.testing.assert_allclose(got, expected, atol=2e-5 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_logits_are_those_of_the_definition(name: str, tmp_path: Path) -> None:
+    """A prefill, another one behind it, and single tokens."""
+    path, shape = tmp_path / "model.gguf", SHAPES[name]
+    expected = logits(shape, write_model(path, shape), IDS)
+    module = import_gguf(path)
+    verify(module, GRAPH)
+    parameters, state = Gguf(path).parameters(), {}
+    for start, end in ((0, 5), (5, 7)):
+        (got,) = interpret(module, "prefill", [IDS[start:end]], parameters, state)
+        _close(got, expected[end - 1])
+    for place in range(7, len(IDS)):
+        (got,) = interpret(module, "decode", [IDS[place]], parameters, state)
+        _close(got, expected[place])
+
+
+def test_a_compiled_model_keeps_its_blocks(tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    shape = Shape(layers=1, tied=True)
+    types = {"attn_v": "F16", "attn_output": "Q8_0", "ffn_up": "Q4_1", "ffn_down": "Q5_0"}
+    expected = logits(shape, write_model(path, shape, "Q4_0", types), IDS)
+    model = ingot.load(ingot.compile(path, variants=["x86-64-v3"]), parameters=path)
+    assert [str(each.name) for each in model.variables] == ["length", "cache.0.k", "cache.0.v"]
+    _close(model.prefill(IDS[:7]).numpy(), expected[6])
+    for place in range(7, len(IDS)):
+        _close(model.decode(IDS[place]).numpy(), expected[place])
+    with pytest.raises(ingot.OutOfRange, match=r"capacity 64"):
+        model.prefill(np.zeros(60, np.int32))
+    _close(model.fork().prefill(IDS).numpy(), expected[-1])
+
+
+def _broken(path: Path, **changes: Any) -> str:
+    """What is said of a llama file with these things changed."""
+    missing, metadata = changes.pop("missing", ()), changes.pop("metadata", {})
+    shape = Shape(layers=1, **changes)
+    every = tensors(shape)
+    write_model(
+        path, replace(shape, metadata=metadata), names=[n for n in every if n not in missing]
+    )
+    with pytest.raises(ingot.CompileError) as caught:
+        import_gguf(path)
+    return str(caught.value)
+
+
+def test_what_is_missing_is_named_in_one_error(tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    text = _broken(path, missing=("blk.0.attn_k.weight", "output_norm.weight"))
+    assert "tensor 'blk.0.attn_k.weight' is missing" in text
+    assert "tensor 'output_norm.weight' is missing" in text
+    text = _broken(path, metadata={"attention.head_count": 3, "rope.scaling.type": "yarn"})
+    assert "2 heads of keys do not divide 3 heads of queries" in text
+    assert "positions are scaled as 'yarn'" in text
+    assert "mixture of experts" in _broken(path, metadata={"expert_count": 8})
+    text = _broken(path, metadata={"block_count": 0})
+    assert "'llama.block_count' is 0, expected a positive integer" in text
+    text = _broken(path, metadata={"embedding_length": 32})
+    assert "'token_embd.weight' has the shape [100, 64], expected [100, 32]" in text
+    assert "the architecture is 'mamba'" in _broken(path, architecture="mamba")
+
+
+def test_tensors_that_belong_to_nothing_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    write_model(path, Shape(metadata={"block_count": 1}))
+    with pytest.raises(ingot.CompileError, match=r"9 tensors belong to nothing that llama"):
+        import_gguf(path)
+
+
+def test_types_without_decoding_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    write_model(path, Shape(layers=1), "F32", {"ffn_up": "F64"})
+    with pytest.raises(ingot.CompileError, match=r"'blk.0.ffn_up.weight' has the type F64; those"):
+        import_gguf(path)
+
+
+def test_a_damaged_file_is_a_compile_error(tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    write_model(path, Shape(layers=1))
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(ingot.CompileError, match="leaves the file"):
+        ingot.compile(path)
+    with pytest.raises(ingot.CompileError, match="pass its path"):
+        ingot.compile(path.read_bytes())
+    write_model(path, Shape(layers=1))
+    with pytest.raises(ingot.CompileError, match="capacity is 65, but the model has 64 positions"):
+        ingot.compile(path, capacity=65)

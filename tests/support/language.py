@@ -1,0 +1,240 @@
+"""GGUF files of language models with random weights, written by the `gguf` package, and what such a
+model computes, in NumPy, from the definition of its architecture."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+
+Array = Any
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A model: its sizes and what its architecture asks for."""
+
+    architecture: str = "llama"
+    layers: int = 2
+    width: int = 64
+    heads: int = 4
+    kv_heads: int = 2
+    head_length: int = 16
+    feed: int = 96
+    vocabulary: int = 100
+    context: int = 64
+    tied: bool = False
+    rope_length: int | None = None
+    has_rope_factors: bool = False
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    def has_window(self, layer: int) -> bool:
+        """Whether a layer sees the last positions only."""
+        period = {"gemma2": 2, "gemma3": 6}.get(self.architecture, 0)
+        if self.architecture == "phi3":
+            return "attention.sliding_window" in self.metadata
+        return period > 0 and layer % period < period - 1
+
+
+SHAPES = {
+    "llama": Shape(has_rope_factors=True),
+    "llama tied": Shape(
+        tied=True, metadata={"rope.scaling.type": "linear", "rope.scaling.factor": 2.0}
+    ),
+    "mistral": Shape(kv_heads=1, head_length=24, metadata={"rope.freq_base": 1e6}),
+    "qwen2": Shape("qwen2", tied=True),
+    "qwen3": Shape("qwen3", head_length=32),
+    "gemma": Shape("gemma", tied=True),
+    "gemma2": Shape(
+        "gemma2", tied=True, layers=3,
+        metadata={
+            "attention.sliding_window": 3,
+            "attn_logit_softcapping": 5.0,
+            "final_logit_softcapping": 3.0,
+        },
+    ),
+    "gemma3": Shape(
+        "gemma3", tied=True, layers=6,
+        metadata={"attention.sliding_window": 3, "rope.freq_base": 1e6,
+                  "rope.scaling.type": "linear", "rope.scaling.factor": 8.0},
+    ),
+    "phi3": Shape("phi3", rope_length=12, metadata={"attention.sliding_window": 4}),
+}  # fmt: skip
+"""A small model of each architecture."""
+
+
+def write_model(
+    path: Path,
+    shape: Shape,
+    type: str = "F32",
+    types: Mapping[str, str] | None = None,
+    names: Collection[str] | None = None,
+) -> dict[str, Array]:
+    """Write a model; gives its weights, decoded, by name. `types`: those of some tensors, by the
+    last part of their names. `names`: the tensors of a broken file."""
+    writer = gguf.GGUFWriter(path, shape.architecture)
+    _write_metadata(writer, shape)
+    random = np.random.default_rng(0)
+    weights = {}
+    for name, dims in tensors(shape).items():
+        if names is not None and name not in names:
+            continue
+        scale = 0.02 if len(dims) == 1 else dims[-1] ** -0.5
+        values = random.normal(0, scale, dims).astype(np.float32)
+        if name.endswith("norm.weight"):
+            values += 1
+        if name == "rope_freqs.weight":
+            values = random.uniform(1, 8, dims).astype(np.float32)
+        chosen = "F32" if len(dims) == 1 else (types or {}).get(name.split(".")[-2], type)
+        kind = gguf.GGMLQuantizationType[chosen]
+        is_wide = chosen == "F64"
+        data = values.astype(np.float64) if is_wide else gguf.quants.quantize(values, kind)
+        writer.add_tensor(name, data, raw_dtype=kind)
+        weights[name] = values if is_wide else gguf.quants.dequantize(data, kind).astype("f4")
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return weights
+
+
+def _write_metadata(writer: Any, shape: Shape) -> None:
+    """The keys of its sizes; those of `metadata` come last, and count."""
+    keys = {
+        "context_length": shape.context,
+        "embedding_length": shape.width,
+        "block_count": shape.layers,
+        "feed_forward_length": shape.feed,
+        "attention.head_count": shape.heads,
+        "attention.head_count_kv": shape.kv_heads,
+        "attention.key_length": shape.head_length,
+        "attention.value_length": shape.head_length,
+        "attention.layer_norm_rms_epsilon": 1e-5,
+        "rope.dimension_count": shape.rope_length or shape.head_length,
+        **shape.metadata,
+    }
+    add = {int: writer.add_uint32, float: writer.add_float32, str: writer.add_string}
+    for key, value in keys.items():
+        add[type(value)](f"{writer.arch}.{key}", value)
+
+
+def tensors(shape: Shape) -> dict[str, tuple[int, ...]]:
+    """The shapes of all tensors, by name."""
+    queries, keys = shape.heads * shape.head_length, shape.kv_heads * shape.head_length
+    has, width = shape.architecture, shape.width
+    layer = {"attn_norm": (width,), "attn_output": (width, queries), "ffn_norm": (width,)}
+    if has == "phi3":
+        layer |= {"attn_qkv": (queries + 2 * keys, width), "ffn_up": (2 * shape.feed, width)}
+    else:
+        layer |= {"attn_q": (queries, width), "attn_k": (keys, width), "attn_v": (keys, width)}
+        layer |= {"ffn_gate": (shape.feed, width), "ffn_up": (shape.feed, width)}
+    layer["ffn_down"] = (width, shape.feed)
+    if has in ("qwen3", "gemma3"):
+        layer |= {"attn_q_norm": (shape.head_length,), "attn_k_norm": (shape.head_length,)}
+    if has in ("gemma2", "gemma3"):
+        layer |= {"post_attention_norm": (width,), "post_ffw_norm": (width,)}
+    result = {"token_embd.weight": (shape.vocabulary, width)}
+    if shape.has_rope_factors:
+        result["rope_freqs.weight"] = (shape.head_length // 2,)
+    for number in range(shape.layers):
+        result |= {f"blk.{number}.{part}.weight": dims for part, dims in layer.items()}
+        if has == "qwen2":
+            for part in ("attn_q", "attn_k", "attn_v"):
+                result[f"blk.{number}.{part}.bias"] = layer[part][:1]
+    result["output_norm.weight"] = (width,)
+    if not shape.tied:
+        result["output.weight"] = (shape.vocabulary, width)
+    return result
+
+
+def logits(shape: Shape, weights: Mapping[str, Array], ids: Array) -> Array:
+    """The logits behind each of the tokens, [count, vocabulary], in f64."""
+    w = {name: value.astype(np.float64) for name, value in weights.items()}
+    is_gemma = shape.architecture.startswith("gemma")
+    x = w["token_embd.weight"][ids] * (shape.width**0.5 if is_gemma else 1)
+    for layer in range(shape.layers):
+        start = f"blk.{layer}."
+        part = {name.removeprefix(start): w[name] for name in w if name.startswith(start)}
+        part["factors"] = w.get("rope_freqs.weight", np.ones(1))
+        y = _attention(shape, part, _norm(x, part["attn_norm.weight"]), layer)
+        x = x + _normed(y, part, "post_attention_norm.weight")
+        y = _feed_forward(part, _norm(x, part["ffn_norm.weight"]), is_gemma)
+        x = x + _normed(y, part, "post_ffw_norm.weight")
+    x = _norm(x, w["output_norm.weight"])
+    return _capped(x @ w.get("output.weight", w["token_embd.weight"]).T,
+                   shape.metadata.get("final_logit_softcapping"))  # fmt: skip
+
+
+def _feed_forward(part: Mapping[str, Array], x: Array, is_gemma: bool) -> Array:
+    up = x @ part["ffn_up.weight"].T
+    if "ffn_gate.weight" in part:
+        gate = x @ part["ffn_gate.weight"].T
+    else:
+        gate, up = np.split(up, 2, -1)
+    active = gate / (1 + np.exp(-gate))
+    if is_gemma:
+        active = gate * (1 + np.tanh((2 / np.pi) ** 0.5 * (gate + 0.044715 * gate**3))) / 2
+    return (active * up) @ part["ffn_down.weight"].T
+
+
+def _norm(x: Array, weight: Array) -> Array:
+    return x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-5) * weight
+
+
+def _normed(x: Array, part: Mapping[str, Array], name: str) -> Array:
+    """x, normalized if there is a weight of this name."""
+    return _norm(x, part[name]) if name in part else x
+
+
+def _capped(x: Array, cap: float | None) -> Array:
+    return x if cap is None else cap * np.tanh(x / cap)
+
+
+def _attention(shape: Shape, part: Mapping[str, Array], x: Array, layer: int) -> Array:
+    count, length = len(x), shape.head_length
+    queries, keys = shape.heads * length, shape.kv_heads * length
+    if "attn_qkv.weight" in part:
+        q, k, v = np.split(x @ part["attn_qkv.weight"].T, [queries, queries + keys], -1)
+    else:
+        q, k, v = (
+            x @ part[f"attn_{name}.weight"].T + part.get(f"attn_{name}.bias", 0) for name in "qkv"
+        )
+    q, k, v = (each.reshape(count, -1, length) for each in (q, k, v))
+    q, k = (
+        _turned(shape, _normed(each, part, f"attn_{name}_norm.weight"), layer, part["factors"])
+        for name, each in (("q", q), ("k", k))
+    )
+    group = shape.heads // shape.kv_heads
+    k, v = np.repeat(k, group, 1), np.repeat(v, group, 1)
+    scores = np.einsum("ihd,jhd->hij", q, k) * length**-0.5
+    scores = _capped(scores, shape.metadata.get("attn_logit_softcapping"))
+    seen = np.tri(count, dtype=bool)
+    if shape.has_window(layer):
+        seen &= ~np.tri(count, k=-shape.metadata["attention.sliding_window"], dtype=bool)
+    scores = np.where(seen, scores, -np.inf)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    weights /= weights.sum(-1, keepdims=True)
+    y = np.einsum("hij,jhd->ihd", weights, v)
+    return y.reshape(count, -1) @ part["attn_output.weight"].T
+
+
+def _turned(shape: Shape, x: Array, layer: int, factors: Array) -> Array:
+    length = shape.rope_length or shape.head_length
+    base = shape.metadata.get("rope.freq_base", 10000.0)
+    divisor = shape.metadata.get("rope.scaling.factor", 1.0)
+    if shape.architecture == "gemma3" and shape.has_window(layer):
+        base, divisor = 10000.0, 1.0
+    frequencies = base ** (-np.arange(0, length, 2) / length) / divisor / factors
+    angles = np.arange(len(x))[:, None] * frequencies
+    cosine, sine = np.cos(angles)[:, None], np.sin(angles)[:, None]
+    result = x.copy()
+    a, b = slice(0, length, 2), slice(1, length, 2)
+    if shape.architecture != "llama":
+        a, b = slice(0, length // 2), slice(length // 2, length)
+    result[..., a] = x[..., a] * cosine - x[..., b] * sine
+    result[..., b] = x[..., b] * cosine + x[..., a] * sine
+    return result

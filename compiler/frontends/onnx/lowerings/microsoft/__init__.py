@@ -8,20 +8,24 @@ from __future__ import annotations
 
 from ingot.compiler.frontends.onnx.lowerings.microsoft import (
     activations,
+    block_quantized,
     fused,
     grouped_query,
     multi_head,
     normalizations,
+    quantized,
     renamed,
     rotary,
 )
 
 __all__ = [
     "activations",
+    "block_quantized",
     "fused",
     "grouped_query",
     "multi_head",
     "normalizations",
+    "quantized",
     "renamed",
     "rotary",
 ]

@@ -32,12 +32,22 @@ def attention_of_input(node: Node) -> tuple[Value | None, ...]:
     unsupported(node.optional(8) is not None, "it looks up beams in its cache: leave them out")
     x = node.input(0)
     projected = matmul(node, x, node.input(1), type_of(x).dtype)
-    return attend_projected(node, add(node, projected, node.optional(2)), 3)
+    used = node.optional(6) if node.integer("past_present_share_buffer", 0) else None
+    projected = add(node, projected, node.optional(2))
+    mask, past, bias = (node.optional(place) for place in (3, 4, 5))
+    return attend_projected(node, projected, mask, past, bias, used)
 
 
-def attend_projected(node: Node, projected: Value, first: int) -> tuple[Value, Value | None]:
-    """Attention of merged queries, keys and values; input `first` is the mask, behind it come
-    the cache, what is added to scores, and how much of the cache is in use."""
+def attend_projected(
+    node: Node,
+    projected: Value,
+    mask: Value | None,
+    past: Value | None,
+    bias: Value | None = None,
+    used: Value | None = None,
+) -> tuple[Value, Value | None]:
+    """Attention of merged queries, keys and values; `bias` is added to scores, `used` says how
+    much of a cache with room is in use."""
     heads = node.integer("num_heads", 1)
     width = shape_of(projected)[2]
     sizes = node.integers("qkv_hidden_sizes") or ()
@@ -48,13 +58,11 @@ def attend_projected(node: Node, projected: Value, first: int) -> tuple[Value, V
         node.transpose(heads_of(node, part(node, projected, a, b), heads), (0, 2, 1, 3))
         for a, b in pairwise(ends)
     )
-    past = node.optional(first + 1)
     offset: Dim = 0
     present: Value | None = None
     if past is not None:
         shape = shape_of(past)
         both = [node.reshape(part(node, past, at, at + 1, 0), shape[1:]) for at in (0, 1)]
-        used = node.optional(first + 3) if node.integer("past_present_share_buffer", 0) else None
         k, cache_k, offset = _join_cache(node, k, both[0], used)
         v, cache_v, _ = _join_cache(node, v, both[1], used)
         caches = [node.reshape(each, (1, *shape_of(each))) for each in (cache_k, cache_v)]
@@ -62,7 +70,7 @@ def attend_projected(node: Node, projected: Value, first: int) -> tuple[Value, V
     elif node.wants(1):
         caches = [node.reshape(each, (1, *shape_of(each))) for each in (k, v)]
         present = node.op("concatenate", *caches, axis=0)
-    masks = _masks(node, q, k, node.optional(first), node.optional(first + 2), offset)
+    masks = _masks(node, q, k, mask, bias, offset)
     result, _, _ = attend(node, q, k, v, scale_of(node, shape_of(q)[3]), masks)
     return merge_heads(node, result), present
 

@@ -9,7 +9,7 @@ from ingot.compiler.frontends.onnx.registry import MICROSOFT, lower_as, lowering
 from ingot.compiler.ir import Value
 from ingot.compiler.ir.dims import Dim
 
-__all__ = ["channels_first", "channels_last"]
+__all__ = ["channels_first", "channels_last", "count_words", "look_up"]
 
 
 @lowering("SkipLayerNormalization", domain=MICROSOFT)
@@ -49,29 +49,32 @@ def _layer_norm(node: Node, op_type: str, x: Value, scale: Value, shift: Value |
 def embed_layer_normalization(node: Node) -> tuple[Value | None, ...]:
     """The layer norm of the sum of the embeddings of words, positions and segments; how many
     words each row of the mask has; and the sum."""
-    words = node.input(0)
-    batch, length = shape_of(words)
-    segments, places, mask = node.optional(1), node.optional(8), node.optional(7)
-    if places is None:
-        places = node.op("iota", dtype=type_of(words).dtype, shape=(length,), axis=0)
-    total = node.op(
-        "add", _look_up(node, 2, words), node.broadcast_to(
-            _look_up(node, 3, places), (batch, length, shape_of(node.input(3))[1])
-        )
-    )  # fmt: skip
+    words, segments, places = node.input(0), node.optional(1), node.optional(8)
+    rows = [look_up(node, node.input(2), words), look_up(node, node.input(3), places, words)]
     if segments is not None:
-        total = node.op("add", total, _look_up(node, 4, segments))
+        rows.append(look_up(node, node.input(4), segments))
+    total = add(node, *(widen(node, each) for each in rows))
     normal = _layer_norm(node, "LayerNormalization", total, node.input(5), node.input(6))
-    counts = node.full(0, type_of(words).dtype, (batch,))
-    if mask is not None:
-        is_word = node.compare("eq", mask, node.fill(1, like=mask))
-        counts = node.reduce(node.convert(is_word, type_of(mask).dtype), [1], "add")
     table = node.input(2)
+    counts = count_words(node, words, node.optional(7))
     return narrow(node, normal, table), counts, narrow(node, total, table)
 
 
-def _look_up(node: Node, table: int, indices: Value) -> Value:
-    return widen(node, lower_as(node, "Gather", [node.input(table), indices], {"axis": 0}))
+def look_up(node: Node, table: Value, indices: Value | None, words: Value | None = None) -> Value:
+    """Rows of an embedding; without indices those of the places of the words."""
+    if indices is None:
+        assert words is not None
+        length = shape_of(words)[1]
+        indices = node.op("iota", dtype=type_of(words).dtype, shape=(1, length), axis=1)
+    return lower_as(node, "Gather", [table, indices], {"axis": 0})
+
+
+def count_words(node: Node, words: Value, mask: Value | None) -> Value:
+    """How many ones each row of the mask has; zeros without one."""
+    if mask is None:
+        return node.full(0, type_of(words).dtype, shape_of(words)[:1])
+    is_word = node.compare("eq", mask, node.fill(1, like=mask))
+    return node.reduce(node.convert(is_word, type_of(mask).dtype), [1], "add")
 
 
 @lowering("GroupNorm", domain=MICROSOFT)

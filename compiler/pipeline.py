@@ -31,6 +31,7 @@ from ingot.compiler.dispatch.speculate_steps import speculate_steps
 from ingot.compiler.foreign import own_errors
 from ingot.compiler.graph.control.settle_branches import settle_branches
 from ingot.compiler.graph.forms.expand_nonzero import expand_nonzero
+from ingot.compiler.graph.forms.pack_weights import multiplies_bytes
 from ingot.compiler.graph.level import GRAPH
 from ingot.compiler.graph.ops import Constant
 from ingot.compiler.graph.passes import GRAPH_PASSES
@@ -123,7 +124,7 @@ def compile(
 
     CompileError: the program cannot be compiled; the message lists every reason.
     """
-    targets = choose_targets(target, variants, fallback)
+    choose_targets(target, variants, fallback)  # what is wrong there is told first
     driver = _Driver(_Dump(dump_ir), progress or (lambda step: None))
     outputs = [outputs] if isinstance(outputs, str) else outputs
     reading = {
@@ -133,6 +134,7 @@ def compile(
         "capacity": capacity,
     }
     module = _read(source, state, reading, driver)
+    targets = choose_targets(target, variants, fallback, multiplies_bytes(module))
     options: dict[str, Any] = {"parameters": parameters}
     if outputs is not None:
         options["outputs"] = list(outputs)
@@ -164,7 +166,7 @@ def compile_changed(
     show more of the program than its results. Raises as `compile`, and what `change` raises."""
     driver = _Driver(_Dump(None), progress or (lambda step: None))
     module = _read(source, None, {"parameters": parameters}, driver)
-    targets = choose_targets(target, None, fallback=True)
+    targets = choose_targets(target, None, fallback=True, has_dot4=multiplies_bytes(module))
     passes = (*DISPATCH_PASSES, change)
     return _finish(module, targets, passes, driver, {"parameters": parameters})
 

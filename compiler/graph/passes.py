@@ -21,6 +21,7 @@ from ingot.compiler.graph.forms.choose_layout import choose_layout
 from ingot.compiler.graph.forms.choose_winograd import choose_winograd
 from ingot.compiler.graph.forms.fuse_attention import fuse_attention
 from ingot.compiler.graph.forms.fuse_scales import fuse_scales
+from ingot.compiler.graph.forms.multiply_codes import multiply_codes
 from ingot.compiler.graph.forms.pack_weights import pack_weights
 from ingot.compiler.graph.forms.split_init import split_init
 from ingot.compiler.graph.forms.split_reductions import split_reductions
@@ -31,6 +32,7 @@ __all__ = ["GRAPH_PASSES", "run_graph_passes"]
 
 GRAPH_PASSES: tuple[Callable[[Module], Module], ...] = (
     store_narrow,
+    multiply_codes,
     fuse_scales,
     eliminate_dead_code,
     fold_control,

@@ -17,6 +17,7 @@ from ingot.compiler.kernels.epilogue import Epilogue
 from ingot.compiler.kernels.kernel import Kernel
 from ingot.compiler.kernels.loop import LoopBuilder
 from ingot.compiler.kernels.register_tile import PANEL, accumulation_dtype
+from ingot.compiler.kernels.words import signs_of, tensor_in_words
 
 __all__ = ["ConvolutionEntry", "Window", "window_of"]
 
@@ -44,9 +45,9 @@ def window_of(moves: ConvPacked | Depthwise, size: Dims) -> Window:
 
 
 class ConvolutionEntry:
-    """State while one kernel is made."""
+    """State while one kernel is made. `has_words`: bytes are read in words, if they lie so."""
 
-    def __init__(self, function: Function, root: Op) -> None:
+    def __init__(self, function: Function, root: Op, has_words: bool = False) -> None:
         x, w = root.operands[0].type, root.operands[1].type
         result = root.result.type
         assert isinstance(x, TensorType)
@@ -54,6 +55,12 @@ class ConvolutionEntry:
         assert isinstance(result, TensorType)
         self.function = function
         self.window = window_of(ConvPacked.of(root), ConvPacked.of(root).window)
+        self.flops = 2 * product(result.shape) * product(self.window.size) * x.shape[-1]
+        self.signs, words = signs_of(x.dtype, w.dtype, result.dtype), tensor_in_words(x)
+        if has_words and self.signs is not None and words is not None:
+            x, w = words, TensorType(words.dtype, (*w.shape[:-1], 1))
+        else:
+            self.signs = None
         self.x, self.w, self.result = x, w, result
         self.element = accumulation_dtype(x.dtype, w.dtype, result.dtype)
         self.builder = LoopBuilder()
@@ -80,6 +87,6 @@ class ConvolutionEntry:
         """The finished kernel."""
         return kernel_of(
             self.function, self.builder, self.epilogue, set(self.ordinals), workload, tile,
-            2 * product(self.result.shape) * self.depth, schedule,
+            self.flops, schedule,
             scratch_length, local_size, local_length,
         )  # fmt: skip

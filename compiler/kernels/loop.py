@@ -46,6 +46,7 @@ from ingot.compiler.kernels.table import (
     Access,
     Axis,
     Constant,
+    Dot4,
     Fault,
     Fma,
     For,
@@ -482,6 +483,11 @@ class LoopBuilder:
         """a * b + c; `exact`: what the product has behind its last bit counts on all targets."""
         a, b, c = self._same_lanes([a, b, c])
         return self._one("loop.fma", (a, b, c), c.type, Fma(exact))
+
+    def dot4(self, a: Value, b: Value, c: Value, signs: tuple[DType, DType]) -> Value:
+        """c + the products of the four bytes of each word of a and b, i8 or u8 by `signs`."""
+        a, b, c = self._same_lanes([a, b, c])
+        return self._one("loop.dot4", (a, b, c), c.type, Dot4(*signs))
 
     def part(self, name: str, *values: Value) -> Value:
         """A part of math functions: `loop.scale`, `loop.angle`, ..."""

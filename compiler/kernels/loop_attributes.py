@@ -6,11 +6,13 @@ from dataclasses import dataclass, field
 
 from ingot.compiler.graph.ops import ReduceKind
 from ingot.compiler.ir.attributes import LEFT_OUT, Attributes, Ints, Number
+from ingot.hal.spec import DType
 
 __all__ = [
     "Access",
     "Axis",
     "Constant",
+    "Dot4",
     "Fault",
     "Fma",
     "For",
@@ -78,6 +80,14 @@ class Fma(Attributes):
     """Of `loop.fma`."""
 
     exact: bool = field(default=False, metadata=LEFT_OUT)
+
+
+@dataclass(frozen=True)
+class Dot4(Attributes):
+    """Of `loop.dot4`: i8 or u8, what the bytes of either side are."""
+
+    left: DType
+    right: DType
 
 
 @dataclass(frozen=True)

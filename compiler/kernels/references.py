@@ -15,6 +15,7 @@ import numpy as np
 
 from ingot.compiler.graph.ops import OPS
 from ingot.compiler.graph.references.numbers import Array, dtype_of, narrow, quiet, widen
+from ingot.hal.spec import DType
 
 __all__ = ["REFERENCES"]
 
@@ -64,6 +65,15 @@ def _fma(a: Array, b: Array, c: Array, *, exact: bool = False) -> Array:
     return narrow(_odd_sum(sum, product, summand) if element.is_float else sum, element)
 
 
+@quiet
+def _dot4(a: Array, b: Array, c: Array, *, left: DType, right: DType) -> Array:
+    parts = [
+        np.ascontiguousarray(x).view(side.numpy).reshape(*x.shape, 4).astype(np.int32)
+        for x, side in ((a, left), (b, right))
+    ]
+    return np.asarray(c + (parts[0] * parts[1]).sum(axis=-1, dtype=np.int32))
+
+
 def _odd_sum(sum: Array, a: Array, b: Array) -> Array:
     """a + b = sum in f64, rounded to odd: rounding to f32 is then as if it were the only one."""
     part = sum - a
@@ -101,4 +111,5 @@ REFERENCES: dict[str, Callable[..., Array]] = {
     "loop.reduce": _reduce,
     "loop.any": _any,
     "loop.fma": _fma,
+    "loop.dot4": _dot4,
 }

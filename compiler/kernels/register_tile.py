@@ -15,6 +15,7 @@ from ingot.compiler.ir import Value
 from ingot.compiler.ir.dims import Dim
 from ingot.compiler.kernels.kernel import TargetInfo
 from ingot.compiler.kernels.loop import Index, LoopBuilder, dtype_of
+from ingot.compiler.kernels.words import Signs
 from ingot.hal.spec import DType, dtype
 
 __all__ = [
@@ -79,10 +80,15 @@ def choose_columns(panels: Dim, target: TargetInfo, lanes: int) -> int:
     return widest
 
 
-def choose_rows(rows: Dim, panels: int, target: TargetInfo, lanes: int) -> int:
-    """Rows per tile: as many as registers allow, split evenly over a known row count."""
+def choose_rows(
+    rows: Dim, panels: int, target: TargetInfo, lanes: int, in_words: bool = False
+) -> int:
+    """Rows per tile: as many as registers allow, split evenly over a known row count. `in_words`:
+    without an instruction for `loop.dot4` either side takes two registers, and sums two more."""
     vectors = panels * (PANEL // lanes)
     budget = target.register_count - vectors - 1
+    if in_words and not target.dot4:
+        budget -= vectors + 3
     most = min(max(budget // vectors, 1), 14)
     if vectors == 4 and target.register_count == 32:
         most = 7 if isinstance(rows, int) and rows % 7 == 0 else 6
@@ -167,8 +173,10 @@ def multiply(
     count: Index,
     left: Callable[[int, Index], Value],
     right: Callable[[Index, int], Value],
+    signs: Signs | None = None,
 ) -> list[Value]:
-    """accumulators[row, vector] += sum over k < count of left(row, k) * right(k, vector)."""
+    """accumulators[row, vector] += sum over k < count of left(row, k) * right(k, vector); `signs`:
+    of words of four bytes, what these are."""
     with builder.for_(0, count, 1, accumulators) as loop:
         lines = [right(loop.index, vector) for vector in range(shape.vectors)]
         following = []
@@ -176,13 +184,17 @@ def multiply(
             element = builder.broadcast(left(row, loop.index), shape.lanes)
             for vector, line in enumerate(lines):
                 old = loop.carried[row * shape.vectors + vector]
-                following.append(multiply_add(builder, element, line, old))
+                following.append(multiply_add(builder, element, line, old, signs))
         loop.yield_(*following)
     return loop.results
 
 
-def multiply_add(builder: LoopBuilder, a: Value, b: Value, c: Value) -> Value:
-    """a * b + c: fused for floats, modulo 2^n for integers."""
+def multiply_add(
+    builder: LoopBuilder, a: Value, b: Value, c: Value, signs: Signs | None = None
+) -> Value:
+    """a * b + c: fused for floats, modulo 2^n for integers, of words of bytes byte by byte."""
+    if signs is not None:
+        return builder.dot4(a, b, c, signs)
     if dtype_of(c).is_float:
         return builder.fma(a, b, c)
     return builder.op("add", builder.op("mul", a, b), c)

@@ -20,6 +20,7 @@ from ingot.compiler.kernels.loop_attributes import (
     Access,
     Axis,
     Constant,
+    Dot4,
     Fault,
     Fma,
     For,
@@ -41,6 +42,7 @@ __all__ = [
     "Axis",
     "Compare",
     "Constant",
+    "Dot4",
     "Fault",
     "Fma",
     "For",
@@ -346,6 +348,15 @@ def _fma(op: Op) -> tuple[Type, ...]:
     return (a,)
 
 
+def _dot4(op: Op) -> tuple[Type, ...]:
+    a, b, c = map(_type, op.operands)
+    require(a == b == c, f"takes three equal types, not {a}, {b} and {c}")
+    require(a != _INDEX and a.dtype.name == "i32", f"takes words of i32, not {a}")
+    for side in (Dot4.of(op).left, Dot4.of(op).right):
+        require(side.is_integer and side.bits == 8, f"multiplies bytes, i8 or u8, not {side.name}")
+    return (c,)
+
+
 def _part(op: Op) -> tuple[Type, ...]:
     value, *others = map(_type, op.operands)
     require(
@@ -560,6 +571,14 @@ def _lane_ops() -> None:
         "a * b + c, rounded once where the target can. `exact`: where it cannot, the bits that "
         "rounding the product would lose count all the same.",
         attributes=Fma,
+    )
+    _row(
+        "loop.dot4(a: value, b: value, c: value)",
+        "as c",
+        _dot4,
+        "c + the products of the four bytes of each 32-bit word of a with those of b, modulo 2^32. "
+        "`left` and `right`: i8 or u8, what the bytes are.",
+        attributes=Dot4,
     )
 
 

@@ -52,10 +52,14 @@ class Objects:
 
 
 def choose_targets(
-    names: str | Sequence[str], variants: Sequence[str] | None, fallback: bool
+    names: str | Sequence[str],
+    variants: Sequence[str] | None,
+    fallback: bool,
+    has_dot4: bool = False,
 ) -> tuple[Target, ...]:
-    """The targets of these names. `variants` are those of the CPU target; without `fallback`
-    no other target carries plain C beside its own kernels.
+    """The targets of these names. `variants` are those of the CPU target, without it what suits a
+    program whose kernels multiply bytes (`has_dot4`) or not; without `fallback` no other target
+    carries plain C beside its own kernels.
 
     Unsupported: there is no such target. InvalidArgument: `variants` fits none of them.
     CompileError: there is no variant for this machine.
@@ -72,12 +76,15 @@ def choose_targets(
             f"variants={list(variants)} are of the target 'cpu', and the module is for "
             f"{', '.join(wanted)}: leave them out, or add the target"
         )
-    return tuple(_choose_target(name, variants, fallback) for name in wanted)
+    return tuple(_choose_target(name, variants, fallback, has_dot4) for name in wanted)
 
 
-def _choose_target(name: str, variants: Sequence[str] | None, fallback: bool) -> Target:
+def _choose_target(
+    name: str, variants: Sequence[str] | None, fallback: bool, has_dot4: bool
+) -> Target:
     if name == "cpu":
-        return Target(name, choose_variants(variants), "kernels", runs_behind=False, is_tried=False)
+        chosen = choose_variants(variants, has_dot4)
+        return Target(name, chosen, "kernels", runs_behind=False, is_tried=False)
     all_variants = (*OPENCL_VARIANTS, *([choose_fallback(name)] if fallback else ()))
     return Target(name, all_variants, "opencl_kernels", runs_behind=True, is_tried=True)
 

@@ -76,6 +76,17 @@ def host_variants() -> tuple[str, ...]:
     return tuple(names)
 
 
+def dot4_variants() -> tuple[str, ...]:
+    """Those of the same machine whose kernels multiply bytes, and the plain ones that do without
+    an instruction."""
+    flags = Path("/proc/cpuinfo").read_text()
+    names = [*host_variants()]
+    for flag, name in (("avx_vnni", "x86-64-v3-vnni"), ("avx512_vnni", "x86-64-v4-vnni")):
+        if f" {flag} " in flags:
+            names.insert(0, name)
+    return tuple(names)
+
+
 def device_variants() -> tuple[str, ...]:
     """ "opencl-c" if there is a device."""
     return (OPENCL_C.name,) if opencl_runner.queue() else ()

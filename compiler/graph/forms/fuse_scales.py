@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from math import gcd
 
 from ingot.compiler.graph.builder import Builder, tensor_type
+from ingot.compiler.graph.forms.moves import moved, moved_from
 from ingot.compiler.graph.forms.narrow_codes import CODE, is_narrow
 from ingot.compiler.graph.forms.pack_weights import multiply_rows
 from ingot.compiler.graph.forms.repeats import Repeats, repeated, repeats_of, static_shape
@@ -75,12 +76,12 @@ def _product(op: Op, builder: Builder) -> Callable[[Value, Value], Value | None]
 
 def _without_minima(w: Value, builder: Builder) -> tuple[Value, Repeats] | None:
     """The weight as (codes * scales) - minima [k, n], whose minima are those of groups of K."""
-    root, moves = _moved_from(w)
+    root, moves = moved_from(w)
     op = defined_by(root, "sub")
-    if op is None or defined_by(_moved_from(op.operands[0])[0], "mul") is None:
+    if op is None or defined_by(moved_from(op.operands[0])[0], "mul") is None:
         return None
-    minima = repeats_of(_moved(op.operands[1], moves, builder), builder)
-    return _moved(op.operands[0], moves, builder), minima
+    minima = repeats_of(moved(op.operands[1], moves, builder), builder)
+    return moved(op.operands[0], moves, builder), minima
 
 
 def _sums_times(rows: Value, minima: Repeats, builder: Builder) -> Value | None:
@@ -117,51 +118,36 @@ class _Weight:
 
 def _weight_of(w: Value, builder: Builder) -> _Weight | None:
     """What the weight is made of, seen through moves and roundings to narrower floats."""
-    w, moves = _moved_from(w)
+    w, moves = moved_from(w)
     while (op := defined_by(w, "convert")) and tensor_type(op.operands[0]).dtype.is_float:
-        w, more = _moved_from(op.operands[0])
+        w, more = moved_from(op.operands[0])
         moves += more
     if not tensor_type(w).dtype.is_float:
         return None
     for rest, scales in _factors(w, builder):
-        rest, inner = _moved_from(rest)
+        rest, inner = moved_from(rest)
         op = defined_by(rest, "sub")
-        source, inmost = _moved_from(rest if op is None else op.operands[0])
+        source, inmost = moved_from(rest if op is None else op.operands[0])
         codes = _codes_of(source)
         if codes is None:
             continue
         zeros = None
         if op is not None:
-            zeros = repeats_of(_moved(op.operands[1], moves + inner, builder), builder)
+            zeros = repeats_of(moved(op.operands[1], moves + inner, builder), builder)
         coding = _coding_of(codes)
         bits = min(_width(codes), coding.bits)
         if coding.name == "u8" and bits <= 4:
             coding = dtype("u2" if bits <= 2 else "u4")
         return _without_middle(
             _Weight(
-                _moved(codes, moves + inner + inmost, builder),
+                moved(codes, moves + inner + inmost, builder),
                 coding,
                 bits,
-                repeats_of(_moved(scales, moves, builder), builder),
+                repeats_of(moved(scales, moves, builder), builder),
                 zeros,
             )
         )
     return None
-
-
-def _moved_from(x: Value) -> tuple[Value, list[Op]]:
-    """What the value is with its elements moved, and the ops that move them, the last one first."""
-    moves: list[Op] = []
-    while (op := defined_by(x, "transpose", "reshape")) is not None:
-        moves.append(op)
-        x = op.operands[0]
-    return x, moves
-
-
-def _moved(x: Value, moves: Sequence[Op], builder: Builder) -> Value:
-    for op in reversed(moves):
-        x = builder.like(op, x)
-    return x
 
 
 def _without_middle(weight: _Weight) -> _Weight:

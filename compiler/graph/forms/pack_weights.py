@@ -12,11 +12,18 @@ from collections.abc import Callable, Sequence
 
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.graph.ops import PANEL, Convolution, Depthwise, DotGeneral, lane_depth
-from ingot.compiler.graph.rewriter import defined_by, rewrite, weights_of
+from ingot.compiler.graph.rewriter import defined_by, rewrite, tensor_ops, weights_of
 from ingot.compiler.ir import Module, Op, Value
 from ingot.compiler.ir.dims import Dim, product
 
-__all__ = ["is_channels_last", "multiply_rows", "pack", "pack_convolution", "pack_weights"]
+__all__ = [
+    "is_channels_last",
+    "multiplies_bytes",
+    "multiply_rows",
+    "pack",
+    "pack_convolution",
+    "pack_weights",
+]
 
 _PACKED = ("f32", "f64", "f16", "bf16", "i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64")
 """Dtypes of operands that kernels read from panels."""
@@ -54,7 +61,32 @@ def pack(w: Value, builder: Builder) -> Value:
 
 def _is_packable(op: Op) -> bool:
     a, b = (tensor_type(operand).dtype for operand in op.operands)
-    return a is b and a.name in _PACKED
+    return (a is b or _are_bytes(op)) and a.name in _PACKED
+
+
+def multiplies_bytes(module: Module) -> bool:
+    """Whether the packed module has contractions for `loop.dot4`."""
+    packed = ("dot_packed", "conv_packed")
+    ops = (op for function in module.functions.values() for op in tensor_ops(function.block))
+    return any(op.name in packed and _are_bytes(op) for op in ops)
+
+
+def _are_bytes(op: Op) -> bool:
+    """Whether the op multiplies i8 and u8 in any combination, which kernels do in words of four."""
+    types = [tensor_type(operand).dtype for operand in op.operands]
+    return all(each.is_integer and each.bits == 8 for each in types)
+
+
+def _in_whole_words(x: Value, axis: int, builder: Builder) -> Value:
+    """Bytes with zeros behind the last ones of the axis, so that it holds words of four."""
+    shape = tensor_type(x).shape
+    missing = -int(shape[axis]) % lane_depth(tensor_type(x).dtype)  # type: ignore[arg-type]
+    if not missing:
+        return x
+    low, high = [0] * len(shape), [0] * len(shape)
+    high[axis] = missing
+    zero = builder.constant(0, tensor_type(x).dtype)
+    return builder.value("pad", x, zero, low=tuple(low), high=tuple(high))
 
 
 def _transposed(x: Value, permutation: Sequence[int], builder: Builder) -> Value:
@@ -73,6 +105,8 @@ def _pack_dot(op: Op, builder: Builder, weights: set[Value]) -> Sequence[Value] 
     def product(rows: Value, w: Value) -> Value:
         n, dtype = tensor_type(w).shape[1], DotGeneral.of(op).dtype
         w = _stored(w, builder)
+        if _are_bytes(op):
+            rows, w = _in_whole_words(rows, -1, builder), _in_whole_words(w, 0, builder)
         return builder.value("dot_packed", rows, pack(w, builder), n=n, dtype=dtype)
 
     return multiply_rows(op, builder, weights, product)
@@ -151,6 +185,9 @@ def pack_convolution(op: Op, builder: Builder) -> Sequence[Value] | None:
             return None
         w = _reshaped(w, [*window, features], builder)
         return [builder.append("depthwise", (x, w), (), depthwise_of(convolution)).result]
+    if _are_bytes(op):
+        x, w = _in_whole_words(x, -1, builder), _in_whole_words(w, -2, builder)
+        inputs = tensor_type(w).shape[-2]
     panels = pack(_reshaped(w, [product(window) * inputs, outputs], builder), builder)
     if _is_pointwise(op, window):
         return [builder.value("dot_packed", x, panels, n=outputs, dtype=convolution.dtype)]

@@ -49,6 +49,7 @@ from ingot.compiler.kernels.register_tile import (
     tail_heights,
     zero_tile,
 )
+from ingot.compiler.kernels.words import Signs, product_in_words
 
 __all__ = ["ContractionSchedule", "lower_contraction"]
 
@@ -94,7 +95,11 @@ class _Contraction:
     def __init__(self, function: Function, target: TargetInfo) -> None:
         self.function = function
         self.root = root_of(function)
-        self.product: Product = product_of(self.root)
+        bytewise = product_of(self.root)
+        self.product: Product
+        self.signs: Signs | None
+        self.product, self.signs = product_in_words(bytewise) or (bytewise, None)
+        self.flops = 2 * product(bytewise.batch) * bytewise.rows * bytewise.columns * bytewise.depth
         left, right = self.product.left, self.product.right
         self.element = accumulation_dtype(left.dtype, right.dtype, self.product.dtype)
         self.lanes = min(target.lanes(self.element), PANEL)
@@ -109,7 +114,7 @@ class _Contraction:
     def _choose(self, target: TargetInfo) -> ContractionSchedule:
         p = self.product
         panels = choose_columns(ceildiv(p.columns, PANEL), target, self.lanes)
-        rows = choose_rows(p.rows, panels, target, self.lanes)
+        rows = choose_rows(p.rows, panels, target, self.lanes, self.signs is not None)
         tile = panel_tile(rows, panels, self.lanes)
         if self.coding and isinstance(p.rows, int) and 0 < p.rows <= self.few_rows:
             return ContractionSchedule(self._few_tile(p.rows, panels), p.rows, 0)
@@ -357,7 +362,7 @@ class _Contraction:
         else:
             line = unpacked_lines(b, panels, tile)
         left_side = self._left(row, tile.rows, start, count, live)
-        return multiply(b, tile, sums, count, left_side, line)
+        return multiply(b, tile, sums, count, left_side, line, self.signs)
 
     # The left side.
 
@@ -523,11 +528,10 @@ class _Contraction:
     def _finish(self) -> Kernel:
         p, schedule, b = self.product, self.schedule, self.builder
         batch, panels = product(p.batch), schedule.tile.panels * schedule.block_tiles
-        elements = batch * p.rows * p.columns
         return kernel_of(
             self.function, b, self.epilogue, {self._ordinal(p.left), *self._right_ordinals()},
             (p.rows, self.panels, batch), (schedule.block_rows, panels, 1),
-            2 * elements * p.depth, schedule, self._scratch_length(),
+            self.flops, schedule, self._scratch_length(),
         )  # fmt: skip
 
     def _scratch_length(self) -> int:

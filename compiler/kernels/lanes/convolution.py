@@ -89,7 +89,7 @@ class _Convolution(ConvolutionEntry):
     """What both schedules share."""
 
     def __init__(self, function: Function, root: Op, target: TargetInfo) -> None:
-        super().__init__(function, root)
+        super().__init__(function, root, has_words=True)
         self.lanes = min(target.lanes(self.element), PANEL)
         self.unpacked: Value | None = None
 
@@ -172,7 +172,8 @@ def _staged_schedule(c: _Convolution, target: TargetInfo) -> ConvolutionSchedule
     if any(int(pad) < 0 for pad in (*c.window.before, *c.window.after)):  # type: ignore[arg-type]
         return None
     columns = choose_columns(panels, target, c.lanes)
-    tile = panel_tile(choose_rows(width, columns, target, c.lanes), columns, c.lanes)
+    height_of_tile = choose_rows(width, columns, target, c.lanes, c.signs is not None)
+    tile = panel_tile(height_of_tile, columns, c.lanes)
     padded = any((*c.window.before, *c.window.after)) or c.x.dtype is not c.element
     row_length = _stage_width(c) * int(c.channels) * c.element.bytes  # type: ignore[arg-type]
     more = STAGE_LENGTH // row_length - _stage_rows(c, 1)  # rows that fit beyond the first block
@@ -273,7 +274,7 @@ class _Staged:
                 return b.convert(b.load(memory, b.add(b.add(base, i * pixel), k)), c.element)
 
             line = c.line(panel, tile, b.mul(loop.index, run))
-            loop.yield_(*multiply(b, tile, loop.carried, run, element, line))
+            loop.yield_(*multiply(b, tile, loop.carried, run, element, line, c.signs))
         return loop.results
 
     def _address(
@@ -347,9 +348,11 @@ def _gathered_schedule(
         blocks = -(-count // pixels)
         pixels = -(-count // blocks)
         splits = max(1, min(c.panels // columns, -(-WANTED_WORKGROUPS // blocks)))
-        height, block_panels = choose_rows(pixels, columns, target, c.lanes), -(-c.panels // splits)
+        height = choose_rows(pixels, columns, target, c.lanes, c.signs is not None)
+        block_panels = -(-c.panels // splits)
     else:
-        height, block_panels = choose_rows(count, columns, target, c.lanes), PANELS_OF_ANY_IMAGE
+        height = choose_rows(count, columns, target, c.lanes, c.signs is not None)
+        block_panels = PANELS_OF_ANY_IMAGE
         if pixels < height:
             return None
         pixels = min(pixels - pixels % height, MOST_PIXELS // height * height)
@@ -425,7 +428,8 @@ class _Gathered:
             return b.load(memory, b.add(b.add(base, i * self.pitch), k))
 
         line = c.line(panel, tile, 0)
-        return multiply(b, tile, zero_tile(b, c.element, tile), b.dim(c.depth), element, line)
+        sums = zero_tile(b, c.element, tile)
+        return multiply(b, tile, sums, b.dim(c.depth), element, line, c.signs)
 
     def _gather(self, place: list[Index], target: Index) -> None:
         """Copy the window of one pixel."""
@@ -532,7 +536,7 @@ class _Direct:
                 return b.convert(b.load(c.input, b.add(base, k)), c.element)
 
             line = c.line(panel, tile, start)
-            return multiply(b, tile, sums, b.dim(c.channels), element, line)
+            return multiply(b, tile, sums, b.dim(c.channels), element, line, c.signs)
         size = c.x.shape[1 + axis]
         stride = product(c.x.shape[2 + axis :])
         with b.for_(0, window.size[axis], 1, sums) as loop:

@@ -22,6 +22,7 @@ from ingot.compiler.kernels.table import (
     Axis,
     Compare,
     Constant,
+    Dot4,
     Fault,
     Fma,
     For,
@@ -64,7 +65,7 @@ def prototype(kernel: Kernel) -> str:
 
 # What INGOT_USE_ of kernel.h is said of: elements, also with a number of lanes, and words.
 _ELEMENTS = ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "f64", "i1", "f16", "bf16")
-_WORDS = ("convert", "packed", "reduce", "rem")
+_WORDS = ("convert", "dot4", "packed", "reduce", "rem")
 _HEADERS = ("kernel_vector.h", "kernel_rounding.h")
 
 
@@ -552,6 +553,12 @@ class _Printer(CStructure):
         text = f"fma{exact}_{scalar_name(element)}{self._suffix(lanes)}({names})"
         return self._rounded(text, "fma", element, lanes)
 
+    def _dot4(self, op: Op) -> str:
+        dot = Dot4.of(op)
+        names = ", ".join(map(self._name, op.operands))
+        suffix = self._suffix(lanes_of(op.result))
+        return f"dot4_{dot.left.name}_{dot.right.name}{suffix}({names})"
+
     def _same(self, op: Op) -> str:
         a, b = (f"(const void *){self._name(memory)}" for memory in op.operands)
         return f"(i1)({a} == {b})"
@@ -587,5 +594,6 @@ _EXPRESSIONS: dict[str, Callable[[_Printer, Op], str]] = {
     "reduce": _Printer._reduce,
     "any": _Printer._any,
     "fma": _Printer._fma,
+    "dot4": _Printer._dot4,
     "same": _Printer._same,
 }

@@ -80,28 +80,46 @@ def _variant(
     flags: tuple[str, ...],
 ) -> Variant:
     wide = vector_length == 64
-    fma = name in ("x86-64-v3", "x86-64-v4", "aarch64")
+    fma = name.startswith(("x86-64-v3", "x86-64-v4", "aarch64"))
+    dot4 = name.endswith("-vnni")
     registers = 32 if wide or machine == "aarch64" else 16
-    target = TargetInfo(name, vector_length, registers, fma, polls=True)
+    target = TargetInfo(name, vector_length, registers, fma, dot4, polls=True)
     return Variant(target, machine, features, flags)
 
+
+_V4 = ("-march=x86-64-v4", "-mno-red-zone", "-mprefer-vector-width=512")
+_V3 = ("-march=x86-64-v3", "-mno-red-zone")
 
 VARIANTS: dict[str, Variant] = {
     each.name: each
     for each in (
         _variant(
+            "x86-64-v4-vnni",
+            "x86_64",
+            64,
+            ("INGOT_CPU_X86_AVX512", "INGOT_CPU_X86_AVX512_VNNI"),
+            (*_V4, "-mavx512vnni"),
+        ),
+        _variant(
+            "x86-64-v3-vnni",
+            "x86_64",
+            32,
+            ("INGOT_CPU_X86_AVX2", "INGOT_CPU_X86_AVX_VNNI"),
+            (*_V3, "-mavxvnni"),
+        ),
+        _variant(
             "x86-64-v4",
             "x86_64",
             64,
             ("INGOT_CPU_X86_AVX512",),
-            ("-march=x86-64-v4", "-mno-red-zone", "-mprefer-vector-width=512"),
+            _V4,
         ),
         _variant(
             "x86-64-v3",
             "x86_64",
             32,
             ("INGOT_CPU_X86_AVX2",),
-            ("-march=x86-64-v3", "-mno-red-zone"),
+            _V3,
         ),
         _variant(
             "x86-64-v2",
@@ -134,7 +152,10 @@ def fallback_variant(machine: str) -> Variant:
     return replace(_BASE[machine], target=info)
 
 
-def default_variants(machine: str) -> tuple[Variant, ...]:
-    """What is built without flags, best first. KeyError: no variant for the machine."""
+def default_variants(machine: str, has_dot4: bool = False) -> tuple[Variant, ...]:
+    """What is built without flags, best first; `has_dot4`: of a program whose kernels multiply
+    bytes. KeyError: no variant for the machine."""
     names = {"x86_64": ("x86-64-v4", "x86-64-v3"), "aarch64": ("aarch64",)}
-    return tuple(VARIANTS[name] for name in names[machine])
+    with_dot4 = {"x86_64": ("x86-64-v4-vnni", "x86-64-v3-vnni", "x86-64-v3")}
+    chosen = with_dot4.get(machine) if has_dot4 else None
+    return tuple(VARIANTS[name] for name in chosen or names[machine])

@@ -138,22 +138,22 @@ INGOT_INLINE f32 round_f32(f32 value) { return value; }
 INGOT_INLINE f64 round_f64(f64 value) { return value; }
 
 /* Memory by element index. */
-#define INGOT_MEMORY(type)                                                                    \
-  typedef type type##_memory __attribute__((may_alias));                                      \
+#define INGOT_MEMORY(type, alignment)                                                         \
+  typedef type type##_memory __attribute__((may_alias, aligned(alignment)));                  \
   INGOT_INLINE type load_##type(const type##_memory *memory, i64 index) { return memory[index]; } \
   INGOT_INLINE void store_##type(type##_memory *memory, i64 index, type value) {              \
     memory[index] = value;                                                                    \
   }
-INGOT_MEMORY(i8)
-INGOT_MEMORY(i16)
-INGOT_MEMORY(i32)
-INGOT_MEMORY(i64)
-INGOT_MEMORY(u8)
-INGOT_MEMORY(u16)
-INGOT_MEMORY(u32)
-INGOT_MEMORY(u64)
-INGOT_MEMORY(f32)
-INGOT_MEMORY(f64)
+INGOT_MEMORY(i8, 1)
+INGOT_MEMORY(i16, 2)
+INGOT_MEMORY(i32, 1) /* words of bytes, too */
+INGOT_MEMORY(i64, 8)
+INGOT_MEMORY(u8, 1)
+INGOT_MEMORY(u16, 2)
+INGOT_MEMORY(u32, 4)
+INGOT_MEMORY(u64, 8)
+INGOT_MEMORY(f32, 4)
+INGOT_MEMORY(f64, 8)
 typedef u8 i1_memory __attribute__((may_alias));
 typedef u16 f16_memory __attribute__((may_alias));
 typedef u16 bf16_memory __attribute__((may_alias));

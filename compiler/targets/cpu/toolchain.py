@@ -65,14 +65,17 @@ class Compiler:
     version: str
 
 
-def choose_variants(names: Sequence[str] | None = None) -> tuple[Variant, ...]:
-    """The variants with these names, else those of this machine's architecture, best first.
+def choose_variants(
+    names: Sequence[str] | None = None, has_dot4: bool = False
+) -> tuple[Variant, ...]:
+    """The variants with these names, else those of this machine's architecture, best first, for
+    a program whose kernels multiply bytes if `has_dot4`.
 
     InvalidArgument: there is no such variant. CompileError: none for this machine.
     """
     if names is None:
         try:
-            return default_variants(_machine())
+            return default_variants(_machine(), has_dot4)
         except KeyError:
             raise CompileError(
                 f"there are no CPU variants for this machine's architecture {_machine()!r}; name "

@@ -38,6 +38,35 @@ T N(shift_right_arithmetic_T)(T a, T b) {
   return as_T(convert_I(as_I(a) >> as_I(min(as_U(b), (U)(BITS - 1)))));
 }
 
+// Words of four bytes: c + the products of the bytes of a with those of b.
+U32 N(byte_u8)(I32 a, int place) { return as_U32(a) >> place & 255u; }
+
+U32 N(byte_i8)(I32 a, int place) { return as_U32(as_I32(as_U32(a) << (24 - place)) >> 24); }
+
+I32 N(dot4_u8_i8)(I32 a, I32 b, I32 c) {
+  U32 sum = as_U32(c);
+  for (int place = 0; place < 32; place += 8) sum += N(byte_u8)(a, place) * N(byte_i8)(b, place);
+  return as_I32(sum);
+}
+
+I32 N(dot4_u8_u8)(I32 a, I32 b, I32 c) {
+  U32 sum = as_U32(c);
+  for (int place = 0; place < 32; place += 8) sum += N(byte_u8)(a, place) * N(byte_u8)(b, place);
+  return as_I32(sum);
+}
+
+I32 N(dot4_i8_i8)(I32 a, I32 b, I32 c) {
+  U32 sum = as_U32(c);
+  for (int place = 0; place < 32; place += 8) sum += N(byte_i8)(a, place) * N(byte_i8)(b, place);
+  return as_I32(sum);
+}
+
+I32 N(dot4_i8_u8)(I32 a, I32 b, I32 c) {
+  U32 sum = as_U32(c);
+  for (int place = 0; place < 32; place += 8) sum += N(byte_i8)(a, place) * N(byte_u8)(b, place);
+  return as_I32(sum);
+}
+
 T N(popcount_T)(T a) { return popcount(a); }
 
 T N(count_leading_zeros_T)(T a) { return clz(a); }

@@ -14,7 +14,7 @@ from typing import ClassVar
 from ingot.compiler.ir import Function, IndexType, MemoryType, Op, Value
 from ingot.compiler.kernels.loop import dtype_of, lanes_of
 from ingot.compiler.kernels.math.functions import MATH_FUNCTIONS
-from ingot.compiler.kernels.table import Compare, Constant, Fma, For, Lane, Reduce, Shuffle
+from ingot.compiler.kernels.table import Compare, Constant, Dot4, Fma, For, Lane, Reduce, Shuffle
 from ingot.compiler.targets.c_structure import CStructure, register_bits
 from ingot.compiler.targets.opencl.opencl_types import LANES, SWIZZLE, TYPES, vector_type
 from ingot.hal.errors import CompileError
@@ -60,6 +60,7 @@ class ValuePrinter(CStructure):
         "loop.reduce": "_reduce",
         "loop.any": "_any",
         "loop.fma": "_fma",
+        "loop.dot4": "_dot4",
         "compare": "_compare",
         "select": "_select",
         "clamp": "_clamp",
@@ -364,6 +365,11 @@ class ValuePrinter(CStructure):
         exact = "_exact" * Fma.of(op).exact
         text = self._call(f"fma{exact}_{_float_name(op.result)}", lanes, *names)
         return self._rounded(text, "fma", dtype_of(op.result), lanes)
+
+    def _dot4(self, op: Op) -> str:
+        dot = Dot4.of(op)
+        names = map(self._name, op.operands)
+        return self._call(f"dot4_{dot.left.name}_{dot.right.name}", lanes_of(op.result), *names)
 
     def _lanes(self, op: Op) -> str:
         lanes = lanes_of(op.result)

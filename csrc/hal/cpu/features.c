@@ -44,6 +44,7 @@ uint64_t ingot_hal_cpu_features(void) {
     return features;
   }
   features |= INGOT_CPU_X86_AVX2;
+  if (leaf7_1a & 1u << 4) features |= INGOT_CPU_X86_AVX_VNNI;
   /* F, DQ, CD, BW, VL; opmask and ZMM saved */
   const uint32_t v4 = 1u << 16 | 1u << 17 | 1u << 28 | 1u << 30 | 1u << 31;
   if (!ingot_has_bits(leaf7_b, v4) || !ingot_has_bits(ingot_x86_xcr0(), 0xE6)) return features;
@@ -58,7 +59,8 @@ void ingot_hal_cpu_features_text(uint64_t features, char *out_text, size_t capac
                       : features & INGOT_CPU_X86_AVX2 ? "v3"
                       : features & INGOT_CPU_X86_V2   ? "v2"
                                                       : "v1";
-  (void)snprintf(out_text, capacity, "x86-64-%s%s%s", level,
+  (void)snprintf(out_text, capacity, "x86-64-%s%s%s%s", level,
+                 features & INGOT_CPU_X86_AVX_VNNI ? " avx-vnni" : "",
                  features & INGOT_CPU_X86_AVX512_VNNI ? " avx512-vnni" : "",
                  features & INGOT_CPU_X86_AVX512_BF16 ? " avx512-bf16" : "");
 }

@@ -68,7 +68,7 @@ def small_text() -> str:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("loop.fma(", "loop.dot4(", "op 'loop.dot4': is not legal at the loop level"),
+        ("loop.fma(", "loop.dot9(", "op 'loop.dot9': is not legal at the loop level"),
         ("loop.fma(", "loop.load(", r"op 'loop.load': operand 0 is vector<4xf32>"),
         ('kind="add"', 'kind="mean"', "op 'loop.reduce': attribute 'kind' must be .*, not 'mean'"),
         ('kind="add"', 'kind="xor"', "op 'loop.reduce': xor of vector<4xf32> has no meaning"),

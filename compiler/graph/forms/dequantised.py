@@ -1,0 +1,199 @@
+"""Tensors that are integers of 8 bits with a scale and a zero point: (codes - zero) * scale.
+
+However a program spells them: sub and mul on converted codes, in f32 or in i32, with their
+elements moved before or behind that. What multiplies such tensors is `multiply_codes.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ingot.compiler.graph.builder import Builder, tensor_type
+from ingot.compiler.graph.forms.moves import moved, moved_from
+from ingot.compiler.graph.forms.repeats import repeated, repeats_of, static_shape
+from ingot.compiler.graph.rewriter import defined_by, literal_of_value, splat_of
+from ingot.compiler.ir import Op, Value
+from ingot.compiler.ir.dims import product
+from ingot.hal.spec import dtype
+
+__all__ = ["Dequantised", "Refused", "as_signed", "as_unsigned", "read_tensor", "read_weight"]
+
+_I8, _U8, _I32, _F32 = dtype("i8"), dtype("u8"), dtype("i32"), dtype("f32")
+_MIDDLE = 128
+
+
+class Refused(Exception):
+    """The tensor is quantised, but not as kernels take it; the text says how."""
+
+
+@dataclass(frozen=True)
+class Dequantised:
+    """(codes - zero) * scale. `codes`: i8 or u8. `zero`: i32, None for 0; `scale`: f32, None for 1.
+    Both have rank 0, or of a weight one number per index of its free axes, in their order."""
+
+    codes: Value
+    zero: Value | None
+    scale: Value | None
+
+
+def read_tensor(x: Value, builder: Builder) -> Dequantised | None:
+    """An activation, with one scale and one zero point; None if it is not quantised."""
+    parts = _parts_of(x)
+    if parts is None:
+        return None
+    zero, scale = (_single(each, builder) for each in (parts.zero, parts.scale))
+    codes = moved(parts.codes, parts.outer + parts.inner, builder)
+    return Dequantised(codes, _converted(zero, _I32, builder), _converted(scale, _F32, builder))
+
+
+def read_weight(w: Value, summed: Sequence[int], builder: Builder) -> Dequantised | None:
+    """A weight whose scale and zero point do not change along the axes that are summed."""
+    parts = _parts_of(w)
+    if parts is None:
+        return None
+    codes = moved(parts.codes, parts.outer + parts.inner, builder)
+    zero, scale = (
+        None if each is None else _per_column(moved(each, parts.outer, builder), summed, builder)
+        for each in (parts.zero, parts.scale)
+    )
+    return Dequantised(codes, _converted(zero, _I32, builder), _converted(scale, _F32, builder))
+
+
+def as_unsigned(x: Dequantised, builder: Builder) -> Dequantised:
+    """The same numbers with codes of u8."""
+    return x if tensor_type(x.codes).dtype is _U8 else _turned(x, 1, builder)
+
+
+def as_signed(w: Dequantised, builder: Builder) -> Dequantised:
+    """The same numbers with codes of i8, if they fit without a zero point."""
+    codes = literal_of_value(w.codes)
+    zero = None if w.zero is None else splat_of(w.zero)
+    if codes is not None and zero is not None:
+        numbers = codes.array.astype(np.int32) - int(zero)
+        if numbers.size and numbers.min() >= -_MIDDLE and numbers.max() < _MIDDLE:
+            signed = builder.constant(numbers.astype(np.int8), _I8)
+            return replace(w, codes=signed, zero=None)
+    return w if tensor_type(w.codes).dtype is _I8 else _turned(w, -1, builder)
+
+
+def _turned(x: Dequantised, sign: int, builder: Builder) -> Dequantised:
+    """Codes and zero moved by half of their range, to the other kind of bytes."""
+    codes = builder.value("bitcast", x.codes, dtype=_U8)
+    middle = builder.full(_MIDDLE, _U8, tensor_type(codes).shape)
+    codes = builder.value("xor", codes, middle)
+    if sign < 0:
+        codes = builder.value("bitcast", codes, dtype=_I8)
+    return replace(x, codes=codes, zero=_shifted(x.zero, sign * _MIDDLE, builder))
+
+
+def _shifted(zero: Value | None, by: int, builder: Builder) -> Value | None:
+    """The zero point and a number; None if that is 0."""
+    known = 0 if zero is None else splat_of(zero)
+    if known is not None:
+        shape = () if zero is None else tensor_type(zero).shape
+        return builder.full(int(known) + by, _I32, shape) if known + by else None
+    assert zero is not None
+    return builder.value("add", zero, builder.full(by, _I32, tensor_type(zero).shape))
+
+
+# Reading.
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """What a tensor is made of, of full shape each: `outer` moves stand behind the ops on codes,
+    `inner` ones before these, where there is no zero point."""
+
+    codes: Value
+    zero: Value | None
+    scale: Value | None
+    inner: list[Op]
+    outer: list[Op]
+
+
+def _parts_of(x: Value) -> _Parts | None:
+    x, outer = moved_from(x)
+    while (op := defined_by(x, "convert")) and _is_float(x) and _is_float(op.operands[0]):
+        x, more = moved_from(op.operands[0])
+        outer += more
+    factors: list[tuple[Value, Value | None]] = [(x, None)]
+    if (op := defined_by(x, "mul")) is not None and _is_float(x):
+        a, b = op.operands
+        factors = [(a, b), (b, a)]
+    for rest, scale in factors:
+        rest, moves = moved_from(rest)
+        if moves and scale is not None:
+            continue  # the scale would have to be moved back
+        op = defined_by(rest, "sub")
+        source, more = moved_from(rest if op is None else op.operands[0])
+        codes = _codes_of(source)
+        if codes is None or (op is not None and more):
+            continue
+        zero = None if op is None else _integers_of(op.operands[1])
+        if op is not None and zero is None:
+            continue
+        zero = None if zero is not None and splat_of(zero) == 0 else zero
+        return _Parts(codes, zero, scale, more, outer + moves)
+    return None
+
+
+def _is_float(x: Value) -> bool:
+    return tensor_type(x).dtype.is_float
+
+
+def _codes_of(x: Value) -> Value | None:
+    """The 8-bit integers that wider numbers are converted from, or that the value is."""
+    if tensor_type(x).dtype in (_I8, _U8):
+        return x
+    op = defined_by(x, "convert")
+    if op is None or tensor_type(op.operands[0]).dtype not in (_I8, _U8):
+        return None
+    return op.operands[0]
+
+
+def _integers_of(x: Value) -> Value | None:
+    """The zero points that wider numbers are converted from."""
+    if tensor_type(x).dtype.is_integer:
+        return x
+    number = splat_of(x)
+    if number is not None and float(number).is_integer():
+        return x
+    op = defined_by(x, "convert")
+    return op.operands[0] if op and tensor_type(op.operands[0]).dtype.is_integer else None
+
+
+def _single(x: Value | None, builder: Builder) -> Value | None:
+    """The one number that all elements are, as rank 0. Refused: they may differ."""
+    if x is None:
+        return None
+    op = defined_by(x, "broadcast", "reshape", "convert", "transpose")
+    if product(tensor_type(x).shape) == 1:
+        return x if not tensor_type(x).rank else builder.value("reshape", x, shape=())
+    if op is None:
+        raise Refused("scales or zero points of its input are not one number for all elements")
+    inner = _single(op.operands[0], builder)
+    assert inner is not None
+    return builder.like(op, inner) if op.name == "convert" else inner
+
+
+def _per_column(x: Value, summed: Sequence[int], builder: Builder) -> Value:
+    """The numbers of the free axes, or one of rank 0. Refused: they change along others."""
+    found = repeats_of(x, builder)
+    if any(found.lengths[axis] < found.shape[axis] for axis in summed):
+        raise Refused("scales or zero points of its weight change along what is summed")
+    if product(static_shape(found.source)) == 1:
+        return builder.value("reshape", found.source, shape=())
+    source, free = found.source, [axis for axis in range(len(found.shape)) if axis not in summed]
+    for axis in free:
+        length = min(found.lengths[axis], found.shape[axis])
+        source = repeated(source, axis, length, found.shape[axis], builder)
+    return builder.value("reshape", source, shape=tuple(found.shape[axis] for axis in free))
+
+
+def _converted(x: Value | None, wanted: object, builder: Builder) -> Value | None:
+    if x is None or tensor_type(x).dtype is wanted:
+        return x
+    return builder.value("convert", x, dtype=wanted)

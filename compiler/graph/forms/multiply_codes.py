@@ -1,0 +1,199 @@
+"""Makes contractions of quantised tensors contractions of their codes, in integers.
+
+`(a - za) * sa` times a weight `(b - zb) * sb` is `sa * sb` times a sum of integers: of `a * b`,
+less `za` times the sums of b, which are known when the program is created, less `zb` times
+those of a, which most weights do not need. Kernels multiply u8 with i8 (`loop.dot4`), so the
+activation's codes become u8 and the weight's i8, each with its zero point moved along. Rescaling,
+and all that follows, are element-wise ops, which dispatches take in behind the contraction.
+
+A contraction that stays as it is although its weight is quantised is told in the report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from ingot.compiler.graph.builder import Builder, tensor_type
+from ingot.compiler.graph.forms.dequantised import (
+    Dequantised,
+    Refused,
+    as_signed,
+    as_unsigned,
+    read_tensor,
+    read_weight,
+)
+from ingot.compiler.graph.ops import Convolution, DotGeneral, parse_layout
+from ingot.compiler.graph.rewriter import rewrite, weights_of
+from ingot.compiler.ir import Module, Op, Value
+from ingot.compiler.ir.dims import Dim, product
+from ingot.hal.spec import dtype
+
+__all__ = ["multiply_codes"]
+
+_I8, _U8, _I32, _F32 = dtype("i8"), dtype("u8"), dtype("i32"), dtype("f32")
+
+
+def multiply_codes(module: Module) -> Module:
+    """Multiply codes in every function; returns the module."""
+    for function in module.functions.values():
+        weights = weights_of(function)
+
+        def rule(op: Op, builder: Builder, weights: set[Value] = weights) -> Sequence[Value] | None:
+            if op.name not in ("dot_general", "convolution"):
+                return None
+            try:
+                return _multiply(op, weights, builder)
+            except Refused:
+                return None
+
+        rewrite(function.block, rule)
+    return module
+
+
+def _multiply(op: Op, weights: set[Value], builder: Builder) -> Sequence[Value] | None:
+    sides = [place for place, each in enumerate(op.operands) if each in weights]
+    result = tensor_type(op.result).dtype
+    if len(sides) != 1 or not (result is _I32 or result.is_float):
+        return None
+    x, w = op.operands[1 - sides[0]], op.operands[sides[0]]
+    if tensor_type(x).dtype is _U8 and tensor_type(w).dtype is _I8:
+        return None  # kernels take it as it is
+    form = _Product(op, sides[0]) if op.name == "dot_general" else _Convolution(op, sides[0])
+    weight = read_weight(w, form.summed, builder)
+    if weight is None:
+        return None
+    rows = read_tensor(x, builder)
+    if rows is None:
+        raise Refused("its input is not quantised")
+    rows, weight = as_unsigned(rows, builder), as_signed(weight, builder)
+    total = form.total(rows, weight, builder)
+    if result is _I32:
+        return [total]
+    value = builder.value("convert", total, dtype=_F32)
+    scale = _times(form.spread(rows.scale, builder), form.spread(weight.scale, builder), builder)
+    if scale is not None:
+        value = builder.value("mul", value, scale)
+    return [value if result is _F32 else builder.value("convert", value, dtype=result)]
+
+
+def _times(a: Value | None, b: Value | None, builder: Builder) -> Value | None:
+    if a is None or b is None:
+        return b if a is None else a
+    return builder.value("mul", a, b)
+
+
+class _Form:
+    """What both kinds of contraction share: where the weight's numbers stand in the result."""
+
+    def __init__(self, op: Op, side: int, columns: Sequence[int], summed: Sequence[int]) -> None:
+        self.op, self.side = op, side
+        self.attributes: Any = replace(op.attributes, dtype=_I32)  # type: ignore[call-arg]
+        self.columns = tuple(columns)  # axes of the result for the free ones of the weight
+        self.summed = tuple(summed)  # axes of the weight
+        self.shape = tensor_type(op.result).shape
+
+    def product(self, x: Value, w: Value, builder: Builder) -> Value:
+        """The contraction of these codes."""
+        operands = (x, w) if self.side else (w, x)
+        return builder.like(self.op, *operands, attributes=self.attributes)
+
+    def total(self, x: Dequantised, w: Dequantised, builder: Builder) -> Value:
+        """The sum of the products of numbers, that is of codes less zero points."""
+        total = self.product(x.codes, w.codes, builder)
+        if x.zero is not None:
+            sums = self._sums(w, builder)
+            zero = builder.broadcast_to(x.zero, tensor_type(sums).shape)
+            times = builder.value("mul", zero, sums)
+            total = builder.value("sub", total, self._wide(times, builder))
+        if w.zero is not None:
+            sums = self.sums_of_rows(x.codes, w.codes, builder)
+            times = builder.value("mul", self._wide(w.zero, builder), sums)
+            total = builder.value("sub", total, times)
+        return total
+
+    def _sums(self, w: Dequantised, builder: Builder) -> Value:
+        """Per column the weight's codes less its zero point, summed."""
+        wide = builder.value("convert", w.codes, dtype=_I32)
+        sums = builder.value("reduce", wide, axes=self.summed, kind="add")
+        if w.zero is None:
+            return sums
+        shape = tensor_type(sums).shape
+        length = product(tensor_type(w.codes).shape[axis] for axis in self.summed)
+        zeros = builder.broadcast_to(w.zero, shape)
+        zeros = builder.value("mul", zeros, builder.full(length, _I32, shape))
+        return builder.value("sub", sums, zeros)
+
+    def sums_of_rows(self, x: Value, w: Value, builder: Builder) -> Value:
+        """The sums of codes of x that the result's elements are made of, in its shape."""
+        raise NotImplementedError
+
+    def _wide(self, x: Value, builder: Builder) -> Value:
+        """Numbers of columns, or one, in the result's shape."""
+        dimensions = self.columns if tensor_type(x).rank else ()
+        return builder.value("broadcast", x, shape=self.shape, dimensions=dimensions)
+
+    def spread(self, x: Value | None, builder: Builder) -> Value | None:
+        return None if x is None else self._wide(x, builder)
+
+
+class _Product(_Form):
+    """dot_general of a weight and rows, either on the left."""
+
+    def __init__(self, op: Op, side: int) -> None:
+        dot = DotGeneral.of(op)
+        if dot.lhs_batch:
+            raise Refused("its weight has batch dims")
+        w, x = (tensor_type(op.operands[each]) for each in (side, 1 - side))
+        contract = dot.rhs_contract if side else dot.lhs_contract
+        self.rows_contract = dot.lhs_contract if side else dot.rhs_contract
+        free, rows = w.rank - len(contract), x.rank - len(contract)
+        first = rows if side else 0
+        super().__init__(op, side, range(first, first + free), contract)
+        first = 0 if side else free
+        self.rows = tuple(range(first, first + rows))
+
+    def sums_of_rows(self, x: Value, w: Value, builder: Builder) -> Value:
+        wide = builder.value("convert", x, dtype=_I32)
+        sums = builder.value("reduce", wide, axes=self.rows_contract, kind="add")
+        return builder.value("broadcast", sums, shape=self.shape, dimensions=self.rows)
+
+
+class _Convolution(_Form):
+    """A convolution without groups, or of each feature for itself."""
+
+    def __init__(self, op: Op, side: int) -> None:
+        if side != 1:
+            raise Refused("its weight is on the left")
+        convolution, x, w = Convolution.of(op), *(tensor_type(each) for each in op.operands)
+        self.axes = parse_layout(convolution.layout)
+        groups, features = convolution.groups, x.shape[self.axes.feature]
+        if groups != 1 and not (groups == features == w.shape[self.axes.weight_output]):
+            raise Refused(f"it has {groups} groups")
+        summed = [axis for axis in range(w.rank) if axis != self.axes.weight_output]
+        super().__init__(op, side, (self.axes.result_feature,), summed)
+
+    def total(self, x: Dequantised, w: Dequantised, builder: Builder) -> Value:
+        """With the zero point of x, where there is one, as its padding."""
+        padding = self.attributes.padding
+        if x.zero is not None and any(step != 1 for step in self.attributes.lhs_dilation):
+            raise Refused("its input is spread out, and has a zero point")
+        if x.zero is None or all(pair == (0, 0) for pair in padding):
+            return super().total(x, w, builder)
+        low: list[Dim] = [0] * tensor_type(x.codes).rank
+        high = list(low)
+        for axis, (before, after) in zip(self.axes.spatial, padding, strict=True):
+            low[axis], high[axis] = before, after
+        zero = builder.value("convert", x.zero, dtype=_U8)
+        codes = builder.value("pad", x.codes, zero, low=tuple(low), high=tuple(high))
+        self.attributes = replace(self.attributes, padding=((0, 0),) * len(padding))
+        return super().total(replace(x, codes=codes), w, builder)
+
+    def sums_of_rows(self, x: Value, w: Value, builder: Builder) -> Value:
+        """By a convolution with ones."""
+        shape = list(tensor_type(w).shape)
+        if self.attributes.groups == 1:
+            shape[self.axes.weight_output] = 1
+        sums = self.product(x, builder.full(1, _I8, shape), builder)
+        return builder.broadcast_to(sums, self.shape)

@@ -1,0 +1,178 @@
+"""multiply_codes makes products of quantised tensors products of bytes, and changes no number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from ingot.compiler.graph.forms.multiply_codes import multiply_codes
+from ingot.compiler.graph.interpreter import interpret
+from ingot.compiler.ir import Module, TensorType, walk
+from ingot.compiler.read_source import copy_module, read_source
+
+Array = np.ndarray[Any, Any]
+Nodes = list[onnx.NodeProto]
+RANDOM = np.random.default_rng(11)
+TYPES = {np.uint8: TensorProto.UINT8, np.int8: TensorProto.INT8, np.float32: TensorProto.FLOAT}
+
+
+def model(nodes: Nodes, x: Any, shape: list[Any], constants: dict[str, Array]) -> onnx.ModelProto:
+    """A model of the nodes from "x" to "y"."""
+    graph = helper.make_graph(
+        nodes,
+        "quantised",
+        [helper.make_tensor_value_info("x", TYPES[x], shape)],
+        [helper.make_empty_tensor_value_info("y")],
+        [numpy_helper.from_array(array, name) for name, array in constants.items()],
+    )
+    opsets = [helper.make_opsetid("", 21)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=10)
+
+
+def integers(kind: Any, *shape: int) -> Array:
+    info = np.iinfo(kind)
+    return RANDOM.integers(info.min, info.max + 1, shape).astype(kind)
+
+
+def products(module: Module) -> list[tuple[str, ...]]:
+    """The dtypes of operands of each contraction."""
+    return [
+        tuple(each.type.dtype.name for each in op.operands if isinstance(each.type, TensorType))
+        for op in walk(module)
+        if op.name in ("dot_general", "convolution")
+    ]
+
+
+def check(source: onnx.ModelProto, x: Array, exact: bool = True) -> list[tuple[str, ...]]:
+    """Compare the results of the program with those of the one that multiplies codes."""
+    module = read_source(source)
+    changed = multiply_codes(copy_module(module))
+    (wanted,), (got,) = (interpret(each, "main", [x]) for each in (module, changed))
+    if exact:
+        np.testing.assert_array_equal(got, wanted)
+    else:
+        np.testing.assert_allclose(got, wanted, rtol=2e-6, atol=2e-6 * np.abs(wanted).max())
+    return products(changed)
+
+
+def dequantised(kind: Any, weight: Any, per_column: bool, zero: bool) -> dict[str, Array]:
+    """Constants of a product of x [5, 13] with a weight [13, 7]."""
+    columns = (7,) if per_column else ()
+    return {
+        "sx": np.float32(0.02) * np.ones((), np.float32),
+        "zx": integers(kind) if zero else np.zeros((), kind),
+        "w": integers(weight, 13, 7),
+        "sw": RANDOM.uniform(0.01, 0.05, columns).astype(np.float32),
+        "zw": integers(weight, *columns) if zero else np.zeros(columns, weight),
+    }
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.int8])
+@pytest.mark.parametrize("weight", [np.uint8, np.int8])
+@pytest.mark.parametrize(("per_column", "zero"), [(False, False), (True, False), (True, True)])
+def test_a_product_of_dequantised_tensors_becomes_one_of_codes(
+    kind: Any, weight: Any, per_column: bool, zero: bool
+) -> None:
+    nodes = [
+        helper.make_node("DequantizeLinear", ["x", "sx", "zx"], ["a"]),
+        helper.make_node("DequantizeLinear", ["w", "sw", "zw"], ["b"], axis=1),
+        helper.make_node("MatMul", ["a", "b"], ["y"]),
+    ]
+    source = model(nodes, kind, ["m", 13], dequantised(kind, weight, per_column, zero))
+    assert check(source, integers(kind, 5, 13), exact=False) == [("u8", "i8")]
+
+
+def test_moves_between_weights_and_products_are_seen_through() -> None:
+    constants = dequantised(np.uint8, np.int8, True, True)
+    constants["w"] = np.ascontiguousarray(constants["w"].T)
+    constants["shape"] = np.array([5, 13])
+    nodes = [
+        helper.make_node("DequantizeLinear", ["x", "sx", "zx"], ["a"]),
+        helper.make_node("DequantizeLinear", ["w", "sw", "zw"], ["b"], axis=0),
+        helper.make_node("Transpose", ["b"], ["bt"], perm=[1, 0]),
+        helper.make_node("Reshape", ["a", "shape"], ["rows"]),
+        helper.make_node("MatMul", ["rows", "bt"], ["y"]),
+    ]
+    source = model(nodes, np.uint8, [13, 5], constants)
+    assert check(source, integers(np.uint8, 13, 5), exact=False) == [("u8", "i8")]
+
+
+@pytest.mark.parametrize("weight", [np.uint8, np.int8])
+def test_integer_products_keep_every_bit(weight: Any) -> None:
+    constants = dequantised(np.uint8, weight, True, True)
+    nodes = [helper.make_node("MatMulInteger", ["x", "w", "zx", "zw"], ["y"])]
+    source = model(nodes, np.uint8, ["m", 13], constants)
+    assert check(source, integers(np.uint8, 5, 13)) == [("u8", "i8")]
+
+
+def test_a_dynamic_scale_is_a_number_of_the_call() -> None:
+    constants = dequantised(np.uint8, np.int8, True, False)
+    nodes = [
+        helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"]),
+        helper.make_node("MatMulInteger", ["q", "w", "z", "zw"], ["i"]),
+        helper.make_node("Cast", ["i"], ["f"], to=TensorProto.FLOAT),
+        helper.make_node("Mul", ["f", "s"], ["y"]),
+    ]
+    source = model(nodes, np.float32, ["m", 13], constants)
+    x = RANDOM.normal(size=(5, 13)).astype(np.float32)
+    assert check(source, x) == [("u8", "i8")]
+
+
+@pytest.mark.parametrize(("kind", "weight"), [(np.uint8, np.int8), (np.int8, np.uint8)])
+@pytest.mark.parametrize(("groups", "zero"), [(1, False), (1, True), (6, True)])
+def test_convolutions_pad_with_the_zero_point(
+    kind: Any, weight: Any, groups: int, zero: bool
+) -> None:
+    constants = {
+        "sx": np.float32(0.02) * np.ones((), np.float32),
+        "zx": integers(kind) if zero else np.zeros((), kind),
+        "w": integers(weight, 6, 6 // groups, 3, 3),
+        "sw": RANDOM.uniform(0.01, 0.05, 6).astype(np.float32),
+        "zw": integers(weight, 6) if zero else np.zeros(6, weight),
+    }
+    moves = {"pads": [1, 0, 1, 2], "strides": [2, 1], "group": groups}
+    integer = [helper.make_node("ConvInteger", ["x", "w", "zx", "zw"], ["y"], **moves)]
+    x = integers(kind, 2, 6, 7, 5)
+    found = check(model(integer, kind, [2, 6, "h", 5], constants), x)
+    assert set(found) == {("u8", "i8")}
+    nodes = [
+        helper.make_node("DequantizeLinear", ["x", "sx", "zx"], ["a"]),
+        helper.make_node("DequantizeLinear", ["w", "sw", "zw"], ["b"], axis=0),
+        helper.make_node("Conv", ["a", "b"], ["y"], **moves),
+    ]
+    found = check(model(nodes, kind, [2, 6, "h", 5], constants), x, exact=False)
+    assert set(found) == {("u8", "i8")}
+
+
+def blocked(constants: dict[str, Array]) -> Nodes:
+    constants["sw"] = np.ones((2, 7), np.float32)
+    constants["zw"] = np.zeros((2, 7), np.int8)
+    return [
+        helper.make_node("DequantizeLinear", ["x", "sx", "zx"], ["a"]),
+        helper.make_node("DequantizeLinear", ["w", "sw", "zw"], ["b"], axis=0, block_size=7),
+        helper.make_node("MatMul", ["a", "b"], ["y"]),
+    ]
+
+
+def plain(constants: dict[str, Array]) -> Nodes:
+    return [
+        helper.make_node("Cast", ["x"], ["a"], to=TensorProto.FLOAT),
+        helper.make_node("Add", ["a", "sx"], ["c"]),
+        helper.make_node("DequantizeLinear", ["w", "sw", "zw"], ["b"], axis=1),
+        helper.make_node("MatMul", ["c", "b"], ["y"]),
+    ]
+
+
+@pytest.mark.parametrize("spelling", [blocked, plain])
+def test_what_does_not_fit_stays_a_product_of_floats(
+    spelling: Callable[[dict[str, Array]], Nodes],
+) -> None:
+    constants = dequantised(np.uint8, np.int8, True, False)
+    nodes = spelling(constants)
+    source = model(nodes, np.uint8, ["m", 13], constants)
+    assert check(source, integers(np.uint8, 5, 13)) == [("f32", "f32")]

@@ -14,13 +14,12 @@ from dataclasses import dataclass, field
 from ingot.compiler.ir.dim_bounds import Bounds, bounds
 from ingot.compiler.ir.dims import Dim, symbols_of
 from ingot.compiler.ir.renamed_dims import sizes_of_symbols
-from ingot.compiler.stream.allocation import Allocation, value_at
+from ingot.compiler.stream.allocation import Allocation, likely_size, value_at
 from ingot.hal.errors import CompileError, InvalidArgument
 from ingot.hal.printable import printable, size_text
 
 __all__ = ["DispatchReport", "FunctionReport", "Report", "TargetReport"]
 
-GUESS = 64
 _SHOWN = 10  # dispatches, and values that hold the peak
 _FLOPS_PER_BYTE = 2  # as the runtime weighs them: hal/cpu/queue.c
 _LONGEST_LAYER = 80  # characters
@@ -70,11 +69,7 @@ class FunctionReport:
 
     def sizes(self, given: Mapping[str, int]) -> dict[str, int]:
         """A size for each of `names`."""
-        return {name: given.get(name, self._guess(name)) for name in self.names}
-
-    def _guess(self, name: str) -> int:
-        low, high = self.symbols.get(name, (0, None))
-        return max(low, GUESS if high is None else min(high, GUESS))
+        return {name: given.get(name, likely_size(name, self.symbols)) for name in self.names}
 
     def peak_at(self, sizes: Mapping[str, int]) -> int:
         return value_at(self.peak, sizes)

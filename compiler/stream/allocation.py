@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ingot.compiler.ir.dims import Dim, evaluate, symbols_of
+from ingot.compiler.ir.dims import Bounds, Dim, evaluate, symbols_of
 from ingot.hal.errors import InvalidArgument
 
-__all__ = ["Allocation", "value_at"]
+__all__ = ["GUESS", "Allocation", "likely_size", "likely_value", "value_at"]
+
+GUESS = 64
+"""The size of a dim of which nothing else is known."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,12 @@ class Allocation:
         return value_at(self.length, sizes)
 
 
+def likely_size(name: str, symbols: Bounds, size: int = GUESS) -> int:
+    """`size`, or the next that the dim may have."""
+    low, high = symbols.get(name, (0, None))
+    return max(low, size if high is None else min(high, size))
+
+
 def value_at(dim: Dim, sizes: Mapping[str, int]) -> int:
     """The dim's value, 0 where it would be less, as sizes that do not go together make it.
     InvalidArgument: it divides by zero."""
@@ -40,3 +49,8 @@ def value_at(dim: Dim, sizes: Mapping[str, int]) -> int:
     except ZeroDivisionError:
         at = ", ".join(f"{name}={sizes[name]}" for name in sorted(symbols_of(dim)))
         raise InvalidArgument(f"{dim} divides by zero at {at}: give other sizes") from None
+
+
+def likely_value(dim: Dim, symbols: Bounds, size: int = GUESS) -> int:
+    """`value_at` where every symbol has its likely size."""
+    return value_at(dim, {name: likely_size(name, symbols, size) for name in symbols_of(dim)})

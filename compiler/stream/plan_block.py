@@ -83,6 +83,14 @@ class Memory:
         self._in_use.pop(home.range).end = len(self.held)
         self.scopes.free(home.range)
 
+    def pack(self) -> None:
+        """Move what lies in the slabs, now that all times are known."""
+        last = len(self.held)
+        self.scopes.pack(
+            (each.range, (each.length, each.begin, last if each.end is None else each.end))
+            for each in self.held
+        )
+
     def variable(self, ordinal: int) -> Home:
         """The home of a variable."""
         return self.variables.setdefault(ordinal, Home("variable", ordinal))

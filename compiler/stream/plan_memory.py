@@ -5,8 +5,9 @@ placed over each other only where it is proven, for all values of the symbols, t
 fit; static sizes are the case where every proof is a comparison of two numbers. A result
 of the function is written by its producer into the caller's memory, and a variable's next
 value into the variable, if nobody reads the old one any more. Kernels that allow it write
-over an operand that nobody reads again. In `init` the slab is the program's arena, and what
-is returned is never freed.
+over an operand that nobody reads again. Dispatches change their order where that makes the slab
+shorter, and nothing else worse (`order_dispatches.py`). In `init` the slab is the program's
+arena, and what is returned is never freed.
 
 The plan is written into the IR (`ops.py`): `places` of an op that writes memory; in `starts` and
 `sources` of a `while` where values lie that it carries in changing places; and where globals lie
@@ -17,13 +18,15 @@ slab's length up to each.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Literal
 
 from ingot.compiler.ir import Function, Module, Op, Value, clone_region, walk
-from ingot.compiler.ir.dims import Dim
-from ingot.compiler.stream.allocation import Allocation
+from ingot.compiler.ir.dims import Bounds, Dim
+from ingot.compiler.stream.allocation import GUESS, Allocation, likely_value
 from ingot.compiler.stream.homes import MAKERS, Home, alias_root, byte_length
 from ingot.compiler.stream.ops import (
     Dispatch,
@@ -36,12 +39,17 @@ from ingot.compiler.stream.ops import (
     PlannedFunction,
     Start,
 )
+from ingot.compiler.stream.order_dispatches import order_dispatches
 from ingot.compiler.stream.plan_block import BlockPlan, Memory
 from ingot.compiler.stream.scopes import ScopedRange, Scopes
+from ingot.hal.errors import InvalidArgument
 
 __all__ = ["byte_length", "plan_memory"]
 
 Listener = Callable[[str, Sequence[Allocation]], None]
+
+_Settled = tuple[Function, Memory]
+_SIZES = (GUESS, 1, 1024)  # of dims, at which orders are compared
 
 
 def plan_memory(module: Module, listener: Listener | None = None) -> Module:
@@ -65,15 +73,8 @@ def plan_memory(module: Module, listener: Listener | None = None) -> Module:
 
 def _plan(function: Function, listener: Listener | None) -> tuple[Function, list[Dim]]:
     """The planned function and, for `init`, the arena offset of each of its results."""
-    body = clone_region(function.body, {})
-    planned = replace(function, body=body)
-    memory = Memory(Scopes(function.symbols))
+    planned, memory = _least(function)
     is_init = function.name == "init"
-    returned = body.block.terminator.operands
-    wanted: Sequence[Home | None] = [
-        None if is_init else Home("result", ordinal) for ordinal in range(len(returned))
-    ]
-    BlockPlan(body.block, memory, wanted, {}).run()
     lengths = memory.scopes.lengths()
     planned.attributes = PlannedFunction(
         **vars(function.attributes),
@@ -84,8 +85,58 @@ def _plan(function: Function, listener: Listener | None) -> tuple[Function, list
     if listener is not None:
         listener(function.name, tuple(_allocations(planned, memory, starts)))
     places = _write_places(planned, memory, starts, "arena" if is_init else "slab")
+    returned = planned.block.terminator.operands
     ends = [places[alias_root(value)] for value in returned if is_init]
     return planned, [each.offset for each in ends if isinstance(each, InSlab)]
+
+
+def _least(function: Function) -> _Settled:
+    """The function with its dispatches in the given order, or in one that needs less memory, and
+    its homes."""
+    given = _settle(function)
+    ordered = replace(function, body=clone_region(function.body, {}))
+
+    def length(value: Value) -> int:
+        return likely_value(byte_length(value), function.symbols)
+
+    try:
+        if not order_dispatches(ordered.block, length, function.name != "init"):
+            return given
+        found = _settle(ordered)
+        saved = [_saved(given, found, size, function.symbols) for size in _SIZES]
+    except InvalidArgument:  # a dim that divides by zero at some sizes
+        return given
+    is_worse = any(memory < 0 or touched < 0 for memory, touched in saved)
+    return found if saved[0][0] > 0 and not is_worse else given
+
+
+def _settle(function: Function) -> _Settled:
+    """A copy of the function with the copies that its homes need, and these."""
+    planned = replace(function, body=clone_region(function.body, {}))
+    memory = Memory(Scopes(function.symbols))
+    is_init = function.name == "init"
+    count = len(planned.block.terminator.operands)
+    wanted = [None if is_init else Home("result", ordinal) for ordinal in range(count)]
+    BlockPlan(planned.block, memory, wanted, {}).run()
+    memory.pack()
+    return planned, memory
+
+
+def _saved(given: _Settled, found: _Settled, size: int, symbols: Bounds) -> tuple[int, int]:
+    """Bytes of working memory, and bytes that dispatches and copies touch, of which `found` needs
+    fewer than `given` where dims are `size`."""
+    at = partial(likely_value, symbols=symbols, size=size)
+    peaks = (at(memory.scopes.peak()) for _, memory in (given, found))
+    touched = (sum(map(at, _touched(function))) for function, _ in (given, found))
+    return operator.sub(*peaks), operator.sub(*touched)
+
+
+def _touched(function: Function) -> Iterator[Dim]:
+    for op in walk(function):
+        if isinstance(op.attributes, Dispatch):
+            yield op.attributes.call.bytes
+        elif op.name == "stream.copy":
+            yield 2 * byte_length(op.result)
 
 
 def _allocations(function: Function, memory: Memory, bases: Sequence[Dim]) -> Iterator[Allocation]:

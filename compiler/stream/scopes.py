@@ -72,6 +72,14 @@ class Scopes:
         """Whether `length` bytes are proven to fit into the range."""
         return self._slabs[range_.scope].fits(length, range_.range)
 
+    def pack(self, held: Iterable[tuple[ScopedRange, tuple[Dim, int, int]]]) -> None:
+        """Move the ranges, with their lengths and times, where that makes a slab shorter."""
+        by_scope: list[dict[Range, tuple[Dim, int, int]]] = [{} for _ in self._slabs]
+        for range_, times in held:
+            by_scope[range_.scope][range_.range] = times
+        for slab, ranges in zip(self._slabs, by_scope, strict=True):
+            slab.pack(ranges)
+
     def lengths(self) -> tuple[Dim, ...]:
         """Per scope the length of its slab and of those before it. Final when all is placed."""
         result: list[Dim] = []

@@ -2,7 +2,7 @@
 
 Ranges are kept in address order. A new range takes the smallest hole that is proven large
 enough, else it goes behind all others. Equal sizes therefore always find each other's
-holes, whatever their symbols are.
+holes, whatever their symbols are. When all is known, `pack` may move the ranges.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from ingot.compiler.ir.dims import Dim, bounds, ceildiv, from_terms, maximum, prove_le
 from ingot.compiler.stream.data import ALIGNMENT
+from ingot.compiler.stream.pack import Span, count_of, pack, unit_of
 
 __all__ = ["Range", "Slab", "align"]
 
@@ -45,11 +46,11 @@ class Slab:
         if hole is None:
             return self._append(length)
         self._remove(hole)
-        hole.is_free = False
+        range_ = self._take(hole)
         rest = hole.length - length
         if rest != 0:
-            self._split(hole, length, rest)
-        return hole
+            self._split(range_, length, rest)
+        return range_
 
     def free(self, range_: Range) -> None:
         """Give a range back; it joins the holes beside it."""
@@ -80,6 +81,20 @@ class Slab:
             result = maximum(result, end)
         return result
 
+    def pack(self, ranges: Mapping[Range, tuple[Dim, int, int]]) -> None:
+        """Move all ranges that there were if that makes the slab shorter. By range its length,
+        and the times when it was taken and given back."""
+        unit = unit_of([*self._ends, *(length for length, _, _ in ranges.values())])
+        if unit is None:
+            return
+        spans = [Span(count_of(length), *times) for length, *times in ranges.values()]
+        packed = pack(spans, max(map(count_of, self._ends)))
+        if packed is not None:
+            offsets, length = packed
+            self._ends = [length * unit]
+            for range_, offset in zip(ranges, offsets, strict=True):
+                range_.offset = offset * unit
+
     def _smallest_hole(self, length: Dim) -> Range | None:
         best: Dim | None = length if length in self._holes else None
         if best is None:
@@ -99,6 +114,15 @@ class Slab:
         if not any(self._le(end, other) for other in self._ends):
             self._ends = [other for other in self._ends if not self._le(other, end)]
             self._ends.append(end)
+        return range_
+
+    def _take(self, hole: Range) -> Range:
+        """A range in the place of the hole: what had lain there keeps its own."""
+        range_ = Range(hole.offset, hole.length, False, hole.before, hole.after)
+        if hole.before is not None:
+            hole.before.after = range_
+        if hole.after is not None:
+            hole.after.before = range_
         return range_
 
     def _split(self, range_: Range, length: Dim, rest: Dim) -> None:

@@ -6,6 +6,7 @@
  * whole. The network takes any number of images at once; here it gets all. With INGOT_TRACE=FILE
  * it writes a timeline of the call, which ui.perfetto.dev opens.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,7 +48,11 @@ static ingot_status_t classify(const char *module_path, float *pixels, int64_t c
   const int64_t dims[4] = {count, 1, 8, 8};
   const size_t pixel_length = (size_t)count * PIXELS * sizeof(float);
   uint32_t function = 0;
-  ingot_timeline_t *timeline = ingot_timeline_open(getenv("INGOT_TRACE")); /* NULL without it */
+  const char *trace = getenv("INGOT_TRACE");
+  ingot_timeline_t *timeline = ingot_timeline_open(trace);
+  if (timeline == NULL && trace != NULL && trace[0] != 0) {
+    fprintf(stderr, "INGOT_TRACE=%s cannot be written: %s\n", trace, strerror(errno));
+  }
 
   ingot_status_t status = ingot_instance_create(NULL, &instance);
   if (status == NULL) status = ingot_device_create(instance, "cpu", &device);

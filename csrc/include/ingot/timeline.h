@@ -17,12 +17,16 @@
 #ifndef INGOT_TIMELINE_H_
 #define INGOT_TIMELINE_H_
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#if defined(__unix__) || defined(__APPLE__)
+#include <sys/stat.h>
+#endif
 
 #include "ingot/ingot.h"
 
@@ -178,10 +182,25 @@ static inline void ingot_timeline_write(ingot_timeline_t *timeline,
 
 /* -- the interface ------------------------------------------------------------------------------- */
 
+/* Whether it is a named pipe: to open one waits until somebody reads it. */
+static inline bool ingot_timeline_is_pipe(const char *path) {
+#ifdef S_ISFIFO
+  struct stat found;
+  return stat(path, &found) == 0 && S_ISFIFO(found.st_mode);
+#else
+  (void)path;
+  return false;
+#endif
+}
+
 /* A new file at `path`. NULL if that is NULL or empty, or if the file cannot be written: errno says
- * why. */
+ * why, EINVAL that it is a pipe. */
 static inline ingot_timeline_t *ingot_timeline_open(const char *path) {
   if (!path || !path[0]) return NULL;
+  if (ingot_timeline_is_pipe(path)) {
+    errno = EINVAL;
+    return NULL;
+  }
   ingot_timeline_t *timeline = malloc(sizeof(ingot_timeline_t));
   if (!timeline) return NULL;
   timeline->file = fopen(path, "w");

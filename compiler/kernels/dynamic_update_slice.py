@@ -139,6 +139,7 @@ class _Lowering:
         types = operand_types(function)
         operand = self.target.operand
         count = dims.product(tensor_of(function.block.terminator.operands[0]).shape)
+        written = dims.product(side.size for side in self.sides)
         return Kernel(
             name=function.name,
             loops=b.finish(function.name),
@@ -147,13 +148,12 @@ class _Lowering:
             constants=tuple(b.constants),
             workload=self.grid.workload,
             tile=self.grid.tile,
-            flops=count,
+            flops=written,
             bytes=byte_count(function),
             local_size=self.group.size,
             local_length=self.group.local_length,
             in_place=() if operand is None else ((operand, 0),),
-            untouched=(2 * count - dims.product(side.size for side in self.sides))
-            * self.type.dtype.bytes,
+            untouched=(2 * count - written) * self.type.dtype.bytes,
             schedule=UpdateSchedule(
                 tuple(side.extent for side in self.sides),
                 tuple(side.size for side in self.sides),

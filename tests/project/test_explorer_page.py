@@ -283,6 +283,52 @@ def test_formulas_memory_and_times_are_those_of_python(browser: Browser, folder:
     _clean(browser)
 
 
+def test_rates_are_those_of_a_calculation_by_hand(browser: Browser, folder: Path) -> None:
+    digits = ROOT / "samples" / "digits" / "digits.onnx"
+    path, page, trace = (folder / f"digits.{end}" for end in ("ingot", "html", "json"))
+    ingot.compile(digits, debug=True, variants=[best_variant()]).save(path)
+    ingot.load(path).trace(np.zeros((2, 1, 8, 8), np.float32)).save(trace)
+    events = json.loads(trace.read_text())
+    work = [event for event in events if event.get("cat") == "host"]
+    work[0]["dur"], work[1]["dur"] = 0, 1.0  # the second: 2 images, 16 channels, 8 x 8, 3 x 3
+    trace.write_text(json.dumps(events))
+    ingot.explore(path, page, trace=trace, dims={"batch": 2})
+    browser.open(page)
+    browser.evaluate("explorer.setRoofline('flops', 100)")
+    browser.evaluate("explorer.setRoofline('bytes', 20)")
+    browser.press("2")
+    browser.click_on(".cells.head button:nth-child(9)")
+    browser.wait("document.querySelectorAll('.line.cells').length === 6")
+    cells = "[...document.querySelectorAll('.line.cells')].map((row) => [...row.children]"
+    shown = browser.evaluate(f"{cells}.map((cell) => cell.textContent))")
+    second = next(row for row in shown if row[0] == "1")
+    assert 2 * 16 * 64 * 9 * 2 == 36_864
+    assert 2 * (64 + 16 * 64) * 4 + (9 * 16 + 16) * 4 == 9_344
+    assert second[3:6] == ["36.9 kFLOP", "9.34 KB", "467 ns"]
+    assert second[7:] == ["1 us", "36.9", "9.3", "47 %"]
+    # A time too short for the clock has no rate, and is the last of them.
+    assert shown[-1][0] == "0"
+    assert shown[-1][7:] == ["0 ns", "", "", ""]
+    browser.evaluate(f"{PANE}.select({PANE}.model.work[0])")
+    text = browser.evaluate("document.querySelector('.detail').innerText")
+    assert "0 ns" in text
+    assert "rates" not in text
+    assert "Infinity" not in browser.evaluate("document.body.innerText")
+    _clean(browser)
+
+
+def test_colors_follow_the_system_until_they_are_turned(decoder: Path, folder: Path) -> None:
+    page = folder / "colors.html"
+    ingot.explore(decoder, page)
+    color = "getComputedStyle(document.body).backgroundColor"
+    with Browser(dark=True) as browser:
+        browser.open(page)
+        assert browser.evaluate(color) == "rgb(18, 22, 28)"
+        browser.evaluate("explorer.turnColors()")
+        assert browser.evaluate(color) == "rgb(244, 245, 247)"
+        _clean(browser)
+
+
 def test_two_modules_stand_side_by_side_on_two_targets(browser: Browser, folder: Path) -> None:
     digits = ROOT / "samples" / "digits" / "digits.onnx"
     one, other, page = (folder / f"{name}" for name in ("one.ingot", "two.ingot", "two.html"))

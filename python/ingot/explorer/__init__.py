@@ -29,7 +29,10 @@ _LIBRARIES = (
     *("dispatch", "selection", "timer", "color", "interpolate", "ease", "transition", "drag"),
     *("zoom", "hierarchy"),
 )  # of d3, after what each needs
-_SCRIPTS = ("base", "formula", "model", "layout", "graph", "code", "detail", "tables", "main")
+_SCRIPTS = (
+    *("base", "formula", "model", "layout", "graph", "code", "detail"),
+    *("table", "memory", "weights", "about", "compare", "main"),
+)
 
 
 def explore(

@@ -43,6 +43,9 @@ function cut(text, most) {
   return shown.length <= most ? shown : `${shown.slice(0, most - 1)}…`;
 }
 
+// A rate or a share; no number where the time was too short for the clock.
+const over = (amount, time) => (time > 0 ? amount / time : NaN);
+
 function row(name, ...value) {
   return h("tr", {}, h("th", {}, name), h("td", {}, ...value));
 }

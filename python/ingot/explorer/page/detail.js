@@ -98,6 +98,8 @@ const boundText = (cost) =>
   cost.flops / roofline.flops > cost.bytes / roofline.bytes ? "FLOPs" : "bytes";
 
 function measuredRows(cost) {
+  const measured = row("measured", h("b", {}, timeText(cost.time)));
+  if (!cost.time) return [measured];
   const share = cost.predicted / cost.time;
   const bar = h(
     "span",
@@ -105,7 +107,7 @@ function measuredRows(cost) {
     h("i", { style: `width:${Math.min(100, 100 * share)}%` }),
   );
   return [
-    row("measured", h("b", {}, timeText(cost.time))),
+    measured,
     row(
       "rates",
       rateText(cost.flops / cost.time, "GFLOP/s"),

@@ -211,6 +211,7 @@ const app = {
   panes: [],
 
   begin(data) {
+    this.followColors();
     const host = document.getElementById("panes");
     host.replaceChildren();
     const [first, ...others] = data.models;
@@ -294,11 +295,19 @@ const app = {
     }
   },
 
+  // As the system has it, until somebody turns it.
+  followColors() {
+    const system = matchMedia("(prefers-color-scheme: dark)");
+    system.addEventListener("change", () => this.color(system.matches));
+    this.color(system.matches);
+  },
+
   turnColors() {
-    const isDark = document.documentElement.dataset.theme
-      ? document.documentElement.dataset.theme === "dark"
-      : matchMedia("(prefers-color-scheme: dark)").matches;
-    document.documentElement.dataset.theme = isDark ? "light" : "dark";
+    this.color(document.documentElement.dataset.theme !== "dark");
+  },
+
+  color(isDark) {
+    document.documentElement.dataset.theme = isDark ? "dark" : "light";
     for (const pane of this.panes) pane.surface?.redraw();
   },
 
@@ -350,7 +359,7 @@ function guessRoofline(models) {
       .map((command) => ({ id: command.id, ...model.cost(command) }));
     const costs = all.filter(isLarge);
     const best = (key) =>
-      Math.max(1, ...costs.map((cost) => cost[key] / cost.time).filter(Number.isFinite));
+      Math.max(1, ...costs.map((cost) => over(cost[key], cost.time)).filter(Number.isFinite));
     Object.assign(roofline, { flops: Math.ceil(best("flops")), bytes: Math.ceil(best("bytes")) });
   }
 }

@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ingot.compiler.graph.relations import Relation
-from ingot.compiler.ir import Function, TensorType
+from ingot.compiler.ir import Function, TensorType, walk
 from ingot.compiler.ir.dims import Dim
+from ingot.compiler.kernels.loop import dtype_of
+from ingot.compiler.kernels.table import Ordinal
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import DType
 
@@ -89,6 +91,17 @@ class Kernel:
     schedule: Any = field(default=None)  # a frozen record, printed with the kernel
     host: str = ""
     contract: tuple[Relation, ...] = ()  # what a caller's numbers must satisfy: contract.py
+
+    @property
+    def alignments(self) -> list[int]:
+        """The bytes of what the kernel reads from each binding at once, which may be wider than an
+        element of the tensor: codes are read in words."""
+        lengths = [dtype.bytes for dtype in self.bindings]
+        for op in walk(self.loops):
+            if op.name == "loop.binding":
+                ordinal = Ordinal.of(op).ordinal
+                lengths[ordinal] = max(lengths[ordinal], dtype_of(op.result).bytes)
+        return lengths
 
     @property
     def written(self) -> int:

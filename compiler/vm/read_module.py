@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import zlib
+from bisect import bisect_left
+from operator import itemgetter
 from typing import Any
 
 from ingot.compiler.ir.dim_text import parse_dim
@@ -130,6 +132,10 @@ class _Reader:
         dtype = spec.dtype_of_code(row["dtype"])
         return Parameter(self.text(row["scope"]), self.text(row["key"]), dtype, self.shape(row))
 
+    def location(self, word: int) -> int:
+        """The ordinal of the first location at or behind a word of code."""
+        return bisect_left(self.locations, word, key=itemgetter("word"))
+
     def function(self, row: dict[str, Any]) -> FunctionContents:
         constants = self.layout.constants
         start, length = row["code_offset"], row["code_length"]
@@ -138,8 +144,7 @@ class _Reader:
         signature = [self.value(value) for value in values]
         locations = tuple(
             Location(each["word"] - start, self.text(each["layer"]), self.text(each["op"]))
-            for each in self.locations
-            if start <= each["word"] < start + length
+            for each in self.locations[self.location(start) : self.location(start + length)]
         )
         return FunctionContents(
             self.text(row["name"]),

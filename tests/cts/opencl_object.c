@@ -116,8 +116,8 @@ static const ingot_opencl_entry_t entries[] = {
 
 #define ENTRY_COUNT (sizeof(entries) / sizeof(entries[0]))
 
-static const ingot_opencl_binding_t bindings[] = {{4, 0}, {4, 0}, {4, 0}, {4, 0}, {4, 0}, {4, 0},
-                                                  {4, 0}, {8, 0}, {4, 0}, {4, 0}, {8, 0}, {1, 0}};
+static const ingot_opencl_binding_t bindings[] = {{4, 4}, {4, 4}, {4, 4}, {4, 4}, {4, 4}, {4, 4},
+                                                  {4, 4}, {8, 8}, {4, 4}, {4, 4}, {8, 8}, {1, 1}};
 
 test_opencl_parts_t test_opencl_kernel_parts(void) {
   return (test_opencl_parts_t){.entry_count = ENTRY_COUNT,

@@ -157,11 +157,7 @@ def decode_panels(
     part: tuple[Index, Index],
     first: Index = 0,
 ) -> None:
-    """Store steps [start, start + count) = `part` of the tile's panels in `memory`, from line
-    `first` on, for `unpacked_lines`.
-
-    Whole lines: `start` begins one, and `memory` has room for the last one's steps.
-    """
+    """What `unpack_panels` does, of codes."""
     b, steps, element = builder, coding.steps, dtype_of(memory)
     start, count = part
     with b.for_(0, b.div(b.add(count, steps - 1), steps)) as loop:

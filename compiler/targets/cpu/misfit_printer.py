@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from ingot.compiler.ir import walk
 from ingot.compiler.kernels.contract_steps import Number, contract_steps
 from ingot.compiler.kernels.kernel import Kernel
-from ingot.compiler.kernels.loop import dtype_of
-from ingot.compiler.kernels.table import Ordinal
 
 __all__ = ["print_misfit"]
 
@@ -28,7 +25,7 @@ def print_misfit(kernel: Kernel, name: str) -> str:
             lines.append(f"bad |= {_MISFITS[step.function].format(a, b)};")
         else:
             lines.append(f"const int64_t n{ordinal} = size_{step.function}({a}, {b}, &bad);")
-    lengths = _element_lengths(kernel)
+    lengths = kernel.alignments
     for width in (2, 4, 8):
         addresses = [
             f"(uintptr_t)dispatch->bindings[{ordinal}]"
@@ -42,17 +39,6 @@ def print_misfit(kernel: Kernel, name: str) -> str:
         f"static uint32_t INGOT_KERNEL_CALL {name}(const ingot_kernel_dispatch_t *dispatch) {{\n"
         f"  uint32_t bad = 0;\n  (void)dispatch;\n{body}\n  return bad;\n}}"
     )
-
-
-def _element_lengths(kernel: Kernel) -> list[int]:
-    """The bytes of what the kernel reads from each binding, which may be wider than an element of
-    the tensor: codes are read in words."""
-    lengths = [dtype.bytes for dtype in kernel.bindings]
-    for op in walk(kernel.loops):
-        if op.name == "loop.binding":
-            ordinal = Ordinal.of(op).ordinal
-            lengths[ordinal] = max(lengths[ordinal], dtype_of(op.result).bytes)
-    return lengths
 
 
 def _operand(number: Number) -> str:

@@ -123,7 +123,10 @@ class _Writer:
             }
         )
         self.steps += steps
-        self.bindings += [{"element_length": each.bytes} for each in kernel.bindings]
+        self.bindings += [
+            {"element_length": element.bytes, "alignment": alignment}
+            for element, alignment in zip(kernel.bindings, kernel.alignments, strict=True)
+        ]
         if trial is not None:
             self._test(len(self.entries) - 1, trial)
 

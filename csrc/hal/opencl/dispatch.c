@@ -42,7 +42,7 @@ static bool ingot_opencl_needs_wide(const int64_t *numbers, uint32_t count) {
   return false;
 }
 
-/* InvalidArgument if an operand begins within an element. */
+/* InvalidArgument if an operand begins within an element, or within a word of codes. */
 static ingot_status_t ingot_opencl_locate_bindings(const ingot_hal_queue_t *queue,
                                                    const ingot_hal_dispatch_t *dispatch,
                                                    const ingot_opencl_kernel_t *kernel,
@@ -61,14 +61,15 @@ static ingot_status_t ingot_opencl_locate_bindings(const ingot_hal_queue_t *queu
     if ((place->offset + binding->length) / element_length > greatest) {
       places->width = INGOT_OPENCL_WIDE;
     }
-    if (place->offset % element_length == 0) continue;
+    uint32_t alignment = kernel->bindings[b].alignment;
+    if (place->offset % alignment == 0) continue;
     char text[INGOT_HAL_DESCRIPTION_CAPACITY];
     ingot_hal_describe_dispatch(queue, dispatch, text);
     return ingot_status_create(
         ingot_hal_device_allocator(queue->device), INGOT_STATUS_INVALID_ARGUMENT,
         "%s, binding %u: it begins at byte %" PRId64
-        " of its memory, expected a multiple of its elements' %" PRId64 " bytes",
-        text, b, place->offset, element_length);
+        " of its memory, expected a multiple of the %" PRIu32 " bytes that are read at once",
+        text, b, place->offset, alignment);
   }
   return NULL;
 }

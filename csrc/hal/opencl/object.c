@@ -72,10 +72,15 @@ static ingot_status_t ingot_opencl_check_bindings(const ingot_opencl_checker_t *
       (const void *)(checker->data + checker->header->binding_offset);
   for (uint32_t b = 0; b < entry->binding_count; b++) {
     uint32_t length = bindings[entry->first_binding + b].element_length;
-    if (length >= 1 && length <= 16 && (length & (length - 1)) == 0) continue;
+    uint32_t alignment = bindings[entry->first_binding + b].alignment;
+    if (length >= 1 && (length & (length - 1)) == 0 && alignment >= length && alignment <= 16 &&
+        (alignment & (alignment - 1)) == 0) {
+      continue;
+    }
     return ingot_status_create(checker->allocator, INGOT_STATUS_DATA_LOSS,
-                               "the OpenCL object is damaged: binding %u has elements of %u bytes",
-                               b, length);
+                               "the OpenCL object is damaged: binding %u has elements of %u bytes "
+                               "and an alignment of %u",
+                               b, length, alignment);
   }
   return NULL;
 }

@@ -26,7 +26,7 @@
 #include <stdint.h>
 
 #define INGOT_OPENCL_OBJECT_MAGIC "INGOTCL\x1a"
-#define INGOT_OPENCL_OBJECT_VERSION 2
+#define INGOT_OPENCL_OBJECT_VERSION 3
 #define INGOT_OPENCL_OBJECT_ALIGNMENT 8
 
 /* Beside these the driver defines INGOT_INDEX (int or long), INGOT_GROUP_SIZE and
@@ -83,7 +83,7 @@ typedef struct ingot_opencl_entry_t {
 
 typedef struct ingot_opencl_binding_t {
   uint32_t element_length; /* bytes of what the kernel's pointer points to: 1, 2, 4, 8 or 16 */
-  uint32_t reserved;
+  uint32_t alignment; /* bytes of the widest it reads there: a binding begins at a multiple */
 } ingot_opencl_binding_t;
 
 /* Whether the numbers of a dispatch belong together, so that no group of it leaves its bindings:

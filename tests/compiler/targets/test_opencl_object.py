@@ -56,6 +56,7 @@ def test_tables_and_source() -> None:
     assert (entries[1]["local_length"], entries[1]["scratch_length"]) == (128, 128)
     bindings = rows(made.data, header, "binding", "ingot_opencl_binding_t")
     assert [each["element_length"] for each in bindings] == [2] * 3 + [4] * 3 + [8] * 3
+    assert [each["alignment"] for each in bindings] == [2] * 3 + [4] * 3 + [8] * 3
     for table in ("entry", "binding", "test", "test_binding", "test_constant", "source"):
         assert header[f"{table}_offset"] % layout().constants["INGOT_OPENCL_OBJECT_ALIGNMENT"] == 0
 

@@ -58,7 +58,7 @@ static void object_of_another_version_is_incompatible(void) {
   ingot_hal_executable_t *executable = NULL;
   ((ingot_opencl_header_t *)(void *)object.data)->version = 1;
   EXPECT_STATUS(load_on(device, object.data, object.length, false, &executable), INCOMPATIBLE,
-                "version 1, this runtime reads 2");
+                "version 1, this runtime reads 3");
   test_object_free(&object);
 }
 
@@ -172,6 +172,22 @@ static void binding_within_an_element_is_refused(void) {
                                          .workload = {1, 1, 1}};
   EXPECT_STATUS(ingot_hal_queue_dispatch(queue, &dispatch), INVALID_ARGUMENT,
                 "binding 1: it begins at byte 6");
+  ingot_hal_executable_release(executable);
+  executable = NULL;
+  /* Bytes that are read in words. */
+  ingot_opencl_binding_t words[64];
+  REQUIRE(parts.binding_count <= 64);
+  memcpy(words, parts.bindings, parts.binding_count * sizeof(words[0]));
+  words[1] = (ingot_opencl_binding_t){.element_length = 2, .alignment = 4};
+  parts.bindings = words;
+  REQUIRE_OK(load_parts(&parts, false, &executable));
+  const ingot_hal_dispatch_t again = {.executable = executable,
+                                      .entry = KERNEL_ADD,
+                                      .binding_count = 3,
+                                      .bindings = bindings,
+                                      .workload = {1, 1, 1}};
+  EXPECT_STATUS(ingot_hal_queue_dispatch(queue, &again), INVALID_ARGUMENT,
+                "expected a multiple of the 4 bytes that are read at once");
   ingot_hal_buffer_release(buffer);
   ingot_hal_queue_destroy(queue);
   ingot_hal_executable_release(executable);

@@ -61,6 +61,7 @@
 #include "module/verify_assignment.c"
 
 #include "vm/context.c"
+#include "vm/debug.c"
 #include "vm/device_work.c"
 #include "vm/image.c"
 #include "vm/interpreter.c"

@@ -7,7 +7,7 @@ y = model(x)                    # the same as model.main(x)
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from threading import get_ident
 from types import MappingProxyType
 from typing import Any
@@ -17,6 +17,7 @@ from ingot.hal.device import open_device
 from ingot.hal.errors import FailedPrecondition, InvalidArgument, NotFound
 from ingot.hal.native import Uncopied, check, lib, raise_kept, raised
 from ingot.hal.whole_file import read_arrays
+from ingot.runtime.debugging import Debugger, Stop
 from ingot.runtime.frame import Frame
 from ingot.runtime.limits import set_limits
 from ingot.runtime.program import HostKernel, Program
@@ -312,6 +313,11 @@ class Model(Uncopied):
             with trace:
                 self._find_main()(*arguments, **named)
         return trace
+
+    def debug(self, length: int, stopped: Callable[[Stop], bool]) -> Debugger:
+        """What stops the calls of a function of `length` words, as the debugger of `ingot run`
+        does: see `runtime/debugging.py`."""
+        return Debugger(self._session, length, stopped)
 
     def close(self) -> None:
         """Frees the session's memory; later calls raise FailedPrecondition. From within a call,

@@ -83,6 +83,8 @@ ingot_status_t ingot_buffer_wrap(ingot_device_t *device, void *data, size_t leng
                                out_buffer);
 }
 
+size_t ingot_buffer_length(const ingot_buffer_t *buffer) { return (size_t)buffer->length; }
+
 void ingot_buffer_retain(ingot_buffer_t *buffer) { ingot_hal_buffer_retain(buffer); }
 
 void ingot_buffer_release(ingot_buffer_t *buffer) { ingot_hal_buffer_release(buffer); }

@@ -11,6 +11,7 @@
 #include "base/float_environment.h"
 #include "base/dtype.h"
 #include "vm/context.h"
+#include "vm/debug.h"
 
 struct ingot_session_t {
   ingot_reference_count_t references;
@@ -250,9 +251,11 @@ static void settle_results(const call_t *call, bool success) {
 /* Runs the code, then waits for the device, in any case: what the call uses may go when it
  * returns. The first failure counts. */
 static ingot_status_t run_and_wait(ingot_vm_context_t *context) {
+  if (context->debug) INGOT_TRY(ingot_vm_debug_begin(context));
   ingot_status_t status = ingot_vm_run(context);
   ingot_status_t waited = ingot_hal_queue_wait(context->queue);
   context->queue->site = NULL;
+  ingot_vm_debug_end(context);
   if (!status) return waited;
   ingot_status_free(waited);
   return status;
@@ -392,6 +395,15 @@ ingot_status_t ingot_session_set_trace(ingot_session_t *session, ingot_trace_fun
                                        void *user) {
   INGOT_TRY(enter_session(session, INGOT_STOP_BUSY));
   ingot_vm_context_set_trace(&session->context, trace, user);
+  leave_session(session);
+  return NULL;
+}
+
+ingot_status_t ingot_session_set_debug(ingot_session_t *session, ingot_debug_function_t debug,
+                                       void *user) {
+  INGOT_TRY(enter_session(session, INGOT_STOP_BUSY));
+  session->context.debug = debug;
+  session->context.debug_user = user;
   leave_session(session);
   return NULL;
 }

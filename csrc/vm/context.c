@@ -16,8 +16,9 @@ static const ingot_allocator_t *context_allocator(const ingot_vm_context_t *cont
 const ingot_layout_location_t *ingot_vm_location(const ingot_vm_context_t *context,
                                                  const uint16_t *word) {
   const ingot_module_t *module = context->image->module;
+  uint64_t start = module->functions[context->function].code_offset;
   const ingot_layout_location_t *location =
-      ingot_module_find_location(module, (uint64_t)(word - module->code));
+      ingot_module_find_location(module, start + (uint64_t)(word - context->code));
   bool is_known = location && (ingot_module_string(module, location->op)[0] != 0 ||
                                ingot_module_string(module, location->layer)[0] != 0);
   return is_known ? location : NULL;

@@ -54,11 +54,15 @@ typedef struct ingot_vm_context_t {
   ingot_vm_state_t state;       /* of sessions; nothing during init */
   ingot_trace_function_t trace; /* NULL: off; ingot_vm_context_set_trace sets it */
   void *trace_user;
+  ingot_debug_function_t debug; /* NULL: off */
+  void *debug_user;
 
   /* Of the current call. */
   const ingot_vm_image_t *image;
   ingot_vm_image_t *initializing; /* the same image during init, else NULL */
   uint32_t function;              /* ordinal in its module */
+  const uint16_t *code;           /* of the function: its module's, or `marked` */
+  uint16_t *marked;               /* the debugger's copy (debug.h), else NULL */
   ingot_vm_variable_t *variables; /* of the image */
   ingot_buffer_view_t *const *arguments;
   uint64_t max_steps; /* UINT64_MAX: none */

@@ -11,6 +11,7 @@
 #include "base/float.h"
 #include "module/instruction.h"
 #include "vm/context.h"
+#include "vm/debug.h"
 #include "vm/device_work.h"
 #include "vm/list.h"
 #include "vm/scalar.h"
@@ -76,7 +77,8 @@ static __attribute__((noinline)) ingot_status_t locate(ingot_vm_context_t *conte
                                                        const uint16_t *word,
                                                        ingot_status_t status) {
   char text[INGOT_HAL_DESCRIPTION_CAPACITY];
-  if (*word == INGOT_OP_ASSERT || *word == INGOT_OP_RESULT_BUFFER) return status;
+  uint16_t code = *word & (uint16_t)~INGOT_VM_TRAP;
+  if (code == INGOT_OP_ASSERT || code == INGOT_OP_RESULT_BUFFER) return status;
   if (!ingot_vm_describe(context, word, text, sizeof(text))) return status;
   return ingot_status_prefix(status, "%s", text);
 }
@@ -106,38 +108,40 @@ static __attribute__((noinline)) ingot_status_t locate(ingot_vm_context_t *conte
     continue
 
 /* A case of size arithmetic: `compute` says whether the result fits. */
-#define SIZE(op, compute)                              \
-  case INGOT_OP_##op:                                  \
-    if (!compute(I(2), I(3), &size)) {                 \
-      status = size_failure(context, *pc, I(2), I(3)); \
-      goto failed;                                     \
-    }                                                  \
-    I(1) = size;                                       \
-    pc += 4;                                           \
+#define SIZE(op, compute)                               \
+  case INGOT_OP_##op:                                   \
+    if (!compute(I(2), I(3), &size)) {                  \
+      status = size_failure(context, code, I(2), I(3)); \
+      goto failed;                                      \
+    }                                                   \
+    I(1) = size;                                        \
+    pc += 4;                                            \
     continue
 
 ingot_status_t ingot_vm_run(ingot_vm_context_t *context) {
   const ingot_vm_image_t *image = context->image;
-  const ingot_module_t *module = image->module;
-  const ingot_layout_function_t *function = &module->functions[context->function];
-  const uint16_t *code = module->code + function->code_offset;
-  const uint16_t *pc = code;
+  const ingot_layout_function_t *function = &image->module->functions[context->function];
+  if (!context->marked) context->code = image->module->code + function->code_offset;
+  const uint16_t *start = context->code;
+  const uint16_t *pc = start;
   const registers_t r = registers_of(context, function);
   uint64_t steps = 0;
   int64_t size = 0;
   ingot_status_t status = NULL;
   for (;;) {
     ++steps;
-    switch (*pc) {
+    uint16_t code = *pc;
+  execute:
+    switch (code) {
       case INGOT_OP_BRANCH:
       case INGOT_OP_BRANCH_IF: {
         uint32_t target =
-            *pc == INGOT_OP_BRANCH ? ingot_code_u32(pc + 1) : ingot_code_u32(pc + (I(1) ? 2 : 4));
-        if (code + target <= pc && must_look(context, steps)) {
+            code == INGOT_OP_BRANCH ? ingot_code_u32(pc + 1) : ingot_code_u32(pc + (I(1) ? 2 : 4));
+        if (start + target <= pc && must_look(context, steps)) {
           status = check_limits(context, steps);
           if (status) goto failed;
         }
-        pc = code + target;
+        pc = start + target;
         continue;
       }
       case INGOT_OP_RETURN: return NULL;
@@ -277,8 +281,14 @@ ingot_status_t ingot_vm_run(ingot_vm_context_t *context) {
         WORK(LIST_RESULT, 4, ingot_vm_list_result(context, pc, I(3)));
         WORK(LIST_GET, 5, ingot_vm_list_get(context, LIST(3), I(4), &O(1), &I(2)));
       default: /* the verifier knows every opcode that the switch does */
+        if (code & INGOT_VM_TRAP) {
+          status = ingot_vm_debug_stop(context, pc);
+          if (status) goto failed;
+          code &= (uint16_t)~INGOT_VM_TRAP;
+          goto execute;
+        }
         status = ingot_status_create(ingot_hal_device_allocator(context->device),
-                                     INGOT_STATUS_INTERNAL, "opcode 0x%02x has no code", *pc);
+                                     INGOT_STATUS_INTERNAL, "opcode 0x%02x has no code", code);
         goto failed;
     }
   }

@@ -18,13 +18,14 @@ sys.path.insert(0, str(FOLDER.parents[1]))
 from hal import header  # noqa: E402  the package `ingot` is not installed yet
 
 PUBLIC_HEADERS = ("ingot.h", "opencl.h")
-PRIVATE_HEADERS = ("call.h", "dlpack.h", "record.h")
+PRIVATE_HEADERS = ("call.h", "debug.h", "dlpack.h", "record.h")
 
-# Called by C: for every line of the log (`hal/device.py`), and every few milliseconds of a call
-# (`runtime/limits.py`).
+# Called by C: for every line of the log (`hal/device.py`), every few milliseconds of a call
+# (`runtime/limits.py`), and where a debugger stops one (`runtime/debugging.py`).
 CALLBACKS = """
 extern "Python" void ingot_python_log(void *user, int32_t severity, const char *message);
 extern "Python+C" bool ingot_python_handle_signals(void);
+extern "Python+C" bool ingot_python_stopped(void *user, const ingot_debug_stop_t *stop);
 """
 
 

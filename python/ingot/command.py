@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ingot.command_line import add_command, add_dim, add_json, say
+from ingot.call_commands import add_bench, add_run
+from ingot.command_line import add_command, add_dim, add_json, count, say
 from ingot.compile_options import parse_length
 from ingot.hal.errors import CompileError, Error, InvalidArgument
 from ingot.hal.printable import json_escape, printable
@@ -22,7 +22,6 @@ from ingot.module_commands import add_asm, add_dis, add_explore, add_inspect, ad
 
 if TYPE_CHECKING:
     from ingot.compiler.module import Module
-    from ingot.runtime.model import Function, Model
 
 __all__ = ["main", "make_parser"]
 
@@ -87,8 +86,8 @@ def make_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for add in (
         _add_compile,
-        _add_run,
-        _add_bench,
+        add_run,
+        add_bench,
         add_inspect,
         add_explore,
         add_strip,
@@ -182,7 +181,7 @@ def _add_shape_options(parser: argparse.ArgumentParser) -> None:
         help="what the model keeps from call to call: past_present, carried:ARGUMENT, "
         "carried:ARGUMENT:RESULT, or RESULT=ARGUMENT as often as there is state",
     )
-    parser.add_argument("--capacity", type=_count, help="room of caches that are state, in steps")
+    parser.add_argument("--capacity", type=count, help="room of caches that are state, in steps")
     parser.add_argument(
         "--state-dim",
         action="append",
@@ -242,136 +241,6 @@ def _made(module: Module) -> str:
         variants = f" ({', '.join(report.object_lengths)})" if report.object_lengths else ""
         targets.append(name + variants)
     return f"{len(module) / 1e3:.1f} KB for {' and '.join(targets)}"
-
-
-def _add_model_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("module", metavar="MODULE", help="a file made by `ingot compile`")
-    parser.add_argument("--function", default="main", help="the function to call (%(default)s)")
-    parser.add_argument("--device", default="cpu", help="where to run it (%(default)s)")
-    parser.add_argument("--threads", type=_count, help="threads of the CPU (all that it may use)")
-    parser.add_argument("--parameters", metavar="FILE", help="weights, a safetensors file")
-
-
-def _load(options: argparse.Namespace, timeout: float | None = None) -> tuple[Model, Function]:
-    import ingot
-
-    model = ingot.load(
-        options.module,
-        device=options.device,
-        threads=options.threads,
-        parameters=options.parameters,
-        timeout=timeout,
-    )
-    if options.function not in model.functions:
-        raise InvalidArgument(
-            f"there is no function {options.function!r} in {options.module}; "
-            f"its functions are: {', '.join(model.functions)}"
-        )
-    return model, model.functions[options.function]
-
-
-def _add_run(commands: Any) -> None:
-    parser = add_command(commands, "run", _run_run, "run a module on inputs from files or text")
-    _add_model_options(parser)
-    parser.add_argument(
-        "--input",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="an argument: x=@x.npy, or x=[1,2,3]; xs=@a.npy,@b.npy is a sequence, y=none what an "
-        "optional lacks; @all.npz gives all of them",
-    )
-    parser.add_argument(
-        "--output",
-        action="append",
-        default=[],
-        metavar="NAME=FILE",
-        help="where a result goes: y.npy in the order of the results, y=y.npy by name, or "
-        "all.npz; without it the results are printed",
-    )
-    parser.add_argument(
-        "--timeout", type=_seconds, metavar="SECONDS", help="how long loading and running may take"
-    )
-
-
-def _run_run(options: argparse.Namespace) -> None:
-    from ingot.inputs import read_inputs, write_outputs
-
-    begin = time.monotonic()
-    _, function = _load(options, options.timeout)
-    inputs = read_inputs(options.input, function.signature)
-    rest = None
-    if options.timeout is not None:
-        rest = max(options.timeout - (time.monotonic() - begin), 1e-9)
-    results = function.call(as_dict=True, timeout=rest, **inputs)
-    if options.output:
-        write_outputs(options.output, results)
-        return
-    for name, array in results.items():
-        say(f"{name} = {array}")
-
-
-def _count(text: str) -> int:
-    if not re.fullmatch(r"0*[1-9]\d{0,17}", text, re.ASCII):
-        raise argparse.ArgumentTypeError(f"{text!r} is no count, such as 8")
-    return int(text)
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is no time in seconds, such as 0.5")
-    return seconds
-
-
-def _add_bench(commands: Any) -> None:
-    parser = add_command(commands, "bench", _run_bench, "measure the time of a call")
-    _add_model_options(parser)
-    parser.add_argument(
-        "--input", action="append", default=[], metavar="NAME=VALUE", help="as in `ingot run`"
-    )
-    add_dim(parser, "the size of a dim that the module leaves open (1)")
-    parser.add_argument(
-        "--seconds", type=_seconds, default=2.0, help="how long to measure (%(default)s)"
-    )
-    parser.add_argument(
-        "--profile", action="store_true", help="show the time of every kernel, slowest first"
-    )
-    parser.add_argument(
-        "--trace",
-        metavar="FILE.json",
-        help="write what some calls did, as a timeline that ui.perfetto.dev opens",
-    )
-    add_json(parser)
-
-
-def _run_bench(options: argparse.Namespace) -> None:
-    from ingot.inputs import parse_dims, random_inputs, read_inputs
-    from ingot.timing import profile_calls, profile_lines, time_calls, trace_calls
-
-    model, function = _load(options)
-    signature, dims = function.signature, parse_dims(options.dim)
-    inputs = random_inputs(model, signature, dims)
-    inputs |= read_inputs(options.input, signature)
-    times = time_calls(function, inputs, options.seconds)
-    is_traced = options.profile or options.trace is not None
-    trace = trace_calls(model, function, inputs) if is_traced else None
-    profile = profile_calls(trace) if trace is not None and options.profile else None
-    if trace is not None and options.trace is not None:
-        trace.save(options.trace)
-    if options.json:
-        from ingot.reports import bench_report, to_json
-
-        fields = bench_report(options.module, model, function, dims, times, profile)
-        print(to_json("bench", fields))
-        return
-    say(signature)
-    say(f"median {times.median_text}, minimum {times.minimum_text}, {times.count} calls")
-    if profile is not None:
-        say("\n".join(profile_lines(profile)))
 
 
 def _add_check(commands: Any) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable
 from typing import Any, TextIO
 
 from ingot.hal.printable import printable
 
-__all__ = ["add_command", "add_dim", "add_json", "say"]
+__all__ = ["add_command", "add_dim", "add_json", "count", "say", "seconds"]
 
 
 def say(text: object, file: TextIO | None = None) -> None:
@@ -38,3 +39,21 @@ def add_dim(parser: argparse.ArgumentParser, what: str) -> None:
         metavar="NAME=SIZE",
         help=f"{what}, such as batch=8; once for every dim",
     )
+
+
+def count(text: str) -> int:
+    """For the type of an option."""
+    if not re.fullmatch(r"0*[1-9]\d{0,17}", text, re.ASCII):
+        raise argparse.ArgumentTypeError(f"{text!r} is no count, such as 8")
+    return int(text)
+
+
+def seconds(text: str) -> float:
+    """For the type of an option."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is no time in seconds, such as 0.5")
+    return number

@@ -187,6 +187,7 @@ INGOT_API ingot_status_t ingot_buffer_create(ingot_device_t *device, size_t leng
 INGOT_API ingot_status_t ingot_buffer_wrap(ingot_device_t *device, void *data, size_t length,
                                            ingot_release_function_t release, void *user,
                                            ingot_buffer_t **out_buffer);
+INGOT_API size_t ingot_buffer_length(const ingot_buffer_t *buffer);
 INGOT_API void ingot_buffer_retain(ingot_buffer_t *buffer);
 INGOT_API void ingot_buffer_release(ingot_buffer_t *buffer);
 
@@ -470,6 +471,31 @@ typedef void (*ingot_trace_function_t)(void *user, const ingot_trace_event_t *ev
  * that of timeline.h writes a file. */
 INGOT_API ingot_status_t ingot_session_set_trace(ingot_session_t *session,
                                                  ingot_trace_function_t trace, void *user);
+
+/* Where a call is: before the instruction at a word of its function. Registers that no instruction
+ * has written yet are 0 or NULL. All of it lives until the function that gets it returns. */
+typedef struct ingot_debug_stop_t {
+  const ingot_module_t *module;
+  uint32_t function; /* of the module */
+  uint32_t word; /* from the start of the function */
+  const char *layer; /* the source layer of the instruction, "" if unknown */
+  const char *operations; /* of that layer, as "Conv, Relu" */
+  uint32_t i64_count; /* registers of each kind */
+  uint32_t f64_count;
+  uint32_t buffer_count;
+  const int64_t *i64;
+  const double *f64;
+  ingot_buffer_t *const *buffers;
+} ingot_debug_stop_t;
+
+/* False ends the call with Cancelled. */
+typedef bool (*ingot_debug_function_t)(void *user, const ingot_debug_stop_t *stop);
+
+/* Asks `debug` before every instruction of the calls to come, on the thread of the call; NULL ends
+ * it. The function must not use the session. It may read the buffers (ingot_buffer_read), which
+ * waits for the work that was queued before. Other sessions pay nothing. */
+INGOT_API ingot_status_t ingot_session_set_debug(ingot_session_t *session,
+                                                 ingot_debug_function_t debug, void *user);
 
 #ifndef INGOT_CDEF
 #ifdef __cplusplus

@@ -19,7 +19,7 @@ from ingot.compiler.vm.disassemble import function_code
 from ingot.hal.errors import DataLoss
 from ingot.inspection import module_report
 
-__all__ = ["module_facts"]
+__all__ = ["module_facts", "read_debug"]
 
 _DISPATCH = re.compile(r"dispatch @([^,]+)")
 _NO_DEBUG = (
@@ -39,7 +39,7 @@ def module_facts(
 ) -> dict[str, Any]:
     """All that the page shows of a module. InvalidArgument: it has no dim of a name in `dims`.
     DataLoss: its debug section is damaged."""
-    debug = _debug(contents)
+    debug = read_debug(contents)
     targets = debug.get("targets", {})
     facts = {
         **module_report(path, data, contents, dims or None),
@@ -72,7 +72,8 @@ def _part(tree: Any, *names: str) -> dict[str, Any]:
     return tree
 
 
-def _debug(contents: ModuleContents) -> dict[str, Any]:
+def read_debug(contents: ModuleContents) -> dict[str, Any]:
+    """The debug section of a module, {} without one. DataLoss: it is none that is read here."""
     if not contents.debug:
         return {}
     inflater = zlib.decompressobj()

@@ -171,13 +171,14 @@ class _Run:
             greatest = max(greatest, task)
             if greatest > place:
                 continue
-            if place > begin:
-                given, reached = (max(each[begin : place + 1]) for each in peaks)
-                yield self._part(found[begin : place + 1], begin, given, reached)
+            given, reached = (max(each[begin : place + 1]) for each in peaks)
+            yield self._part(found[begin : place + 1], given, reached)
             begin = place + 1
 
-    def _part(self, found: Sequence[int], begin: int, given: int, reached: int) -> _Part:
+    def _part(self, found: Sequence[int], given: int, reached: int) -> _Part:
         """Aliases stay in front of the first dispatch that reads them."""
+        if len(found) == 1:
+            return _Part(0, (), given, reached)
         chosen = {self.tasks[task].op for task in found}
         places = [place for place, op in enumerate(self.ops) if op in chosen]
         first, last = places[0], places[-1] + 1
@@ -250,8 +251,8 @@ class _Run:
                         best[after.done] = after
             states = sorted(best.values(), key=lambda each: (each.peak, each.live))[:_WIDTH]
         order: list[int] = []
-        state: _State | None = states[0]
-        while state is not None and state.previous is not None:
-            order.append(state.last)
-            state = state.previous
+        last = states[0]
+        while last.previous is not None:
+            order.append(last.last)
+            last = last.previous
         return order[::-1]

@@ -41,6 +41,7 @@
 #include "hal/opencl/find.c"
 #include "hal/opencl/interop.c"
 #include "hal/opencl/library.c"
+#include "hal/opencl/misfit.c"
 #include "hal/opencl/object.c"
 #include "hal/opencl/parts.c"
 #include "hal/opencl/program.c"

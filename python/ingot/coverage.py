@@ -25,7 +25,7 @@ _HEAD = f"""# Ops that are taken
 Generated from the tables of the front ends by `python -m ingot.coverage docs/coverage.md`; do not
 edit. What a given model needs, with its dtypes and dims, on which target and in which layers, says
 
-```
+```sh
 ingot coverage model.onnx other.stablehlo --target cpu,opencl
 ```
 

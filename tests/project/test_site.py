@@ -3,6 +3,8 @@ every link leads somewhere, and it holds what it should."""
 
 from __future__ import annotations
 
+import importlib
+import json
 import os
 import re
 import subprocess
@@ -66,3 +68,15 @@ def test_all_that_is_public_has_an_entry(site: Path) -> None:
 def _assert_entries(page: Path, names: set[str]) -> None:
     text = page.read_text(encoding="utf-8")
     assert not [name for name in sorted(names) if f'id="{name}"' not in text]
+
+
+def test_picture_of_the_benchmarks_is_that_of_the_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = ROOT / "docs" / "pictures"
+    monkeypatch.syspath_prepend(folder)
+    make_benchmarks = importlib.import_module("make_benchmarks")
+    recorded = json.loads((ROOT / "benchmarks" / "results.json").read_text(encoding="utf-8"))
+    drawn = make_benchmarks.picture(recorded)
+    assert (folder / "benchmarks.svg").read_text(encoding="utf-8") == drawn
+    shares = [float(each) for each in re.findall(r">([\d.]+) of the best other<", drawn)]
+    assert len(shares) == len({each["model"] for each in recorded["results"]})
+    assert shares == sorted(shares, reverse=True)

@@ -1,0 +1,271 @@
+"""The snippets of the documentation run: Python, shell and C of the README and of all guides.
+
+The snippets of a page run in their order in one folder, which has what their reader has: a model,
+an input, a checkout. Those of Python share their names. `<!-- not run: why -->` stands above one
+that cannot run here. The outputs that pages show stand in fences without a language.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.parser
+import pytest
+
+import ingot
+from tests.support.devices import best_variant, opencl_uri
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+FENCE = re.compile(
+    r"^(?:<!-- not run: (?P<reason>.+?) -->\n)?```(?P<language>\w*)\n(?P<text>.*?)^```$",
+    re.MULTILINE | re.DOTALL,
+)
+COMMAND = re.compile(r"(ingot|make|cc|gcc|pip|python|cmake|import|from|\./\w+|#include)\b")
+OPENCL = ("opencl.md", "wrong-results.md", "onnx.md")
+
+MODEL = """
+<ir_version: 10, opset_import: ["": 20]>
+model (float[batch, 4] x) => (float[batch, 3] y)
+<float[4, 3] weight, float[3] bias> {
+  hidden = MatMul(x, weight)
+  sum = Add(hidden, bias)
+  y = Relu(sum)
+}
+"""
+SAMPLER = """
+<ir_version: 10, opset_import: ["": 20]>
+sampler () => (float[4] y) { y = RandomNormal<shape = [4]>() }
+"""
+COUNTER = """
+<ir_version: 10, opset_import: ["": 20]>
+counter (float[4] x, float[4] total) => (float[4] y, float[4] next) {
+  next = Add(total, x)
+  y = Neg(x)
+}
+"""
+
+
+@dataclass(frozen=True)
+class Snippet:
+    language: str
+    text: str
+    reason: str | None  # why it does not run
+
+
+def snippets(page: Path) -> list[Snippet]:
+    found = FENCE.finditer(page.read_text(encoding="utf-8"))
+    return [Snippet(each["language"], each["text"], each["reason"]) for each in found]
+
+
+def runs(page: Path, *languages: str) -> list[Snippet]:
+    return [each for each in snippets(page) if each.language in languages and not each.reason]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_what_looks_like_a_command_or_a_program_has_its_language(page: Path) -> None:
+    plain = [each.text for each in snippets(page) if not each.language]
+    assert not [text for text in plain if COMMAND.match(text)]
+    assert {each.language for each in snippets(page)} <= {"", "python", "sh", "c", "cmake"}
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a reader has, made once for all pages."""
+    folder = tmp_path_factory.mktemp("models")
+    for name in ("csrc", "samples", "docs"):
+        (folder / name).symlink_to(ROOT / name)
+    source = onnx.parser.parse_model(MODEL)
+    generator = np.random.default_rng(0)
+    weights = {
+        "weight": generator.standard_normal((4, 3), np.float32),
+        "bias": generator.standard_normal(3, np.float32),
+    }
+    source.graph.initializer.extend(
+        onnx.numpy_helper.from_array(array, name) for name, array in weights.items()
+    )
+    onnx.save(source, folder / "model.onnx")
+    np.save(folder / "x.npy", np.ones((2, 4), np.float32))
+    (folder / "program.py").write_text(
+        "import ingot, numpy\nmodel = ingot.load('model.ingot')\nmodel(numpy.load('x.npy'))\n"
+    )
+    digits = ROOT / "samples" / "digits" / "digits.stablehlo"
+    for name in ("model.mlirbc", "other.stablehlo"):
+        shutil.copy(digits, folder / name)
+    safetensors = pytest.importorskip("safetensors.numpy")
+    safetensors.save_file(weights, folder / "weights.safetensors")
+    variants = [best_variant()]
+    ingot.compile(source, variants=variants).save(folder / "model.ingot")
+    shutil.copy(folder / "model.ingot", folder / "other.ingot")
+    sampler = onnx.parser.parse_model(SAMPLER)
+    ingot.compile(sampler, variants=variants).save(folder / "sampler.ingot")
+    counter = onnx.parser.parse_model(COUNTER)
+    ingot.compile(counter, variants=variants, state={"next": "total"}).save(
+        folder / "counter.ingot"
+    )
+    sources = {n: ROOT / "samples/generate" / f"{n}.stablehlo" for n in ("prefill", "decode")}
+    state = ingot.state.carried("cache", capacity=256)
+    ingot.compile(sources, state=state, variants=variants).save(folder / "generate.ingot")
+    return folder
+
+
+@pytest.fixture
+def folder(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of it, in which the test is."""
+    copy = tmp_path / "here"
+    shutil.copytree(models, copy, symlinks=True)
+    monkeypatch.chdir(copy)
+    monkeypatch.setenv("PYOPENCL_CTX", "0")
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    return copy
+
+
+def _needs_opencl(page: Path) -> None:
+    if page.name in OPENCL and opencl_uri() is None:
+        pytest.skip("needs an OpenCL device")
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if runs(page, "python", "sh")], ids=lambda page: page.name
+)
+def test_python_and_shell_run(page: Path, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    _needs_opencl(page)
+    model = ingot.load(folder / "model.ingot")
+    names: dict[str, Any] = {
+        "model": model,
+        "x": np.ones((2, 4), np.float32),
+        "ids": np.arange(8, dtype=np.int32),
+    }
+    for snippet in runs(page, "python", "sh"):
+        if snippet.language == "python":
+            exec(compile(snippet.text, page.name, "exec"), names)
+            _check_comments(snippet.text, capfd.readouterr().out)
+        else:
+            done = subprocess.run(
+                ["sh", "-euc", snippet.text], capture_output=True, text=True, timeout=300
+            )
+            assert done.returncode == 0, f"{snippet.text}\n{done.stdout}\n{done.stderr}"
+
+
+def _check_comments(text: str, output: str) -> None:
+    """What `print(...)  # output` promises is what was printed."""
+    for promised in re.findall(r"^ *print\(.*\)  # (\w+\(.*|argument .*)$", text, re.MULTILINE):
+        assert promised.removesuffix(" ...") in output
+
+
+HARNESS = """
+#include <stdio.h>
+#include <stdlib.h>
+#include "ingot/ingot.h"
+#include "ingot/opencl.h"
+static void check(ingot_status_t status) {
+  if (!status) return;
+  fprintf(stderr, "%s\\n", ingot_status_message(status));
+  exit(1);
+}
+static int used;
+static void use(ingot_buffer_view_t *view) { used += ingot_buffer_view_layout(view)->rank == 1; }
+@include
+static ingot_status_t opencl(void) {
+  ingot_instance_t *instance = NULL;
+  ingot_device_t *device = NULL;
+  @0
+  ingot_device_release(device);
+  ingot_instance_release(instance);
+  return status;
+}
+int main(void) {
+  ingot_instance_t *instance;
+  ingot_device_t *device;
+  ingot_module_t *module;
+  ingot_program_t *program;
+  ingot_session_t *session;
+  float x[4] = {1, 2, 3, 4}, total[4] = {0};
+  int64_t dim = 4;
+  uint32_t function, count = 2;
+  ingot_buffer_view_t *arguments[1], *tensors[2];
+  void *saved[1] = {total};
+  size_t lengths[1] = {sizeof(total)};
+  ingot_status_free(opencl());
+  check(ingot_instance_create(NULL, &instance));
+  check(ingot_device_create(instance, "cpu", &device));
+  check(ingot_module_load_file(instance, "counter.ingot", 0, &module));
+  check(ingot_program_create(device, &module, 1, NULL, NULL, &program));
+  check(ingot_program_find_function(program, "main", &function));
+  check(ingot_session_create(program, &session));
+  check(ingot_buffer_view_wrap(device, x, sizeof(x), INGOT_DTYPE_F32, 1, &dim, NULL, NULL,
+                               &arguments[0]));
+  tensors[0] = tensors[1] = arguments[0];
+  {
+    @1
+    ingot_buffer_view_release(results[0]);
+  }
+  {
+    ingot_status_t status;
+    ingot_buffer_view_t *results[1];
+    check(ingot_buffer_view_create_list(device, tensors, count, &results[0]));
+    @2
+    check(status);
+    ingot_buffer_view_release(results[0]);
+    ingot_buffer_view_release(arguments[0]);
+  }
+  {
+    @3
+  }
+  {
+    ingot_status_t status = NULL;
+    @4
+    check(status);
+  }
+  ingot_buffer_view_release(tensors[0]);
+  ingot_session_release(session);
+  ingot_program_release(program);
+  ingot_module_release(module);
+  ingot_device_release(device);
+  ingot_instance_release(instance);
+  printf("%d %g\\n", used, (double)total[3]);
+  return 0;
+}
+"""
+
+
+def test_c_is_compiled_as_one_program_and_runs(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pages = [page for page in PAGES if runs(page, "c")]
+    assert [page.name for page in pages] == ["embedding.md"]
+    parts = [each.text for each in runs(pages[0], "c")]
+    assert len(parts) == len(re.findall(r"@\d", HARNESS))
+    includes = [line for part in parts for line in re.findall(r"^#include.*$", part, re.MULTILINE)]
+    source = HARNESS.replace("@include", "\n".join(includes))
+    for place, part in enumerate(parts):
+        source = source.replace(f"@{place}", re.sub(r"^#include.*\n", "", part, flags=re.MULTILINE))
+    Path("snippets.c").write_text(source)
+    flags = [
+        "-std=c11",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-DINGOT_OPENCL",
+        "-Icsrc/include",
+        "-Icsrc",
+    ]
+    subprocess.run(
+        ["cc", *flags, "snippets.c", "csrc/ingot.c", "-lpthread", "-ldl", "-o", "snippets"],
+        check=True,
+    )
+    monkeypatch.setenv("INGOT_TRACE", "trace.json")
+    done = subprocess.run(["./snippets"], check=True, capture_output=True, text=True)
+    assert done.stdout == "2 4\n"
+    assert Path("trace.json").read_text().startswith("[")

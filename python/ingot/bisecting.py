@@ -17,14 +17,14 @@ so it shows how errors add up, or that none of them matters.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy.typing as npt
 
-from ingot.checking import CheckedRun, relative_error, run_for_checking
+from ingot.checking import CheckedRun, Comparison, relative_error, run_for_checking
 from ingot.compiler import ir
 from ingot.compiler.checking import Dispatch
 from ingot.compiler.graph.interpreter import evaluate_in
@@ -97,43 +97,32 @@ def _shown(error: float | None) -> str:
 
 
 def bisect_model(
-    path: str,
-    input_texts: Sequence[str],
-    sizes: Mapping[str, int],
-    tolerance: float | None,
-    progress: Callable[[str], None],
-    parameters: Any = None,
-    device: str = "cpu",
-    outputs: Sequence[str] | None = None,
-    against: str = "reference",
-    folder: str | None = None,
+    what: Comparison, against: str = "reference", folder: str | None = None
 ) -> Bisection:
-    """Takes what `compare_model` takes. `against`: "reference", "onnxruntime", "jax", or the URI of
-    another device. `folder` gets the first wrong layer as a case of its own.
+    """The error of every layer. `against`: "reference", "onnxruntime", "jax", or the URI of another
+    device. `folder` gets the first wrong layer as a case of its own.
 
     InvalidArgument: the engine does not take such a source. Unsupported: it is not installed, or
     does not run the program; there is no such device.
     """
-    if against in _ENGINES and _ENGINES[against] != _kind(path):
+    if against in _ENGINES and _ENGINES[against] != _kind(what.path):
         raise InvalidArgument(
-            f"'{path}' is no {_ENGINES[against]}, so {against} cannot run it; "
+            f"'{what.path}' is no {_ENGINES[against]}, so {against} cannot run it; "
             "--against reference takes any source"
         )
-    given = (parameters, device, outputs)
-    run = run_for_checking(path, input_texts, sizes, progress, *given)
+    run = run_for_checking(what)
     if against in _ENGINES:
-        progress(f"compare with {against}")
-        rows = list(_imported(against, path, run, outputs, tolerance))
+        what.progress(f"compare with {against}")
+        rows = list(_imported(against, what, run))
         return Bisection(against, tuple(rows))
     if against == "reference":
         others = _by_references(run)
     else:
-        other = run_for_checking(path, input_texts, sizes, progress, parameters, against, outputs)
-        others = _on_other_device(run, other)
+        others = _on_other_device(run, run_for_checking(replace(what, device=against)))
     rows, case = [], ""
     for place, dispatch in enumerate(run.form.dispatches):
-        progress(f"compare dispatch {place + 1} of {len(run.form.dispatches)}")
-        row = _row(run, dispatch, others, tolerance, against != "reference")
+        what.progress(f"compare dispatch {place + 1} of {len(run.form.dispatches)}")
+        row = _row(run, dispatch, others, what.tolerance, against != "reference")
         if row.is_wrong and folder and not case:
             case = write_case(folder, run, dispatch)
         rows.append(row)
@@ -235,27 +224,23 @@ def _kind(path: str) -> str:
     return "StableHLO artifact" if kind is ARTIFACT else "known source"
 
 
-def _imported(
-    against: str,
-    path: str,
-    run: CheckedRun,
-    outputs: Sequence[str] | None,
-    tolerance: float | None,
-) -> Iterator[LayerError]:
+def _imported(against: str, what: Comparison, run: CheckedRun) -> Iterator[LayerError]:
     if against == "jax":
         from ingot import jax_peer
 
-        tensors = jax_peer.compare_import(path, run.arguments)
+        tensors = jax_peer.compare_import(what.path, run.arguments)
     else:
         from ingot import onnx_peer
 
-        tensors = onnx_peer.compare_import(path, run.source, run.arguments, run.weights, outputs)
+        tensors = onnx_peer.compare_import(
+            what.path, run.source, run.arguments, run.weights, what.outputs
+        )
     for tensor in tensors:
         own = _error(tensor.own, tensor.expected)
         shape = ",".join(map(str, tensor.expected.shape))
         dtype = DType.from_numpy(tensor.expected.dtype)
         whole = _error(tensor.whole, tensor.expected)
-        is_wrong = own > _allowed(tensor.expected, tolerance)
+        is_wrong = own > _allowed(tensor.expected, what.tolerance)
         yield LayerError(tensor.name, f"{dtype.name}[{shape}]", own, whole, is_wrong)
 
 

@@ -10,7 +10,7 @@ rewrite, or two values in one place.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,7 @@ __all__ = [
     "CheckReport",
     "CheckedResult",
     "CheckedRun",
+    "Comparison",
     "Difference",
     "Mismatch",
     "check_model",
@@ -52,12 +53,42 @@ class Mismatch(Error):
     """The compiled model gives something else than its reference."""
 
 
-def check_model(*arguments: Any, **options: Any) -> list[str]:
-    """Takes what `compare_model` takes. One line per result, and how many dispatches were compared.
+def _say_nothing(_step: str) -> None:
+    """No progress is shown."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What is compared with references, and how.
+
+    `path` is a source model; `input_texts` and `sizes` are its inputs and dims, as for `ingot run`.
+    `tolerance` is the largest difference allowed, relative to the largest element; without it
+    dispatches may be as far off as the op table says. `parameters` are external weights, as for
+    `ingot.load`; `device` is the URI of the device whose kernels are compared; `outputs` choose
+    results as for `ingot.compile`.
+    """
+
+    path: str
+    input_texts: Sequence[str] = ()
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    tolerance: float | None = None
+    progress: Callable[[str], None] = _say_nothing
+    parameters: Any = None
+    device: str = "cpu"
+    outputs: Sequence[str] | None = None
+
+    @property
+    def kind(self) -> str:
+        """Of the parameters, as for `ingot.compile`."""
+        return "embedded" if self.parameters is None else "external"
+
+
+def check_model(what: Comparison) -> list[str]:
+    """One line per result, and how many dispatches were compared.
 
     Mismatch: something differs; the message names the first wrong layer.
     """
-    report = compare_model(*arguments, **options)
+    report = compare_model(what)
     if report.problem:
         raise Mismatch(report.failure)
     return report.lines()
@@ -126,42 +157,25 @@ class CheckedResult:
         )
 
 
-def compare_model(
-    path: str,
-    input_texts: Sequence[str],
-    sizes: Mapping[str, int],
-    tolerance: float | None,
-    progress: Callable[[str], None],
-    parameters: Any = None,
-    device: str = "cpu",
-    outputs: Sequence[str] | None = None,
-    case_folder: str | None = None,
-) -> CheckReport:
-    """What the dispatches and results of a model are compared with their references.
-
-    `tolerance` is the largest difference allowed, relative to the largest element; without
-    it dispatches may be as far off as the op table says. `parameters` are external weights, as for
-    `ingot.load`; `device` is the URI of the device whose kernels are compared;
-    `outputs` choose results as for `ingot.compile`. `case_folder` gets the first dispatch that
-    differs as a program of its own.
-    """
-    progress("import")
-    kind = "embedded" if parameters is None else "external"
-    run = run_for_checking(path, input_texts, sizes, progress, parameters, device, outputs)
+def compare_model(what: Comparison, case_folder: str | None = None) -> CheckReport:
+    """What the dispatches and results of a model are, compared with their references.
+    `case_folder` gets the first dispatch that differs as a program of its own."""
+    what.progress("import")
+    run = run_for_checking(what)
     differences: list[Difference] = []
     for place, dispatch in enumerate(run.form.dispatches):
-        progress(f"compare dispatch {place + 1} of {len(run.form.dispatches)}")
-        found = run.difference(dispatch, run.references(dispatch), tolerance)
+        what.progress(f"compare dispatch {place + 1} of {len(run.form.dispatches)}")
+        found = run.difference(dispatch, run.references(dispatch), what.tolerance)
         differences += [found] if found else []
     counts = len(run.form.dispatches), run.form.uncompared
     if differences:
         case = write_case(case_folder, run, differences[0].dispatch) if case_folder else ""
         return CheckReport(*counts, tuple(differences), case=case)
-    progress("interpret")
-    target = device.partition(":")[0]
-    module = compile(run.source, target=target, parameters=kind, progress=progress)
-    model = load(module, parameters=parameters, device=device)
-    results = _compare_results(model, run, tolerance)
+    what.progress("interpret")
+    target = what.device.partition(":")[0]
+    module = compile(run.source, target=target, parameters=what.kind, progress=what.progress)
+    model = load(module, parameters=what.parameters, device=what.device)
+    results = _compare_results(model, run, what.tolerance)
     return CheckReport(*counts, (), tuple(results))
 
 
@@ -197,27 +211,17 @@ class CheckedRun:
         return None
 
 
-def run_for_checking(
-    path: str,
-    input_texts: Sequence[str],
-    sizes: Mapping[str, int],
-    progress: Callable[[str], None],
-    parameters: Any = None,
-    device: str = "cpu",
-    outputs: Sequence[str] | None = None,
-) -> CheckedRun:
-    """Compiles the checking form of a source program and calls it; see `compare_model`."""
-    _refuse_module(path)
-    kind = "embedded" if parameters is None else "external"
-    source = read_source(path, parameters=kind, outputs=outputs)
-    form = compile_for_checking(
-        source, target=device.partition(":")[0], parameters=kind, progress=progress
-    )
-    model = load(form.compiled, parameters=parameters, device=device)
-    arguments = _arguments(model, input_texts, sizes)
-    progress("run")
+def run_for_checking(what: Comparison) -> CheckedRun:
+    """Compiles the checking form of a source program and calls it."""
+    _refuse_module(what.path)
+    source = read_source(what.path, parameters=what.kind, outputs=what.outputs)
+    target = what.device.partition(":")[0]
+    form = compile_for_checking(source, target=target, parameters=what.kind, progress=what.progress)
+    model = load(form.compiled, parameters=what.parameters, device=what.device)
+    arguments = _arguments(model, what.input_texts, what.sizes)
+    what.progress("run")
     arrays = _live_arrays(form, model, arguments)
-    weights = dict(parameters) if isinstance(parameters, Mapping) else {}
+    weights = dict(what.parameters) if isinstance(what.parameters, Mapping) else {}
     weights |= {key: arrays[value] for key, value in form.parameters.items()}
     return CheckedRun(source, form, arguments, weights, arrays, form.symbols(arrays))
 

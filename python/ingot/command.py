@@ -21,6 +21,7 @@ from ingot.hal.printable import json_escape, printable
 from ingot.module_commands import add_asm, add_dis, add_explore, add_inspect, add_strip
 
 if TYPE_CHECKING:
+    from ingot.checking import Comparison
     from ingot.compiler.module import Module
 
 __all__ = ["main", "make_parser"]
@@ -278,20 +279,20 @@ def _number(text: str) -> float:
     return number
 
 
-def _compared(options: argparse.Namespace, progress: Callable[[str], None]) -> dict[str, Any]:
-    """What compare_model and bisect_model both take."""
+def _comparison(options: argparse.Namespace, progress: Callable[[str], None]) -> Comparison:
+    from ingot.checking import Comparison
     from ingot.inputs import parse_dims
 
-    return {
-        "path": options.model,
-        "input_texts": options.input,
-        "sizes": parse_dims(options.dim),
-        "tolerance": options.tolerance,
-        "progress": progress,
-        "parameters": options.parameters,
-        "device": options.device,
-        "outputs": options.outputs,
-    }
+    return Comparison(
+        options.model,
+        options.input,
+        parse_dims(options.dim),
+        options.tolerance,
+        progress,
+        options.parameters,
+        options.device,
+        options.outputs,
+    )
 
 
 def _run_check(options: argparse.Namespace) -> None:
@@ -300,7 +301,7 @@ def _run_check(options: argparse.Namespace) -> None:
     from ingot.reports import check_report, to_json
 
     with show_progress(f"checking {options.model}") as progress:
-        report = compare_model(**_compared(options, progress), case_folder=options.case)
+        report = compare_model(_comparison(options, progress), options.case)
     if options.json:
         print(to_json("check", check_report(options.model, options.device, report)))
     if report.problem:
@@ -335,9 +336,7 @@ def _run_bisect(options: argparse.Namespace) -> None:
     from ingot.reports import bisect_report, to_json
 
     with show_progress(f"comparing {options.model}") as progress:
-        found = bisect_model(
-            **_compared(options, progress), against=options.against, folder=options.output
-        )
+        found = bisect_model(_comparison(options, progress), options.against, options.output)
     if options.output:
         write_picture(options.output, found, options.model)
     if options.json:

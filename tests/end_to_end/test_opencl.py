@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 import ingot
-from ingot.checking import Mismatch, check_model
+from ingot.checking import Comparison, Mismatch, check_model
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.ir import Value, to_text
 from ingot.compiler.ir.dims import symbol
@@ -281,7 +281,7 @@ def test_check_compares_the_kernels_of_the_device(
 
     def run() -> list[str]:
         where = f"{uri()}?cache=off&self_test=off"
-        return check_model(str(path), [], {"n": 9}, None, lambda step: None, None, where)
+        return check_model(Comparison(str(path), sizes={"n": 9}, device=where))
 
     assert run()[-1].endswith("dispatches compared")
     print_tanh(computing_sinh)

@@ -16,6 +16,7 @@ import pytest
 
 from ingot import bisecting, jax_peer, onnx_peer
 from ingot.bisecting import Bisection, LayerError, bisect_model, write_picture
+from ingot.checking import Comparison
 from ingot.command import main
 from ingot.error_picture import draw_errors
 from ingot.hal.errors import InvalidArgument, Unsupported
@@ -29,7 +30,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 def bisect(path: str, against: str = "reference", **options: Any) -> Bisection:
     sizes = {"batch": 2} if path == DIGITS else {}
-    return bisect_model(path, [], sizes, None, lambda step: None, against=against, **options)
+    return bisect_model(Comparison(path, sizes=sizes), against, **options)
 
 
 @pytest.mark.parametrize("against", ["reference", "onnxruntime", "opencl"])
@@ -75,12 +76,12 @@ def test_a_device_that_is_wrong_is_found_by_another(monkeypatch: pytest.MonkeyPa
         pytest.skip("no OpenCL device (Debian: apt install pocl-opencl-icd)")
     run_both = bisecting.run_for_checking
 
-    def run(*given: Any) -> Any:
+    def run(what: Comparison) -> Any:
         with monkeypatch.context() as patch:
-            if "opencl" in given:
+            if what.device == "opencl":
                 make_wrong(patch, "map", "div", "mul", "div")
                 make_wrong(patch, "map", "mul", "add", "div")
-            return run_both(*given)
+            return run_both(what)
 
     monkeypatch.setattr(bisecting, "run_for_checking", run)
     found = bisect(DIGITS, "opencl")
@@ -116,9 +117,7 @@ def test_weights_that_are_given_are_those_of_both_sides(tmp_path: Path) -> None:
     model.graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(np.ones(3, np.float32), "one"))
     onnx.save(model, path)
     given = {"one": np.float32([7, 8, 9])}
-    found = bisect_model(
-        path, [], {}, None, lambda step: None, parameters=given, against="onnxruntime"
-    )
+    found = bisect_model(Comparison(path, parameters=given), "onnxruntime")
     assert found.first_wrong is None
     assert len(found.layers) == 3
 
@@ -169,7 +168,7 @@ def artifact(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def bisect_by_jax(path: str) -> Bisection:
-    return bisect_model(path, [], {"b": 3}, None, lambda step: None, against="jax")
+    return bisect_model(Comparison(path, sizes={"b": 3}), "jax")
 
 
 def test_ops_of_a_jax_program_and_of_what_it_calls_agree_with_xla(artifact: str) -> None:

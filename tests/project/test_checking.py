@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ingot.checking import Mismatch, check_model, compare_model
+from ingot.checking import Comparison, Mismatch, check_model, compare_model
 from ingot.command import main
 from ingot.compiler.checking import compile_for_checking
 from ingot.compiler.kernels.coding import BlockCoding
@@ -147,7 +147,7 @@ def write(tmp_path: Path) -> Callable[[str], str]:
 def check(
     path: str, *, parameters: Any = None, tolerance: float | None = None, **sizes: int
 ) -> str:
-    return check_model(path, [], sizes, tolerance, lambda step: None, parameters)[-1]
+    return check_model(Comparison(path, (), sizes, tolerance, parameters=parameters))[-1]
 
 
 @pytest.mark.parametrize("batch", [1, 5])
@@ -284,13 +284,13 @@ def test_the_first_wrong_dispatch_becomes_a_case_that_fails_alone(
 ) -> None:
     folder = tmp_path / "a case"
     sizes = {"batch": 2} if path == DIGITS else {"n": 3, "m": 7}
-    given = [path if path == DIGITS else write(LAYERS), [], sizes, None, lambda step: None]
-    assert compare_model(*given, case_folder=str(folder)).case == ""
+    given = Comparison(path if path == DIGITS else write(LAYERS), sizes=sizes)
+    assert compare_model(given, str(folder)).case == ""
     assert not folder.exists()
     for kind, op, becomes in (("convolution", "add", "sub"), ("map", "exp", "tanh"),
                               ("row", "exp", "tanh")):  # fmt: skip
         make_wrong(monkeypatch, kind, op, becomes)
-    report = compare_model(*given, case_folder=str(folder))
+    report = compare_model(given, str(folder))
     command = shlex.split(report.case)
     assert f"alone: {report.case}" in report.failure
     assert command[:2] == ["ingot", "check"]
@@ -306,7 +306,7 @@ def test_a_case_of_a_dispatch_whose_sizes_no_shape_tells(
     write: Callable[[str], str], tmp_path: Path
 ) -> None:
     path = write(SIZES)
-    report = compare_model(path, [], {"n": 3}, -1.0, lambda step: None, case_folder=str(tmp_path))
+    report = compare_model(Comparison(path, (), {"n": 3}, -1.0), str(tmp_path))
     assert main(shlex.split(report.case)[1:]) == 0
 
 

@@ -206,7 +206,8 @@ class TopKLowering:
             before = b.op("not", self.better(value, b.load(values, loop.index)))
             loop.yield_(b.value(b.add(loop.carried[0], b.convert(before, I64))))
         (at,) = loop.results
-        with b.for_(0, b.sub(count, at)) as moves:
+        moved = b.min(b.sub(count, at), b.dim(self.k))  # with a limit, a loop needs no polls
+        with b.for_(0, moved) as moves:
             to = b.sub(count, moves.index)
             b.store(values, to, b.load(values, b.sub(to, 1)))
             b.store(places, to, b.load(places, b.sub(to, 1)))

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from ingot.compiler.ir.dims import symbol
+from ingot.compiler.kernels.kernel_text import kernel_text
 from ingot.compiler.kernels.lanes.top_k import lower_top_k
+from ingot.compiler.kernels.place_polls import place_polls
 from ingot.hal.spec import dtype
 from tests.support.entries import check, entry
 from tests.support.kernel_runner import V4
@@ -45,6 +47,11 @@ def test_many_are_sorted_and_few_are_inserted() -> None:
     assert lower_top_k(function, V4).schedule.by == "sort"
     check(function, lower_top_k, b=129, variants=ONE)
     check(function, lower_top_k, b=1000, variants=ONE)
+
+
+def test_to_insert_into_a_short_list_needs_no_polls() -> None:
+    kernel = place_polls(lower_top_k(entry(["f32[16,10000]"], top(10)), V4), {})
+    assert "poll" not in kernel_text(kernel)
 
 
 @pytest.mark.parametrize("size", [0, 1, 9])

@@ -15,7 +15,7 @@ from ingot.compiler.ir.dims import Dim
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import dtype
 
-__all__ = ["cholesky", "determinant", "solve_triangular"]
+__all__ = ["cholesky", "determinant", "inverse", "solve_triangular"]
 
 _I64 = dtype("i64")
 
@@ -56,6 +56,41 @@ def determinant(builder: Builder, x: Value) -> Value:
     start = builder.full(1, type.dtype, type.shape[:1])
     _, result = counted_loop(builder, builder.number(size, "i64"), [batched, start], step)
     return builder.value("reshape", result, shape=tensor_type(x).shape[:-2])
+
+
+def inverse(builder: Builder, x: Value) -> Value:
+    """[..., n, n] -> [..., n, n], by elimination with the greatest pivot of each column; inf or
+    NaN where there is none."""
+    batched, size = _batched(builder, x)
+    type = tensor_type(batched)
+    rows = builder.value("iota", dtype=_I64, shape=type.shape[:2], axis=1)
+    index_of = [builder.value("iota", dtype=_I64, shape=type.shape, axis=axis) for axis in (1, 2)]
+    unit = builder.value("compare", *index_of, direction="eq")
+    both = [batched, builder.value("convert", unit, dtype=type.dtype)]
+
+    def step(inner: Builder, index: Value, before: Sequence[Value]) -> Sequence[Value]:
+        here = inner.broadcast_to(index, type.shape[:2])
+        below = inner.value("compare", rows, here, direction="ge")
+        magnitude = inner.value("abs", _take(inner, before[0], index, 2))
+        none = inner.full(-1, type.dtype, type.shape[:2])
+        magnitude = inner.value("select", below, magnitude, none)
+        best = inner.value("arg_max", magnitude, axis=1, dtype=_I64)
+        sides = [_swap_rows(inner, each, rows, index, best) for each in before]
+        column = _take(inner, sides[0], index, 2)
+        pivot = _take(inner, column, index, 1)
+        pivot = inner.value("broadcast", pivot, shape=type.shape[:2], dimensions=(0,))
+        is_pivot = inner.value("compare", rows, here, direction="eq")
+        # row i less column[i] / pivot times the pivot's row, which itself becomes row / pivot
+        one = inner.full(1, type.dtype, type.shape[:2])
+        less = inner.value("select", is_pivot, inner.value("sub", column, one), column)
+        factors = inner.value("div", less, pivot)
+        return [
+            inner.value("sub", each, _outer(inner, factors, _take(inner, each, index, 1)))
+            for each in sides
+        ]
+
+    _, result = counted_loop(builder, builder.number(size, "i64"), both, step)
+    return builder.value("reshape", result, shape=tensor_type(x).shape)
 
 
 def _swap_rows(builder: Builder, matrix: Value, rows: Value, index: Value, best: Value) -> Value:

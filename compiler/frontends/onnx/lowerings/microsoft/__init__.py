@@ -9,23 +9,33 @@ from __future__ import annotations
 from ingot.compiler.frontends.onnx.lowerings.microsoft import (
     activations,
     block_quantized,
+    experts,
     fused,
     grouped_query,
+    images,
+    matrices,
     multi_head,
     normalizations,
+    position_bias,
     quantized,
     renamed,
     rotary,
+    tokens,
 )
 
 __all__ = [
     "activations",
     "block_quantized",
+    "experts",
     "fused",
     "grouped_query",
+    "images",
+    "matrices",
     "multi_head",
     "normalizations",
+    "position_bias",
     "quantized",
     "renamed",
     "rotary",
+    "tokens",
 ]

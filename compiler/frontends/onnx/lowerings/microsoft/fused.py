@@ -11,7 +11,7 @@ from ingot.compiler.frontends.onnx.lowerings.microsoft.normalizations import (
     channels_first,
     channels_last,
 )
-from ingot.compiler.frontends.onnx.node import Node, type_of, unsupported
+from ingot.compiler.frontends.onnx.node import Node, UnsupportedNode, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import MICROSOFT, lower_as, lowering
 from ingot.compiler.ir import Value
 
@@ -102,3 +102,16 @@ def channels_last_convolution(node: Node) -> Value:
 @lowering("NhwcMaxPool", domain=MICROSOFT)
 def channels_last_max_pool(node: Node) -> Value:
     return channels_last(node, lower_as(node, "MaxPool", [channels_first(node, node.input(0))]))
+
+
+_BLOCKED = ("AveragePool", "Conv", "GlobalAveragePool", "GlobalMaxPool", "MaxPool")
+
+
+@lowering(*_BLOCKED, "ReorderInput", "ReorderOutput", "Upsample", domain=f"{MICROSOFT}.nchwc")
+def blocked_channels(node: Node) -> Value:
+    """Weights lie in blocks as long as the vectors of the machine that wrote the file, which it
+    does not tell."""
+    raise UnsupportedNode(
+        "its weights lie as one machine needs them: have onnxruntime write the file with "
+        "ORT_ENABLE_EXTENDED, not ORT_ENABLE_ALL"
+    )

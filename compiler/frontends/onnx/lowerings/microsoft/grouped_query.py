@@ -21,7 +21,7 @@ from ingot.compiler.frontends.onnx.lowerings.microsoft.attention import (
     scale_of,
     write_rows,
 )
-from ingot.compiler.frontends.onnx.lowerings.microsoft.rotary import rotate
+from ingot.compiler.frontends.onnx.lowerings.microsoft.rotary import angles, rotate
 from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import MICROSOFT, lower_as, lowering
 from ingot.compiler.ir import Value
@@ -130,8 +130,8 @@ def _rotated(node: Node, q: Value, k: Value, lengths: _Lengths) -> tuple[Value, 
     places, interleaved = node.optional(9), bool(node.integer("rotary_interleaved", 0))
     if places is None:
         places = _places(node, lengths, batch, length)
-    tables = node.input(7), node.input(8)
-    turned = [rotate(node, each, places, *tables, interleaved=interleaved) for each in (q, k)]
+    cos, sin = angles(node, places, node.input(7), node.input(8))
+    turned = [rotate(node, each, cos, sin, interleaved=interleaved) for each in (q, k)]
     return turned[0], turned[1]
 
 

@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ingot.compiler.frontends.onnx.lowerings.elementwise import narrow, widen
 from ingot.compiler.frontends.onnx.lowerings.microsoft.attention import heads_of, part
 from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import MICROSOFT, lowering
 from ingot.compiler.ir import Value
 
-__all__ = ["rotate"]
+__all__ = ["angles", "rotate"]
 
 
-def rotate(
-    node: Node, x: Value, places: Value, cos: Value, sin: Value, *, interleaved: bool
-) -> Value:
-    """x [batch, sequence, heads, size] with the first features of each head turned as rows
-    `places`, [batch or 1, sequence], of cos and sin say, [positions, half]; pairs are neighbours
-    if interleaved, else half of them apart."""
+def rotate(node: Node, x: Value, cos: Value, sin: Value, *, interleaved: bool) -> Value:
+    """x [batch, sequence, heads, size] with the first features of each head turned by angles,
+    whose cosines and sines are [batch or 1, sequence, half]; pairs are neighbours if
+    interleaved, else half of them apart."""
     shape, wide = shape_of(x), widen(node, x)
-    half = shape_of(cos)[1]
+    half = shape_of(cos)[2]
     unsupported(
         not isinstance(half, int) or (isinstance(shape[3], int) and 2 * half > shape[3]),
         f"its tables have {half} columns for heads of {shape[3]} features: fix the model",
     )
-    c, s = (_angles(node, each, places, (*shape[:3], half)) for each in (cos, sin))
+    c, s = (
+        node.broadcast_to(
+            node.reshape(widen(node, each), (*shape_of(each)[:2], 1, half)), (*shape[:3], half)
+        )
+        for each in (cos, sin)
+    )
     turned = part(node, wide, 0, 2 * half)
     if interleaved:
         pairs = node.reshape(turned, (*shape[:3], half, 2))
@@ -43,11 +48,9 @@ def rotate(
     return narrow(node, node.op("concatenate", *pieces, axis=3) if pieces[1:] else pieces[0], x)
 
 
-def _angles(node: Node, table: Value, places: Value, shape: tuple[object, ...]) -> Value:
-    """Rows of the table for each place, spread over the heads."""
-    rows = widen(node, node.op("take", table, places, axis=0, mode="check"))
-    batch, length, half = shape_of(rows)
-    return node.broadcast_to(node.reshape(rows, (batch, length, 1, half)), shape)  # type: ignore[arg-type]
+def angles(node: Node, places: Value, *tables: Value) -> list[Value]:
+    """The rows of both tables for each place."""
+    return [node.op("take", table, places, axis=0, mode="check") for table in tables]
 
 
 @lowering("RotaryEmbedding", domain=MICROSOFT)
@@ -55,26 +58,60 @@ def rotary_embedding(node: Node) -> Value:
     """Of [batch, sequence, heads * size] or [batch, heads, sequence, size]. Positions are one per
     token, or where the sequence begins."""
     x, places, cos, sin = (node.input(place) for place in range(4))
-    unsupported(bool(node.integer("is_packed_batching", 0)), "its batch is packed")
-    heads, interleaved = node.integer("num_heads", 0), bool(node.integer("interleaved", 0))
-    is_split = type_of(x).rank == 4
-    if is_split:
-        split = node.transpose(x, (0, 2, 1, 3))
-    else:
-        half, width = shape_of(cos)[1], shape_of(x)[2]
-        unsupported(
-            not heads and not (isinstance(half, int) and isinstance(width, int)),
-            "its num_heads is missing: fix the model",
-        )
-        split = heads_of(node, x, heads or int(width) // (2 * int(half)))  # type: ignore[arg-type]
-    length = shape_of(split)[1]
     if type_of(places).rank < 2:
+        length = shape_of(x)[2 if type_of(x).rank == 4 else 1]
         counted = node.op("iota", dtype=type_of(places).dtype, shape=(1, length), axis=1)
         first = node.broadcast_to(node.reshape(places, (1, 1)), (1, length))
         places = node.op("add", first, counted)
-    turned = rotate(node, split, places, cos, sin, interleaved=interleaved)
-    if is_split:
+    return _embed(node, x, angles(node, places, cos, sin))
+
+
+@lowering("MRotaryEmbedding", domain=MICROSOFT)
+def multimodal_rotary_embedding(node: Node) -> Value:
+    """As RotaryEmbedding, by three positions per token, each of which has some of the columns:
+    one run behind the other, or every third one."""
+    x, places, *tables = (node.input(place) for place in range(4))
+    streams = [
+        angles(node, node.reshape(part(node, places, at, at + 1, 0), shape_of(places)[1:]), *tables)
+        for at in range(3)
+    ]
+    sections = node.integers("mrope_section") or ()
+    unsupported(len(sections) != 3, f"its mrope_section is {sections}: fix the model")
+    owner = [at for at, count in enumerate(sections) for _ in range(count)]
+    if node.integer("mrope_layout", 0):
+        owner = [0] * len(owner)
+        for at in (1, 2):
+            owner[at : 3 * sections[at] : 3] = [at] * len(owner[at : 3 * sections[at] : 3])
+    return _embed(node, x, [_by_column(node, rows, owner) for rows in zip(*streams, strict=True)])
+
+
+def _by_column(node: Node, rows: Sequence[Value], owner: Sequence[int]) -> Value:
+    """Each column of the one of `rows` that owns it."""
+    result, numbers = rows[0], node.constant(owner, "i32")
+    for at, each in enumerate(rows[1:], 1):
+        mine = node.compare("eq", numbers, node.fill(at, like=numbers))
+        mine = node.broadcast_to(mine, shape_of(each))
+        result = node.op("select", mine, each, result)
+    return result
+
+
+def _embed(node: Node, x: Value, tables: Sequence[Value]) -> Value:
+    """x, with or without an axis of heads, turned."""
+    unsupported(bool(node.integer("is_packed_batching", 0)), "its batch is packed")
+    heads, interleaved = node.integer("num_heads", 0), bool(node.integer("interleaved", 0))
+    if type_of(x).rank == 4:
+        split = node.transpose(x, (0, 2, 1, 3))
+        turned = rotate(node, split, tables[0], tables[1], interleaved=interleaved)
         return node.transpose(turned, (0, 2, 1, 3))
+    half, width = shape_of(tables[0])[2], shape_of(x)[2]
+    if not heads:
+        unsupported(
+            not isinstance(half, int) or not isinstance(width, int),
+            "its num_heads is missing: fix the model",
+        )
+        heads = int(width) // (2 * int(half))  # type: ignore[arg-type]
+    split = heads_of(node, x, heads)
+    turned = rotate(node, split, tables[0], tables[1], interleaved=interleaved)
     return node.reshape(turned, shape_of(x))
 
 

@@ -1,0 +1,124 @@
+"""Ops of `com.microsoft` of every other kind, against onnxruntime and NumPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import TensorProto
+
+from tests.support.onnx_contrib import drawn, node_of, of_nodes
+from tests.support.onnx_models import ints, make_value
+
+Array = np.ndarray[Any, Any]
+
+
+def test_inverses_and_distances() -> None:
+    nodes = [
+        node_of("Inverse", ["x"], ["inverse"]),
+        node_of("CDist", ["a", "b"], ["squares"]),
+        node_of("CDist", ["a", "b"], ["lengths"], metric="euclidean"),
+        node_of("GatedAdd", ["x", "x", "gate"], ["gated"]),
+    ]
+    inputs = [
+        make_value("x", ["n", 5, 5]), make_value("a", ["p", 7]), make_value("b", ["q", 7]),
+        make_value("gate", ["n", 5, 1]),
+    ]  # fmt: skip
+    model = of_nodes(nodes, inputs)
+    x = drawn(3, 5, 5)
+    x[0, 0, 0] = 0
+    model.check(1e-5, x=x, a=drawn(4, 7), b=drawn(3, 7, seed=1), gate=drawn(3, 5, 1, seed=2))
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_tokens_that_would_repeat_a_run_are_blocked(size: int) -> None:
+    node = node_of("NGramRepeatBlock", ["ids", "scores"], ["y"], ngram_size=size)
+    inputs = [make_value("ids", ["b", "s"], TensorProto.INT64), make_value("scores", ["b", 9])]
+    model = of_nodes([node], inputs)
+    for length in (1, 2, 12):
+        ids = np.random.default_rng(length).integers(0, 4, (3, length))
+        model.check(ids=ids, scores=drawn(3, 9))
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "nearest"])
+def test_boxes_of_images(mode: str) -> None:
+    nodes = [
+        node_of(
+            "CropAndResize", ["x", "boxes", "images", name], [f"y_{name}"], mode=mode,
+            extrapolation_value=-7.0,
+        )
+        for name in ("size", "single")
+    ]  # fmt: skip
+    arrays = {"size": np.array([4, 3], np.int32), "single": np.array([1, 5], np.int32)}
+    inputs = [
+        make_value("x", ["n", 3, "h", "w"]), make_value("boxes", ["m", 4]),
+        make_value("images", ["m"], TensorProto.INT32),
+    ]  # fmt: skip
+    boxes = np.random.default_rng(0).uniform(-0.1, 1.1, (5, 4)).astype(np.float32)
+    images = np.array([0, 1, 1, 0, 1], np.int32)
+    of_nodes(nodes, inputs, arrays).check(1e-5, x=drawn(2, 3, 6, 7), boxes=boxes, images=images)
+
+
+def test_three_positions_per_token() -> None:
+    angle = np.arange(20)[:, None] / 100 ** (np.arange(8) / 8)
+    arrays = {"c": np.cos(angle).astype(np.float32), "s": np.sin(angle).astype(np.float32)}
+    nodes = [
+        node_of(
+            "MRotaryEmbedding", ["x", "at", "c", "s"], [f"y{layout}"], mrope_layout=layout,
+            mrope_section=[4, 2, 2], num_heads=2, rotary_embedding_dim=16,
+        )
+        for layout in (0, 1)
+    ]  # fmt: skip
+    inputs = [make_value("x", ["b", "s", 32]), make_value("at", [3, "b", "s"], TensorProto.INT64)]
+    at = np.random.default_rng(0).integers(0, 20, (3, 2, 5))
+    of_nodes(nodes, inputs, arrays).check(x=drawn(2, 5, 32), at=at)
+
+
+def bucket_of(distance: int, buckets: int, greatest: int, both: bool) -> int:
+    """As T5 has it."""
+    first = 0
+    if both:
+        buckets //= 2
+        first, distance = buckets * (distance > 0), abs(distance)
+    else:
+        distance = max(-distance, 0)
+    exact = buckets // 2
+    if distance < exact:
+        return first + distance
+    share = np.log(np.float32(distance / exact)) / np.log(np.float32(greatest / exact))
+    return first + min(exact + int(share * (buckets - exact)), buckets - 1)
+
+
+def test_biases_of_relative_positions() -> None:
+    buckets, heads, length, size = 8, 2, 30, 6
+    table, arrays = drawn(buckets, heads), {"n": ints(length)}
+    arrays |= {"table": table.T.reshape(buckets, heads), "qb": drawn(heads * size)}
+    arrays |= {"w": drawn(size, 8, seed=2), "b": drawn(8), "eco": drawn(1, heads, 1, 1, seed=3)}
+    nodes = [
+        node_of(
+            "RelativePositionBias", ["table", "n", "n"], [f"bias{both}"], max_distance=20,
+            is_bidirectional=both,
+        )
+        for both in (0, 1)
+    ]  # fmt: skip
+    nodes.append(
+        node_of(
+            "GatedRelativePositionBias", ["q", "qb", "rel", "w", "b", "eco"], ["gated"],
+            num_heads=heads,
+        )
+    )  # fmt: skip
+    inputs = [make_value("q", [2, 4, heads * size]), make_value("rel", [1, heads, 4, 4])]
+    q, rel = drawn(2, 4, heads * size, seed=4), drawn(1, heads, 4, 4, seed=5)
+    wanted = {}
+    for both in (0, 1):
+        places = [
+            [bucket_of(key - query, buckets, 20, bool(both)) for key in range(length)]
+            for query in range(length)
+        ]
+        wanted[f"bias{both}"] = table[np.array(places)].transpose(2, 0, 1)[None]
+    split = (q + arrays["qb"]).reshape(2, 4, heads, size).transpose(0, 2, 1, 3)
+    gates = (split @ arrays["w"] + arrays["b"]).reshape(2, heads, 4, 2, 4).sum(-1)
+    u, r = np.split(1 / (1 + np.exp(-gates)), 2, -1)
+    wanted["gated"] = (u * (r * arrays["eco"] - 1) + 2) * rel
+    of_nodes(nodes, inputs, arrays).compare(wanted, 1e-5, q=q, rel=rel)

@@ -13,6 +13,7 @@ from pathlib import PurePath
 
 __all__ = [
     "ARTIFACT",
+    "COPY_AGAIN",
     "GGUF",
     "MODULE",
     "ONNX",
@@ -26,6 +27,7 @@ __all__ = [
 ]
 
 START_LENGTH = 64  # bytes of a file that tell its kind
+COPY_AGAIN = "copy the file again, or compile the model again"  # where a module is damaged
 
 
 @dataclass(frozen=True)
@@ -170,14 +172,16 @@ def folder_kind(names: Collection[str], name: str) -> FileKind | None:
 
 
 def why_no_module(start: bytes, name: str = "") -> str | None:
-    """What to tell a user who loads a file that is no module; None: its kind is unknown, or
-    it is one."""
+    """What to tell a user who loads a file that is no module; None: it is one, whole or not."""
     kind = file_kind(start, name)
     if kind is None and PurePath(name).suffix.lower() == ".onnx":
         return (
             f"'{name}' is no compiled Ingot module, and does not begin like the ONNX model that "
             "it is named as: download or export it again, and compile it"
         )
+    if kind is None:
+        what = f"'{name}'" if name else "this"
+        return f"{what} is no compiled Ingot module; `ingot compile` makes one of a model"
     return None if kind is MODULE else _why_not(kind, name)
 
 

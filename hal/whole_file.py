@@ -49,6 +49,9 @@ def write_whole(path: str | os.PathLike[str], write: Callable[[BinaryIO], object
         raise PermissionDenied(
             f"cannot write '{target}': the folder '{target.parent}' may not be written to"
         ) from None
+    except OSError as error:
+        error.filename = error.filename or str(target)  # which writing does not tell
+        raise
 
 
 def _write(target: Path, write: Callable[[BinaryIO], object]) -> None:

@@ -11,11 +11,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from ingot.hal.device import Device, instance
-from ingot.hal.errors import DataLoss, DeadlineExceeded, Incompatible, InvalidArgument, NotFound
-from ingot.hal.file_kind import START_LENGTH, why_no_file, why_no_module
+from ingot.hal.errors import (
+    DataLoss,
+    DeadlineExceeded,
+    Error,
+    Incompatible,
+    InvalidArgument,
+    NotFound,
+)
+from ingot.hal.file_kind import COPY_AGAIN, START_LENGTH, why_no_file, why_no_module
 from ingot.hal.gguf import MAGIC, Gguf
 from ingot.hal.native import Handle, Uncopied, check, ffi, lib, raise_kept, text
-from ingot.hal.whole_file import c_text
+from ingot.hal.whole_file import c_text, open_regular
 from ingot.runtime.frame import bytes_of
 from ingot.runtime.limits import set_limits
 from ingot.runtime.signature import Signature, read_signature, read_variables
@@ -110,8 +117,10 @@ def load_module(source: Any, verify: bool) -> Handle:
     except (DataLoss, Incompatible, InvalidArgument) as error:
         try:
             reason = _why_not(source, isinstance(error, InvalidArgument))
-        except OSError:  # it is gone by now
+        except (Error, OSError):  # it is gone by now
             reason = None
+        if reason is None and is_path and isinstance(error, DataLoss):
+            reason = f"{error}; {COPY_AGAIN}"
         if reason is None:
             raise
         raise type(error)(reason) from None
@@ -148,8 +157,8 @@ def _start_and_name(source: bytes | str | os.PathLike[str]) -> tuple[bytes, str]
     """The first bytes of what is loaded, and its name."""
     if isinstance(source, bytes):
         return source[:START_LENGTH], ""
-    with open(os.open(source, os.O_RDONLY | os.O_NONBLOCK), "rb", buffering=0) as file:
-        return file.read(START_LENGTH) or b"", os.fsdecode(source)
+    with open_regular(source) as file:
+        return file.read(START_LENGTH), os.fsdecode(source)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ Here are its options and what it prints; the work is done elsewhere.
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import sys
 import time
@@ -46,13 +47,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
             # The reader of our output has seen enough; nothing more can be written.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0
-        kind = "" if isinstance(error, (CompileError, OSError)) else f"{type(error).__name__}: "
-        say(f"ingot {options.command}: {kind}{error}", file=sys.stderr)
+        say(f"ingot {options.command}: {_told(error)}", file=sys.stderr)
         return _EXIT_FAILED
     except KeyboardInterrupt:
         print(f"ingot {options.command}: interrupted", file=sys.stderr)
         return _EXIT_INTERRUPTED
     return 0
+
+
+def _told(error: Error | OSError) -> str:
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        where = f"'{error.filename}'" if error.filename else "the output"
+        return f"cannot write {where}: the disk is full; make room, or write to another one"
+    kind = "" if isinstance(error, (CompileError, OSError)) else f"{type(error).__name__}: "
+    return f"{kind}{error}"
 
 
 class _Parser(argparse.ArgumentParser):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from ingot.compiler.ir.dims import Dim, substitute, symbols_of
@@ -18,9 +17,10 @@ from ingot.compiler.vm.contents import (
 from ingot.compiler.vm.disassemble import disassemble, signature_text
 from ingot.compiler.vm.read_module import read_dim, read_module
 from ingot.hal import spec
-from ingot.hal.errors import DataLoss, Incompatible, InvalidArgument, NotFound
-from ingot.hal.file_kind import START_LENGTH, why_no_module
+from ingot.hal.errors import DataLoss, InvalidArgument
+from ingot.hal.file_kind import COPY_AGAIN, START_LENGTH, why_no_module
 from ingot.hal.printable import printable, size_text
+from ingot.hal.whole_file import open_regular
 from ingot.inputs import known_sizes
 from ingot.reports import value_report
 
@@ -55,14 +55,15 @@ def describe_module(
 
 
 def read_file(path: str, verify: bool = False) -> tuple[bytes, ModuleContents]:
-    """The file of a module and what is in it. NotFound, DataLoss, Incompatible: it is none."""
-    if not Path(path).is_file():
-        raise NotFound(f"there is no file {path}")
-    data = Path(path).read_bytes()
+    """The file of a module and what is in it. DataLoss, Incompatible: it is none. Else raises as
+    `open_regular`."""
+    with open_regular(path) as file:
+        data = file.read()
     try:
         contents = read_module(data, verify=verify)
-    except (DataLoss, Incompatible) as error:
-        raise type(error)(why_no_module(data[:START_LENGTH], path) or str(error)) from None
+    except DataLoss as error:
+        damaged = f"'{path}': {error}; {COPY_AGAIN}"
+        raise DataLoss(why_no_module(data[:START_LENGTH], path) or damaged) from None
     except (LookupError, RecursionError, TypeError, ValueError) as error:
         raise DataLoss(f"the module file {path} is damaged: {error}") from None
     targets = contents.metadata.get("targets", {}) if isinstance(contents.metadata, dict) else ()

@@ -14,11 +14,13 @@ from pathlib import Path
 import pytest
 
 import ingot
+from tests.support.browser import Browser, find_chromium
 
 pytest.importorskip("mkdocs", reason='needs mkdocs-material: pip install "ingot[docs]"')
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
+HEADING = "Boolean(document.querySelector('article h1'))"
 
 
 def build(root: Path, site: Path) -> subprocess.CompletedProcess[str]:
@@ -80,3 +82,28 @@ def test_picture_of_the_benchmarks_is_that_of_the_results(monkeypatch: pytest.Mo
     shares = [float(each) for each in re.findall(r">([\d.]+) of the best other<", drawn)]
     assert len(shares) == len({each["model"] for each in recorded["results"]})
     assert shares == sorted(shares, reverse=True)
+
+
+@pytest.mark.skipif(
+    find_chromium() is None and not os.environ.get("INGOT_REQUIRE_CHROMIUM"),
+    reason="there is no Chromium (Debian: apt install chromium)",
+)
+@pytest.mark.parametrize("width", [1280, 390])
+def test_pages_open_from_the_disk_search_and_ask_for_nothing(site: Path, width: int) -> None:
+    with Browser(width, 900) as browser:
+        for page in ("index", "getting-started", "python", "command", "c-api", "explorer", "ir"):
+            browser.open(site / f"{page}.html", f"{HEADING} && document.readyState === 'complete'")
+            # Wide tables and code scroll in themselves, not the page.
+            assert browser.evaluate("document.documentElement.scrollWidth <= innerWidth")
+            assert browser.evaluate("[...document.images].every((each) => each.naturalWidth > 0)")
+        browser.open(site / "index.html", HEADING)
+        browser.follow("document.querySelector('article a[href^=\"onnx.html\"]')")
+        assert browser.evaluate("document.querySelector('h1').innerText").startswith("From ONNX")
+        browser.evaluate("document.querySelector('#__search').click()")
+        browser.evaluate("document.querySelector('.md-search__input').focus()")
+        browser.type("ingot_session_reset")
+        found = "document.querySelector('.md-search-result__item a[href*=\"c-api.html\"]')"
+        browser.wait(f"Boolean({found})")
+        browser.follow(found)
+        assert browser.evaluate("location.pathname").endswith("c-api.html")
+        assert not browser.problems

@@ -12,6 +12,8 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -89,10 +91,11 @@ class Browser:
         os.close(self._read)
         self._folder.cleanup()
 
-    def open(self, path: Path) -> None:
-        """Opens a file, and waits until the explorer in it has begun."""
+    def open(self, path: Path, ready: str = "Boolean(window.explorer)") -> None:
+        """Opens a file, and waits until it is ready; without `ready`, until the explorer in it
+        has begun."""
         self._call("Page.navigate", url=path.resolve().as_uri())
-        self.wait("Boolean(window.explorer)")
+        self.wait(ready)
 
     def evaluate(self, script: str) -> Any:
         """The value of an expression in the page, awaited. AssertionError: it throws."""
@@ -110,6 +113,18 @@ class Browser:
             "if (is || Date.now() > end) done(is); else setTimeout(look, 20); }; look(); })"
         )
         assert self.evaluate(script), f"it never came to {condition}"
+
+    def follow(self, link: str, seconds: float = 20.0) -> None:
+        """Clicks on a link, an expression, and waits for the page that it leads to."""
+        self.evaluate("window.isOld = true")
+        self.evaluate(f"{link}.click()")
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            with suppress(AssertionError):  # between the pages there is none to ask
+                if self.evaluate("!window.isOld && document.readyState === 'complete'"):
+                    return
+            time.sleep(0.02)
+        raise AssertionError(f"{link} leads nowhere")
 
     def click(self, x: float, y: float) -> None:
         """Moves the mouse there and clicks."""

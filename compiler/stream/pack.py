@@ -1,12 +1,13 @@
 """Places ranges when all their times are known: often in a shorter slab than that of an allocator
-which meets them one after the other. The largest come first, each in the smallest gap between
-those that lie there at the same time.
+which meets them one after the other. The largest come first, or those that live longest, or when
+most is in use; each takes the smallest gap between those that lie there at the same time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from ingot.compiler.ir.dims import Dim, Expr, from_terms
 
@@ -20,14 +21,6 @@ class Span:
     length: int
     begin: int
     end: int
-
-
-_WEIGHTS: Sequence[Callable[[Span], int]] = (
-    lambda span: span.length,
-    lambda span: span.length * (span.end - span.begin),
-    lambda span: span.end - span.begin,
-)
-"""What makes a range large: each is tried."""
 
 
 def unit_of(lengths: Sequence[Dim]) -> Dim | None:
@@ -49,11 +42,13 @@ def count_of(length: Dim) -> int:
 
 def pack(spans: Sequence[Span], length: int) -> tuple[list[int], int] | None:
     """Offsets in a slab that is shorter than `length`, and its length; None if none is found."""
-    least, best = _most_in_use(spans), None
-    for weight in _WEIGHTS:
+    in_use = _in_use(spans)
+    least, best = max(live for _, live in in_use), None
+    for rank in _RANKS:
         if length <= least:
             break
-        order = sorted(range(len(spans)), key=lambda place: -weight(spans[place]))
+        ranks = [rank(span, in_use) for span in spans]
+        order = sorted(range(len(spans)), key=lambda place: ranks[place], reverse=True)
         offsets = dict(zip(order, _place([spans[place] for place in order]), strict=True))
         needed = max(offset + spans[place].length for place, offset in offsets.items())
         if needed < length:
@@ -61,14 +56,31 @@ def pack(spans: Sequence[Span], length: int) -> tuple[list[int], int] | None:
     return None if best is None else (best, length)
 
 
-def _most_in_use(spans: Sequence[Span]) -> int:
-    changes = [(span.begin, span.length) for span in spans]
-    changes += [(span.end, -span.length) for span in spans]
-    most = live = 0
-    for _, change in sorted(changes):
-        live += change
-        most = max(most, live)
-    return most
+_InUse = Sequence[tuple[int, int]]
+
+
+def _in_use(spans: Sequence[Span]) -> _InUse:
+    """Times when something begins or ends, and the units that are in use from then on."""
+    changes: dict[int, int] = {}
+    for span in spans:
+        changes[span.begin] = changes.get(span.begin, 0) + span.length
+        changes[span.end] = changes.get(span.end, 0) - span.length
+    times = sorted(changes)
+    return list(zip(times, accumulate(changes[time] for time in times), strict=True))
+
+
+def _by_crowd(span: Span, in_use: _InUse) -> tuple[int, int]:
+    most = max((live for time, live in in_use if span.begin <= time < span.end), default=0)
+    return most, span.end - span.begin
+
+
+_RANKS: Sequence[Callable[[Span, _InUse], tuple[int, int]]] = (
+    lambda span, in_use: (span.length, 0),
+    lambda span, in_use: (span.length * (span.end - span.begin), 0),
+    lambda span, in_use: (span.end - span.begin, 0),
+    _by_crowd,
+)
+"""What comes first: each is tried. The last are those that live when most is in use."""
 
 
 def _place(spans: Sequence[Span]) -> list[int]:

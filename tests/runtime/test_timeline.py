@@ -127,6 +127,39 @@ def test_events_cost_less_than_a_microsecond_of_python_free_work(module: Path) -
     assert not [name for name in seen if name.endswith("trace.py")]
 
 
+TIMED = """
+    import time
+    import numpy as np
+    import ingot
+    model = ingot.load({module!r}, threads=1)
+    x = np.zeros((1, 1, 8, 8), np.float32)
+    def least():
+        times = []
+        for _ in range(400):
+            begin = time.perf_counter_ns()
+            model(x)
+            times.append(time.perf_counter_ns() - begin)
+        return min(times)
+    plain = min(least() for _ in range(3))
+    with model.trace():
+        traced = min(least() for _ in range(3))
+    print(plain, traced)
+"""
+
+
+def test_an_event_costs_less_than_a_microsecond(module: Path, tmp_path: Path) -> None:
+    program = textwrap.dedent(TIMED.format(module=str(module)))
+    found = []
+    for variables in ({}, {"INGOT_TRACE": str(tmp_path / "trace.json")}):
+        command = [sys.executable, "-c", program]
+        done = subprocess.run(command, env=os.environ | variables, capture_output=True, check=True)
+        found.append([int(number) for number in done.stdout.split()])
+    (plain, kept), (written, _) = found
+    events = 7  # six kernels and the call
+    assert (kept - plain) / events < 1000
+    assert (written - plain) / events < 1000
+
+
 def test_traces_of_one_model_overlap_and_outlive_it(module: Path, tmp_path: Path) -> None:
     model = ingot.load(module)
     with model.trace() as outer:

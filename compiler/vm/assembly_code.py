@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ingot.compiler.vm.assembly_line import U16, U64, Line
 from ingot.compiler.vm.contents import Code, Location
@@ -45,7 +45,7 @@ class _Code:
             line.fail("expected an instruction, a label or a layer")
         if line.is_number:
             line.token()  # where the instruction stood when the text was made
-        if line.take_word("layer"):
+        if line.take("layer"):
             layer = line.string()
             line.expect(",")
             operations = line.end_with(line.string())
@@ -89,7 +89,7 @@ class _Code:
         if kind.endswith("*"):
             self._list(line, lambda: self.words.append(_register(line, letter, line.word())))
         elif letter == "b":
-            line.expect_word("bindings")
+            line.expect("bindings")
             self._list(line, lambda: self._binding(line))
         elif letter in "kx":
             bits = _integer(line) if letter == "k" else _float(line)
@@ -119,8 +119,8 @@ class _Code:
             if end:
                 line.expect(end)
 
-    def _list(self, line: Line, read: object) -> None:
-        assert callable(read)
+    def _list(self, line: Line, read: Callable[[], None]) -> None:
+        """A count word, and as many items as there are in brackets."""
         start = len(self.words)
         self.words.append(0)
         line.expect("[")

@@ -60,8 +60,8 @@ class Line:
     def is_number(self) -> bool:
         return self._token[:1].isdigit() or (self._token[:1] == "-" and self._token != "->")
 
-    def is_word(self, word: str) -> bool:
-        return self._token == word
+    def is_next(self, token: str) -> bool:
+        return self._token == token
 
     def take(self, token: str) -> bool:
         """Goes on behind `token` if it is next."""
@@ -70,13 +70,9 @@ class Line:
         self._next()
         return True
 
-    take_word = take
-
     def expect(self, token: str) -> None:
         if not self.take(token):
             self._wanted(repr(token))
-
-    expect_word = expect
 
     def token(self) -> str:
         """The next token, whatever it is; "" at the end."""

@@ -60,7 +60,7 @@ def read_assembly(text: str, name: str, known: Mapping[str, Bytes] | None = None
     """The module that `text` describes; `name` is the file's, for messages. `known` are the bytes
     that a hash may stand for. CompileError: the line that is wrong, and how."""
     statements = list(_statements(text, name))
-    if not statements or not statements[0].head.take_word("module"):
+    if not statements or not statements[0].head.take("module"):
         place = statements[0].head if statements else Line(name, 1, "")
         place.fail("expected 'module globals COUNT', with which the text of a module begins")
     by_kind: dict[str, list[_Statement]] = {each: [] for each in _STATEMENTS}
@@ -105,7 +105,7 @@ class _Reader:
         self.known = known
 
     def module(self) -> ModuleContents:
-        self.first.head.expect_word("globals")
+        self.first.head.expect("globals")
         global_count = self.first.head.end_with(self.first.head.number(0, U32))
         refuse(self.first.body)
         tables = ModuleContents(
@@ -149,7 +149,7 @@ class _Reader:
     def _variable(self, statement: _Statement) -> VariableContents:
         line = statement.head
         name, dtype, shape = line.name(), *_static_tensor(line)
-        line.expect_word("initial")
+        line.expect("initial")
         offset = line.number(0, U64)
         line.expect(",")
         length = line.end_with(line.number(0, U64))
@@ -168,14 +168,14 @@ class _Reader:
     def _executable(self, statement: _Statement, objects: list[_Statement]) -> Executable:
         line = statement.head
         name = line.name()
-        line.expect_word("target")
+        line.expect("target")
         target = line.end_with(line.name())
         entries: list[Entry] = []
         variants: list[Variant] = []
         for each in statement.body:
-            if each.take_word("kernel"):
+            if each.take("kernel"):
                 entries.append(_entry(each))
-            elif each.take_word("variant"):
+            elif each.take("variant"):
                 variants.append(self._variant(each, objects))
             elif entries and not variants and each.is_string:
                 more = entries[-1].region + each.end_with(each.string())
@@ -186,9 +186,9 @@ class _Reader:
 
     def _variant(self, line: Line, objects: list[_Statement]) -> Variant:
         name = line.name()
-        line.expect_word("format")
+        line.expect("format")
         form = line.name()
-        line.expect_word("features")
+        line.expect("features")
         features = line.end_with(line.number(0, U64))
         if not objects:
             line.fail("there is no object for it: every variant has one, in their order")
@@ -205,9 +205,9 @@ class _Reader:
         statement.head.end()
         pieces: list[Bytes] = []
         for line in statement.body:
-            if line.take_word("sha256"):
+            if line.take("sha256"):
                 pieces.append(self._known(line, line.end_with(line.string())))
-            elif line.take_word("base64"):
+            elif line.take("base64"):
                 text = line.end_with(line.string())
                 try:
                     pieces.append(base64.b64decode(text, validate=True))
@@ -241,14 +241,14 @@ class _Reader:
         arguments = _list(line, _value)
         line.expect("->")
         results = _list(line, _value)
-        line.expect_word("target")
+        line.expect("target")
         target = line.name()
         i64_count, f64_count, ref_count = _registers(line)
-        exported, init = line.take_word("exported"), line.take_word("init")
+        exported, init = line.take("exported"), line.take("init")
         line.end()
         values = [*arguments, *results]
         count = 0
-        while count < len(statement.body) and statement.body[count].is_word("doc"):
+        while count < len(statement.body) and statement.body[count].is_next("doc"):
             count += 1
         docs = _docs(statement.body[:count], len(values))
         values = [replace(each, doc=docs.get(at, "")) for at, each in enumerate(values)]
@@ -278,31 +278,31 @@ def _constants(data: Bytes) -> Constants:
 
 def _entry(line: Line) -> Entry:
     name = line.name()
-    line.expect_word("bindings")
+    line.expect("bindings")
     bindings = line.number(0, U32)
-    line.expect_word("constants")
+    line.expect("constants")
     constants = line.number(0, U32)
-    line.expect_word("written")
+    line.expect("written")
     written = line.number(0, U64)
-    line.expect_word("layer")
+    line.expect("layer")
     return Entry(name, line.end_with(line.string()), bindings, constants, written)
 
 
 def _registers(line: Line) -> Iterator[int]:
     """How many a function has of each kind."""
-    line.expect_word("registers")
+    line.expect("registers")
     for kind in ("i64", "f64", "ref"):
         if kind != "i64":
             line.expect(",")
         yield line.number(0, U32)
-        line.expect_word(kind)
+        line.expect(kind)
 
 
 def _docs(lines: list[Line], count: int) -> dict[int, str]:
     """What is said of values by their place, of the whole at -1."""
     docs: dict[int, str] = {}
     for line in lines:
-        line.expect_word("doc")
+        line.expect("doc")
         place = -1 if line.is_string else line.number(0, count - 1)
         if place in docs:
             line.fail("this has a doc already")
@@ -325,7 +325,7 @@ def _value(line: Line) -> ValueContents:
     line.expect(":")
     kind = ""
     for part in ("optional", "sequence"):
-        if line.take_word(part):
+        if line.take(part):
             line.expect("(")
             kind += f"_{part}" if kind else part
     dtype, shape = _tensor(line, kind != "")

@@ -37,7 +37,6 @@ from collections.abc import Iterator
 from ingot.compiler.stream.data import Bytes
 from ingot.compiler.vm.contents import Executable, ModuleContents
 from ingot.compiler.vm.disassemble import function_text, name_text, quoted_dim, value_text
-from ingot.hal.errors import DataLoss
 
 __all__ = ["assembly_text", "blobs", "hash_of"]
 
@@ -47,7 +46,7 @@ _SHORT = 96  # bytes that stand in the text in any case
 
 def assembly_text(contents: ModuleContents, *, embed: bool = True) -> str:
     """The text of a module. Without `embed` long weights and machine code are told by their hash.
-    DataLoss: the code is no valid instruction stream, or the module has a chunked layout."""
+    DataLoss: the code is no valid instruction stream."""
     lines = [
         f"module globals {contents.global_count}",
         f"metadata {json.dumps(contents.metadata, sort_keys=True)}",
@@ -72,11 +71,9 @@ def assembly_text(contents: ModuleContents, *, embed: bool = True) -> str:
 
 
 def blobs(contents: ModuleContents) -> Iterator[tuple[str, Bytes]]:
-    """The bytes of a module that are no tables, with the statements that they stand in."""
-    chunks = contents.constants.chunks
-    if len(chunks) > 1:
-        raise DataLoss("the constants are in pieces: write the module and read it first")
-    yield "constants", chunks[0].data if chunks else b""
+    """The bytes that a module file has beside its tables, with the statements for them."""
+    for chunk in contents.constants.chunks:  # one, as `read_module` gives them
+        yield "constants", chunk.data
     for executable in contents.executables:
         for variant in executable.variants:
             yield "object", variant.object

@@ -57,7 +57,8 @@ SCRATCH_BUDGET = 1 << 20
 """Bytes of scratch for the panels that a workgroup packs and its partial sums."""
 
 BLOCK_ELEMENTS = 1 << 14
-"""Result elements of a workgroup, about: some tens of microseconds at common depths."""
+"""Result elements of a workgroup, about: some tens of microseconds at common depths.
+On one thread, 4 times more or fewer are as fast (512 cubed, AVX-512: 1138 to 1144 us)."""
 
 MAXIMUM_BLOCK_ROWS = 256
 
@@ -70,7 +71,8 @@ FEW_ROWS = 2
 """Rows, where only the call knows how many, that read coded panels as they lie."""
 
 PACKED_BLOCK_ROWS = 1024
-"""Rows of a workgroup that packs its right side: packing is 1 / rows of its work."""
+"""Rows of a workgroup that packs its right side: packing is 1 / rows of its work.
+512 cubed with AVX-512: 1168 us, with 256 rows 1184, with 64 1315."""
 
 
 @dataclass(frozen=True)

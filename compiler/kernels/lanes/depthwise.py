@@ -24,7 +24,10 @@ from ingot.compiler.kernels.register_tile import accumulation_dtype
 __all__ = ["Depthwise", "DepthwiseSchedule", "lower_depthwise"]
 
 MAXIMUM_COLUMNS = 7
+"""Pixels of a tile, at most: 7 of 96 channels, 56 x 56, take 115 us with AVX-512, 3 take 147."""
+
 BLOCK_ELEMENTS = 1 << 14
+"""Result elements of a workgroup, about: a quarter or four times as many cost 2 to 3 %."""
 
 
 @dataclass(frozen=True)

@@ -22,10 +22,11 @@ __all__ = ["FewQueries"]
 
 F32 = dtype("f32")
 KEYS = 1024
-"""Keys of a block, whose scores are in scratch."""
+"""Keys of a block, whose scores are in scratch. Of 512, blocks of 128 are as fast (AVX-512)."""
 
 SUMS = 8
-"""Accumulators: what hides the latency of multiply-adds, and fits beside operands."""
+"""Accumulators: what hides the latency of multiply-adds, and fits beside operands.
+Of 512 keys, 12 heads, 8 take 52.6 us with AVX-512, 4 53.7, 2 59.8."""
 
 
 class FewQueries:

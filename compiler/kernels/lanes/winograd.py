@@ -38,7 +38,8 @@ __all__ = ["WinogradSchedule", "lower_winograd"]
 F32 = dtype("f32")
 PLACES = INPUT * INPUT
 SCRATCH_LENGTH = 512 << 10
-"""Bytes of transformed inputs and products of a workgroup, about: half of L2."""
+"""Bytes of transformed inputs and products of a workgroup, about: half of L2. 64 features of
+56 x 56 take 368 us with AVX-512, with a quarter of it 372, with 1 MB 396."""
 
 MAXIMUM_SCRATCH_LENGTH = 1 << 20
 WANTED_WORKGROUPS = 8

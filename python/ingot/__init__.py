@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         PermissionDenied,
         Unsupported,
     )
+    from ingot.language.model import LanguageModel, generate
     from ingot.runtime.model import Function, Model, load
     from ingot.runtime.signature import Signature, Value
 
@@ -55,6 +56,7 @@ __all__ = [
     "Incompatible",
     "Internal",
     "InvalidArgument",
+    "LanguageModel",
     "Model",
     "Module",
     "NotFound",
@@ -68,6 +70,7 @@ __all__ = [
     "compile",
     "devices",
     "explore",
+    "generate",
     "load",
     "state",
 ]
@@ -76,6 +79,7 @@ _HOMES = {
     "Array": "ingot.hal.array",
     "Device": "ingot.hal.device",
     "Function": "ingot.runtime.model",
+    "LanguageModel": "ingot.language.model",
     "Model": "ingot.runtime.model",
     "Module": "ingot.compiler",
     "Signature": "ingot.runtime.signature",
@@ -83,6 +87,7 @@ _HOMES = {
     "compile": "ingot.compiling",
     "devices": "ingot.hal.device",
     "explore": "ingot.explorer",
+    "generate": "ingot.language.model",
     "load": "ingot.runtime.model",
 }
 

@@ -19,6 +19,7 @@ from ingot.command_line import add_command, add_dim, add_json, count, say
 from ingot.compile_options import parse_length
 from ingot.hal.errors import CompileError, Error, InvalidArgument
 from ingot.hal.printable import json_escape, printable
+from ingot.language.chat import add_chat
 from ingot.module_commands import add_asm, add_dis, add_explore, add_inspect, add_strip
 
 if TYPE_CHECKING:
@@ -97,6 +98,7 @@ def make_parser() -> argparse.ArgumentParser:
         _add_compile,
         add_run,
         add_bench,
+        add_chat,
         add_inspect,
         add_explore,
         add_strip,

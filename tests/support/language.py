@@ -3,6 +3,7 @@ model computes, in NumPy, from the definition of its architecture."""
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -73,11 +74,17 @@ def write_model(
     type: str = "F32",
     types: Mapping[str, str] | None = None,
     names: Collection[str] | None = None,
+    tokenizer: Mapping[str, Any] | None = None,
 ) -> dict[str, Array]:
     """Write a model; gives its weights, decoded, by name. `types`: those of some tensors, by the
-    last part of their names. `names`: the tensors of a broken file."""
+    last part of their names. `names`: the tensors of a broken file. `tokenizer`: its
+    keys, which begin with tokenizer."""
     writer = gguf.GGUFWriter(path, shape.architecture)
     _write_metadata(writer, shape)
+    for key, value in (tokenizer or {}).items():
+        add = writer.add_array if isinstance(value, list) else writer.add_uint32
+        add = {str: writer.add_string, bool: writer.add_bool}.get(builtins.type(value), add)
+        add(f"tokenizer.{key}", value)
     random = np.random.default_rng(0)
     weights = {}
     for name, dims in tensors(shape).items():

@@ -1,19 +1,23 @@
 """Language models from GGUF files: functions over one cache, which is state of the module.
 
-`prefill(ids: i32[s])` and `decode(id: i32[])` put tokens behind those before and give the logits of
-the next one. The file stays where it is: its tensors are external parameters, and what the kernels
+`prefill(ids: i32[s])` and `decode(id: i32[])` put tokens behind those before and give the logits
+of the next one. `generate` goes on from there: it chooses tokens, puts them behind the others, and
+gives them. The file stays where it is: its tensors are external parameters, and what the kernels
 need of them `init` makes when the module is loaded. `docs/design/0014-language-models.md`.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from ingot.compiler.frontends.gguf.configuration import Configuration, read_configuration
+from ingot.compiler.frontends.gguf.sampling import OPTION_TYPES, Options, choose
 from ingot.compiler.frontends.gguf.transformer import Caches, Position, Transformer
 from ingot.compiler.frontends.gguf.weights import Weights
-from ingot.compiler.graph.builder import Builder
+from ingot.compiler.graph.builder import Builder, tensor_type
+from ingot.compiler.graph.control.build_control import while_loop
 from ingot.compiler.ir import Block, Function, Literal, Module, Region, TensorType, Value, Variable
 from ingot.compiler.ir.dims import Dim, symbol
 from ingot.compiler.ir.literals import literal_from_numbers
@@ -21,12 +25,15 @@ from ingot.hal.errors import CompileError, DataLoss
 from ingot.hal.gguf import Gguf
 from ingot.hal.spec import dtype
 
-__all__ = ["DEFAULT_CAPACITY", "import_gguf"]
+__all__ = ["DEFAULT_CAPACITY", "MOST_TOKENS", "import_gguf"]
 
 DEFAULT_CAPACITY = 4096
 """Positions of the cache, where the model has so many and nobody asks for others."""
 
-_LENGTH = "length"
+MOST_TOKENS = 32
+"""How many tokens a call of `generate` gives at most."""
+
+_LENGTH, _LOGITS, _SEEN = "length", "logits", "seen"
 _INDEX = TensorType(dtype("i64"))
 _ID = dtype("i32")
 
@@ -60,6 +67,7 @@ class _Importer:
     def __init__(self, file: Gguf, configuration: Configuration, capacity: int) -> None:
         self.file, self.c, self.capacity = file, configuration, capacity
         self.weights = Weights(file, capacity > configuration.original_context)
+        self.positions = 0  # symbols of them
         self.module = Module(attributes={"producer": f"gguf {configuration.name}"})
         heads = configuration.kv_heads
         lengths = {"k": configuration.key_length, "v": configuration.value_length}
@@ -70,48 +78,131 @@ class _Importer:
         }
 
     def run(self) -> Module:
-        for name, type in ((_LENGTH, _INDEX), *self.caches.items()):
+        vocabulary = (self.weights.vocabulary,)
+        variables = {
+            _LENGTH: _INDEX,
+            _LOGITS: TensorType(dtype("f32"), vocabulary),
+            _SEEN: TensorType(dtype("i1"), vocabulary),
+            **self.caches,
+        }
+        for name, type in variables.items():
             literal: Literal = literal_from_numbers([0], (), type.dtype)
             self.module.variables[name] = Variable(type, literal)
-        self._add("prefill", "ids", (symbol("s"),), lambda ids, builder: ids)
-        self._add("decode", "id", (), lambda id, builder: builder.value("reshape", id, shape=(1,)))
+        self._add_step("prefill", "ids", (symbol("s"),))
+        self._add_step("decode", "id", ())
+        self._add_generate()
         self.weights.check(self.c.name)
         return self.module
 
-    def _add(
-        self, name: str, argument: str, shape: tuple[Dim, ...],
-        tokens: Callable[[Value, Builder], Value],
-    ) -> None:  # fmt: skip
+    def _add_step(self, name: str, argument: str, shape: tuple[Dim, ...]) -> None:
         """A function that puts tokens behind those before, and gives the next one's logits."""
         block = Block([TensorType(_ID, shape)])
         builder = Builder(block)
-        count = shape[0] if shape else 1
-        at = self._position(builder, count)
-        caches = [self._load(each, builder) for each in self.caches]
-        network = Transformer(self.c, self.weights, builder)
-        logits, caches = network.logits(tokens(block.arguments[0], builder), at, caches)
-        self._store(caches, at, builder)
-        builder.return_(logits)
-        function = Function(name, Region([block]), [argument], ["logits"])
+        (ids,) = block.arguments
+        before = self._load(builder)
+        after = self._step(builder, ids if shape else _line(ids, builder), before)
+        self._store(after, builder)
+        builder.return_(after.logits)
+        function = Function(name, Region([block]), [argument], [_LOGITS])
         if shape:
             function.symbols["s"] = (1, self.capacity)
         self.module.add(function)
 
-    def _position(self, builder: Builder, count: Dim) -> Position:
+    def _add_generate(self) -> None:
+        """A loop of choosing a token and putting it behind the others, until one of `stop` comes,
+        or `count` have, or the cache is full."""
+        stops = TensorType(_ID, (symbol("stops"),))
+        types = {"count": _INDEX, "stop": stops, **OPTION_TYPES}
+        block = Block(list(types.values()))
+        builder = Builder(block)
+        count, stop, *options = block.arguments
+        before = self._load(builder)
+        room = builder.value("sub", builder.constant(self.capacity, "i64"), before.index)
+        count = builder.value(
+            "min", count, builder.value("min", room, builder.constant(MOST_TOKENS, "i64"))
+        )
+
+        def goes_on(inner: Builder, values: Sequence[Value]) -> Value:
+            made, going = values[:2]
+            more = inner.value("compare", made, count, direction="lt")
+            return inner.value("and", more, going)
+
+        def step(inner: Builder, values: Sequence[Value]) -> Sequence[Value]:
+            made, _, ids, *rest = values
+            state = _State.of(rest)
+            id = choose(inner, state.logits, state.seen, Options(*options), state.index)
+            line = _line(id, inner)
+            ids = inner.value("dynamic_update_slice", ids, line, made)
+            others = inner.value(
+                "compare", stop, inner.broadcast_to(id, stops.shape), direction="ne"
+            )
+            going = inner.value("reduce", others, axes=(0,), kind="and")
+            made = inner.value("add", made, inner.constant(1, "i64"))
+            return [made, going, ids, *self._step(inner, line, state).values]
+
+        start = [builder.constant(0, "i64"), builder.constant(True, "i1")]
+        start.append(builder.full(0, _ID, (MOST_TOKENS,)))
+        made, _, ids, *rest = while_loop(builder, [*start, *before.values], goes_on, step)
+        self._store(_State.of(rest), builder)
+        builder.return_(ids, made)
+        function = Function("generate", Region([block]), list(types), ["ids", "count"])
+        function.symbols["stops"] = (0, None)
+        self.module.add(function)
+
+    def _step(self, builder: Builder, ids: Value, before: _State) -> _State:
+        """The state with tokens i32[s] behind it."""
+        (count,) = tensor_type(ids).shape
+        at = self._position(builder, before.index, count)
+        network = Transformer(self.c, self.weights, builder)
+        logits, caches = network.logits(ids, at, before.caches)
+        places = builder.value("reshape", ids, shape=(count, 1))
+        seen = builder.value(
+            "scatter", before.seen, places, builder.full(True, "i1", (count,)),
+            update_window_dims=(), inserted_window_dims=(0,), scatter_dims_to_operand_dims=(0,),
+            index_vector_dim=1,
+        )  # fmt: skip
+        return _State(builder.number(at.end, "i64"), logits, seen, caches)
+
+    def _position(self, builder: Builder, index: Value, count: Dim) -> Position:
         """Behind what is cached. A call that does not fit ends here."""
-        index = self._load(_LENGTH, builder)
+        self.positions += 1
+        name = f"before{self.positions}"
         what = f"the length of the state '{_LENGTH}' (capacity {self.capacity}) before the call"
         limits = {"low": 0, "high": self.capacity - count, "what": what, "status": "OutOfRange"}
-        builder.append("size", (index,), (), {"symbols": ("before",), **limits})
-        return Position(index, symbol("before"), count)
+        builder.append("size", (index,), (), {"symbols": (name,), **limits})
+        return Position(index, symbol(name), count)
 
-    def _load(self, name: str, builder: Builder) -> Value:
-        type = self.module.variables[name].type
-        attributes = {"name": name, "dtype": type.dtype, "shape": type.shape}
-        return builder.append("variable.load", (), (), attributes).result
+    def _load(self, builder: Builder) -> _State:
+        values = []
+        for name, variable in self.module.variables.items():
+            type = variable.type
+            attributes = {"name": name, "dtype": type.dtype, "shape": type.shape}
+            values.append(builder.append("variable.load", (), (), attributes).result)
+        return _State.of(values)
 
-    def _store(self, caches: Caches, at: Position, builder: Builder) -> None:
-        for name, value in zip(self.caches, caches, strict=True):
+    def _store(self, state: _State, builder: Builder) -> None:
+        for name, value in zip(self.module.variables, state.values, strict=True):
             builder.append("variable.store", (value,), (), {"name": name})
-        after = builder.number(at.end, "i64")
-        builder.append("variable.store", (after,), (), {"name": _LENGTH})
+
+
+@dataclass(frozen=True)
+class _State:
+    """The values of the variables, in their order."""
+
+    index: Value  # how many tokens are cached
+    logits: Value  # of the next one
+    seen: Value  # the tokens that are there
+    caches: Caches
+
+    @staticmethod
+    def of(values: Sequence[Value]) -> _State:
+        index, logits, seen, *caches = values
+        return _State(index, logits, seen, caches)
+
+    @property
+    def values(self) -> list[Value]:
+        return [self.index, self.logits, self.seen, *self.caches]
+
+
+def _line(id: Value, builder: Builder) -> Value:
+    return builder.value("reshape", id, shape=(1,))

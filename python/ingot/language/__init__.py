@@ -1,0 +1,1 @@
+"""Texts from language models in GGUF files: tokenizer, generation, conversations."""

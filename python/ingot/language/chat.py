@@ -1,0 +1,92 @@
+"""`ingot chat model.gguf`: a conversation with a language model in the terminal."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import Any
+
+from ingot.command_line import add_command, say
+from ingot.hal.printable import printable
+from ingot.language.sampling import Sampling
+
+__all__ = ["add_chat"]
+
+
+def add_chat(commands: Any) -> None:
+    parser = add_command(commands, "chat", _run, "talk to a language model from a .gguf file")
+    parser.add_argument("model", help="a .gguf file")
+    parser.add_argument("--system", metavar="TEXT", help="what the model is told first")
+    parser.add_argument(
+        "--prompt", metavar="TEXT", help="answer this and end, instead of asking for lines"
+    )
+    parser.add_argument("--raw", action="store_true", help="go on from texts as they are")
+    parser.add_argument("--capacity", type=int, metavar="COUNT", help="tokens of the cache")
+    parser.add_argument("--max-tokens", type=int, metavar="COUNT", help="of one answer")
+    parser.add_argument("--threads", type=int, metavar="COUNT", help="threads of the CPU")
+    for field in fields(Sampling):
+        parser.add_argument(
+            f"--{field.name.replace('_', '-')}",
+            type=type(field.default),
+            default=field.default,
+            metavar="NUMBER",
+            help="(%(default)s)",
+        )
+
+
+def _run(options: argparse.Namespace) -> None:
+    from ingot.language.model import LanguageModel
+    from ingot.progress import show_progress
+
+    sampling = {field.name: getattr(options, field.name) for field in fields(Sampling)}
+    Sampling(**sampling)
+    with show_progress(f"compiling {options.model}") as progress:
+        model = LanguageModel(
+            options.model, capacity=options.capacity, threads=options.threads, progress=progress
+        )
+    messages = [{"role": "system", "content": options.system}] if options.system else []
+    is_raw = options.raw or not model.tokenizer.has_template
+    if is_raw and not options.raw:
+        say("the model has no template for conversations: what you write is continued", sys.stderr)
+    for line in [options.prompt] if options.prompt is not None else _lines():
+        messages.append({"role": "user", "content": line})
+        rest = {"max_tokens": options.max_tokens, **sampling}
+        pieces = model.generate(line, **rest) if is_raw else model.chat(messages, **rest)
+        answer = _show(pieces, model)
+        messages.append({"role": "assistant", "content": answer})
+
+
+def _lines() -> Iterator[str]:
+    """What the user writes, line by line, up to the end of the input."""
+    while True:
+        try:
+            line = input("> ")
+        except EOFError:
+            return
+        if line.strip():
+            yield line
+
+
+def _show(pieces: Iterator[str], model: Any) -> str:
+    """Print a text while it is made, and how fast that was; gives the text."""
+    text, begin, first = "", time.perf_counter(), 0.0
+    before = 0
+    try:
+        for piece in pieces:
+            if not first:
+                first, before = time.perf_counter(), len(model.ids)
+            text += piece
+            print("\n".join(map(printable, piece.split("\n"))), end="", flush=True)
+    except KeyboardInterrupt:
+        pass  # ends the answer, not the conversation
+    print()
+    count, seconds = len(model.ids) - before, time.perf_counter() - first
+    if first and count:
+        say(
+            f"[first token after {first - begin:.2f} s, {count / seconds:.1f} tokens a second]",
+            sys.stderr,
+        )
+    return text

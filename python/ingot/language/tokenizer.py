@@ -1,0 +1,196 @@
+"""The tokenizer of a language model, made of the metadata of its GGUF file by `tokenizers`.
+
+Two families: byte-level BPE with merges (`gpt2`), and pieces of SentencePiece with scores
+(`llama`), whose merges follow from the scores. Needs the package tokenizers, and for
+conversations jinja2, in which files write how they look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from ingot.hal.errors import DataLoss, Error, InvalidArgument, NotFound, Unsupported
+
+__all__ = ["Tokenizer"]
+
+_CONTRACTIONS = "'s|'t|'re|'ve|'m|'ll|'d"
+_WORDS = rf"{_CONTRACTIONS}| ?\p{{L}}+| ?\p{{N}}+| ?[^\s\p{{L}}\p{{N}}]+|\s+(?!\S)|\s+"
+_TIKTOKEN = (
+    rf"(?i:{_CONTRACTIONS})|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}{{1,%d}}|"
+    r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+_SPLITS = {
+    "gpt-2": (_WORDS,),
+    "default": (r"[\p{P}\$\+<=>\^~\|]+", _WORDS, r"\p{N}+", r"[0-9][0-9][0-9]"),
+    "smollm": (r"\p{N}", _WORDS),
+    "llama-bpe": (_TIKTOKEN % 3,),
+    "llama3": (_TIKTOKEN % 3,),
+    "qwen2": (_TIKTOKEN % 1,),
+}
+"""How texts are cut before merges, by `tokenizer.ggml.pre`."""
+
+_CONTROL, _OWN = 3, 4  # types of tokens that texts have as a whole
+_ENDS = ("<|im_end|>", "<|eot_id|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "<|end_of_text|>")
+_MARK = "\u2581"  # SentencePiece's space
+
+
+class Tokenizer:
+    """Texts to token ids and back.
+
+    NotFound: `tokenizers` is not installed, or the file has no tokenizer. Unsupported: it is of a
+    kind that is not known. DataLoss: it lacks what it needs.
+    """
+
+    def __init__(self, metadata: Mapping[str, Any]) -> None:
+        tokenizers = _package("tokenizers")
+        self._metadata = metadata
+        texts = self._key("tokens")
+        if not isinstance(texts, list):
+            raise NotFound("the file has no tokenizer: the key 'tokenizer.ggml.tokens' is missing")
+        self.texts: list[str] = texts
+        kind = self._key("model")
+        if kind not in ("gpt2", "llama"):
+            raise Unsupported(
+                f"the tokenizer is of the kind {kind!r}; those that are known are gpt2 and llama"
+            )
+        make = _byte_level if kind == "gpt2" else _sentence_piece
+        try:
+            self._tokenizer = make(self._key, texts)
+        except Error:
+            raise
+        except Exception as error:  # the package raises no other
+            raise DataLoss(f"the file's tokenizer is damaged: {error}") from None
+        types = self._key("token_type", ())
+        special = [
+            tokenizers.AddedToken(text, normalized=False, special=type == _CONTROL)
+            for text, type in zip(texts, types, strict=False)
+            if type in (_CONTROL, _OWN)
+        ]
+        self._tokenizer.add_special_tokens([each for each in special if each.special])
+        self._tokenizer.add_tokens([each for each in special if not each.special])
+        self.begin: int | None = self._key("bos_token_id")
+        self.adds_begin = bool(self._key("add_bos_token", kind == "llama"))
+        self.ends = self._find_ends()
+
+    def _key(self, name: str, default: Any = None) -> Any:
+        return self._metadata.get(f"tokenizer.ggml.{name}", default)
+
+    def _find_ends(self) -> list[int]:
+        """Tokens behind which a model says nothing."""
+        ids = [self._key(f"{name}_token_id") for name in ("eos", "eot", "eom")]
+        ids += [self._tokenizer.token_to_id(text) for text in _ENDS]
+        return sorted({id for id in ids if isinstance(id, int) and id < len(self.texts)})
+
+    def encode(self, text: str, *, is_start: bool = True) -> list[int]:
+        """The ids of a text, behind the token that begins one if the model wants that."""
+        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+        if is_start and self.adds_begin and self.begin is not None and ids[:1] != [self.begin]:
+            ids.insert(0, self.begin)
+        return ids
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of ids, without tokens that only control."""
+        text: str = self._tokenizer.decode(list(ids), skip_special_tokens=True)
+        return text
+
+    def stream(self) -> Callable[[int], str]:
+        """A function that takes one id after another and gives the text that is whole by then."""
+        stream = _package("tokenizers").decoders.DecodeStream(skip_special_tokens=True)
+        return lambda id: stream.step(self._tokenizer, id) or ""
+
+    @property
+    def has_template(self) -> bool:
+        """Whether the file says how conversations look."""
+        return isinstance(self._metadata.get("tokenizer.chat_template"), str)
+
+    def conversation(self, messages: Sequence[Mapping[str, str]]) -> str:
+        """A conversation as the model knows them, up to where it is to answer. `messages` have a
+        "role" (system, user or assistant) and "content".
+
+        NotFound: the file has no template. InvalidArgument: the template refuses the messages.
+        """
+        if not self.has_template:
+            raise NotFound("the file has no template for conversations: generate from plain text")
+        jinja2 = _package("jinja2")
+        sandbox = _package("jinja2.sandbox").ImmutableSandboxedEnvironment(
+            trim_blocks=True, lstrip_blocks=True
+        )
+
+        def refuse(reason: str) -> None:
+            raise jinja2.TemplateError(reason)
+
+        known = {name: self._key(f"{name}_token_id") for name in ("bos", "eos")}
+        marks = {
+            f"{name}_token": self.texts[id] if isinstance(id, int) else ""
+            for name, id in known.items()
+        }
+        try:
+            template = sandbox.from_string(self._metadata["tokenizer.chat_template"])
+            text: str = template.render(
+                messages=list(messages), add_generation_prompt=True, raise_exception=refuse, **marks
+            )
+        except jinja2.TemplateError as error:
+            raise InvalidArgument(f"the model's template for conversations: {error}") from None
+        return text
+
+
+def _byte_level(key: Callable[..., Any], texts: Sequence[str]) -> Any:
+    """Byte-level BPE."""
+    tokenizers = _package("tokenizers")
+    pre = key("pre", "default")
+    if pre not in _SPLITS:
+        raise Unsupported(
+            f"the tokenizer cuts texts as {pre!r}; those that are known are: {', '.join(_SPLITS)}"
+        )
+    merges = [tuple(merge.split(" ", 1)) for merge in key("merges", ())]
+    vocabulary = {text: id for id, text in enumerate(texts)}
+    result = tokenizers.Tokenizer(tokenizers.models.BPE(vocabulary, merges, ignore_merges=True))
+    cuts = tokenizers.pre_tokenizers
+    parts = [cuts.Split(tokenizers.Regex(each), "isolated") for each in _SPLITS[pre]]
+    byte_level = cuts.ByteLevel(add_prefix_space=False, use_regex=False)
+    result.pre_tokenizer = cuts.Sequence([*parts, byte_level])
+    result.decoder = tokenizers.decoders.ByteLevel()
+    return result
+
+
+def _sentence_piece(key: Callable[..., Any], texts: Sequence[str]) -> Any:
+    """BPE of SentencePiece: of two neighbours those are merged first whose whole scores best."""
+    tokenizers = _package("tokenizers")
+    scores = key("scores", ())
+    vocabulary = {text: id for id, text in enumerate(texts)}
+    merges = sorted(_merges(vocabulary), key=lambda pair: -scores[vocabulary["".join(pair)]])
+    unknown = key("unknown_token_id", 0)
+    model = tokenizers.models.BPE(
+        vocabulary, merges, unk_token=texts[unknown], fuse_unk=True, byte_fallback=True
+    )
+    result = tokenizers.Tokenizer(model)
+    normalizers, decoders = tokenizers.normalizers, tokenizers.decoders
+    steps = [normalizers.Replace(" ", _MARK)]
+    parts = [decoders.Replace(_MARK, " "), decoders.ByteFallback(), decoders.Fuse()]
+    if key("add_space_prefix", True):
+        steps.insert(0, normalizers.Prepend(_MARK))
+        parts.append(decoders.Strip(" ", 1, 0))
+    result.normalizer = normalizers.Sequence(steps)
+    result.decoder = decoders.Sequence(parts)
+    return result
+
+
+def _merges(vocabulary: Mapping[str, int]) -> Iterator[tuple[str, str]]:
+    """Pairs of pieces that make a piece."""
+    for text in vocabulary:
+        for place in range(1, len(text)):
+            if text[:place] in vocabulary and text[place:] in vocabulary:
+                yield text[:place], text[place:]
+
+
+def _package(name: str) -> Any:
+    from importlib import import_module
+
+    try:
+        return import_module(name)
+    except ImportError:
+        raise NotFound(
+            f"texts of language models need the package {name.partition('.')[0]}, which is not "
+            "installed: pip install 'ingot[llm]'"
+        ) from None

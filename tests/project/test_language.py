@@ -1,0 +1,156 @@
+"""Texts from language models: tokenizers of GGUF files, generation, and the terminal."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ingot
+from ingot.hal.printable import printable
+from ingot.language.tokenizer import Tokenizer
+from tests.support.language import Shape, logits, write_model
+
+TEMPLATE = "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}<|end|>{% endfor %}<|assistant|>"
+
+
+def _bytes() -> list[str]:
+    """The characters that stand for bytes in byte-level BPE."""
+    from tokenizers.pre_tokenizers import ByteLevel
+
+    return sorted(ByteLevel.alphabet())
+
+
+SPECIAL = ["<|end|>", "<|user|>", "<|assistant|>", "<|system|>"]
+TOKENS = [*_bytes(), "he", "ll", "hell", "\u0120w", *SPECIAL]
+KEYS = {
+    "ggml.model": "gpt2",
+    "ggml.pre": "gpt-2",
+    "ggml.tokens": TOKENS,
+    "ggml.token_type": [1] * 260 + [3] * 4,
+    "ggml.merges": ["h e", "l l", "he ll", "\u0120 w"],
+    "ggml.eos_token_id": 260,
+    "chat_template": TEMPLATE,
+}
+METADATA = {f"tokenizer.{key}": value for key, value in KEYS.items()}
+SHAPE = Shape(layers=1, width=32, heads=2, kv_heads=1, feed=48, vocabulary=264, tied=True)
+
+
+def test_byte_level_texts_are_merged_and_come_back() -> None:
+    tokenizer = Tokenizer(METADATA)
+    texts = [TOKENS[id] for id in tokenizer.encode("hello world<|end|>")]
+    assert texts == ["hell", "o", "\u0120w", "o", "r", "l", "d", "<|end|>"]
+    text = "caf\u00e9 \u4e16\u754c\n\n it's 12 345"
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+    stream = tokenizer.stream()
+    pieces = [stream(id) for id in tokenizer.encode(text)]
+    assert "".join(pieces) == text
+    assert "\ufffd" not in "".join(pieces)
+    assert tokenizer.ends == [260]
+
+
+def test_pieces_are_merged_by_their_scores() -> None:
+    bytes = [f"<0x{byte:02X}>" for byte in range(256)]
+    words = ["\u2581", "a", "b", "c", "ab", "bc", "\u2581a", "abc"]
+    tokens = ["<unk>", "<s>", "</s>", *bytes, *words]
+    scores = [0.0] * 259 + [-9.0, -9.0, -9.0, -9.0, -4.0, -2.0, -3.0, -5.0]
+    keys = {"model": "llama", "tokens": tokens, "scores": scores, "bos_token_id": 1}
+    keys |= {"token_type": [2, 3, 3] + [6] * 256 + [1] * 8, "eos_token_id": 2}
+    tokenizer = Tokenizer({f"tokenizer.ggml.{key}": value for key, value in keys.items()})
+    texts = [tokens[id] for id in tokenizer.encode("abc a\u00e9")]
+    assert texts == ["<s>", "\u2581a", "bc", "\u2581a", "<0xC3>", "<0xA9>"]
+    assert tokenizer.decode(tokenizer.encode("abc a\u00e9")) == "abc a\u00e9"
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"tokenizer.ggml.tokens": None}, ingot.NotFound, "the file has no tokenizer"),
+        ({"tokenizer.ggml.model": "bert"}, ingot.Unsupported, "kind 'bert'; those that are known"),
+        ({"tokenizer.ggml.pre": "x"}, ingot.Unsupported, "cuts texts as 'x'; those that are known"),
+        ({"tokenizer.ggml.merges": ["h z1"]}, ingot.DataLoss, "tokenizer is damaged"),
+        ({"tokenizer.ggml.model": "llama"}, ingot.DataLoss, "tokenizer is damaged"),
+    ],
+)
+def test_tokenizers_that_cannot_be_used_are_refused(changes: Any, error: Any, message: str) -> None:
+    with pytest.raises(error, match=message):
+        Tokenizer(METADATA | changes)
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("language") / "model.gguf"
+
+
+@pytest.fixture(scope="module")
+def weights(path: Path) -> Any:
+    return write_model(path, SHAPE, tokenizer=KEYS)
+
+
+@pytest.fixture(scope="module")
+def model(path: Path, weights: Any) -> ingot.LanguageModel:
+    return ingot.LanguageModel(path)
+
+
+def _greedy(weights: Any, ids: list[int], count: int) -> list[int]:
+    """What comes behind these tokens, up to one that ends texts."""
+    made: list[int] = []
+    while len(made) < count and 260 not in made:
+        made.append(int(logits(SHAPE, weights, np.array(ids + made))[-1].argmax()))
+    return made
+
+
+@pytest.mark.slow
+def test_a_text_goes_on_with_the_most_likely_tokens(
+    model: ingot.LanguageModel, weights: Any
+) -> None:
+    for prompt in ("hello", "hello world", "world", "hello"):  # also what the cache has in part
+        ids = model.tokenizer.encode(prompt)
+        expected = _greedy(weights, ids, 10)
+        text = "".join(ingot.generate(model, prompt, max_tokens=10, temperature=0.0))
+        assert model.ids == ids + expected
+        assert text.startswith(model.tokenizer.decode(expected).rstrip("\ufffd"))
+
+
+@pytest.mark.slow
+def test_a_seed_gives_one_text(model: ingot.LanguageModel) -> None:
+    def text(seed: int) -> list[int]:
+        list(model.generate("hello", max_tokens=12, temperature=1.5, seed=seed))
+        return model.ids
+
+    assert text(1) == text(1) != text(2)
+
+
+@pytest.mark.slow
+def test_generation_ends_with_the_cache(model: ingot.LanguageModel) -> None:
+    list(model.generate([5] * 60, temperature=2.0, seed=3))
+    assert len(model.ids) == model.capacity == 64 or model.ids[-1] == 260
+    with pytest.raises(ingot.OutOfRange, match=r"65 tokens, but the cache has room for 64"):
+        next(model.generate([5] * 65))
+    with pytest.raises(ingot.InvalidArgument, match="the prompt has no tokens"):
+        next(model.generate(""))
+    with pytest.raises(ingot.InvalidArgument, match=r"top_p is 0, expected above 0"):
+        next(model.generate("x", top_p=0))
+
+
+@pytest.mark.slow
+def test_a_conversation_is_written_as_the_template_says(model: ingot.LanguageModel) -> None:
+    messages = [{"role": "system", "content": "a"}, {"role": "user", "content": "b"}]
+    text = model.tokenizer.conversation(messages)
+    assert text == "<|system|>a<|end|><|user|>b<|end|><|assistant|>"
+    list(model.chat(messages, max_tokens=3))
+    assert model.ids[:7] == model.tokenizer.encode(text)
+
+
+@pytest.mark.slow
+def test_the_command_answers(path: Path, model: ingot.LanguageModel) -> None:
+    command = [sys.executable, "-m", "ingot", "chat", str(path), "--prompt", "hello", "--raw"]
+    command += ["--temperature", "0", "--max-tokens", "8"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    expected = "".join(model.generate("hello", max_tokens=8, temperature=0.0))
+    assert done.stdout == "\n".join(map(printable, expected.split("\n"))) + "\n"
+    assert "tokens a second]" in done.stderr

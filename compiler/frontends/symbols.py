@@ -98,14 +98,15 @@ class Symbols:
         names = [name for name in self.replacements if name in self.named]
         return tuple((name, self.resolve(symbol(name))) for name in names)
 
-    def equate(self, a: Dim, b: Dim, what: str) -> bool:
-        """Make two dims equal: True if they are, Restart if that replaces a symbol, False if
-        only the call can tell. CompileError: they cannot be equal."""
+    def equate(self, a: Dim, b: Dim, what: str, kept: Dim = 0) -> bool:
+        """Make two dims equal: True if they are, Restart if that replaces a symbol, one of `kept`
+        only if no other can be, False if only the call can tell. CompileError: they cannot be
+        equal."""
         difference = a - b
         if difference == 0:
             return True
         if isinstance(difference, Expr):
-            for name, coefficient, rest in self._linear_symbols(difference):
+            for name, coefficient, rest in self._linear_symbols(difference, kept):
                 if abs(coefficient) == 1:
                     self._replace_unless_negative(name, rest * -coefficient)
                 elif isinstance(rest, int) and rest % coefficient == 0:
@@ -146,18 +147,19 @@ class Symbols:
             highs = [each for each in (old_high, high) if each is not None]
             self.bounds[name] = (max(low, old_low), min(highs, default=None))
 
-    def _linear_symbols(self, dim: Expr) -> list[tuple[str, int, Dim]]:
+    def _linear_symbols(self, dim: Expr, kept: Dim = 0) -> list[tuple[str, int, Dim]]:
         """(symbol, coefficient, rest) for each symbol that stands in one linear term only.
 
         Those to replace come first: the ones without a name from the exporter, and of these
-        the later ones.
+        the later ones; those of `kept` come last.
         """
         found = []
         for name in [each for each in reversed(self.order) if each in dims.symbols_of(dim)]:
             linear = dims.linear_in(dim, name)
             if linear is not None and self._may_replace(name, dims.symbols_of(linear[1])):
                 found.append((name, *linear))
-        return sorted(found, key=lambda item: item[0] in self.named)
+        last = dims.symbols_of(kept)
+        return sorted(found, key=lambda item: (item[0] in last, item[0] in self.named))
 
     def _may_replace(self, name: str, others: frozenset[str]) -> bool:
         """Whether the symbol is one to replace, and the others are known where it is."""

@@ -393,9 +393,9 @@ class Node:
             self.equate(a, b)
         return self.reshape(value, shape)
 
-    def equate(self, a: Dim, b: Dim) -> None:
-        """Two dims are one, as `agree` has it."""
-        if not self._are_one(a, b):
+    def equate(self, a: Dim, b: Dim, kept: Dim = 0) -> None:
+        """Two dims are one, as `agree` has it; symbols of `kept` stay if others can go."""
+        if not self._are_one(a, b, kept):
             self._builder.append("assert", (), (), {"a": a, "b": b})
 
     def agree_on(self, value: Value, axis: int, dim: Dim) -> Value:
@@ -404,10 +404,10 @@ class Node:
         shape[axis] = dim
         return self.agree(value, shape)
 
-    def _are_one(self, a: Dim, b: Dim) -> bool:
+    def _are_one(self, a: Dim, b: Dim, kept: Dim = 0) -> bool:
         what = "its operands"
         if self._builder.ops is self._contents.entry:
-            return self._contents.symbols.equate(a, b, what)
+            return self._contents.symbols.equate(a, b, what, kept)
         low, high = dims.bounds(a - b)
         unsupported(low > 0 or high < 0, f"{what}: the dims {a} and {b} differ: fix the model")
         return a == b

@@ -152,7 +152,7 @@ def _extended(
     if isinstance(total, Value):
         node.require(total, room + length, "total_sequence_length")
     else:
-        node.equate(total, room + length)
+        node.equate(total, room + length, kept=room)
     if batch == 1:
         cache = node.op("concatenate", past, node.convert(new, type_of(past).dtype), axis=2)
     else:

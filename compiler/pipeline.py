@@ -26,6 +26,7 @@ from ingot.compiler.dispatch.level import DISPATCH
 from ingot.compiler.dispatch.outline import outline
 from ingot.compiler.dispatch.place_lists import place_lists
 from ingot.compiler.dispatch.place_scalars import place_scalars
+from ingot.compiler.dispatch.share_numbers import share_numbers
 from ingot.compiler.dispatch.specialize import specialize as add_specialized
 from ingot.compiler.dispatch.speculate_steps import speculate_steps
 from ingot.compiler.foreign import own_errors
@@ -72,6 +73,7 @@ DISPATCH_PASSES: tuple[Pass, ...] = (
     place_scalars,
     find_views,
     form_dispatches,
+    share_numbers,
     outline,
 )
 

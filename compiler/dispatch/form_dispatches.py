@@ -36,6 +36,7 @@ from ingot.compiler.dispatch.group import (
 from ingot.compiler.dispatch.ops import SLOT_OPS
 from ingot.compiler.dispatch.view import view_of
 from ingot.compiler.dispatch.write_regions import write_function
+from ingot.compiler.graph.builder import tensor_type
 from ingot.compiler.graph.ops import CONTROL, COSTLY, defined_symbols
 from ingot.compiler.graph.symbols import symbols_used
 from ingot.compiler.ir import (
@@ -200,7 +201,16 @@ class Former:
                 once = op.name in LOOKUPS and not shape_of(operand)
                 if operand in self.floats and self.floats[operand].cost > _CHEAP and not once:
                     self._materialise(operand)
+        if op.name in ("transpose", "pad") and self._is_costly_bytes(op.operands[0]):
+            self._materialise(op.operands[0])
         self._float(op, 2 if op.name in LOOKUPS else 0)
+
+    def _is_costly_bytes(self, value: Value) -> bool:
+        """Whether to move the elements is much less work than to compute them where they go,
+        without vectors: quantised numbers."""
+        tree = self._floating(value)
+        element = tensor_type(value).dtype
+        return tree is not None and tree.cost > _CHEAP and element.bits == 8 and element.is_integer
 
     def _ends_attention(self, group: Group, op: Op) -> bool:
         """Whether a transpose of heads is written by the attention kernel itself."""

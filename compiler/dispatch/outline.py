@@ -11,7 +11,7 @@ Source layers do not make regions different; each call keeps its own.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import replace
 from typing import cast
 
@@ -35,7 +35,7 @@ from ingot.compiler.ir import (
 from ingot.compiler.ir.attributes import Record, leaves_of
 from ingot.compiler.ir.dims import Dim, Expr, substitute, symbol, symbols_of
 
-__all__ = ["outline"]
+__all__ = ["outline", "region_key"]
 
 _SILENT = frozenset({"constant", "broadcast", "reshape", "dim", "convert", "yield"})
 _LONGEST_NAME = 48
@@ -105,7 +105,7 @@ class _Outliner:
             lambda leaf: substitute(leaf, renamed) if isinstance(leaf, Expr) else leaf,
         )
         symbols = {f"s{i}": self.symbols.get(name, (0, None)) for i, name in enumerate(names)}
-        key = (tuple(symbols.items()), _key(body))
+        key = (tuple(symbols.items()), region_key(body))
         entry = self.entries.get(key)
         if entry is None:
             entry = self._new_entry(body, symbols, caller, op.location)
@@ -184,8 +184,9 @@ def _rename_type(type: Type, names: Mapping[str, Dim]) -> Type:
     return TensorType(type.dtype, tuple(substitute(dim, names) for dim in type.shape))
 
 
-def _key(region: Region) -> tuple[object, ...]:
-    """What makes two regions the same kernel: everything but names and locations."""
+def region_key(region: Region, masked: Container[Op] = ()) -> tuple[object, ...]:
+    """What makes two regions the same kernel: everything but names and locations, and what the
+    constants `masked` are."""
     numbers: dict[Value, int] = {}
     parts: list[object] = []
     for block in region.blocks:
@@ -199,9 +200,9 @@ def _key(region: Region) -> tuple[object, ...]:
                 (
                     op.name,
                     tuple(numbers[operand] for operand in op.operands),
-                    _freeze(op.attributes),
+                    None if op in masked else _freeze(op.attributes),
                     tuple(result.type for result in op.results),
-                    tuple(_key(inner) for inner in op.regions),
+                    tuple(region_key(inner, masked) for inner in op.regions),
                 )
             )
     return tuple(parts)

@@ -24,9 +24,9 @@ from ingot.hal.spec import layout
 if TYPE_CHECKING:
     from ingot.compiler.dispatch.form_dispatches import Former
 
-__all__ = ["captured_values", "write_function"]
+__all__ = ["MAXIMUM_BINDINGS", "captured_values", "write_function"]
 
-_MAXIMUM_BINDINGS = int(layout().constants["INGOT_ENTRY_MAX_BINDINGS"])
+MAXIMUM_BINDINGS = int(layout().constants["INGOT_ENTRY_MAX_BINDINGS"])
 
 
 def write_function(function: Function, former: Former) -> Function:
@@ -125,10 +125,10 @@ class _Writer:
         for value in group.exposed:
             body.add(value)
         bindings = len(body.arguments) + len(group.exposed)
-        if bindings > _MAXIMUM_BINDINGS:
+        if bindings > MAXIMUM_BINDINGS:
             raise CompileError(
                 f"layer '{_locations(group)}' needs {bindings} buffers in one kernel, at most "
-                f"{_MAXIMUM_BINDINGS} are possible: split the operation in the source model"
+                f"{MAXIMUM_BINDINGS} are possible: split the operation in the source model"
             )
         operands = [self._memory(value) for value in body.arguments]
         inner = Block(value.type for value in operands)

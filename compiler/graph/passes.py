@@ -23,6 +23,7 @@ from ingot.compiler.graph.forms.fuse_attention import fuse_attention
 from ingot.compiler.graph.forms.fuse_scales import fuse_scales
 from ingot.compiler.graph.forms.multiply_codes import multiply_codes
 from ingot.compiler.graph.forms.pack_weights import pack_weights
+from ingot.compiler.graph.forms.simplify_rescaling import simplify_rescaling
 from ingot.compiler.graph.forms.split_init import split_init
 from ingot.compiler.graph.forms.split_reductions import split_reductions
 from ingot.compiler.graph.forms.store_narrow import store_narrow
@@ -53,6 +54,7 @@ GRAPH_PASSES: tuple[Callable[[Module], Module], ...] = (
     choose_layout,
     simplify,
     eliminate_dead_code,
+    simplify_rescaling,
     choose_winograd,
     pack_weights,
     arrange_contractions,

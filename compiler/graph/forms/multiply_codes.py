@@ -72,16 +72,17 @@ def _multiply(op: Op, weights: set[Value], builder: Builder) -> Sequence[Value] 
     if result is _I32:
         return [total]
     value = builder.value("convert", total, dtype=_F32)
-    scale = _times(form.spread(rows.scale, builder), form.spread(weight.scale, builder), builder)
+    scale = _times(rows.scale, weight.scale, builder)
     if scale is not None:
-        value = builder.value("mul", value, scale)
+        value = builder.value("mul", value, form.wide(scale, builder))
     return [value if result is _F32 else builder.value("convert", value, dtype=result)]
 
 
 def _times(a: Value | None, b: Value | None, builder: Builder) -> Value | None:
+    """The product of scales, of which the first is one number."""
     if a is None or b is None:
         return b if a is None else a
-    return builder.value("mul", a, b)
+    return builder.value("mul", builder.broadcast_to(a, tensor_type(b).shape), b)
 
 
 class _Form:
@@ -106,10 +107,10 @@ class _Form:
             sums = self._sums(w, builder)
             zero = builder.broadcast_to(x.zero, tensor_type(sums).shape)
             times = builder.value("mul", zero, sums)
-            total = builder.value("sub", total, self._wide(times, builder))
+            total = builder.value("sub", total, self.wide(times, builder))
         if w.zero is not None:
             sums = self.sums_of_rows(x.codes, w.codes, builder)
-            times = builder.value("mul", self._wide(w.zero, builder), sums)
+            times = builder.value("mul", self.wide(w.zero, builder), sums)
             total = builder.value("sub", total, times)
         return total
 
@@ -129,13 +130,10 @@ class _Form:
         """The sums of codes of x that the result's elements are made of, in its shape."""
         raise NotImplementedError
 
-    def _wide(self, x: Value, builder: Builder) -> Value:
+    def wide(self, x: Value, builder: Builder) -> Value:
         """Numbers of columns, or one, in the result's shape."""
         dimensions = self.columns if tensor_type(x).rank else ()
         return builder.value("broadcast", x, shape=self.shape, dimensions=dimensions)
-
-    def spread(self, x: Value | None, builder: Builder) -> Value | None:
-        return None if x is None else self._wide(x, builder)
 
 
 class _Product(_Form):

@@ -93,6 +93,9 @@ class _Lowering:
         extent = self.inner.extent
         if isinstance(extent, int) and extent < min(self.lanes, 4):
             self.lanes = 1
+        elif isinstance(extent, int) and all(node.dtype.bytes == 1 for node in roots):
+            while self.lanes >= 2 * extent:  # parts of vectors of bytes are stored one by one
+                self.lanes //= 2
         self.block = self._transpose_block()
         if self.block > 1:
             self.lanes = min(self.lanes, _TRANSPOSE_BLOCK)

@@ -1,0 +1,233 @@
+"""Makes few ops of what stands behind an integer contraction: scale, bias, quantise, dequantise.
+
+Numbers that are computed from integers and constants alone are known to be finite, and how
+large they may be. So codes that are dequantised at once need not become codes in between, a
+clamp to what a dtype holds is part of the conversion to it, and constant factors join those of
+the columns. What is divided by a constant behind a contraction is multiplied by its reciprocal:
+sums in floats are rounded in another order than the source's anyway, by as little. Numbers
+that come from no contraction are divided as the source says.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ingot.compiler.graph.builder import Builder, tensor_type
+from ingot.compiler.graph.ops import Broadcast
+from ingot.compiler.graph.rewriter import (
+    defined_by,
+    literal_of_value,
+    rewrite,
+    splat_of,
+    tensor_ops,
+    weights_of,
+)
+from ingot.compiler.ir import Function, Module, Op, Value
+from ingot.hal.spec import DType, dtype
+
+__all__ = ["simplify_rescaling"]
+
+_F32 = dtype("f32")
+_GREATEST = 1e30  # beyond it a product of two may be infinite
+
+
+def simplify_rescaling(module: Module) -> Module:
+    """Simplify what follows contractions of integers in every function; returns the module."""
+    for function in module.functions.values():
+        if any(_is_sum(op.result) for op in tensor_ops(function.block) if len(op.results) == 1):
+            rewrite(function.block, _Rescaling(function).rule)
+    return module
+
+
+def _is_sum(x: Value) -> bool:
+    op = defined_by(x, "dot_general", "convolution")
+    return op is not None and tensor_type(x).dtype.name == "i32"
+
+
+@dataclass(frozen=True)
+class _Known:
+    """Of finite numbers: none is larger. Whether they are whole, and made from sums."""
+
+    most: float
+    is_whole: bool = False
+    is_summed: bool = False
+
+
+class _Rescaling:
+    """`known` are values whose elements are finite."""
+
+    def __init__(self, function: Function) -> None:
+        self.weights = weights_of(function)
+        self.uses = Counter(each for op in tensor_ops(function.block) for each in op.operands)
+        self.known: dict[Value, _Known | None] = {}
+
+    def rule(self, op: Op, builder: Builder) -> Sequence[Value] | None:
+        rule = _RULES.get(op.name)
+        made = None if rule is None else rule(self, op, builder)
+        if made is None:
+            return None
+        self.uses[made] += self.uses[op.result]
+        self.uses.subtract(op.operands)
+        if isinstance(made.owner, Op):
+            self.uses.update(made.owner.operands)
+        return [made]
+
+    # What is known of numbers.
+
+    def of(self, x: Value) -> _Known | None:
+        """What is known of the elements; None if they may be infinite or NaN."""
+        if x not in self.known:
+            self.known[x] = self._compute(x)
+        return self.known[x]
+
+    def _compute(self, x: Value) -> _Known | None:
+        literal = literal_of_value(x)
+        if literal is not None:
+            return _of_numbers(literal.array)
+        op = x.owner
+        if not isinstance(op, Op):
+            return None
+        if op.name == "convert" and tensor_type(op.operands[0]).dtype.is_integer:
+            bits = tensor_type(op.operands[0]).dtype.bits
+            return _Known(2.0**bits, True, self._is_summed(op.operands[0]))
+        derive = _DERIVED.get(op.name)
+        parts = [self.of(each) for each in op.operands] if derive is not None else []
+        known = [each for each in parts if each is not None]
+        if derive is None or len(known) < len(parts):
+            return None
+        most = derive(*(each.most for each in known))
+        whole = op.name in _ROUNDINGS or (op.name != "div" and all(each.is_whole for each in known))
+        is_summed = any(each.is_summed for each in known)
+        return _Known(most, whole, is_summed) if most < _GREATEST else None
+
+    def _is_summed(self, x: Value) -> bool:
+        """Whether integers are sums of products, with corrections."""
+        while not _is_sum(x):
+            op = defined_by(x, "add", "sub", "convert", "transpose", "reshape")
+            if op is None:
+                return False
+            x = op.operands[0]
+        return True
+
+    # Rules.
+
+    def convert(self, op: Op, builder: Builder) -> Value | None:
+        (x,), target = op.operands, tensor_type(op.result).dtype
+        if target is _F32:
+            return self._dequantised(x, builder)
+        if not target.is_integer or target.bits > 16 or tensor_type(x).dtype is not _F32:
+            return None
+        inner = _saturated(x, target)
+        inner = x if inner is None else inner
+        if (add := defined_by(inner, "add")) and splat_of(add.operands[1]) == 0:
+            inner = add.operands[0]
+        rounded = defined_by(inner, "round_even")
+        top = rounded and defined_by(rounded.operands[0], "max")
+        if rounded and top and target.kind == "u" and splat_of(top.operands[1]) == 0:
+            inner = builder.value("round_even", top.operands[0])
+        return None if inner is x else builder.value("convert", inner, dtype=target)
+
+    def _dequantised(self, codes: Value, builder: Builder) -> Value | None:
+        """Codes that were numbers before as these numbers."""
+        op, own = defined_by(codes, "convert"), tensor_type(codes).dtype
+        if op is None or not own.is_integer or own.bits > 16:
+            return None
+        x = op.operands[0]
+        known = self.of(x) if tensor_type(x).dtype is _F32 else None
+        if known is None or not known.is_whole:
+            return None
+        limits = [builder.full(each, _F32, tensor_type(x).shape) for each in _limits(own)]
+        return builder.value("clamp", limits[0], x, limits[1])
+
+    def div(self, op: Op, builder: Builder) -> Value | None:
+        x, known, number = op.operands[0], self.of(op.operands[0]), splat_of(op.operands[1])
+        if known is None or not known.is_summed or number is None:
+            return None
+        factor = 1.0 / float(number) if number else math.inf
+        if not 1.0 / _GREATEST < abs(factor) < _GREATEST:
+            return None
+        return builder.value("mul", x, builder.full(factor, _F32, tensor_type(x).shape))
+
+    def mul(self, op: Op, builder: Builder) -> Value | None:
+        """A constant factor of what has one already, or of a sum with a constant."""
+        x, factor = op.operands
+        number, known = splat_of(factor), self.of(x)
+        if number is None or known is None or not known.is_summed or self.uses[x] > 1:
+            return None
+        inner = defined_by(x, "mul", "add", "max")
+        if inner is None or not self._is_constant(inner.operands[1]):
+            return None
+        first, second = inner.operands
+        if inner.name == "max" and not number > 0:
+            return None
+        scaled = self._scaled(second, float(number), builder)
+        if inner.name != "mul":
+            first = builder.value("mul", first, factor)
+            self.uses[first] = 1
+        return builder.like(inner, first, scaled)
+
+    def _is_constant(self, x: Value) -> bool:
+        op = defined_by(x, "broadcast")
+        return op is not None and op.operands[0] in self.weights
+
+    def _scaled(self, x: Value, number: float, builder: Builder) -> Value:
+        """A broadcast weight times a number."""
+        op = defined_by(x, "broadcast")
+        assert op is not None
+        if (known := splat_of(x)) is not None:
+            return builder.full(float(known) * number, _F32, tensor_type(x).shape)
+        small = op.operands[0]
+        scaled = builder.value("mul", small, builder.full(number, _F32, tensor_type(small).shape))
+        self.weights.add(scaled)
+        attributes = Broadcast.of(op)
+        return builder.value(
+            "broadcast", scaled, shape=attributes.shape, dimensions=attributes.dimensions
+        )
+
+
+def _of_numbers(array: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> _Known | None:
+    numbers = array.astype(np.float64)
+    if not np.isfinite(numbers).all():
+        return None
+    most = float(np.abs(numbers).max(initial=0.0))
+    return _Known(most, bool((numbers == np.rint(numbers)).all()))
+
+
+def _limits(element: DType) -> tuple[int, int]:
+    low = -(1 << (element.bits - 1)) if element.kind == "i" else 0
+    return low, low + (1 << element.bits) - 1
+
+
+def _saturated(x: Value, target: DType) -> Value | None:
+    """What a clamp to all that the dtype holds, or to more, takes."""
+    op = defined_by(x, "clamp")
+    if op is None:
+        return None
+    low, high = splat_of(op.operands[0]), splat_of(op.operands[2])
+    least, most = _limits(target)
+    if low is None or high is None or not low <= least or not high >= most:
+        return None
+    return op.operands[1]
+
+
+_ROUNDINGS = frozenset({"round_even", "round_away", "floor", "ceil", "trunc"})
+
+_DERIVED: dict[str, Callable[..., float]] = {
+    **dict.fromkeys(("broadcast", "reshape", "transpose", "neg", "abs"), lambda x: x),
+    **dict.fromkeys(_ROUNDINGS, lambda x: x + 1),
+    **dict.fromkeys(("add", "sub"), lambda a, b: a + b),
+    **dict.fromkeys(("max", "min", "clamp"), max),
+    "mul": lambda a, b: a * b,
+}
+"""The most that an op gives, by the most of its operands."""
+
+_RULES: dict[str, Callable[[_Rescaling, Op, Builder], Value | None]] = {
+    "convert": _Rescaling.convert,
+    "div": _Rescaling.div,
+    "mul": _Rescaling.mul,
+}

@@ -1,0 +1,111 @@
+"""simplify_rescaling makes fewer ops behind integer contractions, and no other numbers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ingot.compiler.graph.builder import Builder
+from ingot.compiler.graph.folding.eliminate_dead_code import eliminate_dead_code
+from ingot.compiler.graph.folding.fold_constants import fold_constants
+from ingot.compiler.graph.forms.simplify_rescaling import simplify_rescaling
+from ingot.compiler.graph.interpreter import interpret
+from ingot.compiler.ir import Block, Function, Module, Region, TensorType, Value, walk
+from ingot.compiler.read_source import copy_module
+from ingot.hal.spec import dtype
+
+Array = np.ndarray[Any, Any]
+RANDOM = np.random.default_rng(2)
+ROWS, STEPS, COLUMNS = 6, 12, 5
+SHAPE = (ROWS, COLUMNS)
+
+
+class Layer:
+    """A program from u8[6, 12] whose ops have numbers and columns as second operands."""
+
+    def __init__(self, argument: str = "u8") -> None:
+        shape = (ROWS, STEPS) if argument == "u8" else SHAPE
+        self.block = Block([TensorType(dtype(argument), shape)])
+        self.b = Builder(self.block)
+
+    def sums(self) -> Value:
+        w = self.b.constant(RANDOM.integers(-128, 128, (STEPS, COLUMNS)).astype(np.int8))
+        total = self.b.value(
+            "dot_general", self.block.arguments[0], w,
+            lhs_contract=(1,), rhs_contract=(0,), dtype=dtype("i32"),
+        )  # fmt: skip
+        return self.b.value("convert", total, dtype=dtype("f32"))
+
+    def op(self, name: str, x: Value, number: float | Array) -> Value:
+        y = self.b.constant(np.asarray(number, np.float32))
+        dimensions = (1,) if isinstance(number, np.ndarray) else ()
+        return self.b.value(
+            name, x, self.b.value("broadcast", y, shape=SHAPE, dimensions=dimensions)
+        )
+
+    def quantised(self, x: Value, scale: float, zero: int, target: str) -> Value:
+        low = -128 if target == "i8" else 0
+        x = self.op("add", self.b.value("round_even", self.op("div", x, scale)), zero)
+        limits = [self.b.full(each, dtype("f32"), SHAPE) for each in (low, low + 255)]
+        x = self.b.value("clamp", limits[0], x, limits[1])
+        return self.b.value("convert", x, dtype=dtype(target))
+
+    def dequantised(self, x: Value, scale: float, zero: int) -> Value:
+        x = self.b.value("convert", x, dtype=dtype("f32"))
+        return self.op("mul", self.op("sub", x, zero), scale)
+
+    def module(self, result: Value) -> Module:
+        self.b.return_(result)
+        module = Module()
+        module.add(Function("main", Region([self.block]), ["x"], ["y"]))
+        return module
+
+
+def check(module: Module, x: Array, most: float) -> Counter[str]:
+    """Results may be `most` apart, few of them. The ops that are left."""
+    changed = fold_constants(simplify_rescaling(copy_module(module)))
+    changed = eliminate_dead_code(changed)
+    (wanted,), (got,) = (interpret(each, "main", [x]) for each in (module, changed))
+    distance = np.abs(got.astype(np.float64) - wanted)
+    assert distance.max() <= most
+    assert (distance > 1e-4).mean() < 0.1
+    return Counter(op.name for op in walk(changed))
+
+
+@pytest.mark.parametrize(("target", "zero"), [("u8", 3), ("i8", -7), ("u8", 0)])
+def test_a_layer_is_rescaled_once(target: str, zero: int) -> None:
+    layer = Layer()
+    y = layer.op("mul", layer.sums(), RANDOM.uniform(0.01, 0.02, COLUMNS))
+    y = layer.op("add", y, RANDOM.normal(size=COLUMNS))
+    module = layer.module(layer.quantised(layer.op("max", y, 0.0), 0.7, zero, target))
+    x = RANDOM.integers(0, 256, (ROWS, STEPS)).astype(np.uint8)
+    ops = check(module, x, 1)
+    assert ops["div"] == ops["clamp"] == 0
+    assert (ops["mul"], ops["add"]) == (1, 2 if zero else 1)
+    assert ops["max"] == (zero != 0)
+
+
+def test_numbers_between_two_layers_are_no_codes() -> None:
+    layer = Layer()
+    codes = layer.quantised(layer.op("mul", layer.sums(), 0.01), 0.5, 9, "u8")
+    y = layer.dequantised(codes, 0.5, 9)
+    module = layer.module(layer.quantised(y, 0.25, 100, "u8"))
+    ops = check(module, RANDOM.integers(0, 256, (ROWS, STEPS)).astype(np.uint8), 2)
+    assert ops["convert"] == 2
+    assert ops["div"] == 0
+
+
+def test_what_may_be_infinite_or_comes_from_no_contraction_stays() -> None:
+    layer = Layer("f32")
+    codes = layer.quantised(layer.block.arguments[0], 0.5, 9, "u8")
+    module = layer.module(layer.quantised(layer.dequantised(codes, 0.5, 9), 0.3, 0, "u8"))
+    before = Counter(op.name for op in walk(module))
+    x = np.array([[np.nan, np.inf, -np.inf, 0, 1]] * ROWS, np.float32)
+    assert check(module, x, 0)["div"] == before["div"]
+    summed = Layer()
+    large = summed.op("mul", summed.sums(), np.full(COLUMNS, 1e35))
+    module = summed.module(summed.quantised(large, 3.0, 0, "u8"))
+    assert check(module, np.full((ROWS, STEPS), 7, np.uint8), 0)["div"] == 1

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from ingot.compiler import ir
 from ingot.compiler.check_program import check_program
@@ -32,6 +32,7 @@ from ingot.compiler.dispatch.speculate_steps import speculate_steps
 from ingot.compiler.foreign import own_errors
 from ingot.compiler.graph.control.settle_branches import settle_branches
 from ingot.compiler.graph.forms.expand_nonzero import expand_nonzero
+from ingot.compiler.graph.forms.multiply_codes import LEFT_IN_FLOAT
 from ingot.compiler.graph.forms.pack_weights import multiplies_bytes
 from ingot.compiler.graph.level import GRAPH
 from ingot.compiler.graph.ops import Constant
@@ -244,7 +245,8 @@ def _finish(
     section = driver.step("debug_info", lambda: debug_info(made)) if debug else b""
     codes = [each.code for each in made]
     file = driver.step("write_module", lambda: build_module(codes, data, metadata, section))
-    report = Report(reports, data.pool.finish().length, dict(driver.seconds), renamed)
+    left = cast(tuple[tuple[str, str], ...], module.attributes.get(LEFT_IN_FLOAT, ()))
+    report = Report(reports, data.pool.finish().length, dict(driver.seconds), renamed, left)
     return Module(file, report)
 
 

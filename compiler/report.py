@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ingot.compiler.ir.dim_bounds import Bounds, bounds
@@ -181,6 +181,7 @@ class Report:
     constant_length: int  # bytes
     seconds: Mapping[str, float] = field(default_factory=dict)  # per pass
     renamed: Mapping[str, Dim] = field(default_factory=dict)  # names of dims in the source only
+    left_in_float: Sequence[tuple[str, str]] = ()  # layers with quantised weights, and why
 
     @property
     def _first(self) -> TargetReport:
@@ -212,7 +213,15 @@ class Report:
         for name, target in self.targets.items():
             lines += [f"target {name}", *(f"  {line}" for line in target.lines(known))]
         lines.append(f"{size_text(self.constant_length)} of constants")
-        return "\n".join([*lines, self._time()])
+        return "\n".join([*lines, *self._float_lines(), self._time()])
+
+    def _float_lines(self) -> Iterator[str]:
+        """Which layers multiply floats although their weights are quantised, and why."""
+        if self.left_in_float:
+            yield f"{_count(len(self.left_in_float), 'quantised layer')} multiplied as floats:"
+        for layer, reason in self.left_in_float:
+            name = printable(layer or "without a name", _LONGEST_LAYER)
+            yield f"  {name}: {printable(reason)}"
 
     def known_sizes(self, sizes: Mapping[str, int]) -> dict[str, int]:
         """Sizes by symbol. InvalidArgument: there is no dim of some name, or it never has this

@@ -65,6 +65,9 @@ def compile_report(
         "time": _nanoseconds(seconds),
         "steps": {name: _nanoseconds(each) for name, each in report.seconds.items()},
         "targets": {name: _target(each, known) for name, each in report.targets.items()},
+        "left_in_float": [
+            {"layer": layer, "reason": reason} for layer, reason in report.left_in_float
+        ],
     }
 
 

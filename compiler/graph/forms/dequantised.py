@@ -19,7 +19,15 @@ from ingot.compiler.ir import Op, Value
 from ingot.compiler.ir.dims import product
 from ingot.hal.spec import dtype
 
-__all__ = ["Dequantised", "Refused", "as_signed", "as_unsigned", "read_tensor", "read_weight"]
+__all__ = [
+    "Dequantised",
+    "Refused",
+    "as_signed",
+    "as_unsigned",
+    "is_dequantised",
+    "read_tensor",
+    "read_weight",
+]
 
 _I8, _U8, _I32, _F32 = dtype("i8"), dtype("u8"), dtype("i32"), dtype("f32")
 _MIDDLE = 128
@@ -37,6 +45,11 @@ class Dequantised:
     codes: Value
     zero: Value | None
     scale: Value | None
+
+
+def is_dequantised(x: Value) -> bool:
+    """Whether the tensor is one, whatever its scale and zero point."""
+    return _parts_of(x) is not None
 
 
 def read_tensor(x: Value, builder: Builder) -> Dequantised | None:

@@ -21,6 +21,7 @@ from ingot.compiler.graph.forms.dequantised import (
     Refused,
     as_signed,
     as_unsigned,
+    is_dequantised,
     read_tensor,
     read_weight,
 )
@@ -30,13 +31,17 @@ from ingot.compiler.ir import Module, Op, Value
 from ingot.compiler.ir.dims import Dim, product
 from ingot.hal.spec import dtype
 
-__all__ = ["multiply_codes"]
+__all__ = ["LEFT_IN_FLOAT", "multiply_codes"]
+
+LEFT_IN_FLOAT = "left_in_float"
 
 _I8, _U8, _I32, _F32 = dtype("i8"), dtype("u8"), dtype("i32"), dtype("f32")
 
 
 def multiply_codes(module: Module) -> Module:
-    """Multiply codes in every function; returns the module."""
+    """Multiply codes in every function; returns the module, whose attribute LEFT_IN_FLOAT has layer
+    and reason of each contraction that stays as it was."""
+    left: dict[tuple[str, str], None] = {}
     for function in module.functions.values():
         weights = weights_of(function)
 
@@ -45,17 +50,24 @@ def multiply_codes(module: Module) -> Module:
                 return None
             try:
                 return _multiply(op, weights, builder)
-            except Refused:
+            except Refused as refused:
+                left[op.location, str(refused)] = None
                 return None
 
         rewrite(function.block, rule)
+    if left:
+        module.attributes[LEFT_IN_FLOAT] = tuple(left)
     return module
 
 
 def _multiply(op: Op, weights: set[Value], builder: Builder) -> Sequence[Value] | None:
     sides = [place for place, each in enumerate(op.operands) if each in weights]
     result = tensor_type(op.result).dtype
-    if len(sides) != 1 or not (result is _I32 or result.is_float):
+    if not (result is _I32 or result.is_float):
+        return None
+    if not sides and all(map(is_dequantised, op.operands)) and result.is_float:
+        raise Refused("neither of its operands is a weight")
+    if len(sides) != 1 or not is_dequantised(op.operands[sides[0]]):
         return None
     x, w = op.operands[1 - sides[0]], op.operands[sides[0]]
     if tensor_type(x).dtype is _U8 and tensor_type(w).dtype is _I8:
@@ -66,6 +78,8 @@ def _multiply(op: Op, weights: set[Value], builder: Builder) -> Sequence[Value] 
         return None
     rows = read_tensor(x, builder)
     if rows is None:
+        if result is _I32:
+            return None
         raise Refused("its input is not quantised")
     rows, weight = as_unsigned(rows, builder), as_signed(weight, builder)
     total = form.total(rows, weight, builder)

@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from ingot.compiler.graph.forms.multiply_codes import multiply_codes
+from ingot.compiler.graph.forms.multiply_codes import LEFT_IN_FLOAT, multiply_codes
 from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.ir import Module, TensorType, walk
 from ingot.compiler.read_source import copy_module, read_source
@@ -168,11 +168,19 @@ def plain(constants: dict[str, Array]) -> Nodes:
     ]
 
 
-@pytest.mark.parametrize("spelling", [blocked, plain])
+@pytest.mark.parametrize(
+    ("spelling", "reason"),
+    [
+        (blocked, "scales or zero points of its weight change along what is summed"),
+        (plain, "its input is not quantised"),
+    ],
+)
 def test_what_does_not_fit_stays_a_product_of_floats(
-    spelling: Callable[[dict[str, Array]], Nodes],
+    spelling: Callable[[dict[str, Array]], Nodes], reason: str
 ) -> None:
     constants = dequantised(np.uint8, np.int8, True, False)
     nodes = spelling(constants)
     source = model(nodes, np.uint8, ["m", 13], constants)
     assert check(source, integers(np.uint8, 5, 13)) == [("f32", "f32")]
+    left = multiply_codes(read_source(source)).attributes[LEFT_IN_FLOAT]
+    assert [each for _, each in left] == [reason]

@@ -62,6 +62,7 @@ def _library_length(prefix: Path) -> int:
     return (prefix / "lib" / "libingot.so").resolve().stat().st_size
 
 
+@pytest.mark.slow
 def test_stripped_library_is_small(
     installed: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -108,6 +109,7 @@ def test_shared_library_needs_libc_only(installed: Path) -> None:
     assert set(needed) <= {"libc.so.6", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
 def test_single_file_builds_without_warnings(compiler: str, tmp_path: Path) -> None:
     if shutil.which(compiler) is None:

@@ -233,6 +233,7 @@ def test_a_trace_entered_in_one_thread_and_left_in_another() -> None:
     assert len(events[0]) == 1
 
 
+@pytest.mark.slow
 def test_finalizers_of_garbage_may_use_what_is_garbage_with_them() -> None:
     """In a dead cycle finalizers run in an order that nobody knows."""
     problems: list[BaseException] = []

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 import ingot
-from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.interpreter import interpret
-from ingot.compiler.ir import Block, Function, Module, Region, TensorType, Value, clone_region
+from ingot.compiler.ir import Module, TensorType, Value, clone_region
 from ingot.compiler.ir.dims import Dim
 from ingot.hal.spec import dtype
 from tests.support.assembly import assert_assembles
 from tests.support.devices import best_variant, load_everywhere, targets
+from tests.support.programs import program
 from tests.support.results import arrays_of, assert_same
 
 __all__ = ["Program", "build"]
@@ -34,15 +34,8 @@ def build(
     symbols: dict[str, tuple[int, int | None]] | None = None,
 ) -> Module:
     """A module whose `main` takes tensors of (dtype, shape) and returns what `make` returns."""
-    block = Block(TensorType(dtype(name), shape) for name, shape in arguments)
-    builder = Builder(block)
-    results = list(make(builder, *block.arguments))
-    builder.return_(*results)
-    module = Module()
-    names = [f"x{i}" for i in range(len(arguments))]
-    outputs = [f"y{i}" for i in range(len(results))]
-    module.add(Function("main", Region([block]), names, outputs, symbols=symbols or {}))
-    return module
+    types = [TensorType(dtype(name), shape) for name, shape in arguments]
+    return program(make, *types, symbols=symbols)
 
 
 class Program:

@@ -8,44 +8,23 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.interpreter import interpret
-from ingot.compiler.ir import Block, Function, Module, Op, Region, TensorType
-from ingot.compiler.ir.dim_text import parse_dim
+from ingot.compiler.ir import Function, Module, TensorType
 from ingot.compiler.ir.dims import evaluate
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo
-from ingot.hal.spec import dtype
 from tests.support.kernel_runner import VARIANTS, host_variants, run
+from tests.support.programs import Build, function
 
 __all__ = ["check", "entry", "make"]
 
 
-def parse_type(text: str) -> TensorType:
-    """The type "f32[b,4]"."""
-    name, _, rest = text.partition("[")
-    dims = [part for part in rest.rstrip("]").split(",") if part]
-    return TensorType(dtype(name), tuple(parse_dim(part) for part in dims))
-
-
 def entry(
-    types: Sequence[str],
-    body: Callable[..., Any],
+    types: Sequence[str | TensorType],
+    body: Build,
     symbols: dict[str, tuple[int, int | None]] | None = None,
 ) -> Function:
     """An entry function of a body that gets the builder and the arguments."""
-    block = Block([parse_type(each) for each in types])
-    b = Builder(block)
-    results = body(b, *block.arguments)
-    values = list(results) if isinstance(results, (list, tuple)) else [results]
-    block.append(Op("return", values))
-    names = [f"x{place}" for place in range(len(types))]
-    return Function(
-        "entry",
-        Region([block]),
-        names,
-        [f"y{place}" for place in range(len(values))],
-        symbols=symbols or {},
-    )
+    return function("entry", types, body, symbols)
 
 
 def make(

@@ -1,27 +1,16 @@
-"""Entry functions and data for the tests of contraction kernels."""
+"""Types and data for the tests of contraction kernels."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from ingot.compiler.graph.builder import Builder
-from ingot.compiler.ir import Block, Function, Region, TensorType, Value
+from ingot.compiler.ir import TensorType
 from ingot.compiler.ir.dims import Dim
 from ingot.hal.spec import dtype
 
 Array = np.ndarray[Any, Any]
-
-
-def entry(build: Callable[..., Value], *types: TensorType) -> Function:
-    """An entry function with these arguments and what `build` makes of them."""
-    block = Block(types)
-    builder = Builder(block)
-    result = build(builder, *block.arguments)
-    builder.return_(result)
-    return Function("product", Region([block]), exported=False)
 
 
 def f32(*shape: Dim) -> TensorType:

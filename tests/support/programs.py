@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,15 +35,32 @@ COUNTER = """(%x: f32[2]) -> (f32[2]) {
 TOTAL = "variable @total: f32[2] = dense<f32[] 1.5>"
 
 
-def program(build: Build, *types: str) -> Module:
-    """A module whose `main` takes `types` and returns what build(builder, *values) gives."""
-    parsed = [parse_type(type) for type in types]
-    block = Block(parsed)
+def function(
+    name: str,
+    types: Iterable[str | TensorType],
+    build: Build,
+    symbols: Mapping[str, tuple[int, int | None]] | None = None,
+) -> Function:
+    """A function of arguments x0, x1, ..., which returns what build(builder, *values) gives as
+    y0, y1, ..."""
+    block = Block(parse_type(type) if isinstance(type, str) else type for type in types)
     builder = Builder(block)
-    results = build(builder, *block.arguments)
-    builder.return_(*(results if isinstance(results, (tuple, list)) else (results,)))
+    made = build(builder, *block.arguments)
+    results = made if isinstance(made, (tuple, list)) else (made,)
+    builder.return_(*results)
+    arguments = [f"x{place}" for place in range(len(block.arguments))]
+    outputs = [f"y{place}" for place in range(len(results))]
+    return Function(name, Region([block]), arguments, outputs, symbols=dict(symbols or {}))
+
+
+def program(
+    build: Build,
+    *types: str | TensorType,
+    symbols: Mapping[str, tuple[int, int | None]] | None = None,
+) -> Module:
+    """A verified module whose `main` is such a function."""
     module = Module()
-    module.add(Function("main", Region([block]), [f"x{place}" for place in range(len(types))]))
+    module.add(function("main", types, build, symbols))
     verify(module, GRAPH)
     return module
 

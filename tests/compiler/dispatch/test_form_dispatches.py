@@ -19,6 +19,7 @@ from ingot.compiler.ir import Block, Function, Module, Op, Region, TensorType, V
 from ingot.compiler.ir.dims import Dim, symbol
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import dtype
+from tests.support import programs
 from tests.support.drawn import examples
 
 F32 = dtype("f32")
@@ -29,16 +30,8 @@ def program(
     build: Callable[..., list[Value]], *shapes: tuple[Dim, ...], symbols: tuple[str, ...] = ("b",)
 ) -> Module:
     """A module whose `main` takes f32 tensors of `shapes` and returns what `build` returns."""
-    block = Block(TensorType(F32, shape) for shape in shapes)
-    builder = Builder(block)
-    results = build(builder, *block.arguments)
-    builder.return_(*results)
-    names = [f"x{i}" for i in range(len(shapes))]
-    outputs = [f"y{i}" for i in range(len(results))]
-    bounds: dict[str, tuple[int, int | None]] = dict.fromkeys(symbols, (1, None))
-    module = Module()
-    module.add(Function("main", Region([block]), names, outputs, symbols=bounds))
-    return module
+    types = [TensorType(F32, shape) for shape in shapes]
+    return programs.program(build, *types, symbols=dict.fromkeys(symbols, (1, None)))
 
 
 def regions(module: Module) -> list[list[str]]:

@@ -1,4 +1,4 @@
-"""Attention kernels against float64 NumPy."""
+"""Attention kernels against the interpreter, and against NumPy in float64."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ import numpy as np
 import pytest
 
 from ingot.compiler.graph.builder import Builder
-from ingot.compiler.ir import Value
-from ingot.compiler.ir.dims import symbol
-from ingot.compiler.kernels.lanes.attention import lower_attention
+from ingot.compiler.ir import Function, TensorType, Value
+from ingot.compiler.ir.dims import Dim, symbol
+from ingot.compiler.kernels.classes import lower_entry
 from ingot.compiler.targets.cpu.flags import VARIANTS
+from ingot.hal.spec import dtype
+from tests.support.entries import entry
+from tests.support.every_target import on_every_target, on_targets
 from tests.support.kernel_runner import host_variants, run
-from tests.support.products import draw, entry, error_of, f32
+from tests.support.products import draw, error_of, f32
+from tests.support.work_items import LARGE, SMALL
 
 Array = np.ndarray[Any, Any]
 
@@ -25,28 +29,69 @@ def attend(q: Array, k: Array, v: Array, mask: Array | float, scale: float) -> A
     return weights / weights.sum(-1, keepdims=True) @ v
 
 
-@pytest.mark.parametrize("variant", host_variants())
-@pytest.mark.parametrize("masked", ["none", "keys", "full"])
-@pytest.mark.parametrize(("m", "n"), [(128, 128), (1, 5), (70, 300), (17, 600)])
-def test_attention_of_plain_operands(variant: str, masked: str, m: int, n: int) -> None:
-    mask_shape = {"none": (), "keys": (2, 1, 1, n), "full": (1, 1, m, n)}[masked]
-    types = [f32(2, 3, m, 32), f32(2, 3, n, 32), f32(2, 3, n, 20)]
-    types += [f32(*mask_shape)] if mask_shape else []
-    function = entry(lambda b, *args: b.op("attention", *args, scale=0.2), *types)
-    kernel = lower_attention(function, VARIANTS[variant].target)
-    q, k, v = (draw(*t.shape, seed=i) for i, t in enumerate(types[:3]))  # type: ignore[arg-type]
-    mask = draw(*mask_shape, seed=9) * 5
-    if masked == "keys":
-        mask[..., n // 2 :] = -np.inf
-    operands = [q, k, v, *([mask] if mask_shape else [])]
-    out = np.full((2, 3, m, 20), np.nan, np.float32)
-    (got,) = run(kernel, operands, [out], variant)
-    assert error_of(got, attend(q, k, v, mask if mask_shape else 0.0, 0.2)) < 2e-6
+def attention(m: Dim, n: Dim, d: int, e: int, mask: tuple[Dim, ...] | None) -> Function:
+    types = [f32(2, 3, m, d), f32(2, 3, n, d), f32(2, 3, n, e)]
+    types += [f32(*mask)] if mask is not None else []
+    return entry(types, lambda b, *args: b.op("attention", *args, scale=0.2))
 
 
-@pytest.mark.parametrize("variant", host_variants())
-def test_attention_reads_and_writes_heads_as_transposed_views(variant: str) -> None:
-    batch, length = symbol("b"), symbol("s")
+@on_targets(
+    "m, n, d, e, masked",
+    cpu=[
+        (m, n, 32, 20, masked)
+        for m, n in ((128, 128), (1, 5), (70, 300), (17, 600))
+        for masked in ("none", "keys", "full")
+    ],
+    opencl=[
+        (128, 128, 32, 20, "none"),
+        (70, 300, 32, 64, "full"),
+        (70, 96, 30, 64, "keys"),
+        (9, 40, 128, 128, "none"),  # fewer queries than a block has
+        (20, 33, 24, 512, "full"),  # the widest results
+        (1, 5, 32, 20, "none"),  # few queries
+        (2, 600, 40, 64, "keys"),
+        (3, 257, 10, 300, "full"),
+    ],
+)
+def test_attention_of_plain_operands(target, m: int, n: int, d: int, e: int, masked: str) -> None:
+    shapes = {"none": None, "keys": (2, 1, 1, n), "full": (1, 1, m, n)}
+    shape = shapes[masked]
+    operands = [draw(2, 3, m, d), draw(2, 3, n, d, seed=1), draw(2, 3, n, e, seed=2)]
+    if shape is not None:
+        mask = draw(*shape, seed=9) * 5
+        if masked == "keys":
+            mask[..., n // 2 :] = -np.inf
+        operands.append(mask)
+    target.check(attention(m, n, d, e, shape), operands)
+
+
+@pytest.mark.parametrize("m", [symbol("m"), 2])
+@on_every_target
+def test_lengths_are_known_at_the_call_and_later_keys_are_masked(target, m: Dim) -> None:
+    n = symbol("n")
+    function = attention(m, n, 16, 24, (m, n))
+    for queries, keys in ((1, 1), (33, 70), (100, 100)):
+        queries = m if isinstance(m, int) else queries
+        operands = [draw(2, 3, queries, 16), draw(2, 3, keys, 16, seed=1)]
+        operands.append(draw(2, 3, keys, 24, seed=2))
+        late = np.arange(keys) > np.arange(queries)[:, None] + max(keys - queries, 0)
+        operands.append(np.where(late, np.float32(-np.inf), np.float32(0)))
+        target.check(function, operands, m=queries, n=keys)
+
+
+@pytest.mark.parametrize("m", [1, 40])
+@on_every_target
+def test_a_query_without_keys_gives_nan_as_a_plain_softmax_does(target, m: int) -> None:
+    mask = np.zeros((m, 50), np.float32)
+    mask[0] = -np.inf
+    operands = [draw(2, 3, m, 8), draw(2, 3, 50, 8, seed=1), draw(2, 3, 50, 8, seed=2), mask]
+    target.check(attention(m, 50, 8, 8, (m, 50)), operands)
+
+
+@pytest.mark.parametrize("s", [symbol("s"), 3])
+@on_every_target
+def test_heads_are_transposed_views(target, s: Dim) -> None:
+    batch = symbol("b")
 
     def build(b: Builder, q: Value, k: Value, v: Value, mask: Value) -> Value:
         q, k, v = (b.op("transpose", each, permutation=(0, 2, 1, 3)) for each in (q, k, v))
@@ -54,18 +99,32 @@ def test_attention_reads_and_writes_heads_as_transposed_views(variant: str) -> N
         result: Value = b.op("transpose", y, permutation=(0, 2, 1, 3))
         return result
 
-    heads = f32(batch, length, 4, 64)
-    function = entry(build, heads, heads, heads, f32(batch, 1, 1, length))
-    kernel = lower_attention(function, VARIANTS[variant].target)
-    for b, s in ((1, 16), (2, 77), (3, 1)):
-        q, k, v = (draw(b, s, 4, 64, seed=i) for i in range(3))
-        mask = np.where(draw(b, 1, 1, s, seed=4) > 1, np.float32(-3e38), np.float32(0))
+    heads = f32(batch, s, 4, 64)
+    function = entry([heads, heads, heads, f32(batch, 1, 1, s)], build)
+    for b, length in ((1, 16), (2, 77), (3, 1)):
+        length = s if isinstance(s, int) else length
+        operands = [draw(b, length, 4, 64, seed=seed) for seed in range(3)]
+        mask = np.where(draw(b, 1, 1, length, seed=4) > 1, np.float32(-3e38), np.float32(0))
         mask[..., 0] = 0
-        out = np.full((b, s, 4, 64), np.nan, np.float32)
-        (got,) = run(kernel, [q, k, v, mask], [out], variant, b=b, s=s)
-        turned = (each.transpose(0, 2, 1, 3) for each in (q, k, v))
-        wanted = attend(*turned, mask, 0.125).transpose(0, 2, 1, 3)
-        assert error_of(got, wanted) < 2e-6
+        target.check(function, [*operands, mask], b=b, s=length)
+
+
+@pytest.mark.parametrize(("name", "m"), [("f16", 2), ("bf16", 20)])
+@on_every_target
+def test_half_operands_are_summed_in_f32(target, name: str, m: int) -> None:
+    element = dtype(name)
+    types = [TensorType(element, (4, size, 16)) for size in (m, 30, 30)]
+    function = entry(types, lambda b, *args: b.op("attention", *args, scale=0.5))
+    operands = [draw(4, size, 16, seed=size).astype(element.numpy) for size in (m, 30, 31)]
+    target.check(function, [*operands[:2], operands[2][:, :30]])
+
+
+def test_all_widths_that_are_fused_fit_local_memory() -> None:
+    for target in (LARGE, SMALL):
+        for width in (1, 8, 96, 160, 257, 512):
+            for m in (1, 16, symbol("m")):
+                kernel = lower_entry(attention(m, symbol("n"), width, width, None), target)
+                assert kernel.local_length <= target.local_memory
 
 
 NUMBERS = ((1, 1), (1, 7), (2, 8), (3, 300), (4, 1025), (1, 2100), (5, 40), (68, 20))
@@ -76,8 +135,8 @@ NUMBERS = ((1, 1), (1, 7), (2, 8), (3, 300), (4, 1025), (1, 2100), (5, 40), (68,
 def test_few_queries_read_keys_along_features(variant: str) -> None:
     m, n, d, e = symbol("m"), symbol("n"), 20, 76
     types = [f32(2, m, d), f32(2, n, d), f32(2, n, e), f32(2, m, n)]
-    function = entry(lambda b, *args: b.op("attention", *args, scale=0.3), *types)
-    kernel = lower_attention(function, VARIANTS[variant].target)
+    function = entry(types, lambda b, *args: b.op("attention", *args, scale=0.3))
+    kernel = lower_entry(function, VARIANTS[variant].target)
     for queries, keys in NUMBERS:
         q, k, v = draw(2, queries, d, seed=1), draw(2, keys, d, seed=2), draw(2, keys, e, seed=3)
         mask = np.where(draw(2, queries, keys, seed=4) > 1, np.float32(-np.inf), np.float32(0.5))
@@ -98,7 +157,7 @@ def test_few_queries_read_keys_along_keys(variant: str) -> None:
         return result
 
     types = [f32(2, m, 24), f32(2, 24, n), f32(2, n, 20), f32(2, n, 1)]
-    kernel = lower_attention(entry(build, *types), VARIANTS[variant].target)
+    kernel = lower_entry(entry(types, build), VARIANTS[variant].target)
     for queries, keys in NUMBERS:
         q, k, v = draw(2, queries, 24, seed=1), draw(2, 24, keys, seed=2), draw(2, keys, 20, seed=3)
         mask = draw(2, keys, 1, seed=4)
@@ -111,8 +170,8 @@ def test_few_queries_read_keys_along_keys(variant: str) -> None:
 @pytest.mark.parametrize("variant", host_variants())
 def test_one_query_whose_keys_are_all_masked_is_nan_and_others_are_not(variant: str) -> None:
     types = [f32(2, 1, 16), f32(2, 1100, 16), f32(2, 1100, 16), f32(2, 1, 1100)]
-    function = entry(lambda b, *args: b.op("attention", *args, scale=1.0), *types)
-    kernel = lower_attention(function, VARIANTS[variant].target)
+    function = entry(types, lambda b, *args: b.op("attention", *args, scale=1.0))
+    kernel = lower_entry(function, VARIANTS[variant].target)
     q, k, v = draw(2, 1, 16, seed=1), draw(2, 1100, 16, seed=2), draw(2, 1100, 16, seed=3)
     mask = np.full((2, 1, 1100), -np.inf, np.float32)
     mask[1, 0, 1050:] = 0  # behind a block whose keys are all masked

@@ -1,105 +1,39 @@
-"""Contraction kernels against float64 NumPy, for every variant this machine runs."""
+"""Matrix products against the interpreter, whose sums are in float64."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import pytest
 
 from ingot.compiler.graph.builder import Builder
-from ingot.compiler.ir import TensorType, Value, walk
-from ingot.compiler.ir.dims import symbol
-from ingot.compiler.kernels.lanes.contraction import lower_contraction
+from ingot.compiler.ir import Function, TensorType, Value, walk
+from ingot.compiler.ir.dims import Dim, symbol
+from ingot.compiler.kernels.classes import lower_entry
+from ingot.compiler.kernels.items.choose_tile import choose_tile
+from ingot.compiler.kernels.kernel import TargetInfo
 from ingot.hal.spec import dtype
+from tests.support.entries import entry
+from tests.support.every_target import CPU, OPENCL, on_every_target, on_targets
 from tests.support.kernel_runner import VARIANTS, host_variants, run
-from tests.support.products import draw, entry, error_of, f32, pack
+from tests.support.products import draw, error_of, f32, pack
+from tests.support.work_items import LARGE, SMALL, needs_device
 
 
-@pytest.mark.parametrize("variant", host_variants())
-@pytest.mark.parametrize(
-    ("m", "k", "n"),
-    [(1, 8, 16), (128, 384, 384), (17, 33, 70), (5, 7, 3), (50, 64, 40), (0, 4, 8), (4, 0, 8)],
-)
-def test_dot_packed_multiplies_by_a_packed_weight(variant: str, m: int, k: int, n: int) -> None:
-    panels = -(-n // 16)
-    function = entry(
-        lambda b, x, w: b.op("dot_packed", x, w, n=n), f32(m, k), f32(panels, k, 16, 1)
+def packed(m: Dim, k: int, n: int, name: str = "f32", result: str = "") -> Function:
+    element = dtype(name)
+    steps = max(1, 4 // element.bytes)
+    types = (
+        TensorType(element, (m, k)),
+        TensorType(element, (-(-n // 16), -(-k // steps), 16, steps)),
     )
-    kernel = lower_contraction(function, VARIANTS[variant].target)
-    a, w = draw(m, k), draw(k, n, seed=1)
-    (got,) = run(kernel, [a, pack(w)], [np.full((m, n), np.nan, np.float32)], variant)
-    assert error_of(got, a.astype(np.float64) @ w.astype(np.float64)) < 2e-6
+    return entry(types, lambda b, x, w: b.op("dot_packed", x, w, n=n, dtype=dtype(result or name)))
 
 
-ROWS = (0, 1, 2, 3, 5, 6, 7, 8, 11, 13, 100)
-"""Every rest behind the tiles of any variant."""
-
-
-@pytest.mark.parametrize("variant", host_variants())
-def test_dot_packed_takes_rows_known_at_the_call_and_runs_its_epilogue(variant: str) -> None:
-    rows = symbol("m")
-
-    def build(b: Builder, x: Value, w: Value, bias: Value, residual: Value) -> Value:
-        y = b.op("add", b.op("dot_packed", x, w, n=70), b.broadcast_to(bias, (2, rows, 70)))
-        y = b.op("max", y, b.full(0.0, dtype("f32"), (2, rows, 70)))
-        result: Value = b.op("add", y, residual)
-        return result
-
-    types = (f32(2, rows, 20), f32(5, 20, 16, 1), f32(70), f32(2, rows, 70))
-    kernel = lower_contraction(entry(build, *types), VARIANTS[variant].target)
-    assert kernel.in_place == ((3, 0),)
-    w, bias = draw(20, 70), draw(70)
-    for m in ROWS:
-        a, residual = draw(2, m, 20), draw(2, m, 70, seed=5)
-        out = np.full((2, m, 70), np.nan, np.float32)
-        (got,) = run(kernel, [a, pack(w), bias, residual], [out], variant, m=m)
-        wanted = np.maximum(a.astype(np.float64) @ w + bias, 0) + residual
-        assert error_of(got, wanted) < 2e-6
-
-
-@pytest.mark.parametrize(("k", "n", "name"), [(40, 24, "f16"), (3000, 17, "f32"), (9, 100, "i8")])
-def test_products_take_rows_known_at_the_call(k: int, n: int, name: str) -> None:
-    """Converted, with depth in blocks, and of integers; batches follow each other in memory."""
-    variant, rows, element = host_variants()[0], symbol("m"), dtype(name)
-    result = dtype("i32") if element.is_integer else element
-    function = entry(
-        lambda b, x, y: b.op(
-            "dot_general", x, y, lhs_batch=(0,), rhs_batch=(0,), lhs_contract=(2,),
-            rhs_contract=(1,), dtype=result,
-        ),
-        TensorType(element, (2, rows, k)),
-        TensorType(element, (2, k, n)),
-    )  # fmt: skip
-    kernel = lower_contraction(function, VARIANTS[variant].target)
-    w = (draw(2, k, n, seed=1) * 9).astype(element.numpy)
-    for m in ROWS:
-        a = (draw(2, m, k) * 9).astype(element.numpy)
-        (got,) = run(kernel, [a, w], [np.full((2, m, n), 7, result.numpy)], variant, m=m)
-        bound = {"f16": 1e-3, "f32": 3e-6}.get(name, 0)
-        wanted = a.astype(np.float64) @ w.astype(np.float64)
-        assert error_of(got.astype(np.float64), wanted) <= bound
-
-
-def test_only_the_last_columns_are_stored_in_part() -> None:
-    """Stores of parts of vectors take more time than the products of a short depth."""
-    for n, parts in ((24, 0), (64, 0), (20, 1), (7, 1)):
-        types = f32(32, 24), f32(-(-n // 16), 24, 16, 1)
-        function = entry(lambda b, x, w, n=n: b.op("dot_packed", x, w, n=n), *types)
-        kernel = lower_contraction(function, VARIANTS["x86-64-v3"].target)
-        stores = [op for op in walk(kernel.loops) if op.name == "loop.store"]
-        partial = [op for op in stores if len(op.operands) > 3]
-        per_row = {op.operands[3] for op in partial}
-        assert len(per_row) == parts
-        assert len(partial) < len(stores) or n == 7
-
-
-@pytest.mark.parametrize("variant", host_variants())
-@pytest.mark.parametrize("transposed", [False, True])
-@pytest.mark.parametrize(("m", "k", "n"), [(9, 20, 33), (130, 70, 64), (1, 1, 1), (3, 5000, 17)])
-def test_dot_general_packs_its_right_side(
-    variant: str, transposed: bool, m: int, k: int, n: int
-) -> None:
-    right = (3, n, k) if transposed else (3, k, n)
-    function = entry(
+def general(left: TensorType, right: TensorType, transposed: bool, result: str) -> Function:
+    return entry(
+        (left, right),
         lambda b, x, y: b.op(
             "dot_general",
             x,
@@ -108,45 +42,91 @@ def test_dot_general_packs_its_right_side(
             rhs_batch=(0,),
             lhs_contract=(2,),
             rhs_contract=(2 if transposed else 1,),
-        ),
-        f32(3, m, k),
-        f32(*right),
-    )
-    kernel = lower_contraction(function, VARIANTS[variant].target)
-    a, w = draw(3, m, k), draw(*right, seed=1)
-    (got,) = run(kernel, [a, w], [np.full((3, m, n), np.nan, np.float32)], variant)
-    wanted = a.astype(np.float64) @ (w.transpose(0, 2, 1) if transposed else w)
-    assert error_of(got, wanted) < 3e-6
-
-
-@pytest.mark.parametrize("name", ["f16", "bf16", "f64", "i8", "i32", "i64", "u8"])
-def test_dot_general_multiplies_every_dtype(name: str) -> None:
-    element = dtype(name)
-    type = TensorType(element, (6, 10)), TensorType(element, (10, 18))
-    result = {"i8": "i32", "u8": "i32"}.get(name, name)
-    function = entry(
-        lambda b, x, y: b.op(
-            "dot_general",
-            x,
-            y,
-            lhs_batch=(),
-            rhs_batch=(),
-            lhs_contract=(1,),
-            rhs_contract=(0,),
             dtype=dtype(result),
         ),
-        *type,
     )
-    variant = host_variants()[0]
-    kernel = lower_contraction(function, VARIANTS[variant].target)
-    a, w = (draw(*t.shape, seed=2) * 20 for t in type)  # type: ignore[arg-type]
-    if name == "u8":
-        a, w = abs(a), abs(w)
-    a, w = a.astype(element.numpy), w.astype(element.numpy)
-    (got,) = run(kernel, [a, w], [np.zeros((6, 18), dtype(result).numpy)], variant)
-    wanted = a.astype(np.float64) @ w.astype(np.float64)
-    bound = {"f16": 1e-3, "bf16": 8e-3}.get(name, 1e-12)
-    assert error_of(got.astype(np.float64), wanted) <= bound
+
+
+@on_targets(
+    "m, k, n",
+    cpu=[(1, 8, 16), (128, 384, 384), (17, 33, 70), (5, 7, 3), (50, 64, 40), (0, 4, 8), (4, 0, 8)],
+    opencl=[
+        (128, 384, 384),  # whole tiles
+        (17, 33, 70),  # tails on all sides
+        (300, 20, 7),  # one panel, not full
+        (0, 4, 8),
+        (12, 0, 8),
+        (1, 520, 40),  # few rows
+        (7, 33, 70),
+        (3, 0, 8),
+    ],
+)
+def test_dot_packed_multiplies_by_a_packed_weight(target, m: int, k: int, n: int) -> None:
+    target.check(packed(m, k, n), [draw(m, k), pack(draw(k, n, seed=1))])
+
+
+@needs_device
+def test_large_tiles_reach_over_the_last_rows_and_columns() -> None:
+    """128 x 128 and what is near: chosen where the product is large."""
+    m, k, n = 2100, 20, 1300
+    function = packed(m, k, n)
+    tile = OPENCL.lower(function).schedule.tile
+    assert (tile.rows, tile.columns) == (128, 128)
+    OPENCL.check(function, [draw(m, k), pack(draw(k, n, seed=1))])
+
+
+ROWS = (0, 1, 2, 3, 5, 6, 7, 8, 11, 13, 100)
+"""Every rest behind the tiles of any variant."""
+
+
+@on_every_target
+def test_dot_packed_takes_rows_known_at_the_call_and_runs_its_epilogue(target) -> None:
+    rows = symbol("m")
+
+    def build(b: Builder, x: Value, w: Value, bias: Value, residual: Value) -> Value:
+        y = b.op("add", b.op("dot_packed", x, w, n=70), b.broadcast_to(bias, (2, rows, 70)))
+        y = b.op("max", y, b.full(0.0, dtype("f32"), (2, rows, 70)))
+        result: Value = b.op("add", y, residual)
+        return result
+
+    function = entry(["f32[2,m,20]", "f32[5,20,16,1]", "f32[70]", "f32[2,m,70]"], build)
+    assert (3, 0) in target.lower(function).in_place
+    for m in ROWS:
+        operands = [draw(2, m, 20), pack(draw(20, 70)), draw(70), draw(2, m, 70, seed=5)]
+        target.check(function, operands, m=m)
+
+
+@pytest.mark.parametrize(("k", "n", "name"), [(40, 24, "f16"), (3000, 17, "f32"), (9, 100, "i8")])
+def test_products_take_rows_known_at_the_call(k: int, n: int, name: str) -> None:
+    """Converted, with depth in blocks, and of integers; batches follow each other in memory."""
+    element = dtype(name)
+    types = TensorType(element, (2, symbol("m"), k)), TensorType(element, (2, k, n))
+    function = general(*types, False, "i32" if name == "i8" else name)
+    w = (draw(2, k, n, seed=1) * 9).astype(element.numpy)
+    for m in ROWS:
+        CPU.check(function, [(draw(2, m, k) * 9).astype(element.numpy), w], m=m)
+
+
+def test_only_the_last_columns_are_stored_in_part() -> None:
+    """Stores of parts of vectors take more time than the products of a short depth."""
+    for n, parts in ((24, 0), (64, 0), (20, 1), (7, 1)):
+        kernel = lower_entry(packed(32, 24, n), VARIANTS["x86-64-v3"].target)
+        stores = [op for op in walk(kernel.loops) if op.name == "loop.store"]
+        partial = [op for op in stores if len(op.operands) > 3]
+        per_row = {op.operands[3] for op in partial}
+        assert len(per_row) == parts
+        assert len(partial) < len(stores) or n == 7
+
+
+@on_every_target
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize(
+    ("m", "k", "n"), [(9, 20, 33), (130, 70, 64), (1, 1, 1), (3, 5000, 17), (2, 64, 128)]
+)
+def test_dot_general_packs_its_right_side(target, transposed: bool, m: int, k: int, n: int) -> None:
+    right = (3, n, k) if transposed else (3, k, n)
+    function = general(f32(3, m, k), f32(*right), transposed, "f32")
+    target.check(function, [draw(3, m, k), draw(*right, seed=1)])
 
 
 def narrow(shape: tuple[int, ...], name: str, seed: int) -> np.ndarray:
@@ -175,8 +155,8 @@ def test_dot_packed_reads_panels_of_every_dtype(name: str, variant: str, k: int)
     packed = pack(w)
     for dim, rows in ((symbol("m"), (1, 6, 40)), (1, (1,)), (3, (3,))):
         types = TensorType(element, (dim, k)), TensorType(element, packed.shape)
-        function = entry(lambda b, x, y: b.op("dot_packed", x, y, n=n, dtype=result), *types)
-        kernel = lower_contraction(function, VARIANTS[variant].target)
+        function = entry(types, lambda b, x, y: b.op("dot_packed", x, y, n=n, dtype=result))
+        kernel = lower_entry(function, VARIANTS[variant].target)
         for m in rows:
             a = narrow((m, k), name, 2)
             symbols = {} if isinstance(dim, int) else {"m": m}
@@ -185,3 +165,62 @@ def test_dot_packed_reads_panels_of_every_dtype(name: str, variant: str, k: int)
             wanted = a.astype(np.float64) @ w.astype(np.float64)
             bound = {"f16": 1e-3, "bf16": 8e-3}.get(name, 1e-12)
             assert error_of(got.astype(np.float64), wanted) <= bound
+
+
+@on_every_target
+def test_all_sizes_may_be_known_only_at_the_call(target) -> None:
+    b, m, k, n = (symbol(name) for name in "bmkn")
+    function = general(f32(b, m, k), f32(b, n, k), True, "f32")
+    for sizes in ((2, 5, 3, 4), (1, 70, 33, 65), (3, 1, 0, 2), (0, 4, 4, 4)):
+        values = dict(zip("bmkn", sizes, strict=True))
+        left = draw(values["b"], values["m"], values["k"])
+        right = draw(values["b"], values["n"], values["k"], seed=1)
+        target.check(function, [left, right], **values)
+
+
+@pytest.mark.parametrize(
+    ("name", "rows"),
+    [*((name, 21) for name in ("f16", "bf16", "f64", "i8", "u8", "i32", "i64")), ("i8", 2)],
+)
+@on_every_target
+def test_products_of_every_dtype(target, name: str, rows: int) -> None:
+    element = dtype(name)
+    result = {"i8": "i32", "u8": "i32"}.get(name, name)
+    integer = element.is_integer
+    a, w = (np.abs(draw(*shape, seed=2)) * 20 for shape in ((rows, 21), (21, 18)))
+    if name not in ("u8",):
+        a, w = a - 10, w - 10
+    left, right = (np.trunc(each) if integer else each / 8 for each in (a, w))
+    operands: list[Any] = [left.astype(element.numpy), right.astype(element.numpy)]
+    types = [TensorType(element, (1, *each.shape)) for each in operands]
+    function = general(types[0], types[1], False, result)
+    target.check(function, [each[None] for each in operands])
+    if target is OPENCL and name not in ("i32", "i64"):
+        function = packed(rows, 21, 18, name, result)
+        target.check(function, [operands[0], pack(operands[1])])
+
+
+@on_every_target
+def test_numbers_beyond_the_depth_never_meet_the_sums(target) -> None:
+    """NaN and infinity behind a row or a column of the operands stay there."""
+    k = symbol("k")
+    function = general(f32(2, 20, k), f32(2, k, 20), False, "f32")
+    left, right = draw(2, 20, 9), draw(2, 9, 20, seed=1)
+    left[1, 0, 0] = np.inf
+    right[1, 0, 0] = np.nan
+    target.check(function, [left, right], k=9)
+
+
+@pytest.mark.parametrize("info", [LARGE, SMALL], ids=["large", "small"])
+def test_tiles_fit_local_memory_and_fill_the_device(info: TargetInfo) -> None:
+    f32_dtype, f64 = dtype("f32"), dtype("f64")
+    sizes = (1, 16, 64, 500, 4096)
+    for element in (f32_dtype, f64):
+        for m in sizes:
+            for n in sizes:
+                tile = choose_tile(info, element, m, n, 1, {})
+                assert tile.down * tile.across <= info.group_size
+                assert tile.local_length(element) <= info.local_memory
+    whole = choose_tile(info, f32_dtype, 4096, 4096, 1, {})
+    small = choose_tile(info, f32_dtype, 64, 64, 1, {})
+    assert whole.rows * whole.columns > small.rows * small.columns

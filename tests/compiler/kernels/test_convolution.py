@@ -1,114 +1,120 @@
-"""Convolution and depthwise kernels against the op table's references in float64."""
+"""Convolution and depthwise kernels against the interpreter, whose references are in float64."""
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import pytest
 
 from ingot.compiler.graph.builder import Builder
-from ingot.compiler.ir import TensorType, Value
+from ingot.compiler.ir import Function, TensorType, Value
 from ingot.compiler.ir.dims import Dim, ceildiv, product, symbol
-from ingot.compiler.kernels.lanes.convolution import lower_convolution
-from ingot.compiler.kernels.lanes.depthwise import lower_depthwise
+from ingot.compiler.kernels.classes import lower_entry
 from ingot.hal.spec import dtype
-from tests.support.kernel_runner import VARIANTS, host_variants, run
-from tests.support.products import draw, entry, error_of, f32, pack
+from tests.support.entries import entry
+from tests.support.every_target import OPENCL, on_targets
+from tests.support.products import draw, f32, pack
+from tests.support.work_items import SMALL, needs_device
 
 Array = np.ndarray[Any, Any]
-Pads = tuple[tuple[int, int], ...]
-
-
-def convolve(x: Array, w: Array, strides: Any, dilation: Any, padding: Pads) -> Array:
-    """x [b, spatial..., c], w [window..., c, n] in float64, a window position at a time."""
-    padded = np.pad(x.astype(np.float64), ((0, 0), *padding, (0, 0)))
-    window = w.shape[:-2]
-    sizes = [
-        (padded.shape[1 + i] - (window[i] - 1) * dilation[i] - 1) // strides[i] + 1
-        for i in range(len(window))
-    ]
-    total = np.zeros((x.shape[0], *sizes, w.shape[-1]))
-    for place in np.ndindex(*window):
-        cut = tuple(
-            slice(p * d, p * d + (size - 1) * s + 1, s)
-            for p, d, s, size in zip(place, dilation, strides, sizes, strict=True)
-        )
-        total += padded[(slice(None), *cut)] @ w[place].astype(np.float64)
-    return total
-
 
 CASES = [
     ((1, 8, 8, 16), (3, 3), 32, (1, 1), (1, 1), ((1, 1), (1, 1))),
     ((2, 15, 13, 3), (7, 7), 20, (2, 2), (1, 1), ((3, 3), (3, 3))),
     ((1, 9, 9, 8), (1, 1), 48, (2, 2), (1, 1), ((0, 0), (0, 0))),
-    ((2, 13, 13, 40), (1, 1), 70, (2, 2), (1, 1), ((0, 0), (0, 0))),
     ((1, 5, 6, 4), (1, 1), 16, (1, 1), (1, 1), ((0, 0), (0, 0))),
     ((1, 10, 11, 5), (3, 2), 7, (1, 2), (2, 1), ((2, 0), (0, 1))),
-    ((1, 7, 7, 70), (3, 3), 130, (1, 1), (1, 1), ((1, 1), (1, 1))),
     ((2, 9, 5), (3,), 10, (1,), (2,), ((2, 2),)),
     ((1, 4, 5, 6, 3), (2, 3, 2), 9, (1, 2, 1), (1, 1, 1), ((0, 1), (1, 1), (0, 0))),
+    ((1, 9, 8, 2), (3, 3), 5, (1, 1), (1, 1), ((-1, 0), (0, -2))),
 ]
+WIDE = [
+    ((2, 13, 13, 40), (1, 1), 70, (2, 2), (1, 1), ((0, 0), (0, 0))),
+    ((1, 7, 7, 70), (3, 3), 130, (1, 1), (1, 1), ((1, 1), (1, 1))),
+]
+"""More features than a tile of vectors has."""
 
 
-@pytest.mark.parametrize("variant", host_variants())
-@pytest.mark.parametrize("case", CASES, ids=str)
-@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
-def test_conv_packed_convolves(variant: str, case: Any, dynamic: bool) -> None:
-    shape, window, n, strides, dilation, padding = case
-    channels = shape[-1]
-    symbols = [symbol(f"d{i}") for i in range(len(shape) - 1)]
-    x_shape: tuple[Dim, ...] = (*symbols, channels) if dynamic else shape
-    depth = product(window) * channels
-    panels = ceildiv(n, 16)
+def convolution(case: Any, shape: tuple[Dim, ...], name: str = "f32") -> Function:
+    """conv_packed and a bias."""
+    sizes, window, n, strides, dilation, padding = case
+    channels = sizes[-1]
+    depth, panels = product(window) * channels, ceildiv(n, 16)
+    element, result = dtype(name), dtype("i32" if name == "i8" else name)
+    steps = max(1, 4 // element.bytes)
 
     def build(b: Builder, x: Value, w: Value, bias: Value) -> Value:
         y = b.op(
             "conv_packed", x, w, window=window, strides=strides, rhs_dilation=dilation,
-            padding=padding, n=n,
-        )  # fmt: skip
-        result: Value = b.op("add", y, b.broadcast_to(bias, y.type.shape))
-        return result
-
-    function = entry(build, f32(*x_shape), f32(panels, depth, 16, 1), f32(n))
-    kernel = lower_convolution(function, VARIANTS[variant].target)
-    x, w, bias = draw(*shape), draw(*window, channels, n, seed=1), draw(n, seed=2)
-    wanted = convolve(x, w, strides, dilation, padding) + bias
-    out = np.full(wanted.shape, np.nan, np.float32)
-    values = {f"d{i}": size for i, size in enumerate(shape[:-1])} if dynamic else {}
-    (got,) = run(kernel, [x, pack(w.reshape(depth, n)), bias], [out], variant, **values)
-    assert error_of(got, wanted) < 2e-6
-
-
-@pytest.mark.parametrize("name", ["f16", "bf16", "i8"])
-@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
-@pytest.mark.parametrize("window", [3, 1], ids=["window", "strided pixels"])
-def test_conv_packed_unpacks_narrow_weights(name: str, dynamic: bool, window: int) -> None:
-    variant, (height, width), channels, n = host_variants()[0], (9, 8), 5, 35
-    element, result = dtype(name), dtype("i32" if name == "i8" else name)
-    sizes = (symbol("h"), symbol("w")) if dynamic else (height, width)
-    padding = ((1, 1), (1, 0)) if window == 3 else ((0, 0), (0, 0))
-    strides = (1, 1) if window == 3 else (2, 3)
-    shapes = [(2, height, width, channels), (window, window, channels, n)]
-    x, w = (
-        (draw(*shape, seed=seed) * 20).astype(np.int8).astype(element.numpy)
-        for seed, shape in enumerate(shapes)
-    )
-    panels = pack(w.reshape(-1, n))
-    types = TensorType(element, (2, *sizes, channels)), TensorType(element, panels.shape)
-    function = entry(
-        lambda b, x, w: b.op(
-            "conv_packed", x, w, window=(window, window), strides=strides, rhs_dilation=(1, 1),
             padding=padding, n=n, dtype=result,
-        ),
-        *types,
-    )  # fmt: skip
-    kernel = lower_convolution(function, VARIANTS[variant].target)
-    wanted = convolve(x, w, strides, (1, 1), padding)
-    symbols = {"h": height, "w": width} if dynamic else {}
-    (got,) = run(kernel, [x, panels], [np.zeros(wanted.shape, result.numpy)], variant, **symbols)
-    bound = {"f16": 1e-3, "bf16": 8e-3}.get(name, 0)
-    assert error_of(got.astype(np.float64), wanted) <= bound
+        )  # fmt: skip
+        sum: Value = b.op("add", y, b.broadcast_to(bias, y.type.shape))
+        return sum
+
+    types = (
+        TensorType(element, shape),
+        TensorType(element, (panels, -(-depth // steps), 16, steps)),
+        TensorType(result, (n,)),
+    )
+    return entry(types, build)
+
+
+def operands(case: Any, name: str = "f32") -> list[Array]:
+    """Of `convolution`; whole numbers for integers."""
+    shape, window, n, *_ = case
+    x, bias = draw(*shape), draw(n, seed=2)
+    w = draw(product(window) * shape[-1], n, seed=1) / 8  # type: ignore[arg-type]
+    if name == "i8":
+        x, w, bias = x * 20, w * 160, bias * 20
+    element, result = dtype(name).numpy, np.int32 if name == "i8" else dtype(name).numpy
+    return [x.astype(element), pack(w.astype(element)), bias.astype(result)]
+
+
+def sizes_of(shape: tuple[int, ...], dynamic: bool) -> tuple[tuple[Dim, ...], dict[str, int]]:
+    """The shape with a symbol for every dim but the channels, and what they are at the call."""
+    if not dynamic:
+        return shape, {}
+    names = [f"d{axis}" for axis in range(len(shape) - 1)]
+    return (*map(symbol, names), shape[-1]), dict(zip(names, shape, strict=False))
+
+
+def fixed_and_dynamic(cases: Sequence[Any], dynamic: Sequence[Any]) -> list[tuple[Any, bool]]:
+    return [*((case, False) for case in cases), *((case, True) for case in dynamic)]
+
+
+@on_targets(
+    "case, dynamic",
+    cpu=fixed_and_dynamic([*CASES, *WIDE], [*CASES, *WIDE]),
+    opencl=fixed_and_dynamic(CASES, CASES[1::2]),
+)
+def test_conv_packed_convolves(target, case: Any, dynamic: bool) -> None:
+    shape, values = sizes_of(case[0], dynamic)
+    target.check(convolution(case, shape), operands(case), **values)
+
+
+@on_targets(
+    "name, dynamic, window",
+    cpu=itertools.product(["f16", "bf16", "i8"], [False, True], [3, 1]),
+    opencl=[("bf16", False, 3), ("i8", False, 3)],
+)
+def test_narrow_weights_are_unpacked_and_summed_wide(
+    target, name: str, dynamic: bool, window: int
+) -> None:
+    strides, padding = ((1, 1), ((1, 1), (1, 0))) if window == 3 else ((2, 3), ((0, 0), (0, 0)))
+    case = ((2, 9, 8, 5), (window, window), 35, strides, (1, 1), padding)
+    shape, values = sizes_of(case[0], dynamic)
+    target.check(convolution(case, shape, name), operands(case, name), **values)
+
+
+@needs_device
+def test_many_pixels_and_features_make_large_tiles() -> None:
+    case = ((2, 80, 80, 3), (3, 3), 256, (1, 1), (1, 1), ((1, 1), (1, 1)))
+    function = convolution(case, case[0])
+    assert OPENCL.lower(function).schedule.tile.rows == 128
+    assert lower_entry(function, SMALL).schedule.tile.columns == 64
+    OPENCL.check(function, operands(case))
 
 
 DEPTHWISE = [
@@ -117,31 +123,36 @@ DEPTHWISE = [
     ((1, 3, 2, 16), (5, 5), (1, 1), (1, 1), ((2, 2), (2, 2))),
     ((1, 12, 9, 5), (3, 2), (2, 1), (2, 3), ((2, 1), (0, 4))),
     ((2, 11, 18), (4,), (1,), (1,), ((3, 0),)),
+    ((1, 300, 1, 3), (3, 1), (1, 1), (1, 1), ((1, 1), (0, 0))),
 ]
 
 
-@pytest.mark.parametrize("variant", host_variants())
-@pytest.mark.parametrize("case", DEPTHWISE, ids=str)
-@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
-def test_depthwise_convolves_each_channel(variant: str, case: Any, dynamic: bool) -> None:
-    shape, window, strides, dilation, padding = case
-    channels = shape[-1]
-    symbols = [symbol(f"d{i}") for i in range(len(shape) - 1)]
-    x_shape: tuple[Dim, ...] = (*symbols, channels) if dynamic else shape
+def depthwise(case: Any, shape: tuple[Dim, ...]) -> Function:
+    """depthwise and the greater of it and a number per channel."""
+    window, strides, dilation, padding = case[1:]
 
-    def build(b: Builder, x: Value, w: Value) -> Value:
-        result: Value = b.op(
-            "depthwise", x, w, strides=strides, rhs_dilation=dilation, padding=padding
-        )
+    def build(b: Builder, x: Value, w: Value, least: Value) -> Value:
+        y = b.op("depthwise", x, w, strides=strides, rhs_dilation=dilation, padding=padding)
+        result: Value = b.op("max", y, b.broadcast_to(least, y.type.shape))
         return result
 
-    function = entry(build, f32(*x_shape), f32(*window, channels))
-    kernel = lower_depthwise(function, VARIANTS[variant].target)
-    x, w = draw(*shape), draw(*window, channels, seed=1)
-    eye = np.zeros((*window, channels, channels))
-    eye[..., np.arange(channels), np.arange(channels)] = w
-    wanted = convolve(x, eye, strides, dilation, padding)
-    out = np.full(wanted.shape, np.nan, np.float32)
-    values = {f"d{i}": size for i, size in enumerate(shape[:-1])} if dynamic else {}
-    (got,) = run(kernel, [x, w], [out], variant, **values)
-    assert error_of(got, wanted) < 2e-6
+    channels = shape[-1]
+    return entry([f32(*shape), f32(*window, channels), f32(channels)], build)
+
+
+@on_targets(
+    "case, dynamic",
+    cpu=fixed_and_dynamic(DEPTHWISE, DEPTHWISE),
+    opencl=fixed_and_dynamic(DEPTHWISE, DEPTHWISE[1::2]),
+)
+def test_depthwise_convolves_each_channel(target, case: Any, dynamic: bool) -> None:
+    sizes, window, *_ = case
+    shape, values = sizes_of(sizes, dynamic)
+    arrays = [draw(*sizes), draw(*window, sizes[-1], seed=1), draw(sizes[-1], seed=2) - 3]
+    target.check(depthwise(case, shape), arrays, **values)
+
+
+def test_groups_stay_within_what_devices_have() -> None:
+    case = DEPTHWISE[-1]
+    size = OPENCL.lower(depthwise(case, case[0])).local_size
+    assert size[2] <= 64, "NVIDIA's devices have 64 work items along the third axis"

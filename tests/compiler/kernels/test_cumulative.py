@@ -6,54 +6,56 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from ingot.compiler.kernels.lanes.cumulative import lower_cumulative
+from ingot.compiler.kernels.classes import lower_entry
 from ingot.compiler.targets.cpu.flags import VARIANTS
 from ingot.hal.spec import dtype
 from tests.support.devices import best_variant
-from tests.support.entries import check, entry
-from tests.support.kernel_runner import V4, run
+from tests.support.entries import entry
+from tests.support.every_target import CPU, OPENCL, on_every_target
+from tests.support.kernel_runner import run
+from tests.support.work_items import needs_device
 
-ONE = ["x86-64"]
+
+def cumulative(axis: int, kind: str = "add", exclusive: bool = False, reverse: bool = False):
+    return lambda b, x: b.op(
+        "cumulative", x, axis=axis, kind=kind, exclusive=exclusive, reverse=reverse
+    )
 
 
+@on_every_target
 @pytest.mark.parametrize("axis", [0, 1, 2])
 @pytest.mark.parametrize("name", ["f32", "bf16", "i8", "u64", "i1", "f64"])
-def test_every_axis_of_every_dtype(name: str, axis: int) -> None:
-    kind = "or" if name == "i1" else "add"
-
-    def body(b, x):
-        ways = [(exclusive, reverse) for exclusive in (False, True) for reverse in (False, True)]
-        exclusive, reverse = ways[(axis + len(name)) % 4]
-        return b.op("cumulative", x, axis=axis, kind=kind, exclusive=exclusive, reverse=reverse)
-
+def test_every_axis_of_every_dtype(target, name: str, axis: int) -> None:
+    ways = [(exclusive, reverse) for exclusive in (False, True) for reverse in (False, True)]
+    way = ways[(axis + len(name)) % 4]
+    body = cumulative(axis, "or" if name == "i1" else "add", *way)
     function = entry([f"{name}[3,b,37]"], body, {"b": (0, None)})
-    for size in (0, 1, 5):
-        check(function, lower_cumulative, b=size, variants=None if name == "f32" else ONE)
+    for size in (0, 1, 5, 30):
+        target.check(function, b=size, one=name != "f32")
 
 
+@on_every_target
 @pytest.mark.parametrize("exclusive", [False, True])
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("kind", ["add", "mul", "max", "min"])
-def test_kinds_and_directions(kind: str, reverse: bool, exclusive: bool) -> None:
-    def body(b, x):
-        return b.op("cumulative", x, axis=0, kind=kind, exclusive=exclusive, reverse=reverse)
-
-    check(entry(["f32[9,20]"], body), lower_cumulative, variants=ONE)
+def test_kinds_and_directions_of_short_and_long_lines(target, kind, reverse, exclusive) -> None:
+    function = entry(["i32[3,n]"], cumulative(1, kind, exclusive, reverse), {"n": (0, None)})
+    for n in (0, 1, 3, 64, 65, 1500):
+        target.check(function, n=n, one=target is CPU)
+    if target is CPU:
+        target.check(entry(["f32[9,20]"], cumulative(0, kind, exclusive, reverse)), one=True)
 
 
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("kind", ["add", "mul"])
 @pytest.mark.parametrize("name", ["bf16", "f16", "f32"])
 def test_sums_and_products_of_floats_are_rounded_once(name: str, kind: str, reverse: bool) -> None:
-    function = entry(
-        [f"{name}[300,40]"],
-        lambda b, x: b.op("cumulative", x, axis=0, kind=kind, reverse=reverse),
-    )
+    function = entry([f"{name}[300,40]"], cumulative(0, kind, reverse=reverse))
     element = dtype(name).numpy
     drawn = np.random.default_rng(1).standard_normal((300, 40))
     x = (1 + drawn / 16 if kind == "mul" else drawn).astype(element)
     variant = best_variant()
-    kernel = lower_cumulative(function, VARIANTS[variant].target)
+    kernel = lower_entry(function, VARIANTS[variant].target)
     (result,) = run(kernel, [x], [np.zeros_like(x)], variant)
     step = -1 if reverse else 1
     wide = x.astype(np.float64)[::step]
@@ -64,27 +66,42 @@ def test_sums_and_products_of_floats_are_rounded_once(name: str, kind: str, reve
     assert np.all(np.abs(result.astype(np.float64) - exact) <= half + running)
 
 
-def test_nan_stays_in_a_running_maximum() -> None:
-    function = entry(["f32[6]"], lambda b, x: b.op("cumulative", x, axis=0, kind="max"))
-    check(function, lower_cumulative, [np.array([1, 2, np.nan, 3, -1, 9], np.float32)])
+@needs_device
+@pytest.mark.parametrize(("shape", "axis"), [((2, 50, 3), 1), ((9, 50, 100), 1), ((2, 4, 33), 1)])
+def test_lines_that_are_neighbours(shape, axis: int) -> None:
+    function = entry([f"f32[{','.join(map(str, shape))}]"], cumulative(axis))
+    OPENCL.check(function, tolerance=1e-5)
 
 
-def test_what_feeds_it_is_computed_inside() -> None:
+@needs_device
+def test_many_lines_are_walked_by_an_item_each() -> None:
+    function = entry(["f32[2,20,3000]"], cumulative(1))
+    assert not OPENCL.lower(function).schedule.scanned
+    OPENCL.check(function, one=True)
+
+
+@on_every_target
+@pytest.mark.parametrize("place", [2, 1200])
+def test_nan_stays_in_a_running_maximum(target, place: int) -> None:
+    x = np.zeros((1, 2000), np.float32)
+    x[0, place] = np.nan
+    x[0, 1300] = 9
+    target.check(entry(["f32[1,2000]"], cumulative(1, "max")), [x])
+
+
+@on_every_target
+def test_what_feeds_it_is_computed_inside(target) -> None:
     def body(b, x):
-        return b.op(
-            "cumulative", b.op("neg", b.op("slice", x, start=(1,), limit=(8,))), axis=0, kind="add"
-        )
+        cut = b.op("slice", x, start=(1,), limit=(300,))
+        return cumulative(0)(b, b.op("neg", cut))
 
-    kernel = lower_cumulative(entry(["f32[10]"], body), V4)
-    assert not kernel.in_place
-    check(entry(["f32[10]"], body), lower_cumulative)
+    function = entry(["f32[310]"], body)
+    assert not target.lower(function).in_place
+    target.check(function)
 
 
-def test_a_long_sum_of_floats_does_not_drift() -> None:
-    function = entry(
-        ["f32[b]"], lambda b, x: b.op("cumulative", x, axis=0, kind="add"), {"b": (0, None)}
-    )
+@on_every_target
+def test_a_long_sum_of_floats_does_not_drift(target) -> None:
     x = np.full(200_000, 0.1, np.float32)
-    (got,) = run(lower_cumulative(function, V4), [x], [np.empty_like(x)], "x86-64", b=x.size)
-    exact = np.cumsum(x.astype(np.float64))
-    assert np.abs(got / exact - 1).max() < 1e-7
+    function = entry(["f32[b]"], cumulative(0), {"b": (0, None)})
+    target.check(function, [x], 1e-6 if target is OPENCL else 1e-7, one=True, b=x.size)

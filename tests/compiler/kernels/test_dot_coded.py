@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingot.compiler.ir import Function
+from ingot.compiler.ir import Function, parse_type
 from ingot.compiler.kernels.classes import lower_entry
 from ingot.compiler.kernels.interpreter import run_kernel
 from ingot.hal.spec import dtype
 from tests.support import kernel_runner
 from tests.support.drawn import examples
-from tests.support.entries import assert_close, entry, make, parse_type, reference
+from tests.support.entries import assert_close, entry, make, reference
 from tests.support.kernel_runner import PLAIN, V3, VARIANTS, device_variants, host_variants
 from tests.support.work_items import SMALL
 

@@ -7,27 +7,45 @@ import pytest
 
 from ingot.compiler.ir.dims import symbol
 from ingot.compiler.ir.printer import to_text
-from ingot.compiler.kernels.lanes.map import lower_map
 from ingot.hal.spec import dtype
-from tests.support.entries import check, entry
-from tests.support.kernel_runner import V4, IndexFault, host_variants, run
+from tests.support.entries import entry
+from tests.support.every_target import CPU, OPENCL, on_every_target
+from tests.support.work_items import needs_device
 
 F32 = dtype("f32")
 B = symbol("b")
 
 
+@on_every_target
 @pytest.mark.parametrize("name", ["f32", "f64", "f16", "bf16", "i8", "u8", "i32", "i64"])
-def test_arithmetic_of_every_dtype(name: str) -> None:
+def test_arithmetic_of_every_dtype(target, name: str) -> None:
     def body(b, x, y):
         return b.op("max", b.op("sub", b.op("mul", x, y), y), b.op("neg", x))
 
-    check(entry([f"{name}[5,7]", f"{name}[5,7]"], body), lower_map)
+    target.check(entry([f"{name}[5,39]"] * 2, body), one=target is OPENCL)
 
 
-@pytest.mark.parametrize("n", [0, 1, 15, 16, 33])
-def test_symbolic_count(n: int) -> None:
+@on_every_target
+def test_symbolic_count(target) -> None:
     function = entry(["f32[b]", "f32[b]"], lambda b, x, y: b.op("add", x, y), {"b": (0, None)})
-    check(function, lower_map, b=n)
+    for n in (0, 1, 5, 8, 15, 16, 33, 1000, 5003):
+        target.check(function, b=n)
+
+
+@needs_device
+def test_symbolic_rows_of_a_costly_function() -> None:
+    function = entry(["f32[n,6]"], lambda b, x: b.op("exp", x), {"n": (0, None)})
+    for n in (1, 77):
+        OPENCL.check(function, n=n)
+
+
+@needs_device
+@pytest.mark.parametrize("shape", [(50, 37), (50, 64), (7,), (2000,), (3, 5, 4)])
+def test_elementwise_with_a_broadcast(shape) -> None:
+    def body(b, x, y):
+        return b.op("tanh", b.op("add", x, b.broadcast_to(y, shape)))
+
+    OPENCL.check(entry([f"f32[{','.join(map(str, shape))}]", f"f32[{shape[-1]}]"], body))
 
 
 def test_bias_is_broadcast_and_rows_are_not_merged() -> None:
@@ -36,15 +54,15 @@ def test_bias_is_broadcast_and_rows_are_not_merged() -> None:
         return b.op("max", b.op("add", x, wide), b.full(0.0, F32, (B, 20)))
 
     function = entry(["f32[b,20]", "f32[20]"], body, {"b": (1, 64)})
-    check(function, lower_map, b=3)
-    kernel = lower_map(function, V4)
+    CPU.check(function, b=3)
+    kernel = CPU.lower(function)
     assert kernel.schedule.extents == (B, 20)
     assert kernel.in_place == ((0, 0),)
 
 
 def test_equal_maps_merge_to_one_axis() -> None:
     function = entry(["f32[4,5,6]"] * 2, lambda b, x, y: b.op("add", x, y))
-    assert lower_map(function, V4).schedule.extents == (120,)
+    assert CPU.lower(function).schedule.extents == (120,)
 
 
 def test_head_split_needs_no_division() -> None:
@@ -52,15 +70,15 @@ def test_head_split_needs_no_division() -> None:
         return b.op("transpose", b.op("reshape", x, shape=(9, 3, 32)), permutation=(1, 0, 2))
 
     function = entry(["f32[9,96]"], body)
-    check(function, lower_map)
+    CPU.check(function)
 
     def back(b, x):
         x = b.op("transpose", b.op("neg", x), permutation=(1, 0, 2))
         return b.op("reshape", x, shape=(9, 96))
 
     function = entry(["f32[3,9,32]"], back)
-    check(function, lower_map)
-    assert "loop.div" not in {op.name for op in all_ops(lower_map(function, V4))}
+    CPU.check(function)
+    assert "loop.div" not in {op.name for op in all_ops(CPU.lower(function))}
 
 
 def all_ops(kernel):
@@ -73,10 +91,7 @@ def all_ops(kernel):
 def test_transposes(shape: tuple[int, ...]) -> None:
     permutation = (*range(len(shape) - 2), len(shape) - 1, len(shape) - 2)
     text = ",".join(map(str, shape))
-    check(
-        entry([f"f32[{text}]"], lambda b, x: b.op("transpose", x, permutation=permutation)),
-        lower_map,
-    )
+    CPU.check(entry([f"f32[{text}]"], lambda b, x: b.op("transpose", x, permutation=permutation)))
 
 
 def test_slice_reverse_and_strides() -> None:
@@ -84,7 +99,7 @@ def test_slice_reverse_and_strides() -> None:
         x = b.op("slice", x, start=(1, 3), limit=(9, 40), stride=(2, 3))
         return b.op("reverse", x, axes=(1,))
 
-    check(entry(["f32[10,50]"], body), lower_map)
+    CPU.check(entry(["f32[10,50]"], body))
 
 
 @pytest.mark.parametrize(
@@ -94,7 +109,7 @@ def test_padding(low, high, interior) -> None:
     def body(b, x):
         return b.op("pad", x, b.constant(np.float32(9)), low=low, high=high, interior=interior)
 
-    check(entry(["f32[5,18]"], body), lower_map)
+    CPU.check(entry(["f32[5,18]"], body))
 
 
 def test_concatenation_inside_and_outside() -> None:
@@ -102,8 +117,8 @@ def test_concatenation_inside_and_outside() -> None:
         inner = b.op("concatenate", x, b.op("neg", y), axis=1)
         return b.op("concatenate", inner, b.op("exp2", inner), axis=0)
 
-    check(entry(["f32[3,16]", "f32[3,32]"], body), lower_map, tolerance=1e-6)
-    check(entry(["f32[3,5]", "f32[3,9]"], body), lower_map, tolerance=1e-6)
+    CPU.check(entry(["f32[3,16]", "f32[3,32]"], body), tolerance=1e-6)
+    CPU.check(entry(["f32[3,5]", "f32[3,9]"], body), tolerance=1e-6)
 
 
 def test_iota_dim_and_convert() -> None:
@@ -112,25 +127,24 @@ def test_iota_dim_and_convert() -> None:
         n = b.op("broadcast", b.op("dim", value=B, dtype=dtype("i64")), shape=(B, 6), dimensions=())
         return b.op("add", x, b.op("convert", b.op("sub", n, count), dtype=F32))
 
-    check(entry(["f32[b,6]"], body, {"b": (1, None)}), lower_map, b=5)
+    CPU.check(entry(["f32[b,6]"], body, {"b": (1, None)}), b=5)
 
 
+@on_every_target
 @pytest.mark.parametrize("mode", ["clamp", "check", "wrap_check"])
-def test_embedding_rows(mode: str) -> None:
+def test_embedding_rows(target, mode: str) -> None:
     function = entry(
-        ["f32[10,24]", "i32[2,3]"], lambda b, x, i: b.op("take", x, i, axis=0, mode=mode)
+        ["f32[20,33]", "i32[6,9]"], lambda b, x, i: b.op("take", x, i, axis=0, mode=mode)
     )
     rng = np.random.default_rng(1)
-    table = rng.standard_normal((10, 24)).astype(np.float32)
-    low = -10 if mode == "wrap_check" else 0
-    indices = rng.integers(low, 10, (2, 3)).astype(np.int32)
-    check(function, lower_map, [table, indices])
+    table = rng.standard_normal((20, 33)).astype(np.float32)
+    low = {"clamp": -9, "check": 0, "wrap_check": -20}[mode]
+    indices = rng.integers(low, 29 if mode == "clamp" else 20, (6, 9)).astype(np.int32)
+    target.check(function, [table, indices])
     if mode != "clamp":
-        indices[1, 1] = 10
-        for variant in host_variants():
-            kernel = lower_map(function, V4)
-            with pytest.raises(IndexFault, match=r"\(1, 10, 10\)"):
-                run(kernel, [table, indices], [np.zeros((2, 3, 24), np.float32)], variant)
+        indices[1, 1] = 20
+        results = [np.zeros((6, 9, 33), np.float32)]
+        assert target.fault(function, [table, indices], results) == (1, 20, 20)
 
 
 def test_take_along_the_lanes() -> None:
@@ -140,10 +154,9 @@ def test_take_along_the_lanes() -> None:
     rng = np.random.default_rng(1)
     table = rng.standard_normal((4, 10)).astype(np.float32)
     indices = rng.integers(0, 10, 37)
-    check(function, lower_map, [table, indices])
+    CPU.check(function, [table, indices])
     indices[36] = -1
-    with pytest.raises(IndexFault, match=r"\(1, -1, 10\)"):
-        run(lower_map(function, V4), [table, indices], [np.zeros((4, 37), np.float32)])
+    assert CPU.fault(function, [table, indices], [np.zeros((4, 37), np.float32)]) == (1, -1, 10)
 
 
 def test_masks_of_mixed_width() -> None:
@@ -153,7 +166,7 @@ def test_masks_of_mixed_width() -> None:
         mixed = b.op("xor", both, b.op("not", other))
         return [b.op("select", mixed, y, b.op("neg", y)), b.op("select", mixed, y, y)]
 
-    check(entry(["f32[37]", "i64[37]", "i1[37]"], body), lower_map)
+    CPU.check(entry(["f32[37]", "i64[37]", "i1[37]"], body))
 
 
 def test_i1_results_and_two_results() -> None:
@@ -161,12 +174,12 @@ def test_i1_results_and_two_results() -> None:
         less = b.op("compare", x, y, direction="lt")
         return [less, b.op("or", less, b.op("is_nan", x))]
 
-    check(entry(["f32[41]", "f32[41]"], body), lower_map)
+    CPU.check(entry(["f32[41]", "f32[41]"], body))
 
 
 def test_rank_zero_and_zero_size() -> None:
-    check(entry(["f32[]"], lambda b, x: b.op("add", x, x)), lower_map)
-    check(entry(["f32[0,4]"], lambda b, x: b.op("add", x, x)), lower_map)
+    CPU.check(entry(["f32[]"], lambda b, x: b.op("add", x, x)))
+    CPU.check(entry(["f32[0,4]"], lambda b, x: b.op("add", x, x)))
 
 
 def test_a_dim_that_may_be_one_at_the_call() -> None:
@@ -180,7 +193,7 @@ def test_a_dim_that_may_be_one_at_the_call() -> None:
 
     function = entry(["f32[a]", "f32[c]"], body, {"a": (1, None), "c": (1, None)})
     for sizes in ({"a": 1, "c": 20}, {"a": 20, "c": 1}, {"a": 20, "c": 20}):
-        check(function, lower_map, **sizes)
+        CPU.check(function, **sizes)
 
 
 @pytest.mark.parametrize("name", ["f32", "u8", "bf16", "f64"])
@@ -194,8 +207,8 @@ def test_squares_of_a_transposed_operand_are_turned_in_registers(shape, name: st
     result = tuple(shape[axis] for axis in swapped)
     types = [f"{name}[{','.join(map(str, each))}]" for each in (shape, result)]
     function = entry(types, body)
-    check(function, lower_map)
-    assert lower_map(function, V4).schedule.turned == 1
+    CPU.check(function)
+    assert CPU.lower(function).schedule.turned == 1
 
 
 def test_transposes_of_symbolic_sides() -> None:
@@ -205,7 +218,7 @@ def test_transposes_of_symbolic_sides() -> None:
         {"m": (0, None), "n": (0, None)},
     )
     for m, n in ((0, 3), (1, 1), (15, 16), (16, 15), (70, 130)):
-        check(function, lower_map, m=m, n=n)
+        CPU.check(function, m=m, n=n)
 
 
 def test_a_dim_under_another_name_is_walked_without_a_division() -> None:
@@ -217,12 +230,78 @@ def test_a_dim_under_another_name_is_walked_without_a_division() -> None:
 
     shapes = ["f32[b,n,4]", "f32[b,m,4]"]
     function = entry(shapes, body, {"b": (0, None), "n": (0, None), "m": (0, None)})
-    assert "loop.rem" not in to_text(lower_map(function, V4).loops)
+    assert "loop.rem" not in to_text(CPU.lower(function).loops)
     for b, n in ((2, 3), (0, 5), (3, 1)):
-        check(function, lower_map, b=b, n=n, m=n)
+        CPU.check(function, b=b, n=n, m=n)
 
 
 @pytest.mark.parametrize("name", ["i1", "u8", "f64"])
 def test_rows_become_columns_of_every_width(name: str) -> None:
     function = entry([f"{name}[37,45]"], lambda b, x: b.op("transpose", x, permutation=(1, 0)))
-    check(function, lower_map)
+    CPU.check(function)
+
+
+@needs_device
+def test_whole_tiles_and_edges_of_many_vectors_per_item() -> None:
+    def body(b, x, y):
+        return b.op("add", x, b.broadcast_to(y, (4099, 2048)))
+
+    function = entry(["f32[4099,2048]", "f32[2048]"], body)
+    kernel = OPENCL.lower(function)
+    assert kernel.schedule.tile[0] * kernel.schedule.tile[1] > 256 * kernel.schedule.lanes
+    OPENCL.check(function, one=True)
+
+
+@needs_device
+@pytest.mark.parametrize(
+    ("shape", "permutation", "turned"),
+    [
+        ((70, 50), (1, 0), 1),
+        ((2, 33, 40), (0, 2, 1), 1),
+        ((2, 9, 40, 50), (0, 2, 3, 1), 1),
+        ((2, 40, 3, 50), (3, 1, 2, 0), 0),
+        ((5, 6, 7), (2, 1, 0), 0),
+    ],
+)
+def test_transposes_of_groups(shape, permutation, turned: int) -> None:
+    def body(b, x):
+        return b.op("neg", b.op("transpose", x, permutation=permutation))
+
+    function = entry([f"f32[{','.join(map(str, shape))}]"], body)
+    OPENCL.check(function)
+    assert OPENCL.lower(function).schedule.turned == turned
+
+
+@needs_device
+def test_a_transposed_operand_beside_a_straight_one_and_a_symbol() -> None:
+    def body(b, x, y):
+        return b.op("add", b.op("transpose", x, permutation=(1, 0)), y)
+
+    function = entry(["f32[n,40]", "f32[40,n]"], body, {"n": (1, None)})
+    for n in (1, 31, 97):
+        OPENCL.check(function, n=n)
+    assert OPENCL.lower(function).schedule.turned == 1
+
+
+@needs_device
+def test_pads_slices_and_concatenations() -> None:
+    def body(b, x, y):
+        zero = b.full(0.0, dtype("f32"), ())
+        wide = b.op("pad", x, zero, low=(1, 2), high=(0, 3), interior=(0, 1))
+        cut = b.op("slice", wide, start=(1, 1), limit=(9, 20), stride=(1, 2))
+        return b.op("concatenate", cut, y, axis=1)
+
+    OPENCL.check(entry(["f32[8,10]", "f32[8,7]"], body))
+
+
+@needs_device
+def test_an_index_out_of_range_is_a_fault_behind_barriers() -> None:
+    def body(b, x, i, y):
+        rows = b.op("take", x, i, axis=0, mode="check")
+        return b.op("add", rows, b.op("transpose", y, permutation=(1, 0)))
+
+    turned = entry(["f32[20,33]", "i32[9]", "f32[33,9]"], body)
+    assert OPENCL.lower(turned).schedule.turned == 1
+    indices = np.array([3, 4, -1, 1, 0, 1, 2, 3, 4], np.int32)
+    operands = [np.zeros((20, 33), np.float32), indices, np.ones((33, 9), np.float32)]
+    assert OPENCL.fault(turned, operands, [np.zeros((9, 33), np.float32)]) == (1, -1, 20)

@@ -5,60 +5,106 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from ingot.compiler.ir import walk
 from ingot.compiler.ir.dims import symbol
-from ingot.compiler.kernels.lanes.row import lower_row
 from ingot.hal.spec import dtype
-from tests.support.entries import check, entry
-from tests.support.kernel_runner import V4
+from tests.support.entries import entry
+from tests.support.every_target import CPU, OPENCL, on_every_target
 from tests.support.rows import layer_norm, softmax, spread
+from tests.support.work_items import needs_device
 
 F32 = dtype("f32")
 S, N = symbol("s"), symbol("n")
 
 
+def reduce(kind: str, axes: tuple[int, ...]):
+    return lambda b, x: b.op("reduce", x, axes=axes, kind=kind)
+
+
+@on_every_target
 @pytest.mark.parametrize("shape", [(3, 5, 32), (7, 37), (1, 5), (2, 1)])
-def test_softmax(shape) -> None:
-    check(entry([f"f32[{','.join(map(str, shape))}]"], softmax(shape)), lower_row)
+def test_softmax(target, shape) -> None:
+    target.check(entry([f"f32[{','.join(map(str, shape))}]"], softmax(shape)))
 
 
 def test_softmax_keeps_its_exponentials() -> None:
-    schedule = lower_row(entry(["f32[12,128,128]"], softmax((12, 128, 128))), V4).schedule
+    schedule = CPU.lower(entry(["f32[12,128,128]"], softmax((12, 128, 128)))).schedule
     assert (schedule.passes, schedule.kept_values, schedule.together) == (2, 1, 4)
     assert schedule.kept == (1536,)
 
 
-def test_softmax_of_symbolic_rows() -> None:
-    function = entry(["f32[s,n]"], softmax((S, N)), {"s": (1, None), "n": (1, None)})
-    for s, n in ((1, 1), (5, 16), (3, 50)):
-        check(function, lower_row, s=s, n=n)
+@needs_device
+@pytest.mark.parametrize(("shape", "held"), [((7, 37), 1), ((2, 3000), 3), ((2, 40000), 0)])
+def test_softmax_of_rows_in_registers_and_from_memory(shape, held: int) -> None:
+    function = entry([f"f32[{','.join(map(str, shape))}]"], softmax(shape))
+    OPENCL.check(function)
+    assert OPENCL.lower(function).schedule.held == held
 
 
+@needs_device
+def test_many_rows_share_a_group() -> None:
+    function = entry(["f32[3001,48]"], softmax((3001, 48)))
+    OPENCL.check(function, one=True)
+    assert OPENCL.lower(function).schedule.tile[0] > 1
+
+
+@on_every_target
+def test_softmax_of_symbolic_rows_in_registers_and_from_memory(target) -> None:
+    function = entry(["f32[s,n]"], softmax((S, N)), {"s": (1, None), "n": (0, None)})
+    for s, n in ((3, 0), (1, 1), (5, 16), (3, 50), (2, 3000)):
+        target.check(function, s=s, n=n)
+
+
+@needs_device
+def test_a_bound_of_a_symbolic_row_saves_the_second_way() -> None:
+    function = entry(["f32[3,n]"], softmax((3, N)), {"n": (1, 100)})
+    for n in (1, 64, 100):
+        OPENCL.check(function, n=n)
+    anywhere = entry(["f32[3,n]"], softmax((3, N)), {"n": (1, None)})
+    short, long = (list(walk(OPENCL.lower(each).loops)) for each in (function, anywhere))
+    assert len(short) < len(long)
+
+
+@on_every_target
 @pytest.mark.parametrize("residual", [False, True])
-def test_layer_norm(residual: bool) -> None:
+def test_layer_norm(target, residual: bool) -> None:
     types = ["f32[9,48]", "f32[48]"] + ["f32[9,48]"] * residual
     function = entry(types, layer_norm((9, 48), residual))
-    check(function, lower_row, tolerance=1e-5)
-    assert (0, 0) in lower_row(function, V4).in_place
+    target.check(function, tolerance=1e-5)
+    assert (0, 0) in target.lower(function).in_place
 
 
+@on_every_target
 @pytest.mark.parametrize("kind", ["add", "mul", "max", "min"])
 @pytest.mark.parametrize("name", ["f32", "bf16", "f16", "i32", "u8", "f64"])
-def test_kinds_and_dtypes(kind: str, name: str) -> None:
-    function = entry([f"{name}[4,21]"], lambda b, x: b.op("reduce", x, axes=(1,), kind=kind))
-    check(function, lower_row)
+def test_kinds_and_dtypes(target, kind: str, name: str) -> None:
+    target.check(entry([f"{name}[4,21]"], reduce(kind, (1,))), one=target is OPENCL)
 
 
+@on_every_target
 @pytest.mark.parametrize("kind", ["and", "or", "xor"])
-def test_bits_and_booleans(kind: str) -> None:
+def test_bits_and_booleans(target, kind: str) -> None:
     for name in ("i1", "i32"):
-        function = entry([f"{name}[4,21]"], lambda b, x: b.op("reduce", x, axes=(1,), kind=kind))
-        check(function, lower_row)
+        target.check(entry([f"{name}[4,21]"], reduce(kind, (1,))), one=target is OPENCL)
 
 
+@on_every_target
 @pytest.mark.parametrize("axes", [(1,), (1, 2), (0,), (0, 2), (0, 1, 2), (2,), (0, 1, 2, 3)])
-def test_any_axes(axes: tuple[int, ...]) -> None:
-    function = entry(["f32[3,4,5,22]"], lambda b, x: b.op("reduce", x, axes=axes, kind="add"))
-    check(function, lower_row)
+def test_any_axes(target, axes: tuple[int, ...]) -> None:
+    target.check(entry(["f32[3,4,5,22]"], reduce("add", axes)))
+
+
+@needs_device
+@pytest.mark.parametrize("shape", [(300, 5), (3000, 64), (8, 700)])
+def test_columns(shape) -> None:
+    OPENCL.check(entry([f"f32[{shape[0]},{shape[1]}]"], reduce("max", (0,))))
+
+
+@needs_device
+def test_symbolic_columns() -> None:
+    function = entry(["f32[s,n]"], reduce("add", (0,)), {"s": (0, None), "n": (1, None)})
+    for s, n in ((0, 3), (1, 1), (70, 5), (1000, 33)):
+        OPENCL.check(function, s=s, n=n)
 
 
 def test_global_average_pool_of_channels_last() -> None:
@@ -69,8 +115,8 @@ def test_global_average_pool_of_channels_last() -> None:
         return b.op("mul", total, b.full(1 / 49, F32, (2, 64)))
 
     function = entry(["f32[2,7,7,64]"], body)
-    check(function, lower_row)
-    assert lower_row(function, V4).schedule.reduced == (49,)
+    CPU.check(function)
+    assert CPU.lower(function).schedule.reduced == (49,)
 
 
 def test_masked_mean_over_a_middle_axis_with_full_results() -> None:
@@ -78,47 +124,53 @@ def test_masked_mean_over_a_middle_axis_with_full_results() -> None:
         top = b.op("reduce", x, axes=(1,), kind="max")
         return b.op("sub", x, b.op("broadcast", top, shape=(2, 6, 21), dimensions=(0, 2)))
 
-    check(entry(["f32[2,6,21]"], body), lower_row)
+    CPU.check(entry(["f32[2,6,21]"], body))
 
 
+@on_every_target
 @pytest.mark.parametrize("name", ["arg_max", "arg_min"])
 @pytest.mark.parametrize("last", [False, True])
 @pytest.mark.parametrize("axis", [0, 1])
-def test_positions(name: str, last: bool, axis: int) -> None:
+def test_positions(target, name: str, last: bool, axis: int) -> None:
     function = entry(
         ["f32[19,37]"], lambda b, x: b.op(name, x, axis=axis, dtype=dtype("i64"), last=last)
     )
-    rng = np.random.default_rng(2)
-    x = rng.integers(0, 4, (19, 37)).astype(np.float32)
+    x = np.random.default_rng(2).integers(0, 4, (19, 37)).astype(np.float32)
     x[2, 5] = x[2, 8] = x[7, 8] = np.nan
     x[3] = -np.inf
     x[:, 4] = np.inf
-    check(function, lower_row, [x])
+    target.check(function, [x])
 
 
-def test_two_results_and_two_reductions() -> None:
+@on_every_target
+def test_two_results_and_two_reductions(target) -> None:
     def body(b, x, y):
         total = b.op("reduce", b.op("mul", x, y), axes=(1,), kind="add")
-        return [
-            total,
-            b.op("reduce", x, axes=(1,), kind="max"),
-            b.op("sub", x, spread(b, total, (5, 20))),
-        ]
+        top = b.op("reduce", x, axes=(1,), kind="max")
+        return [total, top, b.op("sub", x, spread(b, total, (5, 20)))]
 
-    check(entry(["f32[5,20]", "f32[5,20]"], body), lower_row)
+    target.check(entry(["f32[5,20]", "f32[5,20]"], body))
 
 
-def test_nan_wins_and_empty_rows_give_the_identity() -> None:
-    function = entry(["f32[s,n]"], lambda b, x: b.op("reduce", x, axes=(1,), kind="max"))
-    x = np.zeros((3, 40), np.float32)
-    x[1, 35] = np.nan
-    check(function, lower_row, [x], s=3, n=40)
-    check(
-        entry(["f32[s,n]"], lambda b, x: b.op("reduce", x, axes=(1,), kind="add")),
-        lower_row,
-        s=3,
-        n=0,
-    )
+@on_every_target
+def test_nan_wins(target) -> None:
+    function = entry(["f32[3,n]"], reduce("max", (1,)), {"n": (0, None)})
+    x = np.zeros((3, 4000), np.float32)
+    x[1, 3500] = np.nan
+    target.check(function, [x], n=4000)
+    target.check(function, [x[:, 3490:3520]], n=30)
+
+
+@on_every_target
+def test_empty_rows_give_the_identity(target) -> None:
+    target.check(entry(["f32[s,n]"], reduce("add", (1,)), dict.fromkeys("sn", (0, None))), s=3, n=0)
+
+
+@needs_device
+def test_a_long_sum_stays_exact() -> None:
+    x = np.random.default_rng(0).random((1, 1 << 20), np.float32)
+    function = entry([f"f32[1,{1 << 20}]"], reduce("add", (1,)))
+    OPENCL.check(function, [x], tolerance=1e-6, one=True)
 
 
 def test_long_sums_keep_their_digits() -> None:
@@ -127,10 +179,11 @@ def test_long_sums_keep_their_digits() -> None:
 
     x = np.full(1_000_007, 0.1, np.float32)
     x[5] = 3
-    check(entry(["f32[1000007]"], body), lower_row, [x], tolerance=1e-6)
+    CPU.check(entry(["f32[1000007]"], body), [x], tolerance=1e-6)
 
 
-def test_kept_values_of_rows_of_several_runs_stay_in_their_scratch() -> None:
+@on_every_target
+def test_kept_values_of_rows_of_several_runs_stay_in_their_scratch(target) -> None:
     def body(b, x):
         def over(value):
             return b.op("broadcast", value, shape=(2, 3, 4, 5), dimensions=(1,))
@@ -142,4 +195,4 @@ def test_kept_values_of_rows_of_several_runs_stay_in_their_scratch() -> None:
         variance = b.op("div", b.op("reduce", square, axes=(0, 2, 3), kind="add"), count)
         return [b.op("mul", centered, over(b.op("rsqrt", variance))), mean, variance]
 
-    check(entry(["f32[2,3,4,5]"], body), lower_row, tolerance=1e-5)
+    target.check(entry(["f32[2,3,4,5]"], body), tolerance=1e-5)

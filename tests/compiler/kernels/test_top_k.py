@@ -1,4 +1,4 @@
-"""Top-k kernels: by insertion and by sorting, ties and NaN, against the interpreter."""
+"""Top-k kernels: by insertion, sorting and gathering, ties and NaN, against the interpreter."""
 
 from __future__ import annotations
 
@@ -7,60 +7,73 @@ import pytest
 
 from ingot.compiler.ir.dims import symbol
 from ingot.compiler.kernels.kernel_text import kernel_text
-from ingot.compiler.kernels.lanes.top_k import lower_top_k
-from ingot.compiler.kernels.place_polls import place_polls
 from ingot.hal.spec import dtype
-from tests.support.entries import check, entry
-from tests.support.kernel_runner import V4
-
-ONE = ["x86-64"]
+from tests.support.entries import entry
+from tests.support.every_target import CPU, OPENCL, on_every_target
+from tests.support.work_items import needs_device
 
 
 def top(k, axis=1, largest=True, index="i64"):
     return lambda b, x: b.op("top_k", x, k=k, axis=axis, largest=largest, dtype=dtype(index))
 
 
+@on_every_target
 @pytest.mark.parametrize("largest", [True, False])
 @pytest.mark.parametrize("name", ["f32", "f16", "i8", "u64", "i1"])
-def test_a_few_of_every_dtype_along_both_axes(name: str, largest: bool) -> None:
+def test_a_few_of_every_dtype_along_both_axes(target, name: str, largest: bool) -> None:
     for types, axis in ((f"{name}[b,50]", 1), (f"{name}[50,b]", 0)):
         function = entry([types], top(5, axis, largest, "i32"), {"b": (0, None)})
-        for size in (0, 3):
-            check(function, lower_top_k, b=size, variants=None if name == "f32" else ONE)
+        for size in (0, 3, 33):
+            target.check(function, b=size, one=target is OPENCL or name != "f32")
 
 
+@on_every_target
 @pytest.mark.parametrize("largest", [True, False])
-@pytest.mark.parametrize("k", [0, 1, 7, 100, 129, 200])
-def test_ties_keep_their_order_and_nan_is_the_greatest(k: int, largest: bool) -> None:
+@pytest.mark.parametrize(
+    ("k", "length"),
+    [(0, 200), (1, 200), (7, 200), (100, 200), (129, 200), (200, 200), (7, 5000), (70, 5000)],
+)
+def test_ties_keep_their_order_and_nan_is_the_greatest(target, k, length, largest) -> None:
     random = np.random.default_rng(k)
-    x = random.integers(-3, 4, (4, 200)).astype(np.float32)
+    x = random.integers(-3, 4, (4, length)).astype(np.float32)
     x[random.random(x.shape) < 0.1] = np.nan
     x[x == 2] = np.inf
-    function = entry(["f32[4,200]"], top(k, 1, largest))
-    check(function, lower_top_k, [x], variants=ONE)
+    function = entry([f"f32[4,{length}]"], top(k, 1, largest))
+    target.check(function, [x], one=target is CPU or k != 7)
 
 
 def test_many_are_sorted_and_few_are_inserted() -> None:
     known = {"b": (129, None)}
-    assert lower_top_k(entry(["f32[2,b]"], top(128), known), V4).schedule.by == "insertion"
+    assert CPU.lower(entry(["f32[2,b]"], top(128), known)).schedule.by == "insertion"
     function = entry(["f32[2,b]"], top(129), known)
-    assert lower_top_k(function, V4).schedule.by == "sort"
-    check(function, lower_top_k, b=129, variants=ONE)
-    check(function, lower_top_k, b=1000, variants=ONE)
+    assert CPU.lower(function).schedule.by == "sort"
+    CPU.check(function, b=129, one=True)
+    CPU.check(function, b=1000, one=True)
 
 
 def test_to_insert_into_a_short_list_needs_no_polls() -> None:
-    kernel = place_polls(lower_top_k(entry(["f32[16,10000]"], top(10)), V4), {})
-    assert "poll" not in kernel_text(kernel)
+    assert "poll" not in kernel_text(CPU.lower(entry(["f32[16,10000]"], top(10))))
 
 
-@pytest.mark.parametrize("size", [0, 1, 9])
-def test_a_symbolic_count(size: int) -> None:
+@needs_device
+def test_a_few_of_many_are_gathered() -> None:
+    function = entry(["f32[2,b]"], top(40), {"b": (40, None)})
+    assert OPENCL.lower(function).schedule.by == "gathering"
+    for size in (40, 1000, 60_000):
+        OPENCL.check(function, b=size)
+    rising = np.arange(20_000, dtype=np.float32).reshape(2, -1)
+    OPENCL.check(function, [rising], b=10_000)
+
+
+@on_every_target
+def test_a_symbolic_count(target) -> None:
     function = entry(["f32[3,c]"], top(symbol("c")), {"c": (0, None)})
-    check(function, lower_top_k, c=size, variants=ONE)
+    for size in (0, 1, 9):
+        target.check(function, c=size, one=target is CPU)
 
 
-def test_one_result_alone() -> None:
+@on_every_target
+def test_one_result_alone(target) -> None:
     function = entry(["f32[3,40]"], lambda b, x: top(4)(b, x)[1])
-    assert len(lower_top_k(function, V4).bindings) == 2
-    check(function, lower_top_k)
+    assert len(target.lower(function).bindings) == 2
+    target.check(function)

@@ -14,11 +14,14 @@ from ingot.compiler.graph.forms.winograd import weight_matrix
 from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.ir import Block, Function, Module, Region, TensorType, Value, walk
 from ingot.compiler.ir.dims import symbol
+from ingot.compiler.kernels.classes import lower_entry
 from ingot.compiler.kernels.kernel import Kernel
-from ingot.compiler.kernels.lanes.winograd import lower_winograd
 from ingot.hal.spec import dtype
+from tests.support.entries import entry
+from tests.support.every_target import OPENCL
 from tests.support.kernel_runner import VARIANTS, host_variants, run
-from tests.support.products import draw, entry, error_of, f32
+from tests.support.products import draw, error_of, f32
+from tests.support.work_items import LARGE, SMALL, needs_device
 
 Array = np.ndarray[Any, Any]
 
@@ -58,7 +61,7 @@ CASES = [
 ]
 
 
-def lowered(shape: Any, n: int, padding: Any, variant: str, name: str = "f32") -> Kernel:
+def convolution(shape: Any, n: int, padding: Any, name: str = "f32") -> Function:
     """conv_winograd, a bias and relu on images of this shape."""
 
     def build(b: Builder, x: Value, u: Value, bias: Value) -> Value:
@@ -68,8 +71,11 @@ def lowered(shape: Any, n: int, padding: Any, variant: str, name: str = "f32") -
         return b.value("max", y, zero)
 
     x, bias = TensorType(dtype(name), shape), TensorType(dtype(name), (n,))
-    function = entry(build, x, f32(36, n // 16, shape[-1], 16), bias)
-    return lower_winograd(function, VARIANTS[variant].target)
+    return entry([x, f32(36, n // 16, shape[-1], 16), bias], build)
+
+
+def lowered(shape: Any, n: int, padding: Any, variant: str, name: str = "f32") -> Kernel:
+    return lower_entry(convolution(shape, n, padding, name), VARIANTS[variant].target)
 
 
 def check(kernel: Kernel, shape: Any, n: int, padding: Any, variant: str, **symbols: int) -> None:
@@ -125,15 +131,39 @@ def test_the_error_stays_near_that_of_the_direct_sum() -> None:
     """max |d| / rms at 512 features: the direct sum in f32 has about 8e-6."""
     x, w = draw(1, 8, 8, 512), draw(3, 3, 512, 32, seed=1)
     types = f32(*x.shape), f32(36, 2, 512, 16)
-    build = entry(
-        lambda b, x, u: b.op("conv_winograd", x, u, padding=((1, 1), (1, 1)), n=32), *types
+    function = entry(
+        types, lambda b, x, u: b.op("conv_winograd", x, u, padding=((1, 1), (1, 1)), n=32)
     )
     variant = host_variants()[0]
-    kernel = lower_winograd(build, VARIANTS[variant].target)
+    kernel = lower_entry(function, VARIANTS[variant].target)
     out = np.full((1, 8, 8, 32), np.nan, np.float32)
     (got,) = run(kernel, [x, transformed(w)], [out], variant)
     wanted = direct(x, w, ((1, 1), (1, 1)))
     assert np.abs(got - wanted).max() / np.sqrt((wanted**2).mean()) < 3e-5
+
+
+@needs_device
+@pytest.mark.parametrize(
+    ("shape", "n", "padding", "dynamic"),
+    [
+        ((1, 16, 16, 32), 64, ((1, 1), (1, 1)), False),
+        ((3, 7, 7, 20), 32, ((1, 1), (1, 1)), True),  # tiles of several images in a group
+        ((1, 9, 14, 33), 16, ((0, 2), (1, 0)), False),
+    ],
+)
+def test_a_group_convolves_by_winograd(shape: Any, n: int, padding: Any, dynamic: bool) -> None:
+    function = convolution((symbol("b") if dynamic else shape[0], *shape[1:]), n, padding)
+    for count in (shape[0], 2) if dynamic else (shape[0],):
+        operands = [draw(count, *shape[1:]), transformed(draw(3, 3, shape[-1], n, seed=1))]
+        OPENCL.check(function, [*operands, draw(n, seed=2)], b=count)
+
+
+def test_local_memory_suffices() -> None:
+    function = convolution((1, 56, 56, 64), 64, ((1, 1), (1, 1)))
+    for target in (LARGE, SMALL):
+        kernel = lower_entry(function, target)
+        assert kernel.local_length <= target.local_memory
+        assert kernel.local_size[0] * kernel.local_size[1] <= 256
 
 
 def test_the_pass_takes_what_pays_and_keeps_the_result() -> None:

@@ -17,8 +17,9 @@ from ingot.compiler.kernels.lanes.convolution import (
     lower_direct_convolution,
 )
 from ingot.hal.spec import dtype
+from tests.support.entries import entry
 from tests.support.kernel_runner import VARIANTS, dot4_variants, run
-from tests.support.products import entry, pack
+from tests.support.products import pack
 
 Array = np.ndarray[Any, Any]
 SIGNS = (("u8", "i8"), ("i8", "i8"), ("u8", "u8"), ("i8", "u8"))
@@ -43,7 +44,7 @@ def test_bytes_are_multiplied_exactly(variant: str, left: str, right: str) -> No
     def build(b: Builder, x: Value, w: Value) -> Value:
         return b.value("dot_packed", x, w, n=n, dtype=dtype("i32"))
 
-    function = entry(build, bytes_of(left, m, k), bytes_of(right, 5, k // 4, 16, 4))
+    function = entry([bytes_of(left, m, k), bytes_of(right, 5, k // 4, 16, 4)], build)
     kernel = lower_contraction(function, VARIANTS[variant].target)
     assert any(op.name == "loop.dot4" for op in walk(kernel.loops))
     a, w = extremes(left, m, k), extremes(right, k, n)
@@ -66,7 +67,7 @@ def test_rows_may_be_known_only_at_the_call_and_begin_anywhere(variant: str) -> 
         return b.value("convert", b.op("round_even", scaled), dtype=dtype("u8"))
 
     types = (bytes_of("u8", rows, k), bytes_of("i8", 2, 2, 16, 4), bytes_of("i32", n))
-    kernel = lower_contraction(entry(build, *types), VARIANTS[variant].target)
+    kernel = lower_contraction(entry(types, build), VARIANTS[variant].target)
     w, shift = extremes("i8", k, n) // 16, np.arange(n, dtype=np.int32)
     for m in (0, 1, 2, 9, 30):
         memory = extremes("u8", m * k + 1)
@@ -87,7 +88,9 @@ def test_pixels_of_bytes_are_multiplied_exactly(variant: str, form: str) -> None
         return b.value("conv_packed", x, w, n=n, dtype=dtype("i32"), **moves)
 
     lines = 9 * channels // 4
-    function = entry(build, bytes_of("u8", 2, height, 9, channels), bytes_of("i8", 2, lines, 16, 4))
+    function = entry(
+        [bytes_of("u8", 2, height, 9, channels), bytes_of("i8", 2, lines, 16, 4)], build
+    )
     lower = lower_direct_convolution if form == "direct" else lower_convolution
     kernel = lower(function, VARIANTS[variant].target)
     assert any(op.name == "loop.dot4" for op in walk(kernel.loops))

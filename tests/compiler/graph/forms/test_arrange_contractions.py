@@ -7,24 +7,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.forms.arrange_contractions import arrange_contractions, run_stride
 from ingot.compiler.graph.interpreter import interpret
-from ingot.compiler.ir import Block, Function, Module, Region, TensorType, clone_region, walk
+from ingot.compiler.ir import Function, Module, TensorType, clone_region, walk
 from ingot.hal.spec import dtype
+from tests.support.programs import program
 
 F32 = dtype("f32")
 
 
 def module_of(name: str, shapes: list[tuple[int, ...]], **attributes: Any) -> Module:
     """A module whose main applies one op to its arguments."""
-    block = Block([TensorType(F32, shape) for shape in shapes])
-    builder = Builder(block)
-    builder.return_(builder.op(name, *block.arguments, **attributes))
-    names = [f"x{place}" for place in range(len(shapes))]
-    module = Module()
-    module.add(Function("main", Region([block]), names, ["y"]))
-    return module
+    types = [TensorType(F32, shape) for shape in shapes]
+    return program(lambda b, *operands: b.op(name, *operands, **attributes), *types)
 
 
 def check(module: Module) -> set[str]:

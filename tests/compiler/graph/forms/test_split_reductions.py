@@ -5,23 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.folding.eliminate_dead_code import eliminate_dead_code
 from ingot.compiler.graph.forms.split_reductions import split_reductions
 from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.graph.ops import Reduce
-from ingot.compiler.ir import Block, Function, Module, Op, Region, TensorType
-from ingot.compiler.ir.dims import symbol
+from ingot.compiler.ir import Module, TensorType
 from ingot.hal.spec import dtype
-
-
-def program(type: TensorType, body, symbols=None) -> Module:
-    block = Block([type])
-    result = body(Builder(block), block.arguments[0])
-    block.append(Op("return", [result]))
-    module = Module()
-    module.add(Function("main", Region([block]), ["x"], ["y"], symbols=symbols or {}))
-    return module
+from tests.support.programs import program
 
 
 def reductions(module: Module) -> list[tuple[int, ...]]:
@@ -49,7 +39,7 @@ def test_long_rows_are_cut_where_they_are_few(shape, axes, expected, name: str) 
         return b.op("reduce", b.op("abs", x), axes=axes, kind="add")
 
     type = TensorType(dtype(name), shape)
-    whole, cut = (program(type, body) for _ in range(2))
+    whole, cut = (program(body, type) for _ in range(2))
     split_reductions(cut)
     assert reductions(cut) == expected
     x = (np.random.default_rng(0).random(shape) * 4).astype(type.dtype.numpy)
@@ -62,15 +52,16 @@ def test_element_wise_ops_stay_beside_the_reduction() -> None:
         scaled = b.op("mul", x, b.full(2.0, "f32", (1 << 20,)))
         return b.op("reduce", b.op("exp", scaled), axes=(0,), kind="max")
 
-    module = program(TensorType(dtype("f32"), (1 << 20,)), body)
+    module = program(body, "f32[1048576]")
     assert len(reductions(split_reductions(module))) == 2
     names = [op.name for op in module.functions["main"].block.ops]
     assert names.index("reshape") < names.index("mul")
 
 
 def test_a_symbolic_axis_gives_the_parts() -> None:
-    type = TensorType(dtype("f32"), (symbol("n"), 1024, 512))
     module = program(
-        type, lambda b, x: b.op("reduce", x, axes=(0, 1, 2), kind="add"), {"n": (1, None)}
+        lambda b, x: b.op("reduce", x, axes=(0, 1, 2), kind="add"),
+        "f32[n,1024,512]",
+        symbols={"n": (1, None)},
     )
     assert reductions(split_reductions(module)) == [(1, 2), (0,)]

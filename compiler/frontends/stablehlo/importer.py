@@ -25,6 +25,7 @@ from ingot.compiler.frontends.stablehlo.lowering import (
     well_formed,
 )
 from ingot.compiler.frontends.stablehlo.lowerings.complex import is_complex, lower_complex
+from ingot.compiler.frontends.stablehlo.lowerings.quantized import is_quantized, lower_quantized
 from ingot.compiler.frontends.stablehlo.reading.bytecode import read_artifact
 from ingot.compiler.frontends.stablehlo.reading.program import (
     SourceBlock,
@@ -200,8 +201,12 @@ def _lower_ops(context: Context, block: SourceBlock) -> list[Lowered]:
             return [context.lowered(op, place) for place in range(len(op.operands))]
         what = context.describe(op)
         with context.builder.at(context.location(op)), well_formed(what):
-            result: Result | None = lower_complex(context, op) if is_complex(op) else None
-            if result is None:
+            result: Result
+            if is_complex(op):
+                result = lower_complex(context, op)
+            elif is_quantized(op):
+                result = lower_quantized(context, op)
+            else:
                 result = LOWERINGS[op.full_name].lower(context, op)
         results = [result] if isinstance(result, (Value, Lowered)) else list(result)
         if len(results) != len(op.results):

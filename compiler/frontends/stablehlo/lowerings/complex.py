@@ -22,7 +22,6 @@ from ingot.compiler.frontends.stablehlo.complex_numbers import (
 )
 from ingot.compiler.frontends.stablehlo.lowering import LOWERINGS, Context, Lowered, ints
 from ingot.compiler.frontends.stablehlo.reading.program import (
-    SourceBlock,
     SourceOp,
     SourceProgram,
     SourceType,
@@ -131,7 +130,7 @@ def _part(context: Context, op: SourceOp, picks: Sequence[int]) -> list[Value]:
         op,
         operands=operands,
         results=[SourceValue(_real_type(value.type)) for value in op.results],
-        regions=[[_real_block(block) for block in region] for region in op.regions],
+        regions=[[block.retyped(_real_type) for block in region] for region in op.regions],
     )
     inner = replace(context, values=values)
     made = LOWERINGS[op.full_name].lower(inner, shadow)
@@ -143,23 +142,6 @@ def _real_type(type: SourceType) -> SourceType:
     if isinstance(type, TensorType) and type.element in _REAL:
         return replace(type, element=_REAL[type.element])
     return type
-
-
-def _real_block(block: SourceBlock) -> SourceBlock:
-    """The code of a region with real numbers in place of complex ones."""
-    values = {value: SourceValue(_real_type(value.type)) for value in block.arguments}
-    ops = []
-    for op in block.ops:
-        values.update((value, SourceValue(_real_type(value.type))) for value in op.results)
-        copy = replace(
-            op,
-            operands=[values.get(value, value) for value in op.operands],
-            results=[values[value] for value in op.results],
-        )
-        for value in copy.results:
-            value.producer = copy
-        ops.append(copy)
-    return SourceBlock([values[value] for value in block.arguments], ops)
 
 
 def _product(context: Context, op: SourceOp, c: Complex) -> Lowered:

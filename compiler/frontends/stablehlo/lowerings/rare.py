@@ -11,7 +11,6 @@ __all__ = ["REFUSED"]
 
 _DEVICES = "programs run on one device: export the model without sharding"
 _HOST = "programs exchange data by arguments and results only: pass it as one"
-_QUANTIZED = "quantised types are not supported: export the model with integers and scales"
 REFUSED = {
     **dict.fromkeys(
         (
@@ -22,7 +21,6 @@ REFUSED = {
         _DEVICES,
     ),
     **dict.fromkeys(("infeed", "outfeed", "recv", "send"), _HOST),
-    **dict.fromkeys(("uniform_dequantize", "uniform_quantize"), _QUANTIZED),
 }
 """Ops without a lowering, and what to do instead."""
 

@@ -21,6 +21,7 @@ from ingot.compiler.frontends.stablehlo.reading.program import (
     FunctionType,
     NoneType,
     OtherType,
+    QuantizedType,
     SourceType,
     TensorType,
     TupleType,
@@ -124,10 +125,7 @@ def read_type(dialect: str, cursor: Cursor, tables: Tables) -> SourceType:
         case 23:
             return TupleType(cursor.list_of(lambda: tables.type(cursor)))
         case 24 | 30:
-            cursor.unsigned()
-            storage, expressed = tables.type(cursor), tables.type(cursor)
-            cursor.span(cursor.end - cursor.offset)
-            return OtherType(f"quantized<{storage}:{expressed}>")
+            return _quantized_type(cursor, tables, per_axis=code == 30)
         case 25:
             return OtherType(f"{tables.type(cursor)}[*]")
         case 33:
@@ -144,7 +142,33 @@ def _tensor_type(cursor: Cursor, tables: Tables, encoding: Any) -> TensorType:
     limits: tuple[int | None, ...] = ()
     if isinstance(encoding, _Bounds):
         limits = tuple(None if limit <= _DYNAMIC else limit for limit in encoding.limits)
-    return TensorType(str(tables.type(cursor)), shape, limits)
+    element = tables.type(cursor)
+    if isinstance(element, QuantizedType):
+        return TensorType(element.storage, shape, limits, element)
+    return TensorType(str(element), shape, limits)
+
+
+def _quantized_type(cursor: Cursor, tables: Tables, *, per_axis: bool) -> QuantizedType:
+    """Flag 1 says that the storage is signed."""
+    is_signed = cursor.unsigned() & 1
+    storage, expressed = str(tables.type(cursor)), str(tables.type(cursor))
+    axis: int | None = None
+    if per_axis:
+        axis, low, high = cursor.unsigned(), cursor.signed(), cursor.signed()
+        bits = cursor.list_of(lambda: _bits(cursor, 64))
+        zeros = cursor.list_of(cursor.signed)
+    else:
+        bits, zeros = (_bits(cursor, 64),), (cursor.signed(),)
+        low, high = cursor.signed(), cursor.signed()
+    scales = tuple(np.array(bits, np.uint64).view(np.float64).tolist())
+    is_whole = len(scales) == len(zeros) and low < high
+    if not is_whole or not all(scale > 0 and math.isfinite(scale) for scale in scales):
+        raise cursor.fail(
+            f"a quantised type has scales {scales[:4]}, zero points {zeros[:4]}, axis {axis} and "
+            f"integers from {low} to {high}"
+        )
+    storage = f"{'i' if is_signed else 'u'}{storage.lstrip('iu')}"
+    return QuantizedType(storage, expressed, scales, tuple(zeros), low, high, axis)
 
 
 def _builtin_type(code: int, cursor: Cursor, tables: Tables) -> SourceType:

@@ -8,8 +8,8 @@ the ops mean is the business of the lowerings.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ __all__ = [
     "FunctionType",
     "NoneType",
     "OtherType",
+    "QuantizedType",
     "SourceBlock",
     "SourceFunction",
     "SourceOp",
@@ -31,18 +32,39 @@ __all__ = [
 
 
 @dataclass(frozen=True)
+class QuantizedType:
+    """An element type: integers `storage` from `low` to `high` that stand for numbers
+    (integer - zero point) * scale of type `expressed`; one scale and zero point for all, or one
+    per index of `axis`."""
+
+    storage: str
+    expressed: str
+    scales: tuple[float, ...]
+    zeros: tuple[int, ...]
+    low: int
+    high: int
+    axis: int | None = None
+
+    def __str__(self) -> str:
+        return f"quantized<{self.storage}:{self.expressed}>"
+
+
+@dataclass(frozen=True)
 class TensorType:
     """A ranked tensor. `None` is a dim that is known only at the call; `bounds` limit it.
 
-    `element` is the name of an Ingot dtype, or the StableHLO name of one that Ingot lacks.
+    `element` is the name of an Ingot dtype, or the StableHLO name of one that Ingot lacks; of a
+    tensor that is `quantized` that of its storage.
     """
 
     element: str
     shape: tuple[int | None, ...] = ()
     bounds: tuple[int | None, ...] = ()
+    quantized: QuantizedType | None = None
 
     def __str__(self) -> str:
-        return f"{self.element}[{','.join('?' if d is None else str(d) for d in self.shape)}]"
+        element = self.quantized or self.element
+        return f"{element}[{','.join('?' if d is None else str(d) for d in self.shape)}]"
 
 
 @dataclass(frozen=True)
@@ -74,7 +96,7 @@ class OtherType:
         return self.name
 
 
-SourceType = TensorType | TupleType | FunctionType | NoneType | OtherType
+SourceType = TensorType | QuantizedType | TupleType | FunctionType | NoneType | OtherType
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,6 +153,22 @@ class SourceBlock:
             for region in op.regions:
                 for block in region:
                     yield from block.walk()
+
+    def retyped(self, change: Callable[[SourceType], SourceType]) -> SourceBlock:
+        """A copy of a block without regions whose values have other types."""
+        values = {value: SourceValue(change(value.type)) for value in self.arguments}
+        ops = []
+        for op in self.ops:
+            values.update((value, SourceValue(change(value.type))) for value in op.results)
+            copy = replace(
+                op,
+                operands=[values.get(value, value) for value in op.operands],
+                results=[values[value] for value in op.results],
+            )
+            for value in copy.results:
+                value.producer = copy
+            ops.append(copy)
+        return SourceBlock([values[value] for value in self.arguments], ops)
 
 
 @dataclass(eq=False)

@@ -170,8 +170,18 @@ class Former:
             self._visit_root(op)
 
     def _visit_elementwise(self, op: Op) -> None:
-        if not self._join_above(op):
+        if self._widens_codes(op):
+            self._float(op, 0)
+        elif not self._join_above(op):
             self._float(op, 8 if op.name in COSTLY else 1)
+
+    def _widens_codes(self, op: Op) -> bool:
+        """Whether the op makes floats of bytes that others read, too: so do its readers, each for
+        itself, and no floats lie in memory beside the bytes."""
+        if op.name != "convert" or self.uses.get(op.operands[0], 0) < 2:
+            return False
+        old, new = tensor_type(op.operands[0]).dtype, tensor_type(op.result).dtype
+        return old.is_integer and old.bits == 8 and new.is_float
 
     def _join_above(self, op: Op) -> bool:
         """Add an element-wise op to the highest group that it reads, if that takes it."""

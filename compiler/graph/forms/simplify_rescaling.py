@@ -65,6 +65,7 @@ class _Rescaling:
         self.weights = weights_of(function)
         self.uses = Counter(each for op in tensor_ops(function.block) for each in op.operands)
         self.known: dict[Value, _Known | None] = {}
+        self.moved: set[Op] = set()  # factors of sums, now of their parts
 
     def rule(self, op: Op, builder: Builder) -> Sequence[Value] | None:
         rule = _RULES.get(op.name)
@@ -133,9 +134,9 @@ class _Rescaling:
         return None if inner is x else builder.value("convert", inner, dtype=target)
 
     def _dequantised(self, codes: Value, builder: Builder) -> Value | None:
-        """Codes that were numbers before as these numbers."""
+        """Codes that nobody else reads, and that were numbers before, as these numbers."""
         op, own = defined_by(codes, "convert"), tensor_type(codes).dtype
-        if op is None or not own.is_integer or own.bits > 16:
+        if op is None or not own.is_integer or own.bits > 16 or self.uses[codes] > 1:
             return None
         x = op.operands[0]
         known = self.of(x) if tensor_type(x).dtype is _F32 else None
@@ -154,22 +155,39 @@ class _Rescaling:
         return builder.value("mul", x, builder.full(factor, _F32, tensor_type(x).shape))
 
     def mul(self, op: Op, builder: Builder) -> Value | None:
-        """A constant factor of what has one already, or of a sum with a constant."""
+        """A constant factor of what has one already, or of a sum with such."""
         x, factor = op.operands
         number, known = splat_of(factor), self.of(x)
-        if number is None or known is None or not known.is_summed or self.uses[x] > 1:
+        if number is None or known is None or self.uses[x] > 1:
+            return None
+        if not known.is_summed and op not in self.moved:
             return None
         inner = defined_by(x, "mul", "add", "max")
-        if inner is None or not self._is_constant(inner.operands[1]):
+        if inner is None:
+            return None
+        if inner.name == "add" and all(map(self._is_scaled, inner.operands)):
+            return builder.like(inner, *(self._times(y, factor, builder) for y in inner.operands))
+        if not self._is_constant(inner.operands[1]):
             return None
         first, second = inner.operands
         if inner.name == "max" and not number > 0:
             return None
         scaled = self._scaled(second, float(number), builder)
         if inner.name != "mul":
-            first = builder.value("mul", first, factor)
-            self.uses[first] = 1
+            first = self._times(first, factor, builder)
         return builder.like(inner, first, scaled)
+
+    def _times(self, x: Value, factor: Value, builder: Builder) -> Value:
+        op = builder.append("mul", (x, factor))
+        self.uses[op.result] = 1
+        self.moved.add(op)
+        return op.result
+
+    def _is_scaled(self, x: Value) -> bool:
+        """Whether the value, which nobody else reads, has a constant factor, and is finite."""
+        op = defined_by(x, "mul")
+        known = op is not None and self._is_constant(op.operands[1]) and self.of(x) is not None
+        return known and self.uses[x] == 1
 
     def _is_constant(self, x: Value) -> bool:
         op = defined_by(x, "broadcast")

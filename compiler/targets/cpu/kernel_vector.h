@@ -611,11 +611,18 @@ INGOT_INLINE N(i32) N(convert_f32_i32)(N(f32) a) {
     N(i32) whole = __builtin_convertvector(inside, N(i32));                                   \
     return (N(to))narrow(whole);                                                              \
   }
+/* Where the floor is 0, NaN becomes it. */
+#define INGOT_NARROW_UNSIGNED(to, high, narrow)                                               \
+  INGOT_INLINE N(to) N(convert_f32_##to)(N(f32) a) {                                          \
+    N(f32) floor = {0}, ceiling = (N(f32)){0} + (high);                                       \
+    N(f32) inside = N(min_constant_f32)(ceiling, N(max_constant_f32)(a, floor));              \
+    return (N(to))narrow(__builtin_convertvector(inside, N(i32)));                            \
+  }
 #define INGOT_HALVES(whole) __builtin_convertvector(whole, N(i16))
 IF(i8, INGOT_NARROW_SATURATED(i8, -128, 127, N(narrow_i32_i8)))
 IF(i16, INGOT_NARROW_SATURATED(i16, -32768, 32767, INGOT_HALVES))
-IF(u8, INGOT_NARROW_SATURATED(u8, 0, 255, N(narrow_i32_i8)))
-IF(u16, INGOT_NARROW_SATURATED(u16, 0, 65535, INGOT_HALVES))
+IF(u8, INGOT_NARROW_UNSIGNED(u8, 255, N(narrow_i32_i8)))
+IF(u16, INGOT_NARROW_UNSIGNED(u16, 65535, INGOT_HALVES))
 IF(i64, INGOT_LANEWISE1(f32, i64, convert_f32_i64))
 IF(u32, INGOT_LANEWISE1(f32, u32, convert_f32_u32))
 IF(u64, INGOT_LANEWISE1(f32, u64, convert_f32_u64))
@@ -657,6 +664,7 @@ IF(u64, INGOT_LANEWISE1(f64, u64, convert_f64_u64))
 #undef INGOT_BYTES
 #undef INGOT_NARROW
 #undef INGOT_NARROW_SATURATED
+#undef INGOT_NARROW_UNSIGNED
 #undef INGOT_HALVES
 #undef EACH_LANE
 #undef N

@@ -12,6 +12,7 @@ from typing import Any
 import ingot
 from ingot.compiler.report import Report
 from ingot.hal import errors
+from ingot.language.sampling import Sampling
 from ingot.runtime.program import HostKernel
 from ingot.runtime.trace import Trace, TraceEvent
 
@@ -21,11 +22,12 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "Compile": ("compile", "Module", "Report"),
     "State": ("state.past_present", "state.carried", "state.named"),
     "Load and call": ("load", "Model", "Function", "Signature", "Value", "Array"),
+    "Language models": ("generate", "LanguageModel", "Sampling"),
     "Devices": ("devices", "Device", "HostKernel"),
     "Look inside": ("explore", "Trace", "TraceEvent"),
 }
-# What calls give, and users do not make.
-GIVEN = {each.__name__: each for each in (HostKernel, Report, Trace, TraceEvent)}
+# What calls give or take as keywords, and users do not make.
+GIVEN = {each.__name__: each for each in (HostKernel, Report, Sampling, Trace, TraceEvent)}
 WIDTH = 90
 ITEM = re.compile(r"`\w+`(, `\w+`)*: |[A-Z]\w+(, [A-Z]\w+)*( or [A-Z]\w+)?: ")
 

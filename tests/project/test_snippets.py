@@ -23,6 +23,7 @@ import pytest
 
 import ingot
 from tests.support.devices import best_variant, opencl_uri
+from tests.support.language import Shape, write_model
 
 pytestmark = pytest.mark.slow
 
@@ -114,6 +115,14 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ingot.compile(counter, variants=variants, state={"next": "total"}).save(
         folder / "counter.ingot"
     )
+    tokens = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256))]
+    keys = {"model": "llama", "tokens": tokens, "scores": [0.0] * 259, "eos_token_id": 2}
+    keys |= {"bos_token_id": 1, "token_type": [2, 3, 3] + [6] * 256}
+    tokenizer = {f"ggml.{key}": value for key, value in keys.items()}
+    tokenizer["chat_template"] = "{% for m in messages %}{{ m.content }}{% endfor %}"
+    sizes = {"layers": 1, "width": 32, "heads": 2, "kv_heads": 1, "feed": 48, "context": 256}
+    shape = Shape(**sizes, vocabulary=259, tied=True)
+    write_model(folder / "model.gguf", shape, tokenizer=tokenizer)
     sources = {n: ROOT / "samples/generate" / f"{n}.stablehlo" for n in ("prefill", "decode")}
     state = ingot.state.carried("cache", capacity=256)
     ingot.compile(sources, state=state, variants=variants).save(folder / "generate.ingot")

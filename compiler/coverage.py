@@ -24,8 +24,7 @@ from ingot.compiler.kernels.classes import lower_entry
 from ingot.compiler.kernels.kernel import Kernel
 from ingot.compiler.pipeline import DISPATCH_PASSES, QUEUE_PASSES
 from ingot.compiler.read_source import copy_module, read_source
-from ingot.compiler.targets.opencl.object import build_object
-from ingot.compiler.targets.target import Target, choose_targets
+from ingot.compiler.targets.target import TARGETS, Target, choose_targets, hosted_kernels
 from ingot.hal.errors import CompileError
 
 __all__ = ["Coverage", "Row", "survey_source"]
@@ -59,7 +58,7 @@ class Coverage:
 
 def survey_source(
     source: Any,
-    targets: Sequence[str] = ("cpu", "opencl"),
+    targets: Sequence[str] = TARGETS,
     progress: Callable[[str], None] = lambda step: None,
 ) -> Coverage:
     """What becomes of every op of the source. NotFound, Unsupported, DataLoss: it cannot be read
@@ -120,7 +119,7 @@ def _examine(module: ir.Module, target: Target) -> _Finding:
         return _Finding()
     lowered = copy_module(module)
     try:
-        for run in (*(() if target.name == "cpu" else QUEUE_PASSES), *DISPATCH_PASSES):
+        for run in (*(QUEUE_PASSES if target.runs_behind else ()), *DISPATCH_PASSES):
             with own_errors(f"compiling ({run.__name__})"):
                 lowered = run(lowered)
     except CompileError as error:
@@ -130,8 +129,7 @@ def _examine(module: ir.Module, target: Target) -> _Finding:
     hosted: dict[str, str] = {}
     for entry in entries_of(lowered):
         _lower(entry, target, kernels, hosted, problems)
-    if target.name == "opencl":
-        hosted |= build_object(kernels).host
+    hosted |= hosted_kernels(target, kernels)
     layers: dict[str, tuple[str, str]] = {}
     for op in ir.walk(lowered):
         name = op.attributes.entry if isinstance(op.attributes, Call) else ""

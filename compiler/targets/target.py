@@ -23,9 +23,18 @@ from ingot.compiler.targets.opencl.object import build_object
 from ingot.compiler.targets.opencl.variant import OPENCL_VARIANTS, OpenclVariant
 from ingot.hal.errors import CompileError, InvalidArgument, Unsupported
 
-__all__ = ["Objects", "Target", "build_objects", "choose_targets", "kernel_source"]
+__all__ = [
+    "TARGETS",
+    "Objects",
+    "Target",
+    "build_objects",
+    "choose_targets",
+    "hosted_kernels",
+    "kernel_source",
+]
 
-_TARGETS = ("cpu", "opencl")
+TARGETS = ("cpu", "opencl")
+"""The names of all targets."""
 
 
 @dataclass(frozen=True)
@@ -65,11 +74,11 @@ def choose_targets(
     CompileError: there is no variant for this machine.
     """
     wanted = list(dict.fromkeys([names] if isinstance(names, str) else names))
-    unknown = [name for name in wanted if name not in _TARGETS]
+    unknown = [name for name in wanted if name not in TARGETS]
     if unknown or not wanted:
         raise Unsupported(
             f"target {unknown[0] if unknown else ''!r} is not known; the targets are: "
-            + ", ".join(_TARGETS)
+            + ", ".join(TARGETS)
         )
     if variants is not None and "cpu" not in wanted:
         raise InvalidArgument(
@@ -123,6 +132,13 @@ def build_objects(
     if host and not native:
         raise CompileError(_refusal(target.name, host))
     return Objects(tuple(data), host)
+
+
+def hosted_kernels(target: Target, kernels: Sequence[Kernel]) -> Mapping[str, str]:
+    """The kernels of the target's own variants that its fallback must run, with the reason of each.
+    No C compiler runs."""
+    native = all(isinstance(variant, Variant) for variant in target.variants)
+    return {} if native else build_object(kernels).host
 
 
 def kernel_source(variant: Variant | OpenclVariant, kernel: Kernel) -> str:

@@ -246,10 +246,14 @@ def test_no_c_files_need_each_other_in_a_circle() -> None:
     assert _circle(needs) == ""
 
 
-@pytest.mark.parametrize("folder", ["ir", "graph", "dispatch", "kernels", "stream", "vm"])
-def test_no_level_asks_for_the_name_of_a_device(folder: str) -> None:
+_DEVICES = re.compile("opencl|cpu|gpu|cuda|vulkan", re.IGNORECASE)
+
+
+@pytest.mark.parametrize(
+    "folder", ["ir", "graph", "dispatch", "kernels", "stream", "vm", "frontends"]
+)
+def test_no_level_holds_the_name_of_a_device(folder: str) -> None:
     """What a target can do stands in its `TargetInfo` and `Target`."""
-    names = re.compile("opencl|cpu|gpu|cuda|vulkan", re.IGNORECASE)
     wrong = []
     for path in sorted((ROOT / "compiler" / folder).rglob("*.py")):
         tree = _tree(path)
@@ -258,8 +262,29 @@ def test_no_level_asks_for_the_name_of_a_device(folder: str) -> None:
                 continue
             for child in ast.iter_child_nodes(node):
                 text = child.value if isinstance(child, ast.Constant) else None
-                if isinstance(text, str) and names.search(text):
+                if isinstance(text, str) and _DEVICES.search(text):
                     wrong.append(f"{path.relative_to(ROOT)}:{node.lineno}: {text!r}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_nothing_above_the_targets_asks_for_a_device_or_one_targets_files() -> None:
+    """A default may name a target; only `targets/` knows one from the other."""
+    wrong = []
+    for module, path in _modules():
+        if not _is_below(module, "ingot.compiler") or _is_below(module, "ingot.compiler.targets"):
+            continue
+        asked = [
+            (node.lineno, ast.unparse(node))
+            for node in ast.walk(_tree(path))
+            if isinstance(node, (ast.Compare, ast.MatchValue))
+            and _DEVICES.search(ast.unparse(node))
+        ]
+        asked += [
+            (line, name)
+            for name, line, _ in _imports(path, module)
+            if re.match(r"ingot\.compiler\.targets\.\w+\.", name)
+        ]
+        wrong += [f"{path.relative_to(ROOT)}:{line}: {text}" for line, text in asked]
     assert not wrong, "\n".join(wrong)
 
 

@@ -234,3 +234,87 @@ def test_attention_of_every_kind_becomes_one_op() -> None:
     names = [op.name for op in walk(run_graph_passes(module).functions["main"])]
     assert names.count("attention") == 3
     assert "exp" not in names
+
+
+def test_one_new_token_and_a_cache_with_room() -> None:
+    room, before = 8, 5
+    names = ["q", "k", "v", "mask", "", "past_k", "past_v", "before"]
+    more = {"num_heads": HEADS, "past_present_share_buffer": 1}
+    nodes = [
+        node_of(
+            "DecoderMaskedMultiHeadAttention", [*names, "", "", "bias"],
+            ["y", "present_k", "present_v"], **more,
+        ),
+        node_of("DecoderMaskedMultiHeadAttention", ["q", "kc", "vc"], ["cross"], num_heads=HEADS),
+    ]  # fmt: skip
+    cache = ["b", HEADS, room, SIZE]
+    inputs = [
+        *(make_value(name, ["b", 1, WIDTH]) for name in "qkv"),
+        *(make_value(name, cache) for name in ("past_k", "past_v")),
+        *(make_value(name, ["b", HEADS, 6, SIZE]) for name in ("kc", "vc")),
+        make_value("mask", ["b", before + 1], TensorProto.INT32),
+        make_value("before", [1], TensorProto.INT32),
+    ]  # fmt: skip
+    model = of_nodes(nodes, inputs, {"bias": drawn(3 * WIDTH, seed=9)})
+    used = np.arange(room)[:, None] < before
+    given = {name: drawn(2, 1, WIDTH, seed=place) for place, name in enumerate("qkv")}
+    given |= {
+        name: np.where(used, drawn(2, HEADS, room, SIZE, seed=4 + place), 0)
+        for place, name in enumerate(("past_k", "past_v"))
+    }
+    given |= {name: drawn(2, HEADS, 6, SIZE, seed=ord(name[0])) for name in ("kc", "vc")}
+    mask = np.ones((2, before + 1), np.int32)
+    mask[1, :2] = 0
+    model.check(1e-5, mask=mask, before=np.array([before], np.int32), **given)
+
+
+def test_packed_operands_are_those_side_by_side() -> None:
+    """onnxruntime packs them on other devices only."""
+    length = 5
+    nodes = [
+        node_of("MultiHeadAttention", ["q", "k", "v", "bias"], ["apart"], num_heads=HEADS),
+        node_of("MultiHeadAttention", ["qkv", "", "", "bias"], ["all"], num_heads=HEADS),
+        node_of("MultiHeadAttention", ["q", "kv", "", "bias"], ["pairs"], num_heads=HEADS),
+        node_of("Attention", ["q", "w", "", "square"], ["masked"], num_heads=HEADS),
+        node_of("Attention", ["q", "w", "", "pairs_of"], ["of_pairs"], num_heads=HEADS),
+    ]
+    inputs = [
+        *(make_value(name, [2, length, WIDTH]) for name in "qkv"),
+        make_value("qkv", [2, length, HEADS, 3, SIZE]),
+        make_value("kv", [2, length, HEADS, 2, SIZE]),
+        make_value("square", [2, 1, 9, 9], TensorProto.INT32),
+        make_value("pairs_of", [2, length, length], TensorProto.INT32),
+    ]  # fmt: skip
+    arrays = {"bias": drawn(3 * WIDTH, seed=3), "w": drawn(WIDTH, 3 * WIDTH) / 8}
+    parts = {name: drawn(2, length, WIDTH, seed=place) for place, name in enumerate("qkv")}
+    q, k, v = (part.reshape(2, length, HEADS, SIZE) for part in parts.values())
+    square = np.random.default_rng(0).integers(0, 2, (2, 1, 9, 9)).astype(np.int32)
+    found = of_nodes(nodes, inputs, arrays).results(
+        **parts, qkv=np.stack([q, k, v], 3), kv=np.stack([k, v], 3), square=square,
+        pairs_of=square[:, 0, :length, :length],
+    )  # fmt: skip
+    for name, like in (("all", "apart"), ("pairs", "apart"), ("masked", "of_pairs")):
+        np.testing.assert_allclose(found[name], found[like], 1e-6, 1e-6, err_msg=name)
+
+
+def test_halves_are_computed_in_floats() -> None:
+    """Each op rounds once; against itself in f32."""
+    found = {}
+    for element, dtype in ((TensorProto.FLOAT, np.float32), (TensorProto.FLOAT16, np.float16)):
+        nodes = [
+            grouped(["capped", "ck", "cv"], [*Q, "cos", "sin"], softcap=2.0, do_rotary=1),
+            node_of("SkipLayerNormalization", ["q", "q", "g"], ["norm", "", "", "sum"]),
+            node_of("BiasGelu", ["q", "g"], ["gelu"]),
+        ]
+        inputs = grouped_inputs(2, 16)
+        for value in inputs[:5]:
+            value.type.tensor_type.elem_type = element
+        arrays = {name: x.astype(dtype) for name, x in tables(16, SIZE // 2).items()}
+        arrays["g"] = drawn(WIDTH).astype(dtype)
+        given = grouped_arrays(3, 16, 4, 4)
+        given |= {name: x.astype(np.float16).astype(dtype) for name, x in list(given.items())[:5]}
+        found[dtype] = of_nodes(nodes, inputs, arrays).results(**given)
+    for name, wanted in found[np.float32].items():
+        got = found[np.float16][name]
+        assert got.dtype == np.float16, name
+        assert np.abs(got - wanted).max() <= 4e-3 * np.abs(wanted).max(), name

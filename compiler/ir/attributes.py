@@ -275,7 +275,7 @@ _DECLARED: dict[str, list[type[Attributes]]] = {}
 
 def declare(attributes: type[Attributes], *names: str) -> None:
     """Say what the text of ops of these names may hold. An op that has more at a deeper level is
-    declared there again."""
+    declared there again; which level is declared first does not matter."""
     for name in names:
         known = _DECLARED.setdefault(name, [])
         if attributes not in known:
@@ -289,8 +289,9 @@ def attributes_of(name: str, given: Mapping[str, Any], operands: Sequence[Type] 
         if given:
             raise RuleError("is no op of any level, so its attributes cannot be read")
         return NO_ATTRIBUTES
-    fitting = (each for each in declared if rows_of(each).keys() >= given.keys())
-    return next(fitting, declared[0]).read(given, operands)
+    fitting = [each for each in declared if rows_of(each).keys() >= given.keys()]
+    fewest = min(fitting or declared, key=lambda each: len(rows_of(each)))
+    return fewest.read(given, operands)
 
 
 # Questions to any record.

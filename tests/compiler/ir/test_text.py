@@ -25,8 +25,17 @@ from ingot.compiler.ir import (
     to_text,
     verify,
 )
+from ingot.compiler.ir import attributes as ir_attributes
+from ingot.compiler.ir.attributes import (
+    NO_ATTRIBUTES,
+    Attributes,
+    RuleError,
+    attributes_of,
+    declare,
+)
 from ingot.compiler.ir.dims import broadcast, ceildiv, minimum, symbol
 from ingot.compiler.stream.ops import InSlab, Placed
+from ingot.compiler.vm.code import Instruction
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import DTYPES, dtype
 
@@ -227,6 +236,19 @@ def test_records_and_what_a_deeper_level_adds_survive() -> None:
     assert Placed.of(copy).places == (InSlab("slab", symbol("n") * 4, 1),)
 
 
+@pytest.mark.parametrize("levels", [(NO_ATTRIBUTES, Placed()), (Placed(), NO_ATTRIBUTES)])
+def test_the_shallow_level_is_read_whichever_was_declared_first(
+    levels: tuple[Attributes, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ir_attributes, "_DECLARED", {})
+    for each in levels:
+        declare(type(each), "made.up")
+    assert attributes_of("made.up", {}) == NO_ATTRIBUTES
+    assert attributes_of("made.up", {"places": ()}) == Placed()
+    with pytest.raises(RuleError, match="no attribute 'wrong'; its attributes are: none"):
+        attributes_of("made.up", {"wrong": 1})
+
+
 def test_comments_and_spacing_do_not_matter() -> None:
     module = parse("// head\nmodule{}{func@f(%x:f32[2]){// inside\nreturn(%x)}}\n// end\n")
     assert module.functions["f"].result_types == [parse_type("f32[2]")]
@@ -239,6 +261,7 @@ def test_several_blocks_survive() -> None:
     )
     module = parse(text)
     assert len(module.functions["f"].body.blocks) == 2
+    assert Instruction.of(module.functions["f"].block.ops[0]).targets == (1,)
     assert to_text(parse(to_text(module))) == to_text(module)
 
 

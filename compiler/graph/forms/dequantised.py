@@ -14,22 +14,27 @@ import numpy as np
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.graph.forms.moves import moved, moved_from
 from ingot.compiler.graph.forms.repeats import repeated, repeats_of, static_shape
+from ingot.compiler.graph.references.leaves import array_of
 from ingot.compiler.graph.rewriter import defined_by, literal_of_value, splat_of
 from ingot.compiler.ir import Op, Value
 from ingot.compiler.ir.dims import product
-from ingot.hal.spec import dtype
+from ingot.hal.spec import DType, dtype
 
 __all__ = [
     "Dequantised",
     "Refused",
     "as_signed",
     "as_unsigned",
+    "extent",
     "is_dequantised",
     "read_tensor",
     "read_weight",
 ]
 
 _I8, _U8, _I32, _F32 = dtype("i8"), dtype("u8"), dtype("i32"), dtype("f32")
+_FLOATS = frozenset(map(dtype, ("bf16", "f16", "f32")))
+_WIDE = _FLOATS | frozenset(map(dtype, ("i16", "i32", "i64")))  # hold codes less zero points
+_MOVES = ("broadcast", "reshape", "transpose")
 _MIDDLE = 128
 
 
@@ -39,8 +44,9 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Dequantised:
-    """(codes - zero) * scale. `codes`: i8 or u8. `zero`: i32, None for 0; `scale`: f32, None for 1.
-    Both have rank 0, or of a weight one number per index of its free axes, in their order."""
+    """(codes - zero) * scale. `codes`: i8 or u8. `zero`: i32, one of the numbers that codes may be,
+    None for 0; `scale`: f32, None for 1. Both have rank 0, or of a weight one number per index of
+    its free axes, in their order."""
 
     codes: Value
     zero: Value | None
@@ -73,6 +79,13 @@ def read_weight(w: Value, summed: Sequence[int], builder: Builder) -> Dequantise
         for each in (parts.zero, parts.scale)
     )
     return Dequantised(codes, _converted(zero, _I32, builder), _converted(scale, _F32, builder))
+
+
+def extent(x: Dequantised) -> int:
+    """The most that a code differs from the zero point."""
+    low, high = _range(x.codes)
+    zero = 0 if x.zero is None else splat_of(x.zero)
+    return high - low if zero is None else max(high - int(zero), int(zero) - low)
 
 
 def as_unsigned(x: Dequantised, builder: Builder) -> Dequantised:
@@ -129,23 +142,23 @@ class _Parts:
 
 def _parts_of(x: Value) -> _Parts | None:
     x, outer = moved_from(x)
-    while (op := defined_by(x, "convert")) and _is_float(x) and _is_float(op.operands[0]):
+    while (op := defined_by(x, "convert")) and {_element(x), _element(op.operands[0])} <= _FLOATS:
         x, more = moved_from(op.operands[0])
         outer += more
     factors: list[tuple[Value, Value | None]] = [(x, None)]
-    if (op := defined_by(x, "mul")) is not None and _is_float(x):
+    if (op := defined_by(x, "mul")) is not None and _element(x) in _FLOATS:
         a, b = op.operands
         factors = [(a, b), (b, a)]
     for rest, scale in factors:
         rest, moves = moved_from(rest)
         if moves and scale is not None:
             continue  # the scale would have to be moved back
-        op = defined_by(rest, "sub")
+        op = defined_by(rest, "sub") if _element(rest) in _WIDE else None
         source, more = moved_from(rest if op is None else op.operands[0])
         codes = _codes_of(source)
         if codes is None or (op is not None and more):
             continue
-        zero = None if op is None else _integers_of(op.operands[1])
+        zero = None if op is None else _integers_of(op.operands[1], codes)
         if op is not None and zero is None:
             continue
         zero = None if zero is not None and splat_of(zero) == 0 else zero
@@ -153,29 +166,40 @@ def _parts_of(x: Value) -> _Parts | None:
     return None
 
 
-def _is_float(x: Value) -> bool:
-    return tensor_type(x).dtype.is_float
+def _element(x: Value) -> DType:
+    return tensor_type(x).dtype
+
+
+def _range(codes: Value) -> tuple[int, int]:
+    """The least and the greatest number that codes may be."""
+    return (-_MIDDLE, _MIDDLE - 1) if _element(codes) is _I8 else (0, 2 * _MIDDLE - 1)
 
 
 def _codes_of(x: Value) -> Value | None:
     """The 8-bit integers that wider numbers are converted from, or that the value is."""
-    if tensor_type(x).dtype in (_I8, _U8):
+    if _element(x) in (_I8, _U8):
         return x
     op = defined_by(x, "convert")
-    if op is None or tensor_type(op.operands[0]).dtype not in (_I8, _U8):
+    if op is None or _element(x) not in _WIDE or _element(op.operands[0]) not in (_I8, _U8):
         return None
     return op.operands[0]
 
 
-def _integers_of(x: Value) -> Value | None:
-    """The zero points that wider numbers are converted from."""
-    if tensor_type(x).dtype.is_integer:
-        return x
-    number = splat_of(x)
-    if number is not None and float(number).is_integer():
-        return x
-    op = defined_by(x, "convert")
-    return op.operands[0] if op and tensor_type(op.operands[0]).dtype.is_integer else None
+def _integers_of(x: Value, codes: Value) -> Value | None:
+    """Zero points, or what they are converted from, that are numbers which codes may be."""
+    op, source = defined_by(x, "convert"), x
+    found = op.operands[0] if op is not None and _element(op.operands[0]).is_integer else x
+    while _element(source) in _WIDE and (op := defined_by(source, "convert", *_MOVES)):
+        source = op.operands[0]
+    if _element(source) is _element(codes):
+        return found
+    literal = literal_of_value(source)
+    if literal is None or _element(source) not in _WIDE:
+        return None
+    low, high = _range(codes)
+    numbers = array_of(literal).astype(np.float64)
+    fit = (low <= numbers) & (numbers <= high) & (numbers == np.rint(numbers))
+    return found if fit.all() else None
 
 
 def _single(x: Value | None, builder: Builder) -> Value | None:
@@ -206,7 +230,11 @@ def _per_column(x: Value, summed: Sequence[int], builder: Builder) -> Value:
     return builder.value("reshape", source, shape=tuple(found.shape[axis] for axis in free))
 
 
-def _converted(x: Value | None, wanted: object, builder: Builder) -> Value | None:
-    if x is None or tensor_type(x).dtype is wanted:
+def _converted(x: Value | None, wanted: DType, builder: Builder) -> Value | None:
+    if x is None or _element(x) is wanted:
         return x
+    number = splat_of(x)
+    if number is not None:
+        number = int(number) if wanted.is_integer else float(number)
+        return builder.full(number, wanted, tensor_type(x).shape)
     return builder.value("convert", x, dtype=wanted)

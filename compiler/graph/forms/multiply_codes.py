@@ -21,6 +21,7 @@ from ingot.compiler.graph.forms.dequantised import (
     Refused,
     as_signed,
     as_unsigned,
+    extent,
     is_dequantised,
     read_tensor,
     read_weight,
@@ -81,6 +82,8 @@ def _multiply(op: Op, weights: set[Value], builder: Builder) -> Sequence[Value] 
         if result is _I32:
             return None
         raise Refused("its input is not quantised")
+    if result is not _I32:
+        form.check_sums(extent(rows) * extent(weight))
     rows, weight = as_unsigned(rows, builder), as_signed(weight, builder)
     total = form.total(rows, weight, builder)
     if result is _I32:
@@ -108,6 +111,13 @@ class _Form:
         self.columns = tuple(columns)  # axes of the result for the free ones of the weight
         self.summed = tuple(summed)  # axes of the weight
         self.shape = tensor_type(op.result).shape
+
+    def check_sums(self, greatest: int) -> None:
+        """Refused: sums of products up to `greatest` may not fit 32 bits."""
+        shape = tensor_type(self.op.operands[self.side]).shape
+        count = product(shape[axis] for axis in self.summed)
+        if not (isinstance(count, int) and count * greatest < 1 << 31):
+            raise Refused(f"sums of {count} products of bytes may not fit 32 bits")
 
     def product(self, x: Value, w: Value, builder: Builder) -> Value:
         """The contraction of these codes."""

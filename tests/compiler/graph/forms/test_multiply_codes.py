@@ -168,11 +168,26 @@ def plain(constants: dict[str, Array]) -> Nodes:
     ]
 
 
+def far_zero(constants: dict[str, Array]) -> Nodes:
+    """A zero point that no padding with codes can have."""
+    constants["zx"] = np.float32([300])
+    constants["w"] = integers(np.int8, 7, 13, 1)
+    constants["shape"] = np.array([1, 13, -1])
+    return [
+        helper.make_node("Reshape", ["x", "shape"], ["image"]),
+        helper.make_node("Cast", ["image"], ["a"], to=TensorProto.FLOAT),
+        helper.make_node("Sub", ["a", "zx"], ["c"]),
+        helper.make_node("DequantizeLinear", ["w", "sw", "zw"], ["b"], axis=0),
+        helper.make_node("Conv", ["c", "b"], ["y"], pads=[1, 1]),
+    ]
+
+
 @pytest.mark.parametrize(
     ("spelling", "reason"),
     [
         (blocked, "scales or zero points of its weight change along what is summed"),
         (plain, "its input is not quantised"),
+        (far_zero, "its input is not quantised"),
     ],
 )
 def test_what_does_not_fit_stays_a_product_of_floats(
@@ -184,3 +199,54 @@ def test_what_does_not_fit_stays_a_product_of_floats(
     assert check(source, integers(np.uint8, 5, 13)) == [("f32", "f32")]
     left = multiply_codes(read_source(source)).attributes[LEFT_IN_FLOAT]
     assert [each for _, each in left] == [reason]
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "zero", "depth", "fits"),
+    [
+        (np.uint8, 255, 0, 65793, True),
+        (np.uint8, 255, 0, 65794, False),
+        (np.uint8, 0, 255, 65793, True),
+        (np.int8, -128, 0, 131071, True),
+        (np.int8, -128, 127, 65794, False),
+    ],
+)
+def test_sums_that_may_leave_32_bits_are_of_floats(
+    kind: Any, code: int, zero: int, depth: int, fits: bool
+) -> None:
+    constants = {
+        "s": np.ones((), np.float32),
+        "zx": np.array(zero, kind),
+        "w": np.full((depth, 1), -128, np.int8),
+        "zw": np.zeros((), np.int8),
+    }
+    nodes = [
+        helper.make_node("DequantizeLinear", ["x", "s", "zx"], ["a"]),
+        helper.make_node("DequantizeLinear", ["w", "s", "zw"], ["b"]),
+        helper.make_node("MatMul", ["a", "b"], ["y"]),
+    ]
+    source = model(nodes, kind, [1, depth], constants)
+    found = check(source, np.full((1, depth), code, kind), exact=False)
+    assert found == [("u8", "i8") if fits else ("f32", "f32")]
+
+
+def test_differences_that_wrap_are_codes() -> None:
+    constants = {"z": np.array(100, np.uint8), "w": integers(np.uint8, 13, 7)}
+    nodes = [
+        helper.make_node("Sub", ["x", "z"], ["a"]),
+        helper.make_node("MatMulInteger", ["a", "w"], ["y"]),
+    ]
+    source = model(nodes, np.uint8, ["m", 13], constants)
+    assert check(source, integers(np.uint8, 5, 13)) == [("u8", "i8")]
+
+
+def test_products_in_f64_keep_their_digits() -> None:
+    constants = {"s": np.array(0.1), "w": integers(np.int8, 13, 7)}
+    nodes = [
+        helper.make_node("Cast", ["x"], ["c"], to=TensorProto.DOUBLE),
+        helper.make_node("Mul", ["c", "s"], ["a"]),
+        helper.make_node("Cast", ["w"], ["b"], to=TensorProto.DOUBLE),
+        helper.make_node("MatMul", ["a", "b"], ["y"]),
+    ]
+    source = model(nodes, np.uint8, ["m", 13], constants)
+    assert check(source, integers(np.uint8, 5, 13)) == [("f64", "f64")]

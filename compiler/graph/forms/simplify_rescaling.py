@@ -81,12 +81,14 @@ class _Rescaling:
     # What is known of numbers.
 
     def of(self, x: Value) -> _Known | None:
-        """What is known of the elements; None if they may be infinite or NaN."""
+        """What is known of elements of f32; None if they may be infinite or NaN."""
         if x not in self.known:
             self.known[x] = self._compute(x)
         return self.known[x]
 
     def _compute(self, x: Value) -> _Known | None:
+        if tensor_type(x).dtype is not _F32:
+            return None
         literal = literal_of_value(x)
         if literal is not None:
             return _of_numbers(literal.array)
@@ -139,7 +141,7 @@ class _Rescaling:
         if op is None or not own.is_integer or own.bits > 16 or self.uses[codes] > 1:
             return None
         x = op.operands[0]
-        known = self.of(x) if tensor_type(x).dtype is _F32 else None
+        known = self.of(x)
         if known is None or not known.is_whole:
             return None
         limits = [builder.full(each, _F32, tensor_type(x).shape) for each in _limits(own)]

@@ -109,3 +109,17 @@ def test_what_may_be_infinite_or_comes_from_no_contraction_stays() -> None:
     large = summed.op("mul", summed.sums(), np.full(COLUMNS, 1e35))
     module = summed.module(summed.quantised(large, 3.0, 0, "u8"))
     assert check(module, np.full((ROWS, STEPS), 7, np.uint8), 0)["div"] == 1
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float64])
+def test_scales_of_other_floats_keep_their_dtype(kind: Any) -> None:
+    layer, wanted = Layer(), dtype(np.dtype(kind).name.replace("float", "f"))
+    x = layer.b.value("convert", layer.sums(), dtype=wanted)
+    for name, number in (("mul", np.full(COLUMNS, 1 / 512)), ("mul", 0.5), ("div", 3.0)):
+        y = layer.b.constant(np.asarray(number, kind))
+        dimensions = (1,) if isinstance(number, np.ndarray) else ()
+        y = layer.b.value("broadcast", y, shape=SHAPE, dimensions=dimensions)
+        x = layer.b.value(name, x, y)
+    rows = RANDOM.integers(0, 256, (ROWS, STEPS)).astype(np.uint8)
+    counts = check(layer.module(x), rows, most=0.0)
+    assert (counts["mul"], counts["div"]) == (2, 1)

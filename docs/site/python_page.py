@@ -28,6 +28,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
 }
 # What calls give or take as keywords, and users do not make.
 GIVEN = {each.__name__: each for each in (HostKernel, Report, Sampling, Trace, TraceEvent)}
+MADE = ("LanguageModel",)  # classes that users make
 WIDTH = 90
 ITEM = re.compile(r"`\w+`(, `\w+`)*: |[A-Z]\w+(, [A-Z]\w+)*( or [A-Z]\w+)?: ")
 
@@ -67,6 +68,8 @@ def _entry(name: str) -> Iterator[str]:
     if not inspect.isclass(target):
         yield from (*_code(_signature(full, target)), "", *markdown(inspect.getdoc(target)))
         return
+    if name in MADE:
+        yield from (*_code(_signature(full, target.__init__, is_bound=True)), "")
     yield from markdown(inspect.getdoc(target))
     if dataclasses.is_dataclass(target):
         yield from ("", *_code(_fields(target)))

@@ -46,6 +46,7 @@ from ingot.compiler.kernels.kernel_text import described
 from ingot.compiler.kernels.level import verify_kernel
 from ingot.compiler.kernels.trial import plan_trial
 from ingot.compiler.module import Module
+from ingot.compiler.rare_collections import rare_collections
 from ingot.compiler.read_source import copy_module, read_source, read_sources
 from ingot.compiler.report import Report
 from ingot.compiler.report_target import report_target
@@ -82,6 +83,7 @@ QUEUE_PASSES: tuple[Pass, ...] = (speculate_steps,)
 """What comes before DISPATCH_PASSES for devices whose queue runs behind the host."""
 
 
+@rare_collections()
 def compile(
     source: Any,
     *,
@@ -157,6 +159,7 @@ def _specializing(values: Mapping[str, Sequence[int]]) -> Pass:
     return specialize
 
 
+@rare_collections()
 def compile_changed(
     source: Any,
     change: Pass,

@@ -153,6 +153,8 @@ class _Attention(AttentionEntry):
         lowest = b.constant(-math.inf, F32, self.lanes)
         zero = b.constant(0.0, F32, self.lanes)
         old, totals = state[: block.vectors], state[block.vectors :]
+        if self._mask_is_packed():
+            self._pack_mask(block, key, count)
         maxima = self._scores(block, key, count)
         new = [b.op("max", a, m) for a, m in zip(old, maxima, strict=True)]
         shift = [self._finite(value, lowest, zero) for value in new]
@@ -282,13 +284,43 @@ class _Attention(AttentionEntry):
                 for place, value in enumerate(sums):
                     i, vector = divmod(place, width)
                     at = b.add(row, i)
-                    value = self._add_mask(block, b.add(key, at), start + vector, value)
-                    b.store(scores, self._at(at, start + vector), value)
+                    target = self._at(at, start + vector)
+                    if self._mask_is_packed():
+                        value = b.op("add", value, b.load(scores, target, self.lanes))
+                    else:
+                        value = self._add_mask(block, b.add(key, at), start + vector, value)
+                    b.store(scores, target, value)
                     carried[vector] = b.op("max", carried[vector], value)
                 return carried
 
             maxima += self._tiles(count, [lowest] * width, body)
         return maxima
+
+    def _mask_is_packed(self) -> bool:
+        """Whether the mask has rows of its own for queries, whose keys are adjacent."""
+        view = self.mask
+        if view is None or len(view.shape) < 2:
+            return False
+        return view.shape[-2] != 1 and view.shape[-1] != 1 and view.strides[-1] == 1
+
+    def _pack_mask(self, block: _Block, key: Index, count: Index) -> None:
+        """Store the mask where the scores will be, transposed in squares of lanes."""
+        b, view, lanes = self.b, self.mask, self.lanes
+        assert view is not None
+        memory, binding = self._scratch("scores"), self.binding(view, 3)
+        base, last = b.add(self.base(view), key), b.sub(b.add(block.first, block.live), 1)
+        with b.for_(0, block.vectors) as vectors:
+            column = b.mul(vectors.index, lanes)
+            first = b.add(block.first, column)
+            rows = [b.min(b.add(first, i), last) for i in range(lanes)]
+            starts = [b.add(base, b.mul(row, b.dim(view.strides[-2]))) for row in rows]
+            with b.for_(0, count, lanes) as loop:
+                live = b.min(b.sub(count, loop.index), lanes)
+                lines = [b.load(binding, b.add(at, loop.index), lanes, live) for at in starts]
+                square = b.transpose([b.convert(line, F32) for line in lines])
+                for j, value in enumerate(square):
+                    at = b.add(b.mul(b.add(loop.index, j), QUERY_BLOCK), column)
+                    b.store(memory, at, value)
 
     def _add_mask(self, block: _Block, key: Index, vector: int, score: Value) -> Value:
         view, b = self.mask, self.b

@@ -22,7 +22,7 @@ _before: list[tuple[int, int, int]] = []  # the thresholds, once per block that 
 
 @contextmanager
 def rare_collections() -> Iterator[None]:
-    """Blocks of several threads may overlap: the first sets the threshold, the last puts it back."""
+    """Blocks of several threads may overlap: the last one puts the threshold back."""
     with _lock:
         _before.append(_before[0] if _before else gc.get_threshold())
         first, *others = _before[0]

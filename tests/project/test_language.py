@@ -13,29 +13,8 @@ import pytest
 import ingot
 from ingot.hal.printable import printable
 from ingot.language.tokenizer import Tokenizer
-from tests.support.language import Shape, logits, write_model
+from tests.support.language import KEYS, TOKENS, Shape, logits, write_model
 
-TEMPLATE = "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}<|end|>{% endfor %}<|assistant|>"
-
-
-def _bytes() -> list[str]:
-    """The characters that stand for bytes in byte-level BPE."""
-    from tokenizers.pre_tokenizers import ByteLevel
-
-    return sorted(ByteLevel.alphabet())
-
-
-SPECIAL = ["<|end|>", "<|user|>", "<|assistant|>", "<|system|>"]
-TOKENS = [*_bytes(), "he", "ll", "hell", "\u0120w", *SPECIAL]
-KEYS = {
-    "ggml.model": "gpt2",
-    "ggml.pre": "gpt-2",
-    "ggml.tokens": TOKENS,
-    "ggml.token_type": [1] * 260 + [3] * 4,
-    "ggml.merges": ["h e", "l l", "he ll", "\u0120 w"],
-    "ggml.eos_token_id": 260,
-    "chat_template": TEMPLATE,
-}
 METADATA = {f"tokenizer.{key}": value for key, value in KEYS.items()}
 SHAPE = Shape(layers=1, width=32, heads=2, kv_heads=1, feed=48, vocabulary=264, tied=True)
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import gguf
 import numpy as np
+from tokenizers.pre_tokenizers import ByteLevel
 
 Array = Any
 
@@ -66,6 +67,30 @@ SHAPES = {
     "phi3": Shape("phi3", rope_length=12, metadata={"attention.sliding_window": 4}),
 }  # fmt: skip
 """A small model of each architecture."""
+
+IDS = np.random.default_rng(1).integers(0, 100, 9).astype(np.int32)
+
+TEMPLATE = "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}<|end|>{% endfor %}<|assistant|>"
+
+
+SPECIAL = ["<|end|>", "<|user|>", "<|assistant|>", "<|system|>"]
+TOKENS = [*sorted(ByteLevel.alphabet()), "he", "ll", "hell", "\u0120w", *SPECIAL]
+KEYS = {
+    "ggml.model": "gpt2",
+    "ggml.pre": "gpt-2",
+    "ggml.tokens": TOKENS,
+    "ggml.token_type": [1] * 260 + [3] * 4,
+    "ggml.merges": ["h e", "l l", "he ll", "\u0120 w"],
+    "ggml.eos_token_id": 260,
+    "chat_template": TEMPLATE,
+}
+"""The tokenizer of a model with a vocabulary of 264."""
+
+PEER_SHAPES = {
+    name: replace(shape, vocabulary=len(TOKENS), metadata={} if name == "phi3" else shape.metadata)
+    for name, shape in SHAPES.items()
+}
+"""Models that llama.cpp reads, too; it leaves the window of phi3 out."""
 
 
 def write_model(

@@ -15,9 +15,16 @@ from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.graph.level import GRAPH
 from ingot.compiler.ir.verifier import verify
 from ingot.hal.gguf import Gguf
-from tests.support.language import SHAPES, Shape, logits, tensors, write_model
-
-IDS = np.random.default_rng(1).integers(0, 100, 9).astype(np.int32)
+from tests.support.language import (
+    IDS,
+    KEYS,
+    PEER_SHAPES,
+    SHAPES,
+    Shape,
+    logits,
+    tensors,
+    write_model,
+)
 
 
 def _close(got: Any, expected: Any) -> None:
@@ -38,6 +45,17 @@ def test_logits_are_those_of_the_definition(name: str, tmp_path: Path) -> None:
     for place in range(7, len(IDS)):
         (got,) = interpret(module, "decode", [IDS[place]], parameters, state)
         _close(got, expected[place])
+
+
+def test_the_definitions_are_those_of_llama_cpp(tmp_path: Path) -> None:
+    """Its GELU looks up f16, which is what gemma's bound is for."""
+    with np.load(Path(__file__).parent / "llama_cpp.npz") as found:
+        assert set(found) == set(PEER_SHAPES)
+        for name, shape in PEER_SHAPES.items():
+            weights = write_model(tmp_path / "model.gguf", shape, tokenizer=KEYS)
+            expected = logits(shape, weights, IDS)[-1]
+            bound = (1e-3 if name.startswith("gemma") else 2e-6) * np.abs(expected).max()
+            np.testing.assert_allclose(found[name], expected, atol=bound, err_msg=name)
 
 
 @pytest.mark.slow

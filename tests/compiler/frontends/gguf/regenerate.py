@@ -18,7 +18,8 @@ from tests.support.language import IDS, KEYS, PEER_SHAPES, write_model
 
 def _last_logits(path: Path) -> Any:
     f32 = 0
-    model = llama_cpp.Llama(str(path), n_ctx=64, verbose=False, type_k=f32, type_v=f32)
+    options = {"n_ctx": 64, "logits_all": True, "type_k": f32, "type_v": f32}
+    model = llama_cpp.Llama(str(path), verbose=False, **options)
     model.eval(IDS.tolist())
     return np.array(model.scores[len(IDS) - 1], np.float32)
 

@@ -27,6 +27,7 @@ __all__ = [
     "as_unsigned",
     "extent",
     "is_dequantised",
+    "is_plain",
     "read_tensor",
     "read_weight",
 ]
@@ -56,6 +57,12 @@ class Dequantised:
 def is_dequantised(x: Value) -> bool:
     """Whether the tensor is one, whatever its scale and zero point."""
     return _parts_of(x) is not None
+
+
+def is_plain(x: Value) -> bool:
+    """Whether a tensor's codes lie as its elements do, in its own dtype."""
+    parts = _parts_of(x)
+    return parts is not None and not parts.inner and not parts.outer
 
 
 def read_tensor(x: Value, builder: Builder) -> Dequantised | None:

@@ -6,7 +6,8 @@ those of a, which most weights do not need. Kernels multiply u8 with i8 (`loop.d
 activation's codes become u8 and the weight's i8, each with its zero point moved along. Rescaling,
 and all that follows, are element-wise ops, which dispatches take in behind the contraction.
 
-A contraction that stays as it is although its weight is quantised is told in the report.
+Tables whose rows are looked up stay codes, too, and rows are dequantised. A contraction that stays
+as it is although its weight is quantised is told in the report.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from ingot.compiler.graph.forms.dequantised import (
     as_unsigned,
     extent,
     is_dequantised,
+    is_plain,
     read_tensor,
     read_weight,
 )
@@ -47,13 +49,15 @@ def multiply_codes(module: Module) -> Module:
         weights = weights_of(function)
 
         def rule(op: Op, builder: Builder, weights: set[Value] = weights) -> Sequence[Value] | None:
-            if op.name not in ("dot_general", "convolution"):
-                return None
             try:
-                return _multiply(op, weights, builder)
+                if op.name == "take":
+                    return _take(op, weights, builder)
+                if op.name in ("dot_general", "convolution"):
+                    return _multiply(op, weights, builder)
             except Refused as refused:
-                left[op.location, str(refused)] = None
-                return None
+                if op.name != "take":
+                    left[op.location, str(refused)] = None
+            return None
 
         rewrite(function.block, rule)
     if left:
@@ -93,6 +97,19 @@ def _multiply(op: Op, weights: set[Value], builder: Builder) -> Sequence[Value] 
     if scale is not None:
         value = builder.value("mul", value, form.wide(scale, builder))
     return [value if result is _F32 else builder.value("convert", value, dtype=result)]
+
+
+def _take(op: Op, weights: set[Value], builder: Builder) -> Sequence[Value] | None:
+    """Rows of a quantised table are taken as codes, and dequantised then: by the same ops."""
+    table, type = op.operands[0], tensor_type(op.result)
+    parts = read_tensor(table, builder) if table in weights and type.dtype is _F32 else None
+    if parts is None or parts.scale is None or not is_plain(table):
+        return None
+    value = builder.value("convert", builder.like(op, parts.codes, op.operands[1]), dtype=_F32)
+    if parts.zero is not None:
+        zero = builder.value("convert", parts.zero, dtype=_F32)
+        value = builder.value("sub", value, builder.broadcast_to(zero, type.shape))
+    return [builder.value("mul", value, builder.broadcast_to(parts.scale, type.shape))]
 
 
 def _times(a: Value | None, b: Value | None, builder: Builder) -> Value | None:

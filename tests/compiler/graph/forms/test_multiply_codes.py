@@ -14,6 +14,7 @@ from ingot.compiler.graph.forms.multiply_codes import LEFT_IN_FLOAT, multiply_co
 from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.ir import Module, TensorType, walk
 from ingot.compiler.read_source import copy_module, read_source
+from ingot.hal.spec import dtype
 
 Array = np.ndarray[Any, Any]
 Nodes = list[onnx.NodeProto]
@@ -147,6 +148,19 @@ def test_convolutions_pad_with_the_zero_point(
     ]
     found = check(model(nodes, kind, [2, 6, "h", 5], constants), x, exact=False)
     assert set(found) == {("u8", "i8")}
+
+
+def test_rows_of_a_quantised_table_are_taken_as_codes() -> None:
+    nodes = [
+        helper.make_node("DequantizeLinear", ["w", "sw", "zw"], ["table"]),
+        helper.make_node("Cast", ["x"], ["rows"], to=TensorProto.INT64),
+        helper.make_node("Gather", ["table", "rows"], ["y"], axis=1),
+    ]
+    source = model(nodes, np.uint8, ["m"], dequantised(np.uint8, np.int8, False, True))
+    check(source, np.array([3, 6, 0, 3], np.uint8))
+    changed = multiply_codes(read_source(source))
+    (take,) = (op for op in walk(changed) if op.name == "take")
+    assert take.operands[0].type == TensorType(dtype("i8"), (13, 7))
 
 
 def blocked(constants: dict[str, Array]) -> Nodes:

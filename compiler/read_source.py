@@ -73,6 +73,7 @@ class _Options:
 
 def _read(source: Any, options: _Options) -> ir.Module:
     if isinstance(source, ir.Module):
+        _check_capacity(options)
         _check_outputs(options)
         return source
     if isinstance(source, Module):
@@ -220,6 +221,15 @@ def _check_kind(kind: FileKind | None, what: str) -> None:
         raise Unsupported(f"{what} is {kind.name}, which cannot be compiled: {kind.advice}")
 
 
+def _check_capacity(options: _Options) -> None:
+    """CompileError: a program that is no language model was given room for a cache."""
+    if options.capacity is not None:
+        raise CompileError(
+            "capacity is the room of the cache of a .gguf file; for other programs it is a part of "
+            "their state, as in state=ingot.state.past_present(capacity=1024)"
+        )
+
+
 def _check_outputs(options: _Options) -> None:
     """CompileError: results of a program that is no ONNX graph were chosen by name."""
     if options.outputs is not None:
@@ -237,6 +247,7 @@ def _parse(text: str, options: _Options) -> ir.Module:
             "StableHLO text cannot be read yet: pass a portable artifact, as "
             "jax.export.export(...)(...).mlir_module_serialized holds it"
         )
+    _check_capacity(options)
     _check_outputs(options)
     return parse(text)
 
@@ -244,6 +255,7 @@ def _parse(text: str, options: _Options) -> ir.Module:
 def _read_onnx(source: Any, options: _Options) -> ir.Module:
     from ingot.compiler.frontends.onnx import import_onnx
 
+    _check_capacity(options)
     return import_onnx(
         source,
         parameters=options.parameters,
@@ -263,5 +275,6 @@ def _read_gguf(path: Path, options: _Options) -> ir.Module:
 def _read_stablehlo(source: Any, options: _Options) -> ir.Module:
     from ingot.compiler.frontends.stablehlo import import_stablehlo
 
+    _check_capacity(options)
     _check_outputs(options)
     return import_stablehlo(source, options.survey)

@@ -120,8 +120,8 @@ def _add_compile(commands: Any) -> None:
     parser.add_argument(
         "model",
         nargs="+",
-        help="an .onnx file, a StableHLO artifact, or Ingot IR text; NAME=FILE of each for a "
-        "module of several functions",
+        help="an .onnx file, a StableHLO artifact, a .gguf file, or Ingot IR text; NAME=FILE of "
+        "each for a module of several functions",
     )
     parser.add_argument("-o", "--output", required=True, metavar="OUT", help="the module file")
     parser.add_argument(
@@ -192,7 +192,11 @@ def _add_shape_options(parser: argparse.ArgumentParser) -> None:
         help="what the model keeps from call to call: past_present, carried:ARGUMENT, "
         "carried:ARGUMENT:RESULT, or RESULT=ARGUMENT as often as there is state",
     )
-    parser.add_argument("--capacity", type=count, help="room of caches that are state, in steps")
+    parser.add_argument(
+        "--capacity",
+        type=count,
+        help="room of caches that are state, or of the cache of a .gguf file, in steps",
+    )
     parser.add_argument(
         "--state-dim",
         action="append",
@@ -216,6 +220,7 @@ def _run_compile(options: argparse.Namespace) -> None:
             parse_sources(options.model),
             outputs=options.outputs,
             state=parse_state(options.state, options.capacity, state_dims),
+            capacity=None if options.state else options.capacity,
             specialize=parse_specialize(options.specialize),
             target=options.target.split(","),
             variants=options.variants.split(",") if options.variants else None,

@@ -67,12 +67,13 @@ def parse_state(
     texts: Sequence[str], capacity: int | None, dims: Mapping[str, int]
 ) -> State | None:
     """ "past_present", "carried:cache", "carried:cache:result.0", or any number of
-    "hidden_out=hidden_in" (result and argument); None without any."""
+    "hidden_out=hidden_in" (result and argument); None without any, whose `capacity` is not that
+    of state."""
     from ingot.compiler import state
 
     if not texts:
-        if capacity is not None or dims:
-            raise InvalidArgument("--capacity and --state-dim say how --state is kept; give it too")
+        if dims:
+            raise InvalidArgument("--state-dim says how --state is kept; give it too")
         return None
     kind, *names = texts[0].split(":")
     pairs = dict(text.partition("=")[::2] for text in texts)

@@ -122,3 +122,20 @@ def test_biases_of_relative_positions() -> None:
     u, r = np.split(1 / (1 + np.exp(-gates)), 2, -1)
     wanted["gated"] = (u * (r * arrays["eco"] - 1) + 2) * rel
     of_nodes(nodes, inputs, arrays).compare(wanted, 1e-5, q=q, rel=rel)
+
+
+def test_windows_over_a_sequence() -> None:
+    arrays = {"w": drawn(4, 1, 3), "b": drawn(4, seed=1), "pads": ints(1, 0)}
+    arrays |= {"turned": drawn(4, 2, 3, seed=2)}
+    conv = ["x", "w", "b", "past"]
+    nodes = [
+        node_of("CausalConvWithState", conv, ["silu", "state"], activation="silu"),
+        node_of("CausalConvWithState", ["x", "w"], ["plain", "first"]),
+        node_of("UnfoldTensor", ["x"], ["runs"], size=2),
+        node_of("UnfoldTensor", ["x"], ["columns"], dim=1, size=2, step=2),
+        node_of("ConvTransposeWithDynamicPads", ["x", "turned", "pads"], ["up"], strides=[2]),
+    ]
+    inputs = [make_value("x", ["n", 4, "s"]), make_value("past", ["n", 4, 2])]
+    model = of_nodes(nodes, inputs, arrays)
+    for length in (2, 9):
+        model.check(1e-5, x=drawn(2, 4, length), past=drawn(2, 4, 2, seed=3))

@@ -21,6 +21,7 @@ from ingot.compiler.frontends.onnx.lowerings.microsoft import (
     renamed,
     rotary,
     tokens,
+    windows,
 )
 
 __all__ = [
@@ -38,4 +39,5 @@ __all__ = [
     "renamed",
     "rotary",
     "tokens",
+    "windows",
 ]

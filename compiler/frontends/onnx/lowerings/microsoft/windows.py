@@ -1,0 +1,65 @@
+"""Ops of `com.microsoft` on windows: convolutions that keep what they need of the past, runs of
+elements, and padding that is an input."""
+
+from __future__ import annotations
+
+from ingot.compiler.frontends.onnx.lowerings.microsoft.activations import silu
+from ingot.compiler.frontends.onnx.lowerings.microsoft.attention import part
+from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of, unsupported
+from ingot.compiler.frontends.onnx.registry import MICROSOFT, lower_as, lowering
+from ingot.compiler.ir import Value
+from ingot.compiler.ir.dims import floordiv
+from ingot.hal.spec import dtype
+
+__all__: list[str] = []
+
+
+@lowering("CausalConvWithState", domain=MICROSOFT)
+def causal_convolution(node: Node) -> tuple[Value, Value]:
+    """Each channel of [batch, channels, sequence] by its own window, which sees no later place;
+    and the places that the next call needs."""
+    x, weight, past = node.input(0), node.input(1), node.optional(3)
+    for name, plain in (("ndim", 1), ("channels_last", 0), ("state_window", 0)):
+        unsupported(node.integer(name, plain) != plain, f"its {name} is not {plain}")
+    kind = node.text("activation", "none")
+    unsupported(kind not in ("none", "silu", "swish"), f"its activation is '{kind}'")
+    batch, channels, length = shape_of(x)
+    step = node.integer("dilation", 1)
+    kept = (shape_of(weight)[2] - 1) * step
+    if past is None:
+        past = node.full(0, type_of(x).dtype, (batch, channels, kept))
+    joined = node.op("concatenate", node.agree(past, (batch, channels, kept)), x, axis=2)
+    attributes = {"group": channels, "dilations": [step]}
+    result = lower_as(node, "Conv", [joined, weight, node.optional(2)], attributes)
+    return result if kind == "none" else silu(node, result), part(
+        node, joined, length, length + kept
+    )
+
+
+@lowering("UnfoldTensor", domain=MICROSOFT)
+def unfold(node: Node) -> Value:
+    """All runs of `size` elements along an axis, `step` apart, each along a new last axis."""
+    x = node.input(0)
+    rank = type_of(x).rank
+    axis, size = node.axis(-1, rank, "dim"), node.integer("size", 1)
+    step = node.integer("step", 1)
+    shape = (floordiv(shape_of(x)[axis] - size, step) + 1, size)
+    places = [node.op("iota", dtype=dtype("i64"), shape=shape, axis=each) for each in (0, 1)]
+    starts = node.op("mul", places[0], node.fill(step, like=places[0]))
+    runs = node.op("take", x, node.op("add", starts, places[1]), axis=axis, mode="clamp")
+    order = [place for place in range(rank + 1) if place != axis + 1]
+    return node.transpose(runs, (*order, axis + 1))
+
+
+@lowering("ConvTransposeWithDynamicPads", domain=MICROSOFT)
+def convolution_transpose_with_pads(node: Node) -> Value:
+    """The standard's, whose padding must be known."""
+    inner = node
+    pads = node.optional(2)
+    if pads is not None:
+        known = node.known(pads)
+        unsupported(known is None, "its pads depend on data: make them a constant")
+        assert known is not None
+        inner = node.revised(node.opset)
+        inner.set_attribute("pads", [int(each) for each in known.reshape(-1)])
+    return lower_as(inner, "ConvTranspose", [node.input(0), node.input(1), node.optional(3)])

@@ -158,6 +158,7 @@ class _Commands:
         self.writers: dict[tuple[str, Any], Source] = {}  # the last of a slot or variable
         self.weights: dict[tuple[str, Any], dict[str, Any]] = {}
         self.makers: dict[int, list[Source]] = {}  # of results, which copies make too
+        self.depth = 0  # of bodies, which may not run
 
     def block(self, block: Block) -> list[dict[str, Any]]:
         return [command for op in block.ops for command in self._op(op)]
@@ -224,8 +225,15 @@ class _Commands:
         self.sources.update(dict.fromkeys(op.results, (command["id"],)))
         for made in command["results"]:
             if made["place"] is not None and made["place"][0] == "result":
-                self.makers.setdefault(made["place"][1], []).append(command["id"])
+                self._make(made["place"][1], command)
         return command
+
+    def _make(self, result: int, command: Mapping[str, Any]) -> None:
+        """Notes who writes a result; what always runs takes the place of those that it reads."""
+        read = [source for each in command["operands"] for source in each["from"]]
+        before = self.makers.get(result, [])
+        kept = before if self.depth else [each for each in before if each not in read]
+        self.makers[result] = [*kept, command["id"]]
 
     def _dispatch(self, found: Dispatch) -> dict[str, Any]:
         call, first = found.call, found.call.kernel - self.kernels.index(found.entry)
@@ -247,11 +255,13 @@ class _Commands:
 
     def _control(self, op: Op) -> dict[str, Any]:
         command, bodies = self._record(op), []
+        self.depth += 1
         for region in op.regions:
             given = op.operands[len(op.operands) - len(region.block.arguments) :]
             for value, first in zip(region.block.arguments, given, strict=True):
                 self.sources[value] = self.sources.get(first, ())
             bodies.append(self.block(region.block))
+        self.depth -= 1
         ends = [region.block.terminator.operands for region in op.regions]
         if op.name == "while":
             ends = [op.operands, *ends[1:]]  # of a loop without a step

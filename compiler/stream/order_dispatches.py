@@ -74,7 +74,7 @@ class _Part:
     found: int
 
 
-@dataclass
+@dataclass(eq=False)
 class _Held:
     """A value in working memory: the set of its maker and readers, and whether ops behind the run
     read it."""
@@ -84,10 +84,10 @@ class _Held:
     users: int = 0
 
 
-@dataclass
+@dataclass(eq=False)
 class _Task:
     """A dispatch: those that must run before it, and those that wait for it; the values it makes
-    and reads; of those whose memory a result may take, the ordinals among `values`."""
+    and reads, and those of them whose memory a result may take."""
 
     op: Op
     before: int

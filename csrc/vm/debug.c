@@ -41,7 +41,7 @@ ingot_status_t ingot_vm_debug_stop(const ingot_vm_context_t *context, const uint
   const int64_t *i64 = (const int64_t *)(void *)context->registers;
   const double *f64 = (const double *)(const void *)(i64 + function->i64_count);
   const ingot_debug_stop_t stop = {
-      .module = context->image->module,
+      .module = module,
       .function = context->function,
       .word = (uint32_t)(pc - context->code),
       .layer = location ? ingot_module_string(module, location->layer) : "",

@@ -160,13 +160,14 @@ def add_bench(commands: Any) -> None:
 
 
 def _run_bench(options: argparse.Namespace) -> None:
-    from ingot.inputs import parse_dims, random_inputs, read_inputs
+    from ingot.inputs import parse_dims, random_inputs, read_inputs, sizes_of
     from ingot.timing import profile_calls, profile_lines, time_calls, trace_calls
 
     model, function = _load(options)
-    signature, dims = function.signature, parse_dims(options.dim)
-    inputs = random_inputs(model, signature, dims)
+    signature = function.signature
+    inputs = random_inputs(model, signature, parse_dims(options.dim))
     inputs |= read_inputs(options.input, signature)
+    dims = sizes_of(signature, inputs)
     times = time_calls(function, inputs, options.seconds)
     is_traced = options.profile or options.trace is not None
     trace = trace_calls(model, function, inputs) if is_traced else None
@@ -179,7 +180,8 @@ def _run_bench(options: argparse.Namespace) -> None:
         fields = bench_report(options.module, model, function, dims, times, profile)
         print(to_json("bench", fields))
         return
-    say(signature)
+    at = ", ".join(f"{name}={size}" for name, size in dims.items())
+    say(f"{signature} at {at}" if at else signature)
     say(f"median {times.median_text}, minimum {times.minimum_text}, {times.count} calls")
     if profile is not None:
         say("\n".join(profile_lines(profile)))

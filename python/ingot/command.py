@@ -18,7 +18,7 @@ from ingot.call_commands import add_bench, add_run
 from ingot.command_line import add_command, add_dim, add_json, count, say
 from ingot.compile_options import parse_length
 from ingot.hal.errors import CompileError, Error, InvalidArgument
-from ingot.hal.printable import json_escape, printable
+from ingot.hal.printable import json_escape, printable, size_text
 from ingot.language.chat import add_chat
 from ingot.module_commands import add_asm, add_dis, add_explore, add_inspect, add_strip
 
@@ -256,7 +256,7 @@ def _made(module: Module) -> str:
     for name, report in module.report.targets.items():
         variants = f" ({', '.join(report.object_lengths)})" if report.object_lengths else ""
         targets.append(name + variants)
-    return f"{len(module) / 1e3:.1f} KB for {' and '.join(targets)}"
+    return f"{size_text(len(module))} for {' and '.join(targets)}"
 
 
 def _add_check(commands: Any) -> None:
@@ -463,8 +463,8 @@ def _run_cache(options: argparse.Namespace) -> None:
     elif cache.folder is None:
         say("there is no folder that only you can write; set INGOT_CACHE to one")
     else:
-        count, length = report["files"], report["length"] / 1e6
-        say(f"{cache.folder}: {count} file{'' if count == 1 else 's'}, {length:.1f} MB")
+        count, length = report["files"], size_text(report["length"])
+        say(f"{cache.folder}: {count} file{'' if count == 1 else 's'}, {length}")
 
 
 def _run_devices(options: argparse.Namespace) -> None:

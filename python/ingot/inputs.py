@@ -17,7 +17,14 @@ from ingot.hal.whole_file import read_arrays
 from ingot.runtime.model import Model
 from ingot.runtime.signature import Signature, Value
 
-__all__ = ["known_sizes", "parse_dims", "random_inputs", "read_inputs", "write_outputs"]
+__all__ = [
+    "known_sizes",
+    "parse_dims",
+    "random_inputs",
+    "read_inputs",
+    "sizes_of",
+    "write_outputs",
+]
 
 
 def read_inputs(texts: Sequence[str], signature: Signature) -> dict[str, Any]:
@@ -154,6 +161,20 @@ def random_inputs(model: Model, signature: Signature, sizes: Mapping[str, int]) 
     _check_sizes(signature, sizes)
     generator = np.random.default_rng(0)
     return {value.name: _random_value(value, sizes, generator) for value in signature.arguments}
+
+
+def sizes_of(signature: Signature, inputs: Mapping[str, Any]) -> dict[str, int]:
+    """The sizes that inputs give to open dims; of those that stand in formulas only, none."""
+    from ingot.compiler.ir.dims import symbols_of
+    from ingot.compiler.vm.read_module import read_dim
+
+    return {
+        dim: size
+        for value in signature.arguments
+        if value.kind == "tensor"
+        for dim, size in zip(value.shape, np.shape(inputs[value.name]), strict=False)
+        if isinstance(dim, str) and symbols_of(read_dim(dim)) == {dim}
+    }
 
 
 def _random_value(value: Value, sizes: Mapping[str, int], generator: np.random.Generator) -> Any:

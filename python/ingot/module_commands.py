@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ingot.command_line import add_command, add_dim, add_json, say
+from ingot.hal.printable import size_text
 
 __all__ = ["add_asm", "add_dis", "add_explore", "add_inspect", "add_strip"]
 
@@ -61,7 +62,7 @@ def _run_explore(options: argparse.Namespace) -> None:
         against=options.against,
         dims=parse_dims(options.dim),
     )
-    say(f"{options.output}: {Path(options.output).stat().st_size / 1e3:.1f} KB, for a browser")
+    say(f"{options.output}: {size_text(Path(options.output).stat().st_size)}, for a browser")
 
 
 def add_strip(commands: Any) -> None:
@@ -78,7 +79,7 @@ def _run_strip(options: argparse.Namespace) -> None:
     data, _ = read_file(options.module, verify=True)
     stripped = strip_module(data)
     write_whole(options.output, lambda file: file.write(stripped))
-    say(f"{options.output}: {len(stripped) / 1e3:.1f} KB of {len(data) / 1e3:.1f} KB")
+    say(f"{options.output}: {size_text(len(stripped))} of {size_text(len(data))}")
 
 
 def add_dis(commands: Any) -> None:
@@ -109,7 +110,7 @@ def _run_dis(options: argparse.Namespace) -> None:
         print(text, end="")
         return
     write_whole(options.output, lambda file: file.write(text.encode()))
-    say(f"{options.output}: {len(text) / 1e3:.1f} KB of text for {len(data) / 1e3:.1f} KB")
+    say(f"{options.output}: {size_text(len(text))} of text for {size_text(len(data))}")
 
 
 def add_asm(commands: Any) -> None:
@@ -130,4 +131,4 @@ def _run_asm(options: argparse.Namespace) -> None:
 
     module = assemble_file(options.text, options.origin)
     write_whole(options.output, lambda file: file.write(module))
-    say(f"{options.output}: {len(module) / 1e3:.1f} KB")
+    say(f"{options.output}: {size_text(len(module))}")

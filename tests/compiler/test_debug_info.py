@@ -132,6 +132,24 @@ def test_a_result_that_is_copied_comes_from_the_copy() -> None:
     assert function["results_from"] == {"y": [copy["id"]]}
 
 
+def test_a_result_that_is_overwritten_comes_from_the_last_that_writes_it() -> None:
+    source = """
+module {} {
+  func @main(%x: f32[8,4] "x", %w: f32[4,10] "w") -> (f32[8,10] "y") {
+    %0 = dot_general(%x, %w) {lhs_contract=[1], rhs_contract=[0]} : f32[8,10]
+    %1 = reduce(%0) {axes=[1], kind="max"} : f32[8]
+    %2 = broadcast(%1) {shape=[8, 10], dimensions=[0]} : f32[8,10]
+    %3 = sub(%0, %2) : f32[8,10]
+    return(%3)
+  }
+}
+"""
+    function = read_debug(ingot.compile(source, debug=True))["targets"]["cpu"]["functions"]["main"]
+    first, last = [each for each in function["commands"] if each["op"] == "dispatch"]
+    assert [each["results"][0]["place"][:2] for each in (first, last)] == [["result", 0]] * 2
+    assert function["results_from"] == {"y": [last["id"]]}
+
+
 def test_numbers_that_go_to_memory_are_commands() -> None:
     source = """
 module {} {

@@ -197,7 +197,9 @@ def test_run_writes_dtypes_that_npy_lacks_as_f32(tmp_path: Path) -> None:
 def test_bench_fills_open_dims(pair: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", pair, "--dim", "n=16", "--seconds", "0.01", "--threads", "1"]) == 0
     printed = capsys.readouterr().out
-    assert printed.startswith("main(a: f32[n], b: i32[]) -> (first: f32[n], second: i32[])\n")
+    assert printed.startswith(
+        "main(a: f32[n], b: i32[]) -> (first: f32[n], second: i32[]) at n=16\n"
+    )
     assert "median" in printed
     assert "minimum" in printed
 

@@ -172,7 +172,7 @@ def test_inspect_and_bench_reports_follow_their_schemas(
     bench = ("--profile", "--dim", "b=4", "--seconds", "0.01")
     measured = report("bench", out, *bench)
     assert measured["minimum"] <= measured["median"]
-    assert measured["dims"] == {"b": 4}
+    assert measured["dims"] == {"b": 4, "s": 1}
     times = [each["time"] for each in measured["kernels"]]
     assert times == sorted(times, reverse=True)
     assert any(HOSTILE in each["layer"] for each in measured["kernels"])

@@ -106,7 +106,7 @@ def test_a_quantised_network_gives_the_codes_of_onnxruntime(
     for count in (9, 1):
         x = np.random.default_rng(count).normal(size=(count, 3, 8, 6)).astype(np.float32)
         (wanted,) = session.run(None, {"x": x})
-        assert len(np.unique(wanted)) > 3
+        assert len(np.unique(wanted)) > 2
         for model in models.values():
             steps = np.abs(model(x).numpy() - wanted) / 0.0101
             assert steps.max() < 1.5

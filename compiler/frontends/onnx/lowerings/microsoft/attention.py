@@ -112,7 +112,7 @@ def attend(
     batch, heads, length, size = shape_of(q)
     groups, keys = shape_of(k)[1:3]
     assert isinstance(heads, int)
-    assert isinstance(groups, int)
+    assert isinstance(groups, int)  # both are attributes
     unsupported(heads % groups != 0, f"its {heads} heads cannot share {groups} of keys")
     share = heads // groups
     given = q

@@ -56,7 +56,7 @@ def group_query_attention(node: Node) -> tuple[Value | None, ...]:
     bias = node.optional(10)
     keys_count = shape_of(keys)[2]
     if bias is not None:
-        bias = node.agree_on(bias, 3, keys_count) if shape_of(bias)[3] != keys_count else bias
+        bias = node.agree_on(bias, 3, keys_count)
     mask = _mask(node, q, keys_count, lengths)
     result, scores, weights = attend(
         node, q, keys, values, scale_of(node, shape_of(q)[3]), [mask, bias], softmax,

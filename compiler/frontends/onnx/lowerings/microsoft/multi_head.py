@@ -21,7 +21,7 @@ from ingot.compiler.frontends.onnx.registry import MICROSOFT, lowering
 from ingot.compiler.ir import Value, dims
 from ingot.compiler.ir.dims import Dim
 
-__all__ = ["attend_projected", "padding_mask"]
+__all__ = ["attend_projected"]
 
 
 @lowering("Attention", "DecoderMaskedSelfAttention", domain=MICROSOFT)
@@ -106,7 +106,7 @@ def _masks(
     length, keys = shape_of(q)[2], shape_of(k)[2]
     masks = [bias]
     if mask is not None:
-        masks.append(padding_mask(node, mask, q, keys, offset))
+        masks.append(_padding_mask(node, mask, q, keys, offset))
     if node.integer("unidirectional", 0):
         key = positions(node, (length, keys), 1)
         start = node.broadcast_to(node.size(offset, "i32"), (length, keys))
@@ -115,7 +115,7 @@ def _masks(
     return masks
 
 
-def padding_mask(node: Node, mask: Value, q: Value, keys: Dim, offset: Dim) -> Value:
+def _padding_mask(node: Node, mask: Value, q: Value, keys: Dim, offset: Dim) -> Value:
     """What is added to scores for a mask: 1 and 0 per key, per query and key, or per query and
     key of the longest sequence; or ends of the keys, perhaps with their starts behind."""
     batch, _, length, _ = shape_of(q)
@@ -214,7 +214,7 @@ def _biased(
     start: Dim = 0
     for each in split:
         if type_of(each).rank == 4:  # a cache, which has its bias
-            results.append(each)
+            results.append(node.agree_on(each, 1, heads))
             continue
         if type_of(each).rank == 5:
             batch, length, _, _, size = shape_of(each)

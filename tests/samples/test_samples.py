@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import ingot
+from tests.support.language import KEYS, Shape, write_model
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLES = ROOT / "samples"
@@ -142,3 +143,13 @@ def test_generate_ends_at_its_capacity_and_goes_on_after_a_reset(generate: dict[
     model.reset()
     with pytest.raises(ingot.OutOfRange, match="is 0, expected 1 to 255"):
         model.decode(id)
+
+
+@pytest.mark.slow
+def test_chat_answers_every_question(tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    shape = Shape(layers=1, width=32, heads=2, kv_heads=1, feed=48, vocabulary=264, tied=True)
+    write_model(path, shape, tokenizer=KEYS)
+    chat = SAMPLES / "chat" / "chat.py"
+    output = _run(sys.executable, chat, path, "hello", "world", "--max-tokens", "4")
+    assert [line for line in output.splitlines() if line[:2] == "> "] == ["> hello", "> world"]

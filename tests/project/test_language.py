@@ -32,6 +32,13 @@ def test_byte_level_texts_are_merged_and_come_back() -> None:
     assert tokenizer.ends == [260]
 
 
+def test_templates_that_fail_are_refused() -> None:
+    for template in ("{{ 1 / 0 }}", "{% for i in range(10**9) %}{% endfor %}", "{{ x.y.z }}", "{%"):
+        tokenizer = Tokenizer(METADATA | {"tokenizer.chat_template": template})
+        with pytest.raises(ingot.InvalidArgument, match="the model's template"):
+            tokenizer.conversation([{"role": "user", "content": "x"}])
+
+
 def test_pieces_are_merged_by_their_scores() -> None:
     bytes = [f"<0x{byte:02X}>" for byte in range(256)]
     words = ["\u2581", "a", "b", "c", "ab", "bc", "\u2581a", "abc"]
@@ -52,7 +59,14 @@ def test_pieces_are_merged_by_their_scores() -> None:
         ({"tokenizer.ggml.model": "bert"}, ingot.Unsupported, "kind 'bert'; those that are known"),
         ({"tokenizer.ggml.pre": "x"}, ingot.Unsupported, "cuts texts as 'x'; those that are known"),
         ({"tokenizer.ggml.merges": ["h z1"]}, ingot.DataLoss, "tokenizer is damaged"),
+        ({"tokenizer.ggml.merges": ["h h"]}, ingot.DataLoss, "'h'\\) gives no token"),
         ({"tokenizer.ggml.model": "llama"}, ingot.DataLoss, "tokenizer is damaged"),
+        ({"tokenizer.ggml.model": ["gpt2"]}, ingot.Unsupported, "kind .*gpt2"),
+        ({"tokenizer.ggml.pre": ["x"]}, ingot.DataLoss, "tokenizer is damaged"),
+        ({"tokenizer.ggml.token_type": 3}, ingot.DataLoss, "tokenizer is damaged"),
+        ({"tokenizer.ggml.add_bos_token": np.ones(2)}, ingot.DataLoss, "tokenizer is damaged"),
+        ({"tokenizer.ggml.eos_token_id": -1}, ingot.DataLoss, "eos_token_id' is -1, but there"),
+        ({"tokenizer.ggml.bos_token_id": "a"}, ingot.DataLoss, "bos_token_id' is a, but there"),
     ],
 )
 def test_tokenizers_that_cannot_be_used_are_refused(changes: Any, error: Any, message: str) -> None:

@@ -150,6 +150,7 @@ def _write_metadata(writer: Any, shape: Shape) -> None:
         **shape.metadata,
     }
     add = {int: writer.add_uint32, float: writer.add_float32, str: writer.add_string}
+    add[list] = writer.add_array
     for key, value in keys.items():
         add[type(value)](f"{writer.arch}.{key}", value)
 

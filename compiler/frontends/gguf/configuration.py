@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import isfinite
 from typing import Any
 
 from ingot.hal.errors import CompileError
@@ -14,6 +13,7 @@ from ingot.hal.gguf import Gguf
 __all__ = ["ARCHITECTURES", "Architecture", "Configuration", "read_configuration"]
 
 _GREATEST = 1 << 24  # of a size in the metadata
+_LARGEST = 1e30  # of a number
 
 
 @dataclass(frozen=True)
@@ -89,13 +89,18 @@ def read_configuration(file: Gguf) -> Configuration:
     compiled."""
     reader = _Keys(file.metadata)
     name = file.metadata.get("general.architecture")
-    if name not in ARCHITECTURES:
+    if not isinstance(name, str) or name not in ARCHITECTURES:
         raise CompileError(
-            f"GGUF file '{file.path}': the architecture is {name!r}; those that can be compiled "
-            f"are: {', '.join(ARCHITECTURES)} (mistral has files of llama)"
+            f"GGUF file '{file.path}': the architecture is {_shown(name)}; those that can be "
+            f"compiled are: {', '.join(ARCHITECTURES)} (mistral has files of llama)"
         )
     reader.prefix = name
     configuration = _read(reader, name)
+    if configuration.layers > len(file.tensors):
+        reader.problems.append(
+            f"the key '{name}.block_count' is {configuration.layers}, but there are only "
+            f"{len(file.tensors)} tensors"
+        )
     reader.check_unsupported()
     if reader.problems:
         raise CompileError(
@@ -113,7 +118,7 @@ def _read(keys: _Keys, name: str) -> Configuration:
         keys.problems.append(f"{kv_heads} heads of keys do not divide {heads} heads of queries")
     key_length = keys.size("attention.key_length", max(width // heads, 1))
     context = keys.size("context_length")
-    linear = keys.metadata.get(f"{name}.rope.scaling.type") == "linear"
+    linear = keys.text("rope.scaling.type") == "linear"
     return Configuration(
         name=name,
         architecture=ARCHITECTURES[name],
@@ -155,17 +160,25 @@ class _Keys:
 
     def number(self, key: str, default: float | None = None) -> float:
         value = self.metadata.get(f"{self.prefix}.{key}", default)
-        if isinstance(value, (int, float)) and isfinite(value) and value >= 0:
+        if isinstance(value, (int, float)) and (0 < value < _LARGEST or value == default):
             return float(value)
         what = "is missing" if value is None else f"is {_shown(value)}, expected a positive number"
         self.problems.append(f"the key '{self.prefix}.{key}' {what}")
         return 1.0
 
+    def text(self, key: str) -> str:
+        """A word; none where it is missing, with a note where it is wrong."""
+        value = self.metadata.get(f"{self.prefix}.{key}", "none")
+        if isinstance(value, str):
+            return value
+        self.problems.append(f"the key '{self.prefix}.{key}' is {_shown(value)}, expected a text")
+        return "none"
+
     def check_unsupported(self) -> None:
         """Note what there is nothing for."""
-        if self.metadata.get(f"{self.prefix}.expert_count"):
+        if self.size("expert_count", 0):
             self.problems.append("it is a mixture of experts, which is not supported yet")
-        kind = self.metadata.get(f"{self.prefix}.rope.scaling.type", "none")
+        kind = self.text("rope.scaling.type")
         if kind not in ("none", "linear", "longrope"):
             self.problems.append(f"positions are scaled as {kind!r}, expected linear or longrope")
 

@@ -7,6 +7,7 @@ conversations jinja2, in which files write how they look.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -49,38 +50,50 @@ class Tokenizer:
         if not isinstance(texts, list):
             raise NotFound("the file has no tokenizer: the key 'tokenizer.ggml.tokens' is missing")
         self.texts: list[str] = texts
-        kind = self._key("model")
-        if kind not in ("gpt2", "llama"):
+        kind = str(self._key("model"))
+        if kind not in _KINDS:
             raise Unsupported(
                 f"the tokenizer is of the kind {kind!r}; those that are known are gpt2 and llama"
             )
-        make = _byte_level if kind == "gpt2" else _sentence_piece
         try:
-            self._tokenizer = make(self._key, texts)
+            self._tokenizer = _KINDS[kind](self._key, texts)
+            self._add_own(tokenizers.AddedToken)
+            self.adds_begin = bool(self._key("add_bos_token", kind == "llama"))
         except Error:
             raise
         except Exception as error:  # the package raises no other
             raise DataLoss(f"the file's tokenizer is damaged: {error}") from None
-        types = self._key("token_type", ())
+        self.begin = self._id("bos")
+        self.ends = self._find_ends()
+
+    def _add_own(self, added: Any) -> None:
+        """Tell which tokens texts have as a whole."""
         special = [
-            tokenizers.AddedToken(text, normalized=False, special=type == _CONTROL)
-            for text, type in zip(texts, types, strict=False)
+            added(text, normalized=False, special=type == _CONTROL)
+            for text, type in zip(self.texts, self._key("token_type", ()), strict=False)
             if type in (_CONTROL, _OWN)
         ]
         self._tokenizer.add_special_tokens([each for each in special if each.special])
         self._tokenizer.add_tokens([each for each in special if not each.special])
-        self.begin: int | None = self._key("bos_token_id")
-        self.adds_begin = bool(self._key("add_bos_token", kind == "llama"))
-        self.ends = self._find_ends()
 
     def _key(self, name: str, default: Any = None) -> Any:
         return self._metadata.get(f"tokenizer.ggml.{name}", default)
 
+    def _id(self, name: str) -> int | None:
+        """The token that has a meaning, if there is one."""
+        id = self._key(f"{name}_token_id")
+        if id is None or (type(id) is int and 0 <= id < len(self.texts)):
+            return id
+        raise DataLoss(
+            f"the file's tokenizer is damaged: the key 'tokenizer.ggml.{name}_token_id' is "
+            f"{str(id)[:60]}, but there are {len(self.texts)} tokens"
+        )
+
     def _find_ends(self) -> list[int]:
         """Tokens behind which a model says nothing."""
-        ids = [self._key(f"{name}_token_id") for name in ("eos", "eot", "eom")]
+        ids = [self._id(name) for name in ("eos", "eot", "eom")]
         ids += [self._tokenizer.token_to_id(text) for text in _ENDS]
-        return sorted({id for id in ids if isinstance(id, int) and id < len(self.texts)})
+        return sorted({id for id in ids if id is not None and id < len(self.texts)})
 
     def encode(self, text: str, *, is_start: bool = True) -> list[int]:
         """The ids of a text, behind the token that begins one if the model wants that."""
@@ -120,17 +133,16 @@ class Tokenizer:
         def refuse(reason: str) -> None:
             raise jinja2.TemplateError(reason)
 
-        known = {name: self._key(f"{name}_token_id") for name in ("bos", "eos")}
+        known = {name: self._id(name) for name in ("bos", "eos")}
         marks = {
-            f"{name}_token": self.texts[id] if isinstance(id, int) else ""
-            for name, id in known.items()
+            f"{name}_token": "" if id is None else self.texts[id] for name, id in known.items()
         }
         try:
             template = sandbox.from_string(self._metadata["tokenizer.chat_template"])
             text: str = template.render(
                 messages=list(messages), add_generation_prompt=True, raise_exception=refuse, **marks
             )
-        except jinja2.TemplateError as error:
+        except Exception as error:  # whatever the file's template does
             raise InvalidArgument(f"the model's template for conversations: {error}") from None
         return text
 
@@ -145,6 +157,9 @@ def _byte_level(key: Callable[..., Any], texts: Sequence[str]) -> Any:
         )
     merges = [tuple(merge.split(" ", 1)) for merge in key("merges", ())]
     vocabulary = {text: id for id, text in enumerate(texts)}
+    for merge in merges:
+        if "".join(merge) not in vocabulary:  # which the package does not survive
+            raise DataLoss(f"the file's tokenizer is damaged: merge {merge} gives no token")
     result = tokenizers.Tokenizer(tokenizers.models.BPE(vocabulary, merges, ignore_merges=True))
     cuts = tokenizers.pre_tokenizers
     parts = [cuts.Split(tokenizers.Regex(each), "isolated") for each in _SPLITS[pre]]
@@ -178,10 +193,14 @@ def _sentence_piece(key: Callable[..., Any], texts: Sequence[str]) -> Any:
 
 def _merges(vocabulary: Mapping[str, int]) -> Iterator[tuple[str, str]]:
     """Pairs of pieces that make a piece."""
+    lengths = sorted({len(text) for text in vocabulary} - {0})
     for text in vocabulary:
-        for place in range(1, len(text)):
+        for place in lengths[: bisect_left(lengths, len(text))]:
             if text[:place] in vocabulary and text[place:] in vocabulary:
                 yield text[:place], text[place:]
+
+
+_KINDS = {"gpt2": _byte_level, "llama": _sentence_piece}
 
 
 def _package(name: str) -> Any:

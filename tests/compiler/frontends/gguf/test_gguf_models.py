@@ -101,7 +101,19 @@ def test_what_is_missing_is_named_in_one_error(tmp_path: Path) -> None:
     assert "'llama.block_count' is 0, expected a positive integer" in text
     text = _broken(path, metadata={"embedding_length": 32})
     assert "'token_embd.weight' has the shape [100, 64], expected [100, 32]" in text
+    text = _broken(path, metadata={"block_count": 1 << 24, "rope.freq_base": 0.0})
+    assert "'llama.block_count' is 16777216, but there are only 11 tensors" in text
+    assert "'llama.rope.freq_base' is 0.0, expected a positive number" in text
     assert "the architecture is 'mamba'" in _broken(path, architecture="mamba")
+
+
+def test_keys_of_other_types_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    wrong = {"rope.scaling.type": [1, 2], "expert_count": [1, 2], "block_count": ["a"]}
+    text = _broken(path, metadata=wrong)
+    assert "'llama.rope.scaling.type' is array([1, 2]" in text
+    assert "'llama.expert_count' is array([1, 2]" in text
+    assert "'llama.block_count' is ['a'], expected a positive integer" in text
 
 
 def test_tensors_that_belong_to_nothing_are_refused(tmp_path: Path) -> None:

@@ -213,14 +213,15 @@ def _single(x: Value | None, builder: Builder) -> Value | None:
     """The one number that all elements are, as rank 0. Refused: they may differ."""
     if x is None:
         return None
-    op = defined_by(x, "broadcast", "reshape", "convert", "transpose")
-    if product(tensor_type(x).shape) == 1:
-        return x if not tensor_type(x).rank else builder.value("reshape", x, shape=())
-    if op is None:
-        raise Refused("scales or zero points of its input are not one number for all elements")
-    inner = _single(op.operands[0], builder)
-    assert inner is not None
-    return builder.like(op, inner) if op.name == "convert" else inner
+    converts: list[Op] = []
+    while product(tensor_type(x).shape) != 1:
+        op = defined_by(x, "broadcast", "reshape", "convert", "transpose")
+        if op is None:
+            raise Refused("scales or zero points of its input are not one number for all elements")
+        converts += [op] if op.name == "convert" else []
+        x = op.operands[0]
+    x = x if not tensor_type(x).rank else builder.value("reshape", x, shape=())
+    return moved(x, converts, builder)
 
 
 def _per_column(x: Value, summed: Sequence[int], builder: Builder) -> Value:

@@ -82,8 +82,18 @@ class _Rescaling:
 
     def of(self, x: Value) -> _Known | None:
         """What is known of elements of f32; None if they may be infinite or NaN."""
-        if x not in self.known:
-            self.known[x] = self._compute(x)
+        waiting = [x]
+        while waiting:
+            value = waiting[-1]
+            op = value.owner
+            parts = op.operands if isinstance(op, Op) and op.name in _DERIVED else []
+            missing = [each for each in parts if each not in self.known]
+            if missing and value not in self.known:
+                waiting += missing
+                continue
+            waiting.pop()
+            if value not in self.known:
+                self.known[value] = self._compute(value)
         return self.known[x]
 
     def _compute(self, x: Value) -> _Known | None:
@@ -99,7 +109,7 @@ class _Rescaling:
             bits = tensor_type(op.operands[0]).dtype.bits
             return _Known(2.0**bits, True, self._is_summed(op.operands[0]))
         derive = _DERIVED.get(op.name)
-        parts = [self.of(each) for each in op.operands] if derive is not None else []
+        parts = [self.known[each] for each in op.operands] if derive is not None else []
         known = [each for each in parts if each is not None]
         if derive is None or len(known) < len(parts):
             return None

@@ -123,3 +123,14 @@ def test_scales_of_other_floats_keep_their_dtype(kind: Any) -> None:
     rows = RANDOM.integers(0, 256, (ROWS, STEPS)).astype(np.uint8)
     counts = check(layer.module(x), rows, most=0.0)
     assert (counts["mul"], counts["div"]) == (2, 1)
+
+
+def test_long_chains_are_followed() -> None:
+    layer = Layer()
+    y = layer.sums()
+    for _ in range(3000):
+        y = layer.op("add", y, 0.25)
+    ops = check(
+        layer.module(layer.quantised(y, 64.5, 0, "u8")), np.ones((ROWS, STEPS), np.uint8), 1
+    )
+    assert ops["div"] == 0

@@ -102,7 +102,7 @@ def test_what_is_missing_is_named_in_one_error(tmp_path: Path) -> None:
     text = _broken(path, metadata={"embedding_length": 32})
     assert "'token_embd.weight' has the shape [100, 64], expected [100, 32]" in text
     text = _broken(path, metadata={"block_count": 1 << 24, "rope.freq_base": 0.0})
-    assert "'llama.block_count' is 16777216, but there are only 11 tensors" in text
+    assert "'llama.block_count' is 16777216, but there are only 12 tensors" in text
     assert "'llama.rope.freq_base' is 0.0, expected a positive number" in text
     assert "the architecture is 'mamba'" in _broken(path, architecture="mamba")
 

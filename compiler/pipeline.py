@@ -132,22 +132,25 @@ def compile(
     choose_targets(target, variants, fallback)  # what is wrong there is told first
     driver = _Driver(_Dump(dump_ir), progress or (lambda step: None))
     outputs = [outputs] if isinstance(outputs, str) else outputs
-    reading = {
-        "parameters": parameters,
-        "parameter_names": parameter_names,
-        "outputs": outputs,
-        "capacity": capacity,
-    }
+    reading: dict[str, Any] = {"parameters": parameters, "parameter_names": parameter_names}
+    reading |= {"outputs": outputs, "capacity": capacity}
     module = _read(source, state, reading, driver)
     targets = choose_targets(target, variants, fallback, multiplies_bytes(module))
+    options = _recorded(parameters, outputs, specialize)
+    passes = (*DISPATCH_PASSES, *([_specializing(specialize)] if specialize else []))
+    return _finish(module, targets, passes, driver, options, debug)
+
+
+def _recorded(
+    parameters: str, outputs: Sequence[str] | None, specialize: Mapping[str, Sequence[int]] | None
+) -> dict[str, Any]:
+    """The options that stand in the module."""
     options: dict[str, Any] = {"parameters": parameters}
     if outputs is not None:
         options["outputs"] = list(outputs)
-    passes = DISPATCH_PASSES
     if specialize:
         options["specialize"] = {name: list(values) for name, values in specialize.items()}
-        passes = (*passes, _specializing(specialize))
-    return _finish(module, targets, passes, driver, options, debug)
+    return options
 
 
 def _specializing(values: Mapping[str, Sequence[int]]) -> Pass:

@@ -71,7 +71,7 @@ def coverage_markdown() -> str:
     import onnx
 
     from ingot.compiler.frontends.onnx import importer as _importer  # noqa: F401 - fills the table
-    from ingot.compiler.frontends.onnx.registry import MICROSOFT, registered_ops
+    from ingot.compiler.frontends.onnx.registry import CLASSIC, MICROSOFT, registered_ops
     from ingot.compiler.frontends.stablehlo import importer as _stablehlo  # noqa: F401 - likewise
     from ingot.compiler.frontends.stablehlo.lowering import LOWERINGS
     from ingot.compiler.frontends.stablehlo.lowerings.rare import REFUSED
@@ -95,6 +95,8 @@ def coverage_markdown() -> str:
         _list("Not taken", rest),
         "\nOf the domain `com.microsoft`, which onnxruntime and its tools write:\n\n",
         _list("Taken", set(registered_ops(MICROSOFT))),
+        "Of the domain `ai.onnx.ml`, classic models, but for strings and maps:\n\n",
+        _list("Taken", set(registered_ops(CLASSIC))),
         "Of other domains only functions that the model brings are taken.\n",
         "\n## StableHLO\n\n",
         _list("Taken", set(LOWERINGS) - set(REFUSED)),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import onnx
 
 from ingot.compiler.frontends.onnx.check import DEFAULT_DOMAIN
+from ingot.compiler.frontends.onnx.registry import CLASSIC
 from ingot.hal.errors import CompileError
 
 __all__ = ["check_node"]
@@ -17,7 +18,7 @@ __all__ = ["check_node"]
 
 def check_node(node: onnx.NodeProto, domain: str, opset: int) -> None:
     """CompileError if the node breaks the schema of its op."""
-    if domain != DEFAULT_DOMAIN or not onnx.defs.has(node.op_type, domain):
+    if domain not in (DEFAULT_DOMAIN, CLASSIC) or not onnx.defs.has(node.op_type, domain):
         return
     try:
         schema = onnx.defs.get_schema(node.op_type, opset, domain)

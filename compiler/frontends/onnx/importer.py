@@ -137,6 +137,8 @@ def _give(walk: Walk, value: onnx.ValueInfoProto, result: Result) -> Value | Non
                 f"graph output '{value.name}' is of strings, which results cannot be: name the "
                 "others, or numbers that it is made of, with outputs= or --outputs"
             )
+        elif result.problem:
+            walk.notes.note(f"graph output '{value.name}': {result.problem}")
         return None
     if isinstance(result, Value) and isinstance(result.type, TensorType):
         problem = output_problem(value, result.type)

@@ -101,6 +101,7 @@ class Node:
         self.bodies = bodies
         self._builder = builder
         self._contents = contents
+        self.left_out: dict[int, str] = {}  # by output, why it has no value
         self._attributes = {attribute.name: attribute for attribute in proto.attribute}
 
     # ---- operands
@@ -136,6 +137,10 @@ class Node:
     def wants(self, index: int) -> bool:
         """True if the model names the output at `index`."""
         return index < len(self.proto.output) and bool(self.proto.output[index])
+
+    def leave_out(self, index: int, problem: str) -> None:
+        """The output at `index` has no value: the problem of a layer that reads it."""
+        self.left_out[index] = problem
 
     @property
     def output_count(self) -> int:

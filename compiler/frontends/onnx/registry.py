@@ -23,6 +23,7 @@ from ingot.compiler.frontends.onnx.structures import Structure
 from ingot.compiler.ir import Value
 
 __all__ = [
+    "CLASSIC",
     "MICROSOFT",
     "Lowering",
     "find_lowering",
@@ -31,6 +32,9 @@ __all__ = [
     "lowering",
     "registered_ops",
 ]
+
+CLASSIC = "ai.onnx.ml"
+"""The domain of the standard's ops for classic machine learning."""
 
 MICROSOFT = "com.microsoft"
 """The domain of the ops that onnxruntime and its tools add to the standard's."""

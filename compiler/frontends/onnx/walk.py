@@ -49,6 +49,7 @@ from ingot.hal.errors import CompileError
 
 __all__ = ["Walk"]
 
+_STRING_KEYS = ("cats_strings", "keys_strings")
 _SCOPES = "pkg.torch.onnx.name_scopes"
 
 
@@ -139,6 +140,7 @@ class Walk:
         ):
             if lower is None and function is None and not _has_body(node.op_type, domain, opset):
                 self.notes.report_missing(node, inputs, location, opset)
+            self._report_left_out(node, inputs, location)
             return unknown
         forks = [each for each in (*known, *bodies.captured.values()) if isinstance(each, Forked)]
         if forks:
@@ -175,10 +177,26 @@ class Walk:
         if normalize_domain(node.domain) == DEFAULT_DOMAIN and opset < old_opsets.OPSET:
             given = old_opsets.revise(given)
         results = lower_node(lower, given)
+        made: list[Result] = list(results)
+        for index, problem in given.left_out.items():
+            made[index] = Unknown(problem)
         for index, name in enumerate(node.output):
-            if name and (index >= len(results) or results[index] is None):
+            if name and (index >= len(made) or made[index] is None):
                 raise UnsupportedNode(f"its output {index} ('{name}') is not supported")
-        return results
+        return made
+
+    def _report_left_out(
+        self, node: onnx.NodeProto, inputs: Sequence[Result], location: str
+    ) -> None:
+        """Note what the node reads of a layer that made all but that, or that it takes strings."""
+        for name, value in zip(node.input, inputs, strict=True):
+            if isinstance(value, Unknown) and value.problem:
+                problem = f"'{name}' is missing: {value.problem}"
+                self.notes.report(node, inputs, location, problem)
+                return
+        if any(each.name in _STRING_KEYS for each in node.attribute):
+            problem = "it takes strings, which are not supported: give what it makes of them"
+            self.notes.report(node, inputs, location, problem)
 
     def _node(
         self, node: onnx.NodeProto, inputs: Sequence[Structure | None], opset: int, bodies: _Bodies

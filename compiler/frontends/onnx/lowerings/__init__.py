@@ -5,6 +5,7 @@ from __future__ import annotations
 from ingot.compiler.frontends.onnx.lowerings import (
     activations,
     boxes,
+    classic,
     contractions,
     control,
     einsum,
@@ -33,6 +34,7 @@ from ingot.compiler.frontends.onnx.lowerings import (
 __all__ = [
     "activations",
     "boxes",
+    "classic",
     "contractions",
     "control",
     "einsum",

@@ -251,7 +251,7 @@ def test_strings_in_sequences_and_optionals_hide_no_other_problem() -> None:
             Node("Identity", ["words"], ["kept"]),
             Node("OptionalGetElement", ["word"], ["got"]),
             Node("StringNormalizer", ["got"], ["lower"]),
-            Node("LabelEncoder", ["labels"], ["numbers"], domain="ai.onnx.ml"),
+            Node("LabelEncoder", ["labels"], ["numbers"], domain="ai.onnx.ml", keys_strings=["a"]),
             Node("ImageDecoder", ["x"], ["photo"], name="photo"),
         ],
         [

@@ -18,6 +18,7 @@ from ingot.compiler.kernels.emit import Emitter
 from ingot.compiler.kernels.lines import Lines
 from ingot.compiler.kernels.loop import I64, LoopBuilder
 from ingot.compiler.kernels.loop import Index as LoopIndex
+from ingot.compiler.kernels.schedule import MOST_SCRATCH
 from ingot.hal.spec import DType
 
 __all__ = ["MergeSort"]
@@ -32,7 +33,6 @@ Store = Callable[[LoopIndex, Sequence[Value]], None]
 """Writes the element (a value per column) at a place of the line."""
 
 _BLOCK = 8
-_SCRATCH_LIMIT = 1 << 20
 
 
 @dataclass
@@ -59,12 +59,12 @@ class MergeSort:
         most = dims.bounds(self.half, known)[1]
         for column in self.columns:
             self.buffers.append(self.builder.scratch(self.scratch_length, column))
-            if self.scratch_length <= _SCRATCH_LIMIT and most <= _SCRATCH_LIMIT:
+            if self.scratch_length <= MOST_SCRATCH and most <= MOST_SCRATCH:
                 self.scratch_length += -(-int(most) * 2 * column.bytes // 64) * 64
             else:
-                self.scratch_length = _SCRATCH_LIMIT + 1
+                self.scratch_length = MOST_SCRATCH + 1
         if in_workspace is None:
-            in_workspace = self.scratch_length > _SCRATCH_LIMIT
+            in_workspace = self.scratch_length > MOST_SCRATCH
         if in_workspace:
             self.scratch_length = 0
             shape = (self.lines.count, 2, self.half)

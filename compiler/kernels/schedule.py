@@ -18,11 +18,27 @@ from ingot.compiler.kernels.loop import Index as LoopIndex
 from ingot.compiler.kernels.loop import LoopBuilder
 from ingot.compiler.kernels.trace import Load, Node, walk_nodes
 
-__all__ = ["Folded", "Grid", "Merged", "Space", "merge_axes", "trace_with_splits"]
+__all__ = [
+    "MOST_SCRATCH",
+    "WANTED_WORKGROUPS",
+    "Folded",
+    "Grid",
+    "Merged",
+    "Space",
+    "merge_axes",
+    "trace_with_splits",
+]
+
+MOST_SCRATCH = 1 << 20
+"""Bytes that a worker has, at most: INGOT_KERNEL_MAX_SCRATCH of kernel_abi.h."""
+
+WANTED_WORKGROUPS = 8
+"""Into as many a kernel is cut if it can be: threads that common machines have."""
 
 WORKGROUP_BYTES = 32768
 """What one workgroup reads and writes, about: small enough to share work between threads,
-large enough that claiming it costs nothing. Never depends on the number of threads."""
+large enough that claiming it costs nothing. Never depends on the number of threads. An addition of
+64 Ki f32 takes 9.0 us on two threads with AVX-512, with 2 KB 10.2, with 128 KB 9.1."""
 
 GUESS = 64
 """Stands for a dim that is only known at the call, where a schedule needs a number."""

@@ -49,12 +49,10 @@ from ingot.compiler.kernels.register_tile import (
     tail_heights,
     zero_tile,
 )
+from ingot.compiler.kernels.schedule import MOST_SCRATCH, WANTED_WORKGROUPS
 from ingot.compiler.kernels.words import Signs, product_in_words
 
 __all__ = ["ContractionSchedule", "lower_contraction"]
-
-SCRATCH_BUDGET = 1 << 20
-"""Bytes of scratch for the panels that a workgroup packs and its partial sums."""
 
 BLOCK_ELEMENTS = 1 << 14
 """Result elements of a workgroup, about: some tens of microseconds at common depths.
@@ -64,8 +62,6 @@ MAXIMUM_BLOCK_ROWS = 256
 
 WIDE_BLOCK = 256 << 10
 """Bytes of panels side by side, about, that share converted rows."""
-
-WANTED_WORKGROUPS = 8
 
 FEW_ROWS = 2
 """Rows, where only the call knows how many, that read coded panels as they lie."""
@@ -132,7 +128,7 @@ class _Contraction:
         block_rows = rows * max(1, wanted // rows)
         if in_place:
             return ContractionSchedule(tile, block_rows, 0)
-        most = SCRATCH_BUDGET // (panels * PANEL * self.element.bytes) - block_rows
+        most = MOST_SCRATCH // (panels * PANEL * self.element.bytes) - block_rows
         most -= most % PANEL
         depth = min(p.depth, most) if isinstance(p.depth, int) else most
         is_wide = depth == p.depth and not (self.coding and not isinstance(p.rows, int))

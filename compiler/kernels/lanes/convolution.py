@@ -37,6 +37,7 @@ from ingot.compiler.kernels.register_tile import (
     tail_heights,
     zero_tile,
 )
+from ingot.compiler.kernels.schedule import MOST_SCRATCH, WANTED_WORKGROUPS
 from ingot.hal.spec import dtype
 
 __all__ = ["ConvolutionSchedule", "lower_convolution", "lower_direct_convolution"]
@@ -45,8 +46,6 @@ STAGE_LENGTH = 256 << 10
 """Bytes of input rows that a workgroup stages, about: they share L2 with the weights.
 A 7 x 7 of three channels takes 1149 us with AVX-512, with a quarter of it 1135, with 1 MB 1179."""
 
-MAXIMUM_STAGE_LENGTH = 1 << 20
-WANTED_WORKGROUPS = 8
 WANTED_PIXELS, MOST_PIXELS = 24, 96
 """Pixels whose windows a workgroup gathers: at least, if they fit, to share the weights."""
 
@@ -179,7 +178,7 @@ def _staged_schedule(c: _Convolution, target: TargetInfo) -> ConvolutionSchedule
     row_length = _stage_width(c) * int(c.channels) * c.element.bytes  # type: ignore[arg-type]
     more = STAGE_LENGTH // row_length - _stage_rows(c, 1)  # rows that fit beyond the first block
     block = max(1, min(more // c.window.strides[0] + 1, height))
-    if padded and _stage_rows(c, block) * row_length > MAXIMUM_STAGE_LENGTH:
+    if padded and _stage_rows(c, block) * row_length > MOST_SCRATCH:
         return None
     block = -(-height // -(-height // block))
     splits = max(1, min(panels // columns, WANTED_WORKGROUPS // -(-height // block)))
@@ -343,7 +342,7 @@ def _gathered_schedule(
         return None
     columns = choose_columns(c.panels, target, c.lanes)
     length = pitch_of(c.depth, c.element) * c.element.bytes
-    pixels = max(STAGE_LENGTH // length, min(MAXIMUM_STAGE_LENGTH // length, WANTED_PIXELS))
+    pixels = max(STAGE_LENGTH // length, min(MOST_SCRATCH // length, WANTED_PIXELS))
     if isinstance(count, int) and count > 0 and pixels:
         pixels = min(pixels, max(2 * MOST_PIXELS, -(-count // WANTED_WORKGROUPS)))
         blocks = -(-count // pixels)

@@ -30,6 +30,7 @@ from ingot.compiler.kernels.register_tile import (
     tail_heights,
     zero_tile,
 )
+from ingot.compiler.kernels.schedule import MOST_SCRATCH, WANTED_WORKGROUPS
 from ingot.compiler.kernels.winograd_entry import Tile, Vectors, WinogradEntry
 from ingot.hal.spec import dtype
 
@@ -40,9 +41,6 @@ PLACES = INPUT * INPUT
 SCRATCH_LENGTH = 512 << 10
 """Bytes of transformed inputs and products of a workgroup, about: half of L2. 64 features of
 56 x 56 take 368 us with AVX-512, with a quarter of it 372, with 1 MB 396."""
-
-MAXIMUM_SCRATCH_LENGTH = 1 << 20
-WANTED_WORKGROUPS = 8
 
 WANTED_TILES = 24
 """Tiles that share a pass over the weights, which are too large for caches: as many if they fit."""
@@ -94,7 +92,7 @@ class _Winograd(WinogradEntry):
         """Tiles of a workgroup: where the size of the image is known, whole rows, evenly split,
         else whole register tiles, of `height`."""
         length = PLACES * (self.features + columns * PANEL) * F32.bytes
-        most = MAXIMUM_SCRATCH_LENGTH // length
+        most = MOST_SCRATCH // length
         wanted = max(SCRATCH_LENGTH // length, min(most, WANTED_TILES), 1)
         if isinstance(self.tall, int) and isinstance(self.across, int) and self.across <= most:
             rows = min(max(wanted // self.across, 1), self.tall)

@@ -7,7 +7,8 @@ import pytest
 
 from ingot.compiler.ir import walk
 from ingot.compiler.ir.dims import symbol
-from ingot.hal.spec import dtype
+from ingot.compiler.kernels.schedule import MOST_SCRATCH
+from ingot.hal.spec import dtype, layout
 from tests.support.entries import entry
 from tests.support.every_target import CPU, OPENCL, on_every_target
 from tests.support.rows import layer_norm, softmax, spread
@@ -31,6 +32,14 @@ def test_softmax_keeps_its_exponentials() -> None:
     schedule = CPU.lower(entry(["f32[12,128,128]"], softmax((12, 128, 128)))).schedule
     assert (schedule.passes, schedule.kept_values, schedule.together) == (2, 1, 4)
     assert schedule.kept == (1536,)
+
+
+@pytest.mark.parametrize(("length", "kept"), [(65536, 1), (65552, 0)])
+def test_exponentials_are_kept_while_they_fit_in_scratch(length: int, kept: int) -> None:
+    kernel = CPU.lower(entry([f"f32[8,{length}]"], softmax((8, length))))
+    assert (kernel.schedule.together, kernel.schedule.kept_values) == (4, kept)
+    assert kernel.scratch_length == kept * MOST_SCRATCH
+    assert layout().constants["INGOT_KERNEL_MAX_SCRATCH"] == MOST_SCRATCH
 
 
 @needs_device

@@ -96,15 +96,18 @@ def compile(
     parameter_names: Mapping[str, str] | None = None,
     specialize: Mapping[str, Sequence[int]] | None = None,
     capacity: int | None = None,
+    example_inputs: Sequence[Any] | None = None,
+    dynamic_shapes: Any = None,
     debug: bool = False,
     dump_ir: str | os.PathLike[str] | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Module:
     """The module of a source program.
 
-    `source`: a path or the bytes of an .onnx file or a StableHLO artifact, the path of a .gguf
-    file, an onnx.ModelProto, a jax.export.Exported, or Ingot IR as text or ir.Module. A dict of
-    sources makes one module with a function for each, under the keys, with shared weights.
+    `source`: a path or the bytes of an .onnx file, of a .pt2 file of torch.export or of a StableHLO
+    artifact, the path of a .gguf file, an onnx.ModelProto, a torch.export.ExportedProgram, a
+    torch.nn.Module, a jax.export.Exported, or Ingot IR as text or ir.Module. A dict of sources
+    makes one module with a function for each, under the keys, with shared weights.
     `outputs`: names of values of an ONNX graph that are the results, in place of all its outputs;
     layers and arguments that they do not need are left out, so these may be of any kind.
     `state`: which arguments and results stay in the model from call to call (`state.py`).
@@ -121,6 +124,8 @@ def compile(
     of their own beside those for all values; a call takes those that fit its shapes.
     `capacity`: of a .gguf file, the positions that the cache of its model has room for; without
     it as many as the model has, at most 4096.
+    `example_inputs`, `dynamic_shapes`: the arguments and the symbolic dims with which a
+    torch.nn.Module is exported, as torch.export.export takes them.
     `debug`: the module gets a section with what it was made of - queue, plan of memory, loop IR
     and source of every kernel - which `ingot explore` shows and the runtime skips.
     `dump_ir`: a folder that gets the IR after every pass that changed it.
@@ -134,11 +139,23 @@ def compile(
     outputs = [outputs] if isinstance(outputs, str) else outputs
     reading: dict[str, Any] = {"parameters": parameters, "parameter_names": parameter_names}
     reading |= {"outputs": outputs, "capacity": capacity}
+    reading |= _exporting(source, example_inputs, dynamic_shapes)
     module = _read(source, state, reading, driver)
     targets = choose_targets(target, variants, fallback, multiplies_bytes(module))
     options = _recorded(parameters, outputs, specialize)
     passes = (*DISPATCH_PASSES, *([_specializing(specialize)] if specialize else []))
     return _finish(module, targets, passes, driver, options, debug)
+
+
+def _exporting(
+    source: Any, example_inputs: Sequence[Any] | None, dynamic_shapes: Any
+) -> dict[str, Any]:
+    """How a torch.nn.Module is exported, for `read_source`."""
+    if example_inputs is None and dynamic_shapes is None:
+        return {}
+    if isinstance(source, Mapping):
+        raise CompileError("a dict of sources takes exported programs, not example_inputs")
+    return {"example_inputs": example_inputs, "dynamic_shapes": dynamic_shapes}
 
 
 def _recorded(

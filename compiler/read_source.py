@@ -20,6 +20,7 @@ from ingot.compiler.module import Module
 from ingot.hal.errors import CompileError, InvalidArgument, NotFound, Unsupported
 from ingot.hal.file_kind import (
     ARTIFACT,
+    EXPORTED,
     GGUF,
     MODULE,
     START_LENGTH,
@@ -33,10 +34,9 @@ from ingot.hal.whole_file import open_regular
 __all__ = ["copy_module", "read_source", "read_sources"]
 
 _KNOWN = (
-    "a path or the bytes of an .onnx file or a StableHLO artifact, the path of a .gguf file, an "
-    "onnx.ModelProto or "
-    "onnx_ir.Model, what torch.onnx.export(..., dynamo=True) returns, a jax.export.Exported, or "
-    "Ingot IR"
+    "a path or the bytes of an .onnx file, a .pt2 file or a StableHLO artifact, the path of a "
+    ".gguf file, an onnx.ModelProto or onnx_ir.Model, what torch.onnx.export(..., dynamo=True) "
+    "returns, a torch.export.ExportedProgram or torch.nn.Module, a jax.export.Exported, or Ingot IR"
 )
 
 _WEIGHTS = "weights"  # attribute of a module: the keys and fingerprints of its parameters
@@ -50,13 +50,17 @@ def read_source(
     outputs: Sequence[str] | None = None,
     survey: Survey | None = None,
     capacity: int | None = None,
+    example_inputs: Sequence[Any] | None = None,
+    dynamic_shapes: Any = None,
 ) -> ir.Module:
     """The graph-level module of a source program; with a `survey` what can be made of it.
 
     NotFound: no such file. Unsupported: a known kind of program that cannot be read yet.
     CompileError: anything else.
     """
-    options = _Options(parameters, parameter_names, outputs, survey, capacity)
+    options = _Options(
+        parameters, parameter_names, outputs, survey, capacity, example_inputs, dynamic_shapes
+    )
     module = _read(source, options)
     module.attributes.pop(_WEIGHTS, None)
     return module
@@ -69,9 +73,21 @@ class _Options:
     outputs: Sequence[str] | None = None
     survey: Survey | None = None
     capacity: int | None = None
+    example_inputs: Sequence[Any] | None = None
+    dynamic_shapes: Any = None
 
 
 def _read(source: Any, options: _Options) -> ir.Module:
+    package = type(source).__module__.partition(".")[0]
+    if package == "torch" and hasattr(source, "model_proto"):  # what torch.onnx.export returns
+        return _read_onnx(source.model_proto, options)
+    if _is_torch_object(source):
+        return _read_exported(source, options)
+    if options.example_inputs is not None or options.dynamic_shapes is not None:
+        raise CompileError(
+            f"example_inputs and dynamic_shapes export a torch.nn.Module, not a "
+            f"{type(source).__name__}: leave them out"
+        )
     if isinstance(source, ir.Module):
         _check_capacity(options)
         _check_outputs(options)
@@ -86,21 +102,13 @@ def _read(source: Any, options: _Options) -> ir.Module:
         return _parse(source, options)
     if isinstance(source, (str, os.PathLike)):
         return _read_file(Path(source), options)
-    package = type(source).__module__.partition(".")[0]
     if package == "onnx" and type(source).__name__ == "ModelProto":
         return _read_onnx(source, options)
     if package == "onnx_ir":
         proto = import_module("onnx_ir").to_proto(source)
         return _read_onnx(proto, options)
-    if package == "torch" and hasattr(source, "model_proto"):  # what torch.onnx.export returns
-        return _read_onnx(source.model_proto, options)
     if package == "jax":
         return _read_stablehlo(source, options)
-    if package == "torch":
-        raise Unsupported(
-            "torch programs cannot be compiled directly yet: export the model with "
-            "torch.onnx.export(..., dynamo=True) and compile the .onnx file"
-        )
     raise CompileError(f"cannot compile a {type(source).__name__}: expected {_KNOWN}")
 
 
@@ -188,6 +196,8 @@ def _read_file(path: Path, options: _Options) -> ir.Module:
         return _read_bytes(data, kind, options)
     if kind is GGUF:
         return _read_gguf(path, options)
+    if kind is EXPORTED:
+        return _read_exported(path, options)
     return _read_onnx(path, options)
 
 
@@ -197,6 +207,8 @@ def _read_bytes(data: bytes, kind: FileKind | None, options: _Options) -> ir.Mod
     _check_kind(kind, "the program")
     if kind is ARTIFACT:
         return _read_stablehlo(data, options)
+    if kind is EXPORTED:
+        return _read_exported(data, options)
     if kind is GGUF:
         raise CompileError(
             "the bytes of a GGUF file cannot be compiled, since its weights stay in the file: pass "
@@ -261,6 +273,26 @@ def _read_onnx(source: Any, options: _Options) -> ir.Module:
         parameters=options.parameters,
         parameter_names=options.parameter_names,
         outputs=options.outputs,
+        survey=options.survey,
+    )
+
+
+def _is_torch_object(source: Any) -> bool:
+    """A torch.export.ExportedProgram, or a module of a class of the user's. Imports nothing."""
+    names = {(each.__module__.partition(".")[0], each.__name__) for each in type(source).__mro__}
+    return ("torch", "ExportedProgram") in names or ("torch", "Module") in names
+
+
+def _read_exported(source: Any, options: _Options) -> ir.Module:
+    from ingot.compiler.frontends.torch import exported_bytes, import_torch
+
+    _check_outputs(options)
+    if not isinstance(source, (bytes, Path)):
+        source = exported_bytes(source, options.example_inputs, options.dynamic_shapes)
+    return import_torch(
+        source,
+        parameters=options.parameters,
+        parameter_names=options.parameter_names,
         survey=options.survey,
     )
 

@@ -14,6 +14,7 @@ from pathlib import PurePath
 __all__ = [
     "ARTIFACT",
     "COPY_AGAIN",
+    "EXPORTED",
     "GGUF",
     "MODULE",
     "ONNX",
@@ -44,10 +45,11 @@ ARTIFACT = FileKind("a StableHLO artifact", is_source=True)
 TEXT = FileKind("the text of a program", is_source=True)
 ONNX = FileKind("an ONNX model", is_source=True)
 GGUF = FileKind("a GGUF file", is_source=True)
+EXPORTED = FileKind("a program of torch.export", is_source=True)
 _TORCH = FileKind(
     "a PyTorch file",
-    advice="in Python, export the model with torch.onnx.export(..., dynamo=True) and compile the "
-    ".onnx file",
+    advice="in Python, export the model with torch.export.export, save that with "
+    "torch.export.save, and compile the .pt2 file",
 )
 _TFLITE = FileKind(
     "a TFLite model",
@@ -100,7 +102,8 @@ _BY_START = (
 )
 _BY_IDENTIFIER = {b"TFL3": _TFLITE, b"ORTM": _ORT}  # of flatbuffers: their bytes 4 to 8
 _BY_FIRST_NAME = (  # of what lies in a zip archive
-    (re.compile(rb"/data\.pkl|/archive_format|/\.format_version"), _TORCH),
+    (re.compile(rb"/data/(weights|constants)/|/models/|/archive_format"), EXPORTED),
+    (re.compile(rb"/data\.pkl|/\.format_version"), _TORCH),
     (re.compile(rb"\Ametadata\.json"), _KERAS),
     (re.compile(rb"\.mlpackage/"), _CORE_ML),
     (re.compile(rb"\.npy"), _NUMPY),
@@ -122,7 +125,7 @@ _BY_SUFFIX = {
     ".ort": _ORT,
     ".pbtxt": _TENSORFLOW,
     ".pt": _TORCH,
-    ".pt2": _TORCH,
+    ".pt2": EXPORTED,
     ".pth": _TORCH,
     ".safetensors": _SAFETENSORS,
     ".tflite": _TFLITE,

@@ -29,11 +29,9 @@ def _npy() -> bytes:
 
 
 FILES = {
-    "model.pt2": (_zip(), "a PyTorch file", "torch.onnx.export"),
-    "old.bin": (pickle.dumps({"w": 1}), "a PyTorch file", "torch.onnx.export"),
-    "model.pth": (_zip("archive/data.pkl"), "a PyTorch file", "torch.onnx.export"),
-    "weights.bin": (_zip("archive/data.pkl"), "a PyTorch file", "torch.onnx.export"),
-    "exported": (_zip("model/archive_format"), "a PyTorch file", "torch.onnx.export"),
+    "old.bin": (pickle.dumps({"w": 1}), "a PyTorch file", "torch.export.save"),
+    "model.pth": (_zip("archive/data.pkl"), "a PyTorch file", "torch.export.save"),
+    "weights.bin": (_zip("archive/data.pkl"), "a PyTorch file", "torch.export.save"),
     "model.keras": (_zip(), "a Keras model", "model.export"),
     "saved": (_zip("metadata.json"), "a Keras model", "model.export"),
     "arrays": (_zip("x.npy"), "a NumPy file", "parameters="),

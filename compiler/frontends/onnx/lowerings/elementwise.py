@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from ml_dtypes import finfo  # onnx depends on it
 
+from ingot.compiler.frontends.normalizing import narrow, widen
 from ingot.compiler.frontends.onnx.node import Node, UnsupportedNode, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import lowering
 from ingot.compiler.frontends.onnx.structures import Structure
@@ -64,17 +65,6 @@ _COMPARISONS = {
     "Less": "lt",
     "LessOrEqual": "le",
 }
-
-
-def widen(node: Node, value: Value) -> Value:
-    """f16 and bf16 as f32, so that a chain of ops rounds once, at its end."""
-    dtype = type_of(value).dtype
-    return node.convert(value, "f32") if dtype.is_float and dtype.bits < 32 else value
-
-
-def narrow(node: Node, value: Value, like: Value) -> Value:
-    """`value` in the dtype of `like`: the end of what `widen` began."""
-    return node.convert(value, type_of(like).dtype)
 
 
 def _register_tables() -> None:

@@ -6,9 +6,15 @@ in f32 and rounded once, which is what `stash_type` = 1 asks for.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from ingot.compiler.frontends.onnx.lowerings.elementwise import narrow, widen
+from ingot.compiler.frontends.normalizing import (
+    center,
+    inverse_deviation,
+    mean,
+    narrow,
+    scale_and_shift,
+    softmax,
+    widen,
+)
 from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import lowering
 from ingot.compiler.ir import Value, dims
@@ -16,36 +22,6 @@ from ingot.compiler.ir.dims import Dim
 from ingot.hal.spec import dtype
 
 __all__: list[str] = []
-
-
-def _mean(node: Node, x: Value, axes: Sequence[int]) -> Value:
-    """The mean over `axes`, without these dims."""
-    total = node.reduce(x, axes, "add")
-    count = node.size(dims.product(shape_of(x)[axis] for axis in axes), type_of(x).dtype)
-    return node.op("div", total, node.broadcast_to(count, shape_of(total)))
-
-
-def _center(node: Node, x: Value, axes: Sequence[int]) -> tuple[Value, Value]:
-    """x less its mean over `axes`, and that mean."""
-    mean = _mean(node, x, axes)
-    return node.op("sub", x, node.broadcast_back(mean, shape_of(x), axes)), mean
-
-
-def _inverse_deviation(node: Node, x: Value, axes: Sequence[int], epsilon: float) -> Value:
-    """1 / sqrt(mean(x * x) + epsilon)."""
-    variance = _mean(node, node.op("mul", x, x), axes)
-    return node.op("rsqrt", node.op("add", variance, node.fill(epsilon, like=variance)))
-
-
-def _scale_and_shift(
-    node: Node, x: Value, scale: Value | None, shift: Value | None, shape: Sequence[Dim]
-) -> Value:
-    """x * scale + shift, where both are reshaped to `shape` and broadcast."""
-    for name, operand in (("mul", scale), ("add", shift)):
-        if operand is not None:
-            spread = node.reshape(node.convert(operand, type_of(x).dtype), shape)
-            x = node.op(name, x, node.broadcast_to(spread, shape_of(x)))
-    return x
 
 
 @lowering("BatchNormalization")
@@ -63,7 +39,7 @@ def batch_normalization(node: Node) -> Value | tuple[Value | None, ...]:
     factor = node.op("div", scale, node.op("sqrt", node.op("add", variance, epsilon)))
     summand = node.op("sub", bias, node.op("mul", mean, factor))
     column = (1, *shape_of(scale), *[1] * (type_of(x).rank - 1 - len(channels)))
-    return narrow(node, _scale_and_shift(node, x, factor, summand, column), node.input(0))
+    return narrow(node, scale_and_shift(node, x, factor, summand, column), node.input(0))
 
 
 def _batch_normalization_in_training(node: Node) -> tuple[Value | None, ...]:
@@ -71,20 +47,20 @@ def _batch_normalization_in_training(node: Node) -> tuple[Value | None, ...]:
     x = widen(node, node.input(0))
     axes = [axis for axis in range(type_of(x).rank) if axis != 1]
     count = dims.product(shape_of(x)[axis] for axis in axes)
-    mean = _mean(node, x, axes)
-    centered = node.op("sub", x, node.broadcast_back(mean, shape_of(x), axes))
-    variance = _mean(node, node.op("mul", centered, centered), axes)
+    middle = mean(node, x, axes)
+    centered = node.op("sub", x, node.broadcast_back(middle, shape_of(x), axes))
+    variance = mean(node, node.op("mul", centered, centered), axes)
     shifted = node.op("add", variance, node.fill(node.number("epsilon", 1e-5), like=variance))
     normal = node.op(
         "mul", centered, node.broadcast_back(node.op("rsqrt", shifted), shape_of(x), axes)
     )
     column = (1, *shape_of(node.input(1)), *(1 for _ in axes[1:]))
-    result = _scale_and_shift(node, normal, node.input(1), node.input(2), column)
+    result = scale_and_shift(node, normal, node.input(1), node.input(2), column)
     momentum = node.number("momentum", 0.9)
     unsupported(count == 0, "the batch is empty, so it has no mean")
     running = [
         _blend(node, node.input(index), each, momentum)
-        for index, each in ((3, mean), (4, variance))
+        for index, each in ((3, middle), (4, variance))
     ]
     return narrow(node, result, node.input(0)), *running
 
@@ -102,8 +78,8 @@ def layer_normalization(node: Node) -> tuple[Value | None, ...]:
     x = widen(node, node.input(0))
     rank = type_of(x).rank
     axes = list(range(node.axis(-1, rank), rank))
-    centered, mean = _center(node, x, axes)
-    inverse = _inverse_deviation(node, centered, axes, node.number("epsilon", 1e-5))
+    centered, mean = center(node, x, axes)
+    inverse = inverse_deviation(node, centered, axes, node.number("epsilon", 1e-5))
     normal = node.op("mul", centered, node.broadcast_back(inverse, shape_of(x), axes))
     scale, bias = node.input(1), node.optional(2)
     for name, operand in (("mul", scale), ("add", bias)):
@@ -124,7 +100,7 @@ def root_mean_square_normalization(node: Node) -> tuple[Value | None, ...]:
     x = widen(node, node.input(0))
     rank = type_of(x).rank
     axes = list(range(node.axis(-1, rank), rank))
-    inverse = _inverse_deviation(node, x, axes, node.number("epsilon", 1e-5))
+    inverse = inverse_deviation(node, x, axes, node.number("epsilon", 1e-5))
     normal = node.op("mul", x, node.broadcast_back(inverse, shape_of(x), axes))
     scale = node.broadcast_to(node.convert(node.input(1), type_of(x).dtype), shape_of(x))
     kept = node.keep_axes(inverse, shape_of(x), axes) if node.wants(1) else None
@@ -135,11 +111,11 @@ def root_mean_square_normalization(node: Node) -> tuple[Value | None, ...]:
 def instance_normalization(node: Node) -> Value:
     x = widen(node, node.input(0))
     axes = list(range(2, type_of(x).rank))
-    centered, _ = _center(node, x, axes)
-    inverse = _inverse_deviation(node, centered, axes, node.number("epsilon", 1e-5))
+    centered, _ = center(node, x, axes)
+    inverse = inverse_deviation(node, centered, axes, node.number("epsilon", 1e-5))
     normal = node.op("mul", centered, node.broadcast_back(inverse, shape_of(x), axes))
     column = (1, *shape_of(node.input(1)), *(1 for _ in axes))
-    result = _scale_and_shift(node, normal, node.input(1), node.input(2), column)
+    result = scale_and_shift(node, normal, node.input(1), node.input(2), column)
     return narrow(node, result, node.input(0))
 
 
@@ -160,12 +136,12 @@ def _group_normalization(node: Node, *, per_channel: bool) -> Value:
     batch, channels, *spatial = shape_of(x)
     split = node.reshape(x, (batch, groups, channels // groups, *spatial))
     axes = list(range(2, 3 + len(spatial)))
-    centered, _ = _center(node, split, axes)
-    inverse = _inverse_deviation(node, centered, axes, node.number("epsilon", 1e-5))
+    centered, _ = center(node, split, axes)
+    inverse = inverse_deviation(node, centered, axes, node.number("epsilon", 1e-5))
     normal = node.op("mul", centered, node.broadcast_back(inverse, shape_of(split), axes))
     inner: Dim = channels // groups if per_channel else 1
     column = (1, groups, inner, *(1 for _ in spatial))
-    result = _scale_and_shift(node, normal, node.input(1), node.input(2), column)
+    result = scale_and_shift(node, normal, node.input(1), node.input(2), column)
     return narrow(node, node.reshape(result, shape_of(x)), node.input(0))
 
 
@@ -207,13 +183,13 @@ def lp_normalization(node: Node) -> Value:
 
 
 @lowering("Softmax", since=13)
-def softmax(node: Node) -> Value:
-    return _softmax(node, node.input(0), [node.axis(-1, type_of(node.input(0)).rank)], False)
+def softmax_of_one_axis(node: Node) -> Value:
+    return softmax(node, node.input(0), [node.axis(-1, type_of(node.input(0)).rank)], False)
 
 
 @lowering("LogSoftmax", since=13)
 def log_softmax(node: Node) -> Value:
-    return _softmax(node, node.input(0), [node.axis(-1, type_of(node.input(0)).rank)], True)
+    return softmax(node, node.input(0), [node.axis(-1, type_of(node.input(0)).rank)], True)
 
 
 @lowering("Softmax")
@@ -221,29 +197,14 @@ def softmax_of_trailing_axes(node: Node) -> Value:
     """Before opset 13 all axes from `axis` on were one."""
     x = node.input(0)
     rank = type_of(x).rank
-    return _softmax(node, x, list(range(node.axis(1, rank), rank)), False)
+    return softmax(node, x, list(range(node.axis(1, rank), rank)), False)
 
 
 @lowering("LogSoftmax")
 def log_softmax_of_trailing_axes(node: Node) -> Value:
     x = node.input(0)
     rank = type_of(x).rank
-    return _softmax(node, x, list(range(node.axis(1, rank), rank)), True)
-
-
-def _softmax(node: Node, given: Value, axes: Sequence[int], logarithm: bool) -> Value:
-    """exp(x) / sum(exp(x)), or its logarithm, around the greatest element."""
-    x = widen(node, given)
-    greatest = node.broadcast_back(node.reduce(x, axes, "max"), shape_of(x), axes)
-    shifted = node.op("sub", x, greatest)
-    powers = node.op("exp", shifted)
-    total = node.reduce(powers, axes, "add")
-    if logarithm:
-        spread = node.broadcast_back(node.op("log", total), shape_of(x), axes)
-        return narrow(node, node.op("sub", shifted, spread), given)
-    return narrow(
-        node, node.op("div", powers, node.broadcast_back(total, shape_of(x), axes)), given
-    )
+    return softmax(node, x, list(range(node.axis(1, rank), rank)), True)
 
 
 @lowering("Hardmax", since=13)

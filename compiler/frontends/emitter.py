@@ -1,0 +1,198 @@
+"""What lowerings of all front ends make ops with: NumPy's broadcasting, dims that have to agree,
+constants and reductions, on top of the `Builder`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ingot.compiler.graph.builder import Builder
+from ingot.compiler.graph.ops import lookup
+from ingot.compiler.ir import Literal, TensorType, Value, dims
+from ingot.compiler.ir.dims import Dim
+from ingot.hal.spec import DType, dtype
+
+__all__ = ["Emitter", "UnsupportedNode", "shape_of", "type_of", "unsupported"]
+
+
+class UnsupportedNode(Exception):
+    """The op is known, but not in this form. The text says in which and what to do."""
+
+
+def unsupported(condition: bool, message: str) -> None:
+    """Raises UnsupportedNode with `message` if `condition` holds."""
+    if condition:
+        raise UnsupportedNode(message)
+
+
+def type_of(value: Value) -> TensorType:
+    """The tensor type of a value; every value of the graph level has one."""
+    assert isinstance(value.type, TensorType)
+    return value.type
+
+
+def shape_of(value: Value) -> tuple[Dim, ...]:
+    return type_of(value).shape
+
+
+class Emitter:
+    """Makes ops for one node of a source program."""
+
+    def __init__(self, builder: Builder) -> None:
+        self._builder = builder
+
+    @property
+    def builder(self) -> Builder:
+        """What the node's ops are made with."""
+        return self._builder
+
+    def normalize_axis(self, axis: int, rank: int) -> int:
+        """`axis` counted from the front. UnsupportedNode if it is out of range."""
+        if not -rank <= axis < max(rank, 1):
+            raise UnsupportedNode(
+                f"axis {axis} is out of range for rank {rank}: expected {-rank} to {rank - 1}"
+            )
+        return axis % rank if rank else 0
+
+    def op(self, name: str, *operands: Value, **attributes: Any) -> Value:
+        """Emits one graph op and returns its result; the dims of operands that need one shape
+        agree from here on."""
+        if lookup(name).same and len({type_of(each).rank for each in operands}) == 1:
+            operands = tuple(self.agree(each, shape_of(operands[0])) for each in operands)
+        result = self._builder.op(name, *operands, **attributes)
+        assert isinstance(result, Value), f"graph op '{name}' has several results"
+        return result
+
+    def several(self, name: str, *operands: Value, **attributes: Any) -> tuple[Value, ...]:
+        """Emits one graph op with several results."""
+        result = self._builder.op(name, *operands, **attributes)
+        return result if isinstance(result, tuple) else (result,)
+
+    def constant(self, values: Any, dtype: DType | str) -> Value:
+        """A constant tensor of `values`."""
+        element = _dtype(dtype)
+        return self._builder.constant(Literal(np.asarray(values).astype(element.numpy), element))
+
+    def literal(self, literal: Literal) -> Value:
+        return self._builder.constant(literal)
+
+    def fill(self, number: float, like: Value) -> Value:
+        """A tensor of the shape and dtype of `like` whose elements are all `number`."""
+        return self._builder.full(number, type_of(like).dtype, shape_of(like))
+
+    def full(self, number: float, dtype: DType | str, shape: Sequence[Dim]) -> Value:
+        return self._builder.full(number, _dtype(dtype), tuple(shape))
+
+    def broadcast_to(self, value: Value, shape: Sequence[Dim]) -> Value:
+        """`value` spread to `shape` by NumPy's rules."""
+        if shape_of(value) == tuple(shape):
+            return value
+        return self._builder.broadcast_to(value, tuple(shape))
+
+    def broadcast(self, *values: Value) -> list[Value]:
+        """All `values` spread to their common shape by NumPy's rules."""
+        shape = self.common_shape(*(shape_of(value) for value in values))
+        return [self.broadcast_to(value, shape) for value in values]
+
+    def agree(self, value: Value, shape: Sequence[Dim]) -> Value:
+        """`value` with the dims `shape`, which its own must equal. Symbols of arguments become
+        one; what cannot be made equal so, or in a body that may not run, the call checks."""
+        for a, b in zip(shape_of(value), shape, strict=True):
+            self.equate(a, b)
+        return self.reshape(value, shape)
+
+    def equate(self, a: Dim, b: Dim, kept: Dim = 0) -> None:
+        """Two dims are one, as `agree` has it; symbols of `kept` stay if others can go."""
+        if not self._are_one(a, b, kept):
+            self._builder.append("assert", (), (), {"a": a, "b": b})
+
+    def agree_on(self, value: Value, axis: int, dim: Dim) -> Value:
+        """As `agree`, for one axis."""
+        shape = list(shape_of(value))
+        shape[axis] = dim
+        return self.agree(value, shape)
+
+    def _are_one(self, a: Dim, b: Dim, kept: Dim = 0) -> bool:
+        """Whether two dims are equal, or made so; False if only the call can tell.
+        UnsupportedNode: they differ."""
+        low, high = dims.bounds(a - b)
+        unsupported(
+            low > 0 or high < 0, f"its operands: the dims {a} and {b} differ: fix the model"
+        )
+        return a == b
+
+    def common_shape(self, *shapes: Sequence[Dim]) -> tuple[Dim, ...]:
+        """The shape that all `shapes` broadcast to. UnsupportedNode if they do not."""
+        rank = max((len(shape) for shape in shapes), default=0)
+        common: list[Dim] = [1] * rank
+        for shape in shapes:
+            for axis, dim in enumerate(shape, rank - len(shape)):
+                known = common[axis]
+                fixed = isinstance(dim, int) and isinstance(known, int)
+                if fixed and dim != known and 1 not in (dim, known):
+                    texts = " and ".join(f"[{','.join(map(str, s))}]" for s in shapes)
+                    raise UnsupportedNode(f"shapes {texts} do not broadcast: fix the model")
+                common[axis] = dims.broadcast(known, dim)
+        return tuple(common)
+
+    def reshape(self, value: Value, shape: Sequence[Dim]) -> Value:
+        if shape_of(value) == tuple(shape):
+            return value
+        return self.op("reshape", value, shape=tuple(shape))
+
+    def transpose(self, value: Value, permutation: Sequence[int]) -> Value:
+        if list(permutation) == list(range(len(permutation))):
+            return value
+        return self.op("transpose", value, permutation=tuple(permutation))
+
+    def convert(self, value: Value, target: DType | str) -> Value:
+        """`value` as dtype `target`; itself if it has that dtype."""
+        element = _dtype(target)
+        return (
+            value if type_of(value).dtype is element else self.op("convert", value, dtype=element)
+        )
+
+    def compare(self, direction: str, a: Value, b: Value) -> Value:
+        return self.op("compare", a, b, direction=direction)
+
+    def reduce(self, value: Value, axes: Sequence[int], kind: str, keep: bool = False) -> Value:
+        """The reduction of `value` over `axes`, which stay as dims of 1 if `keep`."""
+        axes = sorted(axes)
+        if not axes:
+            return value
+        result = self.op("reduce", value, axes=tuple(axes), kind=kind)
+        return self.keep_axes(result, shape_of(value), axes) if keep else result
+
+    def broadcast_back(self, value: Value, shape: Sequence[Dim], axes: Sequence[int]) -> Value:
+        """`value`, the result of reducing `shape` over `axes`, spread to `shape` again."""
+        kept = tuple(axis for axis in range(len(shape)) if axis not in axes)
+        if not axes:
+            return value
+        return self.op("broadcast", value, shape=tuple(shape), dimensions=kept)
+
+    def keep_axes(self, value: Value, shape: Sequence[Dim], axes: Sequence[int]) -> Value:
+        """`value`, the result of reducing `shape` over `axes`, with those dims as 1."""
+        kept = [1 if axis in axes else dim for axis, dim in enumerate(shape)]
+        return self.reshape(value, kept)
+
+    def sizes(self, values: Sequence[Dim], element: DType | str = "i64") -> Value:
+        """A rank-1 tensor of dims, as constant where they are integers."""
+        if all(isinstance(value, int) for value in values):
+            return self.constant(np.asarray(values, np.int64).reshape(len(values)), element)
+        parts = [self.reshape(self.size(value, element), (1,)) for value in values]
+        return parts[0] if len(parts) == 1 else self.op("concatenate", *parts, axis=0)
+
+    def size(self, value: Dim, element: DType | str = "i64") -> Value:
+        """A rank-0 tensor of one dim, of an integer or floating-point dtype."""
+        if isinstance(value, int):
+            return self.constant(value, element)
+        if _dtype(element).is_integer:
+            return self.op("dim", value=value, dtype=_dtype(element))
+        return self.op("convert", self.size(value), dtype=_dtype(element))
+
+
+def _dtype(name: DType | str) -> DType:
+    return dtype(name) if isinstance(name, str) else name

@@ -1,0 +1,179 @@
+"""Reads the archive that `torch.export.save` writes: a zip of JSON and of raw tensors.
+
+The archive may come from anybody: nothing in it is unpickled, and all that it says of sizes and
+places is checked. Members are stored as they are, so none is larger than the file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import math
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ingot.compiler.ir import Literal
+from ingot.compiler.ir.literals import literal_from_bytes
+from ingot.hal.errors import CompileError
+from ingot.hal.spec import DType, dtype
+
+__all__ = ["DTYPES", "Archive", "element_type"]
+
+# Schema of torch.export: what its numbers of dtypes mean. 9 is a complex number of two halves.
+DTYPES = {
+    1: "u8", 2: "i8", 3: "i16", 4: "i32", 5: "i64", 6: "f16", 7: "f32", 8: "f64",
+    10: "c64", 11: "c128", 12: "i1", 13: "bf16", 28: "u16", 29: "f8e4m3fn", 30: "f8e5m2",
+    34: "u32", 35: "u64",
+}  # fmt: skip
+_MAJOR = 8  # of the schema that is read
+_AGAIN = "save it again with torch.export.save of torch 2.8 or newer"
+_WRONG = (zipfile.BadZipFile, NotImplementedError, RuntimeError, ValueError, EOFError, OSError)
+
+
+def element_type(code: Any) -> DType:
+    """The dtype of a number of the schema. CompileError: it has no counterpart."""
+    if code not in DTYPES:
+        raise CompileError(f"the dtype with torch's number {code} has no counterpart: use another")
+    return dtype(DTYPES[code])
+
+
+class Archive:
+    """`program` is the JSON of the one program; `tensor` gives weights and constants by name."""
+
+    def __init__(self, source: Path | bytes) -> None:
+        self.what = f"'{source}'" if isinstance(source, Path) else "the PyTorch program"
+        try:
+            self._zip = zipfile.ZipFile(io.BytesIO(source) if isinstance(source, bytes) else source)
+        except _WRONG as error:
+            raise self._damaged(str(error)) from None
+        names = self._zip.namelist()
+        models = [name for name in names if "/models/" in name and name.endswith(".json")]
+        if len(models) != 1:
+            raise CompileError(self._why_no_program(names, models))
+        self._root = models[0].partition("/models/")[0]
+        self._stem = models[0].rpartition("/")[2].removesuffix(".json")
+        order = f"{self._root}/byteorder"
+        if order in names and self._read(order).strip() != b"little":
+            raise CompileError(f"{self.what} was saved on a big-endian machine: {_AGAIN}")
+        self.program = self._json(models[0])
+        version = self._entry(self._entry(self.program, "schema_version"), "major", int)
+        if version != _MAJOR:
+            raise CompileError(
+                f"{self.what} has version {version} of torch's schema, expected {_MAJOR}: {_AGAIN}"
+            )
+        self._weights = self._table("weights")
+        self._constants = self._table("constants")
+
+    def tensor(self, name: str, is_constant: bool) -> Literal:
+        """A weight, buffer or constant. CompileError: it is not there, or not whole."""
+        meta = self._meta(name, is_constant)
+        element = element_type(meta["dtype"])
+        shape = self.tensor_type(name, is_constant)[1]
+        data = self._bytes(name, is_constant)
+        width = element.bytes
+        strides = [int(each["as_int"]) * width for each in meta["strides"]]
+        offset = int(meta["storage_offset"]["as_int"]) * width
+        if 0 in shape:
+            data, offset, strides = b"", 0, [width] * len(shape)
+        elif min((offset, *strides)) < 0:
+            raise self._damaged(f"tensor '{name}' has negative strides")
+        last = offset + sum(max(n - 1, 0) * step for n, step in zip(shape, strides, strict=True))
+        if 0 not in shape and last + width > len(data):
+            raise self._damaged(f"tensor '{name}' has {len(data)} bytes, expected {last + width}")
+        if element.is_numpy:
+            return Literal(_strided(shape, element.numpy, data, offset, strides), element)
+        carrier = np.dtype(f"u{width}")
+        array = _strided(shape, carrier, data, offset, strides)
+        return literal_from_bytes(np.ascontiguousarray(array).tobytes(), shape, element)
+
+    def tensor_type(self, name: str, is_constant: bool) -> tuple[DType, tuple[int, ...]]:
+        """Its dtype and shape, without its data."""
+        meta = self._meta(name, is_constant)
+        shape = tuple(int(each["as_int"]) for each in meta["sizes"])
+        if min(shape, default=0) < 0 or math.prod(shape) > 1 << 48:
+            raise self._damaged(f"tensor '{name}' has the shape {list(shape)}")
+        return element_type(meta["dtype"]), shape
+
+    def fingerprint(self, name: str, is_constant: bool) -> str:
+        """What tells the tensor from another one."""
+        element, shape = self.tensor_type(name, is_constant)
+        literal = self.tensor(name, is_constant)
+        digest = hashlib.blake2b(np.ascontiguousarray(literal.array).tobytes(), digest_size=16)
+        return f"{element}{list(shape)} {digest.hexdigest()}"
+
+    def _bytes(self, name: str, is_constant: bool) -> bytes:
+        table = self._constants if is_constant else self._weights
+        entry = table[name]
+        if entry.get("use_pickle"):
+            raise CompileError(
+                f"tensor '{name}' of {self.what} is a pickle, which is never loaded: store a plain "
+                "tensor in the module"
+            )
+        folder = "constants" if is_constant else "weights"
+        return self._read(f"{self._root}/data/{folder}/{entry['path_name']}")
+
+    def _meta(self, name: str, is_constant: bool) -> Any:
+        table = self._constants if is_constant else self._weights
+        if name not in table:
+            raise self._damaged(f"it has no data of the tensor '{name}'")
+        meta = self._entry(table[name], "tensor_meta")
+        if meta.get("layout") not in (None, 7):
+            raise CompileError(f"tensor '{name}' of {self.what} is not strided: make it dense")
+        return meta
+
+    def _table(self, folder: str) -> Mapping[str, Any]:
+        path = f"{self._root}/data/{folder}/{self._stem}_{folder}_config.json"
+        if path not in self._zip.namelist():
+            return {}
+        config: Mapping[str, Any] = self._entry(self._json(path), "config")
+        return config
+
+    def _entry(self, entries: Any, key: str, kind: type = dict) -> Any:
+        if not isinstance(entries, dict) or not isinstance(entries.get(key), kind):
+            raise self._damaged(f"'{key}' is missing")
+        return entries[key]
+
+    def _json(self, name: str) -> Any:
+        try:
+            return json.loads(self._read(name))
+        except (ValueError, RecursionError) as error:
+            raise self._damaged(f"'{name}' is no JSON that can be read: {error}") from None
+
+    def _read(self, name: str) -> bytes:
+        try:
+            info = self._zip.getinfo(name)
+            if info.compress_type != zipfile.ZIP_STORED:
+                raise self._damaged(f"'{name}' is compressed")
+            return self._zip.read(info)
+        except KeyError:
+            raise self._damaged(f"'{name}' is missing") from None
+        except _WRONG as error:
+            raise self._damaged(f"'{name}': {error}") from None
+
+    def _damaged(self, text: str) -> CompileError:
+        return CompileError(f"{self.what} is no whole archive of torch.export: {text}; {_AGAIN}")
+
+    def _why_no_program(self, names: list[str], models: list[str]) -> str:
+        if len(models) > 1:
+            return f"{self.what} holds {len(models)} programs: save each in a file of its own"
+        if any(name.endswith("serialized_exported_program.json") for name in names):
+            old = "its weights are pickles, which are never loaded"
+            return f"{self.what} was saved by a torch before 2.8: {old}; {_AGAIN}"
+        if any(name.endswith("data.pkl") for name in names):
+            return (
+                f"{self.what} holds pickled weights or TorchScript and no program of torch.export: "
+                "export the model with torch.export.export and save that with torch.export.save"
+            )
+        return f"{self.what} holds no program of torch.export: {_AGAIN}"
+
+
+def _strided(
+    shape: tuple[int, ...], element: np.dtype[Any], data: bytes, offset: int, strides: list[int]
+) -> np.ndarray[Any, Any]:
+    array: np.ndarray[Any, Any] = np.ndarray(shape, element, data, offset, strides)
+    return array

@@ -1,0 +1,69 @@
+"""Sizes as torch writes them: "Add(Mul(Integer(2), Symbol('s0', positive=True)), Integer(1))"."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable
+from functools import reduce
+from typing import Any
+
+from ingot.compiler.ir import dims
+from ingot.compiler.ir.dims import Dim
+
+__all__ = ["parse_dim", "symbol_dim"]
+
+_LONGEST = 10_000  # characters
+
+_FUNCTIONS: dict[str, Callable[..., Dim]] = {
+    "Add": lambda *each: reduce(lambda a, b: a + b, each),
+    "Mul": lambda *each: dims.product(each),
+    "Max": lambda *each: reduce(dims.maximum, each),
+    "Min": lambda *each: reduce(dims.minimum, each),
+    "FloorDiv": dims.floordiv,
+    "CleanDiv": dims.floordiv,
+    "CeilDiv": dims.ceildiv,
+    "Mod": dims.modulo,
+    "PythonMod": dims.modulo,
+    "Identity": lambda each: each,
+}
+
+
+def parse_dim(text: Any, symbol: Callable[[str], Dim]) -> Dim:
+    """The dim that an expression is. ValueError: it is none that is known."""
+    if not isinstance(text, str) or len(text) > _LONGEST:
+        raise ValueError(f"the size {str(text)[:80]!r} is no expression that can be read")
+    return _dim(ast.parse(text, mode="eval").body, symbol)
+
+
+def symbol_dim(name: str) -> Dim:
+    """The symbol with this name, which is checked."""
+    if not re.fullmatch(r"[A-Za-z_]\w{0,63}", name):
+        raise ValueError(f"the symbol {name[:80]!r} has no name that a dim can have")
+    return dims.symbol(name)
+
+
+def _dim(tree: ast.expr, symbol: Callable[[str], Dim]) -> Dim:
+    if not isinstance(tree, ast.Call) or not isinstance(tree.func, ast.Name) or not tree.args:
+        raise ValueError(f"the size {ast.unparse(tree)[:80]!r} is no expression that is known")
+    name, first = tree.func.id, tree.args[0]
+    if name == "Symbol" and isinstance(first, ast.Constant) and isinstance(first.value, str):
+        return symbol(first.value)
+    if name == "Integer":
+        return _integer(first)
+    if name == "Pow" and len(tree.args) == 2:
+        power = _dim(tree.args[1], symbol)
+        if isinstance(power, int) and 0 <= power <= 8:
+            return dims.product([_dim(first, symbol)] * power)
+    if name not in _FUNCTIONS:
+        raise ValueError(f"sizes with {name} are not supported: {ast.unparse(tree)[:200]}")
+    return _FUNCTIONS[name](*(_dim(each, symbol) for each in tree.args))
+
+
+def _integer(tree: ast.expr) -> int:
+    sign = 1
+    if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.USub):
+        sign, tree = -1, tree.operand
+    if not isinstance(tree, ast.Constant) or type(tree.value) is not int:
+        raise ValueError(f"{ast.unparse(tree)[:80]!r} is no integer")
+    return sign * tree.value

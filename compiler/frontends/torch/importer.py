@@ -1,0 +1,254 @@
+"""Imports a program of torch.export: its signature, its graph, its results and its state.
+
+The import starts again when it finds that a buffer is written: then it is a variable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ingot.compiler.frontends.amounts import Amounts
+from ingot.compiler.frontends.problems import list_problems
+from ingot.compiler.frontends.random_numbers import add_position
+from ingot.compiler.frontends.survey import Survey
+from ingot.compiler.frontends.symbols import Symbols
+from ingot.compiler.frontends.torch import lowerings  # noqa: F401 - it fills the table
+from ingot.compiler.frontends.torch.archive import Archive
+from ingot.compiler.frontends.torch.names import result_names
+from ingot.compiler.frontends.torch.types import Types
+from ingot.compiler.frontends.torch.walk import Tensors, Walk
+from ingot.compiler.graph.builder import Builder, tensor_type
+from ingot.compiler.ir import Block, Function, Module, Region, TensorType, Value, Variable
+from ingot.compiler.ir.dims import symbols_of
+from ingot.hal.errors import CompileError
+from ingot.hal.spec import dtype
+
+__all__ = ["import_torch"]
+
+_MALFORMED = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    MemoryError,
+    RecursionError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+)
+
+
+def import_torch(
+    source: Path | bytes,
+    *,
+    parameters: str = "embedded",
+    parameter_names: Mapping[str, str] | None = None,
+    survey: Survey | None = None,
+) -> Module:
+    """The graph-level module of a `.pt2` archive, its path or its bytes.
+
+    With `parameters="external"` floating-point parameters and buffers of rank 1 or more are to be
+    supplied when the module is loaded, by their names in the torch module or those that
+    `parameter_names` gives. CompileError lists every op that cannot be compiled, with its place in
+    the torch module and in the Python source; a `survey` takes them instead.
+    """
+    if parameters not in ("embedded", "external"):
+        raise CompileError(f'parameters is {parameters!r}, expected "embedded" or "external"')
+    archive = Archive(source)
+    written: set[str] = set()
+    while True:
+        known = len(written)
+        try:
+            module = _Import(
+                archive, parameters == "external", parameter_names or {}, survey, written
+            ).run()
+        except _MALFORMED as error:
+            raise CompileError(
+                f"{archive.what} is malformed ({type(error).__name__}: {str(error)[:300]}): "
+                "export the model again"
+            ) from error
+        if len(written) == known:
+            return module
+
+
+@dataclass
+class _Ends:
+    """Of the function that is being made."""
+
+    names: list[str] = field(default_factory=list)  # of arguments
+    buffers: dict[str, str] = field(default_factory=dict)  # name in the graph to that in the module
+    inputs: dict[str, str] = field(default_factory=dict)  # arguments by their names in the graph
+
+
+class _Import:
+    def __init__(
+        self,
+        archive: Archive,
+        external: bool,
+        parameter_names: Mapping[str, str],
+        survey: Survey | None,
+        written: set[str],
+    ) -> None:
+        self.archive = archive
+        self.external = external
+        self.parameter_names = parameter_names
+        self.survey = survey
+        self.written = written  # buffers that are variables; found ones are added
+        self.graph = archive.program["graph_module"]["graph"]
+        self.signature = archive.program["graph_module"]["signature"]
+        self.module = Module()
+        self.weights: dict[str, str] = {}
+        self.ends = _Ends()
+        if survey is not None:
+            survey.start()
+
+    def run(self) -> Module:
+        symbols = Symbols()
+        symbols.start()
+        types = Types(self.archive.program, symbols)
+        block = Block([])
+        builder = Builder(block)
+        tensors = Tensors()
+        walk = Walk(block, types, Amounts(symbols), self.survey)
+        for spec in self.signature["input_specs"]:
+            self._take(spec, block, builder, types, tensors)
+        walk.lower(self.graph, tensors, builder)
+        results = self._results(walk, tensors, builder, types)
+        problems = list_problems(walk.problems)
+        if self.survey is not None:
+            self.survey.problems += problems
+        elif problems:
+            raise CompileError("\n  ".join([f"{self.archive.what} cannot be compiled:", *problems]))
+        builder.return_(*results.values())
+        self._finish(block, results, symbols)
+        return self.module
+
+    def _take(
+        self, spec: Any, block: Block, builder: Builder, types: Types, tensors: Tensors
+    ) -> None:
+        """One input of the graph: an argument, a weight, or a constant."""
+        ((kind, entry),) = spec.items()
+        if kind == "user_input":
+            self._take_argument(entry["arg"], block, builder, types, tensors)
+        elif kind == "parameter":
+            name = str(entry["parameter_name"])
+            tensors.make(entry["arg"]["name"], lambda: self._weight(name, False, builder))
+        elif kind == "buffer":
+            name = str(entry["buffer_name"])
+            self.ends.buffers[entry["arg"]["name"]] = name
+            is_constant = not entry.get("persistent", True)
+            if name in self.written:
+                tensors.set(entry["arg"]["name"], self._variable(name, is_constant, builder))
+            else:
+                tensors.make(entry["arg"]["name"], lambda: self._weight(name, is_constant, builder))
+        elif kind == "tensor_constant":
+            name = str(entry["tensor_constant_name"])
+            tensors.make(entry["arg"]["name"], lambda: self._weight(name, True, builder))
+        elif kind != "constant_input":
+            raise CompileError(
+                f"an input of {self.archive.what} is a {kind.replace('_', ' ')}, which is not "
+                "supported: pass tensors and numbers"
+            )
+
+    def _take_argument(
+        self, argument: Any, block: Block, builder: Builder, types: Types, tensors: Tensors
+    ) -> None:
+        ((tag, entry),) = argument.items()
+        if tag == "as_tensor":
+            name = str(entry["name"])
+            value = Value(types.tensor(self.graph["tensor_values"][name]), block, name)
+        elif tag == "as_sym_int" and "as_name" in entry:
+            name = str(entry["as_name"])
+            value = Value(TensorType(dtype("i64"), ()), block, name)
+        elif tag in ("as_int", "as_float", "as_bool", "as_string", "as_none"):
+            return  # the program was exported for this one
+        else:
+            raise CompileError(f"an argument of the program is {tag}: pass tensors and numbers")
+        block.arguments.append(value)
+        self.ends.names.append(name)
+        self.ends.inputs[name] = name
+        if tag == "as_tensor":
+            tensors.set(name, value)
+            return
+        dim = types.dim(self.graph["sym_int_values"][name])
+        (symbol,) = symbols_of(dim)
+        low, high = types.limits(symbol)
+        attributes: dict[str, Any] = {"symbols": (symbol,), "low": low, "what": f"'{name}'"}
+        builder.append("size", (value,), (), attributes | ({} if high is None else {"high": high}))
+        tensors.set(name, dim)
+
+    def _weight(self, name: str, is_constant: bool, builder: Builder) -> Value:
+        """A parameter, a buffer or a constant."""
+        element, shape = self.archive.tensor_type(name, is_constant)
+        if self.external and not is_constant and element.is_float and shape:
+            key = self.parameter_names.get(name, name)
+            found = self.archive.fingerprint(name, is_constant)
+            if self.weights.setdefault(key, found) != found:
+                raise CompileError(
+                    f"parameter '{name}' has the key '{key}' of other weights: give it another one "
+                    "with parameter_names="
+                )
+            value = builder.value("parameter", scope="", key=key, dtype=element, shape=shape)
+        else:
+            value = builder.constant(self.archive.tensor(name, is_constant))
+        value.name = name
+        return value
+
+    def _variable(self, name: str, is_constant: bool, builder: Builder) -> Value:
+        literal = self.archive.tensor(name, is_constant)
+        type = TensorType(literal.dtype, literal.array.shape)
+        self.module.variables[name] = Variable(type, literal)
+        attributes = {"name": name, "dtype": type.dtype, "shape": type.shape}
+        return builder.append("variable.load", (), (), attributes).result
+
+    def _results(
+        self, walk: Walk, tensors: Tensors, builder: Builder, types: Types
+    ) -> dict[str, Value]:
+        """The results by name. Buffers that are written are stored, inputs are further results."""
+        outputs, mutated = [], {}
+        for spec in self.signature["output_specs"]:
+            ((kind, entry),) = spec.items()
+            if kind == "user_output":
+                outputs.append(entry["arg"])
+            elif kind == "buffer_mutation":
+                self._store(str(entry["buffer_name"]), entry["arg"]["name"], tensors, builder)
+            elif kind == "user_input_mutation":
+                mutated[str(entry["user_input_name"])] = entry["arg"]["name"]
+            elif kind != "token":
+                raise CompileError(f"a result of the program is a {kind.replace('_', ' ')}")
+        for graph_name, name in self.ends.buffers.items():
+            if tensors.version(graph_name):
+                self._store(name, graph_name, tensors, builder)
+        for graph_name in self.ends.inputs:
+            if tensors.version(graph_name):
+                mutated[graph_name] = graph_name
+        names = result_names(self.archive.program, len(outputs))
+        results: dict[str, Value] = {}
+        for name, argument in zip(names, outputs, strict=True):
+            value = walk.argument(argument, tensors, builder)
+            if value is not None:
+                results[name] = walk.as_tensor(value, builder)
+        for name, source in mutated.items():
+            results[f"{name}.next"] = walk.as_tensor(tensors.get(source), builder)
+        return results
+
+    def _store(self, name: str, source: str, tensors: Tensors, builder: Builder) -> None:
+        if name in self.written:
+            builder.append("variable.store", (tensors.get(source),), (), {"name": name})
+        self.written.add(name)
+
+    def _finish(self, block: Block, results: Mapping[str, Value], symbols: Symbols) -> None:
+        dims = [dim for each in block.arguments for dim in tensor_type(each).shape]
+        used: set[str] = set().union(*map(symbols_of, dims))
+        names = [*self.ends.names]
+        names += [f"argument{place}" for place in range(len(names), len(block.arguments))]
+        limits = {name: symbols.bounds.get(name, (0, None)) for name in sorted(used)}
+        self.module.add(Function("main", Region([block]), names, list(results), symbols=limits))
+        version = str(self.archive.program.get("torch_version", ""))[:40]
+        self.module.attributes["producer"] = f"PyTorch {version}".strip()
+        if self.weights:
+            self.module.attributes["weights"] = tuple(self.weights.items())
+        add_position(self.module)

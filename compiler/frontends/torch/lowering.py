@@ -1,0 +1,158 @@
+"""The table of lowerings, and what one of them works with.
+
+A lowering is a function that makes the graph ops of one op of torch. It takes the arguments of
+the op's schema, in order; those that a program leaves out have the schema's defaults:
+
+    @lowering("aten.relu.default")
+    def relu(c: Context, x: Value) -> Value:
+        return c.op("max", x, c.fill(0, like=x))
+
+Tensors come as values; integers, also symbolic ones, as dims; the other arguments as Python has
+them. It returns a value, a dim or a list for several results. `add_` and its like, which write
+into their first argument, need none: they are made of `add`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from ingot.compiler.frontends.amounts import Amounts
+from ingot.compiler.frontends.emitter import Emitter, UnsupportedNode, shape_of, type_of
+from ingot.compiler.graph.builder import Builder
+from ingot.compiler.ir import TensorType, Value, dims
+from ingot.compiler.ir.dims import Dim, Expr
+from ingot.hal.spec import DType, dtype
+
+__all__ = ["LOWERINGS", "VIEWS", "Context", "Graph", "Number", "Scalar", "lowering"]
+
+Number = int | float | Expr
+Scalar = Value | int | float | bool | Expr
+Lowering = Callable[..., Any]
+_Function = TypeVar("_Function", bound=Lowering)
+
+LOWERINGS: dict[str, Lowering] = {}
+VIEWS: dict[str, bool] = {}
+"""Ops whose result shares the memory of the first argument; False where it only may do so."""
+
+
+def lowering(*names: str, view: bool | None = None) -> Callable[[_Function], _Function]:
+    """Register the decorated function for these ops, such as "aten.add.Tensor"."""
+
+    def register(function: _Function) -> _Function:
+        for name in names:
+            if name in LOWERINGS:
+                raise ValueError(f"op '{name}' has a lowering already")
+            LOWERINGS[name] = function
+            if view is not None:
+                VIEWS[name] = view
+        return function
+
+    return register
+
+
+class Graph:
+    """A graph among the arguments of a node; `lower` makes its ops with a builder."""
+
+    def __init__(self, lower: Callable[[Builder, Sequence[Any]], list[Any]]) -> None:
+        self.lower = lower
+
+
+class Context(Emitter):
+    """One node as its lowering sees it. `declared` are the types that the program notes of its
+    results; None for one that is no tensor."""
+
+    def __init__(
+        self,
+        builder: Builder,
+        amounts: Amounts,
+        declared: Sequence[TensorType | None],
+        fresh: Callable[[str], str],
+        bounds: Callable[[str], tuple[int, int | None]],
+        hint: str,
+    ) -> None:
+        super().__init__(builder)
+        self.amounts = amounts
+        self.declared = declared
+        self.fresh = fresh
+        self.bounds = bounds
+        self.hint = hint
+
+    @property
+    def dtype(self) -> DType:
+        """Of the first result."""
+        return self._first.dtype
+
+    @property
+    def shape(self) -> tuple[Dim, ...]:
+        """Of the first result."""
+        return self._first.shape
+
+    @property
+    def _first(self) -> TensorType:
+        if not self.declared or self.declared[0] is None:
+            raise UnsupportedNode("its result has no type: export the model again")
+        return self.declared[0]
+
+    def _are_one(self, a: Dim, b: Dim, kept: Dim = 0) -> bool:
+        low, high = dims.bounds(a - b, self.amounts.symbols.bounds)
+        if low > 0 or high < 0:
+            raise UnsupportedNode(f"the dims {a} and {b} differ: export the model again")
+        return low == high == 0
+
+    def fresh_names(self) -> Iterator[str]:
+        while True:
+            yield self.fresh(self.hint)
+
+    def scalar(self, x: Scalar, element: DType | str) -> Value:
+        """A number or a tensor as a value of that dtype; a number has rank 0."""
+        if isinstance(x, Value):
+            return self.convert(x, element)
+        if isinstance(x, Expr):
+            return self.size(x, element)
+        kind = dtype(element) if isinstance(element, str) else element
+        if kind.is_integer and isinstance(x, float):
+            x = int(x)
+        return self.builder.full(bool(x) if kind.is_boolean else x, kind)
+
+    def filled(self, x: Scalar, element: DType | str, shape: Sequence[Dim]) -> Value:
+        """As `scalar`, in every element."""
+        return self.broadcast_to(self.scalar(x, element), shape)
+
+    def axis(self, axis: int, x: Value | int) -> int:
+        """An axis of x, or of a rank, counted from the front."""
+        return self.normalize_axis(axis, x if isinstance(x, int) else type_of(x).rank)
+
+    def axes(self, axes: int | Sequence[int] | None, x: Value) -> list[int]:
+        """As `axis`, of several; all of them for none."""
+        if isinstance(axes, int):
+            axes = [axes]
+        if not axes:
+            return list(range(type_of(x).rank))
+        return sorted({self.axis(each, x) for each in axes})
+
+    def agreed(self, x: Value, shape: Sequence[Dim]) -> Value:
+        """x with dims that its own must equal, as `agree`, but of its rank only if that fits."""
+        if type_of(x).rank != len(shape):
+            raise UnsupportedNode(
+                f"the result is {x.type}, but the program declares rank {len(shape)}"
+            )
+        return self.agree(x, shape)
+
+    def reshaped(self, x: Value, shape: Sequence[Dim]) -> Value:
+        """x in another shape, of as many elements; the call checks what is not proven."""
+        shape = tuple(shape)
+        if shape_of(x) == shape:
+            return x
+        self.equate(dims.product(shape_of(x)), dims.product(shape))
+        return self.reshape(x, shape)
+
+    def sliced(self, x: Value, axis: int, start: Dim, limit: Dim, step: int = 1) -> Value:
+        """A range of one axis, which it must have."""
+        shape, rank = shape_of(x), type_of(x).rank
+        if (start, limit, step) == (0, shape[axis], 1):
+            return x
+        first: list[Dim] = [0] * rank
+        last, strides = list(shape), [1] * rank
+        first[axis], last[axis], strides[axis] = start, limit, step
+        return self.op("slice", x, start=tuple(first), limit=tuple(last), stride=tuple(strides))

@@ -1,0 +1,109 @@
+"""Scaled dot product attention, as products and a softmax, which the compiler fuses again."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
+from ingot.compiler.frontends.normalizing import narrow, softmax, widen
+from ingot.compiler.frontends.torch.lowering import Context, lowering
+from ingot.compiler.frontends.torch.lowerings.contractions import matmul
+from ingot.compiler.ir import Value, dims
+from ingot.hal.spec import dtype
+
+__all__: list[str] = []
+
+_I64 = dtype("i64")
+
+
+@lowering("aten.scaled_dot_product_attention.default")
+def attention(
+    c: Context,
+    q: Value,
+    k: Value,
+    v: Value,
+    attn_mask: Value | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: Any = None,
+    enable_gqa: bool = False,
+) -> Value:
+    """[..., m, k], [..., n, k] and [..., n, v]: [..., m, v]."""
+    if dropout_p:
+        raise UnsupportedNode("it is in training: export the model after model.eval()")
+    given = q
+    q, k, v = (widen(c, each) for each in (q, k, v))
+    if enable_gqa:
+        k, v = (_repeated(c, each, q) for each in (k, v))
+    element = type_of(q).dtype
+    width = shape_of(q)[-1]
+    if scale is None and isinstance(width, int):
+        scale = 1 / math.sqrt(width)
+    factor = c.op("rsqrt", c.size(width, element)) if scale is None else c.scalar(scale, element)
+    rank = type_of(k).rank
+    scores = matmul(c, q, c.transpose(k, (*range(rank - 2), rank - 1, rank - 2)))
+    scores = c.op("mul", scores, c.broadcast_to(factor, shape_of(scores)))
+    masked = _masked(c, scores, attn_mask, is_causal)
+    weights = softmax(c, masked, [type_of(masked).rank - 1], False)
+    if attn_mask is not None:
+        weights = _of_empty_rows(c, masked, weights)
+    return narrow(c, matmul(c, weights, v), given)
+
+
+def _repeated(c: Context, x: Value, q: Value) -> Value:
+    """Each head as often as it serves heads of q."""
+    *batch, heads, length, width = shape_of(x)
+    times = dims.floordiv(shape_of(q)[-3], heads)
+    column = c.reshape(x, (*batch, heads, 1, length, width))
+    wide = c.broadcast_to(column, (*batch, heads, times, length, width))
+    return c.reshape(wide, (*batch, heads * times, length, width))
+
+
+def _masked(c: Context, scores: Value, mask: Value | None, is_causal: bool) -> Value:
+    element, shape = type_of(scores).dtype, shape_of(scores)
+    if is_causal:
+        rank = len(shape)
+        rows, columns = (c.op("iota", dtype=_I64, shape=shape[-2:], axis=axis) for axis in (0, 1))
+        kept = c.broadcast_to(c.compare("le", columns, rows), shape)
+        assert rank >= 2
+        scores = c.op("select", kept, scores, c.full(-math.inf, element, shape))
+    if mask is None:
+        return scores
+    if type_of(mask).dtype.is_boolean:
+        return c.op("select", *c.broadcast(mask, scores, c.full(-math.inf, element, ())))
+    return c.op("add", *c.broadcast(scores, c.convert(mask, element)))
+
+
+def _of_empty_rows(c: Context, scores: Value, weights: Value) -> Value:
+    """Rows that the mask leaves nothing of give 0."""
+    axis = [type_of(scores).rank - 1]
+    greatest = c.reduce(scores, axis, "max")
+    empty = c.compare("eq", greatest, c.fill(-math.inf, like=greatest))
+    wide = c.broadcast_back(empty, shape_of(weights), axis)
+    return c.op("select", wide, c.fill(0, like=weights), weights)
+
+
+@lowering("aten._scaled_dot_product_flash_attention_for_cpu.default")
+def flash_attention(
+    c: Context, q: Value, k: Value, v: Value, dropout_p: float = 0.0, is_causal: bool = False, *,
+    attn_mask: Value | None = None, scale: Any = None,
+) -> list[Value]:  # fmt: skip
+    """Nothing reads the second result in inference."""
+    result = attention(c, q, k, v, attn_mask, dropout_p, is_causal, scale=scale)
+    return [result, c.filled(0, "f32", () if len(c.declared) < 2 or c.declared[1] is None
+                             else c.declared[1].shape)]  # fmt: skip
+
+
+@lowering("aten._scaled_dot_product_attention_math.default")
+def attention_by_products(
+    c: Context, q: Value, k: Value, v: Value, attn_mask: Value | None = None,
+    dropout_p: float = 0.0, is_causal: bool = False, dropout_mask: Value | None = None, *,
+    scale: Any = None, enable_gqa: bool = False,
+) -> list[Value]:  # fmt: skip
+    result = attention(
+        c, q, k, v, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
+    )
+    return [result, c.filled(0, type_of(q).dtype, c.declared[1].shape if len(c.declared) > 1
+                             and c.declared[1] is not None else ())]  # fmt: skip

@@ -1,0 +1,278 @@
+"""Matrix products, convolutions and einsum."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Sequence
+from typing import Any
+
+from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
+from ingot.compiler.frontends.torch.lowering import Context, lowering
+from ingot.compiler.ir import Value, dims
+from ingot.compiler.ir.dims import Dim
+
+__all__ = ["matmul"]
+
+
+@lowering("aten.mm.default", "aten.matmul.default", "aten.mv.default", "aten.dot.default",
+          "aten.bmm.default")  # fmt: skip
+def matmul(c: Context, a: Value, b: Value) -> Value:
+    """NumPy's matmul: [..., m, k] x [..., k, n] -> [..., m, n]."""
+    if type_of(b).rank <= 2:
+        return _dot(c, a, b, 0)
+    if type_of(a).rank == 1:
+        product = matmul(c, c.reshape(a, (1, *shape_of(a))), b)
+        shape = shape_of(product)
+        return c.reshape(product, (*shape[:-2], shape[-1]))
+    batch = c.common_shape(shape_of(a)[:-2], shape_of(b)[:-2])
+    a = c.broadcast_to(a, (*batch, *shape_of(a)[-2:]))
+    b = c.broadcast_to(b, (*batch, *shape_of(b)[-2:]))
+    return _dot(c, a, b, len(batch))
+
+
+def _dot(c: Context, a: Value, b: Value, batch_count: int) -> Value:
+    """The last axis of a against the first of b that is no batch axis."""
+    batch = tuple(range(batch_count))
+    b = c.agree_on(b, batch_count, shape_of(a)[-1])
+    return c.op(
+        "dot_general",
+        a,
+        b,
+        lhs_batch=batch,
+        rhs_batch=batch,
+        lhs_contract=(type_of(a).rank - 1,),
+        rhs_contract=(batch_count,),
+        dtype=type_of(a).dtype,
+    )
+
+
+@lowering("aten.linear.default")
+def linear(c: Context, x: Value, weight: Value, bias: Value | None = None) -> Value:
+    """[..., k] by [n, k]."""
+    rank = type_of(weight).rank
+    weight = c.agree_on(weight, rank - 1, shape_of(x)[-1])
+    product = c.op(
+        "dot_general",
+        x,
+        weight,
+        lhs_batch=(),
+        rhs_batch=(),
+        lhs_contract=(type_of(x).rank - 1,),
+        rhs_contract=(rank - 1,),
+        dtype=type_of(x).dtype,
+    )
+    return product if bias is None else c.op("add", *c.broadcast(product, bias))
+
+
+@lowering("aten.addmm.default", "aten.baddbmm.default", "aten.addmv.default",
+          "aten.addbmm.default")  # fmt: skip
+def add_product(
+    c: Context, x: Value, a: Value, b: Value, *, beta: float = 1, alpha: float = 1
+) -> Value:
+    product = matmul(c, a, b)
+    if type_of(product).rank > len(c.shape):
+        product = c.reduce(product, [0], "add")
+    if alpha != 1:
+        product = c.op("mul", product, c.fill(alpha, like=product))
+    if beta == 0:
+        return product
+    if beta != 1:
+        x = c.op("mul", x, c.fill(beta, like=x))
+    return c.op("add", *c.broadcast(product, x))
+
+
+@lowering("aten.outer.default", "aten.ger.default")
+def outer(c: Context, a: Value, b: Value) -> Value:
+    columns = c.reshape(c.convert(a, c.dtype), (*shape_of(a), 1))
+    return c.op("mul", *c.broadcast(columns, c.convert(b, c.dtype)))
+
+
+def _listed(given: Any, count: int) -> list[Any]:
+    """One number for each spatial axis; torch lets one stand for all."""
+    values = list(given) if isinstance(given, (list, tuple)) else [given]
+    return values * count if len(values) == 1 else values
+
+
+@lowering("aten.convolution.default")
+def convolution(
+    c: Context,
+    x: Value,
+    weight: Value,
+    bias: Value | None,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    transposed: bool,
+    output_padding: Any,
+    groups: int,
+) -> Value:
+    count = type_of(weight).rank - 2
+    strides, pads, dilations = (_listed(each, count) for each in (stride, padding, dilation))
+    pairs = [(each, each) for each in pads]
+    if not transposed:
+        return _convolved(c, x, weight, bias, strides, pairs, dilations, groups)
+    added = _listed(output_padding, count)
+    sizes = shape_of(weight)[2:]
+    pairs = [
+        (step * (size - 1) - low, step * (size - 1) - low + more)
+        for size, step, low, more in zip(sizes, dilations, pads, added, strict=True)
+    ]
+    flipped = c.op("reverse", weight, axes=tuple(range(2, 2 + count)))
+    swapped = _swap_channels(c, flipped, groups)
+    ones = [1] * count
+    return _convolved(c, x, swapped, bias, ones, pairs, dilations, groups, strides)
+
+
+def _swap_channels(c: Context, w: Value, groups: int) -> Value:
+    """[i, o / groups, spatial...] as [o, i / groups, spatial...], group by group."""
+    inputs, outputs, *spatial = shape_of(w)
+    inner = dims.floordiv(inputs, groups)
+    parts = c.reshape(w, (groups, inner, outputs, *spatial))
+    swapped = c.transpose(parts, (0, 2, 1, *range(3, 3 + len(spatial))))
+    return c.reshape(swapped, (outputs * groups, inner, *spatial))
+
+
+def _convolved(
+    c: Context,
+    x: Value,
+    weight: Value,
+    bias: Value | None,
+    strides: Sequence[Dim],
+    padding: Sequence[tuple[Dim, Dim]],
+    dilations: Sequence[Dim],
+    groups: int,
+    spread: Sequence[Dim] | None = None,
+) -> Value:
+    count = len(strides)
+    single = type_of(x).rank == count + 1
+    if single:
+        x = c.reshape(x, (1, *shape_of(x)))
+    letters = {1: "w", 2: "hw", 3: "dhw"}.get(count)
+    if letters is None:
+        raise UnsupportedNode(f"it has {count} spatial dims, expected 1 to 3")
+    x = c.agree_on(x, 1, shape_of(weight)[1] * groups)
+    result = c.op(
+        "convolution",
+        x,
+        weight,
+        strides=tuple(strides),
+        padding=tuple(padding),
+        lhs_dilation=tuple(spread or (1,) * count),
+        rhs_dilation=tuple(dilations),
+        groups=groups,
+        layout=f"nc{letters},oi{letters}->nc{letters}",
+        dtype=type_of(x).dtype,
+    )
+    if bias is not None:
+        column = c.reshape(bias, (1, *shape_of(bias), *[1] * count))
+        result = c.op("add", result, c.broadcast_to(column, shape_of(result)))
+    return c.reshape(result, shape_of(result)[1:]) if single else result
+
+
+@lowering("aten.conv1d.default", "aten.conv2d.default", "aten.conv3d.default")
+def convolve(
+    c: Context, x: Value, weight: Value, bias: Value | None = None, stride: Any = 1,
+    padding: Any = 0, dilation: Any = 1, groups: int = 1,
+) -> Value:  # fmt: skip
+    return convolution(c, x, weight, bias, stride, padding, dilation, False, 0, groups)
+
+
+@lowering("aten.conv1d.padding", "aten.conv2d.padding", "aten.conv3d.padding")
+def convolve_padded(
+    c: Context, x: Value, weight: Value, bias: Value | None = None, stride: Any = 1,
+    padding: str = "valid", dilation: Any = 1, groups: int = 1,
+) -> Value:  # fmt: skip
+    count = type_of(weight).rank - 2
+    strides, dilations = _listed(stride, count), _listed(dilation, count)
+    pairs: list[tuple[Dim, Dim]] = [(0, 0)] * count
+    if padding == "same":
+        totals = [(n - 1) * step for n, step in zip(shape_of(weight)[2:], dilations, strict=True)]
+        pairs = [(dims.floordiv(n, 2), n - dims.floordiv(n, 2)) for n in totals]
+    return _convolved(c, x, weight, bias, strides, pairs, dilations, groups)
+
+
+@lowering("aten.conv_transpose1d.default", "aten.conv_transpose2d.input",
+          "aten.conv_transpose3d.input")  # fmt: skip
+def convolve_transposed(
+    c: Context, x: Value, weight: Value, bias: Value | None = None, stride: Any = 1,
+    padding: Any = 0, output_padding: Any = 0, groups: int = 1, dilation: Any = 1,
+) -> Value:  # fmt: skip
+    given = (stride, padding, dilation, True, output_padding, groups)
+    return convolution(c, x, weight, bias, *given)
+
+
+@lowering("aten.einsum.default")
+def einsum(c: Context, equation: str, operands: Sequence[Value], *, path: Any = None) -> Value:
+    """Operands are contracted from the left to the right, two at a time."""
+    inputs, result = _equation(equation, operands)
+    values = list(operands)
+    terms = list(inputs)
+    value, term = values[0], terms[0]
+    if len(values) == 1:
+        value, term = _diagonals_refused(value, term)
+    for place in range(1, len(values)):
+        later = set(result).union(*terms[place + 1 :])
+        value, term = _contract(c, value, term, values[place], terms[place], later)
+    value, term = _summed(c, value, term, set(result))
+    return c.transpose(value, [term.index(letter) for letter in result])
+
+
+def _equation(equation: str, operands: Sequence[Value]) -> tuple[list[str], str]:
+    """The letters of each operand and of the result; "..." becomes letters."""
+    left, arrow, right = equation.replace(" ", "").partition("->")
+    terms = left.split(",")
+    if len(terms) != len(operands):
+        raise UnsupportedNode(f"the equation {equation!r} is not of {len(operands)} operands")
+    free = [letter for letter in string.ascii_letters if letter not in equation]
+    counts = [type_of(each).rank - len(term.replace("...", "")) for each, term in
+              zip(operands, terms, strict=True)]  # fmt: skip
+    most = max([n for n, term in zip(counts, terms, strict=True) if "..." in term], default=0)
+    batch = "".join(free[:most])
+    terms = [
+        term.replace("...", batch[most - n :] if n else "")
+        for n, term in zip(counts, terms, strict=True)
+    ]
+    if not arrow:
+        letters = sorted(each for each in set("".join(terms)) - set(batch))
+        right = "..." + "".join(x for x in letters if "".join(terms).count(x) == 1)
+    return terms, right.replace("...", batch)
+
+
+def _diagonals_refused(value: Value, term: str) -> tuple[Value, str]:
+    if len(set(term)) < len(term):
+        raise UnsupportedNode("diagonals in einsum are not supported: use torch.diagonal")
+    return value, term
+
+
+def _summed(c: Context, value: Value, term: str, kept: set[str]) -> tuple[Value, str]:
+    axes = [axis for axis, letter in enumerate(term) if letter not in kept]
+    return c.reduce(value, axes, "add"), "".join(x for x in term if x in kept)
+
+
+def _contract(
+    c: Context, a: Value, left: str, b: Value, right: str, later: set[str]
+) -> tuple[Value, str]:
+    """One product; letters that nobody needs later are summed."""
+    for term in (left, right):
+        _diagonals_refused(a, term)
+    a, left = _summed(c, a, left, later | set(right))
+    b, right = _summed(c, b, right, later | set(left))
+    sizes = {x: n for term, value in ((left, a), (right, b))
+             for x, n in zip(term, shape_of(value), strict=True) if n != 1}  # fmt: skip
+    a = c.broadcast_to(a, [sizes.get(x, 1) for x in left])
+    b = c.broadcast_to(b, [sizes.get(x, 1) for x in right])
+    batch = [x for x in left if x in right and x in later]
+    contracted = [x for x in left if x in right and x not in later]
+    product = c.op(
+        "dot_general",
+        a,
+        b,
+        lhs_batch=tuple(left.index(x) for x in batch),
+        rhs_batch=tuple(right.index(x) for x in batch),
+        lhs_contract=tuple(left.index(x) for x in contracted),
+        rhs_contract=tuple(right.index(x) for x in contracted),
+        dtype=type_of(a).dtype,
+    )
+    taken = {*batch, *contracted}
+    free = [x for x in left if x not in taken] + [x for x in right if x not in taken]
+    return product, "".join([*batch, *free])

@@ -1,0 +1,114 @@
+"""Tensors of constants, of counted numbers, and triangles."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
+from ingot.compiler.frontends.torch.lowering import Context, Scalar, lowering
+from ingot.compiler.ir import Value
+from ingot.compiler.ir.dims import Dim
+from ingot.hal.spec import dtype
+
+__all__: list[str] = []
+
+_I64 = dtype("i64")
+
+
+@lowering("aten.full.default", "aten.new_full.default", "aten.full_like.default")
+def full(c: Context, *given: Any, **__: Any) -> Value:
+    value = given[-1] if len(given) == 2 else given[2]
+    return c.filled(value, c.dtype, c.shape)
+
+
+@lowering("aten.fill.Scalar", "aten.fill.Tensor")
+def fill(c: Context, x: Value, value: Scalar) -> Value:
+    return c.filled(value, type_of(x).dtype, shape_of(x))
+
+
+@lowering("aten.zeros.default", "aten.zeros_like.default", "aten.new_zeros.default",
+          "aten.zero.default", "aten.empty.memory_format", "aten.empty_like.default",
+          "aten.new_empty.default", "aten.empty_permuted.default", "aten.empty_strided.default",
+          "aten.new_empty_strided.default")  # fmt: skip
+def zeros(c: Context, *_: Any, **__: Any) -> Value:
+    """What torch leaves empty is zero here."""
+    return c.filled(0, c.dtype, c.shape)
+
+
+@lowering("aten.ones.default", "aten.ones_like.default", "aten.new_ones.default")
+def ones(c: Context, *_: Any, **__: Any) -> Value:
+    return c.filled(1, c.dtype, c.shape)
+
+
+@lowering("aten.scalar_tensor.default")
+def scalar_tensor(c: Context, value: Scalar, **__: Any) -> Value:
+    return c.scalar(value, c.dtype)
+
+
+@lowering("aten.arange.default")
+def count_to(c: Context, end: Scalar, **__: Any) -> Value:
+    return count(c, 0, end)
+
+
+@lowering("aten.arange.start", "aten.arange.start_step")
+def count(c: Context, start: Scalar, end: Scalar, step: Scalar = 1, **__: Any) -> Value:
+    """start, start + step, ...: as many as the program notes."""
+    wide = c.dtype if not c.dtype.is_float or c.dtype.bits >= 32 else dtype("f32")
+    places = c.op("iota", dtype=wide if wide.is_integer else _I64, shape=c.shape, axis=0)
+    result = c.convert(places, wide)
+    if not isinstance(step, (int, float)) or step != 1:
+        result = c.op("mul", result, c.filled(step, wide, c.shape))
+    if not isinstance(start, (int, float)) or start != 0:
+        result = c.op("add", result, c.filled(start, wide, c.shape))
+    return result
+
+
+@lowering("aten.linspace.default")
+def linspace(c: Context, start: Scalar, end: Scalar, steps: Dim, **__: Any) -> Value:
+    """From both ends to the middle, as torch rounds it."""
+    wide = dtype("f64" if c.dtype.bits == 64 else "f32")
+    shape = (steps,)
+    first, last = (c.filled(each, wide, shape) for each in (start, end))
+    if steps == 1:
+        return first
+    span = c.op("sub", last, first)
+    step = c.op("div", span, c.filled(steps - 1, wide, shape))
+    places = c.op("iota", dtype=_I64, shape=shape, axis=0)
+    behind = c.op("sub", c.filled(steps - 1, _I64, shape), places)
+    up = c.op("add", first, c.op("mul", step, c.convert(places, wide)))
+    down = c.op("sub", last, c.op("mul", step, c.convert(behind, wide)))
+    return c.op("select", c.compare("lt", places, behind), up, down)
+
+
+@lowering("aten.eye.default", "aten.eye.m")
+def eye(c: Context, *_: Any, **__: Any) -> Value:
+    rows, columns = _row_and_column(c, c.shape)
+    return c.convert(c.compare("eq", rows, columns), c.dtype)
+
+
+@lowering("aten.tril.default")
+def lower_triangle(c: Context, x: Value, diagonal: int = 0) -> Value:
+    return _triangle(c, x, diagonal, "le")
+
+
+@lowering("aten.triu.default")
+def upper_triangle(c: Context, x: Value, diagonal: int = 0) -> Value:
+    return _triangle(c, x, diagonal, "ge")
+
+
+def _triangle(c: Context, x: Value, diagonal: int, direction: str) -> Value:
+    rows, columns = _row_and_column(c, shape_of(x))
+    shifted = c.op("add", rows, c.fill(diagonal, like=rows))
+    kept = c.compare(direction, columns, shifted)
+    return c.op("select", kept, x, c.filled(0, type_of(x).dtype, shape_of(x)))
+
+
+def _row_and_column(c: Context, shape: Sequence[Dim]) -> tuple[Value, Value]:
+    rank = len(shape)
+    if rank < 2:
+        raise UnsupportedNode(f"it works on the last two axes, but the rank is {rank}")
+    rows, columns = (
+        c.op("iota", dtype=_I64, shape=tuple(shape), axis=axis) for axis in (rank - 2, rank - 1)
+    )
+    return rows, columns

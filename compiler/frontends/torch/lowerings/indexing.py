@@ -1,0 +1,372 @@
+"""Reads and writes at indices. Negative ones count from the end where torch lets them; one outside
+ends the call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
+from ingot.compiler.frontends.torch.lowering import Context, Scalar, lowering
+from ingot.compiler.ir import Value, dims
+from ingot.compiler.ir.dims import Dim
+from ingot.hal.spec import dtype
+
+__all__: list[str] = []
+
+_I64 = dtype("i64")
+
+
+@lowering("aten.embedding.default")
+def embedding(c: Context, weight: Value, indices: Value, *_: Any, **__: Any) -> Value:
+    return c.op("take", weight, indices, axis=0, mode="check")
+
+
+@lowering("aten.index_select.default")
+def index_select(c: Context, x: Value, axis: int, indices: Value) -> Value:
+    return c.op("take", x, indices, axis=c.axis(axis, x), mode="check")
+
+
+@lowering("aten.gather.default")
+def gather(c: Context, x: Value, axis: int, indices: Value, **__: Any) -> Value:
+    rank, axis = type_of(x).rank, c.axis(axis, x)
+    if not rank:
+        return c.broadcast_to(x, shape_of(indices))
+    x = _corner(c, x, indices, axis)
+    others = tuple(each for each in range(rank) if each != axis)
+    return c.op(
+        "gather",
+        x,
+        indices,
+        offset_dims=(),
+        collapsed_slice_dims=(axis,),
+        operand_batching_dims=others,
+        start_indices_batching_dims=others,
+        start_index_map=(axis,),
+        index_vector_dim=rank,
+        slice_sizes=(1,) * rank,
+        mode="check",
+    )
+
+
+@lowering("aten.take_along_dim.default")
+def take_along(c: Context, x: Value, indices: Value, dim: int | None = None) -> Value:
+    if dim is None:
+        return gather(c, c.reshape(x, (dims.product(shape_of(x)),)), 0,
+                      c.reshape(indices, (dims.product(shape_of(indices)),)))  # fmt: skip
+    axis = c.axis(dim, x)
+    batch = c.common_shape(
+        *([1 if at == axis else n for at, n in enumerate(shape_of(each))] for each in (x, indices))
+    )
+    x, indices = (
+        c.broadcast_to(each, [shape_of(each)[axis] if at == axis else n for at, n in
+                              enumerate(batch)]) for each in (x, indices)
+    )  # fmt: skip
+    return gather(c, x, axis, indices)
+
+
+def _corner(c: Context, x: Value, indices: Value, axis: int) -> Value:
+    """x as far as the indices reach along the other axes."""
+    for at, dim in enumerate(shape_of(indices)):
+        if at != axis and dim != shape_of(x)[at]:
+            x = c.sliced(x, at, 0, dim)
+    return x
+
+
+def _scattered(c: Context, x: Value, axis: int, indices: Value, updates: Value, kind: str) -> Value:
+    rank, axis = type_of(x).rank, c.axis(axis, x)
+    if not rank:
+        return c.reshape(scatter_one(c, x, indices, updates, kind), ())
+    updates = c.convert(updates, type_of(x).dtype)
+    for at, dim in enumerate(shape_of(indices)):
+        if dim != shape_of(updates)[at]:
+            updates = c.sliced(updates, at, 0, dim)
+    others = tuple(each for each in range(rank) if each != axis)
+    corner = _corner(c, x, indices, axis)
+    updated = c.op(
+        "scatter",
+        corner,
+        indices,
+        updates,
+        update_window_dims=(),
+        inserted_window_dims=(axis,),
+        input_batching_dims=others,
+        scatter_indices_batching_dims=others,
+        scatter_dims_to_operand_dims=(axis,),
+        index_vector_dim=rank,
+        kind=kind,
+        mode="wrap_check",
+    )
+    if corner is x:
+        return updated
+    starts = [c.size(0) for _ in range(rank)]
+    return c.op("dynamic_update_slice", x, updated, *starts)
+
+
+def scatter_one(c: Context, x: Value, indices: Value, updates: Value, kind: str) -> Value:
+    """Of tensors of rank 0."""
+    wide = [c.reshape(each, (1,)) for each in (x, indices, updates)]
+    return _scattered(c, wide[0], 0, wide[1], wide[2], kind)
+
+
+@lowering("aten.scatter.src", "aten.scatter.value")
+def scatter(c: Context, x: Value, axis: int, indices: Value, source: Scalar) -> Value:
+    return _scattered(c, x, axis, indices, _source(c, x, indices, source), "set")
+
+
+def _source(c: Context, x: Value, indices: Value, source: Scalar) -> Value:
+    if isinstance(source, Value):
+        return source
+    return c.filled(source, type_of(x).dtype, shape_of(indices))
+
+
+_KINDS = {
+    "add": "add",
+    "sum": "add",
+    "multiply": "mul",
+    "prod": "mul",
+    "amax": "max",
+    "amin": "min",
+}
+
+
+@lowering("aten.scatter_add.default")
+def scatter_add(c: Context, x: Value, axis: int, indices: Value, source: Value) -> Value:
+    return _scattered(c, x, axis, indices, source, "add")
+
+
+@lowering("aten.scatter.reduce", "aten.scatter.value_reduce", "aten.scatter_reduce.two")
+def scatter_reduce(
+    c: Context, x: Value, axis: int, indices: Value, source: Scalar, reduce: str = "sum", *,
+    include_self: bool = True,
+) -> Value:  # fmt: skip
+    if reduce not in _KINDS or not include_self:
+        raise UnsupportedNode(f"it reduces by {reduce}, or leaves out the values that are there")
+    return _scattered(c, x, axis, indices, _source(c, x, indices, source), _KINDS[reduce])
+
+
+def _row_scattered(
+    c: Context, x: Value, axis: int, indices: Value, rows: Value, kind: str
+) -> Value:
+    """Slices of x along an axis at indices [n]; the slices are along the same axis of `rows`."""
+    axis, rank = c.axis(axis, x), type_of(x).rank
+    indices = c.reshape(indices, (dims.product(shape_of(indices)),))
+    rows = c.convert(rows, type_of(x).dtype)
+    shape = list(shape_of(x))
+    shape[axis] = shape_of(indices)[0]
+    rows = c.broadcast_to(rows, shape)
+    order = [axis, *(at for at in range(rank) if at != axis)]
+    moved, updates = c.transpose(x, order), c.transpose(rows, order)
+    written = c.op(
+        "scatter",
+        moved,
+        c.reshape(indices, (shape[axis], 1)),
+        updates,
+        update_window_dims=tuple(range(1, rank)),
+        inserted_window_dims=(0,),
+        scatter_dims_to_operand_dims=(0,),
+        index_vector_dim=1,
+        kind=kind,
+        mode="wrap_check",
+    )
+    return c.transpose(written, [order.index(at) for at in range(rank)])
+
+
+@lowering("aten.index_copy.default")
+def index_copy(c: Context, x: Value, axis: int, indices: Value, source: Value) -> Value:
+    return _row_scattered(c, x, axis, indices, source, "set")
+
+
+@lowering("aten.index_add.default")
+def index_add(
+    c: Context, x: Value, axis: int, indices: Value, source: Value, *, alpha: Any = 1
+) -> Value:
+    if alpha != 1:
+        source = c.op("mul", source, c.fill(alpha, like=source))
+    return _row_scattered(c, x, axis, indices, source, "add")
+
+
+@lowering("aten.index_fill.int_Scalar", "aten.index_fill.int_Tensor")
+def index_fill(c: Context, x: Value, axis: int, indices: Value, value: Scalar) -> Value:
+    return _row_scattered(c, x, axis, indices, c.scalar(value, type_of(x).dtype), "set")
+
+
+@lowering("aten.select_scatter.default")
+def select_scatter(c: Context, x: Value, source: Value, axis: int, index: Dim) -> Value:
+    axis = c.axis(axis, x)
+    size = shape_of(x)[axis]
+    start = index + size if isinstance(index, int) and index < 0 else index
+    shape = [1 if at == axis else dim for at, dim in enumerate(shape_of(x))]
+    return _written(c, x, c.reshape(source, shape), axis, start, start + 1, 1)
+
+
+@lowering("aten.slice_scatter.default")
+def slice_scatter(
+    c: Context, x: Value, source: Value, axis: int = 0, start: Any = None, end: Any = None,
+    step: int = 1,
+) -> Value:  # fmt: skip
+    from ingot.compiler.frontends.torch.views import slice_range
+
+    axis = c.axis(axis, x)
+    return _written(c, x, source, axis, *slice_range(shape_of(x)[axis], start, end, step))
+
+
+def _written(
+    c: Context, x: Value, part: Value, axis: int, start: Dim, end: Dim, step: int
+) -> Value:
+    part = c.convert(part, type_of(x).dtype)
+    if step != 1:
+        count = shape_of(part)[axis]
+        places = c.op("iota", dtype=_I64, shape=(count,), axis=0)
+        places = c.op("mul", places, c.fill(step, like=places))
+        places = c.op("add", places, c.filled(start, "i64", (count,)))
+        return _row_scattered(c, x, axis, places, part, "set")
+    zero = c.size(0)
+    starts = [c.size(start) if at == axis else zero for at in range(type_of(x).rank)]
+    return c.op("dynamic_update_slice", x, part, *starts)
+
+
+@lowering("aten.index.Tensor", "aten._unsafe_index.Tensor")
+def index(c: Context, x: Value, indices: Sequence[Value | None]) -> Value:
+    """NumPy's advanced indexing; masks become the places where they hold."""
+    given = _places(c, x, indices)
+    axes = [axis for axis, each in enumerate(given) if each is not None]
+    found = [each for each in given if each is not None]
+    if not found:
+        return x
+    if len(found) == 1:
+        return c.op("take", x, found[0], axis=axes[0], mode="wrap_check")
+    flat, moved, rest = _joined(c, x, axes, found)
+    taken = c.op("take", moved, flat, axis=0, mode="check")
+    count = type_of(flat).rank
+    if axes != list(range(axes[0], axes[0] + len(axes))):
+        return taken
+    front = axes[0]  # axes that are next to each other leave the result in their place
+    order = [*range(count, count + front), *range(count), *range(count + front, count + len(rest))]
+    return c.transpose(taken, order)
+
+
+def _places(c: Context, x: Value, indices: Sequence[Value | None]) -> list[Value | None]:
+    given: list[Value | None] = []
+    for each in indices:
+        if each is None or not type_of(each).dtype.is_boolean:
+            given.append(each)
+            continue
+        places = c.op("nonzero", each, symbols=(next(c.fresh_names()),))
+        count = shape_of(places)[1]
+        for row in range(type_of(each).rank):
+            given.append(c.reshape(c.sliced(places, 0, row, row + 1), (count,)))
+    return given
+
+
+def _joined(
+    c: Context, x: Value, axes: Sequence[int], found: Sequence[Value]
+) -> tuple[Value, Value, list[int]]:
+    """Places on several axes as places on one, in front of the others."""
+    shape = shape_of(x)
+    rest = [axis for axis in range(len(shape)) if axis not in axes]
+    moved = c.transpose(x, [*axes, *rest])
+    whole = dims.product(shape[axis] for axis in axes)
+    moved = c.reshape(moved, (whole, *(shape[axis] for axis in rest)))
+    spread = c.broadcast(*(c.convert(each, _I64) for each in found))
+    flat: Value | None = None
+    for axis, each in zip(axes, spread, strict=True):
+        size = c.filled(shape[axis], _I64, shape_of(each))
+        wrapped = _wrapped(c, each, size)
+        flat = wrapped if flat is None else c.op("add", c.op("mul", flat, size), wrapped)
+    assert flat is not None
+    return flat, moved, rest
+
+
+def _wrapped(c: Context, places: Value, size: Value) -> Value:
+    """Places counted from the front; those outside become -size * size, which no check passes."""
+    zero = c.fill(0, like=places)
+    counted = c.op("select", c.compare("lt", places, zero), c.op("add", places, size), places)
+    inside = c.op("and", c.compare("ge", counted, zero), c.compare("lt", counted, size))
+    return c.op("select", inside, counted, c.fill(-(1 << 40), like=places))
+
+
+@lowering("aten.index_put.default", "aten._unsafe_index_put.default")
+def index_put(
+    c: Context, x: Value, indices: Sequence[Value | None], values: Value, accumulate: bool = False
+) -> Value:
+    values = c.convert(values, type_of(x).dtype)
+    single = [each for each in indices if each is not None]
+    if len(single) == 1 and type_of(single[0]).dtype.is_boolean and not shape_of(values):
+        mask = single[0]  # one number wherever the mask holds
+        if not accumulate and indices[0] is mask:
+            shape = [*shape_of(mask), *[1] * (type_of(x).rank - type_of(mask).rank)]
+            return c.op("select", *c.broadcast(c.reshape(mask, shape), values, x))
+    given = _places(c, x, indices)
+    axes = [axis for axis, each in enumerate(given) if each is not None]
+    found = [each for each in given if each is not None]
+    flat, moved, rest = _joined(c, x, axes, found)
+    count = type_of(flat).rank
+    own = shape_of(x)
+    lead, tail = list(shape_of(flat)), [own[axis] for axis in rest]
+    adjacent = axes == list(range(axes[0], axes[0] + len(axes)))
+    front = axes[0] if adjacent else 0
+    wide = c.broadcast_to(values, [*tail[:front], *lead, *tail[front:]])
+    order = [*range(front, front + count), *range(front), *range(front + count, count + len(rest))]
+    updates = c.transpose(wide, order)
+    number = dims.product(lead)
+    written = c.op(
+        "scatter",
+        moved,
+        c.reshape(flat, (number, 1)),
+        c.reshape(updates, (number, *tail)),
+        update_window_dims=tuple(range(1, 1 + len(tail))),
+        inserted_window_dims=(0,),
+        scatter_dims_to_operand_dims=(0,),
+        index_vector_dim=1,
+        kind="add" if accumulate else "set",
+        mode="wrap_check",
+    )
+    permuted = [own[axis] for axis in (*axes, *rest)]
+    back = [[*axes, *rest].index(axis) for axis in range(len(own))]
+    return c.transpose(c.reshape(written, permuted), back)
+
+
+@lowering("aten.masked_select.default")
+def masked_select(c: Context, x: Value, mask: Value) -> Value:
+    return index(c, *_of_one_shape(c, x, mask))
+
+
+def _of_one_shape(c: Context, x: Value, mask: Value) -> tuple[Value, list[Value | None]]:
+    wide, chosen = c.broadcast(x, mask)
+    return wide, [chosen]
+
+
+@lowering("aten.nonzero.default")
+def nonzero(c: Context, x: Value) -> Value:
+    """[n, rank]."""
+    if not type_of(x).rank:
+        raise UnsupportedNode("its operand has rank 0: reshape it to one of rank 1")
+    return c.transpose(c.op("nonzero", x, symbols=(next(c.fresh_names()),)), (1, 0))
+
+
+@lowering("aten.diagonal.default", view=False)
+@lowering("aten.diagonal_copy.default")
+def diagonal(c: Context, x: Value, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Value:
+    a, b = c.axis(dim1, x), c.axis(dim2, x)
+    rank = type_of(x).rank
+    rest = [axis for axis in range(rank) if axis not in (a, b)]
+    shape = shape_of(x)
+    length = c.shape[-1]
+    places = c.op("iota", dtype=_I64, shape=(length,), axis=0)
+    row = c.op("add", places, c.fill(max(-offset, 0), like=places))
+    column = c.op("add", places, c.fill(max(offset, 0), like=places))
+    flat = c.op("add", c.op("mul", row, c.filled(shape[b], _I64, (length,))), column)
+    moved = c.transpose(x, [*rest, a, b])
+    joined = c.reshape(moved, (*(shape[axis] for axis in rest), shape[a] * shape[b]))
+    return c.op("take", joined, flat, axis=rank - 2, mode="check")
+
+
+@lowering("aten.one_hot.default")
+def one_hot(c: Context, indices: Value, count: int = -1) -> Value:
+    if count < 0:
+        raise UnsupportedNode("num_classes must be given, since shapes depend on it")
+    shape = (*shape_of(indices), count)
+    places = c.op("iota", dtype=_I64, shape=shape, axis=len(shape) - 1)
+    wide = c.op("broadcast", indices, shape=shape, dimensions=tuple(range(len(shape) - 1)))
+    return c.convert(c.compare("eq", c.convert(wide, _I64), places), _I64)

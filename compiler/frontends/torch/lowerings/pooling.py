@@ -1,0 +1,192 @@
+"""Pooling over windows, and to a given size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
+from ingot.compiler.frontends.normalizing import mean, narrow, widen
+from ingot.compiler.frontends.torch.lowering import Context, lowering
+from ingot.compiler.frontends.windows import Windows, select_elements
+from ingot.compiler.ir import Value, dims
+from ingot.compiler.ir.dims import Dim
+from ingot.hal.spec import dtype
+
+__all__: list[str] = []
+
+_I64 = dtype("i64")
+
+
+def _listed(given: Any, count: int) -> list[Any]:
+    values = list(given) if isinstance(given, (list, tuple)) else [given]
+    return values * count if len(values) == 1 else values
+
+
+def _pooled(
+    c: Context, x: Value, kind: str, sizes: Sequence[Any], strides: Sequence[Any],
+    padding: Sequence[tuple[Dim, Dim]], dilations: Sequence[Any],
+) -> Value:  # fmt: skip
+    lead = type_of(x).rank - len(sizes)
+    return c.op(
+        "reduce_window",
+        x,
+        kind=kind,
+        window=(*[1] * lead, *sizes),
+        strides=(*[1] * lead, *strides),
+        padding=(*[(0, 0)] * lead, *padding),
+        base_dilation=(1,) * type_of(x).rank,
+        window_dilation=(*[1] * lead, *dilations),
+    )
+
+
+def _padding(
+    spatial: Sequence[Dim], sizes: Sequence[Any], strides: Sequence[Any], pads: Sequence[Any],
+    dilations: Sequence[Any], ceil_mode: bool,
+) -> list[tuple[Dim, Dim]]:  # fmt: skip
+    """What stands before and behind each axis, with what ceil_mode adds."""
+    pairs: list[tuple[Dim, Dim]] = []
+    for dim, size, stride, pad, dilation in zip(
+        spatial, sizes, strides, pads, dilations, strict=True
+    ):
+        extra: Dim = 0
+        if ceil_mode:
+            reach = (size - 1) * dilation + 1
+            count = dims.ceildiv(dim + 2 * pad - reach, stride) + 1
+            # a last window that would see nothing but padding is left out
+            count = dims.minimum(count, dims.ceildiv(dim + pad, stride))
+            extra = dims.maximum((count - 1) * stride + reach - dim - 2 * pad, 0)
+        pairs.append((pad, pad + extra))
+    return pairs
+
+
+def _max_pool(
+    c: Context, x: Value, count: int, kernel: Any, stride: Any, padding: Any, dilation: Any,
+    ceil_mode: bool,
+) -> Value:  # fmt: skip
+    sizes = _listed(kernel, count)
+    strides = _listed(stride, count) if stride else sizes
+    dilations = _listed(dilation, count)
+    spatial = shape_of(x)[type_of(x).rank - count :]
+    pads = _padding(spatial, sizes, strides, _listed(padding, count), dilations, ceil_mode)
+    return _pooled(c, x, "max", sizes, strides, pads, dilations)
+
+
+def _max_pool_with_places(
+    c: Context, x: Value, count: int, kernel: Any, stride: Any, padding: Any, dilation: Any,
+    ceil_mode: bool,
+) -> list[Value]:  # fmt: skip
+    """Also the place of each element in its plane."""
+    sizes = _listed(kernel, count)
+    strides = _listed(stride, count) if stride else sizes
+    dilations = _listed(dilation, count)
+    lead = type_of(x).rank - count
+    shape = shape_of(x)
+    pads = _padding(shape[lead:], sizes, strides, _listed(padding, count), dilations, ceil_mode)
+    plane = c.op("iota", dtype=_I64, shape=(dims.product(shape[lead:]),), axis=0)
+    numbers = c.broadcast_to(c.reshape(plane, shape[lead:]), shape)
+    low = (*[0] * lead, *(pair[0] for pair in pads))
+    high = (*[0] * lead, *(pair[1] for pair in pads))
+    none = (0,) * len(shape)
+    element = type_of(x).dtype
+    wide, known = (
+        c.op("pad", each, filling, low=low, high=high, interior=none)
+        for each, filling in ((x, c.full(0, element, ())), (numbers, c.full(-1, _I64, ())))
+    )
+    ones = [1] * lead
+    windows = Windows([*ones, *sizes], [*ones, *strides], [*ones, *dilations], shape_of(wide))
+
+    def keeps(inner: Any, best: Sequence[Value], other: Sequence[Value]) -> Value:
+        held = inner.value("compare", best[0], other[0], direction="ge")
+        if not element.is_float:
+            return held  # type: ignore[no-any-return]
+        return inner.value("and", inner.value("not", inner.value("is_nan", other[0])), held)  # type: ignore[no-any-return]
+
+    return select_elements(c.builder, [wide], known, windows, keeps)
+
+
+def _average_pool(
+    c: Context, x: Value, count: int, kernel: Any, stride: Any = (), padding: Any = 0,
+    ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int | None = None,
+) -> Value:  # fmt: skip
+    sizes = _listed(kernel, count)
+    strides = _listed(stride, count) if stride else sizes
+    ones = [1] * count
+    lead = type_of(x).rank - count
+    spatial, given = shape_of(x)[lead:], _listed(padding, count)
+    pads = _padding(spatial, sizes, strides, given, ones, ceil_mode)
+    wide = widen(c, x)
+    total = _pooled(c, wide, "add", sizes, strides, pads, ones)
+    element = type_of(wide).dtype
+    extra = any(high != low for low, high in pads)
+    padded = any(pad != 0 for pad in given)
+    if divisor_override is not None:
+        return narrow(c, c.op("div", total, c.fill(divisor_override, like=total)), x)
+    if not extra and (count_include_pad or not padded):
+        size = c.size(dims.product(sizes), element)
+        return narrow(c, c.op("div", total, c.broadcast_to(size, shape_of(total))), x)
+    shape: Sequence[Dim] = spatial
+    if count_include_pad:
+        shape = [dim + 2 * pad for dim, pad in zip(spatial, given, strict=True)]
+        pads = [(0, high - low) for low, high in pads]
+    counts = _pooled(c, c.full(1, element, shape), "add", sizes, strides, pads, ones)
+    return narrow(c, c.op("div", total, c.broadcast_to(counts, shape_of(total))), x)
+
+
+def _register(count: int) -> None:
+    def max_pool(
+        c: Context, x: Value, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1,
+        ceil_mode: bool = False,
+    ) -> Value:  # fmt: skip
+        return _max_pool(c, x, count, kernel, stride, padding, dilation, ceil_mode)
+
+    def with_places(
+        c: Context, x: Value, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1,
+        ceil_mode: bool = False,
+    ) -> list[Value]:  # fmt: skip
+        return _max_pool_with_places(c, x, count, kernel, stride, padding, dilation, ceil_mode)
+
+    def average(c: Context, x: Value, *given: Any, **named: Any) -> Value:
+        return _average_pool(c, x, count, *given, **named)
+
+    def adaptive_average(c: Context, x: Value, size: Any) -> Value:
+        return _adaptive(c, x, _listed(size, count), "add")
+
+    lowering(f"aten.max_pool{count}d.default")(max_pool)
+    lowering(f"aten.max_pool{count}d_with_indices.default")(with_places)
+    lowering(f"aten.avg_pool{count}d.default")(average)
+    name = f"adaptive_avg_pool{count}d"
+    lowering(*(f"aten.{each}.default" for each in (name, f"_{name}")))(adaptive_average)
+
+
+for _count in (1, 2, 3):
+    _register(_count)
+
+
+def _adaptive(c: Context, x: Value, sizes: Sequence[Dim], kind: str) -> Value:
+    """Axis by axis: the mean of a whole axis, of equal windows, or of windows that torch lays."""
+    wide = widen(c, x)
+    for place, size in enumerate(sizes):
+        axis = type_of(x).rank - len(sizes) + place
+        wide = _adapted(c, wide, axis, size)
+    return narrow(c, wide, x)
+
+
+def _adapted(c: Context, x: Value, axis: int, size: Dim) -> Value:
+    own = shape_of(x)[axis]
+    if size == own:
+        return x
+    if size == 1:
+        return c.keep_axes(mean(c, x, [axis]), shape_of(x), [axis])
+    if not isinstance(own, int) or not isinstance(size, int):
+        raise UnsupportedNode("it adapts a symbolic dim to a size other than 1")
+    if own % size == 0:
+        shape = list(shape_of(x))
+        split = c.reshape(x, [*shape[:axis], size, own // size, *shape[axis + 1 :]])
+        return mean(c, split, [axis + 1])
+    parts = []
+    for place in range(size):
+        first, last = place * own // size, -(-(place + 1) * own // size)
+        part = mean(c, c.sliced(x, axis, first, last), [axis])
+        parts.append(c.keep_axes(part, shape_of(x), [axis]))
+    return c.op("concatenate", *parts, axis=axis)

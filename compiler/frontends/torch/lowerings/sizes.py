@@ -1,0 +1,170 @@
+"""Arithmetic on sizes: symbolic integers, and numbers that are read from tensors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
+from ingot.compiler.frontends.symbols import Atom
+from ingot.compiler.frontends.torch.lowering import Context, Scalar, lowering
+from ingot.compiler.ir import Value, dims
+from ingot.compiler.ir.dims import Dim, Expr
+
+__all__: list[str] = []
+
+_F64 = "f64"
+
+
+@lowering("aten.sym_size.int", "aten.size.int")
+def size(c: Context, x: Value, axis: int) -> Dim:
+    return shape_of(x)[c.axis(axis, x)]
+
+
+@lowering("aten.sym_numel.default", "aten.numel.default")
+def count(c: Context, x: Value) -> Dim:
+    return dims.product(shape_of(x))
+
+
+def _whole(a: Any, b: Any) -> bool:
+    return isinstance(a, (int, Expr)) and isinstance(b, (int, Expr))
+
+
+def _register(name: str, of_dims: Callable[..., Any], graph_op: str) -> None:
+    """An op on two numbers: as dims, or in f64 where one is a float that only the call knows."""
+
+    def lower(c: Context, a: Scalar, b: Scalar) -> Any:
+        if _whole(a, b):
+            return of_dims(a, b)
+        if isinstance(a, float) and isinstance(b, (int, float)):
+            return of_dims(a, b)
+        return c.op(graph_op, c.scalar(a, _F64), c.scalar(b, _F64))
+
+    lowering(f"_operator.{name}")(lower)
+
+
+_register("add", lambda a, b: a + b, "add")
+_register("sub", lambda a, b: a - b, "sub")
+_register("mul", lambda a, b: a * b, "mul")
+_register("floordiv", dims.floordiv, "div")
+_register("mod", dims.modulo, "rem")
+
+
+@lowering("_operator.pow")
+def power(c: Context, a: Dim, b: int) -> Dim:
+    if not isinstance(b, int) or not 0 <= b <= 8:
+        raise UnsupportedNode(f"the power of a size is {b}, expected 0 to 8")
+    return dims.product([a] * b)
+
+
+@lowering("_operator.neg")
+def negative(c: Context, a: Scalar) -> Any:
+    return c.op("neg", a) if isinstance(a, Value) else a * -1
+
+
+@lowering("_operator.pos")
+def positive(c: Context, a: Any) -> Any:
+    return a
+
+
+@lowering("torch.sym_max")
+def greatest(c: Context, a: Dim, b: Dim) -> Dim:
+    return dims.maximum(a, b)
+
+
+@lowering("torch.sym_min")
+def least(c: Context, a: Dim, b: Dim) -> Dim:
+    return dims.minimum(a, b)
+
+
+@lowering("torch.sym_float")
+def as_float(c: Context, a: Scalar) -> Any:
+    return float(a) if isinstance(a, (int, float)) else c.scalar(a, _F64)
+
+
+@lowering("_operator.truediv")
+def divide(c: Context, a: Scalar, b: Scalar) -> Any:
+    if isinstance(a, (int, float)) and isinstance(b, (int, float)):
+        return a / b
+    return c.op("div", c.scalar(a, _F64), c.scalar(b, _F64))
+
+
+@lowering("torch._sym_sqrt", "torch.sym_sqrt")
+def square_root(c: Context, a: Scalar) -> Any:
+    if isinstance(a, (int, float)):
+        return math.sqrt(a)
+    return c.op("sqrt", c.scalar(a, _F64))
+
+
+@lowering("math.trunc", "torch.sym_int")
+def truncate(c: Context, a: Scalar) -> Dim:
+    if isinstance(a, (int, Expr)):
+        return a
+    if isinstance(a, float):
+        return math.trunc(a)
+    return _as_dim(c, c.convert(a, "i64"))
+
+
+def _compared(direction: str) -> Callable[..., Any]:
+    def lower(c: Context, a: Scalar, b: Scalar) -> Any:
+        if isinstance(a, (int, Expr)) and isinstance(b, (int, Expr)):
+            return (Atom(direction, a - b),)
+        return c.compare(direction, c.scalar(a, _F64), c.scalar(b, _F64))
+
+    return lower
+
+
+for _direction in ("eq", "ne", "lt", "le", "gt", "ge"):
+    lowering(f"_operator.{_direction}")(_compared(_direction))
+
+
+@lowering("_operator.and_")
+def both(c: Context, a: Any, b: Any) -> Any:
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        return (*a, *b)
+    raise UnsupportedNode("of truth values of sizes only `and` is supported")
+
+
+@lowering("aten._assert_scalar.default", "aten._assert_async.msg")
+def check(c: Context, condition: Any, *_: Any) -> list[Any]:
+    """What torch assumed of sizes, which the call checks where it is not known."""
+    for atom in condition if isinstance(condition, tuple) else ():
+        if not isinstance(atom, Atom) or c.amounts.symbols.decide((atom,)):
+            continue
+        zero_or_more = {
+            "ge": atom.difference,
+            "gt": atom.difference - 1,
+            "le": atom.difference * -1,
+            "lt": atom.difference * -1 - 1,
+        }.get(atom.direction)
+        if atom.direction == "eq":
+            c.builder.append("assert", (), (), {"a": atom.difference, "b": 0})
+        elif zero_or_more is not None:
+            c.builder.append("assert", (), (), {"kind": "le", "a": 0, "b": zero_or_more})
+    return []
+
+
+@lowering("aten.sym_constrain_range.default", "aten.sym_constrain_range_for_size.default",
+          "aten._assert_tensor_metadata.default")  # fmt: skip
+def nothing(c: Context, *_: Any, **__: Any) -> list[Any]:
+    return []
+
+
+@lowering("aten.item.default", "aten._local_scalar_dense.default")
+def item(c: Context, x: Value) -> Any:
+    """An integer is a size; other numbers stay values."""
+    x = c.reshape(x, ())
+    if type_of(x).dtype.is_integer:
+        return _as_dim(c, x)
+    return x if type_of(x).dtype.is_boolean else c.convert(x, _F64)
+
+
+def _as_dim(c: Context, x: Value) -> Dim:
+    (part,) = c.amounts.parts(c.builder, x)
+    if not isinstance(part, Value):
+        return part
+    low, high = c.bounds(c.hint)
+    name = partial(c.fresh, c.hint)
+    return c.amounts.define_size(c.builder, part, name, f"the number '{c.hint}'", low, high)

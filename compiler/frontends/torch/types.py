@@ -1,0 +1,66 @@
+"""Types, dims and ranges that a program of torch.export notes."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from ingot.compiler.frontends.symbols import Symbols
+from ingot.compiler.frontends.torch.archive import element_type
+from ingot.compiler.frontends.torch.expressions import parse_dim, symbol_dim
+from ingot.compiler.ir import TensorType, dims
+from ingot.compiler.ir.dims import Dim
+from ingot.hal.errors import CompileError
+
+__all__ = ["Types", "single_symbol"]
+
+_GREATEST = 1 << 48  # torch writes greater numbers for "no limit"
+
+
+class Types:
+    """Reads them, with the symbols of the program."""
+
+    def __init__(self, program: Any, symbols: Symbols) -> None:
+        self._ranges = program.get("range_constraints") or {}
+        self._symbols = symbols
+
+    def tensor(self, meta: Any) -> TensorType:
+        """The type of an entry of `tensor_values`."""
+        sizes = [self.dim(size) for size in meta["sizes"]]
+        return TensorType(element_type(meta["dtype"]), tuple(sizes))
+
+    def dim(self, size: Any) -> Dim:
+        """A size: {"as_int": 3} or {"as_expr": {"expr_str": ...}}."""
+        if "as_int" in size:
+            number = size["as_int"]
+            if type(number) is not int or abs(number) >= 1 << 63:
+                raise CompileError(f"a size is {str(number)[:40]}, expected an integer")
+            return number
+        return parse_dim(size["as_expr"]["expr_str"], self._symbol)
+
+    def limits(self, name: str) -> tuple[int, int | None]:
+        """The least and the greatest number that a symbol may be; None: no limit."""
+        entry = self._ranges.get(name) or {}
+        low, high = entry.get("min_val"), entry.get("max_val")
+        low = max(low, 0) if isinstance(low, int) else 0
+        return low, high if isinstance(high, int) and low <= high < _GREATEST else None
+
+    def _symbol(self, name: str) -> Dim:
+        dim = symbol_dim(name)
+        if name not in self._symbols.order:
+            self._symbols.order[name] = 0
+            self._symbols.limit(dim, *self.limits(name))
+        return dim
+
+    @staticmethod
+    def is_unbacked(name: str) -> bool:
+        """Whether torch made the symbol for a size that depends on data."""
+        return re.fullmatch(r"u\d+", name) is not None
+
+
+def single_symbol(dim: Dim) -> str | None:
+    """The name of a dim that is one symbol."""
+    names = dims.symbols_of(dim)
+    if len(names) == 1 and dim == dims.symbol(next(iter(names))):
+        return next(iter(names))
+    return None

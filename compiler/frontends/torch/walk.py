@@ -1,0 +1,352 @@
+"""Walks a graph of torch.export in order and lowers each node.
+
+What cannot be lowered is noted, and stands for itself as an argument of the type that the program
+notes, so that one error lists all that is missing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ingot.compiler.frontends.amounts import Amounts
+from ingot.compiler.frontends.emitter import UnsupportedNode
+from ingot.compiler.frontends.problems import Problem
+from ingot.compiler.frontends.survey import Survey, Use
+from ingot.compiler.frontends.torch.archive import element_type
+from ingot.compiler.frontends.torch.lowering import LOWERINGS, VIEWS, Context, Graph
+from ingot.compiler.frontends.torch.names import layer_of, line_of
+from ingot.compiler.frontends.torch.types import Types, single_symbol
+from ingot.compiler.frontends.torch.views import put_back
+from ingot.compiler.graph.builder import Builder
+from ingot.compiler.ir import Block, TensorType, Value
+from ingot.compiler.ir.dims import Dim, Expr
+from ingot.hal.errors import CompileError
+from ingot.hal.spec import dtype
+
+__all__ = ["Tensors", "Walk"]
+
+_PREFIX = "torch.ops."
+_MALFORMED = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    TypeError,
+    ValueError,
+)
+
+
+@dataclass
+class _View:
+    """A value that shares the memory of `base`; `again` makes it of the base's newest value."""
+
+    base: str
+    version: int  # of the base of which it was made
+    again: Callable[[], Any]
+    back: Callable[[Value], Value] | None  # the base with this value in place of the view
+
+
+class Tensors:
+    """What the names of one graph stand for. A write into a view writes into its base, and views
+    of what was written are made again when they are read."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, Any] = {}
+        self._makers: dict[str, Callable[[], Any]] = {}
+        self._versions: dict[str, int] = {}
+        self._views: dict[str, _View] = {}
+
+    def make(self, name: str, maker: Callable[[], Any]) -> None:
+        """A value that is made when it is first read."""
+        self._makers[name] = maker
+
+    def set(self, name: str, value: Any) -> None:
+        self._values[name] = value
+
+    def view(self, name: str, view: _View) -> None:
+        self._views[name] = view
+
+    def version(self, name: str) -> int:
+        """How often it was written."""
+        return self._versions.get(name, 0)
+
+    def get(self, name: str) -> Any:
+        view = self._views.get(name)
+        if view is not None:
+            self.get(view.base)
+            if self.version(view.base) != view.version:
+                self._values[name] = view.again()
+                self._versions[name] = self.version(name) + 1
+                view.version = self.version(view.base)
+        if name not in self._values:
+            if name not in self._makers:
+                raise CompileError(f"'{name}' is read before anything defines it")
+            self._values[name] = self._makers[name]()
+        return self._values[name]
+
+    def write(self, name: str, value: Value) -> None:
+        """UnsupportedNode: it is part of a tensor in a way that cannot be written."""
+        view = self._views.get(name)
+        if view is not None:
+            if view.back is None:
+                raise UnsupportedNode(
+                    "it writes into a view in a way that is not supported: compile the exported "
+                    "program, or save what its run_decompositions() gives, which has no such writes"
+                )
+            self.write(view.base, view.back(value))
+            view.version = self.version(view.base)
+        self._values[name] = value
+        self._versions[name] = self.version(name) + 1
+
+
+class Walk:
+    def __init__(self, main: Block, types: Types, amounts: Amounts, survey: Survey | None) -> None:
+        self._main = main
+        self._types = types
+        self._amounts = amounts
+        self._survey = survey
+        self.problems: list[Problem] = []
+        self._names: set[str] = set()
+
+    def lower(self, graph: Any, tensors: Tensors, builder: Builder) -> list[Any]:
+        """Lower all nodes; what the graph's outputs are."""
+        for node in graph["nodes"]:
+            with builder.at(layer_of(node)):
+                self._lower(node, graph, tensors, builder)
+        return [self.argument(each, tensors, builder) for each in graph["outputs"]]
+
+    def _lower(self, node: Any, graph: Any, tensors: Tensors, builder: Builder) -> None:
+        outputs = [name for each in node["outputs"] for name in _output_names(each)]
+        declared = [self._declared(name, graph) for name in outputs]
+        before = len(self.problems)
+        try:
+            results = self._apply(node, graph, declared, tensors, builder)
+            if len(results) < len(outputs):
+                raise UnsupportedNode(f"it gives {len(results)} results, expected {len(outputs)}")
+        except (UnsupportedNode, CompileError) as error:
+            self._report(node, graph, str(error))
+            results = [self._stand_in(each) for each in declared]
+        except _MALFORMED as error:
+            text = f"its arguments are not what the op takes ({type(error).__name__}: {error})"
+            self._report(node, graph, text)
+            results = [self._stand_in(each) for each in declared]
+        for name, noted, result in zip(outputs, declared, results, strict=False):
+            tensors.set(name, result)
+            if isinstance(result, Value) and not result.name:
+                result.name = name
+            elif result is None and noted is not None:
+                tensors.set(name, self._stand_in(noted))
+        self._note_use(node, graph, before)
+
+    def _apply(
+        self,
+        node: Any,
+        graph: Any,
+        declared: Sequence[TensorType | None],
+        tensors: Tensors,
+        builder: Builder,
+    ) -> list[Any]:
+        target = str(node["target"]).removeprefix(_PREFIX)
+        name, writes = target, False
+        if name not in LOWERINGS and re.fullmatch(r"aten\.\w*[a-z0-9]_\.\w+", name):
+            name, writes = re.sub(r"_\.(\w+)$", r".\1", name), True
+        if name not in LOWERINGS:
+            raise UnsupportedNode("the op is not supported; rewrite the layer with other ops")
+        arguments, keywords = [], {}
+        for each in node["inputs"]:
+            value = self.argument(each["arg"], tensors, builder)
+            if each.get("kind") == 2:
+                keywords[str(each["name"])] = value
+            else:
+                arguments.append(value)
+        if writes:
+            declared = [arguments[0].type]
+        context = self._context(builder, declared, node, graph)
+
+        def lower(*given: Any) -> list[Any]:
+            made = LOWERINGS[name](context, *given, *arguments[len(given) :], **keywords)
+            results = list(made) if isinstance(made, (list, tuple)) else [made]
+            return [
+                _fitted(context, each, type)
+                for each, type in zip(results, [*declared, *[None] * len(results)], strict=False)
+            ]
+
+        results = lower()
+        source = _tensor_name(node["inputs"][0]["arg"]) if node["inputs"] else None
+        outputs = [each for out in node["outputs"] for each in _output_names(out)]
+        if writes and source is not None:
+            tensors.write(source, results[0])
+            for output in outputs:
+                same = _View(source, tensors.version(source), lambda: tensors.get(source), _same)
+                tensors.view(output, same)
+        elif name in VIEWS and source is not None:
+            base = source
+            for place, output in enumerate(outputs):
+
+                def again(place: int = place) -> Any:
+                    return lower(tensors.get(base))[place]
+
+                def back(value: Value, place: int = place) -> Value:
+                    whole = tensors.get(base)
+                    return put_back(context, name, whole, value, place, arguments[1:], keywords)
+
+                version = tensors.version(base)
+                tensors.view(output, _View(base, version, again, back if VIEWS[name] else None))
+        return results
+
+    def _context(
+        self, builder: Builder, declared: Sequence[TensorType | None], node: Any, graph: Any
+    ) -> Context:
+        outputs = [each for out in node["outputs"] for each in _output_names(out)]
+        hint = outputs[0] if outputs else "size"
+        sizes = [dim for type in declared if type is not None for dim in type.shape]
+        known = graph.get("sym_int_values") or {}
+        sizes += [self._types.dim(known[name]) for name in outputs if name in known]
+        for dim in sizes:
+            name = single_symbol(dim)
+            if name is not None and self._types.is_unbacked(name) and name not in self._names:
+                hint = name
+        return Context(builder, self._amounts, declared, self._fresh, self._types.limits, hint)
+
+    def _fresh(self, hint: str) -> str:
+        """A name for a symbol that an op defines."""
+        base = re.sub(r"\W", "_", hint) or "size"
+        name, number = base, 2
+        while name in self._names:
+            name, number = f"{base}_{number}", number + 1
+        self._names.add(name)
+        return name
+
+    def _declared(self, name: str, graph: Any) -> TensorType | None:
+        meta = graph["tensor_values"].get(name)
+        return None if meta is None else self._types.tensor(meta)
+
+    def _stand_in(self, type: TensorType | None) -> Any:
+        """An argument in the place of what could not be made; the program is not compiled."""
+        if type is None:
+            return 1
+        value = Value(type, self._main)
+        self._main.arguments.append(value)
+        return value
+
+    # ---- arguments
+
+    def argument(self, argument: Any, tensors: Tensors, builder: Builder) -> Any:
+        """What an argument of a node, or an output of a graph, is."""
+        ((tag, entry),) = argument.items()
+        if tag == "as_tensor":
+            return tensors.get(entry["name"])
+        if tag in ("as_tensors", "as_nested_tensors"):
+            return [tensors.get(each["name"]) for each in entry]
+        if tag == "as_optional_tensors":
+            return [self.argument(each, tensors, builder) for each in entry]
+        if tag in ("as_sym_int", "as_sym_float", "as_sym_bool"):
+            return _symbolic(entry, tensors)
+        if tag in ("as_sym_ints", "as_sym_floats", "as_sym_bools"):
+            return [_symbolic(each, tensors) for each in entry]
+        if tag == "as_float":
+            return float(entry)
+        if tag == "as_floats":
+            return [float(each) for each in entry]
+        if tag == "as_scalar_type":
+            return element_type(entry)
+        if tag == "as_none":
+            return None
+        if tag == "as_graph":
+            return self._graph(entry["graph"])
+        if tag in ("as_int", "as_bool", "as_string", "as_ints", "as_bools", "as_strings"):
+            return entry
+        if tag in ("as_memory_format", "as_layout", "as_device"):
+            return None
+        raise UnsupportedNode(f"an argument is {tag.removeprefix('as_')}, which is not supported")
+
+    def _graph(self, graph: Any) -> Graph:
+        def lower(builder: Builder, given: Sequence[Any]) -> list[Any]:
+            tensors = Tensors()
+            for each, value in zip(graph["inputs"], given, strict=True):
+                ((_, entry),) = each.items()
+                name = entry.get("name", entry.get("as_name")) if isinstance(entry, dict) else None
+                if name is not None:
+                    tensors.set(name, value)
+            return self.lower(graph, tensors, builder)
+
+        return Graph(lower)
+
+    def as_tensor(self, value: Any, builder: Builder) -> Value:
+        """A result of the function: a number becomes a tensor of rank 0."""
+        if isinstance(value, Value):
+            return value
+        if isinstance(value, bool):
+            return builder.constant(value, "i1")
+        if isinstance(value, (int, Expr)):
+            return builder.number(value, dtype("i64"))
+        if isinstance(value, float):
+            return builder.constant(value, "f64")
+        raise CompileError(f"a result of the program is {str(value)[:80]}: return tensors")
+
+    # ---- what is wrong
+
+    def _report(self, node: Any, graph: Any, message: str) -> None:
+        layer, line = layer_of(node), line_of(node)
+        target = str(node["target"]).removeprefix(_PREFIX)
+        types = ", ".join(self._operand_types(node, graph))
+        place = f" ({line})" if line else ""
+        text = f"'{layer}': {target}({types}): {message}{place}"
+        self.problems.append(Problem(text, (target, message), layer))
+
+    def _note_use(self, node: Any, graph: Any, before: int) -> None:
+        if self._survey is None or str(node["target"]).startswith("_operator."):
+            return
+        new = self.problems[before:]
+        target = str(node["target"]).removeprefix(_PREFIX)
+        types = tuple(self._operand_types(node, graph))
+        problem = new[-1].text if new else ""
+        self._survey.uses.append(Use(target, types, layer_of(node), problem))
+
+    def _operand_types(self, node: Any, graph: Any) -> list[str]:
+        names = [_tensor_name(each.get("arg")) for each in node["inputs"]]
+        known = graph["tensor_values"]
+        types: list[str] = []
+        for name in filter(None, names):
+            try:
+                types.append(str(self._types.tensor(known[name])))
+            except (CompileError, *_MALFORMED):
+                types.append("unknown type")
+        return types
+
+
+def _output_names(output: Any) -> list[str]:
+    ((tag, entry),) = output.items()
+    if tag == "as_tensors":
+        return [str(each["name"]) for each in entry]
+    if tag in ("as_sym_ints", "as_optional_tensors"):
+        return [name for each in entry for name in _output_names({"as_sym_int": each})]
+    if isinstance(entry, dict):
+        return [str(entry.get("name", entry.get("as_name", "")))]
+    return [""]
+
+
+def _tensor_name(argument: Any) -> str | None:
+    entry = argument.get("as_tensor") if isinstance(argument, dict) else None
+    return str(entry["name"]) if isinstance(entry, dict) else None
+
+
+def _symbolic(entry: Any, tensors: Tensors) -> Any:
+    ((tag, value),) = entry.items()
+    return tensors.get(value) if tag == "as_name" else value
+
+
+def _same(value: Value) -> Value:
+    return value
+
+
+def _fitted(context: Context, result: Any, declared: TensorType | None) -> Any:
+    """A result as the program notes it: dims that torch knows, and the dtype."""
+    if not isinstance(result, Value) or declared is None:
+        return result
+    converted = context.convert(result, declared.dtype)
+    shape: list[Dim] = list(declared.shape)
+    return context.agreed(converted, shape)

@@ -1,0 +1,160 @@
+"""Archives of torch.export that cannot be compiled, and files that are none."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+import zipfile
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ingot
+from ingot.compiler.frontends.survey import Survey
+from ingot.compiler.read_source import read_source
+
+FILE = Path(__file__).parents[3] / "models" / "torch" / "layers.pt2"
+PROGRAM = "archive/models/model.json"
+
+
+def changed(change: Callable[[Any], None], name: str = PROGRAM) -> bytes:
+    """The archive with another program."""
+    result = io.BytesIO()
+    with zipfile.ZipFile(FILE) as archive, zipfile.ZipFile(result, "w") as copy:
+        for each in archive.namelist():
+            content = archive.read(each)
+            if each == name:
+                document = json.loads(content)
+                change(document)
+                content = json.dumps(document).encode()
+            copy.writestr(each, content)
+    return result.getvalue()
+
+
+def graph_of(document: Any) -> Any:
+    return document["graph_module"]["graph"]
+
+
+def rename(target: str, name: str) -> Callable[[Any], None]:
+    def change(document: Any) -> None:
+        for node in graph_of(document)["nodes"]:
+            if target in node["target"]:
+                node["target"] = name
+
+    return change
+
+
+def refused(data: bytes) -> str:
+    with pytest.raises(ingot.CompileError) as caught:
+        read_source(data)
+    return str(caught.value)
+
+
+def test_all_ops_that_are_missing_are_listed_with_their_places() -> None:
+    def change(document: Any) -> None:
+        rename("aten.conv2d", "torch.ops.mine.conv.default")(document)
+        rename("aten.softmax", "torch.ops.aten.fractional_softmax.default")(document)
+
+    text = refused(changed(change))
+    assert "'stem.0/conv2d': mine.conv.default(f32[" in text
+    assert "aten.fractional_softmax.default(f32[" in text
+    assert "make_programs.py:" in text
+    assert "return self.head(y).softmax(-1), y" in text
+
+
+def test_a_survey_takes_what_is_missing() -> None:
+    survey = Survey()
+    module = read_source(
+        changed(rename("aten.conv2d", "torch.ops.mine.conv.default")), survey=survey
+    )
+    assert len(module.functions["main"].arguments) == 2
+    assert [use.op for use in survey.uses if use.problem] == ["mine.conv.default"]
+    assert any(use.op == "aten.batch_norm.default" and not use.problem for use in survey.uses)
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (lambda d: d.pop("schema_version"), "'schema_version' is missing"),
+        (lambda d: d["schema_version"].update(major=7), "version 7 of torch's schema, expected 8"),
+        (lambda d: graph_of(d).pop("nodes"), "malformed"),
+        (lambda d: graph_of(d)["tensor_values"]["image"].update(dtype=9), "number 9"),
+        (lambda d: graph_of(d)["tensor_values"]["image"]["sizes"][0].update(
+            as_expr={"expr_str": "__import__('os')"}), "sizes with __import__ are not supported"),
+        (lambda d: graph_of(d)["nodes"][0]["inputs"][0]["arg"].update(
+            as_tensor={"name": "nobody"}), "'nobody' is read before"),
+    ],
+)  # fmt: skip
+def test_programs_that_are_malformed(change: Callable[[Any], None], text: str) -> None:
+    assert text in refused(changed(change))
+
+
+def test_weights_must_be_whole_and_no_pickles() -> None:
+    weights = "archive/data/weights/model_weights_config.json"
+
+    def longer(document: Any) -> None:
+        document["config"]["head.weight"]["tensor_meta"]["sizes"][0]["as_int"] = 500
+
+    def pickled(document: Any) -> None:
+        document["config"]["head.weight"]["use_pickle"] = True
+
+    assert "'head.weight' has 80 bytes, expected 8000" in refused(changed(longer, weights))
+    assert "is a pickle, which is never loaded" in refused(changed(pickled, weights))
+
+
+def test_other_files_of_torch_say_what_to_do(tmp_path: Path) -> None:
+    old = io.BytesIO()
+    with zipfile.ZipFile(old, "w") as archive:
+        archive.writestr("serialized_exported_program.json", "{}")
+    path = tmp_path / "old.pt2"
+    path.write_bytes(old.getvalue())
+    with pytest.raises(ingot.CompileError, match=r"before 2\.8.*torch\.export\.save"):
+        read_source(path)
+    path.write_bytes(b"PK\x03\x04 and nothing more")
+    with pytest.raises(ingot.CompileError, match=r"no whole archive of torch\.export"):
+        read_source(path)
+
+
+def test_archives_that_are_cut_or_changed_are_refused_or_read() -> None:
+    whole = FILE.read_bytes()
+    numbers = random.Random(0)
+    for _ in range(60):
+        data = bytearray(whole)
+        if numbers.random() < 0.3:
+            del data[numbers.randrange(len(data)) :]
+        for _ in range(numbers.randrange(1, 8)):
+            if data:
+                data[numbers.randrange(len(data))] = numbers.randrange(256)
+        with suppress(ingot.CompileError, ingot.Unsupported):
+            read_source(bytes(data) if data[:4] == b"PK\x03\x04" else b"PK\x03\x04" + bytes(data))
+
+
+def test_json_that_is_changed_is_refused_or_read() -> None:
+    numbers = random.Random(1)
+
+    def change(document: Any) -> None:
+        for _ in range(numbers.randrange(1, 4)):
+            place: Any = document["graph_module"]
+            while True:
+                keys = list(place if isinstance(place, dict) else range(len(place)))
+                if not keys:
+                    break
+                key = numbers.choice(keys)
+                if isinstance(place[key], (dict, list)) and numbers.random() < 0.9:
+                    place = place[key]
+                    continue
+                place[key] = numbers.choice([None, -1, 2**70, "x", [], {}, {"as_int": "y"}, 1.5])
+                break
+
+    for _ in range(40):
+        with suppress(ingot.CompileError):
+            read_source(changed(change))
+
+
+def test_options_for_modules_are_refused_with_other_sources() -> None:
+    with pytest.raises(ingot.CompileError, match=r"export a torch\.nn\.Module"):
+        read_source(FILE, example_inputs=(1,))

@@ -85,17 +85,6 @@ def _of_empty_rows(c: Context, scores: Value, weights: Value) -> Value:
     return c.op("select", wide, c.fill(0, like=weights), weights)
 
 
-@lowering("aten._scaled_dot_product_flash_attention_for_cpu.default")
-def flash_attention(
-    c: Context, q: Value, k: Value, v: Value, dropout_p: float = 0.0, is_causal: bool = False, *,
-    attn_mask: Value | None = None, scale: Any = None,
-) -> list[Value]:  # fmt: skip
-    """Nothing reads the second result in inference."""
-    result = attention(c, q, k, v, attn_mask, dropout_p, is_causal, scale=scale)
-    return [result, c.filled(0, "f32", () if len(c.declared) < 2 or c.declared[1] is None
-                             else c.declared[1].shape)]  # fmt: skip
-
-
 @lowering("aten._scaled_dot_product_attention_math.default")
 def attention_by_products(
     c: Context, q: Value, k: Value, v: Value, attn_mask: Value | None = None,

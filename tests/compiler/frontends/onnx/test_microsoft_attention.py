@@ -194,6 +194,12 @@ def test_grouped_queries_with_a_cache_that_grows(batch: int | str) -> None:
         pair.check(1e-5, **grouped_arrays(length, past, *before))
 
 
+def test_an_empty_cache_has_no_room() -> None:
+    nodes = [grouped(["y", "present_k", "present_v"], Q, local_window_size=3)]
+    pair = of_nodes(nodes, grouped_inputs("b", 0))
+    pair.check(1e-5, **grouped_arrays(5, 0, 0, 0))
+
+
 def test_grouped_queries_with_a_cache_that_has_room() -> None:
     room = 16
     packed = ["qkv", "", "", *Q[3:]]

@@ -1,8 +1,8 @@
 """GroupQueryAttention: attention over a cache, whose heads several of the queries share.
 
 A cache that is an argument of the length before the call grows by the new rows; one that keeps
-its length (its result is declared as long, or both are a number) is a buffer with room, of which
-`total_sequence_length` rows are read.
+its length (its result is declared as long, or it has a number of rows) is a buffer with room, of
+which `total_sequence_length` rows are read.
 """
 
 from __future__ import annotations
@@ -163,12 +163,13 @@ def _extended(
 
 
 def _keeps_length(node: Node, output: int) -> bool:
-    """Whether the cache is declared as long behind the call as before, or as a number."""
+    """Whether the cache is declared as long behind the call as before, or as a positive number."""
     before = node.declared_dims(node.proto.input[output + 2])
     after = node.declared_dims(node.proto.output[output]) if node.wants(output) else None
     if after is not None and len(after) == 4 and after[2] != "" and before is not None:
         return after[2] == before[2]
-    return isinstance(shape_of(node.input(output + 2))[2], int)
+    room = shape_of(node.input(output + 2))[2]
+    return isinstance(room, int) and room > 0
 
 
 def _mask(node: Node, q: Value, keys: Dim, lengths: _Lengths) -> Value | None:

@@ -1,4 +1,4 @@
-"""Loop IR as C: one function per kernel, in the dialect of kernel.h and kernel_vector.h.
+"""Loop IR as C: one function per kernel, in the dialect of kernel.h and its kind.
 
 A register of f16 or bf16 is an f32 that is rounded after each op; a vector of i1 is a mask
 as wide as the lanes that were compared. Nothing is decided here that changes a result.
@@ -47,7 +47,7 @@ _INDEX_OPERATORS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "rem": "%"}
 _ROUNDINGS = {"floor", "ceil", "trunc", "round_even", "round_away"}
 _EXACT = {"neg", "abs", "sign", "max", "min"} | _ROUNDINGS
 _INSTRUCTIONS = {"scale_f32x16"}
-"""Functions for which some machine has an instruction: kernel_vector.h."""
+"""Functions for which some machine has an instruction: kernel_arithmetic.h."""
 _RARE = ("angle", "quadrant")
 """Functions that are seldom called, and too large to stand wherever they are. What other functions
 choose by a branch is as rare."""
@@ -66,7 +66,7 @@ def prototype(kernel: Kernel) -> str:
 # What INGOT_USE_ of kernel.h is said of: elements, also with a number of lanes, and words.
 _ELEMENTS = ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "f64", "i1", "f16", "bf16")
 _WORDS = ("convert", "dot4", "packed", "reduce", "rem")
-_HEADERS = ("kernel_vector.h", "kernel_rounding.h")
+_HEADERS = ("kernel_vector.h", "kernel_arithmetic.h", "kernel_rounding.h")
 
 
 @dataclass(frozen=True)
@@ -189,7 +189,7 @@ class _Printer(CStructure):
         vectors = (f"broadcast_{scalar}x4({argument})" for argument in arguments)
         return f"{called.name}({', '.join(vectors)})[0]"
 
-    def _include(self, lanes: int, count: int = 1) -> None:
+    def _include(self, lanes: int, count: int = 2) -> None:
         """The first headers with this number of lanes."""
         self.headers[lanes] = max(count, self.headers.get(lanes, 0))
 
@@ -344,7 +344,7 @@ class _Printer(CStructure):
                         names = [names[place], names[1 - place]]
                         break
         elif name in _ROUNDINGS:
-            self._include(max(lanes, 4), 2)  # a scalar is one lane of four
+            self._include(max(lanes, 4), 3)  # a scalar is one lane of four
             self.parts |= {f"{scalar}x{max(lanes, 4)}"}
         return f"{name}_{scalar}{self._suffix(lanes)}({', '.join(names)})"
 

@@ -3,8 +3,8 @@
  * Stands alone with kernel_abi.h; includes no system intrinsics header (they cost 160 ms a
  * file) and needs no library. Integer arithmetic is done unsigned, so nothing here is
  * undefined for any input. f16 and bf16 live in registers as f32 that was rounded.
- * Vectors are in kernel_vector.h, once per number of lanes. Functions such as exp are printed
- * where they are used: compiler/kernels/math.
+ * Vectors are in kernel_vector.h and kernel_arithmetic.h, once per number of lanes. Functions
+ * such as exp are printed where they are used: compiler/kernels/math.
  *
  * Reading all of it takes longer than compiling a small kernel. So what stands in INGOT_IF(part,
  * ...) is for files whose kernels use that part, see headers.py, and a file says in front of it

@@ -1,5 +1,5 @@
 /* Roundings of INGOT_LANES lanes, and of scalars. Included once per number of lanes, behind
- * kernel_vector.h.
+ * kernel_arithmetic.h.
  */
 #include "kernel.h"
 

@@ -1,0 +1,264 @@
+"""The rules of loop ops: the types of the results that an op has, or RuleError."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from ingot.compiler.graph.ops.table import require
+from ingot.compiler.ir import IndexType, MemoryType, Op, ScalarType, Type, Value, VectorType
+from ingot.compiler.kernels.loop_attributes import (
+    Access,
+    Axis,
+    Constant,
+    Dot4,
+    Lane,
+    Reduce,
+    Shuffle,
+)
+from ingot.hal.spec import DType, dtype
+
+_I1, _I64 = ScalarType(dtype("i1")), ScalarType(dtype("i64"))
+_INDEX = IndexType()
+
+
+def index_or_data(op: Op, operands: list[Value]) -> tuple[Type, ...]:
+    """An index, or an i64 scalar: all 64 bits of what is made of the operands. The builder says
+    which, for an i64 among them may be an index that somebody else takes as data."""
+    given = op.results[0].type if op.results else None
+    if all(value.type == _I64 for value in operands):
+        return (_INDEX,) if given == _INDEX else (_I64,)
+    return (_I64,) if given == _I64 else (_INDEX,)
+
+
+def _type(value: Value) -> Any:
+    return value.type
+
+
+def _declared(op: Op, *possible: type) -> Any:
+    """The type that a leaf declares."""
+    require(len(op.results) == 1, f"has one result, got {len(op.results)}")
+    given = op.results[0].type
+    names = " or ".join(each.__name__.removesuffix("Type").lower() for each in possible)
+    require(isinstance(given, possible), f"gives {names}, not {given}")
+    return given
+
+
+def constant(op: Op) -> tuple[Type, ...]:
+    given = _declared(op, ScalarType, VectorType, IndexType)
+    value, element = Constant.of(op).value, _I64.dtype if given == _INDEX else given.dtype
+    wanted = {"f": float, "b": bool}.get("f" if element.is_float else element.kind, int)
+    require(type(value) is wanted, f"the value {value!r} is no {element.name}")
+    if wanted is int:
+        low = -(1 << (element.bits - 1)) if element.kind == "i" else 0
+        high = (1 << (element.bits - (element.kind == "i"))) - 1
+        if given == _INDEX:
+            low, high = -(2**31), 2**31 - 1
+        require(low <= value <= high, f"the value {value} is none of {given}")
+    return (given,)
+
+
+def memory(op: Op) -> tuple[Type, ...]:
+    given = _declared(op, MemoryType)
+    stored = given.dtype
+    kernels_have = given.is_packed or stored.is_boolean or stored.bits >= 8
+    require(kernels_have, f"kernels have no {given}: bytes of codes are u8")
+    only_read = "elements that lie packed are read, not stored: only a binding has them"
+    require(op.name == "loop.binding" or not given.is_packed, only_read)
+    return (given,)
+
+
+def count(op: Op) -> tuple[Type, ...]:
+    _require_axis(op)
+    given = _declared(op, IndexType, ScalarType)
+    return (_I64 if given == _I64 else _INDEX,)
+
+
+def _require_axis(op: Op) -> None:
+    if isinstance(op.attributes, Axis):
+        axis = op.attributes.axis
+        require(0 <= axis < 3, f"axis {axis} is not 0, 1 or 2")
+
+
+def small_count(op: Op) -> tuple[Type, ...]:
+    _require_axis(op)
+    return (_INDEX,)
+
+
+def counting(op: Op) -> tuple[Type, ...]:
+    given = _declared(op, VectorType)
+    return (VectorType(_I64.dtype, given.lanes),)
+
+
+def arithmetic(op: Op) -> tuple[Type, ...]:
+    return index_or_data(op, op.operands)
+
+
+def for_loop(op: Op) -> tuple[Type, ...]:
+    block = op.regions[0].block
+    types = tuple(value.type for value in op.operands[3:])
+    step = op.operands[2].owner
+    if isinstance(step, Op) and step.name == "loop.constant":
+        require(Constant.of(step).value > 0, "its step is not above 0")
+    require(bool(block.arguments), "its body takes the index and what is carried")
+    counts = (_INDEX, _I64)
+    require(block.arguments[0].type in counts, "its body takes an index first")
+    carried = tuple(value.type for value in block.arguments[1:])
+    require(
+        _fit(types, carried),
+        f"its body takes {_list(carried)}, but it starts with {_list(types)}",
+    )
+    _require_yield(op, carried)
+    return carried
+
+
+def branch(op: Op) -> tuple[Type, ...]:
+    types = tuple(value.type for value in op.results)
+    for region in op.regions:
+        require(not region.block.arguments, "a branch takes no arguments")
+    _require_yield(op, types)
+    return types
+
+
+def _require_yield(op: Op, types: tuple[Type, ...]) -> None:
+    for each in types:
+        require(not isinstance(each, MemoryType), "memory is not carried")
+    for region in op.regions:
+        block = region.block
+        require(bool(block.ops) and block.terminator.name == "yield", "its region ends in a yield")
+        given = tuple(value.type for value in block.terminator.operands)
+        require(_fit(given, types), f"its region yields {_list(given)}, expected {_list(types)}")
+
+
+def _fit(given: tuple[Type, ...], wanted: tuple[Type, ...]) -> bool:
+    """Whether the types are equal, but for an index where an i64 scalar is wanted."""
+    return len(given) == len(wanted) and all(
+        a == b or (a == _INDEX and b == _I64) for a, b in zip(given, wanted, strict=True)
+    )
+
+
+def nothing(op: Op) -> tuple[Type, ...]:
+    return ()
+
+
+def _element(memory: Value) -> DType:
+    return cast(MemoryType, memory.type).element
+
+
+def load(op: Op) -> tuple[Type, ...]:
+    given = _declared(op, ScalarType, VectorType)
+    lanes = given.lanes if isinstance(given, VectorType) else 1
+    _require_vector(op, lanes, len(op.operands) > 2)
+    element = _element(op.operands[0])
+    return (VectorType(element, lanes) if lanes > 1 else ScalarType(element),)
+
+
+def store(op: Op) -> tuple[Type, ...]:
+    value = _type(op.operands[2])
+    memory = cast(MemoryType, op.operands[0].type)
+    element = memory.element
+    require(not memory.is_packed, f"stores into {memory}, whose elements share bytes")
+    if value == _INDEX:
+        value = _I64
+    require(value.dtype is element, f"stores {value} into {op.operands[0].type}")
+    _require_vector(op, getattr(value, "lanes", 1), len(op.operands) > 3)
+    return ()
+
+
+def _require_vector(op: Op, lanes: int, has_count: bool) -> None:
+    require(lanes > 1 or not has_count, "a scalar has no count of lanes")
+    if Access.of(op).aligned:
+        require(lanes > 1 and not has_count, "only whole vectors are aligned")
+        owner = op.operands[0].owner
+        own = isinstance(owner, Op) and owner.name in ("loop.local", "loop.scratch")
+        require(own, "only memory of the kernel's own is aligned")
+
+
+def gather(op: Op) -> tuple[Type, ...]:
+    return (VectorType(_element(op.operands[0]), _type(op.operands[1]).lanes),)
+
+
+def same(op: Op) -> tuple[Type, ...]:
+    return (_I1,)
+
+
+def fault(op: Op) -> tuple[Type, ...]:
+    lanes = [getattr(value.type, "lanes", 1) for value in op.operands[:2]]
+    require(lanes[0] == lanes[1], f"has a condition of {lanes[0]} lanes, an index of {lanes[1]}")
+    return ()
+
+
+def broadcast(op: Op) -> tuple[Type, ...]:
+    given, scalar = _declared(op, VectorType), _type(op.operands[0])
+    return (VectorType(_I64.dtype if scalar == _INDEX else scalar.dtype, given.lanes),)
+
+
+def _require_lane(op: Op, count: int, *lanes: int) -> None:
+    for lane in lanes:
+        require(0 <= lane < count, f"names lane {lane} of {count}")
+
+
+def extract(op: Op) -> tuple[Type, ...]:
+    vector = _type(op.operands[0])
+    _require_lane(op, vector.lanes, Lane.of(op).lane)
+    return (ScalarType(vector.dtype),)
+
+
+def insert(op: Op) -> tuple[Type, ...]:
+    vector, scalar = map(_type, op.operands)
+    _require_lane(op, vector.lanes, Lane.of(op).lane)
+    element = _I64.dtype if scalar == _INDEX else scalar.dtype
+    require(element is vector.dtype, f"inserts {scalar} into {vector}")
+    return (vector,)
+
+
+def shuffle(op: Op) -> tuple[Type, ...]:
+    a, b = map(_type, op.operands)
+    require(a == b, f"takes two equal vectors, not {a} and {b}")
+    lanes = Shuffle.of(op).lanes
+    require(len(lanes) > 1, "gives two lanes or more")
+    _require_lane(op, 2 * a.lanes, *lanes)
+    return (VectorType(a.dtype, len(lanes)),)
+
+
+def reduce(op: Op) -> tuple[Type, ...]:
+    vector, kind = _type(op.operands[0]), Reduce.of(op).kind
+    element = vector.dtype
+    bits = kind in ("and", "or", "xor")
+    require(not (bits and element.is_float), f"{kind} of {vector} has no meaning")
+    return (ScalarType(element),)
+
+
+def any_lane(op: Op) -> tuple[Type, ...]:
+    element = _type(op.operands[0]).dtype
+    require(element.is_boolean, f"takes lanes of i1, not of {element}")
+    return (_I1,)
+
+
+def fma(op: Op) -> tuple[Type, ...]:
+    a, b, c = map(_type, op.operands)
+    require(a == b == c, f"takes three equal types, not {a}, {b} and {c}")
+    require(a != _INDEX and not a.dtype.is_boolean, f"takes numbers, not {a}")
+    return (a,)
+
+
+def dot4(op: Op) -> tuple[Type, ...]:
+    a, b, c = map(_type, op.operands)
+    require(a == b == c, f"takes three equal types, not {a}, {b} and {c}")
+    require(a != _INDEX and a.dtype.name == "i32", f"takes words of i32, not {a}")
+    for side in (Dot4.of(op).left, Dot4.of(op).right):
+        require(side.is_integer and side.bits == 8, f"multiplies bytes, i8 or u8, not {side.name}")
+    return (c,)
+
+
+def part(op: Op) -> tuple[Type, ...]:
+    value, *others = map(_type, op.operands)
+    require(
+        all(other == value for other in others), f"takes equal types, not {_list((value, *others))}"
+    )
+    is_float = value != _INDEX and value.dtype.name in ("f32", "f64")
+    require(is_float, f"takes numbers of f32 or f64, not {value}")
+    return (value,)
+
+
+def _list(types: tuple[Type, ...]) -> str:
+    return f"({', '.join(map(str, types))})"

@@ -1,0 +1,412 @@
+/* What is computed with vectors of INGOT_LANES lanes: arithmetic, masks, conversions. Included once
+ * per number of lanes, behind kernel_vector.h.
+ */
+#include "kernel.h"
+
+#define L INGOT_LANES
+#define N(name) INGOT_CAT3(name, x, L)
+#define EACH_LANE for (int lane = 0; lane < L; ++lane)
+
+/* Integers. */
+#define INGOT_VECTOR_INTEGER(type, unsigned_type, signed_type)                                \
+  INGOT_INLINE N(type) N(add_##type)(N(type) a, N(type) b) {                                  \
+    return (N(type))((N(unsigned_type))a + (N(unsigned_type))b);                              \
+  }                                                                                           \
+  INGOT_INLINE N(type) N(mul_##type)(N(type) a, N(type) b) {                                  \
+    return (N(type))((N(unsigned_type))a * (N(unsigned_type))b);                              \
+  }                                                                                           \
+  INGOT_INLINE N(type) N(neg_##type)(N(type) a) { return (N(type))(-(N(unsigned_type))a); }   \
+  INGOT_INLINE N(type) N(not_##type)(N(type) a) { return ~a; }                                \
+  INGOT_INLINE N(type) N(and_##type)(N(type) a, N(type) b) { return a & b; }                  \
+  INGOT_INLINE N(type) N(or_##type)(N(type) a, N(type) b) { return a | b; }                   \
+  INGOT_INLINE N(type) N(xor_##type)(N(type) a, N(type) b) { return a ^ b; }                  \
+  INGOT_INLINE N(type) N(max_##type)(N(type) a, N(type) b) {                                  \
+    return N(select_##type)((N(signed_type))(a > b), a, b);                                   \
+  }                                                                                           \
+  INGOT_INLINE N(type) N(min_##type)(N(type) a, N(type) b) {                                  \
+    return N(select_##type)((N(signed_type))(a < b), a, b);                                   \
+  }                                                                                           \
+  INGOT_INLINE N(type) N(abs_##type)(N(type) a) {                                             \
+    return N(select_##type)((N(signed_type))(a < 0), N(neg_##type)(a), a);                    \
+  }                                                                                           \
+  INGOT_INLINE N(type) N(sign_##type)(N(type) a) { return (N(type))((a < 0) - (a > 0)); }     \
+  INGOT_LANEWISE2(type, type, div_##type)                                                     \
+  INGOT_LANEWISE2(type, type, rem_##type)                                                     \
+  INGOT_LANEWISE2(type, type, pow_##type)                                                     \
+  INGOT_LANEWISE2(type, type, shift_left_##type)                                              \
+  INGOT_LANEWISE2(type, type, shift_right_logical_##type)                                     \
+  INGOT_LANEWISE2(type, type, shift_right_arithmetic_##type)                                  \
+  INGOT_LANEWISE1(type, type, popcount_##type)                                                \
+  INGOT_LANEWISE1(type, type, count_leading_zeros_##type)
+#define INGOT_LANEWISE1(from, to, name)                                                       \
+  INGOT_INLINE N(to) N(name)(N(from) a) {                                                     \
+    to result[L]; /* an array: gcc 12 fails on vectors wider than the target's */             \
+    EACH_LANE result[lane] = name(a[lane]);                                                   \
+    return N(load_##to)((const to##_memory *)result, 0);                                      \
+  }
+#define INGOT_LANEWISE2(from, to, name)                                                       \
+  INGOT_INLINE N(to) N(name)(N(from) a, N(from) b) {                                          \
+    N(to) result;                                                                             \
+    EACH_LANE result[lane] = name(a[lane], b[lane]);                                          \
+    return result;                                                                            \
+  }
+IF(i8, INGOT_VECTOR_INTEGER(i8, u8, i8))
+IF(i16, INGOT_VECTOR_INTEGER(i16, u16, i16))
+IF(i32, INGOT_VECTOR_INTEGER(i32, u32, i32))
+IF(i64, INGOT_VECTOR_INTEGER(i64, u64, i64))
+IF(u8, INGOT_VECTOR_INTEGER(u8, u8, i8))
+IF(u16, INGOT_VECTOR_INTEGER(u16, u16, i16))
+IF(u32, INGOT_VECTOR_INTEGER(u32, u32, i32))
+IF(u64, INGOT_VECTOR_INTEGER(u64, u64, i64))
+
+/* Floats. */
+#define INGOT_VECTOR_FLOAT(type, bits_type, mask, sign_bit)                                   \
+  INGOT_INLINE N(type) N(neg_##type)(N(type) a) { return -a; }                                \
+  INGOT_INLINE N(type) N(abs_##type)(N(type) a) {                                             \
+    return (N(type))((N(bits_type))a & ~(sign_bit));                                          \
+  }                                                                                           \
+  INGOT_INLINE N(mask) N(is_nan_##type)(N(type) a) { return a != a; }                         \
+  INGOT_INLINE N(mask) N(is_inf_##type)(N(type) a) {                                          \
+    return N(abs_##type)(a) == (type)__builtin_inf();                                         \
+  }                                                                                           \
+  INGOT_INLINE N(mask) N(is_finite_##type)(N(type) a) {                                       \
+    return N(abs_##type)(a) < (type)__builtin_inf();                                          \
+  }                                                                                           \
+  INGOT_INLINE N(type) N(max_##type)(N(type) a, N(type) b) {                                  \
+    return N(select_##type)(b != b, b, N(max_constant_##type)(b, a));                         \
+  }                                                                                           \
+  INGOT_INLINE N(type) N(min_##type)(N(type) a, N(type) b) {                                  \
+    return N(select_##type)(b != b, b, N(min_constant_##type)(b, a));                         \
+  }                                                                                           \
+  INGOT_INLINE N(type) N(sign_##type)(N(type) a) {                                            \
+    N(bits_type) one = ((N(bits_type))a & (sign_bit)) | (N(bits_type))((N(type)){0} + 1);     \
+    return N(select_##type)((a < 0) | (a > 0), (N(type))one, a);                              \
+  }
+#if INGOT_USE_rem
+INGOT_LANEWISE2(f32, f32, rem_f32)
+IF(f64, INGOT_LANEWISE2(f64, f64, rem_f64))
+#endif
+
+/* A multiply-add, the square root, and the larger and smaller of a constant and a value:
+ * the constant is no NaN; NaN of the value stays. */
+#define INGOT_INSTRUCTIONS(type, fma_call, sqrt_call, max_call, min_call)                     \
+  INGOT_INLINE N(type) N(fma_##type)(N(type) a, N(type) b, N(type) c) { return fma_call; }    \
+  INGOT_INLINE N(type) N(sqrt_##type)(N(type) a) { return sqrt_call; }                        \
+  INGOT_INLINE N(type) N(max_constant_##type)(N(type) a, N(type) b) { return max_call; }      \
+  INGOT_INLINE N(type) N(min_constant_##type)(N(type) a, N(type) b) { return min_call; }
+#if defined(__AVX512F__) && L == 16 && !defined(__clang__)
+INGOT_INSTRUCTIONS(f32, __builtin_ia32_vfmaddps512_mask(a, b, c, (u16)-1, 4),
+                   __builtin_ia32_sqrtps512_mask(a, (N(f32)){0}, (u16)-1, 4),
+                   __builtin_ia32_maxps512_mask(a, b, (N(f32)){0}, (u16)-1, 4),
+                   __builtin_ia32_minps512_mask(a, b, (N(f32)){0}, (u16)-1, 4))
+#define INGOT_HAVE_F32
+#elif defined(__AVX512F__) && L == 16
+INGOT_INSTRUCTIONS(f32, __builtin_ia32_vfmaddps512_mask(a, b, c, (u16)-1, 4),
+                   __builtin_ia32_sqrtps512(a, 4), __builtin_ia32_maxps512(a, b, 4),
+                   __builtin_ia32_minps512(a, b, 4))
+#define INGOT_HAVE_F32
+#elif defined(__AVX2__) && defined(__FMA__) && L == 8
+INGOT_INSTRUCTIONS(f32, __builtin_ia32_vfmaddps256(a, b, c), __builtin_ia32_sqrtps256(a),
+                   __builtin_ia32_maxps256(a, b), __builtin_ia32_minps256(a, b))
+#define INGOT_HAVE_F32
+#elif defined(__AVX2__) && defined(__FMA__) && L == 4
+INGOT_INSTRUCTIONS(f32, __builtin_ia32_vfmaddps(a, b, c), __builtin_ia32_sqrtps(a),
+                   __builtin_ia32_maxps(a, b), __builtin_ia32_minps(a, b))
+#define INGOT_HAVE_F32
+#endif
+#if defined(__AVX512F__) && L == 8 && !defined(__clang__)
+INGOT_INSTRUCTIONS(f64, __builtin_ia32_vfmaddpd512_mask(a, b, c, (u8)-1, 4),
+                   __builtin_ia32_sqrtpd512_mask(a, (N(f64)){0}, (u8)-1, 4),
+                   __builtin_ia32_maxpd512_mask(a, b, (N(f64)){0}, (u8)-1, 4),
+                   __builtin_ia32_minpd512_mask(a, b, (N(f64)){0}, (u8)-1, 4))
+#define INGOT_HAVE_F64
+#elif defined(__AVX512F__) && L == 8
+INGOT_INSTRUCTIONS(f64, __builtin_ia32_vfmaddpd512_mask(a, b, c, (u8)-1, 4),
+                   __builtin_ia32_sqrtpd512(a, 4), __builtin_ia32_maxpd512(a, b, 4),
+                   __builtin_ia32_minpd512(a, b, 4))
+#define INGOT_HAVE_F64
+#elif defined(__AVX2__) && defined(__FMA__) && L == 4
+INGOT_INSTRUCTIONS(f64, __builtin_ia32_vfmaddpd256(a, b, c), __builtin_ia32_sqrtpd256(a),
+                   __builtin_ia32_maxpd256(a, b), __builtin_ia32_minpd256(a, b))
+#define INGOT_HAVE_F64
+#endif
+
+#define INGOT_WITHOUT_INSTRUCTIONS(type)                                                      \
+  INGOT_INLINE N(type) N(fma_##type)(N(type) a, N(type) b, N(type) c) {                       \
+    if (!INGOT_HAS_FMA) {                                                                     \
+      return a * b + c;                                                                       \
+    }                                                                                         \
+    N(type) result;                                                                           \
+    EACH_LANE result[lane] = fma_##type(a[lane], b[lane], c[lane]);                           \
+    return result;                                                                            \
+  }                                                                                           \
+  INGOT_LANEWISE1(type, type, sqrt_##type)                                                    \
+  INGOT_INLINE N(type) N(max_constant_##type)(N(type) a, N(type) b) {                         \
+    return N(select_##type)(a > b, a, b);                                                     \
+  }                                                                                           \
+  INGOT_INLINE N(type) N(min_constant_##type)(N(type) a, N(type) b) {                         \
+    return N(select_##type)(a < b, a, b);                                                     \
+  }
+#ifndef INGOT_HAVE_F32
+INGOT_WITHOUT_INSTRUCTIONS(f32)
+#endif
+#ifndef INGOT_HAVE_F64
+IF(f64, INGOT_WITHOUT_INSTRUCTIONS(f64))
+#endif
+#undef INGOT_HAVE_F32
+#undef INGOT_HAVE_F64
+/* A multiply-add that keeps what the product alone would lose. */
+INGOT_INLINE N(f32) N(fma_exact_f32)(N(f32) a, N(f32) b, N(f32) c) {
+  if (INGOT_HAS_FMA) return N(fma_f32)(a, b, c);
+  N(f64) product = __builtin_convertvector(a, N(f64)) * __builtin_convertvector(b, N(f64));
+  return __builtin_convertvector(product + __builtin_convertvector(c, N(f64)), N(f32));
+}
+#if INGOT_USES(N(f64))
+INGOT_INLINE N(f64) N(fma_exact_f64)(N(f64) a, N(f64) b, N(f64) c) {
+  if (INGOT_HAS_FMA) return N(fma_f64)(a, b, c);
+  N(i64) upper = (N(i64)){0} + (i64)0xfffffffff8000000;
+  N(f64) a_high = (N(f64))((N(i64))a & upper), b_high = (N(f64))((N(i64))b & upper);
+  N(f64) a_low = a - a_high, b_low = b - b_high, product = a * b;
+  N(f64) error = ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low;
+  return (product + c) + error;
+}
+#endif
+#if defined(__AVX512F__) && L == 16
+#define INGOT_HAVE_scale_f32x16
+INGOT_INLINE N(f32) N(scale_f32)(N(f32) value, N(f32) power) {
+  return __builtin_ia32_scalefps512_mask(value, power, (N(f32)){0}, (u16)-1, 4);
+}
+#endif
+INGOT_VECTOR_FLOAT(f32, u32, i32, 0x80000000u)
+IF(f64, INGOT_VECTOR_FLOAT(f64, u64, i64, 0x8000000000000000u))
+INGOT_INLINE N(f32) N(rsqrt_f32)(N(f32) a) { return 1.0f / N(sqrt_f32)(a); }
+IF(f64, INGOT_INLINE N(f64) N(rsqrt_f64)(N(f64) a) { return 1.0 / N(sqrt_f64)(a); })
+
+/* Words of four bytes: c + the products of the bytes of a with those of b. Nothing saturates: without
+ * an instruction for u8 times i8, bytes are widened to pairs of i16, which are multiplied and
+ * added at once, or else one after another. */
+#if INGOT_USE_dot4
+#if defined(__clang__)
+#define INGOT_DPBUSD(lanes, bits) INGOT_CAT(__builtin_ia32_vpdpbusd, bits)
+#define INGOT_MADD512(a, b) __builtin_ia32_pmaddwd512(a, b)
+#else
+#define INGOT_DPBUSD(lanes, bits) INGOT_CAT3(__builtin_ia32_vpdpbusd_v, lanes, si)
+#define INGOT_MADD512(a, b) __builtin_ia32_pmaddwd512_mask(a, b, (N(i32)){0}, (u16)-1)
+#endif
+#if defined(__AVX512BW__) && L == 16
+#define INGOT_MADD(a, b) INGOT_MADD512(a, b)
+#elif defined(__AVX2__) && L == 8
+#define INGOT_MADD(a, b) __builtin_ia32_pmaddwd256(a, b)
+#elif defined(__SSE2__) && L == 4
+#define INGOT_MADD(a, b) __builtin_ia32_pmaddwd128(a, b)
+#endif
+#ifdef INGOT_MADD
+typedef i16 N(pairs) __attribute__((vector_size(4 * L)));
+typedef u16 N(upairs) __attribute__((vector_size(4 * L)));
+INGOT_INLINE N(pairs) N(even_u8)(N(i32) a) { return (N(pairs))((N(upairs))a & 255); }
+INGOT_INLINE N(pairs) N(even_i8)(N(i32) a) { return (N(pairs))((N(upairs))a << 8) >> 8; }
+INGOT_INLINE N(pairs) N(odd_u8)(N(i32) a) { return (N(pairs))((N(upairs))a >> 8); }
+INGOT_INLINE N(pairs) N(odd_i8)(N(i32) a) { return (N(pairs))a >> 8; }
+#define INGOT_DOT4(left, right)                                                               \
+  INGOT_INLINE N(i32) N(dot4_##left##_##right)(N(i32) a, N(i32) b, N(i32) c) {                \
+    N(i32) even = INGOT_MADD(N(even_##left)(a), N(even_##right)(b));                          \
+    N(i32) odd = INGOT_MADD(N(odd_##left)(a), N(odd_##right)(b));                             \
+    return (N(i32))((N(u32))c + (N(u32))even + (N(u32))odd);                                  \
+  }
+#else
+#define INGOT_BYTE_u8(a, place) ((N(u32))(a) >> (place) & 255u)
+#define INGOT_BYTE_i8(a, place) ((N(u32))((N(i32))((N(u32))(a) << (24 - (place))) >> 24))
+#define INGOT_DOT4(left, right)                                                               \
+  INGOT_INLINE N(i32) N(dot4_##left##_##right)(N(i32) a, N(i32) b, N(i32) c) {                \
+    N(u32) sum = (N(u32))c;                                                                   \
+    for (int place = 0; place < 32; place += 8) {                                             \
+      sum += INGOT_BYTE_##left(a, place) * INGOT_BYTE_##right(b, place);                      \
+    }                                                                                         \
+    return (N(i32))sum;                                                                       \
+  }
+#endif
+#if (defined(__AVX512VNNI__) && L == 16) || \
+    (((defined(__AVX512VNNI__) && defined(__AVX512VL__)) || defined(__AVXVNNI__)) && L == 8)
+INGOT_INLINE N(i32) N(dot4_u8_i8)(N(i32) a, N(i32) b, N(i32) c) {
+#if L == 16
+  return INGOT_DPBUSD(16, 512)(c, a, b);
+#else
+  return INGOT_DPBUSD(8, 256)(c, a, b);
+#endif
+}
+#else
+INGOT_DOT4(u8, i8)
+#endif
+INGOT_DOT4(i8, u8)
+INGOT_DOT4(i8, i8)
+INGOT_DOT4(u8, u8)
+#endif
+
+/* Lanes combined as a tree: lane i with lane i ^ half. */
+#if INGOT_USE_reduce
+#if defined(__clang__)
+#define INGOT_SWAP(type, mask)                                                                \
+  INGOT_INLINE N(type) N(swap_##type)(N(type) vector, int half) {                             \
+    N(type) result;                                                                           \
+    EACH_LANE result[lane] = vector[lane ^ half];                                             \
+    return result;                                                                            \
+  }
+#else
+#define INGOT_SWAP(type, mask)                                                                \
+  INGOT_INLINE N(type) N(swap_##type)(N(type) vector, int half) {                             \
+    return __builtin_shuffle(vector, (N(mask)){INGOT_COUNT(L)} ^ (mask)half);                 \
+  }
+#endif
+#define INGOT_REDUCE(type, kind, combine)                                                     \
+  INGOT_INLINE type N(reduce_##kind##_##type)(N(type) v) {                                    \
+    if (L > 32) v = combine(v, N(swap_##type)(v, 32 % L));                                    \
+    if (L > 16) v = combine(v, N(swap_##type)(v, 16 % L));                                    \
+    if (L > 8) v = combine(v, N(swap_##type)(v, 8 % L));                                      \
+    if (L > 4) v = combine(v, N(swap_##type)(v, 4 % L));                                      \
+    if (L > 2) v = combine(v, N(swap_##type)(v, 2 % L));                                      \
+    return combine(v, N(swap_##type)(v, 1))[0];                                               \
+  }
+#define INGOT_ADD(a, b) ((a) + (b))
+#define INGOT_MUL(a, b) ((a) * (b))
+#define INGOT_REDUCE_FLOAT(type, mask)        \
+  INGOT_SWAP(type, mask)                      \
+  INGOT_REDUCE(type, add, INGOT_ADD)          \
+  INGOT_REDUCE(type, mul, INGOT_MUL)          \
+  INGOT_REDUCE(type, max, N(max_##type))      \
+  INGOT_REDUCE(type, min, N(min_##type))
+#define INGOT_REDUCE_INTEGER(type, mask)      \
+  INGOT_SWAP(type, mask)                      \
+  INGOT_REDUCE(type, add, N(add_##type))      \
+  INGOT_REDUCE(type, mul, N(mul_##type))      \
+  INGOT_REDUCE(type, max, N(max_##type))      \
+  INGOT_REDUCE(type, min, N(min_##type))      \
+  INGOT_REDUCE(type, and, N(and_##type))      \
+  INGOT_REDUCE(type, or, N(or_##type))        \
+  INGOT_REDUCE(type, xor, N(xor_##type))
+INGOT_REDUCE_FLOAT(f32, i32)
+IF(f64, INGOT_REDUCE_FLOAT(f64, i64))
+IF(i8, INGOT_REDUCE_INTEGER(i8, i8))
+IF(i16, INGOT_REDUCE_INTEGER(i16, i16))
+IF(i32, INGOT_REDUCE_INTEGER(i32, i32))
+IF(i64, INGOT_REDUCE_INTEGER(i64, i64))
+IF(u8, INGOT_REDUCE_INTEGER(u8, i8))
+IF(u16, INGOT_REDUCE_INTEGER(u16, i16))
+IF(u32, INGOT_REDUCE_INTEGER(u32, i32))
+IF(u64, INGOT_REDUCE_INTEGER(u64, i64))
+#endif
+
+/* The value of the first lane that is set in the mask. */
+INGOT_INLINE i64 N(first_i64)(N(i64) mask, N(i64) values) {
+  i64 value = 0;
+  for (int lane = L - 1; lane >= 0; --lane) {
+    value = mask[lane] != 0 ? values[lane] : value;
+  }
+  return value;
+}
+
+/* Bytes as i32. gcc takes the general form apart when they come from memory. */
+#define INGOT_WIDEN(type, value)                                                              \
+  INGOT_INLINE N(i32) N(widen_##type)(N(type) a) { return value; }
+#if defined(__AVX512F__) && L == 16 && !defined(__clang__)
+#define INGOT_BYTES(a) ((char __attribute__((vector_size(16))))(a))
+INGOT_WIDEN(u8, __builtin_ia32_pmovzxbd512_mask(INGOT_BYTES(a), (N(i32)){0}, (u16)-1))
+INGOT_WIDEN(i8, __builtin_ia32_pmovsxbd512_mask(INGOT_BYTES(a), (N(i32)){0}, (u16)-1))
+#elif defined(__AVX2__) && L == 8 && !defined(__clang__)
+#define INGOT_BYTES(a) \
+  ((char __attribute__((vector_size(16))))(i64 __attribute__((vector_size(16)))){(i64)(a), 0})
+INGOT_WIDEN(u8, __builtin_ia32_pmovzxbd256(INGOT_BYTES(a)))
+INGOT_WIDEN(i8, __builtin_ia32_pmovsxbd256(INGOT_BYTES(a)))
+#else
+INGOT_WIDEN(u8, __builtin_convertvector(a, N(i32)))
+INGOT_WIDEN(i8, __builtin_convertvector(a, N(i32)))
+#endif
+INGOT_WIDEN(u16, __builtin_convertvector(a, N(i32)))
+INGOT_WIDEN(i16, __builtin_convertvector(a, N(i32)))
+
+/* Integers to a quarter or less of their width, modulo 2^n. gcc takes one step apart where the
+ * machine has no instruction for it. */
+#define INGOT_NARROW(from, half, to)                                                          \
+  INGOT_INLINE N(to) N(narrow_##from##_##to)(N(from) a) {                                     \
+    return __builtin_convertvector(__builtin_convertvector(a, N(half)), N(to));               \
+  }
+#if defined(__AVX512VL__)
+INGOT_NARROW(i32, i32, i8)
+INGOT_NARROW(i64, i64, i16)
+INGOT_NARROW(i64, i64, i8)
+#else
+INGOT_NARROW(i32, i16, i8)
+INGOT_NARROW(i64, i32, i16)
+INGOT_INLINE N(i8) N(narrow_i64_i8)(N(i64) a) {
+  return N(narrow_i32_i8)(__builtin_convertvector(a, N(i32)));
+}
+#endif
+
+/* Conversions from float saturate, and NaN gives 0. */
+#if INGOT_USE_convert
+INGOT_INLINE N(i32) N(convert_f32_i32)(N(f32) a) {
+  N(i32) inside = (a >= -2147483648.0f) & (a < 2147483648.0f);
+  N(i32) value = __builtin_convertvector(N(select_f32)(inside, a, (N(f32)){0}), N(i32));
+  value |= (a >= 2147483648.0f) & INT32_MAX;
+  return value | ((a < -2147483648.0f) & INT32_MIN);
+}
+#define INGOT_NARROW_SATURATED(to, low, high, narrow)                                         \
+  INGOT_INLINE N(to) N(convert_f32_##to)(N(f32) a) {                                          \
+    N(f32) floor = (N(f32)){0} + (low), ceiling = (N(f32)){0} + (high);                       \
+    N(f32) inside = N(min_constant_f32)(ceiling, N(max_constant_f32)(floor, a));              \
+    inside = (N(f32))((N(i32))inside & (a == a));                                             \
+    N(i32) whole = __builtin_convertvector(inside, N(i32));                                   \
+    return (N(to))narrow(whole);                                                              \
+  }
+/* Where the floor is 0, NaN becomes it. */
+#define INGOT_NARROW_UNSIGNED(to, high, narrow)                                               \
+  INGOT_INLINE N(to) N(convert_f32_##to)(N(f32) a) {                                          \
+    N(f32) floor = {0}, ceiling = (N(f32)){0} + (high);                                       \
+    N(f32) inside = N(min_constant_f32)(ceiling, N(max_constant_f32)(a, floor));              \
+    return (N(to))narrow(__builtin_convertvector(inside, N(i32)));                            \
+  }
+#define INGOT_HALVES(whole) __builtin_convertvector(whole, N(i16))
+IF(i8, INGOT_NARROW_SATURATED(i8, -128, 127, N(narrow_i32_i8)))
+IF(i16, INGOT_NARROW_SATURATED(i16, -32768, 32767, INGOT_HALVES))
+IF(u8, INGOT_NARROW_UNSIGNED(u8, 255, N(narrow_i32_i8)))
+IF(u16, INGOT_NARROW_UNSIGNED(u16, 65535, INGOT_HALVES))
+IF(i64, INGOT_LANEWISE1(f32, i64, convert_f32_i64))
+IF(u32, INGOT_LANEWISE1(f32, u32, convert_f32_u32))
+IF(u64, INGOT_LANEWISE1(f32, u64, convert_f32_u64))
+IF(i8, INGOT_LANEWISE1(f64, i8, convert_f64_i8))
+IF(i16, INGOT_LANEWISE1(f64, i16, convert_f64_i16))
+IF(i32, INGOT_LANEWISE1(f64, i32, convert_f64_i32))
+IF(i64, INGOT_LANEWISE1(f64, i64, convert_f64_i64))
+IF(u8, INGOT_LANEWISE1(f64, u8, convert_f64_u8))
+IF(u16, INGOT_LANEWISE1(f64, u16, convert_f64_u16))
+IF(u32, INGOT_LANEWISE1(f64, u32, convert_f64_u32))
+IF(u64, INGOT_LANEWISE1(f64, u64, convert_f64_u64))
+#endif
+
+#undef INGOT_VECTOR_INTEGER
+#undef INGOT_LANEWISE1
+#undef INGOT_LANEWISE2
+#undef INGOT_VECTOR_FLOAT
+#undef INGOT_INSTRUCTIONS
+#undef INGOT_WITHOUT_INSTRUCTIONS
+#undef INGOT_SWAP
+#undef INGOT_REDUCE
+#undef INGOT_ADD
+#undef INGOT_MUL
+#undef INGOT_REDUCE_FLOAT
+#undef INGOT_REDUCE_INTEGER
+#undef INGOT_MADD
+#undef INGOT_MADD512
+#undef INGOT_DPBUSD
+#undef INGOT_DOT4
+#undef INGOT_BYTE_u8
+#undef INGOT_BYTE_i8
+#undef INGOT_WIDEN
+#undef INGOT_BYTES
+#undef INGOT_NARROW
+#undef INGOT_NARROW_SATURATED
+#undef INGOT_NARROW_UNSIGNED
+#undef INGOT_HALVES
+#undef EACH_LANE
+#undef N
+#undef L
+#undef INGOT_LANES

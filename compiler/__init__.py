@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ingot.compiler.module import Module
     from ingot.compiler.pipeline import compile
-from ingot.compiler.report import Report
+    from ingot.compiler.report import Report
 
 __all__ = ["Module", "Report", "compile"]
 

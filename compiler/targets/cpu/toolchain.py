@@ -166,6 +166,8 @@ def build_executable(
 
 
 def _build(jobs: Sequence[_Job], progress: Callable[[int, int], None]) -> list[bytes]:
+    if all(job.cached is not None for job in jobs):  # no folder, and no threads
+        return [job.finish() for job in jobs]
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     with (
         tempfile.TemporaryDirectory(prefix="ingot-build-") as folder,

@@ -114,6 +114,8 @@ def test_linear_models_with_every_transform() -> None:
                     intercepts=floats(count), **weights,
                 )
             )  # fmt: skip
+            if (kind, count) == ("PROBIT", 1):
+                continue  # onnxruntime leaves one of the two scores as memory was
             nodes.append(
                 classic_node(
                     "LinearClassifier", ["small"],

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from ingot.compiler.frontends.onnx.lowerings.classic import (
     features,
+    forest,
     labels,
     linear,
     scores,
+    trees,
 )
 
-__all__ = ["features", "labels", "linear", "scores"]
+__all__ = ["features", "forest", "labels", "linear", "scores", "trees"]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from ingot.compiler.ir import Function, dims
 from ingot.compiler.ir.dims import Bounds, Dim
 from ingot.compiler.kernels.indexing import Axis, linearize
-from ingot.compiler.kernels.items.spread import is_straight
+from ingot.compiler.kernels.items.spread import BUSY, LINE, is_straight
 from ingot.compiler.kernels.kernel import TargetInfo
 from ingot.compiler.kernels.row_plan import RowPlan
 from ingot.compiler.kernels.schedule import (
@@ -31,8 +31,6 @@ __all__ = ["RowShape", "shape_rows"]
 _HELD = 8  # vectors of a row that an item keeps in registers
 _WANTED = 4  # vectors that are in flight together
 _CODE = 160  # ops that are printed for the elements of one item
-_BUSY = 512  # groups that keep a large device busy
-_LINE = 16  # neighbouring items that share lines of memory
 
 
 @dataclass(frozen=True)
@@ -137,7 +135,7 @@ def _along(shape: RowShape, plan: RowPlan, items: int, known: Bounds) -> RowShap
     if longest <= items * most * shape.lanes:
         vectors = -(-int(longest) // shape.lanes)
         width = power_of_two(-(-vectors // min(_WANTED, most)))
-        if rows * width < _BUSY * items:
+        if rows * width < BUSY * items:
             width = power_of_two(vectors)
         width = min(width, items)
         held = -(-vectors // width)
@@ -154,10 +152,10 @@ def _across(shape: RowShape, plan: RowPlan, items: int, known: Bounds) -> RowSha
     columns = max(guess(shape.columns.extent, known) // shape.lanes, 1)
     reduced = max(guess(shape.reduced.extent, known), 1)
     most = _most_held(plan)
-    sharing = min(power_of_two(-(-reduced // most)), max(items // _LINE, 1))
+    sharing = min(power_of_two(-(-reduced // most)), max(items // LINE, 1))
     width = min(power_of_two(columns), items // sharing)
-    if columns * rows * sharing < _BUSY * items:
-        sharing = min(power_of_two(reduced), items // min(width, _LINE))
+    if columns * rows * sharing < BUSY * items:
+        sharing = min(power_of_two(reduced), items // min(width, LINE))
         width = min(width, items // sharing)
     depth = min(items // (width * sharing), power_of_two(rows))
     longest = dims.bounds(shape.reduced.extent, known)[1]

@@ -19,11 +19,11 @@ from ingot.compiler.kernels.loop import LoopBuilder
 from ingot.compiler.kernels.schedule import WORKGROUP_BYTES, Folded, Merged, guess, power_of_two
 from ingot.compiler.kernels.trace import Load, Node, axes_of_index
 
-__all__ = ["Spread", "fold", "is_straight"]
+__all__ = ["BUSY", "LINE", "Spread", "fold", "is_straight"]
 
 _MOST_GROUPS = 32768  # along y or z: drivers have limits of 65535
-_BUSY = 512  # groups that keep a large device busy
-_LINE = 16  # neighbouring items that share lines of memory
+BUSY = 512  # groups that keep a large device busy
+LINE = 16  # neighbouring items that share lines of memory
 _ITEM_STEPS = 4  # vectors of one item that are in flight together
 
 
@@ -81,7 +81,7 @@ class Spread:
         width = _width(vectors, items)
         height = min(power_of_two(y), items // width)
         depth = min(power_of_two(z), items // width // height)
-        busy = vectors * y * z // (items * _BUSY)
+        busy = vectors * y * z // (items * BUSY)
         together = max(min(together, busy), 1)
         across = _unrolled(-(-vectors // width), together)
         down = _unrolled(-(-y // height), together // across)
@@ -110,7 +110,7 @@ def _width(vectors: int, items: int) -> int:
     """The items along x: as many as the line has vectors, or fewer that leave fewer idle, but
     not so few that they write less than a line of memory."""
     most = min(power_of_two(vectors), items)
-    fitting = [1 << power for power in range(most.bit_length()) if 1 << power >= min(most, _LINE)]
+    fitting = [1 << power for power in range(most.bit_length()) if 1 << power >= min(most, LINE)]
     best = min(-(-vectors // each) * each for each in fitting)
     slack = best + best // 16
     return max(each for each in fitting if -(-vectors // each) * each <= slack)

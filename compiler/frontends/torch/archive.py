@@ -32,6 +32,7 @@ DTYPES = {
 }  # fmt: skip
 _MAJOR = 8  # of the schema that is read
 _AGAIN = "save it again with torch.export.save of torch 2.8 or newer"
+_MOST_REPEATED = 1 << 30  # bytes of a tensor whose strides repeat what is stored
 _WRONG = (zipfile.BadZipFile, NotImplementedError, RuntimeError, ValueError, EOFError, OSError)
 
 
@@ -85,6 +86,10 @@ class Archive:
         last = offset + sum(max(n - 1, 0) * step for n, step in zip(shape, strides, strict=True))
         if 0 not in shape and last + width > len(data):
             raise self._damaged(f"tensor '{name}' has {len(data)} bytes, expected {last + width}")
+        if math.prod(shape) * width > max(len(data), _MOST_REPEATED):
+            raise self._damaged(
+                f"tensor '{name}' has the shape {list(shape)}, but {len(data)} bytes"
+            )
         if element.is_numpy:
             return Literal(_strided(shape, element.numpy, data, offset, strides), element)
         carrier = np.dtype(f"u{width}")

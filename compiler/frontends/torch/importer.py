@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ingot.compiler.frontends.amounts import Amounts
+from ingot.compiler.frontends.emitter import UnsupportedNode
 from ingot.compiler.frontends.problems import list_problems
 from ingot.compiler.frontends.random_numbers import add_position
 from ingot.compiler.frontends.survey import Survey
@@ -65,6 +66,8 @@ def import_torch(
             module = _Import(
                 archive, parameters == "external", parameter_names or {}, survey, written
             ).run()
+        except UnsupportedNode as error:  # beside nodes: these are reported together
+            raise CompileError(f"{archive.what} cannot be compiled: {error}") from None
         except _MALFORMED as error:
             raise CompileError(
                 f"{archive.what} is malformed ({type(error).__name__}: {str(error)[:300]}): "

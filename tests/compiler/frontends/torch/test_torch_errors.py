@@ -87,6 +87,8 @@ def test_a_survey_takes_what_is_missing() -> None:
             as_expr={"expr_str": "__import__('os')"}), "sizes with __import__ are not supported"),
         (lambda d: graph_of(d)["nodes"][0]["inputs"][0]["arg"].update(
             as_tensor={"name": "nobody"}), "'nobody' is read before"),
+        (lambda d: graph_of(d)["outputs"].__setitem__(0, {"as_expr": {"expr_str": "s0"}}),
+            "an argument is expr, which is not supported"),
     ],
 )  # fmt: skip
 def test_programs_that_are_malformed(change: Callable[[Any], None], text: str) -> None:
@@ -99,10 +101,15 @@ def test_weights_must_be_whole_and_no_pickles() -> None:
     def longer(document: Any) -> None:
         document["config"]["head.weight"]["tensor_meta"]["sizes"][0]["as_int"] = 500
 
+    def repeated(document: Any) -> None:
+        meta = document["config"]["head.weight"]["tensor_meta"]
+        meta.update(sizes=[{"as_int": 1 << 15}] * 2, strides=[{"as_int": 0}] * 2)
+
     def pickled(document: Any) -> None:
         document["config"]["head.weight"]["use_pickle"] = True
 
     assert "'head.weight' has 80 bytes, expected 8000" in refused(changed(longer, weights))
+    assert "has the shape [32768, 32768], but 80 bytes" in refused(changed(repeated, weights))
     assert "is a pickle, which is never loaded" in refused(changed(pickled, weights))
 
 

@@ -145,9 +145,9 @@ class _Table:
 
     def _add(self, feature: int, test: tuple[Any, int, int, bool]) -> int:
         self.features.append(feature)
-        for column, value in zip(
-            (self.thresholds, self.first, self.second, self.nan_first), test, strict=True
-        ):
+        columns: tuple[list[Any], ...]
+        columns = self.thresholds, self.first, self.second, self.nan_first
+        for column, value in zip(columns, test, strict=True):
             column.append(value)
         self._next += 1
         return self._next - 1

@@ -12,7 +12,8 @@ from ingot.compiler.frontends.onnx.lowerings.classic import (
     labels,
     linear,
     scores,
+    svm,
     trees,
 )
 
-__all__ = ["features", "forest", "labels", "linear", "scores", "trees"]
+__all__ = ["features", "forest", "labels", "linear", "scores", "svm", "trees"]

@@ -1,0 +1,83 @@
+"""Modules and exported programs in memory, which need torch, against eager torch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ingot
+from ingot.compiler.graph.interpreter import interpret
+from ingot.compiler.read_source import read_source
+
+torch = pytest.importorskip("torch")
+
+
+def network() -> Any:
+    torch.manual_seed(0)
+    layer = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    return torch.nn.Sequential(torch.nn.Embedding(20, 8), layer, torch.nn.Linear(8, 3)).eval()
+
+
+def shapes() -> Any:
+    batch, length = torch.export.Dim("batch", max=16), torch.export.Dim("length", min=2, max=32)
+    return ({0: batch, 1: length},)
+
+
+@pytest.mark.parametrize("is_exported", [False, True])
+def test_a_transformer_agrees_for_other_sizes(is_exported: bool) -> None:
+    model, ids = network(), torch.randint(0, 20, (2, 5))
+    if is_exported:
+        program = torch.export.export(model, (ids,), dynamic_shapes=shapes())
+        module = read_source(program)
+    else:
+        module = read_source(model, example_inputs=(ids,), dynamic_shapes=shapes())
+    other = torch.randint(0, 20, (3, 7))
+    (found,) = interpret(module, "main", [other.numpy()])
+    np.testing.assert_allclose(found, model(other).detach().numpy(), 1e-4, 1e-5)
+
+
+def test_composite_ops_stay_whole() -> None:
+    module = read_source(network(), example_inputs=(torch.randint(0, 20, (2, 5)),))
+    ops = [op.name for op in module.functions["main"].block.ops]
+    assert ops.count("dot_general") == 7  # q k v, scores, values, out, two layers, head
+
+
+def test_dtypes_promote_as_in_torch() -> None:
+    from ingot.compiler.frontends.torch.archive import DTYPES
+    from ingot.compiler.frontends.torch.lowerings.arithmetic import promoted
+    from ingot.compiler.ir import Block, TensorType, Value
+    from ingot.hal.spec import dtype
+
+    kinds = {
+        name: getattr(torch, long)
+        for name, long in {
+            "u8": "uint8", "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64",
+            "f16": "float16",
+            "bf16": "bfloat16", "f32": "float32", "f64": "float64", "i1": "bool",
+        }.items()
+    }  # fmt: skip
+    assert set(kinds) <= set(DTYPES.values())
+    for a, first in kinds.items():
+        for b, second in kinds.items():
+            for ranks in ((2, 2), (2, 0), (0, 0)):
+                block = Block([])
+                values = [
+                    Value(TensorType(dtype(name), (2,) * rank), block)
+                    for name, rank in zip((a, b), ranks, strict=True)
+                ]
+                tensors = (torch.ones((2,) * ranks[0], dtype=first),
+                           torch.ones((2,) * ranks[1], dtype=second))  # fmt: skip
+                assert kinds[promoted(*values).name] == torch.result_type(*tensors)
+        for number in (True, 3, 2.5):
+            value = Value(TensorType(dtype(a), (2,)), Block([]))
+            expected = torch.result_type(torch.ones(2, dtype=first), number)
+            assert kinds[promoted(value, number).name] == expected
+
+
+def test_modules_need_example_inputs() -> None:
+    with pytest.raises(ingot.CompileError, match="needs example inputs"):
+        read_source(network())
+    with pytest.raises(ingot.CompileError, match=r"torch\.export\.export refuses the module"):
+        read_source(network(), example_inputs=(1, 2))

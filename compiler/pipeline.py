@@ -113,19 +113,15 @@ def compile(
     `state`: which arguments and results stay in the model from call to call (`state.py`).
     `target`: the devices that the module is for: "cpu", "opencl", or a list of both; they
     share weights and state, and the device that it is loaded on takes its own code.
-    `variants`: names of the native variants of the CPU, best first; without it those of this
-    machine.
+    `variants`: native variants of the CPU, best first; without it those of this machine.
     `fallback`: beside the kernels of another device than the CPU, plain C ones for this
     machine's architecture, which run where the device lacks or fails one.
-    `parameters`: "embedded" weights stand in the module, "external" ones are given when it
-    is loaded, under the names in the source or those that `parameter_names` gives them. Those of
-    a .gguf file are always external: it is what the module is loaded with.
+    `parameters`: "embedded" weights stand in the module; "external" ones and those of a .gguf file
+    are given when it is loaded, under the names in the source or those of `parameter_names`.
     `specialize`: values of symbolic dims, such as {"s": [1, 128]}, for which there are kernels
     of their own beside those for all values; a call takes those that fit its shapes.
-    `capacity`: of a .gguf file, the positions that the cache of its model has room for; without
-    it as many as the model has, at most 4096.
-    `example_inputs`, `dynamic_shapes`: the arguments and the symbolic dims with which a
-    torch.nn.Module is exported, as torch.export.export takes them.
+    `capacity`: positions in the cache of a .gguf file's model; else all that it has, at most 4096.
+    `example_inputs`, `dynamic_shapes`: those of torch.export.export, for a torch.nn.Module.
     `debug`: the module gets a section with what it was made of - queue, plan of memory, loop IR
     and source of every kernel - which `ingot explore` shows and the runtime skips.
     `dump_ir`: a folder that gets the IR after every pass that changed it.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from ingot.compiler.frontends.torch.lowering import LOWERINGS
@@ -18,8 +19,8 @@ def exported_bytes(
 ) -> bytes:
     """The archive of the program, which is exported first if it is a module.
 
-    In-place writes become functional; ops that have a lowering of their own stay whole.
-    CompileError: torch cannot export or save it.
+    In-place writes become functional; ops that have a lowering of their own stay whole. What torch
+    cannot decompose is taken as it was exported. CompileError: torch cannot export or save it.
     """
     import torch
 
@@ -36,7 +37,9 @@ def exported_bytes(
             table.pop(op)
     data = io.BytesIO()
     try:
-        torch.export.save(source.run_decompositions(table), data)
+        with suppress(RuntimeError):  # such as a loop that gives what it was given
+            source = source.run_decompositions(table)
+        torch.export.save(source, data)
     except Exception as error:
         raise CompileError(
             f"torch cannot save the exported program ({type(error).__name__}: {error}): save it "

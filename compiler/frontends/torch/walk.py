@@ -29,6 +29,7 @@ from ingot.hal.spec import dtype
 __all__ = ["Tensors", "Walk"]
 
 _PREFIX = "torch.ops."
+_MAY_COPY = ("reshape", "reshape_as", "flatten", "contiguous", "_reshape_alias")
 _MALFORMED = (
     ArithmeticError,
     AssertionError,
@@ -187,6 +188,11 @@ class Walk:
             for place, output in enumerate(outputs):
 
                 def again(place: int = place) -> Any:
+                    if name.split(".")[1] in _MAY_COPY:
+                        raise CompileError(
+                            f"whether a write is seen through {name} depends on memory: compile "
+                            "what run_decompositions() of the program gives"
+                        )
                     return lower(tensors.get(base))[place]
 
                 def back(value: Value, place: int = place) -> Value:

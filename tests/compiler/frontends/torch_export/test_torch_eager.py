@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,8 @@ import ingot
 from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.read_source import read_source
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch.export")  # a folder that is called torch is none
+torch = import_module("torch")
 
 
 def network() -> Any:
@@ -81,3 +83,16 @@ def test_modules_need_example_inputs() -> None:
         read_source(network())
     with pytest.raises(ingot.CompileError, match=r"torch\.export\.export refuses the module"):
         read_source(network(), example_inputs=(1, 2))
+
+
+def test_a_loop_that_torch_cannot_decompose_is_taken_as_it_is() -> None:
+    class Loop(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def forward(self, x: Any) -> Any:
+            return torch._higher_order_ops.while_loop(
+                lambda i, _: i < 5, lambda i, y: (i + 1, y * 1.5 + x.sum()), (torch.tensor(0), x)
+            )
+
+    x = torch.randn(3)
+    count, found = interpret(read_source(Loop(), example_inputs=(x,)), "main", [x.numpy()])
+    assert count == 5
+    np.testing.assert_allclose(found, Loop()(x)[1].numpy(), 1e-5)

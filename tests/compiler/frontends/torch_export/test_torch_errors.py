@@ -17,7 +17,7 @@ import ingot
 from ingot.compiler.frontends.survey import Survey
 from ingot.compiler.read_source import read_source
 
-FILE = Path(__file__).parents[3] / "models" / "torch" / "layers.pt2"
+FILE = Path(__file__).parents[3] / "models" / "torch_export" / "layers.pt2"
 PROGRAM = "archive/models/model.json"
 
 

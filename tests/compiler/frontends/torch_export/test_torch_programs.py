@@ -1,5 +1,5 @@
-"""Programs of torch.export that `tests/models/torch/make_programs.py` saved, without torch: each
-result against what eager torch gave."""
+"""Programs of torch.export that `tests/models/torch_export/make_programs.py` saved, without torch:
+each result against what eager torch gave."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.ir import walk
 from ingot.compiler.read_source import read_source
 
-FOLDER = Path(__file__).parents[3] / "models" / "torch"
+FOLDER = Path(__file__).parents[3] / "models" / "torch_export"
 SAVED = np.load(FOLDER / "programs.npz")
 PROGRAMS = [name.removesuffix(":program") for name in SAVED if name.endswith(":program")]
 

@@ -151,11 +151,7 @@ class Walk:
         builder: Builder,
     ) -> list[Any]:
         target = str(node["target"]).removeprefix(_PREFIX)
-        name, writes = target, False
-        if name not in LOWERINGS and re.fullmatch(r"aten\.\w*[a-z0-9]_\.\w+", name):
-            name, writes = re.sub(r"_\.(\w+)$", r".\1", name), True
-        if name not in LOWERINGS:
-            raise UnsupportedNode("the op is not supported; rewrite the layer with other ops")
+        name, writes = _functional(target)
         arguments, keywords = [], {}
         for each in node["inputs"]:
             value = self.argument(each["arg"], tensors, builder)
@@ -322,6 +318,17 @@ class Walk:
             except (CompileError, *_MALFORMED):
                 types.append("unknown type")
         return types
+
+
+def _functional(target: str) -> tuple[str, bool]:
+    """The op in the table of an op, and whether it writes its result into its first argument."""
+    if target in LOWERINGS:
+        return target, False
+    if re.fullmatch(r"aten\.\w*[a-z0-9]_\.\w+", target):
+        name = re.sub(r"_\.(\w+)$", r".\1", target)
+        if name in LOWERINGS:
+            return name, True
+    raise UnsupportedNode("the op is not supported; rewrite the layer with other ops")
 
 
 def _output_names(output: Any) -> list[str]:

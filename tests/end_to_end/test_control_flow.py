@@ -18,7 +18,7 @@ import ingot
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.control.build_control import branches, counted_loop, while_loop
 from ingot.compiler.graph.interpreter import interpret
-from ingot.compiler.ir import Function, Literal, Module, TensorType, Value, Variable
+from ingot.compiler.ir import Function, Module, TensorType, Value
 from ingot.compiler.ir.dims import symbol
 from ingot.compiler.vm.disassemble import disassemble
 from ingot.compiler.vm.read_module import read_module
@@ -314,10 +314,7 @@ class Stateful:
     def _module(
         self, make: Callable[..., list[Value]], variables: dict[str, tuple[TensorType, Any]]
     ) -> Module:
-        module = build(make, ("f32", (8,)))
-        for name, (type, initial) in variables.items():
-            module.variables[name] = Variable(type, Literal(np.asarray(initial), type.dtype))
-        return module
+        return build(make, ("f32", (8,)), variables=variables)
 
     def check(self, calls: int = 3) -> None:
         for call in range(calls):

@@ -19,7 +19,7 @@ import ingot
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.control.build_control import branches, counted_loop
 from ingot.compiler.graph.interpreter import interpret
-from ingot.compiler.ir import Literal, Module, TensorType, Value, Variable
+from ingot.compiler.ir import Module, TensorType, Value
 from ingot.hal.spec import dtype
 from tests.support.compiled_programs import build
 from tests.support.devices import load_best, opencl_uri
@@ -133,10 +133,7 @@ def program(seed: int) -> Module:
         drawn = Drawn(seed, b, arguments, 3).draw(8)
         return [*drawn.last(TYPES), drawn.pick(TYPES[seed % 3])]
 
-    module = build(make, ("f32", (5, 4)), ("f32", (4,)), ("i32", ()))
-    for name, (type, initial) in VARIABLES.items():
-        module.variables[name] = Variable(type, Literal(np.asarray(initial), type.dtype))
-    return module
+    return build(make, ("f32", (5, 4)), ("f32", (4,)), ("i32", ()), variables=VARIABLES)
 
 
 @examples(20, suppress_health_check=list(HealthCheck))

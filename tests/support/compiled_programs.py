@@ -6,7 +6,7 @@ interpreter, which is the oracle; it says nothing of how fast anything is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 
 import ingot
 from ingot.compiler.graph.interpreter import interpret
-from ingot.compiler.ir import Module, TensorType, Value, clone_region
+from ingot.compiler.ir import Literal, Module, TensorType, Value, Variable, clone_region
 from ingot.compiler.ir.dims import Dim
 from ingot.hal.spec import dtype
 from tests.support.assembly import assert_assembles
@@ -32,10 +32,16 @@ def build(
     make: Callable[..., Sequence[Value]],
     *arguments: tuple[str, Shape],
     symbols: dict[str, tuple[int, int | None]] | None = None,
+    variables: Mapping[str, tuple[TensorType, Any]] | None = None,
 ) -> Module:
-    """A module whose `main` takes tensors of (dtype, shape) and returns what `make` returns."""
+    """A module whose `main` takes tensors of (dtype, shape) and returns what `make` returns.
+    `variables`: the type and the first value of each."""
     types = [TensorType(dtype(name), shape) for name, shape in arguments]
-    return program(make, *types, symbols=symbols)
+    held = {
+        name: Variable(type, Literal(np.asarray(initial), type.dtype))
+        for name, (type, initial) in (variables or {}).items()
+    }
+    return program(make, *types, symbols=symbols, variables=held)
 
 
 class Program:

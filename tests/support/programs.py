@@ -18,6 +18,7 @@ from ingot.compiler.ir import (
     Region,
     TensorType,
     Value,
+    Variable,
     parse,
     parse_type,
     to_text,
@@ -57,9 +58,10 @@ def program(
     build: Build,
     *types: str | TensorType,
     symbols: Mapping[str, tuple[int, int | None]] | None = None,
+    variables: Mapping[str, Variable] | None = None,
 ) -> Module:
     """A verified module whose `main` is such a function."""
-    module = Module()
+    module = Module(variables=dict(variables or {}))
     module.add(function("main", types, build, symbols))
     verify(module, GRAPH)
     return module

@@ -45,9 +45,12 @@ def _sanitize_kernels() -> None:
     toolchain.LINK_FLAGS = (*link, *SANITIZERS)
     one = toolchain.default_variants
 
-    def best(machine: str) -> tuple[flags.Variant, ...]:
-        wide = "avx512vl" in Path("/proc/cpuinfo").read_text()
-        return one(machine)[:1] if wide else one(machine)[-1:]
+    def best(machine: str, has_dot4: bool = False) -> tuple[flags.Variant, ...]:
+        from tests.support.kernel_runner import dot4_variants  # it loads the extension
+
+        variants = one(machine, has_dot4)
+        runs = tuple(each for each in variants if each.name in dot4_variants())
+        return runs[:1] or variants[-1:]
 
     toolchain.default_variants = best
 

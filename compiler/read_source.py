@@ -109,7 +109,9 @@ def _read(source: Any, options: _Options) -> ir.Module:
         return _read_onnx(proto, options)
     if package == "jax":
         return _read_stablehlo(source, options)
-    raise CompileError(f"cannot compile a {type(source).__name__}: expected {_KNOWN}")
+    raise CompileError(
+        f"cannot compile a source of type {type(source).__name__}: expected {_KNOWN}"
+    )
 
 
 def read_sources(

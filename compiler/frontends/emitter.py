@@ -178,6 +178,24 @@ class Emitter:
         kept = [1 if axis in axes else dim for axis, dim in enumerate(shape)]
         return self.reshape(value, kept)
 
+    def gather_along(self, value: Value, indices: Value, axis: int, mode: str) -> Value:
+        """Elements at `indices` along the axis, all other places being those of the indices."""
+        rank = type_of(value).rank
+        others = tuple(each for each in range(rank) if each != axis)
+        return self.op(
+            "gather",
+            value,
+            indices,
+            offset_dims=(),
+            collapsed_slice_dims=(axis,),
+            operand_batching_dims=others,
+            start_indices_batching_dims=others,
+            start_index_map=(axis,),
+            index_vector_dim=rank,
+            slice_sizes=(1,) * rank,
+            mode=mode,
+        )
+
     def sizes(self, values: Sequence[Dim], element: DType | str = "i64") -> Value:
         """A rank-1 tensor of dims, as constant where they are integers."""
         if all(isinstance(value, int) for value in values):

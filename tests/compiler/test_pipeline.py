@@ -186,7 +186,7 @@ def test_ops_without_a_kernel_are_listed_together() -> None:
 def test_wrong_sources_are_named(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="there is no file"):
         compile(tmp_path / "missing.onnx")
-    with pytest.raises(CompileError, match="cannot compile a int"):
+    with pytest.raises(CompileError, match="cannot compile a source of type int"):
         compile(3)
     with pytest.raises(CompileError, match="empty"):
         compile(b"")

@@ -41,7 +41,7 @@ def test_what_torch_onnx_export_returns_is_compiled() -> None:
 
 def test_other_objects_of_onnx_are_told_what_is_taken() -> None:
     with pytest.raises(
-        ingot.CompileError, match=r"compile a GraphProto.*onnx_ir.Model, what torch"
+        ingot.CompileError, match=r"compile a source of type GraphProto.*onnx_ir.Model, what torch"
     ):
         ingot.compile(_model().graph)
 

@@ -279,7 +279,7 @@ def test_sources_need_names_and_one_function_each() -> None:
         read_sources({"init": COUNTER})
     with pytest.raises(CompileError, match="dict of sources is empty"):
         read_sources({})
-    with pytest.raises(CompileError, match=r"'f': cannot compile a int"):
+    with pytest.raises(CompileError, match=r"'f': cannot compile a source of type int"):
         read_sources({"f": 3})
 
 

@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from ingot.compiler.frontends.distinct_names import distinct_names
 from ingot.compiler.frontends.stablehlo.reading.program import (
     SourceFunction,
     SourceProgram,
@@ -32,7 +33,7 @@ def argument_names(
         if not path and len(paths) == len(function.arguments):
             path = paths[place]
         names.append(_dotted(path) or f"arg{place}")
-    return _different(leaf_names(names, [argument.type for argument in function.arguments]))
+    return distinct_names(leaf_names(names, [argument.type for argument in function.arguments]))
 
 
 def result_names(function: SourceFunction) -> list[str]:
@@ -46,13 +47,13 @@ def result_names(function: SourceFunction) -> list[str]:
         elif dotted[0].isdigit():
             dotted = f"result.{dotted}"
         names.append(dotted)
-    return _different(leaf_names(names, function.result_types))
+    return distinct_names(leaf_names(names, function.result_types))
 
 
 def symbol_prefixes(names: Sequence[str]) -> list[str]:
     """Per argument the start of the symbols for its dynamic dims; the axis follows."""
     texts = [re.sub(r"\W+", "_", name).strip("_") for name in names]
-    return _different([text if text[:1].isalpha() else f"arg{text}" for text in texts])
+    return distinct_names([text if text[:1].isalpha() else f"arg{text}" for text in texts])
 
 
 def exported_paths(exported: Any) -> list[str]:
@@ -94,14 +95,3 @@ def _inner_name(program: SourceProgram, function: SourceFunction, value: SourceV
 def _dotted(path: str) -> str:
     parts = re.sub(r"\[['\"]?([^'\"\]]+)['\"]?\]", r".\1", path)
     return parts.strip(".")
-
-
-def _different(names: Sequence[str]) -> list[str]:
-    """The names, with numbers behind those that stand there already."""
-    result: list[str] = []
-    for name in names:
-        unique, number = name, 1
-        while unique in result:
-            unique, number = f"{name}_{number}", number + 1
-        result.append(unique)
-    return result

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Any
 
+from ingot.compiler.frontends.distinct_names import distinct_names
+
 __all__ = ["layer_of", "line_of", "result_names"]
 
 _FRAME = re.compile(r'File "([^"\n]+)", line (\d+)[^\n]*(?:\n\s*([^\n]*))?')
@@ -28,7 +30,7 @@ def result_names(program: Any, count: int) -> list[str]:
     if len(names) != count:
         names = [str(place) for place in range(count)] if count > 1 else [""] * count
     named = [f"result.{name}" if name[:1].isdigit() else name or "result" for name in names]
-    return _different(named)
+    return distinct_names(named)
 
 
 def _leaves(spec: Any, path: str, depth: int) -> Iterator[str]:
@@ -52,16 +54,6 @@ def _leaves(spec: Any, path: str, depth: int) -> Iterator[str]:
         keys = [re.sub(r"[^\w.]", "_", str(key)) for key in found]
     for key, child in zip(keys, children, strict=True):
         yield from _leaves(child, f"{path}.{key}", depth + 1)
-
-
-def _different(names: list[str]) -> list[str]:
-    result: list[str] = []
-    for name in names:
-        unique, number = name, 1
-        while unique in result:
-            unique, number = f"{name}_{number}", number + 1
-        result.append(unique)
-    return result
 
 
 def layer_of(node: Any) -> str:

@@ -24,23 +24,10 @@ def gather_elements(node: Node) -> Value:
     x, indices = node.input(0), node.input(1)
     rank = type_of(x).rank
     axis = node.axis(0, rank)
-    others = tuple(each for each in range(rank) if each != axis)
     limit = [shape_of(x)[axis] if each == axis else shape_of(indices)[each] for each in range(rank)]
     if tuple(limit) != shape_of(x):
         x = node.op("slice", x, start=(0,) * rank, limit=tuple(limit), stride=(1,) * rank)
-    return node.op(
-        "gather",
-        x,
-        indices,
-        offset_dims=(),
-        collapsed_slice_dims=(axis,),
-        operand_batching_dims=others,
-        start_indices_batching_dims=others,
-        start_index_map=(axis,),
-        index_vector_dim=rank,
-        slice_sizes=(1,) * rank,
-        mode="wrap_check",
-    )
+    return node.gather_along(x, indices, axis, "wrap_check")
 
 
 @lowering("GatherND")

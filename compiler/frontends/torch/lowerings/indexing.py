@@ -33,20 +33,7 @@ def gather(c: Context, x: Value, axis: int, indices: Value, **__: Any) -> Value:
     if not rank:
         return c.broadcast_to(x, shape_of(indices))
     x = _corner(c, x, indices, axis)
-    others = tuple(each for each in range(rank) if each != axis)
-    return c.op(
-        "gather",
-        x,
-        indices,
-        offset_dims=(),
-        collapsed_slice_dims=(axis,),
-        operand_batching_dims=others,
-        start_indices_batching_dims=others,
-        start_index_map=(axis,),
-        index_vector_dim=rank,
-        slice_sizes=(1,) * rank,
-        mode="check",
-    )
+    return c.gather_along(x, indices, axis, "check")
 
 
 @lowering("aten.take_along_dim.default")

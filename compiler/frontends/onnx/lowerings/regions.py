@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 
 from ingot.compiler.frontends.onnx.lowerings.elementwise import narrow, widen
-from ingot.compiler.frontends.onnx.lowerings.sampling import filled, linear_weights, read_pixels
 from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import lowering
-from ingot.compiler.ir import Value, dims
-from ingot.compiler.ir.dims import Dim
+from ingot.compiler.frontends.regions import roi_align
+from ingot.compiler.frontends.sampling import filled
+from ingot.compiler.ir import Value
 from ingot.hal.spec import dtype
 
 __all__: list[str] = []
@@ -19,96 +18,27 @@ _I64 = dtype("i64")
 
 
 @lowering("RoiAlign", since=10)
-def roi_align(node: Node) -> Value:
+def align_regions(node: Node) -> Value:
     """[b, c, h, w] in regions [r, 4] of the images i64[r]: [r, c, out_h, out_w]."""
     x, rois = widen(node, node.input(0)), widen(node, node.input(1))
-    ratio = node.integer("sampling_ratio", 0)
+    ratio, mode = node.integer("sampling_ratio", 0), node.text("mode", "avg")
     unsupported(
         ratio < 1, "sampling_ratio 0 depends on the regions: export the model with a fixed one"
     )
-    height, width = node.integer("output_height", 1), node.integer("output_width", 1)
-    shifted = node.opset >= 16
-    mode = node.text(
-        "coordinate_transformation_mode", "half_pixel" if shifted else "output_half_pixel"
-    )
-    aligned = mode == "half_pixel"
-    regions = shape_of(rois)[0]
-    shape = (regions, height, width, ratio, ratio)
-    at = []
-    for axis, (low, high, size, bins, place) in enumerate(
-        ((1, 3, shape_of(x)[2], height, 1), (0, 2, shape_of(x)[3], width, 2))
-    ):
-        first, last = (_roi_edge(node, rois, column, aligned) for column in (low, high))
-        length = node.op("sub", last, first)
-        if not aligned:
-            length = node.op("max", length, node.fill(1, like=length))
-        length = node.op("div", length, node.fill(bins, like=length))
-        step = node.op("iota", dtype=_I64, shape=shape, axis=place)
-        part = node.op("iota", dtype=_I64, shape=shape, axis=3 + axis)
-        element = type_of(rois).dtype
-        part = node.convert(part, element)
-        part = node.op("add", part, node.fill(0.5, like=part))
-        part = node.op("div", part, node.fill(ratio, like=part))
-        inner = node.op("add", node.convert(step, element), part)
-        wide = [
-            node.op("broadcast", each, shape=shape, dimensions=(0,)) for each in (first, length)
-        ]
-        at.append((node.op("add", wide[0], node.op("mul", inner, wide[1])), size))
-    batch = node.op("broadcast", node.convert(node.input(2), _I64), shape=shape, dimensions=(0,))
-    samples = _roi_samples(node, x, node.reshape(batch, (dims.product(shape),)), at)
-    return narrow(node, _pool_samples(node, samples, shape), node.input(0))
-
-
-def _roi_edge(node: Node, rois: Value, column: int, aligned: bool) -> Value:
-    """One edge of every region, in pixels: [r]."""
-    count = shape_of(rois)[0]
-    edge = node.op("slice", rois, start=(0, column), limit=(count, column + 1))
-    edge = node.reshape(edge, (count,))
-    edge = node.op("mul", edge, node.fill(node.number("spatial_scale", 1.0), like=edge))
-    return node.op("sub", edge, node.fill(0.5, like=edge)) if aligned else edge
-
-
-def _roi_samples(
-    node: Node, x: Value, batch: Value, at: Sequence[tuple[Value, Dim]]
-) -> list[Value]:
-    """The weighted pixels around each sample, four of [p, c]; 0 far outside of the image."""
-    count = shape_of(batch)[0]
-    columns, outside = [], None
-    for value, size in at:
-        flat = node.reshape(value, (count,))
-        far = node.op(
-            "or",
-            node.compare("lt", flat, node.fill(-1, like=flat)),
-            node.compare("gt", flat, filled(node, size, flat)),
-        )
-        outside = far if outside is None else node.op("or", outside, far)
-        inside = node.op("clamp", node.fill(0, like=flat), flat, filled(node, size - 1, flat))
-        columns.append(linear_weights(node, inside))
-    assert outside is not None
-    results = []
-    for corner in itertools.product(*columns):
-        pixel = read_pixels(node, x, batch, [place for place, _ in corner])
-        weight = node.op("mul", corner[0][1], corner[1][1])
-        weight = node.op("select", outside, node.fill(0, like=weight), weight)
-        weight = node.convert(weight, type_of(pixel).dtype)
-        spread = node.op("broadcast", weight, shape=shape_of(pixel), dimensions=(0,))
-        results.append(node.op("mul", pixel, spread))
-    return results
-
-
-def _pool_samples(node: Node, corners: Sequence[Value], shape: Sequence[Dim]) -> Value:
-    """The mean of the samples of each bin, or the greatest weighted pixel: [r, c, h, w]."""
-    mode = node.text("mode", "avg")
     unsupported(mode not in ("avg", "max"), f"mode '{mode}' is not known")
-    total = corners[0]
-    for each in corners[1:]:
-        total = node.op("add" if mode == "avg" else "max", total, each)
-    split = node.reshape(total, (*shape, shape_of(total)[1]))
-    pooled = node.reduce(split, (3, 4), "add" if mode == "avg" else "max")
-    if mode == "avg":
-        number = node.size(dims.product(shape[3:]), type_of(pooled).dtype)
-        pooled = node.op("div", pooled, node.broadcast_to(number, shape_of(pooled)))
-    return node.transpose(pooled, (0, 3, 1, 2))
+    shifted = "half_pixel" if node.opset >= 16 else "output_half_pixel"
+    result = roi_align(
+        node,
+        x,
+        rois,
+        node.input(2),
+        (node.integer("output_height", 1), node.integer("output_width", 1)),
+        ratio=ratio,
+        scale=node.number("spatial_scale", 1.0),
+        aligned=node.text("coordinate_transformation_mode", shifted) == "half_pixel",
+        greatest=mode == "max",
+    )
+    return narrow(node, result, node.input(0))
 
 
 @lowering("MaxRoiPool")

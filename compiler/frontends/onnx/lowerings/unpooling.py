@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from ingot.compiler.frontends.onnx.node import Node, UnsupportedNode, shape_of, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import lowering
+from ingot.compiler.frontends.sum_blocks import lay_blocks
 from ingot.compiler.ir import Value, dims
 from ingot.compiler.ir.dims import Dim
-from ingot.hal.spec import dtype
 
 __all__: list[str] = []
 
@@ -83,91 +81,4 @@ def column_to_image(node: Node) -> Value:
         )
     channels = dims.floordiv(columns, taps)
     split = node.reshape(x, (batch, channels, taps, *places))
-    if not all(isinstance(size, int) for size in block):
-        return _lay_all(node, split, block, image, strides, dilations, pads)
-    result: Value | None = None
-    for tap in range(int(taps)):  # type: ignore[arg-type]
-        start = (0, 0, tap, *(0 for _ in places))
-        one = node.op("slice", split, start=start, limit=(batch, channels, tap + 1, *places))
-        one = node.reshape(one, (batch, channels, *places))
-        laid = _lay(node, one, _offsets(tap, block, dilations), image, strides, pads)  # type: ignore[arg-type]
-        result = laid if result is None else node.op("add", result, laid)
-    assert result is not None
-    return result
-
-
-def _lay_all(
-    node: Node,
-    x: Value,
-    block: Sequence[Dim],
-    image: Sequence[Dim],
-    strides: Sequence[int],
-    dilations: Sequence[int],
-    pads: Sequence[int],
-) -> Value:
-    """[b, c, taps, places...] of blocks whose sizes only the call knows: [b, c, image...]."""
-    batch, channels, _, *places = shape_of(x)
-    shape = (*block, *places)
-    count = len(block)
-    index, fits = node.full(0, "i64", shape), node.full(True, "i1", shape)
-    for axis, size in enumerate(image):
-        tap, place = (
-            node.op("iota", dtype=dtype("i64"), shape=shape, axis=each)
-            for each in (axis, count + axis)
-        )
-        at = node.op(
-            "add",
-            node.op("mul", tap, node.fill(dilations[axis], like=tap)),
-            node.op("mul", place, node.fill(strides[axis], like=place)),
-        )
-        at = node.op("sub", at, node.fill(pads[axis], like=at))
-        end = node.broadcast_to(node.size(size), shape)
-        inside = node.compare("ge", at, node.fill(0, like=at))
-        fits = node.op("and", fits, node.op("and", inside, node.compare("lt", at, end)))
-        index = node.op("add", node.op("mul", index, end), at)
-    index = node.op("select", fits, index, node.fill(-1, like=index))  # which `skip` leaves out
-    total, number = dims.product(image), dims.product(shape)
-    result = node.op(
-        "scatter",
-        node.full(0, type_of(x).dtype, (batch, channels, total)),
-        node.reshape(index, (number, 1)),
-        node.reshape(x, (batch, channels, number)),
-        update_window_dims=(0, 1),
-        inserted_window_dims=(2,),
-        scatter_dims_to_operand_dims=(2,),
-        index_vector_dim=1,
-        kind="add",
-        mode="skip",
-    )
-    return node.reshape(result, (batch, channels, *image))
-
-
-def _offsets(tap: int, block: Sequence[int], dilations: Sequence[int]) -> list[int]:
-    """Where element number `tap` of a block lies in it, per axis."""
-    offsets: list[int] = []
-    for size, step in zip(reversed(block), reversed(dilations), strict=True):
-        tap, place = divmod(tap, size)
-        offsets.insert(0, place * step)
-    return offsets
-
-
-def _lay(
-    node: Node,
-    x: Value,
-    offsets: Sequence[int],
-    image: Sequence[Dim],
-    strides: Sequence[int],
-    pads: Sequence[int],
-) -> Value:
-    """[b, c, places...] spread by the strides from an offset on: [b, c, image...]."""
-    low = [offset - pad for offset, pad in zip(offsets, pads, strict=False)]
-    reach = [(dim - 1) * step + 1 for dim, step in zip(shape_of(x)[2:], strides, strict=True)]
-    high = [size - first - length for size, first, length in zip(image, low, reach, strict=True)]
-    return node.op(
-        "pad",
-        x,
-        node.constant(0, type_of(x).dtype),
-        low=(0, 0, *low),
-        high=(0, 0, *high),
-        interior=(0, 0, *(step - 1 for step in strides)),
-    )
+    return lay_blocks(node, split, block, image, strides, dilations, pads)

@@ -10,9 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from ingot.compiler.frontends.fourier import both_sides, transform
-from ingot.compiler.frontends.stablehlo import bodies
-from ingot.compiler.frontends.stablehlo.complex_numbers import (
+from ingot.compiler.frontends.complex_numbers import (
     BINARY,
     UNARY,
     Complex,
@@ -20,6 +18,8 @@ from ingot.compiler.frontends.stablehlo.complex_numbers import (
     absolute,
     ordered,
 )
+from ingot.compiler.frontends.fourier import both_sides, transform
+from ingot.compiler.frontends.stablehlo import bodies
 from ingot.compiler.frontends.stablehlo.lowering import LOWERINGS, Context, Lowered, ints
 from ingot.compiler.frontends.stablehlo.reading.program import (
     SourceOp,

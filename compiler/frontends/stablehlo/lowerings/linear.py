@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ingot.compiler.frontends.complex_numbers import BINARY, Complex, Parts
 from ingot.compiler.frontends.linear_algebra import cholesky, solve_triangular
-from ingot.compiler.frontends.stablehlo.complex_numbers import BINARY, Complex, Parts
 from ingot.compiler.frontends.stablehlo.lowering import Context, Lowered, lowering
 from ingot.compiler.frontends.stablehlo.reading.program import SourceOp, SourceProgram
 from ingot.compiler.graph.builder import Builder, tensor_type

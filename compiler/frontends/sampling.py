@@ -1,0 +1,233 @@
+"""Images read at computed places.
+
+`read_pixels` reads whole pixels, in any number of spatial dims, at integer places that may lie
+outside; interpolation is a weighted sum of such reads.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+
+from ingot.compiler.frontends.emitter import Emitter, shape_of, type_of, unsupported
+from ingot.compiler.ir import Value, dims
+from ingot.compiler.ir.dims import Dim
+from ingot.hal.spec import dtype
+
+__all__ = ["filled", "grid_sample", "inside_of", "linear_weights", "read_pixels", "weighted"]
+
+_I64 = dtype("i64")
+_KEYS = -0.75  # the parameter of cubic convolution
+
+
+def read_pixels(node: Emitter, x: Value, batch: Value, places: Sequence[Value]) -> Value:
+    """x[batch, :, places...]: [b, c, spatial...] at i64[p] each -> [p, c], clamped into x."""
+    shape = shape_of(x)
+    last = node.transpose(x, (0, *range(2, len(shape)), 1))
+    rows = node.reshape(last, (dims.product((shape[0], *shape[2:])), shape[1]))
+    index = batch
+    for place, dim in zip(places, shape[2:], strict=True):
+        low, high = node.fill(0, like=place), filled(node, dim - 1, place)
+        inside = node.op("clamp", low, place, high)
+        index = node.op("add", node.op("mul", index, filled(node, dim, index)), inside)
+    return node.op("take", rows, index, axis=0, mode="clamp")
+
+
+def filled(node: Emitter, number: Dim | float, like: Value) -> Value:
+    """A dim or a number in the shape and dtype of `like`."""
+    if isinstance(number, (int, float)):
+        return node.fill(number, like=like)
+    return node.broadcast_to(node.size(number, type_of(like).dtype), shape_of(like))
+
+
+def _whole(node: Emitter, x: Value) -> Value:
+    return node.convert(x, _I64)
+
+
+def inside_of(node: Emitter, places: Sequence[Value], spatial: Sequence[Dim]) -> Value:
+    """i1[p]: whether a place lies in the image."""
+    result: Value | None = None
+    for place, dim in zip(places, spatial, strict=True):
+        low = node.compare("ge", place, node.fill(0, like=place))
+        high = node.compare("lt", place, filled(node, dim, place))
+        both = node.op("and", low, high)
+        result = both if result is None else node.op("and", result, both)
+    assert result is not None
+    return result
+
+
+Reader = Callable[[Sequence[Value]], Value]
+"""Pixels [p, c] at integer places i64[p] per spatial dim."""
+
+
+def weighted(
+    node: Emitter, read: Reader, columns: Sequence[Sequence[tuple[Value, Value]]]
+) -> Value:
+    """The sum of pixels at all combinations of (place, weight) per dim, times their weights."""
+    total: Value | None = None
+    for corner in itertools.product(*columns):
+        weight = corner[0][1]
+        for _, factor in corner[1:]:
+            weight = node.op("mul", weight, factor)
+        pixel = read([place for place, _ in corner])
+        spread = node.op(
+            "broadcast",
+            node.convert(weight, type_of(pixel).dtype),
+            shape=shape_of(pixel),
+            dimensions=(0,),
+        )
+        term = node.op("mul", pixel, spread)
+        total = term if total is None else node.op("add", total, term)
+    assert total is not None
+    return total
+
+
+def linear_weights(node: Emitter, at: Value) -> list[tuple[Value, Value]]:
+    """The two neighbours of each coordinate and their weights."""
+    first = node.op("floor", at)
+    ratio = node.op("sub", at, first)
+    place = _whole(node, first)
+    rest = node.op("sub", node.fill(1, like=ratio), ratio)
+    return [(place, rest), (node.op("add", place, node.fill(1, like=place)), ratio)]
+
+
+def _cubic_weights(node: Emitter, at: Value) -> list[tuple[Value, Value]]:
+    """The four neighbours of each coordinate and their weights, by cubic convolution."""
+    first = node.op("floor", at)
+    ratio = node.op("sub", at, first)
+    place = _whole(node, first)
+    result = []
+    coefficients: tuple[float, ...]
+    for step in (-1, 0, 1, 2):
+        distance = node.op("abs", node.op("sub", ratio, node.fill(step, like=ratio)))
+        if step in (0, 1):
+            coefficients = (_KEYS + 2, -(_KEYS + 3), 0, 1)
+        else:
+            coefficients = (_KEYS, -5 * _KEYS, 8 * _KEYS, -4 * _KEYS)
+        weight = node.fill(coefficients[0], like=distance)
+        for each in coefficients[1:]:
+            weight = node.op("mul", weight, distance)
+            weight = node.op("add", weight, node.fill(each, like=weight))
+        result.append((node.op("add", place, node.fill(step, like=place)), weight))
+    return result
+
+
+def _reflected(node: Emitter, at: Value, low: Value, high: Value) -> Value:
+    """Coordinates outside of [low, high] folded back into it, as often as needed."""
+    span = node.op("sub", high, low)
+    zero = node.fill(0, like=at)
+    span = node.op("select", node.compare("gt", span, zero), span, node.fill(1, like=span))
+    beyond = node.op("sub", at, low)
+    beyond = node.op("abs", beyond)
+    turns = node.op("floor", node.op("div", beyond, span))
+    rest = node.op("sub", beyond, node.op("mul", turns, span))
+    odd = node.op("rem", turns, node.fill(2, like=turns))
+    forward, backward = node.op("add", low, rest), node.op("sub", high, rest)
+    folded = node.op("select", node.compare("eq", odd, zero), forward, backward)
+    inside = node.op("and", node.compare("ge", at, low), node.compare("le", at, high))
+    return node.op("select", inside, at, folded)
+
+
+def grid_sample(
+    node: Emitter,
+    x: Value,
+    grid: Value,
+    kind: str,
+    padding: str,
+    aligned: bool,
+    is_moved_first: bool,
+) -> Value:
+    """[b, c, spatial...] at grid[b, places..., n], in -1 ... 1 and x first: [b, c, places...].
+
+    `kind` is linear, nearest or cubic, `padding` zeros, border or reflection. Coordinates are
+    rounded before they are moved into the image, and moved before cubic convolution takes their
+    neighbours, where `is_moved_first` says so, as ONNX does; torch moves neighbours, and rounds
+    what was moved.
+    """
+    spatial, where = shape_of(x)[2:], shape_of(grid)[1:-1]
+    unsupported(len(where) != len(spatial), f"its grid {grid.type} does not fit {x.type}")
+    grid = node.agree(grid, (shape_of(x)[0], *where, len(spatial)))
+    count = dims.product(shape_of(grid)[:-1])
+    flat = node.reshape(grid, (count, len(spatial)))
+    at, bounds = [], []
+    for axis, dim in enumerate(spatial):
+        column = len(spatial) - 1 - axis
+        value = node.op("slice", flat, start=(0, column), limit=(count, column + 1))
+        value = node.reshape(value, (count,))
+        value = node.op("add", value, node.fill(1, like=value))
+        length = filled(node, dim - 1 if aligned else dim, value)
+        value = node.op("mul", value, length)
+        if not aligned:
+            value = node.op("sub", value, node.fill(1, like=value))
+        at.append(node.op("mul", value, node.fill(0.5, like=value)))
+        edge = 0.0 if aligned else -0.5
+        high = node.op("sub", filled(node, dim, value), node.fill(1 + edge, like=value))
+        bounds.append((node.fill(edge, like=value), high))
+    if kind == "nearest" and is_moved_first:
+        at = [node.op("round_even", each) for each in at]
+    if kind != "cubic" or is_moved_first:
+        at = _moved_inside(node, at, bounds, spatial, padding)
+    read = _grid_reader(node, x, count, bounds, padding)
+    if kind == "nearest":
+        sampled = read([_whole(node, node.op("round_even", each)) for each in at])
+    else:
+        weights = linear_weights if kind == "linear" else _cubic_weights
+        sampled = weighted(node, read, [weights(node, each) for each in at])
+    result = node.reshape(sampled, (shape_of(x)[0], *where, shape_of(x)[1]))
+    return node.transpose(result, (0, len(where) + 1, *range(1, len(where) + 1)))
+
+
+def _moved_inside(
+    node: Emitter,
+    at: Sequence[Value],
+    bounds: Sequence[tuple[Value, Value]],
+    spatial: Sequence[Dim],
+    padding: str,
+) -> list[Value]:
+    """Coordinates beyond the edges of the image moved into it, by the padding mode."""
+    if padding == "zeros":
+        return list(at)
+    result = []
+    for each, (low, high), dim in zip(at, bounds, spatial, strict=True):
+        if padding == "reflection":
+            result.append(_reflected(node, each, low, high))
+            continue
+        beyond = node.op("or", node.compare("lt", each, low), node.compare("gt", each, high))
+        moved = node.op("clamp", node.fill(0, like=each), each, filled(node, dim - 1, each))
+        result.append(node.op("select", beyond, moved, each))
+    return result
+
+
+def _grid_reader(
+    node: Emitter, x: Value, count: Dim, bounds: Sequence[tuple[Value, Value]], padding: str
+) -> Reader:
+    batch = node.op(
+        "iota", dtype=_I64, shape=(shape_of(x)[0], _over(count, shape_of(x)[0])), axis=0
+    )
+    batch = node.reshape(batch, (count,))
+
+    def read(places: Sequence[Value]) -> Value:
+        if padding == "reflection":
+            places = [
+                _whole(node, _reflected(node, node.convert(each, type_of(pair[0]).dtype), *pair))
+                for each, pair in zip(places, bounds, strict=True)
+            ]
+        pixels = read_pixels(node, x, batch, places)
+        if padding != "zeros":
+            return pixels
+        inside = inside_of(node, places, shape_of(x)[2:])
+        spread = node.op("broadcast", inside, shape=shape_of(pixels), dimensions=(0,))
+        return node.op("select", spread, pixels, node.fill(0, like=pixels))
+
+    return read
+
+
+def _over(count: Dim, parts: Dim) -> Dim:
+    """How many elements each of `parts` equal parts has."""
+    if count == 0 or parts == 0:
+        return 0
+    return (
+        count // parts
+        if isinstance(count, int) and isinstance(parts, int)
+        else dims.floordiv(count, parts)
+    )

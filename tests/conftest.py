@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from pathlib import Path
@@ -23,16 +24,26 @@ settings.load_profile("ingot")
 # Every compile of a test verifies its kernels: 5 ms for one that takes the C compiler 100.
 os.environ["INGOT_VERIFY_KERNELS"] = "1"
 
-# Kernels that PoCL has compiled, kept between runs: it takes seconds for a program.
-os.environ.setdefault(
-    "POCL_CACHE_DIR", str(Path(__file__).resolve().parent.parent / "build" / "pocl-cache")
-)
+# What PoCL and jax have compiled, kept between runs: it takes seconds for a program.
+BUILD = Path(__file__).resolve().parent.parent / "build"
+os.environ.setdefault("POCL_CACHE_DIR", str(BUILD / "pocl-cache"))
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(BUILD / "jax-cache"))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+# A reference runs once: what LLVM would make faster costs more than it saves.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files with slow tests first, so that no process is left alone with one at the end."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)
+
+
+def pytest_collection_finish() -> None:
+    """What was imported stays, so collections of garbage need not look at it."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -121,6 +121,7 @@ def test_bodies_of_branches_are_looked_at_too() -> None:
     assert "layer 'choose/decode'" in found.problems[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["minilm", "resnet50"])
 def test_models_without_their_weights_are_taken_whole(name: str) -> None:
     found = survey_source(ROOT / "tests" / "models" / f"{name}.onnx")
@@ -183,6 +184,7 @@ def test_what_is_no_source_is_said_in_one_line(tmp_path: Path) -> None:
         survey_source(path)
 
 
+@pytest.mark.slow
 def test_the_command_prints_a_table_and_json(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -278,6 +278,7 @@ def test_a_trace_of_another_module_is_refused_with_what_is_strange(
     assert r"has kernel '\u202e\n" in failing(module, "--trace", other)
 
 
+@pytest.mark.slow
 def test_a_debug_section_of_another_time_is_refused(
     module: Path, tmp_path: Path, failing: Callable[..., str]
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 import re
 import sys
 from collections.abc import Collection, Iterator, Mapping
@@ -137,10 +138,23 @@ def _find_imports(tree: ast.Module, path: Path, module: str) -> Iterator[tuple[s
                 yield base, node.lineno, id(node) in top_level
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _trees() -> Iterator[None]:
+    """Two million nodes, at which a collection of garbage would look again and again."""
+    gc.disable()
+    yield
+    _tree.cache_clear()
+    gc.enable()
+
+
 def _imports_by_text(path: Path) -> Iterator[tuple[str, int]]:
     """What `import_module` gets, and its line."""
     for node in ast.walk(_tree(path)):
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "import_module":
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id == "import_module"
+        ):
             yield ast.unparse(node.args[0]).strip("'"), node.lineno
 
 

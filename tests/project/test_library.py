@@ -12,6 +12,8 @@ import pytest
 
 from ingot.hal import header
 
+pytestmark = pytest.mark.slow  # the library is built for it
+
 ROOT = Path(__file__).resolve().parents[2]
 MAX_LENGTH = 120_000  # bytes of the stripped library built with -Os, for the CPU only
 MAX_OPENCL_LENGTH = 50_000  # what the OpenCL driver adds
@@ -62,7 +64,6 @@ def _library_length(prefix: Path) -> int:
     return (prefix / "lib" / "libingot.so").resolve().stat().st_size
 
 
-@pytest.mark.slow
 def test_stripped_library_is_small(
     installed: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -109,7 +110,6 @@ def test_shared_library_needs_libc_only(installed: Path) -> None:
     assert set(needed) <= {"libc.so.6", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
 def test_single_file_builds_without_warnings(compiler: str, tmp_path: Path) -> None:
     if shutil.which(compiler) is None:
@@ -157,7 +157,6 @@ def test_python_and_c_have_one_version() -> None:
     assert ingot.__version__ == text(lib.ingot_version())
 
 
-@pytest.mark.slow
 def test_wheel_installs_and_imports_without_the_source_tree(tmp_path: Path) -> None:
     wheels, site = tmp_path / "wheels", tmp_path / "site"
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]

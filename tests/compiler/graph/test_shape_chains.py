@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -99,6 +100,7 @@ def test_simplified_chains_are_the_same(data: st.DataObject) -> None:
     check_pass((simplify, eliminate_common_subexpressions, eliminate_dead_code), module, x)
 
 
+@pytest.mark.slow
 @examples(150)
 @given(st.data())
 def test_chains_behind_a_convolution_are_the_same_channels_last(data: st.DataObject) -> None:

@@ -182,6 +182,7 @@ def test_registers_are_reused_after_the_last_use() -> None:
     assert allocate_registers(Function("f", Region([block]))).i64_count == 3
 
 
+@pytest.mark.slow
 def test_too_many_live_values_are_reported() -> None:
     block = Block()
     code = CodeBuilder(block)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
@@ -147,6 +148,7 @@ def check_drawn(seed: int) -> None:
         case.check(**inputs)
 
 
+@pytest.mark.slow
 @examples(10, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, 1 << 20))
 def test_drawn_models(seed: int) -> None:

@@ -28,6 +28,7 @@ def test_a_model_matches_its_reference(name: str) -> None:
     assert np.abs(result - expected).max() <= 5e-6 * np.abs(expected).max()
 
 
+@pytest.mark.slow
 def test_one_import_of_minilm_serves_every_batch_and_sequence() -> None:
     module = import_onnx(graphs.load("minilm"), parameters="external")
     weights = {

@@ -258,6 +258,7 @@ def test_an_optional_without_content_gives_none() -> None:
 # Loops.
 
 
+@pytest.mark.slow
 def test_carried_values_may_change_their_dims() -> None:
     step = body(
         [

@@ -96,6 +96,7 @@ def test_a_path_imports_as_the_bytes_do(tmp_path: Path) -> None:
         assert "main" in import_stablehlo(source).functions
 
 
+@pytest.mark.slow
 def test_a_corrupted_artifact_never_gives_another_exception_than_ours() -> None:
     def model(x: Any) -> Any:
         return jnp.sort(jax.nn.softmax(x)), jnp.argmax(x, -1), x.reshape(-1), x[:, 1:]

@@ -212,6 +212,7 @@ def test_products_of_other_dtypes_and_dims() -> None:
     check_compiled(model, a, b, i, normal(4, 7, dtype="float16"), tolerance=1e-4)
 
 
+@pytest.mark.slow
 def test_random_numbers_of_jax_and_special_functions() -> None:
     def model(x: Any) -> Any:
         key = jax.random.key(7)

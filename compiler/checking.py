@@ -10,7 +10,7 @@ Nothing is run here: `ingot.checking` runs the form and compares.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
@@ -30,6 +30,7 @@ from ingot.compiler.ir import (
     walk,
 )
 from ingot.compiler.ir.attributes import NO_ATTRIBUTES, Attributes
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim, Expr, evaluate, linear_in, symbol, symbols_of
 from ingot.compiler.module import Module as CompiledModule
 from ingot.compiler.pipeline import compile_changed

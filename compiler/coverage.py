@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ingot.compiler import ir
@@ -19,6 +18,7 @@ from ingot.compiler.foreign import own_errors
 from ingot.compiler.frontends.survey import Survey, Use
 from ingot.compiler.graph.level import GRAPH
 from ingot.compiler.graph.passes import GRAPH_PASSES
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.verifier import verify
 from ingot.compiler.kernels.classes import lower_entry
 from ingot.compiler.kernels.kernel import Kernel

@@ -24,11 +24,12 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 from ingot.compiler.dispatch.ops import SLOT_OPS, Slot
 from ingot.compiler.ir import Block, Function, Op, Value, to_text, walk
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.kernels.kernel import Kernel
 from ingot.compiler.kernels.kernel_text import described
 from ingot.compiler.report import FunctionReport, TargetReport

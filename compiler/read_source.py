@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 from ingot.compiler import ir
 from ingot.compiler.check_program import check_function_name
 from ingot.compiler.frontends.survey import Survey
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.module import Module
 from ingot.hal.errors import CompileError, InvalidArgument, NotFound, Unsupported
 from ingot.hal.file_kind import (

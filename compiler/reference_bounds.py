@@ -15,7 +15,7 @@ root of the number of terms.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, cast
 
 import numpy as np
@@ -36,6 +36,7 @@ from ingot.compiler.graph.ops import (
 from ingot.compiler.graph.references.contraction import coded_weight
 from ingot.compiler.graph.references.numbers import Array, dtype_of, widen
 from ingot.compiler.ir import Function, Module, Op, TensorType, Value
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import known_dims
 from ingot.hal.spec import DType
 from ingot.hal.spec import dtype as dtype_named

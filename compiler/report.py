@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dim_bounds import Bounds, bounds
 from ingot.compiler.ir.dims import Dim, symbols_of
 from ingot.compiler.ir.renamed_dims import sizes_of_symbols

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from ingot.compiler.graph.state.make_stateful import make_stateful
 from ingot.compiler.graph.state.plan_state import Link
 from ingot.compiler.graph.symbols import inner_symbols, substitute_symbols
 from ingot.compiler.ir import Function, Literal, Module, TensorType, Type
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.renamed_dims import renamed_dims, sizes_of_symbols
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import DType

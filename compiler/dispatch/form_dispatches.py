@@ -18,7 +18,6 @@ computed inside. `write_regions.py` writes the result.
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
 from typing import Literal
 
 from ingot.compiler.dispatch.group import (
@@ -50,6 +49,7 @@ from ingot.compiler.ir import (
     count_uses,
     walk,
 )
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 from ingot.hal.errors import CompileError
 

@@ -8,13 +8,14 @@ adds an op; they say what the kernel classes can generate, and nothing of when i
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import cast
 
 import numpy as np
 
 from ingot.compiler.graph.ops import OPS, AlongAxis, Broadcast, Constant, Reduce
 from ingot.compiler.ir import Op, TensorType, Value
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 
 __all__ = [

@@ -15,11 +15,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ingot.compiler.graph.ops import CONTROL, Control
 from ingot.compiler.ir import Function, Module
 from ingot.compiler.ir.attributes import LEFT_OUT, Attributes, Dims, Names, Record, declare
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 from ingot.compiler.ir.renamed_dims import FunctionAttributes
 

@@ -8,12 +8,12 @@ What is the same in all of them stays in the code.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ingot.compiler.dispatch.outline import region_key
 from ingot.compiler.dispatch.write_regions import MAXIMUM_BINDINGS
 from ingot.compiler.graph.ops import Constant
 from ingot.compiler.ir import Block, Module, Op, Region, TensorType, Value, clone_region, walk
+from ingot.compiler.ir.dataclass import dataclass
 
 __all__ = ["share_numbers"]
 

@@ -7,10 +7,9 @@ offset and one stride per dim, or raises ValueError where memory cannot be read 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ingot.compiler.graph.ops import Slice, Transpose
 from ingot.compiler.ir import Function, Op, TensorType, Value
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim, row_major_strides
 
 __all__ = ["View", "view_of"]

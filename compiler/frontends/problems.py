@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from ingot.compiler.ir.dataclass import dataclass
 
 __all__ = ["Problem", "list_problems"]
 

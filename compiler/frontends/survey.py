@@ -6,7 +6,9 @@ of raising them, and takes what it cannot make as an argument of the type that t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from ingot.compiler.ir.dataclass import dataclass
 
 __all__ = ["Survey", "Use"]
 

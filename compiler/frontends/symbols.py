@@ -9,9 +9,9 @@ with the replacement in place. That happens once per symbol at most, mostly in t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ingot.compiler.ir import dims
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Call, Dim, Expr, Symbol, symbol
 from ingot.hal.errors import CompileError
 

@@ -8,12 +8,12 @@ all windows at once, built with the functions of this file.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.graph.control.build_control import counted_loop
 from ingot.compiler.graph.ops.reduction import window_dim
 from ingot.compiler.ir import Value, dims
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 from ingot.hal.spec import dtype
 

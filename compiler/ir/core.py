@@ -9,7 +9,7 @@ are no use lists: passes run over a block once, front to back, and ask `count_us
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from ingot.compiler.ir.attributes import (
     Record,
     map_leaves,
 )
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Expr
 from ingot.compiler.ir.types import TensorType, Type
 from ingot.hal.spec import DType

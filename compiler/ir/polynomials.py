@@ -8,13 +8,14 @@ and what is found out about one is remembered. `dims.py` has the functions and t
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from functools import cached_property, lru_cache, reduce
 from hashlib import blake2b
 from threading import RLock
 from typing import Any, Union, cast
 from weakref import WeakValueDictionary
 
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.hal.errors import CompileError
 
 __all__ = [

@@ -7,10 +7,11 @@ from it for the symbol that stands in its place.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ingot.compiler.ir.attributes import LEFT_OUT, Attributes, declare
 from ingot.compiler.ir.core import Function
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim, linear_in, symbols_of
 
 __all__ = ["FunctionAttributes", "renamed_dims", "sizes_of_symbols"]

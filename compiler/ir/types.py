@@ -9,8 +9,7 @@ value, and print as text that `parse_type` in `parser.py` reads back.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 from ingot.hal.spec import DType, dtype
 

@@ -7,9 +7,9 @@ level checks types against the op table). The verifier knows structure only.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 
 from ingot.compiler.ir.core import Block, Function, Module, Op, Region, Value
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.hal.errors import CompileError
 
 __all__ = ["Level", "verify"]

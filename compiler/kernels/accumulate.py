@@ -7,10 +7,10 @@ f32 and are rounded once at the end. NaN wins max, min and the arg ops, as in th
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from ingot.compiler.graph.ops import ArgExtreme, Reduce, ReduceKind
 from ingot.compiler.ir import Op, Value
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.kernels.loop import I64, Index, LoopBuilder, lanes_of
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import DType, dtype

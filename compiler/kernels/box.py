@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 
 from ingot.compiler.ir import Value
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.kernels.emit import Emitter
 from ingot.compiler.kernels.indexing import Axis, Index
 from ingot.compiler.kernels.loop import Index as LoopIndex

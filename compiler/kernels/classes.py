@@ -8,19 +8,17 @@ CompileError.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from importlib import import_module
 
 from ingot.compiler.dispatch.group import INDEX_OPS, is_elementwise
 from ingot.compiler.dispatch.ops import Entry, entries_of
 from ingot.compiler.ir import Function, Module, Op, clone_region, walk
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 from ingot.compiler.kernels.contract import with_contract
-from ingot.compiler.kernels.dynamic_update_slice import lower_dynamic_update_slice
-from ingot.compiler.kernels.items import ITEMS
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo
-from ingot.compiler.kernels.lanes import LANES
 from ingot.compiler.kernels.place_polls import place_polls
-from ingot.compiler.kernels.suppress import lower_suppress
 from ingot.compiler.kernels.table import Ordinal
 from ingot.hal.errors import CompileError
 
@@ -31,47 +29,41 @@ Lower = Callable[[Function, TargetInfo], Kernel]
 
 @dataclass(frozen=True)
 class KernelClass:
-    """What entries of some kind become: the schedule for vector lanes and the one for work
-    items, which are one where its loops are the same for one item and for many.
+    """What entries of some kind become: `lower_<name>` of the file of this name in `lanes` is the
+    schedule for vector lanes, the one in `items` that for work items.
 
     A schedule raises ValueError where it cannot make an entry.
     """
 
     name: str
-    roots: tuple[str, ...]  # ops, each of which makes an entry one of this class
-    lanes: Lower
-    items: Lower
+    roots: tuple[str, ...] = ()  # ops, each of which makes an entry one of this class
+    one_schedule: bool = False  # whose loops are the same for one item and for many, in no room
 
     def lower(self, function: Function, target: TargetInfo) -> Kernel:
-        """The kernel of an entry for one variant."""
-        return (self.items if target.has_items else self.lanes)(function, target)
-
-
-def _class(name: str, *roots: str) -> KernelClass:
-    return KernelClass(name, roots, LANES[name], ITEMS[name])
+        """The kernel of an entry for one variant. A program needs few of the schedules, which are
+        imported when they are."""
+        room = "" if self.one_schedule else "items." if target.has_items else "lanes."
+        schedule = import_module(f"ingot.compiler.kernels.{room}{self.name}")
+        lower: Lower = getattr(schedule, f"lower_{self.name}")
+        return lower(function, target)
 
 
 KERNEL_CLASSES = (
-    _class("map"),
-    _class("row", "reduce", "arg_max", "arg_min"),
-    _class("contraction", "dot_packed", "dot_coded", "dot_general"),
-    _class("convolution", "conv_packed"),
-    _class("winograd", "conv_winograd"),
-    _class("depthwise", "depthwise"),
-    _class("attention", "attention"),
-    _class("window", "reduce_window"),
-    _class("cumulative", "cumulative"),
-    _class("sort", "sort"),
-    _class("top_k", "top_k"),
-    _class("scatter", "scatter"),
-    _class("compaction", "count_true", "locate_true"),
-    KernelClass(
-        "dynamic_update_slice",
-        ("dynamic_update_slice",),
-        lower_dynamic_update_slice,
-        lower_dynamic_update_slice,
-    ),
-    KernelClass("suppress", ("suppress",), lower_suppress, lower_suppress),
+    KernelClass("map"),
+    KernelClass("row", ("reduce", "arg_max", "arg_min")),
+    KernelClass("contraction", ("dot_packed", "dot_coded", "dot_general")),
+    KernelClass("convolution", ("conv_packed",)),
+    KernelClass("winograd", ("conv_winograd",)),
+    KernelClass("depthwise", ("depthwise",)),
+    KernelClass("attention", ("attention",)),
+    KernelClass("window", ("reduce_window",)),
+    KernelClass("cumulative", ("cumulative",)),
+    KernelClass("sort", ("sort",)),
+    KernelClass("top_k", ("top_k",)),
+    KernelClass("scatter", ("scatter",)),
+    KernelClass("compaction", ("count_true", "locate_true")),
+    KernelClass("dynamic_update_slice", ("dynamic_update_slice",), one_schedule=True),
+    KernelClass("suppress", ("suppress",), one_schedule=True),
 )
 """In no order: an entry has one root at most, and without one it is of the class "map"."""
 

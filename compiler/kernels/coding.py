@@ -8,10 +8,9 @@ whether the scale is applied to each number or to a sum of products, the schedul
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ingot.compiler.graph.ops import DotCoded
 from ingot.compiler.ir import Function, Op, TensorType, Value
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import known_dims
 from ingot.compiler.kernels.loop import Index, LoopBuilder, lanes_of
 from ingot.compiler.kernels.register_tile import PANEL

@@ -8,9 +8,9 @@ computed alike are one step.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import reduce
 
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim, Symbol, symbol
 from ingot.compiler.ir.polynomials import Atom
 from ingot.compiler.kernels.kernel import Kernel

@@ -6,11 +6,10 @@ positions, then channels. This file chooses nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ingot.compiler.graph.ops import ConvPacked, Depthwise
 from ingot.compiler.ir import Function, Op, TensorType, Value
 from ingot.compiler.ir.attributes import Dims
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim, ceildiv, known_dims, product
 from ingot.compiler.kernels.contraction_entry import kernel_of
 from ingot.compiler.kernels.epilogue import Epilogue

@@ -7,9 +7,9 @@ copied. Workgroups share the result, so each writes what the block has in its sh
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ingot.compiler.ir import Function, Op, Value, dims
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 from ingot.compiler.kernels.box import Range, Target, walk_box
 from ingot.compiler.kernels.emit import Emitter

@@ -9,11 +9,11 @@ entry at its place. Operands may have the result's shape or broadcast into it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from ingot.compiler.graph.ops import Broadcast, Constant, Convert, DimValue
 from ingot.compiler.ir import Function, Op, TensorType, Value
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim, product, row_major_strides
 from ingot.compiler.kernels.loop import Index, LoopBuilder, lanes_of
 from ingot.compiler.kernels.register_tile import PANEL, TileShape

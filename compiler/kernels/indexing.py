@@ -9,10 +9,10 @@ kernel class for two axes instead, and the division is gone.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import count
 
 from ingot.compiler.ir import dims
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Bounds, Dim
 
 __all__ = [

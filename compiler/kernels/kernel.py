@@ -7,11 +7,12 @@ of every printer. `TargetInfo` is all that a kernel class may know of the machin
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from ingot.compiler.graph.relations import Relation
 from ingot.compiler.ir import Function, TensorType, walk
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 from ingot.compiler.kernels.loop import dtype_of
 from ingot.compiler.kernels.table import Ordinal

@@ -5,11 +5,12 @@ The schedule is a comment for people: nothing below the kernel classes reads it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ingot.compiler.graph.relations import Relation
 from ingot.compiler.ir import Function, TensorType, parse_function, to_text
 from ingot.compiler.ir.attributes import NO_ATTRIBUTES, Attributes, Dims, Ints, declare, rows_of
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 from ingot.compiler.kernels.kernel import Kernel, checked_name
 from ingot.compiler.kernels.level import verify_kernel

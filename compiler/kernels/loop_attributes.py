@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ingot.compiler.graph.ops import ReduceKind
 from ingot.compiler.ir.attributes import LEFT_OUT, Attributes, Ints, Number
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.hal.spec import DType
 
 __all__ = [

@@ -9,12 +9,12 @@ such operands before dispatches are formed.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ingot.compiler.graph.forms.arrange_contractions import run_stride
 from ingot.compiler.graph.ops import ConvPacked, DotGeneral
 from ingot.compiler.ir import Op, TensorType, Value
 from ingot.compiler.ir.attributes import Ints
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim, product, row_major_strides
 from ingot.hal.spec import DType
 

@@ -9,9 +9,9 @@ are chosen here too, from the register count of the target.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from ingot.compiler.ir import Value
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 from ingot.compiler.kernels.kernel import TargetInfo
 from ingot.compiler.kernels.loop import Index, LoopBuilder, dtype_of

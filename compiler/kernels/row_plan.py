@@ -8,10 +8,10 @@ How the passes run is said in `row.py`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ingot.compiler.graph.ops import AlongAxis, Reduce
 from ingot.compiler.ir import Function, Op, Value, dims
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 from ingot.compiler.kernels.accumulate import Accumulator, accumulator_of
 from ingot.compiler.kernels.entry import operand_types

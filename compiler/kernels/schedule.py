@@ -8,10 +8,10 @@ axes the workgroups share and how much one workgroup does.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 from ingot.compiler.ir import dims
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Bounds, Dim
 from ingot.compiler.kernels.indexing import Axis, Index, NeedsSplit
 from ingot.compiler.kernels.loop import Index as LoopIndex

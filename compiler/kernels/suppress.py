@@ -8,9 +8,9 @@ order; lines are independent.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ingot.compiler.ir import Function, TensorType, Value
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 from ingot.compiler.kernels.entry import byte_count, operand_types
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo

@@ -8,13 +8,13 @@ scalars and vectors. What registers hold is computed by `references.py`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from ingot.compiler.graph.ops import OPS, Compare, infer_types
 from ingot.compiler.ir import IndexType, Op, ScalarType, Type
 from ingot.compiler.ir.attributes import Attributes, declare
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.kernels import loop_rules as rules
 from ingot.compiler.kernels.loop_attributes import (
     Access,

@@ -8,7 +8,6 @@ and gives a DAG of scalar nodes; shape ops vanish into the indices. It makes no 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy as np
 from ingot.compiler.graph import ops
 from ingot.compiler.ir import Function, Literal, Op, TensorType, Value, dims
 from ingot.compiler.ir.attributes import Attributes
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 from ingot.compiler.kernels.indexing import Axis, Index, Quotient, Term, delinearize, linearize
 from ingot.hal.errors import CompileError

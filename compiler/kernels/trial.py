@@ -9,7 +9,7 @@ takes too long: then it has no trial.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from typing import cast
 
@@ -18,6 +18,7 @@ from ingot.compiler.dispatch.level import DISPATCH
 from ingot.compiler.graph.ops import Gather, Scatter, Take
 from ingot.compiler.graph.symbols import substitute_symbols
 from ingot.compiler.ir import Function, Module, Op, TensorType, Value, clone_region, verify, walk
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Call, Dim, evaluate, known_dims
 from ingot.compiler.kernels.kernel import Kernel
 from ingot.hal.errors import CompileError

@@ -7,11 +7,11 @@ columns, `lanes` at a time. This file chooses nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from ingot.compiler.graph.forms.winograd import OUTPUT, POINTS
 from ingot.compiler.graph.ops import ConvWinograd
 from ingot.compiler.ir import Function, Op, TensorType, Value
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim, ceildiv, product
 from ingot.compiler.kernels.contraction_entry import kernel_of, root_of
 from ingot.compiler.kernels.epilogue import Epilogue, Position

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Bounds, Dim, evaluate, symbols_of
 from ingot.hal.errors import InvalidArgument
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import cast
 
 import numpy as np
 
 from ingot.compiler.ir import Literal, Variable
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.hal.spec import DType
 
 __all__ = [

@@ -13,12 +13,13 @@ Ops that write memory have the places of their results, once these are planned.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 from ingot.compiler.dispatch.ops import CheckedControl, CheckedFunction, Guard, Rows
 from ingot.compiler.graph.ops import CONTROL, Size
 from ingot.compiler.ir.attributes import LEFT_OUT, Attributes, Dims, Record, declare
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 
 __all__ = [

@@ -11,9 +11,10 @@ later it would be no better. Where the given order stays below the peak that is 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ingot.compiler.ir import Block, Op, Value
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.stream.homes import (
     MAKERS,
     Uses,

@@ -6,9 +6,9 @@ most is in use; each takes the smallest gap between those that lie there at the 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim, Expr, from_terms
 
 __all__ = ["Span", "count_of", "pack", "unit_of"]

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import reduce
 
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim, maximum, symbols_of
 from ingot.compiler.stream.slab import Range, Slab
 

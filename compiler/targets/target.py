@@ -7,8 +7,8 @@ same kernels for different machines: they take the same calls and read the same 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.kernels.kernel import Kernel
 from ingot.compiler.kernels.trial import Trial
 from ingot.compiler.targets.cpu import c_printer

@@ -9,9 +9,9 @@ an instruction may write one result before it has read all operands.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from ingot.compiler.ir import Function, Op, RefType, ScalarType, Value
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.vm.code import Instruction
 from ingot.hal.errors import Unsupported
 

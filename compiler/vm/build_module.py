@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 from ingot.compiler.dispatch import ops as dispatch
 from ingot.compiler.ir import Function, Module, PassedType, TensorType, Value, walk
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.printer import to_text
 from ingot.compiler.kernels.kernel import Kernel
 from ingot.compiler.stream.data import ProgramData

@@ -7,9 +7,8 @@ stand is compared with that, before any work.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ingot.compiler.ir import Function, TensorType, Value
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim, Expr, linear_in, symbol, symbols_of
 from ingot.compiler.vm.code import CodeBuilder
 from ingot.compiler.vm.sizes import Sizes

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from ingot.compiler.ir import Block, Op, RefType, ScalarType, Type, Value
 from ingot.compiler.ir.attributes import LEFT_OUT, Attributes, Ints, declare
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.hal.spec import OPCODES, dtype, opcode
 
 __all__ = ["F64", "I64", "REF", "CodeBuilder", "Instruction"]

@@ -5,9 +5,10 @@ This file says nothing of bytes and offsets; that is `write_module.py` and `read
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 from ingot.compiler.stream.data import Bytes, Constants, Parameter
 from ingot.hal.spec import DType

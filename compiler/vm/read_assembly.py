@@ -9,9 +9,10 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dim_text import parse_dim
 from ingot.compiler.ir.dims import Dim
 from ingot.compiler.stream.data import Bytes, Chunk, Constants, Parameter

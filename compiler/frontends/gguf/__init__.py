@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ingot.compiler.frontends.gguf.configuration import Configuration, read_configuration
 from ingot.compiler.frontends.gguf.sampling import OPTION_TYPES, Options, choose
@@ -19,6 +18,7 @@ from ingot.compiler.frontends.gguf.weights import Weights
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.graph.control.build_control import while_loop
 from ingot.compiler.ir import Block, Function, Literal, Module, Region, TensorType, Value, Variable
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim, symbol
 from ingot.compiler.ir.literals import literal_from_numbers
 from ingot.hal.errors import CompileError, DataLoss

@@ -4,9 +4,9 @@ differently from others. All that is wrong or not supported is listed in one Com
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.hal.errors import CompileError
 from ingot.hal.gguf import Gguf
 

@@ -10,12 +10,13 @@ and the place in the text give is the same on every device.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 from ingot.compiler.frontends.random_numbers import halves, threefry
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.graph.control.build_control import branches, counted_loop
 from ingot.compiler.ir import TensorType, Value
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.hal.spec import dtype
 
 __all__ = ["OPTION_TYPES", "Options", "choose"]

@@ -7,7 +7,6 @@ norms behind - and what it does with them by the configuration.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from ingot.compiler.frontends.gguf.configuration import Configuration
 from ingot.compiler.frontends.gguf.weights import Weights
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.ir import Value
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 from ingot.hal.spec import dtype
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 
 import onnx
 
 from ingot.compiler.frontends.onnx.check import live_nodes
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.hal.errors import CompileError
 
 __all__ = ["Ends", "choose", "choose_ends"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import onnx
@@ -19,6 +18,7 @@ from ingot.compiler.frontends.onnx.tensors import (
 )
 from ingot.compiler.frontends.survey import Survey
 from ingot.compiler.graph.builder import Builder
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.hal.errors import CompileError
 
 __all__ = ["ImportOptions", "Initializers"]

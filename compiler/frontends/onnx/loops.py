@@ -12,7 +12,6 @@ is stacked differ, as far as the types tell, the elements are kept one by one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ingot.compiler.frontends.onnx.join_elements import join_elements
@@ -30,6 +29,7 @@ from ingot.compiler.graph.control.build_control import region_of
 from ingot.compiler.graph.ops.lists import ANY
 from ingot.compiler.graph.symbols import inner_symbols
 from ingot.compiler.ir import Block, Region, TensorType, Type, Value
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim, Expr, symbol, symbols_of
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import dtype

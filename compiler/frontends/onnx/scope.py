@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import onnx
 
 from ingot.compiler.frontends.onnx.structures import Structure
+from ingot.compiler.ir.dataclass import dataclass
 
 __all__ = ["UNKNOWN", "Result", "Scope", "Unknown"]
 

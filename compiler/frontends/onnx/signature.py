@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import onnx
 
@@ -12,6 +11,7 @@ from ingot.compiler.frontends.onnx.dim_params import plain_name, read_expression
 from ingot.compiler.frontends.onnx.tensors import dtype_of, element_type_name
 from ingot.compiler.frontends.symbols import Symbols
 from ingot.compiler.ir import ListType, PassedType, TensorType, dims
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import DType

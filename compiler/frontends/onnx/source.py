@@ -7,13 +7,13 @@ not look inside the graph; `check.py` does.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Union
 
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.hal.errors import CompileError, NotFound
 
 __all__ = ["ModelSource", "Source", "read_source"]

@@ -10,11 +10,11 @@ sequence is a list where their lengths differ.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.ops.lists import ANY
 from ingot.compiler.ir import ListType, TensorType, Type, Value
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import DType, dtype

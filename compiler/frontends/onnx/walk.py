@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import onnx
 
@@ -45,6 +45,7 @@ from ingot.compiler.frontends.onnx.structures import Forked, Maybe, RankConflict
 from ingot.compiler.frontends.symbols import Symbols
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.ir import Block, ListType, Value
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.hal.errors import CompileError
 
 __all__ = ["Walk"]

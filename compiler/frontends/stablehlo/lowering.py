@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import Any
 
@@ -33,6 +33,7 @@ from ingot.compiler.frontends.symbols import Symbols
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.ir import Literal, Op, Value
 from ingot.compiler.ir import TensorType as GraphTensorType
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim, prove_le
 from ingot.hal.errors import CompileError, DataLoss
 from ingot.hal.spec import DType, dtype

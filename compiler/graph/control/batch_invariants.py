@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.graph.control.loops import FREE, body_of, induction_of, trip_count
@@ -32,6 +32,7 @@ from ingot.compiler.graph.relations import is_proven, relations_of
 from ingot.compiler.graph.rewriter import defined_by
 from ingot.compiler.graph.symbols import inner_symbols, symbols_used
 from ingot.compiler.ir import Block, Module, Op, Value, clone_op, walk
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Bounds, Dim, prove_le
 
 __all__ = ["batch_invariants"]

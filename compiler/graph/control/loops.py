@@ -5,12 +5,11 @@ Questions only; the passes that rewrite loops ask them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ingot.compiler.graph.ops import Compare, DimValue, defined_symbols
 from ingot.compiler.graph.references.leaves import array_of
 from ingot.compiler.graph.rewriter import defined_by, literal_of_value
 from ingot.compiler.ir import Block, Op, TensorType, Value, walk
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim, ceildiv, maximum, symbols_of
 
 __all__ = [

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
@@ -20,6 +19,7 @@ from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.graph.references.numbers import widen
 from ingot.compiler.graph.rewriter import splat_of
 from ingot.compiler.ir import Op, Value
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.hal.spec import DType
 
 __all__ = ["RULES", "AlgebraRule", "Term", "apply_rules", "parse_term"]

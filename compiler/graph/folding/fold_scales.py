@@ -9,12 +9,12 @@ round the weights visibly.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.graph.ops import Broadcast, Convolution, DotGeneral, parse_layout
 from ingot.compiler.graph.rewriter import defined_by, rewrite, weights_of
 from ingot.compiler.ir import Module, Op, Value, count_uses
+from ingot.compiler.ir.dataclass import dataclass
 
 __all__ = ["fold_scales"]
 

@@ -7,7 +7,7 @@ elements moved before or behind that. What multiplies such tensors is `multiply_
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from ingot.compiler.graph.forms.repeats import repeated, repeats_of, static_shap
 from ingot.compiler.graph.references.leaves import array_of
 from ingot.compiler.graph.rewriter import defined_by, literal_of_value, splat_of
 from ingot.compiler.ir import Op, Value
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import product
 from ingot.hal.spec import DType, dtype
 

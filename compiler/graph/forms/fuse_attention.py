@@ -9,7 +9,6 @@ axes in the two contractions. The transposes that split heads stay outside as pl
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from ingot.compiler.graph.ops import Broadcast, Compare, DotGeneral, Reduce, Tra
 from ingot.compiler.graph.references.numbers import widen
 from ingot.compiler.graph.rewriter import defined_by, rewrite, splat_of
 from ingot.compiler.ir import Module, Op, TensorType, Value
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 
 __all__ = ["fuse_attention", "is_fusable", "match_softmax"]

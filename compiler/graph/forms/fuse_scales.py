@@ -9,7 +9,7 @@ codes, those of 8 bits where they come in groups. What does not fit is computed 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import gcd
 
 from ingot.compiler.graph.builder import Builder, tensor_type
@@ -20,6 +20,7 @@ from ingot.compiler.graph.forms.repeats import Repeats, repeated, repeats_of, st
 from ingot.compiler.graph.ops import PANEL, DotGeneral, Unpack, code_steps
 from ingot.compiler.graph.rewriter import defined_by, rewrite, splat_of, weights_of
 from ingot.compiler.ir import Module, Op, Value
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.hal.spec import DType, dtype
 
 __all__ = ["fuse_scales"]

@@ -8,7 +8,6 @@ again where other lengths of repeats are wanted.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import cast
 
@@ -16,6 +15,7 @@ from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.graph.ops import Broadcast, Slice, Transpose
 from ingot.compiler.graph.rewriter import defined_by, is_static, splat_of
 from ingot.compiler.ir import Op, Value
+from ingot.compiler.ir.dataclass import dataclass
 
 __all__ = ["Repeats", "repeated", "repeats_of"]
 

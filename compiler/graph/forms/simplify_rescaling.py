@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -28,6 +27,7 @@ from ingot.compiler.graph.rewriter import (
     weights_of,
 )
 from ingot.compiler.ir import Function, Module, Op, Value
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.hal.spec import DType, dtype
 
 __all__ = ["simplify_rescaling"]

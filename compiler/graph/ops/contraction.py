@@ -7,7 +7,7 @@ bf16 and f8 accumulate in f32, narrow integers in i32, rounded or wrapped once.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ingot.compiler.graph.forms.winograd import INPUT, WINDOW
 from ingot.compiler.graph.ops.reduction import check_positive, window_dim
@@ -15,6 +15,7 @@ from ingot.compiler.graph.ops.shape import can_broadcast, check_axes
 from ingot.compiler.graph.ops.table import OpRow, RuleError, dims_text, register, require
 from ingot.compiler.ir import TensorType
 from ingot.compiler.ir.attributes import Attributes, Dims, Ints, Pairs, by_operands
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim, ceildiv, product
 from ingot.hal.spec import DType
 

@@ -9,11 +9,11 @@ the names that it defines in its attribute `symbols`, in the order of results an
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from ingot.compiler.graph.ops.table import OpRow, register, require
 from ingot.compiler.ir import Block, ListType, Op, Region, TensorType, walk
 from ingot.compiler.ir.attributes import Attributes, Dims, Names
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim, symbol, symbols_of
 from ingot.hal.spec import DType
 

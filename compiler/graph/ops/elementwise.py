@@ -6,12 +6,12 @@ round once. The ops also work on the scalars of regions and the vectors of kerne
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, get_args
 
 from ingot.compiler.graph.ops.table import OPS, OpRow, register, require
 from ingot.compiler.ir import TensorType
 from ingot.compiler.ir.attributes import Attributes
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.hal.spec import DType
 from ingot.hal.spec import dtype as dtype_named
 

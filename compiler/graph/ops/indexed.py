@@ -5,13 +5,14 @@ Dimension numbers of gather and scatter mean what they mean in StableHLO.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 from ingot.compiler.graph.ops.shape import AlongAxis, check_axes
 from ingot.compiler.graph.ops.table import OpRow, dims_text, register, require
 from ingot.compiler.ir import TensorType
 from ingot.compiler.ir.attributes import Attributes, Dims, Ints, by_operands
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 from ingot.hal.spec import DType
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ingot.compiler.graph.ops.table import OpRow, register, require
 from ingot.compiler.ir import Literal, TensorType
 from ingot.compiler.ir.attributes import Attributes, Dims
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 from ingot.hal.spec import DType
 

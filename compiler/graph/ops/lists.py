@@ -11,12 +11,12 @@ and `list.result` makes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from ingot.compiler.graph.ops.table import OpRow, register, require
 from ingot.compiler.ir import ListType, PassedType, TensorType
 from ingot.compiler.ir.attributes import Attributes, Dims, Ints, Names
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim, symbol, symbols_of
 from ingot.hal.spec import DType
 

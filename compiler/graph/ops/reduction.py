@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, get_args
 
 from ingot.compiler.graph.ops.shape import AlongAxis, check_axes
 from ingot.compiler.graph.ops.table import OpRow, register, require
 from ingot.compiler.ir import TensorType
 from ingot.compiler.ir.attributes import Attributes, Dims, Ints, Pairs, by_operands
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim, floordiv
 from ingot.hal.spec import DType
 

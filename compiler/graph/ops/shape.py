@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from ingot.compiler.graph.ops.table import OpRow, dims_text, register, require
 from ingot.compiler.ir import MemoryType, TensorType
 from ingot.compiler.ir.attributes import Attributes, Dims, Ints, by_operands
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Call, Dim, bounds, ceildiv, product, symbols_of
 from ingot.hal.spec import DType
 

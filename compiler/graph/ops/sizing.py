@@ -7,12 +7,12 @@ program do not prove of its dims is said by `assert`; the ops behind it rely on 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from ingot.compiler.graph.ops.table import OpRow, register, require
 from ingot.compiler.ir import TensorType
 from ingot.compiler.ir.attributes import Attributes, Names
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim, symbol
 from ingot.hal.spec import dtype
 

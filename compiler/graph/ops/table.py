@@ -8,7 +8,6 @@ under the op's own name. This file has the row and `infer_types`; it knows no op
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -22,6 +21,7 @@ from ingot.compiler.ir import (
     VectorType,
 )
 from ingot.compiler.ir.attributes import NO_ATTRIBUTES, Attributes, RuleError, declare
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import DType

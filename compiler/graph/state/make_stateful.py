@@ -12,7 +12,6 @@ Where the variables come from is `plan_state.py`; how users say it is `compiler/
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from ingot.compiler.graph.ops import AlongAxis, defined_symbols
 from ingot.compiler.graph.state.plan_state import Cache, Link, StatePlan, Use, plan_state
 from ingot.compiler.graph.symbols import inner_symbols, substitute_symbols
 from ingot.compiler.ir import Function, Literal, Module, Op, TensorType, Value, Variable, walk
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim, Expr, prove_le, symbol, symbols_of
 from ingot.compiler.ir.literals import literal_from_bytes, literal_from_numbers
 from ingot.hal.errors import CompileError

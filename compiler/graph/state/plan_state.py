@@ -12,10 +12,10 @@ one symbol in some function share their count.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from ingot.compiler.graph.builder import tensor_type
 from ingot.compiler.ir import Function, Module, TensorType, Value
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim, Expr
 from ingot.hal.errors import CompileError
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from ingot.compiler.graph.ops import ReduceKind
 from ingot.compiler.ir import Function, Value
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.kernels.attention_entry import AttentionEntry
 from ingot.compiler.kernels.items import few_queries
 from ingot.compiler.kernels.items.attention_sources import Bases, finite, masked, matrix_source

@@ -8,9 +8,9 @@ from panels or where it lies; the grid is that of the CPU: rows, panels, batch.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from ingot.compiler.ir import Function, Value
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim, product
 from ingot.compiler.kernels.epilogue import Epilogue, Position
 from ingot.compiler.kernels.items import few_rows

@@ -7,9 +7,8 @@ position of a step once for all of them; what lies outside an image is zero.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ingot.compiler.ir import Function, Value
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim, product, row_major_strides
 from ingot.compiler.kernels.contraction_entry import root_of
 from ingot.compiler.kernels.convolution_entry import ConvolutionEntry

@@ -8,9 +8,10 @@ neighbours in memory, or lines are very short, an item walks a line of its own.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ingot.compiler.ir import Function, Value
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 from ingot.compiler.kernels.accumulate import identity
 from ingot.compiler.kernels.emit import Emitter

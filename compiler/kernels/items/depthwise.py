@@ -8,10 +8,10 @@ The grid is channels, pixels of a row, rows of all images.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 
 from ingot.compiler.ir import Function, Value
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 from ingot.compiler.kernels.items.choose_tile import is_large
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ingot.compiler.ir import TensorType, Value
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.kernels.attention_entry import AttentionEntry
 from ingot.compiler.kernels.items.attention_sources import Bases, finite, masked, matrix_source
 from ingot.compiler.kernels.items.choose_tile import is_large

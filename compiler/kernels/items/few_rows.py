@@ -9,9 +9,9 @@ local memory at the end.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ingot.compiler.ir import Value
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.kernels.epilogue import Position
 from ingot.compiler.kernels.items.choose_tile import is_large
 from ingot.compiler.kernels.items.group_tile import Source, load_where

@@ -10,11 +10,11 @@ element lies and convert it; the tile knows nothing of layouts.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from ingot.compiler.ir import Value
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 from ingot.compiler.kernels.loop import Index, LoopBuilder
 from ingot.compiler.kernels.register_tile import PANEL, multiply_add

@@ -10,9 +10,9 @@ comparator answers.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ingot.compiler.ir import Value, dims
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Bounds, Dim
 from ingot.compiler.kernels.emit import Emitter
 from ingot.compiler.kernels.lines import Lines

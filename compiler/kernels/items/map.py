@@ -8,9 +8,9 @@ is read in squares, turned in local memory: both sides then see whole lines.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ingot.compiler.ir import Function, Value, dims
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 from ingot.compiler.kernels.emit import Emitter
 from ingot.compiler.kernels.entry import byte_count, in_place_pairs, operand_types

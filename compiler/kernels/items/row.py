@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 
 from ingot.compiler.ir import Function, Value, dims
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.kernels.emit import Emitter
 from ingot.compiler.kernels.entry import byte_count, operand_types
 from ingot.compiler.kernels.items.row_shape import RowShape, shape_rows

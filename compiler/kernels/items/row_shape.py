@@ -8,9 +8,9 @@ in registers.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ingot.compiler.ir import Function, dims
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Bounds, Dim
 from ingot.compiler.kernels.indexing import Axis, linearize
 from ingot.compiler.kernels.items.spread import BUSY, LINE, is_straight

@@ -10,10 +10,11 @@ updates the group first lists those that fall on its rows, chunk by chunk.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from ingot.compiler.ir import Function, Value
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 from ingot.compiler.kernels.emit import Emitter
 from ingot.compiler.kernels.indexing import Axis, strides_of

@@ -9,9 +9,9 @@ and how many steps one item takes. It knows nothing of what is computed at a ste
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ingot.compiler.ir import dims
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Bounds, Dim
 from ingot.compiler.kernels.indexing import Axis, Index
 from ingot.compiler.kernels.loop import Index as LoopIndex

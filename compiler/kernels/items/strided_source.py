@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ingot.compiler.ir import Value
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 from ingot.compiler.kernels.items.group_tile import Source, load_where
 from ingot.compiler.kernels.loop import Index, LoopBuilder, dtype_of

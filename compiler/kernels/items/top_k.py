@@ -9,10 +9,11 @@ through. Where many are wanted the line is sorted in a workspace (`line_sort.py`
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from ingot.compiler.ir import Function, Value
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 from ingot.compiler.kernels.emit import Emitter
 from ingot.compiler.kernels.items.line_sort import LineShape, LineSort

@@ -5,9 +5,10 @@ Neighbouring items have neighbouring results, so what their windows share comes 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ingot.compiler.ir import Function, dims
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 from ingot.compiler.kernels.items.spread import Spread, fold
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo

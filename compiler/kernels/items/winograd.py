@@ -11,11 +11,11 @@ each item transforms one column of a tile and runs the epilogue on its 16 result
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from ingot.compiler.graph.forms.winograd import INPUT, OUTPUT
 from ingot.compiler.ir import Function, Value
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.kernels.epilogue import Position
 from ingot.compiler.kernels.items.choose_tile import is_large
 from ingot.compiler.kernels.items.group_tile import LANES

@@ -8,11 +8,10 @@ holds.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ingot.compiler.graph.ops import LocateTrue
 from ingot.compiler.graph.ops.sizing import COUNT_BLOCKS
 from ingot.compiler.ir import Function, Value
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim, ceildiv, product
 from ingot.compiler.kernels.entry import byte_count, operand_types
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo

@@ -12,9 +12,9 @@ scratch, and the epilogue runs once at the end.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from ingot.compiler.ir import Function, Value
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim, ceildiv, product
 from ingot.compiler.kernels.coding import coding_of
 from ingot.compiler.kernels.contraction_entry import (

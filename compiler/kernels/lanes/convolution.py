@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from ingot.compiler.ir import Function, Op, Value
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim, modulo, product, row_major_strides
 from ingot.compiler.kernels.contraction_entry import root_of
 from ingot.compiler.kernels.convolution_entry import ConvolutionEntry

@@ -7,10 +7,9 @@ f32, those of f32 in f64, which a chain of additions gets for nothing; each is r
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ingot.compiler.graph.ops import Cumulative
 from ingot.compiler.ir import Function, dims
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 from ingot.compiler.kernels.accumulate import identity
 from ingot.compiler.kernels.emit import Emitter

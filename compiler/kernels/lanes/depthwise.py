@@ -9,10 +9,10 @@ may lie outside, are computed one at a time with the window clipped.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from ingot.compiler.graph import ops
 from ingot.compiler.ir import Function, TensorType, Value
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim, product
 from ingot.compiler.kernels.contraction_entry import kernel_of, root_of
 from ingot.compiler.kernels.convolution_entry import Window, window_of

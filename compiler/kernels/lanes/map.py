@@ -7,9 +7,8 @@ outer ones are shared by the workgroups.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ingot.compiler.ir import Function, Value, dims
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 from ingot.compiler.kernels.emit import Emitter
 from ingot.compiler.kernels.entry import byte_count, in_place_pairs, operand_types

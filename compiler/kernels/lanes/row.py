@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 
 from ingot.compiler.graph.ops import COSTLY
 from ingot.compiler.ir import Function, Value, dims
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 from ingot.compiler.kernels.emit import Emitter
 from ingot.compiler.kernels.entry import byte_count, operand_types

@@ -9,10 +9,10 @@ operand's memory only what the updates hit is written.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ingot.compiler.graph.ops import Scatter
 from ingot.compiler.ir import Function, Op, Value, dims
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 from ingot.compiler.kernels.box import Range, Target, walk_box
 from ingot.compiler.kernels.emit import Emitter

@@ -7,11 +7,11 @@ Operands that are neither compared nor wanted are not touched. The algorithm is 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from ingot.compiler.graph.ops import Sort
 from ingot.compiler.ir import Function, Value, dims
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 from ingot.compiler.kernels.comparator import Comparator
 from ingot.compiler.kernels.emit import Emitter

@@ -8,11 +8,11 @@ which soon becomes rare. Otherwise the line is sorted with its indices (`merge_s
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from ingot.compiler.graph.ops import TopK
 from ingot.compiler.ir import Function, Value, dims
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 from ingot.compiler.kernels.box import Range, walk_vectors
 from ingot.compiler.kernels.emit import Emitter

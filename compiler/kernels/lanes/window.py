@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 
 from ingot.compiler.graph.ops import ReduceWindow
 from ingot.compiler.ir import Function, Op, Value, dims
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 from ingot.compiler.kernels.accumulate import Accumulator
 from ingot.compiler.kernels.emit import Emitter

@@ -10,11 +10,11 @@ test.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 
 from ingot.compiler.graph.forms.winograd import INPUT, OUTPUT
 from ingot.compiler.ir import Function, Value
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import modulo
 from ingot.compiler.kernels.epilogue import Position
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo

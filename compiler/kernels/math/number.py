@@ -7,11 +7,11 @@ number beside one stands for a constant of its type. Nothing here knows a functi
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from ingot.compiler.graph.ops import Bitcast, Compare
 from ingot.compiler.ir import Value
 from ingot.compiler.ir.attributes import NO_ATTRIBUTES, Attributes
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.kernels.loop import LoopBuilder, dtype_of, lanes_of
 from ingot.hal.spec import DType, dtype
 

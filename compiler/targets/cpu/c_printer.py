@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import cache
 from typing import ClassVar
 
 from ingot.compiler.ir import Function, MemoryType, Op, Value, VectorType
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.kernels.kernel import Kernel, checked_name
 from ingot.compiler.kernels.loop import dtype_of, lanes_of
 from ingot.compiler.kernels.math.functions import MATH_FUNCTIONS, math_function

@@ -14,8 +14,9 @@ import re
 import stat
 import tempfile
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+from ingot.compiler.ir.dataclass import dataclass
 
 __all__ = ["Cache", "CachedFile", "default_cache"]
 

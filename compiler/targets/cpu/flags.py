@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.kernels.kernel import TargetInfo
 from ingot.hal.spec import layout
 

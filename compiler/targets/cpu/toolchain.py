@@ -18,10 +18,11 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.kernels.kernel import Kernel
 from ingot.compiler.targets.cpu import c_printer
 from ingot.compiler.targets.cpu.c_printer import PrintedKernel

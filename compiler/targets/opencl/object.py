@@ -7,9 +7,10 @@ A kernel that cannot be printed is left out and marked: the host runs its C vari
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.kernels.kernel import Kernel
 from ingot.compiler.kernels.trial import Trial
 from ingot.compiler.targets.opencl.misfit_steps import misfit_steps

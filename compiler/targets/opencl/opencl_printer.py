@@ -8,11 +8,11 @@ prelude.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 from typing import ClassVar, cast
 
 from ingot.compiler.ir import MemoryType, Op, Value, walk
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.kernels.check_barriers import check_barriers
 from ingot.compiler.kernels.kernel import Kernel, checked_name
 from ingot.compiler.kernels.loop import dtype_of, lanes_of

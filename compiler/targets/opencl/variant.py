@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.kernels.kernel import TargetInfo
 from ingot.hal.spec import layout
 

@@ -7,7 +7,6 @@ that could never run together.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import onnx
 
@@ -28,6 +27,7 @@ from ingot.compiler.frontends.onnx.structures import (
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.ops import defined_symbols
 from ingot.compiler.ir import TensorType, Value
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim, symbols_of
 
 __all__: list[str] = []

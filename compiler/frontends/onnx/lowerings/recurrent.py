@@ -10,13 +10,13 @@ so a backward one starts at its own end.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from ingot.compiler.frontends.onnx.node import Node, UnsupportedNode, shape_of, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import lowering
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.control.build_control import counted_loop
 from ingot.compiler.ir import Value
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 
 __all__: list[str] = []

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -20,6 +19,7 @@ from ingot.compiler.frontends.onnx.node import Node, UnsupportedNode, shape_of, 
 from ingot.compiler.frontends.onnx.registry import lowering
 from ingot.compiler.frontends.onnx.resize_symbolic import SymbolicAxis, resize_symbolic
 from ingot.compiler.ir import Value
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim, Expr, floordiv
 
 __all__: list[str] = []

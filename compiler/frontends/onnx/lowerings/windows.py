@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ingot.compiler.frontends.onnx.node import Node, UnsupportedNode
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim, ceildiv, maximum
 
 __all__ = ["Window", "read_window"]

@@ -9,7 +9,6 @@ elements of its windows which one each of them selects, and scatters there.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ingot.compiler.frontends.stablehlo import bodies
 from ingot.compiler.frontends.stablehlo.lift import (
@@ -31,6 +30,7 @@ from ingot.compiler.frontends.windows import Windows, select_elements
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.graph.control.build_control import counted_loop
 from ingot.compiler.ir import Value, dims
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 from ingot.hal.spec import dtype
 

@@ -8,7 +8,7 @@ custom call.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ingot.compiler.frontends.stablehlo import bodies
 from ingot.compiler.frontends.stablehlo.lift import cast, scalar_problem
@@ -18,6 +18,7 @@ from ingot.compiler.frontends.stablehlo.lowerings.reduction import is_identity, 
 from ingot.compiler.frontends.stablehlo.reading.program import SourceBlock, SourceOp, SourceProgram
 from ingot.compiler.graph.builder import tensor_type
 from ingot.compiler.ir import Value
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 
 __all__ = ["check_dynamic_reduce_window", "dynamic_reduce_window"]

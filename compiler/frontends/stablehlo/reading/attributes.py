@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -26,6 +25,7 @@ from ingot.compiler.frontends.stablehlo.reading.program import (
     TensorType,
     TupleType,
 )
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.hal.errors import Unsupported
 from ingot.hal.spec import DTYPES
 

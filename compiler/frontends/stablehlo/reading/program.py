@@ -9,10 +9,12 @@ the ops mean is the business of the lowerings.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
+
+from ingot.compiler.ir.dataclass import dataclass
 
 __all__ = [
     "Constant",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from ingot.compiler.frontends.onnx.lowerings.contractions import matmul
 from ingot.compiler.frontends.onnx.lowerings.elementwise import narrow, widen
@@ -18,6 +17,7 @@ from ingot.compiler.frontends.onnx.registry import MICROSOFT, lower_as, lowering
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.control.build_control import branches, counted_loop
 from ingot.compiler.ir import Value
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import product
 from ingot.hal.spec import dtype
 

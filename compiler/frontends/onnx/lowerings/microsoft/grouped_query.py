@@ -7,7 +7,6 @@ which `total_sequence_length` rows are read.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 
 from ingot.compiler.frontends.onnx.lowerings.microsoft.attention import (
@@ -25,6 +24,7 @@ from ingot.compiler.frontends.onnx.lowerings.microsoft.rotary import angles, rot
 from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import MICROSOFT, lower_as, lowering
 from ingot.compiler.ir import Value
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 
 __all__: list[str] = []

@@ -37,7 +37,8 @@ __all__ = ["copy_module", "read_source", "read_sources"]
 _KNOWN = (
     "a path or the bytes of an .onnx file, a .pt2 file or a StableHLO artifact, the path of a "
     ".gguf file, an onnx.ModelProto or onnx_ir.Model, what torch.onnx.export(..., dynamo=True) "
-    "returns, a torch.export.ExportedProgram or torch.nn.Module, a jax.export.Exported, or Ingot IR"
+    "returns, a torch.export.ExportedProgram or torch.nn.Module, a jax.export.Exported, an "
+    "ingot.program, or Ingot IR"
 )
 
 _WEIGHTS = "weights"  # attribute of a module: the keys and fingerprints of its parameters
@@ -89,6 +90,8 @@ def _read(source: Any, options: _Options) -> ir.Module:
             f"example_inputs and dynamic_shapes export a torch.nn.Module, not a "
             f"{type(source).__name__}: leave them out"
         )
+    if package == "ingot":
+        source = _of_program(source)
     if isinstance(source, ir.Module):
         _check_capacity(options)
         _check_outputs(options)
@@ -113,6 +116,13 @@ def _read(source: Any, options: _Options) -> ir.Module:
     raise CompileError(
         f"cannot compile a source of type {type(source).__name__}: expected {_KNOWN}"
     )
+
+
+def _of_program(source: Any) -> Any:
+    """A copy of the module of a traced program; anything else as it is."""
+    from ingot.compiler.frontends.program.tracing import Program
+
+    return copy_module(source.module) if isinstance(source, Program) else source
 
 
 def read_sources(

@@ -41,6 +41,8 @@ def shape_of(value: Value) -> tuple[Dim, ...]:
 class Emitter:
     """Makes ops for one node of a source program."""
 
+    advice = "fix the model"
+
     def __init__(self, builder: Builder) -> None:
         self._builder = builder
 
@@ -120,7 +122,7 @@ class Emitter:
         UnsupportedNode: they differ."""
         low, high = dims.bounds(a - b)
         unsupported(
-            low > 0 or high < 0, f"its operands: the dims {a} and {b} differ: fix the model"
+            low > 0 or high < 0, f"its operands: the dims {a} and {b} differ: {self.advice}"
         )
         return a == b
 
@@ -134,7 +136,7 @@ class Emitter:
                 fixed = isinstance(dim, int) and isinstance(known, int)
                 if fixed and dim != known and 1 not in (dim, known):
                     texts = " and ".join(f"[{','.join(map(str, s))}]" for s in shapes)
-                    raise UnsupportedNode(f"shapes {texts} do not broadcast: fix the model")
+                    raise UnsupportedNode(f"shapes {texts} do not broadcast: {self.advice}")
                 common[axis] = dims.broadcast(known, dim)
         return tuple(common)
 

@@ -20,11 +20,17 @@ __all__ = ["python_page"]
 
 SECTIONS: dict[str, tuple[str, ...]] = {
     "Compile": ("compile", "Module", "Report"),
+    "Programs in Python": ("program", "trace", "spec", "Program", "Spec"),
     "State": ("state.past_present", "state.carried", "state.named"),
     "Load and call": ("load", "Model", "Function", "Signature", "Value", "Array"),
     "Language models": ("generate", "LanguageModel", "Sampling"),
     "Devices": ("devices", "Device", "HostKernel"),
     "Look inside": ("explore", "Trace", "TraceEvent"),
+    "Functions of programs": tuple(
+        f"ops.{name}"
+        for name in sorted(ingot.ops.__all__)
+        if inspect.isfunction(getattr(ingot.ops, name))
+    ),
 }
 # What calls give or take as keywords, and users do not make.
 GIVEN = {each.__name__: each for each in (HostKernel, Report, Sampling, Trace, TraceEvent)}

@@ -15,7 +15,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ingot import ops
     from ingot.compiler import Module, compile, state
+    from ingot.compiler.frontends.program.tracing import Program, Spec, program, spec, trace
     from ingot.explorer import explore
     from ingot.hal.array import Array
     from ingot.hal.device import Device, devices
@@ -63,7 +65,9 @@ __all__ = [
     "OutOfMemory",
     "OutOfRange",
     "PermissionDenied",
+    "Program",
     "Signature",
+    "Spec",
     "Unsupported",
     "Value",
     "__version__",
@@ -72,8 +76,14 @@ __all__ = [
     "explore",
     "generate",
     "load",
+    "ops",
+    "program",
+    "spec",
     "state",
+    "trace",
 ]
+
+_TRACING = "ingot.compiler.frontends.program.tracing"
 
 _HOMES = {
     "Array": "ingot.hal.array",
@@ -82,13 +92,18 @@ _HOMES = {
     "LanguageModel": "ingot.language.model",
     "Model": "ingot.runtime.model",
     "Module": "ingot.compiler",
+    "Program": _TRACING,
     "Signature": "ingot.runtime.signature",
+    "Spec": _TRACING,
     "Value": "ingot.runtime.signature",
     "compile": "ingot.compiling",
     "devices": "ingot.hal.device",
     "explore": "ingot.explorer",
     "generate": "ingot.language.model",
     "load": "ingot.runtime.model",
+    "program": _TRACING,
+    "spec": _TRACING,
+    "trace": _TRACING,
 }
 
 
@@ -98,6 +113,8 @@ def __getattr__(name: str) -> Any:
         value: Any = header.constants(header.read("ingot.h"))["INGOT_VERSION"].decode()
     elif name == "state":
         value = import_module("ingot.compiler.state")
+    elif name == "ops":
+        value = import_module("ingot.ops")
     elif name in __all__:
         value = getattr(import_module(_HOMES.get(name, "ingot.hal.errors")), name)
     else:

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 from ingot.compiler.frontends.amounts import Amounts
 from ingot.compiler.frontends.emitter import Emitter, UnsupportedNode, shape_of, type_of
+from ingot.compiler.frontends.indexed import sliced
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.ir import TensorType, Value, dims
 from ingot.compiler.ir.dims import Dim, Expr
@@ -149,10 +150,4 @@ class Context(Emitter):
 
     def sliced(self, x: Value, axis: int, start: Dim, limit: Dim, step: int = 1) -> Value:
         """A range of one axis, which it must have."""
-        shape, rank = shape_of(x), type_of(x).rank
-        if (start, limit, step) == (0, shape[axis], 1):
-            return x
-        first: list[Dim] = [0] * rank
-        last, strides = list(shape), [1] * rank
-        first[axis], last[axis], strides[axis] = start, limit, step
-        return self.op("slice", x, start=tuple(first), limit=tuple(last), stride=tuple(strides))
+        return sliced(self, x, axis, start, limit, step)

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
+from ingot.compiler.frontends.indexed import slice_range
 from ingot.compiler.frontends.torch.lowering import Context
-from ingot.compiler.ir import Value, dims
+from ingot.compiler.ir import Value
 from ingot.compiler.ir.dims import Dim, Expr
 
-__all__ = ["put_back", "slice_range"]
+__all__ = ["put_back"]
 
 _RESHAPES = ("view", "unsqueeze", "squeeze", "_unsafe_view", "detach", "alias", "lift_fresh")
 
@@ -66,24 +67,3 @@ def _index(index: Any, size: Dim) -> Dim:
     if not isinstance(index, (int, Expr)):
         raise UnsupportedNode("it writes at an index that depends on data, which is not supported")
     return index + size if isinstance(index, int) and index < 0 else index
-
-
-def slice_range(
-    size: Dim, start: Any = None, end: Any = None, step: int = 1
-) -> tuple[Dim, Dim, int]:
-    """Where a slice of an axis begins and ends, within the axis."""
-    first = _clamped(0 if start is None else start, size)
-    last = size if end is None else _clamped(end, size)
-    return first, dims.maximum(last, first), step
-
-
-def _clamped(index: Any, size: Dim) -> Dim:
-    if isinstance(index, int):
-        if index >= 1 << 31:
-            return size
-        if index < 0:
-            return dims.maximum(size + index, 0)
-    if not isinstance(index, (int, Expr)):
-        raise UnsupportedNode("a bound of the slice depends on data, which is not supported")
-    below = dims.minimum(dims.maximum(index * -1, 0), 1)
-    return dims.minimum(dims.maximum(index + size * below, 0), size)

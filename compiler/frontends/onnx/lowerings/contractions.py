@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from ingot.compiler.frontends.onnx.lowerings.windows import Window, read_window
 from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import lowering
+from ingot.compiler.frontends.products import matmul
 from ingot.compiler.ir import Value
 from ingot.compiler.ir.dims import Dim, floordiv
-from ingot.hal.spec import DType
 
 __all__ = ["add_bias", "convolve", "matmul"]
 
@@ -17,38 +17,6 @@ __all__ = ["add_bias", "convolve", "matmul"]
 @lowering("MatMul")
 def matmul_of_numbers(node: Node) -> Value:
     return matmul(node, node.input(0), node.input(1), type_of(node.input(0)).dtype)
-
-
-def matmul(node: Node, a: Value, b: Value, result: DType) -> Value:
-    """NumPy's matmul: f32[..., m, k] x f32[..., k, n] -> f32[..., m, n]."""
-    unsupported(type_of(a).rank == 0 or type_of(b).rank == 0, "operands must have rank 1 or more")
-    if type_of(b).rank <= 2:
-        return _dot(node, a, b, 0, result)
-    if type_of(a).rank == 1:
-        row = node.reshape(a, (1, *shape_of(a)))
-        product = matmul(node, row, b, result)
-        shape = shape_of(product)
-        return node.reshape(product, (*shape[:-2], shape[-1]))
-    batch = node.common_shape(shape_of(a)[:-2], shape_of(b)[:-2])
-    a = node.broadcast_to(a, (*batch, *shape_of(a)[-2:]))
-    b = node.broadcast_to(b, (*batch, *shape_of(b)[-2:]))
-    return _dot(node, a, b, len(batch), result)
-
-
-def _dot(node: Node, a: Value, b: Value, batch_count: int, result: DType) -> Value:
-    """The last axis of a against the first of b that is no batch axis."""
-    batch = tuple(range(batch_count))
-    b = node.agree_on(b, batch_count, shape_of(a)[-1])
-    return node.op(
-        "dot_general",
-        a,
-        b,
-        lhs_batch=batch,
-        rhs_batch=batch,
-        lhs_contract=(type_of(a).rank - 1,),
-        rhs_contract=(batch_count,),
-        dtype=result,
-    )
 
 
 @lowering("Gemm")

@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from ingot.compiler.frontends import division
 from ingot.compiler.frontends.emitter import UnsupportedNode, type_of
 from ingot.compiler.frontends.torch.lowering import Context, Scalar, lowering
 from ingot.compiler.ir import Value
@@ -206,38 +207,12 @@ def divide_by_mode(c: Context, a: Scalar, b: Scalar, *, rounding_mode: str | Non
 
 @lowering("aten.floor_divide.default", "aten.floor_divide.Scalar")
 def floor_divide(c: Context, a: Scalar, b: Scalar) -> Value:
-    left, right = together(c, computed(c, a, b), a, b)
-    quotient = c.op("div", left, right)
-    element = type_of(quotient).dtype
-    if element.is_float:
-        # as Python has it: of the exact quotient, not the rounded one
-        exact = c.op("div", c.op("sub", left, _floor_remainder(c, left, right)), right)
-        whole = c.op("round_even", exact)
-        zero = c.compare("eq", right, c.fill(0, like=right))
-        infinite = c.op("not", c.op("is_finite", quotient))
-        return c.op("select", c.op("or", zero, infinite), quotient, whole)
-    if element.kind == "u":
-        return quotient
-    inexact = c.compare("ne", c.op("rem", left, right), c.fill(0, like=left))
-    negative = c.compare("lt", c.op("xor", left, right), c.fill(0, like=left))
-    below = c.op("sub", quotient, c.fill(1, like=quotient))
-    return c.op("select", c.op("and", inexact, negative), below, quotient)
+    return division.floor_divide(c, *together(c, computed(c, a, b), a, b))
 
 
 @lowering("aten.remainder.Tensor", "aten.remainder.Scalar", "aten.remainder.Scalar_Tensor")
 def remainder(c: Context, a: Scalar, b: Scalar) -> Value:
-    return _floor_remainder(c, *together(c, computed(c, a, b), a, b))
-
-
-def _floor_remainder(c: Context, a: Value, b: Value) -> Value:
-    """What is left of a, with the sign of b."""
-    rest = c.op("rem", a, b)
-    if type_of(a).dtype.kind == "u":
-        return rest
-    zero = c.fill(0, like=a)
-    differs = c.op("xor", c.compare("lt", rest, zero), c.compare("lt", b, zero))
-    adjusts = c.op("and", differs, c.compare("ne", rest, zero))
-    return c.op("select", adjusts, c.op("add", rest, b), rest)
+    return division.floor_remainder(c, *together(c, computed(c, a, b), a, b))
 
 
 @lowering("aten.fmod.Tensor", "aten.fmod.Scalar")

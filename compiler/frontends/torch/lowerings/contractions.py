@@ -6,6 +6,7 @@ import string
 from collections.abc import Sequence
 from typing import Any
 
+from ingot.compiler.frontends import products
 from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
 from ingot.compiler.frontends.torch.lowering import Context, lowering
 from ingot.compiler.ir import Value, dims
@@ -18,32 +19,7 @@ __all__ = ["matmul"]
           "aten.bmm.default")  # fmt: skip
 def matmul(c: Context, a: Value, b: Value) -> Value:
     """NumPy's matmul: [..., m, k] x [..., k, n] -> [..., m, n]."""
-    if type_of(b).rank <= 2:
-        return _dot(c, a, b, 0)
-    if type_of(a).rank == 1:
-        product = matmul(c, c.reshape(a, (1, *shape_of(a))), b)
-        shape = shape_of(product)
-        return c.reshape(product, (*shape[:-2], shape[-1]))
-    batch = c.common_shape(shape_of(a)[:-2], shape_of(b)[:-2])
-    a = c.broadcast_to(a, (*batch, *shape_of(a)[-2:]))
-    b = c.broadcast_to(b, (*batch, *shape_of(b)[-2:]))
-    return _dot(c, a, b, len(batch))
-
-
-def _dot(c: Context, a: Value, b: Value, batch_count: int) -> Value:
-    """The last axis of a against the first of b that is no batch axis."""
-    batch = tuple(range(batch_count))
-    b = c.agree_on(b, batch_count, shape_of(a)[-1])
-    return c.op(
-        "dot_general",
-        a,
-        b,
-        lhs_batch=batch,
-        rhs_batch=batch,
-        lhs_contract=(type_of(a).rank - 1,),
-        rhs_contract=(batch_count,),
-        dtype=type_of(a).dtype,
-    )
+    return products.matmul(c, a, b, type_of(a).dtype)
 
 
 @lowering("aten.linear.default")

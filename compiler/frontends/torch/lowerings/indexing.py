@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
+from ingot.compiler.frontends.indexed import index_tensors, join_places, slice_range
 from ingot.compiler.frontends.torch.lowering import Context, Scalar, lowering
 from ingot.compiler.ir import Value, dims
 from ingot.compiler.ir.dims import Dim
@@ -192,8 +193,6 @@ def slice_scatter(
     c: Context, x: Value, source: Value, axis: int = 0, start: Any = None, end: Any = None,
     step: int = 1,
 ) -> Value:  # fmt: skip
-    from ingot.compiler.frontends.torch.views import slice_range
-
     axis = c.axis(axis, x)
     return _written(c, x, source, axis, *slice_range(shape_of(x)[axis], start, end, step))
 
@@ -216,21 +215,7 @@ def _written(
 @lowering("aten.index.Tensor", "aten._unsafe_index.Tensor")
 def index(c: Context, x: Value, indices: Sequence[Value | None]) -> Value:
     """NumPy's advanced indexing; masks become the places where they hold."""
-    given = _places(c, x, indices)
-    axes = [axis for axis, each in enumerate(given) if each is not None]
-    found = [each for each in given if each is not None]
-    if not found:
-        return x
-    if len(found) == 1:
-        return c.op("take", x, found[0], axis=axes[0], mode="wrap_check")
-    flat, moved, rest = _joined(c, x, axes, found)
-    taken = c.op("take", moved, flat, axis=0, mode="check")
-    count = type_of(flat).rank
-    if axes != list(range(axes[0], axes[0] + len(axes))):
-        return taken
-    front = axes[0]  # axes that are next to each other leave the result in their place
-    order = [*range(count, count + front), *range(count), *range(count + front, count + len(rest))]
-    return c.transpose(taken, order)
+    return index_tensors(c, x, _places(c, x, indices))
 
 
 def _places(c: Context, x: Value, indices: Sequence[Value | None]) -> list[Value | None]:
@@ -244,33 +229,6 @@ def _places(c: Context, x: Value, indices: Sequence[Value | None]) -> list[Value
         for row in range(type_of(each).rank):
             given.append(c.reshape(c.sliced(places, 0, row, row + 1), (count,)))
     return given
-
-
-def _joined(
-    c: Context, x: Value, axes: Sequence[int], found: Sequence[Value]
-) -> tuple[Value, Value, list[int]]:
-    """Places on several axes as places on one, in front of the others."""
-    shape = shape_of(x)
-    rest = [axis for axis in range(len(shape)) if axis not in axes]
-    moved = c.transpose(x, [*axes, *rest])
-    whole = dims.product(shape[axis] for axis in axes)
-    moved = c.reshape(moved, (whole, *(shape[axis] for axis in rest)))
-    spread = c.broadcast(*(c.convert(each, _I64) for each in found))
-    flat: Value | None = None
-    for axis, each in zip(axes, spread, strict=True):
-        size = c.filled(shape[axis], _I64, shape_of(each))
-        wrapped = _wrapped(c, each, size)
-        flat = wrapped if flat is None else c.op("add", c.op("mul", flat, size), wrapped)
-    assert flat is not None
-    return flat, moved, rest
-
-
-def _wrapped(c: Context, places: Value, size: Value) -> Value:
-    """Places counted from the front; those outside become -size * size, which no check passes."""
-    zero = c.fill(0, like=places)
-    counted = c.op("select", c.compare("lt", places, zero), c.op("add", places, size), places)
-    inside = c.op("and", c.compare("ge", counted, zero), c.compare("lt", counted, size))
-    return c.op("select", inside, counted, c.fill(-(1 << 40), like=places))
 
 
 @lowering("aten.index_put.default", "aten._unsafe_index_put.default")
@@ -287,7 +245,7 @@ def index_put(
     given = _places(c, x, indices)
     axes = [axis for axis, each in enumerate(given) if each is not None]
     found = [each for each in given if each is not None]
-    flat, moved, rest = _joined(c, x, axes, found)
+    flat, moved, rest = join_places(c, x, axes, found)
     count = type_of(flat).rank
     own = shape_of(x)
     lead, tail = list(shape_of(flat)), [own[axis] for axis in rest]

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
+from ingot.compiler.frontends.indexed import slice_range
 from ingot.compiler.frontends.torch.lowering import Context, Scalar, lowering
-from ingot.compiler.frontends.torch.views import slice_range
 from ingot.compiler.ir import Value, dims
 from ingot.compiler.ir.dims import Dim, Expr
 

@@ -1,0 +1,93 @@
+"""NumPy's indexing: ranges of an axis, and tensors of places on several axes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ingot.compiler.frontends.emitter import Emitter, UnsupportedNode, shape_of, type_of
+from ingot.compiler.ir import Value, dims
+from ingot.compiler.ir.dims import Dim, Expr
+from ingot.hal.spec import dtype
+
+__all__ = ["index_tensors", "join_places", "slice_range", "sliced"]
+
+_I64 = dtype("i64")
+
+
+def slice_range(
+    size: Dim, start: Any = None, end: Any = None, step: int = 1
+) -> tuple[Dim, Dim, int]:
+    """Where a slice of an axis begins and ends, within the axis."""
+    first = _clamped(0 if start is None else start, size)
+    last = size if end is None else _clamped(end, size)
+    return first, dims.maximum(last, first), step
+
+
+def _clamped(index: Any, size: Dim) -> Dim:
+    if isinstance(index, int):
+        if index >= 1 << 31:
+            return size
+        if index < 0:
+            return dims.maximum(size + index, 0)
+    if not isinstance(index, (int, Expr)):
+        raise UnsupportedNode("a bound of the slice depends on data, which is not supported")
+    below = dims.minimum(dims.maximum(index * -1, 0), 1)
+    return dims.minimum(dims.maximum(index + size * below, 0), size)
+
+
+def sliced(c: Emitter, x: Value, axis: int, start: Dim, limit: Dim, step: int = 1) -> Value:
+    """A range of one axis, which it must have."""
+    shape, rank = shape_of(x), type_of(x).rank
+    if (start, limit, step) == (0, shape[axis], 1):
+        return x
+    first: list[Dim] = [0] * rank
+    last, strides = list(shape), [1] * rank
+    first[axis], last[axis], strides[axis] = start, limit, step
+    return c.op("slice", x, start=tuple(first), limit=tuple(last), stride=tuple(strides))
+
+
+def index_tensors(c: Emitter, x: Value, given: Sequence[Value | None]) -> Value:
+    """Elements of x at integers for each of its first axes, None for all of an axis: NumPy's
+    advanced indexing. Negative ones count from the end, one outside ends the call."""
+    axes = [axis for axis, each in enumerate(given) if each is not None]
+    found = [each for each in given if each is not None]
+    if not found:
+        return x
+    if len(found) == 1:
+        return c.op("take", x, found[0], axis=axes[0], mode="wrap_check")
+    flat, moved, rest = join_places(c, x, axes, found)
+    taken = c.op("take", moved, flat, axis=0, mode="check")
+    count = type_of(flat).rank
+    if axes != list(range(axes[0], axes[0] + len(axes))):
+        return taken
+    front = axes[0]  # axes that are next to each other leave the result in their place
+    order = [*range(count, count + front), *range(count), *range(count + front, count + len(rest))]
+    return c.transpose(taken, order)
+
+
+def join_places(
+    c: Emitter, x: Value, axes: Sequence[int], found: Sequence[Value]
+) -> tuple[Value, Value, list[int]]:
+    """Places on several axes as places on one, in front of the others."""
+    shape = shape_of(x)
+    rest = [axis for axis in range(len(shape)) if axis not in axes]
+    moved = c.transpose(x, [*axes, *rest])
+    whole = dims.product(shape[axis] for axis in axes)
+    moved = c.reshape(moved, (whole, *(shape[axis] for axis in rest)))
+    spread = c.broadcast(*(c.convert(each, _I64) for each in found))
+    flat: Value | None = None
+    for axis, each in zip(axes, spread, strict=True):
+        size = c.builder.number(shape[axis], _I64, shape_of(each))
+        wrapped = _wrapped(c, each, size)
+        flat = wrapped if flat is None else c.op("add", c.op("mul", flat, size), wrapped)
+    assert flat is not None
+    return flat, moved, rest
+
+
+def _wrapped(c: Emitter, places: Value, size: Value) -> Value:
+    """Places counted from the front; those outside become so small that no check passes."""
+    zero = c.fill(0, like=places)
+    counted = c.op("select", c.compare("lt", places, zero), c.op("add", places, size), places)
+    inside = c.op("and", c.compare("ge", counted, zero), c.compare("lt", counted, size))
+    return c.op("select", inside, counted, c.fill(-(1 << 40), like=places))

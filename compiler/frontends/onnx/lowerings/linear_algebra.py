@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ingot.compiler.frontends.linear_algebra import determinant
+from ingot.compiler.frontends.matrices import determinant
 from ingot.compiler.frontends.onnx.lowerings.elementwise import narrow, widen
 from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import lowering

@@ -11,6 +11,7 @@ from dataclasses import replace
 from ingot.compiler.frontends.stablehlo.called import UNARY_NAMES, count_of_top_k, unary_name
 from ingot.compiler.frontends.stablehlo.lowering import Context, Lowered, Result, lowering
 from ingot.compiler.frontends.stablehlo.lowerings.elementwise import ordered_bits
+from ingot.compiler.frontends.stablehlo.lowerings.lapack import call_lapack, is_lapack
 from ingot.compiler.frontends.stablehlo.lowerings.random import check_generator, rng_bit_generator
 from ingot.compiler.frontends.stablehlo.lowerings.window import (
     check_dynamic_reduce_window,
@@ -113,6 +114,8 @@ def _check_custom_call(op: SourceOp, program: SourceProgram) -> str | None:
         return check_generator(op, program)
     if target == "shape_assertion" or target in UNARY_NAMES or target in _IDENTITIES:
         return None
+    if is_lapack(target):
+        return None
     return f"the custom call '{target}'"
 
 
@@ -127,6 +130,8 @@ def custom_call(context: Context, op: SourceOp) -> Result:
         return dynamic_reduce_window(context, op)
     if target == _RANDOM:
         return rng_bit_generator(context, op)
+    if is_lapack(target):
+        return call_lapack(context, op)
     _assert(context, op)
     return []
 

@@ -54,7 +54,8 @@ _MOVES = frozenset(
 _SUMS = frozenset({"reduce", "reduce_window"})
 _PAIRED = frozenset(
     {
-        *("cholesky", "map", "scatter", "select_and_scatter", "sort", "triangular_solve"),
+        *("cholesky", "custom_call", "map", "scatter", "select_and_scatter", "sort"),
+        "triangular_solve",
         *_SUMS,
     }
 )

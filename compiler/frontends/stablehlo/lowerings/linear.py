@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from ingot.compiler.frontends.complex_numbers import BINARY, Complex, Parts
-from ingot.compiler.frontends.linear_algebra import cholesky, solve_triangular
+from ingot.compiler.frontends.matrices import Array, Scope, batched
+from ingot.compiler.frontends.matrices.elimination import cholesky, solve_triangular
 from ingot.compiler.frontends.stablehlo.lowering import Context, Lowered, lowering
 from ingot.compiler.frontends.stablehlo.reading.program import SourceOp, SourceProgram
-from ingot.compiler.graph.builder import Builder, tensor_type
+from ingot.compiler.graph.builder import tensor_type
 from ingot.compiler.ir import Value, dims
-from ingot.compiler.ir.dims import Dim
 from ingot.hal.spec import dtype
 
 __all__: list[str] = []
@@ -20,18 +17,15 @@ _I64 = dtype("i64")
 
 @lowering("cholesky")
 def cholesky_factor(context: Context, op: SourceOp) -> Lowered:
-    """The factor of each matrix; that of a complex one has the form of its real matrix."""
-    lower = bool(op.attributes.get("lower"))
+    """The factor of each matrix, of which one half is read."""
+    scope = Scope(context.builder)
     parts = [_square(context, op, part) for part in context.flat([context.lowered(op, 0)])]
-    if len(parts) == 1:
-        return Lowered(cholesky(context.builder, parts[0], lower))
-    shape = tensor_type(parts[0]).shape
-    factor = cholesky(context.builder, _as_real(context.builder, parts), lower)
-    split = context.builder.value("reshape", factor, shape=(*shape[:-1], 2, shape[-1], 2))
-    rank = len(shape)
-    real, imaginary = (_column(context.builder, split, rank - 1, place) for place in (0, 1))
-    real, imaginary = (_column(context.builder, part, rank, 0) for part in (real, imaginary))
-    return Lowered(parts=(real, imaginary))
+    x = batched(scope, parts)
+    if op.attributes.get("lower"):
+        factor, _ = cholesky(x)
+    else:
+        factor = cholesky(x.H)[0].H
+    return _shaped(factor, parts[0])
 
 
 def _square(context: Context, op: SourceOp, x: Value) -> Value:
@@ -40,45 +34,13 @@ def _square(context: Context, op: SourceOp, x: Value) -> Value:
     return context.agree(op, x, (*shape[:-1], shape[-2]))
 
 
-def _stacked(builder: Builder, values: Sequence[Value], axis: int) -> Value:
-    """Values of one shape along a new axis."""
-    shape = tensor_type(values[0]).shape
-    wide = (*shape[:axis], 1, *shape[axis:])
-    columns = [builder.value("reshape", each, shape=wide) for each in values]
-    return builder.value("concatenate", *columns, axis=axis)
-
-
-def _column(builder: Builder, x: Value, axis: int, place: int) -> Value:
-    """What stands at `place` of an axis, without that axis."""
-    shape = tensor_type(x).shape
-    start = tuple(place if a == axis else 0 for a in range(len(shape)))
-    limit = tuple(place + 1 if a == axis else dim for a, dim in enumerate(shape))
-    column = builder.value("slice", x, start=start, limit=limit)
-    return builder.value("reshape", column, shape=(*shape[:axis], *shape[axis + 1 :]))
-
-
-def _diagonal(builder: Builder, shape: Sequence[Dim]) -> Value:
-    """i1[..., n, n]: what stands on the diagonal."""
-    rank = len(shape)
-    row, column = (
-        builder.value("iota", dtype=_I64, shape=tuple(shape), axis=axis)
-        for axis in (rank - 2, rank - 1)
-    )
-    return builder.value("compare", row, column, direction="eq")
-
-
-def _as_real(builder: Builder, parts: Sequence[Value]) -> Value:
-    """[..., n, n] of complex numbers as [..., 2n, 2n], which multiplies as they do: each a + bi
-    is [[a, -b], [b, a]]. Those of the diagonal are taken for real ones."""
-    real, imaginary = parts
-    type = tensor_type(real)
-    zero = builder.full(0, type.dtype, type.shape)
-    imaginary = builder.value("select", _diagonal(builder, type.shape), zero, imaginary)
-    top = _stacked(builder, [real, builder.value("neg", imaginary)], type.rank)
-    bottom = _stacked(builder, [imaginary, real], type.rank)
-    both = _stacked(builder, [top, bottom], type.rank - 1)
-    size = type.shape[-1] * 2
-    return builder.value("reshape", both, shape=(*type.shape[:-2], size, size))
+def _shaped(x: Array, like: Value) -> Lowered:
+    """Matrices with the batches of `like`."""
+    shaped = x.reshape(*tensor_type(like).shape[:-2], *x.shape[1:])
+    if not shaped.is_complex:
+        return Lowered(shaped.value)
+    real, imaginary = shaped.parts
+    return Lowered(parts=(real, imaginary))
 
 
 def _check_solve(op: SourceOp, program: SourceProgram) -> str | None:
@@ -88,67 +50,23 @@ def _check_solve(op: SourceOp, program: SourceProgram) -> str | None:
 
 @lowering("triangular_solve", check=_check_solve)
 def triangular_solve(context: Context, op: SourceOp) -> Lowered:
-    builder, left = context.builder, bool(op.attributes["left_side"])
-    unit, kind = bool(op.attributes["unit_diagonal"]), str(op.attributes["transpose_a"])
+    left, kind = bool(op.attributes["left_side"]), str(op.attributes["transpose_a"])
     a = [_square(context, op, part) for part in context.flat([context.lowered(op, 0)])]
     b = context.flat([context.lowered(op, 1)])
     shape, rows = tensor_type(b[0]).shape, tensor_type(a[0]).shape
-    free = shape[-1] if left else shape[-2]
-    shape = (*rows[:-1], free) if left else (*rows[:-2], free, rows[-1])
+    shape = (*rows[:-1], shape[-1]) if left else (*rows[:-2], shape[-2], rows[-1])
     b = [context.agree(op, part, shape) for part in b]
-    transposed = kind in ("TRANSPOSE", "ADJOINT")
-    is_complex = len(a) == 2
-    if is_complex:
-        if (kind == "TRANSPOSE") == left:  # the real matrix, transposed, stands for the adjoint one
-            a[1] = builder.value("neg", a[1])
-        if not unit:
-            a, b = _with_unit_diagonal(
-                Complex(builder), (a[0], a[1]), (b[0], b[1]), left, transposed
-            )
-        axis = len(shape) - (1 if left else 0)
-        wide = list(shape)
-        wide[axis - 1] = wide[axis - 1] * 2
-        pairs = builder.value("reshape", _stacked(builder, b, axis), shape=tuple(wide))
-        a, b = [_as_real(builder, a)], [pairs]
+    scope = Scope(context.builder)
     x = solve_triangular(
-        builder,
-        *(*a, *b),
-        left_side=left,
+        batched(scope, a),
+        batched(scope, b),
+        left=left,
         lower=bool(op.attributes["lower"]),
-        unit_diagonal=unit or is_complex,
-        transposed=transposed,
+        unit=bool(op.attributes["unit_diagonal"]),
+        transposed=kind != "NO_TRANSPOSE",
+        conjugated=kind == "ADJOINT",
     )
-    if not is_complex:
-        return Lowered(x)
-    split = builder.value("reshape", x, shape=(*shape[:axis], 2, *shape[axis:]))
-    return Lowered(parts=(_column(builder, split, axis, 0), _column(builder, split, axis, 1)))
-
-
-def _with_unit_diagonal(
-    c: Complex, a: Parts, b: Parts, left: bool, transposed: bool
-) -> tuple[list[Value], list[Value]]:
-    """The equations divided by what stands on the diagonal of a."""
-    builder, type = c.builder, tensor_type(a[0])
-    rank, by_rows = type.rank, left != transposed
-    on_diagonal, zero = _diagonal(builder, type.shape), c.like(0, a[0])
-    ends = [
-        builder.value(
-            "reduce", builder.value("select", on_diagonal, part, zero), axes=(rank - 1,), kind="add"
-        )
-        for part in a
-    ]
-
-    def divided(x: Parts, divisor: Sequence[Value], axis: int) -> list[Value]:
-        kept = (*range(rank - 2), axis)
-        shape = tensor_type(x[0]).shape
-        real, imaginary = (
-            builder.value("broadcast", part, shape=shape, dimensions=kept) for part in divisor
-        )
-        return list(BINARY["divide"](c, x, (real, imaginary)))
-
-    of_b = ends if by_rows else [ends[0], builder.value("neg", ends[1])]
-    matrix = divided(a, ends, rank - 2 if by_rows else rank - 1)
-    return matrix, divided(b, of_b, rank - 2 if left else rank - 1)
+    return _shaped(x, b[0])
 
 
 class _Features:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ingot.compiler.frontends.linear_algebra import inverse
+from ingot.compiler.frontends.matrices import inverse
 from ingot.compiler.frontends.onnx.lowerings.contractions import matmul
 from ingot.compiler.frontends.onnx.lowerings.elementwise import narrow, widen
 from ingot.compiler.frontends.onnx.lowerings.microsoft.activations import add

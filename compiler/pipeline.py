@@ -46,6 +46,7 @@ from ingot.compiler.kernels.kernel_text import described
 from ingot.compiler.kernels.level import verify_kernel
 from ingot.compiler.kernels.trial import plan_trial
 from ingot.compiler.module import Module
+from ingot.compiler.name_ends import name_ends
 from ingot.compiler.rare_collections import rare_collections
 from ingot.compiler.read_source import copy_module, read_source, read_sources
 from ingot.compiler.report import Report
@@ -205,24 +206,12 @@ def _read(
     module = driver.step("import", lambda: read(source, **reading))
     if module is source:
         module = copy_module(module)
-    _name_ends(module)
+    name_ends(module)
     if state is not None:
         module = driver.step("make_stateful", lambda: apply_state(module, state))
     check_program(module)
     driver.step("verify", lambda: verify(module, GRAPH))
     return driver.passes(module, GRAPH_PASSES)
-
-
-def _name_ends(module: ir.Module) -> None:
-    """Give names to the arguments and results of functions whose text names none."""
-    for function in module.functions.values():
-        if not function.body.blocks or not function.block.ops:
-            continue  # which the verifier refuses
-        if not function.argument_names:
-            function.argument_names = [f"argument{n}" for n in range(len(function.arguments))]
-        if not function.result_names:
-            count = len(function.block.terminator.operands)
-            function.result_names = [f"result{n}" for n in range(count)]
 
 
 def _finish(

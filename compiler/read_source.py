@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ingot.compiler import ir
+from ingot.compiler.chain import Chain, join
 from ingot.compiler.check_program import check_function_name
 from ingot.compiler.frontends.survey import Survey
 from ingot.compiler.ir.dataclass import dataclass
@@ -38,7 +39,7 @@ _KNOWN = (
     "a path or the bytes of an .onnx file, a .pt2 file or a StableHLO artifact, the path of a "
     ".gguf file, an onnx.ModelProto or onnx_ir.Model, what torch.onnx.export(..., dynamo=True) "
     "returns, a torch.export.ExportedProgram or torch.nn.Module, a jax.export.Exported, an "
-    "ingot.program, or Ingot IR"
+    "ingot.program, an ingot.chain, or Ingot IR"
 )
 
 _WEIGHTS = "weights"  # attribute of a module: the keys and fingerprints of its parameters
@@ -90,6 +91,8 @@ def _read(source: Any, options: _Options) -> ir.Module:
             f"example_inputs and dynamic_shapes export a torch.nn.Module, not a "
             f"{type(source).__name__}: leave them out"
         )
+    if isinstance(source, Chain):
+        return _read_chain(source, options)
     if package == "ingot":
         source = _of_program(source)
     if isinstance(source, ir.Module):
@@ -116,6 +119,25 @@ def _read(source: Any, options: _Options) -> ir.Module:
     raise CompileError(
         f"cannot compile a source of type {type(source).__name__}: expected {_KNOWN}"
     )
+
+
+def _read_chain(chain: Chain, options: _Options) -> ir.Module:
+    """The stages as one module. Their weights, where they are external, share the keys."""
+    _check_capacity(options)
+    _check_outputs(options)
+    owners: dict[str, tuple[str, str]] = {}
+    weights: dict[str, str] = {}
+
+    def read(source: Any) -> ir.Module:
+        module = _read(source, options)
+        found: Any = module.attributes.pop(_WEIGHTS, ())
+        _check_weights(f"stage {len(owners) + 1}", found, owners)
+        weights.update(found)
+        return copy_module(module) if module is source else module
+
+    joined = join(chain, read)
+    joined.attributes[_WEIGHTS] = tuple(weights.items())
+    return joined
 
 
 def _of_program(source: Any) -> Any:

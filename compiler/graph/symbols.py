@@ -9,12 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ingot.compiler.graph.ops import defined_symbols
+from ingot.compiler.graph.ops import defined_symbols, with_symbols
 from ingot.compiler.ir import Block, Function, Op, Region, TensorType, Type, Value, walk
 from ingot.compiler.ir.attributes import leaves_of, map_leaves
-from ingot.compiler.ir.dims import Dim, Expr, substitute, symbols_of
+from ingot.compiler.ir.dims import Dim, Expr, substitute, symbol, symbols_of
 
-__all__ = ["fresh_names", "inner_symbols", "substitute_in", "substitute_symbols", "symbols_used"]
+__all__ = [
+    "fresh_names",
+    "inner_symbols",
+    "rename_symbols",
+    "substitute_in",
+    "substitute_symbols",
+    "symbols_used",
+]
 
 
 def inner_symbols(root: Function | Region | Block | Op) -> set[str]:
@@ -51,6 +58,18 @@ def substitute_symbols(function: Function, values: Mapping[str, Dim]) -> None:
     """Put dims for symbols in all types and attributes; no op defines those symbols any more."""
     for block in function.body.blocks:
         substitute_in(block, values)
+
+
+def rename_symbols(function: Function, names: Mapping[str, str]) -> None:
+    """Give symbols new names, those that ops define, too."""
+    if not names:
+        return
+    values: dict[str, Dim] = {old: symbol(new) for old, new in names.items()}
+    substitute_symbols(function, values)
+    for op in walk(function):
+        defined = defined_symbols(op)
+        if defined:
+            op.attributes = with_symbols(op, tuple(names.get(name, name) for name in defined))
 
 
 def substitute_in(block: Block, values: Mapping[str, Dim]) -> None:

@@ -18,15 +18,16 @@ from ingot.runtime.trace import Trace, TraceEvent
 
 __all__ = ["python_page"]
 
+_FUNCTIONS = "Functions of programs"
 SECTIONS: dict[str, tuple[str, ...]] = {
     "Compile": ("compile", "Module", "Report"),
-    "Programs in Python": ("program", "trace", "spec", "Program", "Spec"),
+    "Programs in Python": ("program", "trace", "spec", "chain", "Program", "Spec"),
     "State": ("state.past_present", "state.carried", "state.named"),
     "Load and call": ("load", "Model", "Function", "Signature", "Value", "Array"),
     "Language models": ("generate", "LanguageModel", "Sampling"),
     "Devices": ("devices", "Device", "HostKernel"),
     "Look inside": ("explore", "Trace", "TraceEvent"),
-    "Functions of programs": tuple(
+    _FUNCTIONS: tuple(
         f"ops.{name}"
         for name in sorted(ingot.ops.__all__)
         if inspect.isfunction(getattr(ingot.ops, name))
@@ -49,7 +50,8 @@ def python_page() -> str:
     lines = ["# Python API", "", inspect.cleandoc(ingot.__doc__ or "").split("\n\n")[-1]]
     lines += ["", "`ingot.__version__` is the version as text."]
     for title, names in SECTIONS.items():
-        lines += ["", f"## {title}"]
+        anchor = " { #ingot.ops }" if title == _FUNCTIONS else ""
+        lines += ["", f"## {title}{anchor}"]
         for name in names:
             lines += _entry(name)
     lines += ["", "## Errors", "", "Each has the status code of the C API as `code`."]

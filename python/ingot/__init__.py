@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ingot import ops
     from ingot.compiler import Module, compile, state
+    from ingot.compiler.chain import chain
     from ingot.compiler.frontends.program.tracing import Program, Spec, program, spec, trace
     from ingot.explorer import explore
     from ingot.hal.array import Array
@@ -71,6 +72,7 @@ __all__ = [
     "Unsupported",
     "Value",
     "__version__",
+    "chain",
     "compile",
     "devices",
     "explore",
@@ -96,6 +98,7 @@ _HOMES = {
     "Signature": "ingot.runtime.signature",
     "Spec": _TRACING,
     "Value": "ingot.runtime.signature",
+    "chain": "ingot.compiler.chain",
     "compile": "ingot.compiling",
     "devices": "ingot.hal.device",
     "explore": "ingot.explorer",

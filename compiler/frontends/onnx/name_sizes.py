@@ -10,9 +10,8 @@ from collections.abc import Sequence
 
 import onnx
 
-from ingot.compiler.graph.ops import defined_symbols, with_symbols
-from ingot.compiler.graph.symbols import inner_symbols, substitute_symbols
-from ingot.compiler.ir import Function, TensorType, walk
+from ingot.compiler.graph.symbols import inner_symbols, rename_symbols
+from ingot.compiler.ir import Function, TensorType
 from ingot.compiler.ir.dims import Dim, Expr, symbol, symbols_of
 
 __all__ = ["name_sizes"]
@@ -32,14 +31,7 @@ def name_sizes(function: Function, outputs: Sequence[onnx.ValueInfoProto]) -> No
             if old in fresh and old not in names and new.isidentifier() and new not in taken:
                 names[old] = new
                 taken.add(new)
-    if not names:
-        return
-    values: dict[str, Dim] = {old: symbol(new) for old, new in names.items()}
-    substitute_symbols(function, values)
-    for op in walk(function):
-        defined = defined_symbols(op)
-        if defined:
-            op.attributes = with_symbols(op, tuple(names.get(name, name) for name in defined))
+    rename_symbols(function, names)
 
 
 def _symbol_name(dim: Dim) -> str:

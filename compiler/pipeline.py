@@ -34,6 +34,11 @@ from ingot.compiler.graph.control.settle_branches import settle_branches
 from ingot.compiler.graph.forms.expand_nonzero import expand_nonzero
 from ingot.compiler.graph.forms.multiply_codes import LEFT_IN_FLOAT
 from ingot.compiler.graph.forms.pack_weights import multiplies_bytes
+from ingot.compiler.graph.forms.round_rows import (
+    ROUNDED,
+    expand_scaled,
+    set_precision,
+)
 from ingot.compiler.graph.level import GRAPH
 from ingot.compiler.graph.ops import Constant
 from ingot.compiler.graph.passes import GRAPH_PASSES
@@ -80,7 +85,7 @@ DISPATCH_PASSES: tuple[Pass, ...] = (
     outline,
 )
 
-QUEUE_PASSES: tuple[Pass, ...] = (speculate_steps,)
+QUEUE_PASSES: tuple[Pass, ...] = (expand_scaled, speculate_steps)
 """What comes before DISPATCH_PASSES for devices whose queue runs behind the host."""
 
 
@@ -97,6 +102,7 @@ def compile(
     parameter_names: Mapping[str, str] | None = None,
     specialize: Mapping[str, Sequence[int]] | None = None,
     capacity: int | None = None,
+    precision: str = "f32",
     example_inputs: Sequence[Any] | None = None,
     dynamic_shapes: Any = None,
     debug: bool = False,
@@ -115,19 +121,18 @@ def compile(
     `target`: the devices that the module is for: "cpu", "opencl", or a list of both; they
     share weights and state, and the device that it is loaded on takes its own code.
     `variants`: native variants of the CPU, best first; without it those of this machine.
-    `fallback`: beside the kernels of another device than the CPU, plain C ones for this
-    machine's architecture, which run where the device lacks or fails one.
+    `fallback`: beside a device's kernels plain C ones, which run where it lacks or fails one.
     `parameters`: "embedded" weights stand in the module; "external" ones and those of a .gguf file
     are given when it is loaded, under the names in the source or those of `parameter_names`.
     `specialize`: values of symbolic dims, such as {"s": [1, 128]}, for which there are kernels
     of their own beside those for all values; a call takes those that fit its shapes.
     `capacity`: positions in the cache of a .gguf file's model; else all that it has, at most 4096.
+    `precision`: of activations that meet weights quantised in groups: "f32", or "int8", rounded
+    with a scale for each group by at most 1/254 of its greatest, which is faster.
     `example_inputs`, `dynamic_shapes`: those of torch.export.export, for a torch.nn.Module.
-    `debug`: the module gets a section with what it was made of - queue, plan of memory, loop IR
-    and source of every kernel - which `ingot explore` shows and the runtime skips.
+    `debug`: a section of the module, which `ingot explore` shows, says what it was made of.
     `dump_ir`: a folder that gets the IR after every pass that changed it.
-    `progress`: called with the name of each step before it begins; while kernels are compiled, also
-    with how many of how many are done and about how long the rest takes.
+    `progress`: told each step before it begins, and how many of how many kernels are compiled.
 
     CompileError: the program cannot be compiled; the message lists every reason.
     """
@@ -137,9 +142,9 @@ def compile(
     reading: dict[str, Any] = {"parameters": parameters, "parameter_names": parameter_names}
     reading |= {"outputs": outputs, "capacity": capacity}
     reading |= _exporting(source, example_inputs, dynamic_shapes)
-    module = _read(source, state, reading, driver)
+    module = _read(source, state, reading, driver, precision)
     targets = choose_targets(target, variants, fallback, multiplies_bytes(module))
-    options = _recorded(parameters, outputs, specialize)
+    options = _recorded(parameters, outputs, specialize, precision)
     passes = (*DISPATCH_PASSES, *([_specializing(specialize)] if specialize else []))
     return _finish(module, targets, passes, driver, options, debug)
 
@@ -156,10 +161,15 @@ def _exporting(
 
 
 def _recorded(
-    parameters: str, outputs: Sequence[str] | None, specialize: Mapping[str, Sequence[int]] | None
+    parameters: str,
+    outputs: Sequence[str] | None,
+    specialize: Mapping[str, Sequence[int]] | None,
+    precision: str,
 ) -> dict[str, Any]:
     """The options that stand in the module."""
     options: dict[str, Any] = {"parameters": parameters}
+    if precision != "f32":
+        options["precision"] = precision
     if outputs is not None:
         options["outputs"] = list(outputs)
     if specialize:
@@ -199,6 +209,7 @@ def _read(
     state: State | Mapping[str, str] | str | None,
     reading: Mapping[str, Any],
     driver: _Driver,
+    precision: str = "f32",
 ) -> ir.Module:
     """The program at graph level, in the form that all targets share. `reading`: what
     `read_source` takes."""
@@ -206,6 +217,7 @@ def _read(
     module = driver.step("import", lambda: read(source, **reading))
     if module is source:
         module = copy_module(module)
+    set_precision(module, precision)
     name_ends(module)
     if state is not None:
         module = driver.step("make_stateful", lambda: apply_state(module, state))
@@ -254,7 +266,9 @@ def _finish(
     codes = [each.code for each in made]
     file = driver.step("write_module", lambda: build_module(codes, data, metadata, section))
     left = cast(tuple[tuple[str, str], ...], module.attributes.get(LEFT_IN_FLOAT, ()))
-    report = Report(reports, data.pool.finish().length, dict(driver.seconds), renamed, left)
+    rounded = cast(int, module.attributes.get(ROUNDED, 0))
+    length = data.pool.finish().length
+    report = Report(reports, length, dict(driver.seconds), renamed, left, rounded)
     return Module(file, report)
 
 

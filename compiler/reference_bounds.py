@@ -29,11 +29,12 @@ from ingot.compiler.graph.ops import (
     DotCoded,
     DotGeneral,
     DotPacked,
+    DotScaled,
     Reduce,
     ReduceWindow,
     lookup,
 )
-from ingot.compiler.graph.references.contraction import coded_weight
+from ingot.compiler.graph.references.contraction import coded_weight, scaled_rows
 from ingot.compiler.graph.references.numbers import Array, dtype_of, widen
 from ingot.compiler.ir import Function, Module, Op, TensorType, Value
 from ingot.compiler.ir.dataclass import dataclass
@@ -156,6 +157,9 @@ def _attention_magnitude(op: Op, values: Mapping[Value, Array]) -> Array:
 def _coded_magnitude(op: Op, coded: DotCoded, values: Mapping[Value, Array]) -> Array:
     """The sum of absolute terms: codes have signs only as numbers."""
     a, *coding = (values[operand] for operand in op.operands)
+    if isinstance(coded, DotScaled):
+        a = scaled_rows(a, coding.pop(2))
+        coding.pop(2)  # the sums
     weight = coded_weight(a.shape[-1], *coding, n=coded.n, coding=coded.coding, group=coded.group)
     with np.errstate(all="ignore"):
         return np.asarray(np.abs(widen(a)) @ np.abs(weight))

@@ -183,6 +183,7 @@ class Report:
     seconds: Mapping[str, float] = field(default_factory=dict)  # per pass
     renamed: Mapping[str, Dim] = field(default_factory=dict)  # names of dims in the source only
     left_in_float: Sequence[tuple[str, str]] = ()  # layers with quantised weights, and why
+    rounded_rows: int = 0  # products whose activations are rounded to 8 bits
 
     @property
     def _first(self) -> TargetReport:
@@ -214,7 +215,14 @@ class Report:
         for name, target in self.targets.items():
             lines += [f"target {name}", *(f"  {line}" for line in target.lines(known))]
         lines.append(f"{size_text(self.constant_length)} of constants")
-        return "\n".join([*lines, *self._float_lines(), self._time()])
+        return "\n".join([*lines, *self._rounded_lines(), *self._float_lines(), self._time()])
+
+    def _rounded_lines(self) -> Iterator[str]:
+        """How many products have activations of 8 bits, and how far these are off."""
+        if self.rounded_rows:
+            count = _count(self.rounded_rows, "product")
+            bound = "each off by at most 1/254 of its group's greatest"
+            yield f"{count} with activations of 8 bits, {bound}"
 
     def _float_lines(self) -> Iterator[str]:
         """Which layers multiply floats although their weights are quantised, and why."""

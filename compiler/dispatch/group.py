@@ -31,7 +31,10 @@ __all__ = [
 ]
 
 CONTRACTIONS = frozenset(
-    {"dot_packed", "dot_coded", "dot_general", "conv_packed", "conv_winograd", "depthwise"}
+    {
+        *("dot_packed", "dot_coded", "dot_scaled", "dot_general"),
+        *("conv_packed", "conv_winograd", "depthwise"),
+    }
 )
 REDUCTIONS = frozenset({"reduce", "arg_max", "arg_min"})
 INDEX_OPS = frozenset(

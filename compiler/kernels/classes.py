@@ -64,6 +64,7 @@ KERNEL_CLASSES = (
     KernelClass("compaction", ("count_true", "locate_true")),
     KernelClass("dynamic_update_slice", ("dynamic_update_slice",), one_schedule=True),
     KernelClass("suppress", ("suppress",), one_schedule=True),
+    KernelClass("scaled", ("dot_scaled",), one_schedule=True),
 )
 """In no order: an entry has one root at most, and without one it is of the class "map"."""
 

@@ -1,14 +1,15 @@
-"""Blocks with scales: the right side of a `dot_coded`, as schedules read it.
+"""Blocks with scales: the right side of a `dot_coded` or `dot_scaled`, as schedules read it.
 
-A panel has a line per `steps` steps of K: 32 bits for each of its 16 columns, with the codes
-of the steps from the low bits on. All steps of a line share the scale and the zero of their
-group. This file takes codes out of a line and makes numbers of them; which lines are read, and
-whether the scale is applied to each number or to a sum of products, the schedules say.
+A panel has a line per `steps` steps of K: 32 bits for each of its 16 columns, with the codes of
+four steps in the low bits of the four bytes, of the next four above these, and so on. All steps of
+a line share the scale and the zero of their group. This file takes codes out of a line and makes
+numbers of them; which lines are read, and whether the scale is applied to each number or to a sum
+of products, the schedules say.
 """
 
 from __future__ import annotations
 
-from ingot.compiler.graph.ops import DotCoded
+from ingot.compiler.graph.ops import DotCoded, DotScaled
 from ingot.compiler.ir import Function, Op, TensorType, Value
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import known_dims
@@ -71,20 +72,21 @@ class BlockCoding:
     def number(self, b: LoopBuilder, word: Value, step: int, element: DType) -> Value:
         """The code of one step of a line, as a number."""
         bits = self.dtype.bits
+        place = 8 * (step % 4) + bits * (step // 4)
         if self.dtype.kind == "i":
-            up = 32 - bits * (step + 1)
+            up = 32 - bits - place
             high = b.op("shift_left", word, b.constant(up, I32)) if up else word
             code = b.op("shift_right_arithmetic", high, b.constant(32 - bits, I32))
-        elif step == self.steps - 1:
-            code = b.op("shift_right_logical", word, b.constant(32 - bits, I32))
+        elif place == 32 - bits:
+            code = b.op("shift_right_logical", word, b.constant(place, I32))
         else:
-            low = b.op("shift_right_logical", word, b.constant(bits * step, I32)) if step else word
+            low = b.op("shift_right_logical", word, b.constant(place, I32)) if place else word
             code = b.op("and", low, b.constant((1 << bits) - 1, I32, lanes_of(word)))
         return b.convert(code, element)
 
     def without(self, b: LoopBuilder, word: Value, steps: int) -> Value:
-        """A word behind its first steps."""
-        places = b.constant(self.dtype.bits * steps, I32)
+        """A word behind its first steps, a multiple of four."""
+        places = b.constant(self.dtype.bits * steps // 4, I32)
         return b.op("shift_right_logical", word, places)
 
 
@@ -95,6 +97,8 @@ def coding_of(function: Function, root: Op) -> BlockCoding | None:
         return None
     assert isinstance(left.type, TensorType)
     (depth,), (scales, *zeros) = known_dims(left.type.shape[-1:]), others
+    if isinstance(coded, DotScaled):
+        zeros = zeros[2:]
 
     def argument(value: Value) -> tuple[int, DType]:
         while isinstance(value.owner, Op) and value.owner.name == "reshape":

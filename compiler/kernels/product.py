@@ -60,7 +60,7 @@ def product_of(op: Op) -> Product:
     assert isinstance(result, TensorType)
     assert isinstance(a, TensorType)
     assert isinstance(b, TensorType)
-    if op.name in ("dot_packed", "dot_coded", "conv_packed"):
+    if op.name in ("dot_packed", "dot_coded", "dot_scaled", "conv_packed"):
         if op.name == "conv_packed" and not is_pointwise(op):
             raise ValueError("a convolution whose window has neighbours is no product")
         left = Operand(op.operands[0], a.dtype, a.shape[-1], 1, ())

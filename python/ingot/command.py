@@ -150,6 +150,13 @@ def _add_compile(commands: Any) -> None:
     )
     _add_shape_options(parser)
     parser.add_argument(
+        "--precision",
+        default="f32",
+        metavar="NAME",
+        help="of activations that meet weights quantised in groups: f32 as they are, or int8, "
+        "rounded to 8 bits, which is faster",
+    )
+    parser.add_argument(
         "--debug",
         action="store_true",
         help="keep what the module was made of in it, for `ingot explore`",
@@ -222,6 +229,7 @@ def _run_compile(options: argparse.Namespace) -> None:
             state=parse_state(options.state, options.capacity, state_dims),
             capacity=None if options.state else options.capacity,
             specialize=parse_specialize(options.specialize),
+            precision=options.precision,
             target=options.target.split(","),
             variants=options.variants.split(",") if options.variants else None,
             fallback=not options.no_fallback,

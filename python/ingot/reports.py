@@ -68,6 +68,7 @@ def compile_report(
         "left_in_float": [
             {"layer": layer, "reason": reason} for layer, reason in report.left_in_float
         ],
+        "rounded_rows": report.rounded_rows,
     }
 
 

@@ -21,6 +21,7 @@ from ingot.compiler.read_source import read_source
 from ingot.hal.spec import dtype
 from tests.support.compiled_programs import Program, build
 from tests.support.devices import best_variant, load_everywhere
+from tests.support.rounding import rounded
 
 Array = np.ndarray[Any, Any]
 NUMBERS = {
@@ -117,6 +118,34 @@ def test_a_weight_in_groups_is_read_packed_by_any_number_of_rows(name: str) -> N
     for model in load_everywhere(case.model("rows")).values():
         for rows in (1, 2, 3, 17):
             case.check(model, rows)
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param("groups that divide", marks=pytest.mark.slow), "bytes in groups"]
+)
+def test_activations_are_rounded_where_they_are_asked_to_be(name: str) -> None:
+    case = {**CASES, "groups that divide": Case(96, 39, "UINT4", 32, "drawn")}[name]
+    for model in load_everywhere(case.model("rows"), precision="int8").values():
+        for rows in (1, 2, 3, 17):
+            x = case.rng.standard_normal((rows, case.k)).astype(np.float32)
+            x[:, :32] = 0
+            wanted = np.maximum(rounded(x, 32) @ case.weight, 0)
+            got = np.asarray(model(x)).astype(np.float64)
+            assert np.abs(got - wanted).max() <= 3e-6 * np.abs(wanted).max()
+            exact = np.maximum(x @ case.weight, 0)
+            assert np.abs(wanted - exact).max() > 1e-4 * np.abs(exact).max()
+
+
+def test_the_report_tells_what_is_rounded() -> None:
+    options = {"precision": "int8", "variants": [best_variant()]}
+    report = ingot.compile(CASES["bytes in groups"].model(3), **options).report
+    assert report.rounded_rows == 1
+    assert "1 product with activations of 8 bits" in report.text()
+    report = ingot.compile(CASES["groups"].model(3), **options).report
+    assert report.rounded_rows == 0
+    assert "groups of 32 do not divide rows of 83 in words of 4" in report.text()
+    with pytest.raises(ingot.InvalidArgument, match="precision='int4' is not known; there are"):
+        ingot.compile(CASES["groups"].model(3), precision="int4")
 
 
 @pytest.mark.parametrize("name", CASES)

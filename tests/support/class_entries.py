@@ -37,6 +37,11 @@ ENTRIES: dict[str, Callable[[], Function]] = {
     "position": lambda: entry(
         ["f32[3,n]"], lambda b, x: b.op("arg_max", x, axis=1, dtype=I64), {"n": (1, None)}
     ),
+    "scaled": lambda: entry(
+        ["i8[n,64]", "u8[2,8,16,4]", "f32[2,2,16]", "f32[n,2]", "f32[n,2]"],
+        lambda b, *x: b.op("dot_scaled", *x, n=20, coding=dtype("u4"), group=32, dtype=F32),
+        {"n": (1, None)},
+    ),
     "contraction": lambda: entry(
         ["f32[n,9]", "f32[9,6]"],
         lambda b, x, y: b.op(

@@ -8,15 +8,23 @@ codes, those of 8 bits where they come in groups. What does not fit is computed 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from math import gcd
+from typing import cast
 
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.graph.forms.moves import moved, moved_from
+from ingot.compiler.graph.forms.multiply_codes import LEFT_IN_FLOAT
 from ingot.compiler.graph.forms.narrow_codes import CODE, is_narrow
 from ingot.compiler.graph.forms.pack_weights import multiply_rows
 from ingot.compiler.graph.forms.repeats import Repeats, repeated, repeats_of, static_shape
+from ingot.compiler.graph.forms.round_rows import (
+    ROUNDED,
+    RoundedRows,
+    rounded_rows,
+    why_not_rounded,
+)
 from ingot.compiler.graph.ops import PANEL, DotGeneral, Unpack, code_steps
 from ingot.compiler.graph.rewriter import defined_by, rewrite, splat_of, weights_of
 from ingot.compiler.ir import Module, Op, Value
@@ -36,25 +44,34 @@ def fuse_scales(module: Module) -> Module:
         def rule(op: Op, builder: Builder, weights: set[Value] = weights) -> Sequence[Value] | None:
             if op.name != "dot_general" or DotGeneral.of(op).dtype.name not in _FLOATS:
                 return None
-            return multiply_rows(op, builder, weights, _product(op, builder))
+            product = _Product(module, op, builder)
+            return multiply_rows(op, builder, weights, product.multiply)
 
         rewrite(function.block, rule)
     return module
 
 
-def _product(op: Op, builder: Builder) -> Callable[[Value, Value], Value | None]:
-    def product(rows: Value, w: Value) -> Value | None:
-        split = _without_minima(w, builder)
+class _Product:
+    """A contraction that may keep the codes of its weight."""
+
+    def __init__(self, module: Module, op: Op, builder: Builder) -> None:
+        self.module, self.op, self.builder = module, op, builder
+        self.rounded: RoundedRows | None = None
+
+    def multiply(self, rows: Value, w: Value) -> Value | None:
+        """rows [m, k] times the weight [k, n]; None if that is not made of codes."""
+        split = _without_minima(w, self.builder)
         if split is None:
-            return coded(rows, w)
+            return self._coded(rows, w)
         w, minima = split
-        made = coded(rows, w)
+        made = self._coded(rows, w)
         if made is None:
             return None
-        less = _sums_times(rows, minima, builder)
-        return None if less is None else builder.value("sub", made, less)
+        less = self._sums_times(rows, minima)
+        return None if less is None else self.builder.value("sub", made, less)
 
-    def coded(rows: Value, w: Value) -> Value | None:
+    def _coded(self, rows: Value, w: Value) -> Value | None:
+        builder = self.builder
         weight = _weight_of(w, builder)
         if weight is None or tensor_type(rows).dtype.name not in _FLOATS:
             return None
@@ -66,13 +83,46 @@ def _product(op: Op, builder: Builder) -> Callable[[Value, Value], Value | None]
         small = [_small(_narrowed(weight.scales, builder), group, builder)]
         if weight.zeros is not None:
             small.append(_small(_narrowed(weight.zeros, builder), group, builder))
-        return builder.value(
-            "dot_coded", rows, _code_panels(weight, builder),
-            *(_scale_panels(each, builder) for each in small),
-            n=n, coding=weight.coding, group=group, dtype=DotGeneral.of(op).dtype,
-        )  # fmt: skip
+        codes = _code_panels(weight, builder)
+        scales, *zeros = (_scale_panels(each, builder) for each in small)
+        attributes = {"n": n, "coding": weight.coding, "group": group}
+        attributes["dtype"] = DotGeneral.of(self.op).dtype
+        self.rounded = self._rounded(rows, group)
+        if self.rounded is None:
+            return builder.value("dot_coded", rows, codes, scales, *zeros, **attributes)
+        x = self.rounded
+        left = (x.codes, codes, scales, x.scales, x.sums)
+        return builder.value("dot_scaled", *left, *zeros, **attributes)
 
-    return product
+    def _rounded(self, rows: Value, group: int) -> RoundedRows | None:
+        """The rows as codes, where they are to be and can be."""
+        why, attributes = why_not_rounded(self.module, rows, group), self.module.attributes
+        if why is None:
+            attributes[ROUNDED] += 1  # type: ignore[operator]
+            return rounded_rows(rows, group, self.builder)
+        if why:
+            left = cast(tuple[tuple[str, str], ...], attributes.get(LEFT_IN_FLOAT, ()))
+            attributes[LEFT_IN_FLOAT] = (*left, (self.op.location, why))
+        return None
+
+    def _sums_times(self, rows: Value, minima: Repeats) -> Value | None:
+        """rows [m, k] times the minima [k, n]: the sums of the rows' groups times those of
+        groups."""
+        builder, type = self.builder, tensor_type(rows)
+        k, group = minima.shape[0], min(minima.lengths[0], minima.shape[0])
+        if group == 1 or k % group:
+            return None
+        *outer, _ = type.shape
+        if self.rounded is not None and tensor_type(self.rounded.sums).shape[-1] == k // group:
+            sums = self.rounded.numbers_of_sums(builder)
+            sums = builder.value("convert", sums, dtype=type.dtype)
+        else:
+            sums = builder.value("reshape", rows, shape=(*outer, k // group, group))
+            sums = builder.value("reduce", sums, axes=(type.rank,), kind="add")
+        small = builder.value("convert", _small(minima, group, builder), dtype=type.dtype)
+        return builder.value(
+            "dot_general", sums, small, lhs_contract=(type.rank - 1,), rhs_contract=(0,)
+        )
 
 
 def _without_minima(w: Value, builder: Builder) -> tuple[Value, Repeats] | None:
@@ -83,21 +133,6 @@ def _without_minima(w: Value, builder: Builder) -> tuple[Value, Repeats] | None:
         return None
     minima = repeats_of(moved(op.operands[1], moves, builder), builder)
     return moved(op.operands[0], moves, builder), minima
-
-
-def _sums_times(rows: Value, minima: Repeats, builder: Builder) -> Value | None:
-    """rows [m, k] times the minima [k, n]: the sums of the rows' groups times those of groups."""
-    k, group = minima.shape[0], min(minima.lengths[0], minima.shape[0])
-    type = tensor_type(rows)
-    if group == 1 or k % group:
-        return None
-    *outer, _ = type.shape
-    sums = builder.value("reshape", rows, shape=(*outer, k // group, group))
-    sums = builder.value("reduce", sums, axes=(type.rank,), kind="add")
-    small = builder.value("convert", _small(minima, group, builder), dtype=type.dtype)
-    return builder.value(
-        "dot_general", sums, small, lhs_contract=(type.rank - 1,), rhs_contract=(0,)
-    )
 
 
 @dataclass(frozen=True)
@@ -254,7 +289,8 @@ def _narrowed(x: Repeats, builder: Builder) -> Repeats:
 
 
 def _code_panels(weight: _Weight, builder: Builder) -> Value:
-    """Codes [k, n] as [panels, lines, 16, 4]: 32 bits of a column are steps of K."""
+    """Codes [k, n] as [panels, lines, 16, 4]: 32 bits of a column are steps of K, four of them in
+    the low bits of the four bytes, the next four above, and so on."""
     bits, steps = weight.coding.bits, code_steps(weight.coding)
     codes, (k, n) = weight.codes, static_shape(weight.codes)
     if tensor_type(codes).dtype is not CODE:
@@ -268,11 +304,10 @@ def _code_panels(weight: _Weight, builder: Builder) -> Value:
     lines, panels, per = -(-k // steps), -(-n // PANEL), 8 // bits
     codes = _padded(codes, (lines * steps, panels * PANEL), builder)
     shape = (lines, 4, panels, PANEL)
-    codes = builder.value("reshape", codes, shape=(lines, 4, per, panels, PANEL))
+    codes = builder.value("reshape", codes, shape=(lines, per, 4, panels, PANEL))
     total: Value | None = None
     for place in range(per):
-        start, limit = ((0, 0, at, 0, 0) for at in (place, place))
-        limit = (lines, 4, place + 1, panels, PANEL)
+        start, limit = (0, place, 0, 0, 0), (lines, place + 1, 4, panels, PANEL)
         part = builder.value("slice", codes, start=start, limit=limit)
         part = builder.value("reshape", part, shape=shape)
         if place:

@@ -68,7 +68,7 @@ def multiplies_bytes(module: Module) -> bool:
     """Whether the packed module has contractions for `loop.dot4`."""
     packed = ("dot_packed", "conv_packed")
     ops = (op for function in module.functions.values() for op in tensor_ops(function.block))
-    return any(op.name in packed and _are_bytes(op) for op in ops)
+    return any(op.name == "dot_scaled" or (op.name in packed and _are_bytes(op)) for op in ops)
 
 
 def _are_bytes(op: Op) -> bool:

@@ -30,6 +30,7 @@ __all__ = [
     "DotCoded",
     "DotGeneral",
     "DotPacked",
+    "DotScaled",
     "code_steps",
     "lane_depth",
     "packed_shape",
@@ -255,8 +256,8 @@ def code_steps(coding: DType) -> int:
 @dataclass(frozen=True)
 class DotCoded(Attributes):
     """[..., k] times a packed [k, n] weight of (code - zero) * scale: [..., n]. The codes of a
-    column lie as 32-bit words of steps of k, the first one in the low bits; scales and zeros are
-    [ceil(n/16), ceil(k/group), 16]."""
+    column lie as 32-bit words of steps of k: four in the low bits of the four bytes, the next four
+    above; scales and zeros are [ceil(n/16), ceil(k/group), 16]."""
 
     n: int
     coding: DType
@@ -287,6 +288,31 @@ class DotCoded(Attributes):
         for name, each in (("scales", scales), *(("zeros", each) for each in zeros)):
             require(each.shape == per_group, f"{name} is {each}, expected {dims_text(per_group)}")
         return TensorType(self.dtype, (*a.shape[:-1], self.n))
+
+
+@dataclass(frozen=True)
+class DotScaled(DotCoded):
+    """As `dot_coded`, of rows that are codes, too: [..., k] of i8, times a_scales
+    [..., k/group]. a_sums are the sums of the codes of each group."""
+
+    def result(
+        self, a: TensorType, codes: TensorType, scales: TensorType, *others: TensorType
+    ) -> TensorType:
+        require(len(others) >= 2, "takes scales and sums of the groups of a")
+        a_scales, a_sums, *zeros = others
+        k, group = a.shape[-1] if a.rank else 0, self.group
+        require(a.dtype.name == "i8", f"a is {a}, expected codes of i8")
+        require(
+            isinstance(k, int) and group > 0 and k % group == 0 and group % 4 == 0,
+            f"a group of {group} steps is no multiple of 4 that divides {k}",
+        )
+        per_group = (*a.shape[:-1], k // group)
+        for name, each in (("a_scales", a_scales), ("a_sums", a_sums)):
+            require(
+                each.dtype.name == "f32" and each.shape == per_group,
+                f"{name} is {each}, expected f32{dims_text(per_group)}",
+            )
+        return super().result(a, codes, scales, *zeros)
 
 
 @dataclass(frozen=True)
@@ -386,6 +412,13 @@ for _row in (
         "contraction",
         ("a: float", "codes", "scales: float", "*zeros: number"),
         DotCoded,
+        ulp=4,
+    ),
+    OpRow(
+        "dot_scaled",
+        "contraction",
+        ("a", "codes", "scales: float", "a_scales: float", "a_sums: float", "*zeros: number"),
+        DotScaled,
         ulp=4,
     ),
     OpRow("conv_packed", "contraction", ("x: number", "w: number"), ConvPacked, ulp=4),

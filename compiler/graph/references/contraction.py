@@ -14,7 +14,7 @@ from ingot.compiler.graph.references.reduction import spread_and_pad, windows_of
 from ingot.compiler.graph.references.shape import unpack
 from ingot.hal.spec import DType
 
-__all__ = ["REFERENCES", "coded_weight"]
+__all__ = ["REFERENCES", "coded_weight", "scaled_rows"]
 
 
 def _factor(x: Array) -> Array:
@@ -134,7 +134,9 @@ def coded_weight(
     """The numbers [k, n] of a weight of `dot_coded`, in f64."""
     flat = np.ascontiguousarray(codes).reshape(-1)
     if coding.bits < 8:
-        elements = unpack(flat, dtype=coding, shape=(flat.size * 8 // coding.bits,))
+        per = 8 // coding.bits
+        elements = unpack(flat, dtype=coding, shape=(flat.size * per,))
+        elements = elements.reshape((-1, 4, per)).transpose((0, 2, 1))
     else:
         elements = flat.view(coding.numpy)
     numbers = _unpack(elements.reshape((*codes.shape[:-1], code_steps(coding))), k, n)
@@ -150,6 +152,22 @@ def coded_weight(
 def _dot_coded(a: Array, *weight: Array, dtype: DType, **attributes: Any) -> Array:
     factor = coded_weight(a.shape[-1], *weight, **attributes)
     return narrow(np.matmul(a.astype(np.float64), factor), dtype)
+
+
+@quiet
+def scaled_rows(a: Array, scales: Array) -> Array:
+    """The numbers [..., k] of codes with scales of groups, in f64."""
+    group = a.shape[-1] // max(scales.shape[-1], 1)
+    return a.astype(np.float64) * np.repeat(scales.astype(np.float64), group, axis=-1)
+
+
+@quiet
+def _dot_scaled(
+    a: Array, codes: Array, scales: Array, a_scales: Array, a_sums: Array, *zeros: Array,
+    dtype: DType, **attributes: Any,
+) -> Array:  # fmt: skip
+    factor = coded_weight(a.shape[-1], codes, scales, *zeros, **attributes)
+    return narrow(np.matmul(scaled_rows(a, a_scales), factor), dtype)
 
 
 @quiet
@@ -230,6 +248,7 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     "convolution": _convolution,
     "dot_packed": _dot_packed,
     "dot_coded": _dot_coded,
+    "dot_scaled": _dot_scaled,
     "conv_packed": _conv_packed,
     "conv_winograd": _conv_winograd,
     "depthwise": _depthwise,

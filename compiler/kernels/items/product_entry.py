@@ -46,7 +46,7 @@ class ProductEntry:
 
     def ordinal(self, operand: Operand) -> int:
         """The argument that holds an operand."""
-        return argument_of(self.function, operand)
+        return argument_of(self.function, operand.value)
 
     def batch(self) -> Index:
         """The work-group's batch."""

@@ -511,7 +511,7 @@ class _Contraction:
     # Addresses and numbers.
 
     def _ordinal(self, operand: Operand) -> int:
-        return argument_of(self.function, operand)
+        return argument_of(self.function, operand.value)
 
     def _right_ordinals(self) -> set[int]:
         return self.coding.ordinals if self.coding else {self._ordinal(self.product.right)}

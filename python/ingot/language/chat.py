@@ -25,6 +25,9 @@ def add_chat(commands: Any) -> None:
     )
     parser.add_argument("--raw", action="store_true", help="go on from texts as they are")
     parser.add_argument("--capacity", type=int, metavar="COUNT", help="tokens of the cache")
+    parser.add_argument(
+        "--precision", default="f32", metavar="NAME", help="of activations: f32, or int8, faster"
+    )
     parser.add_argument("--max-tokens", type=int, metavar="COUNT", help="of one answer")
     parser.add_argument("--threads", type=int, metavar="COUNT", help="threads of the CPU")
     for field in fields(Sampling):
@@ -45,7 +48,11 @@ def _run(options: argparse.Namespace) -> None:
     Sampling(**sampling)
     with show_progress(f"compiling {options.model}") as progress:
         model = LanguageModel(
-            options.model, capacity=options.capacity, threads=options.threads, progress=progress
+            options.model,
+            capacity=options.capacity,
+            precision=options.precision,
+            threads=options.threads,
+            progress=progress,
         )
     messages = [{"role": "system", "content": options.system}] if options.system else []
     is_raw = options.raw or not model.tokenizer.has_template

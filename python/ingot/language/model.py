@@ -37,6 +37,7 @@ class LanguageModel:
         path: str | os.PathLike[str],
         *,
         capacity: int | None = None,
+        precision: str = "f32",
         device: Any = "cpu",
         threads: int | None = None,
         progress: Any = None,
@@ -45,7 +46,9 @@ class LanguageModel:
 
         self.tokenizer = Tokenizer(Gguf(path).metadata)
         target = device.partition(":")[0] if isinstance(device, str) else device.uri
-        module = ingot.compile(path, capacity=capacity, target=target, progress=progress)
+        module = ingot.compile(
+            path, capacity=capacity, precision=precision, target=target, progress=progress
+        )
         self.model = ingot.load(module, parameters=path, device=device, threads=threads)
         self.ids: list[int] = []
         caches = (each for each in self.model.variables if each.name.startswith("cache."))

@@ -16,7 +16,7 @@ from ingot.compiler.kernels.interpreter import run_kernel
 from ingot.compiler.kernels.kernel import Kernel
 from ingot.compiler.kernels.kernel_text import kernel_text, parse_kernel
 from ingot.compiler.kernels.loop import LoopBuilder
-from ingot.hal.errors import InvalidArgument
+from ingot.hal.errors import CompileError, InvalidArgument
 from ingot.hal.spec import dtype
 from tests.support import kernel_runner
 from tests.support.class_entries import ENTRIES, interpret
@@ -39,6 +39,10 @@ SUPPRESS = entry(
 @pytest.mark.parametrize("name", [*ENTRIES, "suppress"])
 def test_a_kernel_gives_what_the_graph_gives(name: str, target: Any) -> None:
     function = ENTRIES.get(name, lambda: SUPPRESS)()
+    if name == "scaled" and target is SMALL:  # expand_scaled leaves none for such targets
+        with pytest.raises(CompileError, match="groups of work items have no kernel"):
+            lower_entry(function, target)
+        return
     kernel = parse_kernel(kernel_text(lower_entry(function, target)))
     for n in (37, 4) if function.symbols else (0,):
         operands = [

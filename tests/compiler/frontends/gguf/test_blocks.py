@@ -11,12 +11,14 @@ import pytest
 
 from ingot.compiler.frontends.gguf.blocks import DECODED, decode, parameter
 from ingot.compiler.graph.builder import Builder
+from ingot.compiler.graph.forms.round_rows import set_precision
 from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.graph.ops import DotCoded
 from ingot.compiler.graph.passes import run_graph_passes
 from ingot.compiler.ir import Block, Function, Module, Region, TensorType, walk
 from ingot.hal.gguf import BLOCK_TYPES, GgufTensor
 from ingot.hal.spec import dtype
+from tests.support.rounding import rounded
 
 CODINGS = {
     "Q8_0": ("i8", 32), "Q4_0": ("i4", 32), "Q4_1": ("u4", 32), "Q5_0": ("i8", 32),
@@ -84,3 +86,19 @@ def test_products_keep_codes(name: str) -> None:
     weight = _expected(name, tensor).astype(np.float64)
     bound = 1e-5 * (np.abs(x) @ np.abs(weight).T)
     assert np.all(np.abs(got - x @ weight.T) <= bound)
+
+
+@pytest.mark.parametrize("name", CODINGS)
+def test_products_round_rows(name: str) -> None:
+    tensor = _tensor(name)
+    module = _module(name, tensor, True)
+    set_precision(module, "int8")
+    module = run_graph_passes(module)
+    names = [op.name for op in walk(module.functions["main"])]
+    assert "dot_scaled" in names
+    assert "dot_coded" not in names
+    x = np.random.default_rng(1).normal(size=(2, LENGTH)).astype(np.float32)
+    (got,) = interpret(module, "main", [x], {"w": tensor.rows})
+    weight = _expected(name, tensor).astype(np.float64)
+    bound = 1e-5 * (np.abs(x) @ np.abs(weight).T)
+    assert np.all(np.abs(got - rounded(x, CODINGS[name][1]) @ weight.T) <= bound)

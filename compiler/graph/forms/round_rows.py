@@ -1,0 +1,115 @@
+"""Rows of activations rounded to 8 bits: with `precision="int8"`, what meets a coded weight.
+
+A group of steps of K has the weight's length. Its numbers become round(x / scale), scale being the
+greatest magnitude / 127, so none is off by more than 1/254 of that. `dot_scaled` multiplies the
+codes; all else of the program sees the rows as they were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ingot.compiler.graph.builder import Builder, tensor_type
+from ingot.compiler.graph.ops import DotCoded, DotScaled
+from ingot.compiler.graph.rewriter import rewrite
+from ingot.compiler.ir import Module, Op, Value
+from ingot.compiler.ir.dataclass import dataclass
+from ingot.hal.errors import InvalidArgument
+from ingot.hal.spec import dtype
+
+__all__ = [
+    "ROUNDED",
+    "RoundedRows",
+    "expand_scaled",
+    "rounded_rows",
+    "set_precision",
+    "why_not_rounded",
+]
+
+_PRECISIONS = ("f32", "int8")
+ROUNDED = "rounded_rows"
+"""Attribute of a module: how many products have rounded rows."""
+
+_PRECISION = "precision"
+_GREATEST, _LONGEST_GROUP = 127, 256
+_LEAST = 1e-30
+"""Groups of smaller numbers are zeros: beyond, 127 / x would not be finite."""
+
+
+def set_precision(module: Module, precision: str) -> None:
+    """Note what activations become when they meet weights that are codes with scales of groups.
+    InvalidArgument: that is not known."""
+    if precision not in _PRECISIONS:
+        known = " and ".join(map(repr, _PRECISIONS))
+        raise InvalidArgument(f"precision={precision!r} is not known; there are {known}")
+    if precision != _PRECISIONS[0]:
+        module.attributes[_PRECISION] = precision
+        module.attributes[ROUNDED] = 0
+
+
+def why_not_rounded(module: Module, rows: Value, group: int) -> str | None:
+    """Why rows of a product with such groups stay as they are, "" where nobody asked for more;
+    None: they are to be rounded."""
+    if _PRECISION not in module.attributes:
+        return ""
+    k = tensor_type(rows).shape[-1]
+    assert isinstance(k, int)
+    if k % group or group % 4:
+        return f"groups of {group} do not divide rows of {k} in words of 4"
+    if group > _LONGEST_GROUP:
+        return f"a scale for {group} elements is too coarse for activations of 8 bits"
+    return None
+
+
+@dataclass(frozen=True)
+class RoundedRows:
+    """i8[..., k], f32[..., groups], and the sums of the codes of each group, f32[..., groups]."""
+
+    codes: Value
+    scales: Value
+    sums: Value
+
+    def numbers_of_sums(self, builder: Builder) -> Value:
+        """The sums of the groups' numbers, f32[..., groups]."""
+        return builder.value("mul", self.sums, self.scales)
+
+
+def rounded_rows(rows: Value, group: int, builder: Builder) -> RoundedRows:
+    """The rows [..., k] as codes with a scale for each group."""
+    *outer, k = tensor_type(rows).shape
+    assert isinstance(k, int)
+    x = builder.value("convert", rows, dtype=dtype("f32"))
+    x = builder.value("reshape", x, shape=(*outer, k // group, group))
+    shape, small = tensor_type(x).shape, (*outer, k // group)
+    most = builder.value("reduce", builder.value("abs", x), axes=(len(outer) + 1,), kind="max")
+    most = builder.value("max", builder.full(_LEAST, "f32", small), most)
+    greatest = builder.full(_GREATEST, "f32", small)
+    times = builder.value("div", greatest, most)
+    times = builder.value("broadcast", times, shape=shape, dimensions=tuple(range(len(small))))
+    numbers = builder.value("round_even", builder.value("mul", x, times))
+    codes = builder.value("convert", numbers, dtype=dtype("i8"))
+    sums = builder.value("reduce", numbers, axes=(len(outer) + 1,), kind="add")
+    codes = builder.value("reshape", codes, shape=(*outer, k))
+    return RoundedRows(codes, builder.value("div", most, greatest), sums)
+
+
+def expand_scaled(module: Module) -> Module:
+    """Make products with rounded rows products of floats, for targets that have no instruction
+    for products of bytes; returns the module."""
+    for function in module.functions.values():
+        rewrite(function.block, _expand)
+    return module
+
+
+def _expand(op: Op, builder: Builder) -> Sequence[Value] | None:
+    if not isinstance(op.attributes, DotScaled):
+        return None
+    a, codes, scales, a_scales, _, *zeros = op.operands
+    shape, small = tensor_type(a).shape, tensor_type(a_scales).shape
+    grouped = (*small, op.attributes.group)
+    x = builder.value("convert", a, dtype=dtype("f32"))
+    x = builder.value("reshape", x, shape=grouped)
+    wide = builder.value("broadcast", a_scales, shape=grouped, dimensions=tuple(range(len(small))))
+    x = builder.value("reshape", builder.value("mul", x, wide), shape=shape)
+    attributes = DotCoded(**vars(op.attributes))
+    return [builder.append("dot_coded", (x, codes, scales, *zeros), (), attributes).result]

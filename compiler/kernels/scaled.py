@@ -1,0 +1,291 @@
+"""Kernels for dot_scaled: codes times codes, summed as integers in groups.
+
+The four bytes of a word of a row meet those of a line of a panel (`loop.dot4`), whose codes are
+made unsigned; what that adds to the sum of a group follows from the sum of the row's codes. The
+sum is exact; then it meets both scales, and is added to an f32. Few rows take bytes out of the
+panels as they lie, in the time of reading them; for many a workgroup puts the bytes of its panels
+into scratch once. The grid is that of contractions: blocks of rows, blocks of panels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ingot.compiler.graph.ops import DotScaled
+from ingot.compiler.ir import Function, Value
+from ingot.compiler.ir.dataclass import dataclass
+from ingot.compiler.kernels.coding import I32, BlockCoding, coding_of
+from ingot.compiler.kernels.contraction_entry import argument_of, kernel_of, root_of
+from ingot.compiler.kernels.epilogue import Epilogue
+from ingot.compiler.kernels.kernel import Kernel, TargetInfo
+from ingot.compiler.kernels.lanes.coded import vectors_of_group, words_of_line
+from ingot.compiler.kernels.loop import Index, LoopBuilder
+from ingot.compiler.kernels.product import product_of
+from ingot.compiler.kernels.register_tile import (
+    PANEL,
+    TileShape,
+    for_any_rows,
+    for_row_tiles,
+    multiply_add,
+    panel_tile,
+    tail_heights,
+    zero_tile,
+)
+from ingot.compiler.kernels.schedule import MOST_SCRATCH
+from ingot.compiler.kernels.words import BYTES_OF_WORD
+from ingot.hal.spec import dtype
+
+__all__ = ["ScaledSchedule", "lower_scaled"]
+
+F32, _SIGNS = dtype("f32"), (dtype("u8"), dtype("i8"))
+
+BLOCK_ROWS = 1024
+"""Rows of a workgroup, for which bytes of panels are taken out once."""
+
+FEW_ROWS, MOST_FEW_ROWS = 2, 4
+"""Rows that read panels as they lie: where only the call knows how many, and where all do."""
+
+
+@dataclass(frozen=True)
+class ScaledSchedule:
+    """Register tile, rows of a workgroup, and whether it takes the bytes out of its panels once."""
+
+    tile: TileShape
+    block_rows: int
+    is_unpacked: bool
+
+
+def lower_scaled(function: Function, target: TargetInfo) -> Kernel:
+    """The kernel of an entry around one dot_scaled."""
+    if target.group_size > 1:
+        raise ValueError("groups of work items have no kernel for rows that are codes with scales")
+    return _Scaled(function, target).lower()
+
+
+class _Scaled:
+    """State while one kernel is made."""
+
+    def __init__(self, function: Function, target: TargetInfo) -> None:
+        self.function, self.root = function, root_of(function)
+        self.product, coding = product_of(self.root), coding_of(function, self.root)
+        assert isinstance(coding, BlockCoding)
+        assert isinstance(self.root.attributes, DotScaled)
+        self.coding = coding
+        self.a, self.a_scales, self.a_sums = (
+            argument_of(function, self.root.operands[place]) for place in (0, 3, 4)
+        )
+        self.panels = -(-self.root.attributes.n // PANEL)
+        self.lanes = min(target.lanes(F32), PANEL)
+        self.registers = target.register_count - (2 if target.dot4 else 6)
+        self.b = LoopBuilder()
+        self.epilogue = Epilogue(self.b, function, self.root)
+        self.schedule = self._choose()
+
+    def _choose(self) -> ScaledSchedule:
+        rows = self.product.rows
+        few = self._direct_tile(rows, self.panels) if isinstance(rows, int) and rows else None
+        if few is not None and few.rows <= MOST_FEW_ROWS:
+            return ScaledSchedule(few, few.rows, False)
+        widths = [width for width in (3, 4, 2, 1) if self.panels % width == 0]
+        widths = [width for width in widths if self._length(width) <= MOST_SCRATCH]
+        if not widths:
+            tile = self._direct_tile(FEW_ROWS, 1) or panel_tile(1, 1, self.lanes)
+            return ScaledSchedule(tile, BLOCK_ROWS, False)
+        tile = max(map(self._tile_of, widths), key=_share_of_products)
+        if isinstance(rows, int) and rows:
+            tiles = -(-rows // tile.rows)
+            tile = TileShape(-(-rows // tiles), tile.vectors, tile.lanes)
+        block_rows = max(BLOCK_ROWS // tile.rows, 1) * tile.rows
+        return ScaledSchedule(tile, block_rows, True)
+
+    def _tile_of(self, width: int) -> TileShape:
+        """The highest tile of so many panels: two sums of each element, and a line."""
+        vectors = width * PANEL // self.lanes
+        return panel_tile(max((self.registers - vectors) // (2 * vectors), 1), width, self.lanes)
+
+    def _direct_tile(self, rows: int, panels: int) -> TileShape | None:
+        """A tile of these rows that reads panels as they lie, as wide as registers allow."""
+        fitting = (self._tile_of(width) for width in (4, 2, 1) if panels % width == 0)
+        tile = next((tile for tile in fitting if tile.rows >= rows), None)
+        return tile and TileShape(rows, tile.vectors, tile.lanes)
+
+    def _length(self, width: int) -> int:
+        """Bytes of the bytes of panels side by side."""
+        return self.coding.lines * self.coding.steps * width * PANEL
+
+    def lower(self) -> Kernel:
+        b, p, schedule = self.b, self.product, self.schedule
+        row = b.mul(b.workgroup(0), schedule.block_rows)
+        rows = b.min(b.sub(b.dim(p.rows), row), schedule.block_rows)
+        if isinstance(p.rows, int) and p.rows <= schedule.block_rows:
+            row, rows = 0, p.rows
+        width = schedule.tile.panels
+        panel = b.mul(b.workgroup(1), width)
+        if not schedule.is_unpacked:
+            self._direct(row, rows, panel, schedule.tile.rows)
+        elif isinstance(rows, int):
+            self._unpacked(row, rows, panel)
+        else:
+            b.if_(
+                b.compare("le", rows, FEW_ROWS),
+                lambda: self._direct(row, rows, panel, FEW_ROWS),
+                lambda: self._unpacked(row, rows, panel),
+            )
+        length = self._length(width) if schedule.is_unpacked else 0
+        read = {self.a, self.a_scales, self.a_sums, *self.coding.ordinals}
+        return kernel_of(
+            self.function, b, self.epilogue, read, (p.rows, self.panels, 1),
+            (schedule.block_rows, width, 1), 2 * p.rows * p.columns * p.depth, schedule, length,
+        )  # fmt: skip
+
+    def _direct(self, row: Index, rows: Index, panel: Index, most: int) -> None:
+        """Tiles of at most so many rows, with panels as they lie."""
+        width = self.schedule.tile.panels
+
+        def body(height: int, offset: Index, _: list[Value]) -> tuple[()]:
+            tile = self._direct_tile(height, width) or panel_tile(height, 1, self.lanes)
+            with self.b.for_(0, width, tile.panels) as loop:
+                place = self.b.add(panel, loop.index)
+                self._tile(self.b.add(row, offset), place, tile, None, None)
+            return ()
+
+        for_row_tiles(self.b, rows, range(most, 0, -1), body)
+
+    def _unpacked(self, row: Index, rows: Index, panel: Index) -> None:
+        """All tiles of rows, with the bytes of the panels in scratch."""
+        b, shape = self.b, self.schedule.tile
+        memory = b.scratch(0, I32)
+        self._unpack(memory, panel, shape)
+
+        def body(height: int, offset: Index, live: Index | None) -> None:
+            tile = TileShape(height, shape.vectors, shape.lanes)
+            self._tile(b.add(row, offset), panel, tile, memory, live)
+
+        if not isinstance(self.product.rows, int):
+            for_any_rows(b, rows, shape.rows, body)
+            return
+
+        def whole(height: int, offset: Index, _: list[Value]) -> tuple[()]:
+            body(height, offset, None)
+            return ()
+
+        tails = tail_heights(shape.rows, self.product.rows % self.schedule.block_rows % shape.rows)
+        for_row_tiles(b, rows, (shape.rows, *tails), whole)
+
+    def _unpack(self, memory: Value, panel: Index, tile: TileShape) -> None:
+        """Put the bytes of a tile's panels into scratch, line by line."""
+        b, coding = self.b, self.coding
+        parts, width = coding.steps // BYTES_OF_WORD, tile.panels * PANEL
+        with b.for_(0, coding.lines) as loop:
+            words = words_of_line(b, coding, panel, loop.index, tile)
+            for part in range(parts):
+                line = b.mul(b.add(b.mul(loop.index, parts), part), width)
+                for vector, word in enumerate(words):
+                    at = b.add(line, vector * tile.lanes)
+                    b.store(memory, at, self._bytes(word, part))
+
+    # One tile.
+
+    def _tile(
+        self, row: Index, panel: Index, tile: TileShape, memory: Value | None, live: Index | None
+    ) -> None:
+        b = self.b
+        rows: list[Index] = [b.add(row, i) for i in range(tile.rows)]
+        if live is not None:
+            last = b.add(row, b.sub(live, 1))
+            rows = [*rows[:2], *(b.min(each, last) for each in rows[2:])]
+        with b.for_(0, self.coding.groups, 1, zero_tile(b, F32, tile)) as loop:
+            group = loop.index
+            parts = self._parts(rows, panel, group, tile, memory)
+            loop.yield_(*self._add(loop.carried, parts, rows, panel, group, tile))
+        self.epilogue.store_tile(loop.results, tile, row, panel, live)
+
+    def _parts(
+        self, rows: Sequence[Index], panel: Index, group: Index, tile: TileShape,
+        memory: Value | None,
+    ) -> list[Value]:  # fmt: skip
+        """The sums of a group's products, as integers."""
+        b, coding = self.b, self.coding
+        a = b.binding(self.a, I32)
+        pitch = coding.depth // BYTES_OF_WORD
+        start = b.mul(group, coding.group // BYTES_OF_WORD)
+        starts = [b.add(b.mul(row, pitch), start) for row in rows]
+
+        def step(sums: Sequence[Value], lines: Sequence[Value], at: Index) -> Iterator[Value]:
+            for row, place in enumerate(starts):
+                word = b.broadcast(b.load(a, b.add(place, at)), tile.lanes)
+                for vector, line in enumerate(lines):
+                    yield b.dot4(line, word, sums[row * tile.vectors + vector], _SIGNS)
+
+        def line_of(sums: Sequence[Value], line: Index, count: int) -> list[Value]:
+            first = b.mul(group, coding.group // coding.steps)
+            words = words_of_line(b, coding, panel, b.add(first, line), tile)
+            for part in range(count):
+                at = b.add(b.mul(line, coding.steps // BYTES_OF_WORD), part)
+                sums = [*step(sums, [self._bytes(word, part) for word in words], at)]
+            return list(sums)
+
+        sums = zero_tile(b, I32, tile)
+        if memory is not None:
+            width = tile.panels * PANEL
+            with b.for_(0, coding.group // BYTES_OF_WORD, 1, sums) as loop:
+                at = b.mul(b.add(start, loop.index), width)
+                places = [b.add(at, v * tile.lanes) for v in range(tile.vectors)]
+                lines = [b.load(memory, place, tile.lanes) for place in places]
+                loop.yield_(*step(loop.carried, lines, loop.index))
+            return loop.results
+        whole, rest = divmod(coding.group, coding.steps)
+        if whole:
+            with b.for_(0, whole, 1, sums) as loop:
+                loop.yield_(*line_of(loop.carried, loop.index, coding.steps // BYTES_OF_WORD))
+            sums = loop.results
+        return line_of(sums, whole, rest // BYTES_OF_WORD) if rest else sums
+
+    def _bytes(self, word: Value, part: int) -> Value:
+        """Four codes of a word, as unsigned bytes."""
+        b, bits = self.b, self.coding.dtype.bits
+        if bits < 8:
+            places = b.constant(bits * part, I32)
+            word = b.op("shift_right_logical", word, places) if part else word
+            word = b.op("and", word, b.constant(_in_each_byte((1 << bits) - 1), I32, self.lanes))
+        if self.coding.dtype.kind == "i":
+            word = b.op("xor", word, b.constant(_in_each_byte(1 << (bits - 1)), I32, self.lanes))
+        return word
+
+    def _add(
+        self, sums: Sequence[Value], parts: Sequence[Value], rows: Sequence[Index], panel: Index,
+        group: Index, tile: TileShape,
+    ) -> Iterator[Value]:  # fmt: skip
+        """The sums with a group's parts, which meet their scales."""
+        b, coding = self.b, self.coding
+        scales = vectors_of_group(b, coding, coding.scales, panel, group, tile, F32)
+        zeros = vectors_of_group(b, coding, coding.zeros, panel, group, tile, F32)
+        assert scales is not None
+        a_scales, a_sums = b.binding(self.a_scales, F32), b.binding(self.a_sums, F32)
+        for i, row in enumerate(rows):
+            place = b.add(b.mul(row, coding.groups), group)
+            scale = b.broadcast(b.load(a_scales, place), tile.lanes)
+            total = b.broadcast(b.load(a_sums, place), tile.lanes)
+            added = None
+            if coding.dtype.kind == "i":
+                added = b.op(
+                    "mul", total, b.constant(1 << (coding.dtype.bits - 1), F32, tile.lanes)
+                )
+            for vector in range(tile.vectors):
+                value = b.convert(parts[i * tile.vectors + vector], F32)
+                if added is not None:
+                    value = b.op("sub", value, added)
+                if zeros is not None:
+                    value = b.op("sub", value, b.op("mul", total, zeros[vector]))
+                value = b.op("mul", value, scale)
+                yield multiply_add(b, value, scales[vector], sums[i * tile.vectors + vector])
+
+
+def _share_of_products(tile: TileShape) -> float:
+    """How many products a load of a word or a line makes."""
+    return tile.rows * tile.vectors / (tile.rows + tile.vectors)
+
+
+def _in_each_byte(number: int) -> int:
+    """A word of four equal bytes, as i32."""
+    return int.from_bytes(bytes([number] * BYTES_OF_WORD), "little", signed=True)

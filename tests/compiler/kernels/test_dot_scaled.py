@@ -1,0 +1,123 @@
+"""dot_scaled: codes times codes, for few and many rows, in registers and from scratch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ingot.compiler.ir import Function
+from ingot.compiler.kernels.classes import lower_entry
+from ingot.compiler.kernels.interpreter import run_kernel
+from ingot.hal.spec import dtype
+from tests.support import kernel_runner
+from tests.support.drawn import examples
+from tests.support.entries import assert_close, entry, reference
+from tests.support.kernel_runner import PLAIN, V3, VARIANTS, dot4_variants
+
+CODINGS = ("i4", "u4", "i2", "u2", "i8", "u8")
+
+
+def dot(coding: str, k: int, n: int, group: int, rows: str = "m", zeros: str = "") -> Function:
+    panels, steps, groups = -(-n // 16), 32 // dtype(coding).bits, k // group
+    types = [
+        f"i8[{rows},{k}]",
+        f"u8[{panels},{-(-k // steps)},16,4]",
+        f"f16[{panels},{groups},16]",
+        f"f32[{rows},{groups}]",
+        f"f32[{rows},{groups}]",
+        *([f"{zeros}[{panels},{groups},16]"] if zeros else []),
+    ]
+
+    def body(b: Any, *x: Any) -> Any:
+        y = b.op("dot_scaled", *x, n=n, coding=dtype(coding), group=group, dtype=dtype("f32"))
+        return b.op("add", y, y)
+
+    return entry(types, body, {"m": (1, None)} if rows == "m" else {})
+
+
+def operands(function: Function, m: int, k: int, group: int) -> list[Any]:
+    rng = np.random.default_rng(3)
+    codes, scales = (each.type.shape for each in function.arguments[1:3])
+    a = rng.integers(-127, 128, (m, k)).astype(np.int8)
+    a[0, 0] = -128
+    found = [
+        a,
+        rng.integers(0, 256, codes, np.uint8),
+        rng.standard_normal(scales).astype(np.float16),
+        rng.standard_normal((m, k // group)).astype(np.float32),
+        a.reshape(m, k // group, group).sum(-1, dtype=np.float32),
+    ]
+    if len(function.arguments) == 6:
+        zeros = function.arguments[5].type.dtype.numpy
+        found.append(rng.integers(0, 100, scales).astype(zeros))
+    return found
+
+
+def check(function: Function, m: int, k: int, group: int, variants: tuple[str, ...]) -> None:
+    arrays = operands(function, m, k, group)
+    (wanted,) = reference(function, arrays)
+    for variant in variants:
+        kernel = lower_entry(function, VARIANTS[variant].target)
+        (got,) = kernel_runner.run(kernel, arrays, [np.full_like(wanted, 77)], variant, m=m)
+        assert_close(got, wanted, 3e-6)
+
+
+@pytest.mark.parametrize(("coding", "zeros"), [("i4", ""), ("u8", "u8"), ("i8", "")])
+def test_any_number_of_rows_on_every_variant(coding: str, zeros: str) -> None:
+    function = dot(coding, 96, 39, 32, zeros=zeros)
+    for m in (1, 2, 3, 40):
+        check(function, m, 96, 32, dot4_variants())
+
+
+def test_few_rows_read_codes_as_they_lie() -> None:
+    function = dot("u4", 64, 128, 16, "1", "f32")
+    kernel = lower_entry(function, V3)
+    assert (kernel.scratch_length, kernel.schedule.is_unpacked) == (0, False)
+    check(function, 1, 64, 16, dot4_variants()[:1])
+
+
+def test_panels_that_do_not_fit_scratch_are_read_as_they_lie() -> None:
+    function = dot("i2", 70016, 16, 32)
+    assert not lower_entry(function, V3).schedule.is_unpacked
+    check(function, 3, 70016, 32, dot4_variants()[:1])
+
+
+@examples(12)
+@given(
+    st.sampled_from(CODINGS), st.integers(1, 4), st.integers(1, 40), st.integers(1, 3),
+    st.sampled_from([1, 2, 9]), st.sampled_from(["", "u8", "i8", "f32"]),
+    st.sampled_from([V3, PLAIN]),
+)  # fmt: skip
+def test_drawn_codings_agree_with_the_graph(coding, groups, n, lines, m, zeros, target) -> None:
+    group = lines * 32 // dtype(coding).bits if groups > 1 else 4 * lines
+    k = groups * group
+    function = dot(coding, k, n, group, str(m), zeros)
+    arrays = operands(function, m, k, group)
+    (wanted,) = reference(function, arrays)
+    got = np.full_like(wanted, 77)
+    assert run_kernel(lower_entry(function, target), [*arrays, got], {}) is None
+    assert_close(got, wanted, 3e-6)
+
+
+@pytest.mark.parametrize(
+    ("k", "group", "place", "change", "message"),
+    [
+        (96, 36, 0, "i8[3,96]", "a group of 36 steps is no multiple of 4 that divides 96"),
+        (96, 32, 0, "u8[3,96]", "expected codes of i8"),
+        (96, 32, 3, "f32[3,2]", r"a_scales is f32\[3,2\]"),
+        (96, 32, 4, "i32[3,3]", "operand 4 must be of a dtype of class 'float'"),
+    ],
+)
+def test_parts_that_do_not_fit_are_named(k, group, place, change, message) -> None:
+    types = [f"i8[3,{k}]", "u8[2,12,16,4]", "f16[2,3,16]", "f32[3,3]", "f32[3,3]"]
+    types[place] = change
+
+    def body(b: Any, *x: Any) -> Any:
+        return b.op("dot_scaled", *x, n=32, coding=dtype("i4"), group=group, dtype=dtype("f32"))
+
+    with pytest.raises(Exception, match=message):
+        entry(types, body)

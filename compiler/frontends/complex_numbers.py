@@ -9,14 +9,38 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from ingot.compiler.graph.builder import Builder
+from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.ir import Value
-from ingot.hal.spec import DType
+from ingot.hal.spec import DType, dtype
 
-__all__ = ["BINARY", "UNARY", "Complex", "Parts", "absolute", "ordered"]
+__all__ = ["BINARY", "UNARY", "Complex", "Parts", "absolute", "join", "ordered", "take_apart"]
 
 Parts = tuple[Value, Value]
 """The real and the imaginary part, tensors of one type."""
+
+
+def take_apart(builder: Builder, x: Value) -> Parts:
+    """The parts of a complex tensor, whose elements are pairs in memory."""
+    type = tensor_type(x)
+    element = dtype("f32" if type.dtype.bits == 64 else "f64")
+    pairs = builder.value("reinterpret", x, dtype=element)
+    start = (0,) * type.rank
+
+    def part(place: int) -> Value:
+        limit = (*type.shape, place + 1)
+        column = builder.value("slice", pairs, start=(*start, place), limit=limit)
+        return builder.value("reshape", column, shape=type.shape)
+
+    return part(0), part(1)
+
+
+def join(builder: Builder, parts: Parts) -> Value:
+    """The complex tensor that has these parts."""
+    type = tensor_type(parts[0])
+    columns = [builder.value("reshape", each, shape=(*type.shape, 1)) for each in parts]
+    pairs = builder.value("concatenate", *columns, axis=type.rank)
+    wide = dtype("c64" if type.dtype.bits == 32 else "c128")
+    return builder.value("reinterpret", pairs, dtype=wide)
 
 
 class Complex:

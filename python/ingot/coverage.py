@@ -102,8 +102,27 @@ def coverage_markdown() -> str:
         _list("Taken", set(LOWERINGS) - set(REFUSED)),
         "Not taken, nor any other op:\n\n",
         *(f"- `{name}`: {reason}\n" for name, reason in sorted(REFUSED.items())),
+        *_torch_parts(),
     ]
     return "".join(parts)
+
+
+def _torch_parts() -> Iterator[str]:
+    from ingot.compiler.frontends.torch import lowerings as _lowerings  # noqa: F401 - as above
+    from ingot.compiler.frontends.torch.complex_values import COMPLEX
+    from ingot.compiler.frontends.torch.core_ops import CORE
+    from ingot.compiler.frontends.torch.lowering import LOWERINGS, REFUSED
+
+    taken = set(LOWERINGS) | set(COMPLEX)
+    core = {f"aten.{name}" for name in CORE}
+    yield "\n## PyTorch\n\n"
+    yield "Of the core ATen opset, which `run_decompositions()` leaves:\n\n"
+    yield _list("Taken", core & taken)
+    yield "Not taken:\n\n"
+    yield from (f"- `{name}`: {REFUSED[name]}\n" for name in sorted(core - taken))
+    yield "\nBeyond it, which are kept whole where a program in memory is compiled, and their "
+    yield "variants that write into the first argument (`add_`):\n\n"
+    yield _list("Taken", taken - core)
 
 
 def _list(title: str, names: set[str]) -> str:

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from ingot.compiler.frontends.amounts import Amounts
+from ingot.compiler.frontends.complex_numbers import join, take_apart
 from ingot.compiler.frontends.stablehlo.reading.program import (
     Constant,
     SourceBlock,
@@ -231,28 +232,17 @@ class Context:
             lowered.home is not None and lowered.home is not self.builder.ops
         ):
             if lowered.parts is not None:
-                lowered.value = self._joined(*lowered.parts)
+                lowered.value = join(self.builder, lowered.parts)
                 lowered.home = self.builder.ops
                 return lowered.value
             assert lowered.constant is not None
             wanted = dtype(lowered.constant.element)
             if wanted.is_complex:
-                lowered.value = self._joined(*self.parts_of(lowered))
+                lowered.value = join(self.builder, self.parts_of(lowered))
             else:
                 lowered.value = self._constant(lowered.constant, wanted)
             lowered.home = self.builder.ops
         return lowered.value
-
-    def _joined(self, real: Value, imaginary: Value) -> Value:
-        """The complex tensor that has these parts."""
-        type = tensor_type(real)
-        columns = [
-            self.builder.value("reshape", part, shape=(*type.shape, 1))
-            for part in (real, imaginary)
-        ]
-        pairs = self.builder.value("concatenate", *columns, axis=type.rank)
-        wide = dtype("c64" if type.dtype.bits == 32 else "c128")
-        return self.builder.value("reinterpret", pairs, dtype=wide)
 
     def complex_parts(self, op: SourceOp, place: int) -> tuple[Value, Value]:
         """The real and imaginary parts of operand `place`, which is complex."""
@@ -274,17 +264,7 @@ class Context:
             )
             real, imaginary = (self._constant(each, dtype(each.element)) for each in halves)
             return real, imaginary
-        value = self.value(lowered)
-        shape = tensor_type(value).shape
-        element = dtype("f32" if tensor_type(value).dtype.bits == 64 else "f64")
-        pairs = self.builder.value("reinterpret", value, dtype=element)
-        start = (0,) * len(shape)
-        columns = [
-            self.builder.value("slice", pairs, start=(*start, place), limit=(*shape, place + 1))
-            for place in (0, 1)
-        ]
-        real, imaginary = (self.builder.value("reshape", column, shape=shape) for column in columns)
-        return real, imaginary
+        return take_apart(self.builder, self.value(lowered))
 
     def _constant(self, constant: Constant, wanted: DType) -> Value:
         if not constant.is_splat:

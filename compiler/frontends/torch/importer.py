@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ingot.compiler.frontends.amounts import Amounts
+from ingot.compiler.frontends.complex_numbers import take_apart
 from ingot.compiler.frontends.emitter import UnsupportedNode
 from ingot.compiler.frontends.problems import list_problems
 from ingot.compiler.frontends.random_numbers import add_position
@@ -18,6 +19,7 @@ from ingot.compiler.frontends.survey import Survey
 from ingot.compiler.frontends.symbols import Symbols
 from ingot.compiler.frontends.torch import lowerings  # noqa: F401 - it fills the table
 from ingot.compiler.frontends.torch.archive import Archive
+from ingot.compiler.frontends.torch.complex_values import ComplexValue
 from ingot.compiler.frontends.torch.names import result_names
 from ingot.compiler.frontends.torch.types import Types
 from ingot.compiler.frontends.torch.walk import Tensors, Walk
@@ -174,7 +176,8 @@ class _Import:
         self.ends.names.append(name)
         self.ends.inputs[name] = name
         if tag == "as_tensor":
-            tensors.set(name, value)
+            is_complex = tensor_type(value).dtype.is_complex
+            tensors.set(name, ComplexValue(*take_apart(builder, value)) if is_complex else value)
             return
         dim = types.dim(self.graph["sym_int_values"][name])
         (symbol,) = symbols_of(dim)
@@ -183,9 +186,12 @@ class _Import:
         builder.append("size", (value,), (), attributes | ({} if high is None else {"high": high}))
         tensors.set(name, dim)
 
-    def _weight(self, name: str, is_constant: bool, builder: Builder) -> Value:
+    def _weight(self, name: str, is_constant: bool, builder: Builder) -> Value | ComplexValue:
         """A parameter, a buffer or a constant."""
         element, shape = self.archive.tensor_type(name, is_constant)
+        if element.is_complex:
+            array = self.archive.tensor(name, is_constant).array
+            return ComplexValue(builder.constant(array.real), builder.constant(array.imag))
         if self.external and not is_constant and element.is_float and shape:
             key = self.parameter_names.get(name, name)
             found = self.archive.fingerprint(name, is_constant)
@@ -202,6 +208,8 @@ class _Import:
 
     def _variable(self, name: str, is_constant: bool, builder: Builder) -> Value:
         literal = self.archive.tensor(name, is_constant)
+        if literal.dtype.is_complex:
+            raise UnsupportedNode(f"buffer '{name}', which it writes, is complex: write real ones")
         type = TensorType(literal.dtype, literal.array.shape)
         self.module.variables[name] = Variable(type, literal)
         attributes = {"name": name, "dtype": type.dtype, "shape": type.shape}

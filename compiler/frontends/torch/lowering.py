@@ -15,6 +15,7 @@ into their first argument, need none: they are made of `add`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from typing import Any, TypeVar
 
 from ingot.compiler.frontends.amounts import Amounts
@@ -25,14 +26,29 @@ from ingot.compiler.ir import TensorType, Value, dims
 from ingot.compiler.ir.dims import Dim, Expr
 from ingot.hal.spec import DType, dtype
 
-__all__ = ["LOWERINGS", "VIEWS", "Context", "Graph", "Number", "Scalar", "lowering"]
+__all__ = [
+    "LOWERINGS",
+    "REFUSED",
+    "VIEWS",
+    "Context",
+    "Graph",
+    "Layout",
+    "Number",
+    "Scalar",
+    "lowering",
+    "refuse",
+]
 
 Number = int | float | Expr
 Scalar = Value | int | float | bool | Expr
+Layout = tuple[list[Dim], Dim]
+"""The strides of a tensor and the offset of its first element, both in elements."""
 Lowering = Callable[..., Any]
 _Function = TypeVar("_Function", bound=Lowering)
 
 LOWERINGS: dict[str, Lowering] = {}
+REFUSED: dict[str, str] = {}
+"""Ops that are known, and why they are not taken."""
 VIEWS: dict[str, bool] = {}
 """Ops whose result shares the memory of the first argument; False where it only may do so."""
 
@@ -52,6 +68,11 @@ def lowering(*names: str, view: bool | None = None) -> Callable[[_Function], _Fu
     return register
 
 
+def refuse(reason: str, *names: str) -> None:
+    """Note why these ops are not taken, and what to do."""
+    REFUSED.update(dict.fromkeys(names, reason))
+
+
 class Graph:
     """A graph among the arguments of a node; `lower` makes its ops with a builder."""
 
@@ -61,7 +82,7 @@ class Graph:
 
 class Context(Emitter):
     """One node as its lowering sees it. `declared` are the types that the program notes of its
-    results; None for one that is no tensor."""
+    results; None for one that is no tensor. `layout` tells how an argument lay in memory."""
 
     def __init__(
         self,
@@ -71,13 +92,21 @@ class Context(Emitter):
         fresh: Callable[[str], str],
         bounds: Callable[[str], tuple[int, int | None]],
         hint: str,
+        layout: Callable[[int], Layout],
     ) -> None:
         super().__init__(builder)
+        self.layout = layout
         self.amounts = amounts
         self.declared = declared
         self.fresh = fresh
         self.bounds = bounds
         self.hint = hint
+
+    def declaring(self, *declared: TensorType | None) -> Context:
+        """The same node with other types of its results."""
+        inner = copy(self)
+        inner.declared = declared
+        return inner
 
     @property
     def dtype(self) -> DType:

@@ -29,6 +29,10 @@ class Types:
         sizes = [self.dim(size) for size in meta["sizes"]]
         return TensorType(element_type(meta["dtype"]), tuple(sizes))
 
+    def layout(self, meta: Any) -> tuple[list[Dim], Dim]:
+        """The strides and the offset of an entry of `tensor_values`, in elements."""
+        return [self.dim(size) for size in meta["strides"]], self.dim(meta["storage_offset"])
+
     def dim(self, size: Any) -> Dim:
         """A size: {"as_int": 3} or {"as_expr": {"expr_str": ...}}."""
         if "as_int" in size:

@@ -7,6 +7,7 @@ from typing import Any
 
 from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
 from ingot.compiler.frontends.indexed import slice_range
+from ingot.compiler.frontends.torch.complex_values import ComplexValue
 from ingot.compiler.frontends.torch.lowering import Context
 from ingot.compiler.ir import Value
 from ingot.compiler.ir.dims import Dim, Expr
@@ -19,13 +20,18 @@ _RESHAPES = ("view", "unsqueeze", "squeeze", "_unsafe_view", "detach", "alias", 
 def put_back(
     c: Context,
     name: str,
-    base: Value,
-    value: Value,
+    base: Any,
+    value: Any,
     place: int,
     arguments: Sequence[Any],
     keywords: Mapping[str, Any],
-) -> Value:
+) -> Any:
     """`base` after `value` was written into result `place` of the view that `name` makes of it."""
+    if isinstance(base, ComplexValue):
+        parts = zip(base.parts, value.parts, strict=True)
+        return ComplexValue(
+            *(put_back(c, name, own, part, place, arguments, keywords) for own, part in parts)
+        )
     op = name.split(".")[1]
     value = c.convert(value, type_of(base).dtype)
     if op in _RESHAPES:

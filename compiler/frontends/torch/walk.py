@@ -12,11 +12,25 @@ from dataclasses import dataclass
 from typing import Any
 
 from ingot.compiler.frontends.amounts import Amounts
+from ingot.compiler.frontends.complex_numbers import join
 from ingot.compiler.frontends.emitter import UnsupportedNode
 from ingot.compiler.frontends.problems import Problem
 from ingot.compiler.frontends.survey import Survey, Use
 from ingot.compiler.frontends.torch.archive import element_type
-from ingot.compiler.frontends.torch.lowering import LOWERINGS, VIEWS, Context, Graph
+from ingot.compiler.frontends.torch.complex_values import (
+    COMPLEX,
+    ComplexValue,
+    lower_complex,
+    real_type,
+)
+from ingot.compiler.frontends.torch.lowering import (
+    LOWERINGS,
+    REFUSED,
+    VIEWS,
+    Context,
+    Graph,
+    Layout,
+)
 from ingot.compiler.frontends.torch.names import layer_of, line_of
 from ingot.compiler.frontends.torch.types import Types, single_symbol
 from ingot.compiler.frontends.torch.views import put_back
@@ -47,7 +61,7 @@ class _View:
     base: str
     version: int  # of the base of which it was made
     again: Callable[[], Any]
-    back: Callable[[Value], Value] | None  # the base with this value in place of the view
+    back: Callable[[Any], Any] | None  # the base with this value in place of the view
 
 
 class Tensors:
@@ -88,7 +102,7 @@ class Tensors:
             self._values[name] = self._makers[name]()
         return self._values[name]
 
-    def write(self, name: str, value: Value) -> None:
+    def write(self, name: str, value: Any) -> None:
         """UnsupportedNode: it is part of a tensor in a way that cannot be written."""
         view = self._views.get(name)
         if view is not None:
@@ -135,11 +149,12 @@ class Walk:
             self._report(node, graph, text)
             results = [self._stand_in(each) for each in declared]
         for name, noted, result in zip(outputs, declared, results, strict=False):
+            if result is None and noted is not None:
+                tensors.make(name, _refuse(name))
+                continue
             tensors.set(name, result)
             if isinstance(result, Value) and not result.name:
                 result.name = name
-            elif result is None and noted is not None:
-                tensors.set(name, self._stand_in(noted))
         self._note_use(node, graph, before)
 
     def _apply(
@@ -164,7 +179,7 @@ class Walk:
         context = self._context(builder, declared, node, graph)
 
         def lower(*given: Any) -> list[Any]:
-            made = LOWERINGS[name](context, *given, *arguments[len(given) :], **keywords)
+            made = _lowered(context, name, [*given, *arguments[len(given) :]], keywords)
             results = list(made) if isinstance(made, (list, tuple)) else [made]
             return [
                 _fitted(context, each, type)
@@ -191,7 +206,7 @@ class Walk:
                         )
                     return lower(tensors.get(base))[place]
 
-                def back(value: Value, place: int = place) -> Value:
+                def back(value: Any, place: int = place) -> Any:
                     whole = tensors.get(base)
                     return put_back(context, name, whole, value, place, arguments[1:], keywords)
 
@@ -211,7 +226,13 @@ class Walk:
             name = single_symbol(dim)
             if name is not None and self._types.is_unbacked(name) and name not in self._names:
                 hint = name
-        return Context(builder, self._amounts, declared, self._fresh, self._types.limits, hint)
+
+        def layout(place: int) -> Layout:
+            name = _tensor_name(node["inputs"][place]["arg"])
+            return self._types.layout(graph["tensor_values"][name])
+
+        limits = self._types.limits
+        return Context(builder, self._amounts, declared, self._fresh, limits, hint, layout)
 
     def _fresh(self, hint: str) -> str:
         """A name for a symbol that an op defines."""
@@ -230,6 +251,9 @@ class Walk:
         """An argument in the place of what could not be made; the program is not compiled."""
         if type is None:
             return 1
+        if type.dtype.is_complex:
+            part = self._stand_in(real_type(type))
+            return ComplexValue(part, part)
         value = Value(type, self._main)
         self._main.arguments.append(value)
         return value
@@ -281,6 +305,8 @@ class Walk:
         """A result of the function: a number becomes a tensor of rank 0."""
         if isinstance(value, Value):
             return value
+        if isinstance(value, ComplexValue):
+            return join(builder, value.parts)
         if isinstance(value, bool):
             return builder.constant(value, "i1")
         if isinstance(value, (int, Expr)):
@@ -322,13 +348,35 @@ class Walk:
 
 def _functional(target: str) -> tuple[str, bool]:
     """The op in the table of an op, and whether it writes its result into its first argument."""
-    if target in LOWERINGS:
+    if target in LOWERINGS or target in COMPLEX:
         return target, False
     if re.fullmatch(r"aten\.\w*[a-z0-9]_\.\w+", target):
         name = re.sub(r"_\.(\w+)$", r".\1", target)
-        if name in LOWERINGS:
+        if name in LOWERINGS or name in COMPLEX:
             return name, True
-    raise UnsupportedNode("the op is not supported; rewrite the layer with other ops")
+    reason = REFUSED.get(target)
+    if reason is None and target.startswith("aten."):
+        reason = (
+            "the op is not supported; save what the exported program's run_decompositions() gives, "
+            "or rewrite the layer with other ops"
+        )
+    raise UnsupportedNode(reason or "the op is not supported; rewrite the layer with other ops")
+
+
+def _lowered(c: Context, name: str, arguments: Sequence[Any], keywords: Any) -> Any:
+    """What the op gives; complex numbers have lowerings of their own."""
+    given = [part for each in arguments for part in (each if isinstance(each, list) else [each])]
+    gives = any(each is not None and each.dtype.is_complex for each in c.declared)
+    if gives or any(isinstance(each, ComplexValue) for each in given):
+        return lower_complex(c, name, arguments, keywords)
+    return LOWERINGS[name](c, *arguments, **keywords)
+
+
+def _refuse(name: str) -> Callable[[], Any]:
+    def read() -> Any:
+        raise UnsupportedNode(f"it reads '{name}', which only gradients need")
+
+    return read
 
 
 def _output_names(output: Any) -> list[str]:
@@ -352,12 +400,15 @@ def _symbolic(entry: Any, tensors: Tensors) -> Any:
     return tensors.get(value) if tag == "as_name" else value
 
 
-def _same(value: Value) -> Value:
+def _same(value: Any) -> Any:
     return value
 
 
 def _fitted(context: Context, result: Any, declared: TensorType | None) -> Any:
     """A result as the program notes it: dims that torch knows, and the dtype."""
+    if isinstance(result, ComplexValue) and declared is not None:
+        parts = (_fitted(context, each, real_type(declared)) for each in result.parts)
+        return ComplexValue(*parts)
     if not isinstance(result, Value) or declared is None:
         return result
     converted = context.convert(result, declared.dtype)

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - as everybody calls it
+import torchvision
 
 __all__ = ["CASES", "Program", "pool"]
 
@@ -27,6 +28,9 @@ def pool() -> dict[str, Any]:
         "h": torch.randn(3, 8).half(),
         "q": torch.randn(2, 4, 3, 8),
         "k": torch.randn(2, 2, 5, 8),
+        "g": torch.rand(2, 3, 2, 2) * 3 - 1.5,
+        "c": torch.randn(6, 4, dtype=torch.complex64),
+        "s": torch.randn(2, 30),
     }
 
 
@@ -196,6 +200,40 @@ CASES: dict[str, dict[str, Case]] = {
                                                     align_corners=True),
         "bicubic": lambda t: F.interpolate(t.x, scale_factor=1.5, mode="bicubic"),
     },
+    "selections": {
+        "sample": lambda t: F.grid_sample(t.x, t.g, align_corners=False),
+        "sample_nearest": lambda t: F.grid_sample(t.x, t.g, "nearest", "border", True),
+        "sample_cubic": lambda t: F.grid_sample(t.x, t.g, "bicubic", "border", False),
+        "sample_reflected": lambda t: F.grid_sample(t.x, t.g, "bicubic", "reflection", False),
+        "affine_grid": lambda t: F.affine_grid(t.q[0, :2, :2, :3], (2, 1, 3, 4), False),
+        "bags": lambda t: F.embedding_bag(t.u[0], t.m, torch.tensor([0, 2, 2]), mode="sum"),
+        "bags_mean": lambda t: F.embedding_bag(t.u, t.m, padding_idx=1),
+        "bags_max": lambda t: F.embedding_bag(t.u[0], t.m, torch.tensor([0, 2, 2]), mode="max"),
+        "bags_weighted": lambda t: F.embedding_bag(
+            t.u, t.m, per_sample_weights=t.p[:2, :3], mode="sum"),
+        "fold": lambda t: F.fold(t.x.reshape(2, 12, 10)[:, :, :9], (4, 4), 2),
+        "masked_scatter": lambda t: t.m.masked_scatter(t.b, t.n),
+        "as_strided": lambda t: torch.as_strided(t.m, (3, 2), (2, 1), 3) + 1,
+        "cdist": lambda t: torch.cdist(t.m, t.p) + torch.cdist(t.m, t.p, 1),
+        "pdist": lambda t: F.pdist(t.m) + F.pdist(t.m, 3),
+        "roi_align": lambda t: torchvision.ops.roi_align(
+            t.x, torch.tensor([[0, 1.0, 1, 4, 5], [1, 2, 2, 9, 9]]), (3, 2), 0.8, 2, True),
+        "nms": lambda t: torchvision.ops.nms(
+            torch.cat([t.p.T[:, :2], t.p.T[:, :2] + 1], 1), t.p[2], 0.5),
+    },
+    "complex": {
+        "fft": lambda t: torch.fft.fft(t.c) + torch.fft.ifft(t.c, dim=0),
+        "fft_real": lambda t: torch.fft.rfft2(t.x).abs() + torch.fft.rfft(t.s[:, :9]).real.sum(),
+        "fft_inverse": lambda t: torch.fft.irfft(t.c, 7, norm="ortho"),
+        "rotary": lambda t: torch.view_as_real(
+            torch.view_as_complex(t.s.view(10, 3, 2)) * t.c[0, :3]),
+        "polar": lambda t: torch.polar(t.c.abs(), t.c.angle()) + torch.complex(t.m, t.p).sum(),
+        "functions": lambda t: t.c.exp() + t.c.sqrt() / (t.c + 3) - t.c**2 + t.c.log() * 2 + 1,
+        "products": lambda t: t.c @ t.c.mT.conj() + (t.c @ t.c[:4, :1]),
+        "moved": lambda t: torch.cat([t.c, t.c.flip(0)], 1).mean(0)[1:].roll(2),
+        "compared": lambda t: torch.where(t.c == t.c.conj(), 1, t.c.real.to(torch.complex64)),
+        "written": lambda t: _rows_written(t.c.clone()),
+    },
 }  # fmt: skip
 
 
@@ -206,6 +244,11 @@ def _written(x: Any) -> Any:
     x[:, 2:4] *= 2
     x.masked_fill_(x > 2, 9)
     return x
+
+
+def _rows_written(x: Any) -> Any:
+    x[0] = x[1] * 2
+    return x.mul_(2)
 
 
 def _view_written(x: Any) -> Any:

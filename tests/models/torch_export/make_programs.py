@@ -16,6 +16,8 @@ import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812 - as everybody calls it
 from cases import CASES, Program, pool
+from torch._higher_order_ops.associative_scan import associative_scan
+from torch._higher_order_ops.scan import scan
 
 HERE = Path(__file__).parent
 
@@ -58,6 +60,30 @@ class Layers(torch.nn.Module):
         return self.head(y).softmax(-1), y
 
 
+class Scans(torch.nn.Module):
+    """Loops over the rows of an argument."""
+
+    def forward(self, x: Any) -> dict[str, Any]:
+        total = x.sum()
+        last, rows = scan(lambda c, row: (c + row, c * row + total), x[0], x)
+        mapped = torch._higher_order_ops.map(lambda row, t: row * 2 + t, x, total)
+        product = associative_scan(torch.mul, x, 0, combine_mode="pointwise")
+        return {"last": last, "rows": rows, "mapped": mapped, "product": product}
+
+
+class Draws(torch.nn.Module):
+    """Random numbers, none of which are torch's."""
+
+    def forward(self, x: Any) -> dict[str, Any]:
+        return {
+            "uniform": torch.rand(50, 40) + torch.zeros_like(x).uniform_(2, 3).mean(),
+            "normal": torch.randn_like(x) * 2,
+            "integers": torch.randint(3, 9, (1000,)),
+            "order": torch.randperm(100),
+            "hits": torch.bernoulli(torch.full_like(x, 0.25)),
+        }
+
+
 def main() -> None:
     torch.manual_seed(0)
     arrays: dict[str, Any] = {}
@@ -75,8 +101,21 @@ def main() -> None:
     image = {"image": torch.randn(2, 3, 6, 8)}
     exported = torch.export.export(layers, (), image, dynamic_shapes={"image": {0: batch}})
     _add(arrays, "layers", exported, image, layers)
+    rows = {"x": torch.rand(5, 3)}
+    dynamic = {"x": {0: torch.export.Dim("rows", min=2, max=9)}}
+    exported = torch.export.export(Scans(), (), rows, dynamic_shapes=dynamic)
+    _add(arrays, "scans", exported, rows, _scanned)
+    draws = {"x": torch.ones(40, 50)}
+    _add(arrays, "draws", torch.export.export(Draws(), (), draws), draws, Draws())
     (HERE / "layers.pt2").write_bytes(arrays["layers:program"].tobytes())
     np.savez_compressed(HERE / "programs.npz", **arrays)
+
+
+def _scanned(x: Any) -> dict[str, Any]:
+    """As `Scans`, whose associative scan eager torch runs on a GPU only."""
+    before = torch.cat([x[:1], x]).cumsum(0)
+    rows = before[:-1] * x + x.sum()
+    return {"last": before[-1], "rows": rows, "mapped": x * 2 + x.sum(), "product": x.cumprod(0)}
 
 
 def _add(arrays: dict[str, Any], name: str, exported: Any, inputs: Any, model: Any) -> None:

@@ -1,15 +1,16 @@
-"""Branches and loops of torch.cond and torch.while_loop."""
+"""Branches and loops of torch.cond, while_loop, scan, associative_scan and map."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from ingot.compiler.frontends.emitter import UnsupportedNode
+from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
 from ingot.compiler.frontends.torch.lowering import Context, Graph, lowering
 from ingot.compiler.graph.builder import Builder
-from ingot.compiler.graph.control.build_control import branches, while_loop
-from ingot.compiler.ir import Value
+from ingot.compiler.graph.control.build_control import branches, counted_loop, while_loop
+from ingot.compiler.ir import TensorType, Value
+from ingot.compiler.ir.dims import Dim
 
 __all__: list[str] = []
 
@@ -45,6 +46,85 @@ def loop(
         return _tensors(body.lower(inner, [*values, *others]))
 
     return while_loop(c.builder, list(carried), goes_on, step)
+
+
+@lowering("higher_order.scan")
+def scan(
+    c: Context, body: Graph, carried: Sequence[Any], rows: Sequence[Value],
+    others: Sequence[Any] = (),
+) -> list[Value]:  # fmt: skip
+    """`body(*carried, *row)` for each row of the first axis: the next carried values, and a row
+    of each result."""
+    made = [type for type in c.declared[len(carried) :] if type is not None]
+
+    def step(inner: Builder, _: Value, values: Sequence[Value], row: list[Value]) -> list[Value]:
+        return _tensors(body.lower(inner, [*values, *row, *others]))
+
+    return _over_rows(c, _tensors(carried), rows, [type.shape for type in made], made, step)
+
+
+@lowering("higher_order.map_impl")
+def map_rows(
+    c: Context, body: Graph, rows: Sequence[Value], others: Sequence[Any] = ()
+) -> list[Value]:
+    """`body(*row)` for each row of the first axis."""
+    return scan(c, body, [], rows, others)
+
+
+@lowering("higher_order.associative_scan")
+def associative_scan(
+    c: Context, body: Graph, rows: Sequence[Value], others: Sequence[Any] = ()
+) -> list[Value]:
+    """Each row combined with what the rows before it gave."""
+    shapes = [shape_of(each) for each in rows]
+    first = [c.reshape(c.sliced(each, 0, 0, 1), shape_of(each)[1:]) for each in rows]
+
+    def step(inner: Builder, at: Value, values: Sequence[Value], row: list[Value]) -> list[Value]:
+        combined = _tensors(body.lower(inner, [*values, *row, *others]))
+        is_first = inner.value("compare", at, inner.constant(0, "i64"), direction="eq")
+        kept = [
+            inner.value("select", inner.broadcast_to(is_first, shape_of(a)), a, b)
+            for a, b in zip(row, combined, strict=True)
+        ]
+        return [*kept, *kept]
+
+    types = [type_of(each) for each in rows]
+    return _over_rows(c, first, rows, shapes, types, step)[len(rows) :]
+
+
+def _over_rows(
+    c: Context,
+    carried: Sequence[Value],
+    rows: Sequence[Value],
+    shapes: Sequence[Sequence[Dim]],
+    types: Sequence[TensorType],
+    step: Callable[[Builder, Value, Sequence[Value], list[Value]], list[Value]],
+) -> list[Value]:
+    """A loop over rows; `step` gives the next carried values and a row of each result."""
+    results = [c.filled(0, type.dtype, shape) for type, shape in zip(types, shapes, strict=True)]
+    count = len(carried)
+
+    def body(inner: Builder, at: Value, values: Sequence[Value]) -> list[Value]:
+        given = step(inner, at, values[:count], [_row(inner, each, at) for each in rows])
+        written = zip(values[count:], given[count:], strict=True)
+        return [*given[:count], *(_write_row(inner, whole, row, at) for whole, row in written)]
+
+    length = c.size(shape_of(rows[0])[0])
+    return counted_loop(c.builder, length, [*carried, *results], body)
+
+
+def _row(builder: Builder, x: Value, at: Value) -> Value:
+    shape = shape_of(x)
+    zeros = [builder.constant(0, "i64") for _ in shape[1:]]
+    row = builder.value("dynamic_slice", x, at, *zeros, sizes=(1, *shape[1:]))
+    return builder.value("reshape", row, shape=shape[1:])
+
+
+def _write_row(builder: Builder, x: Value, row: Value, at: Value) -> Value:
+    shape = shape_of(x)
+    zeros = [builder.constant(0, "i64") for _ in shape[1:]]
+    column = builder.value("reshape", row, shape=(1, *shape[1:]))
+    return builder.value("dynamic_update_slice", x, column, at, *zeros)
 
 
 def _tensors(values: Sequence[Any]) -> list[Value]:

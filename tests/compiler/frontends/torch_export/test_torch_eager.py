@@ -96,3 +96,25 @@ def test_a_loop_that_torch_cannot_decompose_is_taken_as_it_is() -> None:
     count, found = interpret(read_source(Loop(), example_inputs=(x,)), "main", [x.numpy()])
     assert count == 5
     np.testing.assert_allclose(found, Loop()(x)[1].numpy(), 1e-5)
+
+
+def test_the_core_ops_are_those_of_torch() -> None:
+    from ingot.compiler.frontends.torch.core_ops import CORE
+
+    schemas = torch._C._jit_get_all_schemas()
+    named = [each.name.removeprefix("aten::") for each in schemas if each.name.startswith("aten::")]
+    packets = [getattr(torch.ops.aten, name) for name in sorted(set(named))]
+    ops = [getattr(packet, each) for packet in packets for each in packet.overloads()]
+    core = {str(op).removeprefix("aten.") for op in ops if torch.Tag.core in op.tags}
+    core = {name for name in core if not name.endswith("out")}
+    assert core <= set(CORE)  # an older torch has fewer
+
+
+def test_a_spectrogram_agrees() -> None:
+    class Spectrogram(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def forward(self, x: Any) -> Any:
+            return torch.stft(x, 16, 4, window=torch.hann_window(16), return_complex=True).abs()
+
+    x = torch.randn(2, 64)
+    (found,) = interpret(read_source(Spectrogram(), example_inputs=(x,)), "main", [x.numpy()])
+    np.testing.assert_allclose(found, Spectrogram()(x).numpy(), 1e-4, 1e-5)

@@ -15,6 +15,9 @@ import pytest
 
 import ingot
 from ingot.compiler.frontends.survey import Survey
+from ingot.compiler.frontends.torch.complex_values import COMPLEX
+from ingot.compiler.frontends.torch.core_ops import CORE
+from ingot.compiler.frontends.torch.lowering import LOWERINGS, REFUSED
 from ingot.compiler.read_source import read_source
 
 FILE = Path(__file__).parents[3] / "models" / "torch_export" / "layers.pt2"
@@ -64,6 +67,14 @@ def test_all_ops_that_are_missing_are_listed_with_their_places() -> None:
     assert "aten.fractional_softmax.default(f32[" in text
     assert "make_programs.py:" in text
     assert "return self.head(y).softmax(-1), y" in text
+
+
+def test_every_core_op_is_taken_or_refused_with_a_reason() -> None:
+    known = {*LOWERINGS, *COMPLEX, *REFUSED}
+    assert [name for name in CORE if f"aten.{name}" not in known] == []
+    assert not set(LOWERINGS) & set(REFUSED)
+    data = changed(rename("aten.relu", "torch.ops.aten.convolution_backward.default"))
+    assert "it computes gradients: export what the model does in inference" in refused(data)
 
 
 def test_a_survey_takes_what_is_missing() -> None:

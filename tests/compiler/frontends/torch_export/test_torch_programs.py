@@ -19,6 +19,9 @@ SAVED = np.load(FOLDER / "programs.npz")
 PROGRAMS = [name.removesuffix(":program") for name in SAVED if name.endswith(":program")]
 
 
+DRAWN = ["draws", "draws.core"]
+
+
 def arrays(program: str, kind: str) -> dict[str, Any]:
     """The inputs or the expected results of a program by name."""
     start = f"{program.removesuffix('.core')}:{kind}:"
@@ -37,7 +40,7 @@ def inputs_of(function: Any, program: str) -> list[Any]:
     return [given[name.removeprefix("tensors_")] for name in function.argument_names]
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("program", [name for name in PROGRAMS if name not in DRAWN])
 def test_results_are_those_of_eager_torch(program: str) -> None:
     module = read_source(SAVED[f"{program}:program"].tobytes())
     function = module.functions["main"]
@@ -46,6 +49,28 @@ def test_results_are_those_of_eager_torch(program: str) -> None:
     assert function.result_names == list(expected)
     for name, array in zip(function.result_names, found, strict=True):
         check(name, array, expected[name])
+
+
+@pytest.mark.parametrize("program", DRAWN)
+def test_random_numbers_have_their_distributions(program: str) -> None:
+    module = read_source(SAVED[f"{program}:program"].tobytes())
+    state: dict[str, Any] = {}
+    first, second = (
+        dict(zip(module.functions["main"].result_names, found, strict=True))
+        for found in (
+            interpret(module, "main", inputs_of(module.functions["main"], program), state=state)
+            for _ in range(2)
+        )
+    )
+    for name, expected in arrays(program, "expected").items():
+        found = first[name]
+        assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
+        assert not np.array_equal(found, second[name])
+        assert found.mean() == pytest.approx(expected.mean(), abs=0.3)
+        assert found.std() == pytest.approx(expected.std(), rel=0.1)
+    assert sorted(first["order"]) == list(range(100))
+    assert set(first["integers"]) == set(range(3, 9))
+    assert set(first["hits"].flat) == {0, 1}
 
 
 @pytest.mark.parametrize("program", ["layers.core", pytest.param("block", marks=pytest.mark.slow)])

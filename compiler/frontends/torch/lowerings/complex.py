@@ -1,0 +1,325 @@
+"""Complex numbers and Fourier transforms."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ingot.compiler.frontends.complex_numbers import BINARY, Complex, Parts, absolute
+from ingot.compiler.frontends.emitter import shape_of, type_of
+from ingot.compiler.frontends.fourier import both_sides, transform
+from ingot.compiler.frontends.torch.complex_values import (
+    ComplexValue,
+    complex_lowering,
+    real_dtype,
+)
+from ingot.compiler.frontends.torch.lowering import VIEWS, Context, Scalar, lowering
+from ingot.compiler.ir import Value, dims
+from ingot.compiler.ir.dims import Dim
+
+__all__: list[str] = []
+
+Operand = ComplexValue | Scalar
+
+
+def _widened(c: Context, x: Operand) -> Parts:
+    """A tensor or number as parts of the dtype of the result."""
+    element = real_dtype(c.dtype)
+    if isinstance(x, ComplexValue):
+        return c.convert(x.real, element), c.convert(x.imaginary, element)
+    real = c.scalar(x, element)
+    return real, c.fill(0, like=real)
+
+
+def _spread(c: Context, *operands: Operand) -> list[Parts]:
+    """The parts of all operands, in one shape."""
+    parts = [each for operand in operands for each in _widened(c, operand)]
+    wide = c.broadcast(*parts)
+    return list(zip(wide[::2], wide[1::2], strict=True))
+
+
+def _binary(name: str, turned: bool = False) -> Callable[..., ComplexValue]:
+    def lower(c: Context, a: Operand, b: Operand, *, alpha: Any = 1) -> ComplexValue:
+        first, second = _spread(c, *((b, a) if turned else (a, b)))
+        if alpha != 1:
+            factor = c.fill(alpha, like=second[0])
+            second = c.op("mul", second[0], factor), c.op("mul", second[1], factor)
+        return ComplexValue(*BINARY[name](Complex(c.builder), first, second))
+
+    return lower
+
+
+for _op, _name in {"add": "add", "sub": "subtract", "mul": "multiply", "div": "divide",
+                   "true_divide": "divide"}.items():  # fmt: skip
+    complex_lowering(f"aten.{_op}.Tensor", f"aten.{_op}.Scalar")(_binary(_name))
+complex_lowering("aten.rsub.Scalar", "aten.rsub.Tensor")(_binary("subtract", turned=True))
+complex_lowering("aten.pow.Tensor_Tensor", "aten.pow.Scalar")(_binary("power"))
+
+
+@complex_lowering("aten.pow.Tensor_Scalar")
+def power(c: Context, x: ComplexValue, exponent: Scalar) -> ComplexValue:
+    if exponent == 2:
+        return _binary("multiply")(c, x, x)
+    return _binary("power")(c, x, exponent)
+
+
+@complex_lowering("aten.square.default")
+def square(c: Context, x: ComplexValue) -> ComplexValue:
+    return _binary("multiply")(c, x, x)
+
+
+@complex_lowering("aten.reciprocal.default")
+def reciprocal(c: Context, x: ComplexValue) -> ComplexValue:
+    return _binary("divide")(c, 1, x)
+
+
+@complex_lowering("aten.eq.Tensor", "aten.eq.Scalar")
+def equal(c: Context, a: Operand, b: Operand) -> Value:
+    return c.op("not", differ(c, a, b))
+
+
+@complex_lowering("aten.ne.Tensor", "aten.ne.Scalar")
+def differ(c: Context, a: Operand, b: Operand) -> Value:
+    known = next(each for each in (a, b) if isinstance(each, ComplexValue))
+    inner = c.declaring(type_of(known.real))
+    first, second = _spread(inner, a, b)
+    real, imaginary = (c.compare("ne", *pair) for pair in zip(first, second, strict=True))
+    return c.op("or", real, imaginary)
+
+
+@complex_lowering("aten.masked_fill.Scalar", "aten.masked_fill.Tensor")
+def masked_fill(c: Context, x: ComplexValue, mask: Value, value: Operand) -> ComplexValue:
+    found = [c.broadcast(mask, *pair) for pair in zip(_widened(c, value), x.parts, strict=True)]
+    return ComplexValue(*(c.op("select", *each) for each in found))
+
+
+@complex_lowering("aten.where.self", "aten.where.ScalarOther", "aten.where.ScalarSelf",
+                  "aten.where.Scalar")  # fmt: skip
+def where(c: Context, condition: Value, a: Operand, b: Operand) -> ComplexValue:
+    pairs = zip(_widened(c, a), _widened(c, b), strict=True)
+    found = [c.broadcast(c.convert(condition, "i1"), *pair) for pair in pairs]
+    return ComplexValue(*(c.op("select", *each) for each in found))
+
+
+@complex_lowering("aten._to_copy.default", "aten.to.dtype", "aten.to.dtype_layout",
+                  "aten.to.device")  # fmt: skip
+def convert(c: Context, x: Operand, *_: Any, **__: Any) -> Any:
+    """To a real dtype it is the real part."""
+    if c.dtype.is_complex:
+        return ComplexValue(*_widened(c, x))
+    assert isinstance(x, ComplexValue)
+    return c.convert(x.real, c.dtype)
+
+
+def _filled(c: Context, number: Scalar) -> ComplexValue:
+    real = c.filled(number, real_dtype(c.dtype), c.shape)
+    return ComplexValue(real, c.fill(0, like=real))
+
+
+@complex_lowering("aten.full.default", "aten.new_full.default", "aten.full_like.default",
+                  "aten.scalar_tensor.default")  # fmt: skip
+def full(c: Context, *given: Any, **__: Any) -> ComplexValue:
+    return _filled(c, given[-1])
+
+
+@complex_lowering("aten.zeros.default", "aten.zeros_like.default", "aten.new_zeros.default")
+def zeros(c: Context, *_: Any, **__: Any) -> ComplexValue:
+    return _filled(c, 0)
+
+
+@complex_lowering("aten.ones.default", "aten.ones_like.default")
+def ones(c: Context, *_: Any, **__: Any) -> ComplexValue:
+    return _filled(c, 1)
+
+
+@complex_lowering("aten.complex.default")
+def complex_of_parts(c: Context, real: Value, imaginary: Value) -> ComplexValue:
+    return ComplexValue(*c.broadcast(real, imaginary))
+
+
+@complex_lowering("aten.polar.default")
+def polar(c: Context, size: Value, angle: Value) -> ComplexValue:
+    size, angle = c.broadcast(size, angle)
+    return ComplexValue(*(c.op("mul", size, c.op(name, angle)) for name in ("cos", "sin")))
+
+
+@complex_lowering("aten.real.default")
+def real(c: Context, x: ComplexValue) -> Value:
+    return x.real
+
+
+@complex_lowering("aten.imag.default")
+def imaginary(c: Context, x: ComplexValue) -> Value:
+    return x.imaginary
+
+
+@complex_lowering("aten.abs.default")
+def size(c: Context, x: ComplexValue) -> Value:
+    return absolute(Complex(c.builder), x.parts)
+
+
+@complex_lowering("aten.angle.default")
+def angle(c: Context, x: ComplexValue) -> Value:
+    return c.op("atan2", x.imaginary, x.real)
+
+
+@lowering("aten.angle.default")
+def angle_of_real(c: Context, x: Value) -> Value:
+    """pi below zero; not a number stays that."""
+    x = c.convert(x, c.dtype)
+    zero = c.fill(0, like=x)
+    found = c.op("select", c.compare("lt", x, zero), c.fill(math.pi, like=x), zero)
+    return c.op("select", c.op("is_nan", x), x, found)
+
+
+@complex_lowering("aten.resolve_conj.default", "aten.resolve_neg.default")
+@lowering("aten.resolve_conj.default", "aten.resolve_neg.default", "aten.real.default",
+          "aten._conj.default", "aten.conj.default", "aten._conj_physical.default",
+          "aten.conj_physical.default")  # fmt: skip
+def same(c: Context, x: Any) -> Any:
+    """The conjugate of a real number is itself."""
+    return x
+
+
+VIEWS.update({f"aten.{each}.default": False for each in (
+    "_conj", "imag", "real", "view_as_complex", "view_as_real")})  # fmt: skip
+
+
+@complex_lowering("aten.view_as_real.default")
+def as_pairs(c: Context, x: ComplexValue) -> Value:
+    """[...] -> [..., 2]."""
+    columns = [c.reshape(each, (*shape_of(each), 1)) for each in x.parts]
+    return c.op("concatenate", *columns, axis=type_of(x.real).rank)
+
+
+@complex_lowering("aten.view_as_complex.default")
+def as_complex(c: Context, x: Value) -> ComplexValue:
+    """[..., 2] -> [...]."""
+    axis, shape = type_of(x).rank - 1, shape_of(x)[:-1]
+    return ComplexValue(*(c.reshape(c.sliced(x, axis, at, at + 1), shape) for at in (0, 1)))
+
+
+# ---- Fourier transforms
+
+
+def _along(
+    c: Context, real: Value, imaginary: Value | None, axis: int, inverse: bool
+) -> ComplexValue:
+    """A transform along one axis, without a factor; of real numbers the other parts are None."""
+    order = list(range(type_of(real).rank))
+    order[axis], order[-1] = order[-1], order[axis]
+    other = None if imaginary is None else c.transpose(imaginary, order)
+    found = transform(c.builder, (c.transpose(real, order), other), inverse)
+    return ComplexValue(*(c.transpose(each, order) for each in found))
+
+
+def _scaled(c: Context, x: Value, lengths: Sequence[Dim], normalization: int) -> Value:
+    """Divided by the count of points, or by its root, as torch numbers normalizations."""
+    if normalization == 0:
+        return x
+    count = c.size(dims.product(lengths), type_of(x).dtype)
+    divisor = c.op("sqrt", count) if normalization == 1 else count
+    return c.op("div", x, c.broadcast_to(divisor, shape_of(x)))
+
+
+def _normalized(
+    c: Context, x: ComplexValue, lengths: Sequence[Dim], normalization: int
+) -> ComplexValue:
+    return ComplexValue(*(_scaled(c, each, lengths, normalization) for each in x.parts))
+
+
+@complex_lowering("aten._fft_c2c.default")
+def fourier(
+    c: Context, x: ComplexValue, axes: Sequence[int], normalization: int, forward: bool
+) -> ComplexValue:
+    found = [c.axis(axis, x.real) for axis in axes]
+    lengths = [shape_of(x.real)[axis] for axis in found]
+    for axis in found:
+        x = _along(c, *x.parts, axis, inverse=not forward)
+    return _normalized(c, x, lengths, normalization)
+
+
+@complex_lowering("aten._fft_r2c.default")
+def fourier_of_real(
+    c: Context, x: Value, axes: Sequence[int], normalization: int, onesided: bool
+) -> ComplexValue:
+    found = [c.axis(axis, x) for axis in axes]
+    lengths = [shape_of(x)[axis] for axis in found]
+    result = _along(c, x, None, found[-1], inverse=False)
+    if onesided:
+        half = dims.floordiv(lengths[-1], 2) + 1
+        result = ComplexValue(*(c.sliced(each, found[-1], 0, half) for each in result.parts))
+    for axis in found[:-1]:
+        result = _along(c, *result.parts, axis, inverse=False)
+    return _normalized(c, result, lengths, normalization)
+
+
+@complex_lowering("aten._fft_c2r.default")
+def fourier_to_real(
+    c: Context, x: ComplexValue, axes: Sequence[int], normalization: int, length: Dim
+) -> Value:
+    """The inverse of what is of one side; the last of the axes gets `length` points."""
+    *others, last = (c.axis(axis, x.real) for axis in axes)
+    lengths = [*(shape_of(x.real)[axis] for axis in others), length]
+    for axis in others:
+        x = _along(c, *x.parts, axis, inverse=True)
+    half = dims.floordiv(length, 2) + 1
+    order = list(range(type_of(x.real).rank))
+    order[last], order[-1] = order[-1], order[last]
+    moved = [c.transpose(c.sliced(each, last, 0, half), order) for each in x.parts]
+    whole = both_sides(c.builder, (moved[0], moved[1]), length)
+    found, _ = transform(c.builder, whole, inverse=True)
+    return _scaled(c, c.transpose(found, order), lengths, normalization)
+
+
+_NORMS = {"ortho": 1, "forward": 2, "backward": 0}
+
+
+def _fitted(c: Context, x: Value, axis: int, length: Dim | None) -> Value:
+    """An axis cut or filled with zeros to a length."""
+    own = shape_of(x)[axis]
+    if length is None or length == own:
+        return x
+    rank = type_of(x).rank
+    zeros = (0,) * rank
+    high = (*zeros[:axis], length - own, *zeros[axis + 1 :])
+    return c.op("pad", x, c.full(0, type_of(x).dtype, ()), low=zeros, high=high, interior=zeros)
+
+
+def _transform(kind: str, default: Sequence[int] | None) -> Callable[..., Any]:
+    """A function of torch.fft: fft, ifft, rfft or irfft, along the axes `default`; None: all."""
+    inverse = kind.startswith("i")
+
+    def lower(c: Context, x: Any, n: Any = None, dim: Any = None, norm: Any = None, *,
+              s: Any = None) -> Any:  # fmt: skip
+        parts = x.parts if isinstance(x, ComplexValue) else (x, c.fill(0, like=x))
+        given, lengths = dim if dim is not None else default, n if s is None else s
+        if given is None:
+            rank = type_of(parts[0]).rank
+            given = range(rank if lengths is None else len(lengths))
+            given = [axis - len(given) for axis in given]
+        axes = [c.axis(axis, parts[0]) for axis in ([given] if isinstance(given, int) else given)]
+        if lengths is None or not isinstance(lengths, list):
+            lengths = [lengths] * len(axes)
+        points = [None if each == -1 else each for each in lengths]
+        length = points[-1]
+        if kind == "irfft":
+            length = 2 * (shape_of(parts[0])[axes[-1]] - 1) if length is None else length
+            points[-1] = dims.floordiv(length, 2) + 1
+        for axis, wanted in zip(axes, points, strict=True):
+            parts = (_fitted(c, parts[0], axis, wanted), _fitted(c, parts[1], axis, wanted))
+        scale = _NORMS[norm or "backward"]
+        scale = 2 - scale if inverse else scale
+        if kind == "irfft":
+            return fourier_to_real(c, ComplexValue(*parts), axes, scale, length)
+        if kind == "rfft":
+            return fourier_of_real(c, parts[0], axes, scale, True)
+        return fourier(c, ComplexValue(*parts), axes, scale, not inverse)
+
+    return lower
+
+
+for _kind in ("fft", "ifft", "rfft", "irfft"):
+    for _count, _axes in {"": (-1,), "2": (-2, -1), "n": None}.items():
+        complex_lowering(f"aten.fft_{_kind}{_count}.default")(_transform(_kind, _axes))

@@ -1,0 +1,111 @@
+"""Images read at computed places, blocks that are summed to images, regions and boxes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
+from ingot.compiler.frontends.normalizing import narrow, widen
+from ingot.compiler.frontends.regions import roi_align
+from ingot.compiler.frontends.sampling import grid_sample
+from ingot.compiler.frontends.sum_blocks import lay_blocks
+from ingot.compiler.frontends.torch.lowering import Context, lowering
+from ingot.compiler.frontends.torch.lowerings.sorting import sort
+from ingot.compiler.ir import Value, dims
+from ingot.compiler.ir.dims import Dim
+from ingot.hal.spec import dtype
+
+__all__: list[str] = []
+
+_KINDS = ("linear", "nearest", "cubic")
+_PADDINGS = ("zeros", "border", "reflection")
+
+
+@lowering("aten.grid_sampler_2d.default", "aten.grid_sampler_3d.default",
+          "aten.grid_sampler.default", "aten.cudnn_grid_sampler.default")  # fmt: skip
+def sample(
+    c: Context, x: Value, grid: Value, mode: int = 0, padding: int = 0, aligned: bool = False
+) -> Value:
+    """[b, c, spatial...] at grid[b, places..., n]: [b, c, places...]."""
+    kind, outside = _KINDS[mode], _PADDINGS[padding]
+    wide = (widen(c, x), widen(c, grid))
+    return narrow(c, grid_sample(c, *wide, kind, outside, aligned, is_moved_first=False), x)
+
+
+@lowering("aten.col2im.default")
+def column_to_image(
+    c: Context, x: Value, image: Sequence[Dim], block: Sequence[int], dilation: Sequence[int],
+    padding: Sequence[int], stride: Sequence[int],
+) -> Value:  # fmt: skip
+    """[b, c * taps, places] -> [b, c, image...]: blocks laid over each other and summed."""
+    columns = zip(image, block, dilation, padding, stride, strict=True)
+    places = [
+        dims.floordiv(size + 2 * pad - (taps - 1) * apart - 1, step) + 1
+        for size, taps, apart, pad, step in columns
+    ]
+    *batch, width, _ = shape_of(x)
+    taps = dims.product(block)
+    split = c.reshaped(x, (*(batch or [1]), dims.floordiv(width, taps), taps, *places))
+    laid = lay_blocks(c, widen(c, split), block, image, stride, dilation, padding)
+    return c.reshape(narrow(c, laid, x), c.shape)
+
+
+@lowering("torchvision.roi_align.default")
+def align_regions(
+    c: Context, x: Value, rois: Value, scale: float, height: int, width: int, ratio: int,
+    aligned: bool,
+) -> Value:  # fmt: skip
+    """[b, c, h, w] in regions [r, 5] (image, x, y, x, y): [r, c, height, width]."""
+    if ratio < 1:
+        raise UnsupportedNode(f"sampling_ratio {ratio} depends on the regions: use a fixed one")
+    wide = widen(c, rois)
+    images = c.reshape(c.sliced(wide, 1, 0, 1), (shape_of(rois)[0],))
+    edges = c.sliced(wide, 1, 1, 5)
+    bins = (height, width)
+    found = roi_align(
+        c, widen(c, x), edges, images, bins, ratio=ratio, scale=scale, aligned=aligned
+    )
+    return narrow(c, found, x)
+
+
+@lowering("torchvision.nms.default")
+def suppress(c: Context, boxes: Value, scores: Value, threshold: float) -> Value:
+    """The places of the boxes [n, 4] that are kept, by falling score."""
+    count = shape_of(scores)[0]
+    _, order = sort(c, scores, 0, descending=True)
+    ordered = c.op("take", widen(c, boxes), order, axis=0, mode="check")
+    kept = c.op(
+        "suppress",
+        c.reshape(ordered, (1, count, 4)),
+        c.full(True, "i1", (1, count)),
+        c.size(count),
+        c.scalar(threshold, type_of(ordered).dtype),
+    )
+    places = c.op("nonzero", c.reshape(kept, (count,)), symbols=(next(c.fresh_names()),))
+    found = shape_of(places)[1]
+    return c.op("take", order, c.reshape(places, (found,)), axis=0, mode="check")
+
+
+@lowering("aten.affine_grid_generator.default")
+def affine_grid(c: Context, theta: Value, size: Sequence[Dim], aligned: Any) -> Value:
+    """theta[b, n, n + 1] times the coordinates of an image of `size`: [b, spatial..., n]."""
+    spatial, wide = list(size[2:]), widen(c, theta)
+    element, count = type_of(wide).dtype, len(size) - 2
+    shape = (dims.product(spatial), 1)
+    columns = []
+    for axis in reversed(range(count)):  # x first
+        places = c.op("iota", dtype=dtype("i64"), shape=tuple(spatial), axis=axis)
+        steps = c.convert(places, element)
+        length, one = c.filled(spatial[axis], element, spatial), c.fill(1, like=steps)
+        twice = c.op("add", steps, steps)
+        if aligned:
+            value = c.op("div", twice, c.op("max", c.op("sub", length, one), one))
+        else:
+            value = c.op("div", c.op("add", twice, one), length)
+        columns.append(c.reshape(c.op("sub", value, one), shape))
+    points = c.op("concatenate", *columns, c.full(1, element, shape), axis=1)
+    contract: dict[str, Any] = {"lhs_contract": (1,), "rhs_contract": (2,), "dtype": element}
+    product = c.op("dot_general", points, wide, **contract)  # [points, b, n]
+    moved = c.transpose(product, (1, 0, 2))
+    return narrow(c, c.reshape(moved, (shape_of(theta)[0], *spatial, count)), theta)

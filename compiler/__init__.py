@@ -11,6 +11,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from ingot.compiler.rare_collections import rare_collections
+
 if TYPE_CHECKING:
     from ingot.compiler.module import Module
     from ingot.compiler.pipeline import compile
@@ -24,6 +26,7 @@ _HOMES = {"Module": "module", "Report": "report", "compile": "pipeline"}
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'ingot.compiler' has no attribute {name!r}")
-    value = getattr(import_module(f"ingot.compiler.{_HOMES[name]}"), name)
+    with rare_collections():
+        value = getattr(import_module(f"ingot.compiler.{_HOMES[name]}"), name)
     globals()[name] = value
     return value

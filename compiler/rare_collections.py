@@ -13,7 +13,7 @@ from threading import Lock
 
 __all__ = ["rare_collections"]
 
-_OBJECTS = 50_000
+_OBJECTS = 100_000
 """How many new objects make a collection due."""
 
 _lock = Lock()

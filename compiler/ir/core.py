@@ -239,15 +239,12 @@ def walk(root: Module | Function | Region | Block | Op) -> Iterator[Op]:
     elif isinstance(root, Region):
         for block in root.blocks:
             yield from walk(block)
-    elif isinstance(root, Block):
-        for op in root.ops:
+    else:
+        for op in [root] if isinstance(root, Op) else root.ops:
             yield op
             for region in op.regions:
-                yield from walk(region)
-    else:
-        yield root
-        for region in root.regions:
-            yield from walk(region)
+                for block in region.blocks:
+                    yield from walk(block)
 
 
 def count_uses(root: Module | Function | Region | Block) -> dict[Value, int]:

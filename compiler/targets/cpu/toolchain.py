@@ -302,17 +302,16 @@ def _table(kernels: Sequence[Kernel], names: Sequence[str]) -> str:
     by_name = dict(zip(names, kernels, strict=True))
     lines += [f"{c_printer.prototype(replace(by_name[name], name=name))};" for name in by_name]
     misfits: dict[str, str] = {}  # by text without a name: equal contracts are shared
-    for kernel in kernels:
-        text = print_misfit(kernel, "\0")
+    texts = [print_misfit(kernel, "\0") for kernel in kernels]
+    for text in texts:
         if text not in misfits:
             misfits[text] = f"misfit_{len(misfits)}"
             lines += ["", text.replace("\0", misfits[text])]
     lines += ["", "static const ingot_kernel_entry_t entries[] = {"]
-    for kernel, name in zip(kernels, names, strict=True):
+    for kernel, name, text in zip(kernels, names, texts, strict=True):
         tile = ", ".join(map(str, kernel.tile))
-        misfit = misfits[print_misfit(kernel, "\0")]
         counts = f"{kernel.written}u, {len(kernel.bindings)}, {len(kernel.constants)}"
-        row = f"{name}, {{{tile}}}, {kernel.scratch_length}, {misfit}, {counts}"
+        row = f"{name}, {{{tile}}}, {kernel.scratch_length}, {misfits[text]}, {counts}"
         lines.append(f"  {{{row}}},")
     lines += [
         "};",

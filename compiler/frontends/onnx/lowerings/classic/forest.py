@@ -145,8 +145,8 @@ class _Table:
 
     def _add(self, feature: int, test: tuple[Any, int, int, bool]) -> int:
         self.features.append(feature)
-        columns: tuple[list[Any], ...]
-        columns = self.thresholds, self.first, self.second, self.nan_first
+        columns: list[list[Any]]
+        columns = [self.thresholds, self.first, self.second, self.nan_first]
         for column, value in zip(columns, test, strict=True):
             column.append(value)
         self._next += 1

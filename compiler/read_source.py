@@ -27,6 +27,7 @@ from ingot.hal.file_kind import (
     MODULE,
     START_LENGTH,
     TEXT,
+    TFLITE,
     FileKind,
     file_kind,
     folder_kind,
@@ -36,7 +37,7 @@ from ingot.hal.whole_file import open_regular
 __all__ = ["copy_module", "read_source", "read_sources"]
 
 _KNOWN = (
-    "a path or the bytes of an .onnx file, a .pt2 file or a StableHLO artifact, the path of a "
+    "a path or the bytes of an .onnx, .pt2 or .tflite file or a StableHLO artifact, the path of a "
     ".gguf file, an onnx.ModelProto or onnx_ir.Model, what torch.onnx.export(..., dynamo=True) "
     "returns, a torch.export.ExportedProgram or torch.nn.Module, a jax.export.Exported, an "
     "ingot.program, an ingot.chain, or Ingot IR"
@@ -233,6 +234,8 @@ def _read_file(path: Path, options: _Options) -> ir.Module:
         return _read_gguf(path, options)
     if kind is EXPORTED:
         return _read_exported(path, options)
+    if kind is TFLITE:
+        return _read_tflite(path, options)
     return _read_onnx(path, options)
 
 
@@ -244,6 +247,8 @@ def _read_bytes(data: bytes, kind: FileKind | None, options: _Options) -> ir.Mod
         return _read_stablehlo(data, options)
     if kind is EXPORTED:
         return _read_exported(data, options)
+    if kind is TFLITE:
+        return _read_tflite(data, options)
     if kind is GGUF:
         raise CompileError(
             "the bytes of a GGUF file cannot be compiled, since its weights stay in the file: pass "
@@ -330,6 +335,14 @@ def _read_exported(source: Any, options: _Options) -> ir.Module:
         parameter_names=options.parameter_names,
         survey=options.survey,
     )
+
+
+def _read_tflite(source: Path | bytes, options: _Options) -> ir.Module:
+    from ingot.compiler.frontends.tflite import import_tflite
+
+    _check_capacity(options)
+    _check_outputs(options)
+    return import_tflite(source, survey=options.survey)
 
 
 def _read_gguf(path: Path, options: _Options) -> ir.Module:

@@ -20,6 +20,7 @@ __all__ = [
     "ONNX",
     "START_LENGTH",
     "TEXT",
+    "TFLITE",
     "FileKind",
     "file_kind",
     "folder_kind",
@@ -46,14 +47,11 @@ TEXT = FileKind("the text of a program", is_source=True)
 ONNX = FileKind("an ONNX model", is_source=True)
 GGUF = FileKind("a GGUF file", is_source=True)
 EXPORTED = FileKind("a program of torch.export", is_source=True)
+TFLITE = FileKind("a TFLite model", is_source=True)
 _TORCH = FileKind(
     "a PyTorch file",
     advice="in Python, export the model with torch.export.export, save that with "
     "torch.export.save, and compile the .pt2 file",
-)
-_TFLITE = FileKind(
-    "a TFLite model",
-    advice="export the original model to ONNX or StableHLO and compile that",
 )
 _KERAS = FileKind(
     "a Keras model",
@@ -100,7 +98,7 @@ _BY_START = (
     (b"<!doctype html", _PAGE),
     (b"<html", _PAGE),
 )
-_BY_IDENTIFIER = {b"TFL3": _TFLITE, b"ORTM": _ORT}  # of flatbuffers: their bytes 4 to 8
+_BY_IDENTIFIER = {b"TFL3": TFLITE, b"ORTM": _ORT}  # of flatbuffers: their bytes 4 to 8
 _BY_FIRST_NAME = (  # of what lies in a zip archive
     (re.compile(rb"/data/(weights|constants)/|/models/|/archive_format"), EXPORTED),
     (re.compile(rb"/data\.pkl|/\.format_version"), _TORCH),
@@ -128,7 +126,7 @@ _BY_SUFFIX = {
     ".pt2": EXPORTED,
     ".pth": _TORCH,
     ".safetensors": _SAFETENSORS,
-    ".tflite": _TFLITE,
+    ".tflite": TFLITE,
 }
 
 

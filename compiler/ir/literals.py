@@ -97,7 +97,7 @@ def literal_from_numbers(numbers: list[Any], shape: tuple[int, ...], dtype: DTyp
     return _from_carrier(np.ascontiguousarray(carrier).reshape(shape), dtype)
 
 
-def literal_from_bytes(data: bytes, shape: tuple[int, ...], dtype: DType) -> Literal:
+def literal_from_bytes(data: bytes | memoryview, shape: tuple[int, ...], dtype: DType) -> Literal:
     """A literal from the bytes of its elements, little-endian. ValueError: a wrong length."""
     expected = int(np.prod(shape, dtype=np.int64)) * dtype.bytes
     if len(data) != expected:

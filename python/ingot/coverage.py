@@ -103,6 +103,7 @@ def coverage_markdown() -> str:
         "Not taken, nor any other op:\n\n",
         *(f"- `{name}`: {reason}\n" for name, reason in sorted(REFUSED.items())),
         *_torch_parts(),
+        *_tflite_parts(),
     ]
     return "".join(parts)
 
@@ -123,6 +124,15 @@ def _torch_parts() -> Iterator[str]:
     yield "\nBeyond it, which are kept whole where a program in memory is compiled, and their "
     yield "variants that write into the first argument (`add_`):\n\n"
     yield _list("Taken", taken - core)
+
+
+def _tflite_parts() -> list[str]:
+    from ingot.compiler.frontends.tflite import lowerings as _lowerings  # noqa: F401 - likewise
+    from ingot.compiler.frontends.tflite.lowering import LOWERINGS
+    from ingot.compiler.frontends.tflite.schema import OPS
+
+    rest = set(OPS) - set(LOWERINGS) - {"PLACEHOLDER_FOR_GREATER_OP_CODES"}
+    return ["\n## TFLite\n\n", _list("Taken", set(LOWERINGS)), _list("Not taken", rest)]
 
 
 def _list(title: str, names: set[str]) -> str:

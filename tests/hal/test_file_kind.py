@@ -40,7 +40,6 @@ FILES = {
     "saved_model.pb": (b"\x08\x01\x12\x10" + bytes(60), "a TensorFlow model", "tf2onnx.convert"),
     "frozen.pb": (b"\x0a\x10\x0a\x04" + bytes(60), "a TensorFlow model", "tf2onnx.convert"),
     "archive": (_zip(), "a zip archive", "unpack it"),
-    "model.tflite": (b"\x1c\0\0\0TFL3\x14\0", "a TFLite model", "ONNX or StableHLO"),
     "model.ort": (b"\x1c\0\0\0ORTM\x14\0", "onnxruntime's own format", ".onnx file"),
     "model.safetensors": (save({"w": np.zeros(3)}), "a safetensors file", "parameters="),
     "weights": (save({"w": np.zeros(3)}), "a safetensors file", "parameters="),

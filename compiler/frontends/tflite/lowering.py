@@ -1,0 +1,226 @@
+"""The table of lowerings, and what one of them works with.
+
+A lowering is a function that makes the graph ops of one builtin op, of the op's inputs in order
+(None: left out):
+
+    @lowering("ADD")
+    def add(c: Context, a: Value, b: Value) -> Value:
+        return c.op("add", *c.broadcast(a, b))
+
+It works on numbers: what is quantised has been made f32 before it, and is made codes behind it,
+as is what the op's fused activation does. Ops that only move elements have `codes=`, the place of
+the input that they move, and get that one as it is; with EACH all inputs are in the codes of the
+result.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from copy import copy
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+from ingot.compiler.frontends.amounts import Amounts
+from ingot.compiler.frontends.emitter import Emitter, UnsupportedNode, shape_of, type_of
+from ingot.compiler.frontends.tflite.model import Operator, Tensor
+from ingot.compiler.frontends.tflite.quantized import dequantize
+from ingot.compiler.graph.builder import Builder
+from ingot.compiler.ir import Op, Value, dims
+from ingot.compiler.ir.dims import Dim
+from ingot.hal.spec import DType, dtype
+
+__all__ = ["EACH", "LOWERINGS", "Context", "Handle", "Lowering", "Names", "Walker", "lowering"]
+
+EACH = -1
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Lowering:
+    """`raw`: the function gets tensors as they are, and gives them so."""
+
+    function: Callable[..., Any]
+    codes: int | None
+    raw: bool
+
+
+LOWERINGS: dict[str, Lowering] = {}
+
+
+def lowering(
+    *names: str, codes: int | None = None, raw: bool = False
+) -> Callable[[_Function], _Function]:
+    """Register the decorated function for these ops."""
+
+    def register(function: _Function) -> _Function:
+        for name in names:
+            if name in LOWERINGS:
+                raise ValueError(f"op '{name}' has a lowering already")
+            LOWERINGS[name] = Lowering(function, codes, raw)
+        return function
+
+    return register
+
+
+@dataclass(frozen=True)
+class Handle:
+    """What stands for a variable until it is read or assigned."""
+
+    name: str
+
+
+class Names:
+    """Names of symbols that ops define, each once."""
+
+    def __init__(self) -> None:
+        self._names: set[str] = set()
+
+    def fresh(self, hint: str) -> str:
+        base = re.sub(r"\W", "_", hint)[:40] or "size"
+        base = base if re.match(r"[A-Za-z_]", base) else f"_{base}"
+        name, number = base, 2
+        while name in self._names:
+            name, number = f"{base}_{number}", number + 1
+        self._names.add(name)
+        return name
+
+
+class Walker(Protocol):
+    """What lowerings of control flow and of variables need of the walk."""
+
+    amounts: Amounts
+    names: Names
+    entry: list[Op]
+
+    def subgraph(self, place: int, builder: Builder, given: Sequence[Any]) -> list[Any]:
+        """What the subgraph gives for these."""
+
+    def run_once(self, place: int) -> None:
+        """Run a subgraph now: what it assigns is what variables begin with."""
+
+    def load(self, builder: Builder, name: str, tensor: Tensor) -> Value:
+        """The value of a variable."""
+
+    def store(self, builder: Builder, name: str, value: Value) -> None: ...
+
+
+class Context(Emitter):
+    """One operator as its lowering sees it. `inputs` and `outputs` are what the file says of its
+    tensors."""
+
+    def __init__(
+        self,
+        builder: Builder,
+        walker: Walker,
+        operator: Operator,
+        inputs: Sequence[Tensor | None],
+        outputs: Sequence[Tensor],
+        assign: Callable[[int, Value], None],
+    ) -> None:
+        super().__init__(builder)
+        self.assign = assign  # the tensor of input `place`, a variable, gets another value
+        self.walker = walker
+        self.operator = operator
+        self.options = operator.options
+        self.inputs = inputs
+        self.outputs = outputs
+
+    @property
+    def dtype(self) -> DType:
+        """Of the first result: of the numbers it stands for, where it is quantised."""
+        first = self.outputs[0]
+        return dtype("f32") if first.quantization is not None else first.dtype
+
+    def _are_one(self, a: Dim, b: Dim, kept: Dim = 0) -> bool:
+        if self.builder.ops is self.walker.entry:
+            return self.walker.amounts.symbols.equate(a, b, "its operands", kept)
+        return super()._are_one(a, b, kept)
+
+    def within(self, builder: Builder) -> Context:
+        """The operator as it emits into a region that `builder` builds."""
+        inner = copy(self)
+        inner._builder = builder
+        return inner
+
+    def number(self, place: int, x: Value) -> Value:
+        """Input `place` as the numbers that it stands for."""
+        tensor = self.inputs[place]
+        q = None if tensor is None else tensor.quantization
+        return x if q is None else dequantize(self, x, q)
+
+    # ---- sizes
+
+    def parts(self, x: Value) -> list[Dim | Value]:
+        """The elements of a small tensor: dims where they are known, else values of rank 0."""
+        return self.walker.amounts.parts(self.builder, x, "it")
+
+    def dims(self, x: Value, what: str = "a size") -> list[Dim]:
+        """The elements of a small tensor as sizes, which the call defines where it must."""
+        return [self.size_of(part, what) for part in self.parts(x)]
+
+    def size_of(self, part: Dim | Value, what: str = "a size", high: Dim | None = None) -> Dim:
+        name = partial(self.walker.names.fresh, self.outputs[0].name.rpartition("/")[2])
+        return self.walker.amounts.define_size(self.builder, part, name, what, 0, high)
+
+    def known(self, x: Value, what: str) -> list[int]:
+        """The elements of a small tensor. UnsupportedNode: they depend on the call."""
+        numbers = [part for part in self.parts(x) if isinstance(part, int)]
+        if len(numbers) != len(self.parts(x)):
+            raise UnsupportedNode(f"its {what} is not a constant: make it one in the model")
+        return [int(each) for each in numbers]
+
+    def fresh_names(self) -> Iterator[str]:
+        while True:
+            yield self.walker.names.fresh(self.outputs[0].name.rpartition("/")[2])
+
+    def axis(self, axis: int, x: Value) -> int:
+        return self.normalize_axis(axis, type_of(x).rank)
+
+    # ---- ops
+
+    def shaped(self, x: Value, shape: Sequence[Dim]) -> Value:
+        """x in another shape of as many elements; the call checks what is not proven."""
+        shape = tuple(shape)
+        if shape_of(x) == shape:
+            return x
+        self.equate(dims.product(shape_of(x)), dims.product(shape))
+        return self.reshape(x, shape)
+
+    def sliced(self, x: Value, axis: int, start: Dim, limit: Dim, step: int = 1) -> Value:
+        """A range of one axis, which it must have."""
+        shape, rank = shape_of(x), type_of(x).rank
+        if (start, limit, step) == (0, shape[axis], 1):
+            return x
+        first: list[Dim] = [0] * rank
+        last, strides = list(shape), [1] * rank
+        first[axis], last[axis], strides[axis] = start, limit, step
+        return self.op("slice", x, start=tuple(first), limit=tuple(last), stride=tuple(strides))
+
+    def places(self, shape: Sequence[Dim], axis: int, element: str = "i64") -> Value:
+        """The index along an axis, of every element."""
+        return self.op("iota", dtype=dtype(element), shape=tuple(shape), axis=axis)
+
+    def padded(
+        self, x: Value, filling: Value, pairs: Sequence[tuple[Dim, Dim]], inner: Any = None
+    ) -> Value:
+        low, high = zip(*pairs, strict=True) if pairs else ((), ())
+        interior = tuple(inner or (0,) * len(pairs))
+        return self.op("pad", x, filling, low=low, high=high, interior=interior)
+
+    def dot(
+        self,
+        a: Value,
+        b: Value,
+        contract: tuple[int, int],
+        batch: int = 0,
+    ) -> Value:
+        """The product along one axis of each, the first `batch` axes being the same."""
+        b = self.agree_on(b, contract[1], shape_of(a)[contract[0]])
+        axes = tuple(range(batch))
+        return self.op(
+            "dot_general", a, b, lhs_batch=axes, rhs_batch=axes, lhs_contract=(contract[0],),
+            rhs_contract=(contract[1],), dtype=type_of(a).dtype,
+        )  # fmt: skip

@@ -1,0 +1,33 @@
+"""Lowerings by theme. Importing them fills the table."""
+
+from __future__ import annotations
+
+from ingot.compiler.frontends.tflite.lowerings import (
+    activations,
+    contractions,
+    control,
+    elementwise,
+    indexing,
+    pooling,
+    recurrent,
+    reductions,
+    resizing,
+    selections,
+    shapes,
+    signals,
+)
+
+__all__ = [
+    "activations",
+    "contractions",
+    "control",
+    "elementwise",
+    "indexing",
+    "pooling",
+    "recurrent",
+    "reductions",
+    "resizing",
+    "selections",
+    "shapes",
+    "signals",
+]

@@ -1,0 +1,124 @@
+"""Reductions, sums along an axis and places of extremes."""
+
+from __future__ import annotations
+
+from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
+from ingot.compiler.frontends.normalizing import mean as mean_of
+from ingot.compiler.frontends.tflite.lowering import Context, lowering
+from ingot.compiler.ir import Value, dims
+
+__all__: list[str] = []
+
+_KINDS = {
+    "SUM": "add",
+    "REDUCE_PROD": "mul",
+    "REDUCE_MAX": "max",
+    "REDUCE_MIN": "min",
+    "REDUCE_ANY": "or",
+    "REDUCE_ALL": "and",
+}
+
+
+def _axes(c: Context, x: Value, axes: Value) -> list[int]:
+    return sorted({c.axis(each, x) for each in c.known(axes, "axes")})
+
+
+def _register(name: str, kind: str) -> None:
+    def reduce(c: Context, x: Value, axes: Value) -> Value:
+        return c.reduce(x, _axes(c, x, axes), kind, bool(c.options.keep_dims))
+
+    lowering(name)(reduce)
+
+
+for _name, _kind in _KINDS.items():
+    _register(_name, _kind)
+
+
+@lowering("MEAN")
+def mean(c: Context, x: Value, axes: Value) -> Value:
+    reduced = _axes(c, x, axes)
+    if not reduced:
+        return x
+    result = mean_of(c, x, reduced)
+    return c.keep_axes(result, shape_of(x), reduced) if c.options.keep_dims else result
+
+
+@lowering("ARG_MAX", "ARG_MIN")
+def arg_extreme(c: Context, x: Value, axis: Value) -> Value:
+    (place,) = c.known(axis, "axis")
+    op = c.operator.name.lower()
+    return c.op(op, x, axis=c.axis(place, x), dtype=c.outputs[0].dtype)
+
+
+@lowering("CUMSUM")
+def cumulative_sum(c: Context, x: Value, axis: Value) -> Value:
+    (place,) = c.known(axis, "axis")
+    flags = {"exclusive": bool(c.options.exclusive), "reverse": bool(c.options.reverse)}
+    return c.op("cumulative", x, axis=c.axis(place, x), kind="add", **flags)
+
+
+@lowering("REDUCE_WINDOW")
+def reduce_window(c: Context, x: Value, start: Value, *given: Value) -> Value:
+    window, strides, dilation = (tuple(c.known(each, "window")) for each in given)
+    kind = {1: "add", 2: "mul", 3: "min", 4: "max", 5: "and", 6: "or"}.get(
+        c.options.reduce_function
+    )
+    if kind is None:
+        raise UnsupportedNode("its function is not known")
+    rank = type_of(x).rank
+    total = c.op(
+        "reduce_window", x, kind=kind, window=window, strides=strides,
+        padding=((0, 0),) * rank, base_dilation=(1,) * rank, window_dilation=dilation,
+    )  # fmt: skip
+    return c.op(kind, *c.broadcast(total, start))
+
+
+@lowering("SEGMENT_SUM")
+def segment_sum(c: Context, x: Value, segments: Value) -> Value:
+    """Rows of equal numbers, which rise; as many results as the last one says."""
+    known = c.walker.amounts.of(segments)
+    if known is not None and known.size:
+        count = c.size_of(known.reshape(-1)[-1] + 1)
+    else:
+        last = c.reshape(c.reduce(segments, [0], "max"), ())
+        count = c.size_of(c.op("add", last, c.fill(1, like=last)), "the count of segments")
+    return _segments(c, x, segments, count, "add", 0)
+
+
+_IDENTITIES = {"SUM": ("add", 0), "PROD": ("mul", 1), "MAX": ("max", -1), "MIN": ("min", 1)}
+
+
+@lowering("UNSORTED_SEGMENT_SUM", "UNSORTED_SEGMENT_PROD", "UNSORTED_SEGMENT_MAX",
+          "UNSORTED_SEGMENT_MIN")  # fmt: skip
+def unsorted_segments(c: Context, x: Value, segments: Value, count: Value) -> Value:
+    kind, start = _IDENTITIES[c.operator.name.rpartition("_")[2]]
+    (size,) = c.dims(count, "the count of segments")
+    element = type_of(x).dtype
+    number: float = start
+    if kind in ("max", "min"):
+        if element.is_float:
+            number = start * 3.4028234663852886e38
+        else:
+            low = -(2 ** (element.bits - 1))
+            number = low if kind == "max" else -low - 1
+    return _segments(c, x, segments, size, kind, number)
+
+
+def _segments(
+    c: Context, x: Value, segments: Value, count: dims.Dim, kind: str, start: float
+) -> Value:
+    lead = type_of(segments).rank
+    rows = dims.product(shape_of(segments))
+    tail = shape_of(x)[lead:]
+    return c.op(
+        "scatter",
+        c.full(start, type_of(x).dtype, (count, *tail)),
+        c.reshape(segments, (rows, 1)),
+        c.reshape(x, (rows, *tail)),
+        update_window_dims=tuple(range(1, 1 + len(tail))),
+        inserted_window_dims=(0,),
+        scatter_dims_to_operand_dims=(0,),
+        index_vector_dim=1,
+        kind=kind,
+        mode="skip",
+    )

@@ -1,0 +1,67 @@
+"""Images in another size."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
+from ingot.compiler.frontends.tflite.lowering import Context, lowering
+from ingot.compiler.ir import Value
+
+__all__: list[str] = []
+
+_MOST = 1 << 24  # rows or columns
+
+
+def _sizes(c: Context, x: Value, size: Value) -> list[tuple[int, int, int]]:
+    """Axis, size before and size after, of rows and columns."""
+    wanted = c.known(size, "size")
+    found = []
+    for axis, after in zip((1, 2), wanted, strict=True):
+        before = shape_of(x)[axis]
+        if not isinstance(before, int) or not 0 < after <= _MOST:
+            raise UnsupportedNode(f"it resizes {before} rows or columns to {after}: fix the sizes")
+        found.append((axis, before, after))
+    return found
+
+
+def _ratio(c: Context, before: int, after: int) -> Any:
+    if c.options.align_corners and after > 1:
+        return np.float32(before - 1) / np.float32(after - 1)
+    return np.float32(before) / np.float32(after)
+
+
+@lowering("RESIZE_NEAREST_NEIGHBOR", codes=0)
+def resize_nearest(c: Context, x: Value, size: Value) -> Value:
+    for axis, before, after in _sizes(c, x, size):
+        offset = np.float32(0.5 if c.options.half_pixel_centers else 0)
+        at = (np.arange(after, dtype=np.float32) + offset) * _ratio(c, before, after)
+        at = np.floor(at + np.float32(0.5)) if c.options.align_corners else np.floor(at)
+        places = np.clip(at, 0, before - 1).astype(np.int64)
+        x = c.op("take", x, c.builder.constant(places), axis=axis, mode="check")
+    return x
+
+
+@lowering("RESIZE_BILINEAR")
+def resize_bilinear(c: Context, x: Value, size: Value) -> Value:
+    element = type_of(x).dtype
+    for axis, before, after in _sizes(c, x, size):
+        at: Any = np.arange(after, dtype=np.float32)
+        ratio = _ratio(c, before, after)
+        at = (
+            (at + np.float32(0.5)) * ratio - np.float32(0.5)
+            if c.options.half_pixel_centers
+            else at * ratio
+        )
+        low = np.maximum(np.floor(at), 0).astype(np.int64)
+        high = np.minimum(np.ceil(at), before - 1).astype(np.int64)
+        near, far = (
+            c.op("take", x, c.builder.constant(places), axis=axis, mode="check")
+            for places in (low, high)
+        )
+        weight = c.constant(at - low.astype(np.float32), element)
+        weight = c.op("broadcast", weight, shape=shape_of(near), dimensions=(axis,))
+        x = c.op("add", near, c.op("mul", c.op("sub", far, near), weight))
+    return x

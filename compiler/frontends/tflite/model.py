@@ -1,0 +1,285 @@
+"""A TFLite model as its file says it: subgraphs of operators over tensors, buffers, signatures."""
+
+from __future__ import annotations
+
+import math
+import mmap
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from ingot.compiler.frontends.tflite.flatbuffer import Flatbuffer, Table
+from ingot.compiler.frontends.tflite.schema import DTYPES, OPS, OPTIONS, OPTIONS_2
+from ingot.compiler.frontends.tflite.sparse import dense
+from ingot.compiler.ir import Literal, TensorType
+from ingot.compiler.ir.literals import literal_from_bytes, literal_from_numbers
+from ingot.hal.errors import CompileError, NotFound
+from ingot.hal.spec import DType, dtype
+
+__all__ = ["Model", "Operator", "Quantization", "Signature", "Subgraph", "Tensor"]
+
+_VERSION = 3  # of the schema
+_CUSTOM = OPS.index("CUSTOM")
+_QUANTIZED = ("i8", "u8", "i16", "i4", "u4", "i2", "i32", "i64")
+
+
+@dataclass(frozen=True)
+class Quantization:
+    """Integers that stand for (integer - zero) * scale, one pair of numbers or one per index of
+    the axis."""
+
+    scales: tuple[float, ...]
+    zeros: tuple[int, ...]
+    axis: int
+
+
+@dataclass
+class Tensor:
+    """`shape` has None for a dim that the file leaves open. A constant has `data`."""
+
+    name: str
+    code: int  # of the element type
+    shape: tuple[int | None, ...]
+    quantization: Quantization | None
+    is_variable: bool
+    buffer: int  # the number of its data
+    data: memoryview | None
+    sparsity: Table | None
+
+    @property
+    def dtype(self) -> DType:
+        """CompileError: it has no counterpart."""
+        if self.code not in DTYPES:
+            kind = {5: "strings", 13: "a resource", 14: "a variant"}.get(self.code, "unknown")
+            raise CompileError(
+                f"tensor '{self.name}' is {kind} (element type {self.code} of TFLite), "
+                "which is not supported"
+            )
+        return dtype(DTYPES[self.code])
+
+    @property
+    def type(self) -> TensorType:
+        """With open dims as 1, as the file's own shapes have them."""
+        return TensorType(self.dtype, tuple(1 if dim is None else dim for dim in self.shape))
+
+    def type_text(self) -> str:
+        name = DTYPES.get(self.code, "unknown")
+        return f"{name}[{','.join('?' if dim is None else str(dim) for dim in self.shape)}]"
+
+    def read(self) -> Literal:
+        """The elements of a constant. CompileError: their bytes are not as many as it has."""
+        assert self.data is not None
+        element = self.dtype
+        shape = tuple(dim or 0 for dim in self.shape)
+        count = math.prod(shape)
+        try:
+            if self.sparsity is not None:
+                return Literal(dense(self.sparsity, self.data, shape, element), element)
+            if element.bits < 8 and element.is_integer:
+                return _unpacked(self.data, count, shape, element)
+            if element.is_boolean:
+                return Literal(np.frombuffer(self.data, np.uint8).reshape(shape) != 0, element)
+            return literal_from_bytes(self.data, shape, element)
+        except ValueError as error:
+            raise CompileError(f"tensor '{self.name}' is damaged: {error}") from None
+
+
+def _unpacked(data: memoryview, count: int, shape: tuple[int, ...], element: DType) -> Literal:
+    """Numbers of less than 8 bits, the first one in the low bits."""
+    steps = 8 // element.bits
+    if len(data) != -(-count // steps):
+        raise ValueError(f"expected {-(-count // steps)} bytes, got {len(data)}")
+    packed = np.frombuffer(data, np.uint8)
+    columns = [(packed >> (element.bits * step)) & (2**element.bits - 1) for step in range(steps)]
+    codes = np.stack(columns, axis=1).reshape(-1)[:count].astype(np.int16)
+    if element.kind == "i":
+        codes = np.where(codes >= 2 ** (element.bits - 1), codes - 2**element.bits, codes)
+    return literal_from_numbers(codes, shape, element)  # type: ignore[arg-type]
+
+
+@dataclass
+class Operator:
+    """`inputs` and `outputs` are places of tensors, -1 for one that is left out."""
+
+    name: str
+    inputs: list[int]
+    outputs: list[int]
+    options: Any
+    custom: bytes = b""  # the options of a custom op
+
+
+@dataclass
+class Subgraph:
+    name: str
+    tensors: list[Tensor]
+    inputs: list[int]
+    outputs: list[int]
+    operators: list[Operator]
+
+
+@dataclass
+class Signature:
+    """A function: names of arguments and results, and the tensors that they are."""
+
+    name: str
+    subgraph: int
+    inputs: dict[str, int] = field(default_factory=dict)
+    outputs: dict[str, int] = field(default_factory=dict)
+
+
+class Model:
+    """CompileError: the file is damaged, or of another version. NotFound: there is none."""
+
+    def __init__(self, source: Path | bytes) -> None:
+        self.what = f"'{source}'" if isinstance(source, Path) else "the TFLite model"
+        data = _mapped(source) if isinstance(source, Path) else memoryview(source)
+        self._buffer = Flatbuffer(data, self.what)
+        root = self._buffer.root()
+        version = root.number(0, "I")
+        if version != _VERSION:
+            raise CompileError(
+                f"{self.what} has version {version} of the schema of TFLite, expected {_VERSION}: "
+                "convert the model again"
+            )
+        self.description = root.text(3)
+        self._buffers = root.tables(4)
+        self._ops = [self._op_name(each) for each in root.tables(1)]
+        self.subgraphs = [self._subgraph(each) for each in root.tables(2)]
+        if not self.subgraphs:
+            raise CompileError(f"{self.what} has no subgraph: convert the model again")
+        self.signatures = [self._signature(each) for each in root.tables(7)]
+        self._literals: dict[tuple[int, str], Literal] = {}
+
+    def literal(self, tensor: Tensor) -> Literal:
+        """What a constant is; tensors that share a buffer share their elements."""
+        key = tensor.buffer, tensor.type_text()
+        if key not in self._literals:
+            self._literals[key] = tensor.read()
+        return self._literals[key]
+
+    def _op_name(self, code: Table) -> str:
+        """Small numbers stand in a field of their own, too, which older files have alone."""
+        number = max(code.number(3, "i"), code.number(0, "b"))
+        if number == _CUSTOM:
+            return f"CUSTOM '{code.text(1)[:80]}'"
+        return OPS[number] if 0 <= number < len(OPS) else f"op number {number}"
+
+    def _subgraph(self, table: Table) -> Subgraph:
+        tensors = [self._tensor(each) for each in table.tables(0)]
+        operators = [self._operator(each) for each in table.tables(3)]
+        inputs, outputs = (table.numbers(each, "i").tolist() for each in (1, 2))
+        places = [*inputs, *outputs]
+        places += [place for each in operators for place in (*each.inputs, *each.outputs)]
+        wrong = [place for place in places if not -1 <= place < len(tensors)]
+        if wrong:
+            raise self._buffer.damaged(f"tensor {wrong[0]} of {len(tensors)} is not there")
+        return Subgraph(table.text(4), tensors, inputs, outputs, operators)
+
+    def _tensor(self, table: Table) -> Tensor:
+        shape: list[int | None] = table.numbers(0, "i").tolist()
+        signature = table.numbers(7, "i").tolist()
+        if len(signature) == len(shape):
+            shape = [None if dim == -1 else dim for dim in signature]
+        name, code = table.text(3), table.number(1, "b")
+        if any(dim is not None and dim < 0 for dim in shape):
+            raise self._buffer.damaged(f"tensor '{name}' has the shape {shape}")
+        quantization = None
+        if DTYPES.get(code) in _QUANTIZED:
+            quantization = _quantization(table.table(4), shape, name)
+        return Tensor(
+            name,
+            code,
+            tuple(shape),
+            quantization,
+            bool(table.number(5, "?")),
+            table.number(2, "I"),
+            self._data(table.number(2, "I"), math.prod(dim or 0 for dim in shape)),
+            table.table(6),
+        )
+
+    def _data(self, place: int, count: int) -> memoryview | None:
+        """The bytes of a constant; None if it has none and so is a value."""
+        if not place:
+            return None
+        if place >= len(self._buffers):
+            raise self._buffer.damaged(f"buffer {place} of {len(self._buffers)} is not there")
+        table = self._buffers[place]
+        data = table.numbers(0, "B").data
+        offset, size = table.number(1, "Q"), table.number(2, "Q")
+        if offset > 1 and size:  # behind the flatbuffer, in files of more than 2 GB
+            data = self._buffer.span(offset, size)
+        return data if len(data) or not count else None
+
+    def _operator(self, table: Table) -> Operator:
+        code = table.number(0, "I")
+        if code >= len(self._ops):
+            raise self._buffer.damaged(f"operator {code} of {len(self._ops)} is not there")
+        options = _options(table.table(4), OPTIONS.get(table.number(3, "B"), ""))
+        if table.number(11, "B"):
+            options = _options(table.table(12), OPTIONS_2.get(table.number(11, "B"), ""))
+        inputs, outputs = (table.numbers(each, "i").tolist() for each in (1, 2))
+        custom = table.numbers(5, "B").tobytes()
+        return Operator(self._ops[code], inputs, outputs, options, custom)
+
+    def _signature(self, table: Table) -> Signature:
+        place = table.number(4, "I")
+        if place >= len(self.subgraphs):
+            raise self._buffer.damaged(f"subgraph {place} of {len(self.subgraphs)} is not there")
+        signature = Signature(table.text(2), place)
+        for field_number, found in ((0, signature.inputs), (1, signature.outputs)):
+            for each in table.tables(field_number):
+                tensor = each.number(1, "I")
+                if tensor >= len(self.subgraphs[place].tensors):
+                    raise self._buffer.damaged(f"tensor {tensor} of a signature is not there")
+                found[each.text(0)] = tensor
+        return signature
+
+
+def _mapped(path: Path) -> memoryview:
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    except (OSError, ValueError) as error:
+        raise NotFound(f"'{path}' cannot be read as a TFLite model: {error}") from None
+
+
+def _quantization(table: Table | None, shape: list[int | None], name: str) -> Quantization | None:
+    if table is None:
+        return None
+    scales, zeros = table.numbers(2, "f").tolist(), table.numbers(3, "q").tolist()
+    if not scales:
+        return None
+    zeros = zeros or [0]
+    axis = table.number(6, "i")
+    if len(zeros) == 1:
+        zeros = zeros * len(scales)
+    fits = len(scales) == 1 or (0 <= axis < len(shape) and len(scales) == shape[axis])
+    if not fits or len(zeros) != len(scales) or not all(map(math.isfinite, scales)):
+        raise CompileError(
+            f"tensor '{name}' of shape {shape} has {len(scales)} scales and {len(zeros)} zero "
+            f"points for axis {axis}: expected one, or one per index"
+        )
+    if table.number(4, "B") > 1:
+        raise CompileError(f"tensor '{name}' has scales per block, which are not supported")
+    return Quantization(tuple(scales), tuple(zeros), axis)
+
+
+def _options(table: Table | None, fields: str) -> Any:
+    """The fields of an op's options as attributes."""
+    found: dict[str, Any] = {}
+    for number, text in enumerate(fields.split() if table is not None else ()):
+        name, _, format = text.partition(":")
+        if name == "-" or table is None:
+            continue
+        format, _, default = format.partition("=")
+        if format == "s":
+            found[name] = table.text(number)
+        elif format.endswith("*"):
+            found[name] = table.numbers(number, format[0]).tolist()
+        else:
+            found[name] = table.number(number, format, int(default or 0))
+    return SimpleNamespace(**found)

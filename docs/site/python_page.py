@@ -21,7 +21,7 @@ __all__ = ["python_page"]
 _FUNCTIONS = "Functions of programs"
 SECTIONS: dict[str, tuple[str, ...]] = {
     "Compile": ("compile", "Module", "Report"),
-    "Programs in Python": ("program", "trace", "spec", "chain", "Program", "Spec"),
+    "Programs in Python": ("program", "trace", "spec", "chain", "lowering", "Program", "Spec"),
     "State": ("state.past_present", "state.carried", "state.named"),
     "Load and call": ("load", "Model", "Function", "Signature", "Value", "Array"),
     "Language models": ("generate", "LanguageModel", "Sampling"),

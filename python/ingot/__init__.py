@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ingot import ops
     from ingot.compiler import Module, compile, state
     from ingot.compiler.chain import chain
+    from ingot.compiler.frontends.own_ops import lowering
     from ingot.compiler.frontends.program.tracing import Program, Spec, program, spec, trace
     from ingot.explorer import explore
     from ingot.hal.array import Array
@@ -78,6 +79,7 @@ __all__ = [
     "explore",
     "generate",
     "load",
+    "lowering",
     "ops",
     "program",
     "spec",
@@ -104,6 +106,7 @@ _HOMES = {
     "explore": "ingot.explorer",
     "generate": "ingot.language.model",
     "load": "ingot.runtime.model",
+    "lowering": "ingot.compiler.frontends.own_ops",
     "program": _TRACING,
     "spec": _TRACING,
     "trace": _TRACING,

@@ -185,6 +185,26 @@ class Node(Emitter):
             raise UnsupportedNode(f"its {name} is missing: fix the model")
         return self._attributes[name].g
 
+    @property
+    def attribute_names(self) -> list[str]:
+        return list(self._attributes)
+
+    def attribute(self, name: str) -> Any:
+        """An attribute as Python has it: a number, a text, an array, or a list of them.
+        UnsupportedNode: it is of another kind."""
+        value = onnx.helper.get_attribute_value(self._attributes[name])
+        if isinstance(value, bytes):
+            return value.decode()
+        if isinstance(value, onnx.TensorProto):
+            return literal_of(value, self.folders).array
+        if isinstance(value, (int, float)):
+            return value
+        if isinstance(value, Sequence) and all(
+            isinstance(each, (int, float, bytes)) for each in value
+        ):
+            return [each.decode() if isinstance(each, bytes) else each for each in value]
+        raise UnsupportedNode(f"its attribute '{name}' is no number, text, tensor or list of them")
+
     # ---- what is known at import
 
     def known_number(self, index: int) -> float | None:
@@ -210,6 +230,10 @@ class Node(Emitter):
         """The elements of a small input of static rank 0 or 1: dims where they are known, else
         values of rank 0. CompileError if their count depends on data."""
         return self._contents.parts(self._builder, self.input(index))
+
+    def fresh_symbol(self, hint: str) -> str:
+        """A name for a symbol that an op defines, like `hint`."""
+        return self._contents.fresh_symbol(hint)
 
     def define_size(
         self, part: Dim | Value, hint: str, what: str, low: Dim = 0, high: Dim | None = None

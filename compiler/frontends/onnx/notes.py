@@ -18,6 +18,7 @@ from ingot.compiler.frontends.onnx.scope import Result, Unknown
 from ingot.compiler.frontends.onnx.source import Source
 from ingot.compiler.frontends.onnx.structures import Forked, Items, Maybe
 from ingot.compiler.frontends.onnx.tensors import dtype_of, element_type_name
+from ingot.compiler.frontends.own_ops import ADVICE
 from ingot.compiler.frontends.problems import Problem, list_problems
 from ingot.compiler.frontends.survey import Survey, Use
 from ingot.compiler.ir import Value
@@ -60,7 +61,7 @@ class Notes:
         if node.op_type == "ZipMap":
             advice = f"maps cannot be results: {choose(node.input)} takes what it reads instead"
         elif normalize_domain(node.domain):
-            advice += "export the model with ops of the default domain only"
+            advice += f"{ADVICE}, or export the model with ops of the default domain only"
         else:
             advice += "rewrite the layer with other ops"
         self.report(node, inputs, location, advice)

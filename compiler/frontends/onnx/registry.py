@@ -16,10 +16,12 @@ above the model's opset wins.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from ingot.compiler.frontends.onnx.node import Node
 from ingot.compiler.frontends.onnx.structures import Structure
+from ingot.compiler.frontends.own_ops import OwnLowering, find_own, lower_own
 from ingot.compiler.ir import Value
 
 __all__ = [
@@ -61,12 +63,24 @@ def lowering(*op_types: str, since: int = 1, domain: str = "") -> Callable[[Lowe
 
 
 def find_lowering(domain: str, op_type: str, opset: int) -> Lowering | None:
-    """The function for an op at this opset version, None if there is none."""
+    """The function for an op at this opset version, None if there is none. One that the user has
+    registered comes first."""
+    own = find_own(domain, op_type, registered_only=True)
+    if own is not None:
+        return partial(_lower_own, own)
     found: Lowering | None = None
     for since, function in _TABLE.get((domain, op_type), []):
         if since <= opset:
             found = function
+    if found is None and (own := find_own(domain, op_type)) is not None:
+        return partial(_lower_own, own)
     return found
+
+
+def _lower_own(own: OwnLowering, node: Node) -> tuple[Value, ...]:
+    operands = [node.optional(index) for index in range(len(node.inputs))]
+    attributes = {name: node.attribute(name) for name in node.attribute_names}
+    return tuple(lower_own(own, node.builder, node.fresh_symbol, operands, attributes))
 
 
 def lower_as(

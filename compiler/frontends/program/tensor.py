@@ -51,13 +51,14 @@ _active = threading.local()
 
 class Trace(Emitter):
     """A block of a program that is being traced. `fresh` gives a new name like the one that it
-    takes, for a symbol."""
+    takes, for a symbol. Ops are of `layer`, if it has a name, else of the user's line."""
 
     advice = "give tensors of shapes that fit"
 
-    def __init__(self, builder: Builder, fresh: Callable[[str], str]) -> None:
+    def __init__(self, builder: Builder, fresh: Callable[[str], str], layer: str = "") -> None:
         super().__init__(builder)
         self.fresh = fresh
+        self.layer = layer
         self.placed = False  # whether a public function is at work
 
     def fresh_names(self, hint: str = "size") -> Iterator[str]:
@@ -66,7 +67,7 @@ class Trace(Emitter):
 
     def within(self, builder: Builder) -> Trace:
         """The trace of a body of this block."""
-        return Trace(builder, self.fresh)
+        return Trace(builder, self.fresh, self.layer)
 
 
 def current() -> Trace:
@@ -107,7 +108,7 @@ def public(function: _Function) -> _Function:
         place = _user_line()
         trace.placed = True
         try:
-            with trace.builder.at(place):
+            with trace.builder.at(trace.layer or place):
                 return function(*arguments, **named)
         except (UnsupportedNode, CompileError) as error:
             if hasattr(error, "place"):

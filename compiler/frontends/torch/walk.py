@@ -14,6 +14,7 @@ from typing import Any
 from ingot.compiler.frontends.amounts import Amounts
 from ingot.compiler.frontends.complex_numbers import join
 from ingot.compiler.frontends.emitter import UnsupportedNode
+from ingot.compiler.frontends.own_ops import ADVICE, OwnLowering, find_own, lower_own
 from ingot.compiler.frontends.problems import Problem
 from ingot.compiler.frontends.survey import Survey, Use
 from ingot.compiler.frontends.torch.archive import element_type
@@ -348,6 +349,8 @@ class Walk:
 
 def _functional(target: str) -> tuple[str, bool]:
     """The op in the table of an op, and whether it writes its result into its first argument."""
+    if _find_own(target) is not None:
+        return target, False
     if target in LOWERINGS or target in COMPLEX:
         return target, False
     if re.fullmatch(r"aten\.\w*[a-z0-9]_\.\w+", target):
@@ -360,11 +363,22 @@ def _functional(target: str) -> tuple[str, bool]:
             "the op is not supported; save what the exported program's run_decompositions() gives, "
             "or rewrite the layer with other ops"
         )
-    raise UnsupportedNode(reason or "the op is not supported; rewrite the layer with other ops")
+    raise UnsupportedNode(
+        reason or f"the op is not supported; {ADVICE}, or rewrite the layer with other ops"
+    )
+
+
+def _find_own(target: str) -> OwnLowering | None:
+    """The user's function for torch.ops.<domain>.<name>.<overload>."""
+    domain, _, name = target.rpartition(".")[0].partition(".")
+    return find_own(domain, name)
 
 
 def _lowered(c: Context, name: str, arguments: Sequence[Any], keywords: Any) -> Any:
     """What the op gives; complex numbers have lowerings of their own."""
+    own = _find_own(name)
+    if own is not None:
+        return lower_own(own, c.builder, c.fresh, arguments, keywords)
     given = [part for each in arguments for part in (each if isinstance(each, list) else [each])]
     gives = any(each is not None and each.dtype.is_complex for each in c.declared)
     if gives or any(isinstance(each, ComplexValue) for each in given):

@@ -8,6 +8,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ingot.compiler.frontends.emitter import UnsupportedNode
+from ingot.compiler.frontends.own_ops import (
+    ADVICE,
+    OwnLowering,
+    find_own,
+    lower_own,
+    split_name,
+)
 from ingot.compiler.frontends.stablehlo.called import UNARY_NAMES, count_of_top_k, unary_name
 from ingot.compiler.frontends.stablehlo.lowering import Context, Lowered, Result, lowering
 from ingot.compiler.frontends.stablehlo.lowerings.elementwise import ordered_bits
@@ -20,6 +28,7 @@ from ingot.compiler.frontends.stablehlo.lowerings.window import (
 from ingot.compiler.frontends.stablehlo.reading.program import SourceOp, SourceProgram, TensorType
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.ir import Value, dims
+from ingot.hal.errors import CompileError
 from ingot.hal.spec import dtype
 
 __all__: list[str] = []
@@ -116,7 +125,9 @@ def _check_custom_call(op: SourceOp, program: SourceProgram) -> str | None:
         return None
     if is_lapack(target):
         return None
-    return f"the custom call '{target}'"
+    if find_own(*split_name(str(target))) is not None:
+        return None
+    return f"the custom call '{target}': {ADVICE}"
 
 
 @lowering("custom_call", check=_check_custom_call)
@@ -132,8 +143,37 @@ def custom_call(context: Context, op: SourceOp) -> Result:
         return rng_bit_generator(context, op)
     if is_lapack(target):
         return call_lapack(context, op)
+    own = find_own(*split_name(target))
+    if own is not None:
+        return _call_own(context, op, own)
     _assert(context, op)
     return []
+
+
+def _call_own(context: Context, op: SourceOp, own: OwnLowering) -> list[Value]:
+    """The user's function on the operands and what `backend_config` says."""
+    config = op.attributes.get("mhlo.backend_config", op.attributes.get("backend_config"))
+    if not isinstance(config, dict):
+        config = {"backend_config": config} if config else {}
+    operands = context.operands(op)
+    try:
+        found = lower_own(own, context.builder, context.symbols.fresh, operands, config)
+    except (CompileError, UnsupportedNode) as error:
+        raise CompileError(f"{context.describe(op)}: {error}") from None
+    expected = [str(result.type) for result in op.results]
+    types = [tensor_type(value) for value in found]
+    fits = [
+        isinstance(result.type, TensorType)
+        and result.type.element == type.dtype.name
+        and len(result.type.shape) == type.rank
+        for result, type in zip(op.results, types, strict=False)
+    ]
+    if len(types) != len(expected) or not all(fits):
+        raise CompileError(
+            f"{context.describe(op)}: its lowering gives {', '.join(map(str, types))}, but the "
+            f"program takes {', '.join(expected)}"
+        )
+    return found
 
 
 def _assert(context: Context, op: SourceOp) -> None:

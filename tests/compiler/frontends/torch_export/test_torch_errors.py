@@ -11,13 +11,18 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import ingot
+from ingot import ops
+from ingot.compiler.frontends import own_ops
 from ingot.compiler.frontends.survey import Survey
 from ingot.compiler.frontends.torch.complex_values import COMPLEX
 from ingot.compiler.frontends.torch.core_ops import CORE
 from ingot.compiler.frontends.torch.lowering import LOWERINGS, REFUSED
+from ingot.compiler.graph.interpreter import interpret
+from ingot.compiler.ir.dims import Expr
 from ingot.compiler.read_source import read_source
 
 FILE = Path(__file__).parents[3] / "models" / "torch_export" / "layers.pt2"
@@ -75,6 +80,19 @@ def test_every_core_op_is_taken_or_refused_with_a_reason() -> None:
     assert not set(LOWERINGS) & set(REFUSED)
     data = changed(rename("aten.relu", "torch.ops.aten.convolution_backward.default"))
     assert "it computes gradients: export what the model does in inference" in refused(data)
+
+
+def test_ops_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`torch.ops.acme.act(x, -1)` in the place of softmax."""
+    source = changed(rename("aten.softmax", "torch.ops.acme.act.default"))
+    assert "give it a lowering with @ingot.lowering" in refused(source)
+    monkeypatch.setitem(own_ops._own, ("acme", "act"), lambda x, axis: ops.softmax(x, axis=axis))
+    function = read_source(FILE).functions["main"]
+    shapes = [[2 if isinstance(n, Expr) else n for n in v.type.shape] for v in function.arguments]  # type: ignore[union-attr]
+    inputs = [np.random.default_rng(0).random(shape, np.float32) for shape in shapes]
+    found, expected = (interpret(read_source(each), "main", inputs) for each in (source, FILE))
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5)
 
 
 def test_a_survey_takes_what_is_missing() -> None:

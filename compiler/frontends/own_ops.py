@@ -1,0 +1,149 @@
+"""Ops of the user's own: lowerings that user code registers by domain and name.
+
+    @ingot.lowering("com.acme", "MyOp")
+    def my_op(x, y=None, *, alpha=1.0):
+        return ops.where(x > 0, x, alpha * x)
+
+Installed packages name modules with such functions in the entry points of the group
+`ingot.lowerings`; they are imported when an op is met that nothing else lowers. What a source
+program says chooses among what is registered and never what is imported.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ingot.compiler.frontends.emitter import UnsupportedNode
+from ingot.compiler.graph.builder import Builder
+from ingot.compiler.ir import Value
+from ingot.compiler.ir.dims import Expr
+from ingot.hal.errors import CompileError, InvalidArgument
+
+__all__ = ["ADVICE", "OwnLowering", "find_own", "lower_own", "lowering", "split_name"]
+
+_GROUP = "ingot.lowerings"
+_STANDARD = ("", "ai.onnx", "ai.onnx.ml", "aten", "prims", "higher_order")
+ADVICE = "give it a lowering with @ingot.lowering"
+"""What to do about an op of a domain that nobody knows."""
+
+OwnLowering = Callable[..., Any]
+_Function = TypeVar("_Function", bound=OwnLowering)
+
+_own: dict[tuple[str, str], OwnLowering] = {}
+
+
+def lowering(domain: str, name: str) -> Callable[[_Function], _Function]:
+    """Register how an op of your own is computed, as a function of traced tensors (`ingot.ops`).
+
+    `domain`, `name`: those of an ONNX node; "acme" and "my_op" of torch.ops.acme.my_op; of a
+    StableHLO custom call "acme.my_op" what stands before and behind its last dot.
+    The function takes the op's operands in order (None for one that is left out, a list where the
+    op takes one) and its attributes as keywords: numbers, texts, lists of them, and NumPy arrays.
+    It gives a tensor or, for several results, a tuple. Of two registrations the later one counts.
+
+    InvalidArgument: the domain is of a standard.
+    """
+    if domain in _STANDARD or not name:
+        raise InvalidArgument(
+            f"the op '{name}' of the domain '{domain}' is no op of your own: give it a domain like "
+            "'com.acme'"
+        )
+
+    def register(function: _Function) -> _Function:
+        _own[domain, name] = function
+        return function
+
+    return register
+
+
+def split_name(name: str) -> tuple[str, str]:
+    """Domain and name of an op that has both in one text."""
+    domain, _, last = name.rpartition(".")
+    return domain, last
+
+
+def find_own(domain: str, name: str, registered_only: bool = False) -> OwnLowering | None:
+    """The function for an op; unless `registered_only`, packages are asked too. CompileError: one
+    of them cannot be imported."""
+    if (domain, name) not in _own and not registered_only and domain not in _STANDARD:
+        _import_packages()
+    return _own.get((domain, name))
+
+
+@cache
+def _import_packages() -> None:
+    registered = dict(_own)
+    for entry in entry_points(group=_GROUP):
+        try:
+            entry.load()
+        except Exception as error:
+            package = entry.dist.name if entry.dist else entry.value
+            raise CompileError(
+                f"the lowerings of the package '{package}' ({entry.value}) cannot be imported: "
+                f"{type(error).__name__}: {error}; repair or uninstall it"
+            ) from error
+    _own.update(registered)  # what the program itself says comes first
+
+
+def lower_own(
+    function: OwnLowering,
+    builder: Builder,
+    fresh: Callable[[str], str],
+    operands: Sequence[Any],
+    attributes: Mapping[str, Any],
+) -> list[Value]:
+    """The results of an op. Operands and attributes may be values, dims, and lists of them.
+
+    UnsupportedNode, CompileError: the function does not take them, or what it does is no program.
+    """
+    from ingot.compiler.frontends.program.tensor import (
+        Tensor,
+        Trace,
+        as_size,
+        entered,
+        value_of,
+    )
+
+    trace = Trace(builder, fresh, layer=builder.location)
+
+    def shown(given: Any) -> Any:
+        if isinstance(given, Value):
+            return Tensor(given, trace)
+        if isinstance(given, (list, tuple)):
+            return [shown(each) for each in given]
+        return as_size(given) if isinstance(given, Expr) else given
+
+    arguments = [shown(each) for each in operands]
+    named = {name: shown(each) for name, each in attributes.items()}
+    try:
+        inspect.signature(function).bind(*arguments, **named)
+    except TypeError as error:
+        raise UnsupportedNode(
+            f"its lowering, {_place(function)}, does not take its {len(arguments)} operands and "
+            f"the attributes {sorted(named)}: {error}"
+        ) from None
+    with entered(trace):
+        try:
+            result = function(*arguments, **named)
+        except (CompileError, UnsupportedNode):
+            raise
+        except Exception as error:
+            raise CompileError(
+                f"its lowering, {_place(function)}, failed: {type(error).__name__}: {error}"
+            ) from error
+        several = result if isinstance(result, (list, tuple)) else (result,)
+        try:
+            return [value_of(each) for each in several]
+        except UnsupportedNode as error:
+            raise UnsupportedNode(f"a result of {_place(function)}: {error}") from None
+
+
+def _place(function: OwnLowering) -> str:
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    name = getattr(function, "__name__", "function")
+    return f"{name} ({Path(code.co_filename).name}:{code.co_firstlineno})" if code else name

@@ -96,10 +96,7 @@ class Accumulator:
             nan = b.op("is_nan", value)
             if not self.last:  # the first NaN stays
                 nan = b.op("and", nan, b.op("not", b.op("is_nan", best)))
-                better = b.op("and", better, b.op("not", b.op("is_nan", best)))
-            else:
-                better = b.op("and", better, b.op("not", b.op("is_nan", best)))
-            better = b.op("or", better, nan)
+            better = b.op("or", better, nan)  # nothing compares with a NaN that is the best
         if live is not None:
             better = b.op("and", better, live)
         return [b.op("select", better, value, best), b.op("select", better, place, at)]

@@ -1,11 +1,11 @@
 """Language models from GGUF files beside llama.cpp: time of a token, of a prompt, and until ready.
 
-    python benchmarks/language.py [TYPE ...] [--threads N]
+    python benchmarks/language.py [TYPE ...] [--size 1B] [--threads N]
 
-Writes a Llama of 135M parameters (the shape of SmolLM) with random blocks of each type, Q4_0 and
-Q8_0 without any. Engines take turns, rounds are kept by their least time of the processor or of
-the clock (`--clock`), which on a machine that others use too tells less. llama.cpp runs if
-llama-cpp-python is installed.
+Writes a Llama of 135M parameters (the shape of SmolLM), or of 1B (Llama 3.2), with random blocks
+of each type, Q4_0, Q8_0 and Q4_K_M without any. Engines take turns, rounds are kept by their least
+time of the processor or of the clock (`--clock`), which on a machine that others use too tells
+less. Ingot runs with both precisions, llama.cpp if llama-cpp-python is installed.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import argparse
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -23,27 +24,58 @@ import numpy as np
 
 import ingot
 
-LAYERS, WIDTH, HEADS, KV_HEADS, FEED, VOCABULARY = 30, 576, 9, 3, 1536, 49152
 CAPACITY, PROMPT, TOKENS, ROUNDS = 1024, 512, 32, 4
-SCALES = {"Q4_0": (4.6, (0,)), "Q8_0": (73, (0,)), "Q4_1": (4.6, (0,)), "Q5_0": (9, (0,))}
+SCALES = {
+    "Q4_0": (4.6, (0,)), "Q8_0": (73, (0,)), "Q4_1": (4.6, (0,)), "Q5_0": (9, (0,)),
+    "Q4_K": (200, (0, 2)), "Q6_K": (1350, (208,)),
+}  # fmt: skip
 """The deviation of random codes, and where scales of f16 lie in a block."""
 
 
-def tensors() -> Iterator[tuple[str, tuple[int, ...]]]:
-    """The matrices of the model."""
-    keys = KV_HEADS * WIDTH // HEADS
-    yield "token_embd", (VOCABULARY, WIDTH)
-    for layer in range(LAYERS):
-        for name, rows, columns in (
-            ("attn_q", WIDTH, WIDTH),
-            ("attn_k", keys, WIDTH),
-            ("attn_v", keys, WIDTH),
-            ("attn_output", WIDTH, WIDTH),
-            ("ffn_gate", FEED, WIDTH),
-            ("ffn_up", FEED, WIDTH),
-            ("ffn_down", WIDTH, FEED),
-        ):
-            yield f"blk.{layer}.{name}", (rows, columns)
+@dataclass(frozen=True)
+class Size:
+    """The shape of a model."""
+
+    layers: int
+    width: int
+    heads: int
+    kv_heads: int
+    feed: int
+    vocabulary: int
+
+    def tensors(self) -> Iterator[tuple[str, tuple[int, ...]]]:
+        """The matrices."""
+        keys, width, feed = self.kv_heads * self.width // self.heads, self.width, self.feed
+        yield "token_embd", (self.vocabulary, width)
+        for layer in range(self.layers):
+            for name, rows, columns in (
+                ("attn_q", width, width),
+                ("attn_k", keys, width),
+                ("attn_v", keys, width),
+                ("attn_output", width, width),
+                ("ffn_gate", feed, width),
+                ("ffn_up", feed, width),
+                ("ffn_down", width, feed),
+            ):
+                yield f"blk.{layer}.{name}", (rows, columns)
+
+    def type(self, mix: str, name: str, columns: int) -> str:
+        """What llama.cpp makes of a matrix in a file of such a mix."""
+        if mix != "Q4_K_M":
+            return mix
+        layer = int(name.split(".")[1]) if name.startswith("blk.") else 0
+        eighth = self.layers // 8
+        more = layer < eighth or layer >= 7 * eighth or (layer - eighth) % 3 == 2
+        is_six = name == "token_embd" or (name.endswith(("attn_v", "ffn_down")) and more)
+        if columns % 256:
+            return "Q8_0" if is_six else "Q5_0"
+        return "Q6_K" if is_six else "Q4_K"
+
+
+SIZES = {
+    "135M": Size(30, 576, 9, 3, 1536, 49152),
+    "1B": Size(16, 2048, 32, 8, 8192, 128256),
+}
 
 
 def blocks(type: str, shape: tuple[int, ...], random: np.random.Generator) -> Any:
@@ -59,26 +91,27 @@ def blocks(type: str, shape: tuple[int, ...], random: np.random.Generator) -> An
     return data.reshape(*shape[:-1], -1)
 
 
-def write(path: Path, type: str) -> None:
+def write(path: Path, mix: str, size: Size) -> None:
     """A model with random weights, and a tokenizer that says nothing."""
     writer = gguf.GGUFWriter(path, "llama")
     writer.add_context_length(8192)
-    writer.add_embedding_length(WIDTH)
-    writer.add_block_count(LAYERS)
-    writer.add_feed_forward_length(FEED)
-    writer.add_head_count(HEADS)
-    writer.add_head_count_kv(KV_HEADS)
+    writer.add_embedding_length(size.width)
+    writer.add_block_count(size.layers)
+    writer.add_feed_forward_length(size.feed)
+    writer.add_head_count(size.heads)
+    writer.add_head_count_kv(size.kv_heads)
     writer.add_layer_norm_rms_eps(1e-5)
-    writer.add_rope_dimension_count(WIDTH // HEADS)
+    writer.add_rope_dimension_count(size.width // size.heads)
     writer.add_tokenizer_model("no_vocab")
-    writer.add_vocab_size(VOCABULARY)
+    writer.add_vocab_size(size.vocabulary)
     random = np.random.default_rng(0)
-    kind = gguf.GGMLQuantizationType[type]
-    for name, shape in tensors():
+    for name, shape in size.tensors():
+        type = size.type(mix, name, shape[-1])
+        kind = gguf.GGMLQuantizationType[type]
         writer.add_tensor(f"{name}.weight", blocks(type, shape, random), raw_dtype=kind)
-    norms = [f"blk.{layer}.{name}_norm" for layer in range(LAYERS) for name in ("attn", "ffn")]
+    norms = [f"blk.{layer}.{name}_norm" for layer in range(size.layers) for name in ("attn", "ffn")]
     for name in (*norms, "output_norm"):
-        writer.add_tensor(f"{name}.weight", np.ones(WIDTH, np.float32))
+        writer.add_tensor(f"{name}.weight", np.ones(size.width, np.float32))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -88,10 +121,10 @@ def write(path: Path, type: str) -> None:
 class Ingot:
     """One file, compiled and loaded."""
 
-    name = "ingot"
+    name, precision = "ingot", "f32"
 
     def __init__(self, path: Path, threads: int) -> None:
-        module = ingot.compile(path, capacity=CAPACITY)
+        module = ingot.compile(path, capacity=CAPACITY, precision=self.precision)
         self.model = ingot.load(module, parameters=path, threads=threads)
 
     def begin(self, ids: Any) -> None:
@@ -100,6 +133,12 @@ class Ingot:
 
     def step(self, id: Any) -> None:
         self.model.decode(id)
+
+
+class Rounding(Ingot):
+    """With activations of 8 bits, as llama.cpp's."""
+
+    name, precision = "ingot int8", "int8"
 
 
 class LlamaCpp:
@@ -124,24 +163,31 @@ class LlamaCpp:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("types", nargs="*", default=["Q4_0", "Q8_0"])
+    parser.add_argument("types", nargs="*", default=["Q4_0", "Q8_0", "Q4_K_M"])
+    parser.add_argument("--size", choices=SIZES, default="135M")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--clock", action="store_true", help="time of the clock")
     options = parser.parse_args()
     now = time.perf_counter if options.clock else time.process_time
-    makers: list[Any] = [Ingot, *([LlamaCpp] if find_spec("llama_cpp") else [])]
+    makers: list[Any] = [Ingot, Rounding, *([LlamaCpp] if find_spec("llama_cpp") else [])]
     for type in options.types:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "model.gguf"
-            write(path, type)
-            measure(type, path, makers, options.threads, now)
+            size = SIZES[options.size]
+            write(path, type, size)
+            measure(type, path, size, makers, options.threads, now)
 
 
 def measure(
-    type: str, path: Path, makers: list[Any], threads: int, now: Callable[[], float]
+    type: str,
+    path: Path,
+    size: Size,
+    makers: list[Any],
+    threads: int,
+    now: Callable[[], float],
 ) -> None:
     """Print a line for each engine."""
-    ids = np.random.default_rng(0).integers(0, VOCABULARY, PROMPT).astype(np.int32)
+    ids = np.random.default_rng(0).integers(0, size.vocabulary, PROMPT).astype(np.int32)
     engines, rows = [], {}
     for maker in makers:
         start = now()
@@ -159,7 +205,7 @@ def measure(
                 rows[engine.name][2] = min(rows[engine.name][2], now() - start)
     for name, (ready, prompt, token) in rows.items():
         print(
-            f"{type:5} {name:10} ready {ready:6.2f} s, {PROMPT} tokens {prompt:6.3f} s, "
+            f"{type:6} {name:10} ready {ready:6.2f} s, {PROMPT} tokens {prompt:6.3f} s, "
             f"a token {1e3 * token:6.2f} ms"
         )
 

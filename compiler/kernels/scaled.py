@@ -48,10 +48,12 @@ FEW_ROWS, MOST_FEW_ROWS = 2, 4
 
 @dataclass(frozen=True)
 class ScaledSchedule:
-    """Register tile, rows of a workgroup, and whether it takes the bytes out of its panels once."""
+    """Register tile, rows and panels of a workgroup, and whether it takes the bytes out of its
+    panels once."""
 
     tile: TileShape
     block_rows: int
+    block_panels: int
     is_unpacked: bool
 
 
@@ -83,31 +85,25 @@ class _Scaled:
 
     def _choose(self) -> ScaledSchedule:
         rows = self.product.rows
-        few = self._direct_tile(rows, self.panels) if isinstance(rows, int) and rows else None
-        if few is not None and few.rows <= MOST_FEW_ROWS:
-            return ScaledSchedule(few, few.rows, False)
         widths = [width for width in (3, 4, 2, 1) if self.panels % width == 0]
+        few = min(self._tile_of(1).rows, MOST_FEW_ROWS)
+        if isinstance(rows, int) and 0 < rows <= few:
+            return ScaledSchedule(panel_tile(rows, 1, self.lanes), rows, max(widths), False)
         widths = [width for width in widths if self._length(width) <= MOST_SCRATCH]
         if not widths:
-            tile = self._direct_tile(FEW_ROWS, 1) or panel_tile(1, 1, self.lanes)
-            return ScaledSchedule(tile, BLOCK_ROWS, False)
+            tile = panel_tile(min(few, FEW_ROWS), 1, self.lanes)
+            return ScaledSchedule(tile, BLOCK_ROWS, 1, False)
         tile = max(map(self._tile_of, widths), key=_share_of_products)
         if isinstance(rows, int) and rows:
             tiles = -(-rows // tile.rows)
             tile = TileShape(-(-rows // tiles), tile.vectors, tile.lanes)
         block_rows = max(BLOCK_ROWS // tile.rows, 1) * tile.rows
-        return ScaledSchedule(tile, block_rows, True)
+        return ScaledSchedule(tile, block_rows, tile.panels, True)
 
     def _tile_of(self, width: int) -> TileShape:
         """The highest tile of so many panels: two sums of each element, and a line."""
         vectors = width * PANEL // self.lanes
         return panel_tile(max((self.registers - vectors) // (2 * vectors), 1), width, self.lanes)
-
-    def _direct_tile(self, rows: int, panels: int) -> TileShape | None:
-        """A tile of these rows that reads panels as they lie, as wide as registers allow."""
-        fitting = (self._tile_of(width) for width in (4, 2, 1) if panels % width == 0)
-        tile = next((tile for tile in fitting if tile.rows >= rows), None)
-        return tile and TileShape(rows, tile.vectors, tile.lanes)
 
     def _length(self, width: int) -> int:
         """Bytes of the bytes of panels side by side."""
@@ -119,7 +115,7 @@ class _Scaled:
         rows = b.min(b.sub(b.dim(p.rows), row), schedule.block_rows)
         if isinstance(p.rows, int) and p.rows <= schedule.block_rows:
             row, rows = 0, p.rows
-        width = schedule.tile.panels
+        width = schedule.block_panels
         panel = b.mul(b.workgroup(1), width)
         if not schedule.is_unpacked:
             self._direct(row, rows, panel, schedule.tile.rows)
@@ -139,12 +135,12 @@ class _Scaled:
         )  # fmt: skip
 
     def _direct(self, row: Index, rows: Index, panel: Index, most: int) -> None:
-        """Tiles of at most so many rows, with panels as they lie."""
-        width = self.schedule.tile.panels
+        """Tiles of at most so many rows, with panels as they lie: one after another, for memory
+        gives one stream faster than several."""
 
         def body(height: int, offset: Index, _: list[Value]) -> tuple[()]:
-            tile = self._direct_tile(height, width) or panel_tile(height, 1, self.lanes)
-            with self.b.for_(0, width, tile.panels) as loop:
+            tile = panel_tile(height, 1, self.lanes)
+            with self.b.for_(0, self.schedule.block_panels) as loop:
                 place = self.b.add(panel, loop.index)
                 self._tile(self.b.add(row, offset), place, tile, None, None)
             return ()

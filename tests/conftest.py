@@ -30,6 +30,8 @@ os.environ.setdefault("POCL_CACHE_DIR", str(BUILD / "pocl-cache"))
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(BUILD / "jax-cache"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+# Kernels that run once or twice: LLVM's optimiser takes longer than what it saves.
+os.environ.setdefault("POCL_EXTRA_BUILD_FLAGS", "-cl-opt-disable")
 # A reference runs once: what LLVM would make faster costs more than it saves.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,14 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif("opencl_uri() is None", reason="no OpenCL device"),
 ]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _optimised() -> Iterator[None]:
+    """Kernels here are built as users have them; elsewhere tests leave LLVM's optimiser out."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("POCL_EXTRA_BUILD_FLAGS", raising=False)
+        yield
 
 
 def small(name: str) -> onnx.ModelProto:

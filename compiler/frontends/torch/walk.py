@@ -358,7 +358,7 @@ def _functional(target: str) -> tuple[str, bool]:
         if name in LOWERINGS or name in COMPLEX:
             return name, True
     reason = REFUSED.get(target)
-    if reason is None and target.startswith("aten."):
+    if reason is None and target.startswith(("aten.", "export.")):
         reason = (
             "the op is not supported; save what the exported program's run_decompositions() gives, "
             "or rewrite the layer with other ops"

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F  # noqa: N812 - as everybody calls it
 import torchvision
+from torch.ao.quantization.fx import _decomposed  # noqa: F401 - it registers ops
 
 __all__ = ["CASES", "Program", "pool"]
 
@@ -234,6 +235,21 @@ CASES: dict[str, dict[str, Case]] = {
         "compared": lambda t: torch.where(t.c == t.c.conj(), 1, t.c.real.to(torch.complex64)),
         "written": lambda t: _rows_written(t.c.clone()),
     },
+    "quantised": {
+        "tensor": lambda t: _both(t.m, "per_tensor", 0.03, 7, -128, 127, torch.int8),
+        "by_tensors": lambda t: _both(
+            t.m, "per_tensor", t.p[0, 0], torch.tensor(100), 0, 255, torch.uint8),
+        "channels": lambda t: _both(t.m, "per_channel", t.p[0], t.j[0], 1, -128, 127, torch.int8),
+        "groups": lambda t: _both(t.m, "per_channel_group", t.p[:, :2], torch.ones_like(
+            t.p[:, :2]), -8, 7, torch.int8, 4),
+        "dynamic": lambda t: _chosen(t.m, "choose_qparams.tensor", 0, 255, 1e-5, torch.uint8),
+        "symmetric": lambda t: _chosen(
+            t.m, "choose_qparams_symmetric.tensor", -127, 127, 1e-5, torch.int8),
+        "tokens": lambda t: _chosen(t.m, "choose_qparams_per_token_asymmetric", torch.int8),
+        "blocks": lambda t: _in_blocks(t.m, "SYMMETRIC"),
+        "blocks_asymmetric": lambda t: _in_blocks(t.m, "ASYMMETRIC"),
+        "product": lambda t: torch._int_mm(t.i.to(torch.int8), t.i.T.to(torch.int8)),
+    },
 }  # fmt: skip
 
 
@@ -258,6 +274,31 @@ def _view_written(x: Any) -> Any:
     x[:, 0, 1:3].mul_(3)
     rows[7].zero_()
     return x.sum(0) + first[0] + rows.transpose(0, 1)[3, 7]
+
+
+def _both(x: Any, kind: str, *given: Any) -> Any:
+    """Quantised, and dequantised."""
+    ops = torch.ops.quantized_decomposed
+    codes = getattr(ops, f"quantize_{kind}")(x, *given)
+    more = (torch.float32,) if kind.endswith(("group", "token")) else ()
+    return getattr(ops, f"dequantize_{kind}")(codes, *given, *more) + codes
+
+
+def _chosen(x: Any, choose: str, *given: Any) -> Any:
+    """Quantised with scales that depend on the data."""
+    name, _, overload = choose.partition(".")
+    op = getattr(torch.ops.quantized_decomposed, name)
+    scale, zero = getattr(op, overload or "default")(x, *given)
+    low, high = (0, 255) if given[-1] is torch.uint8 else (-128, 127)
+    kind = "per_token" if "token" in name else "per_tensor"
+    return _both(x, kind, scale, zero, low, high, given[-1])
+
+
+def _in_blocks(x: Any, mapping: str) -> Any:
+    ops, size = torch.ops.torchao, [1, 4]
+    scale, zero = ops.choose_qparams_affine(x, mapping, size, torch.int8, -8, 7)
+    codes = ops.quantize_affine(x, size, scale, zero, torch.int8, -8, 7)
+    return ops.dequantize_affine(codes, size, scale, zero, torch.int8, -8, 7) + codes
 
 
 class Program(torch.nn.Module):

@@ -1,4 +1,5 @@
-"""Makes `programs.npz`, with torch 2.8 or newer: python tests/models/torch_export/make_programs.py
+"""Makes `programs.npz`, with torch 2.8 or newer,
+torchvision and torchao: python tests/models/torch_export/make_programs.py
 
 For each theme of `cases.py` and for two models: the archive as torch.export.save writes it, as
 exported and after run_decompositions() (".core"), with inputs and what eager torch gives.

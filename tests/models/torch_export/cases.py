@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - as everybody calls it
 import torchvision
 from torch.ao.quantization.fx import _decomposed  # noqa: F401 - it registers ops
+from torchao.quantization import quant_primitives as affine
 
 __all__ = ["CASES", "Program", "pool"]
 
@@ -295,10 +296,10 @@ def _chosen(x: Any, choose: str, *given: Any) -> Any:
 
 
 def _in_blocks(x: Any, mapping: str) -> Any:
-    ops, size = torch.ops.torchao, [1, 4]
-    scale, zero = ops.choose_qparams_affine(x, mapping, size, torch.int8, -8, 7)
-    codes = ops.quantize_affine(x, size, scale, zero, torch.int8, -8, 7)
-    return ops.dequantize_affine(codes, size, scale, zero, torch.int8, -8, 7) + codes
+    size, kind = (1, 4), torch.int8
+    scale, zero = affine.choose_qparams_affine(x, affine.MappingType[mapping], size, kind, -8, 7)
+    codes = affine.quantize_affine(x, size, scale, zero, kind, -8, 7)
+    return affine.dequantize_affine(codes, size, scale, zero, kind, -8, 7) + codes
 
 
 class Program(torch.nn.Module):

@@ -1,5 +1,6 @@
-"""Makes `programs.npz`, with torch 2.8 or newer,
-torchvision and torchao: python tests/models/torch_export/make_programs.py
+"""Makes `programs.npz`: python tests/models/torch_export/make_programs.py
+
+It needs torch 2.8 or newer, torchvision and torchao.
 
 For each theme of `cases.py` and for two models: the archive as torch.export.save writes it, as
 exported and after run_decompositions() (".core"), with inputs and what eager torch gives.

@@ -1,9 +1,8 @@
 """Keeps quantised weights of matrix products as codes: `x @ ((codes - zeros) * scales)`.
 
 Such a product becomes `dot_coded`, whose kernels decode in registers. Scales and zeros may be
-numbers, one per column, or one per group of steps of K. Codes of less than 8 bits always stay
-codes, those of 8 bits where they come in groups. What does not fit is computed as floats, by
-`init`, as any weight.
+numbers, one per column, or one per group of steps of K. What does not fit is computed as floats,
+by `init`, as any weight.
 """
 
 from __future__ import annotations
@@ -78,7 +77,7 @@ class _Product:
         k, n = static_shape(w)
         group = _group_of(weight, k)
         steps = code_steps(weight.coding)
-        if (group % steps and group != k) or (weight.coding.bits == 8 and group == k):
+        if group % steps and group != k:
             return None
         small = [_small(_narrowed(weight.scales, builder), group, builder)]
         if weight.zeros is not None:

@@ -19,12 +19,9 @@ from ingot.compiler.graph.folding.eliminate_common_subexpressions import (
     eliminate_common_subexpressions,
 )
 from ingot.compiler.graph.folding.eliminate_dead_code import eliminate_dead_code
-from ingot.compiler.graph.interpreter import evaluate_op
-from ingot.compiler.graph.references.leaves import array_of
-from ingot.compiler.graph.references.numbers import Array
 from ingot.compiler.graph.rewriter import defined_by, literal_of_value, tensor_ops, weights_of
+from ingot.compiler.graph.weight_arrays import WeightArrays
 from ingot.compiler.ir import Block, Function, Literal, Module, Op, Region, Value, clone_op, walk
-from ingot.hal.errors import Error
 
 __all__ = ["split_init"]
 
@@ -39,11 +36,6 @@ _EXPANDED = frozenset({"broadcast", "iota", "constant"})
 
 _LOOKUPS = frozenset({"take", "gather", "dynamic_slice"})
 """Ops of `main` that read packed elements where they lie; for others `init` unpacks them."""
-
-_COSTLY = frozenset(
-    {"dot_general", "convolution", "sort", "top_k", "scatter", "attention", "cumulative"}
-)
-"""Ops that are not baked, since the references take their time over them."""
 
 
 def split_init(module: Module, bake: bool = True) -> Module:
@@ -171,12 +163,10 @@ def _copy_to_init(main: Function, results: list[Value], body: list[Op]) -> list[
 
 
 class _Baker:
-    """Evaluates weights with the references, as far as the rules above allow."""
+    """Evaluates weights, as far as the rules above allow."""
 
     def __init__(self, main: Function) -> None:
-        results = (result for op in tensor_ops(main.block) for result in op.results)
-        self.order = {result: place for place, result in enumerate(results)}
-        self.arrays: dict[Value, Array | None] = {}
+        self.arrays = WeightArrays(main)
 
     def bake(self, value: Value) -> Literal | None:
         """The value as a literal; None if it must be computed at load."""
@@ -189,7 +179,7 @@ class _Baker:
         small = length <= _SMALL and not any(map(_is_unpacked, sources))
         if not small and length > _GROWTH * kept:
             return None
-        array = self.evaluate(value)
+        array = self.arrays.of(value)
         return None if array is None else Literal(array, type.dtype)
 
     def sources(self, value: Value) -> set[Value]:
@@ -202,35 +192,3 @@ class _Baker:
                 seen.add(each)
                 waiting.extend(each.owner.operands)
         return seen
-
-    def evaluate(self, value: Value) -> Array | None:
-        """The value's array, or None if a parameter or a costly op is among its sources."""
-        needed: set[Value] = set()
-        waiting = [value]
-        while waiting:
-            each = waiting.pop()
-            if each not in self.arrays and each not in needed:
-                needed.add(each)
-                assert isinstance(each.owner, Op)
-                waiting.extend(each.owner.operands)
-        for each in sorted(needed, key=self.order.__getitem__):
-            if each not in self.arrays:
-                self.compute(each)
-        return self.arrays[value]
-
-    def compute(self, value: Value) -> None:
-        op = value.owner
-        assert isinstance(op, Op)
-        literal = literal_of_value(value)
-        operands = [self.arrays[operand] for operand in op.operands]
-        self.arrays[value] = None
-        if literal is not None:
-            self.arrays[value] = array_of(literal)
-            return
-        if op.name == "parameter" or op.name in _COSTLY or any(each is None for each in operands):
-            return
-        try:
-            arrays = evaluate_op(op, [each for each in operands if each is not None])
-        except Error:
-            return  # a dtype without ml_dtypes, or an index out of range: left to load time
-        self.arrays.update(zip(op.results, arrays, strict=True))

@@ -74,6 +74,7 @@ docs: develop ## build the documentation as pages, build/site/index.html
 
 pictures: develop ## make the pictures of docs/ anew; needs Chromium
 	python docs/pictures/make_explorer.py
+	python docs/pictures/make_quantizing.py
 	python docs/pictures/make_benchmarks.py
 
 goldens: develop ## write anew the texts that tests compare: IR per pass, pages of docs/

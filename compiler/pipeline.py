@@ -204,6 +204,18 @@ def compile_changed(
     return _finish(module, targets, passes, driver, {"parameters": parameters})
 
 
+def read_program(
+    source: Any,
+    *,
+    state: State | Mapping[str, str] | str | None = None,
+    progress: Callable[[str], None] | None = None,
+    **reading: Any,
+) -> ir.Module:
+    """The graph-level program that `compile` would make a module of, for passes of one's own; what
+    they make of it can be compiled. `reading`: what `read_source` takes. Raises as `compile`."""
+    return _import(source, state, reading, _Driver(_Dump(None), progress or (lambda step: None)))
+
+
 def _read(
     source: Any,
     state: State | Mapping[str, str] | str | None,
@@ -211,19 +223,29 @@ def _read(
     driver: _Driver,
     precision: str = "f32",
 ) -> ir.Module:
-    """The program at graph level, in the form that all targets share. `reading`: what
-    `read_source` takes."""
+    """The program at graph level, in the form that all targets share."""
+    module = _import(source, state, reading, driver)
+    set_precision(module, precision)
+    return driver.passes(module, GRAPH_PASSES)
+
+
+def _import(
+    source: Any,
+    state: State | Mapping[str, str] | str | None,
+    reading: Mapping[str, Any],
+    driver: _Driver,
+) -> ir.Module:
+    """The program as it was read. `reading`: what `read_source` takes."""
     read = read_sources if isinstance(source, Mapping) else read_source
     module = driver.step("import", lambda: read(source, **reading))
     if module is source:
         module = copy_module(module)
-    set_precision(module, precision)
     name_ends(module)
     if state is not None:
         module = driver.step("make_stateful", lambda: apply_state(module, state))
     check_program(module)
     driver.step("verify", lambda: verify(module, GRAPH))
-    return driver.passes(module, GRAPH_PASSES)
+    return cast(ir.Module, module)
 
 
 def _finish(

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         Unsupported,
     )
     from ingot.language.model import LanguageModel, generate
+    from ingot.quantizing import QuantizedModule, quantize
     from ingot.runtime.model import Function, Model, load
     from ingot.runtime.signature import Signature, Value
 
@@ -68,6 +69,7 @@ __all__ = [
     "OutOfRange",
     "PermissionDenied",
     "Program",
+    "QuantizedModule",
     "Signature",
     "Spec",
     "Unsupported",
@@ -82,6 +84,7 @@ __all__ = [
     "lowering",
     "ops",
     "program",
+    "quantize",
     "spec",
     "state",
     "trace",
@@ -97,6 +100,7 @@ _HOMES = {
     "Model": "ingot.runtime.model",
     "Module": "ingot.compiler",
     "Program": _TRACING,
+    "QuantizedModule": "ingot.quantizing",
     "Signature": "ingot.runtime.signature",
     "Spec": _TRACING,
     "Value": "ingot.runtime.signature",
@@ -108,6 +112,7 @@ _HOMES = {
     "load": "ingot.runtime.model",
     "lowering": "ingot.compiler.frontends.own_ops",
     "program": _TRACING,
+    "quantize": "ingot.quantizing",
     "spec": _TRACING,
     "trace": _TRACING,
 }

@@ -21,6 +21,7 @@ from ingot.hal.errors import CompileError, Error, InvalidArgument
 from ingot.hal.printable import json_escape, printable, size_text
 from ingot.language.chat import add_chat
 from ingot.module_commands import add_asm, add_dis, add_explore, add_inspect, add_strip
+from ingot.quantize_command import add_quantize
 
 if TYPE_CHECKING:
     from ingot.checking import Comparison
@@ -96,6 +97,7 @@ def make_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for add in (
         _add_compile,
+        add_quantize,
         add_run,
         add_bench,
         add_chat,

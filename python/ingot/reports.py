@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ingot.compiler.report import Report, TargetReport
     from ingot.compiler.targets.cpu.cache import Cache
     from ingot.hal.device import Device
+    from ingot.quantizing.report import QuantizationReport
     from ingot.runtime.model import Function, Model
     from ingot.timing import Profiled, Times
 
@@ -33,6 +34,7 @@ __all__ = [
     "compile_report",
     "coverage_report",
     "devices_report",
+    "quantize_report",
     "to_json",
     "value_report",
 ]
@@ -235,6 +237,44 @@ def coverage_report(found: Mapping[str, Coverage]) -> dict[str, Any]:
             for path, each in found.items()
         ]
     }
+
+
+def quantize_report(output: str, seconds: float, report: QuantizationReport) -> dict[str, Any]:
+    """What `ingot quantize` did."""
+    return {
+        "module": output,
+        "time": _nanoseconds(seconds),
+        "length": {"before": report.length_before, "after": report.length_after},
+        "call": _pair(report.time_before, report.time_after),
+        "samples": report.samples,
+        "results": [
+            {"name": each.name, "error": _finite(each.error), "cosine": each.cosine}
+            for each in report.results
+        ],
+        "layers": [
+            {
+                "layer": each.name,
+                "kind": each.kind,
+                "shape": list(each.shape),
+                "scheme": each.scheme,
+                "bits": each.bits,
+                "length": {"before": each.length_before, "after": each.length_after},
+                "error": each.error,
+                "cosine": each.cosine,
+                "is_measured": each.is_measured,
+                "predicted": _pair(each.predicted_before, each.predicted_after),
+                "time": _pair(each.time_before, each.time_after),
+                "reason": each.reason,
+            }
+            for each in report.layers
+        ],
+    }
+
+
+def _pair(before: float | None, after: float | None) -> dict[str, int | None]:
+    """Times that may not be known."""
+    times = {"before": before, "after": after}
+    return {name: None if each is None else _nanoseconds(each) for name, each in times.items()}
 
 
 def cache_report(cache: Cache) -> dict[str, Any]:

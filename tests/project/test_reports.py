@@ -35,6 +35,17 @@ module {{}} {{
 """
 
 
+PRODUCT = """
+module {} {
+  func @main(%x: f32[b,4] "x") -> (f32[b,3] "y") symbols {b in [1, 8]} {
+    %0 = constant() {value=dense<f32[4,3] [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]>} : f32[4,3]
+    %1 = dot_general(%x, %0) {lhs_contract=[1], rhs_contract=[0]} : f32[b,3] loc(LAYER)
+    return(%1)
+  }
+}
+"""
+
+
 def _strict(schema: Any) -> Any:
     """The schema without room for keys that it does not describe."""
     if isinstance(schema, list):
@@ -214,6 +225,26 @@ def test_check_report_says_what_differs(
     assert not wrong["agrees"]
     assert len(wrong["differences"]) == wrong["dispatches"]
     assert wrong["differences"][0]["layer"] in wrong["problem"]
+
+
+@pytest.mark.slow
+def test_quantize_report_has_every_layer(
+    report: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    text = PRODUCT.replace("LAYER", json.dumps(HOSTILE))
+    (tmp_path / "m.ir").write_text(text)
+    out = tmp_path / "m.ingot"
+    found = report("quantize", tmp_path / "m.ir", "-o", out, "--dim", "b=2")
+    (layer,) = found["layers"]
+    assert layer["layer"] == HOSTILE
+    assert (layer["kind"], layer["shape"], layer["scheme"]) == ("product", [4, 3], "int8")
+    assert layer["length"] == {"before": 48, "after": 12 + 12}
+    assert found["length"]["after"] == out.stat().st_size
+    assert found["call"]["before"] > 0
+    assert found["samples"] == 0
+    quick = report("quantize", tmp_path / "m.ir", "-o", out, "--no-measure", "--keep", "*")
+    assert quick["call"] == {"before": None, "after": None}
+    assert quick["layers"][0]["reason"] == "kept as asked"
 
 
 def test_bisect_report_has_every_layer(report: Callable[..., dict[str, Any]], source: Path) -> None:

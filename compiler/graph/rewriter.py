@@ -58,13 +58,19 @@ def _rewrite(block: Block, rule: Rule, replaced: dict[Value, Value]) -> bool:
     done: list[Op] = []
     changed = False
     waiting: list[tuple[Op, int]] = [(op, 0) for op in reversed(block.ops)]
+    made: list[Op] = []
+    builder = Builder(made)
     while waiting:
         op, depth = waiting.pop()
-        op.operands = [_latest(replaced, operand) for operand in op.operands]
+        if not replaced.keys().isdisjoint(op.operands):
+            op.operands = [_latest(replaced, operand) for operand in op.operands]
         for region in op.regions:
             changed |= _rewrite_region(op, region, rule, replaced)
-        made: list[Op] = []
-        values = rule(op, Builder(made, op.location)) if depth < _DEPTH else None
+        if made:  # most rules make nothing of most ops
+            made = []
+            builder = Builder(made)
+        builder.location = op.location
+        values = rule(op, builder) if depth < _DEPTH else None
         if values is None:
             done.append(op)
             continue
@@ -148,16 +154,15 @@ def weights_of(function: Function) -> set[Value]:
     weights: set[Value] = set()
     outside = set(function.block.ops)
     for op in tensor_ops(function.block):
-        if op.regions or not op.results or has_effect(op):
+        if op.regions or not op.results or not weights.issuperset(op.operands) or has_effect(op):
             continue
         if op not in outside and can_fail(op):
             continue
-        known = all(operand in weights for operand in op.operands)
         static = all(
             isinstance(result.type, TensorType) and is_static(result.type.shape)
             for result in op.results
         )
-        if known and static and not uses_symbols(op):
+        if static and not uses_symbols(op):
             weights.update(op.results)
     return weights
 

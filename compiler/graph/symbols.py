@@ -43,14 +43,13 @@ def fresh_names(function: Function, hint: str) -> Iterator[str]:
 def symbols_used(op: Op) -> set[str]:
     """The symbols in the attributes and the result and argument types of the op and inside."""
     found: set[str] = set()
-    for each in walk(op):
-        for leaf in leaves_of(each.attributes):
-            if isinstance(leaf, Expr):
-                found.update(symbols_of(leaf))
+    for each in walk(op) if op.regions else (op,):
+        dims = [leaf for leaf in leaves_of(each.attributes) if isinstance(leaf, Expr)]
         for value in _values(each):
             if isinstance(value.type, TensorType):
-                for dim in value.type.shape:
-                    found.update(symbols_of(dim))
+                dims += [dim for dim in value.type.shape if isinstance(dim, Expr)]
+        for dim in dims:
+            found.update(symbols_of(dim))
     return found
 
 

@@ -310,15 +310,19 @@ def shown(attributes: Record) -> list[tuple[str, Any]]:
     ]
 
 
-def leaves_of(value: Any) -> Iterator[Any]:
+def leaves_of(value: Any) -> list[Any]:
     """The values in a record or an attribute that are no tuples and no records."""
     if isinstance(value, Record):
-        value = tuple(vars(value).values())
-    if isinstance(value, tuple):
-        for each in value:
-            yield from leaves_of(each)
-    else:
-        yield value
+        value = vars(value).values()
+    elif not isinstance(value, tuple):
+        return [value]
+    found = []
+    for each in value:
+        if isinstance(each, (tuple, Record)):
+            found += leaves_of(each)
+        else:
+            found.append(each)
+    return found
 
 
 def map_leaves(value: _T, change: Callable[[Any], Any]) -> _T:

@@ -57,6 +57,8 @@ def attribute_key(attribute: Any) -> Any:
     if isinstance(attribute, Record):
         return type(attribute), *map(attribute_key, vars(attribute).values())
     if isinstance(attribute, tuple):
+        if all(type(item) is int for item in attribute):  # shapes and axes
+            return attribute
         return tuple(attribute_key(item) for item in attribute)
     if isinstance(attribute, float):
         return attribute.hex()

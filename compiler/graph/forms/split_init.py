@@ -5,10 +5,14 @@ the function `init`, which runs once when a program is created; functions read i
 as `global`. Broadcasts and iotas stay where they are, since kernels make them from nothing.
 Weights of loop bodies and branches move too, so that a step only reads them. What several
 functions compute in the same way from equal constants is made once for all of them.
+
+Codes of external weights move early (`split_codes`), for a file of a language model has most ops of
+its program in them, once per function, and no later pass asks what they are made of.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,11 +23,12 @@ from ingot.compiler.graph.folding.eliminate_common_subexpressions import (
     eliminate_common_subexpressions,
 )
 from ingot.compiler.graph.folding.eliminate_dead_code import eliminate_dead_code
+from ingot.compiler.graph.ops import DotCoded, Global
 from ingot.compiler.graph.rewriter import defined_by, literal_of_value, tensor_ops, weights_of
 from ingot.compiler.graph.weight_arrays import WeightArrays
 from ingot.compiler.ir import Block, Function, Literal, Module, Op, Region, Value, clone_op, walk
 
-__all__ = ["split_init"]
+__all__ = ["split_codes", "split_init"]
 
 _GROWTH = 1.25
 """How much longer than what it is made from a baked constant may be."""
@@ -31,11 +36,18 @@ _GROWTH = 1.25
 _SMALL = 1 << 16
 """Bytes that are always baked, unless they are made from packed elements."""
 
-_EXPANDED = frozenset({"broadcast", "iota", "constant"})
-"""Ops that stay in `main`: their results are large only on paper."""
+_STAYING = frozenset({"broadcast", "iota", "constant", "global"})
+"""Ops that stay in `main`: their results are large only on paper, or those of `init`."""
 
 _LOOKUPS = frozenset({"take", "gather", "dynamic_slice"})
 """Ops of `main` that read packed elements where they lie; for others `init` unpacks them."""
+
+
+def split_codes(module: Module) -> Module:
+    """Move what `dot_coded` and `dot_scaled` read of external weights to `init`; returns the
+    module."""
+    frontiers = {name: _codes(function) for name, function in module.functions.items()}
+    return _split(module, frontiers, False) if any(frontiers.values()) else module
 
 
 def split_init(module: Module, bake: bool = True) -> Module:
@@ -43,17 +55,27 @@ def split_init(module: Module, bake: bool = True) -> Module:
 
     Without `bake` nothing is evaluated here: tests run every program both ways.
     """
+    functions = {name: each for name, each in module.functions.items() if name != "init"}
+    frontiers = {name: _frontier(each, weights_of(each)) for name, each in functions.items()}
+    return _split(module, frontiers, bake)
+
+
+def _split(module: Module, frontiers: Mapping[str, Sequence[Value]], bake: bool) -> Module:
+    """Move these values of functions to `init`."""
     identities = _Identities()
     baked: dict[int, Literal] = {}
     indices: dict[int, int] = {}  # of globals
-    body: list[Op] = []  # of `init`
-    results: list[Value] = []
-    for function in module.functions.values():
+    init = module.functions.pop("init", None)
+    body = list(init.block.ops[:-1]) if init else []
+    results = list(init.block.terminator.operands) if init else []
+    first = len(results)
+    for name, frontier in frontiers.items():
+        function = module.functions[name]
         moved: list[Value] = []
         made: list[Op] = []
         replaced: dict[Value, Value] = {}
         baker = _Baker(function) if bake else None
-        for value in _frontier(function, weights_of(function)):
+        for value in frontier:
             identity = identities.of(value)
             if baker is not None and identity not in baked and identity not in indices:
                 literal = baker.bake(value)
@@ -64,11 +86,11 @@ def split_init(module: Module, bake: bool = True) -> Module:
                 replaced[value] = builder.constant(baked[identity])
             else:
                 if identity not in indices:
-                    indices[identity] = len(indices)
+                    indices[identity] = first + len(indices)
                     moved.append(value)
                 replaced[value] = _read_global(value, indices[identity], builder)
             replaced[value].name = value.name
-        results += _copy_to_init(function, moved, body)
+        results += _copy_to_init(function, moved, body, results)
         _replace(function, replaced, made)
     if results:
         block = Block()
@@ -116,8 +138,23 @@ class _Identities:
         return op.name, operands, attribute_key(op.attributes)
 
 
+def _codes(main: Function) -> list[Value]:
+    """What products with codes read of external weights."""
+    weights, external = weights_of(main), set[Value]()
+    wanted: dict[Value, None] = {}
+    for op in tensor_ops(main.block):
+        if op.name == "parameter" or not external.isdisjoint(op.operands):
+            external.update(op.results)
+        if isinstance(op.attributes, DotCoded):
+            wanted |= {
+                each: None for each in op.operands[1:] if each in weights and each in external
+            }
+    return list(wanted)
+
+
 def _frontier(main: Function, weights: set[Value]) -> list[Value]:
-    """The weights that some op computes and that live ops outside `init` read, in order."""
+    """The weights that some op computes and that live ops outside `init` read, in order. Results
+    of `init` are there already."""
     live: set[Value] = set()
     wanted: dict[Value, None] = {}
     outside = set(main.block.ops)  # of loops and branches
@@ -126,7 +163,7 @@ def _frontier(main: Function, weights: set[Value]) -> list[Value]:
             continue
         for operand in op.operands:
             owner = operand.owner
-            inside = isinstance(owner, Op) and owner.name in _EXPANDED
+            inside = isinstance(owner, Op) and owner.name in _STAYING
             inside = inside or (op in outside and _is_looked_up(op, operand))
             if operand in weights and isinstance(owner, Op) and not inside:
                 wanted[operand] = None
@@ -149,16 +186,19 @@ def _read_global(value: Value, index: int, builder: Builder) -> Value:
     return builder.value("global", index=index, dtype=type.dtype, shape=type.shape)
 
 
-def _copy_to_init(main: Function, results: list[Value], body: list[Op]) -> list[Value]:
-    """Append copies of the ops that compute `results` to `body`; the results there."""
+def _copy_to_init(
+    main: Function, results: list[Value], body: list[Op], made: Sequence[Value]
+) -> list[Value]:
+    """Append copies of the ops that compute `results` to `body`, which has `made` the globals; the
+    results there."""
     needed: set[Value] = set(results)
     ops: list[Op] = []
     for op in reversed(list(tensor_ops(main.block))):
         if any(result in needed for result in op.results):
             needed.update(op.operands)
             ops.append(op)
-    values: dict[Value, Value] = {}
-    body.extend(clone_op(op, values) for op in reversed(ops))
+    values = {op.result: made[Global.of(op).index] for op in ops if op.name == "global"}
+    body.extend(clone_op(op, values) for op in reversed(ops) if op.name != "global")
     return [values[value] for value in results]
 
 

@@ -13,6 +13,8 @@ import ingot
 from ingot.compiler.report import Report
 from ingot.hal import errors
 from ingot.language.sampling import Sampling
+from ingot.quantizing.measuring import ResultError
+from ingot.quantizing.report import LayerReport, QuantizationReport
 from ingot.runtime.program import HostKernel
 from ingot.runtime.trace import Trace, TraceEvent
 
@@ -21,6 +23,7 @@ __all__ = ["python_page"]
 _FUNCTIONS = "Functions of programs"
 SECTIONS: dict[str, tuple[str, ...]] = {
     "Compile": ("compile", "Module", "Report"),
+    "Quantise": ("quantize", "QuantizedModule", "QuantizationReport", "LayerReport", "ResultError"),
     "Programs in Python": ("program", "trace", "spec", "chain", "lowering", "Program", "Spec"),
     "State": ("state.past_present", "state.carried", "state.named"),
     "Load and call": ("load", "Model", "Function", "Signature", "Value", "Array"),
@@ -34,7 +37,9 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     ),
 }
 # What calls give or take as keywords, and users do not make.
-GIVEN = {each.__name__: each for each in (HostKernel, Report, Sampling, Trace, TraceEvent)}
+_CLASSES = (HostKernel, Report, Sampling, Trace, TraceEvent)
+_QUANTISED = (LayerReport, QuantizationReport, ResultError)
+GIVEN = {each.__name__: each for each in (*_CLASSES, *_QUANTISED)}
 MADE = ("LanguageModel",)  # classes that users make
 WIDTH = 90
 ITEM = re.compile(r"`\w+`(, `\w+`)*: |[A-Z]\w+(, [A-Z]\w+)*( or [A-Z]\w+)?: ")

@@ -18,6 +18,21 @@ def add_quantize(commands: Any) -> None:
     )
     parser.add_argument("model", nargs="+", help="as of `ingot compile`")
     parser.add_argument("-o", "--output", required=True, metavar="OUT", help="the module file")
+    _add_choices(parser)
+    parser.add_argument(
+        "--no-measure",
+        action="store_true",
+        help="measure no times, and leave no layer float for being slower on this machine",
+    )
+    parser.add_argument("--target", metavar="NAMES", help="as of `ingot compile`")
+    parser.add_argument("--variants", metavar="NAMES", help="as of `ingot compile`")
+    add_dim(parser, "the size of a dim that the model leaves open, to measure without --data (1)")
+    parser.add_argument("--report", metavar="PAGE.html", help="write what was done as a page")
+    add_json(parser, "print what was done")
+
+
+def _add_choices(parser: argparse.ArgumentParser) -> None:
+    """What layers become."""
     parser.add_argument(
         "--weights",
         default="int8",
@@ -69,16 +84,6 @@ def add_quantize(commands: Any) -> None:
         metavar="NAME",
         help="of what meets weights in groups: f32, or int8, as of `ingot compile` (%(default)s)",
     )
-    parser.add_argument(
-        "--no-measure",
-        action="store_true",
-        help="measure no times, and leave no layer float for being slower on this machine",
-    )
-    parser.add_argument("--target", metavar="NAMES", help="as of `ingot compile`")
-    parser.add_argument("--variants", metavar="NAMES", help="as of `ingot compile`")
-    add_dim(parser, "the size of a dim that the model leaves open, to measure without --data (1)")
-    parser.add_argument("--report", metavar="PAGE.html", help="write what was done as a page")
-    add_json(parser, "print what was done")
 
 
 def _run_quantize(options: argparse.Namespace) -> None:

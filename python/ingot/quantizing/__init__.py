@@ -51,12 +51,14 @@ def quantize(
 ) -> QuantizedModule:
     """The module of a source program, as `compile` makes it, with quantised layers.
 
+    `source`: as of `compile`.
     `weights`: "int8", "int4" or "int2", for products, convolutions and tables.
     `activations`: "int8" makes inputs of layers bytes, by ranges that `data` shows, or "dynamic"
     by ranges that each call finds; then bytes are multiplied with bytes. Without it weights are
     packed, and multiplied with floats.
-    `data`: calibration samples: the path of an .npz file, a dict of arrays, or an iterable of
-    samples (`samples.read_samples`).
+    `data`: calibration samples: the path of an .npz file or a dict, whose arrays hold all samples
+    of an argument along one more axis in front, or as more rows; or an iterable of samples, each a
+    dict by name, a tuple of arguments, or the one argument.
     `keep`: layers that stay float, by names or patterns such as "encoder/*".
     `group`: weights of a row that share a scale: all of int8, 32 below.
     `method`: how ranges are chosen: all numbers (minmax), the least squared error (mse), which

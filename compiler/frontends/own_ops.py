@@ -24,7 +24,7 @@ from ingot.compiler.ir import Value
 from ingot.compiler.ir.dims import Expr
 from ingot.hal.errors import CompileError, InvalidArgument
 
-__all__ = ["ADVICE", "OwnLowering", "find_own", "lower_own", "lowering", "split_name"]
+__all__ = ["ADVICE", "OwnLowering", "find_own", "has_own", "lower_own", "lowering", "split_name"]
 
 _GROUP = "ingot.lowerings"
 _STANDARD = ("", "ai.onnx", "ai.onnx.ml", "aten", "prims", "higher_order")
@@ -73,6 +73,11 @@ def find_own(domain: str, name: str, registered_only: bool = False) -> OwnLoweri
     if (domain, name) not in _own and not registered_only and domain not in _STANDARD:
         _import_packages()
     return _own.get((domain, name))
+
+
+def has_own() -> bool:
+    """Whether anything is registered."""
+    return bool(_own)
 
 
 @cache

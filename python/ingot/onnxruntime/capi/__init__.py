@@ -1,0 +1,1 @@
+"""Where programs that use onnxruntime find its exceptions."""

@@ -1,0 +1,95 @@
+"""The exceptions of onnxruntime, each with the code that its messages begin with."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+__all__ = [
+    "EPFail",
+    "EngineError",
+    "Fail",
+    "InvalidArgument",
+    "InvalidGraph",
+    "InvalidProtobuf",
+    "ModelLoaded",
+    "NoModel",
+    "NoSuchFile",
+    "NotImplemented",
+    "OrtError",
+    "RuntimeException",
+]
+
+
+class OrtError(Exception):
+    """What these have in common: a message in onnxruntime's form."""
+
+    status: ClassVar[str] = ""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(f"[ONNXRuntimeError] : {self.status} : {message}")
+
+
+class Fail(OrtError):
+    """The model cannot be compiled, or a call failed for no other reason of these."""
+
+    status = "1 : FAIL"
+
+
+class InvalidArgument(OrtError):
+    """A name, dtype, rank or dim of an input or output is wrong, or the model is."""
+
+    status = "2 : INVALID_ARGUMENT"
+
+
+class NoSuchFile(OrtError):
+    """There is no file of this name."""
+
+    status = "3 : NO_SUCHFILE"
+
+
+class NoModel(OrtError):
+    """There is no model."""
+
+    status = "4 : NO_MODEL"
+
+
+class EngineError(OrtError):
+    """The device failed."""
+
+    status = "5 : ENGINE_ERROR"
+
+
+class RuntimeException(OrtError):
+    """A call failed while it ran."""
+
+    status = "6 : RUNTIME_EXCEPTION"
+
+
+class InvalidProtobuf(OrtError):
+    """The file is no ONNX model."""
+
+    status = "7 : INVALID_PROTOBUF"
+
+
+class ModelLoaded(OrtError):
+    """There is a model already."""
+
+    status = "8 : MODEL_LOADED"
+
+
+class NotImplemented(OrtError):
+    """It is not supported."""
+
+    status = "9 : NOT_IMPLEMENTED"
+
+
+class InvalidGraph(OrtError):
+    """The graph breaks the standard."""
+
+    status = "10 : INVALID_GRAPH"
+
+
+class EPFail(OrtError):
+    """The provider failed."""
+
+    status = "11 : EP_FAIL"

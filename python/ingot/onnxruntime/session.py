@@ -1,0 +1,298 @@
+"""InferenceSession: an ONNX model, compiled on first use, with onnxruntime's calls and errors."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ingot.hal.array import Array
+from ingot.hal.errors import (
+    Cancelled,
+    CompileError,
+    Error,
+    NotFound,
+    OutOfRange,
+    Unsupported,
+)
+from ingot.hal.errors import InvalidArgument as WrongArgument
+from ingot.onnxruntime.capi.onnxruntime_pybind11_state import (
+    Fail,
+    InvalidArgument,
+    InvalidProtobuf,
+    NoSuchFile,
+    RuntimeException,
+)
+from ingot.onnxruntime.compiled import Compiled, compiled_model
+from ingot.onnxruntime.options import RunOptions, SessionOptions, choose_providers
+from ingot.onnxruntime.types import ModelMetadata, NodeArg, dtype_of_text, onnx_code, type_text
+from ingot.onnxruntime.values import IOBinding, OrtValue
+from ingot.runtime.model import Model, load
+from ingot.runtime.signature import Value
+
+__all__ = ["InferenceSession"]
+
+
+class InferenceSession:
+    """A model that is ready to run.
+
+    `path_or_bytes`: an ONNX file or its bytes. It is compiled once, and found in the cache later.
+    `providers`: names, or pairs of a name and a dict of options: see `choose_providers`.
+    NoSuchFile, InvalidProtobuf, InvalidArgument: there is no model, or it is damaged. Fail: it
+    cannot be compiled; the message lists why.
+    """
+
+    def __init__(
+        self,
+        path_or_bytes: str | bytes | os.PathLike[str],
+        sess_options: SessionOptions | None = None,
+        providers: Sequence[Any] | None = None,
+        provider_options: Sequence[Mapping[str, Any]] | None = None,
+        **_: Any,
+    ) -> None:
+        if sess_options is not None and not isinstance(sess_options, SessionOptions):
+            raise TypeError(f"sess_options is {type(sess_options).__name__}, not SessionOptions")
+        if not isinstance(path_or_bytes, (str, bytes, os.PathLike)):
+            raise TypeError(f"Unable to load from type '{type(path_or_bytes)}'")
+        self._options = sess_options or SessionOptions()
+        self._options.check()
+        uri, self._providers = choose_providers(providers, provider_options)
+        source = path_or_bytes if isinstance(path_or_bytes, bytes) else Path(path_or_bytes)
+        self._compiled = _compiled(source, uri, self._options.free_dimensions)
+        threads = self._options.intra_op_num_threads
+        self._model: Model = load(
+            self._compiled.module,
+            device=uri,
+            threads=threads if threads > 0 and uri == "cpu" else None,
+        )
+        self._main = self._model.functions["main"]
+        self._arguments = self._model.signature.arguments
+        self._results = [each.name for each in self._model.signature.results]
+        self._expected = {each.name: _Expected(each) for each in self._compiled.inputs}
+        self._needed = [each.name for each in self._compiled.inputs
+                        if not each.type.startswith("optional")]  # fmt: skip
+        self._outputs = [each.name for each in self._compiled.outputs]
+
+    # ---- what it is
+
+    def get_inputs(self) -> list[NodeArg]:
+        return list(self._compiled.inputs)
+
+    def get_outputs(self) -> list[NodeArg]:
+        return list(self._compiled.outputs)
+
+    def get_overridable_initializers(self) -> list[NodeArg]:
+        """None: initializers are constants of the module."""
+        return []
+
+    def get_modelmeta(self) -> ModelMetadata:
+        return self._compiled.metadata
+
+    def get_session_options(self) -> SessionOptions:
+        return self._options
+
+    def get_providers(self) -> list[str]:
+        return list(self._providers)
+
+    def get_provider_options(self) -> dict[str, dict[str, str]]:
+        return {name: dict(options) for name, options in self._providers.items()}
+
+    def disable_fallback(self) -> None:
+        """There is none: a session that was made runs where it was made for."""
+
+    def enable_fallback(self) -> None:
+        """There is none: a session that was made runs where it was made for."""
+
+    # ---- runs
+
+    def run(
+        self,
+        output_names: Sequence[str] | None,
+        input_feed: Mapping[str, Any],
+        run_options: RunOptions | None = None,
+    ) -> list[Any]:
+        """The outputs of these names, all of them for None, as NumPy arrays.
+
+        ValueError: an input is missing. InvalidArgument: a name, dtype, rank or dim is wrong.
+        RuntimeException: the call failed. Fail: it was terminated.
+        """
+        names = self._output_names(output_names)
+        missing = [name for name in self._needed if name not in input_feed]
+        if missing:
+            raise ValueError(
+                f"Required inputs ({missing}) are missing from input feed ({list(input_feed)})."
+            )
+        return [_shown(each) for each in self._run(names, input_feed, run_options, {})]
+
+    def run_with_ort_values(
+        self,
+        output_names: Sequence[str] | None,
+        input_dict_ort_values: Mapping[str, OrtValue],
+        run_options: RunOptions | None = None,
+    ) -> list[OrtValue]:
+        """As `run`, with values that stay on the device."""
+        feed = {name: each._value for name, each in input_dict_ort_values.items()}
+        names = self._output_names(output_names)
+        return [OrtValue(each) for each in self._run(names, feed, run_options, {})]
+
+    def run_async(
+        self,
+        output_names: Sequence[str] | None,
+        input_feed: Mapping[str, Any],
+        callback: Callable[[Any, Any, str], None],
+        user_data: Any,
+        run_options: RunOptions | None = None,
+    ) -> None:
+        """Run in another thread, which then calls callback(results, user_data, error), where the
+        error is "" or what went wrong."""
+
+        def work() -> None:
+            try:
+                results, error = self.run(output_names, input_feed, run_options), ""
+            except Exception as problem:
+                results, error = [], str(problem)
+            callback(results, user_data, error)
+
+        threading.Thread(target=work, daemon=True).start()
+
+    def io_binding(self) -> IOBinding:
+        """A binding of inputs and outputs to memory, for `run_with_iobinding`."""
+        return IOBinding(self)
+
+    def run_with_iobinding(
+        self, iobinding: IOBinding, run_options: RunOptions | None = None
+    ) -> None:
+        """Run on what is bound. Raises as `run`."""
+        iobinding.run(run_options)
+
+    def _output_names(self, names: Sequence[str] | None) -> list[str]:
+        if isinstance(names, str):
+            raise TypeError(f"output_names is the text {names!r}, expected a list of names")
+        return list(names or self._outputs)
+
+    def _run(
+        self,
+        names: Sequence[str],
+        feed: Mapping[str, Any],
+        options: RunOptions | None,
+        memory: Mapping[str, Any],
+    ) -> list[Any]:
+        """The outputs as arrays of the device, or the memory that they were written to."""
+        for name in names:
+            if name not in self._results:
+                raise InvalidArgument(f"Invalid output name:{name}")
+        arguments: dict[str, Any] = {}
+        for name, value in feed.items():
+            if name not in self._expected:
+                raise InvalidArgument(f"Invalid input name: {name}")
+            arguments[name] = self._expected[name].taken(value)
+        ordered = [_argument(each, arguments) for each in self._arguments]
+        written = [memory.get(name) for name in self._results] if memory else None
+        if options is not None:
+            options.begin(self._model)
+        try:
+            found = self._main(*ordered, out=written)
+        except Cancelled as error:
+            raise Fail(f"Exiting due to terminate flag being set to true: {error}") from None
+        except (WrongArgument, OutOfRange) as error:
+            raise InvalidArgument(str(error)) from None
+        except Error as error:
+            raise RuntimeException(str(error)) from None
+        finally:
+            if options is not None:
+                options.end(self._model)
+        results = dict(
+            zip(self._results, found if len(self._results) > 1 else [found], strict=True)
+        )
+        return [results[name] for name in names]
+
+
+def _argument(expected: Value, given: Mapping[str, Any]) -> Any:
+    """What the module takes; None for an optional that is left out."""
+    if expected.name not in given and not expected.kind.startswith("optional"):
+        raise InvalidArgument(f"Missing Input: {expected.name}")
+    return given.get(expected.name)
+
+
+def _compiled(source: Path | bytes, uri: str, dims: Mapping[str, int]) -> Compiled:
+    """As `compiled_model`, with onnxruntime's exceptions."""
+    try:
+        if not isinstance(source, bytes) and not source.is_file():
+            raise NotFound(f"Load model {source} failed. File doesn't exist")
+        if source == b"":
+            raise InvalidArgument("No graph was found in the protobuf.")
+        return compiled_model(source, uri, dims)
+    except NotFound as error:
+        raise NoSuchFile(f"Load model from {source!s:.300} failed:{error}") from None
+    except (CompileError, Unsupported) as error:
+        raise Fail(str(error)) from None
+    except Exception as error:
+        if type(error).__name__ == "DecodeError":
+            raise InvalidProtobuf(
+                f"Failed to load model because protobuf parsing failed: {error}"
+            ) from None
+        raise
+
+
+class _Expected:
+    """What an input takes, and onnxruntime's words for what it does not."""
+
+    def __init__(self, node: NodeArg) -> None:
+        self._node = node
+        self._is_tensor = node.type.startswith("tensor(")
+        self._dtype = dtype_of_text(node.type) if self._is_tensor else None
+        self._dims = [(axis, dim) for axis, dim in enumerate(node.shape) if isinstance(dim, int)]
+
+    def taken(self, value: Any) -> Any:
+        """The input as the model takes it: of a tensor an array, also of a list of numbers.
+        InvalidArgument: its dtype, rank or a dim is wrong."""
+        if isinstance(value, OrtValue):
+            value = value._value
+        if not self._is_tensor or value is None:
+            return value
+        if isinstance(value, (list, tuple)):
+            value = np.asarray(value, self._dtype)
+        if not isinstance(value, (np.ndarray, np.generic, Array)):
+            raise RuntimeError(f"Unable to handle object of type {type(value)}")
+        self._check(value.dtype if isinstance(value.dtype, np.dtype) else value.dtype.numpy,
+                    value.shape)  # fmt: skip
+        return value
+
+    def _check(self, dtype: np.dtype[Any], shape: Sequence[int]) -> None:
+        node, advice = self._node, "Please fix either the inputs/outputs or the model."
+        if dtype != self._dtype and (found := _type_text(dtype)) != node.type:
+            raise InvalidArgument(
+                f"Unexpected input data type. Actual: ({found}) , expected: ({node.type}) for "
+                f"input: {node.name}"
+            )
+        if len(shape) != len(node.shape):
+            raise InvalidArgument(
+                f"Invalid rank for input: {node.name} Got: {len(shape)} Expected: "
+                f"{len(node.shape)} {advice}"
+            )
+        wrong = [f" index: {axis} Got: {shape[axis]} Expected: {dim}"
+                 for axis, dim in self._dims if shape[axis] != dim]  # fmt: skip
+        if wrong:
+            lines = "\n".join(wrong)
+            raise InvalidArgument(
+                f"Got invalid dimensions for input: {node.name} for the following indices\n"
+                f"{lines}\n {advice}"
+            )
+
+
+def _type_text(dtype: np.dtype[Any]) -> str:
+    try:
+        return type_text(onnx_code(dtype))
+    except KeyError:
+        return f"tensor({dtype})"
+
+
+def _shown(value: Any) -> Any:
+    """A result as NumPy has it."""
+    if isinstance(value, Array):
+        return value.numpy()
+    return [_shown(each) for each in value] if isinstance(value, list) else value

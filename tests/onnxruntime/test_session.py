@@ -1,0 +1,280 @@
+"""`ingot.onnxruntime` beside onnxruntime: what sessions tell, take, give and refuse."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.parser
+import pytest
+
+import ingot.onnxruntime as ours
+from ingot.onnxruntime import compiled
+from ingot.onnxruntime.capi import onnxruntime_pybind11_state as errors
+
+theirs = pytest.importorskip("onnxruntime")
+
+MODEL = """
+<ir_version: 10, opset_import: ["": 20]>
+model (float[batch, 4] x, int64[1] i) => (float[batch, 3] y, float[?, ?] z)
+<float[4, 3] w = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}> { y = MatMul(x, w) z = Gather(y, i) }
+"""
+X, I = np.ones((2, 4), np.float32), np.array([0])  # noqa: E741
+FEED = {"x": X, "i": I}
+
+
+def proto(text: str = MODEL) -> onnx.ModelProto:
+    model = onnx.parser.parse_model(text)
+    model.producer_name, model.model_version = "tests", 3
+    model.metadata_props.add(key="author", value="somebody")
+    return model
+
+
+@pytest.fixture(scope="module")
+def sessions() -> list[Any]:
+    return [engine.InferenceSession(proto().SerializeToString()) for engine in (theirs, ours)]
+
+
+def test_what_a_session_tells(sessions: list[Any]) -> None:
+    told = []
+    for session in sessions:
+        ends = [*session.get_inputs(), *session.get_outputs()]
+        about = session.get_modelmeta()
+        told.append(
+            [
+                [(each.name, each.shape, each.type) for each in ends],
+                [about.producer_name, about.graph_name, about.version, about.description],
+                dict(about.custom_metadata_map),
+                session.get_providers(),
+                session.get_overridable_initializers(),
+            ]
+        )
+    assert told[0] == told[1]
+    assert theirs.get_device().partition("-")[0] == ours.get_device()
+    assert ours.get_available_providers()[-1] == "CPUExecutionProvider"
+
+
+def test_runs(sessions: list[Any]) -> None:
+    for names in (None, [], ["z"], ["z", "y"]):
+        expected, found = (session.run(names, FEED) for session in sessions)
+        for one, other in zip(found, expected, strict=True):
+            assert type(one) is np.ndarray
+            np.testing.assert_array_equal(one, other)
+    lists = {"x": X.tolist(), "i": [1]}
+    expected, found = (session.run(["z"], lists) for session in sessions)
+    np.testing.assert_array_equal(found[0], expected[0])
+
+
+WRONG: dict[str, Callable[[Any], Any]] = {
+    "missing": lambda s: s.run(None, {"x": X}),
+    "unknown": lambda s: s.run(None, {**FEED, "q": X}),
+    "output": lambda s: s.run(["nope"], FEED),
+    "dtype": lambda s: s.run(None, {**FEED, "x": X.astype(np.float64)}),
+    "rank": lambda s: s.run(None, {**FEED, "x": X[0]}),
+    "dims": lambda s: s.run(None, {**FEED, "x": X[:, :3]}),
+    "index": lambda s: s.run(None, {**FEED, "i": np.array([7])}),
+    "number": lambda s: s.run(None, {**FEED, "i": 3}),
+    "names": lambda s: s.run("y", FEED),
+    "bound name": lambda s: s.io_binding().bind_cpu_input("nope", X),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_calls_raise_the_same(name: str, sessions: list[Any]) -> None:
+    raised = []
+    for session in sessions:
+        with pytest.raises(Exception) as caught:  # noqa: PT011 - whatever onnxruntime raises
+            WRONG[name](session)
+        raised.append(caught.value)
+    expected, found = raised
+    assert type(found).__name__ == type(expected).__name__
+    if name in ("missing", "unknown", "output", "rank", "dims", "bound name"):
+        assert str(found) == str(expected)
+
+
+SOURCES: dict[str, Any] = {
+    "no file": "gone.onnx",
+    "garbage": b"garbage garbage",
+    "nothing": b"",
+    "number": 3,
+    "unknown op": "y = com.acme.MatMul(x)",
+}
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_wrong_models_raise_the_same(name: str) -> None:
+    source = SOURCES[name]
+    if name == "unknown op":
+        source = onnx.parser.parse_model(
+            '<ir_version: 10, opset_import: ["": 20, "com.acme": 1]>\n'
+            f"model (float[n, 4] x) => (float[n, 3] y) {{ {source} }}"
+        ).SerializeToString()
+    raised = []
+    for engine in (theirs, ours):
+        with pytest.raises(Exception) as caught:  # noqa: PT011 - whatever onnxruntime raises
+            engine.InferenceSession(source)
+        raised.append(type(caught.value).__name__)
+    assert raised[0] == raised[1]
+
+
+def test_bindings(sessions: list[Any]) -> None:
+    results = []
+    for engine, session in zip((theirs, ours), sessions, strict=True):
+        binding = session.io_binding()
+        memory = engine.OrtValue.ortvalue_from_shape_and_type([2, 3], np.float32)
+        address = np.zeros((1, 3), np.float32)
+        binding.bind_input("x", "cpu", 0, np.float32, X.shape, X.ctypes.data)
+        binding.bind_ortvalue_input("i", engine.OrtValue.ortvalue_from_numpy(I))
+        binding.bind_ortvalue_output("y", memory)
+        binding.bind_output("z", "cpu", 0, np.float32, address.shape, address.ctypes.data)
+        session.run_with_iobinding(binding)
+        outputs = binding.get_outputs()
+        results.append([memory.numpy(), address, *binding.copy_outputs_to_cpu()])
+        results[-1] += [outputs[0].shape(), outputs[0].data_type(), outputs[0].device_name()]
+        binding.clear_binding_outputs()
+        binding.bind_output("y")
+        session.run_with_iobinding(binding)
+        results[-1] += [len(binding.get_outputs()), binding.copy_outputs_to_cpu()[0]]
+        small = engine.OrtValue.ortvalue_from_shape_and_type([3, 3], np.float32)
+        binding.bind_ortvalue_output("y", small)
+        with pytest.raises(Exception):  # noqa: B017, PT011 - whatever onnxruntime raises
+            session.run_with_iobinding(binding)
+    for one, other in zip(*results, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_an_output_in_the_memory_of_an_input() -> None:
+    text = MODEL.split("model")[0] + "model (float[n] x) => (float[n] y) { y = Neg(x) }"
+    session = ours.InferenceSession(proto(text).SerializeToString())
+    value = ours.OrtValue.ortvalue_from_numpy(np.array([1, 2], np.float32))
+    binding = session.io_binding()
+    binding.bind_ortvalue_input("x", value)
+    binding.bind_ortvalue_output("y", value)
+    session.run_with_iobinding(binding)
+    assert value.numpy().tolist() == [-1, -2]
+
+
+def test_values() -> None:
+    for dtype in (np.float32, np.int64, bool, np.uint8, np.float16):
+        array = np.ones((2, 3), dtype)
+        values = [engine.OrtValue.ortvalue_from_numpy(array) for engine in (theirs, ours)]
+        told = [
+            (v.shape(), v.data_type(), v.element_type(), v.is_tensor(), v.has_value(),
+             v.device_name(), v.is_tensor_sequence(), v.numpy().tolist())
+            for v in values
+        ]  # fmt: skip
+        assert told[0] == told[1]
+    with pytest.raises(RuntimeError, match="differ in dtype or shape"):
+        values[1].update_inplace(np.ones(2, np.float16))
+    value = ours.OrtValue.ortvalue_from_numpy(np.zeros(2, np.float32))
+    value.update_inplace(np.ones(2, np.float32))
+    assert value.numpy().tolist() == [1, 1]
+
+
+def test_runs_of_other_threads_and_runs_that_end(sessions: list[Any]) -> None:
+    done, got = threading.Event(), []
+
+    def callback(results: Any, user: Any, error: str) -> None:
+        got.append((results[0].tolist(), user, error))
+        done.set()
+
+    session = sessions[1]
+    session.run_async(["y"], FEED, callback, "mine")
+    assert done.wait(60)
+    assert got == [(session.run(["y"], FEED)[0].tolist(), "mine", "")]
+    options = ours.RunOptions()
+    options.terminate = True
+    with pytest.raises(errors.Fail, match="terminate flag"):
+        session.run(None, FEED, options)
+
+
+def test_providers(caplog: pytest.LogCaptureFixture) -> None:
+    data = proto().SerializeToString()
+    with pytest.warns(UserWarning, match="Specified provider 'Foo' is not in available provider"):
+        session = ours.InferenceSession(data, providers=["Foo", "CPUExecutionProvider"])
+    assert session.get_providers() == ["CPUExecutionProvider"]
+    with pytest.raises(ValueError, match="same length"):
+        ours.InferenceSession(data, providers=["CPUExecutionProvider"], provider_options=[])
+    if "OpenCLExecutionProvider" in ours.get_available_providers():
+        session = ours.InferenceSession(data, providers=[("OpenCLExecutionProvider", {})])
+        assert session.get_providers() == ["OpenCLExecutionProvider", "CPUExecutionProvider"]
+        np.testing.assert_array_equal(session.run(["z"], FEED)[0], [[22, 26, 30]])
+
+
+def test_options() -> None:
+    options = ours.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.add_free_dimension_override_by_name("batch", 2)
+    options.add_session_config_entry("session.x", "1")
+    assert options.get_session_config_entry("session.x") == "1"
+    session = ours.InferenceSession(proto().SerializeToString(), options)
+    assert session.get_inputs()[0].shape == [2, 4]
+    with pytest.raises(errors.InvalidArgument, match="index: 0 Got: 3 Expected: 2"):
+        session.run(None, {"x": np.ones((3, 4), np.float32), "i": I})
+    options.optimized_model_filepath = "a.onnx"
+    with pytest.raises(errors.NotImplemented, match="does not write"):
+        ours.InferenceSession(proto().SerializeToString(), options)
+    with pytest.raises(errors.NotImplemented, match=r"@ingot\.lowering"):
+        options.register_custom_ops_library("libcustom.so")
+    with pytest.raises(TypeError):
+        ours.InferenceSession(proto().SerializeToString(), 3)  # type: ignore[arg-type]
+
+
+# ---- the cache
+
+
+def test_the_second_session_is_not_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("INGOT_CACHE", str(tmp_path / "cache"))
+    path = tmp_path / "model.onnx"
+    big = proto()
+    weight = onnx.numpy_helper.to_array(big.graph.initializer[0])
+    big.graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(weight, "w"))
+    onnx.save(big, path, save_as_external_data=True, location="weights.bin", size_threshold=0)
+    caplog.set_level(logging.INFO, "ingot.onnxruntime")
+
+    def compiles() -> int:
+        """How many sessions compiled."""
+        caplog.clear()
+        ours.InferenceSession(path).run(None, FEED)
+        return len([each for each in caplog.records if "compiled in" in each.message])
+
+    assert [compiles(), compiles()] == [1, 0]
+    weights = tmp_path / "weights.bin"
+    weights.write_bytes(bytes(len(weights.read_bytes())))
+    assert compiles() == 1
+    assert not np.any(ours.InferenceSession(str(path)).run(["y"], FEED)[0])
+    monkeypatch.setattr(compiled, "_compiler", lambda: "another")
+    assert compiles() == 1
+
+
+def test_lowerings_of_the_user_are_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ingot.compiler.frontends import own_ops
+
+    monkeypatch.setenv("INGOT_CACHE", str(tmp_path / "cache"))
+    source = onnx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["": 20, "com.acme": 1]>\n'
+        "model (float[n] x) => (float[n] y) { y = com.acme.Scaled(x) }"
+    ).SerializeToString()
+    for factor in (2, 3):
+        monkeypatch.setitem(own_ops._own, ("com.acme", "Scaled"), lambda x, f=factor: x * f)
+        (got,) = ours.InferenceSession(source).run(None, {"x": np.ones(2, np.float32)})
+        assert got.tolist() == [factor] * 2
+
+
+def test_importing_it_imports_no_compiler_passes() -> None:
+    import subprocess
+    import sys
+
+    code = "import sys, ingot.onnxruntime; print([m for m in sys.modules if m in ('onnx', 'jax', "
+    code += "'onnxruntime', 'ingot.compiler.pipeline')])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -13,7 +13,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Union
 
-from ingot.compiler.frontends.complex_numbers import BINARY, Complex, absolute
+import numpy as np
+
+from ingot.compiler.frontends.complex_numbers import BINARY, UNARY, Complex, absolute
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.graph.control.build_control import counted_loop, while_loop
 from ingot.compiler.ir import Value, dims
@@ -49,6 +51,11 @@ class Array:
     def dtype(self) -> DType:
         """That of the parts."""
         return tensor_type(self.parts[0]).dtype
+
+    @property
+    def epsilon(self) -> float:
+        """The distance of 1 to the next number."""
+        return float(np.finfo(self.dtype.numpy).eps)
 
     @property
     def is_complex(self) -> bool:
@@ -198,7 +205,10 @@ class Array:
         return first + rest[0] if rest else first
 
     def sqrt(self) -> Array:
-        return self.each("sqrt")
+        if not self.is_complex:
+            return self.each("sqrt")
+        real, imaginary = self.parts
+        return Array(self.scope, UNARY["sqrt"](Complex(self.scope.builder), (real, imaginary)))
 
     def reduce(self, kind: str, axis: int) -> Array:
         return self.each("reduce", axes=(axis,), kind=kind)
@@ -208,6 +218,9 @@ class Array:
 
     def max(self, axis: int) -> Array:
         return self.reduce("max", axis)
+
+    def greater_of(self, other: Number) -> Array:
+        return self._binary("max", other)
 
     def arg_max(self, axis: int) -> Array:
         return self.each("arg_max", axis=axis, dtype=I64)
@@ -302,8 +315,9 @@ class Array:
 
     def diagonal(self) -> Array:
         """[b, n, n] -> [b, n]."""
-        on = self.scope.count(self.shape, 1).equals(self.scope.count(self.shape, 2))
-        return self.scope.where(on, self, 0).sum(2)
+        batch, size, _ = self.shape
+        flat = self.reshape(batch, size * size).padded(size * (size + 1))
+        return flat.reshape(batch, size, size + 1).cut(2, 0, 1).reshape(batch, size)
 
 
 class Scope:
@@ -352,7 +366,7 @@ class Scope:
         a, b = (1,) * (rank - len(a)) + a, (1,) * (rank - len(b)) + b
         return tuple(dims.broadcast(x, y) for x, y in zip(a, b, strict=True))
 
-    def where(self, predicate: Array, a: Array | float, b: Number) -> Array:
+    def where(self, predicate: Array, a: Number, b: Number) -> Array:
         """a where the predicate holds, else b; all three are broadcast."""
         known = a if isinstance(a, Array) else b
         assert isinstance(known, Array)

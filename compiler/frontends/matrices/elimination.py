@@ -8,7 +8,7 @@ from ingot.compiler.frontends.matrices.arrays import I64, Array
 from ingot.compiler.frontends.matrices.blocks import Panels
 from ingot.compiler.ir import dims
 
-__all__ = ["Factors", "cholesky", "lu", "solve_lower", "solve_triangular"]
+__all__ = ["Factors", "cholesky", "first_of", "lu", "solve_lower", "solve_triangular"]
 
 
 @dataclass(frozen=True)
@@ -55,10 +55,10 @@ def lu(x: Array) -> Factors:
     matrix, order, pivots = panels.each(scope, [padded, start_order, pivots], eliminate)
     both, order = matrix.cut(1, 0, m).cut(2, 0, n), order.cut(1, 0, m)
     diagonal = both.cut(1, 0, count).cut(2, 0, count).diagonal()
-    return Factors(both, pivots.cut(1, 0, count), order, _first(diagonal.size().equals(0)))
+    return Factors(both, pivots.cut(1, 0, count), order, first_of(diagonal.size().equals(0)))
 
 
-def _first(wrong: Array) -> Array:
+def first_of(wrong: Array) -> Array:
     """i1[b, n] -> i64[b]: the number of the first true element, from 1; 0 if there is none."""
     scope = wrong.scope
     numbers = scope.count(wrong.shape, 1) + 1
@@ -123,7 +123,7 @@ def cholesky(x: Array) -> tuple[Array, Array]:
     factor, wrong = panels.each(scope, [matrix, wrong], eliminate)
     lower = scope.count((1, size, size), 1) >= scope.count((1, size, size), 2)
     factor = scope.where(lower, factor.cut(1, 0, size).cut(2, 0, size), 0)
-    return factor, _first(wrong.cut(1, 0, size) > 0)
+    return factor, first_of(wrong.cut(1, 0, size) > 0)
 
 
 def _cholesky_panel(panel: Array, start: Array) -> tuple[Array, Array]:

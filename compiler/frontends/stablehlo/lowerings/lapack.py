@@ -15,6 +15,7 @@ from typing import Any
 from ingot.compiler.frontends.matrices import Array, Scope, batched
 from ingot.compiler.frontends.matrices.arrays import I64
 from ingot.compiler.frontends.matrices.elimination import cholesky, lu, solve_triangular
+from ingot.compiler.frontends.matrices.jacobi import eigh, svd
 from ingot.compiler.frontends.matrices.reflectors import (
     hessenberg,
     pivoted_qr,
@@ -22,6 +23,8 @@ from ingot.compiler.frontends.matrices.reflectors import (
     qr,
     tridiagonal,
 )
+from ingot.compiler.frontends.matrices.schur import eigenvectors, schur
+from ingot.compiler.frontends.matrices.tridiagonal import solve_tridiagonal
 from ingot.compiler.frontends.stablehlo.lowering import Context, Lowered
 from ingot.compiler.frontends.stablehlo.reading.program import SourceOp, TensorType
 from ingot.compiler.graph.builder import tensor_type
@@ -125,15 +128,65 @@ def _tridiagonal(call: _Call) -> Sequence[Array]:
     return (matrix.reverse(1, 2), *(each.reverse(1) for each in vectors), call.done())
 
 
+def _eigh(call: _Call) -> Sequence[Array]:
+    x = call.square()
+    values, vectors, info = eigh(x if call.is_letter("uplo", "L") else x.H)
+    return vectors, values, info
+
+
+def _svd(call: _Call) -> Sequence[Array]:
+    x = call.operand(0)
+    whole = call.is_letter("mode", "A")
+    if call.is_letter("mode", "N"):  # nobody asks for the vectors, but they have a type
+        declared = call.op.results[2].type
+        assert isinstance(declared, TensorType)
+        whole = declared.shape[-1] == x.shape[1]
+    u, values, vh, info = svd(x, whole=whole)
+    return x, values, u, vh, info
+
+
+def _eig(call: _Call) -> Sequence[Array]:
+    """The eigenvalues, of real matrices as real and imaginary parts, left and right vectors."""
+    x = call.square()
+    found = schur(x)
+    sides = [
+        eigenvectors(found, left=name == "compute_left")
+        if call.is_letter(name, "V")
+        else call.scope.zeros(x.as_complex())
+        for name in ("compute_left", "compute_right")
+    ]
+    values = [found.values] if x.is_complex else found.values.split()
+    return (*values, *sides, found.info)
+
+
+def _schur(call: _Call) -> Sequence[Array]:
+    x = call.square()
+    found = schur(x)
+    values = [found.values] if x.is_complex else found.values.split()
+    return found.form, found.vectors.H, *values, call.done(), found.info
+
+
+def _tridiagonal_system(call: _Call) -> Sequence[Array]:
+    below, diagonal, above = (call.operand(place, 1) for place in range(3))
+    return solve_tridiagonal(below, diagonal, above, call.operand(3))
+
+
 _ROUTINES: dict[str, Callable[[_Call], Sequence[Array]]] = {
+    "gees": _schur,
+    "geev": _eig,
     "gehrd": _hessenberg,
     "geqp3": _pivoted_qr,
     "geqrf": lambda call: qr(call.operand(0)),
+    "gesdd": _svd,
+    "gesvd": _svd,
     "getrf": _lu,
+    "gtsv": _tridiagonal_system,
+    "heevd": _eigh,
     "hetrd": _tridiagonal,
     "orgqr": _q,
     "ormqr": _with_q,
     "potrf": _cholesky,
+    "syevd": _eigh,
     "sytrd": _tridiagonal,
     "trsm": _triangular,
     "ungqr": _q,

@@ -158,25 +158,132 @@ def test_columns_of_any_size_have_reflectors() -> None:
         check(jnp.linalg.qr, (x * scale).astype(np.float32))
 
 
-@pytest.mark.parametrize("dtype", ["float32", "complex64"])
-def test_factors_run(dtype: str) -> None:
-    def everything(a: Any, b: Any) -> Any:
-        definite = a @ jnp.conj(jnp.swapaxes(a, 1, 2)) + 4 * jnp.eye(4, dtype=a.dtype)
-        return jnp.linalg.solve(a, b), jnp.linalg.cholesky(definite), jnp.linalg.qr(a)
-
-    a, b = drawn(2, 4, 4, dtype=dtype), drawn(2, 4, 3, dtype=dtype, seed=1)
-    check_compiled(everything, a, b, tolerance=1e-4)
+def assert_near(found: Array, wanted: Array, scale: float = 1) -> None:
+    """Within some units of the last place of numbers of size `scale`."""
+    limit = 200 * np.finfo(found.dtype).eps * max(scale, 1e-30)
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=limit)
 
 
+def assert_unitary(x: Array) -> None:
+    assert_near(
+        adjoint(x) @ x, np.broadcast_to(np.eye(x.shape[-1]), (*x.shape[:-2], *x.shape[-1:] * 2))
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_eigenvalues_of_hermitian_matrices(dtype: str) -> None:
+    for size in SIZES[:5]:
+        a = drawn(2, size, size, dtype=dtype)
+        a = (a + adjoint(a)).astype(dtype)
+        a[1] *= 0 if size == 3 else 1  # all equal
+        w, v = results_of(jnp.linalg.eigh, a)
+        scale = float(np.abs(a).max())
+        assert_near(w, np.linalg.eigvalsh(a), scale * size)
+        assert_near(a @ v, v * w[:, None], scale * size)
+        assert_unitary(v)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_singular_values(dtype: str) -> None:
+    for rows, columns in ((1, 1), (2, 3), (8, 8), (5, 2), (33, 20)):
+        a, least = drawn(2, rows, columns, dtype=dtype), min(rows, columns)
+        a[1] = np.ones((rows, columns))  # of rank 1
+        for whole in (True, False):
+            u, s, vh = results_of(
+                lambda x: tuple(jnp.linalg.svd(x, full_matrices=whole)),  # noqa: B023
+                a,
+            )
+            scale = float(s.max())
+            assert_near(s, np.linalg.svd(a, compute_uv=False), scale)
+            assert_near((u[..., :least] * s[:, None]) @ vh[:, :least], a, scale)
+            assert_unitary(u)
+            assert_unitary(adjoint(vh))
+    x = drawn(4, 3, dtype=dtype)
+    check(lambda x: (jnp.linalg.pinv(x), jnp.linalg.matrix_rank(x), jnp.linalg.cond(x)), x)
+    check(lambda x, b: jnp.linalg.lstsq(x, b)[0], x, drawn(4, 2, dtype=dtype, seed=1))
+
+
+def _defective(size: int, dtype: str) -> Array:
+    """A block of Jordan, and a cycle, whose sweeps need shifts that are not eigenvalues."""
+    return np.stack([np.diag(np.ones(size - 1), 1), np.roll(np.eye(size), 1, 0)]).astype(dtype)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_eigenvalues_of_any_matrix(dtype: str) -> None:
+    def both(a: Any) -> Any:
+        return jax.lax.linalg.schur(a), jax.lax.linalg.eig(a, compute_left_eigenvectors=True)
+
+    for a in (*(drawn(2, size, size, dtype=dtype) for size in SIZES[:5]), _defective(6, dtype)):
+        size = a.shape[-1]
+        t, z, w, left, right = results_of(both, a)
+        scale = float(np.abs(a).max()) * size
+        assert_near(z @ t @ adjoint(z), a, scale)
+        assert_unitary(z)
+        assert not np.tril(t, -2 if t.dtype.kind == "f" else -1).any()
+        assert_near(a @ right, right * w[:, None], scale)
+        assert_near(adjoint(left) @ a, w[:, :, None] * adjoint(left), scale)
+        assert_near(np.linalg.norm(right, axis=1), np.ones((2, size)))
+        if t.dtype.kind == "f":  # pairs are conjugate to the last bit, and blocks have one diagonal
+            np.testing.assert_array_equal(np.sort_complex(w), np.sort_complex(np.conj(w)))
+            corners = [t[..., : size - 1, : size - 1], t[..., 1:, 1:]]
+            low = np.diagonal(t, -1, 1, 2) != 0
+            first, second = (np.diagonal(each, 0, 1, 2)[low] for each in corners)
+            np.testing.assert_array_equal(first, second)
+
+
+def test_tridiagonal_systems_and_functions_of_matrices() -> None:
+    for dtype in ("float32", "complex128"):
+        rows = [drawn(2, 6, dtype=dtype, seed=seed) for seed in range(3)]
+        rows[0][:, 0] = rows[2][:, -1] = 0
+        check(jax.lax.linalg.tridiagonal_solve, *rows, drawn(2, 6, 3, dtype=dtype), tolerance=1e4)
+    x = drawn(4, 4, dtype="float64")
+    check(lambda x: jax.scipy.linalg.sqrtm(x @ x.T), x, tolerance=1e5)
+
+
+def test_what_is_not_finite_has_no_eigenvalues() -> None:
+    x = np.stack([np.eye(3), np.full((3, 3), np.nan)]).astype(np.float32)
+    for function in (jnp.linalg.eigh, jnp.linalg.eig, lambda x: tuple(jnp.linalg.svd(x))):
+        for found in results_of(function, x):
+            assert np.isfinite(found[0]).all()
+            assert np.isnan(found[1]).all()
+
+
+@pytest.mark.slow
+def test_all_of_it_runs() -> None:
+    def real(a: Any, b: Any) -> Any:
+        definite = a @ jnp.swapaxes(a, 1, 2) + 4 * jnp.eye(4, dtype=a.dtype)
+        whole = jnp.linalg.solve(a, b), jnp.linalg.cholesky(definite), jnp.linalg.qr(a)
+        ends = jnp.linalg.eigvalsh(definite), jnp.linalg.svdvals(a), jnp.linalg.eigvals(definite)
+        return whole, ends[:2], jnp.sort(ends[2])
+
+    def complex(a: Any, b: Any) -> Any:
+        return jnp.linalg.solve(a, b), jnp.linalg.qr(a), jnp.linalg.svdvals(a)
+
+    for function, dtype in ((real, "float32"), (complex, "complex64")):
+        a, b = drawn(2, 4, 4, dtype=dtype), drawn(2, 4, 3, dtype=dtype, seed=1)
+        check_compiled(function, a, b, tolerance=1e-4)
+
+
+@pytest.mark.slow
 def test_sizes_may_be_symbols() -> None:
     b, m, n = export.symbolic_shape("b, m, n", constraints=["m >= n"])
 
     def both(a: Any, s: Any) -> Any:
-        return jnp.linalg.qr(a), jnp.linalg.inv(s)
+        return jnp.linalg.qr(a), jnp.linalg.inv(s), jnp.linalg.svd(a)
 
     exported = export.export(jax.jit(both))(spec(b, m, n), spec(n, n))
     for sizes in ((2, 3, 3), (1, 6, 2)):
         a, s = normal(*sizes), normal(sizes[2], sizes[2]) + 2 * np.eye(sizes[2], dtype=np.float32)
-        q, r, inverse = run_compiled(exported, a, s)
+        q, r, inverse, u, values, vh = run_compiled(exported, a, s)
         np.testing.assert_allclose(q @ r, a, atol=1e-5)
+        least = len(values[0])
+        np.testing.assert_allclose((u[..., :least] * values[:, None]) @ vh, a, atol=1e-4)
         np.testing.assert_allclose(inverse @ s, np.eye(sizes[2]), atol=1e-4)
+    module = import_stablehlo(export.export(jax.jit(jnp.linalg.eig))(spec(b, n, n)))
+    for size in (1, 2, 5):
+        x = normal(2, size, size)
+        w, v = (np.asarray(each) for each in interpret(module, "main", [x]))
+        np.testing.assert_allclose(x @ v, v * w[:, None], atol=1e-4)

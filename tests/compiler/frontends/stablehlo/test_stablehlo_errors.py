@@ -17,26 +17,28 @@ from tests.support.stablehlo_cases import export, spec
 
 
 def test_all_missing_ops_are_listed_with_layer_types_and_advice() -> None:
-    def acme(x: Any) -> Any:
-        return jax.ffi.ffi_call("acme_solve", jax.ShapeDtypeStruct(x.shape, x.dtype))(x)
+    def acme(x: Any, name: str = "acme_solve") -> Any:
+        return jax.ffi.ffi_call(name, jax.ShapeDtypeStruct(x.shape, x.dtype))(x)
 
     def model(x: Any) -> Any:
         with jax.named_scope("mixer"):
             y = acme(x)
         with jax.named_scope("solver"):
-            z = acme(x + 1j)
+            z = acme(x + 1j, "acme_turn")
         return y, z, lax.fori_loop(0, 3, lambda i, a: acme(a) * i, x)
 
-    unstable = [jax.export.DisabledSafetyCheck.custom_call("acme_solve")]
+    unstable = [
+        jax.export.DisabledSafetyCheck.custom_call(name) for name in ("acme_solve", "acme_turn")
+    ]
     exported = jax.export.export(jax.jit(model), disabled_checks=unstable)(spec(4, 4))
     with pytest.raises(CompileError) as caught:
         import_stablehlo(exported)
     message = str(caught.value)
-    for part in ("custom_call at", "mixer", "solver", "c64[4,4]", "acme_solve"):
+    for part in ("custom_call at", "mixer", "solver", "c64[4,4]", "acme_turn"):
         assert part in message
     assert "rewrite these layers" in message
-    assert message.count("the custom call 'acme_solve") == 1  # the others are of the same kind
-    assert "(also in 2 more places" in message
+    assert message.count("the custom call 'acme_solve") == 1  # the other one is in the loop
+    assert "(also in 1 more place" in message
 
 
 def test_a_region_that_computes_more_than_elements_names_its_layer_and_why() -> None:

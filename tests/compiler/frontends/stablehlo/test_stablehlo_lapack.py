@@ -282,7 +282,8 @@ def test_sizes_may_be_symbols() -> None:
         least = len(values[0])
         np.testing.assert_allclose((u[..., :least] * values[:, None]) @ vh, a, atol=1e-4)
         np.testing.assert_allclose(inverse @ s, np.eye(sizes[2]), atol=1e-4)
-    module = import_stablehlo(export.export(jax.jit(jnp.linalg.eig))(spec(b, n, n)))
+    (n,) = export.symbolic_shape("n")
+    module = import_stablehlo(export.export(jax.jit(jnp.linalg.eig))(spec(2, n, n)))
     for size in (1, 2, 5):
         x = normal(2, size, size)
         w, v = (np.asarray(each) for each in interpret(module, "main", [x]))

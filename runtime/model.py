@@ -24,6 +24,7 @@ from ingot.runtime.program import HostKernel, Program
 from ingot.runtime.session import Session
 from ingot.runtime.signature import Signature, Value
 from ingot.runtime.state import read_state, save_state, state_spans, write_state
+from ingot.runtime.texts import Texts, has_texts
 from ingot.runtime.trace import Trace
 
 __all__ = ["Function", "Model", "load"]
@@ -140,8 +141,11 @@ class Function(Uncopied):
         results = self._run(arguments, out, named, (max_steps, timeout))
         if not as_dict:
             return results
-        names = [value.name for value in self._signature.results]
+        names = self._result_names()
         return dict(zip(names, results if len(names) > 1 else [results], strict=False))
+
+    def _result_names(self) -> list[str]:
+        return [value.name for value in self._signature.results]
 
     def _results(self, frame: Frame, outputs: Sequence[Any] | None) -> Any:
         """What a call gives: new arrays, and those of `out=` as they were passed."""
@@ -204,6 +208,37 @@ class Function(Uncopied):
         return tuple(out.get(name) for name in names)
 
 
+class _TextFunction(Function):
+    """A function that takes or gives strings or maps: one object array for each string tensor."""
+
+    __slots__ = ("_texts",)
+
+    def __init__(self, session: Session, ordinal: int, signature: Signature) -> None:
+        super().__init__(session, ordinal, signature)
+        self._texts = Texts(signature)
+
+    def _run(
+        self,
+        arguments: tuple[Any, ...],
+        out: Any,
+        named: Mapping[str, Any],
+        limits: tuple[int | None, float | None] | None = None,
+    ) -> Any:
+        arguments, named = self._texts.bind(arguments, named)
+        results = super()._run(arguments, out, named, limits)
+        if out is not None:  # memory of the caller's, for tensors
+            return results
+        return self._texts.unpack([results] if self._result_count == 1 else results)
+
+    def _result_names(self) -> list[str]:
+        return self._texts.result_names
+
+
+def _function(session: Session, ordinal: int, signature: Signature) -> Function:
+    kind = _TextFunction if has_texts(signature) else Function
+    return kind(session, ordinal, signature)
+
+
 class Model(Uncopied):
     """A loaded module with private state. Threads may share it: calls wait for each other.
 
@@ -216,7 +251,7 @@ class Model(Uncopied):
         self._program = program
         self._session = Session(program)
         self._functions = {
-            signature.name: Function(self._session, ordinal, signature)
+            signature.name: _function(self._session, ordinal, signature)
             for ordinal, signature in enumerate(program.signatures)
         }
         self._main = self._functions.get("main")

@@ -95,7 +95,7 @@ def coverage_markdown() -> str:
         _list("Not taken", rest),
         "\nOf the domain `com.microsoft`, which onnxruntime and its tools write:\n\n",
         _list("Taken", set(registered_ops(MICROSOFT))),
-        "Of the domain `ai.onnx.ml`, classic models, but for strings and maps:\n\n",
+        "Of the domain `ai.onnx.ml`, classic models:\n\n",
         _list("Taken", set(registered_ops(CLASSIC))),
         "Of other domains only functions that the model brings are taken.\n",
         "\n## StableHLO\n\n",

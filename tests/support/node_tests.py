@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import onnx
 
 from ingot.compiler.frontends.onnx import import_onnx
+from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.ir import Module
+from ingot.runtime.signature import Signature, Value
+from ingot.runtime.texts import Texts, has_texts
 
-__all__ = ["Import", "Run", "check", "node_tests", "read", "read_dynamic"]
+__all__ = ["Import", "Run", "check", "interpreted", "node_tests", "read", "read_dynamic"]
 
 Run = Callable[[list[Any]], Sequence[Any]]
 Import = Callable[[Any], Module]
@@ -86,6 +90,34 @@ def read_dynamic(case: Any) -> Module:
     return import_onnx(model)
 
 
+def interpreted(module: Module) -> Run:
+    """Its function `main`, which takes and gives strings as a loaded module does."""
+    main = module.functions["main"]
+    ends = [
+        (main.argument_names, [each.type for each in main.arguments]),
+        (main.result_names, main.result_types),
+    ]
+    arguments, results = (
+        tuple(
+            Value(name, type.dtype, (), main.docs.get(name, ""))
+            for name, type in zip(names, types, strict=True)
+        )
+        for names, types in ends
+    )
+    signature = Signature("main", arguments, results)
+    if not has_texts(signature):
+        return partial(interpret, module, "main")
+    texts = Texts(signature)
+
+    def run(given: list[Any]) -> Sequence[Any]:
+        values, named = texts.bind(tuple(given), {})
+        values = values or tuple(named[each.name] for each in arguments)
+        made = texts.unpack(interpret(module, "main", values))
+        return made if isinstance(made, tuple) else [made]
+
+    return run
+
+
 def _comparable(array: Any) -> Any:
     """Floats as f64, so that ml_dtypes arrays compare."""
     return array.astype(np.float64) if array.dtype.kind in "fV" else array
@@ -113,6 +145,9 @@ def check(case: Any, run: Run) -> None:
             assert result.dtype == expected.dtype
             assert result.shape == expected.shape
             if _is_drawn(case):
+                continue
+            if expected.dtype == object:
+                np.testing.assert_array_equal(result, expected)
                 continue
             relative = 1e-3 if expected.dtype.itemsize > 2 else 2e-2
             np.testing.assert_allclose(

@@ -10,6 +10,7 @@ from ingot.compiler.frontends.onnx.structures import (
     Forked,
     Items,
     Maybe,
+    Strings,
     Structure,
     as_list,
     list_of_types,
@@ -54,7 +55,7 @@ def give_result(
             return _result("optional", structure.content, given, output, builder)
     if content is None:
         return _nothing(output, builder)
-    if isinstance(content, (Maybe, Forked)):
+    if isinstance(content, (Maybe, Forked, Strings)):
         raise CompileError(f"graph output '{output.name}' is {structure}: optionals do not nest")
     if isinstance(content, Value) and isinstance(content.type, TensorType):
         if not optional:

@@ -7,34 +7,39 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TypeGuard
 
 import onnx
 
+from ingot.compiler.frontends.emitter import Emitter
 from ingot.compiler.frontends.onnx.check import (
     DEFAULT_DOMAIN,
     check_graph,
     opset_versions,
 )
 from ingot.compiler.frontends.onnx.choose_ends import choose_ends
-from ingot.compiler.frontends.onnx.edge import give_result, take_argument, tensor_of
+from ingot.compiler.frontends.onnx.edge import give_result, take_argument
 from ingot.compiler.frontends.onnx.initializers import ImportOptions
 from ingot.compiler.frontends.onnx.name_sizes import name_sizes
 from ingot.compiler.frontends.onnx.scope import UNKNOWN, Result, Scope, Unknown
 from ingot.compiler.frontends.onnx.signature import (
     Signature,
+    doc_of_bytes,
+    doc_of_keys,
     output_problem,
     read_signature,
 )
 from ingot.compiler.frontends.onnx.source import Source
-from ingot.compiler.frontends.onnx.structures import Forked
+from ingot.compiler.frontends.onnx.strings import SUFFIX, from_ends, pack
+from ingot.compiler.frontends.onnx.structures import Forked, Strings
 from ingot.compiler.frontends.onnx.walk import Walk
 from ingot.compiler.frontends.problems import list_problems
 from ingot.compiler.frontends.random_numbers import add_position
 from ingot.compiler.frontends.survey import Survey
 from ingot.compiler.frontends.symbols import Restart, Symbols
 from ingot.compiler.ir import Block, Function, Module, Region, TensorType, Value
-from ingot.compiler.ir.dims import symbols_of
+from ingot.compiler.ir.dims import Dim, symbols_of
 from ingot.compiler.ir.renamed_dims import FunctionAttributes
 from ingot.hal.errors import CompileError
 
@@ -69,21 +74,35 @@ def _import(
     scope = Scope(values, opsets)
     scope.read(graph)
     walk = Walk(source, options, block, symbols)
-    for name, argument in zip(signature.names, block.arguments, strict=True):
+    arguments = dict(zip(signature.names, block.arguments, strict=True))
+    for name, argument in arguments.items():
         argument.name = name
         values[name] = take_argument(argument, walk.builder, walk.contents)
+    for name in signature.strings:
+        data = arguments[f"{name}{SUFFIX}"]
+        values[name] = from_ends(Emitter(walk.builder), arguments[name], data)
     for problem in signature.refused.values():
         walk.notes.note(problem)
     walk.walk(graph.node, signature.result_names, scope)
-    results = [walk.look_up(name, scope) for name in signature.result_names]
-    given = [_give(walk, *each) for each in zip(ends.outputs, results, strict=True)]
+    names = signature.result_names
+    results = [walk.look_up(name, scope) for name in names]
+    given: dict[str, Value | None] = {}
+    for output, result in zip(ends.outputs, results, strict=True):
+        if isinstance(result, Strings):
+            given |= _give_strings(walk, output.name, result)
+        else:
+            given[output.name] = _give(walk, output, result)
     if options.survey is not None:
         return _finish_survey(walk, options.survey, block, signature, results)
-    walk.notes.raise_problems(dict(zip(signature.result_names, given, strict=True)))
-    walk.builder.return_(*(value for value in given if value is not None))
+    walk.notes.raise_problems({name: given.get(name) for name in names})
+    walk.builder.return_(*(value for value in given.values() if value is not None))
+    docs = {name: doc_of_bytes(name.removesuffix(SUFFIX)) for name in given.keys() - set(names)}
+    known = walk.contents.remembered
+    docs |= {name: doc_of_keys(known["keys", name]) for name in names if ("keys", name) in known}
+    signature = replace(signature, result_names=tuple(given), docs={**signature.docs, **docs})
     module = _finish(block, signature)
     add_position(module)
-    name_sizes(module.functions["main"], ends.outputs)
+    name_sizes(module.functions["main"], {output.name: output for output in ends.outputs})
     if walk.initializers.weights:
         module.attributes["weights"] = tuple(walk.initializers.weights.items())
     return module
@@ -128,17 +147,22 @@ def _finish_survey(
     )
 
 
+def _give_strings(walk: Walk, name: str, strings: Strings) -> dict[str, Value]:
+    """Where the strings end, and their bytes."""
+
+    def define_size(number: Value, what: str) -> Dim:
+        symbol = partial(walk.contents.fresh_symbol, f"{name}_size")
+        (part,) = walk.contents.parts(walk.builder, number)
+        return walk.contents.define_size(walk.builder, part, symbol, what)
+
+    ends, data = pack(Emitter(walk.builder), strings, define_size)
+    return {name: ends, f"{name}{SUFFIX}": data}
+
+
 def _give(walk: Walk, value: onnx.ValueInfoProto, result: Result) -> Value | None:
     """What the function returns for a graph output; None, and a note, if it can be none, or
     is not what the graph declares."""
     if isinstance(result, Unknown):
-        if tensor_of(value.type).elem_type == onnx.TensorProto.STRING:
-            walk.notes.note(
-                f"graph output '{value.name}' is of strings, which results cannot be: name the "
-                "others, or numbers that it is made of, with outputs= or --outputs"
-            )
-        elif result.problem:
-            walk.notes.note(f"graph output '{value.name}': {result.problem}")
         return None
     if isinstance(result, Value) and isinstance(result.type, TensorType):
         problem = output_problem(value, result.type)

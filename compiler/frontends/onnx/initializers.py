@@ -7,14 +7,17 @@ from pathlib import Path
 
 import onnx
 
+from ingot.compiler.frontends.emitter import Emitter
 from ingot.compiler.frontends.onnx.fingerprint import fingerprint
 from ingot.compiler.frontends.onnx.notes import Notes
 from ingot.compiler.frontends.onnx.scope import UNKNOWN, Result
+from ingot.compiler.frontends.onnx.strings import constant_strings
 from ingot.compiler.frontends.onnx.tensors import (
     dtype_of,
     element_type_name,
     is_external,
     literal_of,
+    texts_of,
 )
 from ingot.compiler.frontends.survey import Survey
 from ingot.compiler.graph.builder import Builder
@@ -46,6 +49,12 @@ class Initializers:
     def make(self, tensor: onnx.TensorProto, builder: Builder) -> Result:
         """The value of an initializer; unknown, and a note, if there can be none."""
         element = dtype_of(tensor.data_type)
+        if tensor.data_type == onnx.TensorProto.STRING:
+            try:
+                return constant_strings(Emitter(builder), texts_of(tensor), tuple(tensor.dims))
+            except CompileError as error:
+                self._notes.note(str(error))
+                return UNKNOWN
         if element is None:
             kind = element_type_name(tensor.data_type)
             self._notes.note(

@@ -6,7 +6,7 @@ know that name, so the symbol gets it, unless it means something else already.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 import onnx
 
@@ -17,15 +17,15 @@ from ingot.compiler.ir.dims import Dim, Expr, symbol, symbols_of
 __all__ = ["name_sizes"]
 
 
-def name_sizes(function: Function, outputs: Sequence[onnx.ValueInfoProto]) -> None:
-    """Rename symbols that ops of the function define to what its results declare."""
+def name_sizes(function: Function, outputs: Mapping[str, onnx.ValueInfoProto]) -> None:
+    """Rename symbols that ops of the function define to what its results, by name, declare."""
     fresh = inner_symbols(function)
     taken = {*fresh, *function.symbols}
     names: dict[str, str] = {}
-    for output, type in zip(outputs, function.result_types, strict=True):
-        if not isinstance(type, TensorType):
+    for name, type in zip(function.result_names, function.result_types, strict=True):
+        if not isinstance(type, TensorType) or name not in outputs:
             continue
-        declared = output.type.tensor_type.shape.dim
+        declared = outputs[name].type.tensor_type.shape.dim
         for dim, wanted in zip(type.shape, declared, strict=False):
             old, new = _symbol_name(dim), wanted.dim_param
             if old in fresh and old not in names and new.isidentifier() and new not in taken:

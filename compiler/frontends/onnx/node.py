@@ -24,8 +24,8 @@ from ingot.compiler.frontends.emitter import (
     unsupported,
 )
 from ingot.compiler.frontends.onnx.contents import Contents
-from ingot.compiler.frontends.onnx.structures import Structure
-from ingot.compiler.frontends.onnx.tensors import literal_of
+from ingot.compiler.frontends.onnx.structures import Strings, Structure
+from ingot.compiler.frontends.onnx.tensors import literal_of, texts_of
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.ir import Block, Literal, TensorType, Type, Value
 from ingot.compiler.ir.dims import Dim, Expr
@@ -92,7 +92,6 @@ class Node(Emitter):
         self.bodies = bodies
         super().__init__(builder)
         self._contents = contents
-        self.left_out: dict[int, str] = {}  # by output, why it has no value
         self._attributes = {attribute.name: attribute for attribute in proto.attribute}
 
     # ---- operands
@@ -128,10 +127,6 @@ class Node(Emitter):
     def wants(self, index: int) -> bool:
         """True if the model names the output at `index`."""
         return index < len(self.proto.output) and bool(self.proto.output[index])
-
-    def leave_out(self, index: int, problem: str) -> None:
-        """The output at `index` has no value: the problem of a layer that reads it."""
-        self.left_out[index] = problem
 
     @property
     def output_count(self) -> int:
@@ -178,6 +173,24 @@ class Node(Emitter):
         if name not in self._attributes:
             return None
         return literal_of(self._attributes[name].t, self.folders)
+
+    def tensor_texts(self, name: str) -> tuple[list[str], tuple[int, ...]] | None:
+        """An attribute that is a tensor of strings, and its shape; None if it is none."""
+        if name not in self._attributes:
+            return None
+        tensor = self._attributes[name].t
+        if tensor.data_type != onnx.TensorProto.STRING:
+            return None
+        return texts_of(tensor), tuple(tensor.dims)
+
+    def strings(self, index: int) -> Strings | None:
+        """The input at `index` if it is of strings."""
+        structure = self.structure(index)
+        return structure if isinstance(structure, Strings) else None
+
+    def count(self, number: Value, what: str) -> Dim:
+        """As `define_size`, of a value."""
+        return self.define_size(number, f"{self.proto.output[0]}_count", what)
 
     def graph(self, name: str) -> onnx.GraphProto:
         """An attribute that is a body. UnsupportedNode if it was left out."""

@@ -27,6 +27,7 @@ from ingot.compiler.ir import Value
 __all__ = [
     "CLASSIC",
     "MICROSOFT",
+    "STRINGS",
     "Lowering",
     "find_lowering",
     "lower_as",
@@ -37,6 +38,9 @@ __all__ = [
 
 CLASSIC = "ai.onnx.ml"
 """The domain of the standard's ops for classic machine learning."""
+
+STRINGS = "strings"
+"""Stands for the domain of an op that is given strings: its lowering for them."""
 
 MICROSOFT = "com.microsoft"
 """The domain of the ops that onnxruntime and its tools add to the standard's."""

@@ -14,10 +14,7 @@ __all__ = ["UNKNOWN", "Result", "Scope", "Unknown"]
 
 @dataclass(frozen=True)
 class Unknown:
-    """Stands for a result that could not be made; nodes that read it are skipped. `problem` is
-    what to say then, unless it is noted already."""
-
-    problem: str = ""
+    """Stands for a result that could not be made, as is noted; nodes that read it are skipped."""
 
 
 UNKNOWN = Unknown()

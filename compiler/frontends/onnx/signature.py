@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 
 import onnx
 
 from ingot.compiler.frontends.onnx.choose_ends import Ends
 from ingot.compiler.frontends.onnx.dim_params import plain_name, read_expression
+from ingot.compiler.frontends.onnx.strings import SUFFIX
 from ingot.compiler.frontends.onnx.tensors import dtype_of, element_type_name
 from ingot.compiler.frontends.symbols import Symbols
 from ingot.compiler.ir import ListType, PassedType, TensorType, dims
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 from ingot.hal.errors import CompileError
-from ingot.hal.spec import DType
+from ingot.hal.spec import DType, dtype
 
-__all__ = ["Signature", "output_problem", "read_signature", "stand_in_type"]
+__all__ = [
+    "Signature",
+    "doc_of_bytes",
+    "doc_of_keys",
+    "is_text",
+    "output_problem",
+    "read_signature",
+    "stand_in_type",
+]
 
 
 @dataclass(frozen=True)
@@ -30,6 +40,7 @@ class Signature:
     docs: Mapping[str, str]
     renamed: tuple[tuple[str, Dim], ...]  # names of dims that the import replaced
     refused: Mapping[str, str]  # inputs that cannot be arguments, and why
+    strings: frozenset[str]  # arguments that are where texts end; the next one has their bytes
 
 
 def read_signature(ends: Ends, known: Symbols) -> Signature:
@@ -40,9 +51,14 @@ def read_signature(ends: Ends, known: Symbols) -> Signature:
     symbols = _Symbols(known, [dim.dim_param for dim in dims_of if dim.dim_param])
     types: dict[str, TensorType | PassedType] = {}
     refused: dict[str, str] = {}
+    texts: list[str] = []
     for value in inputs:
         try:
             types[value.name] = _read_type(value, symbols)
+            if is_text(value.type):
+                texts.append(value.name)
+                size = symbols.of(f"{value.name}{SUFFIX}_size", False)
+                types[f"{value.name}{SUFFIX}"] = TensorType(dtype("u8"), (size,))
         except CompileError as error:
             refused[value.name] = str(error)
     documented = [value for value in (*inputs, *ends.outputs) if value.doc_string]
@@ -51,10 +67,27 @@ def read_signature(ends: Ends, known: Symbols) -> Signature:
         tuple(types.values()),
         tuple(value.name for value in ends.outputs),
         {name: known.bounds.get(name, (0, None)) for name in _names(list(types.values()))},
-        {value.name: value.doc_string for value in documented},
+        {value.name: value.doc_string for value in documented}
+        | {f"{name}{SUFFIX}": doc_of_bytes(name) for name in texts},
         known.renamed(),
         refused,
+        frozenset(texts),
     )
+
+
+def is_text(type: onnx.TypeProto) -> bool:
+    """Whether it is a tensor of strings."""
+    return bool(type.tensor_type.elem_type == onnx.TensorProto.STRING)
+
+
+def doc_of_bytes(name: str) -> str:
+    """By which callers know that an argument or result holds the bytes of another."""
+    return f"UTF-8 of '{name}'"
+
+
+def doc_of_keys(keys: Sequence[int | str]) -> str:
+    """By which callers know that rows of a result are maps with these keys."""
+    return f"maps of {json.dumps(keys)}"
 
 
 def output_problem(value: onnx.ValueInfoProto, type: TensorType) -> str | None:
@@ -124,7 +157,7 @@ def _read_type(value: onnx.ValueInfoProto, symbols: _Symbols) -> TensorType | Pa
             "optionals of tensors, and optional sequences"
         )
     tensor = type.tensor_type
-    element = dtype_of(tensor.elem_type)
+    element = dtype("i64") if is_text(value.type) else dtype_of(tensor.elem_type)
     if element is None:
         found = element_type_name(tensor.elem_type)
         raise CompileError(

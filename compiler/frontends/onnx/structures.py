@@ -27,6 +27,7 @@ __all__ = [
     "Maybe",
     "MaybeFlow",
     "RankConflict",
+    "Strings",
     "Structure",
     "as_list",
     "common_flow",
@@ -94,7 +95,20 @@ class RankConflict(CompileError):
         self.rank = rank
 
 
-Structure = Value | Items | Maybe | Forked
+@dataclass(frozen=True)
+class Strings:
+    """A tensor of texts: where each begins in the bytes `data`, u8[n], and how many are its own,
+    both i64 in the tensor's shape. Texts may share bytes."""
+
+    starts: Value
+    lengths: Value
+    data: Value
+
+    def __str__(self) -> str:
+        return str(self.starts.type).replace("i64", "string", 1)
+
+
+Structure = Value | Items | Maybe | Forked | Strings
 
 
 @dataclass(frozen=True)
@@ -138,6 +152,8 @@ def flow_of(structure: Structure) -> Flow:
             f"{structure}, as the branches of layer '{structure.layer}' decide: other branches and "
             "loops hand on tensors of one rank; reshape it to one"
         )
+    if isinstance(structure, Strings):
+        raise CompileError("branches and loops cannot hand on strings: give what is made of them")
     assert isinstance(structure.type, (TensorType, ListType))
     return structure.type
 

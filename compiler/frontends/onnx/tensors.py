@@ -20,7 +20,7 @@ from ingot.compiler.ir import Literal
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import DType, dtype
 
-__all__ = ["array_of", "dtype_of", "element_type_name", "is_external", "literal_of"]
+__all__ = ["array_of", "dtype_of", "element_type_name", "is_external", "literal_of", "texts_of"]
 
 _ELEMENT_TYPES: Mapping[int, str] = MappingProxyType(
     {
@@ -79,6 +79,20 @@ def literal_of(tensor: onnx.TensorProto, folders: Sequence[Path]) -> Literal:
             "which has no counterpart; use a numeric type"
         )
     return Literal(array_of(tensor, folders), element)
+
+
+def texts_of(tensor: onnx.TensorProto) -> list[str]:
+    """The elements of a tensor of strings, in order. CompileError: they are not UTF-8, or not as
+    many as its shape says."""
+    try:
+        texts = [bytes(each).decode("utf-8") for each in tensor.string_data]
+    except UnicodeDecodeError as error:
+        raise CompileError(f"tensor '{tensor.name}' has strings that are not UTF-8") from error
+    if len(texts) != math.prod(tensor.dims) or min(tensor.dims, default=0) < 0:
+        raise CompileError(
+            f"tensor '{tensor.name}' of shape {list(tensor.dims)} has {len(texts)} strings"
+        )
+    return texts
 
 
 def array_of(tensor: onnx.TensorProto, folders: Sequence[Path]) -> np.ndarray[Any, Any]:

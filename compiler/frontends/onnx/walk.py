@@ -35,13 +35,19 @@ from ingot.compiler.frontends.onnx.initializers import ImportOptions, Initialize
 from ingot.compiler.frontends.onnx.malformed import well_formed
 from ingot.compiler.frontends.onnx.node import Node, UnknownBody, UnsupportedNode
 from ingot.compiler.frontends.onnx.notes import Notes
-from ingot.compiler.frontends.onnx.registry import Lowering, find_lowering
+from ingot.compiler.frontends.onnx.registry import STRINGS, Lowering, find_lowering
 from ingot.compiler.frontends.onnx.scope import UNKNOWN, Result, Scope, Unknown
 from ingot.compiler.frontends.onnx.signature import (
     stand_in_type,
 )
 from ingot.compiler.frontends.onnx.source import Source
-from ingot.compiler.frontends.onnx.structures import Forked, Maybe, RankConflict, Structure
+from ingot.compiler.frontends.onnx.structures import (
+    Forked,
+    Maybe,
+    RankConflict,
+    Strings,
+    Structure,
+)
 from ingot.compiler.frontends.symbols import Symbols
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.ir import Block, ListType, Value
@@ -50,7 +56,6 @@ from ingot.hal.errors import CompileError
 
 __all__ = ["Walk"]
 
-_STRING_KEYS = ("cats_strings", "keys_strings")
 _SCOPES = "pkg.torch.onnx.name_scopes"
 
 
@@ -141,11 +146,12 @@ class Walk:
         ):
             if lower is None and function is None and not _has_body(node.op_type, domain, opset):
                 self.notes.report_missing(node, inputs, location, opset)
-            self._report_left_out(node, inputs, location)
             return unknown
         forks = [each for each in (*known, *bodies.captured.values()) if isinstance(each, Forked)]
         if forks:
             return self._lower_forked(forks[0], node, known, scope, bodies)
+        if any(isinstance(each, Strings) for each in known):
+            lower = find_lowering(STRINGS, node.op_type, opset) or lower
         try:
             with well_formed():
                 if function is None:
@@ -179,25 +185,10 @@ class Walk:
             given = old_opsets.revise(given)
         results = lower_node(lower, given)
         made: list[Result] = list(results)
-        for index, problem in given.left_out.items():
-            made[index] = Unknown(problem)
         for index, name in enumerate(node.output):
             if name and (index >= len(made) or made[index] is None):
                 raise UnsupportedNode(f"its output {index} ('{name}') is not supported")
         return made
-
-    def _report_left_out(
-        self, node: onnx.NodeProto, inputs: Sequence[Result], location: str
-    ) -> None:
-        """Note what the node reads of a layer that made all but that, or that it takes strings."""
-        for name, value in zip(node.input, inputs, strict=True):
-            if isinstance(value, Unknown) and value.problem:
-                problem = f"'{name}' is missing: {value.problem}"
-                self.notes.report(node, inputs, location, problem)
-                return
-        if any(each.name in _STRING_KEYS for each in node.attribute):
-            problem = "it takes strings, which are not supported: give what it makes of them"
-            self.notes.report(node, inputs, location, problem)
 
     def _node(
         self, node: onnx.NodeProto, inputs: Sequence[Structure | None], opset: int, bodies: _Bodies

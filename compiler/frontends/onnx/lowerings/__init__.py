@@ -27,6 +27,7 @@ from ingot.compiler.frontends.onnx.lowerings import (
     selections,
     sequences,
     shapes,
+    strings,
     training,
     unpooling,
 )
@@ -56,6 +57,7 @@ __all__ = [
     "selections",
     "sequences",
     "shapes",
+    "strings",
     "training",
     "unpooling",
 ]

@@ -21,6 +21,8 @@ from ingot.compiler.frontends.onnx.computed_shapes import (
 )
 from ingot.compiler.frontends.onnx.node import Node, UnsupportedNode, shape_of, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import lowering
+from ingot.compiler.frontends.onnx.strings import constant_strings
+from ingot.compiler.frontends.onnx.structures import Structure
 from ingot.compiler.frontends.onnx.tensors import dtype_of
 from ingot.compiler.ir import Literal, Value, dims
 from ingot.compiler.ir.dims import Dim, Expr
@@ -32,7 +34,15 @@ _TO_THE_END = 2**31 - 1  # exporters write this or more for "up to the end"
 
 
 @lowering("Constant")
-def constant(node: Node) -> Value:
+def constant(node: Node) -> Structure:
+    texts = node.tensor_texts("value")
+    if texts is not None:
+        return constant_strings(node, *texts)
+    if node.has("value_string"):
+        return constant_strings(node, [node.text("value_string", "")], ())
+    listed = node.texts("value_strings")
+    if listed is not None:
+        return constant_strings(node, listed, (len(listed),))
     literal = node.tensor("value")
     if literal is not None:
         return node.literal(literal)

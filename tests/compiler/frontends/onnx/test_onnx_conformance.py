@@ -14,11 +14,10 @@ import numpy as np
 import pytest
 
 from ingot.compiler.frontends.onnx.registry import registered_ops
-from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.ir import Module
 from ingot.hal.errors import CompileError
 from tests.support.devices import load_best
-from tests.support.node_tests import Import, Run, check, node_tests, read, read_dynamic
+from tests.support.node_tests import Import, Run, check, interpreted, node_tests, read, read_dynamic
 from tests.support.results import several
 
 INTERPRETED_COUNT = 1840
@@ -33,7 +32,7 @@ def cases() -> list[Any]:
 
 
 def _interpreted(modules: list[Module]) -> list[Run | None]:
-    return [partial(interpret, module, "main") for module in modules]
+    return [interpreted(module) for module in modules]
 
 
 def _compiled(modules: list[Module]) -> list[Run | None]:

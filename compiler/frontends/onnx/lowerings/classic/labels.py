@@ -1,11 +1,15 @@
-"""Categories and labels of `ai.onnx.ml`: numbers are looked up; strings are no results."""
+"""Categories and labels of `ai.onnx.ml`: numbers or strings that are looked up."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 
 from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import CLASSIC, lowering
+from ingot.compiler.frontends.onnx.strings import constant_strings, matches, take_strings
+from ingot.compiler.frontends.onnx.structures import Strings
 from ingot.compiler.ir import Literal, Value
 from ingot.hal.spec import dtype
 
@@ -19,70 +23,114 @@ def class_count(node: Node, ints: str) -> int:
     return max(len(node.integers(ints) or ()), len(node.texts("classlabels_strings") or ()))
 
 
-def give_labels(node: Node, places: Value, ints: str) -> Value | None:
-    """The labels, i64[n], at the places i64[n]; None, with a note, where they are strings."""
-    if node.texts("classlabels_strings"):
-        scores = f", such as its scores '{node.proto.output[1]}'" if node.wants(1) else ""
-        node.leave_out(
-            0,
-            f"its labels are strings, which are not supported: take numbers{scores}, with outputs=",
-        )
-        return None
+def give_labels(node: Node, places: Value, ints: str) -> Value | Strings:
+    """The labels, i64[n] or strings, at the places i64[n]."""
+    texts = node.texts("classlabels_strings")
+    if texts:
+        return _texts_at(node, texts, places)
     labels = node.integers(ints)
     if not labels:
         return places
     return node.op("take", node.constant(labels, _I64), places, axis=0, mode="clamp")
 
 
-@lowering("LabelEncoder", domain=CLASSIC, since=2)
-def label_encoder(node: Node) -> tuple[Value | None, ...]:
-    """The value of each element among the keys, else the default."""
-    x = node.input(0)
-    keys, values = _listed(node, "keys"), _listed(node, "values")
-    if keys is not None and values is None:
-        _leave_out_strings(node)
-        return (None,)
-    unsupported(keys is None, "its keys are strings, which are not supported")
-    assert keys is not None
-    assert values is not None
-    count = keys.array.size
-    unsupported(
-        not count or count != values.array.size,
-        f"it has {count} keys and {values.array.size} values: fix the model",
-    )
-    hits = _meets(node, x, keys)
-    last = type_of(x).rank
-    places = node.op("arg_max", node.convert(hits, "i32"), axis=last, dtype=_I64, last=False)
-    found = node.op("take", node.literal(values), places, axis=0, mode="clamp")
-    default = node.broadcast_to(_default(node, values), shape_of(x))
-    return (node.op("select", node.reduce(hits, [last], "or"), found, default),)
+def _texts_at(node: Node, texts: Sequence[str], places: Value) -> Strings:
+    return take_strings(node, constant_strings(node, texts, (len(texts),)), places)
+
+
+@lowering("LabelEncoder", domain=CLASSIC)
+def old_label_encoder(node: Node) -> Value | Strings:
+    """Of opset 1: strings to their places among the classes, or back."""
+    classes = node.texts("classes_strings")
+    unsupported(not classes, "its classes_strings are missing: fix the model")
+    assert classes is not None
+    return _between(node, classes, range(len(classes)), node.integer("default_int64", -1))
 
 
 @lowering("CategoryMapper", domain=CLASSIC)
-def category_mapper(node: Node) -> tuple[None]:
-    _leave_out_strings(node)
-    return (None,)
+def category_mapper(node: Node) -> Value | Strings:
+    """Strings to numbers, or back."""
+    texts, numbers = node.texts("cats_strings"), node.integers("cats_int64s")
+    unsupported(
+        not texts or numbers is None or len(texts) != len(numbers),
+        "its cats_strings and cats_int64s are not as many: fix the model",
+    )
+    assert texts is not None
+    assert numbers is not None
+    return _between(node, texts, numbers, node.integer("default_int64", -1))
+
+
+def _between(
+    node: Node, texts: Sequence[str], numbers: Sequence[int], default: int
+) -> Value | Strings:
+    known = Literal(np.array(numbers, np.int64), _I64)
+    if node.strings(0) is not None:
+        place, is_known = _place_among(node, texts)
+        found = node.op("take", node.literal(known), place, axis=0, mode="clamp")
+        return node.op("select", is_known, found, node.fill(default, like=found))
+    place, is_known = _place_among(node, known)
+    return _texts_or(node, texts, place, is_known, node.text("default_string", "_Unused"))
+
+
+def _texts_or(
+    node: Node, texts: Sequence[str], place: Value, is_known: Value, default: str
+) -> Strings:
+    last = node.fill(len(texts), like=place)
+    return _texts_at(node, [*texts, default], node.op("select", is_known, place, last))
+
+
+def _place_among(node: Node, keys: Sequence[str] | Literal) -> tuple[Value, Value]:
+    """Which key each element of input 0 is, and whether it is one."""
+    strings = node.strings(0)
+    if isinstance(keys, Literal):
+        hits = _meets(node, node.input(0), keys)
+    else:
+        unsupported(strings is None, "its keys are strings, its input is not: fix the model")
+        assert strings is not None
+        hits = matches(node, strings, list(keys))
+    last = type_of(hits).rank - 1
+    place = node.op("arg_max", node.convert(hits, "i32"), axis=last, dtype=_I64, last=False)
+    return place, node.reduce(hits, [last], "or")
+
+
+@lowering("LabelEncoder", domain=CLASSIC, since=2)
+def label_encoder(node: Node) -> Value | Strings:
+    """The value of each element among the keys, else the default."""
+    keys, values = _listed(node, "keys"), _listed(node, "values")
+    counts = [
+        each.array.size if isinstance(each, Literal) else len(each) for each in (keys, values)
+    ]
+    unsupported(
+        not counts[0] or counts[0] != counts[1],
+        f"it has {counts[0]} keys and {counts[1]} values: fix the model",
+    )
+    place, is_known = _place_among(node, keys)
+    if not isinstance(values, Literal):
+        given = node.tensor_texts("default_tensor")
+        default = node.text("default_string", "_Unused") if given is None else given[0][0]
+        return _texts_or(node, values, place, is_known, default)
+    found = node.op("take", node.literal(values), place, axis=0, mode="clamp")
+    default_value = node.broadcast_to(_default(node, values), shape_of(place))
+    return node.op("select", is_known, found, default_value)
 
 
 @lowering("OneHotEncoder", domain=CLASSIC)
 def one_hot_encoder(node: Node) -> Value:
     """f32[..., categories]: 1 at the category that an element is. Unless `zeros`, each is one."""
-    categories = node.integers("cats_int64s")
-    unsupported(not categories, "its categories are strings, which are not supported")
-    x = node.convert(node.input(0), _I64)
-    hits = _meets(node, x, Literal(np.array(categories, np.int64), _I64))
+    categories, strings = node.integers("cats_int64s"), node.strings(0)
+    if strings is not None:
+        texts = node.texts("cats_strings")
+        unsupported(not texts, "its cats_strings are missing: fix the model")
+        hits = matches(node, strings, texts or [])
+    else:
+        unsupported(not categories, "its categories are strings, its input is not: fix the model")
+        x = node.convert(node.input(0), _I64)
+        hits = _meets(node, x, Literal(np.array(categories, np.int64), _I64))
     if not node.integer("zeros", 1):
-        rank = type_of(x).rank
+        rank = type_of(hits).rank - 1
         known = node.reduce(node.reduce(hits, [rank], "or"), range(rank), "and")
         node.require(node.convert(known, _I64), 1, "whether each element is a category")
     return node.convert(hits, "f32")
-
-
-def _leave_out_strings(node: Node) -> None:
-    read = node.proto.input[0]
-    node.leave_out(
-        0, f"its results are strings, which are not supported: take '{read}' with outputs="
-    )
 
 
 def _meets(node: Node, x: Value, keys: Literal) -> Value:
@@ -106,15 +154,18 @@ def _meets(node: Node, x: Value, keys: Literal) -> Value:
     return node.op("and", hits, node.broadcast_to(node.constant(first, "i1"), shape))
 
 
-def _listed(node: Node, side: str) -> Literal | None:
-    """The keys or the values; None where they are strings."""
+def _listed(node: Node, side: str) -> Literal | list[str]:
+    """The keys or the values."""
+    texts, given = node.texts(f"{side}_strings"), node.tensor_texts(f"{side}_tensor")
+    if texts is not None or given is not None:
+        return texts if texts is not None else given[0]  # type: ignore[index]
     literal = node.tensor(f"{side}_tensor")
     floats, ints = node.numbers(f"{side}_floats"), node.integers(f"{side}_int64s")
     if literal is not None:
         return Literal(literal.array.reshape(-1), literal.dtype)
     if floats is not None:
         return Literal(np.array(floats, np.float32), dtype("f32"))
-    return None if ints is None else Literal(np.array(ints, np.int64), _I64)
+    return Literal(np.array(ints or (), np.int64), _I64)
 
 
 def _default(node: Node, values: Literal) -> Value:
@@ -124,3 +175,14 @@ def _default(node: Node, values: Literal) -> Value:
     if values.dtype.is_float:
         return node.constant(node.number("default_float", 0.0), values.dtype)
     return node.constant(node.integer("default_int64", -1), values.dtype)
+
+
+@lowering("ZipMap", domain=CLASSIC)
+def zip_map(node: Node) -> Value:
+    """Rows of numbers; callers learn the keys of their columns, and make maps of them."""
+    keys: Sequence[str | int] | None = node.texts("classlabels_strings")
+    keys = keys or node.integers("classlabels_int64s") or ()
+    x = node.input(0)
+    x = x if type_of(x).rank == 2 else node.reshape(x, (1, *shape_of(x)))
+    node.remembered["keys", node.proto.output[0]] = keys
+    return node.agree_on(x, 1, len(keys))

@@ -12,6 +12,7 @@ from ingot.compiler.frontends.onnx.lowerings.classic.scores import (
 )
 from ingot.compiler.frontends.onnx.node import Node, shape_of, unsupported
 from ingot.compiler.frontends.onnx.registry import CLASSIC, lowering
+from ingot.compiler.frontends.onnx.structures import Strings
 from ingot.compiler.ir import Value
 from ingot.hal.spec import dtype
 
@@ -63,7 +64,7 @@ def linear_regressor(node: Node) -> Value:
 
 
 @lowering("LinearClassifier", domain=CLASSIC)
-def linear_classifier(node: Node) -> tuple[Value | None, Value]:
+def linear_classifier(node: Node) -> tuple[Value | Strings, Value]:
     """Labels and scores. One row of coefficients tells the second of two classes."""
     ints = "classlabels_ints"
     classes = class_count(node, ints)

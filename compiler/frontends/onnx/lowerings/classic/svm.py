@@ -12,6 +12,7 @@ from ingot.compiler.frontends.onnx.lowerings.classic.linear import product, rows
 from ingot.compiler.frontends.onnx.lowerings.classic.scores import both_classes, post_transform
 from ingot.compiler.frontends.onnx.node import Node, shape_of, unsupported
 from ingot.compiler.frontends.onnx.registry import CLASSIC, lowering
+from ingot.compiler.frontends.onnx.structures import Strings
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.control.build_control import while_loop
 from ingot.compiler.ir import Value
@@ -86,7 +87,7 @@ def svm_regressor(node: Node) -> Value:
 
 
 @lowering("SVMClassifier", domain=CLASSIC)
-def svm_classifier(node: Node) -> tuple[Value | None, Value]:
+def svm_classifier(node: Node) -> tuple[Value | Strings, Value]:
     """Labels and scores: probabilities, what each pair of classes says, or a score per class."""
     ints = "classlabels_ints"
     x, classes = rows_of(node, node.input(0)), max(class_count(node, ints), 1)

@@ -28,6 +28,7 @@ from ingot.compiler.frontends.onnx.lowerings.classic.scores import (
 )
 from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import CLASSIC, lowering
+from ingot.compiler.frontends.onnx.structures import Strings
 from ingot.compiler.graph.control.build_control import counted_loop
 from ingot.compiler.ir import Value
 from ingot.hal.spec import dtype
@@ -158,7 +159,7 @@ def tree_regressor(node: Node) -> Value:
 
 
 @lowering("TreeEnsembleClassifier", domain=CLASSIC)
-def tree_classifier(node: Node) -> tuple[Value | None, Value]:
+def tree_classifier(node: Node) -> tuple[Value | Strings, Value]:
     """Labels and scores. Leaves that know one class only tell the second of two."""
     ints = "classlabels_int64s"
     classes = class_count(node, ints)

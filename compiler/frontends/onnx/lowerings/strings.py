@@ -1,0 +1,185 @@
+"""Ops on strings. Those that only move elements move where each begins and its length."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ingot.compiler.frontends.onnx.node import Node, UnsupportedNode, shape_of, type_of, unsupported
+from ingot.compiler.frontends.onnx.registry import CLASSIC, STRINGS, find_lowering, lowering
+from ingot.compiler.frontends.onnx.strings import (
+    flat,
+    join_data,
+    matches,
+    pack,
+    padded_bytes,
+)
+from ingot.compiler.frontends.onnx.structures import Strings
+from ingot.compiler.ir import Value, dims
+from ingot.hal.spec import dtype
+
+__all__: list[str] = []
+
+_MOVES = {
+    "": (
+        *("Concat", "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Identity"),
+        *("Reshape", "Slice", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze", "Where"),
+    ),
+    CLASSIC: ("ArrayFeatureExtractor",),
+}
+
+
+def _moved(name: str, domain: str) -> Callable[[Node], tuple[Strings, ...]]:
+    def lower(node: Node) -> tuple[Strings, ...]:
+        given = [each for each in node.inputs if isinstance(each, Strings)]
+        joined = iter(join_data(node, given))
+        tables = [next(joined) if isinstance(each, Strings) else None for each in node.inputs]
+        parts: list[list[Value]] = []
+        for part in ("starts", "lengths"):
+            inner = node.revised(node.opset)
+            inner.inputs = [
+                each if table is None else getattr(table, part)
+                for each, table in zip(node.inputs, tables, strict=True)
+            ]
+            of_numbers = find_lowering(domain, name, node.opset)
+            assert of_numbers is not None
+            made = of_numbers(inner)
+            made = made if isinstance(made, tuple) else (made,)
+            parts.append([each for each in made if isinstance(each, Value)])
+        data = next(table.data for table in tables if table is not None)
+        return tuple(Strings(starts, lengths, data) for starts, lengths in zip(*parts, strict=True))
+
+    return lower
+
+
+for _domain, _names in _MOVES.items():
+    for _name in _names:
+        lowering(_name, domain=STRINGS)(_moved(_name, _domain))
+
+
+@lowering("Shape", "Size", domain=STRINGS)
+def shape(node: Node) -> Value:
+    strings = node.strings(0)
+    assert strings is not None
+    of_numbers = find_lowering("", node.proto.op_type, node.opset)
+    assert of_numbers is not None
+    made = of_numbers(node.with_input(0, strings.lengths))
+    assert isinstance(made, Value)
+    return made
+
+
+def _pair(node: Node) -> list[Strings]:
+    """Both inputs in their common shape."""
+    given = [each for each in (node.strings(0), node.strings(1)) if each is not None]
+    unsupported(len(given) < 2, "it takes strings and numbers: fix the model")
+    common = node.common_shape(*(shape_of(each.starts) for each in given))
+    return [
+        Strings(
+            node.broadcast_to(each.starts, common),
+            node.broadcast_to(each.lengths, common),
+            each.data,
+        )
+        for each in given
+    ]
+
+
+@lowering("Equal", domain=STRINGS)
+def equal(node: Node) -> Value:
+    """Byte by byte, as far as the longest one of the first input reaches."""
+    a, b = _pair(node)
+    longest = node.reduce(flat(node, a.lengths), [0], "max")
+    width = node.count(node.op("max", longest, node.size(0)), "the length of the longest string")
+    same = node.compare("eq", *(padded_bytes(node, each, width) for each in (a, b)))
+    whole = node.reduce(same, [type_of(same).rank - 1], "and")
+    return node.op("and", whole, node.compare("eq", a.lengths, b.lengths))
+
+
+@lowering("StringConcat", domain=STRINGS)
+def string_concat(node: Node) -> Strings:
+    a, b = join_data(node, _pair(node))
+    shape, rank = shape_of(a.starts), type_of(a.starts).rank
+    starts, lengths = (
+        node.op("concatenate", *(node.reshape(x, (*shape, 1)) for x in both), axis=rank)
+        for both in ((a.starts, b.starts), (a.lengths, b.lengths))
+    )
+    ends, data = pack(node, Strings(starts, lengths, a.data), node.count)
+    total = node.reduce(lengths, [rank], "add")
+    last = node.op("slice", ends, start=(*[0] * rank, 1), limit=(*shape, 2))
+    return Strings(node.op("sub", node.reshape(last, shape), total), total, data)
+
+
+@lowering("StringNormalizer", domain=STRINGS)
+def string_normalizer(node: Node) -> Strings:
+    """[n] or [1, n] without stop words, in upper or lower case; one empty string of nothing."""
+    x = node.strings(0)
+    assert x is not None
+    action = node.text("case_change_action", "NONE")
+    unsupported(action not in ("NONE", "LOWER", "UPPER"), f"its case_change_action is {action}")
+    own = shape_of(x.starts)
+    unsupported(
+        len(own) not in (1, 2) or (len(own) == 2 and own[0] != 1),
+        f"its input is {x}: use rank 1, or one row",
+    )
+    stops = node.texts("stopwords") or []
+    sensitive = bool(node.integer("is_case_sensitive", 0))
+    changed = x if action == "NONE" else _in_case(node, x, action)
+    if not stops:
+        return changed
+    compared = x
+    if not sensitive:
+        compared, stops = _in_case(node, x, "LOWER"), [_lower(word) for word in stops]
+    row = Strings(flat(node, compared.starts), flat(node, compared.lengths), compared.data)
+    stopped = node.reduce(matches(node, row, list(dict.fromkeys(stops))), [1], "or")
+    places = node.nonzero(node.op("not", stopped), f"{node.proto.output[0]}_count")
+    count = shape_of(places)[1]
+    places = node.reshape(places, (count,))
+    kept = dims.maximum(count, 1)
+    columns = []
+    for each in (changed.starts, changed.lengths):
+        taken = node.op("take", flat(node, each), places, axis=0, mode="check")
+        taken = node.op("concatenate", taken, node.constant([0], "i64"), axis=0)
+        taken = node.op("slice", taken, start=(0,), limit=(kept,))
+        columns.append(node.reshape(taken, (*own[:-1], kept)))
+    starts, lengths = columns
+    return Strings(starts, lengths, changed.data)
+
+
+def _lower(word: str) -> str:
+    if not word.isascii():
+        raise UnsupportedNode(
+            f"it compares the stop word {word!r} in lower case, which is supported for ASCII only"
+        )
+    return word.lower()
+
+
+def _in_case(node: Node, x: Strings, action: str) -> Strings:
+    """ASCII letters in upper or lower case; the call refuses what is not ASCII."""
+    high = node.compare("ge", x.data, node.fill(0x80, like=x.data))
+    none = node.op("not", node.reduce(high, [0], "or"))
+    node.require(node.convert(none, "i64"), 1, "whether strings whose case changes are ASCII")
+    low, shift = (0x41, 0x20) if action == "LOWER" else (0x61, 0xE0)
+    offset = node.op("sub", x.data, node.fill(low, like=x.data))
+    is_letter = node.compare("lt", offset, node.fill(26, like=offset))
+    moved = node.op("add", x.data, node.fill(shift, like=x.data))
+    return Strings(x.starts, x.lengths, node.op("select", is_letter, moved, x.data))
+
+
+@lowering("TfIdfVectorizer", domain=STRINGS)
+def count_ngrams(node: Node) -> Value:
+    """Words as their places among those of the pool, and then as numbers."""
+    x = node.strings(0)
+    pool = node.texts("pool_strings")
+    if x is None or not pool:
+        raise UnsupportedNode("its pool_strings are missing: fix the model")
+    words = list(dict.fromkeys(pool))
+    hits = matches(node, x, words)
+    rank = type_of(hits).rank - 1
+    place = node.op("arg_max", node.convert(hits, "u8"), axis=rank, dtype=dtype("i64"), last=False)
+    known = node.reduce(hits, [rank], "or")
+    inner = node.with_input(0, node.op("select", known, place, node.fill(-1, like=place)))
+    inner = inner.revised(node.opset)
+    inner.set_attribute("pool_int64s", [words.index(word) for word in pool])
+    of_numbers = find_lowering("", "TfIdfVectorizer", node.opset)
+    assert of_numbers is not None
+    made = of_numbers(inner)
+    assert isinstance(made, Value)
+    return made

@@ -1,0 +1,158 @@
+"""Strings: at the edge of a program as bytes and ends, inside as views (docs/design/0016)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from ingot.compiler.frontends.emitter import Emitter, shape_of, type_of
+from ingot.compiler.frontends.onnx.structures import Strings
+from ingot.compiler.ir import Value, dims
+from ingot.compiler.ir.dims import Dim
+from ingot.hal.spec import dtype
+
+__all__ = [
+    "SUFFIX",
+    "constant_strings",
+    "flat",
+    "from_ends",
+    "join_data",
+    "matches",
+    "pack",
+    "padded_bytes",
+    "take_strings",
+]
+
+SUFFIX = ".utf8"
+"""Of the name of an argument or result that holds the bytes of the one before it."""
+
+_WORD = 8  # bytes that are compared at once
+
+DefineSize = Callable[[Value, str], Dim]
+"""A number of rank 0 as a dim; the text names it in an error."""
+
+
+def constant_strings(node: Emitter, texts: Sequence[str], shape: Sequence[int]) -> Strings:
+    encoded = [text.encode("utf-8") for text in texts]
+    lengths = np.array([len(each) for each in encoded], np.int64)
+    starts = np.cumsum(lengths) - lengths
+    return Strings(
+        node.constant(starts.reshape(shape), "i64"),
+        node.constant(lengths.reshape(shape), "i64"),
+        node.constant(np.frombuffer(b"".join(encoded), np.uint8), "u8"),
+    )
+
+
+def flat(node: Emitter, x: Value) -> Value:
+    return node.reshape(x, (dims.product(shape_of(x)),))
+
+
+def from_ends(node: Emitter, ends: Value, data: Value) -> Strings:
+    """Strings whose bytes stand one behind another, as callers pass them. Ends that go back, or
+    lead behind the bytes, become those of empty strings, or of the last bytes."""
+    row = flat(node, ends)
+    zero, most = node.constant([0], "i64"), node.size(shape_of(data)[0])
+    limits = (node.broadcast_to(each, shape_of(row)) for each in (node.size(0), most))
+    low, high = limits
+    row = node.op("clamp", low, row, high)
+    count = shape_of(row)[0]
+    before = node.op("concatenate", zero, row, axis=0)
+    before = node.op("slice", before, start=(0,), limit=(count,))
+    lengths = node.op("max", node.op("sub", row, before), node.fill(0, like=row))
+    shape = shape_of(ends)
+    return Strings(node.reshape(before, shape), node.reshape(lengths, shape), data)
+
+
+def take_strings(node: Emitter, table: Strings, places: Value) -> Strings:
+    """Elements of a table of rank 1."""
+    starts, lengths = (
+        node.op("take", each, places, axis=0, mode="clamp")
+        for each in (table.starts, table.lengths)
+    )
+    return Strings(starts, lengths, table.data)
+
+
+def join_data(node: Emitter, tables: Sequence[Strings]) -> list[Strings]:
+    """The same strings over one array of bytes."""
+    if all(each.data is tables[0].data for each in tables):
+        return list(tables)
+    data = node.op("concatenate", *(each.data for each in tables), axis=0)
+    joined, offset = [], node.size(0)
+    for each in tables:
+        shift = node.broadcast_to(offset, shape_of(each.starts))
+        joined.append(Strings(node.op("add", each.starts, shift), each.lengths, data))
+        offset = node.op("add", offset, node.size(shape_of(each.data)[0]))
+    return joined
+
+
+def pack(node: Emitter, x: Strings, define_size: DefineSize) -> tuple[Value, Value]:
+    """Where each string ends, in the shape of x, and the bytes of all, one behind another."""
+    lengths = flat(node, x.lengths)
+    ends = node.op("cumulative", lengths, axis=0, kind="add")
+    total = define_size(node.reduce(lengths, [0], "add"), "the count of bytes of strings")
+    marks = node.op(
+        "scatter",
+        node.full(0, "i64", (total,)),
+        node.reshape(ends, (*shape_of(ends), 1)),
+        node.fill(1, like=ends),
+        update_window_dims=(),
+        inserted_window_dims=(0,),
+        scatter_dims_to_operand_dims=(0,),
+        index_vector_dim=1,
+        kind="add",
+        mode="skip",
+    )
+    owner = node.op("cumulative", marks, axis=0, kind="add")  # of each byte, the string it is in
+    begins = node.op("sub", flat(node, x.starts), node.op("sub", ends, lengths))
+    shift = node.op("take", _not_empty(node, begins), owner, axis=0, mode="clamp")
+    place = node.op("iota", dtype=dtype("i64"), shape=(total,), axis=0)
+    place = node.op("add", place, shift)
+    data = node.op("take", _not_empty(node, x.data), place, axis=0, mode="clamp")
+    return node.reshape(ends, shape_of(x.lengths)), data
+
+
+def _not_empty(node: Emitter, row: Value) -> Value:
+    """With a zero behind it, since nothing can be taken of nothing."""
+    return node.op("concatenate", row, node.constant([0], type_of(row).dtype), axis=0)
+
+
+def padded_bytes(node: Emitter, x: Strings, width: Dim) -> Value:
+    """u8[..., width]: the first bytes of each string, with zeros behind its end."""
+    shape = (*shape_of(x.starts), width)
+    rank = len(shape) - 1
+    place = node.op("iota", dtype=dtype("i64"), shape=shape, axis=rank)
+    starts, lengths = (
+        node.op("broadcast", each, shape=shape, dimensions=tuple(range(rank)))
+        for each in (x.starts, x.lengths)
+    )
+    found = node.op(
+        "take", _not_empty(node, x.data), node.op("add", starts, place), axis=0, mode="clamp"
+    )
+    return node.op("select", node.compare("lt", place, lengths), found, node.fill(0, like=found))
+
+
+def matches(node: Emitter, x: Strings, words: Sequence[str]) -> Value:
+    """i1[..., words]: which word each string is, byte by byte. Of equal words the first counts."""
+    encoded = [word.encode("utf-8") for word in words]
+    count = -(-max(map(len, encoded), default=1) // _WORD) or 1
+    table = np.zeros((len(words), count * _WORD), np.uint8)
+    for row, word in enumerate(encoded):
+        table[row, : len(word)] = np.frombuffer(word, np.uint8)
+    own = shape_of(x.starts)
+    rank = len(own)
+    parts = node.reshape(padded_bytes(node, x, count * _WORD), (*own, count, _WORD))
+    given = node.op("reinterpret", parts, dtype=dtype("u64"))
+    shape = (*own, len(words), count)
+    given = node.op("broadcast", given, shape=shape, dimensions=(*range(rank), rank + 1))
+    known = node.constant(table.view("<u8"), "u64")
+    same = node.reduce(
+        node.compare("eq", given, node.broadcast_to(known, shape)), [rank + 1], "and"
+    )
+    lengths = node.op("broadcast", x.lengths, shape=shape[:-1], dimensions=tuple(range(rank)))
+    wanted = node.constant([len(word) for word in encoded], "i64")
+    hits = node.op("and", same, node.compare("eq", lengths, node.broadcast_to(wanted, shape[:-1])))
+    first = np.array([words.index(word) == place for place, word in enumerate(words)])
+    if first.all():
+        return hits
+    return node.op("and", hits, node.broadcast_to(node.constant(first, "i1"), shape[:-1]))

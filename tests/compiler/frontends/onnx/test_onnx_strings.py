@@ -1,0 +1,164 @@
+"""Strings as arguments and results: against onnxruntime, where it has the op, and against NumPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import TensorProto, helper
+
+import ingot
+from ingot.compiler.frontends.onnx import import_onnx
+from tests.support.node_tests import interpreted
+from tests.support.onnx_models import make_value
+from tests.support.onnx_sequences import Node
+
+TEXT = TensorProto.STRING
+WORDS = ["", "a", "b", "ab", "ünï", "eight by", "nine byte", "日本語 text", "a\0"]
+
+
+def _model(nodes: list[Any], inputs: list[Any], outputs: list[Any]) -> onnx.ModelProto:
+    graph = helper.make_graph(nodes, "g", inputs, outputs)
+    opsets = [helper.make_opsetid("", 20), helper.make_opsetid("ai.onnx.ml", 4)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=9)
+
+
+def _array(texts: Any) -> Any:
+    return np.array(texts, object)
+
+
+@pytest.fixture(scope="module")
+def several() -> tuple[Any, Any]:
+    """The graph of an op each on x: string[n, 2], interpreted, and onnxruntime's session of it."""
+    classic = {"domain": "ai.onnx.ml"}
+    nodes = [
+        Node("LabelEncoder", ["x"], ["ids"], keys_strings=WORDS, default_int64=-7,
+             values_int64s=[*range(len(WORDS))], **classic),
+        Node("LabelEncoder", ["x"], ["other"], keys_strings=WORDS, default_string="?",
+             values_strings=WORDS[::-1], **classic),
+        Node("LabelEncoder", ["ids"], ["back"], keys_int64s=[0, 3, 4], default_string="none",
+             values_strings=["", "ab", "ünï"], **classic),
+        Node("CategoryMapper", ["x"], ["mapped"], cats_strings=WORDS[1:4], cats_int64s=[5, 6, 7],
+             **classic),
+        Node("OneHotEncoder", ["x"], ["hot"], cats_strings=WORDS, **classic),
+        Node("StringConcat", ["x", "y"], ["both"]),
+        Node("Equal", ["x", "y"], ["same"]),
+        Node("Transpose", ["both"], ["turned"], perm=[1, 0]),
+        Node("Concat", ["turned", "turned"], ["twice"], axis=1),
+        Node("Where", ["same", "x", "both"], ["chosen"]),
+    ]  # fmt: skip
+    shape = ["n", 2]
+    outputs = [
+        make_value("ids", shape, TensorProto.INT64), make_value("other", shape, TEXT),
+        make_value("back", shape, TEXT), make_value("mapped", shape, TensorProto.INT64),
+        make_value("hot", None, TensorProto.FLOAT), make_value("both", shape, TEXT),
+        make_value("same", shape, TensorProto.BOOL), make_value("twice", None, TEXT),
+        make_value("chosen", shape, TEXT),
+    ]  # fmt: skip
+    model = _model(nodes, [make_value("x", shape, TEXT), make_value("y", [2], TEXT)], outputs)
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+    return interpreted(import_onnx(model)), session
+
+
+@pytest.fixture(scope="module")
+def joined() -> ingot.Model:
+    """x: string[n, 2] and y: string[2], one behind the other."""
+    inputs = [make_value("x", ["n", 2], TEXT), make_value("y", [2], TEXT)]
+    outputs = [make_value("both", ["n", 2], TEXT), make_value("same", ["n", 2], TensorProto.BOOL)]
+    nodes = [Node("StringConcat", ["x", "y"], ["both"]), Node("Equal", ["x", "y"], ["same"])]
+    return ingot.load(ingot.compile(_model(nodes, inputs, outputs)))
+
+
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(
+    x=st.lists(st.tuples(*[st.sampled_from([*WORDS, "abc", "nine bytes"])] * 2), max_size=6),
+    y=st.lists(st.sampled_from(WORDS), min_size=2, max_size=2),
+)
+def test_ops_on_strings_agree_with_onnxruntime(several: tuple[Any, Any], x: Any, y: Any) -> None:
+    run, session = several
+    given_x, given_y = _array(x).reshape(-1, 2), _array(y)
+    if not len(given_x):
+        assert [np.asarray(each).size for each in run([given_x, given_y])] == [0] * 9
+        return
+    wanted = session.run(None, {"x": given_x, "y": given_y})
+    for place, (got, expected) in enumerate(zip(run([given_x, given_y]), wanted, strict=True)):
+        got = np.asarray(got)
+        assert (got.dtype, got.shape) == (expected.dtype, expected.shape)
+        assert got.tolist() == expected.tolist(), place
+
+
+def test_signatures_and_raw_arguments(joined: ingot.Model) -> None:
+    """A string tensor is where each string ends, and the bytes of all."""
+    model = joined
+    names = [str(each) for each in model.signature.arguments]
+    assert names[:2] == ["x: i64[n,2]", "x.utf8: u8[x_utf8_size]"]
+    assert model.signature.arguments[1].doc == "UTF-8 of 'x'"
+    by_name = model.call(y=["b", ""], x=[["a", "ab"]], as_dict=True)
+    assert by_name["both"].tolist() == [["ab", "ab"]]
+    raw = model(
+        np.array([[1, 3]]), np.frombuffer(b"aab", np.uint8), np.array([1, 1]),
+        np.frombuffer(b"b", np.uint8),
+    )  # fmt: skip
+    assert raw[0].tolist() == [["ab", "ab"]]
+    assert [np.asarray(each).size for each in model(np.empty((0, 2), object), ["a", "b"])] == [0, 0]
+    # ends that go back or lead outside read no other memory
+    model(np.array([[7, -3]]), np.frombuffer(b"aab", np.uint8), np.array([1, 1]),
+          np.frombuffer(b"b", np.uint8))  # fmt: skip
+
+
+def test_what_is_no_string_is_refused(joined: ingot.Model) -> None:
+    model = joined
+    with pytest.raises(ingot.InvalidArgument, match=r"argument 'x'.*must be of strings"):
+        model([[1, 2]], ["a", "b"])
+    with pytest.raises(ingot.InvalidArgument, match=r"3 arguments.*takes x, y"):
+        model([["a", "b"]], ["a", "b"], ["c"])
+
+
+def test_words_are_normalized_and_counted() -> None:
+    nodes = [
+        Node("StringNormalizer", ["x"], ["kept"], case_change_action="LOWER", stopwords=["The"]),
+        Node("TfIdfVectorizer", ["x"], ["counts"], mode="TF", min_gram_length=1, max_gram_length=2,
+             max_skip_count=0, ngram_counts=[0, 2], ngram_indexes=[0, 1, 2],
+             pool_strings=["the", "Cat", "the", "Cat"]),
+    ]  # fmt: skip
+    outputs = [make_value("kept", ["m"], TEXT), make_value("counts", [3])]
+    model = ingot.load(ingot.compile(_model(nodes, [make_value("x", [4], TEXT)], outputs)))
+    kept, counts = model(["the", "Cat", "THE", "MAT"])
+    assert kept.tolist() == ["cat", "mat"]
+    assert np.asarray(counts).tolist() == [1, 1, 1]
+    assert model(["the"] * 4)[0].tolist() == [""]
+    with pytest.raises(ingot.InvalidArgument, match="are ASCII"):
+        model(["the", "Ünï", "THE", "MAT"])
+
+
+def test_constants_and_maps() -> None:
+    texts = helper.make_tensor("t", TEXT, [2], [b"no", b"yes"])
+    nodes = [
+        Node("Constant", [], ["names"], value=texts),
+        Node("Gather", ["names", "i"], ["answer"]),
+        Node("ZipMap", ["p"], ["maps"], domain="ai.onnx.ml", classlabels_strings=["no", "yes"]),
+    ]
+    map_value = make_value("maps", None)
+    map_value.ClearField("type")
+    map = map_value.type.sequence_type.elem_type.map_type
+    map.key_type, map.value_type.tensor_type.elem_type = TEXT, TensorProto.FLOAT
+    inputs = [make_value("i", ["n"], TensorProto.INT64), make_value("p", ["n", 2])]
+    model = ingot.load(
+        ingot.compile(_model(nodes, inputs, [make_value("answer", ["n"], TEXT), map_value]))
+    )
+    answer, maps = model(np.array([1, 0]), np.array([[0.25, 0.75], [1, 0]], np.float32))
+    assert answer.tolist() == ["yes", "no"]
+    assert maps == [{"no": 0.25, "yes": 0.75}, {"no": 1.0, "yes": 0.0}]
+
+
+def test_what_takes_no_strings_is_refused() -> None:
+    model = _model(
+        [Node("Relu", ["x"], ["y"])], [make_value("x", [2], TEXT)], [make_value("y", [2])]
+    )
+    with pytest.raises(ingot.CompileError, match=r"Relu\(string\[2\]\).*the op takes a tensor"):
+        ingot.compile(model)

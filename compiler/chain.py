@@ -16,7 +16,7 @@ from ingot.compiler.frontends.distinct_names import distinct_names
 from ingot.compiler.frontends.emitter import Emitter
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.symbols import inner_symbols, rename_symbols, substitute_symbols
-from ingot.compiler.ir import TensorType, Value, dims
+from ingot.compiler.ir import TensorType, Value, dims, tensor_type
 from ingot.compiler.ir.dims import Dim, symbol, symbols_of
 from ingot.compiler.name_ends import name_ends
 from ingot.hal.errors import CompileError, NotFound, Unsupported
@@ -263,8 +263,7 @@ def _solved(function: ir.Function, given: Sequence[Value | None], names: Any) ->
     pairs: list[tuple[Dim, Dim]] = []
     for argument, value in zip(function.arguments, given, strict=True):
         if value is not None and isinstance(argument.type, TensorType):
-            assert isinstance(value.type, TensorType)
-            pairs += zip(argument.type.shape, value.type.shape, strict=True)
+            pairs += zip(argument.type.shape, tensor_type(value).shape, strict=True)
     known: dict[str, Dim] = {}
     for name in names:
         known.update((name, got) for wanted, got in pairs[::-1] if wanted == symbol(name))

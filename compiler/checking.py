@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from ingot.compiler.ir import (
     TensorType,
     Value,
     clone_region,
+    tensor_type,
     walk,
 )
 from ingot.compiler.ir.attributes import NO_ATTRIBUTES, Attributes
@@ -85,7 +86,7 @@ class CheckingForm:
         places = [
             (dim, size)
             for value, array in arrays.items()
-            for dim, size in zip(cast(TensorType, value.type).shape, array.shape, strict=True)
+            for dim, size in zip(tensor_type(value).shape, array.shape, strict=True)
             if isinstance(dim, Expr)
         ]
         count = -1
@@ -188,7 +189,7 @@ class _Exposer:
         for op in main.block.ops[:-1]:
             ops.append(op)
             for name, scalar in _numbers(op, ops):
-                type = TensorType(cast(ScalarType, scalar.type).dtype)
+                type = TensorType(scalar.typed(ScalarType).dtype)
                 ops.append(Op("scalar.write", [scalar], [type]))
                 self.values[ops[-1].result] = None
                 self.sizes[name] = ops[-1].result
@@ -251,7 +252,7 @@ def _remove_globals(block: Block) -> None:
 
 
 def _read_global(parameter: Op, index: int) -> Op:
-    type = cast(TensorType, parameter.result.type)
+    type = tensor_type(parameter.result)
     attributes = Global(index, type.dtype, type.shape)
     return Op("global", [], [type], attributes, location=parameter.location)
 

@@ -11,7 +11,6 @@ and the result's row is copied into its place.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
 
 import numpy as np
 
@@ -25,8 +24,8 @@ from ingot.compiler.ir import (
     Module,
     Op,
     ScalarType,
-    TensorType,
     Value,
+    tensor_type,
     walk,
 )
 from ingot.compiler.ir.dims import Dim, maximum, minimum, product, symbol, symbols_of
@@ -100,7 +99,7 @@ class _Finder:
         sizes: Sequence[Dim],
     ) -> None:
         """Make `op` a view or update if it is about whole rows from a known one on."""
-        type = cast(TensorType, operands[0].type)
+        type = tensor_type(operands[0])
         if not sizes or tuple(sizes[1:]) != type.shape[1:] or shape_of(starts[0]):
             return
         start = self._row(starts[0])
@@ -112,7 +111,7 @@ class _Finder:
     def _row(self, value: Value) -> Dim | None:
         """The index that a value is, as a dim of at least 0, if the VM knows it."""
         op = value.owner
-        if value in self.read and cast(TensorType, value.type).dtype.is_integer:
+        if value in self.read and tensor_type(value).dtype.is_integer:
             return self._at_least_zero(self.read[value])
         if not isinstance(op, Op):
             return None
@@ -130,7 +129,7 @@ class _Finder:
 
     def _at_least_zero(self, register: Value) -> Dim:
         if register not in self.rows:
-            dtype = cast(ScalarType, register.type).dtype
+            dtype = register.typed(ScalarType).dtype
             literal = Literal(np.zeros((), dtype.numpy), dtype)
             zero = Op("constant", [], [register.type], Constant(literal))
             row = Op("max", [register, zero.result], [register.type])

@@ -285,8 +285,7 @@ class Former:
         """Whether the bodies of `op` compute a value themselves, perhaps in every step."""
         if self.is_memory(value):
             return True
-        owner = value.owner
-        assert isinstance(owner, Op)
+        owner = value.op
         if op.name != "while":
             return self._tree_of(value).cost <= _CHEAP
         small = not shape_of(value) and is_elementwise(owner) and owner.name not in COSTLY
@@ -396,8 +395,7 @@ class Former:
             if self.is_memory(operand) and not self._is_inner_view(group, operand):
                 group.reads[operand] = None
             else:
-                assert isinstance(operand.owner, Op)
-                self._absorb(group, operand.owner)
+                self._absorb(group, operand.op)
         group.members[op] = None
 
     def _is_inner_view(self, group: Group, value: Value) -> bool:

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import field
-from typing import cast
 
 import numpy as np
 
 from ingot.compiler.graph.ops import OPS, AlongAxis, Broadcast, Constant, Reduce
-from ingot.compiler.ir import Op, TensorType, Value
+from ingot.compiler.ir import Op, Value, tensor_type
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 
@@ -152,7 +151,7 @@ class _Acceptance:
             return True
         if self.is_memory(value) or is_scalar_constant(value):
             return shape_of(value) == self.group.shape
-        op = cast(Op, value.owner)
+        op = value.op
         if op.name == "broadcast":
             return self._unit_stride(op) and self._small(op.operands[0])
         if is_elementwise(op):
@@ -174,7 +173,7 @@ class _Acceptance:
             return False
         if self.is_memory(value) or is_scalar_constant(value):
             return True
-        op = cast(Op, value.owner)
+        op = value.op
         if op.name == "dim":
             return True
         if op.name == "broadcast":
@@ -189,7 +188,7 @@ class _Acceptance:
         shapes = (self.group.shape, self.group.outer)
         if self.is_memory(value):
             return shape_of(value) in shapes
-        op = cast(Op, value.owner)
+        op = value.op
         if op.name == "dim" or is_scalar_constant(value):
             return True
         if op.name == "broadcast":
@@ -214,7 +213,7 @@ class _Acceptance:
         """What may be broadcast into a row: memory, numbers, an outer value of the group."""
         if value in self.group.owned or self.is_memory(value) or is_scalar_constant(value):
             return True
-        op = cast(Op, value.owner)
+        op = value.op
         if op.name == "dim":
             return True
         if op.name == "reshape":
@@ -267,5 +266,4 @@ def changes_ones_only(op: Op) -> bool:
 
 def shape_of(value: Value) -> Shape:
     """The shape of a tensor."""
-    assert isinstance(value.type, TensorType)
-    return value.type.shape
+    return tensor_type(value).shape

@@ -13,7 +13,6 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import replace
-from typing import cast
 
 from ingot.compiler.dispatch.group import CONTRACTIONS, REDUCTIONS
 from ingot.compiler.dispatch.ops import Call, Entry
@@ -139,7 +138,7 @@ def _scalar_symbols(function: Function) -> dict[str, tuple[int, int | None]]:
     found: dict[str, tuple[int, int | None]] = {}
     for op in walk(function):
         if op.name == "scalar.symbol":
-            dtype = cast(ScalarType, op.operands[0].type).dtype
+            dtype = op.operands[0].typed(ScalarType).dtype
             low = 0 if dtype.kind == "u" else -(1 << (dtype.bits - 1))
             found.update(dict.fromkeys(defined_symbols(op), (low, None)))
     return found

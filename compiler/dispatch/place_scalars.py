@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import cast
 
 from ingot.compiler.dispatch.ops import SymbolOfScalar
 from ingot.compiler.dispatch.scalar_ops import is_host_op, is_host_type
@@ -36,6 +35,7 @@ from ingot.compiler.ir import (
     TensorType,
     Value,
     clone_op,
+    tensor_type,
     walk,
 )
 from ingot.compiler.ir.dims import symbol
@@ -236,7 +236,7 @@ class _Choice:
 
 def becomes_symbol(value: Value) -> bool:
     """Whether a register can be a dim: integers but i1."""
-    dtype = cast(TensorType, value.type).dtype
+    dtype = tensor_type(value).dtype
     return dtype.is_integer and not dtype.is_boolean
 
 
@@ -378,7 +378,7 @@ class _Rewriter:
     def _learn_scalar(self, old: Value, new: Value, block: Block) -> None:
         """`new` is in a register; if memory needs it, a kernel gets it as number or tensor."""
         self.scalars[old] = new
-        type = cast(TensorType, old.type)
+        type = tensor_type(old)
         in_memory = old in self.choice.in_memory and old not in self.tensors
         needs_tensor = in_memory and not becomes_symbol(old)
         if needs_tensor or old in self.choice.written:
@@ -399,7 +399,7 @@ class _Rewriter:
 
 
 def _scalar_type(value: Value) -> ScalarType:
-    return ScalarType(cast(TensorType, value.type).dtype)
+    return ScalarType(tensor_type(value).dtype)
 
 
 def _location(value: Value) -> str:

@@ -11,11 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import product
-from typing import cast
 
 from ingot.compiler.dispatch.ops import Alternative, Call, Entry, Guard
 from ingot.compiler.graph.symbols import inner_symbols, substitute_symbols
-from ingot.compiler.ir import Function, Module, Op, TensorType, clone_region, walk
+from ingot.compiler.ir import Function, Module, Op, clone_region, tensor_type, walk
 from ingot.compiler.ir.dims import symbol, symbols_of
 from ingot.compiler.ir.renamed_dims import renamed_dims, sizes_of_symbols
 from ingot.hal.errors import CompileError
@@ -83,7 +82,7 @@ def _bounds_of_symbols(module: Module) -> dict[str, list[tuple[int, int | None]]
     known: dict[str, list[tuple[int, int | None]]] = {}
     for function in module.functions.values():
         if not isinstance(function.attributes, Entry):
-            shapes = (cast(TensorType, value.type).shape for value in function.arguments)
+            shapes = (tensor_type(value).shape for value in function.arguments)
             used = {name for shape in shapes for dim in shape for name in symbols_of(dim)}
             for name in sorted({*function.symbols, *used, *inner_symbols(function)}):
                 known.setdefault(name, []).append(function.symbols.get(name, (0, None)))

@@ -17,13 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import cast
 
 from ingot.compiler.dispatch.place_scalars import loops_that_read
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.effects import can_fail, is_pure
 from ingot.compiler.graph.ops import CONTROL, defined_symbols
-from ingot.compiler.ir import Block, Module, Op, Region, TensorType, Value, clone_op
+from ingot.compiler.ir import Block, Module, Op, Region, TensorType, Value, clone_op, tensor_type
 from ingot.compiler.ir.dims import evaluate, symbols_of
 
 __all__ = ["STEPS", "speculate_steps"]
@@ -101,6 +100,6 @@ def _inline(source: Block, arguments: Sequence[Value], block: Block) -> list[Val
 def _choose(builder: Builder, condition: Value, new: Value, old: Value) -> Value:
     if new is old:
         return new
-    shape = cast(TensorType, new.type).shape
+    shape = tensor_type(new).shape
     scalar = builder.value("reshape", condition, shape=())
     return builder.value("select", builder.broadcast_to(scalar, shape), new, old)

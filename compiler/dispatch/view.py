@@ -8,7 +8,7 @@ offset and one stride per dim, or raises ValueError where memory cannot be read 
 from __future__ import annotations
 
 from ingot.compiler.graph.ops import Slice, Transpose
-from ingot.compiler.ir import Function, Op, TensorType, Value
+from ingot.compiler.ir import Function, Op, TensorType, Value, tensor_type
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim, row_major_strides
 
@@ -54,16 +54,14 @@ def _slice(inner: View, op: Op) -> View:
     for start, stride in zip(Slice.of(op).start, inner.strides, strict=True):
         offset = offset + start * stride
     strides = tuple(a * b for a, b in zip(inner.strides, Slice.of(op).stride, strict=True))
-    assert isinstance(op.result.type, TensorType)
-    return View(inner.argument, offset, op.result.type.shape, strides)
+    return View(inner.argument, offset, tensor_type(op.result).shape, strides)
 
 
 def _reshape(inner: View, op: Op) -> View:
     """Dims are matched from the left; a group must be one run of the argument's memory."""
-    assert isinstance(op.result.type, TensorType)
     old = [(size, stride) for size, stride in zip(inner.shape, inner.strides, strict=True)]
     runs = _runs([pair for pair in old if pair[0] != 1])
-    new = op.result.type.shape
+    new = tensor_type(op.result).shape
     strides: list[Dim] = [0] * len(new)
     place = len(new) - 1
     for size, stride in reversed(runs):

@@ -101,8 +101,7 @@ class _Writer:
         found = self._find(value)
         if found is not None:
             return found
-        op = value.owner
-        assert isinstance(op, Op)
+        op = value.op
         operands = {operand: self._memory(operand) for operand in op.operands}
         new = self.block.append(clone_op(op, operands))
         self.values[value] = new.results[op.results.index(value)]

@@ -190,8 +190,7 @@ class Amounts:
             result = RULES[value.owner.name](self.symbols, value.owner, *operands)
         except (UnknownElement, CompileError):  # or an expression larger than is followed
             return None
-        assert isinstance(value.type, TensorType)
-        return np.asarray(result, object).reshape(tuple(value.type.shape))
+        return np.asarray(result, object).reshape(tuple(tensor_type(value).shape))
 
 
 def _has_rule(value: Value) -> bool:

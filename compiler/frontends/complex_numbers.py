@@ -55,7 +55,7 @@ class Complex:
     @staticmethod
     def dtype(x: Value) -> DType:
         """The element type of a tensor, or of a scalar in the region of a sort."""
-        return x.type.dtype  # type: ignore[union-attr]
+        return x.dtype
 
     def like(self, number: float, x: Value) -> Value:
         """`number` in the type of x."""

@@ -26,7 +26,7 @@ from ingot.compiler.graph.ops import (
     Take,
     Transpose,
 )
-from ingot.compiler.ir import Op, TensorType, dims
+from ingot.compiler.ir import Op, dims, tensor_type
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim, Expr
 from ingot.hal.spec import DType
@@ -88,8 +88,7 @@ def _refuse(operand: Elements, *kinds: type) -> None:
 
 
 def _dtype(op: Op) -> DType:
-    type = op.result.type
-    assert isinstance(type, TensorType)
+    type = tensor_type(op.result)
     return type.dtype
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.ops import lookup
-from ingot.compiler.ir import Literal, TensorType, Value, dims
+from ingot.compiler.ir import Literal, Value, dims, tensor_type
 from ingot.compiler.ir.dims import Dim
 from ingot.hal.spec import DType, dtype
 
@@ -28,10 +28,7 @@ def unsupported(condition: bool, message: str) -> None:
         raise UnsupportedNode(message)
 
 
-def type_of(value: Value) -> TensorType:
-    """The tensor type of a value; every value of the graph level has one."""
-    assert isinstance(value.type, TensorType)
-    return value.type
+type_of = tensor_type
 
 
 def shape_of(value: Value) -> tuple[Dim, ...]:

@@ -26,7 +26,7 @@ def sort_with_places(c: Emitter, x: Value, axis: int, descending: bool) -> tuple
 
 def _before(inner: Builder, a: Value, b: Value) -> Value:
     """a < b, with NaN behind all other numbers."""
-    element = a.type.dtype  # type: ignore[union-attr]
+    element = a.dtype
     if element.is_boolean:
         return inner.value("and", inner.value("not", a), b)
     less = inner.value("compare", a, b, direction="lt")

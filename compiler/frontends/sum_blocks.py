@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ingot.compiler.frontends.emitter import Emitter, shape_of, type_of
 from ingot.compiler.ir import Value, dims
-from ingot.compiler.ir.dims import Dim
+from ingot.compiler.ir.dims import Dim, known_dim
 from ingot.hal.spec import dtype
 
 __all__ = ["lay_blocks"]
@@ -27,7 +27,7 @@ def lay_blocks(
         return _lay_all(node, split, block, image, strides, dilations, pads)
     batch, channels, taps, *places = shape_of(split)
     result: Value | None = None
-    for tap in range(int(taps)):  # type: ignore[arg-type]
+    for tap in range(known_dim(taps)):
         start = (0, 0, tap, *(0 for _ in places))
         one = node.op("slice", split, start=start, limit=(batch, channels, tap + 1, *places))
         one = node.reshape(one, (batch, channels, *places))

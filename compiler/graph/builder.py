@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ingot.compiler.graph.ops import RuleError, infer_types, lookup
-from ingot.compiler.ir import Block, Literal, Op, Region, TensorType, Value
+from ingot.compiler.ir import Block, Literal, Op, Region, Value, tensor_type
 from ingot.compiler.ir import dims as ir_dims
 from ingot.compiler.ir.attributes import NO_ATTRIBUTES, Attributes
 from ingot.compiler.ir.dims import Dim
@@ -23,13 +23,6 @@ from ingot.hal.spec import DType
 from ingot.hal.spec import dtype as dtype_named
 
 __all__ = ["Builder", "tensor_type"]
-
-
-def tensor_type(value: Value) -> TensorType:
-    """The type of a value that must be a tensor. Raises TypeError for another one."""
-    if not isinstance(value.type, TensorType):
-        raise TypeError(f"expected a tensor, got {value!r}")
-    return value.type
 
 
 class Builder:

@@ -34,8 +34,9 @@ from ingot.compiler.ir import (
     Region,
     TensorType,
     Value,
+    tensor_type,
 )
-from ingot.compiler.ir.dims import Dim, Expr, evaluate, linear_in, symbol, symbols_of
+from ingot.compiler.ir.dims import Dim, Expr, evaluate, known_dim, linear_in, symbol, symbols_of
 from ingot.hal.errors import Error, InvalidArgument, NotFound
 from ingot.hal.spec import DType
 
@@ -80,12 +81,11 @@ def bind_symbols(function: Function, arguments: Sequence[Any]) -> dict[str, int]
         )
     symbols: dict[str, int] = {}
     for place, (value, array) in enumerate(zip(function.arguments, arguments, strict=True)):
-        type = value.type
         what = f"argument {place} '{names[place]}'"
-        if isinstance(type, PassedType):
-            _check_passed(array, type, what)
+        if isinstance(value.type, PassedType):
+            _check_passed(array, value.type, what)
             continue
-        assert isinstance(type, TensorType)
+        type = tensor_type(value)
         if isinstance(array, tuple) or array is None:
             raise InvalidArgument(f"{what} is {'nothing' if array is None else 'a sequence'}")
         if array.dtype != type.dtype.numpy or array.ndim != type.rank:
@@ -298,7 +298,7 @@ class _Run:
             return ()
         if name not in self.state:
             variable = self.module.variables[name]
-            shape = tuple(int(dim) for dim in variable.type.shape)  # type: ignore[arg-type]
+            shape = tuple(known_dim(dim) for dim in variable.type.shape)
             self.state[name] = np.broadcast_to(array_of(variable.initial), shape)
         return (self.state[name],)
 
@@ -307,8 +307,7 @@ class _Run:
         if key not in self.parameters:
             raise NotFound(f"parameter '{key}' is not given; pass it in parameters=")
         array = np.asarray(self.parameters[key])
-        type = op.result.type
-        assert isinstance(type, TensorType)
+        type = tensor_type(op.result)
         if array.shape != type.shape or array.dtype != type.dtype.numpy:
             raise InvalidArgument(f"parameter '{key}' is {array.dtype}{array.shape}, not {type}")
         return array

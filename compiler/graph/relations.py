@@ -22,7 +22,7 @@ from ingot.compiler.graph.ops import (
     Take,
     TopK,
 )
-from ingot.compiler.ir import Op, TensorType, Value
+from ingot.compiler.ir import Op, TensorType, Value, tensor_type
 from ingot.compiler.ir.dims import Bounds, Call, Dim, product, prove_le
 
 __all__ = ["Relation", "RelationKind", "is_proven", "may_fail", "relations_of"]
@@ -111,5 +111,4 @@ def may_fail(dim: Dim) -> bool:
 
 
 def _shape(value: Value) -> tuple[Dim, ...]:
-    assert isinstance(value.type, TensorType)
-    return value.type.shape
+    return tensor_type(value).shape

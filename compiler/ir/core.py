@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from ingot.compiler.ir.attributes import (
 )
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Expr
-from ingot.compiler.ir.types import TensorType, Type
+from ingot.compiler.ir.types import ScalarType, TensorType, Type, VectorType
 from ingot.hal.spec import DType
 
 __all__ = [
@@ -38,9 +38,13 @@ __all__ = [
     "clone_op",
     "clone_region",
     "count_uses",
+    "tensor_type",
     "uses_of",
     "walk",
 ]
+
+
+_Type = TypeVar("_Type", bound=Type)
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,8 +103,33 @@ class Value:
         self.owner = owner
         self.name = name  # a hint for the printer, unique only in print
 
+    def typed(self, kind: type[_Type]) -> _Type:
+        """The type, which must be of this kind. TypeError: it is not."""
+        if not isinstance(self.type, kind):
+            raise TypeError(f"{self!r} has no {kind.__name__}")
+        return self.type
+
+    @property
+    def dtype(self) -> DType:
+        """What its elements are. TypeError: it has none."""
+        if not isinstance(self.type, (TensorType, ScalarType, VectorType)):
+            raise TypeError(f"{self!r} has no elements")
+        return self.type.dtype
+
+    @property
+    def op(self) -> Op:
+        """The op of which it is a result. TypeError: it is an argument of a block."""
+        if not isinstance(self.owner, Op):
+            raise TypeError(f"{self!r} is an argument, not made by an op")
+        return self.owner
+
     def __repr__(self) -> str:
         return f"%{self.name or '?'}: {self.type}"
+
+
+def tensor_type(value: Value) -> TensorType:
+    """The type of a value that must be a tensor. TypeError: it is none."""
+    return value.typed(TensorType)
 
 
 class Op:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
-from typing import cast
 
 from ingot.compiler.ir.dim_bounds import Bounds, bounds, prove_le
 from ingot.compiler.ir.polynomials import (
@@ -48,6 +47,7 @@ __all__ = [
     "evaluate",
     "floordiv",
     "from_terms",
+    "known_dim",
     "known_dims",
     "linear_in",
     "maximum",
@@ -284,10 +284,14 @@ FUNCTIONS.update(
 
 def known_dims(dims: Iterable[Dim]) -> tuple[int, ...]:
     """The dims, which are integers. Raises ValueError for an expression."""
-    known = tuple(dims)
-    if not all(isinstance(dim, int) for dim in known):
-        raise ValueError(f"{list(known)} has dims that only a call tells")
-    return cast("tuple[int, ...]", known)
+    return tuple(map(known_dim, dims))
+
+
+def known_dim(dim: Dim) -> int:
+    """The dim, which is an integer. Raises ValueError for an expression."""
+    if not isinstance(dim, int):
+        raise ValueError(f"the dim {dim} is not known before a call")
+    return dim
 
 
 def product(dims: Iterable[Dim]) -> Dim:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from ingot.compiler.dispatch.view import View, view_of
 from ingot.compiler.graph.forms.fuse_attention import is_fusable
 from ingot.compiler.graph.ops import Attention, Transpose
-from ingot.compiler.ir import Function, Op, TensorType, Value
-from ingot.compiler.ir.dims import Dim, product, row_major_strides
+from ingot.compiler.ir import Function, Op, Value, tensor_type
+from ingot.compiler.ir.dims import Dim, known_dims, product, row_major_strides
 from ingot.compiler.kernels.contraction_entry import kernel_of, root_of
 from ingot.compiler.kernels.kernel import Kernel
 from ingot.compiler.kernels.loop import Index, LoopBuilder
@@ -28,16 +28,14 @@ class AttentionEntry:
     def __init__(self, function: Function) -> None:
         self.function = function
         self.root = root_of(function)
-        q, v = self.root.operands[0].type, self.root.operands[2].type
-        assert isinstance(q, TensorType)
-        assert isinstance(v, TensorType)
+        q, v = tensor_type(self.root.operands[0]), tensor_type(self.root.operands[2])
         if not is_fusable(q, v):
             raise ValueError(f"attention of {q} and {v}: write it as products and a softmax")
         self.b = LoopBuilder()
         self.q, self.k, self.v = (view_of(function, value) for value in self.root.operands[:3])
         self.mask = self._find_mask()
         self.out = self._find_result()
-        self.d, self.e = self.q.shape[-1], self.v.shape[-1]
+        self.d, self.e = known_dims((self.q.shape[-1], self.v.shape[-1]))
 
     def _find_mask(self) -> View | None:
         if len(self.root.operands) < 4:
@@ -54,20 +52,18 @@ class AttentionEntry:
                 raise ValueError(f"attention entry @{self.function.name} ends with {value}")
             chain.append(op)
             value = op.operands[0]
-        assert isinstance(value.type, TensorType)
         transposes = [op for op in chain if op.name == "transpose"]
         if not transposes:
-            return View(0, 0, value.type.shape, row_major_strides(value.type.shape))
+            return View(0, 0, tensor_type(value).shape, row_major_strides(tensor_type(value).shape))
         if len(transposes) > 1 or chain[-1] is not transposes[0]:
             raise ValueError(f"attention entry @{self.function.name} rearranges its result twice")
         last = transposes[0]
-        assert isinstance(last.result.type, TensorType)
         order = Transpose.of(last).permutation
-        outer = row_major_strides(last.result.type.shape)
+        outer = row_major_strides(tensor_type(last.result).shape)
         strides: list[Dim] = [0] * len(order)
         for place, axis in enumerate(order):
             strides[axis] = outer[place]
-        return View(0, 0, value.type.shape, tuple(strides))
+        return View(0, 0, tensor_type(value).shape, tuple(strides))
 
     def base(self, view: View) -> Index:
         """Element offset of this workgroup's batch item."""
@@ -87,8 +83,7 @@ class AttentionEntry:
 
     def binding(self, view: View, operand: int) -> Value:
         """The memory of a view that is operand number `operand` of the op."""
-        type = self.root.operands[operand].type
-        assert isinstance(type, TensorType)
+        type = tensor_type(self.root.operands[operand])
         return self.b.binding(view.argument, type.dtype)
 
     def load(self, view: View, operand: int, at: Index) -> Value:
@@ -102,8 +97,7 @@ class AttentionEntry:
 
     def result(self) -> tuple[Value, DType]:
         """The memory of the result, and what it holds."""
-        type = self.function.block.terminator.operands[0].type
-        assert isinstance(type, TensorType)
+        type = tensor_type(self.function.block.terminator.operands[0])
         return self.b.binding(len(self.function.arguments), type.dtype), type.dtype
 
     def kernel(

@@ -10,7 +10,7 @@ of products, the schedules say.
 from __future__ import annotations
 
 from ingot.compiler.graph.ops import DotCoded, DotScaled
-from ingot.compiler.ir import Function, Op, TensorType, Value
+from ingot.compiler.ir import Function, Op, Value, tensor_type
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import known_dims
 from ingot.compiler.kernels.loop import Index, LoopBuilder, lanes_of
@@ -95,16 +95,14 @@ def coding_of(function: Function, root: Op) -> BlockCoding | None:
     coded, (left, codes, *others) = root.attributes, root.operands
     if not isinstance(coded, DotCoded):
         return None
-    assert isinstance(left.type, TensorType)
-    (depth,), (scales, *zeros) = known_dims(left.type.shape[-1:]), others
+    (depth,), (scales, *zeros) = known_dims(tensor_type(left).shape[-1:]), others
     if isinstance(coded, DotScaled):
         zeros = zeros[2:]
 
     def argument(value: Value) -> tuple[int, DType]:
         while isinstance(value.owner, Op) and value.owner.name == "reshape":
             value = value.owner.operands[0]
-        assert isinstance(value.type, TensorType)
-        return function.arguments.index(value), value.type.dtype
+        return function.arguments.index(value), tensor_type(value).dtype
 
     zero = argument(zeros[0]) if zeros else None
     return BlockCoding(coded.coding, depth, coded.group, argument(codes)[0], argument(scales), zero)

@@ -7,7 +7,7 @@ positions, then channels. This file chooses nothing.
 from __future__ import annotations
 
 from ingot.compiler.graph.ops import ConvPacked, Depthwise
-from ingot.compiler.ir import Function, Op, TensorType, Value
+from ingot.compiler.ir import Function, Op, TensorType, Value, tensor_type
 from ingot.compiler.ir.attributes import Dims
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim, ceildiv, known_dims, product
@@ -47,11 +47,8 @@ class ConvolutionEntry:
     """State while one kernel is made. `has_words`: bytes are read in words, if they lie so."""
 
     def __init__(self, function: Function, root: Op, has_words: bool = False) -> None:
-        x, w = root.operands[0].type, root.operands[1].type
-        result = root.result.type
-        assert isinstance(x, TensorType)
-        assert isinstance(w, TensorType)
-        assert isinstance(result, TensorType)
+        x, w = tensor_type(root.operands[0]), tensor_type(root.operands[1])
+        result = tensor_type(root.result)
         self.function = function
         self.window = window_of(ConvPacked.of(root), ConvPacked.of(root).window)
         self.flops = 2 * product(result.shape) * product(self.window.size) * x.shape[-1]

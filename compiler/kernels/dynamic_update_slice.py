@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ingot.compiler.ir import Function, Op, Value, dims
+from ingot.compiler.ir import Function, Op, Value, dims, tensor_type
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 from ingot.compiler.kernels.box import Range, Target, walk_box
@@ -20,7 +20,7 @@ from ingot.compiler.kernels.lines import root_of
 from ingot.compiler.kernels.loop import Index as LoopIndex
 from ingot.compiler.kernels.loop import LoopBuilder
 from ingot.compiler.kernels.schedule import Grid, Merged, guess, power_of_two
-from ingot.compiler.kernels.trace import Checked, Load, Node, Tracer, tensor_of
+from ingot.compiler.kernels.trace import Checked, Load, Node, Tracer
 from ingot.compiler.kernels.work_group import WorkGroup
 from ingot.hal.spec import dtype
 
@@ -59,7 +59,7 @@ def lower_dynamic_update_slice(function: Function, target: TargetInfo) -> Kernel
 class _Lowering:
     def __init__(self, function: Function, target: TargetInfo, op: Op) -> None:
         self.function = function
-        self.type = tensor_of(op.result)
+        self.type = tensor_type(op.result)
         self.tracer = Tracer(function, may_split=False)
         self.sides = self._sides(op)
         self.axes = [Axis(side.extent) for side in self.sides]
@@ -96,7 +96,7 @@ class _Lowering:
         """The dims, outermost first; whole ones are merged with the dim before them where
         operand and update are memory or one number."""
         x, update, *starts = op.operands
-        shape, sizes = tensor_of(x).shape, tensor_of(update).shape
+        shape, sizes = tensor_type(x).shape, tensor_type(update).shape
         merges = self._is_plain(x) and self._is_plain(update)
         sides: list[_Side] = []
         inner: Dim = 1
@@ -116,11 +116,11 @@ class _Lowering:
         return sides
 
     def _is_plain(self, value: Value) -> bool:
-        node = self.tracer.trace(value, [Index.of(Axis(d)) for d in tensor_of(value).shape])
+        node = self.tracer.trace(value, [Index.of(Axis(d)) for d in tensor_type(value).shape])
         return value in self.tracer.ordinals or not node.axes
 
     def _trace(self, value: Value, axes: Sequence[Axis]) -> Node:
-        type = tensor_of(value)
+        type = tensor_type(value)
         if value in self.tracer.ordinals:
             index = _dense(axes, [axis.extent for axis in axes])
             return Load(type.dtype, self.tracer.ordinals[value], index)
@@ -138,7 +138,7 @@ class _Lowering:
         function = self.function
         types = operand_types(function)
         operand = self.target.operand
-        count = dims.product(tensor_of(function.block.terminator.operands[0]).shape)
+        count = dims.product(tensor_type(function.block.terminator.operands[0]).shape)
         written = dims.product(side.size for side in self.sides)
         return Kernel(
             name=function.name,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ingot.compiler.ir import Function, TensorType, dims
+from ingot.compiler.ir import Function, TensorType, dims, tensor_type
 from ingot.compiler.ir.dims import Dim
 from ingot.compiler.kernels.indexing import Index
 from ingot.compiler.kernels.schedule import loads_of
-from ingot.compiler.kernels.trace import Node, tensor_of
+from ingot.compiler.kernels.trace import Node
 
 __all__ = ["byte_count", "in_place_pairs", "operand_types"]
 
@@ -16,7 +16,7 @@ __all__ = ["byte_count", "in_place_pairs", "operand_types"]
 def operand_types(function: Function) -> list[TensorType]:
     """The types of the bindings: arguments, then results."""
     values = [*function.arguments, *function.block.terminator.operands]
-    return [tensor_of(value) for value in values]
+    return [tensor_type(value) for value in values]
 
 
 def byte_count(function: Function) -> Dim:

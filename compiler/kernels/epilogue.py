@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from ingot.compiler.graph.ops import Broadcast, Constant, Convert, DimValue
-from ingot.compiler.ir import Function, Op, TensorType, Value
+from ingot.compiler.ir import Function, Op, Value, tensor_type
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim, product, row_major_strides
 from ingot.compiler.kernels.loop import Index, LoopBuilder, lanes_of
@@ -49,8 +49,7 @@ class Epilogue:
     def __init__(self, builder: LoopBuilder, function: Function, root: Op) -> None:
         self._builder = builder
         self._root = root.result
-        assert isinstance(self._root.type, TensorType)
-        self.shape = self._root.type.shape
+        self.shape = tensor_type(self._root).shape
         self._arguments = {value: at for at, value in enumerate(function.arguments)}
         self._results = function.block.terminator.operands
         self._memory: dict[int, Value] = {}
@@ -93,8 +92,7 @@ class Epilogue:
     def store(self, accumulator: Value, position: Position) -> None:
         """Run the ops on one vector of the root's values and store all results."""
         known: dict[Value, Value] = {}
-        root = self._root.type
-        assert isinstance(root, TensorType)
+        root = tensor_type(self._root)
         known[self._root] = self._builder.convert(accumulator, root.dtype)
         for ordinal, result in enumerate(self._results):
             value = self._evaluate(result, position, known)
@@ -156,8 +154,7 @@ class Epilogue:
 
     def _bind(self, ordinal: int, value: Value) -> Value:
         if ordinal not in self._memory:
-            assert isinstance(value.type, TensorType)
-            self._memory[ordinal] = self._builder.binding(ordinal, value.type.dtype)
+            self._memory[ordinal] = self._builder.binding(ordinal, tensor_type(value).dtype)
         return self._memory[ordinal]
 
     def _linear(self, position: Position) -> Index:
@@ -187,35 +184,31 @@ class Epilogue:
     def _broadcast(self, op: Op, position: Position) -> Value:
         operand = op.operands[0]
         dimensions = Broadcast.of(op).dimensions
-        assert isinstance(operand.type, TensorType)
         axes = [
             None if size == 1 and self.shape[axis] != 1 else axis
-            for axis, size in zip(dimensions, operand.type.shape, strict=True)
+            for axis, size in zip(dimensions, tensor_type(operand).shape, strict=True)
         ]
         return self._small(operand, tuple(axes), position)
 
     def _small(self, value: Value, axes: tuple[int | None, ...], position: Position) -> Value:
         """`value`, whose dim i follows the result's axis axes[i] (None: always index 0)."""
         b = self._builder
-        op = value.owner
         if value in self._arguments:
             return self._load_small(value, axes, position)
-        assert isinstance(op, Op)
-        assert isinstance(value.type, TensorType)
+        op = value.op
         if op.name == "constant":
             literal = Constant.of(op).value
             assert literal.array.size == 1
             return b.constant(literal.array.reshape(-1)[0].item(), literal.dtype, 1)
         if op.name == "dim":
             scalar = b.value(b.dim(DimValue.of(op).value))
-            return b.convert(scalar, value.type.dtype)
+            return b.convert(scalar, tensor_type(value).dtype)
         if op.name == "broadcast":
             operand = op.operands[0]
             dimensions = Broadcast.of(op).dimensions
-            assert isinstance(operand.type, TensorType)
             inner = tuple(
                 None if size == 1 else axes[axis]
-                for axis, size in zip(dimensions, operand.type.shape, strict=True)
+                for axis, size in zip(dimensions, tensor_type(operand).shape, strict=True)
             )
             return self._small(operand, inner, position)
         if op.name == "reshape":
@@ -228,20 +221,19 @@ class Epilogue:
         """A reshape that only adds or drops dims of size one."""
         operand = op.operands[0]
         result = op.result
-        assert isinstance(operand.type, TensorType)
-        assert isinstance(result.type, TensorType)
-        kept = [axis for axis, size in zip(axes, result.type.shape, strict=True) if size != 1]
+        kept = [
+            axis for axis, size in zip(axes, tensor_type(result).shape, strict=True) if size != 1
+        ]
         following = iter(kept)
-        inner = tuple(None if size == 1 else next(following) for size in operand.type.shape)
+        inner = tuple(None if size == 1 else next(following) for size in tensor_type(operand).shape)
         return self._small(operand, inner, position)
 
     def _load_small(self, value: Value, axes: tuple[int | None, ...], position: Position) -> Value:
         b = self._builder
-        assert isinstance(value.type, TensorType)
         memory = self._bind(self._arguments[value], value)
         at: Index = 0
         lane_stride: Dim = 0
-        for axis, stride in zip(axes, row_major_strides(value.type.shape), strict=True):
+        for axis, stride in zip(axes, row_major_strides(tensor_type(value).shape), strict=True):
             if axis is None:
                 continue
             if axis == len(self.shape) - 1:

@@ -158,7 +158,7 @@ class _Run:
             case "loop.local_id":
                 self.values[op.result] = self.item[Axis.of(op).axis]
             case "loop.lanes":
-                lanes = cast(VectorType, op.result.type).lanes
+                lanes = op.result.typed(VectorType).lanes
                 self.fill(op.result, np.arange(lanes))
             case "loop.binding":
                 self.values[op.result] = self.bindings[Ordinal.of(op).ordinal], 0
@@ -171,7 +171,7 @@ class _Run:
     def bytes_of(self, op: Op, indices: Array, mask: Array) -> tuple[_Memory, Array, Array]:
         """The memory, and for every item and lane of the mask its part, and where its bytes lie."""
         memory, offset = cast("tuple[_Memory, int]", self.values[op.operands[0]])
-        type = cast(MemoryType, op.operands[0].type)
+        type = op.operands[0].typed(MemoryType)
         length = type.element.bytes
         chosen = indices[mask].astype(np.int64)
         bits = type.dtype.bits if type.is_packed else 8 * length
@@ -222,7 +222,7 @@ class _Run:
         self.require_barrier(op, memory, tuple(place), self.items_of(mask))
         element = dtype_of(op.result).numpy
         found = np.ascontiguousarray(memory.parts[tuple(place)])
-        stored = cast(MemoryType, op.operands[0].type)
+        stored = op.operands[0].typed(MemoryType)
         if stored.is_packed:
             found = _unpacked(found, indices[mask][:, None], stored)
         result = np.zeros(mask.shape, element)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 from ingot.compiler.graph.ops.table import require
 from ingot.compiler.ir import IndexType, MemoryType, Op, ScalarType, Type, Value, VectorType
@@ -141,7 +141,7 @@ def nothing(op: Op) -> tuple[Type, ...]:
 
 
 def _element(memory: Value) -> DType:
-    return cast(MemoryType, memory.type).element
+    return memory.typed(MemoryType).element
 
 
 def load(op: Op) -> tuple[Type, ...]:
@@ -154,7 +154,7 @@ def load(op: Op) -> tuple[Type, ...]:
 
 def store(op: Op) -> tuple[Type, ...]:
     value = _type(op.operands[2])
-    memory = cast(MemoryType, op.operands[0].type)
+    memory = op.operands[0].typed(MemoryType)
     element = memory.element
     require(not memory.is_packed, f"stores into {memory}, whose elements share bytes")
     if value == _INDEX:

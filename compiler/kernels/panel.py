@@ -125,7 +125,7 @@ def unpacked_lines(
 def interleaved(
     builder: LoopBuilder,
     binding: tuple[int, DType],
-    depth: Dim,
+    depth: int,
     panel: Index,
     tile: TileShape,
     left: tuple[Value, Sequence[Index]],
@@ -135,7 +135,6 @@ def interleaved(
     of `interleaved_length` bytes, of the sums' dtype."""
     b, lanes, (ordinal, stored) = builder, tile.lanes, binding
     steps, element = 4 // stored.bytes, dtype_of(memory)
-    assert isinstance(depth, int)
     lines = -(-depth // steps)
     pitch = -(-depth // lanes) * lanes // steps * lanes
     for row, base in enumerate(left[1]):

@@ -190,7 +190,7 @@ class _Ranges:
             return factor
         low, high = -math.inf, math.inf
         if _owner_name(value) == "loop.dim":
-            low, high = self.dims[Ordinal.of(cast(Op, value.owner)).ordinal]
+            low, high = self.dims[Ordinal.of(value.op).ordinal]
         elif _owner_name(value) in ("loop.workgroup", "loop.workload", "loop.div", "loop.rem"):
             low = 0
         return factor * (high if factor > 0 else low)
@@ -203,7 +203,7 @@ def _owner_name(value: Value) -> str:
 def _number(value: Value) -> int | None:
     if _owner_name(value) != "loop.constant":
         return None
-    return cast(int, Constant.of(cast(Op, value.owner)).value)
+    return cast(int, Constant.of(value.op).value)
 
 
 def _form(value: Value) -> _Form:

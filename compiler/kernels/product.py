@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from ingot.compiler.graph.forms.arrange_contractions import run_stride
 from ingot.compiler.graph.ops import ConvPacked, DotGeneral
-from ingot.compiler.ir import Op, TensorType, Value
+from ingot.compiler.ir import Op, TensorType, Value, tensor_type
 from ingot.compiler.ir.attributes import Ints
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim, product, row_major_strides
@@ -55,11 +55,8 @@ def is_pointwise(op: Op) -> bool:
 
 def product_of(op: Op) -> Product:
     """The product that a dot op computes. Raises ValueError where a group is no one run."""
-    result = op.result.type
-    a, b = op.operands[0].type, op.operands[1].type
-    assert isinstance(result, TensorType)
-    assert isinstance(a, TensorType)
-    assert isinstance(b, TensorType)
+    result = tensor_type(op.result)
+    a, b = tensor_type(op.operands[0]), tensor_type(op.operands[1])
     if op.name in ("dot_packed", "dot_coded", "dot_scaled", "conv_packed"):
         if op.name == "conv_packed" and not is_pointwise(op):
             raise ValueError("a convolution whose window has neighbours is no product")

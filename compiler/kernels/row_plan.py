@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ingot.compiler.graph.ops import AlongAxis, Reduce
-from ingot.compiler.ir import Function, Op, Value, dims
+from ingot.compiler.ir import Function, Op, Value, dims, tensor_type
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 from ingot.compiler.kernels.accumulate import Accumulator, accumulator_of
 from ingot.compiler.kernels.entry import operand_types
 from ingot.compiler.kernels.indexing import Index, delinearize, linearize
 from ingot.compiler.kernels.schedule import Space, trace_with_splits
-from ingot.compiler.kernels.trace import Given, Load, Node, Tracer, tensor_of, walk_nodes
+from ingot.compiler.kernels.trace import Given, Load, Node, Tracer, walk_nodes
 from ingot.hal.errors import CompileError
 
 __all__ = ["RowPlan", "RowReduction", "RowResult", "in_place_rows", "plan_rows"]
@@ -64,10 +64,10 @@ def _axes_attribute(op: Op) -> tuple[int, ...]:
 def plan_rows(function: Function) -> RowPlan:
     """The passes of an entry. CompileError: its reductions do not fit together."""
     ops = [op for op in function.block.ops if op.name in _REDUCTIONS]
-    shape = tensor_of(ops[0].operands[0]).shape
+    shape = tensor_type(ops[0].operands[0]).shape
     reduced = _axes_attribute(ops[0])
     for op in ops:
-        if tensor_of(op.operands[0]).shape != shape or _axes_attribute(op) != reduced:
+        if tensor_type(op.operands[0]).shape != shape or _axes_attribute(op) != reduced:
             raise CompileError(
                 f"{op.location or op.name}: reductions of one kernel must run over the same axes "
                 f"of one shape, got {_axes_attribute(op)} of {op.operands[0].type} beside "
@@ -86,7 +86,7 @@ def plan_rows(function: Function) -> RowPlan:
             element = tracer.trace(op.operands[0], indices)
             stage = 1 + max((stages[each] for each in _givens([element])), default=-1)
             stages[op.result] = stage
-            types = tensor_of(op.operands[0]).dtype, tensor_of(op.result).dtype
+            types = tensor_type(op.operands[0]).dtype, tensor_type(op.result).dtype
             reductions.append(RowReduction(op, accumulator_of(op, *types), element, stage))
         flat = linearize(indices, shape)
         results = [
@@ -122,7 +122,7 @@ def _result(
     tracer: Tracer, value: Value, shape: Sequence[Dim], flat: Index, flat_row: Index
 ) -> RowResult:
     """A result of as many elements as there are elements, or rows."""
-    mine = tensor_of(value).shape
+    mine = tensor_type(value).shape
     whole = dims.product(mine) == dims.product(shape)
     index = flat if whole else flat_row
     indices = delinearize(index, mine, tracer.bounds, tracer.may_split)

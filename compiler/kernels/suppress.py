@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ingot.compiler.ir import Function, TensorType, Value
+from ingot.compiler.ir import Function, TensorType, Value, tensor_type
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 from ingot.compiler.kernels.entry import byte_count, operand_types
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo
 from ingot.compiler.kernels.loop import I64, Index, LoopBuilder
-from ingot.compiler.kernels.trace import tensor_of
 from ingot.compiler.kernels.work_group import WorkGroup, combine_kind
 from ingot.hal.spec import dtype
 
@@ -62,13 +61,13 @@ class _Lowering:
         op = function.block.ops[0]
         arguments = list(function.arguments)
         places = [arguments.index(operand) for operand in op.operands]
-        types = [tensor_of(operand).dtype for operand in op.operands]
+        types = [tensor_type(operand).dtype for operand in op.operands]
         self.boxes, self.candidates, self.limit, self.threshold = (
             b.binding(place, element) for place, element in zip(places, types, strict=True)
         )
         self.result = b.binding(len(arguments), _I1)
         self.kept = b.binding(len(arguments) + 1, I64)
-        self.shape = tensor_of(op.result).shape
+        self.shape = tensor_type(op.result).shape
 
     def line(self) -> None:
         """The walk along the line of this workgroup; carries how many boxes are kept. All items

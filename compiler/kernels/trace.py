@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from ingot.compiler.graph import ops
-from ingot.compiler.ir import Function, Literal, Op, TensorType, Value, dims
+from ingot.compiler.ir import Function, Literal, Op, TensorType, Value, dims, tensor_type
 from ingot.compiler.ir.attributes import Attributes
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
@@ -35,7 +35,6 @@ __all__ = [
     "Tracer",
     "axes_of_index",
     "number_of",
-    "tensor_of",
     "walk_nodes",
 ]
 
@@ -202,12 +201,6 @@ def walk_nodes(roots: Sequence[Node]) -> Iterator[Node]:
         stack += [(each, False) for each in reversed([*node.operands(), *fetched])]
 
 
-def tensor_of(value: Value) -> TensorType:
-    """The type of a tensor value."""
-    assert isinstance(value.type, TensorType)
-    return value.type
-
-
 class Tracer:
     """Traces values of one entry function.
 
@@ -237,7 +230,7 @@ class Tracer:
         return self.memo[key]
 
     def _trace(self, value: Value, indices: tuple[Index, ...]) -> Node:
-        type = tensor_of(value)
+        type = tensor_type(value)
         indices = tuple(
             Index() if dim == 1 else index for index, dim in zip(indices, type.shape, strict=True)
         )
@@ -245,8 +238,7 @@ class Tracer:
             return Given(type.dtype, value, linearize(indices, type.shape))
         if value in self.ordinals:
             return Load(type.dtype, self.ordinals[value], linearize(indices, type.shape))
-        op = value.owner
-        assert isinstance(op, Op)
+        op = value.op
         if op.name in ops.OPS and ops.OPS[op.name].family == "elementwise":
             arguments = tuple(self.trace(operand, indices) for operand in op.operands)
             return Apply(type.dtype, op.name, arguments, op.attributes)
@@ -280,7 +272,7 @@ class Tracer:
         operand = op.operands[0]
         mapped = []
         for place, dim in zip(
-            ops.Broadcast.of(op).dimensions, tensor_of(operand).shape, strict=True
+            ops.Broadcast.of(op).dimensions, tensor_type(operand).shape, strict=True
         ):
             if dim == type.shape[place] or isinstance(dim, int):
                 mapped.append(indices[place] if dim != 1 else Index())
@@ -291,7 +283,7 @@ class Tracer:
     def _reshape(self, op: Op, type: TensorType, indices: tuple[Index, ...]) -> Node:
         operand = op.operands[0]
         flat = linearize(indices, type.shape)
-        shape = tensor_of(operand).shape
+        shape = tensor_type(operand).shape
         if operand in self.ordinals:
             return Load(type.dtype, self.ordinals[operand], flat)
         if operand in self.given:
@@ -327,7 +319,7 @@ class Tracer:
         pad = ops.Pad.of(op)
         conditions: list[Node] = []
         mapped = []
-        for place, (index, dim) in enumerate(zip(indices, tensor_of(operand).shape, strict=True)):
+        for place, (index, dim) in enumerate(zip(indices, tensor_type(operand).shape, strict=True)):
             step = pad.interior[place] + 1
             moved = index + pad.low[place] * -1
             if pad.low[place] != 0 or pad.high[place] != 0 or step != 1:
@@ -347,7 +339,7 @@ class Tracer:
         for operand in op.operands:
             moved = indices[axis] + start * -1
             parts.append(self.trace(operand, (*indices[:axis], moved, *indices[axis + 1 :])))
-            start = start + tensor_of(operand).shape[axis]
+            start = start + tensor_type(operand).shape[axis]
             ends.append(start)
         node = parts[-1]
         for end, part in zip(reversed(ends[:-1]), reversed(parts[:-1]), strict=True):
@@ -382,9 +374,9 @@ class Tracer:
     def _take(self, op: Op, type: TensorType, indices: tuple[Index, ...]) -> Node:
         operand, picks = op.operands
         axis, mode = ops.Take.of(op).axis, ops.Take.of(op).mode
-        rank = tensor_of(picks).rank
+        rank = tensor_type(picks).rank
         pick = self.trace(picks, indices[axis : axis + rank])
-        bound = tensor_of(operand).shape[axis]
+        bound = tensor_type(operand).shape[axis]
         index = self._fetch(pick, bound, mode, self.ordinal_of(picks), bound)
         return self.trace(operand, (*indices[:axis], index, *indices[axis + rank :]))
 
@@ -393,7 +385,7 @@ class Tracer:
         operand, starts = op.operands
         gather, shape, ordinal = (
             ops.Gather.of(op),
-            tensor_of(operand).shape,
+            tensor_type(operand).shape,
             self.ordinal_of(starts),
         )
         offset_dims, vector_dim = gather.offset_dims, gather.index_vector_dim
@@ -403,7 +395,7 @@ class Tracer:
         mapped = [Index() if place in skipped else next(walked) for place in range(len(shape))]
         for part, place in enumerate(gather.start_index_map):
             at = list(batch_indices)
-            if vector_dim < tensor_of(starts).rank:
+            if vector_dim < tensor_type(starts).rank:
                 at.insert(vector_dim, Index((), part))
             start = self.trace(starts, at)
             bound = shape[place] + gather.slice_sizes[place] * -1 + 1
@@ -418,7 +410,7 @@ class Tracer:
     def _dynamic_slice(self, op: Op, type: TensorType, indices: tuple[Index, ...]) -> Node:
         operand, *starts = op.operands
         mapped = []
-        shape = tensor_of(operand).shape
+        shape = tensor_type(operand).shape
         for index, start, dim, size in zip(indices, starts, shape, type.shape, strict=True):
             bound = dim + size * -1 + 1
             node = self.trace(start, ())

@@ -17,7 +17,17 @@ from ingot.compiler.dispatch.collect_checks import collect_checks
 from ingot.compiler.dispatch.level import DISPATCH
 from ingot.compiler.graph.ops import Gather, Scatter, Take
 from ingot.compiler.graph.symbols import substitute_symbols
-from ingot.compiler.ir import Function, Module, Op, TensorType, Value, clone_region, verify, walk
+from ingot.compiler.ir import (
+    Function,
+    Module,
+    Op,
+    TensorType,
+    Value,
+    clone_region,
+    tensor_type,
+    verify,
+    walk,
+)
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Call, Dim, evaluate, known_dims
 from ingot.compiler.kernels.kernel import Kernel
@@ -147,14 +157,14 @@ def _bindings(static: Function, kernel: Kernel, values: Mapping[str, int]) -> li
     floats = "positive" if names & _POSITIVE else "uniform"
     found: list[TrialBinding] = []
     for value in static.arguments:
-        type = cast(TensorType, value.type)
+        type = tensor_type(value)
         if value in bounds:
             found.append(TrialBinding(_length(type, values), type.dtype, "index", bounds[value]))
         else:
             fill = floats if type.dtype.is_float else "uniform"
             found.append(TrialBinding(_length(type, values), type.dtype, fill))
-    for each in static.result_types:
-        type = cast(TensorType, each)
+    for result in static.block.terminator.operands:
+        type = tensor_type(result)
         length, tolerance = _length(type, values), type.dtype.tolerance
         found.append(TrialBinding(length, type.dtype, "zero", tolerance=tolerance))
     for type in kernel.workspaces:
@@ -178,7 +188,7 @@ def _index_bounds(entry: Function) -> Iterator[tuple[Value, int]]:
         return
     bound = max(min(extents), 1)
     for value in entry.arguments:
-        dtype = cast(TensorType, value.type).dtype
+        dtype = tensor_type(value).dtype
         if dtype.is_integer and not dtype.is_boolean:
             yield value, bound
 
@@ -187,7 +197,7 @@ def _indexed_extents(op: Op) -> Iterator[int]:
     """How many values each index of the op may take."""
     if op.name not in ("take", "gather", "scatter", "dynamic_slice", "dynamic_update_slice"):
         return
-    shape = known_dims(cast(TensorType, op.operands[0].type).shape)
+    shape = known_dims(tensor_type(op.operands[0]).shape)
     match op.attributes:
         case Take(axis=axis):
             yield shape[axis]
@@ -198,6 +208,6 @@ def _indexed_extents(op: Op) -> Iterator[int]:
             for dim in indexed:
                 yield shape[dim] if dim in inserted else 1
         case _:
-            part = op.operands[1].type if op.name == "dynamic_update_slice" else op.result.type
-            sizes = known_dims(cast(TensorType, part).shape)
+            part = op.operands[1] if op.name == "dynamic_update_slice" else op.result
+            sizes = known_dims(tensor_type(part).shape)
             yield from (whole - size + 1 for whole, size in zip(shape, sizes, strict=True))

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 
 from ingot.compiler.graph.forms.winograd import OUTPUT, POINTS
 from ingot.compiler.graph.ops import ConvWinograd
-from ingot.compiler.ir import Function, Op, TensorType, Value
+from ingot.compiler.ir import Function, Op, Value, tensor_type
 from ingot.compiler.ir.dataclass import dataclass
-from ingot.compiler.ir.dims import Dim, ceildiv, product
+from ingot.compiler.ir.dims import Dim, ceildiv, known_dims, product
 from ingot.compiler.kernels.contraction_entry import kernel_of, root_of
 from ingot.compiler.kernels.epilogue import Epilogue, Position
 from ingot.compiler.kernels.kernel import Kernel
@@ -26,14 +26,9 @@ F32 = dtype("f32")
 Vectors = list[Value]
 
 
-def _known(*dims: object) -> list[int]:
-    """Dims that `choose_winograd` has made sure are integers."""
-    return [int(dim) for dim in dims]  # type: ignore[call-overload]
-
-
 def _pads_in_front(root: Op) -> list[int]:
     """Zeros above and to the left of the image."""
-    return _known(*(before for before, _ in ConvWinograd.of(root).padding))
+    return list(known_dims(before for before, _ in ConvWinograd.of(root).padding))
 
 
 @dataclass(frozen=True)
@@ -50,16 +45,14 @@ class WinogradEntry:
 
     def __init__(self, function: Function, lanes: int) -> None:
         root = root_of(function)
-        x, result = root.operands[0].type, root.result.type
-        assert isinstance(x, TensorType)
-        assert isinstance(result, TensorType)
+        x, result = tensor_type(root.operands[0]), tensor_type(root.result)
         self.function = function
         self.b = LoopBuilder()
         self.epilogue = Epilogue(self.b, function, root)
         self.ordinals = [function.arguments.index(value) for value in root.operands]
         self.x = self.b.binding(self.ordinals[0], x.dtype)
         self.u = self.b.binding(self.ordinals[1], F32)
-        self.features, n = _known(x.shape[3], result.shape[3])
+        self.features, n = known_dims((x.shape[3], result.shape[3]))
         self.top, self.left = _pads_in_front(root)
         self.panels = n // PANEL
         self.lanes = lanes

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import field
-from typing import cast
 
 import numpy as np
 
 from ingot.compiler.ir import Literal, Variable
 from ingot.compiler.ir.dataclass import dataclass
+from ingot.compiler.ir.dims import known_dims
 from ingot.hal.spec import DType
 
 __all__ = [
@@ -94,7 +94,7 @@ class ConstantPool:
     def add_variable(self, name: str, variable: Variable) -> StoredVariable:
         """The variable with its initial value among the constants, unless that is all zeros."""
         type = variable.type
-        shape = cast("tuple[int, ...]", type.shape)
+        shape = known_dims(type.shape)
         initial = variable.initial.array
         offset = length = 0
         if any(initial.tobytes()):

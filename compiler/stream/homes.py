@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from ingot.compiler.ir import Block, Op, TensorType, Value, walk
+from ingot.compiler.ir import Block, Op, TensorType, Value, tensor_type, walk
 from ingot.compiler.ir.dims import Dim, product
 from ingot.compiler.stream.ops import Dispatch
 from ingot.compiler.stream.scopes import ScopedRange
@@ -66,8 +66,7 @@ def is_whole(value: Value) -> bool:
 
 def byte_length(value: Value) -> Dim:
     """Bytes of a tensor in memory."""
-    assert isinstance(value.type, TensorType)
-    return product(value.type.shape) * value.type.dtype.bytes
+    return product(tensor_type(value).shape) * tensor_type(value).dtype.bytes
 
 
 def is_tensor(value: Value) -> bool:
@@ -149,8 +148,7 @@ def _can_move(value: Value, uses: Uses, taken: Mapping[Value, Home]) -> bool:
 
 def _sources(value: Value, uses: Uses) -> Iterator[Value]:
     """What the op that makes `value` may write over with it."""
-    op = value.owner
-    assert isinstance(op, Op)
+    op = value.op
     for operand in in_place_operands(op, op.results.index(value)):
         root = alias_root(op.operands[operand])
         whole = is_whole(op.operands[operand]) and byte_length(root) == byte_length(value)
@@ -160,8 +158,7 @@ def _sources(value: Value, uses: Uses) -> Iterator[Value]:
 
 def _is_free(first: Value, held: set[Value], joins: Value | None, uses: Uses) -> bool:
     """Whether nobody reads what the home held any more when `first` is written."""
-    op = first.owner
-    assert isinstance(op, Op)
+    op = first.op
     place = uses.place[op]
     for root in held:
         last = uses.last_use(root)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 from ingot.compiler.graph.ops import CONTROL, defined_symbols
-from ingot.compiler.ir import Block, Op, TensorType, Value
+from ingot.compiler.ir import Block, Op, Value, tensor_type
 from ingot.compiler.ir.dims import Dim, symbols_of
 from ingot.compiler.stream.homes import (
     BRANCHES,
@@ -163,13 +163,11 @@ class BlockPlan:
     def _known_from(self, value: Value) -> int:
         """The place from which on all dims of the value are known, as the caller's memory for
         it needs them."""
-        assert isinstance(value.type, TensorType)
-        names = {name for dim in value.type.shape for name in symbols_of(dim)}
+        names = {name for dim in tensor_type(value).shape for name in symbols_of(dim)}
         return max((self.defined.get(name, -1) for name in names), default=-1)
 
     def _place_of(self, value: Value) -> int:
-        assert isinstance(value.owner, Op)
-        return self.uses.place[value.owner]
+        return self.uses.place[value.op]
 
     def _move_into_variable(self, ordinal: int, store: Op) -> None:
         """Let the value that is stored be made in the variable, if that shows nowhere."""

@@ -150,8 +150,7 @@ def _branch(op: Op, converter: Converter) -> None:
         if place is not None:
             converter.places[result] = place
         else:
-            assert isinstance(result.type, ScalarType)
-            is_float = result.type.dtype.is_float
+            is_float = result.typed(ScalarType).dtype.is_float
             zero = code.float_constant(0.0) if is_float else code.constant(0)
             targets[ordinal] = scalars[result] = code.move(zero)
     selector = scalars[op.operands[0]]

@@ -11,11 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from dataclasses import replace
 from functools import partial
-from typing import cast
 
 from ingot.compiler.dispatch.ops import SLOT_OPS, Guard, Rows
 from ingot.compiler.graph.ops import Size, defined_symbols
-from ingot.compiler.ir import Block, Function, Module, Op, Region, TensorType, Value
+from ingot.compiler.ir import Block, Function, Module, Op, Region, TensorType, Value, tensor_type
 from ingot.compiler.ir.attributes import NO_ATTRIBUTES
 from ingot.compiler.ir.dims import Dim
 from ingot.compiler.stream.ops import (
@@ -158,7 +157,7 @@ class _Converter:
                 self._place_results(op)
                 scalar = self.scalars[op.operands[0]]
                 name = "write.f64" if scalar.type == F64 else "write.i64"
-                element = cast(TensorType, op.result.type).dtype.code
+                element = tensor_type(op.result).dtype.code
                 self.code.op(name, *self.places[op.result], scalar, immediates=(element,))
             case "scalar.symbol":
                 (name,) = defined_symbols(op)
@@ -169,7 +168,7 @@ class _Converter:
 
     def _read(self, tensor: Value) -> Value:
         """The register that gets an element of memory, when the queue has made it."""
-        dtype = cast(TensorType, tensor.type).dtype
+        dtype = tensor_type(tensor).dtype
         name = "read.f64" if dtype.is_float else "read.i64"
         return self.code.op(name, *self.places[tensor], immediates=(dtype.code,))[0]
 

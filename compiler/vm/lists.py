@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import cast
 
 from ingot.compiler.dispatch.ops import Slot, SlotAt, SlotCopy, SlotResult, SlotSwap
 from ingot.compiler.graph.ops import defined_symbols
-from ingot.compiler.ir import Function, Op, TensorType, Value
+from ingot.compiler.ir import Function, Op, Value, tensor_type
 from ingot.compiler.ir.dims import symbol
 from ingot.compiler.stream.plan_memory import byte_length
 from ingot.compiler.vm.code import CodeBuilder
@@ -67,7 +66,7 @@ def _index(op: Op, sizes: Sizes) -> Value:
 def _tensor(op: Op, sizes: Sizes, places: Mapping[Value, Bytes]) -> tuple[tuple[Value, ...], int]:
     """The registers of the operand: reference, offset, length, dims; and its rank."""
     (x,) = op.operands
-    shape = cast(TensorType, x.type).shape
+    shape = tensor_type(x).shape
     dims = tuple(map(sizes.value, shape))
     return (*places[x], sizes.value(byte_length(x)), *dims), len(dims)
 
@@ -76,7 +75,7 @@ def _write_get(
     op: Op, slot: int, code: CodeBuilder, sizes: Sizes, places: dict[Value, Bytes]
 ) -> None:
     index = _index(op, sizes)
-    shape = cast(TensorType, op.result.type).shape
+    shape = tensor_type(op.result).shape
     for name in defined_symbols(op):
         axis = shape.index(symbol(name))
         sizes.define(name, code.op("list.dim", index, immediates=(slot, axis))[0])

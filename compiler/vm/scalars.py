@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import cast
 
 from ingot.compiler.graph.ops import Compare, Constant, DimValue
 from ingot.compiler.ir import Op, ScalarType, Value
@@ -51,7 +50,7 @@ def write_scalar_op(op: Op, operands: Sequence[Value], code: CodeBuilder, sizes:
 
 def dtype_of(value: Value) -> DType:
     """The dtype of a host scalar."""
-    return cast(ScalarType, value.type).dtype
+    return value.typed(ScalarType).dtype
 
 
 class _Writer:

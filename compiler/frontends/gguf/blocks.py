@@ -14,7 +14,7 @@ import numpy as np
 
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.ir import Value
-from ingot.compiler.ir.dims import Dim
+from ingot.compiler.ir.dims import Dim, known_dim
 from ingot.hal.gguf import BLOCK_TYPES, GgufTensor
 from ingot.hal.spec import dtype
 
@@ -51,8 +51,7 @@ class _Bytes:
 
     def blocks(self, length: int) -> None:
         """Begin with blocks of so many bytes."""
-        bytes = tensor_type(self.rows).shape[-1]
-        assert isinstance(bytes, int)
+        bytes = known_dim(tensor_type(self.rows).shape[-1])
         self.outer = (*self.outer, bytes // length)
         self.rows = self.reshape(self.rows, (*self.outer, length))
 

@@ -15,7 +15,7 @@ from ingot.compiler.frontends.gguf.weights import Weights
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.ir import Value
 from ingot.compiler.ir.dataclass import dataclass
-from ingot.compiler.ir.dims import Dim
+from ingot.compiler.ir.dims import Dim, known_dim
 from ingot.hal.spec import dtype
 
 __all__ = ["Caches", "Position", "Transformer"]
@@ -85,8 +85,7 @@ class Transformer:
     def _norm(self, x: Value, name: str) -> Value:
         """x / rms(x) * weight over the last axis."""
         b, shape = self.b, tensor_type(x).shape
-        length = shape[-1]
-        assert isinstance(length, int)
+        length = known_dim(shape[-1])
         total = b.value("reduce", b.value("mul", x, x), axes=(len(shape) - 1,), kind="add")
         mean = self._times(total, 1.0 / length)
         epsilon = b.full(self.c.epsilon, F32, shape[:-1])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ingot.compiler.frontends.gguf.blocks import DECODED, decode, parameter
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.ir import Value
-from ingot.compiler.ir.dims import Dim
+from ingot.compiler.ir.dims import Dim, known_dim
 from ingot.hal.errors import CompileError
 from ingot.hal.gguf import Gguf, GgufTensor
 from ingot.hal.spec import dtype
@@ -64,8 +64,7 @@ class Weights:
         of neighbours, of which all first ones are to stand in front of all second ones.
         """
         with self.builder.at(name):
-            k = tensor_type(x).shape[-1]
-            assert isinstance(k, int)
+            k = known_dim(tensor_type(x).shape[-1])
             weight = self._numbers(f"{name}.weight", (length, k), heads)
             y = self.builder.value("dot_general", x, weight, lhs_contract=(1,), rhs_contract=(1,))
             if f"{name}.bias" not in self:
@@ -136,7 +135,7 @@ class Weights:
         if not paired:
             return rows
         b, shape = self.builder, tensor_type(rows).shape
-        length = int(shape[0]) // count  # type: ignore[arg-type]
+        length = known_dim(shape[0]) // count
         rest = shape[1:]
         split = b.value("reshape", rows, shape=(count, length, *rest))
         pairs = self._part(split, 0, paired)

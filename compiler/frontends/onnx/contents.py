@@ -30,8 +30,7 @@ class Contents(Amounts):
     def learn_rank(self, list: Value, rank: int) -> None:
         """The elements of the list have this rank. Restart: it comes from a graph input that
         leaves it open."""
-        assert isinstance(list.type, ListType)
-        element = list.type.dtype.name
+        element = list.typed(ListType).dtype.name
         while isinstance(list.owner, Op) and list.owner.name.startswith("list."):
             list = list.owner.operands[0]
         self.learn_open_rank(element, rank, list.name)

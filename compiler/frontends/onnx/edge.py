@@ -91,11 +91,10 @@ def _nothing(output: onnx.ValueInfoProto, builder: Builder) -> Value:
 def _result(
     kind: str, list: Value, given: Dim, output: onnx.ValueInfoProto, builder: Builder
 ) -> Value:
-    assert isinstance(list.type, ListType)
-    code = tensor_of(output.type).elem_type
-    if code and dtype_of(code) is not list.type.dtype:
+    type, code = list.typed(ListType), tensor_of(output.type).elem_type
+    if code and dtype_of(code) is not type.dtype:
         raise CompileError(
-            f"graph output '{output.name}' has elements of {list.type.element}, but the model "
+            f"graph output '{output.name}' has elements of {type.element}, but the model "
             f"declares {dtype_of(code) or element_type_name(code)}: fix the model"
         )
     return builder.value("list.result", list, kind=kind, given=given)

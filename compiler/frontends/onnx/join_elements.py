@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from ingot.compiler.frontends.onnx.node import Node, UnsupportedNode, shape_of
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.control.build_control import while_loop
-from ingot.compiler.ir import ListType, TensorType, Value
+from ingot.compiler.ir import ListType, TensorType, Value, tensor_type
 from ingot.compiler.ir.dims import Dim, symbol
 
 __all__ = ["element_at", "join_elements", "length_of", "require_rank"]
@@ -34,10 +34,9 @@ def require_rank(list: Value) -> None:
 
 def element_at(node: Node, list: Value, index: Dim) -> Value:
     """An element of a list, whose dims are fresh symbols where they may differ."""
-    assert isinstance(list.type, ListType)
     require_rank(list)
     names = node.fresh_symbols("element")
-    shape = [next(names) if dim is None else dim for dim in list.type.shape]
+    shape = [next(names) if dim is None else dim for dim in list.typed(ListType).shape]
     symbols = [each for each in shape if isinstance(each, str)]
     dims = [symbol(each) if isinstance(each, str) else each for each in shape]
     return node.op("list.get", list, index=index, shape=dims, symbols=symbols)
@@ -47,8 +46,7 @@ def join_elements(node: Node, list: Value, axis: int, new_axis: bool) -> Value:
     """All elements one behind the other along `axis`, which they have already unless it is a
     `new_axis`. The call fails if there is none, or if they differ in another dim."""
     first = _front(node, element_at(node, list, 0), axis, new_axis)
-    type = first.type
-    assert isinstance(type, TensorType)
+    type = tensor_type(first)
     rest = type.shape[1:]
     length, one = node.size(length_of(node, list)), node.constant(1, "i64")
     name = next(node.fresh_symbols("joined"))

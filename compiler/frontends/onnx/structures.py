@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.ops.lists import ANY
-from ingot.compiler.ir import ListType, TensorType, Type, Value
+from ingot.compiler.ir import ListType, TensorType, Type, Value, tensor_type
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 from ingot.hal.errors import CompileError
@@ -78,12 +78,12 @@ class Forked:
     shapes: tuple[tuple[Dim | Value, ...], ...]
 
     def __str__(self) -> str:
-        assert isinstance(self.flat.type, TensorType)
+        element = tensor_type(self.flat).dtype.name
         texts = (
             ",".join("?" if isinstance(dim, Value) else str(dim) for dim in shape)
             for shape in self.shapes
         )
-        return " or ".join(f"{self.flat.type.dtype.name}[{text}]" for text in dict.fromkeys(texts))
+        return " or ".join(f"{element}[{text}]" for text in dict.fromkeys(texts))
 
 
 class RankConflict(CompileError):
@@ -278,7 +278,7 @@ def take_apart(structure: Structure, flow: Flow, builder: Builder) -> list[Value
         if flow.content is None:
             return values
         if flow.boxed and not structure.boxed and isinstance(structure.content, Value):
-            dtype = structure.content.type.dtype  # type: ignore[union-attr]
+            dtype = structure.content.dtype
             return values + take_apart(Items((structure.content,), dtype), flow.content, builder)
         if structure.content is None:
             return values + [_nothing(type, builder) for type in leaves_of(flow.content)]

@@ -169,7 +169,7 @@ class Context:
             return True
         if lowered.value is None:
             return lowered.constant is not None and lowered.constant.array.dtype.kind == "c"
-        return bool(lowered.value.type.dtype.is_complex)  # type: ignore[union-attr]
+        return bool(lowered.value.dtype.is_complex)
 
     def flat_operands(self, op: SourceOp) -> list[Value]:
         """All operands of `op` as graph values, complex ones as their parts."""

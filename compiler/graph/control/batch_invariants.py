@@ -204,9 +204,8 @@ class _Batcher:
         if value not in self.inside:
             return value
         if value not in self.copies:
-            assert isinstance(value.owner, Op)
-            mapping = {each: self.outside(each) for each in value.owner.operands}
-            self.front.append(clone_op(value.owner, mapping))
+            mapping = {each: self.outside(each) for each in value.op.operands}
+            self.front.append(clone_op(value.op, mapping))
             self.copies[value] = mapping[value]
         return self.copies[value]
 

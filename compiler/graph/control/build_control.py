@@ -82,14 +82,14 @@ def counted_loop(
     body: Callable[[Builder, Value, Sequence[Value]], Sequence[Value]],
 ) -> list[Value]:
     """Runs `body` for the indices 0, 1, ... below `count`, an integer of rank 0."""
-    zero = builder.constant(0, count.type.dtype)  # type: ignore[union-attr]
+    zero = builder.constant(0, count.dtype)
 
     def condition(inner: Builder, values: Sequence[Value]) -> Value:
         return inner.value("compare", values[0], count, direction="lt")
 
     def step(inner: Builder, values: Sequence[Value]) -> Sequence[Value]:
         index, *carried = values
-        following = inner.value("add", index, inner.constant(1, count.type.dtype))  # type: ignore[union-attr]
+        following = inner.value("add", index, inner.constant(1, count.dtype))
         return [following, *body(inner, index, carried)]
 
     return while_loop(builder, [zero, *initial], condition, step)[1:]

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import cast
 
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.graph.ops import AlongAxis, Control, defined_symbols
@@ -177,8 +176,8 @@ class _LoopRegion:
                     break
                 chain.append(op)
                 value = op.operands[0]
-            list = self.block.arguments[place].type
-            if value is argument and cast(ListType, list).shape[0] is None:
+            list = self.block.arguments[place]
+            if value is argument and list.typed(ListType).shape[0] is None:
                 found.update(dict.fromkeys(chain, argument))
         return found
 
@@ -189,7 +188,7 @@ class _LoopRegion:
             value = terminator.operands[place]
             list = self.lists.get(value)
             if list is None or list.type != self.block.arguments[place].type:
-                shape = _pattern_of(cast(ListType, self.block.arguments[place].type))
+                shape = _pattern_of(self.block.arguments[place].typed(ListType))
                 list = self.builder.value("list.of", value, shape=shape)
             terminator.operands[place] = list
         self.block.ops.append(terminator)

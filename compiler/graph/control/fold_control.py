@@ -32,6 +32,7 @@ from ingot.compiler.ir import (
     TensorType,
     Value,
     count_uses,
+    tensor_type,
     walk,
 )
 from ingot.compiler.ir.dims import Dim, substitute, symbol, symbols_of
@@ -203,8 +204,7 @@ def _as_if(op: Op, builder: Builder) -> Sequence[Value] | None:
     if inner is None or len(op.regions) != 2:
         return None
     predicate = inner.operands[0]
-    assert isinstance(predicate.type, TensorType)
-    if not predicate.type.dtype.is_boolean:
+    if not tensor_type(predicate).dtype.is_boolean:
         return None
     return _again(op, "if", (predicate,), op.regions[::-1], op.results, builder).results
 

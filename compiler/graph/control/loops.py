@@ -8,7 +8,7 @@ from __future__ import annotations
 from ingot.compiler.graph.ops import Compare, DimValue, defined_symbols
 from ingot.compiler.graph.references.leaves import array_of
 from ingot.compiler.graph.rewriter import defined_by, literal_of_value
-from ingot.compiler.ir import Block, Op, TensorType, Value, walk
+from ingot.compiler.ir import Block, Op, Value, tensor_type, walk
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim, ceildiv, maximum, symbols_of
 
@@ -44,9 +44,7 @@ def body_of(op: Op) -> Block:
 def known_integer(value: Value) -> Dim | None:
     """The dim that a value of rank 0 is: a constant or a `dim`, seen through conversions."""
     while (op := defined_by(value, "convert", "reshape")) is not None:
-        source, target = op.operands[0].type, value.type
-        assert isinstance(source, TensorType)
-        assert isinstance(target, TensorType)
+        source, target = tensor_type(op.operands[0]), tensor_type(value)
         if not source.dtype.is_integer or not target.dtype.is_integer:
             return None
         if target.dtype.bits < 32:

@@ -27,7 +27,7 @@ from ingot.compiler.graph.rewriter import (
     splat_of,
     uses_symbols,
 )
-from ingot.compiler.ir import Literal, Module, Op, TensorType, Value
+from ingot.compiler.ir import Literal, Module, Op, TensorType, Value, tensor_type
 from ingot.hal.errors import Error
 
 __all__ = ["fold_constants"]
@@ -70,8 +70,7 @@ def _fold(op: Op, builder: Builder, known: dict[Value, Array]) -> Sequence[Value
         return None
     values: list[Value] = []
     for array, result in zip(arrays, op.results, strict=True):
-        assert isinstance(result.type, TensorType)
-        values.append(builder.constant(Literal(array, result.type.dtype)))
+        values.append(builder.constant(Literal(array, tensor_type(result).dtype)))
     return values
 
 

@@ -25,7 +25,7 @@ from ingot.compiler.graph.forms.pack_weights import depthwise_of, is_channels_la
 from ingot.compiler.graph.ops import Convolution, DotGeneral, parse_layout
 from ingot.compiler.graph.rewriter import rewrite
 from ingot.compiler.ir import Module, Op, TensorType, Value
-from ingot.compiler.ir.dims import Dim, product, row_major_strides
+from ingot.compiler.ir.dims import Dim, known_dim, known_dims, product, row_major_strides
 
 __all__ = ["arrange_contractions", "run_stride"]
 
@@ -135,11 +135,9 @@ def _arrange_convolution(op: Op, builder: Builder) -> Sequence[Value] | None:
     groups = Convolution.of(op).groups
     if groups == 1:
         return pack_convolution(op, builder)
-    *_, inputs, outputs = tensor_type(op.operands[1]).shape
+    inputs, outputs = known_dims(tensor_type(op.operands[1]).shape[-2:])
     if inputs == 1:
         return _depthwise(op, builder, groups)
-    assert isinstance(inputs, int)
-    assert isinstance(outputs, int)
     return _split_groups(op, builder, groups, inputs, outputs // groups)
 
 
@@ -178,8 +176,7 @@ def _depthwise(op: Op, builder: Builder, groups: int) -> Sequence[Value]:
     """A channel a group; with several outputs each, the inputs are repeated."""
     x, w = op.operands
     type, weight = tensor_type(x), tensor_type(w)
-    outputs = weight.shape[-1]
-    assert isinstance(outputs, int)
+    outputs = known_dim(weight.shape[-1])
     times = outputs // groups
     if times != 1:
         repeated = (*type.shape, times)

@@ -19,7 +19,7 @@ from ingot.compiler.graph.forms.winograd import INPUT, OUTPUT, WINDOW, weight_ma
 from ingot.compiler.graph.ops import PANEL, Convolution
 from ingot.compiler.graph.rewriter import rewrite, weights_of
 from ingot.compiler.ir import Module, Op, Value
-from ingot.compiler.ir.dims import Dim
+from ingot.compiler.ir.dims import Dim, known_dims
 from ingot.hal.spec import dtype
 
 __all__ = ["choose_winograd"]
@@ -85,9 +85,7 @@ def _pays(op: Op) -> bool:
 
 def _winograd(op: Op, builder: Builder) -> Value:
     x, w = op.operands
-    *_, features, n = tensor_type(w).shape
-    assert isinstance(features, int)
-    assert isinstance(n, int)
+    features, n = known_dims(tensor_type(w).shape[-2:])
     if tensor_type(w).dtype is not dtype("f32"):
         w = builder.value("convert", w, dtype=dtype("f32"))
     # In panels before the transform: it reads a quarter of what it writes.

@@ -14,7 +14,7 @@ from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.graph.ops import PANEL, Convolution, Depthwise, DotGeneral, lane_depth
 from ingot.compiler.graph.rewriter import defined_by, rewrite, tensor_ops, weights_of
 from ingot.compiler.ir import Module, Op, Value
-from ingot.compiler.ir.dims import Dim, product
+from ingot.compiler.ir.dims import Dim, known_dim, product
 
 __all__ = [
     "is_channels_last",
@@ -48,7 +48,7 @@ def pack_weights(module: Module) -> Module:
 def pack(w: Value, builder: Builder) -> Value:
     """[k, n] to panels [ceil(n/16), ceil(k/s), 16, s], zero-padded."""
     type = tensor_type(w)
-    k, n = (int(dim) for dim in type.shape)  # type: ignore[arg-type]
+    k, n = (known_dim(dim) for dim in type.shape)
     depth = lane_depth(type.dtype)
     lines, panels = -(-k // depth), -(-n // PANEL)
     high = (lines * depth - k, panels * PANEL - n)

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import cast
 
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.graph.ops import Broadcast, Slice, Transpose
 from ingot.compiler.graph.rewriter import defined_by, is_static, splat_of
 from ingot.compiler.ir import Op, Value
 from ingot.compiler.ir.dataclass import dataclass
+from ingot.compiler.ir.dims import known_dims
 
 __all__ = ["Repeats", "repeated", "repeats_of"]
 
@@ -66,7 +66,7 @@ def repeated(source: Value, axis: int, length: int, size: int, builder: Builder)
 
 def static_shape(value: Value) -> Shape:
     """The dims of a tensor, which are numbers."""
-    return cast(Shape, tensor_type(value).shape)
+    return known_dims(tensor_type(value).shape)
 
 
 def _broadcast(op: Op, x: Repeats, shape: Shape, builder: Builder) -> Repeats | None:

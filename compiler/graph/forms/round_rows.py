@@ -14,6 +14,7 @@ from ingot.compiler.graph.ops import DotCoded, DotScaled
 from ingot.compiler.graph.rewriter import rewrite
 from ingot.compiler.ir import Module, Op, Value
 from ingot.compiler.ir.dataclass import dataclass
+from ingot.compiler.ir.dims import known_dim
 from ingot.hal.errors import InvalidArgument
 from ingot.hal.spec import dtype
 
@@ -52,8 +53,7 @@ def why_not_rounded(module: Module, rows: Value, group: int) -> str | None:
     None: they are to be rounded."""
     if _PRECISION not in module.attributes:
         return ""
-    k = tensor_type(rows).shape[-1]
-    assert isinstance(k, int)
+    k = known_dim(tensor_type(rows).shape[-1])
     if k % group or group % 4:
         return f"groups of {group} do not divide rows of {k} in words of 4"
     if group > _LONGEST_GROUP:
@@ -76,8 +76,7 @@ class RoundedRows:
 
 def rounded_rows(rows: Value, group: int, builder: Builder) -> RoundedRows:
     """The rows [..., k] as codes with a scale for each group."""
-    *outer, k = tensor_type(rows).shape
-    assert isinstance(k, int)
+    outer, k = tensor_type(rows).shape[:-1], known_dim(tensor_type(rows).shape[-1])
     x = builder.value("convert", rows, dtype=dtype("f32"))
     x = builder.value("reshape", x, shape=(*outer, k // group, group))
     shape, small = tensor_type(x).shape, (*outer, k // group)

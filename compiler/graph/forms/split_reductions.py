@@ -9,13 +9,12 @@ bf16 stay f32 in between and are rounded once.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import cast
 
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.graph.ops import Reduce, lookup
 from ingot.compiler.graph.rewriter import rewrite
 from ingot.compiler.ir import Module, Op, Value, count_uses
-from ingot.compiler.ir.dims import Bounds, Dim, bounds, product
+from ingot.compiler.ir.dims import Bounds, Dim, bounds, known_dim, product
 from ingot.hal.spec import dtype
 
 __all__ = ["split_reductions"]
@@ -57,7 +56,7 @@ def _rule(
         parts = _parts_of(shape[axis])
         if parts is None:
             return None
-        cut = (*shape[:axis], parts, cast(int, shape[axis]) // parts, *shape[axis + 1 :])
+        cut = (*shape[:axis], parts, known_dim(shape[axis]) // parts, *shape[axis + 1 :])
         x = _reshaped(builder, x, cut, uses, _DEPTH)
         axes = (*(each + (each > axis) for each in axes), axis + 1)
         return [_two_steps(builder, x, axes, axis, kind)]

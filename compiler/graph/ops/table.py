@@ -22,7 +22,7 @@ from ingot.compiler.ir import (
 )
 from ingot.compiler.ir.attributes import NO_ATTRIBUTES, Attributes, RuleError, declare
 from ingot.compiler.ir.dataclass import dataclass
-from ingot.compiler.ir.dims import Dim
+from ingot.compiler.ir.dims import Dim, known_dim
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import DType
 
@@ -203,7 +203,7 @@ def infer_types(
     assert isinstance(tensor, TensorType)
     if any(isinstance(each, VectorType) for each in operands):
         (lanes,) = tensor.shape
-        return (VectorType(tensor.dtype, int(lanes)),)  # type: ignore[arg-type]
+        return (VectorType(tensor.dtype, known_dim(lanes)),)
     return (ScalarType(tensor.dtype),)
 
 

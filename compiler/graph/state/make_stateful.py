@@ -21,7 +21,7 @@ from ingot.compiler.graph.state.plan_state import Cache, Link, StatePlan, Use, p
 from ingot.compiler.graph.symbols import inner_symbols, substitute_symbols
 from ingot.compiler.ir import Function, Literal, Module, Op, TensorType, Value, Variable, walk
 from ingot.compiler.ir.dataclass import dataclass
-from ingot.compiler.ir.dims import Dim, Expr, prove_le, symbol, symbols_of
+from ingot.compiler.ir.dims import Dim, Expr, known_dim, prove_le, symbol, symbols_of
 from ingot.compiler.ir.literals import literal_from_bytes, literal_from_numbers
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import dtype
@@ -87,8 +87,7 @@ def _padded(
 ) -> Literal:
     """What a cache starts from, with the rest of its capacity behind it."""
     array = literal.array
-    room = type.shape[cache.axis]
-    assert isinstance(room, int)
+    room = known_dim(type.shape[cache.axis])
     if array.ndim != type.rank or array.shape[cache.axis] > room:
         raise CompileError(
             f"the initial value of '{name}' has the shape {array.shape}, which does not fit {type}"
@@ -324,9 +323,7 @@ class _Rewriter:
     def _room(self, length: str) -> int:
         for name, cache in self.plan.caches.items():
             if cache.length == length:
-                room = self.plan.types[name].shape[cache.axis]
-                assert isinstance(room, int)
-                return room
+                return known_dim(self.plan.types[name].shape[cache.axis])
         raise KeyError(length)
 
     # Values

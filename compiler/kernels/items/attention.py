@@ -66,7 +66,7 @@ def lower_attention(function: Function, target: TargetInfo) -> Kernel:
 def _choose(entry: AttentionEntry, target: TargetInfo) -> GroupAttentionSchedule:
     """As many queries as there are and registers allow, and as deep as local memory allows."""
     side = SIDES[is_large(target)]
-    columns = -(-int(entry.e) // (side * LANES)) * LANES * side  # type: ignore[arg-type]
+    columns = -(-entry.e // (side * LANES)) * LANES * side
     queries = entry.q.shape[-2]
     rows = LANES
     while rows > 1 and rows * columns // side > MAXIMUM_ACCUMULATORS:
@@ -273,7 +273,6 @@ class _Attention:
         b, view = self.b, self.entry.out
         memory, stored = self.entry.result()
         e, step = self.entry.e, view.strides[-1]
-        assert isinstance(e, int)
         base = b.add(self.bases.out, b.mul(row, b.dim(view.strides[-2])))
         for vector, value in enumerate(sums):
             column = self.results.column(vector)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ingot.compiler.ir import TensorType, Value
+from ingot.compiler.ir import Value, tensor_type
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.kernels.attention_entry import AttentionEntry
 from ingot.compiler.kernels.items.attention_sources import Bases, finite, masked, matrix_source
@@ -60,15 +60,12 @@ class _FewQueries:
         self.entry, self.b, self.items = entry, entry.b, items
         self.group = WorkGroup(self.b, (items, 1, 1))
         self.item = self.group.ordinal()
-        d, e = entry.d, entry.e
-        assert isinstance(d, int)
-        assert isinstance(e, int)
-        self.d, self.e = d, e
-        features = min(1 << (e - 1).bit_length(), items)
-        self.runs = -(-e // features)
+        self.d, self.e = entry.d, entry.e
+        features = min(1 << (self.e - 1).bit_length(), items)
+        self.runs = -(-self.e // features)
         self.schedule = FewQueriesSchedule(items, features, items // features)
         self.pitch = items + LANES
-        self.queries = self.group.allocate(d, F32)
+        self.queries = self.group.allocate(self.d, F32)
         self.keys = self.group.allocate(2 * DEPTH * self.pitch, F32)
         self.weights = self.group.allocate(items, F32)
         self.query = self.b.workgroup(0)
@@ -140,8 +137,7 @@ class _FewQueries:
     def _add_values(self, key: Index, sums: Sequence[Value]) -> list[Value]:
         """The sums with the item's slice of the block's weights times values."""
         b, view = self.b, self.entry.v
-        type = self.entry.root.operands[2].type
-        assert isinstance(type, TensorType)
+        type = tensor_type(self.entry.root.operands[2])
         memory = self.entry.binding(view, 2)
         slices, features = self.schedule.slices, self.schedule.features
         columns = []

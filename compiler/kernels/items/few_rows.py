@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from ingot.compiler.ir import Value
 from ingot.compiler.ir.dataclass import dataclass
+from ingot.compiler.ir.dims import known_dim
 from ingot.compiler.kernels.epilogue import Position
 from ingot.compiler.kernels.items.choose_tile import is_large
 from ingot.compiler.kernels.items.group_tile import Source, load_where
@@ -55,9 +56,7 @@ class _FewRows:
         self.entry, self.b, self.p = entry, entry.builder, entry.product
         self.group = WorkGroup(self.b, (items, 1, 1))
         self.slices = items // PANEL
-        rows = self.p.rows
-        assert isinstance(rows, int)
-        self.rows = rows
+        self.rows = known_dim(self.p.rows)
 
     def lower(self) -> Kernel:
         b, entry = self.b, self.entry

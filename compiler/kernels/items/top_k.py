@@ -14,7 +14,7 @@ from functools import partial
 
 from ingot.compiler.ir import Function, Value
 from ingot.compiler.ir.dataclass import dataclass
-from ingot.compiler.ir.dims import Dim
+from ingot.compiler.ir.dims import Dim, known_dim
 from ingot.compiler.kernels.emit import Emitter
 from ingot.compiler.kernels.items.line_sort import LineShape, LineSort
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo
@@ -91,8 +91,7 @@ class _Lowering(TopKLowering):
     # A few of many.
 
     def _gather(self, emitter: Emitter) -> None:
-        b, group, k = self.builder, self.group, self.k
-        assert isinstance(k, int)
+        b, group, k = self.builder, self.group, known_dim(self.k)
         if k == 0:
             return
         local = LocalSort(group, [self.element], self.before, self.shape.capacity)

@@ -113,17 +113,11 @@ class _Attention(AttentionEntry):
     # Scratch: queries [d][block], scores [keys][block], sums [e][block].
 
     def _scratch(self, part: str) -> Value:
-        d, e = self.d, self.e
-        assert isinstance(d, int)
-        assert isinstance(e, int)
-        rows = {"queries": 0, "scores": d, "sums": d + KEY_BLOCK}
+        rows = {"queries": 0, "scores": self.d, "sums": self.d + KEY_BLOCK}
         return self.b.scratch(rows[part] * QUERY_BLOCK * 4, F32)
 
     def _scratch_length(self) -> int:
-        d, e = self.d, self.e
-        assert isinstance(d, int)
-        assert isinstance(e, int)
-        return (d + KEY_BLOCK + e) * QUERY_BLOCK * 4
+        return (self.d + KEY_BLOCK + self.e) * QUERY_BLOCK * 4
 
     def _block(self, block: _Block) -> None:
         b = self.b
@@ -193,7 +187,6 @@ class _Attention(AttentionEntry):
         factor = b.constant(self.scale, F32, lanes)
         memory, base = self._scratch("queries"), self.base(view)
         d = self.d
-        assert isinstance(d, int)
         squares = d // lanes * lanes if view.strides[-1] == 1 else 0
         last = b.sub(b.add(block.first, block.live), 1)
         for vector in range(block.vectors):
@@ -391,7 +384,6 @@ class _Attention(AttentionEntry):
         memory, stored = self.result()
         base, step = self.base(self.out), b.dim(self.out.strides[-1])
         e = self.e
-        assert isinstance(e, int)
         squares = e // lanes * lanes if step == 1 else 0
         for vector, total in enumerate(totals):
             first = b.add(block.first, vector * lanes)

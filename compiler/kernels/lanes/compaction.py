@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from ingot.compiler.graph.ops import LocateTrue
 from ingot.compiler.graph.ops.sizing import COUNT_BLOCKS
-from ingot.compiler.ir import Function, Value
+from ingot.compiler.ir import Function, Value, tensor_type
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim, ceildiv, product
 from ingot.compiler.kernels.entry import byte_count, operand_types
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo
 from ingot.compiler.kernels.loop import I64, Index, LoopBuilder
-from ingot.compiler.kernels.trace import tensor_of
 from ingot.hal.spec import dtype
 
 __all__ = ["CompactionLowering", "CompactionSchedule", "lower_compaction"]
@@ -44,7 +43,7 @@ class CompactionLowering:
     def __init__(self, function: Function, target: TargetInfo) -> None:
         self.function = function
         self.op = function.block.ops[0]
-        self.shape = tensor_of(self.op.operands[0]).shape
+        self.shape = tensor_type(self.op.operands[0]).shape
         self.count = product(self.shape)
         self.run = ceildiv(self.count, COUNT_BLOCKS)
         self.lanes = target.lanes(I64)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 
 from ingot.compiler.ir import Function, Value
 from ingot.compiler.ir.dataclass import dataclass
-from ingot.compiler.ir.dims import Dim, ceildiv, product
+from ingot.compiler.ir.dims import Dim, ceildiv, known_dim, product
 from ingot.compiler.kernels.coding import coding_of
 from ingot.compiler.kernels.contraction_entry import (
     argument_of,
@@ -236,8 +236,7 @@ class _Contraction:
 
     def _wide_block(self, row: Index, rows: Index, panel: Index) -> None:
         """Several tiles of columns, rows outside: those of the left side are converted once."""
-        b, tile, depth = self.builder, self.schedule.tile, self.product.depth
-        assert isinstance(depth, int)
+        b, tile, depth = self.builder, self.schedule.tile, known_dim(self.product.depth)
         panels, lines = b.scratch(0, self.element), self._lines(depth)
         count = b.min(
             b.div(b.sub(b.dim(self.panels), panel), tile.panels), self.schedule.block_tiles
@@ -354,7 +353,8 @@ class _Contraction:
             return coded_products(b, self.coding, panel, tile, element, self.element)
         if panels is None and right.dtype.bytes < 4:
             left, memory = self._left_rows(row, tile.rows, 0), b.scratch(0, self.element)
-            return interleaved(b, binding, self.product.depth, panel, tile, left, memory)
+            whole = known_dim(self.product.depth)
+            return interleaved(b, binding, whole, panel, tile, left, memory)
         if panels is None:
             line = panel_lines(b, binding, self.element, self.product.depth, panel, tile)
         else:
@@ -539,8 +539,7 @@ class _Contraction:
             return self._right_length() + rows * self._left_pitch() * self.element.bytes
         if p.right.dtype.bytes >= 4 or self.coding is not None:
             return 0
-        assert isinstance(p.depth, int)
-        return interleaved_length(p.depth, p.right.dtype, schedule.tile)
+        return interleaved_length(known_dim(p.depth), p.right.dtype, schedule.tile)
 
     def _lines(self, depth: int) -> int:
         """Lines of an unpacked panel: whole ones of every packed dtype."""

@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 from ingot.compiler.ir import Function, Op, Value
 from ingot.compiler.ir.dataclass import dataclass
-from ingot.compiler.ir.dims import Dim, modulo, product, row_major_strides
+from ingot.compiler.ir.dims import Dim, known_dim, known_dims, modulo, product, row_major_strides
 from ingot.compiler.kernels.contraction_entry import root_of
 from ingot.compiler.kernels.convolution_entry import ConvolutionEntry
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo
@@ -110,8 +110,7 @@ class _Convolution(ConvolutionEntry):
 
     def unpacked_length(self, tile: TileShape) -> int:
         """Bytes of scratch for that."""
-        assert isinstance(self.depth, int)
-        depth = -(-self.depth // 4) * 4  # whole lines of any dtype
+        depth = -(-known_dim(self.depth) // 4) * 4  # whole lines of any dtype
         return depth * tile.panels * PANEL * self.element.bytes if self.w.dtype.bytes < 4 else 0
 
     def fill(self, target: Index, count: int) -> None:
@@ -168,14 +167,14 @@ def _staged_schedule(c: _Convolution, target: TargetInfo) -> ConvolutionSchedule
     known = all(isinstance(dim, int) for dim in dims)
     if not known or len(c.window.size) != 2 or 0 in dims[: c.x.rank - 1 + c.result.rank - 1]:
         return None
-    height, width, panels = int(c.result.shape[1]), int(c.result.shape[2]), int(c.panels)  # type: ignore[arg-type]
-    if any(int(pad) < 0 for pad in (*c.window.before, *c.window.after)):  # type: ignore[arg-type]
+    height, width, panels = known_dims((*c.result.shape[1:3], c.panels))
+    if any(known_dim(pad) < 0 for pad in (*c.window.before, *c.window.after)):
         return None
     columns = choose_columns(panels, target, c.lanes)
     height_of_tile = choose_rows(width, columns, target, c.lanes, c.signs is not None)
     tile = panel_tile(height_of_tile, columns, c.lanes)
     padded = any((*c.window.before, *c.window.after)) or c.x.dtype is not c.element
-    row_length = _stage_width(c) * int(c.channels) * c.element.bytes  # type: ignore[arg-type]
+    row_length = _stage_width(c) * known_dim(c.channels) * c.element.bytes
     more = STAGE_LENGTH // row_length - _stage_rows(c, 1)  # rows that fit beyond the first block
     block = max(1, min(more // c.window.strides[0] + 1, height))
     if padded and _stage_rows(c, block) * row_length > MOST_SCRATCH:
@@ -194,8 +193,7 @@ def _stage_rows(c: _Convolution, rows: int) -> int:
 
 def _stage_width(c: _Convolution) -> int:
     """Input columns, with padding, under one output row."""
-    width = c.result.shape[2]
-    assert isinstance(width, int)
+    width = known_dim(c.result.shape[2])
     return (width - 1) * c.window.strides[1] + (c.window.size[1] - 1) * c.window.dilation[1] + 1
 
 
@@ -208,12 +206,7 @@ class _Staged:
 
     def lower(self) -> Kernel:
         c, b, schedule = self.c, self.b, self.schedule
-        height, width, panels = c.result.shape[1], c.result.shape[2], c.panels
-        assert isinstance(height, int)
-        assert isinstance(width, int)
-        assert isinstance(panels, int)
-        channels = c.channels
-        assert isinstance(channels, int)
+        height, width, panels, channels = known_dims((*c.result.shape[1:3], c.panels, c.channels))
         row = b.mul(b.workgroup(0), schedule.block_rows)
         rows = b.min(b.sub(height, row), schedule.block_rows)
         first = b.mul(b.workgroup(1), schedule.block_panels)
@@ -242,8 +235,7 @@ class _Staged:
 
     def _row(self, image: Index, row: Index, r: Index, panel: Index, tile: TileShape) -> None:
         """All tiles of one output row."""
-        b, width = self.b, self.c.result.shape[2]
-        assert isinstance(width, int)
+        b, width = self.b, known_dim(self.c.result.shape[2])
         full = width // tile.rows * tile.rows
         start = b.mul(b.add(b.mul(image, b.dim(self.c.result.shape[1])), b.add(row, r)), width)
         with b.for_(0, full, tile.rows) as loop:
@@ -259,8 +251,7 @@ class _Staged:
     ) -> list[Value]:
         """The sums of `tile.rows` pixels from `column` on, over window rows and their runs."""
         c, b, window = self.c, self.b, self.c.window
-        channels = c.channels
-        assert isinstance(channels, int)
+        channels = known_dim(c.channels)
         merged = window.dilation[1] == 1
         run = channels * (window.size[1] if merged else 1)
         steps = window.size[0] * (1 if merged else window.size[1])
@@ -296,11 +287,8 @@ class _Staged:
     def _stage(self, image: Index, row: Index, rows: Index, channels: int) -> None:
         """Copy the block's input rows into scratch, zeros outside the image."""
         c, b, window = self.c, self.b, self.c.window
-        height, width = c.x.shape[1], c.x.shape[2]
-        before_row, before = window.before
-        assert isinstance(height, int)
-        assert isinstance(width, int)
-        assert isinstance(before, int)
+        height, width = known_dims(c.x.shape[1:3])
+        before_row, before = known_dims(window.before)
         lines = b.add(b.mul(b.sub(rows, 1), window.strides[0]), _stage_rows(c, 1))
         top = b.sub(b.mul(row, window.strides[0]), b.dim(before_row))
         live = max(0, min(width, self.width - before))
@@ -370,10 +358,8 @@ class _Gathered:
         self.c, self.schedule, self.b = c, schedule, c.builder
         self.images = 1 if count == product(c.result.shape[:-1]) else c.result.shape[0]
         self.count = count
-        assert isinstance(c.channels, int)
-        assert isinstance(c.depth, int)
-        self.channels = c.channels
-        self.pitch = pitch_of(c.depth, c.element)
+        self.channels = known_dim(c.channels)
+        self.pitch = pitch_of(known_dim(c.depth), c.element)
 
     def lower(self) -> Kernel:
         c, b, schedule = self.c, self.b, self.schedule

@@ -8,7 +8,7 @@ f32, those of f32 in f64, which a chain of additions gets for nothing; each is r
 from __future__ import annotations
 
 from ingot.compiler.graph.ops import Cumulative
-from ingot.compiler.ir import Function, dims
+from ingot.compiler.ir import Function, dims, tensor_type
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 from ingot.compiler.kernels.accumulate import identity
@@ -18,7 +18,7 @@ from ingot.compiler.kernels.kernel import Kernel, TargetInfo
 from ingot.compiler.kernels.lines import Lines, root_of, trace_operands
 from ingot.compiler.kernels.loop import Index as LoopIndex
 from ingot.compiler.kernels.loop import LoopBuilder
-from ingot.compiler.kernels.trace import Node, tensor_of, walk_nodes
+from ingot.compiler.kernels.trace import Node, walk_nodes
 from ingot.hal.spec import DType, dtype
 
 __all__ = ["CumulativeLowering", "CumulativeSchedule", "lower_cumulative"]
@@ -47,7 +47,7 @@ class CumulativeLowering:
     def __init__(self, function: Function, target: TargetInfo) -> None:
         self.function, self.op = function, root_of(function, "cumulative")
         op = self.op
-        self.type = tensor_of(op.result)
+        self.type = tensor_type(op.result)
         self.attributes = Cumulative.of(op)
         axis = self.attributes.axis
         self.lines = Lines(self.type.shape, axis)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ingot.compiler.graph import ops
-from ingot.compiler.ir import Function, TensorType, Value
+from ingot.compiler.ir import Function, Value, tensor_type
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim, product
 from ingot.compiler.kernels.contraction_entry import kernel_of, root_of
@@ -49,11 +49,8 @@ class Depthwise:
 
     def __init__(self, function: Function, target: TargetInfo) -> None:
         root = root_of(function)
-        x, w = root.operands[0].type, root.operands[1].type
-        result = root.result.type
-        assert isinstance(x, TensorType)
-        assert isinstance(w, TensorType)
-        assert isinstance(result, TensorType)
+        x, w = tensor_type(root.operands[0]), tensor_type(root.operands[1])
+        result = tensor_type(root.result)
         if x.rank not in (3, 4):
             raise ValueError(f"depthwise takes one or two spatial dims, got {x}")
         window = window_of(ops.Depthwise.of(root), w.shape[:-1])

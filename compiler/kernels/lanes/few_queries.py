@@ -39,8 +39,6 @@ class FewQueries:
     def __init__(self, entry: AttentionEntry, lanes: int, scratch: Sequence[Value]) -> None:
         self.entry, self.b, self.lanes = entry, entry.b, lanes
         self.query, self.scores, self.sums = scratch
-        assert isinstance(entry.d, int)
-        assert isinstance(entry.e, int)
         self.d, self.e = entry.d, entry.e
         self.zero = self.b.constant(0.0, F32, lanes)
         self.lowest = self.b.constant(-math.inf, F32, lanes)

@@ -7,7 +7,7 @@ outer ones are shared by the workgroups.
 
 from __future__ import annotations
 
-from ingot.compiler.ir import Function, Value, dims
+from ingot.compiler.ir import Function, Value, dims, tensor_type
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 from ingot.compiler.kernels.emit import Emitter
@@ -26,15 +26,7 @@ from ingot.compiler.kernels.schedule import (
     merge_axes,
     trace_with_splits,
 )
-from ingot.compiler.kernels.trace import (
-    Apply,
-    Choose,
-    Load,
-    Node,
-    Tracer,
-    tensor_of,
-    walk_nodes,
-)
+from ingot.compiler.kernels.trace import Apply, Choose, Load, Node, Tracer, walk_nodes
 
 __all__ = ["MapSchedule", "lower_map", "trace_map"]
 
@@ -62,7 +54,7 @@ def lower_map(function: Function, target: TargetInfo) -> Kernel:
 def trace_map(function: Function) -> tuple[list[Node], Index, list[Merged]]:
     """The element of each result, where it goes, and the axes to walk, merged."""
     results = function.block.terminator.operands
-    shape = tensor_of(results[0]).shape
+    shape = tensor_type(results[0]).shape
     space = Space(shape)
 
     def trace() -> list[Node]:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
 from ingot.compiler.graph.ops import COSTLY
-from ingot.compiler.ir import Function, Value, dims
+from ingot.compiler.ir import Function, Value, dims, tensor_type
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 from ingot.compiler.kernels.emit import Emitter
@@ -32,7 +32,7 @@ from ingot.compiler.kernels.schedule import (
     guess,
     merge_axes,
 )
-from ingot.compiler.kernels.trace import Apply, Load, Node, tensor_of, walk_nodes
+from ingot.compiler.kernels.trace import Apply, Load, Node, walk_nodes
 from ingot.hal.spec import dtype
 
 __all__ = ["RowSchedule", "lower_row"]
@@ -155,7 +155,7 @@ class _Lowering:
         row = 1
         for each in self.reduced:
             row *= max(guess(each.extent, symbols), 1)
-        widest = max(tensor_of(each.op.operands[0]).dtype.bytes for each in self.plan.reductions)
+        widest = max(tensor_type(each.op.operands[0]).dtype.bytes for each in self.plan.reductions)
         budget = max(WORKGROUP_BYTES // (row * widest), 1)
         multiple = self.together * (1 if self.along else self.lanes)
         return Grid.of(self.kept, max(budget, multiple), symbols, multiple)

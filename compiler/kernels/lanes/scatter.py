@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ingot.compiler.graph.ops import Scatter
-from ingot.compiler.ir import Function, Op, Value, dims
+from ingot.compiler.ir import Function, Op, Value, dims, tensor_type
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 from ingot.compiler.kernels.box import Range, Target, walk_box
@@ -23,7 +23,7 @@ from ingot.compiler.kernels.lines import root_of
 from ingot.compiler.kernels.loop import I64, LoopBuilder
 from ingot.compiler.kernels.loop import Index as LoopIndex
 from ingot.compiler.kernels.schedule import WORKGROUP_BYTES, Grid, Merged, guess, merge_axes
-from ingot.compiler.kernels.trace import Checked, Node, Tracer, tensor_of
+from ingot.compiler.kernels.trace import Checked, Node, Tracer
 from ingot.compiler.kernels.work_group import WorkGroup
 
 __all__ = ["ScatterParts", "ScatterSchedule", "lower_scatter"]
@@ -56,7 +56,7 @@ class Numbers:
 
     def __init__(self, op: Op) -> None:
         self.op = op
-        self.operand, self.indices, self.updates = (tensor_of(each) for each in op.operands)
+        self.operand, self.indices, self.updates = (tensor_type(each) for each in op.operands)
         self.attributes = scatter = Scatter.of(op)
         windows, batches = scatter.update_window_dims, scatter.input_batching_dims
         inserted = scatter.inserted_window_dims

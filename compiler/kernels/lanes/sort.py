@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from ingot.compiler.graph.ops import Sort
-from ingot.compiler.ir import Function, Value, dims
+from ingot.compiler.ir import Function, Value, dims, tensor_type
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 from ingot.compiler.kernels.comparator import Comparator
@@ -22,7 +22,6 @@ from ingot.compiler.kernels.local_sort import needs_workspace
 from ingot.compiler.kernels.loop import Index as LoopIndex
 from ingot.compiler.kernels.loop import LoopBuilder
 from ingot.compiler.kernels.merge_sort import MergeSort
-from ingot.compiler.kernels.trace import tensor_of
 
 __all__ = ["SortLowering", "SortSchedule", "lower_sort"]
 
@@ -56,7 +55,7 @@ class SortLowering:
         self.results = function.block.terminator.operands
         wanted = {op.results.index(result) for result in self.results}
         self.moved = sorted(wanted | set(self.comparator.operands))
-        self.lines = Lines(tensor_of(op.results[0]).shape, Sort.of(op).axis)
+        self.lines = Lines(tensor_type(op.results[0]).shape, Sort.of(op).axis)
         read = sorted({*self.moved, *self.comparator.read})
         operands = [op.operands[place] for place in read]
         traced = trace_operands(function, operands, self.lines.indices)
@@ -125,6 +124,6 @@ class SortLowering:
         first = len(self.function.arguments)
         emitter.places[self.lines.line] = place
         for ordinal, result in enumerate(self.results):
-            memory = b.binding(first + ordinal, tensor_of(result).dtype)
+            memory = b.binding(first + ordinal, tensor_type(result).dtype)
             value = values[self.moved.index(self.op.results.index(result))]
             b.store(memory, emitter.index(self.lines.element), value)

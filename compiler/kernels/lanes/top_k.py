@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from functools import partial
 
 from ingot.compiler.graph.ops import TopK
-from ingot.compiler.ir import Function, Value, dims
+from ingot.compiler.ir import Function, Value, dims, tensor_type
 from ingot.compiler.ir.dataclass import dataclass
-from ingot.compiler.ir.dims import Dim
+from ingot.compiler.ir.dims import Dim, known_dim
 from ingot.compiler.kernels.box import Range, walk_vectors
 from ingot.compiler.kernels.emit import Emitter
 from ingot.compiler.kernels.entry import byte_count, operand_types
@@ -24,7 +24,7 @@ from ingot.compiler.kernels.local_sort import needs_workspace
 from ingot.compiler.kernels.loop import I64, LoopBuilder, lanes_of
 from ingot.compiler.kernels.loop import Index as LoopIndex
 from ingot.compiler.kernels.merge_sort import MergeSort
-from ingot.compiler.kernels.trace import IndexValue, tensor_of
+from ingot.compiler.kernels.trace import IndexValue
 
 __all__ = ["TopKLowering", "TopKSchedule", "lower_top_k"]
 
@@ -58,14 +58,14 @@ class TopKLowering:
         op = self.op
         self.results = function.block.terminator.operands
         self.k, axis = TopK.of(op).k, TopK.of(op).axis
-        x = tensor_of(op.operands[0])
+        x = tensor_type(op.operands[0])
         self.element = x.dtype
         self.lines = Lines(x.shape, axis)
         (self.node,) = trace_operands(function, op.operands, self.lines.indices)
         self.place = IndexValue(I64, Index.of(self.lines.line))
         self.out_line = Axis(self.k)
         out_axes = [self.out_line if a is self.lines.line else a for a in self.lines.axes]
-        shape = tensor_of(op.results[0]).shape
+        shape = tensor_type(op.results[0]).shape
         ones = [Index() if d == 1 else Index.of(a) for a, d in zip(out_axes, shape, strict=True)]
         self.out = linearize(ones, shape)
         extra = [self.lines.element, self.out]
@@ -144,7 +144,7 @@ class TopKLowering:
         first = len(self.function.arguments)
         for ordinal, result in enumerate(self.results):
             value = values[self.op.results.index(result)]
-            element = tensor_of(result).dtype
+            element = tensor_type(result).dtype
             memory = b.binding(first + ordinal, element)
             b.store(memory, emitter.index(self.out), b.convert(value, element))
 
@@ -156,8 +156,7 @@ class TopKLowering:
     def _select(self, emitter: Emitter) -> None:
         b = self.builder
         values, places = b.scratch(0, self.element), b.scratch(_FEW * 8, I64)
-        k, length = self.k, b.dim(self.lines.length)
-        assert isinstance(k, int)
+        k, length = known_dim(self.k), b.dim(self.lines.length)
         if k == 0:
             return
         line = self.lines.line

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 
 from ingot.compiler.graph.ops import ReduceWindow
-from ingot.compiler.ir import Function, Op, Value, dims
+from ingot.compiler.ir import Function, Op, Value, dims, tensor_type
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 from ingot.compiler.kernels.accumulate import Accumulator
@@ -22,7 +22,7 @@ from ingot.compiler.kernels.kernel import Kernel, TargetInfo
 from ingot.compiler.kernels.loop import Index as LoopIndex
 from ingot.compiler.kernels.loop import LoopBuilder
 from ingot.compiler.kernels.schedule import WORKGROUP_BYTES, Grid, Merged, Space, trace_with_splits
-from ingot.compiler.kernels.trace import Node, Tracer, tensor_of, walk_nodes
+from ingot.compiler.kernels.trace import Node, Tracer, walk_nodes
 from ingot.hal.errors import CompileError
 
 __all__ = ["WindowLowering", "WindowSchedule", "lower_window"]
@@ -62,12 +62,12 @@ def lower_window(function: Function, target: TargetInfo) -> Kernel:
 
 
 def _trace(function: Function, op: Op, space: Space) -> tuple[list[Node], Index]:
-    shape = tensor_of(op.result).shape
+    shape = tensor_type(op.result).shape
     tracer = Tracer(function, [op.result])
     flat = linearize(space.indices(), shape)
     roots = []
     for value in function.block.terminator.operands:
-        mine = tensor_of(value).shape
+        mine = tensor_type(value).shape
         indices = space.indices()
         if mine != shape:
             indices = list(delinearize(flat, mine, tracer.bounds, tracer.may_split))
@@ -83,13 +83,13 @@ class WindowLowering:
         self.function = function
         (self.op,) = (op for op in function.block.ops if op.name == "reduce_window")
         op, window = self.op, ReduceWindow.of(self.op)
-        self.space = space = Space(tensor_of(op.result).shape)
+        self.space = space = Space(tensor_type(op.result).shape)
         self.roots, self.flat = trace_with_splits(space, lambda: _trace(function, op, space))
         if any(each != 1 for each in window.base_dilation):
             raise CompileError(
                 f"{op.location or op.name}: a window with base dilation has no kernel"
             )
-        operand = tensor_of(op.operands[0])
+        operand = tensor_type(op.operands[0])
         self.walks = [
             _Walk(*each)
             for each in zip(
@@ -102,7 +102,7 @@ class WindowLowering:
             )
         ]
         self.builder = LoopBuilder()
-        result = tensor_of(op.result)
+        result = tensor_type(op.result)
         self.accumulator = Accumulator(window.kind, operand.dtype, result.dtype)
         self.axes = [Merged(axis, axis.extent) for axis in space.axes] or [Merged(Axis(1), 1)]
         last = self.walks[-1] if self.walks else _Walk(1, 1, 1, 1, 0)
@@ -129,7 +129,7 @@ class WindowLowering:
         """What was built, with the grid of a CPU."""
         function = self.function
         types = operand_types(function)
-        shape = tensor_of(self.op.result).shape
+        shape = tensor_type(self.op.result).shape
         window = tuple(walk.window for walk in self.walks)
         return Kernel(
             name=function.name,

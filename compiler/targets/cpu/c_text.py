@@ -36,8 +36,7 @@ def wrapped(name: str, bits: int, target: str, lanes: int) -> str:
 
 def stored(memory: Value) -> str:
     """What functions on the memory call its elements."""
-    assert isinstance(memory.type, MemoryType)
-    return f"{'packed_' * memory.type.is_packed}{memory.type.dtype.name}"
+    return f"{'packed_' * memory.typed(MemoryType).is_packed}{memory.typed(MemoryType).dtype.name}"
 
 
 def access(kind: str, element: str, lanes: int, partial: bool) -> str:

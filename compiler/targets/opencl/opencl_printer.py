@@ -9,7 +9,7 @@ prelude.
 from __future__ import annotations
 
 from math import prod
-from typing import ClassVar, cast
+from typing import ClassVar
 
 from ingot.compiler.ir import MemoryType, Op, Value, walk
 from ingot.compiler.ir.dataclass import dataclass
@@ -235,7 +235,7 @@ class _Printer(ValuePrinter):
 
     def _at(self, memory: Value) -> str:
         """The function that reads a single element."""
-        stored = cast(MemoryType, memory.type).dtype.name
+        stored = memory.typed(MemoryType).dtype.name
         name = "HALF_AT" if stored == "f16" else "ELEMENT_AT"
         if is_packed(memory):
             name = f"PACKED_{stored}_AT"

@@ -71,8 +71,7 @@ def _list(sequence: Items | Value, node: Node, *more: Value) -> Value:
     if isinstance(sequence, Items):
         types = [type_of(each) for each in (*sequence.elements, *more)]
         return as_list(sequence, list_of_types(types, sequence.dtype), node.builder)
-    type = sequence.type
-    assert isinstance(type, ListType)
+    type = sequence.typed(ListType)
     if not more:
         return sequence
     shape = list(type.shape)
@@ -90,9 +89,8 @@ def _list(sequence: Items | Value, node: Node, *more: Value) -> Value:
 def _learn_declared(node: Node, list: Value, added: int = 0) -> None:
     """The rank that the model notes of what the node makes of elements, which has `added` axes
     more than they, tells theirs if a graph input leaves it open."""
-    assert isinstance(list.type, ListType)
-    rank = node.declared_rank()
-    if rank is not None and (list.type.any_rank or list.type.rank == 0 != rank - added):
+    rank, type = node.declared_rank(), list.typed(ListType)
+    if rank is not None and (type.any_rank or type.rank == 0 != rank - added):
         node.learn_rank(list, max(rank - added, 0))
 
 
@@ -201,10 +199,9 @@ def sequence_length(node: Node) -> Value:
 def concat_from_sequence(node: Node) -> Value:
     sequence, new_axis = _sequence(node), bool(node.integer("new_axis", 0))
     if not isinstance(sequence, Items):
-        assert isinstance(sequence.type, ListType)
         _learn_declared(node, sequence, int(new_axis))
         require_rank(sequence)
-        axis = node.axis(0, sequence.type.rank + new_axis)
+        axis = node.axis(0, sequence.typed(ListType).rank + new_axis)
         return join_elements(node, sequence, axis, new_axis)
     unsupported(not sequence.elements, "the sequence is empty: there is nothing to join")
     axis = node.axis(0, type_of(sequence.elements[0]).rank + new_axis)

@@ -25,7 +25,7 @@ from ingot.compiler.frontends.onnx.strings import constant_strings
 from ingot.compiler.frontends.onnx.structures import Structure
 from ingot.compiler.frontends.onnx.tensors import dtype_of
 from ingot.compiler.ir import Literal, Value, dims
-from ingot.compiler.ir.dims import Dim, Expr
+from ingot.compiler.ir.dims import Dim, Expr, known_dim
 from ingot.hal.spec import DType, dtype
 
 __all__: list[str] = []
@@ -138,7 +138,7 @@ def unsqueeze(node: Node) -> Value:
     unsupported(
         not isinstance(count, int), f"the count of its axes is {count}, which must be known"
     )
-    rank = type_of(x).rank + cast(int, count)
+    rank = type_of(x).rank + known_dim(count)
     axes = axes_of(node, 1, rank) or []
     added = set(axes)
     unsupported(len(added) != len(axes), f"its axes {axes} name one axis twice: fix the model")

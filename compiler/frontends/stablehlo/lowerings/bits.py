@@ -20,10 +20,9 @@ _BYTE = dtype("u8")
 def bitcast_convert(context: Context, op: SourceOp) -> Value:
     """The same bits as elements of another width: a wider one takes the last dim, a narrower
     one adds it, the lowest bits first. A boolean has one bit."""
-    type = op.results[0].type
-    assert isinstance(type, TensorType)
+    type = op.results[0].tensor
     x, wanted = context.operand(op, 0), dtype(type.element)
-    own: DType = x.type.dtype  # type: ignore[union-attr]
+    own: DType = x.dtype
     builder = context.builder
     if own is wanted:
         return x
@@ -38,7 +37,7 @@ def bitcast_convert(context: Context, op: SourceOp) -> Value:
         x = builder.value("reinterpret", x, dtype=_BYTE) if before > 8 else x
     if after < 8:
         return _decoded(builder, x if before < after else _split(builder, x, before, after), wanted)
-    found = tensor_type(x).dtype
+    found = x.dtype
     if found is wanted:
         return x
     return builder.value("bitcast" if found.bits == after else "reinterpret", x, dtype=wanted)
@@ -50,7 +49,7 @@ def _width_of(dtype: DType) -> int:
 
 def _codes(builder: Builder, x: Value) -> Value:
     """The bits of elements below 8 bits as bytes."""
-    own = tensor_type(x).dtype
+    own = x.dtype
     unsigned = own if own.is_boolean else dtype(f"u{own.bits}")
     codes = x if own is unsigned else builder.value("bitcast", x, dtype=unsigned)
     return builder.value("convert", codes, dtype=_BYTE)
@@ -113,7 +112,7 @@ def reduce_precision(context: Context, op: SourceOp) -> Value:
     """x with fewer bits of mantissa, rounded to even, and of exponent: what is beyond becomes
     infinite, what is below the least normal number 0."""
     x, builder = context.operand(op, 0), context.builder
-    own: DType = x.type.dtype  # type: ignore[union-attr]
+    own: DType = x.dtype
     mantissa = own.fraction
     kept, exponent = int(op.attributes["mantissa_bits"]), int(op.attributes["exponent_bits"])
     width = own.bits
@@ -142,7 +141,7 @@ def _rounded(builder: Builder, bits: Value, drop: int, number: Callable[[int], V
 
 
 def _width(bits: Value) -> int:
-    return bits.type.dtype.bits  # type: ignore[union-attr]
+    return bits.dtype.bits
 
 
 def _limited(

@@ -98,8 +98,7 @@ def _top_k(context: Context, op: SourceOp, count: int) -> list[Value]:
     from -NaN: floats are taken as integers in that order, and back."""
     x = context.operand(op, 0)
     type = tensor_type(x)
-    index_type = op.results[1].type
-    assert isinstance(index_type, TensorType)
+    index_type = op.results[1].tensor
     integer = dtype(f"i{type.dtype.bits}") if type.dtype.is_float else None
     if integer is not None:
         x = ordered_bits(context, context.builder.op("bitcast", x, dtype=integer))

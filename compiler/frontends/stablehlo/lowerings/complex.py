@@ -163,8 +163,7 @@ def _complex(context: Context, op: SourceOp, c: Complex) -> Lowered:
 
 def _convert(context: Context, op: SourceOp, c: Complex) -> Lowered:
     """Between complex dtypes by parts; a real number has no imaginary part."""
-    result, builder = op.results[0].type, context.builder
-    assert isinstance(result, TensorType)
+    result, builder = op.results[0].tensor, context.builder
     if _is_complex_type(op.operands[0].type):
         parts = context.complex_parts(op, 0)
     else:
@@ -207,9 +206,7 @@ def _clamp(context: Context, op: SourceOp, c: Complex) -> Lowered:
 
 def _bitcast(context: Context, op: SourceOp, c: Complex) -> Lowered:
     """The same bytes: two c64 are one c128."""
-    own, result = op.operands[0].type, op.results[0].type
-    assert isinstance(own, TensorType)
-    assert isinstance(result, TensorType)
+    own, result = op.operands[0].tensor, op.results[0].tensor
     if own.element == result.element:
         return context.lowered(op, 0)
     value = context.value(context.lowered(op, 0))

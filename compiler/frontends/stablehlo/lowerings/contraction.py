@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ingot.compiler.frontends.stablehlo.lowering import Context, ints, lowering
-from ingot.compiler.frontends.stablehlo.reading.program import SourceOp, SourceProgram, TensorType
+from ingot.compiler.frontends.stablehlo.reading.program import SourceOp, SourceProgram
 from ingot.compiler.graph.builder import tensor_type
 from ingot.compiler.ir import Value, dims
 from ingot.compiler.ir.dims import Dim
@@ -62,8 +62,7 @@ def _dot(
 
 def _as_declared(context: Context, op: SourceOp, product: Value) -> Value:
     """A product in the dtype of the result: booleans are computed as integers."""
-    type = op.results[0].type
-    assert isinstance(type, TensorType)
+    type = op.results[0].tensor
     if type.element != "i1":
         return product
     return context.builder.value("convert", product, dtype=dtype("i1"))
@@ -71,8 +70,7 @@ def _as_declared(context: Context, op: SourceOp, product: Value) -> Value:
 
 def _operands(context: Context, op: SourceOp) -> tuple[Value, Value, DType]:
     """The two operands in one dtype, and the dtype of the result."""
-    type = op.results[0].type
-    assert isinstance(type, TensorType)
+    type = op.results[0].tensor
     a, b, wanted = context.operand(op, 0), context.operand(op, 1), dtype(type.element)
     if wanted.is_boolean:  # and, or: products of 0 and 1, and whether their sum is 0
         whole = dtype("i32")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ingot.compiler.frontends.stablehlo.lowering import Context, lowering
-from ingot.compiler.frontends.stablehlo.reading.program import SourceOp, TensorType
+from ingot.compiler.frontends.stablehlo.reading.program import SourceOp
 from ingot.compiler.graph.builder import tensor_type
 from ingot.compiler.ir import Value
 from ingot.hal.spec import DType, dtype
@@ -169,10 +169,9 @@ def batch_norm_inference(context: Context, op: SourceOp) -> Value:
 
 def _element(x: Value) -> DType:
     """The element type of a tensor, or of a scalar in the region of a sort."""
-    return x.type.dtype  # type: ignore[union-attr]
+    return x.dtype
 
 
 def _result_dtype(op: SourceOp) -> DType:
-    type = op.results[0].type
-    assert isinstance(type, TensorType)
+    type = op.results[0].tensor
     return dtype(type.element)

@@ -65,8 +65,7 @@ def lower_quantized(context: Context, op: SourceOp) -> Sequence[Lowered]:
 
 def _constant(context: Context, op: SourceOp) -> Lowered:
     """Its attribute holds the integers, of whichever sign."""
-    constant, type = op.attributes["value"], op.results[0].type
-    assert isinstance(type, TensorType)
+    constant, type = op.attributes["value"], op.results[0].tensor
     array = constant.array
     if constant.element != type.element and DTYPES[type.element].bits >= 8:
         array = array.view(dtype(type.element).numpy)

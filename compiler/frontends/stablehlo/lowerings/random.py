@@ -13,10 +13,10 @@ from ingot.compiler.frontends.random_numbers import (
     whole,
 )
 from ingot.compiler.frontends.stablehlo.lowering import Context, lowering
-from ingot.compiler.frontends.stablehlo.reading.program import SourceOp, SourceProgram, TensorType
+from ingot.compiler.frontends.stablehlo.reading.program import SourceOp, SourceProgram
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.ir import Value, dims
-from ingot.compiler.ir.dims import Dim
+from ingot.compiler.ir.dims import Dim, known_dims
 from ingot.hal.spec import DType, dtype
 
 __all__ = ["check_generator", "rng_bit_generator"]
@@ -26,10 +26,8 @@ _STATES = {"THREE_FRY": (2,), "PHILOX": (2, 3), "DEFAULT": (2, 3)}
 
 
 def check_generator(op: SourceOp, program: SourceProgram) -> str | None:
-    state, bits = op.operands[0].type, op.results[1].type
+    state, bits = op.operands[0].tensor, op.results[1].tensor
     algorithm = str(op.attributes["rng_algorithm"])
-    assert isinstance(state, TensorType)
-    assert isinstance(bits, TensorType)
     if state.element != "u64" or state.shape not in [(n,) for n in _STATES[algorithm]]:
         wanted = " or ".join(f"u64[{n}]" for n in _STATES[algorithm])
         return f"the state of {algorithm} is {state}, expected {wanted}"
@@ -47,12 +45,10 @@ def rng_bit_generator(context: Context, op: SourceOp) -> list[Value]:
     """The next state, and bits as XLA makes them on CPUs, where the default is Philox; in a
     dynamic one, the second operand is the shape of the bits."""
     builder, state = context.builder, context.operand(op, 0)
-    type = op.results[1].type
-    assert isinstance(type, TensorType)
+    type = op.results[1].tensor
     element = dtype(type.element)
     shape = context.sizes(op, 1) if len(op.operands) > 1 else tuple(dim or 0 for dim in type.shape)
-    (count,) = tensor_type(state).shape
-    assert isinstance(count, int)
+    (count,) = known_dims(tensor_type(state).shape)
     rows = [
         builder.value("slice", state, start=(place,), limit=(place + 1,)) for place in range(count)
     ]
@@ -139,8 +135,7 @@ def _carried(builder: Builder, sum: Value, low: Value, high: Value) -> Value:
 
 
 def _check_rng(op: SourceOp, program: SourceProgram) -> str | None:
-    type = op.results[0].type
-    assert isinstance(type, TensorType)
+    type = op.results[0].tensor
     if dtype(type.element).is_complex or dtype(type.element).is_boolean:
         return f"it draws {type.element}: draw real numbers, and join or compare them"
     is_normal = op.attributes["rng_distribution"] == "NORMAL"

@@ -21,15 +21,13 @@ def constant(context: Context, op: SourceOp) -> Lowered:
 
 @lowering("iota")
 def iota(context: Context, op: SourceOp) -> Lowered:
-    type = op.results[0].type
-    assert isinstance(type, TensorType)
+    type = op.results[0].tensor
     return _iota(context, op, type, [dim or 0 for dim in type.shape])
 
 
 @lowering("dynamic_iota")
 def dynamic_iota(context: Context, op: SourceOp) -> Lowered:
-    type = op.results[0].type
-    assert isinstance(type, TensorType)
+    type = op.results[0].tensor
     return _iota(context, op, type, context.sizes(op, 0))
 
 
@@ -49,8 +47,7 @@ def get_dimension_size(context: Context, op: SourceOp) -> Value:
 def broadcast_in_dim(context: Context, op: SourceOp) -> Lowered:
     if context.lifted is not None:
         return context.lowered(op, 0)
-    type = op.results[0].type
-    assert isinstance(type, TensorType)
+    type = op.results[0].tensor
     x = tensor_type(context.operand(op, 0))
     places = ints(op.attributes["broadcast_dimensions"])
     shape: list[Dim] = [0 if dim is None else dim for dim in type.shape]
@@ -93,8 +90,7 @@ def broadcast(context: Context, op: SourceOp) -> Value:
 def reshape(context: Context, op: SourceOp) -> Value:
     if context.lifted is not None:
         return context.operand(op, 0)
-    x, type = context.operand(op, 0), op.results[0].type
-    assert isinstance(type, TensorType)
+    x, type = context.operand(op, 0), op.results[0].tensor
     if op.name == "dynamic_reshape":
         shape = context.sizes(op, 1)
     elif None in type.shape:

@@ -123,6 +123,13 @@ class SourceValue:
     producer: SourceOp | None = None  # None for an argument of a block
     location: str = ""
 
+    @property
+    def tensor(self) -> TensorType:
+        """The type, which must be a tensor's. TypeError: it is not."""
+        if not isinstance(self.type, TensorType):
+            raise TypeError(f"expected a tensor, got {self.type}")
+        return self.type
+
 
 @dataclass(eq=False)
 class SourceOp:

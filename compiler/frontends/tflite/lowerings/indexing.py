@@ -5,7 +5,7 @@ from __future__ import annotations
 from ingot.compiler.frontends.emitter import shape_of, type_of
 from ingot.compiler.frontends.tflite.lowering import Context, lowering
 from ingot.compiler.ir import Value, dims
-from ingot.compiler.ir.dims import Dim
+from ingot.compiler.ir.dims import Dim, known_dim
 from ingot.hal.spec import dtype
 
 __all__: list[str] = []
@@ -45,8 +45,7 @@ def embedding_lookup(c: Context, indices: Value, table: Value) -> Value:
 @lowering("GATHER_ND", codes=0)
 def gather_nd(c: Context, x: Value, indices: Value) -> Value:
     shape, own = shape_of(x), shape_of(indices)
-    depth = own[-1]
-    assert isinstance(depth, int)
+    depth = known_dim(own[-1])
     places = len(own) - 1
     return c.op(
         "gather",
@@ -64,8 +63,7 @@ def gather_nd(c: Context, x: Value, indices: Value) -> Value:
 def _scattered(
     c: Context, x: Value, indices: Value, updates: Value, kind: str, mode: str = "wrap_check"
 ) -> Value:
-    depth, rank = shape_of(indices)[-1], type_of(x).rank
-    assert isinstance(depth, int)
+    depth, rank = known_dim(shape_of(indices)[-1]), type_of(x).rank
     lead = type_of(indices).rank - 1
     return c.op(
         "scatter",

@@ -18,6 +18,7 @@ from ingot.compiler.frontends.tflite.quantized import dequantize, quantize
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.control.build_control import counted_loop
 from ingot.compiler.ir import Value
+from ingot.compiler.ir.dims import known_dims
 
 __all__: list[str] = []
 
@@ -315,8 +316,7 @@ def svdf(c: Context, *given: Any) -> list[Value]:
     assert features is not None
     assert times is not None
     assert state is not None
-    batch, (filters, memory) = shape_of(x)[0], shape_of(times)
-    assert isinstance(filters, int)
+    batch, (filters, memory) = shape_of(x)[0], known_dims(shape_of(times))
     before = c.reshape(state, (batch, filters, memory))
     now = c.reshape(_product(c, x, features), (batch, filters, 1))
     kept = c.op("concatenate", c.sliced(before, 2, 1, memory), now, axis=2)

@@ -253,7 +253,7 @@ def pad(
 def _pad_by_index(c: Context, x: Value, axis: int, low: Dim, high: Dim, mode: str) -> Value:
     size = shape_of(x)[axis]
     length = low + size + high
-    places = c.op("iota", dtype=c.scalar(0, "i64").type.dtype, shape=(length,), axis=0)  # type: ignore[union-attr]
+    places = c.op("iota", dtype=c.scalar(0, "i64").dtype, shape=(length,), axis=0)
     places = c.op("sub", places, c.filled(low, "i64", (length,)))
     last = c.filled(size - 1, "i64", (length,))
     zero = c.fill(0, like=places)
@@ -326,8 +326,8 @@ def unfold(c: Context, x: Value, axis: int, size: int, step: int) -> Value:
     """Windows of an axis; their elements are a new axis behind all others."""
     axis = c.axis(axis, x)
     count = c.shape[axis]
-    starts = c.op("iota", dtype=c.size(0).type.dtype, shape=(count, size), axis=0)  # type: ignore[union-attr]
-    inner = c.op("iota", dtype=c.size(0).type.dtype, shape=(count, size), axis=1)  # type: ignore[union-attr]
+    starts = c.op("iota", dtype=c.size(0).dtype, shape=(count, size), axis=0)
+    inner = c.op("iota", dtype=c.size(0).dtype, shape=(count, size), axis=1)
     places = c.op("add", c.op("mul", starts, c.fill(step, like=starts)), inner)
     taken = c.op("take", x, places, axis=axis, mode="check")
     rank = type_of(x).rank

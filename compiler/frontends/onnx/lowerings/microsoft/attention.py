@@ -17,7 +17,7 @@ from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of, unsuppor
 from ingot.compiler.frontends.onnx.registry import lower_as
 from ingot.compiler.ir import Value
 from ingot.compiler.ir.dataclass import dataclass
-from ingot.compiler.ir.dims import Dim
+from ingot.compiler.ir.dims import Dim, known_dim, known_dims
 from ingot.hal.spec import dtype
 
 __all__ = [
@@ -62,7 +62,7 @@ def scale_of(node: Node, size: Dim) -> float:
     """The factor of the scores: an attribute, or by the size of a head."""
     scale = node.number("scale", 0.0)
     unsupported(not scale and not isinstance(size, int), f"its heads have {size} features")
-    return scale or 1 / math.sqrt(int(size))  # type: ignore[arg-type]
+    return scale or 1 / math.sqrt(known_dim(size))
 
 
 def positions(node: Node, shape: Sequence[Dim], axis: int) -> Value:
@@ -109,10 +109,9 @@ def attend(
     [b, n, s, t]. Neighbouring heads of q that share one of k become rows of one matrix, which
     reads keys and values once."""
     softmax = softmax or Softmax()
-    batch, heads, length, size = shape_of(q)
-    groups, keys = shape_of(k)[1:3]
-    assert isinstance(heads, int)
-    assert isinstance(groups, int)  # both are attributes
+    batch, _, length, size = shape_of(q)
+    keys = shape_of(k)[2]
+    heads, groups = known_dims((shape_of(q)[1], shape_of(k)[1]))  # both are attributes
     unsupported(heads % groups != 0, f"its {heads} heads cannot share {groups} of keys")
     share = heads // groups
     given = q

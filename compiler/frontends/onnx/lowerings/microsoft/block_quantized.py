@@ -13,7 +13,7 @@ from ingot.compiler.frontends.onnx.lowerings.microsoft.attention import part
 from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import MICROSOFT, lowering
 from ingot.compiler.ir import Value
-from ingot.compiler.ir.dims import Dim, product
+from ingot.compiler.ir.dims import Dim, known_dim, product
 from ingot.hal.spec import dtype
 
 __all__ = ["spread_blocks", "unpacked", "weight_of_blocks"]
@@ -169,8 +169,7 @@ def gather_block_quantized(node: Node) -> Value:
         data = unpacked(node, data, bits)
         if zeros is not None:
             zeros = part(node, unpacked(node, zeros, bits), 0, shape_of(scales)[-1])
-    block = node.integer("block_size", 128) or shape_of(data)[axis]
-    assert isinstance(block, int), "the data is a constant"
+    block = node.integer("block_size", 128) or known_dim(shape_of(data)[axis])
     count = shape_of(data)[gathered]
     number, is_there = _index_of(node, indices, count)
     split = gathered == axis

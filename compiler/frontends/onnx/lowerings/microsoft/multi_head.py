@@ -19,7 +19,7 @@ from ingot.compiler.frontends.onnx.lowerings.microsoft.attention import (
 from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import MICROSOFT, lowering
 from ingot.compiler.ir import Value, dims
-from ingot.compiler.ir.dims import Dim
+from ingot.compiler.ir.dims import Dim, known_dim
 
 __all__ = ["attend_projected"]
 
@@ -52,7 +52,7 @@ def attend_projected(
     width = shape_of(projected)[2]
     sizes = node.integers("qkv_hidden_sizes") or ()
     unsupported(not sizes and not isinstance(width, int), f"its weight has {width} columns")
-    widths = sizes or (int(width) // 3,) * 3  # type: ignore[arg-type]
+    widths = sizes or (known_dim(width) // 3,) * 3
     ends = (0, widths[0], widths[0] + widths[1], sum(widths))
     q, k, v = (
         node.transpose(heads_of(node, part(node, projected, a, b), heads), (0, 2, 1, 3))
@@ -198,7 +198,7 @@ def _operands(node: Node, bias: Value | None) -> tuple[Value, Value, Value]:
     elif k is None:
         width = shape_of(q)[2]
         unsupported(not isinstance(width, int) or width % 3 != 0, f"its query is {q.type}")
-        third = int(width) // 3  # type: ignore[arg-type]
+        third = known_dim(width) // 3
         split = [part(node, q, at * third, (at + 1) * third) for at in range(3)]
     elif v is None:
         split = [q, *(part(node, k, at, at + 1, 3) for at in range(2))]

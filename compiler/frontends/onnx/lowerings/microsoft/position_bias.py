@@ -11,7 +11,7 @@ from ingot.compiler.frontends.onnx.lowerings.microsoft.attention import heads_of
 from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import MICROSOFT, lowering
 from ingot.compiler.ir import Value
-from ingot.compiler.ir.dims import Dim
+from ingot.compiler.ir.dims import Dim, known_dim
 from ingot.hal.spec import dtype
 
 __all__: list[str] = []
@@ -24,7 +24,7 @@ def relative_position_bias(node: Node) -> Value:
     buckets, heads = shape_of(table)
     unsupported(not isinstance(buckets, int), f"its table has {buckets} buckets")
     queries, keys = (node.define_dims(at, "a length")[0] for at in (1, 2))
-    bucket = _buckets(node, queries, keys, int(buckets))  # type: ignore[arg-type]
+    bucket = _buckets(node, queries, keys, known_dim(buckets))
     rows = node.reshape(table, (heads, buckets))
     found = node.op("take", rows, bucket, axis=1, mode="clamp")
     return node.reshape(found, (1, heads, queries, keys))

@@ -9,6 +9,7 @@ from ingot.compiler.frontends.onnx.lowerings.microsoft.attention import heads_of
 from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import MICROSOFT, lowering
 from ingot.compiler.ir import Value
+from ingot.compiler.ir.dims import known_dim
 
 __all__ = ["angles", "rotate"]
 
@@ -109,7 +110,7 @@ def _embed(node: Node, x: Value, tables: Sequence[Value]) -> Value:
             not isinstance(half, int) or not isinstance(width, int),
             "its num_heads is missing: fix the model",
         )
-        heads = int(width) // (2 * int(half))  # type: ignore[arg-type]
+        heads = known_dim(width) // (2 * known_dim(half))
     split = heads_of(node, x, heads)
     turned = rotate(node, split, tables[0], tables[1], interleaved=interleaved)
     return node.reshape(turned, shape_of(x))

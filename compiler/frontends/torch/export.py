@@ -11,7 +11,7 @@ from typing import Any
 from ingot.compiler.frontends.torch.lowering import LOWERINGS
 from ingot.hal.errors import CompileError
 
-__all__ = ["exported_bytes"]
+__all__ = ["exported_bytes", "kept_decompositions"]
 
 
 def exported_bytes(
@@ -31,10 +31,7 @@ def exported_bytes(
             "example_inputs and dynamic_shapes are for a torch.nn.Module: an exported program "
             "has its own"
         )
-    table = torch.export.default_decompositions()
-    for op in list(table.keys()):
-        if str(op) in LOWERINGS and not _writes_or_aliases(op):
-            table.pop(op)
+    table = kept_decompositions(torch.export.default_decompositions())
     data = io.BytesIO()
     try:
         with suppress(RuntimeError):  # such as a loop that gives what it was given
@@ -46,6 +43,14 @@ def exported_bytes(
             "with torch.export.save to see why"
         ) from error
     return data.getvalue()
+
+
+def kept_decompositions(table: Any) -> Any:
+    """A table of decompositions without those of ops that have a lowering of their own."""
+    for op in list(table.keys()):
+        if str(op) in LOWERINGS and not _writes_or_aliases(op):
+            table.pop(op)
+    return table
 
 
 def _exported(torch: Any, module: Any, example_inputs: Any, dynamic_shapes: Any) -> Any:

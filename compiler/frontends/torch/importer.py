@@ -5,7 +5,7 @@ The import starts again when it finds that a buffer is written: then it is a var
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,12 +20,13 @@ from ingot.compiler.frontends.symbols import Symbols
 from ingot.compiler.frontends.torch import lowerings  # noqa: F401 - it fills the table
 from ingot.compiler.frontends.torch.archive import Archive
 from ingot.compiler.frontends.torch.complex_values import ComplexValue
+from ingot.compiler.frontends.torch.expressions import symbol_dim
 from ingot.compiler.frontends.torch.names import result_names
 from ingot.compiler.frontends.torch.types import Types
 from ingot.compiler.frontends.torch.walk import Tensors, Walk
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.ir import Block, Function, Module, Region, TensorType, Value, Variable
-from ingot.compiler.ir.dims import symbols_of
+from ingot.compiler.ir.dims import Dim, symbols_of
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import dtype
 
@@ -50,13 +51,15 @@ def import_torch(
     parameters: str = "embedded",
     parameter_names: Mapping[str, str] | None = None,
     survey: Survey | None = None,
+    weights: Collection[str] = (),
 ) -> Module:
     """The graph-level module of a `.pt2` archive, its path or its bytes.
 
     With `parameters="external"` floating-point parameters and buffers of rank 1 or more are to be
     supplied when the module is loaded, by their names in the torch module or those that
-    `parameter_names` gives. CompileError lists every op that cannot be compiled, with its place in
-    the torch module and in the Python source; a `survey` takes them instead.
+    `parameter_names` gives; so are arguments that are called in `weights`. CompileError lists every
+    op that cannot be compiled, with its place in the torch module and in the Python source; a
+    `survey` takes them instead.
     """
     if parameters not in ("embedded", "external"):
         raise CompileError(f'parameters is {parameters!r}, expected "embedded" or "external"')
@@ -66,7 +69,7 @@ def import_torch(
         known = len(written)
         try:
             module = _Import(
-                archive, parameters == "external", parameter_names or {}, survey, written
+                archive, parameters == "external", parameter_names or {}, survey, written, weights
             ).run()
         except UnsupportedNode as error:  # beside nodes: these are reported together
             raise CompileError(f"{archive.what} cannot be compiled: {error}") from None
@@ -86,6 +89,7 @@ class _Ends:
     names: list[str] = field(default_factory=list)  # of arguments
     buffers: dict[str, str] = field(default_factory=dict)  # name in the graph to that in the module
     inputs: dict[str, str] = field(default_factory=dict)  # arguments by their names in the graph
+    sizes: set[str] = field(default_factory=set)  # symbols that arguments define as numbers
 
 
 class _Import:
@@ -96,8 +100,10 @@ class _Import:
         parameter_names: Mapping[str, str],
         survey: Survey | None,
         written: set[str],
+        external_arguments: Collection[str],
     ) -> None:
         self.archive = archive
+        self.external_arguments = external_arguments
         self.external = external
         self.parameter_names = parameter_names
         self.survey = survey
@@ -164,7 +170,11 @@ class _Import:
         ((tag, entry),) = argument.items()
         if tag == "as_tensor":
             name = str(entry["name"])
-            value = Value(types.tensor(self.graph["tensor_values"][name]), block, name)
+            type = types.tensor(self.graph["tensor_values"][name])
+            value = Value(type, block, name)
+            if name in self.external_arguments:
+                tensors.set(name, _parameter(builder, name, type))
+                return
         elif tag == "as_sym_int" and "as_name" in entry:
             name = str(entry["as_name"])
             value = Value(TensorType(dtype("i64"), ()), block, name)
@@ -180,11 +190,29 @@ class _Import:
             tensors.set(name, ComplexValue(*take_apart(builder, value)) if is_complex else value)
             return
         dim = types.dim(self.graph["sym_int_values"][name])
+        self._read_size(name, value, dim, types, builder)
+        tensors.set(name, dim)
+
+    def _read_size(self, name: str, value: Value, dim: Dim, types: Types, builder: Builder) -> None:
+        """An argument that is a number defines its symbol, or equals it where dims of arguments or
+        another number define it."""
         (symbol,) = symbols_of(dim)
         low, high = types.limits(symbol)
-        attributes: dict[str, Any] = {"symbols": (symbol,), "low": low, "what": f"'{name}'"}
+        is_known = symbol in self._symbols_of_tensors(types) or symbol in self.ends.sizes
+        defined = f"{symbol}_{name}" if is_known else symbol
+        attributes: dict[str, Any] = {"symbols": (defined,), "low": low, "what": f"'{name}'"}
         builder.append("size", (value,), (), attributes | ({} if high is None else {"high": high}))
-        tensors.set(name, dim)
+        self.ends.sizes.add(symbol)
+        if is_known:
+            builder.append("assert", (), (), {"a": symbol_dim(defined), "b": dim})
+
+    def _symbols_of_tensors(self, types: Types) -> set[str]:
+        """Those in the shapes of arguments."""
+        specs = [each["user_input"]["arg"] for each in self.signature["input_specs"]
+                 if "user_input" in each]  # fmt: skip
+        names = [each["as_tensor"]["name"] for each in specs if "as_tensor" in each]
+        found = [types.tensor(self.graph["tensor_values"][name]).shape for name in names]
+        return set().union(*(symbols_of(dim) for shape in found for dim in shape))
 
     def _weight(self, name: str, is_constant: bool, builder: Builder) -> Value | ComplexValue:
         """A parameter, a buffer or a constant."""
@@ -200,7 +228,7 @@ class _Import:
                     f"parameter '{name}' has the key '{key}' of other weights: give it another one "
                     "with parameter_names="
                 )
-            value = builder.value("parameter", scope="", key=key, dtype=element, shape=shape)
+            value = _parameter(builder, key, TensorType(element, shape))
         else:
             value = builder.constant(self.archive.tensor(name, is_constant))
         value.name = name
@@ -263,3 +291,9 @@ class _Import:
         if self.weights:
             self.module.attributes["weights"] = tuple(self.weights.items())
         add_position(self.module)
+
+
+def _parameter(builder: Builder, key: str, type: TensorType) -> Value:
+    """A weight that is supplied when the module is loaded."""
+    attributes = {"scope": "", "key": key, "dtype": type.dtype, "shape": type.shape}
+    return builder.append("parameter", (), (), attributes).result

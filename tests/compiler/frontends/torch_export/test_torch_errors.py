@@ -74,6 +74,19 @@ def test_all_ops_that_are_missing_are_listed_with_their_places() -> None:
     assert "return self.head(y).softmax(-1), y" in text
 
 
+def test_the_page_shows_what_a_refusal_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "model.pt2").write_bytes(
+        changed(rename("aten.conv2d", "torch.ops.mine.conv.default"))
+    )
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ingot.CompileError) as caught:
+        read_source(Path("model.pt2"))
+    page = (FILE.parents[3] / "docs" / "pytorch.md").read_text(encoding="utf-8")
+    assert f"```\n{caught.value}\n```" in page
+
+
 def test_every_core_op_is_taken_or_refused_with_a_reason() -> None:
     known = {*LOWERINGS, *COMPLEX, *REFUSED}
     assert [name for name in CORE if f"aten.{name}" not in known] == []

@@ -1,0 +1,199 @@
+"""The backend "ingot" of torch.compile: graphs of inference, on the CPU or an OpenCL device.
+
+torch finds it by the entry point `torch_dynamo_backends`. It hands over a graph of ATen ops without
+writes and with symbolic sizes, which is compiled once for all of them. Parameters and buffers that
+a graph only reads are external weights: they are packed when they are first seen, and again when
+they have changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from operator import attrgetter, is_
+from typing import Any
+
+import torch
+from torch._dynamo.backends.common import aot_autograd
+from torch._guards import TracingContext
+
+from ingot.compiler.frontends.torch import argument_names, import_graph, kept_decompositions
+from ingot.compiling import compile
+from ingot.hal.errors import InvalidArgument
+from ingot.runtime.model import Model, load
+
+__all__ = ["backend"]
+
+_MOST_WEIGHTS = 64  # sets of weights of one graph, such as those of equal layers
+_versions = attrgetter("_version")
+_OF_NUMPY = frozenset(
+    (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16,
+     torch.float32, torch.float64, torch.complex64, torch.complex128)
+)  # fmt: skip
+
+
+def backend(
+    module: torch.fx.GraphModule,
+    inputs: Sequence[Any],
+    *,
+    options: dict[str, Any] | None = None,
+    mode: str | None = None,
+) -> Callable[..., Any]:
+    """What runs a graph of torch.compile. The one option is `device`, as in `ingot.load`.
+
+    CompileError: an op is not supported. InvalidArgument: an option that is not known, or a graph
+    that needs gradients.
+    """
+    device = _device(options)
+    made = aot_autograd(
+        fw_compiler=_refuse_gradients,
+        inference_compiler=lambda graph, examples: _compiled(graph, examples, device),
+        decompositions=kept_decompositions(torch._decomp.core_aten_decompositions()),
+    )
+    return made(module, inputs)  # type: ignore[no-any-return]
+
+
+def _device(options: dict[str, Any] | None) -> str:
+    unknown = [name for name in options or {} if name != "device"]
+    if unknown:
+        raise InvalidArgument(
+            f'the backend "ingot" has no option {unknown[0]!r}: the only one is "device", such as '
+            'options={"device": "cpu://?threads=4"}'
+        )
+    return str((options or {}).get("device", "cpu"))
+
+
+def _refuse_gradients(graph: Any, inputs: Any) -> Any:
+    raise InvalidArgument(
+        'the backend "ingot" is for inference, but the graph needs gradients: call the model under '
+        "torch.no_grad() or torch.inference_mode(), or model.requires_grad_(False)"
+    )
+
+
+def _compiled(graph: torch.fx.GraphModule, inputs: Sequence[Any], device: str) -> Any:
+    context = TracingContext.try_get()
+    metadata = None if context is None else context.fw_metadata
+    weights = _weights(metadata, inputs)
+    names = argument_names(graph)
+    results = _results(graph)
+    source = import_graph(graph, [names[place] for place in weights])
+    module = compile(source, target=device.partition(":")[0])
+    return _Graph(module, device, weights, names, results)
+
+
+def _weights(metadata: Any, inputs: Sequence[Any]) -> list[int]:
+    """The places of tensors that stay from call to call and that the graph only reads."""
+    fixed = set(getattr(metadata, "static_input_indices", None) or ())
+    found = []
+    for place in sorted(fixed):
+        written = metadata.input_info[place].mutates_data
+        if isinstance(inputs[place], torch.Tensor) and not written:
+            found.append(place)
+    return found
+
+
+def _results(graph: torch.fx.GraphModule) -> list[Any]:
+    """Per result what it is: a tensor with its order of axes in memory, a size, or None."""
+    (output,) = (node for node in graph.graph.nodes if node.op == "output")
+    return [_Result.of(node) for node in output.args[0]]
+
+
+@dataclass(frozen=True)
+class _Result:
+    """How a result of the module becomes what torch expects."""
+
+    kind: type | None  # torch.Tensor, int, float or bool; None: nothing
+    order: list[int] | None = None  # axes by falling stride, where these are not 0, 1, ...
+    back: list[int] | None = None
+    shape: tuple[int, ...] | None = None  # of memory that torch gives; None: the module does
+    dtype: torch.dtype | None = None
+
+    @staticmethod
+    def of(node: Any) -> _Result:
+        value = getattr(node, "meta", {}).get("val", node)
+        if value is None:
+            return _Result(None)
+        if not isinstance(value, torch.Tensor):
+            kinds = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
+            return _Result(kinds.get(type(value), type(value)))
+        strides = [_number(each) for each in value.stride()]
+        axes = list(range(value.dim()))
+        order = sorted(axes, key=lambda axis: -strides[axis])
+        if order != axes:
+            return _Result(torch.Tensor, order, [order.index(axis) for axis in axes])
+        is_known = all(isinstance(size, int) for size in value.shape)
+        shape = tuple(value.shape) if is_known and value.dtype in _OF_NUMPY else None
+        return _Result(torch.Tensor, shape=shape, dtype=value.dtype)
+
+    def memory(self) -> torch.Tensor | None:
+        return None if self.shape is None else torch.empty(self.shape, dtype=self.dtype)
+
+    def taken(self, memory: torch.Tensor | None, array: Any) -> Any:
+        """The result, which lies in `memory` or in an array of the module."""
+        if memory is not None:
+            return memory
+        if self.kind is not torch.Tensor:
+            return self.kind(array.item())  # type: ignore[misc]
+        found = torch.from_dlpack(array)
+        if self.order is None or self.back is None:
+            return found
+        return found.permute(self.order).contiguous().permute(self.back)
+
+
+def _number(size: Any) -> int:
+    """A stride, by the sizes of the call that torch traced where it is symbolic."""
+    return int(size) if isinstance(size, int) else int(size.node.hint)
+
+
+@dataclass
+class _Graph:
+    """A compiled graph; `models` are sessions by the weights that they have packed."""
+
+    module: Any
+    device: str
+    weights: list[int]
+    names: list[str]
+    results: list[_Result]
+    models: dict[tuple[Any, ...], tuple[Model, list[Any]]] = field(default_factory=dict)
+    last: tuple[list[Any], list[int], Model] | None = None
+    _boxed_call = True  # torch passes one list of arguments
+
+    def __call__(self, arguments: list[Any]) -> list[Any]:
+        given = list(arguments)
+        arguments.clear()  # torch wants them to be let go
+        fixed = [given[place] for place in self.weights]
+        model = self._model(fixed)
+        for place in reversed(self.weights):
+            del given[place]
+        tensors = [each.memory() for each in self.results if each.kind is not None]
+        out = [None if each is None else each.numpy() for each in tensors]
+        found = model(*map(_prepared, given), out=out)
+        arrays = iter(found if isinstance(found, tuple) else (found,))
+        memory = iter(tensors)
+        return [each.kind and each.taken(next(memory), next(arrays)) for each in self.results]
+
+    def _model(self, fixed: list[Any]) -> Model:
+        """The session that has these weights as they are now."""
+        last = self.last
+        versions = list(map(_versions, fixed))
+        if last is not None and last[1] == versions and all(map(is_, last[0], fixed)):
+            return last[2]
+        key = (*map(id, fixed), *versions)
+        if key not in self.models:
+            if len(self.models) >= _MOST_WEIGHTS:
+                del self.models[next(iter(self.models))]
+            named = {self.names[place]: each.detach().contiguous() for place, each in
+                     zip(self.weights, fixed, strict=True)}  # fmt: skip
+            model = load(self.module, device=self.device, parameters=named or None)
+            self.models[key] = model, fixed  # which keeps their ids
+        model = self.models[key][0]
+        self.last = fixed, versions, model
+        return model
+
+
+def _prepared(x: Any) -> Any:
+    """An argument as the runtime takes it without a copy, if it lies row by row."""
+    if not isinstance(x, torch.Tensor):
+        return x
+    x = x.detach().resolve_conj().resolve_neg().contiguous()
+    return x.numpy() if x.dtype in _OF_NUMPY else x

@@ -1,0 +1,123 @@
+"""The backend "ingot" of torch.compile, against eager torch."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+import ingot
+
+pytest.importorskip("torch.export")  # a folder that is called torch is none
+torch = import_module("torch")
+backend = import_module("ingot.torch_backend")
+
+
+class Layer(torch.nn.Module):  # type: ignore[misc, name-defined]
+    """Reads weights, a constant and sizes, and writes a buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 4)
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x: Any, factor: int) -> Any:
+        self.calls.add_(1)
+        y = self.linear(x) * factor + torch.tensor([1.0, 2, 3, 4])
+        return y, x.shape[0] * 2, y.t()
+
+
+def compiled(module: Any, counts: list[int], **options: Any) -> Any:
+    """torch.compile with the backend, whose compiles `counts` counts."""
+    torch._dynamo.reset()
+
+    def counted(graph: Any, inputs: Any) -> Any:
+        counts.append(len(inputs))
+        return backend.backend(graph, inputs)
+
+    return torch.compile(module, backend=counted, **options)
+
+
+def check(found: Any, expected: Any) -> None:
+    for a, b in zip(found, expected, strict=True):
+        if isinstance(b, torch.Tensor):
+            torch.testing.assert_close(a, b)
+            assert a.stride() == b.stride()
+        else:
+            assert (type(a), a) == (type(b), b)
+
+
+@pytest.mark.parametrize(("dynamic", "compiles"), [(True, 1), (False, 3), (None, 2)])
+def test_sizes_and_numbers_may_change(dynamic: bool | None, compiles: int) -> None:
+    torch.manual_seed(0)
+    layer, counts = Layer(), []
+    run = compiled(layer, counts, dynamic=dynamic)
+    with torch.no_grad():
+        for rows, factor in ((3, 5), (7, 6), (2, 7)):
+            x = torch.randn(rows, 4)
+            check(run(x, factor), layer(x, factor))
+    assert len(counts) == compiles
+    assert layer.calls == 6
+
+
+def test_weights_that_change_are_seen_without_another_compile() -> None:
+    layer, counts = Layer(), []
+    run, x = compiled(layer, counts), torch.randn(3, 4)
+    with torch.inference_mode():
+        check(run(x, 2), layer(x, 2))
+    with torch.no_grad():
+        check(run(x, 2), layer(x, 2))
+        compiles = len(counts)
+        layer.linear.weight.mul_(2)
+        check(run(x, 2), layer(x, 2))
+        layer.load_state_dict({**layer.state_dict(), "linear.bias": torch.ones(4)})
+        check(run(x, 2), layer(x, 2))
+    assert len(counts) == compiles
+
+
+def test_a_graph_break_leaves_the_rest_compiled() -> None:
+    def f(x: Any) -> Any:
+        y = (x * 2).sin()
+        torch._dynamo.graph_break()
+        return (y.cos() + x,)
+
+    counts: list[int] = []
+    run, x = compiled(f, counts), torch.randn(5)
+    check(run(x), f(x))
+    assert len(counts) == 2
+
+
+def test_inputs_of_any_layout_and_dtype() -> None:
+    def f(x: Any, y: Any) -> Any:
+        return x + 1, y * 2, (x.unsqueeze(1) * x.unsqueeze(2)).permute(2, 0, 1)
+
+    run = compiled(f, [])
+    x = torch.randn(6, 4).t()[1:]
+    y = torch.randn(3, requires_grad=False).bfloat16()
+    check(run(x, y), f(x, y))
+
+
+def test_gradients_are_refused_with_what_to_do() -> None:
+    with pytest.raises(Exception, match=r"for inference.*torch\.no_grad\(\)"):
+        compiled(Layer(), [])(torch.randn(3, 4), 2)
+
+
+def test_what_is_not_supported_is_named() -> None:
+    def f(x: Any) -> Any:
+        return torch.linalg.svdvals(x)
+
+    with pytest.raises(Exception, match=r"aten\._?linalg_svd"):
+        compiled(f, [])(torch.randn(3, 3))
+    with pytest.raises(ingot.InvalidArgument, match="has no option 'threads'"):
+        backend.backend(None, (), options={"threads": 4})
+
+
+def test_torch_finds_the_backend_without_an_import_of_ingot() -> None:
+    script = (
+        "import torch; f = torch.compile(lambda x: x + 1, backend='ingot'); print(f(torch.ones(2)))"
+    )
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert run.stdout == "tensor([2., 2.])\n", run.stderr

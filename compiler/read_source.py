@@ -37,11 +37,13 @@ from ingot.hal.whole_file import open_regular
 __all__ = ["copy_module", "read_source", "read_sources"]
 
 _KNOWN = (
-    "a path or the bytes of an .onnx, .pt2 or .tflite file or a StableHLO artifact, the path of a "
-    ".gguf file, an onnx.ModelProto or onnx_ir.Model, what torch.onnx.export(..., dynamo=True) "
-    "returns, a torch.export.ExportedProgram or torch.nn.Module, a jax.export.Exported, an "
-    "ingot.program, an ingot.chain, or Ingot IR"
+    "a path or the bytes of an .onnx, .pt2 or .tflite file or of a StableHLO artifact, StableHLO "
+    "text, the path of a .gguf file, an onnx.ModelProto or onnx_ir.Model, what "
+    "torch.onnx.export(..., dynamo=True) returns, a torch.export.ExportedProgram or "
+    "torch.nn.Module, a jax.export.Exported, an ingot.program, an ingot.chain, or Ingot IR"
 )
+
+_TEXT = re.compile(r"\s*(module\s*(\{|@|attributes\b)|#loc|//|func\.func|\"builtin\.module\")")
 
 _WEIGHTS = "weights"  # attribute of a module: the keys and fingerprints of its parameters
 
@@ -106,7 +108,7 @@ def _read(source: Any, options: _Options) -> ir.Module:
         data = bytes(source)
         kind = file_kind(data[:START_LENGTH])
         return _read_bytes(data, kind, options)
-    if isinstance(source, str) and re.match(r"\s*module\s*(\{|@|attributes\b)", source):
+    if isinstance(source, str) and _TEXT.match(source):
         return _parse(source, options)
     if isinstance(source, (str, os.PathLike)):
         return _read_file(Path(source), options)
@@ -292,13 +294,11 @@ def _check_outputs(options: _Options) -> None:
 
 
 def _parse(text: str, options: _Options) -> ir.Module:
+    from ingot.compiler.frontends.stablehlo.reading.text import artifact_of_text, is_mlir_text
     from ingot.compiler.ir.parser import parse
 
-    if "stablehlo." in text or "func.func" in text:
-        raise Unsupported(
-            "StableHLO text cannot be read yet: pass a portable artifact, as "
-            "jax.export.export(...)(...).mlir_module_serialized holds it"
-        )
+    if is_mlir_text(text):
+        return _read_stablehlo(artifact_of_text(text), options)
     _check_capacity(options)
     _check_outputs(options)
     return parse(text)

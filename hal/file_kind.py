@@ -109,6 +109,9 @@ _BY_FIRST_NAME = (  # of what lies in a zip archive
 _NAME_IN_ZIP = 30  # where the first name begins
 # A number of the format, then a text or a message.
 _ONNX_START = re.compile(rb"\x08[\x01-\x20][\x12\x1a\x22\x3a\x42]")
+# A flatbuffer without an identifier, as jax.export.Exported.serialize gives: where its root is, and
+# the sizes of the root's table of fields, which stands right behind.
+_JAX_START = re.compile(rb"[\x08-\xfc]\0\0\0.\0.\0", re.DOTALL)
 _FIRST_FIELDS = b"\x08\x12\x1a\x22\x28\x32\x3a\x42\x72\xa2\xca"  # that an ONNX model may begin with
 _BY_SUFFIX = {
     ".gguf": GGUF,
@@ -139,7 +142,9 @@ def file_kind(start: bytes, name: str = "") -> FileKind | None:
         return _BY_IDENTIFIER[start[4:8]]
     if start[8:9] == b"{" and start[5:8] == bytes(3):
         return _SAFETENSORS
-    if start.lstrip().startswith((b"module", b"//", b"func")):
+    if _JAX_START.match(start):
+        return ARTIFACT
+    if start.lstrip().startswith((b"module", b"//", b"func", b"#loc", b'"builtin.module"')):
         return TEXT
     path = PurePath(name)
     suffix = path.suffix.lower()

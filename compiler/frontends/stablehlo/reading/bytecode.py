@@ -63,11 +63,6 @@ def _locate(data: memoryview) -> memoryview:
     if start >= 4:  # a flatbuffer vector: the length stands before the data
         length = int.from_bytes(data[start - 4 : start], "little")
         return data[start : start + length]
-    if re.match(rb"\s*(module|#|//|func|\"builtin)", head):
-        raise CompileError(
-            "the source is MLIR text, expected a StableHLO portable artifact; convert it with "
-            "jaxlib.mlir.dialects.stablehlo.serialize_portable_artifact_str"
-        )
     raise CompileError(
         f"the source is no StableHLO portable artifact: it starts with {head[:4]!r}, expected "
         f"{_MAGIC!r}; use jax.export.export(jax.jit(f))(*args).mlir_module_serialized"

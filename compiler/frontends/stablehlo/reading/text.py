@@ -1,0 +1,89 @@
+"""Read MLIR text through jaxlib, whose parser knows every form of StableHLO, CHLO and MHLO.
+
+A parser in C++ does not survive every text that it is given, so it runs in a process of its own;
+what comes back are the bytes of a portable artifact, which are checked as those of a file are.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+from ingot.hal.errors import CompileError, Unsupported
+
+__all__ = ["artifact_of_text", "is_mlir_text"]
+
+_DIALECTS = re.compile(r"\bfunc\.func\b|\b(stablehlo|mhlo|chlo)\.\w")
+_SECONDS = 120
+_NO_JAXLIB, _REFUSED = 3, 4
+# The folder that a user is in may hold anything, also a file called jaxlib.py.
+_PROGRAM = f"""
+import sys
+sys.path = [folder for folder in sys.path if folder]
+try:
+    from jaxlib import _jax
+    from jaxlib.mlir import ir
+    from jaxlib.mlir._mlir_libs import _jax_mlir_ext
+    from jaxlib.mlir.dialects import chlo, mhlo, sdy, stablehlo
+except ImportError:
+    sys.exit({_NO_JAXLIB})
+registry = ir.DialectRegistry()
+_jax_mlir_ext.register_dialects(registry)
+with ir.Context() as context, ir.Location.unknown():
+    context.append_dialect_registry(registry)
+    context.load_all_available_dialects()
+    for dialect in (chlo, sdy, stablehlo):
+        dialect.register_dialect(context)
+    mhlo.register_mhlo_dialect(context)
+    try:
+        module = ir.Module.parse(sys.stdin.buffer.read().decode())
+        version = stablehlo.get_current_version()
+        artifact = _jax.mlir.serialize_portable_artifact(module, version, True)
+    except Exception as error:
+        print(error, file=sys.stderr)
+        sys.exit({_REFUSED})
+sys.stdout.buffer.write(artifact)
+"""
+
+
+def is_mlir_text(text: str) -> bool:
+    """Whether a text names ops of MLIR's dialects, which Ingot's own does not have."""
+    return _DIALECTS.search(text) is not None
+
+
+def artifact_of_text(text: str) -> bytes:
+    """The portable artifact of a module as text, in the pretty or the generic form.
+
+    CompileError: it is no such text, or the parser did not end or not survive. Unsupported: jaxlib
+    is not installed, or too old.
+    """
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", _PROGRAM],
+            input=text.encode(),
+            capture_output=True,
+            timeout=_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise CompileError(
+            f"the MLIR text was not read in {_SECONDS} s: pass the bytes that "
+            "jax.export.export(...)(...).serialize() gives"
+        ) from None
+    except (OSError, UnicodeEncodeError) as error:
+        raise CompileError(f"the MLIR text cannot be read: {error}") from None
+    if done.returncode == 0 and done.stdout:
+        return done.stdout
+    if done.returncode == _NO_JAXLIB:
+        raise Unsupported(
+            "MLIR text is read by the parser of jaxlib 0.6 or newer, which is not installed: pip "
+            "install jaxlib, or pass the bytes that jax.export.export(...)(...).serialize() gives"
+        )
+    if done.returncode == _REFUSED:
+        problem = done.stderr.decode(errors="replace").strip() or "it is not valid"
+        raise CompileError(f"the MLIR text cannot be read: {problem[:2000]}")
+    raise CompileError(
+        f"jaxlib's parser ended with status {done.returncode} on the MLIR text: it is damaged, or "
+        "nested too deep"
+    )

@@ -278,3 +278,16 @@ def test_importing_it_imports_no_compiler_passes() -> None:
     code += "'onnxruntime', 'ingot.compiler.pipeline')])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_profile_is_a_timeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    options = ours.SessionOptions()
+    options.enable_profiling = True
+    session = ours.InferenceSession(proto().SerializeToString(), options)
+    session.run(None, FEED)
+    name = session.end_profiling()
+    assert name.startswith("onnxruntime_profile_")
+    assert "traceEvents" in Path(name).read_text(encoding="utf-8")
+    with pytest.raises(RuntimeError, match="profiling is off"):
+        session.end_profiling()

@@ -5,15 +5,20 @@ Written in the functions that users have, so it works for dims that only a call 
 
 from __future__ import annotations
 
+import math
+import operator
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any
 
 from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
 from ingot.compiler.frontends.indexed import sliced
-from ingot.compiler.frontends.program.creation import arange, astype, full
+from ingot.compiler.frontends.program.creation import arange, asarray, astype, full
 from ingot.compiler.frontends.program.elementwise import abs as absolute
-from ingot.compiler.frontends.program.elementwise import floating
-from ingot.compiler.frontends.program.manipulation import axes_of, moveaxis, stack
+from ingot.compiler.frontends.program.elementwise import clip, floating, relu, where
+from ingot.compiler.frontends.program.linear import tensordot
+from ingot.compiler.frontends.program.manipulation import axes_of, moveaxis, reshape, stack, unstack
+from ingot.compiler.frontends.program.reductions import sum as total
 from ingot.compiler.frontends.program.searching import argsort, take
 from ingot.compiler.frontends.program.tensor import (
     FUNCTIONS,
@@ -31,24 +36,27 @@ from ingot.hal.spec import dtype
 
 __all__: list[str] = []
 
+_GREATEST_SHRINK = 8  # up to which an axis is made of sums, not of a product
 _FORMATS = ("xyxy", "xywh", "cxcywh")
 
 
 def _triangle(distance: Tensor) -> Tensor:
     """The weight of an element at a distance, for linear interpolation."""
-    return FUNCTIONS["relu"](1 - distance)  # type: ignore[no-any-return]
+    return relu(1 - distance)
 
 
 def _keys(distance: Tensor) -> Tensor:
     """As `_triangle`, for cubic interpolation by Keys with a = -0.5, which is Catmull-Rom's."""
     near = (1.5 * distance - 2.5) * distance * distance + 1
     far = ((-0.5 * distance + 2.5) * distance - 4) * distance + 2
-    where = FUNCTIONS["where"]
-    return where(distance < 1, near, where(distance < 2, far, 0.0))  # type: ignore[no-any-return]
+    return where(distance < 1, near, where(distance < 2, far, 0.0))
 
 
-_KERNELS: dict[str, Callable[[Tensor], Tensor]] = {"linear": _triangle, "cubic": _keys}
-"""The weight of an element by its distance, in elements."""
+_KERNELS: dict[str, tuple[int, Callable[[Tensor], Tensor]]] = {
+    "linear": (1, _triangle),
+    "cubic": (2, _keys),
+}
+"""How far a weight reaches, in elements, and the weight at a distance."""
 
 
 @public
@@ -89,24 +97,49 @@ def _nearest(x: Tensor, axis: int, size: Dim) -> Tensor:
     if as_dim(own) == size:
         return x
     # floor((2 i + 1) own / 2 size), in integers
-    places = (2 * arange(as_size(size)) + 1) * own // (2 * FUNCTIONS["asarray"](as_size(size)))
+    places = (2 * arange(as_size(size)) + 1) * own // (2 * asarray(as_size(size)))
     return take(x, places, axis=axis)
 
 
 def _interpolated(x: Tensor, axis: int, size: Dim, method: str, antialias: bool) -> Tensor:
-    """The axis as a product with a matrix [own, size], of which each column sums to 1."""
+    """The axis as sums of few elements with weights; where there are many, or only the call knows
+    how many, as a product with a matrix of weights."""
     own = x.shape[axis]
     if as_dim(own) == size:
         return x
-    ratio = FUNCTIONS["asarray"](own, dtype="f64") / as_size(size)
+    reach, weight = _KERNELS[method]
+    ratio = asarray(own, dtype="f64") / as_size(size)
     middles = astype((astype(arange(as_size(size)), "f64") + 0.5) * ratio - 0.5, x.dtype)
-    spread = FUNCTIONS["maximum"](astype(ratio, x.dtype), 1.0) if antialias else 1.0
-    distance = absolute(astype(arange(own), x.dtype)[:, None] - middles) / spread
-    weights = _KERNELS[method](distance)
-    inside = (middles >= -0.5) & (middles <= FUNCTIONS["asarray"](own, dtype=x.dtype) - 0.5)
-    total = FUNCTIONS["sum"](weights, axis=0)
-    weights = FUNCTIONS["where"](inside & (total != 0), weights / total, 0.0)
-    return moveaxis(FUNCTIONS["tensordot"](x, weights, axes=([axis], [0])), -1, axis)
+    if not antialias:
+        return _weighted(x, axis, middles, reach, weight, 1.0)
+    if isinstance(own, int) and isinstance(size, int) and own <= _GREATEST_SHRINK * size:
+        spread = max(own / size, 1.0)
+        return _weighted(x, axis, middles, math.ceil(reach * spread), weight, spread)
+    distance = absolute(astype(arange(own), x.dtype)[:, None] - middles)
+    weights = weight(distance / clip(astype(ratio, x.dtype), min=1.0))
+    weights = weights / total(weights, axis=0)
+    return moveaxis(tensordot(x, weights, axes=([axis], [0])), -1, axis)
+
+
+def _weighted(
+    x: Tensor, axis: int, middles: Tensor, reach: int, weight: Callable[[Tensor], Tensor],
+    spread: float,
+) -> Tensor:  # fmt: skip
+    """Sums of the elements that are nearer than `reach` to each middle."""
+    last = x.shape[axis] - 1
+    first = astype(FUNCTIONS["floor"](middles), "i64")
+    places = [first + step for step in range(1 - reach, reach + 1)]
+    weights = []
+    for place in places:
+        found = weight(absolute(astype(place, x.dtype) - middles) / spread)
+        weights.append(where((place >= 0) & (place <= last), found, 0.0))
+    whole = reduce(operator.add, weights)
+    column = [-1 if at == axis else 1 for at in range(x.ndim)]
+    terms = [
+        take(x, clip(place, 0, last), axis=axis) * reshape(each / whole, column)
+        for place, each in zip(places, weights, strict=True)
+    ]
+    return reduce(operator.add, terms)
 
 
 @public
@@ -135,7 +168,7 @@ def normalize(x: Any, /, mean: Any, std: Any, *, axis: int = -1) -> Tensor:
         element = type_of(value).dtype
         number = trace.convert(value_of(each, element), element)
         if type_of(number).rank:
-            number = value_of(FUNCTIONS["reshape"](given(number), shape))
+            number = value_of(reshape(given(number), shape))
         value = trace.op(op, *trace.broadcast(value, number))
     return given(value)
 
@@ -147,7 +180,7 @@ def _columns(boxes: Any) -> list[Tensor]:
     value = value_of(boxes)
     if not type_of(value).rank or shape_of(value)[-1] != 4:
         raise UnsupportedNode(f"boxes are {value.type}, expected [..., 4]")
-    return list(FUNCTIONS["unstack"](given(value), axis=-1))
+    return list(unstack(given(value), axis=-1))
 
 
 @public

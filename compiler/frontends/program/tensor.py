@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
+from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -286,7 +287,7 @@ class Tensor:
         return f"Tensor({self._value.type})"
 
     def __array_namespace__(self, api_version: str | None = None) -> Any:
-        return sys.modules["ingot.ops"]
+        return import_module("ingot.compiler.frontends.program.namespace")
 
     def __hash__(self) -> int:
         return id(self)

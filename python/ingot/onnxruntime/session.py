@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ from ingot.onnxruntime.types import ModelMetadata, NodeArg, dtype_of_text, onnx_
 from ingot.onnxruntime.values import IOBinding, OrtValue
 from ingot.runtime.model import Model, load
 from ingot.runtime.signature import Value
+from ingot.runtime.trace import Trace
 
 __all__ = ["InferenceSession"]
 
@@ -76,6 +78,9 @@ class InferenceSession:
         self._needed = [each.name for each in self._compiled.inputs
                         if not each.type.startswith("optional")]  # fmt: skip
         self._outputs = [each.name for each in self._compiled.outputs]
+        self._trace: Trace | None = None
+        if self._options.enable_profiling:
+            self._trace = self._model.trace().__enter__()
 
     # ---- what it is
 
@@ -106,6 +111,17 @@ class InferenceSession:
 
     def enable_fallback(self) -> None:
         """There is none: a session that was made runs where it was made for."""
+
+    def end_profiling(self) -> str:
+        """The name of a file with what all runs did, which `enable_profiling` asks for: a timeline
+        for Perfetto. RuntimeError: nothing was asked for."""
+        if self._trace is None:
+            raise RuntimeError("profiling is off: set SessionOptions.enable_profiling")
+        trace, self._trace = self._trace, None
+        trace.__exit__(None, None, None)
+        name = f"{self._options.profile_file_prefix}_{time.strftime('%Y-%m-%d_%H-%M-%S')}.json"
+        trace.save(name)
+        return name
 
     # ---- runs
 

@@ -68,6 +68,11 @@ def test_annotations_are_specs() -> None:
             return x
 
 
+def test_tensors_know_their_namespace() -> None:
+    program = ingot.trace(lambda x: x.__array_namespace__().exp(x), ingot.spec("f32[2]"))
+    assert run(program, np.zeros(2, np.float32))[0].tolist() == [1, 1]
+
+
 def test_a_program_is_a_part_of_another_one() -> None:
     @ingot.program(ingot.spec("f32[n]"))
     def double(x: Any) -> Any:
@@ -131,6 +136,14 @@ def test_images_are_resized_as_by_jax(method: str, antialias: bool) -> None:
                 ingot.spec(type),
             )
             np.testing.assert_allclose(run(resized, x)[0], wanted, atol=1e-5)
+
+
+def test_images_that_shrink_much_are_resized() -> None:
+    jax = pytest.importorskip("jax")
+    x = np.random.default_rng(0).random((60, 4), np.float32)
+    program = ingot.trace(lambda x: ops.resize(x, (5,), axes=(0,)), ingot.spec("f32[60,4]"))
+    wanted = jax.image.resize(x, (5, 4), "linear")
+    np.testing.assert_allclose(run(program, x)[0], wanted, atol=1e-5)
 
 
 def test_bytes_are_resized_to_bytes() -> None:

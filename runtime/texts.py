@@ -34,14 +34,15 @@ def _is_bytes(value: Value) -> bool:
 
 
 class Texts:
-    """Makes arguments and results of the ones that Python has."""
+    """Makes arguments and results of the ones that Python has, which have these names; those of
+    `string_names` are arguments of strings."""
 
     def __init__(self, signature: Signature) -> None:
         self._arguments = [each.name for each in signature.arguments]
         texts = [each for each in signature.arguments if _is_bytes(each)]
-        self._texts = {each.name.removesuffix(_SUFFIX) for each in texts}
+        self.string_names = {each.name.removesuffix(_SUFFIX) for each in texts}
         hidden = {each.name for each in texts}
-        self._shown = [name for name in self._arguments if name not in hidden]
+        self.argument_names = [name for name in self._arguments if name not in hidden]
         self._results = signature.results
         self.result_names = [each.name for each in signature.results if not _is_bytes(each)]
 
@@ -50,16 +51,20 @@ class Texts:
     ) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
         """Arguments as the module takes them; those that are so already as they are."""
         count = len(arguments) + len(named)
-        twice = named.keys() & set(self._shown[: len(arguments)])
-        if not self._texts or count == len(self._arguments) or twice:
+        twice = named.keys() & set(self.argument_names[: len(arguments)])
+        if not self.string_names or count == len(self._arguments) or twice:
             return arguments, named
-        if len(arguments) > len(self._shown):
+        if len(arguments) > len(self.argument_names):
             raise InvalidArgument(
-                f"{len(arguments)} arguments, but the function takes {', '.join(self._shown)}"
+                f"{len(arguments)} arguments, but the function takes "
+                f"{', '.join(self.argument_names)}"
             )
         packed: dict[str, Any] = {}
-        for name, value in {**dict(zip(self._shown, arguments, strict=False)), **named}.items():
-            if name in self._texts and name + _SUFFIX not in named:
+        for name, value in {
+            **dict(zip(self.argument_names, arguments, strict=False)),
+            **named,
+        }.items():
+            if name in self.string_names and name + _SUFFIX not in named:
                 packed[name], packed[name + _SUFFIX] = _pack(value, name)
             else:
                 packed[name] = value

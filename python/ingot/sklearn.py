@@ -8,7 +8,7 @@ labels = model.predict(rows)
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy as np
 import ingot
 from ingot.hal.errors import InvalidArgument, NotFound
 from ingot.runtime.signature import Value
+from ingot.runtime.texts import Texts
 
 __all__ = ["Estimator"]
 
@@ -44,14 +45,19 @@ class Estimator:
         elif rows is not None:
             raise InvalidArgument("rows tell what an estimator takes; an ONNX model says it itself")
         self.model = ingot.load(ingot.compile(source), **options)
-        results = self.model.signature.results
+        signature = self.model.signature
+        self._texts = Texts(signature)
+        self._columns = [
+            each for each in signature.arguments if each.name in self._texts.argument_names
+        ]
+        results = [each for each in signature.results if each.name in self._texts.result_names]
         self._labels = _first(results, lambda each: not each.dtype.is_float)
         self._numbers = _first(results, lambda each: each.dtype.is_float)
 
     @property
     def n_features_in_(self) -> int:
         """How many columns it takes."""
-        return sum(_width(each) for each in self.model.signature.arguments)
+        return sum(map(_width, self._columns))
 
     def predict(self, rows: Any) -> Array:
         """The label or the number of each row: [rows], or [rows, outputs] of several numbers."""
@@ -96,7 +102,7 @@ class Estimator:
         if not has_it or self._numbers is None:
             raise AttributeError(f"{self!r} has no {method}: its results are other ones")
         name = self._numbers
-        return lambda rows: np.asarray(self._call(rows)[name])
+        return lambda rows: _numbers(self._call(rows)[name])
 
     def _name(self, name: str | None) -> str:
         if name is None:
@@ -104,13 +110,17 @@ class Estimator:
         return name
 
     def _call(self, rows: Any) -> dict[str, Any]:
-        arguments = self.model.signature.arguments
-        if len(arguments) == 1 and not isinstance(rows, Mapping):
-            taken = {arguments[0].name: _matrix(rows, arguments[0])}
+        columns = self._columns
+        if len(columns) == 1 and not isinstance(rows, Mapping):
+            taken = {columns[0].name: _matrix(rows, columns[0], self._dtype(columns[0]))}
         else:
-            taken = {each.name: _column(rows, each) for each in arguments}
+            taken = {each.name: _column(rows, each.name, self._dtype(each)) for each in columns}
         results: dict[str, Any] = self.model.call(as_dict=True, **taken)
         return results
+
+    def _dtype(self, argument: Value) -> np.dtype[Any]:
+        is_text = argument.name in self._texts.string_names
+        return np.dtype(object) if is_text else argument.dtype.numpy
 
 
 def _is_onnx(source: Any) -> bool:
@@ -138,7 +148,7 @@ def _written(estimator: Any, rows: Any) -> Any:
     return skl2onnx.to_onnx(estimator, rows[:1], options=options)
 
 
-def _first(results: tuple[Value, ...], fits: Callable[[Value], bool]) -> str | None:
+def _first(results: Sequence[Value], fits: Callable[[Value], bool]) -> str | None:
     return next((each.name for each in results if fits(each)), None)
 
 
@@ -147,9 +157,16 @@ def _width(argument: Value) -> int:
     return last if isinstance(last, int) else 1
 
 
-def _matrix(rows: Any, argument: Value) -> Array:
+def _numbers(found: Any) -> Array:
+    """Numbers by row; of what ZipMap gives without the keys."""
+    if isinstance(found, list):
+        return np.asarray([list(each.values()) for each in found], np.float32)
+    return np.asarray(found)
+
+
+def _matrix(rows: Any, argument: Value, dtype: np.dtype[Any]) -> Array:
     """Rows as the one input takes them. InvalidArgument: they are no matrix of its width."""
-    array = np.asarray(rows, argument.dtype.numpy)
+    array = np.asarray(rows, dtype)
     if array.ndim != 2:
         raise InvalidArgument(
             f"expected rows and columns, got an array of rank {array.ndim}: reshape one row with "
@@ -161,15 +178,15 @@ def _matrix(rows: Any, argument: Value) -> Array:
     return np.ascontiguousarray(array)
 
 
-def _column(rows: Any, argument: Value) -> Array:
+def _column(rows: Any, name: str, dtype: np.dtype[Any]) -> Array:
     """The column that an input takes, by its name. InvalidArgument: there is none."""
     try:
-        column = rows[argument.name]
+        column = rows[name]
     except (KeyError, IndexError, TypeError, ValueError):
         raise InvalidArgument(
-            f"the model takes a column '{argument.name}': pass a data frame or a dict with it"
+            f"the model takes a column '{name}': pass a data frame or a dict with it"
         ) from None
-    return np.asarray(column, argument.dtype.numpy).reshape(-1, 1)
+    return np.asarray(column, dtype).reshape(-1, 1)
 
 
 def _flat(values: Any) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 from collections.abc import Callable
@@ -225,6 +226,26 @@ def test_options() -> None:
         ours.InferenceSession(proto().SerializeToString(), 3)  # type: ignore[arg-type]
 
 
+def test_strings_and_maps() -> None:
+    text = """
+    <ir_version: 10, opset_import: ["": 20, "ai.onnx.ml": 3]>
+    model (string[n] words, float[n, 2] x) => (string[n] same, seq(map(string, float)) maps) {
+      same = Identity(words)
+      maps = ai.onnx.ml.ZipMap <classlabels_strings = ["a", "b"]> (x)
+    }
+    """
+    data = onnx.parser.parse_model(text).SerializeToString()
+    feed = {"words": np.array(["Über", ""], object), "x": np.array([[1, 2], [3, 4]], np.float32)}
+    found = []
+    for engine in (theirs, ours):
+        session = engine.InferenceSession(data)
+        told = [(each.name, each.type) for each in [*session.get_inputs(), *session.get_outputs()]]
+        same, maps = session.run(None, feed)
+        (again,) = session.run(["same"], {**feed, "words": np.array(["Über", ""])})
+        found.append([told, same.dtype, same.tolist(), maps, again.tolist()])
+    assert found[0] == found[1]
+
+
 # ---- the cache
 
 
@@ -287,7 +308,8 @@ def test_a_profile_is_a_timeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     session = ours.InferenceSession(proto().SerializeToString(), options)
     session.run(None, FEED)
     name = session.end_profiling()
-    assert name.startswith("onnxruntime_profile_")
-    assert "traceEvents" in Path(name).read_text(encoding="utf-8")
+    assert name.startswith("onnxruntime_profile_2")
+    events = json.loads(Path(name).read_text(encoding="utf-8"))
+    assert "MatMul_0" in {each["name"] for each in events}
     with pytest.raises(RuntimeError, match="profiling is off"):
         session.end_profiling()

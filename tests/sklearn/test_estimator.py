@@ -17,7 +17,7 @@ from sklearn.compose import make_column_transformer
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import MinMaxScaler, StandardScaler
+from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, StandardScaler
 
 ROWS = np.random.default_rng(0).random((60, 4), np.float32)
 KINDS = (ROWS.sum(axis=1) * 2).astype(int) % 3
@@ -84,6 +84,25 @@ def test_onnx_models_and_columns() -> None:
     assert model.classes_ is None
     with pytest.raises(ingot.InvalidArgument, match="takes a column 'b': pass a data frame or a d"):
         model.predict({"a": ROWS[:, 0]})
+
+
+def test_labels_and_categories_that_are_texts() -> None:
+    import skl2onnx
+    from skl2onnx.common.data_types import FloatTensorType, StringTensorType
+
+    colors = np.array(["red", "green", "blue"])[KINDS].reshape(-1, 1).astype(object)
+    rows = np.concatenate([colors, ROWS[:, :1].astype(object)], axis=1)
+    names = np.array(["x", "y", "z"])[KINDS]
+    fitted = make_pipeline(
+        make_column_transformer((OneHotEncoder(), [0]), (StandardScaler(), [1])),
+        LogisticRegression(),
+    ).fit(rows, names)
+    types = [("color", StringTensorType([None, 1])), ("size", FloatTensorType([None, 1]))]
+    model = ingot.sklearn.Estimator(skl2onnx.convert_sklearn(fitted, initial_types=types))
+    columns = {"color": colors, "size": ROWS[:, 0]}
+    np.testing.assert_array_equal(model.predict(columns), fitted.predict(rows))
+    np.testing.assert_allclose(model.predict_proba(columns), fitted.predict_proba(rows), atol=1e-5)
+    assert model.n_features_in_ == 2
 
 
 def test_what_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:

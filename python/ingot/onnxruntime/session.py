@@ -34,6 +34,7 @@ from ingot.onnxruntime.types import ModelMetadata, NodeArg, dtype_of_text, onnx_
 from ingot.onnxruntime.values import IOBinding, OrtValue
 from ingot.runtime.model import Model, load
 from ingot.runtime.signature import Value
+from ingot.runtime.texts import Texts, has_texts
 from ingot.runtime.trace import Trace
 
 __all__ = ["InferenceSession"]
@@ -73,7 +74,8 @@ class InferenceSession:
         )
         self._main = self._model.functions["main"]
         self._arguments = self._model.signature.arguments
-        self._results = [each.name for each in self._model.signature.results]
+        self._has_texts = has_texts(self._model.signature)
+        self._results = Texts(self._model.signature).result_names
         self._expected = {each.name: _Expected(each) for each in self._compiled.inputs}
         self._needed = [each.name for each in self._compiled.inputs
                         if not each.type.startswith("optional")]  # fmt: skip
@@ -119,7 +121,7 @@ class InferenceSession:
             raise RuntimeError("profiling is off: set SessionOptions.enable_profiling")
         trace, self._trace = self._trace, None
         trace.__exit__(None, None, None)
-        name = f"{self._options.profile_file_prefix}_{time.strftime('%Y-%m-%d_%H-%M-%S')}.json"
+        name = f"{self._options.profile_file_prefix}{time.strftime('%Y-%m-%d_%H-%M-%S')}.json"
         trace.save(name)
         return name
 
@@ -206,12 +208,10 @@ class InferenceSession:
             if name not in self._expected:
                 raise InvalidArgument(f"Invalid input name: {name}")
             arguments[name] = self._expected[name].taken(value)
-        ordered = [_argument(each, arguments) for each in self._arguments]
-        written = [memory.get(name) for name in self._results] if memory else None
         if options is not None:
             options.begin(self._model)
         try:
-            found = self._main(*ordered, out=written)
+            results = self._call(arguments, memory)
         except Cancelled as error:
             raise Fail(f"Exiting due to terminate flag being set to true: {error}") from None
         except (WrongArgument, OutOfRange) as error:
@@ -221,10 +221,17 @@ class InferenceSession:
         finally:
             if options is not None:
                 options.end(self._model)
-        results = dict(
-            zip(self._results, found if len(self._results) > 1 else [found], strict=True)
-        )
         return [results[name] for name in names]
+
+    def _call(self, given: Mapping[str, Any], memory: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The results by name. Strings have no memory that is given."""
+        if self._has_texts:
+            texts: dict[str, Any] = self._main.call(as_dict=True, **given)
+            return texts
+        written = [memory.get(name) for name in self._results] if memory else None
+        found = self._main(*(_argument(each, given) for each in self._arguments), out=written)
+        several = found if len(self._results) > 1 else [found]
+        return dict(zip(self._results, several, strict=True))
 
 
 def _argument(expected: Value, given: Mapping[str, Any]) -> Any:

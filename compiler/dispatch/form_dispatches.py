@@ -67,10 +67,13 @@ _ALONE = frozenset(
 )
 _SUNK = frozenset({"dim", "iota", "broadcast", "reshape", "slice"})  # a loop's body computes them
 
-_CHEAP = 2  # cost up to which a value is computed anew for every reader
-_ONCE = 8  # the same where a reader computes every element once
-_LARGEST_TREE = 48  # ops that float together
-_MOST_READS = 12  # values in memory that they read
+# Times are those of one thread with AVX-512.
+_CHEAP = 2  # cost up to which a value is computed anew for every reader: for two sums of one in
+# 512 x 512, 56 us anew, 70 through memory
+_LARGEST_TREE = 48  # ops that float together; it bounds the code of a kernel, and a chain of 192 on
+# 64 Ki elements takes 79 us with 24 as with 192
+_MOST_READS = 12  # values in memory that they read: 64 of 64 Ki elements are added in 245 us, with
+# 6 in 244, with 24 in 373
 _GAP = 1 << 40  # between the orders of neighbours: room to put groups in between
 
 

@@ -58,7 +58,10 @@ ORDERED = frozenset({"cumulative", "sort", "top_k", "scatter", "dynamic_update_s
 """Ops with a kernel of their own that computes cheap operands itself."""
 
 MAXIMUM_MEMBERS = 96
+"""Ops of a group, which bounds its kernel's code."""
+
 MAXIMUM_READS = 32
+"""Values in memory that a group reads: half of the bindings that a dispatch has."""
 
 Shape = tuple[Dim, ...]
 

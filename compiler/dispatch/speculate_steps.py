@@ -28,9 +28,9 @@ from ingot.compiler.ir.dims import evaluate, symbols_of
 __all__ = ["STEPS", "speculate_steps"]
 
 STEPS = 4
-"""Steps for every look at the condition."""
+"""Steps for every look at the condition. A guess: no time was measured on a GPU."""
 
-_MOST_ELEMENTS = 1 << 20  # that a step reads and writes: a GPU takes about as long as for a read
+_MOST_ELEMENTS = 1 << 20  # that a step reads and writes: 10 us at a GPU's 1 TB/s
 _USUAL_SIZE = 256  # of a dim that only the call knows
 
 

@@ -26,7 +26,8 @@ from ingot.hal.spec import dtype
 
 __all__ = ["UpdateSchedule", "lower_dynamic_update_slice"]
 
-_SHARE = 1 << 18  # bytes of the result per workgroup: those without a part of the block return
+# Not measured: most workgroups have no part of the block, and return.
+_SHARE = 1 << 18  # bytes of the result per workgroup
 _GROUP_SHARE = 1 << 16  # the same where a workgroup is several work items
 
 

@@ -33,7 +33,8 @@ from ingot.hal.errors import Error
 __all__ = ["fold_constants"]
 
 _GREATEST_COUNT = 4096
-"""Elements of the largest operand or result that is folded."""
+"""Elements of the largest operand or result that is folded: sizes and indices have fewer, and
+what is longer is left to `split_init`."""
 
 _KEPT = frozenset({"constant", "broadcast", "iota"})
 """Ops that are as good as a constant; they are evaluated for their users, but stay."""

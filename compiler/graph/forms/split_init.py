@@ -31,7 +31,8 @@ from ingot.compiler.ir import Block, Function, Literal, Module, Op, Region, Valu
 __all__ = ["split_codes", "split_init"]
 
 _GROWTH = 1.25
-"""How much longer than what it is made from a baked constant may be."""
+"""How much longer than what it is made from a baked constant may be: a choice between the file's
+length and the time of a load, as `_SMALL` is."""
 
 _SMALL = 1 << 16
 """Bytes that are always baked, unless they are made from packed elements."""

@@ -19,6 +19,8 @@ from ingot.hal.spec import dtype
 
 __all__ = ["split_reductions"]
 
+# Two threads with AVX-512 take 106 us for one row of 4 Mi, whole 183, but 44 for 1 Mi, whole 38.
+# The numbers are for GPUs, of which none was measured: a group of items reads 60 to 100 GB/s.
 _LONG = 1 << 18  # elements of a row from which on it is cut: below, a second kernel costs more
 _FEW = 16  # rows; more keep a device busy as they are
 _PARTS = (64, 1 << 14)  # of a row, fewest and most

@@ -33,6 +33,9 @@ class Shape:
     rope_length: int | None = None
     has_rope_factors: bool = False
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    experts: int = 0
+    chosen: int = 2
+    shared: int = 0  # features of the expert of all tokens
 
     def has_window(self, layer: int) -> bool:
         """Whether a layer sees the last positions only."""
@@ -65,6 +68,9 @@ SHAPES = {
                   "rope.scaling.type": "linear", "rope.scaling.factor": 8.0},
     ),
     "phi3": Shape("phi3", rope_length=12, metadata={"attention.sliding_window": 4}),
+    "mixtral": Shape(experts=4, feed=32),
+    "qwen2moe": Shape("qwen2moe", experts=6, chosen=3, feed=32, shared=48),
+    "qwen3moe": Shape("qwen3moe", experts=8, feed=32),
 }  # fmt: skip
 """A small model of each architecture."""
 
@@ -147,8 +153,14 @@ def _write_metadata(writer: Any, shape: Shape) -> None:
         "attention.value_length": shape.head_length,
         "attention.layer_norm_rms_epsilon": 1e-5,
         "rope.dimension_count": shape.rope_length or shape.head_length,
-        **shape.metadata,
     }
+    if shape.experts:
+        keys |= {"expert_count": shape.experts, "expert_used_count": shape.chosen}
+        if shape.architecture != "llama":
+            keys["expert_feed_forward_length"] = shape.feed
+        if shape.shared:
+            keys["expert_shared_feed_forward_length"] = shape.shared
+    keys |= shape.metadata
     add = {int: writer.add_uint32, float: writer.add_float32, str: writer.add_string}
     add[list] = writer.add_array
     for key, value in keys.items():
@@ -166,7 +178,15 @@ def tensors(shape: Shape) -> dict[str, tuple[int, ...]]:
         layer |= {"attn_q": (queries, width), "attn_k": (keys, width), "attn_v": (keys, width)}
         layer |= {"ffn_gate": (shape.feed, width), "ffn_up": (shape.feed, width)}
     layer["ffn_down"] = (width, shape.feed)
-    if has in ("qwen3", "gemma3"):
+    if shape.experts:
+        layer = {name: dims for name, dims in layer.items() if not name.startswith("ffn_")}
+        layer |= {"ffn_norm": (width,), "ffn_gate_inp": (shape.experts, width)}
+        wide, narrow = (shape.experts, shape.feed, width), (shape.experts, width, shape.feed)
+        layer |= {"ffn_gate_exps": wide, "ffn_up_exps": wide, "ffn_down_exps": narrow}
+    if shape.shared:
+        layer |= {"ffn_gate_inp_shexp": (width,), "ffn_down_shexp": (width, shape.shared)}
+        layer |= {f"ffn_{part}_shexp": (shape.shared, width) for part in ("gate", "up")}
+    if has in ("qwen3", "qwen3moe", "gemma3"):
         layer |= {"attn_q_norm": (shape.head_length,), "attn_k_norm": (shape.head_length,)}
     if has in ("gemma2", "gemma3"):
         layer |= {"post_attention_norm": (width,), "post_ffw_norm": (width,)}
@@ -175,7 +195,7 @@ def tensors(shape: Shape) -> dict[str, tuple[int, ...]]:
         result["rope_freqs.weight"] = (shape.head_length // 2,)
     for number in range(shape.layers):
         result |= {f"blk.{number}.{part}.weight": dims for part, dims in layer.items()}
-        if has == "qwen2":
+        if has in ("qwen2", "qwen2moe"):
             for part in ("attn_q", "attn_k", "attn_v"):
                 result[f"blk.{number}.{part}.bias"] = layer[part][:1]
     result["output_norm.weight"] = (width,)
@@ -195,23 +215,40 @@ def logits(shape: Shape, weights: Mapping[str, Array], ids: Array) -> Array:
         part["factors"] = w.get("rope_freqs.weight", np.ones(1))
         y = _attention(shape, part, _norm(x, part["attn_norm.weight"]), layer)
         x = x + _normed(y, part, "post_attention_norm.weight")
-        y = _feed_forward(part, _norm(x, part["ffn_norm.weight"]), is_gemma)
+        feed = _mixture if shape.experts else _feed_forward
+        y = feed(shape, part, _norm(x, part["ffn_norm.weight"]))
         x = x + _normed(y, part, "post_ffw_norm.weight")
     x = _norm(x, w["output_norm.weight"])
     return _capped(x @ w.get("output.weight", w["token_embd.weight"]).T,
                    shape.metadata.get("final_logit_softcapping"))  # fmt: skip
 
 
-def _feed_forward(part: Mapping[str, Array], x: Array, is_gemma: bool) -> Array:
-    up = x @ part["ffn_up.weight"].T
-    if "ffn_gate.weight" in part:
-        gate = x @ part["ffn_gate.weight"].T
-    else:
-        gate, up = np.split(up, 2, -1)
+def _feed_forward(
+    shape: Shape, part: Mapping[str, Array], x: Array, suffix: str = "", index: Any = ...
+) -> Array:
+    gate, up, down = (part.get(f"ffn_{n}{suffix}.weight", x)[index] for n in ("gate", "up", "down"))
+    up = x @ up.T
+    gate, up = (x @ gate.T, up) if f"ffn_gate{suffix}.weight" in part else np.split(up, 2, -1)
     active = gate / (1 + np.exp(-gate))
-    if is_gemma:
+    if shape.architecture.startswith("gemma"):
         active = gate * (1 + np.tanh((2 / np.pi) ** 0.5 * (gate + 0.044715 * gate**3))) / 2
-    return (active * up) @ part["ffn_down.weight"].T
+    return (active * up) @ down.T
+
+
+def _mixture(shape: Shape, part: Mapping[str, Array], x: Array) -> Array:
+    routed = np.exp(x @ part["ffn_gate_inp.weight"].T)
+    shares = routed / routed.sum(-1, keepdims=True)
+    y = np.zeros_like(x)
+    for row, share in enumerate(shares):
+        chosen = np.argsort(-share)[: shape.chosen]
+        whole = 1 if shape.architecture == "qwen2moe" else share[chosen].sum()
+        for expert in chosen:
+            made = _feed_forward(shape, part, x[row], "_exps", expert)
+            y[row] += made * share[expert] / whole
+    if shape.shared:
+        share = 1 / (1 + np.exp(-x @ part["ffn_gate_inp_shexp.weight"]))
+        y += _feed_forward(shape, part, x, "_shexp") * share[:, None]
+    return y
 
 
 def _norm(x: Array, weight: Array) -> Array:

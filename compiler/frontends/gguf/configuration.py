@@ -26,12 +26,15 @@ class Architecture:
     window_period: int = 0  # of so many layers the last attends to all positions; 0: all do
     local_rope_base: float | None = None  # of layers with a window
     large_layers: int = 0  # a model of so many layers scales scores by width / heads
+    normalizes_shares: bool = True  # those of the experts that a token chose
 
 
 ARCHITECTURES = {
     "llama": Architecture(is_interleaved=True),
     "qwen2": Architecture(),
+    "qwen2moe": Architecture(normalizes_shares=False),
     "qwen3": Architecture(),
+    "qwen3moe": Architecture(),
     "gemma": Architecture(scales_embedding=True, activation="gelu"),
     "gemma2": Architecture(
         scales_embedding=True, activation="gelu", window_period=2, large_layers=46
@@ -45,8 +48,8 @@ ARCHITECTURES = {
     ),
     "phi3": Architecture(window_period=-1),
 }
-"""Architectures that can be compiled, by their names in `general.architecture`. Mistral has files
-of `llama`. A period of -1: all layers have a window, if the file has one."""
+"""Architectures that can be compiled, by their names in `general.architecture`. Mistral and
+Mixtral have files of `llama`. A period of -1: all layers have a window, if the file has one."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,10 @@ class Configuration:
     window: int  # positions that a layer with a window sees; 0: all
     attention_cap: float  # of scores; 0: none
     logit_cap: float
+    experts: int  # 0: layers have one network each
+    chosen_experts: int  # by each token
+    expert_length: int  # features between the products of an expert
+    shared_length: int  # of what all tokens pass beside their experts
 
     @property
     def scale(self) -> float:
@@ -92,7 +99,7 @@ def read_configuration(file: Gguf) -> Configuration:
     if not isinstance(name, str) or name not in ARCHITECTURES:
         raise CompileError(
             f"GGUF file '{file.path}': the architecture is {_shown(name)}; those that can be "
-            f"compiled are: {', '.join(ARCHITECTURES)} (mistral has files of llama)"
+            f"compiled are: {', '.join(ARCHITECTURES)} (mistral and mixtral have files of llama)"
         )
     reader.prefix = name
     configuration = _read(reader, name)
@@ -119,6 +126,10 @@ def _read(keys: _Keys, name: str) -> Configuration:
     key_length = keys.size("attention.key_length", max(width // heads, 1))
     context = keys.size("context_length")
     linear = keys.text("rope.scaling.type") == "linear"
+    experts, chosen = keys.size("expert_count", 0), keys.size("expert_used_count", 0)
+    if chosen > experts or (experts and not chosen):
+        keys.problems.append(f"each token chooses {chosen} of {experts} experts")
+    length = keys.size("feed_forward_length", 0)
     return Configuration(
         name=name,
         architecture=ARCHITECTURES[name],
@@ -138,6 +149,10 @@ def _read(keys: _Keys, name: str) -> Configuration:
         window=keys.size("attention.sliding_window", 0),
         attention_cap=keys.number("attn_logit_softcapping", 0.0),
         logit_cap=keys.number("final_logit_softcapping", 0.0),
+        experts=experts,
+        chosen_experts=chosen,
+        expert_length=keys.size("expert_feed_forward_length", length),
+        shared_length=keys.size("expert_shared_feed_forward_length", length),
     )
 
 
@@ -176,8 +191,6 @@ class _Keys:
 
     def check_unsupported(self) -> None:
         """Note what there is nothing for."""
-        if self.size("expert_count", 0):
-            self.problems.append("it is a mixture of experts, which is not supported yet")
         kind = self.text("rope.scaling.type")
         if kind not in ("none", "linear", "longrope"):
             self.problems.append(f"positions are scaled as {kind!r}, expected linear or longrope")

@@ -1,4 +1,4 @@
-"""The layers of a language model as graph ops: norms, attention with its cache, feed-forward.
+"""The layers of a language model as graph ops: norms and attention with its cache.
 
 What a layer has is told by the tensors of the file - biases, norms of heads, joined projections,
 norms behind - and what it does with them by the configuration.
@@ -11,6 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from ingot.compiler.frontends.gguf.configuration import Configuration
+from ingot.compiler.frontends.gguf.feed_forward import feed_forward
+from ingot.compiler.frontends.gguf.pieces import part, softmax, times
 from ingot.compiler.frontends.gguf.weights import Weights
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.ir import Value
@@ -72,7 +74,7 @@ class Transformer:
         y = self._attention(self._norm(x, f"{name}.attn_norm"), layer, caches)
         x = self._added(x, y, f"{name}.post_attention_norm")
         y = self._norm(x, f"{name}.ffn_norm")
-        y = self._feed_forward(y, name)
+        y = feed_forward(self.c, self.weights, y, name)
         return self._added(x, y, f"{name}.post_ffw_norm")
 
     def _added(self, x: Value, y: Value, norm: str) -> Value:
@@ -99,17 +101,14 @@ class Transformer:
         return self.b.value("mul", x, y)
 
     def _times(self, x: Value, factor: float) -> Value:
-        return self.b.value("mul", x, self.b.full(factor, F32, tensor_type(x).shape))
+        return times(x, factor, self.b)
 
     def _capped(self, x: Value, cap: float) -> Value:
         """cap * tanh(x / cap), or x without a cap."""
         return x if not cap else self._times(self.b.value("tanh", self._times(x, 1 / cap)), cap)
 
     def _part(self, x: Value, axis: int, start: Dim, limit: Dim) -> Value:
-        shape = tensor_type(x).shape
-        starts = tuple(start if place == axis else 0 for place in range(len(shape)))
-        limits = tuple(limit if place == axis else dim for place, dim in enumerate(shape))
-        return self.b.value("slice", x, start=starts, limit=limits)
+        return part(x, axis, start, limit, self.b)
 
     def _reshaped(self, x: Value, *shape: Dim) -> Value:
         return self.b.value("reshape", x, shape=shape)
@@ -241,40 +240,6 @@ class Transformer:
         if mask is not None:
             scores = b.value("add", scores, b.broadcast_to(mask, tensor_type(scores).shape))
         return b.value(
-            "dot_general", self._softmax(scores), v,
+            "dot_general", softmax(scores, b), v,
             lhs_batch=(0,), rhs_batch=(0,), lhs_contract=(2,), rhs_contract=(1,),
         )  # fmt: skip
-
-    def _softmax(self, x: Value) -> Value:
-        b, shape = self.b, tensor_type(x).shape
-        axis, dimensions = len(shape) - 1, tuple(range(len(shape) - 1))
-
-        def spread(y: Value) -> Value:
-            return b.value("broadcast", y, shape=shape, dimensions=dimensions)
-
-        x = b.value("sub", x, spread(b.value("reduce", x, axes=(axis,), kind="max")))
-        x = b.value("exp", x)
-        return b.value("div", x, spread(b.value("reduce", x, axes=(axis,), kind="add")))
-
-    # Feed-forward
-
-    def _feed_forward(self, x: Value, name: str) -> Value:
-        length = self.weights.rows(f"{name}.ffn_down.weight")
-        if f"{name}.ffn_gate.weight" in self.weights:
-            gate = self.weights.linear(x, f"{name}.ffn_gate", length)
-            up = self.weights.linear(x, f"{name}.ffn_up", length)
-        else:
-            joined = self.weights.linear(x, f"{name}.ffn_up", 2 * length)
-            gate, up = (self._part(joined, 1, i * length, (i + 1) * length) for i in (0, 1))
-        return self.weights.linear(self._gated(gate, up), f"{name}.ffn_down", self.c.width)
-
-    def _gated(self, gate: Value, up: Value) -> Value:
-        b = self.b
-        if self.c.architecture.activation == "silu":
-            return b.value("mul", b.value("mul", gate, b.value("logistic", gate)), up)
-        shape = tensor_type(gate).shape
-        cube = b.value("mul", b.value("mul", gate, gate), gate)
-        inner = b.value("add", gate, self._times(cube, 0.044715))
-        share = b.value("tanh", self._times(inner, (2 / np.pi) ** 0.5))
-        share = b.value("add", share, b.full(1.0, F32, shape))
-        return b.value("mul", self._times(b.value("mul", gate, share), 0.5), up)

@@ -74,6 +74,10 @@ class Weights:
                 "add", y, self.builder.broadcast_to(bias, tensor_type(y).shape)
             )
 
+    def stack(self, name: str, shape: tuple[int, int, int]) -> Value:
+        """The weights of all experts, f32[experts, length, k]."""
+        return self._numbers(f"{name}.weight", shape)
+
     def embedding(self, ids: Value, width: int) -> Value:
         """Rows of the table, f32[s, width]. An id outside of it ends the call."""
         name = "token_embd.weight"

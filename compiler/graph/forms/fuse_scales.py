@@ -16,7 +16,7 @@ from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.graph.forms.moves import moved, moved_from
 from ingot.compiler.graph.forms.multiply_codes import LEFT_IN_FLOAT
 from ingot.compiler.graph.forms.narrow_codes import CODE, is_narrow
-from ingot.compiler.graph.forms.pack_weights import multiply_rows
+from ingot.compiler.graph.forms.pack_weights import Columns, multiply_rows
 from ingot.compiler.graph.forms.repeats import Repeats, repeated, repeats_of, static_shape
 from ingot.compiler.graph.forms.round_rows import (
     ROUNDED,
@@ -56,9 +56,11 @@ class _Product:
     def __init__(self, module: Module, op: Op, builder: Builder) -> None:
         self.module, self.op, self.builder = module, op, builder
         self.rounded: RoundedRows | None = None
+        self.columns = Columns()
 
-    def multiply(self, rows: Value, w: Value) -> Value | None:
-        """rows [m, k] times the weight [k, n]; None if that is not made of codes."""
+    def multiply(self, rows: Value, w: Value, columns: Columns) -> Value | None:
+        """rows [m, k] times columns of the weight [k, n]; None if that is not made of codes."""
+        self.columns = columns
         split = _without_minima(w, self.builder)
         if split is None:
             return self._coded(rows, w)
@@ -74,7 +76,7 @@ class _Product:
         weight = _weight_of(w, builder)
         if weight is None or tensor_type(rows).dtype.name not in _FLOATS:
             return None
-        k, n = static_shape(w)
+        k, _ = static_shape(w)
         group = _group_of(weight, k)
         steps = code_steps(weight.coding)
         if group % steps and group != k:
@@ -82,8 +84,9 @@ class _Product:
         small = [_small(_narrowed(weight.scales, builder), group, builder)]
         if weight.zeros is not None:
             small.append(_small(_narrowed(weight.zeros, builder), group, builder))
-        codes = _code_panels(weight, builder)
-        scales, *zeros = (_scale_panels(each, builder) for each in small)
+        panels = [_code_panels(weight, builder), *(_scale_panels(each, builder) for each in small)]
+        codes, scales, *zeros = (self.columns.of_panels(each, builder) for each in panels)
+        n = self.columns.count_of(w)
         attributes = {"n": n, "coding": weight.coding, "group": group}
         attributes["dtype"] = DotGeneral.of(self.op).dtype
         self.rounded = self._rounded(rows, group)
@@ -119,6 +122,7 @@ class _Product:
             sums = builder.value("reshape", rows, shape=(*outer, k // group, group))
             sums = builder.value("reduce", sums, axes=(type.rank,), kind="add")
         small = builder.value("convert", _small(minima, group, builder), dtype=type.dtype)
+        small = self.columns.of_columns(small, builder)
         return builder.value(
             "dot_general", sums, small, lhs_contract=(type.rank - 1,), rhs_contract=(0,)
         )

@@ -11,12 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ingot.compiler.graph.builder import Builder, tensor_type
-from ingot.compiler.graph.ops import PANEL, Convolution, Depthwise, DotGeneral, lane_depth
+from ingot.compiler.graph.ops import PANEL, Convolution, Depthwise, DotGeneral, Take, lane_depth
 from ingot.compiler.graph.rewriter import defined_by, rewrite, tensor_ops, weights_of
 from ingot.compiler.ir import Module, Op, Value
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim, known_dim, product
 
 __all__ = [
+    "Columns",
     "is_channels_last",
     "multiplies_bytes",
     "multiply_rows",
@@ -102,12 +104,13 @@ def _reshaped(x: Value, shape: Sequence[Dim], builder: Builder) -> Value:
 
 
 def _pack_dot(op: Op, builder: Builder, weights: set[Value]) -> Sequence[Value] | None:
-    def product(rows: Value, w: Value) -> Value:
-        n, dtype = tensor_type(w).shape[1], DotGeneral.of(op).dtype
+    def product(rows: Value, w: Value, columns: Columns) -> Value:
+        n, dtype = columns.count_of(w), DotGeneral.of(op).dtype
         w = _stored(w, builder)
         if _are_bytes(op):
             rows, w = _in_whole_words(rows, -1, builder), _in_whole_words(w, 0, builder)
-        return builder.value("dot_packed", rows, pack(w, builder), n=n, dtype=dtype)
+        panels = columns.of_panels(pack(w, builder), builder)
+        return builder.value("dot_packed", rows, panels, n=n, dtype=dtype)
 
     return multiply_rows(op, builder, weights, product)
 
@@ -131,18 +134,64 @@ def _stored(w: Value, builder: Builder) -> Value:
     return root
 
 
+@dataclass(frozen=True)
+class Columns:
+    """Which columns of a weight a product is with: all, or the part `chosen` (rank 0, clamped) of
+    `parts` equal ones, which are whole panels."""
+
+    parts: int = 1
+    chosen: Value | None = None
+
+    def count_of(self, w: Value) -> int:
+        """How many columns of w [k, n] they are."""
+        return known_dim(tensor_type(w).shape[1]) // self.parts
+
+    def of_panels(self, panels: Value, builder: Builder) -> Value:
+        """The panels of these columns, of all on the first axis."""
+        if self.chosen is None:
+            return panels
+        first, *rest = tensor_type(panels).shape
+        shape = (self.parts, known_dim(first) // self.parts, *rest)
+        panels = builder.value("reshape", panels, shape=shape)
+        return builder.value("take", panels, self.chosen, axis=0, mode="clamp")
+
+    def of_columns(self, w: Value, builder: Builder) -> Value:
+        """These columns of w [k, n]."""
+        if self.chosen is None:
+            return w
+        k, _ = tensor_type(w).shape
+        w = builder.value("reshape", w, shape=(k, self.parts, self.count_of(w)))
+        w = builder.value("transpose", w, permutation=(1, 0, 2))
+        return builder.value("take", w, self.chosen, axis=0, mode="clamp")
+
+
+def _chosen_part(w: Value, weights: set[Value]) -> tuple[Value, Value] | None:
+    """The weight and the index that the value is a part of it at, along its first axis."""
+    op = defined_by(w, "take")
+    if op is None or Take.of(op) != Take(0, "clamp"):
+        return None
+    stack, index = op.operands
+    return (stack, index) if stack in weights and not tensor_type(index).rank else None
+
+
 def multiply_rows(
-    op: Op, builder: Builder, weights: set[Value], multiply: Callable[[Value, Value], Value | None]
+    op: Op,
+    builder: Builder,
+    weights: set[Value],
+    multiply: Callable[[Value, Value, Columns], Value | None],
 ) -> Sequence[Value] | None:
-    """A dot_general as `multiply` of rows [..., k] and a weight [k, n], if one side is one and
-    that gives something. Either side may be the weight; the result's axes are put back in order.
-    """
+    """A dot_general as `multiply` of rows [..., k] and columns of a weight [k, n], if one side is
+    one, or a part of one that an index chooses, and that gives something. Either side may be the
+    weight; the result's axes are put back in order."""
     a, b = op.operands
-    if DotGeneral.of(op).lhs_batch or not _is_packable(op) or (a in weights) == (b in weights):
+    if DotGeneral.of(op).lhs_batch or not _is_packable(op) or (a in weights and b in weights):
         return None
     a_contract, b_contract = DotGeneral.of(op).lhs_contract, DotGeneral.of(op).rhs_contract
-    if a in weights:
+    if a in weights or (b not in weights and _chosen_part(b, weights) is None):
         a, b, a_contract, b_contract = b, a, b_contract, a_contract
+    part = None if b in weights else _chosen_part(b, weights)
+    if part is None and b not in weights:
+        return None
     a_type, b_type = tensor_type(a), tensor_type(b)
     a_free = [axis for axis in range(a_type.rank) if axis not in a_contract]
     b_free = [axis for axis in range(b_type.rank) if axis not in b_contract]
@@ -156,8 +205,16 @@ def multiply_rows(
     rows = _transposed(a, [*a_free, *sorted(a_contract)], builder)
     m_shape = [a_type.shape[axis] for axis in a_free]
     rows = _reshaped(rows, [*(m_shape or [1]), k], builder)
-    w = _reshaped(_transposed(b, [*k_axes, *b_free], builder), [k, n], builder)
-    made = multiply(rows, w)
+    if part is None:
+        w, columns = _transposed(b, [*k_axes, *b_free], builder), Columns()
+    else:
+        stack, index = part
+        columns = Columns(known_dim(tensor_type(stack).shape[0]), index)
+        if columns.parts == 0 or known_dim(n) % PANEL:
+            return None
+        order = [*(axis + 1 for axis in k_axes), 0, *(axis + 1 for axis in b_free)]
+        w = _transposed(stack, order, builder)
+    made = multiply(rows, _reshaped(w, [k, columns.parts * n], builder), columns)
     if made is None:
         return None
     n_shape = [b_type.shape[axis] for axis in b_free]

@@ -147,10 +147,15 @@ def _codes(main: Function) -> list[Value]:
         if op.name == "parameter" or not external.isdisjoint(op.operands):
             external.update(op.results)
         if isinstance(op.attributes, DotCoded):
-            wanted |= {
-                each: None for each in op.operands[1:] if each in weights and each in external
-            }
+            read = [_whole(each) for each in op.operands[1:]]
+            wanted |= {each: None for each in read if each in weights and each in external}
     return list(wanted)
+
+
+def _whole(panels: Value) -> Value:
+    """What the panels are chosen from, if they are."""
+    op = defined_by(panels, "take")
+    return panels if op is None else op.operands[0]
 
 
 def _frontier(main: Function, weights: set[Value]) -> list[Value]:

@@ -10,10 +10,14 @@ import numpy as np
 import pytest
 
 import ingot
+from ingot.compiler.dispatch.find_views import find_views
 from ingot.compiler.frontends.gguf import import_gguf
 from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.graph.level import GRAPH
+from ingot.compiler.graph.passes import GRAPH_PASSES
+from ingot.compiler.graph.rewriter import tensor_ops
 from ingot.compiler.ir.verifier import verify
+from ingot.compiler.pipeline import DISPATCH_PASSES
 from ingot.hal.gguf import Gguf
 from tests.support.language import (
     IDS,
@@ -75,6 +79,34 @@ def test_a_compiled_model_keeps_its_blocks(tmp_path: Path) -> None:
     _close(model.fork().prefill(IDS).numpy(), expected[-1])
 
 
+def test_chosen_experts_are_read_where_their_panels_lie(tmp_path: Path) -> None:
+    """A loop of one token, and one of several, have coded products with views of all panels."""
+    path = tmp_path / "model.gguf"
+    types = {"ffn_gate_exps": "Q4_0", "ffn_up_exps": "Q4_1", "ffn_down_exps": "F16"}
+    write_model(path, replace(SHAPES["qwen3moe"], layers=1), "F32", types)
+    module = import_gguf(path, capacity=16)
+    for each in (*GRAPH_PASSES, *DISPATCH_PASSES[: DISPATCH_PASSES.index(find_views) + 1]):
+        module = each(module)
+    for name in ("prefill", "decode"):
+        loops = [op for op in module.functions[name].block.ops if op.name == "while"]
+        ops = list(tensor_ops(loops[0].regions[1].block))
+        products = [op for op in ops if op.name in ("dot_coded", "dot_packed")]
+        assert len(products) == 4  # and that of the minima
+        weights = [each for op in products for each in op.operands[1:]]
+        assert [each.owner.name for each in weights] == ["view"] * 6  # type: ignore[union-attr]
+
+
+@pytest.mark.slow
+def test_a_compiled_mixture_of_experts(tmp_path: Path) -> None:
+    path, shape = tmp_path / "model.gguf", replace(SHAPES["qwen2moe"], layers=1)
+    types = {"ffn_gate_exps": "Q4_0", "ffn_up_exps": "Q4_0", "ffn_down_exps": "F16"}
+    expected = logits(shape, write_model(path, shape, "F32", types), IDS)
+    model = ingot.load(ingot.compile(path, variants=["x86-64-v3"]), parameters=path)
+    _close(model.prefill(IDS[:7]).numpy(), expected[6])
+    for place in range(7, len(IDS)):
+        _close(model.decode(IDS[place]).numpy(), expected[place])
+
+
 def _broken(path: Path, **changes: Any) -> str:
     """What is said of a llama file with these things changed."""
     missing, metadata = changes.pop("missing", ()), changes.pop("metadata", {})
@@ -96,7 +128,10 @@ def test_what_is_missing_is_named_in_one_error(tmp_path: Path) -> None:
     text = _broken(path, metadata={"attention.head_count": 3, "rope.scaling.type": "yarn"})
     assert "2 heads of keys do not divide 3 heads of queries" in text
     assert "positions are scaled as 'yarn'" in text
-    assert "mixture of experts" in _broken(path, metadata={"expert_count": 8})
+    text = _broken(path, metadata={"expert_count": 2, "expert_used_count": 3})
+    assert "each token chooses 3 of 2 experts" in text
+    text = _broken(path, experts=4, metadata={"expert_count": 3})
+    assert "'blk.0.ffn_up_exps.weight' has the shape [4, 96, 64], expected [3, 96, 64]" in text
     text = _broken(path, metadata={"block_count": 0})
     assert "'llama.block_count' is 0, expected a positive integer" in text
     text = _broken(path, metadata={"embedding_length": 32})

@@ -1,0 +1,156 @@
+"""The feed-forward part of a layer: one network for all tokens, or a mixture of experts.
+
+A mixture reads the weights of experts that some token chose. One token passes its experts in turn.
+Of several, the pairs of token and expert are sorted by expert, and each expert takes its run of
+rows at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ingot.compiler.frontends.gguf.configuration import Configuration
+from ingot.compiler.frontends.gguf.pieces import over_rows, part, softmax, times
+from ingot.compiler.frontends.gguf.weights import Weights
+from ingot.compiler.graph.builder import Builder, tensor_type
+from ingot.compiler.graph.control.build_control import counted_loop, while_loop
+from ingot.compiler.ir import Value
+from ingot.compiler.ir.dims import Dim, symbol
+from ingot.hal.spec import dtype
+
+__all__ = ["feed_forward"]
+
+F32, I64 = dtype("f32"), dtype("i64")
+
+
+def feed_forward(c: Configuration, weights: Weights, x: Value, name: str) -> Value:
+    """What the layer of this name makes of x[count, width]."""
+    if f"{name}.ffn_gate_inp.weight" not in weights:
+        return _network(c, weights, x, name, "", weights.rows(f"{name}.ffn_down.weight"))
+    made = _Mixture(c, weights, name).of(x)
+    if f"{name}.ffn_gate_shexp.weight" not in weights:
+        return made
+    b = weights.builder
+    shared = _network(c, weights, x, name, "_shexp", c.shared_length)
+    gate = weights.vector(f"{name}.ffn_gate_inp_shexp.weight", c.width)
+    share = b.value("dot_general", x, gate, lhs_contract=(1,), rhs_contract=(0,))
+    return b.value("add", made, over_rows("mul", shared, b.value("logistic", share), b))
+
+
+def _network(
+    c: Configuration, weights: Weights, x: Value, name: str, suffix: str, length: int
+) -> Value:
+    b = weights.builder
+    if f"{name}.ffn_gate{suffix}.weight" in weights:
+        gate = weights.linear(x, f"{name}.ffn_gate{suffix}", length)
+        up = weights.linear(x, f"{name}.ffn_up{suffix}", length)
+    else:
+        joined = weights.linear(x, f"{name}.ffn_up{suffix}", 2 * length)
+        gate, up = (part(joined, 1, i * length, (i + 1) * length, b) for i in (0, 1))
+    hidden = _gated(gate, up, c.architecture.activation, b)
+    return weights.linear(hidden, f"{name}.ffn_down{suffix}", c.width)
+
+
+def _gated(gate: Value, up: Value, activation: str, b: Builder) -> Value:
+    if activation == "silu":
+        return b.value("mul", b.value("mul", gate, b.value("logistic", gate)), up)
+    cube = b.value("mul", b.value("mul", gate, gate), gate)
+    inner = b.value("add", gate, times(cube, 0.044715, b))
+    share = b.value("tanh", times(inner, (2 / np.pi) ** 0.5, b))
+    share = b.value("add", share, b.full(1.0, F32, tensor_type(gate).shape))
+    return b.value("mul", times(b.value("mul", gate, share), 0.5, b), up)
+
+
+class _Mixture:
+    """The experts of a layer. Their weights are made in front of the loops that read them."""
+
+    def __init__(self, c: Configuration, weights: Weights, name: str) -> None:
+        self.c, self.weights, self.b, self.name = c, weights, weights.builder, name
+        wide, narrow = (c.experts, c.expert_length, c.width), (c.experts, c.width, c.expert_length)
+        shapes = {"gate": wide, "up": wide, "down": narrow}
+        self.stacks = {
+            part: weights.stack(f"{name}.ffn_{part}_exps", shape) for part, shape in shapes.items()
+        }
+
+    def of(self, x: Value) -> Value:
+        """The sum of what the chosen experts make of x[count, width], by their shares."""
+        c, b = self.c, self.b
+        routed = self.weights.linear(x, f"{self.name}.ffn_gate_inp", c.experts)
+        options = {"k": c.chosen_experts, "axis": 1, "dtype": I64}
+        shares, chosen = b.op("top_k", softmax(routed, b), **options)
+        if c.architecture.normalizes_shares:
+            shares = over_rows("div", shares, b.value("reduce", shares, axes=(1,), kind="add"), b)
+        count = tensor_type(x).shape[0]
+        return self._of_one(x, shares, chosen) if count == 1 else self._of_many(x, shares, chosen)
+
+    def _of_one(self, x: Value, shares: Value, chosen: Value) -> Value:
+        b, k = self.b, self.c.chosen_experts
+        shares, chosen = (b.value("reshape", each, shape=(k,)) for each in (shares, chosen))
+
+        def step(inner: Builder, place: Value, before: Sequence[Value]) -> Sequence[Value]:
+            made = self._expert(x, self._number(inner, chosen, place), inner)
+            share = inner.value("take", shares, place, axis=0)
+            share = inner.broadcast_to(share, tensor_type(made).shape)
+            return [inner.value("add", before[0], inner.value("mul", made, share))]
+
+        start = b.full(0.0, F32, tensor_type(x).shape)
+        (result,) = counted_loop(b, b.constant(k, "i64"), [start], step)
+        return result
+
+    def _of_many(self, x: Value, shares: Value, chosen: Value) -> Value:
+        b, (count, width), k = self.b, tensor_type(x).shape, self.c.chosen_experts
+        pairs = count * k
+        ascending = {"k": pairs, "axis": 0, "largest": False, "dtype": I64}
+        experts, order = b.op("top_k", b.value("reshape", chosen, shape=(pairs,)), **ascending)
+        _, places = b.op("top_k", order, **ascending)
+        tokens = b.value("div", order, b.full(k, I64, (pairs,)))
+        ends = self._ends(experts, pairs)
+
+        def goes_on(inner: Builder, values: Sequence[Value]) -> Value:
+            return inner.value("compare", values[0], inner.number(pairs, "i64"), direction="lt")
+
+        def step(inner: Builder, values: Sequence[Value]) -> Sequence[Value]:
+            first, made = values
+            expert = self._number(inner, experts, first)
+            end = inner.value("take", ends, expert, axis=0)
+            rows = self._size(inner, inner.value("sub", end, first), "rows", 1, pairs)
+            own = inner.value("dynamic_slice", tokens, first, sizes=(rows,))
+            given = inner.value("take", x, own, axis=0)
+            zero = inner.constant(0, "i64")
+            given = self._expert(given, expert, inner)
+            made = inner.value("dynamic_update_slice", made, given, first, zero)
+            return [inner.value("add", first, inner.number(rows, "i64")), made]
+
+        start = [b.constant(0, "i64"), b.full(0.0, F32, (pairs, width))]
+        _, made = while_loop(b, start, goes_on, step)
+        made = b.value("take", made, places, axis=0)
+        made = b.value("reshape", made, shape=(count, k, width))
+        return b.value("reduce", over_rows("mul", made, shares, b), axes=(1,), kind="add")
+
+    def _ends(self, experts: Value, pairs: Dim) -> Value:
+        """Where the run of each expert ends in the sorted ones, i64[experts]."""
+        b, shape = self.b, (self.c.experts, pairs)
+        all = b.value("iota", dtype=I64, shape=shape, axis=0)
+        wide = b.value("broadcast", experts, shape=shape, dimensions=(1,))
+        before = b.value("compare", wide, all, direction="le")
+        return b.value("reduce", b.value("convert", before, dtype=I64), axes=(1,), kind="add")
+
+    def _expert(self, x: Value, expert: Value, b: Builder) -> Value:
+        def product(x: Value, name: str) -> Value:
+            weight = b.value("take", self.stacks[name], expert, axis=0)
+            return b.value("dot_general", x, weight, lhs_contract=(1,), rhs_contract=(1,))
+
+        gate, up = product(x, "gate"), product(x, "up")
+        return product(_gated(gate, up, self.c.architecture.activation, b), "down")
+
+    def _number(self, b: Builder, experts: Value, place: Value) -> Value:
+        """The number of an expert, known to the loop, so that its weights are a place in memory."""
+        value = b.value("take", experts, place, axis=0)
+        return b.number(self._size(b, value, "expert", 0, self.c.experts - 1), "i64")
+
+    def _size(self, b: Builder, value: Value, what: str, low: int, high: Dim) -> Dim:
+        name = f"{what}_{self.name.replace('.', '_')}"
+        b.append("size", (value,), (), {"symbols": (name,), "low": low, "high": high})
+        return symbol(name)

@@ -25,6 +25,7 @@ from ingot.hal.errors import CompileError, InvalidArgument, NotFound, Unsupporte
 from ingot.hal.spec import dtype
 from tests.support.compiled_programs import build
 from tests.support.devices import best_variant
+from tests.support.programs import program
 
 F32 = dtype("f32")
 B = symbol("b")
@@ -40,24 +41,20 @@ module {producer="a test"} {
 
 def layers(count: int, width: int) -> Module:
     """A generated program: `count` ops in dense layers with bias, gelu-like tail, residual."""
-    block = Block([TensorType(F32, (B, width))])
-    builder = Builder(block)
     random = np.random.default_rng(0)
-    x = block.arguments[0]
-    dims = {"lhs_batch": (), "rhs_batch": (), "lhs_contract": (1,), "rhs_contract": (0,)}
-    while len(block.ops) < count:
-        with builder.at(f"layer{len(block.ops)}"):
-            w = builder.constant(random.standard_normal((width, width)).astype(np.float32))
-            y = builder.op("dot_general", x, w, **dims, dtype=F32)
-            bias = builder.constant(random.standard_normal(width).astype(np.float32))
-            y = builder.op("add", y, builder.broadcast_to(bias, (B, width)))
-            y = builder.op("mul", y, builder.op("logistic", y))
-            x = builder.op("add", x, y)
-    builder.return_(x)
-    module = Module()
-    function = Function("main", Region([block]), ["x"], ["y"], symbols={"b": (1, None)})
-    module.add(function)
-    return module
+
+    def build(builder: Builder, x: Value) -> Value:
+        while len(builder.ops) < count:
+            with builder.at(f"layer{len(builder.ops)}"):
+                w = builder.constant(random.standard_normal((width, width)).astype(np.float32))
+                y = builder.value("dot_general", x, w, lhs_contract=(1,), rhs_contract=(0,))
+                bias = builder.constant(random.standard_normal(width).astype(np.float32))
+                y = builder.value("add", y, builder.broadcast_to(bias, (B, width)))
+                y = builder.value("mul", y, builder.op("logistic", y))
+                x = builder.value("add", x, y)
+        return x
+
+    return program(build, TensorType(F32, (B, width)), symbols={"b": (1, None)})
 
 
 def test_ir_text_bytes_files_and_modules_compile_alike(tmp_path: Path) -> None:

@@ -6,10 +6,11 @@ import numpy as np
 
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.references.contraction import coded_weight
-from ingot.compiler.ir import Block, Function, Module, Region, TensorType
+from ingot.compiler.ir import TensorType, Value
 from ingot.compiler.ir.dims import symbol
 from ingot.compiler.reference_bounds import Reference, evaluate_entry
 from ingot.hal.spec import DType, dtype
+from tests.support.programs import program
 
 UNIT = 2.0**-23
 
@@ -22,12 +23,13 @@ def evaluate(name: str, *arrays: np.ndarray, then: str = "", **attributes: objec
         TensorType(DType.from_numpy(each.dtype), (size, *each.shape[1:]))
         for size, each in zip(sizes, arrays, strict=True)
     ]
-    block = Block(types)
-    builder = Builder(block)
-    value = builder.value(name, *block.arguments, **attributes)
-    builder.return_(builder.value(then, value) if then else value)
-    module, entry = Module(), Function("entry", Region([block]), symbols={"s0": (0, None)})
-    module.add(entry)
+
+    def build(builder: Builder, *values: Value) -> Value:
+        value = builder.value(name, *values, **attributes)
+        return builder.value(then, value) if then else value
+
+    module = program(build, *types, symbols={"s0": (0, None)})
+    entry = module.functions["main"]
     (reference,) = evaluate_entry(module, entry, arrays, {"s0": arrays[0].shape[0]})
     return reference
 

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import ingot
 from ingot.command import main as command
 from ingot.compiler import compile
 from ingot.compiler.graph.builder import Builder
-from ingot.compiler.ir import Block, Function, Module, Region, TensorType
-from ingot.compiler.ir.dims import symbol
+from ingot.compiler.ir import Module, Value
 from ingot.compiler.targets.opencl import object as opencl_object
 from ingot.compiler.vm.read_module import read_module
 from ingot.hal.errors import CompileError, InvalidArgument, Unsupported
 from ingot.hal.spec import dtype
+from tests.support.programs import constant, program
 
 F32 = dtype("f32")
 BOTH = ("cpu", "opencl")
@@ -32,16 +31,13 @@ module {producer="a test"} {
 
 def dense(width: int = 64) -> Module:
     """main(x: f32[b, width]): one layer with a weight of width * width floats, and a softmax."""
-    block = Block([TensorType(F32, (symbol("b"), width))])
-    builder = Builder(block)
-    random = np.random.default_rng(0)
-    w = builder.constant(random.standard_normal((width, width)).astype(np.float32))
-    dims = {"lhs_batch": (), "rhs_batch": (), "lhs_contract": (1,), "rhs_contract": (0,)}
-    y = builder.op("dot_general", block.arguments[0], w, **dims, dtype=F32)
-    builder.return_(builder.op("tanh", y))
-    module = Module()
-    module.add(Function("main", Region([block]), ["x"], ["y"], symbols={"b": (1, None)}))
-    return module
+
+    def build(builder: Builder, x: Value) -> Value:
+        w = constant(builder, 0, width, width)
+        y = builder.value("dot_general", x, w, lhs_contract=(1,), rhs_contract=(0,))
+        return builder.value("tanh", y)
+
+    return program(build, f"f32[b,{width}]", symbols={"b": (1, None)})
 
 
 def test_targets_have_their_own_code_and_share_the_weights() -> None:

@@ -6,30 +6,30 @@ import numpy as np
 import pytest
 
 from ingot.compiler.graph.builder import Builder
-from ingot.compiler.ir import Block, Function, Module, Region, TensorType
+from ingot.compiler.ir import Module, TensorType, Value
 from ingot.compiler.ir.dims import Dim, symbol
 from ingot.hal.spec import dtype
 from tests.support.devices import load_best
+from tests.support.programs import program
 
 
 def module_of(name: str, features: Dim, values: Dim) -> Module:
     """softmax(q k^T) v over 9 rows, written out."""
     shapes = ((2, 9, features), (2, 9, features), (2, 9, values))
-    block = Block([TensorType(dtype(name), shape) for shape in shapes])
-    b = Builder(block)
-    q, k, v = block.arguments
+    types = [TensorType(dtype(name), shape) for shape in shapes]
     numbers = {"lhs_batch": (0,), "rhs_batch": (0,), "lhs_contract": (2,)}
-    scores = b.value("dot_general", q, k, **numbers, rhs_contract=(2,))
-    over = {"shape": (2, 9, 9), "dimensions": (0, 1)}
-    top = b.value("broadcast", b.value("reduce", scores, axes=(2,), kind="max"), **over)
-    weights = b.value("exp", b.value("sub", scores, top))
-    total = b.value("broadcast", b.value("reduce", weights, axes=(2,), kind="add"), **over)
-    part = b.value("div", weights, total)
-    b.return_(b.value("dot_general", part, v, **numbers, rhs_contract=(1,)))
+
+    def build(b: Builder, q: Value, k: Value, v: Value) -> Value:
+        scores = b.value("dot_general", q, k, **numbers, rhs_contract=(2,))
+        over = {"shape": (2, 9, 9), "dimensions": (0, 1)}
+        top = b.value("broadcast", b.value("reduce", scores, axes=(2,), kind="max"), **over)
+        weights = b.value("exp", b.value("sub", scores, top))
+        total = b.value("broadcast", b.value("reduce", weights, axes=(2,), kind="add"), **over)
+        part = b.value("div", weights, total)
+        return b.value("dot_general", part, v, **numbers, rhs_contract=(1,))
+
     symbols = {str(dim): (1, None) for dim in (features, values) if not isinstance(dim, int)}
-    module = Module()
-    module.add(Function("main", Region([block]), ["q", "k", "v"], ["y"], symbols=symbols))
-    return module
+    return program(build, *types, symbols=symbols)
 
 
 @pytest.mark.parametrize(

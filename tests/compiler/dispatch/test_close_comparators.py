@@ -8,26 +8,26 @@ import pytest
 
 from ingot.compiler.dispatch.close_comparators import close_comparators
 from ingot.compiler.graph.builder import Builder
-from ingot.compiler.ir import Block, Function, Module, Region, ScalarType, TensorType
+from ingot.compiler.ir import Block, Module, Region, ScalarType, Value
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import dtype
+from tests.support import programs
 
 F32 = dtype("f32")
 
 
 def program(number: str) -> Module:
     """A sort by |a - number| where the number is a constant or an argument of the function."""
-    block = Block([TensorType(F32, (5,)), TensorType(F32, ())])
-    b = Builder(block)
-    outside: Any = b.constant(2.0, "f32") if number == "constant" else block.arguments[1]
-    inner = Block([ScalarType(F32)] * 2)
-    inside = Builder(inner)
-    a, c = (inside.op("abs", inside.op("sub", each, outside)) for each in inner.arguments)
-    inside.yield_(inside.op("compare", a, c, direction="lt"))
-    b.return_(b.op("sort", block.arguments[0], regions=[Region([inner])], axis=0))
-    module = Module()
-    module.add(Function("main", Region([block]), ["x", "y"], ["z"]))
-    return module
+
+    def build(b: Builder, x: Value, y: Value) -> Any:
+        outside: Any = b.constant(2.0, "f32") if number == "constant" else y
+        inner = Block([ScalarType(F32)] * 2)
+        inside = Builder(inner)
+        a, c = (inside.op("abs", inside.op("sub", each, outside)) for each in inner.arguments)
+        inside.yield_(inside.op("compare", a, c, direction="lt"))
+        return b.op("sort", x, regions=[Region([inner])], axis=0)
+
+    return programs.program(build, "f32[5]", "f32[]")
 
 
 def test_constants_are_copied_into_the_comparator() -> None:

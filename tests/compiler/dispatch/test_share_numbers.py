@@ -9,8 +9,9 @@ from ingot.compiler.dispatch.outline import outline
 from ingot.compiler.dispatch.share_numbers import share_numbers
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.ops import Constant
-from ingot.compiler.ir import Block, Function, Module, Region, TensorType, Value, walk
+from ingot.compiler.ir import Function, Module, TensorType, Value, walk
 from ingot.hal.spec import dtype
+from tests.support.programs import program
 
 F32 = dtype("f32")
 SHAPE = (64, 64)
@@ -27,13 +28,12 @@ def scaled(b: Builder, x: Value, factors: tuple[float, ...]) -> Value:
 
 
 def outlined(*layers: tuple[float, ...]) -> Module:
-    block = Block([TensorType(F32, SHAPE)])
-    b, x = Builder(block), block.arguments[0]
-    for factors in layers:
-        x = scaled(b, x, factors)
-    b.return_(x)
-    module = Module()
-    module.add(Function("main", Region([block]), ["x"], ["y"]))
+    def build(b: Builder, x: Value) -> Value:
+        for factors in layers:
+            x = scaled(b, x, factors)
+        return x
+
+    module = program(build, TensorType(F32, SHAPE))
     return outline(share_numbers(form_dispatches(module)))
 
 

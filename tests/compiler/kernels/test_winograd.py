@@ -12,7 +12,7 @@ from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.forms.choose_winograd import choose_winograd
 from ingot.compiler.graph.forms.winograd import weight_matrix
 from ingot.compiler.graph.interpreter import interpret
-from ingot.compiler.ir import Block, Function, Module, Region, TensorType, Value, walk
+from ingot.compiler.ir import Function, Module, TensorType, Value, walk
 from ingot.compiler.ir.dims import symbol
 from ingot.compiler.kernels.classes import lower_entry
 from ingot.compiler.kernels.kernel import Kernel
@@ -21,6 +21,7 @@ from tests.support.entries import entry
 from tests.support.every_target import OPENCL
 from tests.support.kernel_runner import VARIANTS, host_variants, run
 from tests.support.products import draw, error_of, f32
+from tests.support.programs import program
 from tests.support.work_items import LARGE, SMALL, needs_device
 
 Array = np.ndarray[Any, Any]
@@ -167,15 +168,15 @@ def test_local_memory_suffices() -> None:
 
 
 def test_the_pass_takes_what_pays_and_keeps_the_result() -> None:
-    block = Block([TensorType(dtype("f32"), (1, 12, 12, 32))])
-    builder = Builder(block)
     attributes: dict[str, Any] = {**UNIT, "padding": ((1, 1), (1, 1))}
-    w = builder.constant(draw(3, 3, 32, 32, seed=1) / 16)
-    y = builder.value("convolution", block.arguments[0], w, **attributes)
-    small = builder.constant(draw(3, 3, 32, 8, seed=2) / 16)
-    builder.return_(builder.value("convolution", y, small, **attributes))
-    module = Module()
-    module.add(Function("main", Region([block]), ["x"], ["y"]))
+
+    def build(builder: Builder, x: Value) -> Value:
+        w = builder.constant(draw(3, 3, 32, 32, seed=1) / 16)
+        y = builder.value("convolution", x, w, **attributes)
+        small = builder.constant(draw(3, 3, 32, 8, seed=2) / 16)
+        return builder.value("convolution", y, small, **attributes)
+
+    module = program(build, "f32[1,12,12,32]")
     x = draw(1, 12, 12, 32)
     (wanted,) = interpret(module, "main", [x])
     names = [op.name for op in walk(choose_winograd(module))]
@@ -187,15 +188,19 @@ def test_the_pass_takes_what_pays_and_keeps_the_result() -> None:
     assert error_of(got, wanted) < 2e-6
 
 
+def convolved(type: TensorType, **attributes: Any) -> Module:
+    """A 3 x 3 from 32 to 32 features."""
+
+    def build(builder: Builder, x: Value) -> Value:
+        w = builder.constant((draw(3, 3, 32, 32) / 16).astype(type.dtype.numpy))
+        return builder.value("convolution", x, w, **attributes)
+
+    return program(build, type)
+
+
 def test_the_pass_takes_images_whose_size_is_known_at_the_call() -> None:
     def taken(shape: Any, padding: Any) -> bool:
-        block = Block([TensorType(dtype("f32"), shape)])
-        builder = Builder(block)
-        w = builder.constant(draw(3, 3, 32, 32) / 16)
-        attributes: dict[str, Any] = {**UNIT, "padding": padding}
-        builder.return_(builder.value("convolution", block.arguments[0], w, **attributes))
-        module = Module()
-        module.add(Function("main", Region([block]), ["x"], ["y"]))
+        module = convolved(TensorType(dtype("f32"), shape), **{**UNIT, "padding": padding})
         return any(op.name == "conv_winograd" for op in walk(choose_winograd(module)))
 
     h, w = symbol("h"), symbol("w")
@@ -209,13 +214,8 @@ def test_the_pass_takes_images_whose_size_is_known_at_the_call() -> None:
 def test_narrow_weights_are_transformed_where_many_tiles_share_them() -> None:
     def taken(shape: Any, name: str) -> bool:
         x = draw(*shape).astype(dtype(name).numpy)
-        block = Block([TensorType(dtype(name), shape)])
-        builder = Builder(block)
-        w = builder.constant((draw(3, 3, 32, 32) / 16).astype(dtype(name).numpy))
         attributes = {**UNIT, "padding": ((1, 1), (1, 1)), "dtype": dtype(name)}
-        builder.return_(builder.value("convolution", block.arguments[0], w, **attributes))
-        module = Module()
-        module.add(Function("main", Region([block]), ["x"], ["y"]))
+        module = convolved(TensorType(dtype(name), shape), **attributes)
         (wanted,) = interpret(module, "main", [x])
         changed = any(op.name == "conv_winograd" for op in walk(choose_winograd(module)))
         (got,) = interpret(module, "main", [x])

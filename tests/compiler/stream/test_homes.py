@@ -229,8 +229,7 @@ def test_a_result_is_not_made_before_its_dims_are_known() -> None:
     sizes = Size(symbols=("k",), high=9)
     block.append(Op("stream.size", [count], [], sizes))
     named = block.append(Op("stream.alias", [made], [TensorType(F32, (symbol("k"),))])).result
-    block.append(Op("return", [named]))
-    planned = plan_memory(Module({"main": Function("main", Region([block]))})).functions["main"]
+    planned = plan(block, named)
     ops = [op.name for op in planned.block.ops]
     assert ops.index("stream.copy") > ops.index("stream.size")
     assert Placed.of(planned.block.ops[0]).places == (InSlab("slab", 0),)

@@ -15,9 +15,10 @@ from ingot.compiler.graph.forms.round_rows import set_precision
 from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.graph.ops import DotCoded
 from ingot.compiler.graph.passes import run_graph_passes
-from ingot.compiler.ir import Block, Function, Module, Region, TensorType, walk
+from ingot.compiler.ir import Module, TensorType, Value, walk
 from ingot.hal.gguf import BLOCK_TYPES, GgufTensor
 from ingot.hal.spec import dtype
+from tests.support.programs import program
 from tests.support.rounding import rounded
 
 CODINGS = {
@@ -53,17 +54,13 @@ def _expected(name: str, tensor: GgufTensor) -> Any:
 
 
 def _module(name: str, tensor: GgufTensor, is_product: bool) -> Module:
-    block = Block([TensorType(dtype("f32"), (2, LENGTH))])
-    builder = Builder(block)
-    w = decode(name, parameter(tensor, builder), builder)
-    if is_product:
-        w = builder.value(
-            "dot_general", block.arguments[0], w, lhs_contract=(1,), rhs_contract=(1,)
-        )
-    builder.return_(w)
-    module = Module()
-    module.add(Function("main", Region([block]), ["x"], ["y"]))
-    return module
+    def build(builder: Builder, x: Value) -> Value:
+        w = decode(name, parameter(tensor, builder), builder)
+        if not is_product:
+            return w
+        return builder.value("dot_general", x, w, lhs_contract=(1,), rhs_contract=(1,))
+
+    return program(build, TensorType(dtype("f32"), (2, LENGTH)))
 
 
 @pytest.mark.parametrize("name", DECODED)

@@ -10,7 +10,7 @@ from ingot.compiler.ir import Value, dims
 from ingot.compiler.ir.dims import Dim, Expr
 from ingot.hal.spec import dtype
 
-__all__ = ["index_tensors", "join_places", "slice_range", "sliced"]
+__all__ = ["index_tensors", "join_places", "rolled", "slice_range", "sliced"]
 
 _I64 = dtype("i64")
 
@@ -45,6 +45,19 @@ def sliced(c: Emitter, x: Value, axis: int, start: Dim, limit: Dim, step: int = 
     last, strides = list(shape), [1] * rank
     first[axis], last[axis], strides[axis] = start, limit, step
     return c.op("slice", x, start=tuple(first), limit=tuple(last), stride=tuple(strides))
+
+
+def rolled(c: Emitter, x: Value, axis: int, shift: Dim) -> Value:
+    """x with its elements moved on by `shift` places along an axis; those at the end come back in
+    front."""
+    size = shape_of(x)[axis]
+    if size == 0 or shift == 0:
+        return x
+    at = dims.modulo(shift * -1, dims.maximum(size, 1))  # so many from the front go to the end
+    if at == 0:
+        return x
+    parts = (sliced(c, x, axis, at, size), sliced(c, x, axis, 0, at))
+    return c.agree(c.op("concatenate", *parts, axis=axis), shape_of(x))
 
 
 def index_tensors(c: Emitter, x: Value, given: Sequence[Value | None]) -> Value:

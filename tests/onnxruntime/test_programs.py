@@ -57,7 +57,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("detect", "detector.onnx"),
         ("embed", "encoder.onnx"),
         ("decode", "decoder.onnx"),
-        ("pipeline", "flowers.onnx"),
+        pytest.param("pipeline", "flowers.onnx", marks=pytest.mark.slow),
     ],
 )
 def test_programs_give_the_same(name: str, model: str, models: Path) -> None:

@@ -17,6 +17,7 @@ import pytest
 import ingot.onnxruntime as ours
 from ingot.onnxruntime import compiled
 from ingot.onnxruntime.capi import onnxruntime_pybind11_state as errors
+from tests.support.devices import opencl_uri
 
 theirs = pytest.importorskip("onnxruntime")
 
@@ -205,6 +206,36 @@ def test_providers(caplog: pytest.LogCaptureFixture) -> None:
         session = ours.InferenceSession(data, providers=[("OpenCLExecutionProvider", {})])
         assert session.get_providers() == ["OpenCLExecutionProvider", "CPUExecutionProvider"]
         np.testing.assert_array_equal(session.run(["z"], FEED)[0], [[22, 26, 30]])
+
+
+@pytest.mark.skipif(opencl_uri() is None, reason="needs an OpenCL device")
+def test_a_cache_stays_on_the_device() -> None:
+    text = (
+        MODEL.split("model")[0]
+        + """model (float[n, 2] x, float[p, 2] past)
+      => (float[t, 2] present) { y = Neg(x) present = Concat <axis = 0> (past, y) }"""
+    )
+    data = proto(text).SerializeToString()
+    session = ours.InferenceSession(data, providers=["OpenCLExecutionProvider"])
+    cache = ours.OrtValue.ortvalue_from_numpy(np.zeros((0, 2), np.float32), "cuda", 0)
+    binding = session.io_binding()
+    for step in range(3):
+        binding.bind_cpu_input("x", np.full((1, 2), step, np.float32))
+        binding.bind_ortvalue_input("past", cache)
+        binding.bind_output("present", "cuda", 0)
+        session.run_with_iobinding(binding)
+        (cache,) = binding.get_outputs()
+        assert cache.device_name() == "cuda"
+        assert not cache._value.is_host
+    assert cache.numpy().tolist() == [[0, 0], [-1, -1], [-2, -2]]
+    kept = ours.OrtValue.ortvalue_from_shape_and_type([4, 2], np.float32, "cuda", 0)
+    binding.bind_ortvalue_input("past", cache)
+    binding.bind_ortvalue_output("present", kept)
+    session.run_with_iobinding(binding)
+    assert kept.numpy()[-1].tolist() == [-2, -2]
+    binding.bind_output("present")
+    session.run_with_iobinding(binding)
+    assert isinstance(binding.get_outputs()[0]._value, np.ndarray)
 
 
 def test_options() -> None:

@@ -23,7 +23,7 @@ ROWS = np.random.default_rng(0).random((60, 4), np.float32)
 KINDS = (ROWS.sum(axis=1) * 2).astype(int) % 3
 
 
-@pytest.mark.parametrize("labels", [KINDS, KINDS * 10 - 7, np.array(["a", "b", "c"])[KINDS]])
+@pytest.mark.parametrize("labels", [KINDS * 10 - 7, np.array(["a", "b", "c"])[KINDS]])
 def test_classifiers(labels: Any) -> None:
     fitted = make_pipeline(StandardScaler(), LogisticRegression()).fit(ROWS, labels)
     model = ingot.sklearn.Estimator(fitted, ROWS)
@@ -39,6 +39,7 @@ def test_classifiers(labels: Any) -> None:
     assert not hasattr(model, "transform")
 
 
+@pytest.mark.slow
 def test_forests() -> None:
     fitted = RandomForestClassifier(5, max_depth=4, random_state=0).fit(ROWS, KINDS)
     model = ingot.sklearn.Estimator(fitted, ROWS[:1])
@@ -56,6 +57,7 @@ def test_regressors() -> None:
     assert not hasattr(model, "predict_proba")
 
 
+@pytest.mark.slow
 def test_transformers_and_clusters() -> None:
     scaled = MinMaxScaler().fit(ROWS)
     model = ingot.sklearn.Estimator(scaled, ROWS)
@@ -66,6 +68,7 @@ def test_transformers_and_clusters() -> None:
     np.testing.assert_allclose(model.transform(ROWS), means.transform(ROWS), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_onnx_models_and_columns() -> None:
     import skl2onnx
     from skl2onnx.common.data_types import FloatTensorType
@@ -86,6 +89,7 @@ def test_onnx_models_and_columns() -> None:
         model.predict({"a": ROWS[:, 0]})
 
 
+@pytest.mark.slow
 def test_labels_and_categories_that_are_texts() -> None:
     import skl2onnx
     from skl2onnx.common.data_types import FloatTensorType, StringTensorType

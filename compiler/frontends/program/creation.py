@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
@@ -17,6 +16,7 @@ from ingot.compiler.frontends.program.tensor import (
     public,
     value_of,
 )
+from ingot.compiler.frontends.triangles import rows_and_columns, triangle
 from ingot.compiler.ir import Value, dims
 from ingot.compiler.ir.dims import Dim
 from ingot.hal.spec import DType
@@ -163,10 +163,9 @@ def linspace(
 @public
 def eye(n_rows: Any, n_cols: Any = None, /, *, k: int = 0, dtype: Any = None) -> Tensor:
     """Ones on a diagonal, `k` to the right of the main one, else zeros."""
-    rows, columns = _rows_and_columns(
-        (as_dim(n_rows), as_dim(n_rows if n_cols is None else n_cols))
-    )
     trace = current()
+    shape = (as_dim(n_rows), as_dim(n_rows if n_cols is None else n_cols))
+    rows, columns = rows_and_columns(trace, shape)
     shifted = trace.op("add", rows, trace.fill(k, like=rows))
     return given(
         trace.convert(trace.compare("eq", shifted, columns), _element(dtype, default_float()))
@@ -176,31 +175,13 @@ def eye(n_rows: Any, n_cols: Any = None, /, *, k: int = 0, dtype: Any = None) ->
 @public
 def tril(x: Any, /, *, k: int = 0) -> Tensor:
     """x with zeros above a diagonal, `k` to the right of the main one."""
-    return _triangle(value_of(x), k, "le")
+    return given(triangle(current(), value_of(x), k, "le"))
 
 
 @public
 def triu(x: Any, /, *, k: int = 0) -> Tensor:
     """x with zeros below a diagonal, `k` to the right of the main one."""
-    return _triangle(value_of(x), k, "ge")
-
-
-def _triangle(x: Value, k: int, direction: str) -> Tensor:
-    trace = current()
-    rows, columns = _rows_and_columns(shape_of(x))
-    kept = trace.compare(direction, columns, trace.op("add", rows, trace.fill(k, like=rows)))
-    return given(trace.op("select", kept, x, trace.fill(0, like=x)))
-
-
-def _rows_and_columns(shape: Sequence[Dim]) -> tuple[Value, Value]:
-    rank = len(shape)
-    if rank < 2:
-        raise UnsupportedNode(f"it works on the last two axes, but the rank is {rank}")
-    rows, columns = (
-        current().op("iota", dtype=_I64, shape=tuple(shape), axis=axis)
-        for axis in (rank - 2, rank - 1)
-    )
-    return rows, columns
+    return given(triangle(current(), value_of(x), k, "ge"))
 
 
 @public

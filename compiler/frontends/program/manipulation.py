@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
-from ingot.compiler.frontends.indexed import sliced
+from ingot.compiler.frontends.indexed import rolled, sliced
 from ingot.compiler.frontends.program.creation import arange, shape_dims
 from ingot.compiler.frontends.program.elementwise import common_dtype
 from ingot.compiler.frontends.program.tensor import (
@@ -18,7 +18,7 @@ from ingot.compiler.frontends.program.tensor import (
     public,
     value_of,
 )
-from ingot.compiler.ir import Value, dims
+from ingot.compiler.ir import dims
 from ingot.compiler.ir.dims import Dim
 
 __all__ = ["axes_of"]
@@ -186,22 +186,14 @@ def roll(x: Any, /, shift: Any, *, axis: Any = None) -> Tensor:
     trace, value = current(), value_of(x)
     if axis is None:
         flat = trace.reshape(value, (dims.product(shape_of(value)),))
-        return given(trace.reshape(_rolled(flat, 0, shift), shape_of(value)))
+        return given(trace.reshape(rolled(trace, flat, 0, as_dim(shift)), shape_of(value)))
     axes = axis if isinstance(axis, (list, tuple)) else [axis]
     shifts = shift if isinstance(shift, (list, tuple)) else [shift] * len(axes)
     for each, number in zip(axes, shifts, strict=True):
-        value = _rolled(value, trace.normalize_axis(each, type_of(value).rank), number)
+        value = rolled(
+            trace, value, trace.normalize_axis(each, type_of(value).rank), as_dim(number)
+        )
     return given(value)
-
-
-def _rolled(x: Value, axis: int, shift: Any) -> Value:
-    size = shape_of(x)[axis]
-    if size == 0 or shift == 0:
-        return x
-    # -shift places from the front go to the end; of no elements that is all of them
-    at = dims.modulo(as_dim(shift) * -1, dims.maximum(size, 1))
-    parts = (sliced(current(), x, axis, at, size), sliced(current(), x, axis, 0, at))
-    return current().agree(current().op("concatenate", *parts, axis=axis), shape_of(x))
 
 
 @public

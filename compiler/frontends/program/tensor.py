@@ -114,7 +114,7 @@ def public(function: _Function) -> _Function:
         except (UnsupportedNode, CompileError) as error:
             if hasattr(error, "place"):
                 raise
-            told = CompileError(f"{place}: {function.__name__}: {error}")
+            told = CompileError(f"{place}: {function.__name__.lstrip('_')}: {error}")
             told.place = place  # type: ignore[attr-defined]
             raise told from None
         finally:

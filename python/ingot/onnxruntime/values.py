@@ -92,6 +92,17 @@ class OrtValue:
         else:
             self.numpy()[...] = array
 
+    def take(self, value: Any) -> None:
+        """Be the elements of `value`, which stay on their device. RuntimeError: they differ in
+        dtype or shape."""
+        same = isinstance(value, Array) and isinstance(self._value, Array)
+        if same and (value.device, value.dtype, value.shape) == (
+            self._value.device, self._value.dtype, self._value.shape
+        ):  # fmt: skip
+            self._value = value
+        else:
+            self.update_inplace(np.asarray(value))
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         array = self.numpy()
         return array if dtype is None else array.astype(dtype)
@@ -116,6 +127,7 @@ class IOBinding:
         self._session = session
         self._inputs: dict[str, Any] = {}
         self._outputs: dict[str, OrtValue | None] = {}  # None: the run makes it
+        self._devices: dict[str, str] = {}  # of outputs that runs make
         self._made: dict[str, OrtValue] = {}
 
     def bind_cpu_input(self, name: str, arr_on_cpu: Any) -> None:
@@ -143,6 +155,7 @@ class IOBinding:
             array = _at_address(buffer_ptr, element_type, shape or (), device_type)
             value = OrtValue(array)
         self._outputs[name] = value
+        self._devices[name] = device_type
 
     def bind_ortvalue_output(self, name: str, ortvalue: OrtValue) -> None:
         """Runs write to the memory of `ortvalue`."""
@@ -187,9 +200,16 @@ class IOBinding:
         found = self._session._run(names, self._inputs, run_options, self._bound())
         for name, value in zip(names, found, strict=True):
             bound = self._outputs[name]
-            self._made[name] = OrtValue(value) if bound is None else bound
+            self._made[name] = self._new(name, value) if bound is None else bound
             if bound is not None and bound._value is not value:
-                bound.update_inplace(np.asarray(value))
+                bound.take(value)
+
+    def _new(self, name: str, value: Any) -> OrtValue:
+        """An output that a run made, on the device that it was bound to."""
+        device = self._devices[name]
+        if _uri(device, 0) == "cpu" and isinstance(value, Array) and not value.is_host:
+            value = value.numpy()
+        return OrtValue(value, device)
 
     def _bound(self) -> dict[str, Any]:
         """The memory that outputs are written to, where no input lies in it."""

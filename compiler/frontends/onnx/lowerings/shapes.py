@@ -24,6 +24,7 @@ from ingot.compiler.frontends.onnx.registry import lowering
 from ingot.compiler.frontends.onnx.strings import constant_strings
 from ingot.compiler.frontends.onnx.structures import Structure
 from ingot.compiler.frontends.onnx.tensors import dtype_of
+from ingot.compiler.frontends.triangles import rows_and_columns
 from ingot.compiler.ir import Literal, Value, dims
 from ingot.compiler.ir.dims import Dim, Expr, known_dim
 from ingot.hal.spec import DType, dtype
@@ -361,7 +362,7 @@ def eye_like(node: Node) -> Value:
     x = node.input(0)
     element = dtype_of(node.integer("dtype", 0)) or type_of(x).dtype
     unsupported(type_of(x).rank != 2, f"its input is {x.type}, expected rank 2")
-    rows, columns = _row_and_column(node, x)
+    rows, columns = rows_and_columns(node, shape_of(x))
     shifted = node.op("add", rows, node.fill(node.integer("k", 0), like=rows))
     return node.convert(node.compare("eq", shifted, columns), element)
 
@@ -370,7 +371,7 @@ def eye_like(node: Node) -> Value:
 def triangle(node: Node) -> Value:
     """The upper or lower triangle of the last two axes, zeros elsewhere."""
     x = node.input(0)
-    rows, columns = _row_and_column(node, x)
+    rows, columns = rows_and_columns(node, shape_of(x))
     offset = node.optional(1)
     if offset is None:
         shifted = rows
@@ -379,17 +380,6 @@ def triangle(node: Node) -> Value:
         shifted = node.op("add", rows, node.broadcast_to(diagonal, shape_of(rows)))
     direction = "ge" if node.integer("upper", 1) else "le"
     return node.op("select", node.compare(direction, columns, shifted), x, node.fill(0, like=x))
-
-
-def _row_and_column(node: Node, x: Value) -> tuple[Value, Value]:
-    """Index tensors of the last two axes, in the shape of x."""
-    rank = type_of(x).rank
-    unsupported(rank < 2, f"its input is {x.type}, expected rank 2 or more")
-    rows, columns = (
-        node.op("iota", dtype=dtype("i64"), shape=shape_of(x), axis=axis)
-        for axis in (rank - 2, rank - 1)
-    )
-    return rows, columns
 
 
 @lowering("DepthToSpace")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
+from ingot.compiler.frontends.emitter import shape_of, type_of
 from ingot.compiler.frontends.torch.lowering import Context, Scalar, lowering
+from ingot.compiler.frontends.triangles import rows_and_columns, triangle
 from ingot.compiler.ir import Value
 from ingot.compiler.ir.dims import Dim
 from ingot.hal.spec import dtype
@@ -83,32 +83,15 @@ def linspace(c: Context, start: Scalar, end: Scalar, steps: Dim, **__: Any) -> V
 
 @lowering("aten.eye.default", "aten.eye.m")
 def eye(c: Context, *_: Any, **__: Any) -> Value:
-    rows, columns = _row_and_column(c, c.shape)
+    rows, columns = rows_and_columns(c, c.shape)
     return c.convert(c.compare("eq", rows, columns), c.dtype)
 
 
 @lowering("aten.tril.default")
 def lower_triangle(c: Context, x: Value, diagonal: int = 0) -> Value:
-    return _triangle(c, x, diagonal, "le")
+    return triangle(c, x, diagonal, "le")
 
 
 @lowering("aten.triu.default")
 def upper_triangle(c: Context, x: Value, diagonal: int = 0) -> Value:
-    return _triangle(c, x, diagonal, "ge")
-
-
-def _triangle(c: Context, x: Value, diagonal: int, direction: str) -> Value:
-    rows, columns = _row_and_column(c, shape_of(x))
-    shifted = c.op("add", rows, c.fill(diagonal, like=rows))
-    kept = c.compare(direction, columns, shifted)
-    return c.op("select", kept, x, c.filled(0, type_of(x).dtype, shape_of(x)))
-
-
-def _row_and_column(c: Context, shape: Sequence[Dim]) -> tuple[Value, Value]:
-    rank = len(shape)
-    if rank < 2:
-        raise UnsupportedNode(f"it works on the last two axes, but the rank is {rank}")
-    rows, columns = (
-        c.op("iota", dtype=_I64, shape=tuple(shape), axis=axis) for axis in (rank - 2, rank - 1)
-    )
-    return rows, columns
+    return triangle(c, x, diagonal, "ge")

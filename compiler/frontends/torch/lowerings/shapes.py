@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
-from ingot.compiler.frontends.indexed import slice_range
+from ingot.compiler.frontends.indexed import rolled, slice_range
 from ingot.compiler.frontends.torch.lowering import Context, Scalar, lowering
 from ingot.compiler.ir import Value, dims
 from ingot.compiler.ir.dims import Dim, Expr
@@ -195,23 +195,10 @@ def roll(c: Context, x: Value, shifts: Any, axes: Any = ()) -> Value:
     shifts = [shifts] if not isinstance(shifts, (list, tuple)) else shifts
     if not axes:
         flat = c.reshape(x, (dims.product(shape),))
-        return c.reshape(_rolled(c, flat, 0, shifts[0]), shape)
+        return c.reshape(rolled(c, flat, 0, shifts[0]), shape)
     for shift, axis in zip(shifts, axes, strict=True):
-        x = _rolled(c, x, c.axis(axis, x), shift)
+        x = rolled(c, x, c.axis(axis, x), shift)
     return x
-
-
-def _rolled(c: Context, x: Value, axis: int, shift: Dim) -> Value:
-    if not isinstance(shift, int):
-        raise UnsupportedNode("its shift is symbolic, which is not supported")
-    size = shape_of(x)[axis]
-    if size == 0:
-        return x
-    at = dims.modulo(size - dims.modulo(shift, size) if shift >= 0 else shift * -1, size)
-    if at == 0:
-        return x
-    parts = (c.sliced(x, axis, at, size), c.sliced(x, axis, 0, at))
-    return c.op("concatenate", *parts, axis=axis)
 
 
 _MODES = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}

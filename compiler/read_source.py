@@ -327,13 +327,15 @@ def _read_exported(source: Any, options: _Options) -> ir.Module:
     from ingot.compiler.frontends.torch import exported_bytes, import_torch
 
     _check_outputs(options)
+    dim_names: dict[str, str] = {}
     if not isinstance(source, (bytes, Path)):
-        source = exported_bytes(source, options.example_inputs, options.dynamic_shapes)
+        source, dim_names = exported_bytes(source, options.example_inputs, options.dynamic_shapes)
     return import_torch(
         source,
         parameters=options.parameters,
         parameter_names=options.parameter_names,
         survey=options.survey,
+        dim_names=dim_names,
     )
 
 

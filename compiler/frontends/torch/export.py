@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import re
 from collections.abc import Sequence
@@ -16,16 +17,20 @@ __all__ = ["exported_bytes", "kept_decompositions"]
 
 def exported_bytes(
     source: Any, example_inputs: Sequence[Any] | None = None, dynamic_shapes: Any = None
-) -> bytes:
-    """The archive of the program, which is exported first if it is a module.
+) -> tuple[bytes, dict[str, str]]:
+    """The archive of the program, which is exported first if it is a module, and the names of
+    `torch.export.Dim` by the symbols of the program, which torch does not keep.
 
     In-place writes become functional; ops that have a lowering of their own stay whole. What torch
     cannot decompose is taken as it was exported. CompileError: torch cannot export or save it.
     """
     import torch
 
+    names: dict[str, str] = {}
     if isinstance(source, torch.nn.Module):
+        forward = inspect.signature(source.forward)
         source = _exported(torch, source, example_inputs, dynamic_shapes)
+        names = _dim_names(torch, source, forward, dynamic_shapes)
     elif example_inputs is not None or dynamic_shapes is not None:
         raise CompileError(
             "example_inputs and dynamic_shapes are for a torch.nn.Module: an exported program "
@@ -42,7 +47,7 @@ def exported_bytes(
             f"torch cannot save the exported program ({type(error).__name__}: {error}): save it "
             "with torch.export.save to see why"
         ) from error
-    return data.getvalue()
+    return data.getvalue(), names
 
 
 def kept_decompositions(table: Any) -> Any:
@@ -70,6 +75,39 @@ def _exported(torch: Any, module: Any, example_inputs: Any, dynamic_shapes: Any)
         raise CompileError(
             f"torch.export.export refuses the module ({type(error).__name__}): {error}"
         ) from error
+
+
+def _dim_names(torch: Any, program: Any, forward: Any, shapes: Any) -> dict[str, str]:
+    """The symbols that dims with a name became; none where `shapes` leaves out containers."""
+    if isinstance(shapes, dict):  # in the order of the arguments
+        shapes = [shapes[name] for name in forward.parameters if name in shapes]
+    specs = torch.utils._pytree.tree_leaves(shapes, is_leaf=_is_shape)
+    nodes = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
+    inputs = [nodes.get(name) for name in program.graph_signature.user_inputs]
+    if len(specs) != len(inputs):
+        return {}
+    names: dict[str, str] = {}
+    for node, spec in zip(inputs, specs, strict=True):
+        sizes = getattr(getattr(node, "meta", {}).get("val"), "shape", ())
+        pairs = spec.items() if isinstance(spec, dict) else enumerate(spec or ())
+        for axis, dim in pairs:
+            symbol = str(sizes[axis]) if axis < len(sizes) else ""
+            if re.fullmatch(r"s\d+", symbol) and type(dim).__name__ == "Dim":
+                names.setdefault(symbol, str(dim.__name__))
+    return names
+
+
+def _is_shape(tree: Any) -> bool:
+    """Whether it is what dynamic_shapes has for one tensor."""
+    if isinstance(tree, dict):
+        return all(isinstance(key, int) for key in tree)
+    if not isinstance(tree, (list, tuple)):
+        return True
+    return (
+        bool(tree)
+        and all(each is None or type(each) is int or "Dim" in type(each).__name__ for each in tree)
+        and any(each is not None for each in tree)
+    )
 
 
 def _writes_or_aliases(op: Any) -> bool:

@@ -52,6 +52,7 @@ def import_torch(
     parameter_names: Mapping[str, str] | None = None,
     survey: Survey | None = None,
     weights: Collection[str] = (),
+    dim_names: Mapping[str, str] | None = None,
 ) -> Module:
     """The graph-level module of a `.pt2` archive, its path or its bytes.
 
@@ -59,7 +60,7 @@ def import_torch(
     supplied when the module is loaded, by their names in the torch module or those that
     `parameter_names` gives; so are arguments that are called in `weights`. CompileError lists every
     op that cannot be compiled, with its place in the torch module and in the Python source; a
-    `survey` takes them instead.
+    `survey` takes them instead. `dim_names` are the names that symbols get.
     """
     if parameters not in ("embedded", "external"):
         raise CompileError(f'parameters is {parameters!r}, expected "embedded" or "external"')
@@ -69,7 +70,13 @@ def import_torch(
         known = len(written)
         try:
             module = _Import(
-                archive, parameters == "external", parameter_names or {}, survey, written, weights
+                archive,
+                parameters == "external",
+                parameter_names or {},
+                survey,
+                written,
+                weights,
+                dim_names or {},
             ).run()
         except UnsupportedNode as error:  # beside nodes: these are reported together
             raise CompileError(f"{archive.what} cannot be compiled: {error}") from None
@@ -101,7 +108,9 @@ class _Import:
         survey: Survey | None,
         written: set[str],
         external_arguments: Collection[str],
+        dim_names: Mapping[str, str],
     ) -> None:
+        self.dim_names = dim_names
         self.archive = archive
         self.external_arguments = external_arguments
         self.external = external
@@ -119,7 +128,7 @@ class _Import:
     def run(self) -> Module:
         symbols = Symbols()
         symbols.start()
-        types = Types(self.archive.program, symbols)
+        types = Types(self.archive.program, symbols, self.dim_names)
         block = Block([])
         builder = Builder(block)
         tensors = Tensors()

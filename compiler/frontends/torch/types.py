@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from ingot.compiler.frontends.symbols import Symbols
@@ -18,10 +19,12 @@ _GREATEST = 1 << 48  # torch writes greater numbers for "no limit"
 
 
 class Types:
-    """Reads them, with the symbols of the program."""
+    """Reads them, with the symbols of the program, which `names` gives other names."""
 
-    def __init__(self, program: Any, symbols: Symbols) -> None:
-        self._ranges = program.get("range_constraints") or {}
+    def __init__(self, program: Any, symbols: Symbols, names: Mapping[str, str]) -> None:
+        ranges = program.get("range_constraints") or {}
+        self._names = names
+        self._ranges = {names.get(name, name): limits for name, limits in ranges.items()}
         self._symbols = symbols
 
     def tensor(self, meta: Any) -> TensorType:
@@ -50,6 +53,7 @@ class Types:
         return low, high if isinstance(high, int) and low <= high < _GREATEST else None
 
     def _symbol(self, name: str) -> Dim:
+        name = self._names.get(name, name)
         dim = symbol_dim(name)
         if name not in self._symbols.order:
             self._symbols.order[name] = 0

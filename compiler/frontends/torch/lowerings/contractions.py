@@ -60,7 +60,8 @@ def add_product(
 @lowering("aten.outer.default", "aten.ger.default")
 def outer(c: Context, a: Value, b: Value) -> Value:
     columns = c.reshape(c.convert(a, c.dtype), (*shape_of(a), 1))
-    return c.op("mul", *c.broadcast(columns, c.convert(b, c.dtype)))
+    name = "and" if c.dtype.is_boolean else "mul"
+    return c.op(name, *c.broadcast(columns, c.convert(b, c.dtype)))
 
 
 def _listed(given: Any, count: int) -> list[Any]:

@@ -40,6 +40,21 @@ def test_a_transformer_agrees_for_other_sizes(is_exported: bool) -> None:
     np.testing.assert_allclose(found, model(other).detach().numpy(), 1e-4, 1e-5)
 
 
+def test_dims_have_the_user_s_names() -> None:
+    class Sum(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def forward(self, pair: Any, z: Any) -> Any:
+            return (pair[0] + pair[1]["y"]).sum(1) * z
+
+    rows, columns = torch.export.Dim("rows", max=9), torch.export.Dim("columns", min=2)
+    wide = {0: rows, 1: columns}
+    x, z = torch.ones(3, 4), torch.ones(3)
+    for shapes in (((wide, {"y": wide}), (rows,)), {"z": {0: rows}, "pair": (wide, {"y": wide})}):
+        module = read_source(Sum(), example_inputs=((x, {"y": x}), z), dynamic_shapes=shapes)
+        function = module.functions["main"]
+        assert function.symbols == {"rows": (0, 9), "columns": (2, None)}
+        assert str(function.block.arguments[1].type) == "f32[rows,columns]"
+
+
 def test_composite_ops_stay_whole() -> None:
     module = read_source(network(), example_inputs=(torch.randint(0, 20, (2, 5)),))
     ops = [op.name for op in module.functions["main"].block.ops]

@@ -140,8 +140,9 @@ class _Rescaling:
         if (add := defined_by(inner, "add")) and splat_of(add.operands[1]) == 0:
             inner = add.operands[0]
         rounded = defined_by(inner, "round_even")
-        if rounded and (source := _unbounded(rounded.operands[0], target)):
-            inner = builder.value("round_even", source)
+        top = rounded and defined_by(rounded.operands[0], "max")
+        if rounded and top and target.kind == "u" and splat_of(top.operands[1]) == 0:
+            inner = builder.value("round_even", top.operands[0])
         return None if inner is x else builder.value("convert", inner, dtype=target)
 
     def _dequantised(self, codes: Value, builder: Builder) -> Value | None:
@@ -173,7 +174,7 @@ class _Rescaling:
             return None
         if not known.is_summed and op not in self.moved:
             return None
-        inner = defined_by(x, "mul", "add", *_BOUNDS)
+        inner = defined_by(x, "mul", "add", "max")
         if inner is None:
             return None
         if inner.name == "add" and all(map(self._is_scaled, inner.operands)):
@@ -181,28 +182,12 @@ class _Rescaling:
         if not self._is_constant(inner.operands[1]):
             return None
         first, second = inner.operands
-        if inner.name in _BOUNDS and not number > 0:
+        if inner.name == "max" and not number > 0:
             return None
         scaled = self._scaled(second, float(number), builder)
         if inner.name != "mul":
             first = self._times(first, factor, builder)
         return builder.like(inner, first, scaled)
-
-    def add(self, op: Op, builder: Builder) -> Value | None:
-        """A number for each column, added to what has one already, behind a sum."""
-        x, second = op.operands
-        inner, known = defined_by(x, "add"), self.of(x)
-        if inner is None or known is None or not known.is_summed or self.uses[x] > 1:
-            return None
-        first, other = (defined_by(each, "broadcast") for each in (inner.operands[1], second))
-        if not first or not other or Broadcast.of(first) != Broadcast.of(other):
-            return None
-        (a,), (b,) = first.operands, other.operands
-        if not {a, b} <= self.weights or tensor_type(a).shape != tensor_type(b).shape:
-            return None
-        total = builder.value("add", a, b)
-        self.weights.add(total)
-        return builder.value("add", inner.operands[0], builder.like(first, total))
 
     def _times(self, x: Value, factor: Value, builder: Builder) -> Value:
         op = builder.append("mul", (x, factor))
@@ -260,19 +245,6 @@ def _saturated(x: Value, target: DType) -> Value | None:
     return op.operands[1]
 
 
-def _unbounded(x: Value, target: DType) -> Value | None:
-    """What bounds take that the dtype has, too, once its numbers are rounded; None without any."""
-    source, (least, most) = x, _limits(target)
-    while (op := defined_by(source, *_BOUNDS)) is not None:
-        bound = splat_of(op.operands[1])
-        if bound is None or not (bound <= least if op.name == "max" else np.rint(bound) >= most):
-            break
-        source = op.operands[0]
-    return None if source is x else source
-
-
-_BOUNDS = ("max", "min")
-
 _ROUNDINGS = frozenset({"round_even", "round_away", "floor", "ceil", "trunc"})
 
 _DERIVED: dict[str, Callable[..., float]] = {
@@ -285,7 +257,6 @@ _DERIVED: dict[str, Callable[..., float]] = {
 """The most that an op gives, by the most of its operands."""
 
 _RULES: dict[str, Callable[[_Rescaling, Op, Builder], Value | None]] = {
-    "add": _Rescaling.add,
     "convert": _Rescaling.convert,
     "div": _Rescaling.div,
     "mul": _Rescaling.mul,

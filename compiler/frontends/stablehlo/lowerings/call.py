@@ -38,6 +38,7 @@ _IDENTITIES = frozenset(
 )
 
 _WINDOW = "stablehlo.dynamic_reduce_window"
+_TOP_K = "ApproxTopK"
 _RANDOM = "stablehlo.dynamic_rng_bit_generator"
 
 _DIVIDENDS = (-13, -12, -7, -4, -3, -2, -1, 0, 1, 2, 3, 4, 7, 12, 13)
@@ -88,14 +89,16 @@ def composite(context: Context, op: SourceOp) -> list[Value] | list[Lowered]:
         return [context.builder.op(name, context.operand(op, 0))]
     count = count_of_top_k(op)
     if count is not None:
-        return _top_k(context, op, count)
+        return _top_k(context, op, count, len(op.operands[0].tensor.shape) - 1)
     arguments = [context.lowered(op, place) for place in range(len(op.operands))]
     return context.inline(str(op.attributes["decomposition"]), op, arguments)
 
 
-def _top_k(context: Context, op: SourceOp, count: int) -> list[Value]:
-    """The greatest elements in the total order of their bits, which tells -0 from 0 and NaN
-    from -NaN: floats are taken as integers in that order, and back."""
+def _top_k(
+    context: Context, op: SourceOp, count: int, axis: int, largest: bool = True
+) -> list[Value]:
+    """The greatest or least elements in the total order of their bits, which tells -0 from 0 and
+    NaN from -NaN: floats are taken as integers in that order, and back."""
     x = context.operand(op, 0)
     type = tensor_type(x)
     index_type = op.results[1].tensor
@@ -103,7 +106,9 @@ def _top_k(context: Context, op: SourceOp, count: int) -> list[Value]:
     if integer is not None:
         x = ordered_bits(context, context.builder.op("bitcast", x, dtype=integer))
     index = dtype(index_type.element)
-    values, indices = context.builder.op("top_k", x, k=count, axis=type.rank - 1, dtype=index)
+    values, indices = context.builder.op(
+        "top_k", x, k=count, axis=axis, largest=largest, dtype=index
+    )
     if integer is not None:
         values = context.builder.op("bitcast", ordered_bits(context, values), dtype=type.dtype)
     return [values, indices]
@@ -114,12 +119,38 @@ def chlo_unary(context: Context, op: SourceOp) -> Value:
     return context.builder.op(UNARY_NAMES[op.full_name], context.operand(op, 0))  # type: ignore[no-any-return]
 
 
+def _check_approximate_top_k(op: SourceOp, program: SourceProgram) -> str | None:
+    """Of a call that jax writes the second operand counts the elements of the first."""
+    axis = op.attributes["mhlo.backend_config"]["reduction_dim"]
+    places = op.operands[1].producer
+    if places is None or places.attributes.get("iota_dimension") != axis:
+        return f"the custom call '{_TOP_K}' of places that are not those of its operand"
+    return None if _prefers_greater(op, program) is not None else f"the order of '{_TOP_K}'"
+
+
+def _prefers_greater(op: SourceOp, program: SourceProgram) -> bool | None:
+    """Whether the function that compares two elements puts the greater one first."""
+    comparator = program.functions[str(op.attributes["called_computations"][0])].body.ops
+    direction = comparator[0].attributes.get("comparison_direction")
+    return {"GT": True, "LT": False}.get(str(direction))
+
+
+def _approximate_top_k(context: Context, op: SourceOp) -> list[Value]:
+    """The exact ones, as many as are asked for, or as the approximation would leave."""
+    axis = int(op.attributes["mhlo.backend_config"]["reduction_dim"])
+    count, greater = op.results[0].tensor.shape[axis], _prefers_greater(op, context.program)
+    assert count is not None
+    return _top_k(context, op, count, axis, bool(greater))
+
+
 def _check_custom_call(op: SourceOp, program: SourceProgram) -> str | None:
     target = op.attributes.get("call_target_name")
     if target == _WINDOW:
         return check_dynamic_reduce_window(op, program)
     if target == _RANDOM:
         return check_generator(op, program)
+    if target == _TOP_K:
+        return _check_approximate_top_k(op, program)
     if target == "shape_assertion" or target in UNARY_NAMES or target in _IDENTITIES:
         return None
     if is_lapack(target):
@@ -140,6 +171,8 @@ def custom_call(context: Context, op: SourceOp) -> Result:
         return dynamic_reduce_window(context, op)
     if target == _RANDOM:
         return rng_bit_generator(context, op)
+    if target == _TOP_K:
+        return _approximate_top_k(context, op)
     if is_lapack(target):
         return call_lapack(context, op)
     own = find_own(*split_name(target))

@@ -38,7 +38,8 @@ _REAL = {"c64": "f32", "c128": "f64"}
 _WHOLE = frozenset(
     {
         *("call", "case", "composite", "constant", "get_dimension_size", "get_tuple_element"),
-        *("if", "optimization_barrier", "return", "tuple", "while"),
+        *("if", "optimization_barrier", "return", "sharding_constraint", "tuple"),
+        *("unrealized_conversion_cast", "while"),
     }
 )
 """Ops that take complex tensors as they are."""

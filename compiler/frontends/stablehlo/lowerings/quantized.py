@@ -29,7 +29,8 @@ __all__ = ["is_quantized", "lower_quantized"]
 _WHOLE = frozenset(
     {
         *("call", "case", "composite", "custom_call", "get_dimension_size", "get_tuple_element"),
-        *("if", "optimization_barrier", "return", "tuple", "while"),
+        *("if", "optimization_barrier", "return", "sharding_constraint", "tuple"),
+        *("unrealized_conversion_cast", "while"),
     }
 )
 """Ops that take quantised tensors as they are."""

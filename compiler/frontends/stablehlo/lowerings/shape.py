@@ -188,6 +188,7 @@ def reverse(context: Context, op: SourceOp) -> Value:
     return context.builder.op("reverse", x, axes=ints(op.attributes["dimensions"]))  # type: ignore[no-any-return]
 
 
-@lowering("optimization_barrier")
-def optimization_barrier(context: Context, op: SourceOp) -> list[Lowered]:
+@lowering("optimization_barrier", "builtin.unrealized_conversion_cast", "sdy.sharding_constraint")
+def unchanged(context: Context, op: SourceOp) -> list[Lowered]:
+    """What is for other compilers; the last two stand around typed keys of jax."""
     return [context.lowered(op, place) for place in range(len(op.operands))]

@@ -91,6 +91,7 @@ _ROWS = {
     "send_v1": _CHANNEL,
     "send_v2": _CHANNEL + " source_target_pairs",
     "set_dimension_size_v1": "dimension",
+    "sharding_constraint": "sharding",
     "slice_v1": "limit_indices start_indices strides",
     "sort_v1": "dimension is_stable",
     "torch_index_select_v1": "batch_dims dim",

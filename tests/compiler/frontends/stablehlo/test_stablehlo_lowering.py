@@ -115,6 +115,8 @@ SHAPES: dict[str, Any] = {
     "sort": lambda x: (jnp.sort(x, 1), jnp.argsort(x, 1), jnp.sort(x, 0)[::-1]),
     "median": lambda x: (jnp.median(x), jnp.quantile(x, 0.3, axis=0)),
     "top_k": lambda x: lax.top_k(x, 2),
+    "approx_max_k": lambda x: lax.approx_max_k(x, 2, recall_target=1.0),
+    "approx_min_k": lambda x: lax.approx_min_k(x, 2, reduction_dimension=0, recall_target=1.0),
     "cumulative": lambda x: (jnp.cumsum(x, 1), lax.cumsum(x, 0, reverse=True), lax.cummax(x, 1)),
 }
 

@@ -234,3 +234,19 @@ def test_programs_of_jax_random_give_what_jax_gives(kind: str) -> None:
             )
             assert a.shape == b.shape
             np.testing.assert_allclose(a, b, tolerance, tolerance * 0.1, err_msg=str(place))
+
+
+@pytest.mark.parametrize("kind", ["threefry2x32", "rbg", "unsafe_rbg"])
+def test_typed_keys_are_arguments_and_results(kind: str) -> None:
+    """As the words that they hold."""
+
+    def draw(key: Any) -> Any:
+        first, second = jax.random.split(key)
+        return jax.random.uniform(first, (3,)), jax.random.fold_in(second, 7)
+
+    key = jax.random.key(3, impl=kind)
+    module = import_stablehlo(jax.export.export(jax.jit(draw))(key))
+    found = interpret(module, "main", [np.asarray(jax.random.key_data(key))])
+    numbers, following = draw(key)
+    np.testing.assert_array_equal(found[0], numbers)
+    np.testing.assert_array_equal(found[1], jax.random.key_data(following))

@@ -88,29 +88,6 @@ def test_a_layer_is_rescaled_once(target: str, zero: int) -> None:
     assert ops["max"] == (zero != 0)
 
 
-@pytest.mark.parametrize(("target", "bound"), [("u8", 6.0), ("u8", 5.9), ("i8", 6.0)])
-def test_bounds_that_codes_have_too_are_left_out(target: str, bound: float) -> None:
-    """As behind a ReLU6, whose range is that of the codes, or less."""
-    layer, zero = Layer(), -128 if target == "i8" else 0
-    x = layer.op("mul", layer.sums(), RANDOM.uniform(0.001, 0.01, COLUMNS))
-    x = layer.op("min", layer.op("max", x, 0.0), bound)
-    module = layer.module(layer.quantised(x, 6 / 255, zero, target))
-    x_codes = RANDOM.integers(0, 256, (ROWS, STEPS), np.uint8)
-    left = check(module, x_codes, 1)
-    assert "clamp" not in left
-    has_bounds = target == "i8" or bound < 6 - 3 / 255
-    assert ("min" in left, "max" in left) == (has_bounds, has_bounds)
-
-
-def test_numbers_that_are_added_to_columns_are_added_once() -> None:
-    layer = Layer()
-    x = layer.op("mul", layer.sums(), RANDOM.uniform(0.001, 0.01, COLUMNS))
-    for _ in range(3):
-        x = layer.op("add", x, RANDOM.uniform(-1, 1, COLUMNS))
-    x_codes = RANDOM.integers(0, 256, (ROWS, STEPS), np.uint8)
-    assert check(layer.module(x), x_codes, 1e-4)["add"] == 1
-
-
 def test_numbers_between_two_layers_are_no_codes() -> None:
     layer = Layer()
     codes = layer.quantised(layer.op("mul", layer.sums(), 0.01), 0.5, 9, "u8")

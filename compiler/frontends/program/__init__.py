@@ -11,6 +11,7 @@ from ingot.compiler.frontends.program import (
     manipulation,
     reductions,
     searching,
+    sets,
 )
 from ingot.compiler.frontends.program.dtypes import (
     NAMES,
@@ -46,6 +47,7 @@ __all__ = [
     "reductions",
     "result_type",
     "searching",
+    "sets",
     "spec",
     "trace",
 ]

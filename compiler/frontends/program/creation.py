@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
 from ingot.compiler.frontends.program.dtypes import default_float, default_int, element_type
 from ingot.compiler.frontends.program.tensor import (
@@ -44,6 +46,12 @@ def asarray(obj: Any, /, *, dtype: Any = None, copy: bool | None = None) -> Tens
     element = None if dtype is None else element_type(dtype)
     value = value_of(obj, element)
     return given(value if element is None else current().convert(value, element))
+
+
+@public
+def from_dlpack(x: Any, /) -> Tensor:
+    """A constant of an array of the host's memory in any library that speaks DLPack."""
+    return given(value_of(np.from_dlpack(x)))
 
 
 @public

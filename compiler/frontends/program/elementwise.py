@@ -399,6 +399,28 @@ def copysign(x1: Any, x2: Any, /) -> Tensor:
 
 
 @public
+def nextafter(x1: Any, x2: Any, /) -> Tensor:
+    """The float next to x1 in the direction of x2."""
+    trace = current()
+    a, b = _floats(x1, x2)
+    element = type_of(a).dtype
+    whole = dtype(f"i{element.bits}")
+    bits = trace.op("bitcast", a, dtype=whole)
+    zero = trace.fill(0, like=a)
+    is_zero = trace.compare("eq", a, zero)
+    # away from zero the bits grow; from zero the least float with the sign of x2 is next
+    grows = trace.compare("eq", trace.compare("lt", a, b), trace.compare("gt", a, zero))
+    one = trace.fill(1, like=bits)
+    moved = trace.op("add", bits, trace.op("select", grows, one, trace.op("neg", one)))
+    least = trace.op("bitcast", one, dtype=element)
+    least = trace.op("select", trace.compare("lt", b, zero), trace.op("neg", least), least)
+    found = trace.op("select", is_zero, least, trace.op("bitcast", moved, dtype=element))
+    unknown = trace.op("or", trace.op("is_nan", a), trace.op("is_nan", b))
+    found = trace.op("select", unknown, trace.op("add", a, b), found)
+    return given(trace.op("select", trace.compare("eq", a, b), b, found))
+
+
+@public
 def clip(x: Any, /, min: Any = None, max: Any = None) -> Tensor:
     """x, not below `min` and not above `max`."""
     trace = current()

@@ -6,6 +6,8 @@ import math
 from typing import Any
 
 from ingot.compiler.frontends import program as _program
+from ingot.compiler.frontends.program.dtypes import default_float, default_int
+from ingot.hal.spec import DType
 
 __array_api_version__ = "2024.12"
 
@@ -24,9 +26,42 @@ globals().update(
     {name: each for name, each in _program.FUNCTIONS.items() if not name.startswith("_")}
 )
 
+
+class _Info:
+    """What the standard asks of a namespace. A program has no devices."""
+
+    def capabilities(self) -> dict[str, Any]:
+        """Shapes may depend on data, and masks may be indices."""
+        return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 32}
+
+    def default_device(self) -> None:
+        """None: a device is chosen where the module is loaded."""
+        return
+
+    def devices(self) -> list[None]:
+        """None alone."""
+        return [None]
+
+    def default_dtypes(self, *, device: None = None) -> dict[str, DType]:
+        """Of numbers that have no other one."""
+        whole = default_int()
+        return {"real floating": default_float(), "integral": whole, "indexing": whole}
+
+    def dtypes(self, *, device: None = None, kind: Any = None) -> dict[str, DType]:
+        """Dtypes by name, those of a kind only."""
+        found = {name: _program.element_type(name) for name in _program.NAMES}
+        return {name: each for name, each in found.items() if kind is None or isdtype(each, kind)}
+
+
+def __array_namespace_info__() -> _Info:  # noqa: N807
+    """What this namespace has, in the words of the standard."""
+    return _Info()
+
+
 __all__ = [
     "Size",
     "Tensor",
+    "__array_namespace_info__",
     "can_cast",
     "e",
     "finfo",

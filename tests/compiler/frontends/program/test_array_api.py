@@ -265,6 +265,8 @@ MOVES: dict[str, Callable[..., Any]] = {
         xp.cumulative_sum(x, axis=0, include_initial=True),
     ),
     "diff": lambda xp, x: (xp.diff(x), xp.diff(x, axis=0), xp.diff(x, n=2)),
+    "unique": lambda xp, x: [*xp.unique_all(x[:, 1] // 2), *xp.unique_counts(x // 1)],
+    "unique values": lambda xp, x: [xp.sort(xp.unique_values(x)), *xp.unique_inverse(x > 0)],
     "nonzero": lambda xp, x: xp.nonzero(x > 0),
     "products": lambda xp, x: (
         xp.matmul(x, x.mT),
@@ -281,6 +283,32 @@ def test_functions_of_tensors(name: str) -> None:
     check(function, CUBE)
     if name not in ("spread", "products"):
         check(function, numbers("int32", (2, 3, 4)))
+
+
+def test_unique_of_nothing_and_of_nan() -> None:
+    for x in (np.zeros(0, np.float32), np.array([np.nan, 1, np.nan, 1], np.float32)):
+        for dims in (False, True):
+            got = run(lambda x: tuple(ops.unique_all(x)), x, dims=dims)
+            for one, other in zip(got, np.unique_all(x), strict=True):
+                np.testing.assert_array_equal(one, other)
+
+
+def test_neighbours_of_floats() -> None:
+    values = np.array([0, -0.0, 1, -1, 1e-45, -1e-45, 3.4e38, np.inf, -np.inf, np.nan], np.float32)
+    for dtype in (np.float32, np.float64):
+        a, b = (each.astype(dtype) for each in np.meshgrid(values, values))
+        (got,) = run(ops.nextafter, a, b)
+        np.testing.assert_array_equal(got, np.nextafter(a, b))
+
+
+def test_what_the_namespace_tells() -> None:
+    info = ops.__array_namespace_info__()
+    assert info.default_dtypes()["real floating"] is ops.float32
+    assert list(info.dtypes(kind="unsigned integer")) == ["uint8", "uint16", "uint32", "uint64"]
+    assert info.capabilities()["data-dependent shapes"]
+    assert info.devices() == [info.default_device()]
+    (got,) = run(lambda x: x + ops.from_dlpack(np.ones(2, np.float32)), np.ones(2, np.float32))
+    assert got.tolist() == [2, 2]
 
 
 def test_sums_of_narrow_integers_are_wide() -> None:

@@ -7,10 +7,18 @@ from typing import Any
 
 from ingot.compiler.frontends.emitter import Emitter, UnsupportedNode, shape_of, type_of
 from ingot.compiler.ir import Value, dims
-from ingot.compiler.ir.dims import Dim, Expr
+from ingot.compiler.ir.dims import Dim, Expr, known_dims
 from ingot.hal.spec import dtype
 
-__all__ = ["index_tensors", "join_places", "rolled", "slice_range", "sliced"]
+__all__ = [
+    "index_tensors",
+    "join_places",
+    "rolled",
+    "scatter_elements",
+    "scatter_slices",
+    "slice_range",
+    "sliced",
+]
 
 _I64 = dtype("i64")
 
@@ -104,3 +112,53 @@ def _wrapped(c: Emitter, places: Value, size: Value) -> Value:
     counted = c.op("select", c.compare("lt", places, zero), c.op("add", places, size), places)
     inside = c.op("and", c.compare("ge", counted, zero), c.compare("lt", counted, size))
     return c.op("select", inside, counted, c.fill(-(1 << 40), like=places))
+
+
+def scatter_elements(
+    c: Emitter, x: Value, axis: int, indices: Value, updates: Value, kind: str
+) -> Value:
+    """x with the updates, of the shape of `indices`, at these places of one axis. Negative ones
+    count from the end, one outside ends the call. Along other axes they may end before x does."""
+    rank, shape = type_of(x).rank, shape_of(x)
+    others = tuple(each for each in range(rank) if each != axis)
+    limit = tuple(shape[each] if each == axis else shape_of(indices)[each] for each in range(rank))
+    corner = x
+    if limit != shape:
+        corner = c.op("slice", x, start=(0,) * rank, limit=limit, stride=(1,) * rank)
+    updated = c.op(
+        "scatter",
+        corner,
+        indices,
+        updates,
+        update_window_dims=(),
+        inserted_window_dims=(axis,),
+        input_batching_dims=others,
+        scatter_indices_batching_dims=others,
+        scatter_dims_to_operand_dims=(axis,),
+        index_vector_dim=rank,
+        kind=kind,
+        mode="wrap_check",
+    )
+    if limit == shape:
+        return updated
+    starts = [c.constant(0, _I64) for _ in range(rank)]
+    return c.op("dynamic_update_slice", x, updated, *starts)
+
+
+def scatter_slices(
+    c: Emitter, x: Value, indices: Value, updates: Value, kind: str, mode: str = "wrap_check"
+) -> Value:
+    """x with slices at places of its first axes, as many as the last axis of `indices` has."""
+    (depth,), leading = known_dims(shape_of(indices)[-1:]), type_of(indices).rank - 1
+    return c.op(
+        "scatter",
+        x,
+        indices,
+        updates,
+        update_window_dims=tuple(range(leading, leading + type_of(x).rank - depth)),
+        inserted_window_dims=tuple(range(depth)),
+        scatter_dims_to_operand_dims=tuple(range(depth)),
+        index_vector_dim=leading,
+        kind=kind,
+        mode=mode,
+    )

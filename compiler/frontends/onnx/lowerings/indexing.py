@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ingot.compiler.frontends import indexed
 from ingot.compiler.frontends.onnx.node import Node, UnsupportedNode, shape_of, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import lowering
 from ingot.compiler.ir import Value
@@ -84,51 +85,15 @@ def scatter_nd(node: Node) -> Value:
     )
     indices = node.agree_on(indices, leading, depth)
     updates = node.agree(updates, (*shape_of(indices)[:-1], *shape_of(x)[depth:]))
-    return node.op(
-        "scatter",
-        x,
-        indices,
-        updates,
-        update_window_dims=tuple(range(leading, type_of(updates).rank)),
-        inserted_window_dims=tuple(range(depth)),
-        scatter_dims_to_operand_dims=tuple(range(depth)),
-        index_vector_dim=leading,
-        kind=_kind(node),
-        mode="wrap_check",
-    )
+    return indexed.scatter_slices(node, x, indices, updates, _kind(node))
 
 
 @lowering("ScatterElements", "Scatter")
 def scatter_elements(node: Node) -> Value:
     """Indices that leave out the end of an axis update a corner of the input."""
     x, indices, updates = node.input(0), node.input(1), node.input(2)
-    rank = type_of(x).rank
-    axis = node.axis(0, rank)
-    others = tuple(each for each in range(rank) if each != axis)
-    limit = [shape_of(x)[axis] if each == axis else shape_of(indices)[each] for each in range(rank)]
-    whole = tuple(limit) == shape_of(x)
-    corner = x
-    updates = node.agree(updates, shape_of(indices))
-    if not whole:
-        corner = node.op("slice", x, start=(0,) * rank, limit=tuple(limit), stride=(1,) * rank)
-    updated = node.op(
-        "scatter",
-        corner,
-        indices,
-        updates,
-        update_window_dims=(),
-        inserted_window_dims=(axis,),
-        input_batching_dims=others,
-        scatter_indices_batching_dims=others,
-        scatter_dims_to_operand_dims=(axis,),
-        index_vector_dim=rank,
-        kind=_kind(node),
-        mode="wrap_check",
-    )
-    if whole:
-        return updated
-    starts = [node.constant(0, "i64") for _ in range(rank)]
-    return node.op("dynamic_update_slice", x, updated, *starts)
+    axis, updates = node.axis(0, type_of(x).rank), node.agree(updates, shape_of(indices))
+    return indexed.scatter_elements(node, x, axis, indices, updates, _kind(node))
 
 
 def _wrap(node: Node, indices: Value, bound: Value) -> Value:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ingot.compiler.frontends.einsum import contract_letters
+from ingot.compiler.frontends.emitter import Emitter
 from ingot.compiler.frontends.stablehlo.lowering import Context, Lowered, lowering
 from ingot.compiler.frontends.stablehlo.reading.program import SourceOp, SourceProgram
 from ingot.compiler.graph.builder import tensor_type
@@ -85,10 +87,8 @@ def set_dimension_size(context: Context, op: SourceOp) -> Lowered:
 @lowering("unary_einsum", "einsum")
 def einsum(context: Context, op: SourceOp) -> Value:
     """A product of one or two operands, summed over the letters that the result lacks."""
-    left, _, result = str(op.attributes["einsum_config"]).partition("->")
-    terms = left.split(",")
-    values = context.operands(op)
-    builder, operands = context.builder, []
+    equation, values = str(op.attributes["einsum_config"]), context.operands(op)
+    terms = equation.partition("->")[0].split(",")
     sizes = {
         letter: dim
         for value, term in zip(values, terms, strict=True)
@@ -98,27 +98,4 @@ def einsum(context: Context, op: SourceOp) -> Value:
         context.agree(op, value, [sizes[letter] for letter in term])
         for value, term in zip(values, terms, strict=True)
     ]
-    for place, (value, term) in enumerate(zip(values, terms, strict=True)):
-        others = "".join([*terms[:place], *terms[place + 1 :], result])
-        axes = tuple(axis for axis, letter in enumerate(term) if letter not in others)
-        summed = builder.value("reduce", value, axes=axes, kind="add") if axes else value
-        operands.append((summed, "".join(each for each in term if each in others)))
-    product, letters = operands[0]
-    if len(operands) == 2:
-        other, right = operands[1]
-        batch = [each for each in letters if each in right and each in result]
-        inner = [each for each in letters if each in right and each not in result]
-        product = builder.value(
-            "dot_general",
-            product,
-            other,
-            lhs_batch=tuple(letters.index(each) for each in batch),
-            rhs_batch=tuple(right.index(each) for each in batch),
-            lhs_contract=tuple(letters.index(each) for each in inner),
-            rhs_contract=tuple(right.index(each) for each in inner),
-            dtype=tensor_type(product).dtype,
-        )
-        free = [each for each in letters + right if each not in {*batch, *inner}]
-        letters = "".join([*batch, *free])
-    order = tuple(letters.index(each) for each in result)
-    return builder.value("transpose", product, permutation=order)
+    return contract_letters(Emitter(context.builder), equation, values)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ingot.compiler.frontends.emitter import shape_of, type_of
+from ingot.compiler.frontends.indexed import scatter_slices
 from ingot.compiler.frontends.tflite.lowering import Context, lowering
 from ingot.compiler.ir import Value, dims
 from ingot.compiler.ir.dims import Dim, known_dim
@@ -60,30 +61,11 @@ def gather_nd(c: Context, x: Value, indices: Value) -> Value:
     )
 
 
-def _scattered(
-    c: Context, x: Value, indices: Value, updates: Value, kind: str, mode: str = "wrap_check"
-) -> Value:
-    depth, rank = known_dim(shape_of(indices)[-1]), type_of(x).rank
-    lead = type_of(indices).rank - 1
-    return c.op(
-        "scatter",
-        x,
-        indices,
-        updates,
-        update_window_dims=tuple(range(lead, lead + rank - depth)),
-        inserted_window_dims=tuple(range(depth)),
-        scatter_dims_to_operand_dims=tuple(range(depth)),
-        index_vector_dim=lead,
-        kind=kind,
-        mode=mode,
-    )
-
-
 @lowering("SCATTER_ND")
 def scatter_nd(c: Context, indices: Value, updates: Value, shape: Value) -> Value:
     element = type_of(updates).dtype
     zeros = c.full(0, element, tuple(c.dims(shape)))
-    return _scattered(c, zeros, indices, updates, "or" if element.is_boolean else "add")
+    return scatter_slices(c, zeros, indices, updates, "or" if element.is_boolean else "add")
 
 
 @lowering("SPARSE_TO_DENSE")
@@ -94,7 +76,7 @@ def sparse_to_dense(
     rows = shape_of(indices)[0] if type_of(indices).rank else 1
     indices = c.shaped(indices, (rows, len(sizes)))
     filled = c.broadcast_to(c.reshape(default, ()), sizes)
-    return _scattered(c, filled, indices, c.broadcast_to(values, (rows,)), "set")
+    return scatter_slices(c, filled, indices, c.broadcast_to(values, (rows,)), "set")
 
 
 @lowering("DENSIFY", codes=0)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import string
 from collections.abc import Sequence
 from typing import Any
 
 from ingot.compiler.frontends import products
+from ingot.compiler.frontends.einsum import contract_letters
 from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
 from ingot.compiler.frontends.torch.lowering import Context, lowering
 from ingot.compiler.ir import Value, dims
@@ -180,76 +180,4 @@ def convolve_transposed(
 
 @lowering("aten.einsum.default")
 def einsum(c: Context, equation: str, operands: Sequence[Value], *, path: Any = None) -> Value:
-    """Operands are contracted from the left to the right, two at a time."""
-    inputs, result = _equation(equation, operands)
-    values = list(operands)
-    terms = list(inputs)
-    value, term = values[0], terms[0]
-    if len(values) == 1:
-        value, term = _diagonals_refused(value, term)
-    for place in range(1, len(values)):
-        later = set(result).union(*terms[place + 1 :])
-        value, term = _contract(c, value, term, values[place], terms[place], later)
-    value, term = _summed(c, value, term, set(result))
-    return c.transpose(value, [term.index(letter) for letter in result])
-
-
-def _equation(equation: str, operands: Sequence[Value]) -> tuple[list[str], str]:
-    """The letters of each operand and of the result; "..." becomes letters."""
-    left, arrow, right = equation.replace(" ", "").partition("->")
-    terms = left.split(",")
-    if len(terms) != len(operands):
-        raise UnsupportedNode(f"the equation {equation!r} is not of {len(operands)} operands")
-    free = [letter for letter in string.ascii_letters if letter not in equation]
-    counts = [type_of(each).rank - len(term.replace("...", "")) for each, term in
-              zip(operands, terms, strict=True)]  # fmt: skip
-    most = max([n for n, term in zip(counts, terms, strict=True) if "..." in term], default=0)
-    batch = "".join(free[:most])
-    terms = [
-        term.replace("...", batch[most - n :] if n else "")
-        for n, term in zip(counts, terms, strict=True)
-    ]
-    if not arrow:
-        letters = sorted(each for each in set("".join(terms)) - set(batch))
-        right = "..." + "".join(x for x in letters if "".join(terms).count(x) == 1)
-    return terms, right.replace("...", batch)
-
-
-def _diagonals_refused(value: Value, term: str) -> tuple[Value, str]:
-    if len(set(term)) < len(term):
-        raise UnsupportedNode("diagonals in einsum are not supported: use torch.diagonal")
-    return value, term
-
-
-def _summed(c: Context, value: Value, term: str, kept: set[str]) -> tuple[Value, str]:
-    axes = [axis for axis, letter in enumerate(term) if letter not in kept]
-    return c.reduce(value, axes, "add"), "".join(x for x in term if x in kept)
-
-
-def _contract(
-    c: Context, a: Value, left: str, b: Value, right: str, later: set[str]
-) -> tuple[Value, str]:
-    """One product; letters that nobody needs later are summed."""
-    for term in (left, right):
-        _diagonals_refused(a, term)
-    a, left = _summed(c, a, left, later | set(right))
-    b, right = _summed(c, b, right, later | set(left))
-    sizes = {x: n for term, value in ((left, a), (right, b))
-             for x, n in zip(term, shape_of(value), strict=True) if n != 1}  # fmt: skip
-    a = c.broadcast_to(a, [sizes.get(x, 1) for x in left])
-    b = c.broadcast_to(b, [sizes.get(x, 1) for x in right])
-    batch = [x for x in left if x in right and x in later]
-    contracted = [x for x in left if x in right and x not in later]
-    product = c.op(
-        "dot_general",
-        a,
-        b,
-        lhs_batch=tuple(left.index(x) for x in batch),
-        rhs_batch=tuple(right.index(x) for x in batch),
-        lhs_contract=tuple(left.index(x) for x in contracted),
-        rhs_contract=tuple(right.index(x) for x in contracted),
-        dtype=type_of(a).dtype,
-    )
-    taken = {*batch, *contracted}
-    free = [x for x in left if x not in taken] + [x for x in right if x not in taken]
-    return product, "".join([*batch, *free])
+    return contract_letters(c, equation, operands)

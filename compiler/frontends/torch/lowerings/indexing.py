@@ -7,7 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
-from ingot.compiler.frontends.indexed import index_tensors, join_places, slice_range
+from ingot.compiler.frontends.indexed import (
+    index_tensors,
+    join_places,
+    scatter_elements,
+    slice_range,
+)
 from ingot.compiler.frontends.torch.lowering import Context, Scalar, lowering
 from ingot.compiler.ir import Value, dims
 from ingot.compiler.ir.dims import Dim
@@ -69,26 +74,7 @@ def _scattered(c: Context, x: Value, axis: int, indices: Value, updates: Value, 
     for at, dim in enumerate(shape_of(indices)):
         if dim != shape_of(updates)[at]:
             updates = c.sliced(updates, at, 0, dim)
-    others = tuple(each for each in range(rank) if each != axis)
-    corner = _corner(c, x, indices, axis)
-    updated = c.op(
-        "scatter",
-        corner,
-        indices,
-        updates,
-        update_window_dims=(),
-        inserted_window_dims=(axis,),
-        input_batching_dims=others,
-        scatter_indices_batching_dims=others,
-        scatter_dims_to_operand_dims=(axis,),
-        index_vector_dim=rank,
-        kind=kind,
-        mode="wrap_check",
-    )
-    if corner is x:
-        return updated
-    starts = [c.size(0) for _ in range(rank)]
-    return c.op("dynamic_update_slice", x, updated, *starts)
+    return scatter_elements(c, x, axis, indices, updates, kind)
 
 
 def scatter_one(c: Context, x: Value, indices: Value, updates: Value, kind: str) -> Value:

@@ -40,6 +40,10 @@ class WeightArrays:
                 self._compute(each)
         return self.arrays[value]
 
+    def forget(self) -> None:
+        """Free what is remembered."""
+        self.arrays.clear()
+
     def _compute(self, value: Value) -> None:
         op = value.owner
         assert isinstance(op, Op)

@@ -72,14 +72,15 @@ def insert_codes(module: Module, changes: Mapping[str, Change]) -> Module:
 
 class _Inserter:
     """`changes` by op. `ranges` of values to quantise where they are made, None for one that the
-    call finds; those in `shared` are read as such by all, others by layers only."""
+    call finds; those in `shared` are read as such by all, others by layers only. `replaced` has
+    the new results of layers, `quantised` what was made of values."""
 
     def __init__(self, changes: Mapping[Op, tuple[Layer, Change]]) -> None:
         self.changes = changes
         self.ranges: dict[Value, Range | None] = {}
         self.shared: set[Value] = set()
-        self.replaced: dict[Value, Value] = {}  # for all that read it
-        self.quantised: dict[Value, Value] = {}  # for layers
+        self.replaced: dict[Value, Value] = {}
+        self.quantised: dict[Value, Value] = {}
         for layer, change in changes.values():
             if change.range is not None or change.is_dynamic:
                 self._note(layer.input, change.range, layer.kind)
@@ -104,7 +105,7 @@ class _Inserter:
                 self.block(region.block)
             found = self.changes.get(op)
             if found is None:
-                op.operands = [self.replaced.get(each, each) for each in op.operands]
+                op.operands = [self._read(each, op) for each in op.operands]
                 block.ops.append(op)
             else:
                 self._layer(*found, Builder(block.ops, op.location))
@@ -114,13 +115,17 @@ class _Inserter:
     def _made(self, x: Value, ops: list[Op], location: str) -> None:
         if x not in self.ranges:
             return
-        quantised = _quantised(self.replaced.get(x, x), self.ranges[x], Builder(ops, location))
-        self.quantised[x] = quantised
-        if x in self.shared:
-            self.replaced[x] = quantised
+        source = self.replaced.get(x, x)
+        self.quantised[x] = _quantised(source, self.ranges[x], Builder(ops, location))
+
+    def _read(self, x: Value, op: Op) -> Value:
+        """What an op reads now. Results of a function stay floats."""
+        if x in self.shared and op.name != "return":
+            return self.quantised[x]
+        return self.replaced.get(x, x)
 
     def _layer(self, layer: Layer, change: Change, builder: Builder) -> None:
-        x = self.replaced.get(layer.input, layer.input)
+        x = self._read(layer.input, layer.op)
         if change.range is not None or change.is_dynamic:
             x = self.quantised[layer.input]
         if layer.kind == "table":

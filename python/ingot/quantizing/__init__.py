@@ -67,8 +67,8 @@ def quantize(
     `max_error`: the greatest relative l2 error of a layer's result that is taken; layers above it
     stay float.
     `precision`: as of `compile`: "int8" rounds what meets weights in groups.
-    `measure`: layers that are slower than float ones on this machine stay float, and the report
-    has times. Without it the module depends on its source and data alone.
+    `measure`: layers that are slower than float ones on this machine's processor stay float, and
+    the report has times. Without it the module depends on its source and data alone.
     `dims`: sizes of open dims with which to measure where there is no data.
     `options`: those of `compile`. Weights stand in the module; external ones stay float.
 

@@ -94,7 +94,7 @@ def calibrate(
 
 def results_of(model: Model, sample: Sample) -> list[_Array]:
     """The results of a call as arrays; f32 for floats that NumPy lacks."""
-    results = model(**sample)
+    results = model(*(sample[value.name] for value in model.signature.arguments))
     made = results if isinstance(results, tuple) else (results,)
     return [each.numpy() if each.dtype.is_numpy else each.astype("f32").numpy() for each in made]
 

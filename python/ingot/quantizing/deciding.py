@@ -133,7 +133,7 @@ def decide(
                 yield Decision(layer, None, "kept as asked")
                 continue
             weight = arrays.of(layer.weight)
-            arrays.arrays.clear()
+            arrays.forget()
             if weight is None:
                 yield Decision(layer, None, "its weight is given when the module is loaded")
             elif not np.isfinite(matrix := layer.matrix(weight)).all():

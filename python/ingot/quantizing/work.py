@@ -18,6 +18,7 @@ from ingot.quantizing.deciding import Decision, Scheme, decide, kept_layers
 from ingot.quantizing.measuring import Measured, Program, compare_results, measure
 from ingot.quantizing.report import QuantizationReport, make_report
 from ingot.quantizing.samples import Sample, read_samples
+from ingot.runtime.model import load
 from ingot.runtime.signature import Signature, Value
 
 __all__ = ["Work"]
@@ -152,8 +153,6 @@ def _value(name: str, type: ir.Type) -> Value:
 
 
 def _random_sample(module: Module, dims: Mapping[str, int]) -> Sample:
-    from ingot.runtime.model import load
-
     model = load(module)
     return random_inputs(model, model.signature, dims)
 

@@ -181,13 +181,13 @@ def test_a_weight_alone_is_multiplied_packed(bits: int) -> None:
 def test_what_convolutions_read_is_bytes_for_all_and_so_is_what_its_maximum_is_of() -> None:
     weight = numbers(4, 3, 1, 1)
 
-    def build(b: Builder, x: Value) -> tuple[Value, Value]:
+    def build(b: Builder, x: Value) -> tuple[Value, Value, Value]:
         top = b.value(
             "reduce_window", b.value("abs", x), kind="max", window=(1, 1, 2, 2),
             strides=(1, 1, 2, 2),
         )  # fmt: skip
         y = b.value("convolution", top, b.constant(weight), layout="nchw,oihw->nchw")
-        return y, b.value("exp", top)
+        return y, b.value("exp", top), top
 
     module = program(build, "f32[1,3,4,4]")
     done = changed(module, 8, range=Range(0.05, 0))
@@ -198,6 +198,7 @@ def test_what_convolutions_read_is_bytes_for_all_and_so_is_what_its_maximum_is_o
     x = np.float32(0.05) * RANDOM.integers(-255, 256, (1, 3, 4, 4)).astype(np.float32)
     wanted = interpret(module, "main", [x])[1]
     np.testing.assert_allclose(interpret(done, "main", [x])[1], wanted, rtol=1e-4)
+    assert done.functions["main"].block.terminator.operands[2] is window.result  # stays float
 
 
 def test_a_range_that_the_call_finds_covers_its_numbers() -> None:

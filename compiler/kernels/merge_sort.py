@@ -21,7 +21,7 @@ from ingot.compiler.kernels.loop import Index as LoopIndex
 from ingot.compiler.kernels.schedule import MOST_SCRATCH
 from ingot.hal.spec import DType
 
-__all__ = ["MergeSort"]
+__all__ = ["MergeSort", "merge_runs"]
 
 Read = Callable[[Emitter], list[Value]]
 """The element at which the emitter stands, a value per column."""
@@ -148,16 +148,31 @@ class MergeSort:
         b = self.builder
         first, middle, end = run
         last = b.sub(end, 1)
-        with b.for_(first, limit, 1, [b.data(first), b.data(middle)]) as loop:
-            i, j = loop.carried
-            left = self._load(b.add(base, b.min(i, last)))
-            right = self._load(b.add(base, b.min(j, last)))
-            take = b.op("and", self.before(right, left), b.compare("lt", j, end))
-            take = b.op("or", take, b.compare("ge", i, middle))
-            pairs = zip(left, right, strict=True)
-            store(loop.index, [b.op("select", take, y, x) for x, y in pairs])
-            step = b.convert(take, I64)
-            loop.yield_(b.value(b.add(i, b.sub(1, step))), b.value(b.add(j, step)))
 
-    def _load(self, place: LoopIndex) -> list[Value]:
-        return [self.builder.load(buffer, place) for buffer in self.buffers]
+        def read(place: LoopIndex) -> list[Value]:
+            at = b.add(base, b.min(place, last))
+            return [b.load(buffer, at) for buffer in self.buffers]
+
+        merge_runs(b, (first, limit), ((first, middle), (middle, end)), read, self.before, store)
+
+
+def merge_runs(
+    b: LoopBuilder,
+    span: tuple[LoopIndex, LoopIndex],
+    runs: tuple[tuple[LoopIndex, LoopIndex], tuple[LoopIndex, LoopIndex]],
+    read: Callable[[LoopIndex], list[Value]],
+    before: Before,
+    store: Store,
+) -> None:
+    """Store the elements of two sorted runs, each from its first place up to its end, in order at
+    the places of `span`; of equal ones those of the first run are in front."""
+    (first, first_end), (second, second_end) = runs
+    with b.for_(*span, 1, [b.data(first), b.data(second)]) as loop:
+        i, j = loop.carried
+        left, right = read(i), read(j)
+        take = b.op("and", before(right, left), b.compare("lt", j, second_end))
+        take = b.op("or", take, b.compare("ge", i, first_end))
+        pairs = zip(left, right, strict=True)
+        store(loop.index, [b.op("select", take, y, x) for x, y in pairs])
+        step = b.convert(take, I64)
+        loop.yield_(b.value(b.add(i, b.sub(1, step))), b.value(b.add(j, step)))

@@ -19,7 +19,7 @@ from ingot.compiler.kernels.lines import Lines
 from ingot.compiler.kernels.local_sort import LocalSort, local_capacity
 from ingot.compiler.kernels.loop import I64, LoopBuilder
 from ingot.compiler.kernels.loop import Index as LoopIndex
-from ingot.compiler.kernels.merge_sort import Before, Read, Store
+from ingot.compiler.kernels.merge_sort import Before, Read, Store, merge_runs
 from ingot.compiler.kernels.schedule import guess, power_of_two
 from ingot.compiler.kernels.work_group import WorkGroup, combine_kind
 from ingot.hal.spec import DType
@@ -154,17 +154,12 @@ class LineSort:
         i, j = b.add(first, start), b.add(middle, b.sub(begin, start))
         i_end, j_end = b.add(first, following), b.add(middle, b.sub(stop, following))
         last = b.sub(end, 1)
-        initial = [b.data(i), b.data(j)]
-        with b.for_(b.add(first, begin), b.add(first, stop), 1, initial) as loop:
-            i, j = loop.carried
-            one = self._read(b.add(base, b.min(i, last)))
-            other = self._read(b.add(base, b.min(j, last)))
-            take = b.op("and", self.before(other, one), b.compare("lt", j, j_end))
-            take = b.op("or", take, b.compare("ge", i, i_end))
-            pairs = zip(one, other, strict=True)
-            store(loop.index, [b.op("select", take, y, x) for x, y in pairs])
-            step = b.convert(take, I64)
-            loop.yield_(b.value(b.add(i, b.sub(1, step))), b.value(b.add(j, step)))
+
+        def read(place: LoopIndex) -> list[Value]:
+            return self._read(b.add(base, b.min(place, last)))
+
+        span = (b.add(first, begin), b.add(first, stop))
+        merge_runs(b, span, ((i, i_end), (j, j_end)), read, self.before, store)
 
     def _split(
         self,

@@ -142,6 +142,24 @@ class Emitter:
             return value
         return self.op("reshape", value, shape=tuple(shape))
 
+    def reshaped(self, x: Value, shape: Sequence[Dim]) -> Value:
+        """x in another shape, of as many elements; the call checks what is not proven."""
+        shape = tuple(shape)
+        if shape_of(x) == shape:
+            return x
+        self.equate(dims.product(shape_of(x)), dims.product(shape))
+        return self.reshape(x, shape)
+
+    def sliced(self, x: Value, axis: int, start: Dim, limit: Dim, step: int = 1) -> Value:
+        """A range of one axis, which it must have."""
+        shape, rank = shape_of(x), type_of(x).rank
+        if (start, limit, step) == (0, shape[axis], 1):
+            return x
+        first: list[Dim] = [0] * rank
+        last, strides = list(shape), [1] * rank
+        first[axis], last[axis], strides[axis] = start, limit, step
+        return self.op("slice", x, start=tuple(first), limit=tuple(last), stride=tuple(strides))
+
     def transpose(self, value: Value, permutation: Sequence[int]) -> Value:
         if list(permutation) == list(range(len(permutation))):
             return value

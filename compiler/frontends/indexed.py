@@ -17,7 +17,6 @@ __all__ = [
     "scatter_elements",
     "scatter_slices",
     "slice_range",
-    "sliced",
 ]
 
 _I64 = dtype("i64")
@@ -44,17 +43,6 @@ def _clamped(index: Any, size: Dim) -> Dim:
     return dims.minimum(dims.maximum(index + size * below, 0), size)
 
 
-def sliced(c: Emitter, x: Value, axis: int, start: Dim, limit: Dim, step: int = 1) -> Value:
-    """A range of one axis, which it must have."""
-    shape, rank = shape_of(x), type_of(x).rank
-    if (start, limit, step) == (0, shape[axis], 1):
-        return x
-    first: list[Dim] = [0] * rank
-    last, strides = list(shape), [1] * rank
-    first[axis], last[axis], strides[axis] = start, limit, step
-    return c.op("slice", x, start=tuple(first), limit=tuple(last), stride=tuple(strides))
-
-
 def rolled(c: Emitter, x: Value, axis: int, shift: Dim) -> Value:
     """x with its elements moved on by `shift` places along an axis; those at the end come back in
     front."""
@@ -64,7 +52,7 @@ def rolled(c: Emitter, x: Value, axis: int, shift: Dim) -> Value:
     at = dims.modulo(shift * -1, dims.maximum(size, 1))  # so many from the front go to the end
     if at == 0:
         return x
-    parts = (sliced(c, x, axis, at, size), sliced(c, x, axis, 0, at))
+    parts = (c.sliced(x, axis, at, size), c.sliced(x, axis, 0, at))
     return c.agree(c.op("concatenate", *parts, axis=axis), shape_of(x))
 
 

@@ -12,7 +12,6 @@ from functools import reduce
 from typing import Any
 
 from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
-from ingot.compiler.frontends.indexed import sliced
 from ingot.compiler.frontends.program.creation import arange, asarray, astype, full
 from ingot.compiler.frontends.program.elementwise import abs as absolute
 from ingot.compiler.frontends.program.elementwise import clip, floating, relu, where
@@ -152,7 +151,7 @@ def center_crop(x: Any, size: Sequence[Any], /, *, axes: Sequence[int]) -> Tenso
         if isinstance(own, int) and isinstance(length, int) and length > own:
             raise UnsupportedNode(f"it crops {length} elements of axis {axis}, which has {own}")
         start = dims.floordiv(own - length, 2)
-        value = sliced(current(), value, axis, start, start + length)
+        value = current().sliced(value, axis, start, start + length)
     return given(value)
 
 

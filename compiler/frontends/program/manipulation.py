@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
-from ingot.compiler.frontends.indexed import rolled, sliced
+from ingot.compiler.frontends.indexed import rolled
 from ingot.compiler.frontends.program.creation import arange, shape_dims
 from ingot.compiler.frontends.program.elementwise import common_dtype
 from ingot.compiler.frontends.program.tensor import (
@@ -107,7 +107,7 @@ def unstack(x: Any, /, *, axis: int = 0) -> tuple[Tensor, ...]:
     if not isinstance(count, int):
         raise UnsupportedNode(f"{value.type} has no known number of slices along axis {axis}")
     rest = [dim for at, dim in enumerate(shape) if at != place]
-    parts = (sliced(current(), value, place, at, at + 1) for at in range(count))
+    parts = (current().sliced(value, place, at, at + 1) for at in range(count))
     return tuple(given(current().reshape(part, rest)) for part in parts)
 
 

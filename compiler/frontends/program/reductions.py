@@ -7,7 +7,6 @@ from typing import Any
 
 from ingot.compiler.frontends import normalizing
 from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
-from ingot.compiler.frontends.indexed import sliced
 from ingot.compiler.frontends.program.creation import astype
 from ingot.compiler.frontends.program.dtypes import default_int, element_type
 from ingot.compiler.frontends.program.elementwise import floating
@@ -174,8 +173,8 @@ def diff(x: Any, /, *, axis: int = -1, n: int = 1) -> Tensor:
         size = shape_of(value)[place]
         if size == 0:
             break
-        later = sliced(trace, value, place, 1, size)
-        value = trace.op(name, later, sliced(trace, value, place, 0, size - 1))
+        later = trace.sliced(value, place, 1, size)
+        value = trace.op(name, later, trace.sliced(value, place, 0, size - 1))
     return given(value)
 
 

@@ -7,7 +7,7 @@ from types import EllipsisType
 from typing import Any
 
 from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
-from ingot.compiler.frontends.indexed import index_tensors, slice_range, sliced
+from ingot.compiler.frontends.indexed import index_tensors, slice_range
 from ingot.compiler.frontends.ordering import sort_with_places
 from ingot.compiler.frontends.program.elementwise import together
 from ingot.compiler.frontends.program.tensor import (
@@ -68,7 +68,7 @@ def _places(x: Value) -> list[Value]:
     trace = current()
     found = trace.op("nonzero", x, symbols=(trace.fresh("count"),))
     count = shape_of(found)[1]
-    rows = (sliced(trace, found, 0, row, row + 1) for row in range(type_of(x).rank))
+    rows = (trace.sliced(found, 0, row, row + 1) for row in range(type_of(x).rank))
     return [trace.reshape(row, (count,)) for row in rows]
 
 
@@ -248,7 +248,7 @@ def _picked(x: Value, axis: int, index: Dim) -> Value:
     if isinstance(index, int) and isinstance(size, int) and not 0 <= index < size:
         raise UnsupportedNode(f"index {index} is out of range for axis {axis} of {x.type}")
     if dims.prove_le(0, index) and dims.prove_le(index + 1, size):
-        return sliced(current(), x, axis, index, index + 1)
+        return current().sliced(x, axis, index, index + 1)
     place = current().reshape(current().size(index), (1,))
     return current().op("take", x, place, axis=axis, mode="check")
 
@@ -262,7 +262,7 @@ def _ranged(x: Value, axis: int, key: slice) -> Value:
     if step < 0:
         x = current().op("reverse", x, axes=(axis,))
         start, stop = (_mirrored(each, size) for each in (start, stop))
-    return sliced(current(), x, axis, *slice_range(size, start, stop, abs(step)))
+    return current().sliced(x, axis, *slice_range(size, start, stop, abs(step)))
 
 
 def _mirrored(index: Dim | None, size: Dim) -> Dim | None:

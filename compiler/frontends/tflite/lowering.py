@@ -27,7 +27,7 @@ from ingot.compiler.frontends.emitter import Emitter, UnsupportedNode, shape_of,
 from ingot.compiler.frontends.tflite.model import Operator, Tensor
 from ingot.compiler.frontends.tflite.quantized import dequantize
 from ingot.compiler.graph.builder import Builder
-from ingot.compiler.ir import Op, Value, dims
+from ingot.compiler.ir import Op, Value
 from ingot.compiler.ir.dims import Dim
 from ingot.hal.spec import DType, dtype
 
@@ -180,24 +180,6 @@ class Context(Emitter):
         return self.normalize_axis(axis, type_of(x).rank)
 
     # ---- ops
-
-    def shaped(self, x: Value, shape: Sequence[Dim]) -> Value:
-        """x in another shape of as many elements; the call checks what is not proven."""
-        shape = tuple(shape)
-        if shape_of(x) == shape:
-            return x
-        self.equate(dims.product(shape_of(x)), dims.product(shape))
-        return self.reshape(x, shape)
-
-    def sliced(self, x: Value, axis: int, start: Dim, limit: Dim, step: int = 1) -> Value:
-        """A range of one axis, which it must have."""
-        shape, rank = shape_of(x), type_of(x).rank
-        if (start, limit, step) == (0, shape[axis], 1):
-            return x
-        first: list[Dim] = [0] * rank
-        last, strides = list(shape), [1] * rank
-        first[axis], last[axis], strides[axis] = start, limit, step
-        return self.op("slice", x, start=tuple(first), limit=tuple(last), stride=tuple(strides))
 
     def places(self, shape: Sequence[Dim], axis: int, element: str = "i64") -> Value:
         """The index along an axis, of every element."""

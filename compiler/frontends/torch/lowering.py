@@ -19,8 +19,7 @@ from copy import copy
 from typing import Any, TypeVar
 
 from ingot.compiler.frontends.amounts import Amounts
-from ingot.compiler.frontends.emitter import Emitter, UnsupportedNode, shape_of, type_of
-from ingot.compiler.frontends.indexed import sliced
+from ingot.compiler.frontends.emitter import Emitter, UnsupportedNode, type_of
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.ir import TensorType, Value, dims
 from ingot.compiler.ir.dims import Dim, Expr
@@ -168,15 +167,3 @@ class Context(Emitter):
                 f"the result is {x.type}, but the program declares rank {len(shape)}"
             )
         return self.agree(x, shape)
-
-    def reshaped(self, x: Value, shape: Sequence[Dim]) -> Value:
-        """x in another shape, of as many elements; the call checks what is not proven."""
-        shape = tuple(shape)
-        if shape_of(x) == shape:
-            return x
-        self.equate(dims.product(shape_of(x)), dims.product(shape))
-        return self.reshape(x, shape)
-
-    def sliced(self, x: Value, axis: int, start: Dim, limit: Dim, step: int = 1) -> Value:
-        """A range of one axis, which it must have."""
-        return sliced(self, x, axis, start, limit, step)

@@ -47,7 +47,7 @@ def fully_connected(c: Context, x: Value, w: Value, bias: Value | None = None) -
         count = dims.product(shape)
         rows = dims.product(shape[:-1])
         rows = rows if shape and shape[-1] == depth else dims.floordiv(count, depth)
-        x = c.shaped(x, (rows, depth))
+        x = c.reshaped(x, (rows, depth))
     rank = type_of(x).rank
     return add_bias(c, c.dot(x, w, (rank - 1, 1)), bias, 2)
 

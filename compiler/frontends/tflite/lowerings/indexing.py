@@ -74,7 +74,7 @@ def sparse_to_dense(
 ) -> Value:
     sizes = tuple(c.dims(shape))
     rows = shape_of(indices)[0] if type_of(indices).rank else 1
-    indices = c.shaped(indices, (rows, len(sizes)))
+    indices = c.reshaped(indices, (rows, len(sizes)))
     filled = c.broadcast_to(c.reshape(default, ()), sizes)
     return scatter_slices(c, filled, indices, c.broadcast_to(values, (rows,)), "set")
 

@@ -324,6 +324,6 @@ def svdf(c: Context, *given: Any) -> list[Value]:
     _store(c, 4, c.reshape(kept, shape_of(state)))
     sums = c.reduce(c.op("mul", *c.broadcast(kept, times)), [2], "add")
     rank = c.options.rank
-    total = c.reduce(c.shaped(sums, (batch, filters // rank, rank)), [2], "add")
+    total = c.reduce(c.reshaped(sums, (batch, filters // rank, rank)), [2], "add")
     total = activate(c, _added(c, total, bias), c.options.activation)
     return _quantized(c, [total])

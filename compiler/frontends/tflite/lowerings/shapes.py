@@ -26,7 +26,7 @@ def reshape(c: Context, x: Value, shape: Value | None = None) -> Value:
         place = wanted.index(-1)
         known = dims.product(dim for at, dim in enumerate(wanted) if at != place)
         wanted[place] = dims.floordiv(dims.product(shape_of(x)), known) if known != 0 else 0
-    return c.shaped(x, wanted)
+    return c.reshaped(x, wanted)
 
 
 @lowering("STABLEHLO_RESHAPE", codes=0)
@@ -40,7 +40,7 @@ def squeeze(c: Context, x: Value) -> Value:
     axes = {c.axis(each, x) for each in c.options.squeeze_dims}
     if not axes:
         axes = {axis for axis, dim in enumerate(shape) if dim == 1}
-    return c.shaped(x, [dim for axis, dim in enumerate(shape) if axis not in axes])
+    return c.reshaped(x, [dim for axis, dim in enumerate(shape) if axis not in axes])
 
 
 @lowering("EXPAND_DIMS", codes=0)
@@ -333,7 +333,7 @@ def reverse(c: Context, x: Value, axes: Value) -> Value:
 def space_to_depth(c: Context, x: Value) -> Value:
     n, (batch, height, width, depth) = c.options.block_size, shape_of(x)
     rows, columns = dims.floordiv(height, n), dims.floordiv(width, n)
-    parts = c.shaped(x, (batch, rows, n, columns, n, depth))
+    parts = c.reshaped(x, (batch, rows, n, columns, n, depth))
     return c.reshape(c.transpose(parts, (0, 1, 3, 2, 4, 5)), (batch, rows, columns, n * n * depth))
 
 
@@ -341,7 +341,7 @@ def space_to_depth(c: Context, x: Value) -> Value:
 def depth_to_space(c: Context, x: Value) -> Value:
     n, (batch, height, width, depth) = c.options.block_size, shape_of(x)
     inner = dims.floordiv(depth, n * n)
-    parts = c.shaped(x, (batch, height, width, n, n, inner))
+    parts = c.reshaped(x, (batch, height, width, n, n, inner))
     moved = c.transpose(parts, (0, 1, 3, 2, 4, 5))
     return c.reshape(moved, (batch, height * n, width * n, inner))
 
@@ -360,7 +360,7 @@ def space_to_batch(c: Context, x: Value, blocks: Value, pairs: Value) -> Value:
     split = [
         dim for n, size in zip(sizes, spatial, strict=True) for dim in (dims.floordiv(size, n), n)
     ]
-    parts = c.shaped(x, (batch, *split, *rest))
+    parts = c.reshaped(x, (batch, *split, *rest))
     inner, outer = range(2, 2 * count + 1, 2), range(1, 2 * count, 2)
     moved = c.transpose(
         parts, (*inner, 0, *outer, *range(2 * count + 1, 2 * count + 1 + len(rest)))
@@ -374,7 +374,7 @@ def batch_to_space(c: Context, x: Value, blocks: Value, crops: Value) -> Value:
     count = len(sizes)
     batch, *spatial = shape_of(x)[: count + 1]
     rest = shape_of(x)[count + 1 :]
-    parts = c.shaped(x, (*sizes, dims.floordiv(batch, dims.product(sizes)), *spatial, *rest))
+    parts = c.reshaped(x, (*sizes, dims.floordiv(batch, dims.product(sizes)), *spatial, *rest))
     order = [count]
     for at in range(count):
         order += [count + 1 + at, at]

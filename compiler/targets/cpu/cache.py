@@ -15,8 +15,7 @@ import stat
 import tempfile
 from contextlib import suppress
 from pathlib import Path
-
-from ingot.compiler.ir.dataclass import dataclass
+from typing import NamedTuple
 
 __all__ = ["Cache", "CachedFile", "default_cache"]
 
@@ -24,8 +23,7 @@ _DIGEST_LENGTH = 32
 _OURS = re.compile(r"(opencl-)?[0-9a-f]{64}|\.new-\w+")
 
 
-@dataclass(frozen=True)
-class CachedFile:
+class CachedFile(NamedTuple):
     """A file of the cache: its bytes, and when it was used, in seconds since 1970."""
 
     path: Path
@@ -53,13 +51,27 @@ class Cache:
 
     def write(self, key: str, content: bytes) -> None:
         """Keep the content for the key, if the folder can be written."""
+        self.write_file(key, hashlib.sha256(content).digest() + content)
+
+    def file(self, key: str) -> Path | None:
+        """The file that `write_file` made for the key, or None."""
+        if self.folder is None:
+            return None
+        try:
+            os.utime(self.folder / key)
+        except OSError:
+            return None
+        return self.folder / key
+
+    def write_file(self, key: str, content: bytes) -> None:
+        """As `write`, of content with checks of its own, which is read from the file itself."""
         if self.folder is None:
             return
         name = ""
         try:
             handle, name = tempfile.mkstemp(dir=self.folder, prefix=".new-")
             with os.fdopen(handle, "wb") as file:
-                file.write(hashlib.sha256(content).digest() + content)
+                file.write(content)
             os.replace(name, self.folder / key)
         except OSError:
             if name:

@@ -12,57 +12,74 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import ingot
 from ingot.compiler.targets.cpu.cache import default_cache
 from ingot.hal.device import open_device
+from ingot.hal.errors import DataLoss, Incompatible, NotFound
 from ingot.onnxruntime.options import logger
 from ingot.onnxruntime.types import ModelMetadata, NodeArg, of_proto, onnx_code, type_text
+from ingot.runtime.model import Model, load
+from ingot.runtime.signature import Signature
 
-__all__ = ["Compiled", "compiled_model"]
+__all__ = ["Loaded", "loaded_model"]
 
 _FORM = "1"  # of what is kept
 
 
 @dataclass(frozen=True)
-class Compiled:
-    """A module, and what the model says of its ends and itself."""
+class Loaded:
+    """A model that is ready, and what its source says of its ends and itself."""
 
-    module: Any  # bytes, or what `ingot.compile` gave
+    model: Model
     inputs: list[NodeArg]
     outputs: list[NodeArg]
     metadata: ModelMetadata
 
 
-def compiled_model(source: Path | bytes, device: str, dims: Mapping[str, int]) -> Compiled:
-    """The module of an ONNX model for a device, from the cache or compiled. `dims` are sizes of
-    dims that kernels are made for.
+def loaded_model(
+    source: Path | bytes, device: str, threads: int | None, dims: Mapping[str, int]
+) -> Loaded:
+    """An ONNX model on a device: its module is mapped from the cache, or compiled. `dims` are
+    sizes of dims that kernels are made for.
 
-    Raises as `ingot.compile`; OSError, DecodeError: there is no model.
+    Raises as `ingot.compile` and `ingot.load`; OSError, DecodeError: there is no model.
     """
     kept = default_cache()
-    data = source.read_bytes() if isinstance(source, Path) else source
     folder = source.resolve().parent if isinstance(source, Path) else None
     sizes = json.dumps(sorted(dims.items()))
     start = [_FORM, _compiler(), device.partition(":")[0], _processor(), sizes]
-    key = _digest(*start, hashlib.sha256(data).hexdigest())
+    key = _digest(*start, _hash_of(source))
     about = _about(kept.read(_digest(key, "about")))
     if about is not None:
-        whole = _digest(key, *_external(about["external"], folder))
-        module = kept.read(whole)
-        if module is not None:
-            return _compiled(module, about)
+        path = kept.file(_digest(key, *_external(about["external"], folder)))
+        if path is not None:
+            with suppress(DataLoss, Incompatible, NotFound):  # it was damaged or removed
+                return _loaded(load(path, device=device, threads=threads), about)
     begin = time.perf_counter()
-    module, about = _compile(source, data, device, dims)
+    proto = _proto(source)
+    module = ingot.compile(source, target=device.partition(":")[0], specialize=_wanted(proto, dims))
     logger.info("compiled in %.1f s", time.perf_counter() - begin)
-    if about.pop("is_known"):
-        whole = _digest(key, *_external(about["external"], folder))
-        kept.write(whole, bytes(module))
+    model = load(module, device=device, threads=threads)
+    about = _described(proto, model.signature, dims)
+    from ingot.compiler.frontends.own_ops import has_own  # with the compiler, which is here now
+
+    if not has_own():
+        kept.write_file(_digest(key, *_external(about["external"], folder)), bytes(module))
         kept.write(_digest(key, "about"), json.dumps(about).encode())
-    return _compiled(module, about)
+    return _loaded(model, about)
+
+
+def _hash_of(source: Path | bytes) -> str:
+    if isinstance(source, bytes):
+        return hashlib.sha256(source).hexdigest()
+    with open(source, "rb") as file:
+        return _file_digest(file)
 
 
 def _digest(*parts: str) -> str:
@@ -113,27 +130,30 @@ def _about(data: bytes | None) -> dict[str, Any] | None:
     return found
 
 
-def _compiled(module: Any, about: Mapping[str, Any]) -> Compiled:
+def _loaded(model: Model, about: Mapping[str, Any]) -> Loaded:
     ends = [[NodeArg(**each) for each in about[kind]] for kind in ("inputs", "outputs")]
-    return Compiled(module, ends[0], ends[1], ModelMetadata(**about["metadata"]))
+    return Loaded(model, ends[0], ends[1], ModelMetadata(**about["metadata"]))
 
 
-def _compile(
-    source: Path | bytes, data: bytes, device: str, dims: Mapping[str, int]
-) -> tuple[Any, dict[str, Any]]:
+def _proto(source: Path | bytes) -> Any:
+    """The ModelProto, without its external data."""
     import onnx
 
-    import ingot
-    from ingot.compiler.frontends.own_ops import has_own
-
     proto = onnx.ModelProto()
-    proto.ParseFromString(data)
+    proto.ParseFromString(source.read_bytes() if isinstance(source, Path) else source)
+    return proto
+
+
+def _wanted(proto: Any, dims: Mapping[str, int]) -> dict[str, list[int]] | None:
+    """The sizes of dims that the model has, for `specialize`."""
     names = {each.dim_param for value in proto.graph.input
              for each in value.type.tensor_type.shape.dim}  # fmt: skip
-    sizes = {name: [size] for name, size in dims.items() if name in names}
-    target = device.partition(":")[0]
-    module = ingot.compile(source, target=target, specialize=sizes or None)
-    results = {each.name: each for each in ingot.load(module, device=device).signature.results}
+    return {name: [size] for name, size in dims.items() if name in names} or None
+
+
+def _described(proto: Any, signature: Signature, dims: Mapping[str, int]) -> dict[str, Any]:
+    """What is kept of a model beside its module."""
+    results = {each.name: each for each in signature.results}
     taken = {each.name for each in proto.graph.initializer}
     inputs = [_arg(each, dims, None) for each in proto.graph.input if each.name not in taken]
     outputs = [_arg(each, dims, results.get(each.name)) for each in proto.graph.output]
@@ -146,14 +166,12 @@ def _compile(
         proto.model_version,
         {each.key: each.value for each in proto.metadata_props},
     )
-    about = {
+    return {
         "inputs": [asdict(each) for each in inputs],
         "outputs": [asdict(each) for each in outputs],
         "metadata": asdict(metadata),
         "external": sorted(_locations(proto)),
-        "is_known": not has_own(),
     }
-    return module, about
 
 
 def _arg(value: Any, dims: Mapping[str, int], found: Any) -> NodeArg:

@@ -28,11 +28,10 @@ from ingot.onnxruntime.capi.onnxruntime_pybind11_state import (
     NoSuchFile,
     RuntimeException,
 )
-from ingot.onnxruntime.compiled import Compiled, compiled_model
+from ingot.onnxruntime.compiled import Loaded, loaded_model
 from ingot.onnxruntime.options import RunOptions, SessionOptions, choose_providers
 from ingot.onnxruntime.types import ModelMetadata, NodeArg, dtype_of_text, onnx_code, type_text
 from ingot.onnxruntime.values import IOBinding, OrtValue
-from ingot.runtime.model import Model, load
 from ingot.runtime.signature import Value
 from ingot.runtime.texts import Texts, has_texts
 from ingot.runtime.trace import Trace
@@ -65,21 +64,22 @@ class InferenceSession:
         self._options.check()
         uri, self._providers = choose_providers(providers, provider_options)
         source = path_or_bytes if isinstance(path_or_bytes, bytes) else Path(path_or_bytes)
-        self._compiled = _compiled(source, uri, self._options.free_dimensions)
         threads = self._options.intra_op_num_threads
-        self._model: Model = load(
-            self._compiled.module,
-            device=uri,
-            threads=threads if threads > 0 and uri == "cpu" else None,
+        self._loaded = _loaded(
+            source,
+            uri,
+            threads if threads > 0 and uri == "cpu" else None,
+            self._options.free_dimensions,
         )
+        self._model = self._loaded.model
         self._main = self._model.functions["main"]
         self._arguments = self._model.signature.arguments
         self._has_texts = has_texts(self._model.signature)
         self._results = Texts(self._model.signature).result_names
-        self._expected = {each.name: _Expected(each) for each in self._compiled.inputs}
-        self._needed = [each.name for each in self._compiled.inputs
+        self._expected = {each.name: _Expected(each) for each in self._loaded.inputs}
+        self._needed = [each.name for each in self._loaded.inputs
                         if not each.type.startswith("optional")]  # fmt: skip
-        self._outputs = [each.name for each in self._compiled.outputs]
+        self._outputs = [each.name for each in self._loaded.outputs]
         self._trace: Trace | None = None
         if self._options.enable_profiling:
             self._trace = self._model.trace().__enter__()
@@ -87,17 +87,17 @@ class InferenceSession:
     # ---- what it is
 
     def get_inputs(self) -> list[NodeArg]:
-        return list(self._compiled.inputs)
+        return list(self._loaded.inputs)
 
     def get_outputs(self) -> list[NodeArg]:
-        return list(self._compiled.outputs)
+        return list(self._loaded.outputs)
 
     def get_overridable_initializers(self) -> list[NodeArg]:
         """None: initializers are constants of the module."""
         return []
 
     def get_modelmeta(self) -> ModelMetadata:
-        return self._compiled.metadata
+        return self._loaded.metadata
 
     def get_session_options(self) -> SessionOptions:
         return self._options
@@ -241,14 +241,14 @@ def _argument(expected: Value, given: Mapping[str, Any]) -> Any:
     return given.get(expected.name)
 
 
-def _compiled(source: Path | bytes, uri: str, dims: Mapping[str, int]) -> Compiled:
-    """As `compiled_model`, with onnxruntime's exceptions."""
+def _loaded(source: Path | bytes, uri: str, threads: int | None, dims: Mapping[str, int]) -> Loaded:
+    """As `loaded_model`, with onnxruntime's exceptions."""
     try:
         if not isinstance(source, bytes) and not source.is_file():
             raise NotFound(f"Load model {source} failed. File doesn't exist")
         if source == b"":
             raise InvalidArgument("No graph was found in the protobuf.")
-        return compiled_model(source, uri, dims)
+        return loaded_model(source, uri, threads, dims)
     except NotFound as error:
         raise NoSuchFile(f"Load model from {source!s:.300} failed:{error}") from None
     except (CompileError, Unsupported) as error:

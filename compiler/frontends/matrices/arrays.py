@@ -204,6 +204,10 @@ class Array:
         first, *rest = (part * part for part in self.split())
         return first + rest[0] if rest else first
 
+    def is_finite(self) -> Array:
+        first, *rest = (part.each("is_finite") for part in self.split())
+        return first & rest[0] if rest else first
+
     def sqrt(self) -> Array:
         if not self.is_complex:
             return self.each("sqrt")

@@ -147,8 +147,8 @@ def _sorted(values: Array, *, largest: bool) -> tuple[Array, Array]:
 
 def _failed(converged: Array, values: Array) -> Array:
     """i64[b]: 1 where sweeps did not converge, or something is not finite."""
-    finite = values.each("is_finite").convert(I64).reduce("min", 1)
-    return 1 - finite * converged.convert(I64)
+    finite = values.is_finite().reduce("and", 1)
+    return (~(finite & converged)).convert(I64)
 
 
 def svd(x: Array, *, whole: bool) -> tuple[Array, Array, Array, Array]:

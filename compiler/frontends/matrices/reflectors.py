@@ -7,7 +7,16 @@ from ingot.compiler.frontends.matrices.arrays import Array
 from ingot.compiler.frontends.matrices.blocks import Panels
 from ingot.compiler.ir import dims
 
-__all__ = ["hessenberg", "pivoted_qr", "product", "qr", "reflector", "tridiagonal"]
+__all__ = [
+    "hessenberg",
+    "outer",
+    "pivoted_qr",
+    "product",
+    "projected",
+    "qr",
+    "reflector",
+    "tridiagonal",
+]
 
 
 def norm(column: Array) -> Array:
@@ -76,7 +85,7 @@ def _qr_panel(panel: Array, start: Array) -> tuple[Array, Array]:
         here = start + index
         column = panel.at(index, 2)
         v, tau, beta = reflector(column, here)
-        less = _outer(v * tau.conj(), _projected(v, panel))
+        less = outer(v * tau.conj(), projected(v, panel))
         panel = scope.where(columns > index, panel - less, panel)
         stored = _stored(column, v, beta, here)
         panel = scope.where(columns.equals(index), stored.unsqueeze(2), panel)
@@ -86,12 +95,12 @@ def _qr_panel(panel: Array, start: Array) -> tuple[Array, Array]:
     return result, taus
 
 
-def _projected(v: Array, matrix: Array) -> Array:
+def projected(v: Array, matrix: Array) -> Array:
     """v^H A: [b, m] and [b, m, n] -> [b, n]."""
     return (v.conj().unsqueeze(2) * matrix).sum(1)
 
 
-def _outer(column: Array, row: Array) -> Array:
+def outer(column: Array, row: Array) -> Array:
     return column.unsqueeze(2) * row.unsqueeze(1)
 
 
@@ -152,7 +161,7 @@ def pivoted_qr(x: Array) -> tuple[Array, Array, Array]:
         matrix, order = matrix.T.rows(swap).T, order.rows(swap)
         column = matrix.at(index, 2)
         v, tau, beta = reflector(column, index)
-        less = matrix - _outer(v * tau.conj(), _projected(v, matrix))
+        less = matrix - outer(v * tau.conj(), projected(v, matrix))
         matrix = scope.where(columns.unsqueeze(1) > index, less, matrix)
         stored = _stored(column, v, beta, index)
         on = columns.unsqueeze(1).equals(index)
@@ -175,8 +184,8 @@ def hessenberg(x: Array) -> tuple[Array, Array]:
         here = index + 1
         column = matrix.at(index, 2)
         v, tau, beta = reflector(column, here)
-        right = matrix - _outer((matrix * v.unsqueeze(1)).sum(2), v.conj() * tau)
-        both = right - _outer(v * tau.conj(), _projected(v, right))
+        right = matrix - outer((matrix * v.unsqueeze(1)).sum(2), v.conj() * tau)
+        both = right - outer(v * tau.conj(), projected(v, right))
         matrix = scope.where(columns > index, both, matrix)
         stored = _stored(column, v, beta, here)
         matrix = scope.where(columns.equals(index), stored.unsqueeze(2), matrix)
@@ -209,7 +218,7 @@ def tridiagonal(x: Array) -> tuple[Array, Array, Array, Array]:
         half = (p.conj() * v).sum(1).unsqueeze(1) * tau * -0.5
         w = p + v * half
         inside = (columns > index) & (rows > index)
-        less = matrix - _outer(v, w.conj()) - _outer(w, v.conj())
+        less = matrix - outer(v, w.conj()) - outer(w, v.conj())
         matrix = scope.where(inside, less, matrix)
         stored = _stored(column, v, beta, here)
         matrix = scope.where(columns.equals(index), stored.unsqueeze(2), matrix)

@@ -7,9 +7,17 @@ for their conjugate pairs, with equal numbers on the diagonal, as in LAPACK.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from ingot.compiler.frontends.matrices.arrays import I64, Array
 from ingot.compiler.frontends.matrices.jacobi import scaled
-from ingot.compiler.frontends.matrices.reflectors import hessenberg, product, reflector
+from ingot.compiler.frontends.matrices.reflectors import (
+    hessenberg,
+    outer,
+    product,
+    projected,
+    reflector,
+)
 from ingot.compiler.ir.dims import Dim
 
 __all__ = ["Schur", "eigenvectors", "schur"]
@@ -17,12 +25,15 @@ __all__ = ["Schur", "eigenvectors", "schur"]
 _SWEEPS_PER_ROW = 30
 
 
+@dataclass(frozen=True)
 class Schur:
     """T and Z^H, [b, n, n], the diagonal of T with the pairs of its blocks resolved, [b, n], and
     i64[b]: 1 where nothing was found."""
 
-    def __init__(self, form: Array, vectors: Array, values: Array, info: Array) -> None:
-        self.form, self.vectors, self.values, self.info = form, vectors, values, info
+    form: Array
+    vectors: Array
+    values: Array
+    info: Array
 
 
 def schur(x: Array) -> Schur:
@@ -37,7 +48,7 @@ def schur(x: Array) -> Schur:
     form = scope.where(rows <= columns + 1, packed, 0)
     q = product(packed.cut(1, 1, size), taus, scope.identity(batch, size - 1, x))
     corner = scope.identity(batch, size, x)
-    vectors = scope.where(rows.equals(0) | columns.equals(0), corner, _moved(q.H, size))
+    vectors = scope.where(rows.equals(0) | columns.equals(0), corner, _moved(q.H))
     wide = size + 1
     form, vectors, left = _iterate(form.padded(wide, wide), vectors.padded(wide, size), size)
     form, vectors = _split(form, vectors, size)
@@ -49,10 +60,10 @@ def schur(x: Array) -> Schur:
 
 def _info(x: Array) -> Array:
     """i64[b]: 1 where something is not finite."""
-    return 1 - (x.size() * 0).equals(0).convert(I64).reduce("min", 2).reduce("min", 1)
+    return (~x.is_finite().reduce("and", 2).reduce("and", 1)).convert(I64)
 
 
-def _moved(x: Array, size: Dim) -> Array:
+def _moved(x: Array) -> Array:
     """[b, n - 1, n - 1] with a row and a column of zeros in front."""
     zero = x.scope.full(0, x.dtype).value
     return x.each("pad", zero, low=(0, 1, 1), high=(0, 0, 0))
@@ -70,7 +81,7 @@ def _iterate(form: Array, vectors: Array, size: Dim) -> tuple[Array, Array, Arra
     norm = form.square().sum(2).sum(1).sqrt().unsqueeze(1)
     places = scope.count((1, size), 1)
     rows, columns = scope.count((1, size + 1, 1), 1), scope.count((1, 1, size + 1), 2)
-    finite = (norm * 0).equals(0)
+    finite = norm.is_finite()
 
     def deflate(form: Array) -> tuple[Array, Array, Array]:
         """Without what is small below the diagonal; where blocks of three or more start and end,
@@ -155,17 +166,14 @@ def _chase(
         v, tau = scope.where(used, v, 0), scope.where(used, tau, 0)
 
         def reflected(x: Array) -> Array:
-            return x - (v * tau.conj()).unsqueeze(2) * (v.conj().unsqueeze(2) * x).sum(1).unsqueeze(
-                1
-            )
+            return x - outer(v * tau.conj(), projected(v, x))
 
         block = reflected(block)
         made = (used & ~begins).unsqueeze(2) & columns.equals(here - 1)
         block = scope.where(made, scope.where(rows.equals(0), beta.unsqueeze(2), 0), block)
         form = form.put(1, here, block)
         right = form.window(2, here, 3)
-        product = (right * v.unsqueeze(1)).sum(2)
-        right = right - product.unsqueeze(2) * (v.conj() * tau).unsqueeze(1)
+        right = right - outer((right * v.unsqueeze(1)).sum(2), v.conj() * tau)
         form = form.put(2, here, right)
         return [form, vectors.put(1, here, reflected(vectors.window(1, here, 3)))]
 
@@ -222,7 +230,7 @@ def _rotation(corner: Array) -> tuple[Array, Array, Array]:
         root = square.sqrt()
         plus, minus = p + root, p - root
         z = scope.where(plus.size() >= minus.size(), plus, minus)
-        is_pair = none & ~none
+        is_pair = scope.full(False, none.dtype, none.shape)
     else:
         is_pair = square < 0
         root = scope.where(is_pair, 0, square).sqrt()

@@ -216,7 +216,8 @@ def test_eigenvalues_of_any_matrix(dtype: str) -> None:
     def both(a: Any) -> Any:
         return jax.lax.linalg.schur(a), jax.lax.linalg.eig(a, compute_left_eigenvectors=True)
 
-    for a in (*(drawn(2, size, size, dtype=dtype) for size in SIZES[:5]), _defective(6, dtype)):
+    sizes = SIZES[:5] if dtype == "float64" else SIZES[:4]
+    for a in (*(drawn(2, size, size, dtype=dtype) for size in sizes), _defective(6, dtype)):
         size = a.shape[-1]
         t, z, w, left, right = results_of(both, a)
         scale = float(np.abs(a).max()) * size

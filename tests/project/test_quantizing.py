@@ -18,6 +18,7 @@ from ingot.quantizing.measuring import Measured, Roofline
 from ingot.quantizing.page import make_page
 from ingot.quantizing.report import QuantizationReport
 from ingot.quantizing.work import _if_faster
+from tests.models import graphs
 from tests.support.browser import Browser, find_chromium
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -202,6 +203,83 @@ def test_several_functions_share_their_codes_and_take_no_data() -> None:
     np.testing.assert_array_equal(model.a(DATA), model.b(DATA))
     with pytest.raises(InvalidArgument, match="leave it out"):
         quantized({"a": LAYERS}, data=DATA)
+
+
+@pytest.mark.slow
+def test_state_stays_in_the_model() -> None:
+    weight = matrix(16, 16)
+    text = f"""module {{}} {{
+  func @main(%x: f32[16] "x", %h: f32[16] "h") -> (f32[16] "next", f32[16] "y") {{
+    %0 = constant() {{value={weight}}} : f32[16,16]
+    %1 = dot_general(%h, %0) {{lhs_contract=[0], rhs_contract=[0]}} : f32[16] loc("step")
+    %2 = add(%x, %1) : f32[16]
+    %3 = tanh(%2) : f32[16]
+    return(%3, %2)
+  }}
+}}
+"""
+    state = {"next": "h"}
+    module = quantized(text, weights="int4", state=state)
+    assert schemes(module.quantization)["step"].startswith("int4")
+    assert not module.quantization.results
+    models = ingot.load(module), ingot.load(ingot.compile(text, state=state))
+    x = RANDOM.standard_normal(16).astype(np.float32)
+    results = [[np.asarray(each(x)) for each in models] for _ in range(3)]
+    off = [float(np.abs(found - wanted).max()) for found, wanted in results]
+    assert off[0] == 0  # the state is 0 at first
+    assert 0 < off[1] < 0.5
+    with pytest.raises(InvalidArgument, match="neither state nor external weights"):
+        quantized(text, state=state, data=[(x, x)])
+
+
+BLOCK = f"""
+module {{}} {{
+  func @main(%x: f32[1,8,12,12] "x") -> (f32[1,8,6,6] "y") {{
+    %zero = constant() {{value=dense<f32[] 0.0>}} : f32[]
+    %z = broadcast(%zero) {{shape=[1, 8, 6, 6], dimensions=[]}} : f32[1,8,6,6]
+    %top = reduce_window(%x) {{kind="max", window=[1, 1, 2, 2], strides=[1, 1, 2, 2]}}
+      : f32[1,8,6,6] loc("pool")
+    %w0 = constant() {{value={matrix(24, 8, 1, 1)}}} : f32[24,8,1,1]
+    %a = convolution(%top, %w0) {{layout="nchw,oihw->nchw"}} : f32[1,24,6,6] loc("wide")
+    %w1 = constant() {{value={matrix(24, 1, 3, 3)}}} : f32[24,1,3,3]
+    %b = convolution(%a, %w1) {{layout="nchw,oihw->nchw", groups=24, padding=[[1, 1], [1, 1]]}}
+      : f32[1,24,6,6] loc("deep")
+    %w2 = constant() {{value={matrix(8, 24, 1, 1)}}} : f32[8,24,1,1]
+    %c = convolution(%b, %w2) {{layout="nchw,oihw->nchw"}} : f32[1,8,6,6] loc("narrow")
+    %d = add(%c, %top) : f32[1,8,6,6] loc("sum")
+    %y = max(%d, %z) : f32[1,8,6,6] loc("relu")
+    return(%y)
+  }}
+}}
+"""
+
+
+@pytest.mark.slow
+def test_a_block_of_convolutions_runs_in_bytes() -> None:
+    data = RANDOM.standard_normal((8, 1, 8, 12, 12)).astype(np.float32)
+    module = quantized(BLOCK, activations="int8", data=data)
+    report = module.quantization
+    assert [each.kind for each in report.layers] == ["convolution", "depthwise", "convolution"]
+    assert all(each.scheme == "int8 x u8" for each in report.layers)
+    assert not module.report.left_in_float
+    wanted = np.asarray(ingot.load(ingot.compile(BLOCK))(data[0]))
+    found = np.asarray(ingot.load(module)(data[0]))
+    assert 0 < np.linalg.norm(found - wanted) < 0.03 * np.linalg.norm(wanted)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [({"activations": "int8"}, 0.03), ({"weights": "int4", "compensate": True}, 0.15)],
+)
+def test_models_are_close_to_their_floats(options: dict[str, Any], error: float) -> None:
+    source = graphs.load("mlp", seed=0)
+    data = [graphs.sample("mlp", seed) for seed in range(4)]
+    report = quantized(source, data=data, **options).quantization
+    assert report.quantized == len(report.layers) == 3
+    assert report.results[0].error < error
+    assert report.length_before is not None
+    assert report.length_after < report.length_before / 2
 
 
 # The command, and what it tells.

@@ -43,6 +43,15 @@ module {{}} {{
   }}
 }}
 """
+GIVEN = """
+module {} {
+  func @main(%x: f32[2,4] "x") -> (f32[2,3] "y") {
+    %0 = parameter() {scope="", key="w", dtype=f32, shape=[4,3]} : f32[4,3]
+    %1 = dot_general(%x, %0) {lhs_contract=[1], rhs_contract=[0]} : f32[2,3] loc("only")
+    return(%1)
+  }
+}
+"""
 DATA = RANDOM.standard_normal((64, 48)).astype(np.float32)
 
 
@@ -121,6 +130,8 @@ def test_layers_stay_float_for_a_reason() -> None:
     assert schemes(report) == {"first": "int8", "second": "float"}
     assert "given when the module is loaded" in report.layers[1].reason
     assert not report.results
+    with pytest.raises(CompileError, match="all are given when the module is loaded"):
+        quantized(GIVEN)
 
 
 def test_a_layer_that_is_slower_stays_float() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -20,12 +20,14 @@ from ingot.quantizing.calibration import Inputs
 from ingot.quantizing.ranges import METHODS, range_of
 from ingot.quantizing.weights import BITS, Grid, compensated, rounded, sum_of_squares
 
-__all__ = ["ACTIVATIONS", "Decision", "Scheme", "decide", "kept_layers", "weight_length"]
+__all__ = ["GIVEN", "Decision", "Scheme", "check_groups", "decide", "kept_layers", "weight_length"]
 
 _Array = np.ndarray[Any, Any]
 
-ACTIVATIONS = ("int8", "dynamic")
-GROUP = 32
+GIVEN = "its weight is given when the module is loaded"
+
+_ACTIVATIONS = ("int8", "dynamic")
+_GROUP = 32
 _GROUPS = range(16, 4097, 16)
 _NARROW = np.finfo(np.float16)
 
@@ -44,7 +46,7 @@ class Scheme:
     def __post_init__(self) -> None:
         _check_one_of("weights", self.weights, BITS)
         if self.activations is not None:
-            _check_one_of("activations", self.activations, ACTIVATIONS)
+            _check_one_of("activations", self.activations, _ACTIVATIONS)
             if self.bits != 8:
                 raise InvalidArgument(
                     f"activations={self.activations!r} multiplies bytes with bytes, so weights "
@@ -115,6 +117,12 @@ def kept_layers(keep: Sequence[str], layers: Mapping[str, Layer]) -> set[str]:
     return kept
 
 
+def check_groups(layers: Iterable[Layer], scheme: Scheme) -> None:
+    """InvalidArgument: the group does not divide the rows of a layer."""
+    for layer in layers:
+        _group(layer, scheme)
+
+
 def decide(
     module: ir.Module,
     layers: Mapping[str, Layer],
@@ -122,8 +130,7 @@ def decide(
     scheme: Scheme,
     inputs: Mapping[str, Inputs],
 ) -> Iterator[Decision]:
-    """A decision for each layer. `inputs`: what layers read in calibration; empty without data.
-    InvalidArgument: the group does not divide the rows of a layer."""
+    """A decision for each layer. `inputs`: what layers read in calibration; empty without data."""
     for name, function in module.functions.items():
         arrays = WeightArrays(function)
         for layer in layers.values():
@@ -135,7 +142,7 @@ def decide(
             weight = arrays.of(layer.weight)
             arrays.forget()
             if weight is None:
-                yield Decision(layer, None, "its weight is given when the module is loaded")
+                yield Decision(layer, None, GIVEN)
             elif not np.isfinite(matrix := layer.matrix(weight)).all():
                 yield Decision(layer, None, "its weight has NaN or infinite elements")
             else:
@@ -234,9 +241,9 @@ def _group(layer: Layer, scheme: Scheme) -> int:
                 f"divide: choose another group, or keep={layer.name!r}"
             )
         steps = 32 // scheme.bits  # a group is whole words, or all
-        fitting = [each for each in range(steps, (asked or GROUP) + 1, steps) if k % each == 0]
+        fitting = [each for each in range(steps, (asked or _GROUP) + 1, steps) if k % each == 0]
         return fitting[-1] if fitting else k
-    return max(each for each in range(1, min(asked or GROUP, k) + 1) if k % each == 0)
+    return max(each for each in range(1, min(asked or _GROUP, k) + 1) if k % each == 0)
 
 
 def weight_length(layer: Layer) -> int:

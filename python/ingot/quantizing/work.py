@@ -14,7 +14,7 @@ from ingot.compiling import compile
 from ingot.hal.errors import CompileError, InvalidArgument
 from ingot.inputs import random_inputs
 from ingot.quantizing.calibration import Calibration, calibrate, results_of
-from ingot.quantizing.deciding import Decision, Scheme, decide, kept_layers
+from ingot.quantizing.deciding import GIVEN, Decision, Scheme, check_groups, decide, kept_layers
 from ingot.quantizing.measuring import Measured, Program, compare_results, measure
 from ingot.quantizing.report import QuantizationReport, make_report
 from ingot.quantizing.samples import Sample, read_samples
@@ -33,7 +33,8 @@ _SHARE = 0.01
 class Work:
     """One quantisation of a prepared program. `precision` and `options` are those of `compile`.
 
-    CompileError: there is no layer to quantise. InvalidArgument: `keep` names none.
+    CompileError: there is no layer to quantise. InvalidArgument: `keep` names none, or the group
+    does not divide the rows of one.
     """
 
     def __init__(
@@ -54,6 +55,8 @@ class Work:
                 "weight of floats"
             )
         self.kept = kept_layers(keep, self.layers)
+        changed = (each for name, each in self.layers.items() if name not in self.kept)
+        check_groups(changed, scheme)
 
     def run(
         self, data: Any, is_measured: bool, dims: Mapping[str, int]
@@ -64,6 +67,11 @@ class Work:
         self.progress("choose codes")
         inputs = calibration.inputs
         decisions = list(decide(self.module, self.layers, self.kept, self.scheme, inputs))
+        if all(each.reason == GIVEN for each in decisions):
+            raise CompileError(
+                "no weight is known, since all are given when the module is loaded: quantise a "
+                "program with its weights; of a .gguf file there are ones with fewer bits"
+            )
         if not self._is_callable():
             module = self._compiled(decisions, self.options)
             return module, make_report(self.scheme, decisions, len(module))

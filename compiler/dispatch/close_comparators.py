@@ -6,7 +6,7 @@ those of a comparator inside it.
 
 from __future__ import annotations
 
-from ingot.compiler.ir import Block, Module, Op, Value, clone_op, walk
+from ingot.compiler.ir import Block, Module, Op, Value, clone_op, defined_by, walk
 from ingot.hal.errors import CompileError
 
 __all__ = ["close_comparators"]
@@ -28,12 +28,12 @@ def _close(sort: Op, block: Block) -> None:
     for operand in dict.fromkeys(value for op in block.ops for value in op.operands):
         if operand in known:
             continue
-        if not isinstance(operand.owner, Op) or operand.owner.name != "constant":
+        if (constant := defined_by(operand, "constant")) is None:
             place = f" at '{sort.location}'" if sort.location else ""
             raise CompileError(
                 f"sort{place}: its comparator uses {operand} from outside; only constants may be"
             )
-        inside.append(clone_op(operand.owner, values))
+        inside.append(clone_op(constant, values))
     for op in block.ops:
         op.operands = [values.get(operand, operand) for operand in op.operands]
     block.ops = inside + block.ops

@@ -47,6 +47,7 @@ from ingot.compiler.ir import (
     ScalarType,
     Value,
     count_uses,
+    defined_by,
     walk,
 )
 from ingot.compiler.ir.dataclass import dataclass
@@ -305,9 +306,9 @@ class Former:
         """Whether a kernel that reads with strides can read the value where it lies."""
         base = value
         while not self.is_memory(base):
-            if not isinstance(base.owner, Op) or base.owner.name not in VIEW_OPS:
+            if (op := defined_by(base, *VIEW_OPS)) is None:
                 return False
-            base = base.owner.operands[0]
+            base = op.operands[0]
         return _is_strided(value, base)
 
     # Floating and landing.

@@ -13,7 +13,7 @@ from dataclasses import field
 import numpy as np
 
 from ingot.compiler.graph.ops import OPS, AlongAxis, Broadcast, Constant, Reduce
-from ingot.compiler.ir import Op, Value, tensor_type
+from ingot.compiler.ir import Op, Value, defined_by, tensor_type
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 
@@ -240,8 +240,8 @@ def is_elementwise(op: Op) -> bool:
 
 def is_scalar_constant(value: Value) -> bool:
     """Whether the value is a constant of one element, which stands in the kernel's code."""
-    op = value.owner
-    if not isinstance(op, Op) or op.name != "constant":
+    op = defined_by(value, "constant")
+    if op is None:
         return False
     array: np.ndarray[tuple[int, ...], np.dtype[np.generic]] = Constant.of(op).value.array
     return array.size == 1

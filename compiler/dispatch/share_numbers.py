@@ -12,7 +12,18 @@ from collections.abc import Sequence
 from ingot.compiler.dispatch.outline import region_key
 from ingot.compiler.dispatch.write_regions import MAXIMUM_BINDINGS
 from ingot.compiler.graph.ops import Constant
-from ingot.compiler.ir import Block, Module, Op, Region, TensorType, Value, clone_region, walk
+from ingot.compiler.ir import (
+    Block,
+    Module,
+    Op,
+    Region,
+    TensorType,
+    Value,
+    clone_region,
+    defined_by,
+    tensor_type,
+    walk,
+)
 from ingot.compiler.ir.dataclass import dataclass
 
 __all__ = ["share_numbers"]
@@ -88,14 +99,9 @@ def _with_inner(op: Op) -> list[Op]:
 
 def _number_of(value: Value) -> Op | None:
     """The constant of rank 0 that a value is a broadcast of."""
-    wide = value.owner
-    if not isinstance(wide, Op) or wide.name != "broadcast":
-        return None
-    number = wide.operands[0].owner
-    if not isinstance(number, Op) or number.name != "constant":
-        return None
-    type = number.result.type
-    return number if isinstance(type, TensorType) and not type.shape else None
+    wide = defined_by(value, "broadcast")
+    number = wide and defined_by(wide.operands[0], "constant")
+    return number if number and not tensor_type(number.result).shape else None
 
 
 def _is_f32(value: Value) -> bool:

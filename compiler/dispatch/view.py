@@ -8,7 +8,7 @@ offset and one stride per dim, or raises ValueError where memory cannot be read 
 from __future__ import annotations
 
 from ingot.compiler.graph.ops import Slice, Transpose
-from ingot.compiler.ir import Function, Op, TensorType, Value, tensor_type
+from ingot.compiler.ir import Function, Op, TensorType, Value, defined_by, tensor_type
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim, row_major_strides
 
@@ -30,8 +30,8 @@ def view_of(function: Function, value: Value) -> View:
     if isinstance(value.type, TensorType) and value in function.arguments:
         shape = value.type.shape
         return View(function.arguments.index(value), 0, shape, row_major_strides(shape))
-    op = value.owner
-    if not isinstance(op, Op) or op.name not in ("transpose", "slice", "reshape"):
+    op = defined_by(value, "transpose", "slice", "reshape")
+    if op is None:
         raise ValueError(f"{value} is no view of an argument")
     inner = view_of(function, op.operands[0])
     if op.name == "transpose":

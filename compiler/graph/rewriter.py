@@ -25,6 +25,7 @@ from ingot.compiler.ir import (
     Region,
     TensorType,
     Value,
+    defined_by,
     walk,
 )
 from ingot.compiler.ir.attributes import leaves_of
@@ -98,12 +99,6 @@ def _latest(replaced: dict[Value, Value], value: Value) -> Value:
     while value in replaced:
         value = replaced[value]
     return value
-
-
-def defined_by(value: Value, *names: str) -> Op | None:
-    """The op that defines the value, if it is one of `names`."""
-    owner = value.owner
-    return owner if isinstance(owner, Op) and owner.name in names else None
 
 
 def literal_of_value(value: Value) -> Literal | None:

@@ -38,6 +38,7 @@ __all__ = [
     "clone_op",
     "clone_region",
     "count_uses",
+    "defined_by",
     "tensor_type",
     "uses_of",
     "walk",
@@ -162,6 +163,12 @@ class Op:
 
     def __repr__(self) -> str:
         return f"<{self.name} {self.operands} -> {self.results}>"
+
+
+def defined_by(value: Value, *names: str) -> Op | None:
+    """The op that defines the value, if it is one of `names`."""
+    owner = value.owner
+    return owner if isinstance(owner, Op) and owner.name in names else None
 
 
 class Block:

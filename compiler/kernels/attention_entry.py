@@ -9,7 +9,7 @@ from __future__ import annotations
 from ingot.compiler.dispatch.view import View, view_of
 from ingot.compiler.graph.forms.fuse_attention import is_fusable
 from ingot.compiler.graph.ops import Attention, Transpose
-from ingot.compiler.ir import Function, Op, Value, tensor_type
+from ingot.compiler.ir import Function, Op, Value, defined_by, tensor_type
 from ingot.compiler.ir.dims import Dim, known_dims, product, row_major_strides
 from ingot.compiler.kernels.contraction_entry import kernel_of, root_of
 from ingot.compiler.kernels.kernel import Kernel
@@ -47,8 +47,8 @@ class AttentionEntry:
         chain: list[Op] = []
         value = self.function.block.terminator.operands[0]
         while value is not self.root.result:
-            op = value.owner
-            if not isinstance(op, Op) or op.name not in ("transpose", "reshape"):
+            op = defined_by(value, "transpose", "reshape")
+            if op is None:
                 raise ValueError(f"attention entry @{self.function.name} ends with {value}")
             chain.append(op)
             value = op.operands[0]

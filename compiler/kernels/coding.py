@@ -10,7 +10,7 @@ of products, the schedules say.
 from __future__ import annotations
 
 from ingot.compiler.graph.ops import DotCoded, DotScaled
-from ingot.compiler.ir import Function, Op, Value, tensor_type
+from ingot.compiler.ir import Function, Op, Value, defined_by, tensor_type
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import known_dims
 from ingot.compiler.kernels.loop import Index, LoopBuilder, lanes_of
@@ -100,8 +100,8 @@ def coding_of(function: Function, root: Op) -> BlockCoding | None:
         zeros = zeros[2:]
 
     def argument(value: Value) -> tuple[int, DType]:
-        while isinstance(value.owner, Op) and value.owner.name == "reshape":
-            value = value.owner.operands[0]
+        while (op := defined_by(value, "reshape")) is not None:
+            value = op.operands[0]
         return function.arguments.index(value), tensor_type(value).dtype
 
     zero = argument(zeros[0]) if zeros else None

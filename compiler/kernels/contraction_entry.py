@@ -7,7 +7,7 @@ the finished `Kernel`. No schedule: those are in the classes.
 from __future__ import annotations
 
 from ingot.compiler.dispatch.group import CONTRACTIONS
-from ingot.compiler.ir import Function, Op, TensorType, Value
+from ingot.compiler.ir import Function, Op, TensorType, Value, defined_by
 from ingot.compiler.ir.dims import Dim, product
 from ingot.compiler.kernels.epilogue import Epilogue
 from ingot.compiler.kernels.kernel import Kernel
@@ -29,8 +29,8 @@ def root_of(function: Function) -> Op:
 
 def argument_of(function: Function, value: Value) -> int:
     """The argument that holds a value, seen through reshapes."""
-    while isinstance(value.owner, Op) and value.owner.name == "reshape":
-        value = value.owner.operands[0]
+    while (op := defined_by(value, "reshape")) is not None:
+        value = op.operands[0]
     return function.arguments.index(value)
 
 

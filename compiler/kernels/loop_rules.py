@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from ingot.compiler.graph.ops.table import require
-from ingot.compiler.ir import IndexType, MemoryType, Op, ScalarType, Type, Value, VectorType
+from ingot.compiler.ir import (
+    IndexType,
+    MemoryType,
+    Op,
+    ScalarType,
+    Type,
+    Value,
+    VectorType,
+    defined_by,
+)
 from ingot.compiler.kernels.loop_attributes import (
     Access,
     Axis,
@@ -168,9 +177,8 @@ def _require_vector(op: Op, lanes: int, has_count: bool) -> None:
     require(lanes > 1 or not has_count, "a scalar has no count of lanes")
     if Access.of(op).aligned:
         require(lanes > 1 and not has_count, "only whole vectors are aligned")
-        owner = op.operands[0].owner
-        own = isinstance(owner, Op) and owner.name in ("loop.local", "loop.scratch")
-        require(own, "only memory of the kernel's own is aligned")
+        own = defined_by(op.operands[0], "loop.local", "loop.scratch")
+        require(own is not None, "only memory of the kernel's own is aligned")
 
 
 def gather(op: Op) -> tuple[Type, ...]:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import cast
 
 from ingot.compiler.graph.ops import COSTLY
-from ingot.compiler.ir import Block, Op, Value, walk
+from ingot.compiler.ir import Block, Op, Value, defined_by, walk
 from ingot.compiler.ir.dims import Bounds, bounds
 from ingot.compiler.kernels.kernel import Kernel
 from ingot.compiler.kernels.loop import lanes_of
@@ -208,14 +208,14 @@ def _number(value: Value) -> int | None:
 
 def _form(value: Value) -> _Form:
     """An index as a sum of values that are no sums."""
-    owner, number = value.owner, _number(value)
+    number = _number(value)
     if number is not None:
         return {None: number}
-    if isinstance(owner, Op) and owner.name in ("loop.add", "loop.sub"):
-        a, b = map(_form, owner.operands)
-        return _added(a, b, 1 if owner.name == "loop.add" else -1)
-    if isinstance(owner, Op) and owner.name == "loop.mul":
-        for one, other in (owner.operands, owner.operands[::-1]):
+    if op := defined_by(value, "loop.add", "loop.sub"):
+        a, b = map(_form, op.operands)
+        return _added(a, b, 1 if op.name == "loop.add" else -1)
+    if op := defined_by(value, "loop.mul"):
+        for one, other in (op.operands, op.operands[::-1]):
             factor = _number(other)
             if factor is not None:
                 return _added({}, _form(one), factor)

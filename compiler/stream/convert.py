@@ -23,6 +23,7 @@ from ingot.compiler.ir import (
     TensorType,
     Type,
     Value,
+    defined_by,
 )
 from ingot.compiler.ir.attributes import NO_ATTRIBUTES, Attributes
 from ingot.compiler.ir.dims import Dim, known_dims, substitute
@@ -211,8 +212,7 @@ class _Converter:
         returned: list[Value] = []
         for operand in op.operands:
             value = values[operand]
-            owner = alias_root(value).owner
-            if not isinstance(owner, Op) or owner.name != "stream.dispatch":
+            if not defined_by(alias_root(value), "stream.dispatch"):
                 copy = Op("stream.copy", [value], [value.type], Placed(), location=op.location)
                 value = block.append(copy).result
             returned.append(value)

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from ingot.compiler.ir import Block, Op, TensorType, Value, tensor_type, walk
+from ingot.compiler.ir import Block, Op, TensorType, Value, defined_by, tensor_type, walk
 from ingot.compiler.ir.dims import Dim, product
 from ingot.compiler.stream.ops import Dispatch
 from ingot.compiler.stream.scopes import ScopedRange
@@ -52,16 +52,16 @@ class Home:
 
 def alias_root(value: Value) -> Value:
     """The value whose bytes `value` is, or some of them if it is a view."""
-    while isinstance(value.owner, Op) and value.owner.name in ("stream.alias", "view"):
-        value = value.owner.operands[0]
+    while (op := defined_by(value, "stream.alias", "view")) is not None:
+        value = op.operands[0]
     return value
 
 
 def is_whole(value: Value) -> bool:
     """Whether the value is all bytes of its root."""
-    while isinstance(value.owner, Op) and value.owner.name == "stream.alias":
-        value = value.owner.operands[0]
-    return not (isinstance(value.owner, Op) and value.owner.name == "view")
+    while (op := defined_by(value, "stream.alias")) is not None:
+        value = op.operands[0]
+    return defined_by(value, "view") is None
 
 
 def byte_length(value: Value) -> Dim:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from typing import ClassVar
 
-from ingot.compiler.ir import Function, MemoryType, Op, Value, VectorType
+from ingot.compiler.ir import Function, MemoryType, Op, Value, VectorType, defined_by
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.kernels.kernel import Kernel, checked_name
 from ingot.compiler.kernels.loop import dtype_of, lanes_of
@@ -138,7 +138,7 @@ class _Printer(CStructure):
     def _define(self, value: Value, expression: str) -> None:
         """Vectors of one integer stand where they are used: shifts take the plain number. In a
         function all constants do, which gives gcc the order in which it makes the best code."""
-        is_constant = isinstance(value.owner, Op) and value.owner.name == "loop.constant"
+        is_constant = defined_by(value, "loop.constant") is not None
         is_vector = lanes_of(value) > 1 and dtype_of(value).is_integer
         if is_constant and (self.is_function or is_vector):
             self.names[value] = expression
@@ -566,8 +566,8 @@ class _Printer(CStructure):
 
 def _shift_count(op: Op) -> int | None:
     """By how much a shift moves all lanes of a vector, where that is known."""
-    known = op.operands[1].owner if op.name.startswith("shift_") else None
-    if not isinstance(known, Op) or known.name != "loop.constant" or lanes_of(op.result) == 1:
+    known = defined_by(op.operands[1], "loop.constant") if op.name.startswith("shift_") else None
+    if known is None or lanes_of(op.result) == 1:
         return None
     count = int(Constant.of(known).value)
     return count if 0 <= count < dtype_of(op.result).bits else None

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from typing import ClassVar
 
-from ingot.compiler.ir import Function, IndexType, MemoryType, Op, Value
+from ingot.compiler.ir import Function, IndexType, MemoryType, Op, Value, defined_by
 from ingot.compiler.kernels.loop import dtype_of, lanes_of
 from ingot.compiler.kernels.math.functions import MATH_FUNCTIONS
 from ingot.compiler.kernels.table import Compare, Constant, Dot4, Fma, For, Lane, Reduce, Shuffle
@@ -107,20 +107,15 @@ class ValuePrinter(CStructure):
         return self._vector(scalar_type(element), lanes)
 
     def _define(self, value: Value, expression: str) -> None:
-        if lanes_of(value) == 1 and self._is_constant(value):
+        if lanes_of(value) == 1 and defined_by(value, "loop.constant"):
             self.names[value] = expression
         else:
             super()._define(value, expression)
 
-    @staticmethod
-    def _is_constant(value: Value) -> bool:
-        return isinstance(value.owner, Op) and value.owner.name == "loop.constant"
-
     def _is_wide(self, value: Value) -> bool:
         """Whether the text of an integer has 64 bits: that of a small constant has not."""
-        owner = value.owner
-        if isinstance(owner, Op) and owner.name == "loop.constant":
-            return abs(int(Constant.of(owner).value)) >= 2**31
+        if constant := defined_by(value, "loop.constant"):
+            return abs(int(Constant.of(constant).value)) >= 2**31
         return not isinstance(value.type, IndexType)
 
     def _mask(self, value: Value, bits: int) -> str:
@@ -138,7 +133,7 @@ class ValuePrinter(CStructure):
     def _loop_hint(self, op: Op) -> str | None:
         if not For.of(op).unroll:
             return None
-        is_known = all(self._is_constant(bound) for bound in op.operands[:3])
+        is_known = all(defined_by(bound, "loop.constant") for bound in op.operands[:3])
         return "#pragma unroll" if is_known else "#pragma unroll 16"
 
     def _expression(self, op: Op) -> str:

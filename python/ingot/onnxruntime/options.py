@@ -36,7 +36,6 @@ _GPUS = (
     "MIGraphXExecutionProvider",
     "DmlExecutionProvider",
     "WebGpuExecutionProvider",
-    "OpenVINOExecutionProvider",
 )
 
 

@@ -212,7 +212,7 @@ class Former:
             self._materialise(op.operands[0])
         if op.name == "broadcast" or op.name in LOOKUPS:
             for operand in op.operands:
-                once = op.name in LOOKUPS and not shape_of(operand)
+                once = op.name in LOOKUPS and shape_of(operand) in ((), shape_of(op.result))
                 if operand in self.floats and self.floats[operand].cost > _CHEAP and not once:
                     self._materialise(operand)
         if op.name in ("transpose", "pad") and self._is_costly_bytes(op.operands[0]):

@@ -9,6 +9,8 @@ import pytest
 from onnx import TensorProto, numpy_helper
 
 from ingot.compiler.frontends.onnx import import_onnx
+from ingot.compiler.frontends.onnx.lowerings.classic.forest import Forest, Leaves
+from ingot.compiler.frontends.onnx.lowerings.classic.forest_layout import lay_out
 from ingot.hal.errors import CompileError
 from tests.support.onnx_classic import classic_model, classic_node, read_classic
 from tests.support.onnx_models import make_value
@@ -165,3 +167,26 @@ def test_trees_that_are_none_are_refused() -> None:
         made = classic_node("TreeEnsembleRegressor", ["x"], ["y"], n_targets=1, **attributes)
         with pytest.raises(CompileError, match=message):
             import_onnx(classic_model([made], [X], opset=3))
+
+
+def test_a_node_with_several_parents_is_led_to() -> None:
+    """Nodes 2 and 3 of a tree share the child 4; leaves are 0 and 1."""
+    forest = Forest(
+        features=np.array([0, 0, 0, 1, 0]),
+        thresholds=np.array([0, 0, 0.5, 0.25, 0.75], np.float32),
+        children=np.array([0, 0, 1, 1, 3, 4, 4, 1, 0, 1]),
+        nan_first=np.zeros(5, np.bool_),
+        roots=np.array([2]),
+        leaves=Leaves(2, np.arange(2), np.zeros(2, np.int64), np.ones(2, np.float32)),
+    )
+    layout = lay_out(forest, 2)
+    draw = np.random.default_rng(0)
+    for row in draw.random((50, 2)).astype(np.float32):
+        at = 2
+        while at >= 2:
+            at = forest.children[2 * at + int(row[forest.features[at]] > forest.thresholds[at])]
+        wide, place = [*row, 0.0], layout.roots[0]
+        for _ in range(layout.depth):
+            goes_on = not wide[layout.features[place]] <= layout.thresholds[place]
+            place = layout.first[place] + goes_on
+        assert layout.leaf_of[place] == at

@@ -1,7 +1,5 @@
-"""The tables of a tree ensemble: every kind of node becomes a test `x <= threshold`.
-
-A node's children stand beside each other in a table; leaves come first, and lead to themselves.
-"""
+"""The tables of a tree ensemble: every kind of node becomes a test `x <= threshold`, whose
+children `lay_out` then puts beside each other."""
 
 from __future__ import annotations
 
@@ -48,14 +46,13 @@ class Leaves:
 @dataclass
 class Forest:
     """`children[2 * i]` is where x <= thresholds[i] leads, `children[2 * i + 1]` the rest;
-    NaN is the former where `nan_first`."""
+    NaN is the former where `nan_first`. Leaves come first, and lead to themselves."""
 
     features: Array
     thresholds: Array
     children: Array
     nan_first: Array
     roots: Array
-    depth: int
     leaves: Leaves
 
 
@@ -90,7 +87,6 @@ def build_forest(tests: Tests, leaves: Leaves, roots: Array, element: Any) -> Fo
         children,
         padded(nan_first, table.nan_first, np.bool_),
         roots.astype(np.int32),
-        _depth(children, roots, count),
         leaves,
     )
 
@@ -151,16 +147,6 @@ class _Table:
             column.append(value)
         self._next += 1
         return self._next - 1
-
-
-def _depth(children: Array, roots: Array, leaves: int) -> int:
-    """The greatest number of tests from a root to a leaf."""
-    depth, reached = 0, np.unique(roots)
-    while len(reached := reached[reached >= leaves]):
-        depth += 1
-        unsupported(depth > len(children), "its nodes lead in a circle: fix the model")
-        reached = np.unique(np.append(children[2 * reached], children[2 * reached + 1]))
-    return depth
 
 
 def read_trees(node: Node, side: str) -> tuple[Tests, Leaves, Array]:

@@ -1,12 +1,13 @@
 """TreeEnsembleRegressor, TreeEnsembleClassifier and TreeEnsemble.
 
-All trees are walked for all rows at once: the node of each pair of a row and a tree goes one level
-down in each step, and a leaf leads to itself.
+All trees are walked for all rows at once, tree by tree, so that a tree's nodes stay in the cache:
+the place of each pair goes one level down in each step, and a leaf leads to itself.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from ingot.compiler.frontends.onnx.lowerings.classic.forest import (
     build_forest,
     read_trees,
 )
+from ingot.compiler.frontends.onnx.lowerings.classic.forest_layout import Layout, lay_out
 from ingot.compiler.frontends.onnx.lowerings.classic.labels import class_count, give_labels
 from ingot.compiler.frontends.onnx.lowerings.classic.scores import (
     POST_TRANSFORMS,
@@ -36,7 +38,6 @@ from ingot.hal.spec import dtype
 __all__: list[str] = []
 
 _I32 = dtype("i32")
-_UNROLLED = 8  # levels; deeper trees are walked in a loop
 _AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
 """In the order in which `TreeEnsemble` numbers them."""
 
@@ -51,47 +52,79 @@ def _read_features(node: Node) -> Value:
 
 
 def _walk(node: Node, x: Value, forest: Forest) -> Value:
-    """i32[n, trees]: the leaf that each row reaches in each tree."""
+    """i32[trees, n]: the leaf that each row reaches in each tree."""
     rows, width = shape_of(x)
     greatest = int(forest.features.max(initial=0))
     unsupported(
         not isinstance(width, int) or greatest >= width,
         f"a node reads feature {greatest} of {x.type}: fix the model",
     )
-    shape = (rows, len(forest.roots))
-    node.builder.append("assert", (), (), {"kind": "le", "a": rows * width, "b": 2**31 - 1})
-    flat = node.reshape(x, (rows * width,))
-    base = node.op("iota", dtype=_I32, shape=shape, axis=0)
-    base = node.op("mul", base, node.fill(width, like=base))  # type: ignore[arg-type]
-    features = node.constant(forest.features, _I32)
-    thresholds = node.constant(forest.thresholds, type_of(x).dtype)
-    children = node.constant(forest.children, _I32)
-    nan_first = node.constant(forest.nan_first, "i1") if forest.nan_first.any() else None
-
-    def step(inner: Node, at: Value) -> Value:
-        def look_up(table: Value, places: Value) -> Value:
-            return inner.op("take", table, places, axis=0, mode="clamp")
-
-        value = look_up(flat, inner.op("add", base, look_up(features, at)))
-        first = inner.compare("le", value, look_up(thresholds, at))
-        if nan_first is not None:
-            is_nan = inner.op("and", inner.op("is_nan", value), look_up(nan_first, at))
-            first = inner.op("or", first, is_nan)
-        rest = inner.convert(inner.op("not", first), _I32)
-        return look_up(children, inner.op("add", inner.op("add", at, at), rest))
-
-    at = node.broadcast_to(node.constant(forest.roots, _I32), shape)
-    if forest.depth <= _UNROLLED:
-        for _ in range(forest.depth):
-            at = step(node, at)
-        return at
+    assert isinstance(width, int)
+    layout = lay_out(forest, width)
+    trees = len(layout.roots)
+    node.builder.append("assert", (), (), {"kind": "le", "a": rows * (width + 1), "b": 2**31 - 1})
+    wide = node.op(
+        "pad", x, node.constant(0, type_of(x).dtype), low=(0, 0), high=(0, 1), interior=(0, 0)
+    )
+    flat = node.reshape(wide, (rows * (width + 1),))
+    shape = (trees, rows)
+    base = node.op("iota", dtype=_I32, shape=shape, axis=1)
+    base = node.reshape(node.op("mul", base, node.fill(width + 1, like=base)), (trees * rows,))
+    step = _step(node, layout, flat, base, width)
+    roots = node.op("broadcast", node.constant(layout.roots, _I32), shape=shape, dimensions=(0,))
+    at = node.reshape(roots, (trees * rows,))
     (at,) = counted_loop(
         node.builder,
-        node.constant(forest.depth, _I32),
+        node.constant(layout.depth, _I32),
         [at],
         lambda inner, _, carried: [step(node.within(inner), carried[0])],
     )
-    return at
+    leaf = node.op("take", node.constant(layout.leaf_of, _I32), at, axis=0, mode="clamp")
+    return node.reshape(leaf, shape)
+
+
+def _step(
+    node: Node, layout: Layout, flat: Value, base: Value, width: int
+) -> Callable[[Node, Value], Value]:
+    """From each place to the next. A node is one word where that has room for it: the threshold,
+    a bit for NaN, the feature and the first child, from the low bits on; else a word without the
+    threshold, which stands apart."""
+    element = type_of(flat).dtype
+    shift = (width + 1).bit_length() + 1
+    links = layout.nan_first.astype(np.uint64) | layout.features.astype(np.uint64) << np.uint64(1)
+    links |= layout.first.astype(np.uint64) << np.uint64(shift)
+    is_word = element.bits == 32 and int(links.max(initial=0)) < 1 << 32
+    if is_word:
+        bits = layout.thresholds.view(np.uint32).astype(np.uint64)
+        words = node.constant(links << np.uint64(32) | bits, "u64")
+    else:
+        words = node.constant(links, "u64")
+        thresholds = node.constant(layout.thresholds, element)
+
+    low = 32 if is_word else 0  # where the link begins in a word
+
+    def step(inner: Node, at: Value) -> Value:
+        # Every reader takes its bits of the word itself, so that all is one kernel.
+        word = inner.op("take", words, at, axis=0, mode="clamp")
+
+        def field(first_bit: int, count: int) -> Value:
+            part = inner.op("shift_right_logical", word, inner.fill(low + first_bit, like=word))
+            return inner.op("and", part, inner.fill((1 << count) - 1, like=part))
+
+        if is_word:
+            limit = inner.op("bitcast", inner.convert(word, "u32"), dtype=element)
+        else:
+            limit = inner.op("take", thresholds, at, axis=0, mode="clamp")
+        feature = inner.convert(field(1, shift - 1), _I32)
+        value = inner.op("take", flat, inner.op("add", base, feature), axis=0, mode="clamp")
+        first = inner.compare("le", value, limit)
+        if layout.nan_first.any():
+            marked = inner.convert(field(0, 1), "i1")
+            first = inner.op("or", first, inner.op("and", inner.op("is_nan", value), marked))
+        child = inner.convert(field(shift, 31), _I32)
+        return inner.op("add", child, inner.convert(inner.op("not", first), _I32))
+
+    return step
 
 
 def _aggregate(node: Node, reached: Value, leaves: Leaves, count: int, kind: str) -> Value:
@@ -114,9 +147,9 @@ def _aggregate(node: Node, reached: Value, leaves: Leaves, count: int, kind: str
     weights = node.op(
         "take", node.constant(table, _element(element)), reached, axis=0, mode="clamp"
     )
-    trees = shape_of(reached)[1]
-    total = node.reduce(weights, [1], {"MIN": "min", "MAX": "max"}.get(kind, "add"))
-    total = node.reshape(total, (shape_of(reached)[0], count))
+    trees, rows = shape_of(reached)
+    total = node.reduce(weights, [0], {"MIN": "min", "MAX": "max"}.get(kind, "add"))
+    total = node.reshape(total, (rows, count))
     if kind == "AVERAGE":
         return node.op("div", total, node.fill(float(trees), like=total))  # type: ignore[arg-type]
     if kind == "SUM":

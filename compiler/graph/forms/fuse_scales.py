@@ -71,7 +71,7 @@ class _Product:
         less = self._sums_times(rows, minima)
         return None if less is None else self.builder.value("sub", made, less)
 
-    def _coded(self, rows: Value, w: Value) -> Value | None:
+    def _coded(self, rows: Value, w: Value, may_round: bool = True) -> Value | None:
         builder = self.builder
         weight = _weight_of(w, builder)
         if weight is None or tensor_type(rows).dtype.name not in _FLOATS:
@@ -89,8 +89,9 @@ class _Product:
         n = self.columns.count_of(w)
         attributes = {"n": n, "coding": weight.coding, "group": group}
         attributes["dtype"] = DotGeneral.of(self.op).dtype
-        self.rounded = self._rounded(rows, group)
-        if self.rounded is None:
+        if may_round:
+            self.rounded = self._rounded(rows, group)
+        if self.rounded is None or not may_round:
             return builder.value("dot_coded", rows, codes, scales, *zeros, **attributes)
         x = self.rounded
         left = (x.codes, codes, scales, x.scales, x.sums)
@@ -109,7 +110,7 @@ class _Product:
 
     def _sums_times(self, rows: Value, minima: Repeats) -> Value | None:
         """rows [m, k] times the minima [k, n]: the sums of the rows' groups times those of
-        groups."""
+        groups, which may be codes with scales themselves."""
         builder, type = self.builder, tensor_type(rows)
         k, group = minima.shape[0], min(minima.lengths[0], minima.shape[0])
         if group == 1 or k % group:
@@ -121,7 +122,11 @@ class _Product:
         else:
             sums = builder.value("reshape", rows, shape=(*outer, k // group, group))
             sums = builder.value("reduce", sums, axes=(type.rank,), kind="add")
-        small = builder.value("convert", _small(minima, group, builder), dtype=type.dtype)
+        small = _small(minima, group, builder)
+        coded = self._coded(sums, small, may_round=False)
+        if coded is not None:
+            return coded
+        small = builder.value("convert", small, dtype=type.dtype)
         small = self.columns.of_columns(small, builder)
         return builder.value(
             "dot_general", sums, small, lhs_contract=(type.rank - 1,), rhs_contract=(0,)

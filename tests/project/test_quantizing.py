@@ -14,7 +14,7 @@ from ingot import QuantizedModule
 from ingot.command import main
 from ingot.hal.errors import CompileError, InvalidArgument
 from ingot.quantizing.deciding import Decision
-from ingot.quantizing.measuring import Measured, Roofline
+from ingot.quantizing.measuring import Measured
 from ingot.quantizing.page import make_page
 from ingot.quantizing.report import QuantizationReport
 from ingot.quantizing.work import _if_faster
@@ -135,10 +135,6 @@ def test_layers_stay_float_for_a_reason() -> None:
 
 
 def test_a_layer_that_is_slower_stays_float() -> None:
-    report = quantized()
-    layers = {each.name: each for each in report.quantization.layers}
-    assert set(layers) == {"first", "second"}
-
     class Named:
         name, kind = "first", "product"
 
@@ -167,7 +163,6 @@ def test_times_are_measured_and_predicted() -> None:
     assert "call 0.0" in report.summary
     assert quantized().quantization.time_after is None
     assert quantized().quantization.layers[0].predicted_after is not None
-    assert Roofline().flops == 100e9
 
 
 @pytest.mark.parametrize(

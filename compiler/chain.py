@@ -7,7 +7,6 @@ order; the dims of a stage become what the results that it takes have.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from ingot.compiler.frontends.emitter import Emitter
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.symbols import inner_symbols, rename_symbols, substitute_symbols
 from ingot.compiler.ir import TensorType, Value, dims, tensor_type
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim, symbol, symbols_of
 from ingot.compiler.name_ends import name_ends
 from ingot.hal.errors import CompileError, NotFound, Unsupported

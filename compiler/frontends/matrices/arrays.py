@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Union
 
 import numpy as np
@@ -19,6 +18,7 @@ from ingot.compiler.frontends.complex_numbers import BINARY, UNARY, Complex, abs
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.graph.control.build_control import counted_loop, while_loop
 from ingot.compiler.ir import Value, dims
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 from ingot.hal.spec import DType, dtype
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ingot.compiler.frontends.matrices.arrays import I64, Array
 from ingot.compiler.frontends.matrices.blocks import Panels
 from ingot.compiler.ir import dims
+from ingot.compiler.ir.dataclass import dataclass
 
 __all__ = ["Factors", "cholesky", "first_of", "lu", "solve_lower", "solve_triangular"]
 

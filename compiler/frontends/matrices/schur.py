@@ -7,8 +7,6 @@ for their conjugate pairs, with equal numbers on the diagonal, as in LAPACK.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ingot.compiler.frontends.matrices.arrays import I64, Array
 from ingot.compiler.frontends.matrices.jacobi import scaled
 from ingot.compiler.frontends.matrices.reflectors import (
@@ -18,6 +16,7 @@ from ingot.compiler.frontends.matrices.reflectors import (
     projected,
     reflector,
 )
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 
 __all__ = ["Schur", "eigenvectors", "schur"]

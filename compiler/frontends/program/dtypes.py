@@ -6,10 +6,10 @@ The default dtypes are f32 and i64.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.hal.errors import CompileError, Error
 from ingot.hal.spec import DTYPES, DType, dtype
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from ingot.compiler.frontends.emitter import UnsupportedNode
 from ingot.compiler.frontends.program.tensor import Tensor, Trace, entered, value_of
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.ir import Block, Function, Module, Region, TensorType, Value
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import symbols_of
 from ingot.compiler.ir.parser import parse_type
 from ingot.hal.errors import CompileError

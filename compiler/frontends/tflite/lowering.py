@@ -18,7 +18,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -28,6 +27,7 @@ from ingot.compiler.frontends.tflite.model import Operator, Tensor
 from ingot.compiler.frontends.tflite.quantized import dequantize
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.ir import Op, Value
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 from ingot.hal.spec import DType, dtype
 

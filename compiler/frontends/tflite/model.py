@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import mmap
 import os
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +16,7 @@ from ingot.compiler.frontends.tflite.flatbuffer import Flatbuffer, Table
 from ingot.compiler.frontends.tflite.schema import DTYPES, OPS, OPTIONS, OPTIONS_2
 from ingot.compiler.frontends.tflite.sparse import dense
 from ingot.compiler.ir import Literal, TensorType
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.literals import literal_from_bytes, literal_from_numbers
 from ingot.hal.errors import CompileError, NotFound
 from ingot.hal.spec import DType, dtype

@@ -8,13 +8,13 @@ that it would be. Arguments and results of the program are complex tensors: `tak
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ingot.compiler.frontends.complex_numbers import UNARY, Complex, Parts
 from ingot.compiler.frontends.emitter import UnsupportedNode, type_of
 from ingot.compiler.frontends.torch.lowering import LOWERINGS, Context
 from ingot.compiler.ir import TensorType, Value
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.hal.spec import DType, dtype
 
 __all__ = [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.graph.forms.narrow_codes import packed
 from ingot.compiler.ir import Value
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.hal.spec import DType, dtype
 
 __all__ = ["Codes"]

@@ -8,7 +8,6 @@ that what makes them can write bytes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from ingot.compiler.graph.quantizing.codes import Codes
 from ingot.compiler.graph.quantizing.layers import Layer, find_layers
 from ingot.compiler.graph.rewriter import defined_by
 from ingot.compiler.ir import Block, Module, Op, Value
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.hal.spec import dtype
 
 __all__ = ["GREATEST_CODE", "Change", "Range", "insert_codes"]

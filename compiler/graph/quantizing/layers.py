@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -17,6 +16,7 @@ from ingot.compiler.graph.passes import GRAPH_PASSES
 from ingot.compiler.graph.references.numbers import Array
 from ingot.compiler.graph.rewriter import is_static, tensor_ops, weights_of
 from ingot.compiler.ir import Function, Module, Op, Value
+from ingot.compiler.ir.dataclass import dataclass
 
 __all__ = ["Layer", "find_layers", "prepare"]
 

@@ -7,6 +7,7 @@ import inspect
 import pickle
 from dataclasses import FrozenInstanceError, field, fields, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -107,3 +108,11 @@ class Pickled:
 
 def test_they_can_be_copied_by_pickle() -> None:
     assert pickle.loads(pickle.dumps(Pickled(1, (2,)))) == Pickled(1, (2,))
+
+
+def test_frozen_classes_of_the_compiler_are_these() -> None:
+    folder = Path(ours.__file__).parents[1]
+    texts = {path: path.read_text(encoding="utf-8") for path in folder.rglob("*.py")}
+    frozen = [path for path, text in texts.items() if "@dataclass(frozen=True" in text]
+    assert len(frozen) > 100
+    assert [path for path in frozen if "ir.dataclass import dataclass" not in texts[path]] == []

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ingot.compiler.frontends.matrices import Array, Scope, batched
@@ -28,6 +27,7 @@ from ingot.compiler.frontends.matrices.tridiagonal import solve_tridiagonal
 from ingot.compiler.frontends.stablehlo.lowering import Context, Lowered
 from ingot.compiler.frontends.stablehlo.reading.program import SourceOp, TensorType
 from ingot.compiler.graph.builder import tensor_type
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.hal.spec import dtype
 
 __all__ = ["call_lapack", "is_lapack"]

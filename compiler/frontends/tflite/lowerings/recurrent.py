@@ -7,7 +7,6 @@ compute with numbers, and round their state to its codes in every step.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
@@ -18,6 +17,7 @@ from ingot.compiler.frontends.tflite.quantized import dequantize, quantize
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.control.build_control import counted_loop
 from ingot.compiler.ir import Value
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import known_dims
 
 __all__: list[str] = []

@@ -61,6 +61,11 @@ class Function(Uncopied):
         return self._signature
 
     @property
+    def tensors(self) -> Function:
+        """The function with the values of its signature as they are: strings as two tensors."""
+        return self
+
+    @property
     def __name__(self) -> str:
         return self._signature.name
 
@@ -216,6 +221,10 @@ class _TextFunction(Function):
     def __init__(self, session: Session, ordinal: int, signature: Signature) -> None:
         super().__init__(session, ordinal, signature)
         self._texts = Texts(signature)
+
+    @property
+    def tensors(self) -> Function:
+        return Function(self._session, self._ordinal, self._signature)
 
     def _run(
         self,

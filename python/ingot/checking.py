@@ -356,7 +356,7 @@ def _compare_results(
     model: Model, run: CheckedRun, tolerance: float | None
 ) -> Iterator[CheckedResult]:
     """The model as it is shipped beside its interpreted source."""
-    results = model(*run.arguments)
+    results = model.functions["main"].tensors(*run.arguments)
     compiled = results if isinstance(results, tuple) else (results,)
     source = eliminate_dead_code(copy_module(run.source))
     expected = interpret(source, "main", run.arguments, run.weights)

@@ -100,11 +100,13 @@ def test_signatures_and_raw_arguments(joined: ingot.Model) -> None:
     assert model.signature.arguments[1].doc == "UTF-8 of 'x'"
     by_name = model.call(y=["b", ""], x=[["a", "ab"]], as_dict=True)
     assert by_name["both"].tolist() == [["ab", "ab"]]
-    raw = model(
-        np.array([[1, 3]]), np.frombuffer(b"aab", np.uint8), np.array([1, 1]),
-        np.frombuffer(b"b", np.uint8),
-    )  # fmt: skip
+    texts = [np.frombuffer(each, np.uint8) for each in (b"aab", b"b")]
+    arguments = np.array([[1, 3]]), texts[0], np.array([1, 1]), texts[1]
+    raw = model(*arguments)
     assert raw[0].tolist() == [["ab", "ab"]]
+    ends, data, _ = model.main.tensors(*arguments)
+    assert np.asarray(ends).tolist() == [[2, 4]]
+    assert np.asarray(data).tobytes() == b"abab"
     assert [np.asarray(each).size for each in model(np.empty((0, 2), object), ["a", "b"])] == [0, 0]
     # ends that go back or lead outside read no other memory
     model(np.array([[7, -3]]), np.frombuffer(b"aab", np.uint8), np.array([1, 1]),

@@ -108,9 +108,6 @@ class Array:
             return self._binary("div", other)
         return self.scope.joined(*(part._binary("div", other) for part in self.split()))
 
-    __radd__ = __add__
-    __rmul__ = __mul__
-
     def __rtruediv__(self, other: float | Dim) -> Array:
         return self.scope.full(other, self.dtype) / self
 

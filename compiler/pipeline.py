@@ -102,6 +102,7 @@ def compile(
     parameter_names: Mapping[str, str] | None = None,
     specialize: Mapping[str, Sequence[int]] | None = None,
     capacity: int | None = None,
+    weights: str | None = None,
     precision: str = "f32",
     example_inputs: Sequence[Any] | None = None,
     dynamic_shapes: Any = None,
@@ -112,9 +113,9 @@ def compile(
     """The module of a source program.
 
     `source`: a path or the bytes of an .onnx file, of a .pt2 file of torch.export or of a StableHLO
-    artifact, the path of a .gguf file, an onnx.ModelProto, a torch.export.ExportedProgram, a
-    torch.nn.Module, a jax.export.Exported, or Ingot IR as text or ir.Module. A dict of sources
-    makes one module with a function for each, under the keys, with shared weights.
+    artifact, the path of a .gguf file or of a folder of Hugging Face's layout, an onnx.ModelProto,
+    a torch.export.ExportedProgram, a torch.nn.Module, a jax.export.Exported, or Ingot IR as text or
+    ir.Module. A dict of sources makes one module with a function for each, under the keys.
     `outputs`: names of values of an ONNX graph that are the results, in place of all its outputs;
     layers and arguments that they do not need are left out, so these may be of any kind.
     `state`: which arguments and results stay in the model from call to call (`state.py`).
@@ -122,11 +123,12 @@ def compile(
     share weights and state, and the device that it is loaded on takes its own code.
     `variants`: native variants of the CPU, best first; without it those of this machine.
     `fallback`: beside a device's kernels plain C ones, which run where it lacks or fails one.
-    `parameters`: "embedded" weights stand in the module; "external" ones and those of a .gguf file
+    `parameters`: "embedded" weights stand in the module; "external" ones, and language models'
     are given when it is loaded, under the names in the source or those of `parameter_names`.
     `specialize`: values of symbolic dims, such as {"s": [1, 128]}, for which there are kernels
     of their own beside those for all values; a call takes those that fit its shapes.
-    `capacity`: positions in the cache of a .gguf file's model; else all that it has, at most 4096.
+    `capacity`: positions in the cache of a language model; else all that it has, at most 4096.
+    `weights`: "int8" or "int4" codes, which a folder's weights become when they are loaded.
     `precision`: of activations that meet weights quantised in groups: "f32", or "int8", rounded
     with a scale for each group by at most 1/254 of its greatest, which is faster.
     `example_inputs`, `dynamic_shapes`: those of torch.export.export, for a torch.nn.Module.
@@ -140,7 +142,7 @@ def compile(
     driver = _Driver(_Dump(dump_ir), progress or (lambda step: None))
     outputs = [outputs] if isinstance(outputs, str) else outputs
     reading: dict[str, Any] = {"parameters": parameters, "parameter_names": parameter_names}
-    reading |= {"outputs": outputs, "capacity": capacity}
+    reading |= {"outputs": outputs, "capacity": capacity, "weights": weights}
     reading |= _exporting(source, example_inputs, dynamic_shapes)
     module = _read(source, state, reading, driver, precision)
     targets = choose_targets(target, variants, fallback, multiplies_bytes(module))

@@ -22,6 +22,7 @@ from ingot.compiler.module import Module
 from ingot.hal.errors import CompileError, InvalidArgument, NotFound, Unsupported
 from ingot.hal.file_kind import (
     ARTIFACT,
+    CHECKPOINT,
     EXPORTED,
     GGUF,
     MODULE,
@@ -56,6 +57,7 @@ def read_source(
     outputs: Sequence[str] | None = None,
     survey: Survey | None = None,
     capacity: int | None = None,
+    weights: str | None = None,
     example_inputs: Sequence[Any] | None = None,
     dynamic_shapes: Any = None,
 ) -> ir.Module:
@@ -65,7 +67,14 @@ def read_source(
     CompileError: anything else.
     """
     options = _Options(
-        parameters, parameter_names, outputs, survey, capacity, example_inputs, dynamic_shapes
+        parameters=parameters,
+        parameter_names=parameter_names,
+        outputs=outputs,
+        survey=survey,
+        capacity=capacity,
+        weights=weights,
+        example_inputs=example_inputs,
+        dynamic_shapes=dynamic_shapes,
     )
     module = _read(source, options)
     module.attributes.pop(_WEIGHTS, None)
@@ -79,6 +88,7 @@ class _Options:
     outputs: Sequence[str] | None = None
     survey: Survey | None = None
     capacity: int | None = None
+    weights: str | None = None
     example_inputs: Sequence[Any] | None = None
     dynamic_shapes: Any = None
 
@@ -157,17 +167,19 @@ def read_sources(
     parameter_names: Mapping[str, str] | None = None,
     outputs: Sequence[str] | None = None,
     capacity: int | None = None,
+    weights: str | None = None,
 ) -> ir.Module:
     """One module with a function of every source, under the given names. Raises as above."""
     if not sources:
         raise CompileError("there is nothing to compile: the dict of sources is empty")
     result = ir.Module()
+    options = _Options(parameters, parameter_names, outputs, None, capacity, weights)
     owners: dict[str, tuple[str, str]] = {}  # per key of weights a source and the fingerprint
     producers: dict[str, None] = {}
     for name, source in sources.items():
         check_function_name(name)
         try:
-            module = _read(source, _Options(parameters, parameter_names, outputs, None, capacity))
+            module = _read(source, options)
         except (CompileError, NotFound, Unsupported) as error:
             raise type(error)(f"'{name}': {error}") from None
         _check_weights(name, module.attributes.pop(_WEIGHTS, ()), owners)
@@ -222,8 +234,12 @@ def _read_file(path: Path, options: _Options) -> ir.Module:
             kind = file_kind(start, path.name)
             data = start + file.read() if kind in (ARTIFACT, TEXT) else None
     except InvalidArgument:
-        if path.is_dir():
-            _check_kind(folder_kind(os.listdir(path), str(path)), shown)
+        if not path.is_dir():
+            raise
+        kind = folder_kind(os.listdir(path), str(path))
+        if kind is CHECKPOINT:
+            return _read_checkpoint(path, options)
+        _check_kind(kind, shown)
         raise
     except OSError as error:  # such as names that are too long
         raise NotFound(
@@ -276,11 +292,17 @@ def _check_kind(kind: FileKind | None, what: str) -> None:
 
 
 def _check_capacity(options: _Options) -> None:
-    """CompileError: a program that is no language model was given room for a cache."""
+    """CompileError: a program that is no language model was given room for a cache, or codes."""
+    if options.weights is not None:
+        raise CompileError(
+            "weights chooses codes for the weights of a folder with config.json and .safetensors "
+            "files; other programs are quantised by ingot.quantize and `ingot quantize`"
+        )
     if options.capacity is not None:
         raise CompileError(
-            "capacity is the room of the cache of a .gguf file; for other programs it is a part of "
-            "their state, as in state=ingot.state.past_present(capacity=1024)"
+            "capacity is the room of the cache of a .gguf file or a language model's folder; for "
+            "other programs it is a part of their state, as in "
+            "state=ingot.state.past_present(capacity=1024)"
         )
 
 
@@ -351,7 +373,19 @@ def _read_gguf(path: Path, options: _Options) -> ir.Module:
     from ingot.compiler.frontends.gguf import import_gguf
 
     _check_outputs(options)
+    if options.weights is not None:
+        raise CompileError(
+            "weights chooses codes for the weights of a folder with config.json and .safetensors "
+            "files; those of a .gguf file are used as they are"
+        )
     return import_gguf(path, capacity=options.capacity)
+
+
+def _read_checkpoint(path: Path, options: _Options) -> ir.Module:
+    from ingot.compiler.frontends.checkpoint import import_checkpoint
+
+    _check_outputs(options)
+    return import_checkpoint(path, capacity=options.capacity, weights=options.weights)
 
 
 def _read_stablehlo(source: Any, options: _Options) -> ir.Module:

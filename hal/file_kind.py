@@ -13,6 +13,7 @@ from pathlib import PurePath
 
 __all__ = [
     "ARTIFACT",
+    "CHECKPOINT",
     "COPY_AGAIN",
     "EXPORTED",
     "GGUF",
@@ -66,10 +67,11 @@ _CORE_ML = FileKind(
     "a Core ML model",
     advice="export the original model to ONNX or StableHLO and compile that",
 )
-_CHECKPOINT = FileKind(
-    "a folder of weights and settings",
-    advice="export the model to ONNX, as with `optimum-cli export onnx --model FOLDER OUT`, and "
-    "compile the .onnx file",
+CHECKPOINT = FileKind("a folder of a language model", is_source=True)
+_PICKLED = FileKind(
+    "a folder of pickled weights and settings",
+    advice="write it again with safetensors, as save_pretrained does, or export it to ONNX, as "
+    "with `optimum-cli export onnx --model FOLDER OUT`, and compile what that gives",
 )
 _ORT = FileKind(
     "a model in onnxruntime's own format",
@@ -172,8 +174,11 @@ def folder_kind(names: Collection[str], name: str) -> FileKind | None:
     if models := sorted(each for each in names if each.endswith(".onnx")):
         shown = f"'{PurePath(name, models[0])}'"
         return FileKind("a folder with an ONNX model", advice=f"pass the model itself, {shown}")
-    if "config.json" in names and any(each.endswith((".safetensors", ".bin")) for each in names):
-        return _CHECKPOINT
+    if "config.json" in names:
+        if any(each.endswith(".safetensors") for each in names):
+            return CHECKPOINT
+        if any(each.endswith(".bin") for each in names):
+            return _PICKLED
     return None
 
 

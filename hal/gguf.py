@@ -77,6 +77,11 @@ class GgufTensor:
             return self.data.view(plain).reshape(self.shape)
         return self.data.reshape(*self.shape[:-1], -1)
 
+    @property
+    def row_shape(self) -> tuple[int, ...]:
+        """The shape of `rows`."""
+        return tuple(self.rows.shape)
+
 
 class Gguf:
     """An open file. `metadata` holds numbers, texts, NumPy arrays and lists of texts by key,
@@ -95,6 +100,15 @@ class Gguf:
         reader = _Reader(memoryview(mapped), str(path))
         self.metadata: Mapping[str, Any] = MappingProxyType(reader.metadata)
         self.tensors: Mapping[str, GgufTensor] = MappingProxyType(reader.tensors)
+
+    @property
+    def title(self) -> str:
+        """What messages call the file."""
+        return f"GGUF file '{self.path}'"
+
+    def name_of(self, name: str) -> str:
+        """The file's own name of a tensor."""
+        return name
 
     def parameters(self) -> dict[str, Any]:
         """The tensors as arrays under their names, for `parameters=` of a program."""

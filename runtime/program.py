@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from ingot.hal.checkpoint import Checkpoint
 from ingot.hal.device import Device, instance
 from ingot.hal.errors import (
     DataLoss,
@@ -169,15 +170,16 @@ def _open_parameters(module: Any, parameters: Any) -> Iterator[Any]:
         if keys:
             raise NotFound(
                 f"the module needs {len(keys)} parameters ({_some(keys)}); "
-                "pass parameters= with a safetensors or GGUF file or a dict of arrays"
+                "pass parameters= with a safetensors or GGUF file, a model's folder or a dict of "
+                "arrays"
             )
         yield ffi.NULL
     elif isinstance(parameters, Mapping):
         table, keep = _table_of_arrays(parameters, keys)
         yield table
         del keep
-    elif isinstance(parameters, (str, os.PathLike)) and _is_gguf(parameters):
-        table, keep = _table_of_arrays(Gguf(parameters).parameters(), keys)
+    elif isinstance(parameters, (str, os.PathLike)) and (arrays := _arrays_of(parameters)):
+        table, keep = _table_of_arrays(arrays, keys)
         yield table
         del keep
     elif isinstance(parameters, (str, os.PathLike)):
@@ -190,16 +192,19 @@ def _open_parameters(module: Any, parameters: Any) -> Iterator[Any]:
     else:
         raise InvalidArgument(
             f"parameters is {type(parameters).__name__}, but must be the path of a "
-            "safetensors or GGUF file or a dict of arrays"
+            "safetensors or GGUF file, of a model's folder, or a dict of arrays"
         )
 
 
-def _is_gguf(path: str | os.PathLike[str]) -> bool:
+def _arrays_of(path: str | os.PathLike[str]) -> Mapping[str, Any] | None:
+    """The tensors of a GGUF file or of a model's folder; None: it is another file."""
+    if os.path.isfile(os.path.join(path, "config.json")):
+        return Checkpoint(path).parameters()
     try:
         start, _ = _start_and_name(path)
     except OSError:
-        return False  # which the reader of safetensors files says
-    return start.startswith(MAGIC)
+        return None  # which the reader of safetensors files says
+    return Gguf(path).parameters() if start.startswith(MAGIC) else None
 
 
 def _parameter_keys(module: Any) -> list[str]:

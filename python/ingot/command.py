@@ -204,7 +204,12 @@ def _add_shape_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--capacity",
         type=count,
-        help="room of caches that are state, or of the cache of a .gguf file, in steps",
+        help="room of caches that are state, or of a language model's cache, in steps",
+    )
+    parser.add_argument(
+        "--weights",
+        metavar="TYPE",
+        help="int8 or int4: what weights of a folder with config.json become when they are loaded",
     )
     parser.add_argument(
         "--state-dim",
@@ -230,6 +235,7 @@ def _run_compile(options: argparse.Namespace) -> None:
             outputs=options.outputs,
             state=parse_state(options.state, options.capacity, state_dims),
             capacity=None if options.state else options.capacity,
+            weights=options.weights,
             specialize=parse_specialize(options.specialize),
             precision=options.precision,
             target=options.target.split(","),

@@ -76,7 +76,7 @@ FOLDERS = {
     "tensorflow": (["saved_model.pb", "variables"], "a TensorFlow model", "--saved-model"),
     "model.mlpackage": (["Manifest.json"], "a Core ML model", "ONNX or StableHLO"),
     "exported": (["model.onnx", "config.json"], "a folder with an ONNX model", "model.onnx'"),
-    "bert": (["config.json", "model.safetensors"], "a folder of weights", "optimum-cli"),
+    "bert": (["config.json", "pytorch_model.bin"], "a folder of pickled weights", "optimum-cli"),
 }
 
 

@@ -359,7 +359,7 @@ def test_compile_takes_state_hot_sizes_and_several_sources(
         (["--specialize", "m=1"], "the program has no dim 'm'; its dims are: n"),
         (["--state", "sometimes"], "--state sometimes: write past_present, carried:ARGUMENT"),
         (["--state", "y=x"], "give the most it may become with capacity="),
-        (["--capacity", "8"], "capacity is the room of the cache of a .gguf file"),
+        (["--capacity", "8"], "capacity is the room of the cache of a .gguf file or"),
         (["--state", "y=x", "--state-dim", "n"], "--state-dim n: write NAME=SIZE"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -9,18 +10,28 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tokenizers
 
 import ingot
 from ingot.hal.printable import printable
-from ingot.language.tokenizer import Tokenizer
-from tests.support.language import KEYS, TOKENS, Shape, logits, write_model
+from ingot.language.folder import FolderTokenizer
+from ingot.language.tokenizer import FileTokenizer
+from tests.support.language import (
+    KEYS,
+    SPECIAL,
+    TEMPLATE,
+    TOKENS,
+    Shape,
+    logits,
+    write_model,
+)
 
 METADATA = {f"tokenizer.{key}": value for key, value in KEYS.items()}
 SHAPE = Shape(layers=1, width=32, heads=2, kv_heads=1, feed=48, vocabulary=264, tied=True)
 
 
 def test_byte_level_texts_are_merged_and_come_back() -> None:
-    tokenizer = Tokenizer(METADATA)
+    tokenizer = FileTokenizer(METADATA)
     texts = [TOKENS[id] for id in tokenizer.encode("hello world<|end|>")]
     assert texts == ["hell", "o", "\u0120w", "o", "r", "l", "d", "<|end|>"]
     text = "caf\u00e9 \u4e16\u754c\n\n it's 12 345"
@@ -34,7 +45,7 @@ def test_byte_level_texts_are_merged_and_come_back() -> None:
 
 def test_templates_that_fail_are_refused() -> None:
     for template in ("{{ 1 / 0 }}", "{% for i in range(10**9) %}{% endfor %}", "{{ x.y.z }}", "{%"):
-        tokenizer = Tokenizer(METADATA | {"tokenizer.chat_template": template})
+        tokenizer = FileTokenizer(METADATA | {"tokenizer.chat_template": template})
         with pytest.raises(ingot.InvalidArgument, match="the model's template"):
             tokenizer.conversation([{"role": "user", "content": "x"}])
 
@@ -46,7 +57,7 @@ def test_pieces_are_merged_by_their_scores() -> None:
     scores = [0.0] * 259 + [-9.0, -9.0, -9.0, -9.0, -4.0, -2.0, -3.0, -5.0]
     keys = {"model": "llama", "tokens": tokens, "scores": scores, "bos_token_id": 1}
     keys |= {"token_type": [2, 3, 3] + [6] * 256 + [1] * 8, "eos_token_id": 2}
-    tokenizer = Tokenizer({f"tokenizer.ggml.{key}": value for key, value in keys.items()})
+    tokenizer = FileTokenizer({f"tokenizer.ggml.{key}": value for key, value in keys.items()})
     texts = [tokens[id] for id in tokenizer.encode("abc a\u00e9")]
     assert texts == ["<s>", "\u2581a", "bc", "\u2581a", "<0xC3>", "<0xA9>"]
     assert tokenizer.decode(tokenizer.encode("abc a\u00e9")) == "abc a\u00e9"
@@ -71,7 +82,57 @@ def test_pieces_are_merged_by_their_scores() -> None:
 )
 def test_tokenizers_that_cannot_be_used_are_refused(changes: Any, error: Any, message: str) -> None:
     with pytest.raises(error, match=message):
-        Tokenizer(METADATA | changes)
+        FileTokenizer(METADATA | changes)
+
+
+def _write_tokenizer(folder: Path) -> None:
+    """tokenizer.json with the tokens of METADATA, and what stands beside it."""
+    made = tokenizers.Tokenizer(
+        tokenizers.models.BPE({text: id for id, text in enumerate(TOKENS)}, [])
+    )
+    made.add_special_tokens(SPECIAL)
+    made.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = tokenizers.decoders.ByteLevel()
+    made.post_processor = tokenizers.processors.TemplateProcessing(
+        single="<|system|> $A <|end|>",
+        special_tokens=[("<|system|>", TOKENS.index("<|system|>")), ("<|end|>", 260)],
+    )
+    made.save(str(folder / "tokenizer.json"))
+    config = {"eos_token": {"content": "<|end|>"}, "bos_token": "<|system|>"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    (folder / "chat_template.jinja").write_text("{{ bos_token }}" + TEMPLATE)
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [260, 262]}))
+
+
+def test_the_tokenizer_of_a_folder(tmp_path: Path) -> None:
+    with pytest.raises(ingot.NotFound, match=r"tokenizer.json is missing"):
+        FolderTokenizer(tmp_path)
+    _write_tokenizer(tmp_path)
+    tokenizer = FolderTokenizer(tmp_path)
+    assert tokenizer.begin == 263
+    assert tokenizer.ends == [260, 262]
+    ids = tokenizer.encode("hi \u00e9")
+    assert ids[0] == 263  # and no end, behind which nothing comes
+    assert tokenizer.decode(ids) == "hi \u00e9"
+    assert tokenizer.encode("hi", is_start=False)[0] != 263
+    text = tokenizer.conversation([{"role": "user", "content": "hi"}])
+    assert text == "<|system|><|user|>hi<|end|><|assistant|>"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("tokenizer.json", "{}", "tokenizer.json' is damaged"),
+        ("tokenizer_config.json", "[]", "holds no JSON object"),
+        ("tokenizer_config.json", '{"eos_token": "</s>"}', "eos_token is '</s>' in"),
+        ("generation_config.json", '{"eos_token_id": "x"}', "eos_token_id is x, no token"),
+    ],
+)
+def test_damaged_tokenizers_of_folders(name: str, text: str, message: str, tmp_path: Path) -> None:
+    _write_tokenizer(tmp_path)
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ingot.DataLoss, match=message):
+        FolderTokenizer(tmp_path)
 
 
 @pytest.fixture(scope="module")

@@ -23,6 +23,7 @@ SPEC = (
     "ingot.hal.spec",
     "ingot.hal.errors",
     "ingot.hal.file_kind",
+    "ingot.hal.checkpoint",
     "ingot.hal.gguf",
     "ingot.hal.header",
     "ingot.hal.printable",
@@ -35,6 +36,7 @@ STANDARD = set(sys.stdlib_module_names)
 # Longest prefix first: what the modules below it may import.
 ALLOWED: dict[str, tuple[str, ...]] = {
     "ingot.hal.header": (),
+    "ingot.hal.checkpoint": ("ingot.hal.errors", "ingot.hal.gguf"),
     "ingot.hal.gguf": ("ingot.hal.errors",),
     "ingot.hal.errors": ("ingot.hal.header",),
     "ingot.hal.file_kind": (),

@@ -50,6 +50,14 @@ SHAPES = {
     "llama tied": Shape(
         tied=True, metadata={"rope.scaling.type": "linear", "rope.scaling.factor": 2.0}
     ),
+    "llama yarn": Shape(
+        metadata={
+            "rope.scaling.type": "yarn",
+            "rope.scaling.factor": 4.0,
+            "rope.scaling.original_context_length": 16,
+            "rope.freq_base": 100.0,
+        }
+    ),
     "mistral": Shape(kv_heads=1, head_length=24, metadata={"rope.freq_base": 1e6}),
     "qwen2": Shape("qwen2", tied=True),
     "qwen3": Shape("qwen3", head_length=32),
@@ -295,12 +303,15 @@ def _attention(shape: Shape, part: Mapping[str, Array], x: Array, layer: int) ->
 def _turned(shape: Shape, x: Array, layer: int, factors: Array) -> Array:
     length = shape.rope_length or shape.head_length
     base = shape.metadata.get("rope.freq_base", 10000.0)
-    divisor = shape.metadata.get("rope.scaling.factor", 1.0)
+    divisor, scale = shape.metadata.get("rope.scaling.factor", 1.0), 1.0
+    if shape.metadata.get("rope.scaling.type") == "yarn":
+        scale = 0.1 * np.log(divisor) + 1
+        divisor = _yarn(divisor, base, length, shape.metadata)
     if shape.architecture == "gemma3" and shape.has_window(layer):
         base, divisor = 10000.0, 1.0
     frequencies = base ** (-np.arange(0, length, 2) / length) / divisor / factors
     angles = np.arange(len(x))[:, None] * frequencies
-    cosine, sine = np.cos(angles)[:, None], np.sin(angles)[:, None]
+    cosine, sine = (f(angles)[:, None] * scale for f in (np.cos, np.sin))
     result = x.copy()
     a, b = slice(0, length, 2), slice(1, length, 2)
     if shape.architecture != "llama":
@@ -308,3 +319,12 @@ def _turned(shape: Shape, x: Array, layer: int, factors: Array) -> Array:
     result[..., a] = x[..., a] * cosine - x[..., b] * sine
     result[..., b] = x[..., b] * cosine + x[..., a] * sine
     return result
+
+
+def _yarn(factor: float, base: float, length: int, metadata: Mapping[str, Any]) -> Array:
+    """By what frequencies are divided: 1 for 32 turns in the original context, `factor` for one."""
+    original = metadata["rope.scaling.original_context_length"]
+    ends = [length * np.log(original / (n * 2 * np.pi)) / (2 * np.log(base)) for n in (32, 1)]
+    low, high = max(np.floor(ends[0]), 0), min(np.ceil(ends[1]), length - 1)
+    slow = np.clip((np.arange(length // 2) - low) / (high - low), 0, 1)
+    return 1 / (slow / factor + 1 - slow)

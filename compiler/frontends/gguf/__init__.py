@@ -25,7 +25,7 @@ from ingot.hal.errors import CompileError, DataLoss
 from ingot.hal.gguf import Gguf
 from ingot.hal.spec import dtype
 
-__all__ = ["DEFAULT_CAPACITY", "MOST_TOKENS", "import_gguf"]
+__all__ = ["DEFAULT_CAPACITY", "MOST_TOKENS", "build_model", "import_gguf"]
 
 DEFAULT_CAPACITY = 4096
 """Positions of the cache, where the model has so many and nobody asks for others."""
@@ -48,8 +48,15 @@ def import_gguf(path: str | os.PathLike[str], *, capacity: int | None = None) ->
     except DataLoss as error:
         raise CompileError(str(error)) from None
     configuration = read_configuration(file)
+    return build_model(Weights(file), configuration, capacity, f"gguf {configuration.name}")
+
+
+def build_model(
+    weights: Weights, configuration: Configuration, capacity: int | None, producer: str
+) -> Module:
+    """The module of a model with these weights."""
     capacity = _checked(capacity, configuration)
-    return _Importer(file, configuration, capacity).run()
+    return _Importer(weights, configuration, capacity, producer).run()
 
 
 def _checked(capacity: int | None, configuration: Configuration) -> int:
@@ -64,11 +71,12 @@ def _checked(capacity: int | None, configuration: Configuration) -> int:
 
 
 class _Importer:
-    def __init__(self, file: Gguf, configuration: Configuration, capacity: int) -> None:
-        self.file, self.c, self.capacity = file, configuration, capacity
-        self.weights = Weights(file, capacity > configuration.original_context)
+    def __init__(
+        self, weights: Weights, configuration: Configuration, capacity: int, producer: str
+    ) -> None:
+        self.weights, self.c, self.capacity = weights, configuration, capacity
         self.positions = 0  # symbols of them
-        self.module = Module(attributes={"producer": f"gguf {configuration.name}"})
+        self.module = Module(attributes={"producer": producer})
         heads = configuration.kv_heads
         lengths = {"k": configuration.key_length, "v": configuration.value_length}
         self.caches = {
@@ -153,7 +161,7 @@ class _Importer:
         """The state with tokens i32[s] behind it."""
         (count,) = tensor_type(ids).shape
         at = self._position(builder, before.index, count)
-        network = Transformer(self.c, self.weights, builder)
+        network = Transformer(self.c, self.weights, builder, self.capacity)
         logits, caches = network.logits(ids, at, before.caches)
         places = builder.value("reshape", ids, shape=(count, 1))
         seen = builder.value(

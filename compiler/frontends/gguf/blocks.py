@@ -27,7 +27,7 @@ def parameter(tensor: GgufTensor, builder: Builder) -> Value:
     """The tensor as it lies in the file: elements, or bytes of rows."""
     name = {"F32": "f32", "F16": "f16", "BF16": "u16"}.get(tensor.type.name, U8)
     return builder.value(
-        "parameter", scope="", key=tensor.name, dtype=dtype(name), shape=tensor.rows.shape
+        "parameter", scope="", key=tensor.name, dtype=dtype(name), shape=tensor.row_shape
     )
 
 

@@ -3,14 +3,23 @@ differently from others. All that is wrong or not supported is listed in one Com
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ingot.compiler.frontends.gguf.rope import Rope, read_rope
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.hal.errors import CompileError
 from ingot.hal.gguf import Gguf
 
-__all__ = ["ARCHITECTURES", "Architecture", "Configuration", "read_configuration"]
+__all__ = [
+    "ARCHITECTURES",
+    "Architecture",
+    "Configuration",
+    "Keys",
+    "read_configuration",
+    "read_keys",
+    "shown",
+]
 
 _GREATEST = 1 << 24  # of a size in the metadata
 _LARGEST = 1e30  # of a number
@@ -66,11 +75,7 @@ class Configuration:
     value_length: int
     context: int
     epsilon: float
-    rope_base: float
-    rope_length: int  # features of a head that are rotated
-    rope_divisor: float  # of all positions
-    rope_factor: float  # of sines and cosines
-    original_context: int
+    rope: Rope
     window: int  # positions that a layer with a window sees; 0: all
     attention_cap: float  # of scores; 0: none
     logit_cap: float
@@ -78,62 +83,75 @@ class Configuration:
     chosen_experts: int  # by each token
     expert_length: int  # features between the products of an expert
     shared_length: int  # of what all tokens pass beside their experts
-
-    @property
-    def scale(self) -> float:
-        """The factor of the scores."""
-        is_large = self.layers == self.architecture.large_layers
-        return float((self.width // self.heads if is_large else self.key_length) ** -0.5)
+    scale: float  # of scores
+    windows: tuple[bool, ...]  # whether a layer attends to the last positions only
 
     def has_window(self, layer: int) -> bool:
         """Whether a layer attends to the last positions only."""
-        period = self.architecture.window_period
-        return self.window > 0 and period != 0 and (period < 0 or layer % period != period - 1)
+        return self.windows[layer]
 
 
 def read_configuration(file: Gguf) -> Configuration:
     """The configuration of a file. CompileError: it lacks something, or asks for what cannot be
     compiled."""
-    reader = _Keys(file.metadata)
     name = file.metadata.get("general.architecture")
     if not isinstance(name, str) or name not in ARCHITECTURES:
         raise CompileError(
-            f"GGUF file '{file.path}': the architecture is {_shown(name)}; those that can be "
+            f"GGUF file '{file.path}': the architecture is {shown(name)}; those that can be "
             f"compiled are: {', '.join(ARCHITECTURES)} (mistral and mixtral have files of llama)"
         )
-    reader.prefix = name
-    configuration = _read(reader, name)
-    if configuration.layers > len(file.tensors):
-        reader.problems.append(
-            f"the key '{name}.block_count' is {configuration.layers}, but there are only "
-            f"{len(file.tensors)} tensors"
+    keys = Keys(file.metadata, name)
+    return read_keys(keys, f"GGUF file '{file.path}'", ARCHITECTURES[name], len(file.tensors))
+
+
+def read_keys(
+    keys: Keys,
+    what: str,
+    architecture: Architecture,
+    tensors: int,
+    layer_types: Sequence[bool] | None = None,
+) -> Configuration:
+    """The configuration that keys tell, of the model `what` with so many tensors. `layer_types`:
+    which layers have windows, where that does not follow from the architecture."""
+    layers = keys.size("block_count")
+    if layers > tensors:
+        keys.problems.append(
+            f"the key '{keys.name_of('block_count')}' is {layers}, but there are only {tensors} "
+            "tensors"
         )
-    reader.check_unsupported()
-    if reader.problems:
-        raise CompileError(
-            "\n  ".join([f"GGUF file '{file.path}' cannot be compiled:", *reader.problems])
-        )
+        layers = 1
+    window, period = keys.size("attention.sliding_window", 0), architecture.window_period
+    if layer_types is None:
+        every = range(layers)
+        layer_types = [period < 0 or (period > 0 and each % period < period - 1) for each in every]
+    windows = tuple(window > 0 and each for each in layer_types)
+    configuration = _read(keys, architecture, layers, windows)
+    if keys.problems:
+        raise CompileError("\n  ".join([f"{what} cannot be compiled:", *keys.problems]))
     return configuration
 
 
-def _read(keys: _Keys, name: str) -> Configuration:
+def _read(
+    keys: Keys, architecture: Architecture, layers: int, windows: tuple[bool, ...]
+) -> Configuration:
     width, heads = keys.size("embedding_length"), keys.size("attention.head_count")
-    if width % heads and f"{name}.attention.key_length" not in keys.metadata:
+    if width % heads and not keys.has("attention.key_length"):
         keys.problems.append(f"{heads} heads do not divide the width of {width}")
     kv_heads = keys.size("attention.head_count_kv", heads)
     if heads % kv_heads:
         keys.problems.append(f"{kv_heads} heads of keys do not divide {heads} heads of queries")
     key_length = keys.size("attention.key_length", max(width // heads, 1))
-    context = keys.size("context_length")
-    linear = keys.text("rope.scaling.type") == "linear"
     experts, chosen = keys.size("expert_count", 0), keys.size("expert_used_count", 0)
     if chosen > experts or (experts and not chosen):
         keys.problems.append(f"each token chooses {chosen} of {experts} experts")
-    length = keys.size("feed_forward_length", 0)
+    feed = keys.size("feed_forward_length", 0)
+    scored = width // heads if layers == architecture.large_layers else key_length
+    context = keys.size("context_length")
+    rope = read_rope(keys, keys.size("rope.dimension_count", key_length), context)
     return Configuration(
-        name=name,
-        architecture=ARCHITECTURES[name],
-        layers=keys.size("block_count"),
+        name=keys.prefix,
+        architecture=architecture,
+        layers=layers,
         width=width,
         heads=heads,
         kv_heads=kv_heads,
@@ -141,61 +159,80 @@ def _read(keys: _Keys, name: str) -> Configuration:
         value_length=keys.size("attention.value_length", key_length),
         context=context,
         epsilon=keys.number("attention.layer_norm_rms_epsilon"),
-        rope_base=keys.number("rope.freq_base", 10000.0),
-        rope_length=keys.size("rope.dimension_count", key_length),
-        rope_divisor=keys.number("rope.scaling.factor", 1.0) if linear else 1.0,
-        rope_factor=keys.number("rope.scaling.attn_factor", 1.0),
-        original_context=keys.size("rope.scaling.original_context_length", context),
         window=keys.size("attention.sliding_window", 0),
         attention_cap=keys.number("attn_logit_softcapping", 0.0),
         logit_cap=keys.number("final_logit_softcapping", 0.0),
         experts=experts,
         chosen_experts=chosen,
-        expert_length=keys.size("expert_feed_forward_length", length),
-        shared_length=keys.size("expert_shared_feed_forward_length", length),
+        expert_length=keys.size("expert_feed_forward_length", feed),
+        shared_length=keys.size("expert_shared_feed_forward_length", feed),
+        scale=keys.number("query_pre_attn_scalar", scored) ** -0.5,
+        windows=windows,
+        rope=rope,
     )
 
 
-class _Keys:
-    """Reads keys below the architecture's name, and notes what is wrong with them."""
+class Keys:
+    """Reads keys below a prefix, or by the names that stand for them, and notes what is wrong."""
 
-    def __init__(self, metadata: Mapping[str, Any]) -> None:
-        self.metadata, self.prefix = metadata, ""
+    def __init__(
+        self, metadata: Mapping[str, Any], prefix: str, names: Mapping[str, str] | None = None
+    ) -> None:
+        self.metadata, self.prefix, self.names = metadata, prefix, names
         self.problems: list[str] = []
+
+    def name_of(self, key: str) -> str:
+        """What the file calls a key."""
+        return f"{self.prefix}.{key}" if self.names is None else self.names.get(key, key)
+
+    def has(self, key: str) -> bool:
+        return self.metadata.get(self.name_of(key)) is not None
+
+    def value(self, key: str, default: Any) -> Any:
+        value = self.metadata.get(self.name_of(key))
+        return default if value is None else value
 
     def size(self, key: str, default: int | None = None) -> int:
         """A count; 1 with a note where it is missing or wrong."""
-        value = self.metadata.get(f"{self.prefix}.{key}", default)
+        value = self.value(key, default)
         least = 1 if default is None else min(default, 1)
         if type(value) is int and least <= value <= _GREATEST:
             return value
-        what = "is missing" if value is None else f"is {_shown(value)}, expected a positive integer"
-        self.problems.append(f"the key '{self.prefix}.{key}' {what}")
+        what = "is missing" if value is None else f"is {shown(value)}, expected a positive integer"
+        self.problems.append(f"the key '{self.name_of(key)}' {what}")
         return 1
 
     def number(self, key: str, default: float | None = None) -> float:
-        value = self.metadata.get(f"{self.prefix}.{key}", default)
+        value = self.value(key, default)
         if isinstance(value, (int, float)) and (0 < value < _LARGEST or value == default):
             return float(value)
-        what = "is missing" if value is None else f"is {_shown(value)}, expected a positive number"
-        self.problems.append(f"the key '{self.prefix}.{key}' {what}")
+        what = "is missing" if value is None else f"is {shown(value)}, expected a positive number"
+        self.problems.append(f"the key '{self.name_of(key)}' {what}")
         return 1.0
+
+    def numbers(self, key: str, length: int) -> Sequence[float] | None:
+        """A list of so many numbers; None where it is missing, with a note where it is wrong."""
+        value = self.value(key, None)
+        if value is None:
+            return None
+        is_list = isinstance(value, list) and len(value) == length
+        if is_list and all(isinstance(x, (int, float)) and 0 < x < _LARGEST for x in value):
+            return [float(x) for x in value]
+        self.problems.append(
+            f"the key '{self.name_of(key)}' is {shown(value)}, expected {length} positive numbers"
+        )
+        return None
 
     def text(self, key: str) -> str:
         """A word; none where it is missing, with a note where it is wrong."""
-        value = self.metadata.get(f"{self.prefix}.{key}", "none")
+        value = self.value(key, "none")
         if isinstance(value, str):
             return value
-        self.problems.append(f"the key '{self.prefix}.{key}' is {_shown(value)}, expected a text")
+        self.problems.append(f"the key '{self.name_of(key)}' is {shown(value)}, expected a text")
         return "none"
 
-    def check_unsupported(self) -> None:
-        """Note what there is nothing for."""
-        kind = self.text("rope.scaling.type")
-        if kind not in ("none", "linear", "longrope"):
-            self.problems.append(f"positions are scaled as {kind!r}, expected linear or longrope")
 
-
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
+    """A value of a file, short enough for a message."""
     text = repr(value)
     return text if len(text) < 60 else f"{text[:60]}..."

@@ -44,8 +44,10 @@ class Position:
 class Transformer:
     """Builds the network in one block; what several layers share is built once."""
 
-    def __init__(self, configuration: Configuration, weights: Weights, builder: Builder) -> None:
-        self.c, self.weights, self.b = configuration, weights, builder
+    def __init__(
+        self, configuration: Configuration, weights: Weights, builder: Builder, capacity: int
+    ) -> None:
+        self.c, self.weights, self.b, self.capacity = configuration, weights, builder, capacity
         self.weights.builder = builder
 
     def logits(self, ids: Value, at: Position, caches: Caches) -> tuple[Value, Caches]:
@@ -137,7 +139,7 @@ class Transformer:
     def _projections(self, x: Value, name: str) -> Sequence[Value]:
         """Queries, keys and values of all heads."""
         c = self.c
-        turned = c.rope_length if c.architecture.is_interleaved else 0
+        turned = c.rope.length if c.architecture.is_interleaved else 0
         lengths = (c.heads * c.key_length, c.kv_heads * c.key_length, c.kv_heads * c.value_length)
         if f"{name}.attn_qkv.weight" in self.weights:
             joined = self.weights.linear(x, f"{name}.attn_qkv", sum(lengths))
@@ -156,7 +158,7 @@ class Transformer:
         x = self._reshaped(x, self.at.count, heads, length)
         if f"{norm}.weight" in self.weights:
             x = self._norm(x, norm)
-        turned = self.c.rope_length
+        turned = self.c.rope.length
         half = turned // 2
         a, b = self._part(x, 2, 0, half), self._part(x, 2, half, turned)
         cosine, sine = (
@@ -174,20 +176,24 @@ class Transformer:
     def _turns(self, is_local: bool) -> tuple[Value, Value]:
         """Cosines and sines f32[count, rope_length / 2] of the tokens' angles."""
         c, b, count = self.c, self.b, self.at.count
-        half = c.rope_length // 2
-        base = (c.architecture.local_rope_base if is_local else None) or c.rope_base
-        divisor = 1.0 if is_local and c.architecture.local_rope_base else c.rope_divisor
-        steps = base ** (-2.0 * np.arange(half) / c.rope_length) / divisor
+        half = c.rope.length // 2
+        base = (c.architecture.local_rope_base if is_local else None) or c.rope.base
+        is_plain = is_local and c.architecture.local_rope_base
+        steps = base ** (-2.0 * np.arange(half) / c.rope.length)
+        if not is_plain:
+            is_long = self.capacity > c.rope.original
+            factors = (c.rope.long if is_long else ()) or c.rope.factors or 1
+            steps = steps / c.rope.divisor / np.array(factors)
         frequencies = b.constant(steps.astype(np.float32))
-        factors = self.weights.rope_factors(half)
-        if factors is not None:
-            frequencies = b.value("div", frequencies, factors)
+        stored = self.weights.rope_factors(half, self.capacity > c.rope.original)
+        if stored is not None:
+            frequencies = b.value("div", frequencies, stored)
         positions = b.value("convert", self._positions(count), dtype=F32)
         positions = b.value("broadcast", positions, shape=(count, half), dimensions=(0,))
         angles = b.value("mul", positions, b.broadcast_to(frequencies, (count, half)))
         turns = [b.value(name, angles) for name in ("cos", "sin")]
-        if c.rope_factor != 1:
-            turns = [self._times(each, c.rope_factor) for each in turns]
+        if c.rope.scale != 1 and not is_plain:
+            turns = [self._times(each, c.rope.scale) for each in turns]
         return turns[0], turns[1]
 
     def _positions(self, count: Dim) -> Value:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Protocol
+
 from ingot.compiler.frontends.gguf.blocks import DECODED, decode, parameter
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.ir import Value
 from ingot.compiler.ir.dims import Dim, known_dim
 from ingot.hal.errors import CompileError
-from ingot.hal.gguf import Gguf, GgufTensor
+from ingot.hal.gguf import GgufTensor
 from ingot.hal.spec import dtype
 
-__all__ = ["Weights"]
+__all__ = ["Tensors", "Weights"]
 
 F32 = dtype("f32")
 _SHOWN = 5  # names in a message
@@ -18,12 +21,25 @@ _CHOICES = ("rope_factors_long.weight", "rope_factors_short.weight")
 """Tensors of which a network may need only one."""
 
 
+class Tensors(Protocol):
+    """Tensors of a model by the names that GGUF files have for them; `name_of` gives the file's
+    own name."""
+
+    @property
+    def tensors(self) -> Mapping[str, GgufTensor]: ...
+
+    @property
+    def title(self) -> str: ...
+
+    def name_of(self, name: str) -> str: ...
+
+
 class Weights:
     """Products with the weights of a file, built where `builder` is. What is wrong with tensors is
     noted, and told by `check`; meanwhile zeros stand for them."""
 
-    def __init__(self, file: Gguf, is_long: bool) -> None:
-        self.file, self.is_long = file, is_long
+    def __init__(self, file: Tensors) -> None:
+        self.file = file
         self.builder = Builder([])
         self.read: set[str] = set()
         self.problems: dict[str, None] = {}
@@ -45,7 +61,7 @@ class Weights:
         if len(problems) > 2 * _SHOWN:
             problems[2 * _SHOWN :] = [f"... and {len(problems) - 2 * _SHOWN} more"]
         if problems:
-            first = f"GGUF file '{self.file.path}' cannot be compiled:"
+            first = f"{self.file.title} cannot be compiled:"
             raise CompileError("\n  ".join([first, *problems]))
 
     def rows(self, name: str) -> int:
@@ -94,10 +110,11 @@ class Weights:
         name = "output" if "output.weight" in self else "token_embd"
         return self.linear(x, name, self.vocabulary)
 
-    def rope_factors(self, length: int) -> Value | None:
-        """By what the frequencies of rotations are divided, f32[length]."""
+    def rope_factors(self, length: int, is_long: bool) -> Value | None:
+        """Tensor by which the frequencies of rotations are divided, f32[length]; `is_long`: for
+        more positions than the model was first trained for."""
         long, short = _CHOICES
-        for name in ("rope_freqs.weight", long if self.is_long else short):
+        for name in ("rope_freqs.weight", long if is_long else short):
             if name in self:
                 return self.vector(name, length)
         return None
@@ -130,7 +147,7 @@ class Weights:
         self.read.add(name)
         if not problem:
             return tensor
-        self.problems[f"tensor '{name}' {problem}"] = None
+        self.problems[f"tensor '{self.file.name_of(name)}' {problem}"] = None
         return None
 
     def _turned(self, rows: Value, heads: tuple[int, int]) -> Value:

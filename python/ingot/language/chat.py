@@ -17,8 +17,10 @@ __all__ = ["add_chat"]
 
 
 def add_chat(commands: Any) -> None:
-    parser = add_command(commands, "chat", _run, "talk to a language model from a .gguf file")
-    parser.add_argument("model", help="a .gguf file")
+    parser = add_command(commands, "chat", _run, "talk to a language model")
+    parser.add_argument(
+        "model", help="a .gguf file, or a folder with config.json, .safetensors and tokenizer.json"
+    )
     parser.add_argument("--system", metavar="TEXT", help="what the model is told first")
     parser.add_argument(
         "--prompt", metavar="TEXT", help="answer this and end, instead of asking for lines"
@@ -27,6 +29,9 @@ def add_chat(commands: Any) -> None:
     parser.add_argument("--capacity", type=int, metavar="COUNT", help="tokens of the cache")
     parser.add_argument(
         "--precision", default="f32", metavar="NAME", help="of activations: f32, or int8, faster"
+    )
+    parser.add_argument(
+        "--weights", metavar="TYPE", help="int8 or int4: what weights of a folder become"
     )
     parser.add_argument("--max-tokens", type=int, metavar="COUNT", help="of one answer")
     parser.add_argument("--threads", type=int, metavar="COUNT", help="threads of the CPU")
@@ -50,6 +55,7 @@ def _run(options: argparse.Namespace) -> None:
         model = LanguageModel(
             options.model,
             capacity=options.capacity,
+            weights=options.weights,
             precision=options.precision,
             threads=options.threads,
             progress=progress,

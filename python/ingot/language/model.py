@@ -1,7 +1,7 @@
 """Texts from language models: `ingot.generate("model.gguf", "Once upon a time")`.
 
-A `LanguageModel` is a compiled GGUF file, loaded, with its tokenizer. Tokens are chosen inside of
-the module, several in one call.
+A `LanguageModel` is a compiled GGUF file or folder, loaded, with its tokenizer. Tokens are chosen
+inside of the module, several in one call.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ import numpy as np
 
 from ingot.hal.errors import InvalidArgument, OutOfRange
 from ingot.hal.gguf import Gguf
+from ingot.language.folder import FolderTokenizer
 from ingot.language.sampling import Sampling
-from ingot.language.tokenizer import Tokenizer
+from ingot.language.tokenizer import FileTokenizer
 
 __all__ = ["LanguageModel", "generate"]
 
@@ -25,8 +26,9 @@ _AT_ONCE = 4  # tokens of one call: a text comes in such steps
 
 
 class LanguageModel:
-    """A GGUF file, compiled and loaded. `model` is the module on its device, `tokenizer` that of
-    the file, `ids` the tokens that the cache holds.
+    """A GGUF file, or a folder with config.json, safetensors files and tokenizer.json, compiled and
+    loaded. `model` is the module on its device, `tokenizer` its own, `ids` the tokens that the
+    cache holds.
 
     `capacity`: how many tokens the cache has room for; others as for `ingot.compile` and
     `ingot.load`. Raises what these raise, and NotFound and Unsupported for tokenizers.
@@ -37,6 +39,7 @@ class LanguageModel:
         path: str | os.PathLike[str],
         *,
         capacity: int | None = None,
+        weights: str | None = None,
         precision: str = "f32",
         device: Any = "cpu",
         threads: int | None = None,
@@ -44,10 +47,16 @@ class LanguageModel:
     ) -> None:
         import ingot
 
-        self.tokenizer = Tokenizer(Gguf(path).metadata)
+        is_folder = os.path.isdir(path)
+        self.tokenizer = FolderTokenizer(path) if is_folder else FileTokenizer(Gguf(path).metadata)
         target = device.partition(":")[0] if isinstance(device, str) else device.uri
         module = ingot.compile(
-            path, capacity=capacity, precision=precision, target=target, progress=progress
+            path,
+            capacity=capacity,
+            weights=weights,
+            precision=precision,
+            target=target,
+            progress=progress,
         )
         self.model = ingot.load(module, parameters=path, device=device, threads=threads)
         self.ids: list[int] = []
@@ -129,7 +138,7 @@ def generate(
 ) -> Iterator[str]:
     """The text that a language model writes behind a prompt, in pieces: `LanguageModel.generate`.
 
-    `model` may be the path of a GGUF file, which is compiled first.
+    `model` may be the path of a GGUF file or of a folder, which is compiled first.
     """
     if not isinstance(model, LanguageModel):
         model = LanguageModel(model)

@@ -1,6 +1,7 @@
-"""The tokenizer of a language model, made of the metadata of its GGUF file by `tokenizers`.
+"""The tokenizer of a language model, made by `tokenizers` of the metadata of its GGUF file, or of
+the files in its folder.
 
-Two families: byte-level BPE with merges (`gpt2`), and pieces of SentencePiece with scores
+Of GGUF two families: byte-level BPE with merges (`gpt2`), and pieces of SentencePiece with scores
 (`llama`), whose merges follow from the scores. Needs the package tokenizers, and for
 conversations jinja2, in which files write how they look.
 """
@@ -13,7 +14,7 @@ from typing import Any
 
 from ingot.hal.errors import DataLoss, Error, InvalidArgument, NotFound, Unsupported
 
-__all__ = ["Tokenizer"]
+__all__ = ["FileTokenizer", "Tokenizer", "ends_of", "package"]
 
 _CONTRACTIONS = "'s|'t|'re|'ve|'m|'ll|'d"
 _WORDS = rf"{_CONTRACTIONS}| ?\p{{L}}+| ?\p{{N}}+| ?[^\s\p{{L}}\p{{N}}]+|\s+(?!\S)|\s+"
@@ -37,14 +38,83 @@ _MARK = "\u2581"  # SentencePiece's space
 
 
 class Tokenizer:
-    """Texts to token ids and back.
+    """Texts to token ids and back. `begin`: the token that begins texts, which `encode` puts in
+    front where `adds_begin`; `ends`: those behind which a model says nothing; `template`: how
+    conversations look, with the texts of `marks`."""
+
+    def __init__(
+        self,
+        tokenizer: Any,
+        *,
+        begin: int | None,
+        adds_begin: bool,
+        ends: Sequence[int],
+        template: str | None,
+        marks: Mapping[str, str],
+    ) -> None:
+        self._tokenizer, self.begin, self.adds_begin = tokenizer, begin, adds_begin
+        self.ends, self.template, self.marks = list(ends), template, marks
+
+    def encode(self, text: str, *, is_start: bool = True) -> list[int]:
+        """The ids of a text, behind the token that begins one if the model wants that."""
+        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+        if is_start and self.adds_begin and self.begin is not None and ids[:1] != [self.begin]:
+            ids.insert(0, self.begin)
+        return ids
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of ids, without tokens that only control."""
+        text: str = self._tokenizer.decode(list(ids), skip_special_tokens=True)
+        return text
+
+    def stream(self) -> Callable[[int], str]:
+        """A function that takes one id after another and gives the text that is whole by then."""
+        stream = package("tokenizers").decoders.DecodeStream(skip_special_tokens=True)
+        return lambda id: stream.step(self._tokenizer, id) or ""
+
+    @property
+    def has_template(self) -> bool:
+        """Whether the file says how conversations look."""
+        return self.template is not None
+
+    def conversation(self, messages: Sequence[Mapping[str, str]]) -> str:
+        """A conversation as the model knows them, up to where it is to answer. `messages` have a
+        "role" (system, user or assistant) and "content".
+
+        NotFound: the file has no template. InvalidArgument: the template refuses the messages.
+        """
+        if self.template is None:
+            raise NotFound("the file has no template for conversations: generate from plain text")
+        jinja2 = package("jinja2")
+        sandbox = package("jinja2.sandbox").ImmutableSandboxedEnvironment(
+            trim_blocks=True, lstrip_blocks=True
+        )
+
+        def refuse(reason: str) -> None:
+            raise jinja2.TemplateError(reason)
+
+        try:
+            template = sandbox.from_string(self.template)
+            text: str = template.render(
+                messages=list(messages),
+                add_generation_prompt=True,
+                raise_exception=refuse,
+                **self.marks,
+            )
+        except Exception as error:  # whatever the file's template does
+            raise InvalidArgument(f"the model's template for conversations: {error}") from None
+        return text
+
+
+class FileTokenizer(Tokenizer):
+    """The tokenizer of a GGUF file.
 
     NotFound: `tokenizers` is not installed, or the file has no tokenizer. Unsupported: it is of a
     kind that is not known. DataLoss: it lacks what it needs.
     """
 
     def __init__(self, metadata: Mapping[str, Any]) -> None:
-        tokenizers = _package("tokenizers")
+        tokenizers = package("tokenizers")
         self._metadata = metadata
         texts = self._key("tokens")
         if not isinstance(texts, list):
@@ -58,13 +128,21 @@ class Tokenizer:
         try:
             self._tokenizer = _KINDS[kind](self._key, texts)
             self._add_own(tokenizers.AddedToken)
-            self.adds_begin = bool(self._key("add_bos_token", kind == "llama"))
+            adds_begin = bool(self._key("add_bos_token", kind == "llama"))
         except Error:
             raise
         except Exception as error:  # the package raises no other
             raise DataLoss(f"the file's tokenizer is damaged: {error}") from None
-        self.begin = self._id("bos")
-        self.ends = self._find_ends()
+        known = {name: self._id(name) for name in ("bos", "eos")}
+        template = metadata.get("tokenizer.chat_template")
+        super().__init__(
+            self._tokenizer,
+            begin=known["bos"],
+            adds_begin=adds_begin,
+            ends=self._find_ends(),
+            template=template if isinstance(template, str) else None,
+            marks={f"{name}_token": "" if id is None else texts[id] for name, id in known.items()},
+        )
 
     def _add_own(self, added: Any) -> None:
         """Tell which tokens texts have as a whole."""
@@ -92,64 +170,18 @@ class Tokenizer:
     def _find_ends(self) -> list[int]:
         """Tokens behind which a model says nothing."""
         ids = [self._id(name) for name in ("eos", "eot", "eom")]
-        ids += [self._tokenizer.token_to_id(text) for text in _ENDS]
+        ids += ends_of(self._tokenizer)
         return sorted({id for id in ids if id is not None and id < len(self.texts)})
 
-    def encode(self, text: str, *, is_start: bool = True) -> list[int]:
-        """The ids of a text, behind the token that begins one if the model wants that."""
-        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
-        if is_start and self.adds_begin and self.begin is not None and ids[:1] != [self.begin]:
-            ids.insert(0, self.begin)
-        return ids
 
-    def decode(self, ids: Sequence[int]) -> str:
-        """The text of ids, without tokens that only control."""
-        text: str = self._tokenizer.decode(list(ids), skip_special_tokens=True)
-        return text
-
-    def stream(self) -> Callable[[int], str]:
-        """A function that takes one id after another and gives the text that is whole by then."""
-        stream = _package("tokenizers").decoders.DecodeStream(skip_special_tokens=True)
-        return lambda id: stream.step(self._tokenizer, id) or ""
-
-    @property
-    def has_template(self) -> bool:
-        """Whether the file says how conversations look."""
-        return isinstance(self._metadata.get("tokenizer.chat_template"), str)
-
-    def conversation(self, messages: Sequence[Mapping[str, str]]) -> str:
-        """A conversation as the model knows them, up to where it is to answer. `messages` have a
-        "role" (system, user or assistant) and "content".
-
-        NotFound: the file has no template. InvalidArgument: the template refuses the messages.
-        """
-        if not self.has_template:
-            raise NotFound("the file has no template for conversations: generate from plain text")
-        jinja2 = _package("jinja2")
-        sandbox = _package("jinja2.sandbox").ImmutableSandboxedEnvironment(
-            trim_blocks=True, lstrip_blocks=True
-        )
-
-        def refuse(reason: str) -> None:
-            raise jinja2.TemplateError(reason)
-
-        known = {name: self._id(name) for name in ("bos", "eos")}
-        marks = {
-            f"{name}_token": "" if id is None else self.texts[id] for name, id in known.items()
-        }
-        try:
-            template = sandbox.from_string(self._metadata["tokenizer.chat_template"])
-            text: str = template.render(
-                messages=list(messages), add_generation_prompt=True, raise_exception=refuse, **marks
-            )
-        except Exception as error:  # whatever the file's template does
-            raise InvalidArgument(f"the model's template for conversations: {error}") from None
-        return text
+def ends_of(tokenizer: Any) -> list[int | None]:
+    """The tokens that end texts of many models, where there are such."""
+    return [tokenizer.token_to_id(text) for text in _ENDS]
 
 
 def _byte_level(key: Callable[..., Any], texts: Sequence[str]) -> Any:
     """Byte-level BPE."""
-    tokenizers = _package("tokenizers")
+    tokenizers = package("tokenizers")
     pre = key("pre", "default")
     if pre not in _SPLITS:
         raise Unsupported(
@@ -171,7 +203,7 @@ def _byte_level(key: Callable[..., Any], texts: Sequence[str]) -> Any:
 
 def _sentence_piece(key: Callable[..., Any], texts: Sequence[str]) -> Any:
     """BPE of SentencePiece: of two neighbours those are merged first whose whole scores best."""
-    tokenizers = _package("tokenizers")
+    tokenizers = package("tokenizers")
     scores = key("scores", ())
     vocabulary = {text: id for id, text in enumerate(texts)}
     merges = sorted(_merges(vocabulary), key=lambda pair: -scores[vocabulary["".join(pair)]])
@@ -203,7 +235,7 @@ def _merges(vocabulary: Mapping[str, int]) -> Iterator[tuple[str, str]]:
 _KINDS = {"gpt2": _byte_level, "llama": _sentence_piece}
 
 
-def _package(name: str) -> Any:
+def package(name: str) -> Any:
     from importlib import import_module
 
     try:

@@ -125,9 +125,9 @@ def test_what_is_missing_is_named_in_one_error(tmp_path: Path) -> None:
     text = _broken(path, missing=("blk.0.attn_k.weight", "output_norm.weight"))
     assert "tensor 'blk.0.attn_k.weight' is missing" in text
     assert "tensor 'output_norm.weight' is missing" in text
-    text = _broken(path, metadata={"attention.head_count": 3, "rope.scaling.type": "yarn"})
+    text = _broken(path, metadata={"attention.head_count": 3, "rope.scaling.type": "su"})
     assert "2 heads of keys do not divide 3 heads of queries" in text
-    assert "positions are scaled as 'yarn'" in text
+    assert "positions are scaled as 'su'" in text
     text = _broken(path, metadata={"expert_count": 2, "expert_used_count": 3})
     assert "each token chooses 3 of 2 experts" in text
     text = _broken(path, experts=4, metadata={"expert_count": 3})

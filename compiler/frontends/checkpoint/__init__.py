@@ -1,0 +1,39 @@
+"""Language models from folders as Hugging Face's libraries write them, by the network of
+`frontends.gguf`: a table gives each tensor the name that GGUF files have for it, another each key
+of config.json. Weights are used as they are, or rounded to codes when they are loaded.
+"""
+
+from __future__ import annotations
+
+import os
+
+from ingot.compiler.frontends.checkpoint.configuration import read_config
+from ingot.compiler.frontends.checkpoint.weights import CheckpointWeights, Renamed
+from ingot.compiler.frontends.gguf import build_model
+from ingot.compiler.ir import Module
+from ingot.hal.checkpoint import Checkpoint
+from ingot.hal.errors import CompileError, DataLoss, NotFound
+
+__all__ = ["import_checkpoint"]
+
+CODES = ("int8", "int4")
+
+
+def import_checkpoint(
+    path: str | os.PathLike[str], *, capacity: int | None = None, weights: str | None = None
+) -> Module:
+    """The module of a folder. `capacity`: the positions of the cache. `weights`: the codes that
+    weights of products become, with a scale for 32 of them; None: they stay.
+
+    CompileError: the folder is damaged or incomplete, or its model cannot be compiled.
+    """
+    if weights not in (None, *CODES):
+        raise CompileError(f"weights is {weights!r}, expected {' or '.join(map(repr, CODES))}")
+    try:
+        folder = Checkpoint(path)
+    except (DataLoss, NotFound) as error:
+        raise CompileError(str(error)) from None
+    configuration = read_config(folder)
+    renamed = Renamed(folder, configuration)
+    made = CheckpointWeights(renamed, weights)
+    return build_model(made, configuration, capacity, f"checkpoint {configuration.name}")

@@ -1,0 +1,187 @@
+"""What config.json says of a language model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from math import log
+from typing import Any
+
+from ingot.compiler.frontends.gguf.configuration import (
+    ARCHITECTURES,
+    Architecture,
+    Configuration,
+    Keys,
+    read_keys,
+    shown,
+)
+from ingot.hal.checkpoint import Checkpoint
+from ingot.hal.errors import CompileError
+
+__all__ = ["MODEL_TYPES", "is_unused", "read_config"]
+
+_LLAMA = Architecture()
+MODEL_TYPES = {
+    "llama": _LLAMA,
+    "mistral": replace(_LLAMA, window_period=-1),
+    "mixtral": replace(_LLAMA, window_period=-1),
+    "qwen2": ARCHITECTURES["qwen2"],
+    "qwen2_moe": ARCHITECTURES["qwen2moe"],
+    "qwen3": ARCHITECTURES["qwen3"],
+    "qwen3_moe": ARCHITECTURES["qwen3moe"],
+    "gemma": ARCHITECTURES["gemma"],
+    "gemma2": ARCHITECTURES["gemma2"],
+    "gemma3_text": ARCHITECTURES["gemma3"],
+    "phi3": ARCHITECTURES["phi3"],
+}
+"""Models that can be compiled, by their `model_type`."""
+
+_NAMES = {
+    "block_count": "num_hidden_layers",
+    "embedding_length": "hidden_size",
+    "feed_forward_length": "intermediate_size",
+    "context_length": "max_position_embeddings",
+    "attention.head_count": "num_attention_heads",
+    "attention.head_count_kv": "num_key_value_heads",
+    "attention.key_length": "head_dim",
+    "attention.layer_norm_rms_epsilon": "rms_norm_eps",
+    "attention.sliding_window": "sliding_window",
+    "attn_logit_softcapping": "attn_logit_softcapping",
+    "final_logit_softcapping": "final_logit_softcapping",
+    "query_pre_attn_scalar": "query_pre_attn_scalar",
+    "expert_used_count": "num_experts_per_tok",
+    "expert_feed_forward_length": "moe_intermediate_size",
+    "expert_shared_feed_forward_length": "shared_expert_intermediate_size",
+}
+"""Keys of GGUF files, as config.json has them."""
+
+_ROPE = {
+    "rope.freq_base": "rope_theta",
+    "rope.scaling.type": "rope_type",
+    "rope.scaling.factor": "factor",
+    "rope.scaling.original_context_length": "original_max_position_embeddings",
+    "rope.scaling.yarn_beta_fast": "beta_fast",
+    "rope.scaling.yarn_beta_slow": "beta_slow",
+    "rope.scaling.low_freq_factor": "low_freq_factor",
+    "rope.scaling.high_freq_factor": "high_freq_factor",
+    "rope.scaling.short_factor": "short_factor",
+    "rope.scaling.long_factor": "long_factor",
+}
+"""Those that stand in `rope_parameters`."""
+
+_SHOWN_ROPE = "rope_parameters."
+_GELU = ("gelu_pytorch_tanh", "gelu_tanh", "gelu")
+_WINDOW = "sliding_attention"
+
+
+def read_config(folder: Checkpoint) -> Configuration:
+    """The configuration of a folder. CompileError: config.json lacks something, or asks for what
+    cannot be compiled."""
+    config, what = folder.config, f"the model in '{folder.path}'"
+    name = config.get("model_type")
+    if not isinstance(name, str) or name not in MODEL_TYPES:
+        raise CompileError(
+            f"{what}: the model_type in config.json is {shown(name)}; those that can be compiled "
+            f"are: {', '.join(MODEL_TYPES)}; export others to ONNX, as with `optimum-cli export "
+            "onnx --model FOLDER OUT`"
+        )
+    if "quantization_config" in config:
+        raise CompileError(
+            f"{what} has quantised weights, which cannot be read from a folder yet: pass the "
+            "folder of the float model, with weights='int4' or 'int8', or a GGUF file"
+        )
+    for tensor, kind in folder.others.items():
+        if not is_unused(tensor):
+            raise CompileError(
+                f"{what}: tensor '{tensor}' has the dtype {kind}; those that can be compiled are "
+                "F32, F16 and BF16"
+            )
+    local, rope = _rope_of(config)
+    flat = {**config, **{f"{_SHOWN_ROPE}{key}": value for key, value in rope.items()}}
+    experts = "num_local_experts" if "num_local_experts" in config else "num_experts"
+    names = {**_NAMES, "expert_count": experts}
+    if not config.get("use_sliding_window", True):
+        flat.pop("sliding_window", None)
+    keys = Keys(flat, name, names | {key: f"{_SHOWN_ROPE}{own}" for key, own in _ROPE.items()})
+    architecture = _architecture(name, config, local, keys)
+    partial = config.get("partial_rotary_factor", rope.get("partial_rotary_factor"))
+    if isinstance(partial, (int, float)) and 0 < partial < 1:
+        whole = keys.size("embedding_length") // keys.size("attention.head_count")
+        length = keys.size("attention.key_length", max(whole, 1))
+        flat["rope.dimension_count"] = int(length * partial)
+    types = _window_layers(config, keys, architecture)
+    tensors = len(folder.tensors)
+    made = read_keys(keys, what, architecture, tensors, types)
+    return _with_attention_factor(made, rope)
+
+
+def is_unused(tensor: str) -> bool:
+    """Whether older versions wrote the tensor, which follows from config.json."""
+    return tensor.endswith(".rotary_emb.inv_freq")
+
+
+def _rope_of(config: Mapping[str, Any]) -> tuple[float | None, dict[str, Any]]:
+    """The base of layers with windows, if it is another, and what is said of rotations."""
+    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    rope = rope if isinstance(rope, dict) else {"rope_type": rope}
+    local = config.get("rope_local_base_freq")
+    if isinstance(rope.get("full_attention"), dict):
+        window = rope.get(_WINDOW)
+        local = window.get("rope_theta", local) if isinstance(window, dict) else local
+        rope = rope["full_attention"]
+    rope = dict(rope)
+    rope.setdefault("rope_type", rope.pop("type", "default"))
+    if rope["rope_type"] == "su":  # as it was called first
+        rope["rope_type"] = "longrope"
+    for key in ("rope_theta", "original_max_position_embeddings"):
+        if config.get(key) is not None:
+            rope.setdefault(key, config[key])
+    return local, rope
+
+
+def _architecture(
+    name: str, config: Mapping[str, Any], local: float | None, keys: Keys
+) -> Architecture:
+    architecture = MODEL_TYPES[name]
+    activation = config.get("hidden_activation") or config.get("hidden_act", "silu")
+    expected = _GELU if architecture.activation == "gelu" else ("silu",)
+    if activation not in expected:
+        keys.problems.append(f"the activation is {shown(activation)}, expected {expected[0]}")
+    if architecture.local_rope_base and isinstance(local, (int, float)) and local > 0:
+        architecture = replace(architecture, local_rope_base=float(local))
+    if "norm_topk_prob" in config:
+        normalizes = bool(config["norm_topk_prob"])
+        architecture = replace(architecture, normalizes_shares=normalizes)
+    return replace(architecture, large_layers=0)
+
+
+def _window_layers(
+    config: Mapping[str, Any], keys: Keys, architecture: Architecture
+) -> list[bool] | None:
+    """Which layers have windows, where config.json says so."""
+    types, layers = config.get("layer_types"), config.get("num_hidden_layers")
+    if isinstance(types, list) and len(types) == layers:
+        unknown = {str(each) for each in types} - {_WINDOW, "full_attention"}
+        if unknown:
+            keys.problems.append(f"layers have attention of the kinds {sorted(unknown)}")
+        return [each == _WINDOW for each in types]
+    if types is not None:
+        keys.problems.append(f"layer_types is {shown(types)}, expected one of each layer")
+    first = config.get("max_window_layers")
+    if type(layers) is int and type(first) is int and not architecture.window_period:
+        return [layer >= first for layer in range(min(layers, 1 << 16))]
+    return None
+
+
+def _with_attention_factor(made: Configuration, rope: Mapping[str, Any]) -> Configuration:
+    """With the factor of sines and cosines that is given, or follows from the contexts."""
+    given, kind = rope.get("attention_factor"), rope["rope_type"]
+    scale = made.rope.scale
+    if isinstance(given, (int, float)) and given > 0:
+        scale = float(given)
+    elif kind == "longrope":
+        given = rope.get("factor")
+        factor = given if isinstance(given, (int, float)) else made.context / made.rope.original
+        if factor > 1 and made.rope.original > 1:
+            scale = (1 + log(factor) / log(made.rope.original)) ** 0.5
+    return replace(made, rope=replace(made.rope, scale=scale))

@@ -1,0 +1,167 @@
+"""The tensors of a folder under the names of GGUF files, and as their numbers."""
+
+from __future__ import annotations
+
+import re
+
+from ingot.compiler.frontends.checkpoint.configuration import is_unused
+from ingot.compiler.frontends.gguf.configuration import Configuration
+from ingot.compiler.frontends.gguf.pieces import over_rows
+from ingot.compiler.frontends.gguf.weights import Weights
+from ingot.compiler.graph.builder import Builder, tensor_type
+from ingot.compiler.ir import Value
+from ingot.hal.checkpoint import Checkpoint
+from ingot.hal.gguf import GgufTensor
+from ingot.hal.spec import dtype
+
+__all__ = ["CheckpointWeights", "Renamed"]
+
+F32, F16, U8, I8 = (dtype(name) for name in ("f32", "f16", "u8", "i8"))
+_GROUP = 32  # weights of a row that share a scale
+
+_WHOLE = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
+_LAYER = {
+    "input_layernorm": "attn_norm",
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.qkv_proj": "attn_qkv",
+    "self_attn.o_proj": "attn_output",
+    "self_attn.q_norm": "attn_q_norm",
+    "self_attn.k_norm": "attn_k_norm",
+    "post_attention_layernorm": "ffn_norm",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.gate_up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+    "mlp.gate": "ffn_gate_inp",
+    "mlp.experts.*.gate_proj": "ffn_gate_exps",
+    "mlp.experts.*.up_proj": "ffn_up_exps",
+    "mlp.experts.*.down_proj": "ffn_down_exps",
+    "mlp.shared_expert.gate_proj": "ffn_gate_shexp",
+    "mlp.shared_expert.up_proj": "ffn_up_shexp",
+    "mlp.shared_expert.down_proj": "ffn_down_shexp",
+    "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
+    "block_sparse_moe.gate": "ffn_gate_inp",
+    "block_sparse_moe.experts.*.w1": "ffn_gate_exps",
+    "block_sparse_moe.experts.*.w3": "ffn_up_exps",
+    "block_sparse_moe.experts.*.w2": "ffn_down_exps",
+}
+_NORMS_BEHIND = {
+    "post_attention_layernorm": "post_attention_norm",
+    "pre_feedforward_layernorm": "ffn_norm",
+    "post_feedforward_layernorm": "post_ffw_norm",
+}
+"""What gemma2 and gemma3 have otherwise."""
+
+_OF_LAYER = re.compile(r"model\.layers\.(\d+)\.(.*)\.(weight|bias)")
+
+
+class Renamed:
+    """The tensors of a folder by the names of GGUF files; what has none keeps its own."""
+
+    def __init__(self, folder: Checkpoint, c: Configuration) -> None:
+        self.folder = folder
+        self.is_gemma = c.name.startswith("gemma")
+        self.layer = _LAYER | (_NORMS_BEHIND if c.name in ("gemma2", "gemma3_text") else {})
+        self.tensors: dict[str, GgufTensor] = {}
+        self.own: dict[str, str] = {}
+        tied = bool(folder.config.get("tie_word_embeddings", self.is_gemma))
+        for name, tensor in folder.tensors.items():
+            if is_unused(name) or (tied and name == "lm_head.weight"):
+                continue
+            self.own[self._of(name)] = name
+            self.tensors[self._of(name)] = tensor
+
+    @property
+    def title(self) -> str:
+        return f"the model in '{self.folder.path}'"
+
+    def name_of(self, name: str) -> str:
+        """The name in the folder, also of what is missing there."""
+        if name in self.own:
+            return self.own[name]
+        part, _, last = name.rpartition(".")
+        for own, other in _WHOLE.items():
+            if other == part:
+                return f"{own}.{last}"
+        _, number, part = [*part.split(".", 2), "", ""][:3]
+        own = next((own for own, other in self.layer.items() if other == part), part)
+        return f"model.layers.{number}.{own}.{last}"
+
+    def _of(self, name: str) -> str:
+        if match := _OF_LAYER.fullmatch(name):
+            number, part, last = match.groups()
+            return f"blk.{number}.{self.layer[part]}.{last}" if part in self.layer else name
+        part, _, last = name.rpartition(".")
+        return f"{_WHOLE[part]}.{last}" if part in _WHOLE else name
+
+
+class CheckpointWeights(Weights):
+    """Weights of a folder; those of products may become `codes`, int8 or int4, in groups of 32 with
+    a scale, as the types Q8_0 and Q4_0 of GGUF have them."""
+
+    def __init__(self, file: Renamed, codes: str | None) -> None:
+        super().__init__(file)
+        self.is_gemma, self.codes = file.is_gemma, codes
+
+    def vector(self, name: str, length: int) -> Value:
+        tensor = self.file.tensors.get(name)
+        if tensor is not None and tensor.shape == (1, length):
+            return self.builder.value("reshape", self._numbers(name, (1, length)), shape=(length,))
+        numbers = super().vector(name, length)
+        if self.is_gemma and name.endswith("norm.weight"):
+            return self.builder.value("add", numbers, self.builder.full(1.0, F32, (length,)))
+        return numbers
+
+    def _numbers(self, name: str, shape: tuple[int, ...], heads: tuple[int, int] = (1, 0)) -> Value:
+        numbers = super()._numbers(name, shape, heads)
+        is_router = name.endswith(("ffn_gate_inp.weight", "ffn_gate_inp_shexp.weight"))
+        if self.codes is None or len(shape) == 1 or shape[-1] % _GROUP or is_router:
+            return numbers
+        made = _of_bytes if self.codes == "int8" else _of_halves
+        b = self.builder
+        groups = b.value("reshape", numbers, shape=(*shape[:-1], shape[-1] // _GROUP, _GROUP))
+        return b.value("reshape", made(groups, b), shape=shape)
+
+
+def _of_bytes(x: Value, b: Builder) -> Value:
+    """x [..., groups, 32] by codes -127 ... 127."""
+    greatest = _reduced(b.value("abs", x), "max", b)
+    scale = b.value("div", greatest, b.full(127.0, F32, tensor_type(greatest).shape))
+    codes = b.value("convert", b.value("round_even", _divided(x, scale, b)), dtype=I8)
+    return _scaled(b.value("convert", codes, dtype=F32), scale, b)
+
+
+def _of_halves(x: Value, b: Builder) -> Value:
+    """x [..., groups, 32] by codes -8 ... 7; what is farthest from 0 is -8."""
+    shape = tensor_type(x).shape
+    low, high = (_reduced(x, kind, b) for kind in ("min", "max"))
+    is_low = b.value("compare", b.value("neg", low), high, direction="gt")
+    farthest = b.value("select", is_low, low, high)
+    scale = b.value("div", farthest, b.full(-8.0, F32, tensor_type(low).shape))
+    codes = b.value("floor", b.value("add", _divided(x, scale, b), b.full(8.5, F32, shape)))
+    codes = b.value("clamp", b.full(0.0, F32, shape), codes, b.full(15.0, F32, shape))
+    codes = b.value("convert", codes, dtype=U8)
+    codes = b.value("and", codes, b.full(15, U8, shape))
+    numbers = b.value("sub", b.value("convert", codes, dtype=F32), b.full(8.0, F32, shape))
+    return _scaled(numbers, scale, b)
+
+
+def _reduced(x: Value, kind: str, b: Builder) -> Value:
+    return b.value("reduce", x, axes=(tensor_type(x).rank - 1,), kind=kind)
+
+
+def _divided(x: Value, scale: Value, b: Builder) -> Value:
+    """x over its group's scale; 0 where that is 0."""
+    shape = tensor_type(scale).shape
+    zero = b.full(0.0, F32, shape)
+    inverse = b.value("div", b.full(1.0, F32, shape), scale)
+    is_zero = b.value("compare", scale, zero, direction="eq")
+    return over_rows("mul", x, b.value("select", is_zero, zero, inverse), b)
+
+
+def _scaled(x: Value, scale: Value, b: Builder) -> Value:
+    """Codes times their group's scale, which is kept in f16."""
+    scale = b.value("convert", b.value("convert", scale, dtype=F16), dtype=F32)
+    return over_rows("mul", x, scale, b)

@@ -1,0 +1,162 @@
+"""Folders of a language model as Hugging Face's libraries write them: `config.json` and weights in
+safetensors files, read where they lie in the mapped files.
+
+A folder is data from anywhere: every name, length, offset and dtype is checked before it is used.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import re
+from collections.abc import Iterator, Mapping
+from math import prod
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from ingot.hal.errors import DataLoss, NotFound
+from ingot.hal.gguf import BLOCK_TYPES, GgufTensor
+
+__all__ = ["Checkpoint", "ExpertTensors", "read_json"]
+
+_MAX_HEADER = 100 << 20  # bytes, as in the format's description
+_MAX_JSON = 64 << 20
+_TYPES = {"F32": 4, "F16": 2, "BF16": 2}
+_BY_NAME = {each.name: each for each in BLOCK_TYPES.values()}
+_EXPERT = re.compile(r"(.*\.experts\.)(\d{1,4})(\..*)")
+
+
+class ExpertTensors(GgufTensor):
+    """Equal tensors of the experts of a layer, `data`, which stand for one with a further axis in
+    front; its name has * for their number."""
+
+    @property
+    def row_shape(self) -> tuple[int, ...]:
+        return self.shape
+
+    @property
+    def rows(self) -> Any:
+        """A copy of all, one behind another."""
+        return np.stack([each.rows for each in self.data])
+
+
+class Checkpoint:
+    """An open folder. `config` is what config.json holds; `tensors` has those of F32, F16 and BF16
+    by name, of experts once for all under a name with * for their number, `others` the dtypes of
+    the rest. What is mapped stays valid as long as someone has one of the tensors.
+
+    NotFound: no such folder, or it lacks a file. DataLoss: a file is damaged, and where.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self.config = read_json(self.path / "config.json")
+        self.others: dict[str, str] = {}
+        found: dict[str, GgufTensor] = {}
+        for file in self._files():
+            for name, tensor in self._read(file):
+                if name in found or name in self.others:
+                    raise DataLoss(f"tensor '{name}' comes twice in '{self.path}'")
+                if isinstance(tensor, str):
+                    self.others[name] = tensor
+                else:
+                    found[name] = tensor
+        self.tensors: Mapping[str, GgufTensor] = MappingProxyType(_joined(found))
+
+    def parameters(self) -> Mapping[str, Any]:
+        """The tensors as arrays under their names, for `parameters=` of a program."""
+        return {name: tensor.rows for name, tensor in self.tensors.items()}
+
+    def _files(self) -> list[Path]:
+        index = self.path / "model.safetensors.index.json"
+        if index.is_file():
+            files = read_json(index).get("weight_map")
+            names = list(files.values()) if isinstance(files, dict) else [None]
+            if not all(isinstance(name, str) and Path(name).name == name for name in names):
+                raise DataLoss(f"'{index}' has no map of tensors to files beside it")
+            return [self.path / name for name in sorted(set(map(str, names)))]
+        files = sorted(self.path.glob("*.safetensors"))
+        if not files:
+            raise NotFound(f"'{self.path}' has no .safetensors file with the model's weights")
+        return files
+
+    def _read(self, file: Path) -> Iterator[tuple[str, GgufTensor | str]]:
+        try:
+            with open(os.open(file, os.O_RDONLY | os.O_NONBLOCK), "rb") as stream:
+                data = memoryview(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ))
+        except (OSError, ValueError) as error:
+            raise NotFound(f"'{file}' cannot be read as a safetensors file: {error}") from None
+        length = int.from_bytes(data[:8], "little")
+        if len(data) < 8 or length > min(len(data) - 8, _MAX_HEADER):
+            raise DataLoss(f"'{file}' is damaged or cut off: its header does not fit")
+        header = _parse(bytes(data[8 : 8 + length]), file)
+        header.pop("__metadata__", None)
+        for name, info in header.items():
+            yield name, _tensor(name, info, data[8 + length :], file)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object that a file holds. NotFound: it cannot be read. DataLoss: it holds another
+    thing."""
+    try:
+        with open(path, "rb") as file:
+            text = file.read(_MAX_JSON + 1)
+    except OSError as error:
+        raise NotFound(f"'{path}' cannot be read: {error.strerror}") from None
+    if len(text) > _MAX_JSON:
+        raise DataLoss(f"'{path}' is longer than {_MAX_JSON} bytes")
+    return _parse(text, path)
+
+
+def _parse(text: bytes, path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise DataLoss(f"'{path}' is damaged: it holds no JSON ({error})") from None
+    if not isinstance(value, dict):
+        raise DataLoss(f"'{path}' is damaged: it holds no JSON object")
+    return value
+
+
+def _tensor(name: str, info: Any, data: memoryview, file: Path) -> GgufTensor | str:
+    """The tensor, or its dtype where that is no float of 16 or 32 bits."""
+    try:
+        dtype, shape, (start, end) = info["dtype"], info["shape"], info["data_offsets"]
+        shape = tuple(shape) or (1,)
+        is_whole = all(type(each) is int and each >= 0 for each in (*shape, start, end))
+    except (KeyError, TypeError, ValueError):
+        is_whole = False
+    if not is_whole or start > end or end > len(data):
+        raise DataLoss(f"'{file}' is damaged or cut off: tensor '{name}' does not lie in it")
+    if dtype not in _TYPES:
+        return str(dtype)
+    if prod(shape) * _TYPES[dtype] != end - start:
+        raise DataLoss(
+            f"'{file}' is damaged: tensor '{name}' has {end - start} bytes, but {dtype} of the "
+            f"shape {list(shape)} has {prod(shape) * _TYPES[dtype]}"
+        )
+    bytes = np.frombuffer(data, np.uint8, end - start, start)
+    return GgufTensor(name, _BY_NAME[dtype], shape, bytes)
+
+
+def _joined(tensors: Mapping[str, GgufTensor]) -> dict[str, GgufTensor]:
+    """The tensors, those of experts 0, 1, ... as one where they are equal."""
+    result: dict[str, GgufTensor] = dict(tensors)
+    experts: dict[str, dict[int, GgufTensor]] = {}
+    for name, tensor in tensors.items():
+        if match := _EXPERT.fullmatch(name):
+            experts.setdefault(f"{match[1]}*{match[3]}", {})[int(match[2])] = tensor
+    for name, parts in experts.items():
+        ordered = [parts[number] for number in range(len(parts)) if number in parts]
+        kinds = {(each.type, each.shape) for each in ordered}
+        if len(ordered) < len(parts) or len(kinds) > 1:
+            continue
+        for each in ordered:
+            del result[each.name]
+        ((type, shape),) = kinds
+        result[name] = ExpertTensors(name, type, (len(ordered), *shape), ordered)
+    return result

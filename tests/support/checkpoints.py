@@ -1,0 +1,108 @@
+"""Small models of transformers with random weights that follow from their names' order: what
+transformers says of them, and folders of them without it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+Array = Any
+
+IDS = np.random.default_rng(1).integers(0, 100, 9).astype(np.int32)
+EXPECTED = Path(__file__).parents[1] / "compiler/frontends/checkpoint/transformers.npz"
+"""By model: the logits behind the fifth and the last of IDS, f32[2, vocabulary]; under the name
+with .json the config and the shapes of its tensors."""
+
+_SIZES = {
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 100,
+    "max_position_embeddings": 64,
+    "bos_token_id": 0,
+    "eos_token_id": 1,
+    "pad_token_id": None,
+}
+_MOE = {"num_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 32}
+_SHARED = {"shared_expert_intermediate_size": 48}
+_LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+_LLAMA3 |= {"original_max_position_embeddings": 16, "rope_theta": 100.0}
+_YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}
+_LONG = {"rope_type": "longrope", "original_max_position_embeddings": 4, "rope_theta": 100.0}
+_LONG |= {f"{each}_factor": (1 + np.arange(8) / 5).tolist() for each in ("short", "long")}
+_GEMMA = {"head_dim": 16, "sliding_window": 3, "query_pre_attn_scalar": 24}
+MODELS: dict[str, tuple[str, Mapping[str, Any]]] = {
+    "llama": ("Llama", {"rope_scaling": _LLAMA3}),
+    "llama yarn": (
+        "Llama",
+        {"rope_scaling": {**_YARN, "rope_theta": 100.0}, "attention_bias": True},
+    ),
+    "mistral": ("Mistral", {"sliding_window": 4, "head_dim": 24}),
+    "qwen2": ("Qwen2", {"tie_word_embeddings": True}),
+    "qwen2 windows": (
+        "Qwen2",
+        {"use_sliding_window": True, "sliding_window": 3, "max_window_layers": 1},
+    ),
+    "qwen3": ("Qwen3", {"head_dim": 32}),
+    "gemma": ("Gemma", {"head_dim": 16}),
+    "gemma2": ("Gemma2", _GEMMA),
+    "gemma3": ("Gemma3Text", {**_GEMMA, "num_hidden_layers": 6}),
+    "phi3": ("Phi3", {"sliding_window": 4}),
+    "phi3 long": ("Phi3", {"rope_scaling": _LONG, "original_max_position_embeddings": 4}),
+    "mixtral": ("Mixtral", {"num_local_experts": 4}),
+    "qwen2 experts": ("Qwen2Moe", {**_MOE, **_SHARED, "norm_topk_prob": False}),
+    "qwen3 experts": ("Qwen3Moe", {**_MOE, "head_dim": 16, "norm_topk_prob": True}),
+}
+"""The class of each and its options beyond `_SIZES`."""
+
+
+def options_of(name: str) -> dict[str, Any]:
+    """The options of a configuration."""
+    return {**_SIZES, **MODELS[name][1]}
+
+
+def weights_of(shapes: Mapping[str, list[int]], is_gemma: bool) -> dict[str, Array]:
+    """Weights of these shapes, which bf16 has exactly."""
+    random = np.random.default_rng(0)
+    weights = {}
+    for name in sorted(shapes):
+        shape = shapes[name]
+        values = random.normal(0, 0.1 if len(shape) == 1 else shape[-1] ** -0.5, shape)
+        values += len(shape) == 1 and "norm" in name and not is_gemma
+        weights[name] = values.astype(ml_dtypes.bfloat16).astype(np.float32)
+    return weights
+
+
+def write_folder(
+    folder: Path, config: Mapping[str, Any], weights: Mapping[str, Array], parts: int = 1
+) -> None:
+    """Write config.json and the weights, in bf16, in one file or several."""
+    from safetensors.numpy import save_file
+
+    folder.mkdir(exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(config))
+    index = {}
+    for part in range(parts):
+        names = list(weights)[part::parts]
+        file = "model.safetensors" if parts == 1 else f"model-{part}.safetensors"
+        index |= dict.fromkeys(names, file)
+        halves = {name: weights[name].astype(ml_dtypes.bfloat16) for name in names}
+        save_file(halves, folder / file)
+    if parts > 1:
+        text = json.dumps({"weight_map": index})
+        (folder / "model.safetensors.index.json").write_text(text)
+
+
+def read_model(name: str) -> tuple[dict[str, Any], dict[str, Array], Array]:
+    """Config, weights and logits of a model."""
+    with np.load(EXPECTED) as found:
+        described = json.loads(str(found[f"{name}.json"]))
+        weights = weights_of(described["shapes"], name.startswith("gemma"))
+        return described["config"], weights, found[name]

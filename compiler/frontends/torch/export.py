@@ -38,8 +38,10 @@ def exported_bytes(
         )
     table = kept_decompositions(torch.export.default_decompositions())
     data = io.BytesIO()
+    program, examples = source, source.example_inputs
+    program.example_inputs = None  # of which torch makes guards that it then cannot run
     try:
-        with suppress(RuntimeError):  # such as a loop that gives what it was given
+        with suppress(Exception):  # torch cannot decompose all that it exports
             source = source.run_decompositions(table)
         torch.export.save(source, data)
     except Exception as error:
@@ -47,6 +49,8 @@ def exported_bytes(
             f"torch cannot save the exported program ({type(error).__name__}: {error}): save it "
             "with torch.export.save to see why"
         ) from error
+    finally:
+        program.example_inputs = examples
     return data.getvalue(), names
 
 

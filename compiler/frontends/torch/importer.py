@@ -156,17 +156,14 @@ class _Import:
         elif kind == "parameter":
             name = str(entry["parameter_name"])
             tensors.make(entry["arg"]["name"], lambda: self._weight(name, False, builder))
-        elif kind == "buffer":
-            name = str(entry["buffer_name"])
+        elif kind in ("buffer", "tensor_constant"):
+            is_constant = kind == "tensor_constant" or not entry.get("persistent", True)
+            name = str(entry[f"{kind}_name"])
             self.ends.buffers[entry["arg"]["name"]] = name
-            is_constant = not entry.get("persistent", True)
             if name in self.written:
                 tensors.set(entry["arg"]["name"], self._variable(name, is_constant, builder))
             else:
                 tensors.make(entry["arg"]["name"], lambda: self._weight(name, is_constant, builder))
-        elif kind == "tensor_constant":
-            name = str(entry["tensor_constant_name"])
-            tensors.make(entry["arg"]["name"], lambda: self._weight(name, True, builder))
         elif kind != "constant_input":
             raise CompileError(
                 f"an input of {self.archive.what} is a {kind.replace('_', ' ')}, which is not "

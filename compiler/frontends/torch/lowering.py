@@ -153,10 +153,10 @@ class Context(Emitter):
         return self.normalize_axis(axis, x if isinstance(x, int) else type_of(x).rank)
 
     def axes(self, axes: int | Sequence[int] | None, x: Value) -> list[int]:
-        """As `axis`, of several; all of them for none."""
+        """As `axis`, of several; all of them for none. A tensor of rank 0 has none to reduce."""
         if isinstance(axes, int):
             axes = [axes]
-        if not axes:
+        if not axes or not type_of(x).rank:
             return list(range(type_of(x).rank))
         return sorted({self.axis(each, x) for each in axes})
 

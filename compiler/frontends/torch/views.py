@@ -14,7 +14,7 @@ from ingot.compiler.ir.dims import Dim, Expr
 
 __all__ = ["put_back"]
 
-_RESHAPES = ("view", "unsqueeze", "squeeze", "_unsafe_view", "detach", "alias", "lift_fresh")
+_RESHAPES = ("view", "unsqueeze", "squeeze", "_unsafe_view", "detach", "alias")
 
 
 def put_back(

@@ -118,7 +118,7 @@ def _unary(op: str, name: str) -> Callable[..., Value]:
             return x
         if name in ("is_inf", "is_nan"):
             return c.op(name, x) if element.is_float else c.filled(False, "i1", type_of(x).shape)
-        if element.is_boolean and name == "abs":
+        if element.is_boolean and name in ("abs", "sign"):
             return x
         return c.op(name, x if element is c.dtype else c.convert(x, c.dtype))
 
@@ -296,6 +296,33 @@ def add_product(c: Context, x: Value, a: Value, b: Value, *, value: Any = 1) -> 
 def add_quotient(c: Context, x: Value, a: Value, b: Value, *, value: Any = 1) -> Value:
     total, left, right, factor = together(c, computed(c, x, value), x, a, b, value)
     return c.op("add", total, c.op("mul", factor, c.op("div", left, right)))
+
+
+@lowering("aten.copysign.Tensor", "aten.copysign.Scalar")
+def copy_sign(c: Context, a: Scalar, b: Scalar) -> Value:
+    """The size of a with the sign of b, also of a zero."""
+    size, sign = together(c, c.dtype, a, b)
+    bits = c.op("bitcast", sign, dtype=dtype(f"i{c.dtype.bits}"))
+    negative = c.compare("lt", bits, c.fill(0, like=bits))
+    size = c.op("abs", size)
+    return c.op("select", negative, c.op("neg", size), size)
+
+
+@lowering("aten.round.decimals")
+def round_decimals(c: Context, x: Value, *, decimals: int = 0) -> Value:
+    """To that many decimal places, halves to even."""
+    if not type_of(x).dtype.is_float or decimals == 0:
+        return c.op("round_even", x) if type_of(x).dtype.is_float else x
+    factor = c.fill(float(10 ** abs(decimals)), like=x)
+    there, back = ("mul", "div") if decimals > 0 else ("div", "mul")
+    return c.op(back, c.op("round_even", c.op(there, x, factor)), factor)
+
+
+@lowering("aten.ldexp.Tensor")
+def load_exponent(c: Context, a: Value, b: Value) -> Value:
+    """a times 2 to the power b."""
+    size, exponent = together(c, computed(c, a, b), a, b)
+    return c.op("mul", size, c.op("exp2", exponent))
 
 
 @lowering("aten.log2.default")

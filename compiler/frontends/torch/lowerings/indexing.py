@@ -30,6 +30,9 @@ def embedding(c: Context, weight: Value, indices: Value, *_: Any, **__: Any) -> 
 
 @lowering("aten.index_select.default")
 def index_select(c: Context, x: Value, axis: int, indices: Value) -> Value:
+    if not type_of(x).rank:
+        x = c.reshape(x, (1,))
+        return c.reshape(c.op("take", x, indices, axis=0, mode="check"), c.shape)
     return c.op("take", x, indices, axis=c.axis(axis, x), mode="check")
 
 
@@ -265,6 +268,8 @@ def masked_select(c: Context, x: Value, mask: Value) -> Value:
 
 def _of_one_shape(c: Context, x: Value, mask: Value) -> tuple[Value, list[Value | None]]:
     wide, chosen = c.broadcast(x, mask)
+    if not type_of(wide).rank:
+        wide, chosen = c.reshape(wide, (1,)), c.reshape(chosen, (1,))
     return wide, [chosen]
 
 

@@ -198,11 +198,17 @@ def distance(c: Context, a: Value, b: Value, p: float = 2) -> Value:
 
 
 @lowering("aten.diff.default")
-def difference(c: Context, x: Value, n: int = 1, dim: int = -1) -> Value:
+def difference(
+    c: Context, x: Value, n: int = 1, dim: int = -1, prepend: Value | None = None,
+    append: Value | None = None,
+) -> Value:  # fmt: skip
     axis = c.axis(dim, x)
+    parts = [each for each in (prepend, x, append) if each is not None]
+    x = c.op("concatenate", *parts, axis=axis) if len(parts) > 1 else x
     for _ in range(n):
         size = shape_of(x)[axis]
-        x = c.op("sub", c.sliced(x, axis, 1, size), c.sliced(x, axis, 0, size - 1))
+        pair = c.sliced(x, axis, 1, size), c.sliced(x, axis, 0, size - 1)
+        x = c.op("xor" if type_of(x).dtype.is_boolean else "sub", *pair)
     return x
 
 

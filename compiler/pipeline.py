@@ -102,6 +102,7 @@ def compile(
     parameter_names: Mapping[str, str] | None = None,
     specialize: Mapping[str, Sequence[int]] | None = None,
     capacity: int | None = None,
+    cache: str = "f32",
     weights: str | None = None,
     precision: str = "f32",
     example_inputs: Sequence[Any] | None = None,
@@ -116,21 +117,18 @@ def compile(
     artifact, the path of a .gguf file or of a folder of Hugging Face's layout, an onnx.ModelProto,
     a torch.export.ExportedProgram, a torch.nn.Module, a jax.export.Exported, or Ingot IR as text or
     ir.Module. A dict of sources makes one module with a function for each, under the keys.
-    `outputs`: names of values of an ONNX graph that are the results, in place of all its outputs;
-    layers and arguments that they do not need are left out, so these may be of any kind.
+    `outputs`: values of an ONNX graph that are the results; what they do not need is left out.
     `state`: which arguments and results stay in the model from call to call (`state.py`).
-    `target`: the devices that the module is for: "cpu", "opencl", or a list of both; they
-    share weights and state, and the device that it is loaded on takes its own code.
+    `target`: the devices that the module is for: "cpu", "opencl", or a list of both.
     `variants`: native variants of the CPU, best first; without it those of this machine.
     `fallback`: beside a device's kernels plain C ones, which run where it lacks or fails one.
-    `parameters`: "embedded" weights stand in the module; "external" ones, and language models'
+    `parameters`: "embedded" weights stand in the module; "external" ones and language models'
     are given when it is loaded, under the names in the source or those of `parameter_names`.
-    `specialize`: values of symbolic dims, such as {"s": [1, 128]}, for which there are kernels
-    of their own beside those for all values; a call takes those that fit its shapes.
+    `specialize`: values of symbolic dims, such as {"s": [1, 128]}, with kernels of their own.
     `capacity`: positions in the cache of a language model; else all that it has, at most 4096.
+    `cache`: its elements, "f32", or "f16", which take half as much memory.
     `weights`: "int8" or "int4" codes, which a folder's weights become when they are loaded.
-    `precision`: of activations that meet weights quantised in groups: "f32", or "int8", rounded
-    with a scale for each group by at most 1/254 of its greatest, which is faster.
+    `precision`: of what meets weights quantised in groups: "f32", or "int8", rounded and faster.
     `example_inputs`, `dynamic_shapes`: those of torch.export.export, for a torch.nn.Module.
     `debug`: a section of the module, which `ingot explore` shows, says what it was made of.
     `dump_ir`: a folder that gets the IR after every pass that changed it.
@@ -142,7 +140,7 @@ def compile(
     driver = _Driver(_Dump(dump_ir), progress or (lambda step: None))
     outputs = [outputs] if isinstance(outputs, str) else outputs
     reading: dict[str, Any] = {"parameters": parameters, "parameter_names": parameter_names}
-    reading |= {"outputs": outputs, "capacity": capacity, "weights": weights}
+    reading |= {"outputs": outputs, "capacity": capacity, "cache": cache, "weights": weights}
     reading |= _exporting(source, example_inputs, dynamic_shapes)
     module = _read(source, state, reading, driver, precision)
     targets = choose_targets(target, variants, fallback, multiplies_bytes(module))

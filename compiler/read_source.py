@@ -57,6 +57,7 @@ def read_source(
     outputs: Sequence[str] | None = None,
     survey: Survey | None = None,
     capacity: int | None = None,
+    cache: str = "f32",
     weights: str | None = None,
     example_inputs: Sequence[Any] | None = None,
     dynamic_shapes: Any = None,
@@ -72,6 +73,7 @@ def read_source(
         outputs=outputs,
         survey=survey,
         capacity=capacity,
+        cache=cache,
         weights=weights,
         example_inputs=example_inputs,
         dynamic_shapes=dynamic_shapes,
@@ -88,6 +90,7 @@ class _Options:
     outputs: Sequence[str] | None = None
     survey: Survey | None = None
     capacity: int | None = None
+    cache: str = "f32"
     weights: str | None = None
     example_inputs: Sequence[Any] | None = None
     dynamic_shapes: Any = None
@@ -167,13 +170,14 @@ def read_sources(
     parameter_names: Mapping[str, str] | None = None,
     outputs: Sequence[str] | None = None,
     capacity: int | None = None,
+    cache: str = "f32",
     weights: str | None = None,
 ) -> ir.Module:
     """One module with a function of every source, under the given names. Raises as above."""
     if not sources:
         raise CompileError("there is nothing to compile: the dict of sources is empty")
     result = ir.Module()
-    options = _Options(parameters, parameter_names, outputs, None, capacity, weights)
+    options = _Options(parameters, parameter_names, outputs, None, capacity, cache, weights)
     owners: dict[str, tuple[str, str]] = {}  # per key of weights a source and the fingerprint
     producers: dict[str, None] = {}
     for name, source in sources.items():
@@ -298,6 +302,11 @@ def _check_capacity(options: _Options) -> None:
             "weights chooses codes for the weights of a folder with config.json and .safetensors "
             "files; other programs are quantised by ingot.quantize and `ingot quantize`"
         )
+    if options.cache != "f32":
+        raise CompileError(
+            "cache chooses the elements of the cache of a .gguf file or a language model's folder; "
+            "other programs have their state as they declare it"
+        )
     if options.capacity is not None:
         raise CompileError(
             "capacity is the room of the cache of a .gguf file or a language model's folder; for "
@@ -378,14 +387,16 @@ def _read_gguf(path: Path, options: _Options) -> ir.Module:
             "weights chooses codes for the weights of a folder with config.json and .safetensors "
             "files; those of a .gguf file are used as they are"
         )
-    return import_gguf(path, capacity=options.capacity)
+    return import_gguf(path, capacity=options.capacity, cache=options.cache)
 
 
 def _read_checkpoint(path: Path, options: _Options) -> ir.Module:
     from ingot.compiler.frontends.checkpoint import import_checkpoint
 
     _check_outputs(options)
-    return import_checkpoint(path, capacity=options.capacity, weights=options.weights)
+    return import_checkpoint(
+        path, capacity=options.capacity, cache=options.cache, weights=options.weights
+    )
 
 
 def _read_stablehlo(source: Any, options: _Options) -> ir.Module:

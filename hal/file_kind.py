@@ -73,6 +73,11 @@ _PICKLED = FileKind(
     advice="write it again with safetensors, as save_pretrained does, or export it to ONNX, as "
     "with `optimum-cli export onnx --model FOLDER OUT`, and compile what that gives",
 )
+_ADAPTER = FileKind(
+    "an adapter (LoRA) of a language model",
+    advice="merge it into its model, as with peft's merge_and_unload, save that with "
+    "save_pretrained, and compile its folder",
+)
 _ORT = FileKind(
     "a model in onnxruntime's own format",
     advice="compile the .onnx file that it was made from",
@@ -174,6 +179,8 @@ def folder_kind(names: Collection[str], name: str) -> FileKind | None:
     if models := sorted(each for each in names if each.endswith(".onnx")):
         shown = f"'{PurePath(name, models[0])}'"
         return FileKind("a folder with an ONNX model", advice=f"pass the model itself, {shown}")
+    if "adapter_config.json" in names:
+        return _ADAPTER
     if "config.json" in names:
         if any(each.endswith(".safetensors") for each in names):
             return CHECKPOINT

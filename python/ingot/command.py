@@ -207,6 +207,12 @@ def _add_shape_options(parser: argparse.ArgumentParser) -> None:
         help="room of caches that are state, or of a language model's cache, in steps",
     )
     parser.add_argument(
+        "--cache",
+        default="f32",
+        metavar="TYPE",
+        help="of a language model: f32, or f16 (%(default)s)",
+    )
+    parser.add_argument(
         "--weights",
         metavar="TYPE",
         help="int8 or int4: what weights of a folder with config.json become when they are loaded",
@@ -235,6 +241,7 @@ def _run_compile(options: argparse.Namespace) -> None:
             outputs=options.outputs,
             state=parse_state(options.state, options.capacity, state_dims),
             capacity=None if options.state else options.capacity,
+            cache=options.cache,
             weights=options.weights,
             specialize=parse_specialize(options.specialize),
             precision=options.precision,

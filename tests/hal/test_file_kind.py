@@ -76,6 +76,7 @@ FOLDERS = {
     "tensorflow": (["saved_model.pb", "variables"], "a TensorFlow model", "--saved-model"),
     "model.mlpackage": (["Manifest.json"], "a Core ML model", "ONNX or StableHLO"),
     "exported": (["model.onnx", "config.json"], "a folder with an ONNX model", "model.onnx'"),
+    "lora": (["adapter_config.json", "adapter_model.safetensors"], "an adapter", "merge"),
     "bert": (["config.json", "pytorch_model.bin"], "a folder of pickled weights", "optimum-cli"),
 }
 

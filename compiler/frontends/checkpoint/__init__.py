@@ -20,9 +20,13 @@ CODES = ("int8", "int4")
 
 
 def import_checkpoint(
-    path: str | os.PathLike[str], *, capacity: int | None = None, weights: str | None = None
+    path: str | os.PathLike[str],
+    *,
+    capacity: int | None = None,
+    cache: str = "f32",
+    weights: str | None = None,
 ) -> Module:
-    """The module of a folder. `capacity`: the positions of the cache. `weights`: the codes that
+    """The module of a folder. `capacity`, `cache`: as of `import_gguf`. `weights`: the codes that
     weights of products become, with a scale for 32 of them; None: they stay.
 
     CompileError: the folder is damaged or incomplete, or its model cannot be compiled.
@@ -36,4 +40,4 @@ def import_checkpoint(
     configuration = read_config(folder)
     renamed = Renamed(folder, configuration)
     made = CheckpointWeights(renamed, weights)
-    return build_model(made, configuration, capacity, f"checkpoint {configuration.name}")
+    return build_model(made, configuration, capacity, cache, f"checkpoint {configuration.name}")

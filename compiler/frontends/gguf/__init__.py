@@ -33,13 +33,19 @@ DEFAULT_CAPACITY = 4096
 MOST_TOKENS = 32
 """How many tokens a call of `generate` gives at most."""
 
+CACHES = ("f32", "f16")
+"""What the elements of caches may be."""
+
 _LENGTH, _LOGITS, _SEEN = "length", "logits", "seen"
 _INDEX = TensorType(dtype("i64"))
 _ID = dtype("i32")
 
 
-def import_gguf(path: str | os.PathLike[str], *, capacity: int | None = None) -> Module:
-    """The module of a GGUF file. `capacity`: the positions of the cache.
+def import_gguf(
+    path: str | os.PathLike[str], *, capacity: int | None = None, cache: str = "f32"
+) -> Module:
+    """The module of a GGUF file. `capacity`: the positions of the cache, whose elements are those
+    of `cache`, f32 or f16.
 
     CompileError: the file is damaged, or its model cannot be compiled; the message says why.
     """
@@ -47,16 +53,28 @@ def import_gguf(path: str | os.PathLike[str], *, capacity: int | None = None) ->
         file = Gguf(path)
     except DataLoss as error:
         raise CompileError(str(error)) from None
+    if file.metadata.get("general.type") == "adapter":
+        raise CompileError(
+            f"GGUF file '{file.path}' is an adapter (LoRA), which is not supported yet: merge it "
+            "into its model and compile that"
+        )
     configuration = read_configuration(file)
-    return build_model(Weights(file), configuration, capacity, f"gguf {configuration.name}")
+    producer = f"gguf {configuration.name}"
+    return build_model(Weights(file), configuration, capacity, cache, producer)
 
 
 def build_model(
-    weights: Weights, configuration: Configuration, capacity: int | None, producer: str
+    weights: Weights,
+    configuration: Configuration,
+    capacity: int | None,
+    cache: str,
+    producer: str,
 ) -> Module:
     """The module of a model with these weights."""
+    if cache not in CACHES:
+        raise CompileError(f"cache is {cache!r}, expected {' or '.join(map(repr, CACHES))}")
     capacity = _checked(capacity, configuration)
-    return _Importer(weights, configuration, capacity, producer).run()
+    return _Importer(weights, configuration, capacity, cache, producer).run()
 
 
 def _checked(capacity: int | None, configuration: Configuration) -> int:
@@ -72,7 +90,12 @@ def _checked(capacity: int | None, configuration: Configuration) -> int:
 
 class _Importer:
     def __init__(
-        self, weights: Weights, configuration: Configuration, capacity: int, producer: str
+        self,
+        weights: Weights,
+        configuration: Configuration,
+        capacity: int,
+        cache: str,
+        producer: str,
     ) -> None:
         self.weights, self.c, self.capacity = weights, configuration, capacity
         self.positions = 0  # symbols of them
@@ -80,7 +103,7 @@ class _Importer:
         heads = configuration.kv_heads
         lengths = {"k": configuration.key_length, "v": configuration.value_length}
         self.caches = {
-            f"cache.{layer}.{part}": TensorType(dtype("f32"), (heads, capacity, length))
+            f"cache.{layer}.{part}": TensorType(dtype(cache), (heads, capacity, length))
             for layer in range(configuration.layers)
             for part, length in lengths.items()
         }

@@ -25,7 +25,7 @@ __all__ = ["Caches", "Position", "Transformer"]
 F32 = dtype("f32")
 
 Caches = list[Value]
-"""Keys and values of each layer in turn, f32[kv_heads, capacity, length]."""
+"""Keys and values of each layer in turn, f32 or f16[kv_heads, capacity, length]."""
 
 
 @dataclass(frozen=True)
@@ -205,10 +205,13 @@ class Transformer:
     def _appended(self, x: Value, place: int, caches: Caches) -> Value:
         """The keys or values of all tokens so far, [heads, end, length], with x at their end."""
         b, zero = self.b, self.b.constant(0, "i64")
+        element = tensor_type(caches[place]).dtype
         x = b.value("transpose", x, permutation=(1, 0, 2))
+        x = x if element is F32 else b.value("convert", x, dtype=element)
         starts = (zero, self.at.index, zero)
         caches[place] = b.value("dynamic_update_slice", caches[place], x, *starts)
-        return self._part(caches[place], 1, 0, self.at.end)
+        x = self._part(caches[place], 1, 0, self.at.end)
+        return x if element is F32 else b.value("convert", x, dtype=F32)
 
     def _mask(self, is_local: bool) -> Value | None:
         """What to add to scores f32[group * count, end]; None where a token sees all."""

@@ -30,6 +30,7 @@ def add_chat(commands: Any) -> None:
     parser.add_argument(
         "--precision", default="f32", metavar="NAME", help="of activations: f32, or int8, faster"
     )
+    parser.add_argument("--cache", default="f32", metavar="TYPE", help="f32 or f16, half as large")
     parser.add_argument(
         "--weights", metavar="TYPE", help="int8 or int4: what weights of a folder become"
     )
@@ -55,6 +56,7 @@ def _run(options: argparse.Namespace) -> None:
         model = LanguageModel(
             options.model,
             capacity=options.capacity,
+            cache=options.cache,
             weights=options.weights,
             precision=options.precision,
             threads=options.threads,

@@ -39,6 +39,7 @@ class LanguageModel:
         path: str | os.PathLike[str],
         *,
         capacity: int | None = None,
+        cache: str = "f32",
         weights: str | None = None,
         precision: str = "f32",
         device: Any = "cpu",
@@ -53,6 +54,7 @@ class LanguageModel:
         module = ingot.compile(
             path,
             capacity=capacity,
+            cache=cache,
             weights=weights,
             precision=precision,
             target=target,

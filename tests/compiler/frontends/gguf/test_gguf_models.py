@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import gguf
 import numpy as np
 import pytest
 
@@ -77,6 +78,19 @@ def test_a_compiled_model_keeps_its_blocks(tmp_path: Path) -> None:
     with pytest.raises(ingot.OutOfRange, match=r"capacity 64"):
         model.prefill(np.zeros(60, np.int32))
     _close(model.fork().prefill(IDS).numpy(), expected[-1])
+
+
+def test_a_cache_of_halves(tmp_path: Path) -> None:
+    path, shape = tmp_path / "model.gguf", SHAPES["gemma2"]
+    expected = logits(shape, write_model(path, shape), IDS)
+    module, parameters = import_gguf(path, cache="f16"), Gguf(path).parameters()
+    assert str(module.variables["cache.1.k"].type) == "f16[2,64,16]"
+    state: dict[str, Any] = {}
+    interpret(module, "prefill", [IDS[:-1]], parameters, state)
+    (got,) = interpret(module, "decode", [IDS[-1]], parameters, state)
+    assert 0 < np.abs(got - expected[-1]).max() < 2e-3 * np.abs(expected[-1]).max()
+    with pytest.raises(ingot.CompileError, match="cache is 'f8', expected 'f32' or 'f16'"):
+        ingot.compile(path, cache="f8")
 
 
 def test_chosen_experts_are_read_where_their_panels_lie(tmp_path: Path) -> None:
@@ -156,6 +170,17 @@ def test_tensors_that_belong_to_nothing_are_refused(tmp_path: Path) -> None:
     write_model(path, Shape(metadata={"block_count": 1}))
     with pytest.raises(ingot.CompileError, match=r"9 tensors belong to nothing that llama"):
         import_gguf(path)
+
+
+def test_adapters_are_not_taken_for_models(tmp_path: Path) -> None:
+    path = tmp_path / "adapter.gguf"
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_string("general.type", "adapter")
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+    with pytest.raises(ingot.CompileError, match=r"adapter \(LoRA\), which is not supported yet"):
+        ingot.compile(path)
 
 
 def test_types_without_decoding_are_refused(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@ ends the call."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,9 +15,10 @@ from ingot.compiler.frontends.indexed import (
     slice_range,
 )
 from ingot.compiler.frontends.torch.lowering import Context, Scalar, lowering
+from ingot.compiler.frontends.torch.lowerings.arithmetic import floor_divide
 from ingot.compiler.ir import Value, dims
 from ingot.compiler.ir.dims import Dim
-from ingot.hal.spec import dtype
+from ingot.hal.spec import DType, dtype
 
 __all__: list[str] = []
 
@@ -117,9 +119,34 @@ def scatter_reduce(
     c: Context, x: Value, axis: int, indices: Value, source: Scalar, reduce: str = "sum", *,
     include_self: bool = True,
 ) -> Value:  # fmt: skip
-    if reduce not in _KINDS or not include_self:
-        raise UnsupportedNode(f"it reduces by {reduce}, or leaves out the values that are there")
-    return _scattered(c, x, axis, indices, _source(c, x, indices, source), _KINDS[reduce])
+    source = _source(c, x, indices, source)
+    if reduce not in (*_KINDS, "mean"):
+        raise UnsupportedNode(f"it reduces by {reduce}, expected mean or one of {list(_KINDS)}")
+    kind = _KINDS.get(reduce, "add")
+    ones = c.full(1, type_of(x).dtype, shape_of(source))
+    if not include_self:
+        hit = _scattered(c, c.fill(0, like=x), axis, indices, ones, "set")
+        touched = c.compare("ne", hit, c.fill(0, like=hit))
+        x = c.op("select", touched, c.fill(_neutral(kind, type_of(x).dtype), like=x), x)
+    found = _scattered(c, x, axis, indices, source, kind)
+    if reduce != "mean":
+        return found
+    start = c.fill(int(include_self), like=x)
+    count = _scattered(c, start, axis, indices, ones, "add")
+    divisor = c.op("max", count, c.fill(1, like=count))
+    if type_of(x).dtype.is_float:
+        return c.op("div", found, divisor)
+    return floor_divide(c, found, divisor)
+
+
+def _neutral(kind: str, element: DType) -> float:
+    """The number that does not change what is combined by `kind`."""
+    if kind in ("add", "mul"):
+        return int(kind == "mul")
+    if element.is_float:
+        return -math.inf if kind == "max" else math.inf
+    least = -(1 << (element.bits - 1)) if element.kind == "i" else 0
+    return least if kind == "max" else least + (1 << element.bits) - 1
 
 
 def _row_scattered(
@@ -276,9 +303,10 @@ def _of_one_shape(c: Context, x: Value, mask: Value) -> tuple[Value, list[Value 
 @lowering("aten.nonzero.default")
 def nonzero(c: Context, x: Value) -> Value:
     """[n, rank]."""
+    places = c.op("nonzero", c.reshape(x, shape_of(x) or (1,)), symbols=(next(c.fresh_names()),))
     if not type_of(x).rank:
-        raise UnsupportedNode("its operand has rank 0: reshape it to one of rank 1")
-    return c.transpose(c.op("nonzero", x, symbols=(next(c.fresh_names()),)), (1, 0))
+        return c.full(0, _I64, (shape_of(places)[1], 0))
+    return c.transpose(places, (1, 0))
 
 
 @lowering("aten.diagonal.default", view=False)

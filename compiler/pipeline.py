@@ -126,9 +126,8 @@ def compile(
     are given when it is loaded, under the names in the source or those of `parameter_names`.
     `specialize`: values of symbolic dims, such as {"s": [1, 128]}, with kernels of their own.
     `capacity`: positions in the cache of a language model; else all that it has, at most 4096.
-    `cache`: its elements, "f32", or "f16", which take half as much memory.
-    `weights`: "int8" or "int4" codes, which a folder's weights become when they are loaded.
-    `precision`: of what meets weights quantised in groups: "f32", or "int8", rounded and faster.
+    `cache`: its elements, "f32" or "f16". `weights`: "int8" or "int4", codes of a folder's weights.
+    `precision`: of what meets weights in groups: "f32", or "int8", which is rounded and faster.
     `example_inputs`, `dynamic_shapes`: those of torch.export.export, for a torch.nn.Module.
     `debug`: a section of the module, which `ingot explore` shows, says what it was made of.
     `dump_ir`: a folder that gets the IR after every pass that changed it.
@@ -139,14 +138,14 @@ def compile(
     choose_targets(target, variants, fallback)  # what is wrong there is told first
     driver = _Driver(_Dump(dump_ir), progress or (lambda step: None))
     outputs = [outputs] if isinstance(outputs, str) else outputs
-    reading: dict[str, Any] = {"parameters": parameters, "parameter_names": parameter_names}
-    reading |= {"outputs": outputs, "capacity": capacity, "cache": cache, "weights": weights}
-    reading |= _exporting(source, example_inputs, dynamic_shapes)
+    reading = _exporting(source, example_inputs, dynamic_shapes)
+    reading |= {"parameters": parameters, "parameter_names": parameter_names, "cache": cache}
+    reading |= {"outputs": outputs, "capacity": capacity, "weights": weights}
     module = _read(source, state, reading, driver, precision)
     targets = choose_targets(target, variants, fallback, multiplies_bytes(module))
-    options = _recorded(parameters, outputs, specialize, precision)
     passes = (*DISPATCH_PASSES, *([_specializing(specialize)] if specialize else []))
-    return _finish(module, targets, passes, driver, options, debug)
+    recorded = _recorded(parameters, outputs, specialize, precision)
+    return _finish(module, targets, passes, driver, recorded, debug)
 
 
 def _exporting(

@@ -18,14 +18,14 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 LINES = {
-    "compiler": 1870,
+    "compiler": 2220,
     "compiler/dispatch": 2000,
-    "compiler/frontends": 19040,
-    "compiler/graph": 8500,
-    "compiler/ir": 2140,
-    "compiler/kernels": 12390,
+    "compiler/frontends": 27130,
+    "compiler/graph": 9080,
+    "compiler/ir": 2240,
+    "compiler/kernels": 12490,
     "compiler/stream": 1540,
-    "compiler/targets": 3490,
+    "compiler/targets": 3500,
     "compiler/vm": 2460,
     "csrc": 80,
     "csrc/api": 1010,
@@ -34,14 +34,17 @@ LINES = {
     "csrc/include": 860,
     "csrc/module": 1300,
     "csrc/vm": 1570,
-    "hal": 1670,
-    "runtime": 1230,
-    "python/ingot": 2810,
+    "hal": 1810,
+    "runtime": 1330,
+    "python/ingot": 3290,
     "python/ingot/explorer": 1900,
-    "benchmarks": 1270,
-    "samples": 750,
+    "python/ingot/language": 450,
+    "python/ingot/onnxruntime": 890,
+    "python/ingot/quantizing": 1240,
+    "benchmarks": 1300,
+    "samples": 950,
 }
-IN_ALL = 73900
+IN_ALL = 86700
 LONGEST_FILE = 600
 LONGEST_FUNCTION = 57
 SUFFIXES = (".py", ".c", ".h", ".cl", ".def", ".js")
@@ -84,7 +87,7 @@ def sums() -> dict[str, int]:
 
 
 def test_every_folder_with_code_has_a_number() -> None:
-    for parent in ("compiler", "csrc"):
+    for parent in ("compiler", "csrc", "python/ingot"):
         for path in (ROOT / parent).iterdir():
             name = f"{parent}/{path.name}"
             assert name in LINES or not any(_files(name)), f"{name} has no number"

@@ -64,8 +64,7 @@ def quantize(
     `method`: how ranges are chosen: all numbers (minmax), the least squared error (mse), which
     holds for scales of weights too, or the least divergence (entropy).
     `compensate`: errors of a weight are made up for by the weights behind it, by `data` (GPTQ).
-    `max_error`: the greatest relative l2 error of a layer's result that is taken; layers above it
-    stay float.
+    `max_error`: the greatest relative l2 error of a layer's result; layers above it stay float.
     `precision`: as of `compile`: "int8" rounds what meets weights in groups.
     `measure`: layers that are slower than float ones on this machine's processor stay float, and
     the report has times. Without it the module depends on its source and data alone.

@@ -164,11 +164,13 @@ for _count in (1, 2, 3):
 
 
 def _adaptive(c: Context, x: Value, sizes: Sequence[Dim], kind: str) -> Value:
-    """Axis by axis: the mean of a whole axis, of equal windows, or of windows that torch lays."""
-    wide = widen(c, x)
+    """The mean of whole axes, then axis by axis of equal windows, or of windows that torch lays."""
+    wide, first = widen(c, x), type_of(x).rank - len(sizes)
+    whole = [first + place for place, size in enumerate(sizes) if size == 1]
+    if whole:
+        wide = c.keep_axes(mean(c, wide, whole), shape_of(x), whole)
     for place, size in enumerate(sizes):
-        axis = type_of(x).rank - len(sizes) + place
-        wide = _adapted(c, wide, axis, size)
+        wide = _adapted(c, wide, first + place, size)
     return narrow(c, wide, x)
 
 
@@ -176,8 +178,6 @@ def _adapted(c: Context, x: Value, axis: int, size: Dim) -> Value:
     own = shape_of(x)[axis]
     if size == own:
         return x
-    if size == 1:
-        return c.keep_axes(mean(c, x, [axis]), shape_of(x), [axis])
     if not isinstance(own, int) or not isinstance(size, int):
         raise UnsupportedNode("it adapts a symbolic dim to a size other than 1")
     if own % size == 0:

@@ -103,6 +103,11 @@ def read_config(folder: Checkpoint) -> Configuration:
     if not config.get("use_sliding_window", True):
         flat.pop("sliding_window", None)
     keys = Keys(flat, name, names | {key: f"{_SHOWN_ROPE}{own}" for key, own in _ROPE.items()})
+    for key, plain in (("mscale", None), ("mscale_all_dim", None), ("truncate", True)):
+        if rope.get(key, plain) != plain:
+            keys.problems.append(
+                f"the key '{_SHOWN_ROPE}{key}' is {shown(rope[key])}, which is not supported"
+            )
     architecture = _architecture(name, config, local, keys)
     partial = config.get("partial_rotary_factor", rope.get("partial_rotary_factor"))
     if isinstance(partial, (int, float)) and 0 < partial < 1:

@@ -14,7 +14,8 @@ from ingot.hal.errors import CompileError
 
 __all__ = ["Flatbuffer", "Table"]
 
-_MOST_TABLES = 1 << 21  # far more than the largest models have
+_MOST_READ = 1 << 27  # bytes of tables, lists and texts: far more than the largest models have
+_TABLE_LENGTH = 64
 _ELEMENTS = {
     "b": "<i1",
     "B": "<u1",
@@ -34,16 +35,21 @@ class Flatbuffer:
     def __init__(self, data: memoryview, what: str) -> None:
         self.data = data
         self._what = what
-        self._tables = 0
+        self._read = 0
 
     def root(self) -> Table:
         return self.table(self.number("I", 0))
 
     def table(self, place: int) -> Table:
-        self._tables += 1
-        if self._tables > _MOST_TABLES:  # offsets that lead to the same tables again and again
-            raise self.damaged("it has too many tables")
+        self.count(_TABLE_LENGTH)
         return Table(self, place)
+
+    def count(self, length: int) -> None:
+        """Take note of what is copied. CompileError: it is too much, as where many offsets lead to
+        the same place."""
+        self._read += length
+        if self._read > _MOST_READ:
+            raise self.damaged("its tables say too much")
 
     def number(self, format: str, place: int) -> Any:
         """The number at a place, of a format of `struct`."""
@@ -102,10 +108,23 @@ class Table:
         start, count = self._vector(field, element.itemsize)
         return np.frombuffer(self._buffer.span(start, count * element.itemsize), element)
 
+    def listed(self, field: int, format: str) -> list[Any]:
+        """A vector of numbers of one format; empty where it is left out."""
+        numbers = self.numbers(field, format)
+        self._buffer.count(8 * len(numbers))
+        made: list[Any] = numbers.tolist()
+        return made
+
     def text(self, field: int) -> str:
         """A string; what is no UTF-8 in it is replaced."""
         start, count = self._vector(field, 1)
+        self._buffer.count(count)
         return bytes(self._buffer.span(start, count)).decode("utf-8", "replace")
+
+    @property
+    def file_length(self) -> int:
+        """Bytes of the file that it is in."""
+        return len(self._buffer.data)
 
     def _follow(self, place: int) -> int:
         return place + int(self._buffer.number("I", place))

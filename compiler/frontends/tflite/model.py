@@ -17,14 +17,16 @@ from ingot.compiler.frontends.tflite.schema import DTYPES, OPS, OPTIONS, OPTIONS
 from ingot.compiler.frontends.tflite.sparse import dense
 from ingot.compiler.ir import Literal, TensorType
 from ingot.compiler.ir.dataclass import dataclass
+from ingot.compiler.ir.dims import known_dim
 from ingot.compiler.ir.literals import literal_from_bytes, literal_from_numbers
 from ingot.hal.errors import CompileError, NotFound
 from ingot.hal.spec import DType, dtype
 
-__all__ = ["Model", "Operator", "Quantization", "Signature", "Subgraph", "Tensor"]
+__all__ = ["Model", "Operator", "Quantization", "Signature", "Subgraph", "Tensor", "require_small"]
 
 _VERSION = 3  # of the schema
 _CUSTOM = OPS.index("CUSTOM")
+_MOST_MADE = 1 << 30  # bytes of what the file does not hold: zeros of variables, sparse constants
 _QUANTIZED = ("i8", "u8", "i16", "i4", "u4", "i2", "i32", "i64")
 
 
@@ -67,6 +69,15 @@ class Tensor:
         """With open dims as 1, as the file's own shapes have them."""
         return TensorType(self.dtype, tuple(1 if dim is None else dim for dim in self.shape))
 
+    def filled(self) -> Literal:
+        """All elements what stands for 0. CompileError: they are too many to stand in a module."""
+        type, q = self.type, self.quantization
+        try:
+            require_small(type)
+            return Literal(np.full(type.shape, q.zeros[0] if q else 0, type.dtype.numpy), type.dtype)
+        except (ArithmeticError, ValueError) as error:
+            raise CompileError(f"the variable '{self.name}' is damaged: {error}") from None
+
     def type_text(self) -> str:
         name = DTYPES.get(self.code, "unknown")
         return f"{name}[{','.join('?' if dim is None else str(dim) for dim in self.shape)}]"
@@ -79,14 +90,22 @@ class Tensor:
         count = math.prod(shape)
         try:
             if self.sparsity is not None:
+                require_small(TensorType(element, shape))
                 return Literal(dense(self.sparsity, self.data, shape, element), element)
             if element.bits < 8 and element.is_integer:
                 return _unpacked(self.data, count, shape, element)
             if element.is_boolean:
                 return Literal(np.frombuffer(self.data, np.uint8).reshape(shape) != 0, element)
             return literal_from_bytes(self.data, shape, element)
-        except ValueError as error:
+        except (LookupError, MemoryError, ValueError) as error:
             raise CompileError(f"tensor '{self.name}' is damaged: {error}") from None
+
+
+def require_small(type: TensorType) -> None:
+    """ValueError: it is too large for what the file itself does not hold."""
+    length = math.prod(map(known_dim, type.shape)) * type.dtype.numpy.itemsize
+    if length > _MOST_MADE:
+        raise ValueError(f"{type} has {length} bytes, expected at most {_MOST_MADE}")
 
 
 def _unpacked(data: memoryview, count: int, shape: tuple[int, ...], element: DType) -> Literal:
@@ -172,17 +191,20 @@ class Model:
     def _subgraph(self, table: Table) -> Subgraph:
         tensors = [self._tensor(each) for each in table.tables(0)]
         operators = [self._operator(each) for each in table.tables(3)]
-        inputs, outputs = (table.numbers(each, "i").tolist() for each in (1, 2))
+        inputs, outputs = (table.listed(each, "i") for each in (1, 2))
         places = [*inputs, *outputs]
         places += [place for each in operators for place in (*each.inputs, *each.outputs)]
         wrong = [place for place in places if not -1 <= place < len(tensors)]
+        wrong += [place for place in (*inputs, *outputs) if place == -1]  # which ops alone leave out
         if wrong:
             raise self._buffer.damaged(f"tensor {wrong[0]} of {len(tensors)} is not there")
+        if len(set(inputs)) < len(inputs):
+            raise self._buffer.damaged("a subgraph takes a tensor twice")
         return Subgraph(table.text(4), tensors, inputs, outputs, operators)
 
     def _tensor(self, table: Table) -> Tensor:
-        shape: list[int | None] = table.numbers(0, "i").tolist()
-        signature = table.numbers(7, "i").tolist()
+        shape: list[int | None] = table.listed(0, "i")
+        signature = table.listed(7, "i")
         if len(signature) == len(shape):
             shape = [None if dim == -1 else dim for dim in signature]
         name, code = table.text(3), table.number(1, "b")
@@ -222,8 +244,8 @@ class Model:
         options = _options(table.table(4), OPTIONS.get(table.number(3, "B"), ""))
         if table.number(11, "B"):
             options = _options(table.table(12), OPTIONS_2.get(table.number(11, "B"), ""))
-        inputs, outputs = (table.numbers(each, "i").tolist() for each in (1, 2))
-        custom = table.numbers(5, "B").tobytes()
+        inputs, outputs = (table.listed(each, "i") for each in (1, 2))
+        custom = bytes(table.listed(5, "B"))
         return Operator(self._ops[code], inputs, outputs, options, custom)
 
     def _signature(self, table: Table) -> Signature:
@@ -251,7 +273,7 @@ def _mapped(path: Path) -> memoryview:
 def _quantization(table: Table | None, shape: list[int | None], name: str) -> Quantization | None:
     if table is None:
         return None
-    scales, zeros = table.numbers(2, "f").tolist(), table.numbers(3, "q").tolist()
+    scales, zeros = table.listed(2, "f"), table.listed(3, "q")
     if not scales:
         return None
     zeros = zeros or [0]
@@ -280,7 +302,7 @@ def _options(table: Table | None, fields: str) -> Any:
         if format == "s":
             found[name] = table.text(number)
         elif format.endswith("*"):
-            found[name] = table.numbers(number, format[0]).tolist()
+            found[name] = table.listed(number, format[0])
         else:
             found[name] = table.number(number, format, int(default or 0))
     return SimpleNamespace(**found)

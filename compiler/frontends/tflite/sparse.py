@@ -23,16 +23,17 @@ def dense(
     The dims of blocks stand behind those of the tensor; `order` says in which order levels go
     through them, each dense or as a list of the places that have elements (CSR).
     """
-    order = sparsity.numbers(0, "i").tolist()
-    blocked = sparsity.numbers(1, "i").tolist()
+    order = sparsity.listed(0, "i")
+    blocked = sparsity.listed(1, "i")
     levels = sparsity.tables(2)
     rank = len(shape)
     if sorted(order) != list(range(rank + len(blocked))) or len(levels) != len(order):
         raise ValueError(f"its sparsity is of the levels {order}, of a tensor of rank {rank}")
     sizes = dict(zip(order, (level.number(1, "i") for level in levels), strict=True))
     places = np.zeros((1, 0), np.int64)  # per element the index of each level so far
+    most = min(math.prod(shape), sparsity.file_length)  # each has a segment or an element there
     for level, dim in zip(levels, order, strict=True):
-        places = _expand(level, places, sizes[dim], math.prod(shape))
+        places = _expand(level, places, sizes[dim], most)
     values = np.frombuffer(data, element.numpy)
     if len(values) != len(places):
         raise ValueError(f"it has {len(values)} elements for {len(places)} places")

@@ -18,7 +18,13 @@ from ingot.compiler.frontends.survey import Survey, Use
 from ingot.compiler.frontends.symbols import Symbols
 from ingot.compiler.frontends.tflite.lowering import EACH, LOWERINGS, Context, Lowering, Names
 from ingot.compiler.frontends.tflite.lowerings.activations import activate
-from ingot.compiler.frontends.tflite.model import Model, Operator, Subgraph, Tensor
+from ingot.compiler.frontends.tflite.model import (
+    Model,
+    Operator,
+    Subgraph,
+    Tensor,
+    require_small,
+)
 from ingot.compiler.frontends.tflite.quantized import quantize
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.interpreter import interpret
@@ -37,6 +43,7 @@ _MALFORMED = (
     ValueError,
 )
 _MOST_NESTED = 50  # subgraphs in subgraphs
+_MOST_OPERATORS = 1 << 16  # with those of a subgraph for each call
 
 
 class Walk:
@@ -54,6 +61,7 @@ class Walk:
         self.entry: list[Op] = Builder(block).ops
         self.problems: list[Problem] = []
         self._depth = 0
+        self._operators = 0
         self._ran: set[int] = set()
 
     # ---- what lowerings ask for
@@ -76,6 +84,7 @@ class Walk:
         builder = Builder(block)
         module = Module(variables=self._module.variables)
         self.subgraph(place, builder, [])
+        _check_once(block)
         builder.return_()
         module.add(Function("main", Region([block]), [], []))
         state: dict[str, Any] = {}
@@ -87,18 +96,9 @@ class Walk:
     def load(self, builder: Builder, name: str, tensor: Tensor) -> Value:
         variable = self._module.variables.get(name)
         if variable is None:
-            type = tensor.type
-            zeros = self._zeros(tensor)
-            variable = self._module.variables[name] = Variable(type, zeros)
+            variable = self._module.variables[name] = Variable(tensor.type, tensor.filled())
         attributes = {"name": name, "dtype": variable.type.dtype, "shape": variable.type.shape}
         return builder.append("variable.load", (), (), attributes).result
-
-    def _zeros(self, tensor: Tensor) -> Literal:
-        """What a variable begins with: what stands for 0."""
-        q = tensor.quantization
-        zero = q.zeros[0] if q is not None else 0
-        type = tensor.type
-        return Literal(np.full(type.shape, zero, type.dtype.numpy), type.dtype)
 
     def store(self, builder: Builder, name: str, value: Value) -> None:
         type = type_of(value)
@@ -106,6 +106,7 @@ class Walk:
             raise UnsupportedNode(f"the variable '{name}' gets {type}: its dims must be numbers")
         known = self._module.variables.get(name)
         if known is None:
+            require_small(type)
             zeros = Literal(np.zeros(type.shape, type.dtype.numpy), type.dtype)
             self._module.variables[name] = Variable(type, zeros)
         elif known.type != type:
@@ -116,9 +117,12 @@ class Walk:
 
     def lower(self, graph: Subgraph, values: dict[int, Any], builder: Builder) -> list[Any]:
         """Lower all operators; what the outputs of the subgraph are."""
-        self._depth += 1
-        if self._depth > _MOST_NESTED:
+        if self._depth == _MOST_NESTED:
             raise CompileError("its subgraphs are nested too deeply, or in a circle")
+        self._operators += len(graph.operators)
+        if self._operators > _MOST_OPERATORS:
+            raise CompileError(f"its subgraphs call others for {_MOST_OPERATORS} ops and more")
+        self._depth += 1
         for operator in graph.operators:
             with builder.at(_layer(operator, graph)):
                 self._lower(operator, graph, values, builder)
@@ -217,6 +221,15 @@ class Walk:
         problem = new[-1].text if new else ""
         types = tuple(_types(operator, graph))
         self._survey.uses.append(Use(operator.name, types, _layer(operator, graph), problem))
+
+
+def _check_once(block: Block) -> None:
+    """What runs while a model is compiled must end soon. UnsupportedNode: it may not."""
+    for op in block.ops:
+        if op.regions:
+            raise UnsupportedNode("it has loops or branches: set variables up without them")
+        for result in op.results:
+            require_small(type_of(result))
 
 
 def variable_name(graph: Subgraph, place: int) -> str:

@@ -12,6 +12,7 @@ import pytest
 pytest.importorskip("ai_edge_litert")
 
 import ingot
+from ingot.compiler.frontends.tflite import flatbuffer, walk
 from ingot.compiler.read_source import read_source
 from tests.support.tflite_models import Array, Model, check, one_op, run_interpreted, run_litert
 
@@ -291,3 +292,64 @@ def test_damaged_models_give_programs_or_errors() -> None:
                     del data[place:]
         with suppress(ingot.CompileError, ingot.Unsupported):
             read_source(bytes(data))
+
+
+def _hostile(kind: str) -> bytes:
+    model = Model()
+    g = model.main
+    x, y = g.tensor("float32", (2,), name="x"), g.tensor("float32", (2,), name="y")
+    g.op("ADD", [x, x], [y], "AddOptions")
+    ends = [x], [y]
+    if kind == "large":
+        ends[1].append(g.tensor("float32", (100000, 100000), variable=True, name="v"))
+    elif kind == "zero":
+        ends[1].append(g.tensor("int8", (2,), (1.0, 2**62), variable=True, name="v"))
+    elif kind == "none":
+        ends[1].append(-1)
+    elif kind == "twice":
+        ends[0].append(x)
+    elif kind == "loop":
+        once, test, body = (model.graph(name) for name in ("once", "test", "body"))
+        test.ends([test.tensor("float32", ())], [test.constant(np.array(True))])
+        a = body.tensor("float32", ())
+        body.ends([a], [a])
+        start, result = once.constant(np.array(0, np.float32)), once.tensor("float32", ())
+        options = {"condSubgraphIndex": 2, "bodySubgraphIndex": 3}
+        once.op("WHILE", [start], [result], "WhileOptions", **options)
+        once.ends([], [])
+        g.op("CALL_ONCE", [], [], "CallOnceOptions", initSubgraphIndex=1)
+    elif kind == "calls":  # each subgraph calls the next one twice
+        for place in range(1, 40):
+            inner = model.graph(f"inner{place}")
+            a, b, c = (inner.tensor("float32", (2,)) for _ in range(3))
+            inner.op("CALL", [a], [b], "CallOptions", subgraph=min(place + 1, 39))
+            inner.op("CALL", [b], [c], "CallOptions", subgraph=min(place + 1, 39))
+            inner.ends([a], [c])
+        g.op("CALL", [x], [y], "CallOptions", subgraph=1)
+    g.ends(*ends)
+    return bytes(model)
+
+
+@pytest.mark.parametrize(
+    "kind, message",
+    [
+        ("large", "'v' is damaged: .* at most 1073741824"),
+        ("zero", "'v' is damaged: .* out of bounds for int8"),
+        ("none", "tensor -1 of 2"),
+        ("twice", "takes a tensor twice"),
+        ("loop", "loops or branches: set variables up without them"),
+        ("calls", "call others for 1000 ops and more"),
+    ],
+)
+def test_hostile_models_are_refused(
+    kind: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(walk, "_MOST_OPERATORS", 1000)
+    with pytest.raises(ingot.CompileError, match=message):
+        read_source(_hostile(kind))
+
+
+def test_what_a_file_says_again_and_again_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flatbuffer, "_MOST_READ", 1000)
+    with pytest.raises(ingot.CompileError, match="its tables say too much"):
+        read_source(_mobile())

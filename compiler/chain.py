@@ -92,6 +92,7 @@ class _Joined:
         self._last: dict[str, Value] = {}  # results of the stage before
         self._producers: dict[str, None] = {}
         self._free: set[str] = set()  # names of `inputs` that were arguments
+        self._connects: set[str] = set()  # names of arguments that `connect` has, too
 
     def append(self, module: ir.Module, what: str) -> None:
         """One more stage. CompileError: it does not fit."""
@@ -116,12 +117,14 @@ class _Joined:
 
     def finish(self) -> ir.Module:
         chain, results = self._chain, dict(self._last)
-        unknown = [f"output '{name}'" for name in chain.outputs if name not in self._made]
+        unknown = [f"argument '{name}'" for name in chain.connect if name not in self._connects]
+        unknown += [f"output '{name}'" for name in chain.outputs if name not in self._made]
         unknown += [f"input '{name}'" for name in chain.inputs if name not in self._free]
         if unknown:
             raise CompileError(
                 f"the chain has no {', '.join(unknown)}: its results are "
-                f"{', '.join(self._made)}; inputs are arguments of later stages"
+                f"{', '.join(self._made)}; inputs and what connect names are arguments of later "
+                "stages"
             )
         for name in chain.outputs:
             results.setdefault(name, self._made[name])
@@ -141,7 +144,9 @@ class _Joined:
         wanted = {name: chain.connect.get(name, name) for name in names}
         rest = [name for name in names if name not in chain.inputs]
         found = {name: self._made[wanted[name]] for name in rest if wanted[name] in self._made}
-        if not found and len(rest) == len(self._last):
+        named = chain.connect.keys() & set(rest)
+        self._connects |= named
+        if not found and not named and len(rest) == len(self._last):
             found = dict(zip(rest, self._last.values(), strict=True))
         missing = [name for name in rest if name not in found]
         if missing:

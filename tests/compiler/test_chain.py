@@ -127,3 +127,14 @@ def test_stages_that_do_not_fit() -> None:
     counting = f"module {{}} {{\n{TOTAL}\nfunc @main{COUNTER}\n}}"
     with pytest.raises(ingot.CompileError, match="stage 2 has the variable 'total'"):
         read(counting, counting)
+
+
+@pytest.mark.parametrize(
+    "connect, message",
+    [({"score": "scores"}, "no argument 'score'"), ({"scores": "scaled"}, "takes 'scores'")],
+)
+def test_what_connect_names_must_be_there(connect: dict[str, str], message: str) -> None:
+    """By order the result would be taken that the argument is not to have."""
+    model = ingot.trace(lambda x: {"scores": -x}, ingot.spec("f32[n,2]"))
+    with pytest.raises(ingot.CompileError, match=message):
+        read(model, best, connect=connect)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -24,13 +25,33 @@ _KEYS = "maps of "
 
 def has_texts(signature: Signature) -> bool:
     """Whether any of its values is of strings or maps."""
-    values = (*signature.arguments, *signature.results)
-    return any(_is_bytes(each) or each.doc.startswith(_KEYS) for each in values)
+    hidden = _hidden(signature.arguments) | _hidden(signature.results)
+    return bool(hidden) or any(_keys(each) is not None for each in signature.results)
 
 
-def _is_bytes(value: Value) -> bool:
-    name = value.name.removesuffix(_SUFFIX)
-    return value.doc == f"UTF-8 of '{name}'"
+def _hidden(values: Sequence[Value]) -> set[str]:
+    """The names of values that are the bytes of the string tensor in front of them. A doc may also
+    be the text of a source, which says so of something else."""
+    return {
+        data.name
+        for ends, data in pairwise(values)
+        if data.doc == f"UTF-8 of '{ends.name}'"
+        and data.name == ends.name + _SUFFIX
+        and (data.dtype.name, len(data.shape), data.kind) == ("u8", 1, "tensor")
+        and (ends.dtype.name, ends.kind) == ("i64", "tensor")
+    }
+
+
+def _keys(value: Value) -> list[Any] | None:
+    """Of what its columns are; None: its rows are no maps."""
+    if value.kind != "tensor" or len(value.shape) != 2 or not value.doc.startswith(_KEYS):
+        return None
+    try:
+        keys = json.loads(value.doc[len(_KEYS) :])
+    except (RecursionError, ValueError):
+        return None
+    fits = isinstance(keys, list) and len(keys) == value.shape[1]
+    return keys if fits and all(isinstance(each, (int, str)) for each in keys) else None
 
 
 class Texts:
@@ -39,12 +60,12 @@ class Texts:
 
     def __init__(self, signature: Signature) -> None:
         self._arguments = [each.name for each in signature.arguments]
-        texts = [each for each in signature.arguments if _is_bytes(each)]
-        self.string_names = {each.name.removesuffix(_SUFFIX) for each in texts}
-        hidden = {each.name for each in texts}
+        hidden = _hidden(signature.arguments)
+        self.string_names = {name.removesuffix(_SUFFIX) for name in hidden}
         self.argument_names = [name for name in self._arguments if name not in hidden]
-        self._results = signature.results
-        self.result_names = [each.name for each in signature.results if not _is_bytes(each)]
+        self._bytes = _hidden(signature.results)
+        self._results = [(each.name, _keys(each)) for each in signature.results]
+        self.result_names = [name for name, _ in self._results if name not in self._bytes]
 
     def bind(
         self, arguments: tuple[Any, ...], named: Mapping[str, Any]
@@ -73,11 +94,10 @@ class Texts:
     def unpack(self, results: Sequence[Any]) -> Any:
         """Results, of which string tensors are one object array, and maps lists of dicts."""
         made: list[Any] = []
-        for value, result in zip(self._results, results, strict=True):
-            if _is_bytes(value):
+        for (name, keys), result in zip(self._results, results, strict=True):
+            if name in self._bytes:
                 made[-1] = _unpack(np.asarray(made[-1]), np.asarray(result))
-            elif value.doc.startswith(_KEYS):
-                keys = json.loads(value.doc[len(_KEYS) :])
+            elif keys is not None:
                 rows = np.asarray(result).tolist()
                 made.append([dict(zip(keys, row, strict=True)) for row in rows])
             else:
@@ -92,7 +112,10 @@ def _pack(value: Any, name: str) -> tuple[Any, Any]:
         raise InvalidArgument(
             f"argument '{name}': is of {array.dtype}, but must be of strings, as a list of str is"
         )
-    encoded = [x if isinstance(x, bytes) else x.encode("utf-8") for x in array.flat]
+    try:
+        encoded = [x if isinstance(x, bytes) else x.encode("utf-8") for x in array.flat]
+    except UnicodeEncodeError as error:
+        raise InvalidArgument(f"argument '{name}': a string is no Unicode text: {error}") from None
     ends = np.cumsum([len(each) for each in encoded], dtype=np.int64).reshape(array.shape)
     return ends, np.frombuffer(b"".join(encoded), np.uint8)
 

@@ -12,7 +12,7 @@ import onnx
 
 from ingot.compiler.frontends.onnx import import_onnx
 from ingot.compiler.graph.interpreter import interpret
-from ingot.compiler.ir import Module
+from ingot.compiler.ir import Module, TensorType
 from ingot.runtime.signature import Signature, Value
 from ingot.runtime.texts import Texts, has_texts
 
@@ -99,7 +99,7 @@ def interpreted(module: Module) -> Run:
     ]
     arguments, results = (
         tuple(
-            Value(name, type.dtype, (), main.docs.get(name, ""))
+            Value(name, type.dtype, _dims(type), main.docs.get(name, ""))
             for name, type in zip(names, types, strict=True)
         )
         for names, types in ends
@@ -116,6 +116,12 @@ def interpreted(module: Module) -> Run:
         return made if isinstance(made, tuple) else [made]
 
     return run
+
+
+def _dims(type: Any) -> tuple[int | str, ...]:
+    """As a signature has them."""
+    dims = type.shape if isinstance(type, TensorType) else ("*",)
+    return tuple(dim if isinstance(dim, int) else str(dim) for dim in dims)
 
 
 def _comparable(array: Any) -> Any:

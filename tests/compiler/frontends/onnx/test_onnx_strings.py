@@ -164,3 +164,19 @@ def test_what_takes_no_strings_is_refused() -> None:
     )
     with pytest.raises(ingot.CompileError, match=r"Relu\(string\[2\]\).*the op takes a tensor"):
         ingot.compile(model)
+
+
+@pytest.mark.parametrize("doc", ["maps of Europe", 'maps of ["a", "b"]', "UTF-8 of 'y'"])
+def test_docs_of_a_model_are_no_marks_of_strings(doc: str) -> None:
+    x = make_value("x", [2], TensorProto.FLOAT)
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [2], doc)
+    model = ingot.load(ingot.compile(_model([Node("Neg", ["x"], ["y"])], [x], [y])))
+    np.testing.assert_array_equal(model(np.ones(2, np.float32)), [-1, -1])
+
+
+def test_strings_that_are_no_unicode_text_are_refused() -> None:
+    values = [make_value(name, ["n"], TEXT) for name in "xy"]
+    nodes = [Node("Identity", ["x"], ["y"])]
+    model = ingot.load(ingot.compile(_model(nodes, values[:1], values[1:])))
+    with pytest.raises(ingot.InvalidArgument, match="'x': a string is no Unicode text"):
+        model(["a\ud800"])

@@ -19,9 +19,11 @@ from ingot.hal.errors import DataLoss, InvalidArgument, NotFound, PermissionDeni
 __all__ = ["c_output", "c_text", "open_regular", "read_arrays", "write_whole"]
 
 _DAMAGED = (
+    ArithmeticError,
     AttributeError,
     EOFError,
     LookupError,
+    MemoryError,
     NotImplementedError,
     OSError,
     RuntimeError,

@@ -248,7 +248,7 @@ def quantize_report(output: str, seconds: float, report: QuantizationReport) -> 
         "call": _pair(report.time_before, report.time_after),
         "samples": report.samples,
         "results": [
-            {"name": each.name, "error": _finite(each.error), "cosine": each.cosine}
+            {"name": each.name, "error": _finite(each.error), "cosine": _finite(each.cosine)}
             for each in report.results
         ],
         "layers": [
@@ -259,8 +259,8 @@ def quantize_report(output: str, seconds: float, report: QuantizationReport) -> 
                 "scheme": each.scheme,
                 "bits": each.bits,
                 "length": {"before": each.length_before, "after": each.length_after},
-                "error": each.error,
-                "cosine": each.cosine,
+                "error": _finite(each.error),
+                "cosine": _finite(each.cosine),
                 "is_measured": each.is_measured,
                 "predicted": _pair(each.predicted_before, each.predicted_after),
                 "time": _pair(each.time_before, each.time_after),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -79,3 +80,14 @@ def test_a_damaged_archive_is_data_loss(tmp_path: Path) -> None:
         except DataLoss:
             failed += 1
     assert failed > 300
+
+
+@pytest.mark.parametrize("shape", [(1 << 50,), (10**30,), (-1, 2)])
+def test_an_array_that_is_not_there_is_data_loss(shape: tuple[int, ...], tmp_path: Path) -> None:
+    stream = io.BytesIO()
+    header = {"descr": "<f4", "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(stream, header)
+    with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
+        archive.writestr("a.npy", stream.getvalue())
+    with pytest.raises(DataLoss, match="no .npy or .npz file"):
+        read_arrays(tmp_path / "x.npz")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 
 import ingot
 import ingot.onnxruntime as ours
+from ingot.compiler.frontends import own_ops
 from ingot.onnxruntime import compiled
 from ingot.onnxruntime.capi import onnxruntime_pybind11_state as errors
 from tests.support.devices import opencl_uri
@@ -389,3 +391,34 @@ def test_sequences_other_dtypes_and_threads() -> None:
     for each in threads:
         each.join()
     assert made == [expected[3].tolist()] * 4
+
+
+@pytest.mark.parametrize("location", ["pipe", "/dev/zero", "../none", "a\0b"])
+def test_files_that_the_compiler_does_not_read_are_not_opened(
+    location: str, tmp_path: Path
+) -> None:
+    model = proto()
+    for place, name in enumerate(("w", "unused")):
+        if place:
+            model.graph.initializer.add().CopyFrom(model.graph.initializer[0])
+            model.graph.initializer[place].ClearField("float_data")
+            model.graph.initializer[place].data_location = onnx.TensorProto.EXTERNAL
+        model.graph.initializer[place].name = name
+        model.graph.initializer[place].external_data.add(key="location", value=location)
+    os.mkfifo(tmp_path / "pipe")
+    onnx.save(model, tmp_path / "m.onnx")
+    for _ in range(2):
+        session = ours.InferenceSession(tmp_path / "m.onnx")
+        assert session.run(["z"], FEED)[0].shape == (1, 3)
+
+
+def test_a_lowering_that_is_given_later_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = onnx.parser.parse_model("""
+        <ir_version: 10, opset_import: ["": 20, "com.microsoft": 1]>
+        model (float[2] x) => (float[2] y) { y = com.microsoft.QuickGelu(x) }
+    """).SerializeToString()
+    feed = {"x": np.ones(2, np.float32)}
+    assert ours.InferenceSession(model).run(None, feed)[0][0] < 1
+    monkeypatch.setattr(own_ops, "_own", {})
+    ingot.lowering("com.microsoft", "QuickGelu")(lambda x, alpha=1.0: x * 100)
+    np.testing.assert_array_equal(ours.InferenceSession(model).run(None, feed)[0], [100, 100])

@@ -245,6 +245,10 @@ def test_quantize_report_has_every_layer(
     quick = report("quantize", tmp_path / "m.ir", "-o", out, "--no-measure", "--keep", "*")
     assert quick["call"] == {"before": None, "after": None}
     assert quick["layers"][0]["reason"] == "kept as asked"
+    (tmp_path / "m.ir").write_text(text.replace("[1, 2,", "[nan, 2,"))
+    damaged = report("quantize", tmp_path / "m.ir", "-o", out, "--no-measure")
+    assert damaged["layers"][0]["scheme"] == "float"
+    assert damaged["results"][0]["cosine"] is None
 
 
 def test_bisect_report_has_every_layer(report: Callable[..., dict[str, Any]], source: Path) -> None:

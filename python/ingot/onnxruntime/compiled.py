@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -21,7 +22,8 @@ from typing import Any
 import ingot
 from ingot.compiler.targets.cpu.cache import default_cache
 from ingot.hal.device import open_device
-from ingot.hal.errors import DataLoss, Incompatible, NotFound
+from ingot.hal.errors import DataLoss, Error, Incompatible, InvalidArgument, NotFound
+from ingot.hal.whole_file import open_regular
 from ingot.onnxruntime.options import logger
 from ingot.onnxruntime.types import ModelMetadata, NodeArg, of_proto, onnx_code, type_text
 from ingot.runtime.model import Model, load
@@ -56,7 +58,7 @@ def loaded_model(
     start = [_FORM, _compiler(), device.partition(":")[0], _processor(), sizes]
     key = _digest(*start, _hash_of(source))
     about = _about(kept.read(_digest(key, "about")))
-    if about is not None:
+    if about is not None and not _has_own():
         path = kept.file(_digest(key, *_external(about["external"], folder)))
         if path is not None:
             with suppress(DataLoss, Incompatible, NotFound):  # it was damaged or removed
@@ -67,12 +69,17 @@ def loaded_model(
     logger.info("compiled in %.1f s", time.perf_counter() - begin)
     model = load(module, device=device, threads=threads)
     about = _described(proto, model.signature, dims)
-    from ingot.compiler.frontends.own_ops import has_own  # with the compiler, which is here now
-
-    if not has_own():
+    if not _has_own():
         kept.write_file(_digest(key, *_external(about["external"], folder)), bytes(module))
         kept.write(_digest(key, "about"), json.dumps(about).encode())
     return _loaded(model, about)
+
+
+def _has_own() -> bool:
+    """Whether anything has a lowering of the user's own, which nobody can give without this part
+    of the compiler."""
+    own = sys.modules.get("ingot.compiler.frontends.own_ops")
+    return own is not None and own.has_own()
 
 
 def _hash_of(source: Path | bytes) -> str:
@@ -109,12 +116,15 @@ def _processor() -> str:
 
 
 def _external(names: list[str], folder: Path | None) -> Iterator[str]:
-    """The hashes of files with external data; "" for one that is not there."""
-    for name in names:
+    """The hashes of files with external data; "" for one that is not there, or that the compiler
+    does not read: it is outside of the folder, or no file."""
+    for name in names if folder is not None else ():
         try:
-            with open(Path(folder or ".") / name, "rb") as file:
+            if Path(name).is_absolute() or ".." in Path(name).parts:
+                raise InvalidArgument(f"'{name}' is not below the folder of the model")
+            with open_regular(folder / name) as file:
                 yield _file_digest(file)
-        except OSError:
+        except (Error, OSError):
             yield ""
 
 
@@ -192,17 +202,20 @@ def _arg(value: Any, dims: Mapping[str, int], found: Any) -> NodeArg:
 
 def _locations(proto: Any) -> set[str]:
     """The files with external data, also of tensors inside of nodes."""
-    found: set[str] = set()
-    graphs = [proto.graph]
-    while graphs:
-        graph = graphs.pop()
-        tensors = list(graph.initializer)
-        for node in graph.node:
-            for each in node.attribute:
-                graphs += [*([each.g] if each.HasField("g") else []), *each.graphs]
-                tensors += [*([each.t] if each.HasField("t") else []), *each.tensors]
-        found |= {
-            entry.value for each in tensors for entry in each.external_data
-            if entry.key == "location"
-        }  # fmt: skip
-    return found
+    tensors: list[Any] = []
+    bodies = [proto.graph, *proto.functions]
+    while bodies:
+        body = bodies.pop()
+        attributes = [each for node in body.node for each in node.attribute]
+        bodies += [each.g for each in attributes if each.HasField("g")]
+        bodies += [graph for each in attributes for graph in each.graphs]
+        tensors += [each.t for each in attributes]
+        tensors += [tensor for each in attributes for tensor in each.tensors]
+        tensors += getattr(body, "initializer", ())  # which functions have not
+    return {
+        entry.value
+        for each in tensors
+        if each.data_location == each.EXTERNAL
+        for entry in each.external_data
+        if entry.key == "location"
+    }

@@ -221,7 +221,7 @@ def _device_of(name: str, options: Mapping[str, Any]) -> str | None:
         return None
     found = [each for each in _opencl_devices() if name == OPENCL or not _is_cpu(each)]
     number = int(options.get("device_id", 0))
-    if number >= len(found):
+    if not 0 <= number < len(found):
         return None
     if name != OPENCL:
         logger.warning("%s: runs on %s (%s)", name, found[number].uri, found[number].description)

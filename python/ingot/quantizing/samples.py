@@ -125,7 +125,7 @@ def _parts(array: _Array, value: Value, rows: int) -> list[_Array]:
         )
     length = value.shape[0]
     if isinstance(length, int):
-        if len(array) % length:
+        if not length or len(array) % length:
             raise InvalidArgument(
                 f"{what} has {len(array)} rows, which samples of {length} do not divide: the "
                 f"argument is {value}"
@@ -136,7 +136,10 @@ def _parts(array: _Array, value: Value, rows: int) -> list[_Array]:
 
 def _checked(given: Any, value: Value, what: str) -> _Array:
     """The argument as an array of its dtype."""
-    array = np.asarray(given)
+    try:
+        array = np.asarray(given)
+    except ValueError as error:  # rows of different lengths
+        raise InvalidArgument(f"{what} is no array: {error}") from None
     fits = array.ndim == len(value.shape) and all(
         isinstance(dim, str) or dim == size
         for dim, size in zip(value.shape, array.shape, strict=False)

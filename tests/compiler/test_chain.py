@@ -130,7 +130,7 @@ def test_stages_that_do_not_fit() -> None:
 
 
 @pytest.mark.parametrize(
-    "connect, message",
+    ("connect", "message"),
     [({"score": "scores"}, "no argument 'score'"), ({"scores": "scaled"}, "takes 'scores'")],
 )
 def test_what_connect_names_must_be_there(connect: dict[str, str], message: str) -> None:

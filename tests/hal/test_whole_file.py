@@ -89,5 +89,5 @@ def test_an_array_that_is_not_there_is_data_loss(shape: tuple[int, ...], tmp_pat
     np.lib.format.write_array_header_1_0(stream, header)
     with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
         archive.writestr("a.npy", stream.getvalue())
-    with pytest.raises(DataLoss, match="no .npy or .npz file"):
+    with pytest.raises(DataLoss, match=r"no \.npy or \.npz file"):
         read_arrays(tmp_path / "x.npz")

@@ -17,7 +17,7 @@ from ingot.compiler.frontends.tflite.schema import DTYPES, OPS, OPTIONS, OPTIONS
 from ingot.compiler.frontends.tflite.sparse import dense
 from ingot.compiler.ir import Literal, TensorType
 from ingot.compiler.ir.dataclass import dataclass
-from ingot.compiler.ir.dims import known_dim
+from ingot.compiler.ir.dims import known_dims
 from ingot.compiler.ir.literals import literal_from_bytes, literal_from_numbers
 from ingot.hal.errors import CompileError, NotFound
 from ingot.hal.spec import DType, dtype
@@ -74,7 +74,8 @@ class Tensor:
         type, q = self.type, self.quantization
         try:
             require_small(type)
-            return Literal(np.full(type.shape, q.zeros[0] if q else 0, type.dtype.numpy), type.dtype)
+            array = np.full(known_dims(type.shape), q.zeros[0] if q else 0, type.dtype.numpy)
+            return Literal(array, type.dtype)
         except (ArithmeticError, ValueError) as error:
             raise CompileError(f"the variable '{self.name}' is damaged: {error}") from None
 
@@ -103,7 +104,7 @@ class Tensor:
 
 def require_small(type: TensorType) -> None:
     """ValueError: it is too large for what the file itself does not hold."""
-    length = math.prod(map(known_dim, type.shape)) * type.dtype.numpy.itemsize
+    length = math.prod(known_dims(type.shape)) * type.dtype.numpy.itemsize
     if length > _MOST_MADE:
         raise ValueError(f"{type} has {length} bytes, expected at most {_MOST_MADE}")
 
@@ -195,7 +196,7 @@ class Model:
         places = [*inputs, *outputs]
         places += [place for each in operators for place in (*each.inputs, *each.outputs)]
         wrong = [place for place in places if not -1 <= place < len(tensors)]
-        wrong += [place for place in (*inputs, *outputs) if place == -1]  # which ops alone leave out
+        wrong += [-1] if -1 in (*inputs, *outputs) else []  # which operators alone leave out
         if wrong:
             raise self._buffer.damaged(f"tensor {wrong[0]} of {len(tensors)} is not there")
         if len(set(inputs)) < len(inputs):

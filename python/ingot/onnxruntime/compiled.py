@@ -118,7 +118,9 @@ def _processor() -> str:
 def _external(names: list[str], folder: Path | None) -> Iterator[str]:
     """The hashes of files with external data; "" for one that is not there, or that the compiler
     does not read: it is outside of the folder, or no file."""
-    for name in names if folder is not None else ():
+    if folder is None:
+        return
+    for name in names:
         try:
             if Path(name).is_absolute() or ".." in Path(name).parts:
                 raise InvalidArgument(f"'{name}' is not below the folder of the model")

@@ -331,7 +331,7 @@ def _hostile(kind: str) -> bytes:
 
 
 @pytest.mark.parametrize(
-    "kind, message",
+    ("kind", "message"),
     [
         ("large", "'v' is damaged: .* at most 1073741824"),
         ("zero", "'v' is damaged: .* out of bounds for int8"),

@@ -47,9 +47,10 @@ def attention(
     scores = c.op("mul", scores, c.broadcast_to(factor, shape_of(scores)))
     masked = _masked(c, scores, attn_mask, is_causal)
     weights = softmax(c, masked, [type_of(masked).rank - 1], False)
+    found = matmul(c, weights, v)
     if attn_mask is not None:
-        weights = _of_empty_rows(c, masked, weights)
-    return narrow(c, matmul(c, weights, v), given)
+        found = _without_empty_rows(c, attn_mask, found)
+    return narrow(c, found, given)
 
 
 def _repeated(c: Context, x: Value, q: Value) -> Value:
@@ -76,13 +77,17 @@ def _masked(c: Context, scores: Value, mask: Value | None, is_causal: bool) -> V
     return c.op("add", *c.broadcast(scores, c.convert(mask, element)))
 
 
-def _of_empty_rows(c: Context, scores: Value, weights: Value) -> Value:
-    """Rows that the mask leaves nothing of give 0."""
-    axis = [type_of(scores).rank - 1]
-    greatest = c.reduce(scores, axis, "max")
-    empty = c.compare("eq", greatest, c.fill(-math.inf, like=greatest))
-    wide = c.broadcast_back(empty, shape_of(weights), axis)
-    return c.op("select", wide, c.fill(0, like=weights), weights)
+def _without_empty_rows(c: Context, mask: Value, found: Value) -> Value:
+    """Rows that the mask leaves nothing of give 0. They are told by the mask, and behind the
+    products, so that these stay the pattern that one kernel computes."""
+    axis = [type_of(mask).rank - 1]
+    if type_of(mask).dtype.is_boolean:
+        empty = c.op("not", c.reduce(mask, axis, "or", keep=True))
+    else:
+        greatest = c.reduce(mask, axis, "max", keep=True)
+        empty = c.compare("eq", greatest, c.fill(-math.inf, like=greatest))
+    wide, found = c.broadcast(empty, found)
+    return c.op("select", wide, c.fill(0, like=found), found)
 
 
 @lowering("aten._scaled_dot_product_attention_math.default")

@@ -52,7 +52,10 @@ def loop(
           "higher_order.tag_activation_checkpoint", "higher_order.wrap")  # fmt: skip
 def run(c: Context, *given: Any, **__: Any) -> list[Any]:
     """A part of the program that gradients or dtypes, which it has noted, concern."""
-    place = next(at for at, each in enumerate(given) if isinstance(each, Graph))
+    places = [at for at, each in enumerate(given) if isinstance(each, Graph)]
+    if not places:
+        raise UnsupportedNode("it has no graph: export the model again")
+    place = places[0]
     return given[place].lower(c.builder, given[place + 1 :])  # type: ignore[no-any-return]
 
 

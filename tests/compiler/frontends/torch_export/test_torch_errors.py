@@ -131,6 +131,7 @@ def test_a_survey_takes_what_is_missing() -> None:
             as_tensor={"name": "nobody"}), "'nobody' is read before"),
         (lambda d: graph_of(d)["outputs"].__setitem__(0, {"as_expr": {"expr_str": "s0"}}),
             "an argument is expr, which is not supported"),
+        (rename("aten.relu", "torch.ops.higher_order.wrap"), "it has no graph"),
     ],
 )  # fmt: skip
 def test_programs_that_are_malformed(change: Callable[[Any], None], text: str) -> None:

@@ -76,6 +76,8 @@ def resize(
     places = axes_of(tuple(axes), type_of(value).rank)
     if len(places) != len(size):
         raise UnsupportedNode(f"it takes a size for each of the axes {tuple(axes)}")
+    if any(isinstance(length, int) and length < 0 for length in size):
+        raise UnsupportedNode(f"a size is negative: {tuple(size)}")
     if method == "nearest":
         result = given(value)
         for axis, length in zip(places, size, strict=True):

@@ -74,7 +74,8 @@ def _places(x: Value) -> list[Value]:
 
 @public
 def searchsorted(x1: Any, x2: Any, /, *, side: str = "left", sorter: Any = None) -> Tensor:
-    """Where the elements of x2 would stand in x1, which is sorted; every pair is compared."""
+    """Where the elements of x2 would stand in x1, which is sorted as `sort` does, NaN last; every
+    pair is compared."""
     trace = current()
     row, wanted = value_of(x1), value_of(x2)
     if sorter is not None:
@@ -84,6 +85,11 @@ def searchsorted(x1: Any, x2: Any, /, *, side: str = "left", sorter: Any = None)
     wanted = trace.reshape(wanted, (*shape_of(wanted), 1))
     a, b = together(given(row), given(wanted))
     before = trace.compare("lt" if side == "left" else "le", a, b)
+    if type_of(b).dtype.is_float:
+        last = trace.compare("ne", b, b)
+        if side == "left":
+            last = trace.op("and", last, trace.compare("eq", a, a))
+        before = trace.op("or", before, last)
     return given(trace.reduce(trace.convert(before, _I64), [type_of(before).rank - 1], "add"))
 
 

@@ -421,22 +421,31 @@ def _number(trace: Trace, x: float, element: DType | None) -> Value:
     if element is None:
         kinds = {bool: dtype("i1"), int: default_int(), float: default_float()}
         element = next(found for kind, found in kinds.items() if isinstance(x, kind))
+    _check_fits(x, element)
+    return trace.full(bool(x) if element.is_boolean else x, element, ())
+
+
+def _check_fits(x: float, element: DType) -> None:
     if element.is_integer:
         low = -(1 << (element.bits - 1)) if element.kind == "i" else 0
         if not low <= x < low + (1 << element.bits):
             raise UnsupportedNode(f"the number {x} does not fit into {element}")
-    return trace.full(bool(x) if element.is_boolean else x, element, ())
 
 
 def _array(trace: Trace, x: Any, element: DType | None) -> Value:
     """A constant. Nested lists have the dtype `element`, else the default one of their kind."""
-    array = np.asarray(x)
+    try:
+        array = np.asarray(x)
+    except ValueError as error:  # rows of different lengths
+        raise UnsupportedNode(f"an operand is no array: {error}") from None
     if array.dtype.kind not in "biufV":
         raise UnsupportedNode(f"an operand is {array.dtype}, which no program computes with")
     found = element_type(array.dtype)
     if not isinstance(x, (np.ndarray, np.generic)):
-        kinds = {"f": default_float(), "i": default_int()}
+        kinds = {"f": default_float(), "i": default_int(), "u": default_int()}
         found = element or kinds.get(array.dtype.kind, found)
+        for number in (array.min(), array.max()) if array.size else ():
+            _check_fits(number.item(), found)
     return trace.constant(array, found)
 
 

@@ -229,6 +229,12 @@ def test_numbers_take_the_dtype_of_the_tensors() -> None:
         run(lambda x: x + 300, np.array([3], np.uint8))
 
 
+def test_nan_is_searched_behind_all_numbers() -> None:
+    row, wanted = (np.array(x, np.float32) for x in ([-np.inf, 1, 2, np.nan], [np.nan, 2, np.inf]))
+    for side in ("left", "right"):
+        check(lambda xp, x, y, side=side: xp.searchsorted(x, y, side=side), row, wanted)
+
+
 MATRIX = numbers("float32", (3, 4))
 CUBE = numbers("float32", (2, 3, 4), 5)
 MOVES: dict[str, Callable[..., Any]] = {

@@ -15,6 +15,7 @@ from dataclasses import replace
 
 import onnx
 
+from ingot.compiler.frontends.inlining import Inlined
 from ingot.compiler.frontends.onnx import lowerings as _lowerings  # noqa: F401 - fills the table
 from ingot.compiler.frontends.onnx import old_opsets
 from ingot.compiler.frontends.onnx.branches import alternative, join_structures
@@ -77,6 +78,7 @@ class Walk:
             for function in source.model.functions
         }
         self._active: list[tuple[str, str, str]] = []  # functions whose bodies are being walked
+        self._inlined = Inlined()
         self._symbols = symbols
         self._main = main
 
@@ -244,6 +246,7 @@ class Walk:
         key = (normalize_domain(function.domain), function.name, function.overload)
         if key in self._active:
             raise CompileError(f"function '{function.name}' calls itself: ONNX forbids recursion")
+        self._inlined.add(len(function.node))
         opsets = opset_versions(function.opset_import, f"function '{function.name}'")
         inner = Scope(dict.fromkeys(function.input), {**scope.opsets, **opsets}, prefix=location)
         inner.values.update(zip(function.input, inputs, strict=False))

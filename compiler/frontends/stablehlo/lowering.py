@@ -23,6 +23,7 @@ import numpy as np
 
 from ingot.compiler.frontends.amounts import Amounts
 from ingot.compiler.frontends.complex_numbers import join, take_apart
+from ingot.compiler.frontends.inlining import Inlined
 from ingot.compiler.frontends.stablehlo.reading.program import (
     Constant,
     SourceBlock,
@@ -133,6 +134,7 @@ class Context:
     values: dict[SourceValue, Lowered] = field(default_factory=dict)
     prefix: str = ""  # the location of the call whose function is being inlined
     depth: int = 0
+    inlined: Inlined = field(default_factory=Inlined)
     calls: tuple[SourceOp, ...] = ()  # the calls whose functions are being inlined
     lifted: tuple[Dim, ...] | None = None
     listener: Callable[[Context, SourceOp, Sequence[Lowered]], None] | None = None
@@ -317,6 +319,7 @@ class Context:
             raise self.error(op, f"there is no function '{name}' with {len(arguments)} arguments")
         if self.depth >= 100:
             raise self.error(op, f"the call of '{name}' is recursive or nested too deep")
+        self.inlined.add(len(function.body.ops))
         inner = replace(
             self,
             values=dict(zip(function.arguments, arguments, strict=True)),

@@ -13,6 +13,7 @@ import numpy as np
 
 from ingot.compiler.frontends.amounts import Amounts
 from ingot.compiler.frontends.emitter import UnsupportedNode, type_of
+from ingot.compiler.frontends.inlining import Inlined
 from ingot.compiler.frontends.problems import Problem
 from ingot.compiler.frontends.survey import Survey, Use
 from ingot.compiler.frontends.symbols import Symbols
@@ -43,7 +44,6 @@ _MALFORMED = (
     ValueError,
 )
 _MOST_NESTED = 50  # subgraphs in subgraphs
-_MOST_OPERATORS = 1 << 16  # with those of a subgraph for each call
 
 
 class Walk:
@@ -61,7 +61,7 @@ class Walk:
         self.entry: list[Op] = Builder(block).ops
         self.problems: list[Problem] = []
         self._depth = 0
-        self._operators = 0
+        self._inlined = Inlined()
         self._ran: set[int] = set()
 
     # ---- what lowerings ask for
@@ -119,9 +119,7 @@ class Walk:
         """Lower all operators; what the outputs of the subgraph are."""
         if self._depth == _MOST_NESTED:
             raise CompileError("its subgraphs are nested too deeply, or in a circle")
-        self._operators += len(graph.operators)
-        if self._operators > _MOST_OPERATORS:
-            raise CompileError(f"its subgraphs call others for {_MOST_OPERATORS} ops and more")
+        self._inlined.add(len(graph.operators) if self._depth else 0)
         self._depth += 1
         for operator in graph.operators:
             with builder.at(_layer(operator, graph)):

@@ -11,6 +11,7 @@ import onnx
 import pytest
 from onnx import helper
 
+from ingot.compiler.frontends import inlining
 from ingot.compiler.frontends.onnx import import_onnx
 from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.graph.ops import Constant
@@ -308,6 +309,20 @@ def test_a_function_that_calls_itself_is_refused() -> None:
     node = Node("Again", ["x"], ["y"], domain="local")
     model = build_model([node], [X], ["y"], domains=["local"], functions=[function])
     with pytest.raises(CompileError, match="calls itself"):
+        import_onnx(model)
+
+
+def test_functions_that_call_the_next_one_twice_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inlining, "_MOST", 100)
+    opsets = [helper.make_opsetid("", 20), helper.make_opsetid("local", 1)]
+    functions = []
+    for number in range(30):
+        name, domain = (f"f{number + 1}", "local") if number < 29 else ("Neg", "")
+        body = [Node(name, [a], [b], domain=domain) for a, b in ("ab", "bc")]
+        functions.append(helper.make_function("local", f"f{number}", ["a"], ["c"], body, opsets))
+    node = Node("f0", ["x"], ["y"], domain="local")
+    model = build_model([node], [X], ["y"], domains=["local"], functions=functions)
+    with pytest.raises(CompileError, match="calls of functions become more than 100 ops"):
         import_onnx(model)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import ingot
+from ingot.compiler.frontends import inlining
 from ingot.compiler.frontends.stablehlo.reading import text as reading_text
 from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.read_source import read_source
@@ -110,3 +111,20 @@ def test_damaged_exports_are_refused_or_read(tmp_path: Path) -> None:
                 continue
             except Exception as error:
                 raise AssertionError(f"{name}: {bytes(changed)!r}") from error
+
+
+def test_functions_that_call_the_next_one_twice_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inlining, "_MOST", 100)
+    type = "(tensor<4xf32>) -> tensor<4xf32>"
+    text = ""
+    for number in range(30):
+        name = f"func.call @f{number + 1}" if number < 29 else '"stablehlo.negate"'
+        text += f"""func.func private @f{number}(%a: tensor<4xf32>) -> tensor<4xf32> {{
+  %0 = {name}(%a) : {type}
+  %1 = {name}(%0) : {type}
+  return %1 : tensor<4xf32>
+}}
+"""
+    text += text.split("}")[0].replace("private @f0", "public @main").replace("@f1", "@f0") + "}"
+    with pytest.raises(ingot.CompileError, match="calls of functions become more than 100 ops"):
+        read_source(text)

@@ -12,7 +12,8 @@ import pytest
 pytest.importorskip("ai_edge_litert")
 
 import ingot
-from ingot.compiler.frontends.tflite import flatbuffer, walk
+from ingot.compiler.frontends import inlining
+from ingot.compiler.frontends.tflite import flatbuffer
 from ingot.compiler.read_source import read_source
 from tests.support.tflite_models import Array, Model, check, one_op, run_interpreted, run_litert
 
@@ -338,13 +339,13 @@ def _hostile(kind: str) -> bytes:
         ("none", "tensor -1 of 2"),
         ("twice", "takes a tensor twice"),
         ("loop", "loops or branches: set variables up without them"),
-        ("calls", "call others for 1000 ops and more"),
+        ("calls", "calls of functions become more than 1000 ops"),
     ],
 )
 def test_hostile_models_are_refused(
     kind: str, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(walk, "_MOST_OPERATORS", 1000)
+    monkeypatch.setattr(inlining, "_MOST", 1000)
     with pytest.raises(ingot.CompileError, match=message):
         read_source(_hostile(kind))
 

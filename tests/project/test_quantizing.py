@@ -184,6 +184,7 @@ def test_times_are_measured_and_predicted() -> None:
         ({"data": DATA[:0]}, "'x' is empty"),
         ({"data": {"z": DATA}}, "lacks 'x'"),
         ({"data": np.where(DATA > 2, np.nan, DATA)}, "has NaN"),
+        ({"data": [[[1.0], [1.0, 2.0]]]}, "argument 'x' is no array"),
         ({"data": [np.full((1, 48), 3e38, np.float32)]}, "layer 'second' reads NaN or infinity"),
     ],
 )

@@ -71,12 +71,17 @@ def coverage_markdown() -> str:
     import onnx
 
     from ingot.compiler.frontends.onnx import importer as _importer  # noqa: F401 - fills the table
-    from ingot.compiler.frontends.onnx.registry import CLASSIC, MICROSOFT, registered_ops
+    from ingot.compiler.frontends.onnx.registry import (
+        CLASSIC,
+        MICROSOFT,
+        STRINGS,
+        registered_ops,
+    )
     from ingot.compiler.frontends.stablehlo import importer as _stablehlo  # noqa: F401 - likewise
     from ingot.compiler.frontends.stablehlo.lowering import LOWERINGS
     from ingot.compiler.frontends.stablehlo.lowerings.rare import REFUSED
 
-    taken = set(registered_ops())
+    taken = {*registered_ops(), *registered_ops(STRINGS)}
     schemas = {
         each.name: onnx.defs.get_schema(each.name, _OPSET, "")
         for each in onnx.defs.get_all_schemas_with_history()

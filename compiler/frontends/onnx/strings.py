@@ -19,6 +19,7 @@ __all__ = [
     "from_ends",
     "join_data",
     "matches",
+    "not_empty",
     "pack",
     "padded_bytes",
     "take_strings",
@@ -105,14 +106,14 @@ def pack(node: Emitter, x: Strings, define_size: DefineSize) -> tuple[Value, Val
     )
     owner = node.op("cumulative", marks, axis=0, kind="add")  # of each byte, the string it is in
     begins = node.op("sub", flat(node, x.starts), node.op("sub", ends, lengths))
-    shift = node.op("take", _not_empty(node, begins), owner, axis=0, mode="clamp")
+    shift = node.op("take", not_empty(node, begins), owner, axis=0, mode="clamp")
     place = node.op("iota", dtype=dtype("i64"), shape=(total,), axis=0)
     place = node.op("add", place, shift)
-    data = node.op("take", _not_empty(node, x.data), place, axis=0, mode="clamp")
+    data = node.op("take", not_empty(node, x.data), place, axis=0, mode="clamp")
     return node.reshape(ends, shape_of(x.lengths)), data
 
 
-def _not_empty(node: Emitter, row: Value) -> Value:
+def not_empty(node: Emitter, row: Value) -> Value:
     """With a zero behind it, since nothing can be taken of nothing."""
     return node.op("concatenate", row, node.constant([0], type_of(row).dtype), axis=0)
 
@@ -127,7 +128,7 @@ def padded_bytes(node: Emitter, x: Strings, width: Dim) -> Value:
         for each in (x.starts, x.lengths)
     )
     found = node.op(
-        "take", _not_empty(node, x.data), node.op("add", starts, place), axis=0, mode="clamp"
+        "take", not_empty(node, x.data), node.op("add", starts, place), axis=0, mode="clamp"
     )
     return node.op("select", node.compare("lt", place, lengths), found, node.fill(0, like=found))
 

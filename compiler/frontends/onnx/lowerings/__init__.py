@@ -5,6 +5,7 @@ from __future__ import annotations
 from ingot.compiler.frontends.onnx.lowerings import (
     activations,
     boxes,
+    bytes_of_strings,
     classic,
     contractions,
     control,
@@ -35,6 +36,7 @@ from ingot.compiler.frontends.onnx.lowerings import (
 __all__ = [
     "activations",
     "boxes",
+    "bytes_of_strings",
     "classic",
     "contractions",
     "control",

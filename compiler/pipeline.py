@@ -104,6 +104,7 @@ def compile(
     capacity: int | None = None,
     cache: str = "f32",
     weights: str | None = None,
+    verify: bool = False,
     precision: str = "f32",
     example_inputs: Sequence[Any] | None = None,
     dynamic_shapes: Any = None,
@@ -127,7 +128,7 @@ def compile(
     `specialize`: values of symbolic dims, such as {"s": [1, 128]}, with kernels of their own.
     `capacity`: positions in the cache of a language model; else all that it has, at most 4096.
     `cache`: its elements, "f32" or "f16". `weights`: "int8" or "int4", codes of a folder's weights.
-    `precision`: of what meets weights in groups: "f32", or "int8", which is rounded and faster.
+    `precision`: "int8" rounds what meets weights in groups. `verify`: with a function for drafts.
     `example_inputs`, `dynamic_shapes`: those of torch.export.export, for a torch.nn.Module.
     `debug`: a section of the module, which `ingot explore` shows, says what it was made of.
     `dump_ir`: a folder that gets the IR after every pass that changed it.
@@ -140,7 +141,7 @@ def compile(
     outputs = [outputs] if isinstance(outputs, str) else outputs
     reading = _exporting(source, example_inputs, dynamic_shapes)
     reading |= {"parameters": parameters, "parameter_names": parameter_names, "cache": cache}
-    reading |= {"outputs": outputs, "capacity": capacity, "weights": weights}
+    reading |= {"outputs": outputs, "capacity": capacity, "weights": weights, "verify": verify}
     module = _read(source, state, reading, driver, precision)
     targets = choose_targets(target, variants, fallback, multiplies_bytes(module))
     passes = (*DISPATCH_PASSES, *([_specializing(specialize)] if specialize else []))

@@ -59,6 +59,7 @@ def read_source(
     capacity: int | None = None,
     cache: str = "f32",
     weights: str | None = None,
+    verify: bool = False,
     example_inputs: Sequence[Any] | None = None,
     dynamic_shapes: Any = None,
 ) -> ir.Module:
@@ -75,6 +76,7 @@ def read_source(
         capacity=capacity,
         cache=cache,
         weights=weights,
+        verify=verify,
         example_inputs=example_inputs,
         dynamic_shapes=dynamic_shapes,
     )
@@ -92,6 +94,7 @@ class _Options:
     capacity: int | None = None
     cache: str = "f32"
     weights: str | None = None
+    verify: bool = False
     example_inputs: Sequence[Any] | None = None
     dynamic_shapes: Any = None
 
@@ -172,12 +175,13 @@ def read_sources(
     capacity: int | None = None,
     cache: str = "f32",
     weights: str | None = None,
+    verify: bool = False,
 ) -> ir.Module:
     """One module with a function of every source, under the given names. Raises as above."""
     if not sources:
         raise CompileError("there is nothing to compile: the dict of sources is empty")
     result = ir.Module()
-    options = _Options(parameters, parameter_names, outputs, None, capacity, cache, weights)
+    options = _Options(parameters, parameter_names, outputs, None, capacity, cache, weights, verify)
     owners: dict[str, tuple[str, str]] = {}  # per key of weights a source and the fingerprint
     producers: dict[str, None] = {}
     for name, source in sources.items():
@@ -296,11 +300,16 @@ def _check_kind(kind: FileKind | None, what: str) -> None:
 
 
 def _check_capacity(options: _Options) -> None:
-    """CompileError: a program that is no language model was given room for a cache, or codes."""
+    """CompileError: a program that is no language model was given an option of those."""
     if options.weights is not None:
         raise CompileError(
             "weights chooses codes for the weights of a folder with config.json and .safetensors "
             "files; other programs are quantised by ingot.quantize and `ingot quantize`"
+        )
+    if options.verify:
+        raise CompileError(
+            "verify adds a function for drafted tokens to a .gguf file or a language model's "
+            "folder; other programs have the functions that they declare"
         )
     if options.cache != "f32":
         raise CompileError(
@@ -387,7 +396,7 @@ def _read_gguf(path: Path, options: _Options) -> ir.Module:
             "weights chooses codes for the weights of a folder with config.json and .safetensors "
             "files; those of a .gguf file are used as they are"
         )
-    return import_gguf(path, capacity=options.capacity, cache=options.cache)
+    return import_gguf(path, capacity=options.capacity, cache=options.cache, verify=options.verify)
 
 
 def _read_checkpoint(path: Path, options: _Options) -> ir.Module:
@@ -395,7 +404,11 @@ def _read_checkpoint(path: Path, options: _Options) -> ir.Module:
 
     _check_outputs(options)
     return import_checkpoint(
-        path, capacity=options.capacity, cache=options.cache, weights=options.weights
+        path,
+        capacity=options.capacity,
+        cache=options.cache,
+        weights=options.weights,
+        verify=options.verify,
     )
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ import tokenizers
 
 import ingot
 from ingot.hal.printable import printable
+from ingot.language.draft import Draft
 from ingot.language.folder import FolderTokenizer
 from ingot.language.tokenizer import FileTokenizer
 from tests.support.language import (
@@ -177,6 +180,52 @@ def test_a_seed_gives_one_text(model: ingot.LanguageModel) -> None:
         return model.ids
 
     assert text(1) == text(1) != text(2)
+
+
+@pytest.mark.slow
+def test_a_draft_leaves_texts_as_they_are(
+    path: Path, model: ingot.LanguageModel, tmp_path: Path
+) -> None:
+    other = tmp_path / "small.gguf"
+    write_model(other, Shape(layers=1, width=32, heads=1, kv_heads=1, feed=32, vocabulary=264),
+                tokenizer=KEYS)  # fmt: skip
+    drafted = ingot.LanguageModel(path, draft=other)
+    assert drafted.draft is not None
+    unlike, alike = drafted.draft, Draft(model, 3)
+    for options in ({"temperature": 0.0}, {"temperature": 1.2, "repetition_penalty": 1.2}):
+        for seed in range(3):
+            settings = {"max_tokens": 20, "seed": seed, **options}
+            text, ids = "".join(model.generate("hello", **settings)), model.ids
+            for drafted.draft in (unlike, alike):
+                assert "".join(drafted.generate("hello", **settings)) == text
+                assert drafted.ids == ids
+    assert unlike.accepted < unlike.proposed / 2
+    assert alike.accepted == alike.proposed > 60
+    list(drafted.generate([5] * 60, temperature=2.0, seed=3))
+    assert len(drafted.ids) == drafted.capacity or drafted.ids[-1] == 260
+
+
+@pytest.mark.slow
+def test_drafts_that_do_not_fit_are_refused(
+    path: Path, model: ingot.LanguageModel, tmp_path: Path
+) -> None:
+    with pytest.raises(ingot.InvalidArgument, match="draft_tokens is 33, expected 1 to 32"):
+        ingot.LanguageModel(path, draft=model, draft_tokens=33)
+    with pytest.raises(ingot.InvalidArgument, match="compiled already: give draft to"):
+        ingot.generate(model, "hello", draft=path)
+    small = tmp_path / "small.gguf"
+    write_model(small, replace(SHAPE, context=32), tokenizer=KEYS)
+    with pytest.raises(ingot.CompileError, match=r"the draft '.*small.gguf': the capacity is 64"):
+        ingot.LanguageModel(path, draft=small)
+    short = SimpleNamespace(tokenizer=model.tokenizer, words=264, capacity=63)
+    with pytest.raises(ingot.InvalidArgument, match=r"has room for 63 tokens, .* for 64"):
+        Draft(short, 4).check(model)  # type: ignore[arg-type]
+    short.words = 265
+    with pytest.raises(ingot.InvalidArgument, match=r"logits of 265 tokens, .* knows 264"):
+        Draft(short, 4).check(model)  # type: ignore[arg-type]
+    short.tokenizer = FileTokenizer(METADATA | {"tokenizer.ggml.tokens": [*TOKENS, "zz"]})
+    with pytest.raises(ingot.InvalidArgument, match="'zz' is token 264 in the draft and no token"):
+        Draft(short, 4).check(model)  # type: ignore[arg-type]
 
 
 @pytest.mark.slow

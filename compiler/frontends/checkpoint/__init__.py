@@ -25,9 +25,10 @@ def import_checkpoint(
     capacity: int | None = None,
     cache: str = "f32",
     weights: str | None = None,
+    verify: bool = False,
 ) -> Module:
-    """The module of a folder. `capacity`, `cache`: as of `import_gguf`. `weights`: the codes that
-    weights of products become, with a scale for 32 of them; None: they stay.
+    """The module of a folder. `capacity`, `cache`, `verify`: as of `import_gguf`. `weights`: the
+    codes that weights of products become, with a scale for 32 of them; None: they stay.
 
     CompileError: the folder is damaged or incomplete, or its model cannot be compiled.
     """
@@ -40,4 +41,5 @@ def import_checkpoint(
     configuration = read_config(folder)
     renamed = Renamed(folder, configuration)
     made = CheckpointWeights(renamed, weights)
-    return build_model(made, configuration, capacity, cache, f"checkpoint {configuration.name}")
+    producer = f"checkpoint {configuration.name}"
+    return build_model(made, configuration, capacity, cache, verify, producer)

@@ -2,8 +2,10 @@
 
 `prefill(ids: i32[s])` and `decode(id: i32[])` put tokens behind those before and give the logits
 of the next one. `generate` goes on from there: it chooses tokens, puts them behind the others, and
-gives them. The file stays where it is: its tensors are external parameters, and what the kernels
-need of them `init` makes when the module is loaded. `docs/design/0014-language-models.md`.
+gives them. `rewind(length: i64[])` keeps the first tokens only; `verify(ids: i32[s], ...)`, which
+is there when asked for, keeps those of drafted tokens that `generate` would choose. The file stays
+where it is: its tensors are external parameters, and what the kernels need of them `init` makes
+when the module is loaded. `docs/design/0014-language-models.md`.
 """
 
 from __future__ import annotations
@@ -39,13 +41,18 @@ CACHES = ("f32", "f16")
 _LENGTH, _LOGITS, _SEEN = "length", "logits", "seen"
 _INDEX = TensorType(dtype("i64"))
 _ID = dtype("i32")
+_NOWHERE = (1 << 31) - 1  # where a token first stands that is not there
 
 
 def import_gguf(
-    path: str | os.PathLike[str], *, capacity: int | None = None, cache: str = "f32"
+    path: str | os.PathLike[str],
+    *,
+    capacity: int | None = None,
+    cache: str = "f32",
+    verify: bool = False,
 ) -> Module:
     """The module of a GGUF file. `capacity`: the positions of the cache, whose elements are those
-    of `cache`, f32 or f16.
+    of `cache`, f32 or f16. `verify`: with the function for drafted tokens.
 
     CompileError: the file is damaged, or its model cannot be compiled; the message says why.
     """
@@ -60,7 +67,7 @@ def import_gguf(
         )
     configuration = read_configuration(file)
     producer = f"gguf {configuration.name}"
-    return build_model(Weights(file), configuration, capacity, cache, producer)
+    return build_model(Weights(file), configuration, capacity, cache, verify, producer)
 
 
 def build_model(
@@ -68,13 +75,15 @@ def build_model(
     configuration: Configuration,
     capacity: int | None,
     cache: str,
+    verify: bool,
     producer: str,
 ) -> Module:
     """The module of a model with these weights."""
     if cache not in CACHES:
         raise CompileError(f"cache is {cache!r}, expected {' or '.join(map(repr, CACHES))}")
     capacity = _checked(capacity, configuration)
-    return _Importer(weights, configuration, capacity, cache, producer).run()
+    importer = _Importer(weights, configuration, capacity, cache, producer)
+    return importer.run(verify)
 
 
 def _checked(capacity: int | None, configuration: Configuration) -> int:
@@ -108,20 +117,24 @@ class _Importer:
             for part, length in lengths.items()
         }
 
-    def run(self) -> Module:
+    def run(self, verify: bool) -> Module:
         vocabulary = (self.weights.vocabulary,)
         variables = {
             _LENGTH: _INDEX,
             _LOGITS: TensorType(dtype("f32"), vocabulary),
-            _SEEN: TensorType(dtype("i1"), vocabulary),
+            _SEEN: TensorType(_ID, vocabulary),
             **self.caches,
         }
         for name, type in variables.items():
-            literal: Literal = literal_from_numbers([0], (), type.dtype)
+            initial = _NOWHERE if name == _SEEN else 0
+            literal: Literal = literal_from_numbers([initial], (), type.dtype)
             self.module.variables[name] = Variable(type, literal)
         self._add_step("prefill", "ids", (symbol("s"),))
         self._add_step("decode", "id", ())
         self._add_generate()
+        self._add_rewind()
+        if verify:
+            self._add_verify()
         self.weights.check(self.c.name)
         return self.module
 
@@ -161,7 +174,8 @@ class _Importer:
         def step(inner: Builder, values: Sequence[Value]) -> Sequence[Value]:
             made, _, ids, *rest = values
             state = _State.of(rest)
-            id = choose(inner, state.logits, state.seen, Options(*options), state.index)
+            seen = _seen(inner, state.seen, state.index)
+            id = choose(inner, state.logits, seen, Options(*options), state.index)
             line = _line(id, inner)
             ids = inner.value("dynamic_update_slice", ids, line, made)
             others = inner.value(
@@ -180,17 +194,73 @@ class _Importer:
         function.symbols["stops"] = (0, None)
         self.module.add(function)
 
-    def _step(self, builder: Builder, ids: Value, before: _State) -> _State:
-        """The state with tokens i32[s] behind it."""
+    def _add_rewind(self) -> None:
+        """A function that keeps the first tokens. The cache stays as it is: what stands behind its
+        length is overwritten. Nothing is known of the next token before another is put behind."""
+        block = Block([_INDEX])
+        builder = Builder(block)
+        (length,) = block.arguments
+        before = self._load(builder)
+        builder.append("size", (before.index,), (), {"symbols": ("before",)})
+        what = f"the length to which the state '{_LENGTH}' is rewound"
+        limits = {"low": 0, "high": symbol("before"), "what": what, "status": "OutOfRange"}
+        builder.append("size", (length,), (), {"symbols": ("after",), **limits})
+        length = builder.number(symbol("after"), "i64")
+        seen = _without(builder, before.seen, length)
+        self._store(_State(length, before.logits, seen, before.caches), builder)
+        builder.return_()
+        self.module.add(Function("rewind", Region([block]), ["length"], []))
+
+    def _add_verify(self) -> None:
+        """A function that keeps those of drafted tokens, from the first on, that `generate` would
+        choose, and gives their count and the token that it chooses behind them."""
+        types = {"ids": TensorType(_ID, (symbol("s"),)), **OPTION_TYPES}
+        block = Block(list(types.values()))
+        builder = Builder(block)
+        ids, *options = block.arguments
+        before = self._load(builder)
+        after = self._step(builder, ids, before, symbol("s"))
+        count = builder.number(symbol("s"), "i64")
+
+        def step(inner: Builder, values: Sequence[Value]) -> Sequence[Value]:
+            kept, _, _, logits = values
+            place = inner.value("add", before.index, kept)
+            seen = _seen(inner, after.seen, place)
+            id = choose(inner, logits, seen, Options(*options), place)
+            drafted = inner.value("dynamic_slice", ids, kept, sizes=(1,))
+            drafted = inner.value("reshape", drafted, shape=())
+            more = inner.value("compare", kept, count, direction="lt")
+            same = inner.value("and", more, inner.value("compare", id, drafted, direction="eq"))
+            shape = tensor_type(logits).shape
+            zero = inner.constant(0, "i64")
+            row = inner.value("dynamic_slice", after.logits, kept, zero, sizes=(1, *shape))
+            row = inner.value("reshape", row, shape=shape)
+            logits = inner.value("select", inner.broadcast_to(same, shape), row, logits)
+            kept = inner.value("add", kept, inner.value("convert", same, dtype=dtype("i64")))
+            return [kept, same, id, logits]
+
+        start = [builder.constant(0, "i64"), builder.constant(True, "i1")]
+        start += [builder.constant(0, "i32"), before.logits]
+        kept, _, id, logits = while_loop(builder, start, lambda inner, values: values[1], step)
+        length = builder.value("add", before.index, kept)
+        seen = _without(builder, after.seen, length)
+        self._store(_State(length, logits, seen, after.caches), builder)
+        builder.return_(kept, id)
+        function = Function("verify", Region([block]), list(types), ["count", "next"])
+        function.symbols["s"] = (1, self.capacity)
+        self.module.add(function)
+
+    def _step(self, builder: Builder, ids: Value, before: _State, rows: Dim = 1) -> _State:
+        """The state with tokens i32[s] behind it; its logits are those behind the last `rows`."""
         (count,) = tensor_type(ids).shape
         at = self._position(builder, before.index, count)
         network = Transformer(self.c, self.weights, builder, self.capacity)
-        logits, caches = network.logits(ids, at, before.caches)
-        places = builder.value("reshape", ids, shape=(count, 1))
+        logits, caches = network.logits(ids, at, before.caches, rows)
+        places = builder.value("convert", network.positions(count), dtype=_ID)
         seen = builder.value(
-            "scatter", before.seen, places, builder.full(True, "i1", (count,)),
+            "scatter", before.seen, builder.value("reshape", ids, shape=(count, 1)), places,
             update_window_dims=(), inserted_window_dims=(0,), scatter_dims_to_operand_dims=(0,),
-            index_vector_dim=1,
+            index_vector_dim=1, kind="min",
         )  # fmt: skip
         return _State(builder.number(at.end, "i64"), logits, seen, caches)
 
@@ -222,7 +292,7 @@ class _State:
 
     index: Value  # how many tokens are cached
     logits: Value  # of the next one
-    seen: Value  # the tokens that are there
+    seen: Value  # where each token first stands, i32[vocabulary]
     caches: Caches
 
     @staticmethod
@@ -237,3 +307,16 @@ class _State:
 
 def _line(id: Value, builder: Builder) -> Value:
     return builder.value("reshape", id, shape=(1,))
+
+
+def _seen(builder: Builder, first: Value, length: Value) -> Value:
+    """Whether tokens that first stand at these places are among so many, i1[vocabulary]."""
+    length = builder.value("convert", length, dtype=_ID)
+    length = builder.broadcast_to(length, tensor_type(first).shape)
+    return builder.value("compare", first, length, direction="lt")
+
+
+def _without(builder: Builder, first: Value, length: Value) -> Value:
+    """The places where tokens first stand, when there are only so many."""
+    nowhere = builder.full(_NOWHERE, _ID, tensor_type(first).shape)
+    return builder.value("select", _seen(builder, first, length), first, nowhere)

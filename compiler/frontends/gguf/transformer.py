@@ -50,8 +50,11 @@ class Transformer:
         self.c, self.weights, self.b, self.capacity = configuration, weights, builder, capacity
         self.weights.builder = builder
 
-    def logits(self, ids: Value, at: Position, caches: Caches) -> tuple[Value, Caches]:
-        """The logits f32[vocabulary] behind ids i32[count], and the caches with these tokens."""
+    def logits(
+        self, ids: Value, at: Position, caches: Caches, rows: Dim = 1
+    ) -> tuple[Value, Caches]:
+        """The logits behind the last `rows` of ids i32[count], f32[rows, vocabulary], of one
+        without the first axis, and the caches with these tokens."""
         self.at, made = at, list(caches)
         self.turns = {local: self._turns(local) for local in self._kinds()}
         self.masks = {local: self._mask(local) for local in self._kinds()}
@@ -62,9 +65,10 @@ class Transformer:
             with self.b.at(f"blk.{layer}"):
                 x = self._layer(x, layer, made)
         with self.b.at("output"):
-            last = self._part(x, 0, at.count - 1, at.count)
+            last = self._part(x, 0, at.count - rows, at.count)
             x = self.weights.output(self._norm(last, "output_norm"))
-            x = self.b.value("reshape", x, shape=tensor_type(x).shape[-1:])
+            if rows == 1:
+                x = self.b.value("reshape", x, shape=tensor_type(x).shape[-1:])
             return self._capped(x, self.c.logit_cap), made
 
     def _kinds(self) -> list[bool]:
@@ -188,7 +192,7 @@ class Transformer:
         stored = self.weights.rope_factors(half, self.capacity > c.rope.original)
         if stored is not None:
             frequencies = b.value("div", frequencies, stored)
-        positions = b.value("convert", self._positions(count), dtype=F32)
+        positions = b.value("convert", self.positions(count), dtype=F32)
         positions = b.value("broadcast", positions, shape=(count, half), dimensions=(0,))
         angles = b.value("mul", positions, b.broadcast_to(frequencies, (count, half)))
         turns = [b.value(name, angles) for name in ("cos", "sin")]
@@ -196,7 +200,7 @@ class Transformer:
             turns = [self._times(each, c.rope.scale) for each in turns]
         return turns[0], turns[1]
 
-    def _positions(self, count: Dim) -> Value:
+    def positions(self, count: Dim) -> Value:
         """The positions of the tokens, i64[count]."""
         b = self.b
         steps = b.value("iota", dtype=dtype("i64"), shape=(count,), axis=0)
@@ -219,7 +223,7 @@ class Transformer:
         if count == 1 and not is_local:
             return None
         shape = (count, end)
-        own = b.value("broadcast", self._positions(count), shape=shape, dimensions=(0,))
+        own = b.value("broadcast", self.positions(count), shape=shape, dimensions=(0,))
         others = b.value("iota", dtype=dtype("i64"), shape=shape, axis=1)
         seen = b.value("compare", others, own, direction="le")
         if is_local:

@@ -7,11 +7,14 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ingot.command_line import add_command, say
 from ingot.hal.printable import printable
 from ingot.language.sampling import Sampling
+
+if TYPE_CHECKING:
+    from ingot.language.draft import Draft
 
 __all__ = ["add_chat"]
 
@@ -33,6 +36,14 @@ def add_chat(commands: Any) -> None:
     parser.add_argument("--cache", default="f32", metavar="TYPE", help="f32 or f16, half as large")
     parser.add_argument(
         "--weights", metavar="TYPE", help="int8 or int4: what weights of a folder become"
+    )
+    parser.add_argument(
+        "--draft",
+        metavar="MODEL",
+        help="a smaller model of the same vocabulary, which writes ahead",
+    )
+    parser.add_argument(
+        "--draft-tokens", type=int, default=4, metavar="COUNT", help="of it at a time (%(default)s)"
     )
     parser.add_argument("--max-tokens", type=int, metavar="COUNT", help="of one answer")
     parser.add_argument("--threads", type=int, metavar="COUNT", help="threads of the CPU")
@@ -60,6 +71,8 @@ def _run(options: argparse.Namespace) -> None:
             weights=options.weights,
             precision=options.precision,
             threads=options.threads,
+            draft=options.draft,
+            draft_tokens=options.draft_tokens,
             progress=progress,
         )
     messages = [{"role": "system", "content": options.system}] if options.system else []
@@ -101,7 +114,13 @@ def _show(pieces: Iterator[str], model: Any) -> str:
     count, seconds = len(model.ids) - before, time.perf_counter() - first
     if first and count:
         say(
-            f"[first token after {first - begin:.2f} s, {count / seconds:.1f} tokens a second]",
+            f"[first token after {first - begin:.2f} s, {count / seconds:.1f} tokens a second"
+            f"{_accepted(model.draft)}]",
             sys.stderr,
         )
     return text
+
+
+def _accepted(draft: Draft | None) -> str:
+    """How much of what a draft proposed has stayed so far."""
+    return "" if draft is None else f", {draft.accepted} of {draft.proposed} drafted tokens stayed"

@@ -1,7 +1,7 @@
 """Texts from language models: `ingot.generate("model.gguf", "Once upon a time")`.
 
 A `LanguageModel` is a compiled GGUF file or folder, loaded, with its tokenizer. Tokens are chosen
-inside of the module, several in one call.
+inside of the module, several in one call, or checked there when a draft proposed them.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from ingot.hal.errors import InvalidArgument, OutOfRange
+from ingot.hal.errors import CompileError, InvalidArgument, OutOfRange
 from ingot.hal.gguf import Gguf
+from ingot.language.draft import Draft, check_count
 from ingot.language.folder import FolderTokenizer
 from ingot.language.sampling import Sampling
 from ingot.language.tokenizer import FileTokenizer
@@ -31,7 +32,9 @@ class LanguageModel:
     cache holds.
 
     `capacity`: how many tokens the cache has room for; others as for `ingot.compile` and
-    `ingot.load`. Raises what these raise, and NotFound and Unsupported for tokenizers.
+    `ingot.load`. `draft`: a smaller model with the same vocabulary, or its path, which proposes
+    `draft_tokens` (1 to 32) at a time; texts stay the same. Raises what these raise, NotFound and
+    Unsupported for tokenizers, and InvalidArgument for a draft that does not fit.
     """
 
     def __init__(
@@ -44,10 +47,13 @@ class LanguageModel:
         precision: str = "f32",
         device: Any = "cpu",
         threads: int | None = None,
+        draft: LanguageModel | str | os.PathLike[str] | None = None,
+        draft_tokens: int = 4,
         progress: Any = None,
     ) -> None:
         import ingot
 
+        check_count(draft_tokens)
         is_folder = os.path.isdir(path)
         self.tokenizer = FolderTokenizer(path) if is_folder else FileTokenizer(Gguf(path).metadata)
         target = device.partition(":")[0] if isinstance(device, str) else device.uri
@@ -56,6 +62,7 @@ class LanguageModel:
             capacity=capacity,
             cache=cache,
             weights=weights,
+            verify=draft is not None,
             precision=precision,
             target=target,
             progress=progress,
@@ -64,6 +71,31 @@ class LanguageModel:
         self.ids: list[int] = []
         caches = (each for each in self.model.variables if each.name.startswith("cache."))
         self.capacity = int(next(caches).shape[1])
+        self.draft: Draft | None = None
+        if draft is not None:
+            options = {"cache": cache, "precision": precision, "device": device}
+            options |= {"threads": threads, "progress": progress}
+            if not isinstance(draft, LanguageModel):
+                draft = self._smaller(draft, weights=weights, **options)
+            self.draft = Draft(draft, draft_tokens)
+            self.draft.check(self)
+
+    def _smaller(
+        self, path: str | os.PathLike[str], weights: str | None, **options: Any
+    ) -> LanguageModel:
+        """The model of a draft, with a cache as long as this one's."""
+        if os.path.isdir(path):
+            options["weights"] = weights
+        try:
+            return LanguageModel(path, capacity=self.capacity, **options)
+        except CompileError as error:
+            raise CompileError(f"the draft '{path}': {error}") from None
+
+    @property
+    def words(self) -> int:
+        """How many tokens have logits."""
+        (logits,) = (each for each in self.model.variables if each.name == "logits")
+        return int(logits.shape[0])
 
     def generate(
         self, prompt: str | Sequence[int], *, max_tokens: int | None = None, **sampling: Any
@@ -80,28 +112,51 @@ class LanguageModel:
             for name, value in asdict(Sampling(**sampling)).items()
         ]
         ids = self.tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)
-        self._begin(ids)
+        self.hold(ids)
         stops = np.array(self.tokenizer.ends, np.int32)
         piece = self.tokenizer.stream()
-        left = self.capacity if max_tokens is None else max_tokens
-        while left > 0:
-            made, count = self.model.generate(min(left, _AT_ONCE), stops, *chosen)
-            new = np.asarray(made)[: int(count)].tolist()
+        left = self.capacity - len(ids)
+        left = left if max_tokens is None else min(left, max_tokens)
+        steps = self._alone if self.draft is None else self._checked
+        for new in steps(left, stops, chosen):
             self.ids += new
-            left -= len(new)
             text = "".join(piece(id) for id in new)
             if text:
                 yield text
-            if not new or new[-1] in self.tokenizer.ends:
+            if new and new[-1] in self.tokenizer.ends:
                 return
+
+    def _alone(self, left: int, stops: Any, chosen: Sequence[Any]) -> Iterator[list[int]]:
+        """The next tokens, some at a time; `left` at most."""
+        while left > 0:
+            made, count = self.model.generate(min(left, _AT_ONCE), stops, *chosen)
+            new: list[int] = np.asarray(made)[: int(count)].tolist()
+            left -= len(new)
+            yield new
+
+    def _checked(self, left: int, stops: Any, chosen: Sequence[Any]) -> Iterator[list[int]]:
+        """As `_alone`: what the draft proposes, up to where this model chooses another token,
+        which is the first to be checked then."""
+        assert self.draft is not None
+        known: list[int] = []
+        while left > 0:
+            most = 0 if set(known) & set(self.tokenizer.ends) else left - len(known)
+            proposed = self.draft.propose(self.ids + known, most, stops, chosen)
+            ids = np.array(known + proposed, np.int32)
+            count, following = (int(each) for each in self.model.verify(ids, *chosen))
+            self.draft.accepted += max(count - len(known), 0)
+            left -= count
+            yield ids[:count].tolist()
+            known = [following]
 
     def chat(self, messages: Sequence[Mapping[str, str]], **options: Any) -> Iterator[str]:
         """The answer to a conversation, as `generate`; see `Tokenizer.conversation`."""
         text = self.tokenizer.conversation(messages)
         return self.generate(self.tokenizer.encode(text, is_start=False), **options)
 
-    def _begin(self, ids: Sequence[int]) -> None:
-        """Let the cache hold these tokens."""
+    def hold(self, ids: Sequence[int]) -> None:
+        """Let the cache hold these tokens; those that it begins with already are not computed
+        again. Raises as `generate`."""
         if not ids:
             raise InvalidArgument("the prompt has no tokens: write something to go on from")
         if len(ids) > self.capacity:
@@ -115,20 +170,13 @@ class LanguageModel:
                 break
             common += 1
         if common < len(self.ids):
-            self._forget(common)
-        self.model.prefill(np.array(ids[common:], np.int32))
+            self.model.rewind(np.int64(common))
+            self.ids = self.ids[:common]
+        if common == len(ids) - 1:
+            self.model.decode(np.int32(ids[-1]))
+        else:
+            self.model.prefill(np.array(ids[common:], np.int32))
         self.ids = list(ids)
-
-    def _forget(self, count: int) -> None:
-        """Keep the first `count` tokens only."""
-        kept = self.ids[:count]
-        state = self.model.state() if kept else {}
-        self.model.reset()
-        if kept:
-            seen = np.zeros_like(state["seen"])
-            seen[kept] = True
-            self.model.load_state({**state, "length": np.int64(count), "seen": seen})
-        self.ids = kept
 
 
 def generate(
@@ -136,12 +184,16 @@ def generate(
     prompt: str | Sequence[int],
     *,
     max_tokens: int | None = None,
+    draft: LanguageModel | str | os.PathLike[str] | None = None,
     **sampling: Any,
 ) -> Iterator[str]:
     """The text that a language model writes behind a prompt, in pieces: `LanguageModel.generate`.
 
-    `model` may be the path of a GGUF file or of a folder, which is compiled first.
+    `model` may be the path of a GGUF file or of a folder, which is compiled first, with the
+    `draft`. InvalidArgument: a draft for a model that is compiled already.
     """
     if not isinstance(model, LanguageModel):
-        model = LanguageModel(model)
+        model = LanguageModel(model, draft=draft)
+    elif draft is not None:
+        raise InvalidArgument("the model is compiled already: give draft to LanguageModel")
     return model.generate(prompt, max_tokens=max_tokens, **sampling)

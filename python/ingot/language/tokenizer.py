@@ -67,6 +67,11 @@ class Tokenizer:
         text: str = self._tokenizer.decode(list(ids), skip_special_tokens=True)
         return text
 
+    def vocabulary(self) -> dict[str, int]:
+        """The id of each token."""
+        ids: dict[str, int] = self._tokenizer.get_vocab()
+        return ids
+
     def stream(self) -> Callable[[int], str]:
         """A function that takes one id after another and gives the text that is whole by then."""
         stream = package("tokenizers").decoders.DecodeStream(skip_special_tokens=True)

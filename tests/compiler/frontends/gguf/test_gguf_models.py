@@ -80,6 +80,42 @@ def test_a_compiled_model_keeps_its_blocks(tmp_path: Path) -> None:
     _close(model.fork().prefill(IDS).numpy(), expected[-1])
 
 
+@pytest.mark.parametrize("temperature", [0.0, 1.5])
+def test_drafted_tokens_stay_as_far_as_they_would_be_chosen(
+    temperature: float, tmp_path: Path
+) -> None:
+    """Tokens and state are those of `generate`; what does not stay is forgotten by position."""
+    path = tmp_path / "model.gguf"
+    write_model(path, SHAPES["gemma2"])
+    module, parameters = import_gguf(path, verify=True), Gguf(path).parameters()
+    verify(module, GRAPH)
+    options = [np.float32(temperature), np.int32(9), np.float32(0.9), np.float32(0.01)]
+    options += [np.float32(1.3), np.int64(5)]
+
+    def call(name: str, state: Any, *arguments: Any) -> Any:
+        return interpret(module, name, arguments, parameters, state)
+
+    expected: dict[str, Any] = {}
+    call("prefill", expected, IDS)
+    ids, _ = call("generate", expected, np.int64(6), np.zeros(0, np.int32), *options)
+    ids = ids[:6]
+    state: dict[str, Any] = {}
+    call("prefill", state, IDS)
+    wrong = np.array([*ids[:3], (ids[3] + 1) % 100, 99, ids[5]], np.int32)
+    assert call("verify", state, wrong, *options) == [3, ids[3]]
+    assert state["length"] == len(IDS) + 3
+    assert set(np.nonzero(state["seen"] < len(IDS) + 3)[0]) == {*IDS, *ids[:3]}
+    assert call("verify", state, ids[3:], *options)[0] == 3
+    _close(state["logits"], expected["logits"])
+    np.testing.assert_array_equal(state["seen"], expected["seen"])
+    call("rewind", state, np.int64(len(IDS)))
+    call("decode", state, ids[0])
+    assert call("verify", state, ids[1:], *options)[0] == 5
+    _close(state["logits"], expected["logits"])
+    with pytest.raises(ingot.OutOfRange, match="rewound is 16, expected 0 to 15"):
+        call("rewind", state, np.int64(16))
+
+
 def test_a_cache_of_halves(tmp_path: Path) -> None:
     path, shape = tmp_path / "model.gguf", SHAPES["gemma2"]
     expected = logits(shape, write_model(path, shape), IDS)
@@ -91,6 +127,8 @@ def test_a_cache_of_halves(tmp_path: Path) -> None:
     assert 0 < np.abs(got - expected[-1]).max() < 2e-3 * np.abs(expected[-1]).max()
     with pytest.raises(ingot.CompileError, match="cache is 'f8', expected 'f32' or 'f16'"):
         ingot.compile(path, cache="f8")
+    with pytest.raises(ingot.CompileError, match="verify adds a function for drafted tokens to"):
+        ingot.compile(module, verify=True)
 
 
 def test_chosen_experts_are_read_where_their_panels_lie(tmp_path: Path) -> None:

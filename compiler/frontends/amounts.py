@@ -197,5 +197,7 @@ def _has_rule(value: Value) -> bool:
     """Whether the elements follow from operands; not those of large tensors."""
     if not isinstance(value.owner, Op) or not isinstance(value.type, TensorType):
         return False
+    if not all(isinstance(dim, int) for dim in value.type.shape):
+        return False
     count = dims.product(value.type.shape)
     return value.owner.name in RULES and isinstance(count, int) and count <= _GREATEST_COUNT

@@ -18,10 +18,12 @@ __all__ = [
     "flat",
     "from_ends",
     "join_data",
+    "longest",
     "matches",
     "not_empty",
     "pack",
     "padded_bytes",
+    "put_at",
     "take_strings",
 ]
 
@@ -92,18 +94,7 @@ def pack(node: Emitter, x: Strings, define_size: DefineSize) -> tuple[Value, Val
     lengths = flat(node, x.lengths)
     ends = node.op("cumulative", lengths, axis=0, kind="add")
     total = define_size(node.reduce(lengths, [0], "add"), "the count of bytes of strings")
-    marks = node.op(
-        "scatter",
-        node.full(0, "i64", (total,)),
-        node.reshape(ends, (*shape_of(ends), 1)),
-        node.fill(1, like=ends),
-        update_window_dims=(),
-        inserted_window_dims=(0,),
-        scatter_dims_to_operand_dims=(0,),
-        index_vector_dim=1,
-        kind="add",
-        mode="skip",
-    )
+    marks = put_at(node, total, ends, node.fill(1, like=ends))
     owner = node.op("cumulative", marks, axis=0, kind="add")  # of each byte, the string it is in
     begins = node.op("sub", flat(node, x.starts), node.op("sub", ends, lengths))
     shift = node.op("take", not_empty(node, begins), owner, axis=0, mode="clamp")
@@ -111,6 +102,27 @@ def pack(node: Emitter, x: Strings, define_size: DefineSize) -> tuple[Value, Val
     place = node.op("add", place, shift)
     data = node.op("take", not_empty(node, x.data), place, axis=0, mode="clamp")
     return node.reshape(ends, shape_of(x.lengths)), data
+
+
+def put_at(node: Emitter, count: Dim, places: Value, values: Value) -> Value:
+    """[count]: sums of the values [n] at places [n]; those outside are left out."""
+    return node.op(
+        "scatter",
+        node.full(0, type_of(values).dtype, (count,)),
+        node.reshape(places, (*shape_of(places), 1)),
+        values,
+        update_window_dims=(),
+        inserted_window_dims=(0,),
+        scatter_dims_to_operand_dims=(0,),
+        index_vector_dim=1,
+        kind="add",
+        mode="skip",
+    )
+
+
+def longest(node: Emitter, lengths: Value) -> Value:
+    """The greatest of the lengths [n]; of none it is 0."""
+    return node.op("max", node.reduce(lengths, [0], "max"), node.size(0))
 
 
 def not_empty(node: Emitter, row: Value) -> Value:

@@ -1,4 +1,4 @@
-"""Ops that read the bytes of strings one by one: RegexFullMatch."""
+"""Ops that read the bytes of strings one by one: RegexFullMatch, StringSplit."""
 
 from __future__ import annotations
 
@@ -7,10 +7,20 @@ from collections.abc import Sequence
 from ingot.compiler.frontends.onnx.automata import compile_pattern
 from ingot.compiler.frontends.onnx.node import Node, UnsupportedNode, shape_of
 from ingot.compiler.frontends.onnx.registry import STRINGS, lowering
-from ingot.compiler.frontends.onnx.strings import flat, not_empty
+from ingot.compiler.frontends.onnx.strings import (
+    flat,
+    longest,
+    not_empty,
+    padded_bytes,
+    put_at,
+)
+from ingot.compiler.frontends.onnx.structures import Strings
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.control.build_control import counted_loop
 from ingot.compiler.ir import Value
+from ingot.compiler.ir.dataclass import dataclass
+from ingot.compiler.ir.dims import Dim
+from ingot.hal.spec import dtype
 
 __all__: list[str] = []
 
@@ -26,7 +36,6 @@ def regex_full_match(node: Node) -> Value:
     following = node.constant(automaton.following.reshape(-1), "u16")
     classes = node.constant(automaton.classes, "u16")
     starts, lengths, data = flat(node, x.starts), flat(node, x.lengths), not_empty(node, x.data)
-    longest = node.op("max", node.reduce(lengths, [0], "max"), node.size(0))
 
     def step(builder: Builder, index: Value, carried: Sequence[Value]) -> list[Value]:
         inner, state = node.within(builder), carried[0]
@@ -40,6 +49,150 @@ def regex_full_match(node: Node) -> Value:
         return [inner.op("select", goes_on, inner.convert(reached, "i32"), state)]
 
     first = node.full(1, "i32", shape_of(starts))
-    (state,) = counted_loop(node.builder, longest, [first], step)
+    (state,) = counted_loop(node.builder, longest(node, lengths), [first], step)
     accepts = node.constant(automaton.accepts != 0, "i1")
     return node.reshape(node.op("take", accepts, state, axis=0, mode="clamp"), shape_of(x.starts))
+
+
+_BLANKS = ((0x09, 0x0D), (0x1C, 0x20))  # of ASCII, as str.split() has them
+
+
+@lowering("StringSplit", domain=STRINGS)
+def string_split(node: Node) -> tuple[Strings, Value]:
+    """[...] -> [..., pieces], with empty strings behind the last piece; and how many each has.
+
+    Pieces are marked on bytes[strings, longest]: where each begins and ends, and its place.
+    """
+    x = node.strings(0)
+    assert x is not None
+    rows = Strings(flat(node, x.starts), flat(node, x.lengths), x.data)
+    width = node.count(longest(node, rows.lengths), "the length of the longest string")
+    delimiter, most = node.text("delimiter", "").encode(), node.integer("maxsplit", -1)
+    if delimiter:
+        pieces = _between_delimiters(node, rows, width, delimiter, most)
+    else:
+        pieces = _between_blanks(node, rows, width, most)
+    greatest = node.count(longest(node, pieces.counts), "the count of pieces")
+    begins, ends = (_gathered(node, marks, greatest) for marks in (pieces.begins, pieces.ends))
+    wide = node.op("broadcast", rows.starts, shape=shape_of(begins), dimensions=(0,))
+    shape = shape_of(x.starts)
+    starts, lengths = (
+        node.reshape(each, (*shape, greatest))
+        for each in (node.op("add", wide, begins), node.op("sub", ends, begins))
+    )
+    return Strings(starts, lengths, x.data), node.reshape(pieces.counts, shape)
+
+
+@dataclass(frozen=True)
+class _Marks:
+    """Which elements [strings, n] tell about a piece: its place among those of the string, and
+    the value. No place has two."""
+
+    marked: Value
+    place: Value
+    value: Value
+
+
+@dataclass(frozen=True)
+class _Pieces:
+    """Where the pieces begin (at 0 without a mark), where they end, and how many they are."""
+
+    begins: Sequence[_Marks]
+    ends: Sequence[_Marks]
+    counts: Value
+
+
+def _gathered(node: Node, marks: Sequence[_Marks], count: Dim) -> Value:
+    """i64[strings, count]: the values at their places."""
+    rows = shape_of(marks[0].marked)[0]
+    total: Value | None = None
+    for each in marks:
+        shape = shape_of(each.marked)
+        row = node.op("iota", dtype=dtype("i64"), shape=shape, axis=0)
+        row = node.op("mul", row, node.broadcast_to(node.size(count), shape))
+        place = node.op("add", row, each.place)
+        place = node.op("select", each.marked, place, node.fill(-1, like=place))
+        put = put_at(node, rows * count, flat(node, place), flat(node, each.value))
+        total = put if total is None else node.op("add", total, put)
+    assert total is not None
+    return node.reshape(total, (rows, count))
+
+
+def _between_delimiters(
+    node: Node, rows: Strings, width: Dim, delimiter: bytes, most: int
+) -> _Pieces:
+    size = len(delimiter)
+    data = padded_bytes(node, rows, width + size - 1)
+    shape = (shape_of(rows.starts)[0], width)
+    place = node.op("iota", dtype=dtype("i64"), shape=shape, axis=1)
+    behind = node.op("add", place, node.fill(size, like=place))
+    lengths = node.op("broadcast", rows.lengths, shape=shape, dimensions=(0,))
+    hits = node.compare("le", behind, lengths)
+    for index, byte in enumerate(delimiter):
+        given = node.sliced(data, 1, index, width + index)
+        hits = node.op("and", hits, node.compare("eq", given, node.fill(byte, like=given)))
+    if any(delimiter.startswith(delimiter[first:]) for first in range(1, size)):
+        hits = _apart(node, hits, size)
+    rank = node.op("cumulative", node.convert(hits, "i64"), axis=1, kind="add")
+    if most >= 0:
+        hits = node.op("and", hits, node.compare("le", rank, node.fill(most, like=rank)))
+    splits = node.reduce(node.convert(hits, "i64"), [1], "add")
+    before = node.op("sub", rank, node.fill(1, like=rank))
+    every = node.full(1, "i1", shape_of(splits))
+    return _Pieces(
+        [_Marks(hits, rank, behind)],
+        [_Marks(hits, before, place), _last(node, every, splits, rows.lengths)],
+        node.op("add", splits, node.fill(1, like=splits)),
+    )
+
+
+def _last(node: Node, marked: Value, place: Value, lengths: Value) -> _Marks:
+    """One mark per string: the piece at the place goes on to its end."""
+    shape = (*shape_of(lengths), 1)
+    return _Marks(*(node.reshape(each, shape) for each in (marked, place, lengths)))
+
+
+def _apart(node: Node, hits: Value, size: int) -> Value:
+    """Without hits that begin inside of one before: step by step, since that one may go, too."""
+    rows, width = shape_of(hits)
+    zero = node.size(0)
+
+    def step(builder: Builder, index: Value, carried: Sequence[Value]) -> list[Value]:
+        inner, (free, kept) = node.within(builder), carried
+        here = inner.broadcast_to(index, (rows,))
+        hit = inner.op("take", hits, index, axis=1, mode="clamp")
+        hit = inner.op("and", hit, inner.compare("ge", here, free))
+        behind = inner.op("add", here, inner.fill(size, like=here))
+        column = inner.reshape(hit, (rows, 1))
+        kept = inner.op("dynamic_update_slice", kept, column, zero, index)
+        return [inner.op("select", hit, behind, free), kept]
+
+    initial = [node.full(0, "i64", (rows,)), node.fill(0, like=hits)]
+    return counted_loop(node.builder, node.size(width), initial, step)[1]
+
+
+def _between_blanks(node: Node, rows: Strings, width: Dim, most: int) -> _Pieces:
+    data = padded_bytes(node, rows, width)
+    shape = shape_of(data)
+    place = node.op("iota", dtype=dtype("i64"), shape=shape, axis=1)
+    lengths = node.op("broadcast", rows.lengths, shape=shape, dimensions=(0,))
+    solid = node.compare("lt", place, lengths)
+    for low, high in _BLANKS:
+        offset = node.op("sub", data, node.fill(low, like=data))
+        solid = node.op("and", solid, node.compare("gt", offset, node.fill(high - low, like=data)))
+    none = node.constant(False, "i1")
+    wide = node.op("pad", solid, none, low=(0, 1), high=(0, 1), interior=(0, 0))
+    before, after = (node.sliced(wide, 1, first, width + first) for first in (0, 2))
+    begins, ends = (node.op("and", solid, node.op("not", each)) for each in (before, after))
+    rank = node.op("cumulative", node.convert(begins, "i64"), axis=1, kind="add")
+    piece = node.op("sub", rank, node.fill(1, like=rank))
+    if most >= 0:
+        begins = node.op("and", begins, node.compare("le", piece, node.fill(most, like=piece)))
+        ends = node.op("and", ends, node.compare("lt", piece, node.fill(most, like=piece)))
+    counts = node.reduce(node.convert(begins, "i64"), [1], "add")
+    behind = node.op("add", place, node.fill(1, like=place))
+    end_marks = [_Marks(ends, piece, behind)]
+    if most >= 0:
+        last = node.fill(most, like=counts)
+        end_marks.append(_last(node, node.compare("gt", counts, last), last, rows.lengths))
+    return _Pieces([_Marks(begins, piece, place)], end_marks, counts)

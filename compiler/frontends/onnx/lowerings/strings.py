@@ -9,6 +9,7 @@ from ingot.compiler.frontends.onnx.registry import CLASSIC, STRINGS, find_loweri
 from ingot.compiler.frontends.onnx.strings import (
     flat,
     join_data,
+    longest,
     matches,
     pack,
     padded_bytes,
@@ -86,8 +87,7 @@ def _pair(node: Node) -> list[Strings]:
 def equal(node: Node) -> Value:
     """Byte by byte, as far as the longest one of the first input reaches."""
     a, b = _pair(node)
-    longest = node.reduce(flat(node, a.lengths), [0], "max")
-    width = node.count(node.op("max", longest, node.size(0)), "the length of the longest string")
+    width = node.count(longest(node, flat(node, a.lengths)), "the length of the longest string")
     same = node.compare("eq", *(padded_bytes(node, each, width) for each in (a, b)))
     whole = node.reduce(same, [type_of(same).rank - 1], "and")
     return node.op("and", whole, node.compare("eq", a.lengths, b.lengths))

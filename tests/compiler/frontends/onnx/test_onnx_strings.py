@@ -180,3 +180,47 @@ def test_strings_that_are_no_unicode_text_are_refused() -> None:
     model = ingot.load(ingot.compile(_model(nodes, values[:1], values[1:])))
     with pytest.raises(ingot.InvalidArgument, match="'x': a string is no Unicode text"):
         model(["a\ud800"])
+
+
+SPLITS: list[dict[str, Any]] = [
+    {}, {"maxsplit": 0}, {"maxsplit": 1}, {"maxsplit": 2}, {"delimiter": " "}, {"delimiter": "aa"},
+    {"delimiter": "aba", "maxsplit": 1}, {"delimiter": "日"}, {"delimiter": "a ", "maxsplit": 0},
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def splitting() -> Any:
+    """Ways to split x: string[n], interpreted."""
+    nodes = [Node("StringSplit", ["x"], [f"y{i}", f"n{i}"], **w) for i, w in enumerate(SPLITS)]
+    outputs = [
+        each
+        for i in range(len(SPLITS))
+        for each in (make_value(f"y{i}", None, TEXT), make_value(f"n{i}", ["n"], TensorProto.INT64))
+    ]
+    return interpreted(import_onnx(_model(nodes, [make_value("x", ["n"], TEXT)], outputs)))
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(x=st.lists(st.text("ab \t日\n", max_size=12), max_size=4))
+def test_strings_are_split_as_python_does(splitting: Any, x: list[str]) -> None:
+    made = splitting([_array(x)])
+    for place, way in enumerate(SPLITS):
+        wanted = [each.split(way.get("delimiter"), way.get("maxsplit", -1)) for each in x]
+        longest = max(map(len, wanted), default=0)
+        pieces, counts = made[2 * place], made[2 * place + 1]
+        assert pieces.tolist() == [each + [""] * (longest - len(each)) for each in wanted], way
+        assert np.asarray(counts).tolist() == [len(each) for each in wanted]
+
+
+def test_split_and_compiled() -> None:
+    nodes = [
+        Node("StringSplit", ["x"], ["words", "counts"]),
+        Node("StringSplit", ["x"], ["parts", "_"], delimiter="aa"),
+    ]
+    outputs = [make_value("words", None, TEXT), make_value("counts", ["n", 1], TensorProto.INT64),
+               make_value("parts", None, TEXT)]  # fmt: skip
+    model = ingot.load(ingot.compile(_model(nodes, [make_value("x", ["n", 1], TEXT)], outputs)))
+    words, counts, parts = model([["aaa b"], [" c"]])
+    assert words.tolist() == [[["aaa", "b"]], [["c", ""]]]
+    assert np.asarray(counts).tolist() == [[2], [1]]
+    assert parts.tolist() == [[["", "a b"]], [[" c", ""]]]

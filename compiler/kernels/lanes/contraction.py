@@ -63,8 +63,9 @@ MAXIMUM_BLOCK_ROWS = 256
 WIDE_BLOCK = 256 << 10
 """Bytes of panels side by side, about, that share converted rows."""
 
-FEW_ROWS = 2
-"""Rows, where only the call knows how many, that read coded panels as they lie."""
+FEW_ROWS, MOST_FEW_ROWS = 2, 8
+"""Rows, where only the call knows how many, that read coded panels as they lie at once, and so
+many in turns: for more, making numbers of the panels first costs less."""
 
 PACKED_BLOCK_ROWS = 1024
 """Rows of a workgroup that packs its right side: packing is 1 / rows of its work.
@@ -204,7 +205,7 @@ class _Contraction:
             self._tiles(row, rows, panel, tile, None, 0, self.product.depth, "only")
             return
         if self.coding is not None and not isinstance(rows, int):
-            few = self.builder.compare("le", rows, FEW_ROWS)
+            few = self.builder.compare("le", rows, MOST_FEW_ROWS)
             self.builder.if_(
                 few,
                 lambda: self._few_block(row, rows, panel, tile),

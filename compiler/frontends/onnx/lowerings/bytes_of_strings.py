@@ -1,11 +1,24 @@
-"""Ops that read the bytes of strings one by one: RegexFullMatch, StringSplit."""
+"""Ops that read the bytes of strings one by one: RegexFullMatch, StringSplit, Cast."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
+from onnx import TensorProto
+
 from ingot.compiler.frontends.onnx.automata import compile_pattern
-from ingot.compiler.frontends.onnx.node import Node, UnsupportedNode, shape_of
+from ingot.compiler.frontends.onnx.node import Node, UnsupportedNode, shape_of, type_of
+from ingot.compiler.frontends.onnx.numerals import (
+    INFINITY,
+    INTEGER,
+    NAN,
+    NUMBER,
+    as_float,
+    as_integer,
+    read_decimals,
+    write_integers,
+)
 from ingot.compiler.frontends.onnx.registry import STRINGS, lowering
 from ingot.compiler.frontends.onnx.strings import (
     flat,
@@ -15,6 +28,7 @@ from ingot.compiler.frontends.onnx.strings import (
     put_at,
 )
 from ingot.compiler.frontends.onnx.structures import Strings
+from ingot.compiler.frontends.onnx.tensors import dtype_of, element_type_name
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.control.build_control import counted_loop
 from ingot.compiler.ir import Value
@@ -27,11 +41,16 @@ __all__: list[str] = []
 
 @lowering("RegexFullMatch", domain=STRINGS)
 def regex_full_match(node: Node) -> Value:
-    """An automaton takes a byte of each string per step. What is no UTF-8 does not match."""
+    """What is no UTF-8 does not match."""
     x = node.strings(0)
     if x is None or not node.has("pattern"):
         raise UnsupportedNode("its pattern is missing: fix the model")
-    automaton = compile_pattern(node.text("pattern", ""))
+    return node.reshape(_match(node, x, node.text("pattern", "")), shape_of(x.starts))
+
+
+def _match(node: Node, x: Strings, pattern: str) -> Value:
+    """i1[n]: whether the strings match. An automaton takes a byte of each one per step."""
+    automaton = compile_pattern(pattern)
     width = automaton.following.shape[1]
     following = node.constant(automaton.following.reshape(-1), "u16")
     classes = node.constant(automaton.classes, "u16")
@@ -51,7 +70,41 @@ def regex_full_match(node: Node) -> Value:
     first = node.full(1, "i32", shape_of(starts))
     (state,) = counted_loop(node.builder, longest(node, lengths), [first], step)
     accepts = node.constant(automaton.accepts != 0, "i1")
-    return node.reshape(node.op("take", accepts, state, axis=0, mode="clamp"), shape_of(x.starts))
+    return node.op("take", accepts, state, axis=0, mode="clamp")
+
+
+_READ = frozenset(["i1", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "f32", "f64"])
+
+
+@lowering("Cast", "CastLike", domain=STRINGS)
+def cast_strings(node: Node) -> Value | Strings:
+    """Decimals as the nearest number; the call refuses what is none of the type."""
+    like, x = node.structure(1), node.strings(0)
+    if x is None:
+        return write_integers(node, node.input(0))
+    if isinstance(like, Strings) or node.integer("to", 0) == TensorProto.STRING:
+        return x
+    target = dtype_of(node.integer("to", 0)) if like is None else type_of(node.input(1)).dtype
+    if target is None or target.name not in _READ:
+        wanted = target or element_type_name(node.integer("to", 0))
+        raise UnsupportedNode(
+            f"casts strings to {wanted}: use an integer type of 8 to 64 bits, f32 or f64"
+        )
+    decimals = read_decimals(node, x)
+    if not target.is_float:
+        found, known = as_integer(decimals, dtype("i64") if target.is_boolean else target)
+        valid, result = _match(node, x, INTEGER), found.value
+        if target.is_boolean:
+            result = node.compare("ne", result, node.fill(0, like=result))
+    else:
+        infinite, none = _match(node, x, INFINITY), _match(node, x, NAN)
+        found, known = as_float(decimals, target, infinite)
+        result = node.op("select", none, node.full(math.nan, target, shape_of(none)), found.value)
+        valid = node.op("or", node.op("or", infinite, none), _match(node, x, NUMBER))
+    valid = node.op("and", valid, known.value)
+    every = node.convert(node.reduce(valid, [0], "and"), "i64")
+    node.require(every, 1, f"whether all strings are numbers of {target}, of which digits tell one")
+    return node.reshape(result, shape_of(x.starts))
 
 
 _BLANKS = ((0x09, 0x0D), (0x1C, 0x20))  # of ASCII, as str.split() has them

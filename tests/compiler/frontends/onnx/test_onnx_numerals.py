@@ -1,0 +1,149 @@
+"""Cast between strings and numbers: against Python and NumPy, which read and write exactly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import TensorProto, helper
+
+import ingot
+from ingot.compiler.frontends.onnx import import_onnx
+from tests.support.node_tests import Run, interpreted
+from tests.support.onnx_models import make_value
+from tests.support.onnx_sequences import Node
+
+TEXT = TensorProto.STRING
+
+
+def _model(casts: list[tuple[int, int]]) -> onnx.ModelProto:
+    """A cast each from an input of the first type to the second one."""
+    nodes = [Node("Cast", [f"x{i}"], [f"y{i}"], to=to) for i, (_, to) in enumerate(casts)]
+    inputs = [make_value(f"x{i}", [f"n{i}"], given) for i, (given, _) in enumerate(casts)]
+    outputs = [make_value(f"y{i}", [f"n{i}"], to) for i, (_, to) in enumerate(casts)]
+    graph = helper.make_graph(nodes, "g", inputs, outputs)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+
+
+@pytest.fixture(scope="module")
+def floats() -> Run:
+    return interpreted(import_onnx(_model([(TEXT, TensorProto.DOUBLE), (TEXT, TensorProto.FLOAT)])))
+
+
+_digits = st.text("0123456789", min_size=1, max_size=17)
+_written = st.one_of(
+    st.floats().map(repr),
+    st.floats(width=32).map(repr),
+    st.builds("{}.{}e{}".format, _digits, _digits, st.integers(-345, 310)),
+    st.builds("{}{}".format, st.sampled_from(["-", "+", " "]), _digits),
+    st.sampled_from(["INF", "-inf", "+Infinity", "NaN", "-nan", " 1. ", ".5", "-0", "0e999999999"]),
+    # between two floats, and next to it
+    st.sampled_from(["16777217", "16777219", "16777217.00000001", "9007199254740993", "1e23"]),
+    st.sampled_from(["2.4703282292062328e-324", "7.006492321624085e-46", "3.4028235677973366e38"]),
+    st.sampled_from(["0." + "0" * 30 + "1" + "0" * 40, "1" * 40, "1" + "0" * 25 + "e-25"]),
+)
+
+
+def _same(got: Any, wanted: np.ndarray[Any, Any]) -> bool:
+    got = np.asarray(got)
+    is_nan = np.isnan(wanted)
+    return bool((np.isnan(got) == is_nan).all()) and np.array_equal(
+        got[~is_nan].view(f"u{got.itemsize}"), wanted[~is_nan].view(f"u{got.itemsize}")
+    )
+
+
+@settings(max_examples=10, deadline=None, derandomize=True)
+@given(texts=st.lists(_written, min_size=8, max_size=40))
+def test_strings_are_read_as_the_nearest_floats(floats: Run, texts: list[str]) -> None:
+    x = np.array(texts, object)
+    doubles, _ = floats([x, x])
+    assert _same(doubles, np.array([float(each) for each in texts])), texts
+
+
+FLOATS = {
+    "1.0000000596046447754": "0x1.000002p+0",  # above the middle by less than f64 can tell
+    "1.0000000596046447753": "0x1p+0",
+    "16777217": "0x1p+24",
+    "16777219": "0x1.000004p+24",
+    "3.4028235677973367e38": "inf",
+    "3.4028235677973366e38": "0x1.fffffep+127",
+    "7.006492321624085e-46": "0x0p+0",
+    "7.006492321624086e-46": "0x1p-149",
+    "1e39": "inf",
+    "-0.1": "-0x1.99999ap-4",
+}
+
+
+def test_floats_of_32_bits_are_rounded_once(floats: Run) -> None:
+    x = np.array(list(FLOATS), object)
+    _, singles = floats([x, x])
+    got = np.asarray(singles).tolist()
+    assert got == [float.fromhex(each) for each in FLOATS.values()]
+
+
+def test_what_is_no_number_is_refused(floats: Run) -> None:
+    one = np.array(["1"], object)
+    middle = "1.000000059604644775390625"  # which more digits may move up
+    for text in ("", "a", "1e", ".", "1_0", "0x1", "1 2", "--1", "inf1", middle):
+        with pytest.raises(ingot.InvalidArgument, match="are numbers of f32"):
+            floats([one, np.array(["2", text], object)])
+
+
+def test_integers_are_read_and_written() -> None:
+    types = [TensorProto.INT64, TensorProto.UINT64, TensorProto.INT8, TensorProto.BOOL]
+    casts = [*((TEXT, each) for each in types), *((each, TEXT) for each in types)]
+    run = interpreted(import_onnx(_model(casts)))
+    columns = [
+        [0, -1, 10, 2**63 - 1, -(2**63)],
+        [0, 9, 10**19, 2**64 - 1],
+        [-128, 127, -10, 0],
+        [True, False],
+    ]
+    arrays = [
+        np.array(column, helper.tensor_dtype_to_np_dtype(each))
+        for column, each in zip(columns, types, strict=True)
+    ]
+    texts = [np.array([str(int(each)) for each in column], object) for column in columns]
+    made = run([*texts, *arrays])
+    for got, wanted in zip(made[:4], arrays, strict=True):
+        assert np.asarray(got).dtype == wanted.dtype
+        assert np.asarray(got).tolist() == wanted.tolist()
+    assert [each.tolist() for each in made[4:]] == [each.tolist() for each in texts]
+    spaced = np.array([" +7\n", "-0", "00012"], object)
+    assert np.asarray(run([spaced, *texts[1:], *arrays])[0]).tolist() == [7, 0, 12]
+    for place, text in [(0, "9223372036854775808"), (1, "18446744073709551616"), (2, "128"),
+                        (1, "-1"), (0, "1.5"), (0, ""), (3, "true")]:  # fmt: skip
+        given = [np.array([text], object) if index == place else x for index, x in enumerate(texts)]
+        with pytest.raises(ingot.InvalidArgument, match="strings are numbers"):
+            run([*given, *arrays])
+    nothing = [np.empty(0, each.dtype) for each in (*texts, *arrays)]
+    assert [np.asarray(each).size for each in run(nothing)] == [0] * 8
+
+
+@pytest.mark.slow
+def test_compiled() -> None:
+    casts = [(TEXT, TensorProto.DOUBLE), (TensorProto.INT64, TEXT)]
+    model = ingot.load(ingot.compile(_model(casts)))
+    doubles, texts = model(["1e23", "-inf", " .1\n"], np.array([-120, 0]))
+    assert np.asarray(doubles).tolist() == [1e23, -np.inf, 0.1]
+    assert texts.tolist() == ["-120", "0"]
+
+
+@pytest.mark.parametrize(
+    ("given", "to", "what"),
+    [
+        (TensorProto.FLOAT, TEXT, "casts f32 to strings, as only integers and i1 can be"),
+        (
+            TEXT,
+            TensorProto.FLOAT16,
+            "casts strings to f16: use an integer type of 8 to 64 bits, f32",
+        ),
+    ],
+)
+def test_other_casts_are_refused(given: int, to: int, what: str) -> None:
+    with pytest.raises(ingot.CompileError, match=what):
+        import_onnx(_model([(given, to)]))

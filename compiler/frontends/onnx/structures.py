@@ -134,7 +134,19 @@ class MaybeFlow:
         return f"optional({self.content or ''})"
 
 
-Flow = TensorType | ListType | ItemsFlow | MaybeFlow
+@dataclass(frozen=True)
+class StringsFlow:
+    """Strings: the types of starts, lengths and bytes."""
+
+    starts: TensorType
+    lengths: TensorType
+    data: TensorType
+
+    def __str__(self) -> str:
+        return str(self.starts).replace("i64", "string", 1)
+
+
+Flow = TensorType | ListType | ItemsFlow | MaybeFlow | StringsFlow
 
 
 def flow_of(structure: Structure) -> Flow:
@@ -153,7 +165,8 @@ def flow_of(structure: Structure) -> Flow:
             "loops hand on tensors of one rank; reshape it to one"
         )
     if isinstance(structure, Strings):
-        raise CompileError("branches and loops cannot hand on strings: give what is made of them")
+        parts = (structure.starts, structure.lengths, structure.data)
+        return StringsFlow(*(tensor_type(each) for each in parts))
     assert isinstance(structure.type, (TensorType, ListType))
     return structure.type
 
@@ -162,6 +175,8 @@ def leaves_of(flow: Flow) -> list[Type]:
     """The types of the values that the structure becomes."""
     if isinstance(flow, ItemsFlow):
         return list(flow.elements)
+    if isinstance(flow, StringsFlow):
+        return [flow.starts, flow.lengths, flow.data]
     if isinstance(flow, MaybeFlow):
         flag: list[Type] = [TensorType(dtype("i1"))] if flow.present is None else []
         return [*flag, *(leaves_of(flow.content) if flow.content is not None else [])]
@@ -193,6 +208,10 @@ def common_flow(a: Flow, b: Flow) -> Flow:
         if a.dtype is b.dtype and a.rank == b.rank:
             return a
         raise CompileError("dtype and rank must stay")
+    if isinstance(a, StringsFlow) and isinstance(b, StringsFlow):
+        if a.starts.rank == b.starts.rank:
+            return a
+        raise CompileError("the rank of strings must stay")
     if isinstance(a, MaybeFlow) or isinstance(b, MaybeFlow):  # what is given is there
         a = a if isinstance(a, MaybeFlow) else MaybeFlow(True, a)
         b = b if isinstance(b, MaybeFlow) else MaybeFlow(True, b)
@@ -204,6 +223,8 @@ def common_flow(a: Flow, b: Flow) -> Flow:
         return MaybeFlow(present, common_flow(ours, theirs), boxed)
     if isinstance(a, (ItemsFlow, ListType)) and isinstance(b, (ItemsFlow, ListType)):
         return _common_sequence(a, b)
+    if isinstance(a, StringsFlow) or isinstance(b, StringsFlow):
+        raise CompileError("strings are neither numbers nor a sequence")
     raise CompileError("a tensor is no sequence")
 
 
@@ -285,6 +306,8 @@ def take_apart(structure: Structure, flow: Flow, builder: Builder) -> list[Value
         return values + take_apart(structure.content, flow.content, builder)
     if isinstance(structure, Items):
         return list(structure.elements)
+    if isinstance(structure, Strings):
+        return [structure.starts, structure.lengths, structure.data]
     assert isinstance(structure, Value)
     return [structure]
 
@@ -302,6 +325,8 @@ def put_together(flow: Flow, values: Iterator[Value]) -> Structure:
     """The structure of the next values."""
     if isinstance(flow, ItemsFlow):
         return Items(tuple(next(values) for _ in flow.elements), flow.dtype)
+    if isinstance(flow, StringsFlow):
+        return Strings(next(values), next(values), next(values))
     if isinstance(flow, MaybeFlow):
         present = next(values) if flow.present is None else flow.present
         content = None if flow.content is None else put_together(flow.content, values)

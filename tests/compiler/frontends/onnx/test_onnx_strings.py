@@ -224,3 +224,43 @@ def test_split_and_compiled() -> None:
     assert words.tolist() == [[["aaa", "b"]], [["c", ""]]]
     assert np.asarray(counts).tolist() == [[2], [1]]
     assert parts.tolist() == [[["", "a b"]], [[" c", ""]]]
+
+
+def _of_branches_and_loops() -> onnx.ModelProto:
+    """x and y: string[n]; the one or the two joined, and x behind itself several times."""
+
+    def branch(op: str, inputs: list[str], name: str) -> onnx.GraphProto:
+        output = make_value(name, ["n"], TEXT)
+        return helper.make_graph([Node(op, inputs, [name])], name, [], [output])
+
+    body = helper.make_graph(
+        [Node("StringConcat", ["s", "x"], ["t"]), Node("Identity", ["c"], ["d"])],
+        "body",
+        [make_value("i", [], TensorProto.INT64), make_value("c", [], TensorProto.BOOL),
+         make_value("s", ["n"], TEXT)],
+        [make_value("d", [], TensorProto.BOOL), make_value("t", ["n"], TEXT)],
+    )  # fmt: skip
+    choices = {"then_branch": branch("StringConcat", ["x", "y"], "both"),
+               "else_branch": branch("Identity", ["y"], "one")}  # fmt: skip
+    nodes = [Node("If", ["b"], ["chosen"], **choices),
+             Node("Loop", ["k", "", "x"], ["long"], body=body)]  # fmt: skip
+    inputs = [make_value(name, ["n"], TEXT) for name in "xy"]
+    inputs += [make_value("b", [], TensorProto.BOOL), make_value("k", [], TensorProto.INT64)]
+    outputs = [make_value("chosen", ["n"], TEXT), make_value("long", ["n"], TEXT)]
+    return _model(nodes, inputs, outputs)
+
+
+def test_branches_and_loops_hand_strings_on() -> None:
+    run = interpreted(import_onnx(_of_branches_and_loops()))
+    x, y = _array(["a", "ünï", ""]), _array(["", "bc", "d"])
+    for both, wanted in ((True, x + y), (False, y)):
+        chosen, long = run([x, y, np.array(both), np.array(3 * both)])
+        assert chosen.tolist() == wanted.tolist()
+        assert long.tolist() == [each * (1 + 3 * both) for each in x]
+
+
+@pytest.mark.slow
+def test_branches_and_loops_hand_strings_on_when_compiled() -> None:
+    model = ingot.load(ingot.compile(_of_branches_and_loops()))
+    chosen, long = model(["a", "b"], ["c", ""], np.array(True), np.array(2))
+    assert (chosen.tolist(), long.tolist()) == (["ac", "b"], ["aaa", "bbb"])

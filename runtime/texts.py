@@ -2,7 +2,7 @@
 
 A string tensor is two values: `NAME`, i64, says where each string ends in the bytes of all, one
 behind another, and `NAME.utf8`, u8[n], is these bytes. Rows of a result whose doc says so are
-maps. docs/design/0016-strings.md has the reasons.
+maps, and so is an argument. docs/design/0016-strings.md has the reasons.
 """
 
 from __future__ import annotations
@@ -20,13 +20,16 @@ from ingot.runtime.signature import Signature, Value
 __all__ = ["Texts", "has_texts"]
 
 _SUFFIX = ".utf8"
-_KEYS = "maps of "
+_KEYS = {1: "map of ", 2: "maps of "}
+"""How the doc of a map, or of rows that are maps, begins, by rank."""
 
 
 def has_texts(signature: Signature) -> bool:
     """Whether any of its values is of strings or maps."""
     hidden = _hidden(signature.arguments) | _hidden(signature.results)
-    return bool(hidden) or any(_keys(each) is not None for each in signature.results)
+    sides = ((1, signature.arguments), (2, signature.results))
+    maps = (_keys(each, rank) for rank, values in sides for each in values)
+    return bool(hidden) or any(keys is not None for keys in maps)
 
 
 def _hidden(values: Sequence[Value]) -> set[str]:
@@ -42,15 +45,16 @@ def _hidden(values: Sequence[Value]) -> set[str]:
     }
 
 
-def _keys(value: Value) -> list[Any] | None:
-    """Of what its columns are; None: its rows are no maps."""
-    if value.kind != "tensor" or len(value.shape) != 2 or not value.doc.startswith(_KEYS):
+def _keys(value: Value, rank: int) -> list[Any] | None:
+    """Of what its columns are; None: it is no map, or its rows are none."""
+    begin = _KEYS[rank]
+    if value.kind != "tensor" or len(value.shape) != rank or not value.doc.startswith(begin):
         return None
     try:
-        keys = json.loads(value.doc[len(_KEYS) :])
+        keys = json.loads(value.doc[len(begin) :])
     except (RecursionError, ValueError):
         return None
-    fits = isinstance(keys, list) and len(keys) == value.shape[1]
+    fits = isinstance(keys, list) and len(keys) == value.shape[-1]
     return keys if fits and all(isinstance(each, (int, str)) for each in keys) else None
 
 
@@ -64,7 +68,12 @@ class Texts:
         self.string_names = {name.removesuffix(_SUFFIX) for name in hidden}
         self.argument_names = [name for name in self._arguments if name not in hidden]
         self._bytes = _hidden(signature.results)
-        self._results = [(each.name, _keys(each)) for each in signature.results]
+        self._maps = {
+            each.name: (keys, each.dtype.numpy)
+            for each in signature.arguments
+            if (keys := _keys(each, 1)) is not None
+        }
+        self._results = [(each.name, _keys(each, 2)) for each in signature.results]
         self.result_names = [name for name, _ in self._results if name not in self._bytes]
 
     def bind(
@@ -72,6 +81,11 @@ class Texts:
     ) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
         """Arguments as the module takes them; those that are so already as they are."""
         count = len(arguments) + len(named)
+        if self._maps:
+            names = self._arguments if count == len(self._arguments) else self.argument_names
+            rows = [self._row(*each) for each in zip(names, arguments, strict=False)]
+            arguments = (*rows, *arguments[len(rows) :])
+            named = {name: self._row(name, value) for name, value in named.items()}
         twice = named.keys() & set(self.argument_names[: len(arguments)])
         if not self.string_names or count == len(self._arguments) or twice:
             return arguments, named
@@ -90,6 +104,16 @@ class Texts:
             else:
                 packed[name] = value
         return (), packed
+
+    def _row(self, name: str, value: Any) -> Any:
+        """What a map has for its keys, 0 where it has none; other keys do not count."""
+        if name not in self._maps or not isinstance(value, Mapping):
+            return value
+        keys, element = self._maps[name]
+        try:
+            return np.array([value.get(key, 0) for key in keys], element)
+        except (OverflowError, TypeError, ValueError) as error:
+            raise InvalidArgument(f"argument '{name}': a map must have numbers: {error}") from None
 
     def unpack(self, results: Sequence[Any]) -> Any:
         """Results, of which string tensors are one object array, and maps lists of dicts."""

@@ -68,7 +68,7 @@ def _import(
     if options.survey is not None:
         options.survey.start()
     ends = choose_ends(graph, options.outputs)
-    signature = read_signature(ends, symbols)
+    signature = read_signature(ends, symbols, graph.node)
     block = Block(signature.types)
     values: dict[str, Result] = dict.fromkeys(signature.refused, UNKNOWN)
     scope = Scope(values, opsets)

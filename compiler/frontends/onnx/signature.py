@@ -22,6 +22,7 @@ __all__ = [
     "Signature",
     "doc_of_bytes",
     "doc_of_keys",
+    "doc_of_map",
     "is_text",
     "output_problem",
     "read_signature",
@@ -43,9 +44,11 @@ class Signature:
     strings: frozenset[str]  # arguments that are where texts end; the next one has their bytes
 
 
-def read_signature(ends: Ends, known: Symbols) -> Signature:
+def read_signature(ends: Ends, known: Symbols, nodes: Sequence[onnx.NodeProto] = ()) -> Signature:
     """The signature, with what is known of its symbols: inputs that are no numeric tensors of
-    static rank, sequences or optionals are refused."""
+    static rank, sequences, optionals, or maps that a DictVectorizer of `nodes` reads, are
+    refused."""
+    keys = _vocabularies(nodes)
     inputs = ends.inputs
     dims_of = [dim for value in inputs for dim in value.type.tensor_type.shape.dim]
     symbols = _Symbols(known, [dim.dim_param for dim in dims_of if dim.dim_param])
@@ -54,6 +57,9 @@ def read_signature(ends: Ends, known: Symbols) -> Signature:
     texts: list[str] = []
     for value in inputs:
         try:
+            if value.type.WhichOneof("value") == "map_type":
+                types[value.name] = _read_map(value, keys.get(value.name, []))
+                continue
             types[value.name] = _read_type(value, symbols)
             if is_text(value.type):
                 texts.append(value.name)
@@ -68,7 +74,8 @@ def read_signature(ends: Ends, known: Symbols) -> Signature:
         tuple(value.name for value in ends.outputs),
         {name: known.bounds.get(name, (0, None)) for name in _names(list(types.values()))},
         {value.name: value.doc_string for value in documented}
-        | {f"{name}{SUFFIX}": doc_of_bytes(name) for name in texts},
+        | {f"{name}{SUFFIX}": doc_of_bytes(name) for name in texts}
+        | {name: doc_of_map(keys[name][0]) for name in types.keys() & keys.keys()},
         known.renamed(),
         refused,
         frozenset(texts),
@@ -88,6 +95,36 @@ def doc_of_bytes(name: str) -> str:
 def doc_of_keys(keys: Sequence[int | str]) -> str:
     """By which callers know that rows of a result are maps with these keys."""
     return f"maps of {json.dumps(keys)}"
+
+
+def doc_of_map(keys: Sequence[int | str]) -> str:
+    """By which callers know that an argument is a row of what a map has for these keys."""
+    return f"map of {json.dumps(keys)}"
+
+
+Keys = list[int] | list[str]
+
+
+def _vocabularies(nodes: Sequence[onnx.NodeProto]) -> Mapping[str, list[Keys]]:
+    """The keys in which each map is laid out, once for every layer that does."""
+    found: dict[str, list[Keys]] = {}
+    for node in nodes:
+        if node.op_type == "DictVectorizer" and node.input:
+            for each in node.attribute:
+                texts = [key.decode() for key in each.strings]
+                found.setdefault(node.input[0], []).append(texts or list(each.ints))
+    return found
+
+
+def _read_map(value: onnx.ValueInfoProto, keys: Sequence[Keys]) -> TensorType:
+    """The row of a map: what it has for each of the keys."""
+    element = dtype_of(value.type.map_type.value_type.tensor_type.elem_type)
+    if element is None or not keys or any(each != keys[0] for each in keys):
+        raise CompileError(
+            f"graph input '{value.name}' is a map: arguments may be maps to numbers that "
+            "DictVectorizer reads, with one vocabulary"
+        )
+    return TensorType(element, (len(keys[0]),))
 
 
 def output_problem(value: onnx.ValueInfoProto, type: TensorType) -> str | None:

@@ -264,3 +264,33 @@ def test_branches_and_loops_hand_strings_on_when_compiled() -> None:
     model = ingot.load(ingot.compile(_of_branches_and_loops()))
     chosen, long = model(["a", "b"], ["c", ""], np.array(True), np.array(2))
     assert (chosen.tolist(), long.tolist()) == (["ac", "b"], ["aaa", "bbb"])
+
+
+@pytest.mark.parametrize(
+    ("vocabulary", "key"),
+    [
+        ({"string_vocabulary": ["a", "ü", "c"]}, TEXT),
+        ({"int64_vocabulary": [4, -1, 0]}, TensorProto.INT64),
+    ],
+)
+def test_maps_as_arguments(vocabulary: dict[str, Any], key: int) -> None:
+    node = Node("DictVectorizer", ["x"], ["y"], domain="ai.onnx.ml", **vocabulary)
+    x = onnx.ValueInfoProto(name="x", doc_string="of words")
+    map = x.type.map_type
+    map.key_type, map.value_type.tensor_type.elem_type = key, TensorProto.FLOAT
+    source = _model([node], [x], [make_value("y", [1, 3])])
+    session = onnxruntime.InferenceSession(source.SerializeToString())
+    model = ingot.load(ingot.compile(source))
+    first, second, third = next(iter(vocabulary.values()))
+    for row in ({second: 2.5}, {third: 1.0, first: -3.0}):
+        wanted = session.run(None, {"x": row})[0]
+        assert np.array_equal(model(row), wanted)
+        assert np.array_equal(model(x=row), wanted)
+    assert np.asarray(model({})).tolist() == [[0, 0, 0]]
+    assert np.asarray(model(np.arange(3, dtype=np.float32))).tolist() == [[0, 1, 2]]
+    with pytest.raises(ingot.InvalidArgument, match="'x': a map must have numbers"):
+        model({first: "b"})
+    other = Node("DictVectorizer", ["x"], ["z"], domain="ai.onnx.ml", string_vocabulary=["q"])
+    results = [make_value("y", [1, 3]), make_value("z", [1, 1])]
+    with pytest.raises(ingot.CompileError, match=r"'x' is a map: .* with one vocabulary"):
+        ingot.compile(_model([node, other], [x], results))

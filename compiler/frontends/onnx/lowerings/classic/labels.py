@@ -177,6 +177,13 @@ def _default(node: Node, values: Literal) -> Value:
     return node.constant(node.integer("default_int64", -1), values.dtype)
 
 
+@lowering("DictVectorizer", domain=CLASSIC)
+def dict_vectorizer(node: Node) -> Value:
+    """[1, keys] of a map, which callers pass as its row."""
+    row = node.input(0)
+    return node.reshape(row, (1, *shape_of(row)))
+
+
 @lowering("ZipMap", domain=CLASSIC)
 def zip_map(node: Node) -> Value:
     """Rows of numbers; callers learn the keys of their columns, and make maps of them."""

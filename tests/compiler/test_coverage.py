@@ -52,7 +52,7 @@ def takes(coverage: Coverage, op: str) -> set[tuple[str, str]]:
 def behind_strings() -> onnx.ModelProto:
     """Strings in front, a network behind them, and a second op that is refused at its end."""
     encode = helper.make_node(
-        "StringSplit", ["s"], ["parts", "ids"], HOSTILE,
+        "CategoryMapper", ["s"], ["ids"], HOSTILE, domain="ai.onnx.ml",
     )  # fmt: skip
     nodes = [
         encode,
@@ -67,7 +67,9 @@ def behind_strings() -> onnx.ModelProto:
         helper.make_tensor("w", TensorProto.FLOAT, [3, 4], [1.0] * 12),
     ]
     outputs = [info("end", TensorProto.FLOAT, None)]
-    return model(nodes, [info("s", TensorProto.STRING, ["n", 2])], outputs, tensors)
+    made = model(nodes, [info("s", TensorProto.STRING, ["n", 2])], outputs, tensors)
+    made.graph.value_info.append(info("ids", TensorProto.INT64, ["n", 2]))
+    return made
 
 
 def test_a_string_input_does_not_hide_the_rest(
@@ -84,9 +86,9 @@ def test_a_string_input_does_not_hide_the_rest(
     problems = "\n".join(found.problems)
     assert len(found.problems) == 2
     assert "Foo of opset 4 is not supported" in problems
-    (row,) = (row for row in found.rows if row.op == "StringSplit")
+    (row,) = (row for row in found.rows if row.op == "ai.onnx.ml.CategoryMapper")
     assert row.layers == (HOSTILE,)
-    assert "StringSplit of opset 21 is not supported" in row.reasons[0]
+    assert "its cats_strings and cats_int64s are not as many" in row.reasons[0]
     assert [row.takes["cpu"] for row in found.rows[:2]] == ["no", "no"]  # refused ones first
 
 

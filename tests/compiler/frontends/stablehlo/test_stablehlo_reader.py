@@ -256,7 +256,6 @@ def test_a_corrupted_artifact_is_an_error_or_another_program() -> None:
     [
         (b"", CompileError, "no StableHLO portable artifact"),
         (b"not an artifact at all", CompileError, "no StableHLO portable artifact"),
-        (b"module @m { }", CompileError, "MLIR text"),
         (b"ML\xefR\x0dMLIR20\x00", CompileError, "MLIR bytecode by 'MLIR20'"),
         (b"ML\xefR\x0dStableHLO_v2.0.0\x00", Incompatible, "StableHLO 2.0.0"),
         (b"ML\xefR\x15StableHLO_v1.0.0\x00", Incompatible, "format 10"),

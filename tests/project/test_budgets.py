@@ -18,9 +18,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 LINES = {
-    "compiler": 2220,
+    "compiler": 2230,
     "compiler/dispatch": 2000,
-    "compiler/frontends": 27130,
+    "compiler/frontends": 28150,
     "compiler/graph": 9080,
     "compiler/ir": 2240,
     "compiler/kernels": 12490,
@@ -35,16 +35,16 @@ LINES = {
     "csrc/module": 1300,
     "csrc/vm": 1570,
     "hal": 1810,
-    "runtime": 1330,
+    "runtime": 1370,
     "python/ingot": 3290,
     "python/ingot/explorer": 1900,
-    "python/ingot/language": 450,
-    "python/ingot/onnxruntime": 890,
-    "python/ingot/quantizing": 1240,
+    "python/ingot/language": 560,
+    "python/ingot/onnxruntime": 900,
+    "python/ingot/quantizing": 1250,
     "benchmarks": 1300,
     "samples": 950,
 }
-IN_ALL = 86700
+IN_ALL = 87900
 LONGEST_FILE = 600
 LONGEST_FUNCTION = 57
 SUFFIXES = (".py", ".c", ".h", ".cl", ".def", ".js")

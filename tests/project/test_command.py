@@ -520,8 +520,9 @@ def test_control_c_ends_a_run_in_one_line(tmp_path: Path) -> None:
     path = tmp_path / "count.ingot"
     path.write_bytes(count_module())
     program = """
-        import sys
+        import signal, sys
         from ingot.command import main
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may ignore it
         print("ready", flush=True)
         sys.exit(main(sys.argv[1:]))
     """

@@ -24,6 +24,7 @@ import pytest
 import ingot
 from tests.support.devices import best_variant, opencl_uri
 from tests.support.language import Shape, write_model
+from tests.support.tflite_models import one_op
 
 pytestmark = pytest.mark.slow
 
@@ -123,10 +124,17 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     sizes = {"layers": 1, "width": 32, "heads": 2, "kv_heads": 1, "feed": 48, "context": 256}
     shape = Shape(**sizes, vocabulary=259, tied=True)
     write_model(folder / "model.gguf", shape, tokenizer=tokenizer)
+    (folder / "model.tflite").write_bytes(tanh())
     sources = {n: ROOT / "samples/generate" / f"{n}.stablehlo" for n in ("prefill", "decode")}
     state = ingot.state.carried("cache", capacity=256)
     ingot.compile(sources, state=state, variants=variants).save(folder / "generate.ingot")
     return folder
+
+
+def tanh() -> bytes:
+    """A TFLite model."""
+    data, _ = one_op("TANH", [np.zeros(4, np.float32)], [("float32", (4,))])
+    return data
 
 
 @pytest.fixture

@@ -71,6 +71,14 @@ def raising_alarm(delay: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, saved)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _keyboard() -> Iterator[None]:
+    """Python hears SIGINT, also where the shell that started the tests has it ignored."""
+    saved = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, saved)
+
+
 @pytest.fixture(scope="module")
 def model() -> ingot.Model:
     """count(steps: i64[]) -> ()"""

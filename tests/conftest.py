@@ -42,10 +42,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path not in slow)
 
 
+# What is imported stays, so collections of garbage need not look at it.
+gc.disable()
+
+
 def pytest_collection_finish() -> None:
-    """What was imported stays, so collections of garbage need not look at it."""
-    gc.collect()
+    """From here on there is garbage."""
     gc.freeze()
+    gc.enable()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -516,6 +516,7 @@ def test_inspect_shortens_formulas_and_sorts_weights(
     assert 0 < printed.index("bias: f32[3]") < printed.index("weight: f32[3]")
 
 
+@pytest.mark.slow
 def test_control_c_ends_a_run_in_one_line(tmp_path: Path) -> None:
     path = tmp_path / "count.ingot"
     path.write_bytes(count_module())

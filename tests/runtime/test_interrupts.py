@@ -332,6 +332,7 @@ def run_python(program: str, **options: Any) -> subprocess.CompletedProcess[str]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=ROOT, **options)
 
 
+@pytest.mark.slow
 def test_the_child_of_a_fork_during_calls_works() -> None:
     """Other threads of the parent are in calls, loads and closes at the time."""
     done = run_python("""
@@ -458,6 +459,7 @@ def test_a_call_sees_nothing_of_one_that_a_signal_broke_off(first: str, then: st
     assert line > 15
 
 
+@pytest.mark.slow
 def test_results_that_a_signal_left_behind_are_freed() -> None:
     """The handlers raise at any time, so also between the end of C and the result's object."""
     done = run_python("""
@@ -530,6 +532,7 @@ print(resident() - before)
 """
 
 
+@pytest.mark.slow
 def test_a_signal_anywhere_frees_the_arrays_of_a_sequence_once(tmp_path: Path) -> None:
     model = build_model([Node("Identity", ["xs"], ["ys"])], [sequence("xs")], ["ys"], opset=18)
     ingot.compile(model, variants=[best_variant()]).save(tmp_path / "lists.ingot")

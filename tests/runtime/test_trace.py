@@ -49,6 +49,7 @@ def test_copies_are_events_with_their_bytes() -> None:
     assert (event.kernel, event.layer, event.length) == ("copy", "", 12)
 
 
+@pytest.mark.slow
 def test_kernels_have_names_where_python_functions_have() -> None:
     """As under `python -X perf`, from Python 3.12 on."""
     program = f"""

@@ -59,6 +59,7 @@ def grow(children: st.SearchStrategy[Dim]) -> st.SearchStrategy[Dim]:
 dims = st.recursive(leaves, grow, max_leaves=6)
 
 
+@pytest.mark.slow
 @examples(200)
 @given(dims, dims)
 def test_arithmetic_agrees_with_integers(x: Dim, y: Dim) -> None:
@@ -188,6 +189,7 @@ def test_canonical_forms_are_the_definition_wherever_that_is_valid(tree: Tree) -
         assert low <= expected <= high
 
 
+@pytest.mark.slow
 @examples(250)
 @given(st.lists(trees.filter(lambda tree: "broadcast" not in str(tree)), min_size=2, max_size=4))
 def test_a_common_dim_is_right_if_each_of_its_operands_is_1_or_that_dim(parts: list[Tree]) -> None:

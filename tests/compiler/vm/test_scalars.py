@@ -62,6 +62,7 @@ def program_of(ops: Sequence[str], name: str) -> Program:
     return Program(build(make, ("i1", ()), *[(name, ())] * 3))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["i1", "i8", "i32", "i64", "u8", "u32", "f16", "f32", "f64"])
 def test_registers_compute_what_the_references_say(name: str) -> None:
     floats = name.startswith("f")

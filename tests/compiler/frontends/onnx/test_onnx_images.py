@@ -50,12 +50,14 @@ def grid(n: int) -> Array:
     return np.random.default_rng(1).uniform(-1.6, 1.6, (n, 4, 6, 2)).astype(np.float32)
 
 
+@pytest.mark.slow
 def test_grids_are_sampled() -> None:
     pair = Pair(sampling(["linear", "nearest"]))
     for n, h, w in ((2, 5, 7), (1, 2, 3)):
         pair.check(5e-6, x=numbers(n, 3, h, w), g=grid(n))
 
 
+@pytest.mark.slow
 def test_grids_are_sampled_by_cubic_convolution() -> None:
     model = sampling(["cubic"])  # where padding is not 0, onnxruntime has a rule of its own
     x, places = numbers(1, 3, 3, 4), grid(1)[:, :2]

@@ -56,6 +56,7 @@ def _same(got: Any, wanted: np.ndarray[Any, Any]) -> bool:
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=10, deadline=None, derandomize=True)
 @given(texts=st.lists(_written, min_size=8, max_size=40))
 def test_strings_are_read_as_the_nearest_floats(floats: Run, texts: list[str]) -> None:

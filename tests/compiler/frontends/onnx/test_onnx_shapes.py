@@ -336,6 +336,7 @@ def test_a_dim_param_may_be_an_expression_of_names(given: str, expected: str) ->
     assert _result_type(import_onnx(model)) == f"f32[{expected}]"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("given", "message"),
     [

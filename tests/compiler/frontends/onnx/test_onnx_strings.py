@@ -200,6 +200,7 @@ def splitting() -> Any:
     return interpreted(import_onnx(_model(nodes, [make_value("x", ["n"], TEXT)], outputs)))
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(x=st.lists(st.text("ab \t日\n", max_size=12), max_size=4))
 def test_strings_are_split_as_python_does(splitting: Any, x: list[str]) -> None:

@@ -71,6 +71,7 @@ def functions(x: Any, y: Any) -> list[Any]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*FLOATS, *INTEGERS, "bool", *NARROW])
 def test_every_dtype_gives_what_jax_gives(name: str) -> None:
     x, y = numbers(name, 1), numbers(name, 2)

@@ -57,6 +57,7 @@ def generator(algorithm: str, state: int, types: list[str]) -> str:
     return f"func.func @main(%s: {kind}) -> ({results}) {{\n{body}\nreturn {names} : {results}\n}}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [("THREE_FRY", 2), ("PHILOX", 3), ("DEFAULT", 2)])
 def test_bits_and_states_are_those_of_xla(kind: tuple[str, int], wide: None) -> None:
     text = generator(*kind, BITS)
@@ -74,6 +75,7 @@ def test_bits_and_states_are_those_of_xla(kind: tuple[str, int], wide: None) -> 
                 assert (one.shape, one.tobytes()) == (other.shape, other.tobytes()), what
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["cpu", "opencl"])
 def test_compiled_kernels_make_the_same_bits(target: str, wide: None) -> None:
     uri = "cpu" if target == "cpu" else opencl_uri()

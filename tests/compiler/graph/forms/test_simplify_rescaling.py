@@ -125,6 +125,7 @@ def test_scales_of_other_floats_keep_their_dtype(kind: Any) -> None:
     assert (counts["mul"], counts["div"]) == (2, 1)
 
 
+@pytest.mark.slow
 def test_long_chains_are_followed() -> None:
     layer = Layer()
     y = layer.sums()

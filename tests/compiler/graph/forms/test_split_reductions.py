@@ -21,6 +21,7 @@ def reductions(module: Module) -> list[tuple[int, ...]]:
     return [Reduce.of(op).axes for op in ops if op.name == "reduce"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("shape", "axes", "expected"),
     [

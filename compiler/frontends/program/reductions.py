@@ -53,13 +53,13 @@ def _extreme(x: Any, axis: Any, keepdims: bool, kind: str, logical: str) -> Tens
 
 @public
 def max(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """The greatest element over axes; NaN if one is NaN."""
+    """The greatest element over axes; NaN if one is NaN, the least of its dtype of no elements."""
     return _extreme(x, axis, keepdims, "max", "or")
 
 
 @public
 def min(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """The least element over axes; NaN if one is NaN."""
+    """The least element over axes; NaN if one is NaN, the greatest of its dtype of no elements."""
     return _extreme(x, axis, keepdims, "min", "and")
 
 

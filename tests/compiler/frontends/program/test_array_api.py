@@ -317,6 +317,14 @@ def test_what_the_namespace_tells() -> None:
     assert got.tolist() == [2, 2]
 
 
+@pytest.mark.parametrize("dtype", ["float32", "int32", "uint8"])
+def test_extremes_of_no_elements_are_the_ends_of_the_dtype(dtype: str) -> None:
+    empty = np.zeros((0, 2), dtype)
+    (greatest,), (least,) = run(ops.max, empty), run(ops.min, empty)
+    ends = [-np.inf, np.inf] if dtype == "float32" else [np.iinfo(dtype).min, np.iinfo(dtype).max]
+    assert [greatest.item(), least.item()] == ends
+
+
 def test_sums_of_narrow_integers_are_wide() -> None:
     for dtype in ("int8", "uint8", "bool"):
         check(lambda xp, x: (xp.sum(x), xp.cumulative_sum(x)), numbers(dtype, (5,)))

@@ -52,11 +52,11 @@ int main(int argument_count, char **arguments) {
   double nanoseconds = -1;
 
   ingot_status_t status = ingot_instance_create(NULL, &instance);
-  if (status == NULL) status = ingot_device_create(instance, "cpu://?threads=1", &device);
+  if (status == NULL) status = ingot_device_create(instance, "cpu://?threads=1", NULL, &device);
   if (status == NULL) status = ingot_module_load_file(instance, arguments[1], 0, &module);
   if (status == NULL) status = ingot_program_create(device, &module, 1, NULL, NULL, &program);
   if (status == NULL) status = ingot_program_find_function(program, "main", &function);
-  if (status == NULL) status = ingot_session_create(program, &session);
+  if (status == NULL) status = ingot_session_create(program, NULL, &session);
   if (status == NULL) {
     status = ingot_buffer_view_wrap(device, x, sizeof x, INGOT_DTYPE_F32, 1, dims, NULL, NULL,
                                     &argument);

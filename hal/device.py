@@ -74,7 +74,8 @@ def _open_by_uri(uri: str) -> Device:
     if uri.startswith("opencl"):
         _opencl().find_library()
     out = ffi.new("ingot_device_t **")
-    check(lib.ingot_device_create(instance().pointer, c_text("device", uri), out))
+    uri_text = c_text("device", uri)
+    check(lib.ingot_device_create(instance().pointer, uri_text, ffi.NULL, out))
     return Device(uri, Handle(out[0], lib.ingot_device_release, instance()))
 
 

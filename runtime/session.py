@@ -57,7 +57,7 @@ class Session:
         self._recorder: Recorder | None = None  # that C knows
         self._traces: set[int] = set()  # ids of those that want events
         out = ffi.new("ingot_session_t **")
-        check(lib.ingot_session_create(program.pointer, out))
+        check(lib.ingot_session_create(program.pointer, ffi.NULL, out))
         self.pointer = out[0]
         _sessions.add(self)
         if os.environ.get("INGOT_TRACE"):

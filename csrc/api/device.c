@@ -53,8 +53,9 @@ const char *ingot_instance_device_uri(ingot_instance_t *instance, uint32_t ordin
 /* -- device ------------------------------------------------------------------------------------ */
 
 ingot_status_t ingot_device_create(ingot_instance_t *instance, const char *uri,
+                                   const ingot_device_options_t *options,
                                    ingot_device_t **out_device) {
-  return ingot_hal_device_create(instance, uri, out_device);
+  return ingot_hal_device_create(instance, uri, options, out_device);
 }
 
 void ingot_device_retain(ingot_device_t *device) { ingot_hal_device_retain(device); }

@@ -25,7 +25,9 @@ static const ingot_allocator_t *session_allocator(const ingot_session_t *session
 
 /* -- lifetime ---------------------------------------------------------------------------------- */
 
-ingot_status_t ingot_session_create(ingot_program_t *program, ingot_session_t **out_session) {
+ingot_status_t ingot_session_create(ingot_program_t *program,
+                                    const ingot_session_options_t *options,
+                                    ingot_session_t **out_session) {
   void *memory = NULL;
   INGOT_TRY(ingot_allocate(ingot_hal_device_allocator(program->device), sizeof(ingot_session_t),
                            &memory));
@@ -36,6 +38,9 @@ ingot_status_t ingot_session_create(ingot_program_t *program, ingot_session_t **
   ingot_status_t status = ingot_vm_context_initialize(&session->context, program->device,
                                                       program->images, program->image_count);
   session->context.zero_memory = program->zero_memory;
+  if (options && options->memory_limit - 1 < INT64_MAX) {
+    session->context.memory_limit = (int64_t)options->memory_limit;
+  }
   if (!status) {
     status = ingot_vm_state_initialize(&session->context.state, session->context.queue,
                                        program->images, program->image_count);

@@ -24,7 +24,7 @@ static ingot_status_t ingot_hal_host_device(ingot_device_t *device, ingot_device
   ingot_mutex_unlock(&instance->mutex);
   if (*out_host) return NULL;
   ingot_device_t *host = NULL;
-  INGOT_TRY(ingot_hal_device_create(instance, "cpu", &host));
+  INGOT_TRY(ingot_hal_device_create(instance, "cpu", NULL, &host));
   ingot_mutex_lock(&instance->mutex);
   ingot_device_t *superfluous = device->host ? host : NULL; /* another thread was faster */
   if (!superfluous) device->host = host;

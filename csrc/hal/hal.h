@@ -101,6 +101,7 @@ struct ingot_driver_t {
   /* Frees a state that is not NULL; the instance's last use of the driver. May be NULL. */
   void (*state_destroy)(ingot_instance_t *instance, void *state);
   ingot_status_t (*device_create)(ingot_instance_t *instance, const ingot_hal_uri_t *uri,
+                                  const ingot_device_options_t *options,
                                   ingot_device_t **out_device);
 };
 
@@ -126,8 +127,10 @@ struct ingot_device_t {
 };
 
 /* `uri`: "cpu", "cpu://", "cpu://?threads=4", "opencl://0". NotFound if no driver has that
- * scheme, InvalidArgument for an option that is unknown or has a bad value. */
+ * scheme, InvalidArgument for an option that is unknown or has a bad value. `options` NULL means
+ * none; drivers get them in any case. */
 ingot_status_t ingot_hal_device_create(ingot_instance_t *instance, const char *uri,
+                                       const ingot_device_options_t *options,
                                        ingot_device_t **out_device);
 void ingot_hal_device_retain(ingot_device_t *device);
 void ingot_hal_device_release(ingot_device_t *device);

@@ -86,7 +86,7 @@ static void add_needs(context_needs_t *needs, const ingot_vm_image_t *image) {
 
 ingot_status_t ingot_vm_context_initialize(ingot_vm_context_t *context, ingot_device_t *device,
                                            const ingot_vm_image_t *images, uint32_t image_count) {
-  *context = (ingot_vm_context_t){.device = device};
+  *context = (ingot_vm_context_t){.device = device, .memory_limit = INT64_MAX};
   ingot_hal_device_retain(device);
   context_needs_t needs = {0, 0, 0, 0};
   for (uint32_t i = 0; i < image_count; ++i) add_needs(&needs, &images[i]);

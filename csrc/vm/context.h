@@ -46,6 +46,7 @@ typedef struct ingot_vm_context_t {
   uint8_t *registers; /* those of the function that runs */
   int64_t *constants; /* of one dispatch */
   ingot_vm_result_t *results;
+  int64_t memory_limit;     /* bytes of the slab; INT64_MAX: none */
   ingot_buffer_t *slab;     /* NULL until code asks for it */
   ingot_buffer_t **retired; /* outgrown slabs and lists that the current call may still use */
   uint32_t retired_count;

@@ -2,6 +2,8 @@
  */
 #include "vm/context.h"
 
+#include <inttypes.h>
+
 #define LEAST_SLAB 64 /* bytes */
 
 ingot_status_t ingot_vm_context_buffer(ingot_vm_context_t *context, int64_t length,
@@ -56,6 +58,14 @@ ingot_status_t ingot_vm_context_retire(ingot_vm_context_t *context, ingot_buffer
 ingot_status_t ingot_vm_context_slab(ingot_vm_context_t *context, int64_t length,
                                      ingot_buffer_t **out_buffer) {
   if (!context->slab || context->slab->length < length) {
+    if (length > context->memory_limit) {
+      return ingot_status_create(ingot_hal_device_allocator(context->device),
+                                 INGOT_STATUS_OUT_OF_MEMORY,
+                                 "the call needs %" PRId64
+                                 " bytes of working memory, the session "
+                                 "may take %" PRId64 ": raise its memory_limit",
+                                 length, context->memory_limit);
+    }
     INGOT_TRY(reserve_retired(context));
     ingot_buffer_t *slab = NULL;
     INGOT_TRY(create_slab(context, length, &slab));

@@ -55,11 +55,11 @@ static ingot_status_t classify(const char *module_path, float *pixels, int64_t c
   }
 
   ingot_status_t status = ingot_instance_create(NULL, &instance);
-  if (status == NULL) status = ingot_device_create(instance, "cpu", &device);
+  if (status == NULL) status = ingot_device_create(instance, "cpu", NULL, &device);
   if (status == NULL) status = ingot_module_load_file(instance, module_path, 0, &module);
   if (status == NULL) status = ingot_program_create(device, &module, 1, NULL, NULL, &program);
   if (status == NULL) status = ingot_program_find_function(program, "main", &function);
-  if (status == NULL) status = ingot_session_create(program, &session);
+  if (status == NULL) status = ingot_session_create(program, NULL, &session);
   if (status == NULL && timeline != NULL) {
     status = ingot_session_set_trace(session, ingot_timeline_add, timeline);
   }

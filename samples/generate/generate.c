@@ -26,7 +26,7 @@ typedef struct model_t {
 
 static ingot_status_t load(const char *path, model_t *model) {
   ingot_status_t status = ingot_instance_create(NULL, &model->instance);
-  if (status == NULL) status = ingot_device_create(model->instance, "cpu", &model->device);
+  if (status == NULL) status = ingot_device_create(model->instance, "cpu", NULL, &model->device);
   if (status == NULL) status = ingot_module_load_file(model->instance, path, 0, &model->module);
   if (status == NULL) {
     status = ingot_program_create(model->device, &model->module, 1, NULL, NULL, &model->program);
@@ -37,7 +37,7 @@ static ingot_status_t load(const char *path, model_t *model) {
   if (status == NULL) {
     status = ingot_program_find_function(model->program, "decode", &model->decode);
   }
-  if (status == NULL) status = ingot_session_create(model->program, &model->session);
+  if (status == NULL) status = ingot_session_create(model->program, NULL, &model->session);
   return status;
 }
 

@@ -23,10 +23,10 @@ int main(int count, char **words) {
   ingot_session_t *session;
   ingot_buffer_view_t *input, *output = NULL;
   check(ingot_instance_create(NULL, &instance));
-  check(ingot_device_create(instance, "cpu", &device));
+  check(ingot_device_create(instance, "cpu", NULL, &device));
   check(ingot_module_load_file(instance, words[1], 0, &module));
   check(ingot_program_create(device, &module, 1, NULL, NULL, &program));
-  check(ingot_session_create(program, &session));
+  check(ingot_session_create(program, NULL, &session));
   check(ingot_buffer_view_wrap(device, numbers, sizeof(numbers), INGOT_DTYPE_F32, 1, &length, NULL,
                                NULL, &input));
   check(ingot_session_call(session, 0, &input, 1, &output, 1, NULL));

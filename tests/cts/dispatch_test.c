@@ -229,7 +229,7 @@ static void deadline_may_pass_while_work_runs(void) {
 static void buffer_of_another_device_is_refused(void) {
   ingot_device_t *other = NULL;
   ingot_buffer_t *foreign = NULL, *own = new_buffer(64, NULL);
-  REQUIRE_OK(ingot_hal_device_create(suite.instance, "cpu", &other));
+  REQUIRE_OK(ingot_hal_device_create(suite.instance, "cpu", NULL, &other));
   REQUIRE_OK(ingot_hal_buffer_create(other, 64, &foreign));
   ingot_hal_binding_t bindings[3] = {whole(own), whole(foreign), whole(own)};
   EXPECT_STATUS(dispatch(KERNEL_ADD, bindings, 4, 1, 1, NULL, SMALL), INVALID_ARGUMENT,
@@ -361,7 +361,7 @@ static void objects_outlive_the_references_they_came_from(void) {
   ingot_buffer_t *buffer = NULL;
   ingot_hal_queue_t *queue = NULL;
   REQUIRE_OK(ingot_hal_instance_create(NULL, suite_drivers, SUITE_DRIVER_COUNT, &instance));
-  REQUIRE_OK(ingot_hal_device_create(instance, suite.uri, &device));
+  REQUIRE_OK(ingot_hal_device_create(instance, suite.uri, NULL, &device));
   REQUIRE_OK(ingot_hal_buffer_create(device, 64, &buffer));
   REQUIRE_OK(ingot_hal_queue_create(device, &queue));
   ingot_hal_instance_release(instance);

@@ -17,7 +17,7 @@ static inline bool test_has_opencl(void) {
   ingot_instance_t *instance = NULL;
   ingot_device_t *device = NULL;
   ingot_status_t status = ingot_hal_instance_create(NULL, drivers, 1, &instance);
-  if (!status) status = ingot_hal_device_create(instance, "opencl://0?cache=off", &device);
+  if (!status) status = ingot_hal_device_create(instance, "opencl://0?cache=off", NULL, &device);
   bool has_device = status == NULL;
   if (status) printf("no OpenCL device: %s\n", ingot_status_message(status));
   ingot_status_free(status);

@@ -72,7 +72,7 @@ static inline void suite_run_device(const char *uri, uint32_t variant_count,
   test_name = uri;
   suite.uri = uri;
   REQUIRE_OK(ingot_hal_instance_create(NULL, suite_drivers, SUITE_DRIVER_COUNT, &suite.instance));
-  REQUIRE_OK(ingot_hal_device_create(suite.instance, uri, &suite.device));
+  REQUIRE_OK(ingot_hal_device_create(suite.instance, uri, NULL, &suite.device));
   REQUIRE_OK(ingot_hal_executable_create(suite.device, &description, &suite.executable));
   REQUIRE_OK(ingot_hal_queue_create(suite.device, &suite.queue));
   EXPECT_TEXT(suite.executable->variant_name, variants[0].name);

@@ -223,11 +223,11 @@ int main(void) {
   size_t lengths[1] = {sizeof(total)};
   ingot_status_free(opencl());
   check(ingot_instance_create(NULL, &instance));
-  check(ingot_device_create(instance, "cpu", &device));
+  check(ingot_device_create(instance, "cpu", NULL, &device));
   check(ingot_module_load_file(instance, "counter.ingot", 0, &module));
   check(ingot_program_create(device, &module, 1, NULL, NULL, &program));
   check(ingot_program_find_function(program, "main", &function));
-  check(ingot_session_create(program, &session));
+  check(ingot_session_create(program, NULL, &session));
   check(ingot_buffer_view_wrap(device, x, sizeof(x), INGOT_DTYPE_F32, 1, &dim, NULL, NULL,
                                &arguments[0]));
   tensors[0] = tensors[1] = arguments[0];

@@ -103,6 +103,7 @@ static int64_t ingot_cpu_memory_length(void) {
 
 static ingot_status_t ingot_cpu_device_create(ingot_instance_t *instance,
                                               const ingot_hal_uri_t *uri,
+                                              const ingot_device_options_t *options,
                                               ingot_device_t **out_device) {
   const ingot_allocator_t *allocator = &instance->allocator;
   uint32_t available = ingot_hal_cpu_thread_count();
@@ -112,8 +113,9 @@ static ingot_status_t ingot_cpu_device_create(ingot_instance_t *instance,
   INGOT_TRY(ingot_allocate(allocator, sizeof(ingot_hal_cpu_device_t), &memory));
   ingot_hal_cpu_device_t *device = memory;
   if (threads > 1) {
-    ingot_status_t status = ingot_hal_cpu_pool_create(allocator, &instance->log, threads - 1,
-                                                      threads <= available, &device->pool);
+    ingot_status_t status =
+        ingot_hal_cpu_pool_create(allocator, &instance->log, threads - 1,
+                                  threads <= available && !options->no_spin, &device->pool);
     if (status) {
       ingot_release_memory(allocator, device);
       return status;

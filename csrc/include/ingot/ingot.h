@@ -163,9 +163,14 @@ INGOT_API const char *ingot_instance_device_uri(ingot_instance_t *instance, uint
 
 /* -- device ----------------------------------------------------------------------------- */
 
-/* `uri`: "cpu", "cpu://?threads=4"; of other drivers as their headers say. NotFound if there
- * is no such device. */
+typedef struct ingot_device_options_t {
+  bool no_spin; /* threads of the CPU sleep at once where they wait: less power, later answers */
+} ingot_device_options_t;
+
+/* `uri`: "cpu", "cpu://?threads=4"; of other drivers as their headers say. `options` may be NULL.
+ * NotFound if there is no such device, InvalidArgument for options that it does not have. */
 INGOT_API ingot_status_t ingot_device_create(ingot_instance_t *instance, const char *uri,
+                                             const ingot_device_options_t *options,
                                              ingot_device_t **out_device);
 INGOT_API void ingot_device_retain(ingot_device_t *device);
 INGOT_API void ingot_device_release(ingot_device_t *device);
@@ -406,9 +411,14 @@ INGOT_API bool ingot_program_host_kernel(const ingot_program_t *program, uint32_
 
 /* -- session: calls ------------------------------------------------------------------------ */
 
+typedef struct ingot_session_options_t {
+  size_t memory_limit; /* bytes of working memory; 0 means no limit */
+} ingot_session_options_t;
+
 /* Sessions of one program share its weights; each has its own state, which starts with the
- * variables' initial values. */
+ * variables' initial values. `options` are copied; NULL means none. */
 INGOT_API ingot_status_t ingot_session_create(ingot_program_t *program,
+                                              const ingot_session_options_t *options,
                                               ingot_session_t **out_session);
 INGOT_API void ingot_session_retain(ingot_session_t *session);
 INGOT_API void ingot_session_release(ingot_session_t *session);

@@ -170,7 +170,7 @@ static void *call_often(void *unused) {
   float y[4];
   ingot_session_t *session = NULL;
   (void)unused;
-  ingot_status_t status = ingot_session_create(program.program, &session);
+  ingot_status_t status = ingot_session_create(program.program, NULL, &session);
   ingot_buffer_view_t *argument = harness_view(&harness, x, INGOT_DTYPE_F32, 4);
   ingot_buffer_view_t *result = harness_view(&harness, y, INGOT_DTYPE_F32, 4);
   for (int i = 0; !status && i < 2000; ++i) {
@@ -325,7 +325,7 @@ static void an_instance_takes_kernels_and_a_log(void) {
                 "static kernels 'add_one' are registered already");
   options.kernel_count = 1;
   REQUIRE_OK(ingot_instance_create(&options, &own.instance));
-  REQUIRE_OK(ingot_device_create(own.instance, "cpu", &own.device));
+  REQUIRE_OK(ingot_device_create(own.instance, "cpu", NULL, &own.device));
   EXPECT_TEXT(line, "");
   EXPECT_OK(harness_load(&own, builder_add_one_module(), NULL, &linked));
   EXPECT_TEXT(line, "1 kernels 'add_one': variant 'static'");

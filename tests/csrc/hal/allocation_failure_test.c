@@ -41,7 +41,7 @@ static ingot_status_t create_all(objects_t *objects) {
   ingot_hal_executable_description_t description = {"kernels", kernel_descriptions,
                                                     KERNEL_DESCRIPTION_COUNT, 1, &variant};
   INGOT_TRY(ingot_hal_instance_create(&allocator, drivers, 1, &objects->instance));
-  INGOT_TRY(ingot_hal_device_create(objects->instance, "cpu://?threads=3", &objects->device));
+  INGOT_TRY(ingot_hal_device_create(objects->instance, "cpu://?threads=3", NULL, &objects->device));
   INGOT_TRY(ingot_hal_executable_create(objects->device, &description, &objects->executable));
   INGOT_TRY(ingot_hal_queue_create(objects->device, &objects->queue));
   INGOT_TRY(ingot_hal_buffer_create(objects->device, 256, &objects->buffer));

@@ -16,7 +16,7 @@ static ingot_instance_t *instance;
 
 static uint32_t threads_of(const char *uri) {
   ingot_device_t *device = NULL;
-  EXPECT_OK(ingot_hal_device_create(instance, uri, &device));
+  EXPECT_OK(ingot_hal_device_create(instance, uri, NULL, &device));
   uint32_t count = device ? device->thread_count : 0;
   ingot_hal_device_release(device);
   return count;
@@ -24,7 +24,7 @@ static uint32_t threads_of(const char *uri) {
 
 static ingot_status_t create_and_release(const char *uri) {
   ingot_device_t *device = NULL;
-  ingot_status_t status = ingot_hal_device_create(instance, uri, &device);
+  ingot_status_t status = ingot_hal_device_create(instance, uri, NULL, &device);
   ingot_hal_device_release(device);
   return status;
 }
@@ -65,7 +65,7 @@ static void devices_are_listed(void) {
 
 static void description_tells_features_and_threads(void) {
   ingot_device_t *device = NULL;
-  REQUIRE_OK(ingot_hal_device_create(instance, "cpu://?threads=3", &device));
+  REQUIRE_OK(ingot_hal_device_create(instance, "cpu://?threads=3", NULL, &device));
   EXPECT(strstr(device->description, ", 3 threads") != NULL);
   EXPECT_TEXT(device->target, "cpu");
 #if defined(__x86_64__)
@@ -143,7 +143,7 @@ static void kernel_that_is_not_the_modules_is_data_loss(void) {
   memcpy(entries, kernel_descriptions, sizeof(entries));
   ingot_hal_executable_description_t description = {"linked", entries, KERNEL_DESCRIPTION_COUNT, 0,
                                                     NULL};
-  REQUIRE_OK(ingot_hal_device_create(instance, "cpu", &device));
+  REQUIRE_OK(ingot_hal_device_create(instance, "cpu", NULL, &device));
   const ingot_hal_entry_description_t wrong[] = {
       {"add", "", 3, 0, 0}, {"add", "", 3, 1, 4}, {"add", "", 4, 0, 4}, {"add", "", 2, 0, 4}};
   for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
@@ -159,7 +159,7 @@ static void linked_kernels_serve_their_executable(void) {
   ingot_hal_executable_t *executable = NULL;
   ingot_hal_executable_description_t description = {"linked", kernel_descriptions,
                                                     KERNEL_DESCRIPTION_COUNT, 0, NULL};
-  REQUIRE_OK(ingot_hal_device_create(instance, "cpu", &device));
+  REQUIRE_OK(ingot_hal_device_create(instance, "cpu", NULL, &device));
   EXPECT_STATUS(ingot_hal_executable_create(device, &description, &executable), UNSUPPORTED, "");
   EXPECT_OK(ingot_hal_cpu_register_static(instance, "linked", ingot_executable_query));
   EXPECT_STATUS(ingot_hal_cpu_register_static(instance, "linked", ingot_executable_query),
@@ -185,7 +185,7 @@ static void profiling_names_the_kernels(void) {
   ingot_hal_variant_t variant = {"v1", "elf-x86_64", 0, object.data, object.length};
   ingot_hal_executable_description_t description = {"profiled", kernel_descriptions,
                                                     KERNEL_DESCRIPTION_COUNT, 1, &variant};
-  REQUIRE_OK(ingot_hal_device_create(instance, "cpu", &device));
+  REQUIRE_OK(ingot_hal_device_create(instance, "cpu", NULL, &device));
   instance->profiling = true;
   EXPECT_OK(ingot_hal_executable_create(device, &description, &executable));
   instance->profiling = false;
@@ -221,7 +221,7 @@ static void memory_of_released_results_is_used_again(void) {
   ingot_instance_t *own = NULL;
   ingot_device_t *device = NULL;
   REQUIRE_OK(ingot_hal_instance_create(&allocator, drivers, 1, &own));
-  REQUIRE_OK(ingot_hal_device_create(own, "cpu://?threads=1", &device));
+  REQUIRE_OK(ingot_hal_device_create(own, "cpu://?threads=1", NULL, &device));
   int64_t before = counter.live;
   ingot_buffer_t *buffer = new_result(device, 1000000);
   const void *memory = buffer->host;

@@ -15,7 +15,7 @@ static void bytes_around_bindings_are_forbidden_while_the_dispatch_runs(void) {
   ingot_device_t *device = NULL;
   ingot_buffer_t *written = NULL, *read = NULL;
   REQUIRE_OK(ingot_hal_instance_create(NULL, drivers, 1, &instance));
-  REQUIRE_OK(ingot_hal_device_create(instance, "cpu", &device));
+  REQUIRE_OK(ingot_hal_device_create(instance, "cpu", NULL, &device));
   REQUIRE_OK(ingot_hal_buffer_create(device, 256, &written));
   REQUIRE_OK(ingot_hal_buffer_create(device, 256, &read));
 

@@ -90,6 +90,24 @@ static void a_slab_that_grows_keeps_the_old_one_for_the_call(void) {
   EXPECT_EQUAL(got[1], 1 << 20);
 }
 
+static void a_slab_beyond_the_limit_of_its_session_is_refused(void) {
+  builder_t storage = start();
+  builder_t *builder = &storage;
+  harness_program_t program;
+  const ingot_session_options_t options = {.memory_limit = 1000};
+  ingot_session_t *session = NULL;
+  ingot_buffer_view_t *y = NULL;
+  EMIT(CONST_I64, 1, 1001);
+  EMIT(SLAB, 2, 2, 1);
+  EMIT(RETURN, 0, 0, 0);
+  REQUIRE_OK(harness_load(&harness, builder_finish(builder), NULL, &program));
+  REQUIRE_OK(ingot_session_create(program.program, &options, &session));
+  EXPECT_STATUS(ingot_session_call(session, 0, NULL, 0, &y, 1, NULL), OUT_OF_MEMORY,
+                "needs 1001 bytes of working memory, the session may take 1000");
+  ingot_session_release(session);
+  harness_unload(&program);
+}
+
 /* slab(8), slab(16), ... slab(80000), each written at its end. */
 static void a_slab_that_grows_in_a_loop_is_seldom_replaced(void) {
   test_allocator_t counter = {.fail_at = 0};
@@ -246,7 +264,7 @@ static void memory_starts_as_zeros_if_that_is_asked_for(void) {
   REQUIRE_OK(harness_load(&harness, builder_finish(builder), NULL, &made));
   const ingot_program_options_t options = {.zero_memory = true};
   REQUIRE_OK(ingot_program_create(harness.device, &made.module, 1, NULL, &options, &program));
-  REQUIRE_OK(ingot_session_create(program, &session));
+  REQUIRE_OK(ingot_session_create(program, NULL, &session));
   static uint8_t bytes[COUNT];
   for (int round = 0; round < 8; ++round) {
     ingot_buffer_view_t *y = NULL;
@@ -339,6 +357,7 @@ int main(void) {
   RUN(copies_move_bytes);
   RUN(a_slab_that_grows_keeps_the_old_one_for_the_call);
   RUN(a_slab_that_grows_in_a_loop_is_seldom_replaced);
+  RUN(a_slab_beyond_the_limit_of_its_session_is_refused);
   RUN(ranges_outside_of_a_buffer_are_refused);
   RUN(constants_cannot_be_written);
   RUN(a_result_made_twice_or_with_another_shape_is_refused);

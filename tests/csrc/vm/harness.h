@@ -29,7 +29,7 @@ static inline ingot_status_t harness_create(const ingot_allocator_t *allocator,
       .allocator = allocator, .kernels = &kernels, .kernel_count = 1};
   ingot_status_t status = ingot_instance_create(&options, &harness->instance);
   if (!status) {
-    status = ingot_device_create(harness->instance, "cpu://?threads=1", &harness->device);
+    status = ingot_device_create(harness->instance, "cpu://?threads=1", NULL, &harness->device);
   }
   return status;
 }
@@ -50,7 +50,7 @@ static inline ingot_status_t harness_load(const harness_t *harness, builder_byte
     status =
         ingot_program_create(harness->device, &out->module, 1, parameters, NULL, &out->program);
   }
-  if (!status) status = ingot_session_create(out->program, &out->session);
+  if (!status) status = ingot_session_create(out->program, NULL, &out->session);
   return status;
 }
 

@@ -128,7 +128,7 @@ static ingot_status_t run_module(builder_t *builder, ingot_dtype_t dtype, int64_
   ingot_status_t status =
       ingot_module_load_memory(instance, file.data, file.length, 1, NULL, NULL, &module);
   if (!status) status = ingot_program_create(device, &module, 1, NULL, NULL, &program);
-  if (!status) status = ingot_session_create(program, &session);
+  if (!status) status = ingot_session_create(program, NULL, &session);
   if (!status) status = ingot_session_call(session, 0, NULL, 0, &result, 1, NULL);
   if (!status) {
     const ingot_buffer_view_layout_t *layout = ingot_buffer_view_layout(result);
@@ -345,7 +345,7 @@ static void every_opcode_is_run_by_some_test(void) {
 
 int main(void) {
   if (ingot_instance_create(NULL, &instance)) return 1;
-  if (ingot_device_create(instance, "cpu://?threads=1", &device)) return 1;
+  if (ingot_device_create(instance, "cpu://?threads=1", NULL, &device)) return 1;
   RUN(integer_instructions_compute_their_values);
   RUN(float_instructions_compute_their_values);
   RUN(floats_become_integers_toward_zero_and_saturate);

@@ -99,7 +99,7 @@ static void sessions_of_one_program_have_separate_state(void) {
   int64_t y = 0;
   REQUIRE_OK(harness_load(&harness, sum_module(), NULL, &program));
   EXPECT_OK(call(program.session, 5, &y));
-  REQUIRE_OK(ingot_session_create(program.program, &other));
+  REQUIRE_OK(ingot_session_create(program.program, NULL, &other));
   EXPECT_OK(call(other, 1, &y));
   EXPECT_EQUAL(y, 101);
   EXPECT_EQUAL(total_of(&program, program.session), 105);
@@ -266,7 +266,7 @@ static void modules_of_one_program_have_their_own_variables(void) {
   REQUIRE_OK(harness_load(&harness, builder_finish(builder), NULL, &other));
   REQUIRE_OK(ingot_program_create(harness.device, (ingot_module_t *[]){sum.module, other.module}, 2,
                                   NULL, NULL, &both));
-  REQUIRE_OK(ingot_session_create(both, &session));
+  REQUIRE_OK(ingot_session_create(both, NULL, &session));
   EXPECT_OK(ingot_session_call(session, 1, NULL, 0, NULL, 0, NULL));
   EXPECT_OK(call(session, 1, &y));
   EXPECT_EQUAL(y, 101);

@@ -14,7 +14,7 @@ static bool load_cached(const char *folder, const test_opencl_parts_t *parts,
   test_object_t object = test_opencl_object(parts);
   (void)snprintf(uri, sizeof(uri), "opencl://0?cache=%s", folder);
   last_info[0] = 0;
-  EXPECT_OK(ingot_hal_device_create(instance, uri, &cached));
+  EXPECT_OK(ingot_hal_device_create(instance, uri, NULL, &cached));
   if (cached) EXPECT_OK(load_on(cached, object.data, object.length, true, &executable));
   /* Loading the host's variant logs too, but only where something is tested. */
   bool is_from_cache = strstr(last_info, "from the cache") != NULL;

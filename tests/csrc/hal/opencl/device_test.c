@@ -15,14 +15,14 @@ static ingot_cl_functions_t cl;
 
 static ingot_status_t create_and_release(const char *uri) {
   ingot_device_t *device = NULL;
-  ingot_status_t status = ingot_hal_device_create(instance, uri, &device);
+  ingot_status_t status = ingot_hal_device_create(instance, uri, NULL, &device);
   ingot_hal_device_release(device);
   return status;
 }
 
 static void uris_find_devices_by_number_name_and_type(void) {
   ingot_device_t *device = NULL;
-  REQUIRE_OK(ingot_hal_device_create(instance, "opencl://0?cache=off", &device));
+  REQUIRE_OK(ingot_hal_device_create(instance, "opencl://0?cache=off", NULL, &device));
   EXPECT_TEXT(device->target, "opencl");
   EXPECT(device->memory_length > 0);
   char name[64], uri[160];
@@ -80,7 +80,7 @@ static void instance_without_a_library_lists_no_devices(void) {
   EXPECT_OK(ingot_opencl_set_library(other, "/no/libOpenCL.so"));
   EXPECT_TEXT(ingot_hal_instance_device_uri(other, 0), "cpu");
   EXPECT(ingot_hal_instance_device_uri(other, 1) == NULL);
-  EXPECT_STATUS(ingot_hal_device_create(other, "opencl://0", &device), NOT_FOUND, "/no/lib");
+  EXPECT_STATUS(ingot_hal_device_create(other, "opencl://0", NULL, &device), NOT_FOUND, "/no/lib");
   EXPECT_STATUS(ingot_opencl_set_library(other, "libOpenCL.so.1"), FAILED_PRECONDITION,
                 "listed already");
   ingot_hal_instance_release(other);
@@ -93,7 +93,7 @@ static void instance_without_a_library_lists_no_devices(void) {
 static void buffers_beyond_the_largest_are_out_of_memory(void) {
   ingot_device_t *device = NULL;
   ingot_buffer_t *buffer = NULL;
-  REQUIRE_OK(ingot_hal_device_create(instance, "opencl://0?cache=off", &device));
+  REQUIRE_OK(ingot_hal_device_create(instance, "opencl://0?cache=off", NULL, &device));
   int64_t limit = (int64_t)((const ingot_opencl_device_t *)device)->max_allocation;
   device->memory_length = 0; /* only the limit of one buffer counts here */
   EXPECT_STATUS(ingot_hal_buffer_create(device, limit + 1, &buffer), OUT_OF_MEMORY,
@@ -129,7 +129,8 @@ static void read_only_bytes_are_copied_where_they_are_used(void) {
   ingot_hal_queue_t *queue = NULL;
   ingot_buffer_t *buffer = NULL, *part = NULL, *target = NULL;
   int32_t back = -1;
-  REQUIRE_OK(ingot_hal_device_create(instance, "opencl://0?cache=off&zero_copy=off", &device));
+  REQUIRE_OK(
+      ingot_hal_device_create(instance, "opencl://0?cache=off&zero_copy=off", NULL, &device));
   REQUIRE_OK(ingot_hal_queue_create(device, &queue));
   REQUIRE_OK(ingot_hal_buffer_wrap(device, values, sizeof(values), INGOT_HAL_ACCESS_READ, NULL,
                                    NULL, &buffer));
@@ -171,7 +172,7 @@ static void read_only_bytes_may_be_more_than_one_buffer_holds(void) {
     ingot_buffer_t *buffer = NULL;
     ingot_hal_queue_t *queue = NULL;
     uint8_t back = 0;
-    REQUIRE_OK(ingot_hal_device_create(instance, uris[u], &device));
+    REQUIRE_OK(ingot_hal_device_create(instance, uris[u], NULL, &device));
     ((ingot_opencl_device_t *)device)->max_allocation = 10000;
     REQUIRE_OK(ingot_hal_queue_create(device, &queue));
     bytes[65535] = 7;
@@ -347,7 +348,7 @@ static void wraps_that_cannot_be_are_refused(void) {
   EXPECT_STATUS(
       ingot_opencl_buffer_wrap_memory(device, application.memory, SIZE_MAX, 1, NULL, NULL, &buffer),
       OUT_OF_RANGE, "1024 bytes");
-  REQUIRE_OK(ingot_hal_device_create(instance, "cpu", &cpu));
+  REQUIRE_OK(ingot_hal_device_create(instance, "cpu", NULL, &cpu));
   EXPECT_STATUS(ingot_opencl_device_handles(cpu, NULL, NULL, NULL), INVALID_ARGUMENT,
                 "not one of OpenCL");
   REQUIRE_OK(ingot_hal_buffer_create(cpu, 4, &buffer));
@@ -365,7 +366,7 @@ static void handles_lead_back_to_the_same_bytes(void) {
   ingot_buffer_t *buffer = NULL, *part = NULL, *again = NULL;
   void *memory = NULL, *context = NULL;
   size_t offset = 0, size = 0;
-  REQUIRE_OK(ingot_hal_device_create(instance, "opencl://0?cache=off", &device));
+  REQUIRE_OK(ingot_hal_device_create(instance, "opencl://0?cache=off", NULL, &device));
   REQUIRE_OK(ingot_hal_buffer_create(device, 256, &buffer));
   REQUIRE_OK(ingot_hal_buffer_subspan(buffer, 64, 64, &part));
   EXPECT_OK(ingot_opencl_buffer_handle(part, &memory, &offset));

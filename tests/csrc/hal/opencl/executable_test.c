@@ -409,7 +409,8 @@ static void self_test_can_be_switched_off_and_needs_the_hosts_variant(void) {
   EXPECT_TEXT(executable->entries[KERNEL_ADD].host_reason, "");
   ingot_hal_executable_release(executable);
   test_object_t object = test_opencl_object(&parts);
-  REQUIRE_OK(ingot_hal_device_create(instance, "opencl://0?cache=off&self_test=off", &untested));
+  REQUIRE_OK(
+      ingot_hal_device_create(instance, "opencl://0?cache=off&self_test=off", NULL, &untested));
   REQUIRE_OK(load_on(untested, object.data, object.length, true, &executable));
   EXPECT_TEXT(executable->entries[KERNEL_ADD].host_reason, "");
   ingot_hal_executable_release(executable);

@@ -88,7 +88,7 @@ static inline bool open_all(void) {
   host_object = test_object_build_kernels();
   EXPECT_OK(ingot_hal_instance_create(NULL, drivers, 2, &instance));
   instance->log.function = keep_log;
-  EXPECT_OK(ingot_hal_device_create(instance, "opencl://0?cache=off", &device));
+  EXPECT_OK(ingot_hal_device_create(instance, "opencl://0?cache=off", NULL, &device));
   return true;
 }
 

@@ -80,7 +80,7 @@ static ingot_status_t create_all(objects_t *objects, const char *options) {
   size_t offset;
   (void)snprintf(uri, sizeof(uri), "opencl://0?library=" OPENCL_SHIM "&%s", options);
   INGOT_TRY(ingot_hal_instance_create(&allocator, drivers, 2, &objects->instance));
-  INGOT_TRY(ingot_hal_device_create(objects->instance, uri, &objects->device));
+  INGOT_TRY(ingot_hal_device_create(objects->instance, uri, NULL, &objects->device));
   INGOT_TRY(ingot_hal_executable_create(objects->device, &description, &objects->executable));
   INGOT_TRY(ingot_hal_queue_create(objects->device, &objects->queue));
   INGOT_TRY(ingot_hal_buffer_create(objects->device, 512, &objects->buffer));

@@ -79,10 +79,9 @@ def _loops(function: Function) -> dict[int, _Loop]:
     for block in function.body.blocks:
         starts.append(place)
         for op in block.ops:
-            if op.name in ("branch", "branch.if"):
-                for ordinal in Instruction.of(op).targets:
-                    if ordinal < len(starts):
-                        found[starts[ordinal]] = place
+            for ordinal in Instruction.of(op).targets:
+                if ordinal < len(starts):
+                    found[starts[ordinal]] = place
             place += 1
     loops: dict[int, _Loop] = {}
     for start, end in sorted(found.items(), key=lambda loop: loop[0] - loop[1]):

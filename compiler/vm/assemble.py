@@ -72,14 +72,16 @@ def _write(
         elif letter == "s":
             offset = strings.offset(next(immediates))
             words.extend((offset & _WORD, offset >> 16))
-        elif letter == "t":
-            targets.append((len(words), next(blocks)))
-            words.extend((0, 0))
         else:
             count = 1
             if letter == "b" or kind.endswith("*"):
                 count = next(counts)
                 words.append(count)
+            if letter == "t":
+                for _ in range(count):
+                    targets.append((len(words), next(blocks)))
+                    words.extend((0, 0))
+                continue
             source = results if letter.isupper() else operands
             length = count * (3 if letter == "b" else 1)
             values = list(islice(source, length))

@@ -87,7 +87,7 @@ class _Code:
     def _operand(self, line: Line, kind: str, name: str) -> None:
         letter = kind[0]
         if kind.endswith("*"):
-            self._list(line, lambda: self.words.append(_register(line, letter, line.word())))
+            self._list(line, lambda: self._operand(line, letter, name))
         elif letter == "b":
             line.expect("bindings")
             self._list(line, lambda: self._binding(line))

@@ -7,7 +7,7 @@ that constants and sizes can be put where they are computed once, in front of a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import field, replace
 
@@ -129,6 +129,11 @@ class CodeBuilder:
     def branch_if(self, condition: Value, then: Block, otherwise: Block) -> None:
         """Go on at `then` if the condition is not 0, else at `otherwise`."""
         self._branches.append((self._append("branch.if", (condition,)), (then, otherwise)))
+
+    def branch_table(self, number: Value, targets: Sequence[Block]) -> None:
+        """Go on at the target of that number, at the last one if there is none."""
+        op = self._append("branch.table", (number,), counts=(len(targets),))
+        self._branches.append((op, tuple(targets)))
 
     def finish(self) -> list[Block]:
         """All blocks in the order of the code, with the targets of branches filled in."""

@@ -72,6 +72,19 @@ def write_first_that_holds(
     code.place(end)
 
 
+def _write_numbered(
+    number: Value, bodies: Sequence[Callable[[], None]], code: CodeBuilder
+) -> None:
+    """The code of the body of that number, or of the last."""
+    blocks, end = [Block() for _ in bodies], Block()
+    for write, block in zip(bodies, blocks, strict=True):
+        with code.scope(block):
+            write()
+            code.branch(end)
+    code.branch_table(number, blocks)
+    code.place(end)
+
+
 def _loop(op: Op, converter: Converter) -> None:
     code, scalars = converter.code, converter.scalars
     condition, body = (region.block for region in op.regions)
@@ -153,11 +166,6 @@ def _branch(op: Op, converter: Converter) -> None:
             is_float = result.typed(ScalarType).dtype.is_float
             zero = code.float_constant(0.0) if is_float else code.constant(0)
             targets[ordinal] = scalars[result] = code.move(zero)
-    selector = scalars[op.operands[0]]
-    conditions = [selector]
-    if op.name == "case":
-        numbers = map(code.constant, range(len(op.regions) - 1))
-        conditions = [code.op("eq.i64", selector, number)[0] for number in numbers]
 
     def write(number: int) -> None:
         _write(op, number, converter)
@@ -165,4 +173,8 @@ def _branch(op: Op, converter: Converter) -> None:
         _assign(code, list(targets.values()), [scalars[yielded[k]] for k in targets])
 
     bodies = [partial(write, number) for number in range(len(op.regions))]
-    write_first_that_holds(conditions, bodies, code)
+    selector = scalars[op.operands[0]]
+    if op.name == "case":
+        _write_numbered(selector, bodies, code)
+    else:
+        write_first_that_holds([selector], bodies, code)

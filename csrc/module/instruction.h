@@ -28,9 +28,9 @@ const ingot_instruction_t *ingot_instruction(uint32_t code);
 typedef struct ingot_operand_t {
   char letter;
   bool list;
-  uint32_t count;    /* registers of a list, bindings of b; else 1 */
-  uint32_t position; /* word of the first register or value, behind a list's count */
-  uint32_t value;    /* of n, s, t, and of a single register */
+  uint32_t count;    /* items of a list, bindings of b; else 1 */
+  uint32_t position; /* word of the first item or value, behind a list's count */
+  uint32_t value;    /* of n, s, a single t, and of a single register */
 } ingot_operand_t;
 
 typedef struct ingot_decoded_t {

@@ -42,6 +42,20 @@ static ingot_status_t check_registers(const ingot_verifier_t *verifier, uint32_t
   return NULL;
 }
 
+static ingot_status_t check_targets(ingot_verifier_t *verifier, uint32_t word,
+                                    const ingot_operand_t *operand) {
+  REFUSE_UNLESS(operand->count > 0, "a branch without targets");
+  for (uint32_t k = 0; k < operand->count; ++k) {
+    uint32_t target = ingot_code_u32(verifier->words + operand->position + 2 * k);
+    REFUSE_UNLESS(target < verifier->length, "branch to word %u, the function has %u", target,
+                  verifier->length);
+    uint32_t mark = INGOT_WORD_TARGET | (target <= word ? INGOT_WORD_BACKWARD : 0);
+    verifier->marks[target] = (uint8_t)(verifier->marks[target] | mark);
+  }
+  verifier->flow_count += operand->count;
+  return NULL;
+}
+
 static ingot_status_t check_operand(ingot_verifier_t *verifier, uint32_t word,
                                     const ingot_operand_t *operand) {
   switch (operand->letter) {
@@ -53,15 +67,7 @@ static ingot_status_t check_operand(ingot_verifier_t *verifier, uint32_t word,
                     "string offset %u, the strings have %u bytes", operand->value,
                     verifier->module->strings_length);
       return NULL;
-    case 't': {
-      uint32_t target = operand->value;
-      REFUSE_UNLESS(target < verifier->length, "branch to word %u, the function has %u", target,
-                    verifier->length);
-      uint32_t mark = INGOT_WORD_TARGET | (target <= word ? INGOT_WORD_BACKWARD : 0);
-      verifier->marks[target] = (uint8_t)(verifier->marks[target] | mark);
-      ++verifier->flow_count;
-      return NULL;
-    }
+    case 't': return check_targets(verifier, word, operand);
     default: return check_registers(verifier, word, operand);
   }
 }
@@ -240,7 +246,8 @@ static ingot_status_t check_numbers(ingot_verifier_t *verifier, uint32_t word,
 }
 
 static bool is_terminator(uint32_t code) {
-  return code == INGOT_OP_BRANCH || code == INGOT_OP_BRANCH_IF || code == INGOT_OP_RETURN;
+  return code == INGOT_OP_BRANCH || code == INGOT_OP_BRANCH_IF || code == INGOT_OP_BRANCH_TABLE ||
+         code == INGOT_OP_RETURN;
 }
 
 static ingot_status_t check_instructions(ingot_verifier_t *verifier) {

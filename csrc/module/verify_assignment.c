@@ -166,15 +166,17 @@ static ingot_status_t visit(assignment_t *self, uint32_t word, const ingot_decod
   apply_writes(self, decoded);
   if (decoded->code == INGOT_OP_RETURN) {
     INGOT_TRY(check_results(self, word));
-  } else if (decoded->code == INGOT_OP_BRANCH) {
-    INGOT_TRY(flow_to(self, word, decoded->operands[0].value));
-  } else if (decoded->code == INGOT_OP_BRANCH_IF) {
-    INGOT_TRY(flow_to(self, word, decoded->operands[1].value));
-    INGOT_TRY(flow_to(self, word, decoded->operands[2].value));
-  } else {
-    return NULL;
+    self->reachable = false;
   }
-  self->reachable = false;
+  for (uint32_t k = 0; k < decoded->operand_count; ++k) {
+    const ingot_operand_t *operand = &decoded->operands[k];
+    if (operand->letter != 't') continue;
+    for (uint32_t t = 0; t < operand->count; ++t) {
+      const uint16_t *words = self->verifier->words + operand->position + 2 * t;
+      INGOT_TRY(flow_to(self, word, ingot_code_u32(words)));
+    }
+    self->reachable = false;
+  }
   return NULL;
 }
 

@@ -83,6 +83,12 @@ static __attribute__((noinline)) ingot_status_t locate(ingot_vm_context_t *conte
   return ingot_status_prefix(status, "%s", text);
 }
 
+/* Which word of a branch.table has the target for a number. */
+static inline uint32_t table_word(const uint16_t *pc, uint64_t number) {
+  uint32_t last = pc[2] - 1u;
+  return 3 + 2 * (number < last ? (uint32_t)number : last);
+}
+
 /* -- the switch -------------------------------------------------------------------------------- */
 
 #define I(k) r.i[pc[k]]
@@ -134,9 +140,12 @@ ingot_status_t ingot_vm_run(ingot_vm_context_t *context) {
   execute:
     switch (code) {
       case INGOT_OP_BRANCH:
-      case INGOT_OP_BRANCH_IF: {
-        uint32_t target =
-            code == INGOT_OP_BRANCH ? ingot_code_u32(pc + 1) : ingot_code_u32(pc + (I(1) ? 2 : 4));
+      case INGOT_OP_BRANCH_IF:
+      case INGOT_OP_BRANCH_TABLE: {
+        uint32_t word = 1;
+        if (code == INGOT_OP_BRANCH_IF) word = I(1) ? 2 : 4;
+        else if (code == INGOT_OP_BRANCH_TABLE) word = table_word(pc, UNSIGNED(1));
+        uint32_t target = ingot_code_u32(pc + word);
         if (start + target <= pc && must_look(context, steps)) {
           status = check_limits(context, steps);
           if (status) goto failed;

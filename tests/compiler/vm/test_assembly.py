@@ -22,7 +22,7 @@ from tests.support.assembly import assert_assembles
 from tests.support.devices import best_variant, targets
 from tests.support.drawn import examples
 
-# State, a loop, a sequence, a dim that is a formula, f64 registers, names of all kinds.
+# State, a loop, a branch of three ways, a sequence, a dim that is a formula, f64 registers, names of all kinds.
 PROGRAM = """
 module {} {
   variable @total: f32[2] = dense<f32[] 1.5>
@@ -48,7 +48,18 @@ module {} {
     %y = concatenate(%x, %x) {axis=0} : f32[2*n,2] loc("twice")
     %list = list.argument(%xs) {symbols=["q"]} : list<f32[?,2]>
     %ys = list.result(%list) {kind="optional_sequence", given=<q>} : optional_sequence<f32[?,2]>
-    return(%y, %ys, %z)
+    %last = case(%steps) {symbols=[]} : f64[] ({
+    ^():
+      yield(%z)
+    }, {
+    ^():
+      yield(%half)
+    }, {
+    ^():
+      %power = mul(%z, %half) : f64[]
+      yield(%power)
+    })
+    return(%y, %ys, %last)
   }
 }
 """

@@ -63,7 +63,6 @@ static void removed_instructions(builder_t *builder, uint16_t code) {
   end(builder);
 }
 
-static void a_call(builder_t *builder) { removed_instructions(builder, 0x04); }
 static void a_fill(builder_t *builder) { removed_instructions(builder, 0x62); }
 
 static void empty_function(builder_t *builder) { (void)builder; }
@@ -121,6 +120,29 @@ static void assigned_on_one_path(builder_t *builder) {
   EMIT(CONST_I64, 1, 1);
   builder_set_target(builder, branch + 4);
   EMIT(MOVE_I64, 2, 1);
+  end(builder);
+}
+
+static void assigned_on_one_way_of_a_table(builder_t *builder) {
+  EMIT(CONST_I64, 0, 1);
+  uint32_t branch = EMIT(BRANCH_TABLE, 0, 3, 0, 0, 0);
+  builder_set_target(builder, branch + 3);
+  builder_set_target(builder, branch + 5);
+  EMIT(CONST_I64, 1, 1);
+  builder_set_target(builder, branch + 7);
+  EMIT(MOVE_I64, 2, 1);
+  end(builder);
+}
+
+static void table_without_targets(builder_t *builder) {
+  EMIT(CONST_I64, 0, 1);
+  EMIT(BRANCH_TABLE, 0, 0);
+  end(builder);
+}
+
+static void table_target_behind(builder_t *builder) {
+  EMIT(CONST_I64, 0, 1);
+  EMIT(BRANCH_TABLE, 0, 2, 0, 1000);
   end(builder);
 }
 
@@ -399,12 +421,15 @@ static const rule_t rules[] = {
     {"two variables of one name", variable_twice, "it has two variables 'v'"},
 
     {"right code", right_code, NULL},
+    {"assigned on one way of a table", assigned_on_one_way_of_a_table,
+     "register 1 of kind i may be read before"},
+    {"a table without targets", table_without_targets, "a branch without targets"},
+    {"a table's target behind the end", table_target_behind, "branch to word 1000"},
     {"assigned on both paths", assigned_on_both_paths, NULL},
     {"a loop", loop_with_state, NULL},
     {"dead code", dead_code, NULL},
     {"an empty function", empty_function, "function 0 has"},
     {"a function that nobody calls", function_of_no_kind, "function 1 has flags"},
-    {"a call", a_call, "unknown opcode 0x04"},
     {"a fill", a_fill, "unknown opcode 0x62"},
     {"an unknown opcode", unknown_opcode, "unknown opcode 0xee"},
     {"an instruction that is cut", cut_instruction, "leave the function"},

@@ -68,6 +68,50 @@ static void loops_run_until_their_condition(void) {
   harness_unload(&program);
 }
 
+/* y = 10, 11 or 12, by the number x; 12 also for numbers that are none. */
+static void a_table_leads_to_the_target_of_a_number(void) {
+  static const int64_t cases[][2] = {{0, 10}, {1, 11},  {2, 12},         {3, 12},
+                                     {9, 12}, {-1, 12}, {INT64_MIN, 12}, {INT64_C(1) << 32, 12}};
+  builder_t storage = start();
+  builder_t *builder = &storage;
+  uint32_t ends[3];
+  emit_input(builder);
+  uint32_t branch = EMIT(BRANCH_TABLE, 0, 3, 0, 0, 0);
+  for (uint32_t k = 0; k < 3; ++k) {
+    builder_set_target(builder, branch + 3 + 2 * k);
+    EMIT(CONST_I64, 1, 10 + k);
+    ends[k] = EMIT(BRANCH, 0);
+  }
+  for (uint32_t k = 0; k < 3; ++k) builder_set_target(builder, ends[k] + 1);
+  emit_output(builder, 1);
+  harness_program_t program;
+  REQUIRE_OK(harness_load(&harness, builder_finish(builder), NULL, &program));
+  for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); ++i) {
+    int64_t got = 0;
+    EXPECT_OK(call(&program, cases[i][0], &got, NULL));
+    EXPECT_EQUAL(got, cases[i][1]);
+  }
+  harness_unload(&program);
+}
+
+/* A table whose first target leads back, for ever. */
+static void a_table_that_leads_back_ends_with_its_limits(void) {
+  builder_t storage = start();
+  builder_t *builder = &storage;
+  emit_input(builder);
+  EMIT(CONST_I64, 1, 0);
+  uint32_t head = EMIT(NE_I64, 2, 0, 0);
+  uint32_t branch = EMIT(BRANCH_TABLE, 2, 2, head, 0);
+  builder_set_target(builder, branch + 5);
+  emit_output(builder, 1);
+  harness_program_t program;
+  int64_t got = 0;
+  const ingot_call_options_t steps = {.max_steps = 1000};
+  REQUIRE_OK(harness_load(&harness, builder_finish(builder), NULL, &program));
+  EXPECT_STATUS(call(&program, 1, &got, &steps), DEADLINE_EXCEEDED, "1000 steps");
+  harness_unload(&program);
+}
+
 /* Cancels as long as nothing tells it to stop; counts the calls that it met. */
 typedef struct canceller_t {
   ingot_session_t *session;
@@ -160,6 +204,8 @@ static void a_failed_assert_fills_its_message_in(void) {
 int main(void) {
   if (harness_create(NULL, &harness)) return 1;
   RUN(loops_run_until_their_condition);
+  RUN(a_table_leads_to_the_target_of_a_number);
+  RUN(a_table_that_leads_back_ends_with_its_limits);
   RUN(a_call_is_cancelled_from_another_thread);
   RUN(a_caller_is_asked_whether_to_stop);
   RUN(limits_end_a_call_and_leave_the_session_usable);

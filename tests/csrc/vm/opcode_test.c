@@ -304,6 +304,7 @@ static void every_opcode_is_run_by_some_test(void) {
       /* vm/control_test.c */
       OP(BRANCH),
       OP(BRANCH_IF),
+      OP(BRANCH_TABLE),
       OP(RETURN),
       OP(ASSERT),
       /* vm/device_test.c */

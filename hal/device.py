@@ -42,12 +42,14 @@ def _log(_user: Any, severity: int, message: Any) -> None:
 class Device(Uncopied):
     """A device that is open. Devices with one URI share threads: `open_device` makes one."""
 
-    __slots__ = ("__weakref__", "handle", "uri")
+    __slots__ = ("__weakref__", "handle", "is_borrowed", "uri")
 
-    def __init__(self, uri: str, handle: Handle) -> None:
-        """`handle` owns a C device; `uri` is what it is called."""
+    def __init__(self, uri: str, handle: Handle, is_borrowed: bool = False) -> None:
+        """`handle` owns a C device; `uri` is what it is called, by which `open_device` finds it
+        again unless it is borrowed from another library."""
         self.uri = uri
         self.handle = handle
+        self.is_borrowed = is_borrowed
 
     def __copy__(self) -> Device:
         return self  # it never changes

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 from threading import get_ident
-from typing import Any, NoReturn
+from typing import Any
 
 from ingot.hal.errors import FailedPrecondition, error_class
 
@@ -77,7 +77,7 @@ class Uncopied:
 
     __slots__ = ()
 
-    def __reduce__(self) -> NoReturn:
+    def __reduce__(self) -> tuple[Any, ...]:
         raise TypeError(
             "objects of the runtime can be neither pickled nor copied; keep the module file and "
             "load it again, or fork() the model"

@@ -56,7 +56,7 @@ def _new_device(context: Any, queue: Any) -> Device:
     check(lib.ingot_opencl_device_wrap(instance().pointer, options.encode(), *handles, out))
     of_context = queue.device if queue is not None else context.devices[0]
     handle = Handle(out[0], lib.ingot_device_release, instance())
-    return Device(f"opencl://{of_context.name.strip()}", handle)
+    return Device(f"opencl://{of_context.name.strip()}", handle, is_borrowed=True)
 
 
 def _pointer(number: int) -> Any:

@@ -20,6 +20,7 @@ from ingot.hal.whole_file import read_arrays
 from ingot.runtime.debugging import Debugger, Stop
 from ingot.runtime.frame import Frame
 from ingot.runtime.limits import set_limits
+from ingot.runtime.origin import Origin, origin_of, remember, shared_program
 from ingot.runtime.program import HostKernel, Program
 from ingot.runtime.session import Session
 from ingot.runtime.signature import Signature, Value
@@ -294,6 +295,22 @@ class Model(Uncopied):
         data is copied each way at every call."""
         return self._program.host_kernels
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickles the path of the module, or its bytes, and the state. Where it is unpickled, the
+        files must be at the same paths; a process loads them once for all models of one origin.
+        TypeError: it was loaded with what cannot go to another process."""
+        origin = self._program.origin
+        if isinstance(origin, str):
+            raise TypeError(f"the model cannot be pickled: {origin}")
+        remember(origin, self._program)
+        return _unpickle, (origin, self.state())
+
+    def __copy__(self) -> Any:
+        return super().__reduce__()
+
+    def __deepcopy__(self, _memo: object) -> Any:
+        return super().__reduce__()
+
     def __call__(self, *arguments: Any, out: Any = None, **named: Any) -> Any:
         """Runs `main`; see `Function.__call__`."""
         return (self._main or self._find_main())._run(arguments, out, named)
@@ -416,12 +433,29 @@ def load(
     Incompatible: it is for another version. DeadlineExceeded: it took longer than `timeout`.
     """
     return Model(
-        Program(
+        _program(
             source,
-            open_device(device, threads),
             parameters,
+            device=device,
+            threads=threads,
             verify=verify,
             timeout=timeout,
             zero_memory=zero_memory,
         )
     )
+
+
+def _program(source: Any, parameters: Any, *, device: Any, threads: Any, **options: Any) -> Program:
+    program = Program(source, open_device(device, threads), parameters, **options)
+    program.origin = origin_of(
+        source, parameters, {"device": device, "threads": threads, **options}
+    )
+    return program
+
+
+def _unpickle(origin: Origin, state: Mapping[str, Any]) -> Model:
+    """The model that was pickled, with its state."""
+    model = Model(shared_program(origin, _program))
+    if state:
+        model.load_state(state)
+    return model

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ingot.hal.checkpoint import Checkpoint
 from ingot.hal.device import Device, instance
@@ -29,6 +29,9 @@ from ingot.runtime.limits import set_limits
 from ingot.runtime.signature import Signature, read_signature, read_variables
 from ingot.runtime.tensors import bits_of_parameter
 
+if TYPE_CHECKING:
+    from ingot.runtime.origin import Origin
+
 __all__ = ["HostKernel", "Program", "load_module"]
 
 _SHOWN = 5  # names in a message
@@ -44,7 +47,11 @@ class HostKernel:
 
 
 class Program(Uncopied):
-    """The module, and the C program made from it. It never changes."""
+    """The module, and the C program made from it. It never changes.
+
+    `origin` is how another process makes it, or why none can."""
+
+    origin: Origin | str = "it was not made by ingot.load"
 
     def __init__(
         self,

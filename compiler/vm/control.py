@@ -72,9 +72,7 @@ def write_first_that_holds(
     code.place(end)
 
 
-def _write_numbered(
-    number: Value, bodies: Sequence[Callable[[], None]], code: CodeBuilder
-) -> None:
+def _write_numbered(number: Value, bodies: Sequence[Callable[[], None]], code: CodeBuilder) -> None:
     """The code of the body of that number, or of the last."""
     blocks, end = [Block() for _ in bodies], Block()
     for write, block in zip(bodies, blocks, strict=True):

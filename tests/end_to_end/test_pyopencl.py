@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -136,3 +137,8 @@ def test_the_loader_of_pyopencl_serves_where_the_system_has_none() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "opencl://0" in done.stdout
+
+
+def test_a_model_on_a_queue_cannot_be_pickled(shared: ingot.Model) -> None:
+    with pytest.raises(TypeError, match="its device is of pyopencl"):
+        pickle.dumps(shared)

@@ -22,7 +22,8 @@ from tests.support.assembly import assert_assembles
 from tests.support.devices import best_variant, targets
 from tests.support.drawn import examples
 
-# State, a loop, a branch of three ways, a sequence, a dim that is a formula, f64 registers, names of all kinds.
+# State, a loop, a branch of three ways, a sequence, a dim that is a formula, f64 registers, names
+# of all kinds.
 PROGRAM = """
 module {} {
   variable @total: f32[2] = dense<f32[] 1.5>

@@ -1,12 +1,12 @@
 /* The whole runtime as one translation unit: `cc -c -Icsrc/include -Icsrc csrc/ingot.c` is
- * all that a build needs. Every other .c file of csrc/ is included here, lower layers first.
+ * all that a build needs. Every other .c file of csrc/ is included here, lower layers first,
+ * but for the platform.
  */
 #if !defined(_GNU_SOURCE)
 #define _GNU_SOURCE 1 /* before the first system header of any file */
 #endif
 
 #include "base/allocator.c"
-#include "base/clock.c"
 #include "base/crc32.c"
 #include "base/dtype.c"
 #include "base/float.c"
@@ -28,7 +28,6 @@
 #include "hal/cpu/features.c"
 #include "hal/cpu/library.c"
 #include "hal/cpu/queue.c"
-#include "hal/cpu/thread_count.c"
 #include "hal/cpu/thread_pool.c"
 
 #if defined(INGOT_OPENCL) /* ask for the driver with -DINGOT_OPENCL */
@@ -79,3 +78,10 @@
 #include "api/program.c"
 #include "api/safetensors.c"
 #include "api/session.c"
+
+/* Last, for systems' headers define many names. */
+#include "platform/bare.c"
+#include "platform/cgroup.c"
+#include "platform/posix.c"
+#include "platform/wasm.c"
+#include "platform/windows.c"

@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/float_environment.h"
+#include "platform/platform.h"
 #include "vm/context.h"
 
 static const ingot_allocator_t *program_allocator(const ingot_program_t *program) {

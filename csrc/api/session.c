@@ -7,9 +7,9 @@
 #include <stdio.h>
 
 #include "api/program.h"
-#include "base/clock.h"
 #include "base/float_environment.h"
 #include "base/dtype.h"
+#include "platform/platform.h"
 #include "vm/context.h"
 #include "vm/debug.h"
 

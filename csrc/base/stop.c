@@ -1,7 +1,7 @@
 /* Deadlines, questions and cancels: see stop.h. */
 #include "base/stop.h"
 
-#include "base/clock.h"
+#include "platform/platform.h"
 
 /* Asking may have to wait for a lock of the caller's; it takes an eighth of the time at most. */
 #define QUESTION_NANOSECONDS 2000000

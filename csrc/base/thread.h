@@ -1,64 +1,15 @@
-/* Threads: reference counts, mutex, condition, and the pause of a spinning thread.
+/* Reference counts, the pause of a spinning thread, and what the platform has: mutex, condition.
  *
- * Atomics are C11's own (<stdatomic.h>). Mutexes do not nest. Nothing here allocates.
+ * Atomics are C11's own (<stdatomic.h>).
  */
 #ifndef INGOT_BASE_THREAD_H_
 #define INGOT_BASE_THREAD_H_
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <time.h>
 
-typedef pthread_mutex_t ingot_mutex_t;
-typedef pthread_cond_t ingot_condition_t;
-
-static inline void ingot_mutex_initialize(ingot_mutex_t *mutex) {
-  (void)pthread_mutex_init(mutex, NULL); /* cannot fail with default attributes */
-}
-
-static inline void ingot_mutex_deinitialize(ingot_mutex_t *mutex) {
-  (void)pthread_mutex_destroy(mutex);
-}
-
-static inline void ingot_mutex_lock(ingot_mutex_t *mutex) { (void)pthread_mutex_lock(mutex); }
-
-static inline void ingot_mutex_unlock(ingot_mutex_t *mutex) { (void)pthread_mutex_unlock(mutex); }
-
-static inline void ingot_condition_initialize(ingot_condition_t *condition) {
-  (void)pthread_cond_init(condition, NULL);
-}
-
-static inline void ingot_condition_deinitialize(ingot_condition_t *condition) {
-  (void)pthread_cond_destroy(condition);
-}
-
-/* Callers test their predicate in a loop: a wait may end without a signal. */
-static inline void ingot_condition_wait(ingot_condition_t *condition, ingot_mutex_t *mutex) {
-  (void)pthread_cond_wait(condition, mutex);
-}
-
-/* For some milliseconds at most. */
-static inline void ingot_condition_wait_a_little(ingot_condition_t *condition,
-                                                 ingot_mutex_t *mutex) {
-  struct timespec end;
-  (void)timespec_get(&end, TIME_UTC); /* C11: the real-time clock, which waits go by */
-  end.tv_nsec += 4000000;
-  if (end.tv_nsec >= 1000000000) {
-    end.tv_nsec -= 1000000000;
-    ++end.tv_sec;
-  }
-  (void)pthread_cond_timedwait(condition, mutex, &end);
-}
-
-static inline void ingot_condition_signal(ingot_condition_t *condition) {
-  (void)pthread_cond_signal(condition);
-}
-
-static inline void ingot_condition_broadcast(ingot_condition_t *condition) {
-  (void)pthread_cond_broadcast(condition);
-}
+#include "platform/platform.h"
 
 /* Tells the core that this thread waits for another one. */
 static inline void ingot_thread_pause(void) {

@@ -3,10 +3,10 @@
 #include <stdio.h>
 
 #include "base/arithmetic.h"
-#include "base/clock.h"
 #include "hal/check.h"
 #include "hal/host.h"
 #include "hal/hal.h"
+#include "platform/platform.h"
 
 /* A grid beyond this could not be counted through, and claiming ranges could overflow. */
 #define INGOT_HAL_MAX_WORKGROUPS (INT64_C(1) << 62)

@@ -5,8 +5,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "base/clock.h"
 #include "base/dtype.h"
+#include "platform/platform.h"
 #include "vm/list.h"
 
 static const ingot_allocator_t *context_allocator(const ingot_vm_context_t *context) {

@@ -1,6 +1,5 @@
 /* The conformance suite, part two: dispatches, their checks and faults, executables.
  */
-#include "base/clock.h"
 #include "suite.h"
 
 /* A dispatch whose failure may show at the next wait only. */

@@ -98,7 +98,13 @@ REQUIRED_PACKAGES = {"numpy", "cffi"}
 # A front end that is imported only when its package is there; with it come its dependencies.
 FRONTEND_PACKAGES = {"ingot.compiler.frontends.onnx": {"onnx", "ml_dtypes", "google"}}
 
-C_LAYERS = ("base", "hal", "module", "vm", "api")
+C_LAYERS = ("platform", "base", "hal", "module", "vm", "api")
+
+# Headers of C and of compilers; any other with < > is a system's.
+C_HEADERS = {
+    *("cpuid", "inttypes", "limits", "stdalign", "stdarg", "stdatomic", "stdbool", "stddef"),
+    *("stdint", "stdio", "stdlib", "string", "sanitizer/asan_interface", "elf"),
+}
 
 
 def _modules() -> Iterator[tuple[str, Path]]:
@@ -349,6 +355,18 @@ def test_c_files_include_only_lower_layers(layer: str) -> None:
         for name in re.findall(r'^#include "([^"]+)"', path.read_text(encoding="utf-8"), re.M):
             if name.partition("/")[0] not in allowed:
                 wrong.append(f"{path.relative_to(ROOT)} includes {name}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_only_the_platform_includes_headers_of_a_system() -> None:
+    folder = ROOT / "csrc"
+    apart = {folder / "include" / "ingot" / "timeline.h"}  # compiled into applications only
+    wrong = []
+    for path in sorted({*folder.rglob("*.[ch]")} - {*(folder / "platform").iterdir()} - apart):
+        text = path.read_text(encoding="utf-8")
+        for name in re.findall(r"^ *# *include <([^>]+)\.h>", text, re.M):
+            if name not in C_HEADERS and not name.startswith("ingot/"):
+                wrong.append(f"{path.relative_to(ROOT)} includes <{name}.h>: see platform.h")
     assert not wrong, "\n".join(wrong)
 
 

@@ -1,13 +1,10 @@
 /* Buffers of the CPU device: one block with the object in front of its bytes, or the
  * caller's bytes. */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE /* madvise */
-#endif
 #include <inttypes.h>
-#include <sys/mman.h>
 
 #include "base/arithmetic.h"
 #include "hal/cpu/cpu.h"
+#include "platform/platform.h"
 
 #define INGOT_CPU_HUGE_PAGE (2 * 1024 * 1024)
 #define INGOT_CPU_SPARE_LEAST (64 * 1024)        /* smaller blocks the allocator keeps itself */
@@ -159,12 +156,10 @@ ingot_status_t ingot_hal_cpu_buffer_create(ingot_device_t *device, int64_t lengt
   }
   uint8_t *data = (uint8_t *)(buffer + 1);
   data += -(uintptr_t)data & (alignment - 1);
-#if defined(MADV_HUGEPAGE)
   if (length >= INGOT_CPU_HUGE_PAGE) {
     size_t whole_pages = (size_t)length & ~(size_t)(INGOT_CPU_HUGE_PAGE - 1);
-    (void)madvise(data, whole_pages, MADV_HUGEPAGE); /* for speed only */
+    ingot_memory_prefer_large_pages(data, whole_pages);
   }
-#endif
   buffer->release = NULL;
   buffer->total = total;
   *out_buffer = ingot_cpu_buffer_initialize(buffer, device, data, length,

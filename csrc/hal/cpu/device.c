@@ -2,14 +2,10 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#if defined(__linux__)
-#include <sys/sysinfo.h>
-#endif
-#include <unistd.h>
 
 #include "hal/cpu/cpu.h"
 #include "hal/cpu/features.h"
-#include "hal/cpu/thread_count.h"
+#include "platform/platform.h"
 
 #define INGOT_CPU_MAX_THREADS 1024
 
@@ -87,26 +83,12 @@ static void ingot_cpu_describe(ingot_hal_cpu_device_t *device) {
   device->base.description = device->description;
 }
 
-/* Memory and swap space; 0 if the system does not say. */
-static int64_t ingot_cpu_memory_length(void) {
-#if defined(__linux__)
-  struct sysinfo facts;
-  if (sysinfo(&facts) != 0) return 0;
-  uint64_t length = ((uint64_t)facts.totalram + facts.totalswap) * facts.mem_unit;
-  return length < INT64_MAX ? (int64_t)length : INT64_MAX;
-#elif defined(_SC_PHYS_PAGES)
-  return (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
-#else
-  return 0;
-#endif
-}
-
 static ingot_status_t ingot_cpu_device_create(ingot_instance_t *instance,
                                               const ingot_hal_uri_t *uri,
                                               const ingot_device_options_t *options,
                                               ingot_device_t **out_device) {
   const ingot_allocator_t *allocator = &instance->allocator;
-  uint32_t available = ingot_hal_cpu_thread_count();
+  uint32_t available = ingot_processor_count();
   uint32_t threads = available < INGOT_CPU_MAX_THREADS ? available : INGOT_CPU_MAX_THREADS;
   INGOT_TRY(ingot_cpu_parse_options(allocator, uri, &threads));
   void *memory;
@@ -127,7 +109,7 @@ static ingot_status_t ingot_cpu_device_create(ingot_instance_t *instance,
   device->base.target = "cpu";
   device->base.features = ingot_hal_cpu_features();
   device->base.thread_count = threads;
-  device->base.memory_length = ingot_cpu_memory_length();
+  device->base.memory_length = ingot_memory_length();
   ingot_cpu_describe(device);
   ingot_hal_instance_retain(instance);
   *out_device = &device->base;

@@ -4,18 +4,13 @@
  * the image only through ingot_elf_at, and both check bounds. Everything that the dynamic
  * section points to is read from the image, after its segments were copied.
  */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE /* MAP_ANONYMOUS */
-#endif
 #include "hal/cpu/elf.h"
 
 #include <elf.h>
-#include <errno.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "base/arithmetic.h"
+#include "platform/platform.h"
 
 #if defined(__x86_64__)
 #define INGOT_ELF_MACHINE EM_X86_64
@@ -192,9 +187,8 @@ static ingot_status_t ingot_elf_read_segments(ingot_elf_loader_t *loader,
 /* Maps the image and copies the segments; from here on `image.base` is set. */
 static ingot_status_t ingot_elf_map(ingot_elf_loader_t *loader, const Elf64_Ehdr *header) {
   ingot_elf_image_t *image = &loader->image;
-  void *base =
-      mmap(NULL, image->length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (base == MAP_FAILED) return ingot_status_out_of_memory();
+  void *base = ingot_pages_create(image->length);
+  if (!base) return ingot_status_out_of_memory();
   image->base = base;
   for (uint32_t p = 0; p < header->e_phnum; p++) {
     Elf64_Phdr segment;
@@ -395,29 +389,25 @@ static ingot_status_t ingot_elf_find(const ingot_elf_loader_t *loader, void **ou
 }
 
 static ingot_status_t ingot_elf_protect_range(const ingot_elf_loader_t *loader, uint64_t address,
-                                              uint64_t length, int protection) {
+                                              uint64_t length, uint32_t access) {
   uint64_t first = address & ~(loader->page - 1);
   uint64_t end = (address + length + loader->page - 1) & ~(loader->page - 1);
-  if (mprotect(loader->image.base + first, (size_t)(end - first), protection) == 0) return NULL;
-  int error = errno;
-  if (error == ENOMEM) return ingot_status_out_of_memory();
-  return ingot_status_create(loader->allocator, INGOT_STATUS_PERMISSION_DENIED,
-                             "the system refuses %s memory: %s",
-                             protection & PROT_EXEC ? "executable" : "protected", strerror(error));
+  ingot_reason_t reason;
+  ingot_status_code_t code =
+      ingot_pages_protect(loader->image.base + first, (size_t)(end - first), access, &reason);
+  if (!code) return NULL;
+  if (code == INGOT_STATUS_OUT_OF_MEMORY) return ingot_status_out_of_memory();
+  return ingot_status_create(loader->allocator, code, "the system refuses %s memory: %s",
+                             access & INGOT_PAGES_EXECUTE ? "executable" : "protected",
+                             reason.text);
 }
 
 static ingot_status_t ingot_elf_protect(const ingot_elf_loader_t *loader) {
   const ingot_elf_image_t *image = &loader->image;
   for (uint32_t s = 0; s < image->segment_count; s++) {
     const ingot_elf_segment_t *segment = &image->segments[s];
-    int protection = (segment->flags & PF_R ? PROT_READ : 0) |
-                     (segment->flags & PF_W ? PROT_WRITE : 0) |
-                     (segment->flags & PF_X ? PROT_EXEC : 0);
-    if (segment->flags & PF_X) {
-      char *code = (char *)image->base + segment->address;
-      __builtin___clear_cache(code, code + segment->length);
-    }
-    INGOT_TRY(ingot_elf_protect_range(loader, segment->address, segment->length, protection));
+    uint32_t access = segment->flags & (PF_R | PF_W | PF_X);
+    INGOT_TRY(ingot_elf_protect_range(loader, segment->address, segment->length, access));
   }
   /* Relocated constants become read-only; only whole pages of them, inward. */
   const uint8_t *read_only =
@@ -429,7 +419,7 @@ static ingot_status_t ingot_elf_protect(const ingot_elf_loader_t *loader) {
   uint64_t first = (uint64_t)(read_only - image->base);
   uint64_t end = (first + loader->read_only_length) & ~(loader->page - 1);
   first = (first + loader->page - 1) & ~(loader->page - 1);
-  return end > first ? ingot_elf_protect_range(loader, first, end - first, PROT_READ) : NULL;
+  return end > first ? ingot_elf_protect_range(loader, first, end - first, PF_R) : NULL;
 }
 
 static ingot_status_t ingot_elf_load_mapped(ingot_elf_loader_t *loader, void **out_function) {
@@ -445,7 +435,7 @@ ingot_status_t ingot_elf_load(const ingot_allocator_t *allocator, const void *da
                                .file = data,
                                .file_length = length,
                                .function = name,
-                               .page = (uint64_t)sysconf(_SC_PAGESIZE)};
+                               .page = ingot_pages_unit()};
   Elf64_Ehdr header;
   INGOT_TRY(ingot_elf_check_header(&loader, &header));
   INGOT_TRY(ingot_elf_read_segments(&loader, &header));
@@ -460,6 +450,6 @@ ingot_status_t ingot_elf_load(const ingot_allocator_t *allocator, const void *da
 }
 
 void ingot_elf_unload(ingot_elf_image_t *image) {
-  if (image->length) (void)munmap(image->base, image->length);
+  if (image->length) ingot_pages_free(image->base, image->length);
   image->length = 0;
 }

@@ -112,7 +112,7 @@ static ingot_status_t ingot_cpu_executable_load(
   ingot_log(&device->base.instance->log, INGOT_LOG_INFO, "kernels '%s': variant '%s'",
             description->name, variant_name);
   if (device->base.instance->profiling) {
-    ingot_hal_cpu_library_write_perf_map(&executable->library, description->entries);
+    ingot_hal_cpu_library_name_kernels(&executable->library, description->entries);
   }
   return NULL;
 }

@@ -1,10 +1,11 @@
-/* Feature bits from CPUID and XCR0 on x86-64, from the auxiliary vector on aarch64. */
+/* Feature bits from CPUID and XCR0 on x86-64, from the system on aarch64. */
 #include "hal/cpu/features.h"
 
 #include <stdbool.h>
 #include <stdio.h>
 
 #include "ingot/module_layout.h"
+#include "platform/platform.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -65,13 +66,13 @@ void ingot_hal_cpu_features_text(uint64_t features, char *out_text, size_t capac
                  features & INGOT_CPU_X86_AVX512_BF16 ? " avx512-bf16" : "");
 }
 
-#elif defined(__aarch64__) && defined(__linux__)
-#include <sys/auxv.h>
+#elif defined(__aarch64__)
 
 uint64_t ingot_hal_cpu_features(void) {
   uint64_t features = 0;
-  if (getauxval(AT_HWCAP) & 1ul << 20) features |= INGOT_CPU_ARM_DOTPROD;  /* ASIMDDP */
-  if (getauxval(AT_HWCAP2) & 1ul << 13) features |= INGOT_CPU_ARM_I8MM;    /* I8MM */
+  ingot_processor_capabilities_t has = ingot_processor_capabilities();
+  if (has.words[0] >> 20 & 1) features |= INGOT_CPU_ARM_DOTPROD; /* ASIMDDP */
+  if (has.words[1] >> 13 & 1) features |= INGOT_CPU_ARM_I8MM;    /* I8MM */
   return features;
 }
 

@@ -1,16 +1,8 @@
 /* Kernel libraries from memory, from dlopen, or linked in; checked once before use. */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE /* memfd_create */
-#endif
 #include "hal/cpu/library.h"
 
-#include <dlfcn.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 /* Kernels import nothing, except in a build that looks for errors: there they may call the
  * sanitizers, which the system's loader binds. */
@@ -79,49 +71,18 @@ static ingot_status_t ingot_library_query(const ingot_allocator_t *allocator,
   return NULL;
 }
 
-static bool ingot_write_all(int file, const uint8_t *bytes, size_t length) {
-  while (length > 0) {
-    ssize_t written = write(file, bytes, length);
-    if (written <= 0) return false;
-    bytes += written;
-    length -= (size_t)written;
-  }
-  return true;
-}
-
-/* The object as an anonymous file, loaded by the system. NULL if that is refused too. The
- * file stays open as long as the handle: dlopen takes two objects of one path for the same. */
-static void *ingot_library_open_anonymous(const void *data, size_t length, int *out_file) {
-#if defined(__linux__)
-  char path[64];
-  int file = memfd_create("ingot-kernels", MFD_CLOEXEC);
-  if (file < 0) return NULL;
-  (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", file);
-  void *handle = ingot_write_all(file, data, length) ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
-  if (!handle) (void)close(file);
-  *out_file = file;
-  return handle;
-#else
-  (void)data;
-  (void)length;
-  (void)out_file;
-  return NULL;
-#endif
-}
-
 /* The second way, for systems that refuse to make memory executable. Takes `refusal`. */
 static ingot_status_t ingot_library_load_by_system(const void *data, size_t length,
                                                    ingot_status_t refusal,
                                                    ingot_hal_cpu_library_t *library,
                                                    void **out_function) {
-  library->handle = ingot_library_open_anonymous(data, length, &library->file);
-  if (!library->handle) {
+  if (!ingot_dynamic_library_open_bytes(data, length, &library->system)) {
     return ingot_status_prefix(refusal,
                                "cannot load native kernels here, neither directly nor by dlopen; "
                                "link them statically into the program and register them");
   }
   ingot_status_free(refusal);
-  *out_function = dlsym(library->handle, INGOT_KERNEL_QUERY_NAME);
+  *out_function = ingot_dynamic_library_symbol(&library->system, INGOT_KERNEL_QUERY_NAME);
   return NULL; /* the own loader found the function already */
 }
 
@@ -156,16 +117,12 @@ ingot_status_t ingot_hal_cpu_library_link(const ingot_allocator_t *allocator,
 
 void ingot_hal_cpu_library_unload(ingot_hal_cpu_library_t *library) {
   ingot_elf_unload(&library->image);
-  if (library->handle) {
-    (void)dlclose(library->handle);
-    (void)close(library->file);
-  }
-  library->handle = NULL;
+  ingot_dynamic_library_close(&library->system);
 }
 
 /* Bytes from a kernel to the next one or to the end of its segment: perf wants a size. */
-static uint64_t ingot_library_code_length(const ingot_hal_cpu_library_t *library,
-                                          uintptr_t function) {
+static size_t ingot_library_code_length(const ingot_hal_cpu_library_t *library,
+                                        uintptr_t function) {
   uintptr_t end = function + 1;
   for (uint32_t s = 0; s < library->image.segment_count; s++) {
     const ingot_elf_segment_t *segment = &library->image.segments[s];
@@ -179,17 +136,13 @@ static uint64_t ingot_library_code_length(const ingot_hal_cpu_library_t *library
   return end - function;
 }
 
-void ingot_hal_cpu_library_write_perf_map(const ingot_hal_cpu_library_t *library,
-                                          const ingot_hal_entry_description_t *entries) {
-  char line[256];
-  (void)snprintf(line, sizeof(line), "/tmp/perf-%d.map", (int)getpid());
-  int file = open(line, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
-  if (file < 0) return;
+void ingot_hal_cpu_library_name_kernels(const ingot_hal_cpu_library_t *library,
+                                        const ingot_hal_entry_description_t *entries) {
   for (uint32_t e = 0; library->image.length > 0 && e < library->kernels->entry_count; e++) {
     uintptr_t function = (uintptr_t)library->kernels->entries[e].function;
-    int length = snprintf(line, sizeof(line), "%" PRIxPTR " %" PRIx64 " ingot:%.180s\n", function,
-                          ingot_library_code_length(library, function), entries[e].name);
-    if (length < 0 || !ingot_write_all(file, (const uint8_t *)line, (size_t)length)) break;
+    char name[192];
+    (void)snprintf(name, sizeof(name), "ingot:%.180s", entries[e].name);
+    ingot_profiler_name_code((const void *)function, ingot_library_code_length(library, function),
+                             name);
   }
-  (void)close(file);
 }

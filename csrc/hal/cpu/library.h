@@ -5,12 +5,12 @@
 
 #include "hal/cpu/elf.h"
 #include "hal/hal.h"
+#include "platform/platform.h"
 
 typedef struct ingot_hal_cpu_library_t {
   const ingot_kernel_library_t *kernels; /* checked: count, tiles, scratch lengths */
   ingot_elf_image_t image;               /* length 0 if it is not ours */
-  void *handle;                          /* of dlopen; NULL if it is not the system's */
-  int file;                              /* what the handle was opened from, if there is one */
+  ingot_dynamic_library_t system;        /* without handle if it is not the system's */
 } ingot_hal_cpu_library_t;
 
 /* Loads an ELF object with this runtime's loader; where the system refuses executable
@@ -26,9 +26,9 @@ ingot_status_t ingot_hal_cpu_library_link(const ingot_allocator_t *allocator,
                                           ingot_hal_cpu_library_t *out_library);
 void ingot_hal_cpu_library_unload(ingot_hal_cpu_library_t *library);
 
-/* Tells the system's profiler (perf) the kernels' addresses and names, in the file that it
- * reads. Best effort: a profile without names is no failure of the program. */
-void ingot_hal_cpu_library_write_perf_map(const ingot_hal_cpu_library_t *library,
-                                          const ingot_hal_entry_description_t *entries);
+/* Tells the system's profiler (perf) the kernels' addresses and names. Best effort: a profile
+ * without names is no failure of the program. */
+void ingot_hal_cpu_library_name_kernels(const ingot_hal_cpu_library_t *library,
+                                        const ingot_hal_entry_description_t *entries);
 
 #endif /* INGOT_HAL_CPU_LIBRARY_H_ */

@@ -10,20 +10,14 @@
  * asks for that: it shows when nobody joins, wakes or lets go of the pool, and only then
  * the process id is compared and the pool started anew.
  */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE /* pthread_sigmask */
-#endif
 #include "hal/cpu/thread_pool.h"
 
-#include <sched.h>
-#include <signal.h>
 #include <stdalign.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/clock.h"
 #include "base/float_environment.h"
 #include "base/thread.h"
+#include "platform/platform.h"
 
 #define INGOT_POOL_ONE_INSIDE UINT64_C(1)        /* bits 0..11: workers in the job */
 #define INGOT_POOL_INSIDE UINT64_C(0xFFF)
@@ -36,6 +30,7 @@
 
 #define INGOT_POOL_MAX_WORKERS 4095
 #define INGOT_POOL_SPIN_NANOSECONDS 500000
+#define INGOT_POOL_PATIENCE_NANOSECONDS 4000000 /* between two questions to the caller */
 #define INGOT_POOL_PAUSES 64 /* between two looks at the clock: one to two microseconds */
 #define INGOT_POOL_QUIET_ROUNDS 16 /* of that many pauses before a spinning thread yields */
 #define INGOT_POOL_RANGES_PER_THREAD 8 /* so that threads finish together */
@@ -45,7 +40,7 @@
 typedef struct ingot_pool_worker_t {
   ingot_hal_cpu_pool_t *pool;
   void *scratch;
-  pthread_t thread;
+  ingot_thread_t thread;
 } ingot_pool_worker_t;
 
 struct ingot_hal_cpu_pool_t {
@@ -58,7 +53,7 @@ struct ingot_hal_cpu_pool_t {
   bool can_spin;
   bool is_reported; /* that there are fewer threads than wanted */
   _Atomic bool held; /* some session's dispatch has the pool */
-  _Atomic pthread_t holder; /* whose dispatch */
+  _Atomic uintptr_t holder; /* whose dispatch */
   _Atomic int64_t process; /* id of the process that the threads live in */
   ingot_mutex_t mutex; /* for the conditions, sleepers' decision, and the fault record */
   ingot_condition_t wake; /* a job was opened */
@@ -77,7 +72,7 @@ struct ingot_hal_cpu_pool_t {
 
 /* Whether this is a child of the process that the threads live in. */
 static bool ingot_pool_is_forked(const ingot_hal_cpu_pool_t *pool) {
-  return atomic_load(&pool->process) != (int64_t)getpid();
+  return atomic_load(&pool->process) != ingot_process_id();
 }
 
 /* -- running workgroups -------------------------------------------------------------------- */
@@ -168,7 +163,7 @@ static bool ingot_pool_has_news(uint64_t state, uint64_t seen) {
  * busy machine the thread that it waits for may need this very processor, so it yields. */
 static bool ingot_pool_may_spin_on(int64_t *deadline, int round) {
   if (round == 0) *deadline = ingot_clock() + INGOT_POOL_SPIN_NANOSECONDS;
-  if (round >= INGOT_POOL_QUIET_ROUNDS) (void)sched_yield();
+  if (round >= INGOT_POOL_QUIET_ROUNDS) ingot_thread_yield();
   return ingot_clock() < *deadline;
 }
 
@@ -216,14 +211,14 @@ static void ingot_pool_leave(ingot_hal_cpu_pool_t *pool) {
   }
 }
 
-static void *ingot_pool_worker_main(void *argument) {
+static void ingot_pool_worker_main(void *argument) {
   ingot_pool_worker_t *worker = argument;
   ingot_hal_cpu_pool_t *pool = worker->pool;
   uint64_t seen = 0; /* no job has generation 0 */
   (void)ingot_float_environment_enter();
   for (;;) {
     uint64_t state = ingot_pool_await(pool, seen);
-    if (state & INGOT_POOL_QUIT) return NULL;
+    if (state & INGOT_POOL_QUIT) return;
     if (!ingot_pool_join(pool, state, seen)) continue;
     /* Inside, the generation cannot change. */
     seen = atomic_load_explicit(&pool->state, memory_order_relaxed) >> INGOT_POOL_GENERATION_SHIFT;
@@ -232,22 +227,15 @@ static void *ingot_pool_worker_main(void *argument) {
   }
 }
 
-/* Starts the threads that are missing, as many as the system gives. Signals stay with the
- * program's own threads. */
+/* Starts the threads that are missing, as many as the system gives. */
 static void ingot_pool_start(ingot_hal_cpu_pool_t *pool) {
-  sigset_t all, saved;
-  pthread_attr_t attributes;
-  if (pthread_attr_init(&attributes) != 0) return;
-  (void)pthread_attr_setstacksize(&attributes, INGOT_POOL_STACK_LENGTH);
-  (void)sigfillset(&all);
-  (void)pthread_sigmask(SIG_SETMASK, &all, &saved);
   while (pool->started_count < pool->worker_count) {
     ingot_pool_worker_t *worker = &pool->workers[pool->started_count];
-    if (pthread_create(&worker->thread, &attributes, ingot_pool_worker_main, worker) != 0) break;
+    worker->thread.function = ingot_pool_worker_main;
+    worker->thread.argument = worker;
+    if (!ingot_thread_start(&worker->thread, INGOT_POOL_STACK_LENGTH)) break;
     pool->started_count++;
   }
-  (void)pthread_sigmask(SIG_SETMASK, &saved, NULL);
-  (void)pthread_attr_destroy(&attributes);
   if (pool->started_count < pool->worker_count && !pool->is_reported) {
     pool->is_reported = true;
     ingot_log(&pool->log, INGOT_LOG_WARNING,
@@ -271,7 +259,7 @@ static void ingot_pool_initialize(ingot_hal_cpu_pool_t *pool) {
  * thread of the child was first. What they held in the C library is lost with them. */
 static bool ingot_pool_take_over(ingot_hal_cpu_pool_t *pool) {
   int64_t process = atomic_load(&pool->process);
-  int64_t own = (int64_t)getpid();
+  int64_t own = ingot_process_id();
   if (process == own || !atomic_compare_exchange_strong(&pool->process, &process, own)) {
     return false;
   }
@@ -282,9 +270,9 @@ static bool ingot_pool_take_over(ingot_hal_cpu_pool_t *pool) {
 
 /* A thread that forked inside its own dispatch has that to end before anybody takes over. */
 static bool ingot_pool_hold(ingot_hal_cpu_pool_t *pool) {
-  pthread_t own = pthread_self();
+  uintptr_t own = ingot_thread_self();
   if (atomic_exchange_explicit(&pool->held, true, memory_order_acquire) &&
-      (pthread_equal(atomic_load_explicit(&pool->holder, memory_order_relaxed), own) ||
+      (atomic_load_explicit(&pool->holder, memory_order_relaxed) == own ||
        !ingot_pool_is_forked(pool) || !ingot_pool_take_over(pool))) {
     return false;
   }
@@ -358,7 +346,9 @@ static bool ingot_pool_close(ingot_hal_cpu_pool_t *pool) {
     }
     ingot_mutex_lock(&pool->mutex);
     state = atomic_fetch_or(&pool->state, INGOT_POOL_WAITING); /* the next job clears it */
-    if (state & INGOT_POOL_INSIDE) ingot_condition_wait_a_little(&pool->empty, &pool->mutex);
+    if (state & INGOT_POOL_INSIDE) {
+      ingot_condition_wait_for(&pool->empty, &pool->mutex, INGOT_POOL_PATIENCE_NANOSECONDS);
+    }
     ingot_mutex_unlock(&pool->mutex);
     (void)ingot_stop_is_due(pool->work.stop, true); /* those inside see what this thread finds */
     state = atomic_load_explicit(&pool->state, memory_order_acquire);
@@ -422,7 +412,7 @@ ingot_status_t ingot_hal_cpu_pool_create(const ingot_allocator_t *allocator, con
   pool->can_spin = can_spin;
   for (uint32_t w = 0; w < worker_count; w++) pool->workers[w].pool = pool;
   atomic_init(&pool->held, false);
-  atomic_init(&pool->process, (int64_t)getpid());
+  atomic_init(&pool->process, ingot_process_id());
   ingot_pool_initialize(pool);
   *out_pool = pool;
   return NULL;
@@ -437,7 +427,7 @@ void ingot_hal_cpu_pool_destroy(ingot_hal_cpu_pool_t *pool) {
     ingot_condition_broadcast(&pool->wake);
     ingot_mutex_unlock(&pool->mutex);
     for (uint32_t w = 0; w < pool->started_count; w++) {
-      (void)pthread_join(pool->workers[w].thread, NULL);
+      ingot_thread_join(&pool->workers[w].thread);
     }
     ingot_condition_deinitialize(&pool->wake);
     ingot_condition_deinitialize(&pool->empty);

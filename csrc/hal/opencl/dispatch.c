@@ -2,8 +2,8 @@
 #include <inttypes.h>
 
 #include "base/arithmetic.h"
-#include "base/clock.h"
 #include "hal/opencl/queue.h"
+#include "platform/platform.h"
 
 /* The arguments of a kernel, set one after the other. The first error stays. */
 typedef struct ingot_opencl_arguments_t {

@@ -1,11 +1,14 @@
 /* Opening libOpenCL, and what its error numbers mean. */
 #include "hal/opencl/library.h"
 
-#include <dlfcn.h>
 #include <string.h>
 
+#include "platform/platform.h"
+
 static const char *const ingot_opencl_library_names[] = {
-#if defined(__APPLE__)
+#if defined(_WIN32)
+    "OpenCL.dll",
+#elif defined(__APPLE__)
     "/System/Library/Frameworks/OpenCL.framework/OpenCL",
 #elif defined(__ANDROID__)
     "libOpenCL.so",
@@ -21,29 +24,30 @@ static const char *const ingot_opencl_library_names[] = {
   (sizeof(ingot_opencl_library_names) / sizeof(ingot_opencl_library_names[0]))
 
 static ingot_status_t ingot_opencl_library_missing(const ingot_allocator_t *allocator,
-                                                   const char *path) {
-  const char *reason = dlerror();
+                                                   const char *path, const ingot_reason_t *reason) {
   return ingot_status_create(
       allocator, INGOT_STATUS_NOT_FOUND,
       "the OpenCL library '%.200s' cannot be opened (%.200s): install a driver with its loader "
       "(on Debian or Ubuntu: ocl-icd-libopencl1, and pocl-opencl-icd for the CPU), or name the "
       "library as 'opencl://0?library=PATH'",
-      path[0] ? path : ingot_opencl_library_names[0], reason ? reason : "no reason given");
+      path[0] ? path : ingot_opencl_library_names[0], reason->text);
 }
 
 ingot_status_t ingot_opencl_library_open(const ingot_allocator_t *allocator, const char *path,
                                          ingot_cl_functions_t *out_functions) {
-  void *handle = path[0] ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
-  for (size_t n = 0; !handle && !path[0] && n < INGOT_OPENCL_NAME_COUNT; n++) {
-    handle = dlopen(ingot_opencl_library_names[n], RTLD_NOW | RTLD_LOCAL);
+  ingot_dynamic_library_t library = {NULL, -1};
+  ingot_reason_t reason;
+  bool is_open = path[0] && ingot_dynamic_library_open(path, &library, &reason);
+  for (size_t n = 0; !is_open && !path[0] && n < INGOT_OPENCL_NAME_COUNT; n++) {
+    is_open = ingot_dynamic_library_open(ingot_opencl_library_names[n], &library, &reason);
   }
-  if (!handle) return ingot_opencl_library_missing(allocator, path);
+  if (!is_open) return ingot_opencl_library_missing(allocator, path, &reason);
   ingot_cl_functions_t functions;
   const char *missing = NULL;
   void *symbol;
-#define INGOT_CL_LOAD(result, name, arguments) \
-  symbol = dlsym(handle, "cl" #name);          \
-  if (!symbol) missing = "cl" #name;           \
+#define INGOT_CL_LOAD(result, name, arguments)                 \
+  symbol = ingot_dynamic_library_symbol(&library, "cl" #name); \
+  if (!symbol) missing = "cl" #name;                           \
   memcpy(&functions.name, &symbol, sizeof(symbol)); /* no cast from data to functions in C */
   INGOT_CL_FUNCTIONS(INGOT_CL_LOAD)
 #undef INGOT_CL_LOAD

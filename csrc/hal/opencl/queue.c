@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "base/clock.h"
+#include "platform/platform.h"
 
 static const ingot_allocator_t *ingot_opencl_allocator(const ingot_opencl_queue_t *queue) {
   return ingot_hal_device_allocator(queue->base.device);

@@ -6,7 +6,8 @@
 
 #include "../../cts/kernels.h"
 #include "hal/cpu/features.h"
-#include "hal/cpu/thread_count.h"
+#include "platform/cgroup.h"
+#include "platform/platform.h"
 #include "ingot/module_layout.h"
 #include "object.h"
 #include "test.h"
@@ -30,7 +31,7 @@ static ingot_status_t create_and_release(const char *uri) {
 }
 
 static void uri_sets_the_thread_count(void) {
-  uint32_t all = ingot_hal_cpu_thread_count();
+  uint32_t all = ingot_processor_count();
   EXPECT(all >= 1);
   EXPECT_EQUAL(threads_of("cpu"), all);
   EXPECT_EQUAL(threads_of("cpu://"), all);
@@ -101,31 +102,31 @@ static void write_file(const char *root, const char *name, const char *text) {
 static void quota_is_the_smallest_on_the_way_up(void) {
   char root[] = "/tmp/ingot-cgroup-XXXXXX";
   REQUIRE(mkdtemp(root));
-  EXPECT_EQUAL(ingot_hal_cpu_quota(root), UINT32_MAX);
+  EXPECT_EQUAL(ingot_cgroup_quota(root), UINT32_MAX);
   write_file(root, "proc/self/cgroup", "0::/a/b\n");
-  EXPECT_EQUAL(ingot_hal_cpu_quota(root), UINT32_MAX);
+  EXPECT_EQUAL(ingot_cgroup_quota(root), UINT32_MAX);
   write_file(root, "sys/fs/cgroup/a/b/cpu.max", "max 100000\n");
-  EXPECT_EQUAL(ingot_hal_cpu_quota(root), UINT32_MAX);
+  EXPECT_EQUAL(ingot_cgroup_quota(root), UINT32_MAX);
   write_file(root, "sys/fs/cgroup/a/cpu.max", "250000 100000\n");
-  EXPECT_EQUAL(ingot_hal_cpu_quota(root), 3);
+  EXPECT_EQUAL(ingot_cgroup_quota(root), 3);
   write_file(root, "sys/fs/cgroup/a/b/cpu.max", "150000 100000\n");
-  EXPECT_EQUAL(ingot_hal_cpu_quota(root), 2);
+  EXPECT_EQUAL(ingot_cgroup_quota(root), 2);
   write_file(root, "sys/fs/cgroup/cpu.max", "1000 100000\n");
-  EXPECT_EQUAL(ingot_hal_cpu_quota(root), 1);
+  EXPECT_EQUAL(ingot_cgroup_quota(root), 1);
 
   write_file(root, "proc/self/cgroup", "9:memory:/m\n4:cpu,cpuacct:/job\n3:cpuset:/\n");
-  EXPECT_EQUAL(ingot_hal_cpu_quota(root), UINT32_MAX);
+  EXPECT_EQUAL(ingot_cgroup_quota(root), UINT32_MAX);
   write_file(root, "sys/fs/cgroup/cpu/job/cpu.cfs_quota_us", "-1\n");
   write_file(root, "sys/fs/cgroup/cpu/job/cpu.cfs_period_us", "100000\n");
-  EXPECT_EQUAL(ingot_hal_cpu_quota(root), UINT32_MAX);
+  EXPECT_EQUAL(ingot_cgroup_quota(root), UINT32_MAX);
   write_file(root, "sys/fs/cgroup/cpu/job/cpu.cfs_quota_us", "400000\n");
-  EXPECT_EQUAL(ingot_hal_cpu_quota(root), 4);
+  EXPECT_EQUAL(ingot_cgroup_quota(root), 4);
   write_file(root, "sys/fs/cgroup/cpu/cpu.cfs_quota_us", "100000\n");
   write_file(root, "sys/fs/cgroup/cpu/cpu.cfs_period_us", "50000\n");
-  EXPECT_EQUAL(ingot_hal_cpu_quota(root), 2);
+  EXPECT_EQUAL(ingot_cgroup_quota(root), 2);
 
   write_file(root, "proc/self/cgroup", "garbage\n:\n0:");
-  EXPECT_EQUAL(ingot_hal_cpu_quota(root), UINT32_MAX);
+  EXPECT_EQUAL(ingot_cgroup_quota(root), UINT32_MAX);
   char command[64];
   (void)snprintf(command, sizeof(command), "rm -r '%s'", root);
   EXPECT_EQUAL(system(command), 0);

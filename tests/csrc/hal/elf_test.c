@@ -200,7 +200,7 @@ static void load_without_executable_memory(void) {
                 "the system refuses executable memory");
   EXPECT_OK(ingot_hal_cpu_library_load(&allocator, kernels.data, kernels.length, 6, &library));
   if (library.kernels) {
-    EXPECT(library.handle != NULL);
+    EXPECT(library.system.handle != NULL);
     EXPECT_EQUAL(library.kernels->entry_count, 6);
     ingot_hal_cpu_library_t other; /* not the first one again, though loaded the same way */
     EXPECT_OK(ingot_hal_cpu_library_load(&allocator, kernels.data, kernels.length, 6, &other));

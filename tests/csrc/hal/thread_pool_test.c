@@ -15,7 +15,6 @@
 #include <unistd.h>
 
 #include "base/allocator.h"
-#include "base/clock.h"
 #include "base/float_environment.h"
 #include "base/thread.h"
 #include "test.h"

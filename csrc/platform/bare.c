@@ -1,0 +1,24 @@
+/* No operating system. The program may define ingot_clock itself; where it does not, time stands
+ * still, and timeouts never end a call. */
+#include "platform/platform.h"
+
+#if defined(INGOT_PLATFORM_BARE)
+
+__attribute__((weak)) int64_t ingot_clock(void) { return 0; }
+
+int64_t ingot_clock_tick(void) { return ingot_clock(); }
+
+int64_t ingot_memory_length(void) { return 0; }
+
+void ingot_memory_prefer_large_pages(void *data, size_t length) {
+  (void)data;
+  (void)length;
+}
+
+uint32_t ingot_processor_count(void) { return 1; }
+
+ingot_processor_capabilities_t ingot_processor_capabilities(void) {
+  return (ingot_processor_capabilities_t){{0, 0}};
+}
+
+#endif /* INGOT_PLATFORM_BARE */

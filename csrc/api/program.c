@@ -1,4 +1,5 @@
-/* Programs: modules made ready on a device, with init run. Parameters are parameters.c.
+/* Programs: modules made ready on a device, with init run. Parameters are parameters.c,
+ * native functions natives.c.
  */
 #include "api/program.h"
 
@@ -110,6 +111,7 @@ static ingot_status_t create_image(ingot_program_t *program, ingot_module_t *mod
     ++program->image_count;
     status = ingot_vm_image_initialize(image, program->device, module, spans);
     image->first_variable = first_variable;
+    if (!status) status = ingot_program_take_natives(image, &making->options);
     if (!status) status = list_functions(program, program->image_count - 1);
     if (!status) status = run_init_functions(image, making);
     ingot_vm_image_finish_init(image);
@@ -126,6 +128,7 @@ static ingot_status_t create_images(ingot_program_t *program, ingot_module_t *co
   void *memory = NULL;
   INGOT_TRY(ingot_allocate_array(allocator, module_count, sizeof(*program->images), &memory));
   program->images = memory;
+  INGOT_TRY(ingot_program_check_natives(program->device, modules, module_count, &making->options));
   INGOT_TRY(ingot_allocate_array(allocator, function_count, sizeof(*program->functions), &memory));
   program->functions = memory;
   for (uint32_t i = 0; i < module_count; ++i) {

@@ -74,8 +74,12 @@ static ingot_status_t enter_session(ingot_session_t *session, uint32_t flags) {
                                               memory_order_acquire, memory_order_relaxed)) {
     return NULL;
   }
+  const char *native = atomic_load(&session->context.native);
   return ingot_status_create(session_allocator(session), INGOT_STATUS_FAILED_PRECONDITION,
-                             "the session is in a call; use one session per thread");
+                             "the session is in a call%s%s%s; use one session per thread%s",
+                             native ? ", inside of its native function '" : "",
+                             native ? native : "", native ? "'" : "",
+                             native ? ", and another one in a native function" : "");
 }
 
 static void leave_session(ingot_session_t *session) {

@@ -122,6 +122,7 @@ void ingot_vm_image_deinitialize(ingot_vm_image_t *image) {
     ingot_hal_executable_release(image->executables[i]);
   }
   ingot_hal_buffer_release(image->constants);
+  ingot_release_memory(allocator, image->natives);
   ingot_release_memory(allocator, image->globals);
   ingot_release_memory(allocator, image->arenas);
   ingot_release_memory(allocator, image->executables);

@@ -18,6 +18,7 @@ typedef struct ingot_vm_image_t {
   ingot_buffer_t **arenas;
   uint32_t arena_count;
   uint32_t first_variable; /* its variables' place among those of the program */
+  ingot_native_t *natives; /* the application's, by the ordinals of the module */
   /* During init only: where parameters come from, and the buffers that wrap them. */
   const ingot_parameter_span_t *parameter_spans;
   ingot_buffer_t **parameters;

@@ -59,11 +59,14 @@ static ingot_status_t check_span(const ingot_module_t *module,
   return NULL;
 }
 
-ingot_status_t ingot_program_find_parameters(const ingot_module_t *module,
+ingot_status_t ingot_program_find_parameters(const ingot_module_t *module, const bool *wanted,
                                              const ingot_parameters_t *parameters,
                                              ingot_parameter_span_t *spans) {
   missing_keys_t missing = {.count = 0};
+  uint32_t wanted_count = 0;
   for (uint32_t i = 0; i < module->parameter_count; ++i) {
+    if (!wanted[i]) continue;
+    ++wanted_count;
     const ingot_layout_parameter_t *parameter = &module->parameters[i];
     const char *scope = ingot_module_string(module, parameter->scope);
     const char *key = ingot_module_string(module, parameter->key);
@@ -81,6 +84,6 @@ ingot_status_t ingot_program_find_parameters(const ingot_module_t *module,
   return ingot_status_create(&module->instance->allocator, INGOT_STATUS_NOT_FOUND,
                              "%u of %u parameters are missing: %s%s; give the weights that belong "
                              "to this module",
-                             missing.count, module->parameter_count, missing.text,
+                             missing.count, wanted_count, missing.text,
                              missing.length + 256 > sizeof(missing.text) ? ", ..." : "");
 }

@@ -1,18 +1,11 @@
-/* Programs: modules made ready on a device, with init run. Parameters are parameters.c,
- * native functions natives.c.
+/* Programs: modules made ready on a device. Init is weights.c, parameters are parameters.c.
  */
 #include "api/program.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "base/float_environment.h"
 #include "platform/platform.h"
-#include "vm/context.h"
-
-static const ingot_allocator_t *program_allocator(const ingot_program_t *program) {
-  return ingot_hal_device_allocator(program->device);
-}
 
 /* -- creation ---------------------------------------------------------------------------------- */
 
@@ -32,7 +25,7 @@ static ingot_status_t list_functions(ingot_program_t *program, uint32_t image_or
     program->functions[program->function_count++] = (ingot_program_function_t){image_ordinal, i};
   }
   if (program->function_count > before || !other) return NULL;
-  return ingot_status_create(program_allocator(program), INGOT_STATUS_UNSUPPORTED,
+  return ingot_status_create(ingot_program_allocator(program), INGOT_STATUS_UNSUPPORTED,
                              "the module has code for target '%s' only, and the device is '%s': "
                              "compile it for both, with `ingot compile --target %s,%s` or "
                              "ingot.compile(..., target=[\"%s\", \"%s\"])",
@@ -51,7 +44,7 @@ static ingot_status_t check_names(const ingot_program_t *program) {
     uint32_t found = 0;
     INGOT_TRY(ingot_program_find_function(program, name, &found));
     if (found == i) continue;
-    return ingot_status_create(program_allocator(program), INGOT_STATUS_INVALID_ARGUMENT,
+    return ingot_status_create(ingot_program_allocator(program), INGOT_STATUS_INVALID_ARGUMENT,
                                "two of the modules have a function '%s': compile one under another "
                                "name, with `ingot compile NAME=MODEL`",
                                name);
@@ -59,99 +52,72 @@ static ingot_status_t check_names(const ingot_program_t *program) {
   return NULL;
 }
 
-/* Init is code without loops, or nearly: what takes so many steps never ends. */
-#define INIT_MAX_STEPS (INT64_C(1) << 27)
-
-/* How programs are made: the caller's options, and since when. */
-typedef struct making_t {
-  const ingot_parameters_t *parameters;
-  ingot_program_options_t options;
-  int64_t begin; /* of ingot_clock */
-} making_t;
-
-static ingot_status_t run_init_functions(ingot_vm_image_t *image, const making_t *making) {
-  const ingot_module_t *module = image->module;
-  ingot_vm_context_t context;
-  ingot_status_t status = ingot_vm_context_initialize(&context, image->device, image, 1);
-  context.image = image;
-  context.initializing = image;
-  context.zero_memory = making->options.zero_memory;
-  atomic_init(&context.stop.flags, INGOT_STOP_BUSY | INGOT_STOP_CALL);
-  ingot_vm_context_limit(&context, &making->options.limits, making->begin);
-  if (!status && ingot_stop_is_due(&context.stop, true)) {
-    status = ingot_stop_status(ingot_hal_device_allocator(image->device), &context.stop);
-  }
-  ingot_float_environment_t saved = ingot_float_environment_enter();
-  for (uint32_t i = 0; !status && i < module->function_count; ++i) {
-    const ingot_layout_function_t *function = &module->functions[i];
-    if (!(function->flags & INGOT_FUNCTION_INIT)) continue;
-    if (!ingot_vm_image_has_target(image, function->target)) continue;
-    context.function = i;
-    status = ingot_vm_run(&context);
-  }
-  if (!status) status = ingot_hal_queue_wait(context.queue);
-  ingot_float_environment_leave(saved);
-  ingot_vm_context_deinitialize(&context); /* waits for the queue */
-  return ingot_status_prefix(status, "init");
-}
-
-static ingot_status_t create_image(ingot_program_t *program, ingot_module_t *module,
-                                   const making_t *making) {
+static ingot_status_t create_image(ingot_program_t *program, ingot_module_t *module) {
   ingot_vm_image_t *image = &program->images[program->image_count];
-  uint32_t first_variable = 0;
   for (uint32_t i = 0; i < program->image_count; ++i) {
-    first_variable += program->images[i].module->variable_count;
+    image->first_variable += program->images[i].module->variable_count;
+    image->first_global += program->images[i].module->global_count;
   }
-  const ingot_allocator_t *allocator = program_allocator(program);
-  void *spans = NULL;
-  INGOT_TRY(ingot_allocate_array(allocator, module->parameter_count, sizeof(ingot_parameter_span_t),
-                                 &spans));
-  ingot_status_t status = ingot_program_find_parameters(module, making->parameters, spans);
-  if (!status) {
-    ++program->image_count;
-    status = ingot_vm_image_initialize(image, program->device, module, spans);
-    image->first_variable = first_variable;
-    if (!status) status = ingot_program_take_natives(image, &making->options);
-    if (!status) status = list_functions(program, program->image_count - 1);
-    if (!status) status = run_init_functions(image, making);
-    ingot_vm_image_finish_init(image);
-  }
-  ingot_release_memory(allocator, spans);
-  return status;
+  ++program->image_count;
+  INGOT_TRY(ingot_vm_image_initialize(image, program->device, module));
+  return list_functions(program, program->image_count - 1);
 }
 
 static ingot_status_t create_images(ingot_program_t *program, ingot_module_t *const *modules,
-                                    uint32_t module_count, const making_t *making) {
-  const ingot_allocator_t *allocator = program_allocator(program);
+                                    uint32_t module_count) {
+  const ingot_allocator_t *allocator = ingot_program_allocator(program);
   size_t function_count = 0;
   for (uint32_t i = 0; i < module_count; ++i) function_count += modules[i]->function_count;
   void *memory = NULL;
   INGOT_TRY(ingot_allocate_array(allocator, module_count, sizeof(*program->images), &memory));
   program->images = memory;
-  INGOT_TRY(ingot_program_check_natives(program->device, modules, module_count, &making->options));
   INGOT_TRY(ingot_allocate_array(allocator, function_count, sizeof(*program->functions), &memory));
   program->functions = memory;
-  for (uint32_t i = 0; i < module_count; ++i) {
-    INGOT_TRY(create_image(program, modules[i], making));
-  }
+  for (uint32_t i = 0; i < module_count; ++i) INGOT_TRY(create_image(program, modules[i]));
   return check_names(program);
+}
+
+/* The first weights: what lies packed in files, then what init makes. */
+static ingot_status_t create_weights(ingot_program_t *program, const ingot_parameters_t *parameters,
+                                     const ingot_program_options_t *options, int64_t begin) {
+  ingot_vm_weights_t *weights = NULL;
+  uint32_t global_count = 0;
+  for (uint32_t i = 0; i < program->image_count; ++i) {
+    global_count += program->images[i].module->global_count;
+  }
+  INGOT_TRY(
+      ingot_vm_weights_create(ingot_program_allocator(program), global_count, NULL, &weights));
+  atomic_init(&program->weights, weights);
+  for (uint32_t i = 0; i < options->packed_count; ++i) {
+    INGOT_TRY(
+        ingot_program_open_packed(program, options->packed[i], options->verify_packed, weights));
+  }
+  const ingot_making_t making = {parameters, &options->limits, begin, false, NULL};
+  INGOT_TRY(ingot_program_make_weights(program, &making, weights));
+  /* What init alone needed of the constants need not stay on the device. */
+  for (uint32_t i = 0; i < program->image_count; ++i) {
+    ingot_hal_buffer_trim(program->images[i].constants);
+  }
+  return NULL;
 }
 
 ingot_status_t ingot_program_create(ingot_device_t *device, ingot_module_t *const *modules,
                                     uint32_t module_count, const ingot_parameters_t *parameters,
                                     const ingot_program_options_t *options,
                                     ingot_program_t **out_program) {
-  making_t making = {.parameters = parameters, .begin = ingot_clock()};
-  if (options) making.options = *options;
-  if (making.options.limits.max_steps <= 0) making.options.limits.max_steps = INIT_MAX_STEPS;
+  ingot_program_options_t wanted = {.packed_count = 0};
+  int64_t begin = ingot_clock();
+  if (options) wanted = *options;
   void *memory = NULL;
   INGOT_TRY(ingot_allocate(ingot_hal_device_allocator(device), sizeof(ingot_program_t), &memory));
   ingot_program_t *program = memory;
   ingot_reference_count_initialize(&program->references);
   ingot_hal_device_retain(device);
   program->device = device;
-  program->zero_memory = making.options.zero_memory;
-  ingot_status_t status = create_images(program, modules, module_count, &making);
+  program->zero_memory = wanted.zero_memory;
+  ingot_mutex_initialize(&program->mutex);
+  ingot_status_t status = create_images(program, modules, module_count);
+  if (!status) status = create_weights(program, parameters, &wanted, begin);
   if (status) {
     ingot_program_release(program);
     return status;
@@ -167,12 +133,14 @@ void ingot_program_retain(ingot_program_t *program) {
 void ingot_program_release(ingot_program_t *program) {
   if (!program || !ingot_reference_count_release(&program->references)) return;
   ingot_device_t *device = program->device;
+  ingot_vm_weights_release(program->weights);
   for (uint32_t i = 0; i < program->image_count; ++i) {
     ingot_vm_image_deinitialize(&program->images[i]);
   }
-  ingot_release_memory(program_allocator(program), program->functions);
-  ingot_release_memory(program_allocator(program), program->images);
-  ingot_release_memory(program_allocator(program), program);
+  ingot_mutex_deinitialize(&program->mutex);
+  ingot_release_memory(ingot_program_allocator(program), program->functions);
+  ingot_release_memory(ingot_program_allocator(program), program->images);
+  ingot_release_memory(ingot_program_allocator(program), program);
   ingot_hal_device_release(device); /* last: it keeps the allocator alive */
 }
 
@@ -185,7 +153,7 @@ uint32_t ingot_program_function_count(const ingot_program_t *program) {
 ingot_status_t ingot_program_function(const ingot_program_t *program, uint32_t function,
                                       ingot_module_t **out_module, uint32_t *out_module_function) {
   if (function >= program->function_count) {
-    return ingot_status_create(program_allocator(program), INGOT_STATUS_OUT_OF_RANGE,
+    return ingot_status_create(ingot_program_allocator(program), INGOT_STATUS_OUT_OF_RANGE,
                                "program: function %u of %u", function, program->function_count);
   }
   *out_module = program->images[program->functions[function].image].module;
@@ -212,7 +180,7 @@ ingot_status_t ingot_program_find_function(const ingot_program_t *program, const
     (void)snprintf(names + length, sizeof(names) - length, "%s'%s'", i ? ", " : "",
                    function_name(program, i));
   }
-  return ingot_status_create(program_allocator(program), INGOT_STATUS_NOT_FOUND,
+  return ingot_status_create(ingot_program_allocator(program), INGOT_STATUS_NOT_FOUND,
                              "there is no function '%s'; the program has %s", name,
                              names[0] ? names : "none");
 }

@@ -1,9 +1,14 @@
-/* Programs: the images of their modules and the list of functions that can be called.
+/* Programs: the images of their modules, what init made, and the list of functions that can be
+ * called.
+ *
+ * Only the weights of a program ever change, by a swap. A session holds a reference to those that
+ * it uses, so a call pays one load to learn of a swap; whoever swaps visits the sessions that are
+ * idle, and one that is in a call looks again when it leaves.
  */
 #ifndef INGOT_API_PROGRAM_H_
 #define INGOT_API_PROGRAM_H_
 
-#include "vm/image.h"
+#include "vm/init.h"
 
 /* A function that sessions can call. */
 typedef struct ingot_program_function_t {
@@ -19,22 +24,48 @@ struct ingot_program_t {
   uint32_t function_count;
   ingot_vm_image_t *images;
   ingot_program_function_t *functions;
+  _Atomic bool swapping;
+  ingot_mutex_t mutex;                   /* guards the rest */
+  _Atomic(ingot_vm_weights_t *) weights; /* NULL until they are made; may be read without it */
+  ingot_session_t *sessions;             /* all of them */
 };
 
-/* One span per parameter of the module, checked against its dtype and shape. NotFound names
- * all that are missing. `parameters` may be NULL; `spans` has room for all. */
-ingot_status_t ingot_program_find_parameters(const ingot_module_t *module,
+static inline const ingot_allocator_t *ingot_program_allocator(const ingot_program_t *program) {
+  return ingot_hal_device_allocator(program->device);
+}
+
+/* Which parameters init functions get, and which of them run: without `swaps` those whose globals
+ * are not all there, else those that read a parameter of `scope`, or of any if that is NULL. */
+typedef struct ingot_making_t {
+  const ingot_parameters_t *parameters; /* may be NULL */
+  const ingot_call_options_t *limits;
+  int64_t begin; /* of ingot_clock */
+  bool swaps;
+  const char *scope;
+} ingot_making_t;
+
+/* weights.c: runs the init functions of the program's images, which set `weights`. */
+ingot_status_t ingot_program_make_weights(const ingot_program_t *program,
+                                          const ingot_making_t *making,
+                                          ingot_vm_weights_t *weights);
+
+/* Whether a parameter of `scope`, or any if that is NULL, is among those marked in `reads`. */
+bool ingot_program_reads_scope(const ingot_module_t *module, const bool *reads, const char *scope);
+
+/* A reference to the program's weights, for the caller to release. */
+ingot_vm_weights_t *ingot_program_hold_weights(ingot_program_t *program);
+
+/* One span per parameter of the module that is `wanted`, checked against its dtype and shape.
+ * NotFound names all that are missing. `parameters` may be NULL; `spans` has room for all. */
+ingot_status_t ingot_program_find_parameters(const ingot_module_t *module, const bool *wanted,
                                              const ingot_parameters_t *parameters,
                                              ingot_parameter_span_t *spans);
 
-/* NotFound names all native functions that the modules call and `options` lack; InvalidArgument
- * those of another signature. */
-ingot_status_t ingot_program_check_natives(const ingot_device_t *device,
-                                           ingot_module_t *const *modules, uint32_t module_count,
-                                           const ingot_program_options_t *options);
+/* packed.c: sets the globals that a file holds, which belong to one of the program's modules. */
+ingot_status_t ingot_program_open_packed(const ingot_program_t *program, const char *path,
+                                         bool verify, ingot_vm_weights_t *weights);
 
-/* Gives an image those that its module calls, which are checked. */
-ingot_status_t ingot_program_take_natives(ingot_vm_image_t *image,
-                                          const ingot_program_options_t *options);
+/* session.c: gives every session that is idle the program's weights. With the mutex held. */
+void ingot_program_renew_sessions(const ingot_program_t *program);
 
 #endif /* INGOT_API_PROGRAM_H_ */

@@ -16,11 +16,50 @@
 struct ingot_session_t {
   ingot_reference_count_t references;
   ingot_program_t *program;
+  ingot_session_t *next;     /* of the program's, and what points here; guarded by its mutex */
+  ingot_session_t **previous;
+  ingot_vm_weights_t *weights; /* that calls use; changed by whoever holds the session */
   ingot_vm_context_t context;
 };
 
 static const ingot_allocator_t *session_allocator(const ingot_session_t *session) {
   return ingot_hal_device_allocator(session->program->device);
+}
+
+/* -- weights ----------------------------------------------------------------------------------- */
+
+/* Takes the program's weights. With the program's mutex, and with the session held. */
+static void renew_weights(ingot_session_t *session) {
+  ingot_vm_weights_t *weights = session->program->weights;
+  if (session->weights == weights) return;
+  ingot_vm_weights_retain(weights);
+  ingot_vm_weights_release(session->weights);
+  session->weights = weights;
+}
+
+/* The same if nobody holds the session. */
+static void renew_idle(ingot_session_t *session) {
+  uint32_t idle = 0;
+  if (!atomic_compare_exchange_strong(&session->context.stop.flags, &idle, INGOT_STOP_RENEWED)) {
+    return;
+  }
+  renew_weights(session);
+  atomic_store(&session->context.stop.flags, 0);
+}
+
+void ingot_program_renew_sessions(const ingot_program_t *program) {
+  for (ingot_session_t *each = program->sessions; each; each = each->next) renew_idle(each);
+}
+
+static void enlist_session(ingot_session_t *session) {
+  ingot_program_t *program = session->program;
+  ingot_mutex_lock(&program->mutex);
+  session->next = program->sessions;
+  session->previous = &program->sessions;
+  if (session->next) session->next->previous = &session->next;
+  program->sessions = session;
+  renew_weights(session);
+  ingot_mutex_unlock(&program->mutex);
 }
 
 /* -- lifetime ---------------------------------------------------------------------------------- */
@@ -35,6 +74,7 @@ ingot_status_t ingot_session_create(ingot_program_t *program,
   ingot_reference_count_initialize(&session->references);
   ingot_program_retain(program);
   session->program = program;
+  enlist_session(session);
   ingot_status_t status = ingot_vm_context_initialize(&session->context, program->device,
                                                       program->images, program->image_count);
   session->context.zero_memory = program->zero_memory;
@@ -60,30 +100,45 @@ void ingot_session_retain(ingot_session_t *session) {
 void ingot_session_release(ingot_session_t *session) {
   if (!session || !ingot_reference_count_release(&session->references)) return;
   ingot_program_t *program = session->program;
+  ingot_mutex_lock(&program->mutex);
+  *session->previous = session->next;
+  if (session->next) session->next->previous = session->previous;
+  ingot_mutex_unlock(&program->mutex);
   ingot_vm_context_deinitialize(&session->context);
+  ingot_vm_weights_release(session->weights);
   ingot_release_memory(session_allocator(session), session);
   ingot_program_release(program); /* last: it keeps the allocator alive */
 }
 
 /* -- one caller at a time ---------------------------------------------------------------------- */
 
-/* `flags`: INGOT_STOP_BUSY and what else it is to start with. */
-static ingot_status_t enter_session(ingot_session_t *session, uint32_t flags) {
-  uint32_t idle = 0;
-  if (atomic_compare_exchange_strong_explicit(&session->context.stop.flags, &idle, flags,
-                                              memory_order_acquire, memory_order_relaxed)) {
-    return NULL;
-  }
-  const char *native = atomic_load(&session->context.native);
+static ingot_status_t busy_failure(const ingot_session_t *session) {
   return ingot_status_create(session_allocator(session), INGOT_STATUS_FAILED_PRECONDITION,
-                             "the session is in a call%s%s%s; use one session per thread%s",
-                             native ? ", inside of its native function '" : "",
-                             native ? native : "", native ? "'" : "",
-                             native ? ", and another one in a native function" : "");
+                             "the session is in a call; use one session per thread");
 }
 
+/* `flags`: INGOT_STOP_BUSY and what else it is to start with. */
+static ingot_status_t enter_session(ingot_session_t *session, uint32_t flags) {
+  uint32_t found = 0;
+  while (!atomic_compare_exchange_strong_explicit(&session->context.stop.flags, &found, flags,
+                                                  memory_order_acquire, memory_order_relaxed)) {
+    if (found != INGOT_STOP_RENEWED) return busy_failure(session);
+    ingot_mutex_lock(&session->program->mutex); /* a swap is here, with the mutex */
+    ingot_mutex_unlock(&session->program->mutex);
+    found = 0;
+  }
+  return NULL;
+}
+
+/* Either this sees that the weights have been swapped, or the swap that nobody is here: both
+ * write before they read. */
 static void leave_session(ingot_session_t *session) {
-  atomic_store_explicit(&session->context.stop.flags, 0, memory_order_release);
+  const ingot_vm_weights_t *weights = session->weights;
+  (void)atomic_exchange(&session->context.stop.flags, 0);
+  if (weights == atomic_load(&session->program->weights)) return;
+  ingot_mutex_lock(&session->program->mutex);
+  renew_idle(session);
+  ingot_mutex_unlock(&session->program->mutex);
 }
 
 bool ingot_session_cancel(ingot_session_t *session) {
@@ -298,12 +353,12 @@ static void trace_call(const call_t *call, int64_t begin) {
       .begin = begin,
       .end = ingot_clock(),
       .length = context->slab ? context->slab->length : 0,
+      .resident = ingot_vm_weights_length(call->session->weights),
       .kind = INGOT_TRACE_CALL,
   };
   for (uint32_t i = 0; i < program->image_count; ++i) {
     const ingot_vm_image_t *image = &program->images[i];
     event.resident += (int64_t)image->module->constants_length;
-    for (uint32_t a = 0; a < image->arena_count; ++a) event.resident += image->arenas[a]->length;
   }
   context->trace(context->trace_user, &event);
 }
@@ -324,6 +379,12 @@ ingot_status_t ingot_session_call(ingot_session_t *session, uint32_t function,
   session->context.image = image;
   session->context.function = target.function;
   session->context.variables = session->context.state.variables + image->first_variable;
+  if (session->weights != atomic_load_explicit(&program->weights, memory_order_acquire)) {
+    ingot_mutex_lock(&session->program->mutex);
+    renew_weights(session);
+    ingot_mutex_unlock(&session->program->mutex);
+  }
+  session->context.globals = session->weights->globals + image->first_global;
   const call_t call = {session, image->module, &image->module->functions[target.function],
                        arguments, results};
   int64_t begin = session->context.trace ? ingot_clock() : 0;

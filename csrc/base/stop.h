@@ -17,6 +17,8 @@
 #define INGOT_STOP_LIMITED 4u /* that has a deadline or asks its caller */
 #define INGOT_STOP_CANCELLED 8u
 #define INGOT_STOP_EXPIRED 16u
+#define INGOT_STOP_RENEWED \
+  32u /* alone, while nobody uses it: a swap of weights does for a moment */
 
 typedef struct ingot_stop_t {
   _Atomic uint32_t flags;

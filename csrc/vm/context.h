@@ -3,13 +3,13 @@
  *
  * One thread at a time uses a context. References in registers are borrowed: every buffer
  * that code can see is kept by somebody for the length of the call - arguments and results
- * by the caller or the result table, constants, globals and arenas by the image, slabs by
+ * by the caller or the result table, constants by the image, globals by the weights, slabs by
  * the context.
  */
 #ifndef INGOT_VM_CONTEXT_H_
 #define INGOT_VM_CONTEXT_H_
 
-#include "vm/image.h"
+#include "vm/init.h"
 #include "vm/state.h"
 #include "vm/view.h"
 
@@ -44,7 +44,7 @@ typedef struct ingot_vm_context_t {
   ingot_hal_queue_t *queue;
   bool zero_memory;   /* new buffers start as zeros */
   uint8_t *registers; /* those of the function that runs */
-  int64_t *constants; /* of one dispatch; the dims of one native call */
+  int64_t *constants; /* of one dispatch */
   ingot_vm_result_t *results;
   int64_t memory_limit;     /* bytes of the slab; INT64_MAX: none */
   ingot_buffer_t *slab;     /* NULL until code asks for it */
@@ -53,7 +53,6 @@ typedef struct ingot_vm_context_t {
   uint32_t list_count;
   ingot_vm_list_t *lists;
   ingot_vm_state_t state;       /* of sessions; nothing during init */
-  const char *_Atomic native;   /* the native function that runs; NULL: none */
   ingot_trace_function_t trace; /* NULL: off; ingot_vm_context_set_trace sets it */
   void *trace_user;
   ingot_debug_function_t debug; /* NULL: off */
@@ -61,7 +60,8 @@ typedef struct ingot_vm_context_t {
 
   /* Of the current call. */
   const ingot_vm_image_t *image;
-  ingot_vm_image_t *initializing; /* the same image during init, else NULL */
+  ingot_vm_init_t *initializing;  /* of the same image; NULL in calls */
+  ingot_buffer_t *const *globals; /* of the image; NULL where init has not set one */
   uint32_t function;              /* ordinal in its module */
   const uint16_t *code;           /* of the function: its module's, or `marked` */
   uint16_t *marked;               /* the debugger's copy (debug.h), else NULL */

@@ -14,7 +14,6 @@
 #include "vm/debug.h"
 #include "vm/device_work.h"
 #include "vm/list.h"
-#include "vm/native.h"
 #include "vm/scalar.h"
 
 /* The register files of the function that runs. */
@@ -219,19 +218,19 @@ ingot_status_t ingot_vm_run(ingot_vm_context_t *context) {
         continue;
         COMPUTE(CONSTANTS, O(1), 2, image->constants);
       case INGOT_OP_PARAMETER:
-        status = ingot_vm_image_parameter(context->initializing, pc[3], &O(1));
+        status = ingot_vm_init_parameter(context->initializing, pc[3], &O(1));
         if (status) goto failed;
         I(2) = 0;
         pc += 4;
         continue;
       case INGOT_OP_ARENA:
-        status = ingot_vm_image_arena(context->initializing, context->queue, I(3), &O(1));
+        status = ingot_vm_init_arena(context->initializing, context->queue, I(3), &O(1));
         if (status) goto failed;
         I(2) = 0;
         pc += 4;
         continue;
       case INGOT_OP_GLOBAL_LOAD:
-        O(1) = image->globals[pc[2]];
+        O(1) = context->globals[pc[2]];
         if (!O(1)) {
           status = unset_global(context, pc[2]);
           goto failed;
@@ -250,7 +249,7 @@ ingot_status_t ingot_vm_run(ingot_vm_context_t *context) {
         I(2) = 0;
         pc += 4;
         continue;
-        WORK(GLOBAL_STORE, 3, ingot_vm_image_set_global(context->initializing, pc[2], O(1)));
+        WORK(GLOBAL_STORE, 3, ingot_vm_init_set_global(context->initializing, pc[2], O(1)));
 
       case INGOT_OP_DISPATCH: {
         if (must_look(context, steps)) {
@@ -260,14 +259,6 @@ ingot_status_t ingot_vm_run(ingot_vm_context_t *context) {
         const uint16_t *next = pc;
         status = ingot_vm_dispatch(context, &next, r.i, r.o);
         if (status) return status; /* its message names the dispatch already */
-        pc = next;
-        continue;
-      }
-      case INGOT_OP_NATIVE_CALL: {
-        const uint16_t *next = pc;
-        context->queue->site = pc;
-        status = ingot_vm_call_native(context, &next, r.i, r.o);
-        if (status) goto failed;
         pc = next;
         continue;
       }

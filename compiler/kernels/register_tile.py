@@ -87,12 +87,13 @@ def choose_rows(
     without an instruction for `loop.dot4` either side takes two registers, and sums two more."""
     vectors = panels * (PANEL // lanes)
     budget = target.register_count - vectors - 1
-    if in_words and not target.dot4:
+    widened = in_words and not target.dot4
+    if widened:
         budget -= vectors + 3
     most = min(max(budget // vectors, 1), 14)
-    if vectors == 4 and target.register_count == 32:
+    if vectors == 4 and target.register_count == 32 and not widened:
         most = 7 if isinstance(rows, int) and rows % 7 == 0 else 6
-    if vectors == 3 and target.register_count == 32:
+    if vectors == 3 and target.register_count == 32 and not widened:
         most = 8
     if not isinstance(rows, int) or rows == 0:
         return most

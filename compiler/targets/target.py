@@ -12,12 +12,12 @@ from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.kernels.kernel import Kernel
 from ingot.compiler.kernels.trial import Trial
 from ingot.compiler.targets.cpu import c_printer
-from ingot.compiler.targets.cpu.flags import Variant
 from ingot.compiler.targets.cpu.toolchain import (
     build_executable,
     choose_fallback,
     choose_variants,
 )
+from ingot.compiler.targets.cpu.variants import Variant
 from ingot.compiler.targets.opencl import opencl_printer
 from ingot.compiler.targets.opencl.object import build_object
 from ingot.compiler.targets.opencl.variant import OPENCL_VARIANTS, OpenclVariant

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import ingot
-from ingot.compiler.targets.cpu.flags import VARIANTS
+from ingot.compiler.targets.cpu.variants import VARIANTS
 
 __all__ = [
     "best_variant",

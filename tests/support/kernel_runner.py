@@ -23,8 +23,8 @@ from ingot.compiler.kernels.kernel import Kernel
 from ingot.compiler.kernels.level import verify_kernel
 from ingot.compiler.targets.cpu import c_printer
 from ingot.compiler.targets.cpu.cache import default_cache
-from ingot.compiler.targets.cpu.flags import COMMON_FLAGS
-from ingot.compiler.targets.cpu.flags import VARIANTS as CPU_VARIANTS
+from ingot.compiler.targets.cpu.compilers import COMMON_FLAGS
+from ingot.compiler.targets.cpu.variants import VARIANTS as CPU_VARIANTS
 from ingot.compiler.targets.opencl.variant import OPENCL_C
 from ingot.hal.header import INCLUDE_FOLDER
 from tests.support import opencl_runner

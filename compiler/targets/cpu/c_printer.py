@@ -65,7 +65,7 @@ def prototype(kernel: Kernel) -> str:
 
 # What INGOT_USE_ of kernel.h is said of: elements, also with a number of lanes, and words.
 _ELEMENTS = ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "f64", "i1", "f16", "bf16")
-_WORDS = ("convert", "dot4", "packed", "reduce", "rem")
+_WORDS = ("convert", "packed", "reduce", "rem")
 _HEADERS = ("kernel_vector.h", "kernel_arithmetic.h", "kernel_rounding.h")
 
 
@@ -96,7 +96,8 @@ def print_source(kernels: Iterable[PrintedKernel]) -> str:
     lines = [f"#define INGOT_USE_{part} {int(part in used)}" for part in (*_WORDS, *parts)]
     lines.append(read_header("kernel.h", used))
     for lanes, count in sorted(headers.items()):
-        for header in _HEADERS[:count]:
+        needed = [*_HEADERS[:count], *["kernel_dot4.h"] * ("dot4" in used and count > 1)]
+        for header in needed:
             lines += [f"#define INGOT_LANES {lanes}", read_header(header, used, lanes)]
     return "\n".join([*lines, "", *functions.values(), *bodies])
 

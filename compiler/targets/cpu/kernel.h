@@ -83,6 +83,23 @@ INGOT_INLINE i64 index_max(i64 a, i64 b) { return a > b ? a : b; }
 /* Between the heads of two loops: compilers make one of them otherwise, that is worse. */
 #define INGOT_KEEP_APART() __asm__ volatile("")
 
+/* Whether compilers have a type for f16 with instructions that convert it, and ops on vectors of any
+ * length that have instructions. */
+#if defined(__ARM_FP16_FORMAT_IEEE)
+#define INGOT_HAS_HALF 1
+#define INGOT_HALF_TYPE __fp16
+#elif defined(__F16C__) && defined(__clang__) && __clang_major__ >= 15
+#define INGOT_HAS_HALF 1
+#define INGOT_HALF_TYPE _Float16
+#else
+#define INGOT_HAS_HALF 0
+#endif
+#if defined(__clang__) && __clang_major__ >= 17
+#define INGOT_HAS_ELEMENTWISE 1
+#else
+#define INGOT_HAS_ELEMENTWISE 0
+#endif
+
 /* f16 and bf16. Round to nearest even; NaN stays NaN. */
 INGOT_INLINE f32 load_bits_bf16(u16 bits) { return bitcast_u32_f32((u32)bits << 16); }
 
@@ -94,7 +111,22 @@ INGOT_INLINE u16 store_bits_bf16(f32 value) {
   return (u16)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
 
-#if defined(__F16C__)
+#if INGOT_HAS_HALF
+INGOT_INLINE f32 load_bits_f16(u16 half) {
+  union {
+    u16 bits;
+    INGOT_HALF_TYPE half;
+  } value = {half};
+  return (f32)value.half;
+}
+INGOT_INLINE u16 store_bits_f16(f32 value) {
+  union {
+    INGOT_HALF_TYPE half;
+    u16 bits;
+  } result = {(INGOT_HALF_TYPE)value};
+  return result.bits;
+}
+#elif defined(__F16C__)
 typedef i16 f16c_halves __attribute__((vector_size(16)));
 typedef f32 f16c_floats __attribute__((vector_size(16)));
 INGOT_INLINE f32 load_bits_f16(u16 half) {

@@ -94,7 +94,20 @@ IF(f64, INGOT_LANEWISE2(f64, f64, rem_f64))
   INGOT_INLINE N(type) N(sqrt_##type)(N(type) a) { return sqrt_call; }                        \
   INGOT_INLINE N(type) N(max_constant_##type)(N(type) a, N(type) b) { return max_call; }      \
   INGOT_INLINE N(type) N(min_constant_##type)(N(type) a, N(type) b) { return min_call; }
-#if defined(__AVX512F__) && L == 16 && !defined(__clang__)
+#define INGOT_LARGER(type) N(select_##type)(a > b, a, b)
+#define INGOT_SMALLER(type) N(select_##type)(a < b, a, b)
+#if defined(__wasm_relaxed_simd__) && L == 4
+#define INGOT_FMA(a, b, c) __builtin_wasm_relaxed_madd_f32x4(a, b, c)
+#elif INGOT_HAS_FMA
+#define INGOT_FMA(a, b, c) __builtin_elementwise_fma(a, b, c)
+#else
+#define INGOT_FMA(a, b, c) ((a) * (b) + (c))
+#endif
+#if INGOT_HAS_ELEMENTWISE
+INGOT_INSTRUCTIONS(f32, INGOT_FMA(a, b, c), __builtin_elementwise_sqrt(a), INGOT_LARGER(f32),
+                   INGOT_SMALLER(f32))
+#define INGOT_HAVE_F32
+#elif defined(__AVX512F__) && L == 16 && !defined(__clang__)
 INGOT_INSTRUCTIONS(f32, __builtin_ia32_vfmaddps512_mask(a, b, c, (u16)-1, 4),
                    __builtin_ia32_sqrtps512_mask(a, (N(f32)){0}, (u16)-1, 4),
                    __builtin_ia32_maxps512_mask(a, b, (N(f32)){0}, (u16)-1, 4),
@@ -114,7 +127,17 @@ INGOT_INSTRUCTIONS(f32, __builtin_ia32_vfmaddps(a, b, c), __builtin_ia32_sqrtps(
                    __builtin_ia32_maxps(a, b), __builtin_ia32_minps(a, b))
 #define INGOT_HAVE_F32
 #endif
-#if defined(__AVX512F__) && L == 8 && !defined(__clang__)
+#undef INGOT_FMA
+#if INGOT_HAS_FMA
+#define INGOT_FMA(a, b, c) __builtin_elementwise_fma(a, b, c)
+#else
+#define INGOT_FMA(a, b, c) ((a) * (b) + (c))
+#endif
+#if INGOT_HAS_ELEMENTWISE
+IF(f64, INGOT_INSTRUCTIONS(f64, INGOT_FMA(a, b, c), __builtin_elementwise_sqrt(a),
+                           INGOT_LARGER(f64), INGOT_SMALLER(f64)))
+#define INGOT_HAVE_F64
+#elif defined(__AVX512F__) && L == 8 && !defined(__clang__)
 INGOT_INSTRUCTIONS(f64, __builtin_ia32_vfmaddpd512_mask(a, b, c, (u8)-1, 4),
                    __builtin_ia32_sqrtpd512_mask(a, (N(f64)){0}, (u8)-1, 4),
                    __builtin_ia32_maxpd512_mask(a, b, (N(f64)){0}, (u8)-1, 4),
@@ -142,10 +165,10 @@ INGOT_INSTRUCTIONS(f64, __builtin_ia32_vfmaddpd256(a, b, c), __builtin_ia32_sqrt
   }                                                                                           \
   INGOT_LANEWISE1(type, type, sqrt_##type)                                                    \
   INGOT_INLINE N(type) N(max_constant_##type)(N(type) a, N(type) b) {                         \
-    return N(select_##type)(a > b, a, b);                                                     \
+    return INGOT_LARGER(type);                                                                \
   }                                                                                           \
   INGOT_INLINE N(type) N(min_constant_##type)(N(type) a, N(type) b) {                         \
-    return N(select_##type)(a < b, a, b);                                                     \
+    return INGOT_SMALLER(type);                                                               \
   }
 #ifndef INGOT_HAVE_F32
 INGOT_WITHOUT_INSTRUCTIONS(f32)
@@ -181,66 +204,6 @@ INGOT_VECTOR_FLOAT(f32, u32, i32, 0x80000000u)
 IF(f64, INGOT_VECTOR_FLOAT(f64, u64, i64, 0x8000000000000000u))
 INGOT_INLINE N(f32) N(rsqrt_f32)(N(f32) a) { return 1.0f / N(sqrt_f32)(a); }
 IF(f64, INGOT_INLINE N(f64) N(rsqrt_f64)(N(f64) a) { return 1.0 / N(sqrt_f64)(a); })
-
-/* Words of four bytes: c + the products of the bytes of a with those of b. Nothing saturates: without
- * an instruction for u8 times i8, bytes are widened to pairs of i16, which are multiplied and
- * added at once, or else one after another. */
-#if INGOT_USE_dot4
-#if defined(__clang__)
-#define INGOT_DPBUSD(lanes, bits) INGOT_CAT(__builtin_ia32_vpdpbusd, bits)
-#define INGOT_MADD512(a, b) __builtin_ia32_pmaddwd512(a, b)
-#else
-#define INGOT_DPBUSD(lanes, bits) INGOT_CAT3(__builtin_ia32_vpdpbusd_v, lanes, si)
-#define INGOT_MADD512(a, b) __builtin_ia32_pmaddwd512_mask(a, b, (N(i32)){0}, (u16)-1)
-#endif
-#if defined(__AVX512BW__) && L == 16
-#define INGOT_MADD(a, b) INGOT_MADD512(a, b)
-#elif defined(__AVX2__) && L == 8
-#define INGOT_MADD(a, b) __builtin_ia32_pmaddwd256(a, b)
-#elif defined(__SSE2__) && L == 4
-#define INGOT_MADD(a, b) __builtin_ia32_pmaddwd128(a, b)
-#endif
-#ifdef INGOT_MADD
-typedef i16 N(pairs) __attribute__((vector_size(4 * L)));
-typedef u16 N(upairs) __attribute__((vector_size(4 * L)));
-INGOT_INLINE N(pairs) N(even_u8)(N(i32) a) { return (N(pairs))((N(upairs))a & 255); }
-INGOT_INLINE N(pairs) N(even_i8)(N(i32) a) { return (N(pairs))((N(upairs))a << 8) >> 8; }
-INGOT_INLINE N(pairs) N(odd_u8)(N(i32) a) { return (N(pairs))((N(upairs))a >> 8); }
-INGOT_INLINE N(pairs) N(odd_i8)(N(i32) a) { return (N(pairs))a >> 8; }
-#define INGOT_DOT4(left, right)                                                               \
-  INGOT_INLINE N(i32) N(dot4_##left##_##right)(N(i32) a, N(i32) b, N(i32) c) {                \
-    N(i32) even = INGOT_MADD(N(even_##left)(a), N(even_##right)(b));                          \
-    N(i32) odd = INGOT_MADD(N(odd_##left)(a), N(odd_##right)(b));                             \
-    return (N(i32))((N(u32))c + (N(u32))even + (N(u32))odd);                                  \
-  }
-#else
-#define INGOT_BYTE_u8(a, place) ((N(u32))(a) >> (place) & 255u)
-#define INGOT_BYTE_i8(a, place) ((N(u32))((N(i32))((N(u32))(a) << (24 - (place))) >> 24))
-#define INGOT_DOT4(left, right)                                                               \
-  INGOT_INLINE N(i32) N(dot4_##left##_##right)(N(i32) a, N(i32) b, N(i32) c) {                \
-    N(u32) sum = (N(u32))c;                                                                   \
-    for (int place = 0; place < 32; place += 8) {                                             \
-      sum += INGOT_BYTE_##left(a, place) * INGOT_BYTE_##right(b, place);                      \
-    }                                                                                         \
-    return (N(i32))sum;                                                                       \
-  }
-#endif
-#if (defined(__AVX512VNNI__) && L == 16) || \
-    (((defined(__AVX512VNNI__) && defined(__AVX512VL__)) || defined(__AVXVNNI__)) && L == 8)
-INGOT_INLINE N(i32) N(dot4_u8_i8)(N(i32) a, N(i32) b, N(i32) c) {
-#if L == 16
-  return INGOT_DPBUSD(16, 512)(c, a, b);
-#else
-  return INGOT_DPBUSD(8, 256)(c, a, b);
-#endif
-}
-#else
-INGOT_DOT4(u8, i8)
-#endif
-INGOT_DOT4(i8, u8)
-INGOT_DOT4(i8, i8)
-INGOT_DOT4(u8, u8)
-#endif
 
 /* Lanes combined as a tree: lane i with lane i ^ half. */
 #if INGOT_USE_reduce
@@ -387,6 +350,9 @@ IF(u64, INGOT_LANEWISE1(f64, u64, convert_f64_u64))
 #undef INGOT_LANEWISE2
 #undef INGOT_VECTOR_FLOAT
 #undef INGOT_INSTRUCTIONS
+#undef INGOT_LARGER
+#undef INGOT_SMALLER
+#undef INGOT_FMA
 #undef INGOT_WITHOUT_INSTRUCTIONS
 #undef INGOT_SWAP
 #undef INGOT_REDUCE
@@ -394,12 +360,6 @@ IF(u64, INGOT_LANEWISE1(f64, u64, convert_f64_u64))
 #undef INGOT_MUL
 #undef INGOT_REDUCE_FLOAT
 #undef INGOT_REDUCE_INTEGER
-#undef INGOT_MADD
-#undef INGOT_MADD512
-#undef INGOT_DPBUSD
-#undef INGOT_DOT4
-#undef INGOT_BYTE_u8
-#undef INGOT_BYTE_i8
 #undef INGOT_WIDEN
 #undef INGOT_BYTES
 #undef INGOT_NARROW

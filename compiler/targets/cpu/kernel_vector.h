@@ -165,6 +165,14 @@ IF(u16, INGOT_PARTIAL_BY_LANE(u16))
 INGOT_INLINE N(f32) N(widen_bf16)(N(u16) bits) {
   return (N(f32))(__builtin_convertvector(bits, N(u32)) << 16);
 }
+#if defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC) && L == 4
+INGOT_INLINE N(u16) N(narrow_bf16)(N(f32) value) {
+  N(u16) result;
+  __asm__("bfcvtn %0.4h, %1.4s" : "=w"(result) : "w"(value));
+  return result;
+}
+INGOT_INLINE N(f32) N(round_bf16)(N(f32) value) { return N(widen_bf16)(N(narrow_bf16)(value)); }
+#else
 INGOT_INLINE N(f32) N(round_bf16)(N(f32) value) {
   N(u32) bits = (N(u32))value;
   N(u32) rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) & 0xffff0000u;
@@ -174,10 +182,19 @@ INGOT_INLINE N(f32) N(round_bf16)(N(f32) value) {
 INGOT_INLINE N(u16) N(narrow_bf16)(N(f32) value) {
   return __builtin_convertvector((N(u32))N(round_bf16)(value) >> 16, N(u16));
 }
+#endif
 INGOT_HALF(bf16)
 #endif
 #if INGOT_USES(N(f16))
-#if defined(__AVX512F__) && L == 16
+#if INGOT_HAS_HALF
+typedef INGOT_HALF_TYPE N(half) __attribute__((vector_size(2 * L)));
+INGOT_INLINE N(f32) N(widen_f16)(N(u16) bits) {
+  return __builtin_convertvector((N(half))bits, N(f32));
+}
+INGOT_INLINE N(u16) N(narrow_f16)(N(f32) value) {
+  return (N(u16))__builtin_convertvector(value, N(half));
+}
+#elif defined(__AVX512F__) && L == 16
 INGOT_INLINE N(f32) N(widen_f16)(N(u16) bits) {
   return __builtin_ia32_vcvtph2ps512_mask((N(i16))bits, (N(f32)){0}, (u16)-1, 4);
 }

@@ -1,10 +1,10 @@
-"""The C compiler: finds one, compiles kernels in groups side by side, links one object.
+"""Compiles kernels in groups side by side, and links one object per variant.
 
-The compiler is `$CC`, else gcc, else clang. Starting it and reading the headers takes longer than
-compiling a small kernel: kernels share a file up to a length, a variant with one file is compiled
-and linked by one command, and variants are built side by side. Equal kernels are compiled once.
-Results are cached by their source, the headers, the flags and the compiler's version. The same
-source and compiler give the same bytes, whatever the number of cores.
+Starting a compiler and reading the headers takes longer than compiling a small kernel: kernels
+share a file up to a length, a variant with one file is compiled and linked by one command where
+the compiler can, and variants are built side by side. Equal kernels are compiled once. Results are
+cached by their source, the headers, the flags and the compiler's version. The same source and
+compiler give the same bytes, whatever the number of cores.
 """
 
 from __future__ import annotations
@@ -27,68 +27,44 @@ from ingot.compiler.kernels.kernel import Kernel
 from ingot.compiler.targets.cpu import c_printer
 from ingot.compiler.targets.cpu.c_printer import PrintedKernel
 from ingot.compiler.targets.cpu.cache import Cache, default_cache
-from ingot.compiler.targets.cpu.flags import (
-    COMMON_FLAGS,
-    LINK_FLAGS,
+from ingot.compiler.targets.cpu.compilers import Compiler, find_compiler
+from ingot.compiler.targets.cpu.headers import HEADER_FOLDER
+from ingot.compiler.targets.cpu.misfit_printer import print_misfit
+from ingot.compiler.targets.cpu.variants import (
     VARIANTS,
     Variant,
     default_variants,
     fallback_variant,
+    named_variants,
 )
-from ingot.compiler.targets.cpu.headers import HEADER_FOLDER
-from ingot.compiler.targets.cpu.misfit_printer import print_misfit
-from ingot.hal.errors import CompileError, InvalidArgument
+from ingot.hal.errors import CompileError
 from ingot.hal.header import INCLUDE_FOLDER
 
-__all__ = [
-    "Compiler",
-    "build_executable",
-    "choose_fallback",
-    "choose_variants",
-    "find_compiler",
-]
+__all__ = ["build_executable", "choose_fallback", "choose_variants"]
 
 GROUP_LENGTH = 60_000  # characters of kernel text per file, about one second of compiling
 GREATEST_CACHE = 1 << 30  # bytes; what was not used for longest goes
 _NAME = "ingot_name_of_kernel"
 _MESSAGE_LENGTH = 2000
-_MISSING = (
-    "no C compiler was found: set CC to one, or install gcc or clang "
-    "(Debian and Ubuntu: apt-get install gcc)"
-)
-
-
-@dataclass(frozen=True)
-class Compiler:
-    """A C compiler command and what it says of itself."""
-
-    command: tuple[str, ...]
-    version: str
 
 
 def choose_variants(
     names: Sequence[str] | None = None, has_dot4: bool = False
 ) -> tuple[Variant, ...]:
-    """The variants with these names, else those of this machine's architecture, best first, for
-    a program whose kernels multiply bytes if `has_dot4`.
+    """The variants of these names of variants and platforms, else those of this machine's
+    architecture, best first, for a program whose kernels multiply bytes if `has_dot4`.
 
     InvalidArgument: there is no such variant. CompileError: none for this machine.
     """
-    if names is None:
-        try:
-            return default_variants(_machine(), has_dot4)
-        except KeyError:
-            raise CompileError(
-                f"there are no CPU variants for this machine's architecture {_machine()!r}; name "
-                f"some to compile for another one: {', '.join(VARIANTS)}"
-            ) from None
-    unknown = [name for name in names if name not in VARIANTS]
-    if unknown or not names:
-        raise InvalidArgument(
-            f"unknown CPU variant {unknown[0] if unknown else ''!r}; "
-            f"the variants are: {', '.join(VARIANTS)}"
-        )
-    return tuple(VARIANTS[name] for name in dict.fromkeys(names))
+    if names is not None:
+        return named_variants(names, has_dot4)
+    try:
+        return default_variants(_machine(), has_dot4)
+    except KeyError:
+        raise CompileError(
+            f"there are no CPU variants for this machine's architecture {_machine()!r}; name "
+            f"some to compile for another one: {', '.join(VARIANTS)}"
+        ) from None
 
 
 def choose_fallback(target: str) -> Variant:
@@ -108,37 +84,8 @@ def choose_fallback(target: str) -> Variant:
 def _machine() -> str:
     """This machine's architecture, as formats of objects name it."""
     machine = platform.machine()
-    return {"AMD64": "x86_64", "arm64": "aarch64"}.get(machine, machine)
-
-
-def find_compiler() -> Compiler:
-    """The C compiler of this machine. CompileError: there is none."""
-    return _find_compiler(os.environ.get("CC", ""), os.environ.get("PATH", ""))
-
-
-@lru_cache(maxsize=8)
-def _find_compiler(chosen: str, path: str) -> Compiler:
-    if chosen:
-        try:
-            command = tuple(shlex.split(chosen))
-        except ValueError:  # a quotation without an end
-            command = ()
-        if not command or shutil.which(command[0], path=path) is None:
-            raise CompileError(f"CC is {chosen!r}, which is no command; {_MISSING}")
-        return Compiler(command, _version(command))
-    for name in ("gcc", "clang"):
-        if shutil.which(name, path=path):
-            return Compiler((name,), _version((name,)))
-    raise CompileError(_MISSING)
-
-
-def _version(command: tuple[str, ...]) -> str:
-    try:
-        done = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False)
-    except OSError as error:
-        name = shlex.join(command)
-        raise CompileError(f"the C compiler {name} does not start: {error}") from None
-    return done.stdout or done.stderr
+    names = {"AMD64": "x86_64", "arm64": "aarch64", "ARM64": "aarch64"}
+    return "arm" if machine.startswith("armv7") else names.get(machine, machine)
 
 
 def build_executable(
@@ -151,9 +98,11 @@ def build_executable(
     `progress` is told how many of how many kernels are compiled. CompileError: no compiler, or it
     failed; the message says where the source was kept.
     """
-    compiler = find_compiler()
     cache = cache or default_cache()
-    jobs = [_Job(compiler, variant, list(each), cache) for variant, each in kernels.items()]
+    jobs = [
+        _Job(find_compiler(variant), variant, list(each), cache)
+        for variant, each in kernels.items()
+    ]
     try:
         objects = _build(jobs, progress)
     except OSError as error:
@@ -205,8 +154,9 @@ class _Job:
 
     def _key(self, texts: Sequence[str]) -> str:
         digest = hashlib.sha256()
-        parts = [*self.compiler.command, self.compiler.version, *COMMON_FLAGS]
-        parts += [*self.variant.flags, *LINK_FLAGS, _headers(), *texts]
+        compiler, variant = self.compiler, self.variant
+        parts = [compiler.version, *compiler.compile_command(variant)]
+        parts += [*compiler.link_command(variant, "", []), _headers(), *texts]
         for part in parts:
             digest.update(part.encode())
             digest.update(b"\0")
@@ -218,26 +168,32 @@ class _Job:
             return
         folder.mkdir()
         self.folder = folder
-        command = [*self.compiler.command, *COMMON_FLAGS, *self.variant.flags]
-        command += [f"-I{HEADER_FOLDER}", f"-I{INCLUDE_FOLDER}"]
+        folders = [f"-I{HEADER_FOLDER}", f"-I{INCLUDE_FOLDER}"]
         for place, file in enumerate(self.files):
             path = folder / f"kernels_{place}.c"
             path.write_text(file.text, encoding="utf-8")
             if len(self.files) == 1:
-                output = [path.name, *LINK_FLAGS, "-o", "kernels.so", "-lgcc"]
-                future = pool.submit(_run, [*command, *output], folder)
+                future = pool.submit(self._build, path.name, folders)
             else:
                 key = self._key(["-c", file.text])
                 known = self.cache.read(key)
                 if known is not None:
                     path.with_suffix(".o").write_bytes(known)
                     continue
-                future = pool.submit(self._compile, command, path, key)
+                future = pool.submit(self._compile, folders, path, key)
             self.running[future] = file.count
 
-    def _compile(self, command: Sequence[str], path: Path, key: str) -> None:
+    def _build(self, file: str, folders: Sequence[str]) -> None:
+        """Make the object of one file."""
+        first, *others = self.compiler.at_once(self.variant, "kernels.so", file)
+        _run([*first, *folders], self.folder)
+        for command in others:
+            _run(command, self.folder)
+
+    def _compile(self, folders: Sequence[str], path: Path, key: str) -> None:
         """Compile one of several files; what is done is kept if another fails."""
         made = path.with_suffix(".o")
+        command = [*self.compiler.compile_command(self.variant), *folders]
         _run([*command, "-c", path.name, "-o", made.name], path.parent)
         self.cache.write(key, made.read_bytes())
 
@@ -247,8 +203,7 @@ class _Job:
             return self.cached
         if len(self.files) > 1:
             names = [f"kernels_{place}.o" for place in range(len(self.files))]
-            command = [*self.compiler.command, *self.variant.flags, *LINK_FLAGS, "-o", "kernels.so"]
-            _run([*command, *names, "-lgcc"], self.folder)
+            _run(self.compiler.link_command(self.variant, "kernels.so", names), self.folder)
         data = (self.folder / "kernels.so").read_bytes()
         self.cache.write(self.key, data)
         return data
@@ -354,5 +309,5 @@ def _run(command: Sequence[str], folder: Path) -> None:
     raise CompileError(
         f"the C compiler failed with exit status {done.returncode}:\n{message}\n"
         f"command: {shlex.join(command)}\nthe source was kept in {kept}\n"
-        "set CC to another compiler (gcc 12 and clang 14 or newer are known to work)"
+        "set CC to another compiler (gcc 12, clang 14 and ziglang, or newer, are known to work)"
     )

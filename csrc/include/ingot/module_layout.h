@@ -160,5 +160,11 @@ typedef struct ingot_layout_location_t {
 #define INGOT_CPU_X86_AVX_VNNI 0x20
 #define INGOT_CPU_ARM_DOTPROD 0x100
 #define INGOT_CPU_ARM_I8MM 0x200
+#define INGOT_CPU_ARM_FP16 0x400 /* arithmetic, not only conversions */
+#define INGOT_CPU_ARM_BF16 0x800
+#define INGOT_CPU_ARM_NEON 0x1000 /* of 32-bit Arm: with VFPv4 and integer division */
+#define INGOT_CPU_RISCV_V 0x10000 /* vectors, 1.0 */
+#define INGOT_CPU_WASM_SIMD128 0x100000
+#define INGOT_CPU_WASM_RELAXED_SIMD 0x200000
 
 #endif /* INGOT_MODULE_LAYOUT_H_ */

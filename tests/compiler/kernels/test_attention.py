@@ -11,7 +11,7 @@ from ingot.compiler.graph.builder import Builder
 from ingot.compiler.ir import Function, TensorType, Value
 from ingot.compiler.ir.dims import Dim, symbol
 from ingot.compiler.kernels.classes import lower_entry
-from ingot.compiler.targets.cpu.flags import VARIANTS
+from ingot.compiler.targets.cpu.variants import VARIANTS
 from ingot.hal.spec import dtype
 from tests.support.entries import entry
 from tests.support.every_target import on_every_target, on_targets

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ingot.compiler.kernels.classes import lower_entry
-from ingot.compiler.targets.cpu.flags import VARIANTS
+from ingot.compiler.targets.cpu.variants import VARIANTS
 from ingot.hal.spec import dtype
 from tests.support.devices import best_variant
 from tests.support.entries import entry

@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 
 from ingot.compiler.kernels.lanes.map import lower_map
-from ingot.compiler.targets.cpu import c_printer, toolchain
+from ingot.compiler.targets.cpu import c_printer, compilers, toolchain
 from ingot.compiler.targets.cpu.c_printer import PrintedKernel
 from ingot.compiler.targets.cpu.cache import Cache, default_cache
-from ingot.compiler.targets.cpu.flags import VARIANTS
+from ingot.compiler.targets.cpu.variants import VARIANTS
 from ingot.compiler.targets.opencl import object as opencl_object
 from ingot.hal.errors import CompileError, InvalidArgument
 from ingot.hal.header import INCLUDE_FOLDER
@@ -207,19 +207,33 @@ def test_cache_folder_is_private_and_may_be_missing(
 def test_missing_compiler_names_the_ways_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("CC", raising=False)
-    with pytest.raises(CompileError, match="set CC to one, or install gcc or clang"):
-        toolchain.build_executable({VARIANTS["x86-64-v3"]: kernels()}, Cache(None))
+    monkeypatch.setattr(compilers, "find_ziglang", lambda: None)
+    variant = VARIANTS["x86-64-v3"]
+    with pytest.raises(CompileError, match=r"install gcc or clang.*pip install ingot\[cross\]"):
+        toolchain.build_executable({variant: kernels()}, Cache(None))
     monkeypatch.setenv("CC", 'gcc "')
     with pytest.raises(CompileError, match="is no command"):
-        toolchain.find_compiler()
+        compilers.find_compiler(variant)
     monkeypatch.setenv("CC", "no-such-compiler")
     with pytest.raises(CompileError, match="no-such-compiler"):
-        toolchain.find_compiler()
+        compilers.find_compiler(variant)
+
+
+def test_a_variant_that_no_compiler_makes_says_why_and_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("CC", "gcc")
+    monkeypatch.setattr(compilers, "find_ziglang", lambda: None)
+    with pytest.raises(CompileError, match=r"(?s)variant 'wasm32-simd128':\n  gcc: .*ingot\[cross"):
+        toolchain.build_executable({VARIANTS["wasm32-simd128"]: kernels()}, Cache(None))
 
 
 def test_failing_compiler_keeps_the_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = tmp_path / "broken"
-    script.write_text('#!/bin/sh\n[ "$1" = --version ] && exit 0\necho out of luck >&2\nexit 3\n')
+    script.write_text(
+        '#!/bin/sh\ncase "$*" in *--version* | *probe*) exec gcc "$@"; esac\n'
+        "echo out of luck >&2\nexit 3\n"
+    )
     script.chmod(0o755)
     monkeypatch.setenv("CC", str(script))
     monkeypatch.setattr(toolchain.tempfile, "tempdir", str(tmp_path))
@@ -232,8 +246,27 @@ def test_failing_compiler_keeps_the_source(tmp_path: Path, monkeypatch: pytest.M
 def test_variants_are_chosen_by_name() -> None:
     (variant,) = toolchain.choose_variants(["x86-64-v3"])
     assert variant.feature_bits == 1
-    with pytest.raises(InvalidArgument, match="x86-64-v9"):
-        toolchain.choose_variants(["x86-64-v9"])
+    for wrong, near in (("x86-64-v9", "x86-64-v4"), ("rasberry-pi", "raspberry-pi")):
+        with pytest.raises(
+            InvalidArgument, match=rf"unknown CPU variant '{wrong}' .*mean.* {near}"
+        ):
+            toolchain.choose_variants([wrong])
+    with pytest.raises(
+        InvalidArgument, match=r"'quantum'; the variants are: .* platforms, .*: and"
+    ):
+        toolchain.choose_variants(["quantum"])
+    with pytest.raises(InvalidArgument, match="unknown CPU variant ''"):
+        toolchain.choose_variants([])
+
+
+def test_platforms_are_sets_of_variants() -> None:
+    def names(given: list[str], has_dot4: bool = False) -> list[str]:
+        return [each.name for each in toolchain.choose_variants(given, has_dot4)]
+
+    assert names(["raspberry-pi"]) == ["aarch64", "armv7-neon"]
+    assert names(["raspberry-pi"], True) == ["aarch64-dotprod", "aarch64", "armv7-neon"]
+    assert names(["aarch64-dotprod", "ios"]) == ["aarch64-dotprod", "aarch64"]
+    assert names(["browser"]) == ["wasm32-relaxed-simd", "wasm32-simd128"]
 
 
 @pytest.mark.parametrize("name", ["a b", "a;", "a\n", "", "ünïcödé", "a/*", "1a", "a\0", "-o"])

@@ -1,0 +1,242 @@
+"""The C compilers: which there are, what each is told, and which one makes a variant.
+
+gcc makes code of one machine, clang of all that it was built for, if there is a linker. ziglang,
+from pip, is a clang with linkers for every variant; `CC="zig cc"` is the same. What a compiler can
+make is found by building a small object just as kernels are built: success is kept in the cache.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+
+from ingot.compiler.ir.dataclass import dataclass
+from ingot.compiler.targets.cpu.cache import default_cache
+from ingot.compiler.targets.cpu.variants import Variant
+from ingot.hal.errors import CompileError
+
+__all__ = ["COMMON_FLAGS", "Compiler", "find_compiler", "find_ziglang"]
+
+COMMON_FLAGS = (
+    "-std=gnu11",
+    "-O3",
+    "-ffreestanding",
+    "-nostdlib",
+    "-fPIC",
+    "-fvisibility=hidden",
+    "-fno-stack-protector",
+    "-fno-asynchronous-unwind-tables",
+    "-fno-unwind-tables",
+    "-U_FORTIFY_SOURCE",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-fno-strict-aliasing",
+    "-ffp-contract=off",
+    "-fno-tree-vectorize",  # kernels have vectors of their own, and gcc 12 makes wrong code of
+    "-ftree-slp-vectorize",  # loops whose branches store to the same places
+    "-Wframe-larger-than=8192",
+    "-Wno-psabi",
+)
+_ELF_LINK_FLAGS = (
+    ("-z", "max-page-size=65536"),
+    ("-z", "noseparate-code"),  # else the file is padded: 198 KB instead of 3 KB for six kernels
+    ("-z", "norelro"),
+    ("-z", "noexecstack"),
+    ("--build-id=none",),
+    ("--no-undefined",),
+    ("-s",),
+)
+_WASM_LINK_FLAGS = (("--experimental-pic",), ("--no-entry",), ("--strip-all",))
+_TRIPLES = {
+    "x86_64": "x86_64-linux-gnu",
+    "aarch64": "aarch64-linux-gnu",
+    "arm": "armv7a-linux-gnueabihf",
+    "riscv64": "riscv64-linux-gnu",
+    "wasm32": "wasm32-unknown-unknown",
+}
+_ELF_MACHINES = {"x86_64": 62, "aarch64": 183, "arm": 40, "riscv64": 243}  # EM_*
+_PROBE = """#include <stddef.h>
+#include <stdint.h>
+typedef float vector __attribute__((vector_size(16)));
+static void add(vector *a, const vector *b) { *a += *b; }
+static void (*const table[])(vector *, const vector *) = {add};
+__attribute__((visibility("default"))) const void *ingot_executable_query(uint32_t version);
+const void *ingot_executable_query(uint32_t version) { return version ? table : NULL; }
+"""
+_INSTALL = "pip install ingot[cross] brings ziglang, which makes every variant"
+_MISSING = (
+    "no C compiler was found: set CC to one, or install gcc or clang "
+    f"(Debian and Ubuntu: apt-get install gcc); or {_INSTALL}"
+)
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """A C compiler command and what it says of itself."""
+
+    command: tuple[str, ...]
+    version: str
+    linker: tuple[str, ...] = ()  # the command of linkers that are not called by the compiler
+
+    def compile_command(self, variant: Variant) -> list[str]:
+        """What compiles C for the variant; options and files follow."""
+        return [*self._driver(variant), *COMMON_FLAGS]
+
+    def link_command(self, variant: Variant, output: str, files: Sequence[str]) -> list[str]:
+        """What links files to one object."""
+        is_wasm = variant.machine == "wasm32"
+        flags = _WASM_LINK_FLAGS if is_wasm else _ELF_LINK_FLAGS
+        if self.linker:
+            name = "wasm-ld" if is_wasm else "ld.lld"
+            words = [word for flag in flags for word in flag]
+            return [*self.linker, name, "-shared", *words, "-o", output, *files]
+        passed = [",".join(("-Wl", *flag)) for flag in flags]
+        return [
+            *self._driver(variant),
+            "-shared",
+            "-nostdlib",
+            *passed,
+            "-o",
+            output,
+            *files,
+            "-lgcc",
+        ]
+
+    def at_once(self, variant: Variant, output: str, file: str) -> list[list[str]]:
+        """The commands that make an object of one file of C: one, where the compiler links."""
+        compile = self.compile_command(variant)
+        if self.linker:
+            made = f"{output}.o"
+            return [[*compile, "-c", file, "-o", made], self.link_command(variant, output, [made])]
+        link = self.link_command(variant, output, [file])
+        return [[*compile, *link[len(self._driver(variant)) :]]]
+
+    def _driver(self, variant: Variant) -> list[str]:
+        is_clang = "clang" in self.version
+        target = [f"--target={_TRIPLES[variant.machine]}"] if is_clang else []
+        return [*self.command, *target, *variant.flags]
+
+
+def find_compiler(variant: Variant) -> Compiler:
+    """A compiler that makes the variant: `$CC`, else gcc, else clang; where it cannot, ziglang.
+
+    CompileError: there is none, and why each cannot.
+    """
+    failures: list[str] = []
+    for compiler in _compilers(os.environ.get("CC", ""), os.environ.get("PATH", "")):
+        failure = _failure(compiler, variant)
+        if failure is None:
+            return compiler
+        failures.append(f"  {shlex.join(compiler.command)}: {failure}")
+    if not failures:
+        raise CompileError(_MISSING)
+    way = f"\n{_INSTALL}" if find_ziglang() is None else ""
+    raise CompileError(
+        f"no C compiler of this machine makes code for the variant '{variant.name}':\n"
+        + "\n".join(failures)
+        + way
+    )
+
+
+def find_ziglang() -> Path | None:
+    """The program of the package ziglang, if it is installed."""
+    found = find_spec("ziglang")
+    if found is None or not found.submodule_search_locations:
+        return None
+    name = "zig.exe" if sys.platform == "win32" else "zig"
+    path = Path(found.submodule_search_locations[0]) / name
+    return path if path.is_file() else None
+
+
+def _compilers(chosen: str, path: str) -> Iterator[Compiler]:
+    """Those to try, best first."""
+    if chosen:
+        try:
+            command = tuple(shlex.split(chosen))
+        except ValueError:  # a quotation without an end
+            command = ()
+        if not command or shutil.which(command[0], path=path) is None:
+            raise CompileError(f"CC is {chosen!r}, which is no command; {_MISSING}")
+        is_zig = len(command) > 1 and command[-1] == "cc"
+        yield _zig(command[:-1], path) if is_zig else _plain(command, path)
+    else:
+        names = [name for name in ("gcc", "clang") if shutil.which(name, path=path)]
+        yield from (_plain((name,), path) for name in names)
+    ziglang = find_ziglang()
+    if ziglang is not None:
+        yield _zig((str(ziglang),), path)
+
+
+@lru_cache(maxsize=8)
+def _plain(command: tuple[str, ...], path: str) -> Compiler:
+    return Compiler(command, _said((*command, "--version")))
+
+
+@lru_cache(maxsize=8)
+def _zig(command: tuple[str, ...], path: str) -> Compiler:
+    """The clang in zig. `zig cc` would translate its flags, and refuses some."""
+    found = re.search(r'lib_dir"?\s*[=:]\s*"([^"]+)"', _said((*command, "env")))
+    headers = ("-isystem", str(Path(found[1]).absolute() / "include")) if found else ()
+    clang = (*command, "clang")
+    return Compiler((*clang, *headers), _said((*clang, "--version")), command)
+
+
+def _said(command: Sequence[str]) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError as error:
+        name = shlex.join(command[:-1])
+        raise CompileError(f"the C compiler {name} does not start: {error}") from None
+    return done.stdout or done.stderr
+
+
+@lru_cache(maxsize=256)
+def _failure(compiler: Compiler, variant: Variant) -> str | None:
+    """Why the compiler cannot make the variant; None if it can."""
+    tests = [f'#ifndef {each}\n#error "it has no {each}"\n#endif' for each in variant.macros]
+    text = "\n".join([*tests, _PROBE])
+    output = "probe"
+    commands = compiler.at_once(variant, output, "probe.c")
+    parts = [compiler.version, *(word for command in commands for word in command), text]
+    key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
+    cache = default_cache()
+    if cache.read(key) is not None:
+        return None
+    with tempfile.TemporaryDirectory(prefix="ingot-probe-") as folder:
+        (Path(folder) / "probe.c").write_text(text, encoding="utf-8")
+        for command in commands:
+            environment = {**os.environ, "LC_ALL": "C"}
+            done = subprocess.run(
+                command, cwd=folder, capture_output=True, text=True, check=False, env=environment
+            )
+            if done.returncode != 0:
+                return _first_error(done.stderr)
+        data = (Path(folder) / output).read_bytes()
+    if not _is_for(data, variant.machine):
+        return "it makes objects of another format"
+    cache.write(key, b"")
+    return None
+
+
+def _first_error(text: str) -> str:
+    lines = [line for line in text.splitlines() if "error" in line] or text.splitlines()
+    return lines[0].strip()[:300] if lines else "it fails and says nothing"
+
+
+def _is_for(data: bytes, machine: str) -> bool:
+    if machine == "wasm32":
+        return data.startswith(b"\0asm")
+    return (
+        data.startswith(b"\x7fELF")
+        and int.from_bytes(data[18:20], "little") == _ELF_MACHINES[machine]
+    )

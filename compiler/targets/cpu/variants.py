@@ -1,0 +1,209 @@
+"""The variants of the CPU target, and the platforms that are sets of them: one table each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from difflib import get_close_matches
+
+from ingot.compiler.ir.dataclass import dataclass
+from ingot.compiler.kernels.kernel import TargetInfo
+from ingot.hal.errors import InvalidArgument
+from ingot.hal.spec import layout
+
+__all__ = [
+    "PLATFORMS",
+    "VARIANTS",
+    "Variant",
+    "default_variants",
+    "fallback_variant",
+    "named_variants",
+]
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One native object per executable: what it is built for and what it needs."""
+
+    target: TargetInfo
+    machine: str  # as in the format "elf-x86_64"
+    features: tuple[str, ...]  # INGOT_CPU_*
+    flags: tuple[str, ...]  # as gcc and clang spell them
+    macros: tuple[str, ...] = ()  # defined by a compiler that knows the flags
+    is_for_bytes: bool = False  # better than the next one only for products of bytes
+
+    @property
+    def name(self) -> str:
+        return self.target.variant
+
+    @property
+    def format(self) -> str:
+        """The format of the object: ELF, or a WebAssembly module (docs/design/0021)."""
+        return self.machine if self.machine == "wasm32" else f"elf-{self.machine}"
+
+    @property
+    def feature_bits(self) -> int:
+        """The features as the module file holds them."""
+        constants = layout().constants
+        return sum(int(constants[feature]) for feature in self.features)
+
+
+def _x86(name: str, length: int, features: str, *flags: str, dot4: bool = False) -> Variant:
+    """`features` are those behind INGOT_CPU_X86_."""
+    level = name.removesuffix("-vnni")
+    fma = level.endswith(("v3", "v4"))
+    target = TargetInfo(name, length, 32 if length == 64 else 16, fma, dot4, polls=True)
+    needs = tuple(f"INGOT_CPU_X86_{feature}" for feature in features.split())
+    all_flags = (f"-march={level}", "-mno-red-zone", *flags)
+    return Variant(target, "x86_64", needs, all_flags, is_for_bytes=dot4)
+
+
+def _arm(name: str, features: str, architecture: str, *macros: str) -> Variant:
+    """`features` are those behind INGOT_CPU_ARM_. Apple and Windows keep x18 for themselves."""
+    target = TargetInfo(name, 16, 32, fma=True, dot4=name == "aarch64-i8mm", polls=True)
+    needs = tuple(f"INGOT_CPU_ARM_{feature}" for feature in features.split())
+    flags = (f"-march={architecture}", "-ffixed-x18")
+    return Variant(target, "aarch64", needs, flags, macros, is_for_bytes=bool(macros))
+
+
+_WIDE = "-mprefer-vector-width=512"
+_SMALL_ARM = ("-march=armv7ve", "-mfpu=neon-vfpv4", "-mfloat-abi=hard", "-marm")
+
+VARIANTS: dict[str, Variant] = {
+    each.name: each
+    for each in (
+        _x86("x86-64-v4-vnni", 64, "AVX512 AVX512_VNNI", _WIDE, "-mavx512vnni", dot4=True),
+        _x86("x86-64-v3-vnni", 32, "AVX2 AVX_VNNI", "-mavxvnni", dot4=True),
+        _x86("x86-64-v4", 64, "AVX512", _WIDE),
+        _x86("x86-64-v3", 32, "AVX2"),
+        _x86("x86-64-v2", 16, "V2"),
+        _x86("x86-64", 16, ""),
+        _arm(
+            "aarch64-i8mm",
+            "DOTPROD FP16 I8MM BF16",
+            "armv8.2-a+dotprod+fp16+i8mm+bf16",
+            "__ARM_FEATURE_MATMUL_INT8",
+            "__ARM_FEATURE_BF16_VECTOR_ARITHMETIC",
+        ),
+        _arm(
+            "aarch64-dotprod",
+            "DOTPROD FP16",
+            "armv8.2-a+dotprod+fp16",
+            "__ARM_FEATURE_DOTPROD",
+        ),
+        _arm("aarch64", "", "armv8-a"),
+        Variant(
+            TargetInfo("armv7-neon", 16, 16, fma=True, polls=True),
+            "arm",
+            ("INGOT_CPU_ARM_NEON",),
+            _SMALL_ARM,
+            ("__ARM_NEON", "__ARM_FEATURE_FMA", "__ARM_FEATURE_IDIV"),
+        ),
+        # Pairs of registers of at least 128 bits: the same code for vectors of any length.
+        Variant(
+            TargetInfo("riscv64-v", 32, 16, fma=True, polls=True),
+            "riscv64",
+            ("INGOT_CPU_RISCV_V",),
+            ("-march=rv64gcv", "-mabi=lp64d"),
+            ("__riscv_vector",),
+        ),
+        Variant(
+            TargetInfo("riscv64", 16, 16, fma=True, polls=True),
+            "riscv64",
+            (),
+            ("-march=rv64gc", "-mabi=lp64d"),
+        ),
+        Variant(
+            TargetInfo("wasm32-relaxed-simd", 16, 16, fma=False, polls=True),
+            "wasm32",
+            ("INGOT_CPU_WASM_SIMD128", "INGOT_CPU_WASM_RELAXED_SIMD"),
+            ("-msimd128", "-mrelaxed-simd", "-mbulk-memory"),
+            ("__wasm_relaxed_simd__",),
+        ),
+        Variant(
+            TargetInfo("wasm32-simd128", 16, 16, fma=False, polls=True),
+            "wasm32",
+            ("INGOT_CPU_WASM_SIMD128",),
+            ("-msimd128", "-mbulk-memory"),
+            ("__wasm_simd128__",),
+        ),
+    )
+}
+"""Those of one machine best first."""
+
+PLATFORMS = {
+    "android": ("aarch64-i8mm", "aarch64-dotprod", "aarch64", "armv7-neon", "x86-64-v2"),
+    "ios": ("aarch64-i8mm", "aarch64-dotprod", "aarch64"),
+    "raspberry-pi": ("aarch64-dotprod", "aarch64", "armv7-neon"),
+    "browser": ("wasm32-relaxed-simd", "wasm32-simd128"),
+    "server": (
+        *("x86-64-v4-vnni", "x86-64-v3-vnni", "x86-64-v4", "x86-64-v3"),
+        *("aarch64-i8mm", "aarch64-dotprod", "aarch64"),
+    ),
+}
+"""The variants that machines of a kind run. Those for products of bytes are left out of a program
+without any."""
+
+
+def named_variants(names: Sequence[str], has_dot4: bool = False) -> tuple[Variant, ...]:
+    """The variants of these names of variants and platforms, each once, for a program whose kernels
+    multiply bytes if `has_dot4`. InvalidArgument: a name is neither."""
+    chosen: dict[str, Variant] = {}
+    for name in names:
+        if name not in VARIANTS and name not in PLATFORMS:
+            raise InvalidArgument(_unknown(name))
+        for each in PLATFORMS.get(name, (name,)):
+            if name in VARIANTS or has_dot4 or not VARIANTS[each].is_for_bytes:
+                chosen[each] = VARIANTS[each]
+    if not chosen:
+        raise InvalidArgument(_unknown(""))
+    return tuple(chosen.values())
+
+
+def _unknown(name: str) -> str:
+    near = get_close_matches(name.lower(), [*VARIANTS, *PLATFORMS], n=3, cutoff=0.5)
+    meant = f" (did you mean {' or '.join(near)}?)" if near else ""
+    return (
+        f"unknown CPU variant {name!r}{meant}; the variants are: {', '.join(VARIANTS)}; "
+        f"the platforms, which are sets of them: {', '.join(PLATFORMS)}"
+    )
+
+
+_DEFAULTS = {
+    "x86_64": ("x86-64-v4", "x86-64-v3"),
+    "aarch64": ("aarch64",),
+    "arm": ("armv7-neon",),
+    "riscv64": ("riscv64-v", "riscv64"),
+}
+_DEFAULTS_FOR_BYTES = {
+    "x86_64": ("x86-64-v4-vnni", "x86-64-v3-vnni", "x86-64-v3"),
+    "aarch64": ("aarch64-i8mm", "aarch64-dotprod", "aarch64"),
+}
+
+
+def default_variants(machine: str, has_dot4: bool = False) -> tuple[Variant, ...]:
+    """What is built without flags, best first; `has_dot4`: of a program whose kernels multiply
+    bytes. KeyError: no variant for the machine."""
+    chosen = _DEFAULTS_FOR_BYTES.get(machine) if has_dot4 else None
+    return tuple(VARIANTS[name] for name in chosen or _DEFAULTS[machine])
+
+
+_BASE = {
+    VARIANTS[name].machine: VARIANTS[name]
+    for name in ("x86-64", "aarch64", "armv7-neon", "riscv64")
+}
+
+
+def fallback_variant(machine: str) -> Variant:
+    """Plain C beside the kernels of a target with work items: what any processor of that
+    architecture can run. KeyError: there is none for the machine."""
+    info = TargetInfo(
+        "generic",
+        vector_length=16,
+        register_count=16,
+        fma=False,
+        has_items=True,
+        polls=True,
+        is_fallback=True,
+    )
+    return replace(_BASE[machine], target=info)

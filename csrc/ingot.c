@@ -86,6 +86,7 @@
 /* Last, for systems' headers define many names. */
 #include "platform/bare.c"
 #include "platform/cgroup.c"
+#include "platform/freestanding/libc.c"
 #include "platform/posix.c"
 #include "platform/wasm.c"
 #include "platform/windows.c"

@@ -78,7 +78,7 @@ ingot_status_t ingot_session_create(ingot_program_t *program,
   ingot_status_t status = ingot_vm_context_initialize(&session->context, program->device,
                                                       program->images, program->image_count);
   session->context.zero_memory = program->zero_memory;
-  if (options && options->memory_limit - 1 < INT64_MAX) {
+  if (options && (uint64_t)options->memory_limit - 1 < INT64_MAX) {
     session->context.memory_limit = (int64_t)options->memory_limit;
   }
   if (!status) {

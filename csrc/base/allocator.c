@@ -1,15 +1,24 @@
 /* Allocation helpers over the instance's allocator. */
 #include "base/allocator.h"
 
+#include "platform/platform.h"
+
+#if !defined(INGOT_NO_MALLOC)
 #include <stdlib.h>
+#endif
 #include <string.h>
 
 #include "base/arithmetic.h"
 
 static void *ingot_system_resize(void *user, void *pointer, size_t length) {
   (void)user;
+#if defined(INGOT_NO_MALLOC)
+  (void)pointer;
+  (void)length;
+#else
   if (length) return realloc(pointer, length);
   free(pointer);
+#endif
   return NULL;
 }
 

@@ -10,7 +10,7 @@
 
 #include "base/status.h"
 
-/* realloc and free of libc. */
+/* realloc and free of libc; under INGOT_NO_MALLOC one that has no memory. */
 ingot_allocator_t ingot_allocator_system(void);
 
 /* `length` zeroed bytes in *out_pointer; length 0 gives a valid pointer. On OutOfMemory

@@ -3,6 +3,8 @@
 
 #include <stdio.h>
 
+#include "platform/platform.h"
+
 struct ingot_status_object_t {
   ingot_allocator_t allocator; /* of this object */
   ingot_status_code_t code;
@@ -11,7 +13,13 @@ struct ingot_status_object_t {
 
 static const struct ingot_status_object_t ingot_status_no_memory = {
     .code = INGOT_STATUS_OUT_OF_MEMORY,
+#if defined(INGOT_NO_MALLOC)
+    .message =
+        "out of memory: the allocator returned NULL; this runtime was built without one of "
+        "its own, so the instance's options must name it",
+#else
     .message = "out of memory: the allocator returned NULL",
+#endif
 };
 
 ingot_status_t ingot_status_out_of_memory(void) {

@@ -5,6 +5,7 @@
  *   INGOT_NO_THREADS  a mutex is nothing, work runs on the threads that call; they must take turns
  *   INGOT_NO_FILES    modules come from memory, weights from ingot_parameters_t
  *   INGOT_NO_LOADER   kernels are linked into the program (ingot_static_kernels_t)
+ *   INGOT_NO_MALLOC   the allocator is the program's (ingot_instance_options_t)
  *
  * A function that fails for reasons of the system's gives a code of ingot.h, and the reason as
  * text.
@@ -37,6 +38,9 @@
 #endif
 #if !defined(INGOT_NO_LOADER)
 #define INGOT_NO_LOADER 1
+#endif
+#if !defined(INGOT_NO_MALLOC) && !defined(__wasi__)
+#define INGOT_NO_MALLOC 1
 #endif
 #endif
 
@@ -240,6 +244,14 @@ void ingot_pages_free(void *pages, size_t length);
 void ingot_profiler_name_code(const void *code, size_t length, const char *name);
 
 #endif /* INGOT_NO_LOADER */
+
+/* Lets kernels, which were not compiled for the system, use 16 KB of the calling thread's stack
+ * without touching its pages one by one. */
+#if defined(INGOT_PLATFORM_WINDOWS)
+void ingot_stack_prepare(void);
+#else
+static inline void ingot_stack_prepare(void) {}
+#endif
 
 /* A library that the system loaded. */
 typedef struct ingot_dynamic_library_t {

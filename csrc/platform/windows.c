@@ -24,6 +24,8 @@ static void ingot_windows_reason(DWORD error, ingot_reason_t *out_reason) {
   (void)snprintf(out_reason->text, sizeof(out_reason->text), "error %lu of Windows", error);
 }
 
+#if !defined(INGOT_NO_FILES) || !defined(INGOT_NO_LOADER)
+
 static ingot_status_code_t ingot_windows_failed(DWORD error, ingot_reason_t *out_reason) {
   ingot_windows_reason(error, out_reason);
   switch (error) {
@@ -39,6 +41,8 @@ static ingot_status_code_t ingot_windows_failed(DWORD error, ingot_reason_t *out
     default: return INGOT_STATUS_INTERNAL;
   }
 }
+
+#endif
 
 /* False if the path is no UTF-8 or too long. */
 static bool ingot_windows_path(const char *path, wchar_t out_path[INGOT_WINDOWS_PATH_CAPACITY]) {
@@ -107,8 +111,8 @@ static DWORD WINAPI ingot_windows_thread_main(void *argument) {
 }
 
 bool ingot_thread_start(ingot_thread_t *thread, size_t stack_length) {
-  thread->handle = CreateThread(NULL, stack_length, ingot_windows_thread_main, thread,
-                                STACK_SIZE_PARAM_IS_A_RESERVATION, NULL);
+  /* All of the stack at once: see ingot_stack_prepare. */
+  thread->handle = CreateThread(NULL, stack_length, ingot_windows_thread_main, thread, 0, NULL);
   return thread->handle != NULL;
 }
 
@@ -322,6 +326,13 @@ size_t ingot_pages_unit(void) {
   SYSTEM_INFO facts;
   GetSystemInfo(&facts);
   return facts.dwPageSize;
+}
+
+/* A stack grows where its guard page is touched, and code that skips that page crashes. The
+ * compiler touches every page of large arrays. */
+__attribute__((noinline)) void ingot_stack_prepare(void) {
+  volatile char pages[16 * 1024];
+  pages[0] = 0;
 }
 
 bool ingot_dynamic_library_open(const char *path, ingot_dynamic_library_t *out_library,

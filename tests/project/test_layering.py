@@ -103,7 +103,7 @@ C_LAYERS = ("platform", "base", "hal", "module", "vm", "api")
 # Headers of C and of compilers; any other with < > is a system's.
 C_HEADERS = {
     *("cpuid", "inttypes", "limits", "stdalign", "stdarg", "stdatomic", "stdbool", "stddef"),
-    *("stdint", "stdio", "stdlib", "string", "sanitizer/asan_interface", "elf"),
+    *("stdint", "stdio", "stdlib", "string", "sanitizer/asan_interface"),
 }
 
 

@@ -21,7 +21,7 @@ typedef struct ingot_hal_cpu_device_t {
   _Atomic size_t spare_length; /* of all of them */
   _Atomic uint32_t next_spare;
   ingot_hal_cpu_pool_t *pool;        /* NULL with one thread */
-  _Atomic uint64_t scratch_length;   /* the most that a loaded kernel needs */
+  _Atomic size_t scratch_length;   /* the most that a loaded kernel needs */
   char description[96];
 } ingot_hal_cpu_device_t;
 

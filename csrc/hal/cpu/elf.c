@@ -6,22 +6,13 @@
  */
 #include "hal/cpu/elf.h"
 
-#include <elf.h>
+#if !defined(INGOT_NO_LOADER)
+
 #include <string.h>
 
 #include "base/arithmetic.h"
+#include "hal/cpu/elf_format.h"
 #include "platform/platform.h"
-
-#if defined(__x86_64__)
-#define INGOT_ELF_MACHINE EM_X86_64
-#define INGOT_ELF_RELATIVE R_X86_64_RELATIVE
-#elif defined(__aarch64__)
-#define INGOT_ELF_MACHINE EM_AARCH64
-#define INGOT_ELF_RELATIVE R_AARCH64_RELATIVE
-#else
-#define INGOT_ELF_MACHINE EM_NONE /* loads nothing: kernels are linked statically */
-#define INGOT_ELF_RELATIVE UINT32_MAX
-#endif
 
 #define INGOT_ELF_MAX_IMAGE (UINT64_C(1) << 30) /* bytes in memory */
 
@@ -46,7 +37,7 @@ typedef struct ingot_elf_loader_t {
   uint64_t page;
   uint64_t dynamic_address;
   uint64_t dynamic_length;
-  uint64_t read_only_address; /* PT_GNU_RELRO */
+  uint64_t read_only_address; /* INGOT_ELF_SEGMENT_RELRO */
   uint64_t read_only_length;
   ingot_elf_dynamic_t dynamic;
   ingot_elf_image_t image;
@@ -98,46 +89,49 @@ static bool ingot_elf_read_item(const ingot_elf_loader_t *loader, uint64_t table
   return bytes != NULL;
 }
 
-static ingot_status_t ingot_elf_check_header(const ingot_elf_loader_t *loader, Elf64_Ehdr *header) {
+static ingot_status_t ingot_elf_check_header(const ingot_elf_loader_t *loader,
+                                             ingot_elf_header_t *header) {
   if (!ingot_elf_file_read(loader, 0, header, sizeof(*header))) {
     return ingot_elf_damaged(loader, "it is shorter than an ELF header");
   }
-  if (memcmp(header->e_ident, ELFMAG, SELFMAG) != 0) {
+  if (memcmp(header->magic, "\177ELF", 4) != 0) {
     return ingot_elf_damaged(loader, "it does not start with the ELF magic");
   }
-  if (header->e_ident[EI_CLASS] != ELFCLASS64 || header->e_ident[EI_DATA] != ELFDATA2LSB ||
-      header->e_machine != INGOT_ELF_MACHINE) {
+  if (header->bits != INGOT_ELF_BITS / 32 || header->endian != 1 ||
+      header->machine != INGOT_ELF_MACHINE) {
     return ingot_status_create(loader->allocator, INGOT_STATUS_INCOMPATIBLE,
-                               "the object is for ELF machine %u, expected %u (64-bit, "
+                               "the object is for ELF machine %u, expected %u (%d-bit, "
                                "little-endian): compile for this machine",
-                               header->e_machine, INGOT_ELF_MACHINE);
+                               header->machine, INGOT_ELF_MACHINE, INGOT_ELF_BITS);
   }
-  if (header->e_type != ET_DYN || header->e_phentsize != sizeof(Elf64_Phdr)) {
+  if (header->type != INGOT_ELF_TYPE_SHARED ||
+      header->segment_length != sizeof(ingot_elf_program_header_t)) {
     return ingot_elf_damaged(loader, "it is not a shared object");
   }
   return NULL;
 }
 
-/* Checks a PT_LOAD header and appends it to the segments, whose addresses are still the
+/* Checks a INGOT_ELF_SEGMENT_LOAD header and appends it to the segments, whose addresses are still the
  * file's here. Segments ascend and never share a page, so each can be protected alone. */
-static ingot_status_t ingot_elf_add_segment(ingot_elf_loader_t *loader, const Elf64_Phdr *header) {
+static ingot_status_t ingot_elf_add_segment(ingot_elf_loader_t *loader,
+                                            const ingot_elf_program_header_t *header) {
   ingot_elf_image_t *image = &loader->image;
   uint64_t end;
   if (image->segment_count == INGOT_ELF_MAX_SEGMENTS) {
     return ingot_elf_damaged(loader, "it has too many segments");
   }
-  if (!ingot_range_fits_u64(header->p_offset, header->p_filesz, loader->file_length) ||
-      header->p_filesz > header->p_memsz) {
+  if (!ingot_range_fits_u64(header->offset, header->file_length, loader->file_length) ||
+      header->file_length > header->memory_length) {
     return ingot_elf_damaged(loader, "a segment lies outside of it");
   }
-  if (header->p_memsz == 0) return NULL;
-  if (!ingot_add_u64(header->p_vaddr, header->p_memsz, &end) || end > INGOT_ELF_MAX_IMAGE) {
+  if (header->memory_length == 0) return NULL;
+  if (!ingot_add_u64(header->address, header->memory_length, &end) || end > INGOT_ELF_MAX_IMAGE) {
     return ingot_elf_damaged(loader, "a segment's address is too large");
   }
-  if ((header->p_flags & PF_W) && (header->p_flags & PF_X)) {
+  if ((header->flags & INGOT_PAGES_WRITE) && (header->flags & INGOT_PAGES_EXECUTE)) {
     return ingot_elf_refused(loader, "has a segment that is writable and executable", "");
   }
-  uint64_t first_page = header->p_vaddr & ~(loader->page - 1);
+  uint64_t first_page = header->address & ~(loader->page - 1);
   if (image->segment_count == 0) {
     loader->first_address = first_page;
   } else {
@@ -149,32 +143,32 @@ static ingot_status_t ingot_elf_add_segment(ingot_elf_loader_t *loader, const El
     }
   }
   image->segments[image->segment_count++] =
-      (ingot_elf_segment_t){header->p_vaddr, header->p_memsz, header->p_flags};
+      (ingot_elf_segment_t){header->address, header->memory_length, header->flags};
   image->length =
       (size_t)((end + loader->page - 1) & ~(loader->page - 1)) - (size_t)loader->first_address;
   return NULL;
 }
 
 static ingot_status_t ingot_elf_read_segments(ingot_elf_loader_t *loader,
-                                              const Elf64_Ehdr *header) {
-  for (uint32_t p = 0; p < header->e_phnum; p++) {
-    Elf64_Phdr segment;
+                                              const ingot_elf_header_t *header) {
+  for (uint32_t p = 0; p < header->segment_count; p++) {
+    ingot_elf_program_header_t segment;
     uint64_t offset;
-    if (!ingot_add_u64(header->e_phoff, p * sizeof(segment), &offset) ||
+    if (!ingot_add_u64(header->segments, p * sizeof(segment), &offset) ||
         !ingot_elf_file_read(loader, offset, &segment, sizeof(segment))) {
       return ingot_elf_damaged(loader, "its program headers lie outside of it");
     }
-    if (segment.p_type == PT_LOAD) {
+    if (segment.type == INGOT_ELF_SEGMENT_LOAD) {
       INGOT_TRY(ingot_elf_add_segment(loader, &segment));
-    } else if (segment.p_type == PT_DYNAMIC) {
-      loader->dynamic_address = segment.p_vaddr;
-      loader->dynamic_length = segment.p_memsz;
-    } else if (segment.p_type == PT_GNU_RELRO) {
-      loader->read_only_address = segment.p_vaddr;
-      loader->read_only_length = segment.p_memsz;
-    } else if (segment.p_type == PT_TLS) {
+    } else if (segment.type == INGOT_ELF_SEGMENT_DYNAMIC) {
+      loader->dynamic_address = segment.address;
+      loader->dynamic_length = segment.memory_length;
+    } else if (segment.type == INGOT_ELF_SEGMENT_RELRO) {
+      loader->read_only_address = segment.address;
+      loader->read_only_length = segment.memory_length;
+    } else if (segment.type == INGOT_ELF_SEGMENT_TLS) {
       return ingot_elf_refused(loader, "uses thread-local storage", "");
-    } else if (segment.p_type == PT_INTERP) {
+    } else if (segment.type == INGOT_ELF_SEGMENT_INTERPRETER) {
       return ingot_elf_refused(loader, "is a program", "");
     }
   }
@@ -185,18 +179,18 @@ static ingot_status_t ingot_elf_read_segments(ingot_elf_loader_t *loader,
 }
 
 /* Maps the image and copies the segments; from here on `image.base` is set. */
-static ingot_status_t ingot_elf_map(ingot_elf_loader_t *loader, const Elf64_Ehdr *header) {
+static ingot_status_t ingot_elf_map(ingot_elf_loader_t *loader, const ingot_elf_header_t *header) {
   ingot_elf_image_t *image = &loader->image;
   void *base = ingot_pages_create(image->length);
   if (!base) return ingot_status_out_of_memory();
   image->base = base;
-  for (uint32_t p = 0; p < header->e_phnum; p++) {
-    Elf64_Phdr segment;
-    (void)ingot_elf_file_read(loader, header->e_phoff + p * sizeof(segment), &segment,
+  for (uint32_t p = 0; p < header->segment_count; p++) {
+    ingot_elf_program_header_t segment;
+    (void)ingot_elf_file_read(loader, header->segments + p * sizeof(segment), &segment,
                               sizeof(segment));
-    if (segment.p_type != PT_LOAD || segment.p_filesz == 0) continue;
-    memcpy(image->base + (segment.p_vaddr - loader->first_address), loader->file + segment.p_offset,
-           (size_t)segment.p_filesz);
+    if (segment.type != INGOT_ELF_SEGMENT_LOAD || segment.file_length == 0) continue;
+    memcpy(image->base + (segment.address - loader->first_address), loader->file + segment.offset,
+           (size_t)segment.file_length);
   }
   for (uint32_t s = 0; s < image->segment_count; s++) {
     image->segments[s].address -= loader->first_address;
@@ -216,58 +210,61 @@ static const char *ingot_elf_string(const ingot_elf_loader_t *loader, uint64_t o
 }
 
 /* One entry of the dynamic section; tags that do not matter to kernels are skipped. */
-static ingot_status_t ingot_elf_read_tag(ingot_elf_loader_t *loader, int64_t tag, uint64_t value) {
+static ingot_status_t ingot_elf_read_tag(ingot_elf_loader_t *loader, uint64_t tag, uint64_t value) {
   ingot_elf_dynamic_t *dynamic = &loader->dynamic;
   switch (tag) {
-    case DT_SYMTAB: dynamic->symbols = value; return NULL;
-    case DT_STRTAB: dynamic->strings = value; return NULL;
-    case DT_STRSZ: dynamic->strings_length = value; return NULL;
-    case DT_RELA: dynamic->relocations = value; return NULL;
-    case DT_RELASZ: dynamic->relocations_length = value; return NULL;
-    case DT_HASH: dynamic->hash = value; return NULL;
-    case DT_GNU_HASH: dynamic->gnu_hash = value; return NULL;
-    case DT_NEEDED: return ingot_elf_refused(loader, "needs another library", "");
-    case DT_TEXTREL: return ingot_elf_refused(loader, "has text relocations", "");
-    case DT_INIT:
-    case DT_FINI: return ingot_elf_refused(loader, "has a constructor or destructor", "");
+    case INGOT_ELF_DYNAMIC_SYMTAB: dynamic->symbols = value; return NULL;
+    case INGOT_ELF_DYNAMIC_STRTAB: dynamic->strings = value; return NULL;
+    case INGOT_ELF_DYNAMIC_STRSZ: dynamic->strings_length = value; return NULL;
+    case INGOT_ELF_DYNAMIC_RELOCATIONS: dynamic->relocations = value; return NULL;
+    case INGOT_ELF_DYNAMIC_RELOCATIONSZ: dynamic->relocations_length = value; return NULL;
+    case INGOT_ELF_DYNAMIC_HASH: dynamic->hash = value; return NULL;
+    case INGOT_ELF_DYNAMIC_GNU_HASH: dynamic->gnu_hash = value; return NULL;
+    case INGOT_ELF_DYNAMIC_NEEDED: return ingot_elf_refused(loader, "needs another library", "");
+    case INGOT_ELF_DYNAMIC_TEXTREL: return ingot_elf_refused(loader, "has text relocations", "");
+    case INGOT_ELF_DYNAMIC_INIT:
+    case INGOT_ELF_DYNAMIC_FINI:
+      return ingot_elf_refused(loader, "has a constructor or destructor", "");
     default: break;
   }
-  if (tag == DT_FLAGS && (value & DF_TEXTREL)) {
+  if (tag == INGOT_ELF_DYNAMIC_FLAGS && (value & INGOT_ELF_FLAG_TEXTREL)) {
     return ingot_elf_refused(loader, "has text relocations", "");
   }
-  if ((tag == DT_INIT_ARRAYSZ || tag == DT_FINI_ARRAYSZ) && value != 0) {
+  if ((tag == INGOT_ELF_DYNAMIC_INIT_ARRAYSZ || tag == INGOT_ELF_DYNAMIC_FINI_ARRAYSZ) &&
+      value != 0) {
     return ingot_elf_refused(loader, "has a constructor or destructor", "");
   }
-  if ((tag == DT_RELSZ || tag == 35 /* DT_RELRSZ */) && value != 0) {
-    return ingot_elf_refused(loader, "has relocations without addends", "");
+  if ((tag == INGOT_ELF_DYNAMIC_FOREIGNSZ || tag == INGOT_ELF_DYNAMIC_RELRSZ) && value != 0) {
+    return ingot_elf_refused(loader, "has relocations of a kind that its machine has not", "");
   }
   return NULL;
 }
 
 static ingot_status_t ingot_elf_read_dynamic(ingot_elf_loader_t *loader) {
-  uint64_t count = loader->dynamic_length / sizeof(Elf64_Dyn);
+  uint64_t count = loader->dynamic_length / sizeof(ingot_elf_dynamic_entry_t);
   bool has_plt_relocations = false;
-  Elf64_Dyn entry;
+  ingot_elf_dynamic_entry_t entry;
   for (uint64_t i = 0; i < count; i++) {
     if (!ingot_elf_read_item(loader, loader->dynamic_address, i, &entry, sizeof(entry))) {
       return ingot_elf_damaged(loader, "its dynamic section lies outside of its segments");
     }
-    if (entry.d_tag == DT_NULL) break;
-    if (entry.d_tag == DT_PLTRELSZ && entry.d_un.d_val != 0) has_plt_relocations = true;
-    INGOT_TRY(ingot_elf_read_tag(loader, entry.d_tag, entry.d_un.d_val));
+    if (entry.tag == INGOT_ELF_DYNAMIC_NULL) break;
+    if (entry.tag == INGOT_ELF_DYNAMIC_PLTRELSZ && entry.value != 0) has_plt_relocations = true;
+    INGOT_TRY(ingot_elf_read_tag(loader, entry.tag, entry.value));
   }
   /* Calls through the PLT go to other objects; with names known, say which symbol. */
   for (uint64_t i = 0; has_plt_relocations && i < count; i++) {
-    Elf64_Rela relocation;
-    Elf64_Sym symbol;
+    ingot_elf_relocation_t relocation;
+    ingot_elf_symbol_t symbol;
     if (!ingot_elf_read_item(loader, loader->dynamic_address, i, &entry, sizeof(entry))) break;
-    if (entry.d_tag != DT_JMPREL) continue;
-    if (!ingot_elf_read_item(loader, entry.d_un.d_ptr, 0, &relocation, sizeof(relocation)) ||
-        !ingot_elf_read_item(loader, loader->dynamic.symbols, ELF64_R_SYM(relocation.r_info),
-                             &symbol, sizeof(symbol))) {
+    if (entry.tag != INGOT_ELF_DYNAMIC_JMPREL) continue;
+    if (!ingot_elf_read_item(loader, entry.value, 0, &relocation, sizeof(relocation)) ||
+        !ingot_elf_read_item(loader, loader->dynamic.symbols,
+                             INGOT_ELF_RELOCATION_SYMBOL(relocation.info), &symbol,
+                             sizeof(symbol))) {
       break;
     }
-    return ingot_elf_refused(loader, "imports", ingot_elf_string(loader, symbol.st_name));
+    return ingot_elf_refused(loader, "imports", ingot_elf_string(loader, symbol.name));
   }
   return has_plt_relocations ? ingot_elf_refused(loader, "imports a function", "") : NULL;
 }
@@ -286,33 +283,39 @@ bool ingot_elf_contains(const ingot_elf_image_t *image, const void *pointer, siz
 }
 
 static ingot_status_t ingot_elf_relocate_one(const ingot_elf_loader_t *loader,
-                                             const Elf64_Rela *relocation) {
-  uint32_t type = ELF64_R_TYPE(relocation->r_info);
+                                             const ingot_elf_relocation_t *relocation) {
+  uint32_t type = INGOT_ELF_RELOCATION_TYPE(relocation->info);
   if (type == 0) return NULL; /* R_*_NONE */
   if (type != INGOT_ELF_RELATIVE) {
-    Elf64_Sym symbol;
-    if (ELF64_R_SYM(relocation->r_info) != 0 &&
-        ingot_elf_read_item(loader, loader->dynamic.symbols, ELF64_R_SYM(relocation->r_info),
-                            &symbol, sizeof(symbol))) {
-      return ingot_elf_refused(loader, "imports", ingot_elf_string(loader, symbol.st_name));
+    ingot_elf_symbol_t symbol;
+    if (INGOT_ELF_RELOCATION_SYMBOL(relocation->info) != 0 &&
+        ingot_elf_read_item(loader, loader->dynamic.symbols,
+                            INGOT_ELF_RELOCATION_SYMBOL(relocation->info), &symbol,
+                            sizeof(symbol))) {
+      return ingot_elf_refused(loader, "imports", ingot_elf_string(loader, symbol.name));
     }
     return ingot_elf_refused(loader, "has relocations that are not relative", "");
   }
-  uint8_t *target = ingot_elf_at(loader, relocation->r_offset, sizeof(uint64_t));
-  const uint8_t *value = ingot_elf_at(loader, (uint64_t)relocation->r_addend, 0);
+  uint8_t *target = ingot_elf_at(loader, relocation->offset, sizeof(ingot_elf_word_t));
+  ingot_elf_word_t addend = 0;
+#if INGOT_ELF_HAS_ADDENDS
+  addend = relocation->addend;
+#else
+  if (target) memcpy(&addend, target, sizeof(addend));
+#endif
+  const uint8_t *value = ingot_elf_at(loader, addend, 0);
   if (!target || !value) return ingot_elf_damaged(loader, "a relocation leaves its segments");
-  if (!ingot_elf_contains(&loader->image, target, sizeof(uint64_t), PF_W)) {
+  if (!ingot_elf_contains(&loader->image, target, sizeof(addend), INGOT_PAGES_WRITE)) {
     return ingot_elf_refused(loader, "has text relocations", "");
   }
-  uint64_t address = (uint64_t)(uintptr_t)value;
-  memcpy(target, &address, sizeof(address));
+  memcpy(target, &value, sizeof(value));
   return NULL;
 }
 
 static ingot_status_t ingot_elf_relocate(const ingot_elf_loader_t *loader) {
-  uint64_t count = loader->dynamic.relocations_length / sizeof(Elf64_Rela);
+  uint64_t count = loader->dynamic.relocations_length / sizeof(ingot_elf_relocation_t);
   for (uint64_t i = 0; i < count; i++) {
-    Elf64_Rela relocation;
+    ingot_elf_relocation_t relocation;
     if (!ingot_elf_read_item(loader, loader->dynamic.relocations, i, &relocation,
                              sizeof(relocation))) {
       return ingot_elf_damaged(loader, "its relocations lie outside of its segments");
@@ -324,17 +327,19 @@ static ingot_status_t ingot_elf_relocate(const ingot_elf_loader_t *loader) {
 
 /* The function if symbol number `index` is it. */
 static void *ingot_elf_match(const ingot_elf_loader_t *loader, uint64_t index) {
-  Elf64_Sym symbol;
+  ingot_elf_symbol_t symbol;
   if (!ingot_elf_read_item(loader, loader->dynamic.symbols, index, &symbol, sizeof(symbol)) ||
-      symbol.st_shndx == SHN_UNDEF || ELF64_ST_TYPE(symbol.st_info) != STT_FUNC ||
-      strcmp(ingot_elf_string(loader, symbol.st_name), loader->function) != 0) {
+      symbol.section == 0 /* undefined */ ||
+      INGOT_ELF_SYMBOL_KIND(symbol.info) != INGOT_ELF_SYMBOL_FUNCTION ||
+      strcmp(ingot_elf_string(loader, symbol.name), loader->function) != 0) {
     return NULL;
   }
-  uint8_t *function = ingot_elf_at(loader, symbol.st_value, 1);
-  return function && ingot_elf_contains(&loader->image, function, 1, PF_X) ? function : NULL;
+  uint8_t *function = ingot_elf_at(loader, symbol.value, 1);
+  return function && ingot_elf_contains(&loader->image, function, 1, INGOT_PAGES_EXECUTE) ? function
+                                                                                          : NULL;
 }
 
-/* DT_HASH: bucket count, symbol count, buckets, chains. Its chains cover all symbols, and
+/* INGOT_ELF_DYNAMIC_HASH: bucket count, symbol count, buckets, chains. Its chains cover all symbols, and
  * kernels have a handful, so they are walked in order. */
 static void *ingot_elf_find_by_hash(const ingot_elf_loader_t *loader) {
   uint32_t symbol_count;
@@ -342,13 +347,13 @@ static void *ingot_elf_find_by_hash(const ingot_elf_loader_t *loader) {
   for (uint32_t i = 1; i < symbol_count; i++) {
     void *function = ingot_elf_match(loader, i);
     if (function) return function;
-    Elf64_Sym symbol; /* a wrong count ends with the image */
+    ingot_elf_symbol_t symbol; /* a wrong count ends with the image */
     if (!ingot_elf_read_item(loader, loader->dynamic.symbols, i, &symbol, sizeof(symbol))) break;
   }
   return NULL;
 }
 
-/* DT_GNU_HASH: bucket count, first symbol, bloom words, shift; bloom; buckets; chains. */
+/* INGOT_ELF_DYNAMIC_GNU_HASH: bucket count, first symbol, bloom words, shift; bloom; buckets; chains. */
 static void *ingot_elf_find_by_gnu_hash(const ingot_elf_loader_t *loader) {
   uint32_t bucket_count, first_symbol, bloom_count, index, chain;
   const uint64_t table = loader->dynamic.gnu_hash;
@@ -359,7 +364,7 @@ static void *ingot_elf_find_by_gnu_hash(const ingot_elf_loader_t *loader) {
   }
   uint32_t hash = 5381;
   for (const char *c = loader->function; *c; c++) hash = hash * 33 + (uint8_t)*c;
-  const uint64_t buckets = table + 16 + (uint64_t)bloom_count * 8;
+  const uint64_t buckets = table + 16 + (uint64_t)bloom_count * sizeof(ingot_elf_word_t);
   const uint64_t chains = buckets + (uint64_t)bucket_count * 4;
   if (!ingot_elf_read_item(loader, buckets, hash % bucket_count, &index, sizeof(index)) ||
       index < first_symbol) {
@@ -406,20 +411,20 @@ static ingot_status_t ingot_elf_protect(const ingot_elf_loader_t *loader) {
   const ingot_elf_image_t *image = &loader->image;
   for (uint32_t s = 0; s < image->segment_count; s++) {
     const ingot_elf_segment_t *segment = &image->segments[s];
-    uint32_t access = segment->flags & (PF_R | PF_W | PF_X);
+    uint32_t access = segment->flags & (INGOT_PAGES_READ | INGOT_PAGES_WRITE | INGOT_PAGES_EXECUTE);
     INGOT_TRY(ingot_elf_protect_range(loader, segment->address, segment->length, access));
   }
   /* Relocated constants become read-only; only whole pages of them, inward. */
   const uint8_t *read_only =
       ingot_elf_at(loader, loader->read_only_address, loader->read_only_length);
   if (!read_only || loader->read_only_length < loader->page ||
-      !ingot_elf_contains(image, read_only, (size_t)loader->read_only_length, PF_W)) {
+      !ingot_elf_contains(image, read_only, (size_t)loader->read_only_length, INGOT_PAGES_WRITE)) {
     return NULL;
   }
   uint64_t first = (uint64_t)(read_only - image->base);
   uint64_t end = (first + loader->read_only_length) & ~(loader->page - 1);
   first = (first + loader->page - 1) & ~(loader->page - 1);
-  return end > first ? ingot_elf_protect_range(loader, first, end - first, PF_R) : NULL;
+  return end > first ? ingot_elf_protect_range(loader, first, end - first, INGOT_PAGES_READ) : NULL;
 }
 
 static ingot_status_t ingot_elf_load_mapped(ingot_elf_loader_t *loader, void **out_function) {
@@ -436,7 +441,7 @@ ingot_status_t ingot_elf_load(const ingot_allocator_t *allocator, const void *da
                                .file_length = length,
                                .function = name,
                                .page = ingot_pages_unit()};
-  Elf64_Ehdr header;
+  ingot_elf_header_t header;
   INGOT_TRY(ingot_elf_check_header(&loader, &header));
   INGOT_TRY(ingot_elf_read_segments(&loader, &header));
   INGOT_TRY(ingot_elf_map(&loader, &header));
@@ -453,3 +458,5 @@ void ingot_elf_unload(ingot_elf_image_t *image) {
   if (image->length) ingot_pages_free(image->base, image->length);
   image->length = 0;
 }
+
+#endif /* INGOT_NO_LOADER */

@@ -1,4 +1,5 @@
-/* A loader for kernel objects: ELF64 shared objects from memory, without the system's.
+/* A loader for kernel objects: ELF shared objects of the machine from memory, without the
+ * system's, and on systems whose own objects are of another format.
  *
  * It takes only what kernels are: position-independent code with relative relocations.
  * Imports, needed libraries, thread-local storage, constructors and text relocations are
@@ -10,13 +11,14 @@
 
 #include "base/allocator.h"
 #include "base/status.h"
+#include "platform/platform.h"
 
 #define INGOT_ELF_MAX_SEGMENTS 16
 
 typedef struct ingot_elf_segment_t {
   uint64_t address; /* offset of the first byte in the image */
   uint64_t length;  /* in memory */
-  uint32_t flags;   /* PF_R, PF_W, PF_X of ELF: 4, 2, 1 */
+  uint32_t flags;   /* INGOT_PAGES_* */
 } ingot_elf_segment_t;
 
 /* A loaded object. Addresses count from the image's first byte. */

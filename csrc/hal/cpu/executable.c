@@ -4,12 +4,18 @@
 
 #include "hal/cpu/cpu.h"
 
-#if defined(__x86_64__)
+#if defined(INGOT_NO_LOADER)
+/* runs kernels that are linked into the program only */
+#elif defined(__x86_64__)
 #define INGOT_CPU_FORMAT "elf-x86_64"
 #elif defined(__aarch64__)
 #define INGOT_CPU_FORMAT "elf-aarch64"
+#elif defined(__arm__)
+#define INGOT_CPU_FORMAT "elf-arm"
+#elif defined(__riscv) && __riscv_xlen == 64
+#define INGOT_CPU_FORMAT "elf-riscv64"
 #else
-#define INGOT_CPU_FORMAT NULL /* statically linked kernels only */
+#define INGOT_CPU_FORMAT NULL
 #endif
 
 static void ingot_cpu_executable_free(ingot_hal_cpu_executable_t *executable) {
@@ -35,7 +41,6 @@ static const ingot_hal_executable_vtable_t ingot_cpu_executable_vtable = {
 static ingot_status_t ingot_cpu_load_library(ingot_hal_cpu_executable_t *executable,
                                              const ingot_hal_executable_description_t *description,
                                              const char **out_variant_name) {
-  static const char *const formats[] = {INGOT_CPU_FORMAT, NULL};
   ingot_device_t *device = executable->base.device;
   const ingot_allocator_t *allocator = ingot_hal_device_allocator(device);
   ingot_kernel_query_t query = ingot_hal_instance_find_static(device->instance, description->name);
@@ -44,6 +49,12 @@ static ingot_status_t ingot_cpu_load_library(ingot_hal_cpu_executable_t *executa
     return ingot_hal_cpu_library_link(allocator, query, description->entry_count,
                                       &executable->library);
   }
+#if defined(INGOT_NO_LOADER)
+  return ingot_status_create(allocator, INGOT_STATUS_UNSUPPORTED,
+                             "no code of this name is linked into the program, and this runtime "
+                             "loads none: register it as one of the instance's kernels");
+#else
+  static const char *const formats[] = {INGOT_CPU_FORMAT, NULL};
   const ingot_hal_variant_t *variant;
   INGOT_TRY(ingot_hal_variant_select(device, description, formats, &variant));
   *out_variant_name = variant->name;
@@ -51,6 +62,7 @@ static ingot_status_t ingot_cpu_load_library(ingot_hal_cpu_executable_t *executa
       ingot_hal_cpu_library_load(allocator, variant->data, variant->length,
                                  description->entry_count, &executable->library),
       "variant '%s'", variant->name);
+#endif
 }
 
 /* Fills the tables from the module's description and the library's. */
@@ -90,9 +102,10 @@ static ingot_status_t ingot_cpu_fill_entries(ingot_hal_cpu_executable_t *executa
 /* Makes sure that no call has to allocate scratch: workers get theirs now, queues that are
  * created from now on get theirs at once. */
 static ingot_status_t ingot_cpu_reserve_scratch(ingot_hal_cpu_device_t *device, uint64_t length) {
-  uint64_t largest = atomic_load(&device->scratch_length);
+  size_t largest =
+      atomic_load(&device->scratch_length); /* length: INGOT_KERNEL_MAX_SCRATCH at most */
   while (length > largest &&
-         !atomic_compare_exchange_weak(&device->scratch_length, &largest, length)) {
+         !atomic_compare_exchange_weak(&device->scratch_length, &largest, (size_t)length)) {
   }
   return device->pool ? ingot_hal_cpu_pool_reserve_scratch(device->pool, length) : NULL;
 }
@@ -111,9 +124,11 @@ static ingot_status_t ingot_cpu_executable_load(
   INGOT_TRY(ingot_cpu_reserve_scratch(device, scratch_length));
   ingot_log(&device->base.instance->log, INGOT_LOG_INFO, "kernels '%s': variant '%s'",
             description->name, variant_name);
+#if !defined(INGOT_NO_LOADER)
   if (device->base.instance->profiling) {
     ingot_hal_cpu_library_name_kernels(&executable->library, description->entries);
   }
+#endif
   return NULL;
 }
 

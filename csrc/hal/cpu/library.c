@@ -4,18 +4,15 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* Kernels import nothing, except in a build that looks for errors: there they may call the
- * sanitizers, which the system's loader binds. */
-#if defined(INGOT_SANITIZE)
-#define INGOT_LIBRARY_MAY_IMPORT true
-#else
-#define INGOT_LIBRARY_MAY_IMPORT false
-#endif
-
 /* Whether every pointer of the table stays in the object: cheap, and it turns a mangled
  * object into a message. */
-static bool ingot_library_is_inside(const ingot_elf_image_t *image,
+static bool ingot_library_is_inside(const ingot_hal_cpu_library_t *library,
                                     const ingot_kernel_library_t *kernels) {
+#if defined(INGOT_NO_LOADER)
+  (void)library;
+  (void)kernels;
+#else
+  const ingot_elf_image_t *image = &library->image;
   if (image->length == 0) return true;
   if (!ingot_elf_contains(image, kernels, sizeof(*kernels), 0) ||
       !ingot_elf_contains(image, kernels->entries,
@@ -24,11 +21,14 @@ static bool ingot_library_is_inside(const ingot_elf_image_t *image,
   }
   for (uint32_t e = 0; e < kernels->entry_count; e++) {
     const ingot_kernel_entry_t *entry = &kernels->entries[e];
-    if (!ingot_elf_contains(image, (const void *)(uintptr_t)entry->function, 1, 1 /* PF_X */) ||
-        !ingot_elf_contains(image, (const void *)(uintptr_t)entry->misfit, 1, 1)) {
+    if (!ingot_elf_contains(image, (const void *)(uintptr_t)entry->function, 1,
+                            INGOT_PAGES_EXECUTE) ||
+        !ingot_elf_contains(image, (const void *)(uintptr_t)entry->misfit, 1,
+                            INGOT_PAGES_EXECUTE)) {
       return false;
     }
   }
+#endif
   return true;
 }
 
@@ -58,7 +58,7 @@ static ingot_status_t ingot_library_query(const ingot_allocator_t *allocator,
                                "model again with this version of Ingot",
                                INGOT_KERNEL_ABI_VERSION);
   }
-  if (kernels->entry_count != entry_count || !ingot_library_is_inside(&library->image, kernels)) {
+  if (kernels->entry_count != entry_count || !ingot_library_is_inside(library, kernels)) {
     return ingot_status_create(
         allocator, INGOT_STATUS_DATA_LOSS, "the object has %u kernels%s, but the module says %u",
         kernels->entry_count, kernels->entry_count == entry_count ? " outside of itself" : "",
@@ -70,6 +70,27 @@ static ingot_status_t ingot_library_query(const ingot_allocator_t *allocator,
   library->kernels = kernels;
   return NULL;
 }
+
+ingot_status_t ingot_hal_cpu_library_link(const ingot_allocator_t *allocator,
+                                          ingot_kernel_query_t query, uint32_t entry_count,
+                                          ingot_hal_cpu_library_t *out_library) {
+  *out_library = (ingot_hal_cpu_library_t){.kernels = NULL};
+  return ingot_library_query(allocator, query, entry_count, out_library);
+}
+
+#if defined(INGOT_NO_LOADER)
+
+void ingot_hal_cpu_library_unload(ingot_hal_cpu_library_t *library) { (void)library; }
+
+#else
+
+/* Kernels import nothing, except in a build that looks for errors: there they may call the
+ * sanitizers, which the system's loader binds. */
+#if defined(INGOT_SANITIZE)
+#define INGOT_LIBRARY_MAY_IMPORT true
+#else
+#define INGOT_LIBRARY_MAY_IMPORT false
+#endif
 
 /* The second way, for systems that refuse to make memory executable. Takes `refusal`. */
 static ingot_status_t ingot_library_load_by_system(const void *data, size_t length,
@@ -108,13 +129,6 @@ ingot_status_t ingot_hal_cpu_library_load(const ingot_allocator_t *allocator, co
   return status;
 }
 
-ingot_status_t ingot_hal_cpu_library_link(const ingot_allocator_t *allocator,
-                                          ingot_kernel_query_t query, uint32_t entry_count,
-                                          ingot_hal_cpu_library_t *out_library) {
-  *out_library = (ingot_hal_cpu_library_t){.kernels = NULL};
-  return ingot_library_query(allocator, query, entry_count, out_library);
-}
-
 void ingot_hal_cpu_library_unload(ingot_hal_cpu_library_t *library) {
   ingot_elf_unload(&library->image);
   ingot_dynamic_library_close(&library->system);
@@ -126,8 +140,9 @@ static size_t ingot_library_code_length(const ingot_hal_cpu_library_t *library,
   uintptr_t end = function + 1;
   for (uint32_t s = 0; s < library->image.segment_count; s++) {
     const ingot_elf_segment_t *segment = &library->image.segments[s];
-    uintptr_t first = (uintptr_t)library->image.base + segment->address;
-    if (function >= first && function < first + segment->length) end = first + segment->length;
+    uintptr_t first = (uintptr_t)library->image.base + (uintptr_t)segment->address;
+    if (function >= first && function < first + segment->length)
+      end = first + (uintptr_t)segment->length;
   }
   for (uint32_t e = 0; e < library->kernels->entry_count; e++) {
     uintptr_t other = (uintptr_t)library->kernels->entries[e].function;
@@ -146,3 +161,5 @@ void ingot_hal_cpu_library_name_kernels(const ingot_hal_cpu_library_t *library,
                              name);
   }
 }
+
+#endif /* INGOT_NO_LOADER */

@@ -9,9 +9,13 @@
 
 typedef struct ingot_hal_cpu_library_t {
   const ingot_kernel_library_t *kernels; /* checked: count, tiles, scratch lengths */
-  ingot_elf_image_t image;               /* length 0 if it is not ours */
-  ingot_dynamic_library_t system;        /* without handle if it is not the system's */
+#if !defined(INGOT_NO_LOADER)
+  ingot_elf_image_t image;        /* length 0 if it is not ours */
+  ingot_dynamic_library_t system; /* without handle if it is not the system's */
+#endif
 } ingot_hal_cpu_library_t;
+
+#if !defined(INGOT_NO_LOADER)
 
 /* Loads an ELF object with this runtime's loader; where the system refuses executable
  * memory, through an anonymous file and dlopen; else PermissionDenied, which names static
@@ -20,15 +24,17 @@ ingot_status_t ingot_hal_cpu_library_load(const ingot_allocator_t *allocator, co
                                           size_t length, uint32_t entry_count,
                                           ingot_hal_cpu_library_t *out_library);
 
+/* Tells the system's profiler (perf) the kernels' addresses and names. Best effort: a profile
+ * without names is no failure of the program. */
+void ingot_hal_cpu_library_name_kernels(const ingot_hal_cpu_library_t *library,
+                                        const ingot_hal_entry_description_t *entries);
+
+#endif /* INGOT_NO_LOADER */
+
 /* Kernels that are linked into the program. */
 ingot_status_t ingot_hal_cpu_library_link(const ingot_allocator_t *allocator,
                                           ingot_kernel_query_t query, uint32_t entry_count,
                                           ingot_hal_cpu_library_t *out_library);
 void ingot_hal_cpu_library_unload(ingot_hal_cpu_library_t *library);
-
-/* Tells the system's profiler (perf) the kernels' addresses and names. Best effort: a profile
- * without names is no failure of the program. */
-void ingot_hal_cpu_library_name_kernels(const ingot_hal_cpu_library_t *library,
-                                        const ingot_hal_entry_description_t *entries);
 
 #endif /* INGOT_HAL_CPU_LIBRARY_H_ */

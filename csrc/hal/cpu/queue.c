@@ -4,6 +4,7 @@
 
 #include "hal/cpu/cpu.h"
 #include "hal/cpu/fence.h"
+#include "platform/platform.h"
 
 /* A dispatch is shared if one thread would need about this long for it: sharing costs less
  * than a microsecond while workers spin, but tens of them once they sleep. */
@@ -87,6 +88,7 @@ ingot_status_t ingot_hal_cpu_queue_dispatch(ingot_hal_queue_t *base,
       .grid = {grid[0], grid[1], grid[2]},
       .total = grid[0] * grid[1] * grid[2],
   };
+  ingot_stack_prepare();
   if (kernel->misfit(&work.dispatch)) return ingot_hal_misfit_status(base, dispatch);
   ingot_kernel_fault_t fault = {0};
   ingot_fence_raise(dispatch);

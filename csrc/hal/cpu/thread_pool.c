@@ -19,6 +19,71 @@
 #include "base/thread.h"
 #include "platform/platform.h"
 
+typedef struct ingot_pool_position_t {
+  int64_t x, y, z;
+} ingot_pool_position_t;
+
+static void ingot_pool_advance(ingot_pool_position_t *position, const int64_t grid[3]) {
+  if (++position->x < grid[0]) return;
+  position->x = 0;
+  if (++position->y < grid[1]) return;
+  position->y = 0;
+  position->z++;
+}
+
+static bool ingot_pool_is_due(const ingot_hal_cpu_work_t *work) {
+  return ingot_stop_is_due(work->stop, !work->is_shared);
+}
+
+uint32_t INGOT_KERNEL_CALL ingot_hal_cpu_poll(const ingot_kernel_dispatch_t *dispatch) {
+  return ingot_pool_is_due((const ingot_hal_cpu_work_t *)(const void *)dispatch);
+}
+
+void ingot_hal_cpu_run_inline(const ingot_hal_cpu_work_t *work, void *scratch,
+                              ingot_kernel_fault_t *out_fault) {
+  ingot_pool_position_t at = {0, 0, 0};
+  uint32_t code = 0;
+  for (int64_t i = 0; i < work->total && code == 0; i++) {
+    if (ingot_pool_is_due(work)) break;
+    code = work->function(&work->dispatch, at.x, at.y, at.z, scratch, out_fault);
+    ingot_pool_advance(&at, work->grid);
+  }
+  out_fault->code = code;
+}
+
+#if defined(INGOT_NO_THREADS)
+
+ingot_status_t ingot_hal_cpu_pool_create(const ingot_allocator_t *allocator, const ingot_log_t *log,
+                                         uint32_t worker_count, bool can_spin,
+                                         ingot_hal_cpu_pool_t **out_pool) {
+  (void)log;
+  (void)can_spin;
+  (void)out_pool;
+  return ingot_status_create(allocator, INGOT_STATUS_UNSUPPORTED,
+                             "%u threads are asked for, but this runtime was built without: leave "
+                             "'threads' out, or ask for 1",
+                             worker_count + 1);
+}
+
+void ingot_hal_cpu_pool_destroy(ingot_hal_cpu_pool_t *pool) { (void)pool; }
+
+ingot_status_t ingot_hal_cpu_pool_reserve_scratch(ingot_hal_cpu_pool_t *pool, uint64_t length) {
+  (void)pool;
+  (void)length;
+  return NULL;
+}
+
+bool ingot_hal_cpu_pool_run(ingot_hal_cpu_pool_t *pool, const ingot_hal_cpu_work_t *work,
+                            void *scratch, ingot_kernel_fault_t *out_fault) {
+  (void)pool;
+  (void)work;
+  (void)scratch;
+  (void)out_fault;
+  return false;
+}
+
+#else
+
 #define INGOT_POOL_ONE_INSIDE UINT64_C(1)        /* bits 0..11: workers in the job */
 #define INGOT_POOL_INSIDE UINT64_C(0xFFF)
 #define INGOT_POOL_ONE_JOINED (UINT64_C(1) << 12) /* bits 12..23: that ever joined it */
@@ -76,38 +141,6 @@ static bool ingot_pool_is_forked(const ingot_hal_cpu_pool_t *pool) {
 }
 
 /* -- running workgroups -------------------------------------------------------------------- */
-
-typedef struct ingot_pool_position_t {
-  int64_t x, y, z;
-} ingot_pool_position_t;
-
-static void ingot_pool_advance(ingot_pool_position_t *position, const int64_t grid[3]) {
-  if (++position->x < grid[0]) return;
-  position->x = 0;
-  if (++position->y < grid[1]) return;
-  position->y = 0;
-  position->z++;
-}
-
-static bool ingot_pool_is_due(const ingot_hal_cpu_work_t *work) {
-  return ingot_stop_is_due(work->stop, !work->is_shared);
-}
-
-uint32_t INGOT_KERNEL_CALL ingot_hal_cpu_poll(const ingot_kernel_dispatch_t *dispatch) {
-  return ingot_pool_is_due((const ingot_hal_cpu_work_t *)(const void *)dispatch);
-}
-
-void ingot_hal_cpu_run_inline(const ingot_hal_cpu_work_t *work, void *scratch,
-                              ingot_kernel_fault_t *out_fault) {
-  ingot_pool_position_t at = {0, 0, 0};
-  uint32_t code = 0;
-  for (int64_t i = 0; i < work->total && code == 0; i++) {
-    if (ingot_pool_is_due(work)) break;
-    code = work->function(&work->dispatch, at.x, at.y, at.z, scratch, out_fault);
-    ingot_pool_advance(&at, work->grid);
-  }
-  out_fault->code = code;
-}
 
 /* Ranges are claimed in order, so every workgroup below a failing one is claimed already
  * and runs to its end: the lowest failure does not depend on who was faster. */
@@ -439,3 +472,5 @@ void ingot_hal_cpu_pool_destroy(ingot_hal_cpu_pool_t *pool) {
   ingot_release_memory(&allocator, pool->workers);
   ingot_release_aligned(&allocator, pool);
 }
+
+#endif /* INGOT_NO_THREADS */

@@ -8,6 +8,37 @@
 #include "hal/opencl/sha256.h"
 #include "platform/platform.h"
 
+#if defined(INGOT_NO_FILES)
+
+ingot_status_t ingot_opencl_cache_folder(const ingot_allocator_t *allocator, const char *folder,
+                                         size_t folder_length, char **out_folder) {
+  (void)allocator;
+  (void)folder;
+  (void)folder_length;
+  *out_folder = NULL;
+  return NULL;
+}
+
+bool ingot_opencl_cache_read(const ingot_allocator_t *allocator, const char *folder,
+                             const ingot_opencl_key_t *key, uint32_t entry_count,
+                             ingot_opencl_cached_t *out_cached) {
+  (void)allocator;
+  (void)folder;
+  (void)key;
+  (void)entry_count;
+  (void)out_cached;
+  return false;
+}
+
+void ingot_opencl_cache_write(const char *folder, const ingot_opencl_key_t *key,
+                              const ingot_opencl_cached_t *cached) {
+  (void)folder;
+  (void)key;
+  (void)cached;
+}
+
+#else
+
 #define INGOT_OPENCL_CACHE_MAGIC "INGOTCB\x1a"
 #define INGOT_OPENCL_CACHE_VERSION 2
 #define INGOT_OPENCL_MAX_CACHED ((size_t)1 << 30)
@@ -128,3 +159,5 @@ void ingot_opencl_cache_write(const char *folder, const ingot_opencl_key_t *key,
                                      {cached->binary, cached->binary_length}};
   if (ingot_opencl_cache_path(folder, key, path)) (void)ingot_file_write(path, parts, 3);
 }
+
+#endif /* INGOT_NO_FILES */

@@ -7,13 +7,11 @@
 
 #include <stdint.h>
 
-enum {
-  INGOT_ELF_MACHINE_NONE = 0,
-  INGOT_ELF_MACHINE_ARM = 40,
-  INGOT_ELF_MACHINE_X86_64 = 62,
-  INGOT_ELF_MACHINE_AARCH64 = 183,
-  INGOT_ELF_MACHINE_RISCV = 243,
-};
+#define INGOT_ELF_MACHINE_NONE 0
+#define INGOT_ELF_MACHINE_ARM 40
+#define INGOT_ELF_MACHINE_X86_64 62
+#define INGOT_ELF_MACHINE_AARCH64 183
+#define INGOT_ELF_MACHINE_RISCV 243
 
 /* INGOT_ELF_RELATIVE: the relocation that adds the image's address. */
 #if defined(__x86_64__) && !defined(__ILP32__)

@@ -80,6 +80,7 @@
 #include "api/program.c"
 #include "api/safetensors.c"
 #include "api/session.c"
+#include "api/state.c"
 #include "api/swap.c"
 #include "api/weights.c"
 

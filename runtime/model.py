@@ -24,7 +24,14 @@ from ingot.runtime.origin import Origin, origin_of, remember, shared_program
 from ingot.runtime.program import HostKernel, Program
 from ingot.runtime.session import Session
 from ingot.runtime.signature import Signature, Value
-from ingot.runtime.state import read_state, save_state, state_spans, write_state
+from ingot.runtime.state import (
+    is_archive,
+    load_state,
+    read_state,
+    save_state,
+    state_spans,
+    write_state,
+)
 from ingot.runtime.texts import Texts, has_texts
 from ingot.runtime.trace import Trace
 
@@ -255,11 +262,11 @@ class Model(Uncopied):
     Calling it calls `main`; every other function is an attribute, or stands in `functions`.
     """
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, origin: Session | None = None) -> None:
         if not isinstance(program, Program):
             raise TypeError("ingot.load(...) makes models")
         self._program = program
-        self._session = Session(program)
+        self._session = Session(program, origin)
         self._functions = {
             signature.name: _function(self._session, ordinal, signature)
             for ordinal, signature in enumerate(program.signatures)
@@ -333,17 +340,23 @@ class Model(Uncopied):
             return read_state(pointer, self._program)
 
     def save_state(self, path: str | os.PathLike[str]) -> None:
-        """Writes all variables to a .npz file, for `load_state`. Raises as `state`; OSError."""
-        save_state(path, self.state())
+        """Writes all variables to a file, for `load_state`. Raises as `state`; OSError."""
+        with self._session.use() as pointer:
+            save_state(pointer, path)
 
     def load_state(self, state: Mapping[str, Any] | str | os.PathLike[str]) -> None:
-        """Sets all variables, from what `state` gave, from other arrays, or from the .npz file
-        at a path.
+        """Sets all variables, from what `state` gave, from other arrays, or from a file at a
+        path: one of `save_state`, or a .npz archive.
 
         InvalidArgument: a name is missing or unknown, or a dtype or shape is wrong; then
-        nothing is changed. NotFound, DataLoss: there is no such file, or it is damaged.
+        nothing is changed. NotFound, DataLoss, Incompatible: there is no such file, it is
+        damaged, or of another version.
         """
         if isinstance(state, (str, os.PathLike)):
+            if not is_archive(state):
+                with self._session.use() as pointer:
+                    load_state(pointer, state)
+                return
             state = read_arrays(state)
         spans = state_spans(self._program, state)
         with self._session.use() as pointer:
@@ -354,11 +367,16 @@ class Model(Uncopied):
         with self._session.use() as pointer:
             check(lib.ingot_session_reset(pointer))
 
-    def fork(self) -> Model:
-        """Another session: it shares the program and its weights, and has its own state, which
-        starts with the initial values."""
+    def fork(self, *, state: bool = True) -> Model:
+        """Another session: it shares the program and its weights, and goes on from this one's
+        state, of which a variable is copied when one of both changes it. Without `state` it
+        starts with the initial values.
+
+        FailedPrecondition: a call failed while it was changing a variable; or this is called
+        from within a call that may change one.
+        """
         self._session.check_forkable()
-        return Model(self._program)
+        return Model(self._program, self._session if state and self.variables else None)
 
     def cancel(self) -> bool:
         """Ends the call that is running, from any thread: it raises Cancelled. False, and nothing

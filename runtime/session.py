@@ -27,13 +27,15 @@ __all__ = ["Session"]
 
 _CLOSED = "the model is closed; load it again"
 _FORKED = (
-    "another thread was using the model when the process forked; take model.fork() in the child"
+    "another thread was using the model when the process forked, and its state is lost: take "
+    "model.fork(state=False) in the child"
 )
 _sessions: WeakSet[Session] = WeakSet()
 
 
 class Session:
-    """A C session and the lock that makes callers wait for each other."""
+    """A C session and the lock that makes callers wait for each other; `origin`: whose state it
+    goes on from."""
 
     __slots__ = (
         "__weakref__",
@@ -47,7 +49,7 @@ class Session:
         "program",
     )
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, origin: Session | None = None) -> None:
         self.closed = ""  # why it cannot be used, if so
         self.lock: Any = threading.RLock()
         self._freeing: Any = threading.RLock()  # what frees the session, and who looks at it
@@ -57,7 +59,11 @@ class Session:
         self._recorder: Recorder | None = None  # that C knows
         self._traces: set[int] = set()  # ids of those that want events
         out = ffi.new("ingot_session_t **")
-        check(lib.ingot_session_create(program.pointer, ffi.NULL, out))
+        if origin is None:
+            check(lib.ingot_session_create(program.pointer, ffi.NULL, out))
+        else:
+            with origin.use() as pointer:
+                check(lib.ingot_session_fork(pointer, out))
         self.pointer = out[0]
         _sessions.add(self)
         if os.environ.get("INGOT_TRACE"):

@@ -1,26 +1,29 @@
-"""The variables of a session: out as arrays, in from arrays."""
+"""The variables of a session: out as arrays, in from arrays, and both as a file."""
 
 from __future__ import annotations
 
 import os
-import zipfile
 from collections.abc import Iterator, Mapping
 from typing import Any, BinaryIO, cast
 
-import numpy as np
-from numpy.lib.format import write_array
-
 from ingot.hal.array import Array, empty_array
 from ingot.hal.device import open_device
-from ingot.hal.errors import InvalidArgument
-from ingot.hal.native import check, ffi, lib
-from ingot.hal.whole_file import write_whole
+from ingot.hal.errors import Error, InvalidArgument
+from ingot.hal.native import check, ffi, keep_error, lib
+from ingot.hal.whole_file import open_regular, write_whole
 from ingot.runtime.frame import bytes_of
 from ingot.runtime.program import Program
 from ingot.runtime.signature import Value
 from ingot.runtime.tensors import bits_of_input
 
-__all__ = ["read_state", "save_state", "state_spans", "write_state"]
+__all__ = [
+    "is_archive",
+    "load_state",
+    "read_state",
+    "save_state",
+    "state_spans",
+    "write_state",
+]
 
 
 def read_state(session: Any, program: Program) -> dict[str, Array]:
@@ -38,20 +41,45 @@ def read_state(session: Any, program: Program) -> dict[str, Array]:
     return state
 
 
-def save_state(path: str | os.PathLike[str], state: Mapping[str, Array]) -> None:
-    """Writes a .npz file with an array per variable. Raises as `write_whole`.
-
-    Elements that NumPy lacks are written as bytes.
-    """
+def save_state(session: Any, path: str | os.PathLike[str]) -> None:
+    """Writes all variables of a C session to a file. FailedPrecondition: one is half changed.
+    Else raises as `write_whole`."""
 
     def write(file: BinaryIO) -> None:
-        with zipfile.ZipFile(file, "w") as archive:
-            for name, array in state.items():
-                element = array.dtype.numpy if array.dtype.is_numpy else f"V{array.dtype.bytes}"
-                with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                    write_array(member, array._storage(np.dtype(element)), allow_pickle=False)
+        handle = ffi.new_handle(file)
+        check(lib.ingot_session_save_state(session, lib.ingot_python_write, handle))
 
     write_whole(path, write)
+
+
+def load_state(session: Any, path: str | os.PathLike[str]) -> None:
+    """Sets all variables of a C session from such a file. DataLoss, Incompatible,
+    InvalidArgument: the file is damaged, of another version, or of another module; then nothing
+    is changed. Else raises as `open_regular`."""
+    with open_regular(path) as file:
+        handle = ffi.new_handle(file)
+        try:
+            check(lib.ingot_session_load_state(session, lib.ingot_python_read, handle))
+        except Error as error:
+            raise type(error)(f"'{os.fsdecode(path)}': {error}") from None
+
+
+def is_archive(path: str | os.PathLike[str]) -> bool:
+    """Whether a file is a .npz archive. Raises as `open_regular`."""
+    with open_regular(path) as file:
+        return file.read(2) == b"PK"
+
+
+@ffi.def_extern(onerror=keep_error, error=False)  # type: ignore[untyped-decorator]
+def ingot_python_write(user: Any, data: Any, length: int) -> bool:
+    ffi.from_handle(user).write(ffi.buffer(data, length))
+    return True
+
+
+@ffi.def_extern(onerror=keep_error, error=False)  # type: ignore[untyped-decorator]
+def ingot_python_read(user: Any, data: Any, length: int) -> bool:
+    count: int = ffi.from_handle(user).readinto(ffi.buffer(data, length))
+    return count == length
 
 
 def state_spans(program: Program, state: Any) -> list[tuple[Any, int]]:

@@ -6,25 +6,11 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
-#include "api/program.h"
+#include "api/session.h"
 #include "base/float_environment.h"
 #include "base/dtype.h"
 #include "platform/platform.h"
-#include "vm/context.h"
 #include "vm/debug.h"
-
-struct ingot_session_t {
-  ingot_reference_count_t references;
-  ingot_program_t *program;
-  ingot_session_t *next;     /* of the program's, and what points here; guarded by its mutex */
-  ingot_session_t **previous;
-  ingot_vm_weights_t *weights; /* that calls use; changed by whoever holds the session */
-  ingot_vm_context_t context;
-};
-
-static const ingot_allocator_t *session_allocator(const ingot_session_t *session) {
-  return ingot_hal_device_allocator(session->program->device);
-}
 
 /* -- weights ----------------------------------------------------------------------------------- */
 
@@ -64,9 +50,9 @@ static void enlist_session(ingot_session_t *session) {
 
 /* -- lifetime ---------------------------------------------------------------------------------- */
 
-ingot_status_t ingot_session_create(ingot_program_t *program,
-                                    const ingot_session_options_t *options,
-                                    ingot_session_t **out_session) {
+ingot_status_t ingot_session_allocate(ingot_program_t *program,
+                                      const ingot_session_options_t *options,
+                                      ingot_session_t **out_session) {
   void *memory = NULL;
   INGOT_TRY(ingot_allocate(ingot_hal_device_allocator(program->device), sizeof(ingot_session_t),
                            &memory));
@@ -81,10 +67,21 @@ ingot_status_t ingot_session_create(ingot_program_t *program,
   if (options && (uint64_t)options->memory_limit - 1 < INT64_MAX) {
     session->context.memory_limit = (int64_t)options->memory_limit;
   }
-  if (!status) {
-    status = ingot_vm_state_initialize(&session->context.state, session->context.queue,
-                                       program->images, program->image_count);
+  if (status) {
+    ingot_session_release(session);
+    return status;
   }
+  *out_session = session;
+  return NULL;
+}
+
+ingot_status_t ingot_session_create(ingot_program_t *program,
+                                    const ingot_session_options_t *options,
+                                    ingot_session_t **out_session) {
+  ingot_session_t *session = NULL;
+  INGOT_TRY(ingot_session_allocate(program, options, &session));
+  ingot_status_t status = ingot_vm_state_initialize(&session->context.state, session->context.queue,
+                                                    program->images, program->image_count);
   if (status) {
     ingot_session_release(session);
     return status;
@@ -106,19 +103,18 @@ void ingot_session_release(ingot_session_t *session) {
   ingot_mutex_unlock(&program->mutex);
   ingot_vm_context_deinitialize(&session->context);
   ingot_vm_weights_release(session->weights);
-  ingot_release_memory(session_allocator(session), session);
+  ingot_release_memory(ingot_session_allocator(session), session);
   ingot_program_release(program); /* last: it keeps the allocator alive */
 }
 
 /* -- one caller at a time ---------------------------------------------------------------------- */
 
 static ingot_status_t busy_failure(const ingot_session_t *session) {
-  return ingot_status_create(session_allocator(session), INGOT_STATUS_FAILED_PRECONDITION,
+  return ingot_status_create(ingot_session_allocator(session), INGOT_STATUS_FAILED_PRECONDITION,
                              "the session is in a call; use one session per thread");
 }
 
-/* `flags`: INGOT_STOP_BUSY and what else it is to start with. */
-static ingot_status_t enter_session(ingot_session_t *session, uint32_t flags) {
+ingot_status_t ingot_session_enter(ingot_session_t *session, uint32_t flags) {
   uint32_t found = 0;
   while (!atomic_compare_exchange_strong_explicit(&session->context.stop.flags, &found, flags,
                                                   memory_order_acquire, memory_order_relaxed)) {
@@ -132,7 +128,7 @@ static ingot_status_t enter_session(ingot_session_t *session, uint32_t flags) {
 
 /* Either this sees that the weights have been swapped, or the swap that nobody is here: both
  * write before they read. */
-static void leave_session(ingot_session_t *session) {
+void ingot_session_leave(ingot_session_t *session) {
   const ingot_vm_weights_t *weights = session->weights;
   (void)atomic_exchange(&session->context.stop.flags, 0);
   if (weights == atomic_load(&session->program->weights)) return;
@@ -164,7 +160,7 @@ static const ingot_layout_value_t *result_layout(const call_t *call, uint32_t re
 static ingot_status_t kind_failure(const call_t *call, const char *kind, uint32_t ordinal,
                                    const ingot_layout_value_t *value,
                                    const ingot_buffer_view_t *view) {
-  return ingot_status_create(session_allocator(call->session), INGOT_STATUS_INVALID_ARGUMENT,
+  return ingot_status_create(ingot_session_allocator(call->session), INGOT_STATUS_INVALID_ARGUMENT,
                              "%s %u '%s' is %s, expected a %s", kind, ordinal,
                              ingot_module_string(call->module, value->name),
                              !view        ? "NULL"
@@ -179,7 +175,7 @@ static __attribute__((noinline)) ingot_status_t value_failure(const call_t *call
                                                               const ingot_layout_value_t *value,
                                                               uint32_t rank,
                                                               const ingot_buffer_view_t *view) {
-  const ingot_allocator_t *allocator = session_allocator(call->session);
+  const ingot_allocator_t *allocator = ingot_session_allocator(call->session);
   const char *name = ingot_module_string(call->module, value->name);
   if (!view || !view->span) return kind_failure(call, kind, ordinal, value, view);
   if (view->span->device != call->session->program->device) {
@@ -249,7 +245,7 @@ static ingot_status_t check_overlap(const call_t *call, uint32_t result, const c
   }
   if (!overlaps) return NULL;
   return ingot_status_create(
-      session_allocator(call->session), INGOT_STATUS_INVALID_ARGUMENT,
+      ingot_session_allocator(call->session), INGOT_STATUS_INVALID_ARGUMENT,
       "result %u '%s' is to be written over %s %u; give it memory of its "
       "own",
       result, ingot_module_string(call->module, result_layout(call, result)->name), kind, ordinal);
@@ -258,7 +254,8 @@ static ingot_status_t check_overlap(const call_t *call, uint32_t result, const c
 static ingot_status_t check_result(const call_t *call, uint32_t result) {
   const ingot_layout_value_t *value = result_layout(call, result);
   if (value->kind != 0) {
-    return ingot_status_create(session_allocator(call->session), INGOT_STATUS_INVALID_ARGUMENT,
+    return ingot_status_create(ingot_session_allocator(call->session),
+                               INGOT_STATUS_INVALID_ARGUMENT,
                                "result %u '%s' is a sequence or an optional, for which calls make "
                                "memory themselves: pass NULL",
                                result, ingot_module_string(call->module, value->name));
@@ -278,7 +275,7 @@ static ingot_status_t check_call(const call_t *call, uint32_t argument_count,
   const ingot_layout_function_t *function = call->function;
   if (argument_count != function->argument_count || result_count != function->result_count) {
     return ingot_status_create(
-        session_allocator(call->session), INGOT_STATUS_INVALID_ARGUMENT,
+        ingot_session_allocator(call->session), INGOT_STATUS_INVALID_ARGUMENT,
         "function '%s' takes %u arguments and gives %u results, it is called with %u and %u",
         ingot_module_string(call->module, function->name), function->argument_count,
         function->result_count, argument_count, result_count);
@@ -369,11 +366,11 @@ ingot_status_t ingot_session_call(ingot_session_t *session, uint32_t function,
                                   const ingot_call_options_t *options) {
   const ingot_program_t *program = session->program;
   if (function >= program->function_count) {
-    return ingot_status_create(session_allocator(session), INGOT_STATUS_OUT_OF_RANGE,
+    return ingot_status_create(ingot_session_allocator(session), INGOT_STATUS_OUT_OF_RANGE,
                                "function %u, the program has %u", function,
                                program->function_count);
   }
-  INGOT_TRY(enter_session(session, INGOT_STOP_BUSY | INGOT_STOP_CALL));
+  INGOT_TRY(ingot_session_enter(session, INGOT_STOP_BUSY | INGOT_STOP_CALL));
   ingot_program_function_t target = program->functions[function];
   const ingot_vm_image_t *image = &program->images[target.image];
   session->context.image = image;
@@ -392,88 +389,32 @@ ingot_status_t ingot_session_call(ingot_session_t *session, uint32_t function,
   ingot_status_t status = run_call(&call, argument_count, result_count, options);
   ingot_float_environment_leave(saved);
   if (session->context.trace) trace_call(&call, begin);
-  leave_session(session);
+  ingot_session_leave(session);
   return status;
 }
 
 /* -- between calls ----------------------------------------------------------------------------- */
 
 ingot_status_t ingot_session_trim(ingot_session_t *session) {
-  INGOT_TRY(enter_session(session, INGOT_STOP_BUSY));
+  INGOT_TRY(ingot_session_enter(session, INGOT_STOP_BUSY));
   ingot_vm_context_trim(&session->context);
-  leave_session(session);
+  ingot_session_leave(session);
   return NULL;
-}
-
-/* -- state ------------------------------------------------------------------------------------- */
-
-ingot_status_t ingot_session_reset(ingot_session_t *session) {
-  ingot_vm_context_t *context = &session->context;
-  INGOT_TRY(enter_session(session, INGOT_STOP_BUSY));
-  ingot_status_t status = ingot_vm_state_reset(
-      &context->state, context->queue, session->program->images, session->program->image_count);
-  leave_session(session);
-  return status;
-}
-
-/* The image of `module`; checks that its variable has `length` bytes. */
-static ingot_status_t find_variable(const ingot_session_t *session, const ingot_module_t *module,
-                                    uint32_t variable, size_t length,
-                                    const ingot_vm_image_t **out_image) {
-  const ingot_program_t *program = session->program;
-  const ingot_allocator_t *allocator = session_allocator(session);
-  ingot_value_info_t info;
-  INGOT_TRY(ingot_module_variable(module, variable, &info));
-  int64_t expected = ingot_module_variable_length(module, variable);
-  if (length != (uint64_t)expected) {
-    return ingot_status_create(allocator, INGOT_STATUS_INVALID_ARGUMENT,
-                               "variable '%s' has %" PRId64 " bytes, not %zu", info.name, expected,
-                               length);
-  }
-  for (uint32_t i = 0; i < program->image_count; ++i) {
-    if (program->images[i].module != module) continue;
-    *out_image = &program->images[i];
-    return NULL;
-  }
-  return ingot_status_create(allocator, INGOT_STATUS_INVALID_ARGUMENT,
-                             "variable '%s' is of a module that the session's program was not "
-                             "made from",
-                             info.name);
-}
-
-ingot_status_t ingot_session_read_variable(ingot_session_t *session, const ingot_module_t *module,
-                                           uint32_t variable, void *data, size_t length) {
-  const ingot_vm_image_t *image = NULL;
-  INGOT_TRY(find_variable(session, module, variable, length, &image));
-  INGOT_TRY(enter_session(session, INGOT_STOP_BUSY));
-  ingot_status_t status = ingot_vm_state_get(&session->context.state, image, variable, data);
-  leave_session(session);
-  return status;
-}
-
-ingot_status_t ingot_session_write_variable(ingot_session_t *session, const ingot_module_t *module,
-                                            uint32_t variable, const void *data, size_t length) {
-  const ingot_vm_image_t *image = NULL;
-  INGOT_TRY(find_variable(session, module, variable, length, &image));
-  INGOT_TRY(enter_session(session, INGOT_STOP_BUSY));
-  ingot_status_t status = ingot_vm_state_set(&session->context.state, image, variable, data);
-  leave_session(session);
-  return status;
 }
 
 ingot_status_t ingot_session_set_trace(ingot_session_t *session, ingot_trace_function_t trace,
                                        void *user) {
-  INGOT_TRY(enter_session(session, INGOT_STOP_BUSY));
+  INGOT_TRY(ingot_session_enter(session, INGOT_STOP_BUSY));
   ingot_vm_context_set_trace(&session->context, trace, user);
-  leave_session(session);
+  ingot_session_leave(session);
   return NULL;
 }
 
 ingot_status_t ingot_session_set_debug(ingot_session_t *session, ingot_debug_function_t debug,
                                        void *user) {
-  INGOT_TRY(enter_session(session, INGOT_STOP_BUSY));
+  INGOT_TRY(ingot_session_enter(session, INGOT_STOP_BUSY));
   session->context.debug = debug;
   session->context.debug_user = user;
-  leave_session(session);
+  ingot_session_leave(session);
   return NULL;
 }

@@ -102,6 +102,11 @@ ingot_status_t ingot_vm_context_retire(ingot_vm_context_t *context, ingot_buffer
 ingot_status_t ingot_vm_context_slab(ingot_vm_context_t *context, int64_t length,
                                      ingot_buffer_t **out_buffer);
 
+/* Gives a variable that forks share a buffer of its own, with its bytes. Those of the `count`
+ * references that are to the old one become references to the new. */
+ingot_status_t ingot_vm_context_part(ingot_vm_context_t *context, ingot_vm_variable_t *variable,
+                                     ingot_buffer_t **references, uint32_t count);
+
 /* The buffer of result `ordinal` with these dims: the caller's or a new one. */
 ingot_status_t ingot_vm_context_result(ingot_vm_context_t *context, uint32_t ordinal,
                                        const int64_t *dims, ingot_buffer_t **out_buffer);

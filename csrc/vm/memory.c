@@ -75,3 +75,27 @@ ingot_status_t ingot_vm_context_slab(ingot_vm_context_t *context, int64_t length
   *out_buffer = context->slab;
   return NULL;
 }
+
+ingot_status_t ingot_vm_context_part(ingot_vm_context_t *context, ingot_vm_variable_t *variable,
+                                     ingot_buffer_t **references, uint32_t count) {
+  ingot_vm_variable_t old = *variable;
+  ingot_vm_variable_t made;
+  int64_t length = old.buffer->length;
+  INGOT_TRY(reserve_retired(context));
+  INGOT_TRY(ingot_vm_variable_create(context->device, length, &made));
+  ingot_status_t status =
+      ingot_hal_queue_copy(context->queue, old.buffer, 0, made.buffer, 0, length);
+  if (status) {
+    ingot_vm_variable_release(&made);
+    return status;
+  }
+  for (uint32_t i = 0; i < count; ++i) { /* some are arbitrary: those are written before a read */
+    if (references[i] == old.readable) references[i] = made.readable;
+    if (references[i] == old.buffer) references[i] = made.buffer;
+  }
+  made.is_changing = old.is_changing;
+  *variable = made;
+  context->retired[context->retired_count++] = old.readable; /* keeps the bytes for queued work */
+  ingot_hal_buffer_release(old.buffer);
+  return NULL;
+}

@@ -1,6 +1,7 @@
 /* Variables: their buffers, initial values, and what a failed call leaves of them. */
 #include "vm/state.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 #include "base/arithmetic.h"
@@ -39,37 +40,89 @@ static ingot_status_t check_memory(const ingot_device_t *device, const ingot_vm_
   return ingot_status_prefix(ingot_hal_device_check_memory(device, total), "state");
 }
 
+ingot_status_t ingot_vm_variable_create(ingot_device_t *device, int64_t length,
+                                        ingot_vm_variable_t *out_variable) {
+  ingot_vm_variable_t made = {NULL, NULL, false};
+  INGOT_TRY(ingot_hal_buffer_create(device, length, &made.buffer));
+  ingot_status_t status = ingot_hal_buffer_subspan(made.buffer, 0, length, &made.readable);
+  if (status) {
+    ingot_hal_buffer_release(made.buffer);
+    return status;
+  }
+  made.readable->access = INGOT_HAL_ACCESS_READ; /* nobody has seen it yet */
+  *out_variable = made;
+  return NULL;
+}
+
+void ingot_vm_variable_release(ingot_vm_variable_t *variable) {
+  ingot_hal_buffer_release(variable->readable);
+  ingot_hal_buffer_release(variable->buffer);
+}
+
+/* Two references are one state's: its own and that of `readable`. Only who has one can make
+ * more, and a state is used by one thread, so a buffer that is not shared stays so. */
+bool ingot_vm_variable_is_shared(const ingot_vm_variable_t *variable) {
+  return atomic_load_explicit(&variable->buffer->references.value, memory_order_acquire) > 2;
+}
+
+/* In place of what forks have too a buffer of its own, of arbitrary content. */
+static ingot_status_t part_variable(ingot_vm_variable_t *variable) {
+  if (!ingot_vm_variable_is_shared(variable)) return NULL;
+  ingot_vm_variable_t made;
+  const ingot_buffer_t *buffer = variable->buffer;
+  INGOT_TRY(ingot_vm_variable_create(buffer->device, buffer->length, &made));
+  made.is_changing = variable->is_changing;
+  ingot_vm_variable_release(variable);
+  *variable = made;
+  return NULL;
+}
+
 static ingot_status_t create_variable(ingot_vm_variable_t *variable, const ingot_vm_image_t *image,
                                       const ingot_layout_variable_t *layout,
                                       ingot_hal_queue_t *queue) {
   uint32_t ordinal = (uint32_t)(layout - image->module->variables);
-  int64_t length = ingot_module_variable_length(image->module, ordinal);
   (void)queue;
-  INGOT_TRY(ingot_hal_buffer_create(image->device, length, &variable->buffer));
-  INGOT_TRY(ingot_hal_buffer_subspan(variable->buffer, 0, length, &variable->readable));
-  variable->readable->access = INGOT_HAL_ACCESS_READ; /* nobody has seen it yet */
+  return ingot_vm_variable_create(image->device,
+                                  ingot_module_variable_length(image->module, ordinal), variable);
+}
+
+static ingot_status_t allocate_variables(ingot_vm_state_t *state,
+                                         const ingot_allocator_t *allocator, uint32_t count) {
+  void *memory = NULL;
+  INGOT_TRY(ingot_allocate_array(allocator, count, sizeof(ingot_vm_variable_t), &memory));
+  state->variables = memory;
+  state->count = count;
   return NULL;
+}
+
+ingot_status_t ingot_vm_state_allocate(ingot_vm_state_t *state, ingot_device_t *device,
+                                       const ingot_vm_image_t *images, uint32_t image_count) {
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < image_count; ++i) count += images[i].module->variable_count;
+  INGOT_TRY(check_memory(device, images, image_count));
+  INGOT_TRY(allocate_variables(state, ingot_hal_device_allocator(device), count));
+  return for_each_variable(state, NULL, images, image_count, create_variable);
 }
 
 ingot_status_t ingot_vm_state_initialize(ingot_vm_state_t *state, ingot_hal_queue_t *queue,
                                          const ingot_vm_image_t *images, uint32_t image_count) {
-  void *memory = NULL;
-  uint32_t count = 0;
-  for (uint32_t i = 0; i < image_count; ++i) count += images[i].module->variable_count;
-  INGOT_TRY(check_memory(queue->device, images, image_count));
-  INGOT_TRY(ingot_allocate_array(ingot_hal_device_allocator(queue->device), count,
-                                 sizeof(ingot_vm_variable_t), &memory));
-  state->variables = memory;
-  state->count = count;
-  INGOT_TRY(for_each_variable(state, queue, images, image_count, create_variable));
+  INGOT_TRY(ingot_vm_state_allocate(state, queue->device, images, image_count));
   return ingot_vm_state_reset(state, queue, images, image_count);
 }
 
-void ingot_vm_state_deinitialize(ingot_vm_state_t *state, const ingot_allocator_t *allocator) {
-  for (uint32_t v = 0; v < state->count; ++v) {
-    ingot_hal_buffer_release(state->variables[v].readable);
-    ingot_hal_buffer_release(state->variables[v].buffer);
+ingot_status_t ingot_vm_state_fork(ingot_vm_state_t *state, const ingot_vm_state_t *source,
+                                   const ingot_allocator_t *allocator) {
+  INGOT_TRY(allocate_variables(state, allocator, source->count));
+  for (uint32_t v = 0; v < source->count; ++v) {
+    state->variables[v] = source->variables[v];
+    ingot_hal_buffer_retain(state->variables[v].buffer);
+    ingot_hal_buffer_retain(state->variables[v].readable);
   }
+  return NULL;
+}
+
+void ingot_vm_state_deinitialize(ingot_vm_state_t *state, const ingot_allocator_t *allocator) {
+  for (uint32_t v = 0; v < state->count; ++v) ingot_vm_variable_release(&state->variables[v]);
   ingot_release_memory(allocator, state->variables);
   *state = (ingot_vm_state_t){NULL, 0, false};
 }
@@ -79,6 +132,7 @@ void ingot_vm_state_deinitialize(ingot_vm_state_t *state, const ingot_allocator_
 static ingot_status_t reset_variable(ingot_vm_variable_t *variable, const ingot_vm_image_t *image,
                                      const ingot_layout_variable_t *layout,
                                      ingot_hal_queue_t *queue) {
+  INGOT_TRY(part_variable(variable));
   ingot_buffer_t *buffer = variable->buffer;
   if (layout->length == (uint64_t)buffer->length) {
     return ingot_hal_queue_copy(queue, image->constants, (int64_t)layout->offset, buffer, 0,
@@ -136,6 +190,7 @@ ingot_status_t ingot_vm_state_get(const ingot_vm_state_t *state, const ingot_vm_
 ingot_status_t ingot_vm_state_set(ingot_vm_state_t *state, const ingot_vm_image_t *image,
                                   uint32_t variable, const void *data) {
   ingot_vm_variable_t *found = &state->variables[image->first_variable + variable];
+  INGOT_TRY(part_variable(found));
   INGOT_TRY(ingot_hal_buffer_write(found->buffer, 0, found->buffer->length, data));
   found->is_changing = false;
   state->is_changing = false;

@@ -5,6 +5,9 @@
  * calls until that variable is written from outside or the state is reset. A call that fails
  * before it has begun to change anything leaves the state as it was.
  *
+ * A fork starts with the buffers of the state that it was made of. Who changes a variable first
+ * takes a copy of its own, so what nobody changes is there once.
+ *
  * Variables are numbered over all images of the program, in their order. One thread at a
  * time, like the context that holds the state.
  */
@@ -30,7 +33,24 @@ typedef struct ingot_vm_state_t {
  * ingot_vm_state_deinitialize, which accepts a zeroed state too. */
 ingot_status_t ingot_vm_state_initialize(ingot_vm_state_t *state, ingot_hal_queue_t *queue,
                                          const ingot_vm_image_t *images, uint32_t image_count);
+
+/* As initialize, but the variables are still to be written. */
+ingot_status_t ingot_vm_state_allocate(ingot_vm_state_t *state, ingot_device_t *device,
+                                       const ingot_vm_image_t *images, uint32_t image_count);
+
+/* As initialize, with the values of `source`, which nobody must be changing. Its queue has been
+ * waited for. */
+ingot_status_t ingot_vm_state_fork(ingot_vm_state_t *state, const ingot_vm_state_t *source,
+                                   const ingot_allocator_t *allocator);
 void ingot_vm_state_deinitialize(ingot_vm_state_t *state, const ingot_allocator_t *allocator);
+
+/* Whether a fork has the buffer of a variable too. */
+bool ingot_vm_variable_is_shared(const ingot_vm_variable_t *variable);
+
+/* A buffer like the variable's that nobody has, of arbitrary content. */
+ingot_status_t ingot_vm_variable_create(ingot_device_t *device, int64_t length,
+                                        ingot_vm_variable_t *out_variable);
+void ingot_vm_variable_release(ingot_vm_variable_t *variable);
 
 /* Back to the initial values. */
 ingot_status_t ingot_vm_state_reset(ingot_vm_state_t *state, ingot_hal_queue_t *queue,

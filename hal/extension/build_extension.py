@@ -21,11 +21,14 @@ PUBLIC_HEADERS = ("ingot.h", "opencl.h")
 PRIVATE_HEADERS = ("call.h", "debug.h", "dlpack.h", "record.h")
 
 # Called by C: for every line of the log (`hal/device.py`), every few milliseconds of a call
-# (`runtime/limits.py`), and where a debugger stops one (`runtime/debugging.py`).
+# (`runtime/limits.py`), where a debugger stops one (`runtime/debugging.py`), and for the bytes of
+# a state (`runtime/state.py`).
 CALLBACKS = """
 extern "Python" void ingot_python_log(void *user, int32_t severity, const char *message);
 extern "Python+C" bool ingot_python_handle_signals(void);
 extern "Python+C" bool ingot_python_stopped(void *user, const ingot_debug_stop_t *stop);
+extern "Python" bool ingot_python_write(void *user, const void *data, size_t length);
+extern "Python" bool ingot_python_read(void *user, void *data, size_t length);
 """
 
 

@@ -131,6 +131,25 @@ def test_any_sequence_of_calls_keeps_what_one_call_keeps(
 
 
 @on_every_device
+def test_a_fork_goes_on_as_the_model_would(compiled: ingot.Module, device: str) -> None:
+    """Both change the caches that they share, in turns."""
+    model = ingot.load(compiled, device=device)
+    x = np.random.default_rng(3).standard_normal((3, 1, 8, 16)).astype(np.float32)
+    model(x[0])
+    fork = model.fork()
+    for place in range(8):
+        for each, rows in ((model, x[1]), (fork, x[2])):
+            each(rows[:, place : place + 1])
+    for each, rows in ((model, x[1]), (fork, x[2])):
+        single = ingot.load(compiled, device=device)
+        single(x[0])
+        for place in range(8):
+            single(rows[:, place : place + 1])
+        for name, wanted in single.state().items():
+            np.testing.assert_allclose(each.state()[name], wanted, rtol=1e-4, atol=1e-5)
+
+
+@on_every_device
 def test_a_full_cache_refuses_and_stays_usable(compiled: ingot.Module, device: str) -> None:
     model = ingot.load(compiled, device=device)
     x = np.ones((1, 20, 16), np.float32)

@@ -37,11 +37,31 @@ def test_state_is_kept_and_reset(model: ingot.Model) -> None:
     assert int(model(1)) == 101
 
 
-def test_a_fork_starts_anew_and_is_separate(model: ingot.Model) -> None:
+def test_a_fork_goes_on_from_the_state_and_is_separate(model: ingot.Model) -> None:
     model(5)
     other = model.fork()
-    assert int(other(1)) == 101
+    third = other.fork()
+    assert int(other(1)) == 106
+    assert int(model(2)) == 107
+    assert int(third.state()["total"]) == 105
+    other.reset()
+    third.load_state({**third.state(), "total": 7})
+    model.close()
+    assert [int(each(0)) for each in (other, third, third.fork())] == [100, 7, 7]
+
+
+def test_a_fork_without_state_starts_anew(model: ingot.Model) -> None:
+    model(5)
+    assert int(model.fork(state=False)(1)) == 101
     assert int(model(1)) == 106
+
+
+def test_a_fork_in_the_middle_of_a_change_is_refused(model: ingot.Model) -> None:
+    with pytest.raises(ingot.OutOfRange, match="x is -1"):
+        model(-1)
+    with pytest.raises(ingot.FailedPrecondition, match="'total': reset the session or load"):
+        model.fork()
+    assert int(model.fork(state=False)(1)) == 101
 
 
 def test_state_is_a_copy(model: ingot.Model) -> None:
@@ -82,27 +102,50 @@ def test_state_of_every_dtype_comes_back_from_a_file(dtype: spec.DType, tmp_path
 def test_a_file_without_state_is_refused_and_changes_nothing(tmp_path: Path) -> None:
     model = ingot.load(state_module("f32"))
     model.load_state({"v": np.ones((2, 3), np.float32)})
-    path = tmp_path / "v.npz"
+    path = tmp_path / "v.state"
     with pytest.raises(ingot.NotFound, match="there is no file"):
         model.load_state(path)
     model.save_state(path)
     whole = path.read_bytes()
-    for damaged in (
-        b"",
-        b"text",
-        whole[: len(whole) // 2],
-        whole.replace(b"\0\0\x80?", b"\0\0\0?"),
+    other = bytearray(whole)
+    other[8] = 9
+    for error, message, damaged in (
+        (ingot.DataLoss, "v.state': the state is damaged: it ends too early", b""),
+        (ingot.DataLoss, "these bytes are no state", b"text" * 20),
+        (ingot.DataLoss, "it ends too early", whole[: len(whole) // 2]),
+        (ingot.DataLoss, "it ends too early", whole[:-1]),
+        (ingot.DataLoss, "its crc is wrong", whole.replace(b"\0\0\x80?", b"\0\0\0?")),
+        (ingot.DataLoss, "no .npy or .npz file", b"PK" + whole),
+        (ingot.Incompatible, "the state has version 9, this runtime reads version 1", other),
     ):
         path.write_bytes(damaged)
-        with pytest.raises(ingot.DataLoss):
+        with pytest.raises(error, match=message):
             model.load_state(path)
-    np.save(tmp_path / "v.npy", np.ones((2, 3)))
-    with pytest.raises(ingot.InvalidArgument, match=r"but must be a dict of arrays"):
-        model.load_state(tmp_path / "v.npy")
     with pytest.raises(ingot.NotFound, match="nowhere"):
-        model.save_state(tmp_path / "nowhere" / "v.npz")
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["v.npy", "v.npz"]
+        model.save_state(tmp_path / "nowhere" / "v.state")
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["v.state"]
     np.testing.assert_array_equal(model.state()["v"], np.ones((2, 3)))
+
+
+def test_the_state_of_another_module_is_refused_with_what_differs(
+    model: ingot.Model, tmp_path: Path
+) -> None:
+    model.save_state(tmp_path / "two")
+    ingot.load(state_module("f32")).save_state(tmp_path / "f32")
+    other = ingot.load(state_module("bf16"))
+    with pytest.raises(ingot.InvalidArgument, match="it has 2 variables, the session has 1"):
+        other.load_state(tmp_path / "two")
+    differs = r"another module: it has 'v': f32\[2,3\] where the session has 'v': bf16\[2,3\]"
+    with pytest.raises(ingot.InvalidArgument, match=differs):
+        other.load_state(tmp_path / "f32")
+
+
+def test_what_cannot_be_written_leaves_the_model(model: ingot.Model) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("needs /dev/full")
+    with pytest.raises(OSError, match="No space left"):
+        model.save_state("/dev/full")
+    assert int(model(1)) == 101
 
 
 def test_bytes_of_another_width_are_no_state() -> None:

@@ -487,6 +487,28 @@ INGOT_API ingot_status_t ingot_session_write_variable(ingot_session_t *session,
                                                       uint32_t variable, const void *data,
                                                       size_t length);
 
+/* Another session of the program that goes on from this one's state and has its memory_limit. The
+ * variables are not copied here: a session copies one when it first changes it, while another
+ * still has it. FailedPrecondition during a call, and for a variable that a failed call was
+ * changing. */
+INGOT_API ingot_status_t ingot_session_fork(ingot_session_t *session,
+                                            ingot_session_t **out_session);
+
+/* Gives `length` bytes of a file, on the thread of the call; false if that is not possible. */
+typedef bool (*ingot_read_function_t)(void *user, void *data, size_t length);
+
+/* Writes all variables, piece by piece, for ingot_session_load_state on any device. Pages of zeros
+ * take no room. Cancelled if `write` gives false; else as ingot_session_read_variable. Neither `write`
+ * nor `read` may use the session. */
+INGOT_API ingot_status_t ingot_session_save_state(ingot_session_t *session,
+                                                  ingot_write_function_t write, void *user);
+
+/* Sets all variables, if all can be read, else none. DataLoss for what is damaged or no state,
+ * Incompatible for another version, InvalidArgument for the state of another module, which names
+ * the first variable that differs. */
+INGOT_API ingot_status_t ingot_session_load_state(ingot_session_t *session,
+                                                  ingot_read_function_t read, void *user);
+
 /* Frees the working memory, and what the device keeps of released results for the next ones (64
  * MB at most); the next call allocates it anew. State stays. */
 INGOT_API ingot_status_t ingot_session_trim(ingot_session_t *session);

@@ -31,10 +31,12 @@ def write_module(contents: ModuleContents) -> bytes:
     """The bytes of the module file."""
     values = [each for one in contents.functions for each in (*one.arguments, *one.results)]
     layout = spec.layout()
-    suffix = "_OF_TENSORS" if all(each.kind == "tensor" for each in values) else ""
+    is_of_tensors = all(each.kind == "tensor" for each in values)
+    major = "_OF_TENSORS" if is_of_tensors else ""
+    minor = "_OF_TENSORS" if is_of_tensors else "_OF_LISTS"
     header = {
-        "version_major": layout.constants[f"INGOT_MODULE_VERSION_MAJOR{suffix}"],
-        "version_minor": layout.constants[f"INGOT_MODULE_VERSION_MINOR{suffix}"],
+        "version_major": layout.constants[f"INGOT_MODULE_VERSION_MAJOR{major}"],
+        "version_minor": layout.constants[f"INGOT_MODULE_VERSION_MINOR{minor}"],
         "global_count": contents.global_count,
     }
     return _file(_Tables(contents).sections(), header)

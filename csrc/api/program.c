@@ -1,4 +1,5 @@
-/* Programs: modules made ready on a device. Init is weights.c, parameters are parameters.c.
+/* Programs: modules made ready on a device. Init is weights.c, parameters are parameters.c,
+ * native functions natives.c.
  */
 #include "api/program.h"
 
@@ -52,7 +53,8 @@ static ingot_status_t check_names(const ingot_program_t *program) {
   return NULL;
 }
 
-static ingot_status_t create_image(ingot_program_t *program, ingot_module_t *module) {
+static ingot_status_t create_image(ingot_program_t *program, ingot_module_t *module,
+                                   const ingot_program_options_t *options) {
   ingot_vm_image_t *image = &program->images[program->image_count];
   for (uint32_t i = 0; i < program->image_count; ++i) {
     image->first_variable += program->images[i].module->variable_count;
@@ -60,20 +62,24 @@ static ingot_status_t create_image(ingot_program_t *program, ingot_module_t *mod
   }
   ++program->image_count;
   INGOT_TRY(ingot_vm_image_initialize(image, program->device, module));
+  INGOT_TRY(ingot_program_take_natives(image, options));
   return list_functions(program, program->image_count - 1);
 }
 
 static ingot_status_t create_images(ingot_program_t *program, ingot_module_t *const *modules,
-                                    uint32_t module_count) {
+                                    uint32_t module_count, const ingot_program_options_t *options) {
   const ingot_allocator_t *allocator = ingot_program_allocator(program);
   size_t function_count = 0;
   for (uint32_t i = 0; i < module_count; ++i) function_count += modules[i]->function_count;
   void *memory = NULL;
   INGOT_TRY(ingot_allocate_array(allocator, module_count, sizeof(*program->images), &memory));
   program->images = memory;
+  INGOT_TRY(ingot_program_check_natives(program->device, modules, module_count, options));
   INGOT_TRY(ingot_allocate_array(allocator, function_count, sizeof(*program->functions), &memory));
   program->functions = memory;
-  for (uint32_t i = 0; i < module_count; ++i) INGOT_TRY(create_image(program, modules[i]));
+  for (uint32_t i = 0; i < module_count; ++i) {
+    INGOT_TRY(create_image(program, modules[i], options));
+  }
   return check_names(program);
 }
 
@@ -116,7 +122,7 @@ ingot_status_t ingot_program_create(ingot_device_t *device, ingot_module_t *cons
   program->device = device;
   program->zero_memory = wanted.zero_memory;
   ingot_mutex_initialize(&program->mutex);
-  ingot_status_t status = create_images(program, modules, module_count);
+  ingot_status_t status = create_images(program, modules, module_count, &wanted);
   if (!status) status = create_weights(program, parameters, &wanted, begin);
   if (status) {
     ingot_program_release(program);

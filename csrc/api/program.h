@@ -61,6 +61,16 @@ ingot_status_t ingot_program_find_parameters(const ingot_module_t *module, const
                                              const ingot_parameters_t *parameters,
                                              ingot_parameter_span_t *spans);
 
+/* NotFound names all native functions that the modules call and `options` lack; InvalidArgument
+ * those of another signature. */
+ingot_status_t ingot_program_check_natives(const ingot_device_t *device,
+                                           ingot_module_t *const *modules, uint32_t module_count,
+                                           const ingot_program_options_t *options);
+
+/* Gives an image those that its module calls, which are checked. */
+ingot_status_t ingot_program_take_natives(ingot_vm_image_t *image,
+                                          const ingot_program_options_t *options);
+
 /* packed.c: sets the globals that a file holds, which belong to one of the program's modules. */
 ingot_status_t ingot_program_open_packed(const ingot_program_t *program, const char *path,
                                          bool verify, ingot_vm_weights_t *weights);

@@ -110,8 +110,12 @@ void ingot_session_release(ingot_session_t *session) {
 /* -- one caller at a time ---------------------------------------------------------------------- */
 
 static ingot_status_t busy_failure(const ingot_session_t *session) {
+  const char *native = atomic_load(&session->context.native);
   return ingot_status_create(ingot_session_allocator(session), INGOT_STATUS_FAILED_PRECONDITION,
-                             "the session is in a call; use one session per thread");
+                             "the session is in a call%s%s%s; use one session per thread%s",
+                             native ? ", inside of its native function '" : "",
+                             native ? native : "", native ? "'" : "",
+                             native ? ", and another one in a native function" : "");
 }
 
 ingot_status_t ingot_session_enter(ingot_session_t *session, uint32_t flags) {

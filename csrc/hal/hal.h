@@ -333,6 +333,24 @@ void ingot_hal_queue_destroy(ingot_hal_queue_t *queue);
 ingot_status_t ingot_hal_queue_dispatch(ingot_hal_queue_t *queue,
                                         const ingot_hal_dispatch_t *dispatch);
 
+/* A function of this process as an operation of a queue. */
+typedef struct ingot_hal_call_t {
+  const char *name;
+  /* Gets the bindings as bytes of this process (`buffer->host`; NULL for none), or NULL on the
+   * device. */
+  ingot_status_t (*function)(void *user, const ingot_hal_binding_t *mapped);
+  void *user;
+  const ingot_hal_binding_t *bindings; /* at most INGOT_HAL_MAX_BINDINGS */
+  uint32_t binding_count;
+  bool on_device;   /* the function queues work itself, behind what is queued */
+  uint64_t written; /* bit b: binding b is written */
+  int64_t length;   /* bytes, for traces */
+} ingot_hal_call_t;
+
+/* Runs the function when everything queued before has ended, unless it is `on_device`; it has
+ * returned when this does. */
+ingot_status_t ingot_hal_queue_call(ingot_hal_queue_t *queue, const ingot_hal_call_t *call);
+
 /* InvalidArgument if the ranges overlap. */
 ingot_status_t ingot_hal_queue_copy(ingot_hal_queue_t *queue, ingot_buffer_t *source,
                                     int64_t source_offset, ingot_buffer_t *target,

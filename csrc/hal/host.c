@@ -1,6 +1,6 @@
-/* The bindings of a dispatch as bytes of this process.
+/* Bindings as bytes of this process.
  *
- * Bindings of one dispatch may share bytes - a kernel may work in place - and mapping the same
+ * Bindings of one operation may share bytes - a kernel may work in place - and mapping the same
  * bytes twice is undefined on some devices, so ranges that touch are mapped as one.
  */
 #include "hal/host.h"
@@ -46,12 +46,12 @@ static ingot_buffer_t ingot_hal_host_view(const ingot_hal_host_bindings_t *mappe
   return view;
 }
 
-ingot_status_t ingot_hal_host_map(const ingot_hal_dispatch_t *dispatch,
+ingot_status_t ingot_hal_host_map(const ingot_hal_binding_t *bindings, uint32_t count,
+                                  uint64_t written, ingot_device_t *host,
                                   ingot_hal_host_bindings_t *out_mapped) {
-  uint64_t written = dispatch->executable->entries[dispatch->entry].description.written;
   out_mapped->range_count = 0;
-  for (uint32_t b = 0; b < dispatch->binding_count; b++) {
-    const ingot_hal_binding_t *binding = &dispatch->bindings[b];
+  for (uint32_t b = 0; b < count; b++) {
+    const ingot_hal_binding_t *binding = &bindings[b];
     if (binding->length == 0) continue;
     int64_t begin = binding->buffer->root_offset + binding->offset;
     uint32_t access = INGOT_HAL_ACCESS_READ | ((written >> b & 1) ? INGOT_HAL_ACCESS_WRITE : 0);
@@ -69,10 +69,9 @@ ingot_status_t ingot_hal_host_map(const ingot_hal_dispatch_t *dispatch,
     }
     range->data = data;
   }
-  for (uint32_t b = 0; b < dispatch->binding_count; b++) {
+  for (uint32_t b = 0; b < count; b++) {
     ingot_buffer_t *view = &out_mapped->views[b];
-    *view =
-        ingot_hal_host_view(out_mapped, &dispatch->bindings[b], dispatch->executable->host->device);
+    *view = ingot_hal_host_view(out_mapped, &bindings[b], host);
     view->root = view;
     out_mapped->bindings[b] = (ingot_hal_binding_t){view, 0, view->length};
   }

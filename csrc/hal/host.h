@@ -1,5 +1,5 @@
-/* The way out for kernels that a device cannot run: the same kernel as compiled for the host,
- * over the mapped bytes of its bindings. Not for drivers.
+/* Bindings as bytes of this process, for what the host does in place of a device: kernels that the
+ * device cannot run, as compiled for the host, and functions of the application. Not for drivers.
  */
 #ifndef INGOT_HAL_HOST_H_
 #define INGOT_HAL_HOST_H_
@@ -23,9 +23,10 @@ typedef struct ingot_hal_host_bindings_t {
   ingot_hal_binding_t bindings[INGOT_HAL_MAX_BINDINGS];
 } ingot_hal_host_bindings_t;
 
-/* Maps the bindings of a checked dispatch, on which no work runs, until unmap. On failure
- * nothing stays mapped. */
-ingot_status_t ingot_hal_host_map(const ingot_hal_dispatch_t *dispatch,
+/* Maps checked bindings, on which no work runs, until unmap; bit b of `written`: binding b is
+ * written. `host` is the device of the views, or NULL. On failure nothing stays mapped. */
+ingot_status_t ingot_hal_host_map(const ingot_hal_binding_t *bindings, uint32_t count,
+                                  uint64_t written, ingot_device_t *host,
                                   ingot_hal_host_bindings_t *out_mapped);
 void ingot_hal_host_unmap(const ingot_hal_host_bindings_t *mapped);
 

@@ -195,7 +195,9 @@ static ingot_status_t ingot_hal_dispatch_on_host(ingot_hal_queue_t *queue,
   queue->host->describe_user = queue->describe_user;
   queue->host->stop = queue->stop;
   ingot_hal_host_bindings_t mapped;
-  INGOT_TRY(ingot_hal_host_map(dispatch, &mapped));
+  uint64_t written = executable->entries[dispatch->entry].description.written;
+  INGOT_TRY(ingot_hal_host_map(dispatch->bindings, dispatch->binding_count, written,
+                               executable->device, &mapped));
   ingot_hal_dispatch_t on_host = *dispatch;
   on_host.executable = executable;
   on_host.bindings = mapped.bindings;
@@ -241,6 +243,34 @@ ingot_status_t ingot_hal_queue_dispatch(ingot_hal_queue_t *queue,
   if (traced) {
     ingot_hal_trace(queue, dispatch->site, entry->description.name, begin, dispatch->cost_bytes);
   }
+  return NULL;
+}
+
+/* -- functions of the application -------------------------------------------------------------- */
+
+/* Runs a checked call over bytes of this process, which are mapped for it. */
+static ingot_status_t ingot_hal_call_on_host(ingot_hal_queue_t *queue,
+                                             const ingot_hal_call_t *call) {
+  INGOT_TRY(ingot_hal_queue_wait(queue));
+  ingot_hal_host_bindings_t mapped;
+  INGOT_TRY(ingot_hal_host_map(call->bindings, call->binding_count, call->written, NULL, &mapped));
+  ingot_status_t status = call->function(call->user, mapped.bindings);
+  ingot_hal_host_unmap(&mapped);
+  return status;
+}
+
+ingot_status_t ingot_hal_queue_call(ingot_hal_queue_t *queue, const ingot_hal_call_t *call) {
+  for (uint32_t b = 0; b < call->binding_count; b++) {
+    const ingot_hal_binding_t *binding = &call->bindings[b];
+    uint32_t access = (call->written >> b & 1) ? INGOT_HAL_ACCESS_WRITE : INGOT_HAL_ACCESS_READ;
+    INGOT_TRY(ingot_hal_check_operand(call->name, queue, binding->buffer, binding->offset,
+                                      binding->length, access));
+  }
+  INGOT_TRY(ingot_hal_check_stop(queue));
+  int64_t begin = queue->trace ? ingot_clock() : 0;
+  INGOT_TRY(call->on_device ? call->function(call->user, NULL)
+                            : ingot_hal_call_on_host(queue, call));
+  if (queue->trace) ingot_hal_trace(queue, queue->site, call->name, begin, call->length);
   return NULL;
 }
 

@@ -50,6 +50,8 @@ struct ingot_module_t {
   const ingot_layout_location_t *locations;
   uint32_t variable_count;
   const ingot_layout_variable_t *variables;
+  uint32_t native_count;
+  const ingot_layout_native_t *natives;
   uint64_t regions_length;
   const char *metadata;
   uint64_t metadata_length;
@@ -75,6 +77,11 @@ static inline uint64_t ingot_module_register_bytes(const ingot_layout_function_t
 /* The source location of a word of the code section, or NULL. */
 const ingot_layout_location_t *ingot_module_find_location(const ingot_module_t *module,
                                                           uint64_t word);
+
+/* How many results of a native function have dims that it decides, which are lists. */
+static inline uint32_t ingot_module_decided_count(const ingot_layout_native_t *native) {
+  return (uint32_t)__builtin_popcountll(native->decided);
+}
 
 /* Bytes of a variable. */
 int64_t ingot_module_variable_length(const ingot_module_t *module, uint32_t variable);

@@ -122,7 +122,7 @@ static bool function_fits(const ingot_module_t *module, const ingot_layout_funct
                   (function->flags == INGOT_FUNCTION_INIT && tensors == 0));
 }
 
-/* Functions are told apart by target and name, variables by name. */
+/* Functions are told apart by target and name, variables and natives by name. */
 typedef struct table_name_t {
   const char *target;
   const char *name;
@@ -151,8 +151,9 @@ static ingot_status_t check_table_names(const ingot_module_t *module) {
   const ingot_allocator_t *allocator = &module->instance->allocator;
   void *memory = NULL;
   uint32_t function_count = module->function_count;
-  INGOT_TRY(ingot_allocate_array(allocator, (size_t)function_count + module->variable_count,
-                                 sizeof(table_name_t), &memory));
+  INGOT_TRY(ingot_allocate_array(
+      allocator, (size_t)function_count + module->variable_count + module->native_count,
+      sizeof(table_name_t), &memory));
   table_name_t *names = memory;
   for (uint32_t i = 0; i < function_count; ++i) {
     names[i].target = ingot_module_string(module, module->functions[i].target);
@@ -163,9 +164,17 @@ static ingot_status_t check_table_names(const ingot_module_t *module) {
     variable_names[i].target = "";
     variable_names[i].name = ingot_module_string(module, module->variables[i].name);
   }
+  table_name_t *native_names = variable_names + module->variable_count;
+  for (uint32_t i = 0; i < module->native_count; ++i) {
+    native_names[i].target = "";
+    native_names[i].name = ingot_module_string(module, module->natives[i].name);
+  }
   ingot_status_t status = check_unique(module, "functions", names, function_count);
   if (!status) {
     status = check_unique(module, "variables", variable_names, module->variable_count);
+  }
+  if (!status) {
+    status = check_unique(module, "native functions", native_names, module->native_count);
   }
   ingot_release_memory(allocator, memory);
   return status;
@@ -231,6 +240,29 @@ static ingot_status_t check_variables(const ingot_module_t *module) {
                                   (unsigned long long)variable->offset,
                                   (unsigned long long)module->constants_length, (long long)length,
                                   (unsigned long long)element);
+    }
+  }
+  return NULL;
+}
+
+/* Native functions take and give tensors only. */
+static ingot_status_t check_natives(const ingot_module_t *module) {
+  for (uint32_t i = 0; i < module->native_count; ++i) {
+    const ingot_layout_native_t *native = &module->natives[i];
+    uint64_t tensors = (uint64_t)native->argument_count + native->result_count;
+    bool fits = ingot_module_name_fits(module, native->name) &&
+                ingot_module_name_fits(module, native->signature) && native->reserved == 0 &&
+                tensors <= INGOT_ENTRY_MAX_BINDINGS &&
+                ingot_range_fits_u64(native->first_value, tensors, module->value_count) &&
+                (native->result_count == 64 || native->decided >> native->result_count == 0);
+    for (uint64_t k = 0; fits && k < tensors; ++k) {
+      fits = module->values[native->first_value + k].kind == 0;
+    }
+    if (!fits) {
+      return ingot_module_damaged(module,
+                                  "native function %u has bad values (%u arguments, %u results) or "
+                                  "texts",
+                                  i, native->argument_count, native->result_count);
     }
   }
   return NULL;
@@ -319,6 +351,7 @@ ingot_status_t ingot_module_check_tables(ingot_module_t *module) {
   INGOT_TRY(check_values(module));
   INGOT_TRY(check_functions(module));
   INGOT_TRY(check_variables(module));
+  INGOT_TRY(check_natives(module));
   INGOT_TRY(check_table_names(module));
   INGOT_TRY(check_entries(module));
   INGOT_TRY(check_executables(module));

@@ -143,6 +143,26 @@ static ingot_status_t check_dispatch_operands(const ingot_verifier_t *verifier, 
   return NULL;
 }
 
+/* As many dims as the function's tensors have; the bindings are those that are no lists. */
+static ingot_status_t check_native_operands(ingot_verifier_t *verifier, uint32_t word,
+                                            const ingot_operand_t *operands) {
+  const ingot_module_t *module = verifier->module;
+  uint32_t number = operands[0].value;
+  REFUSE_UNLESS(number < module->native_count, "native function %u of %u", number,
+                module->native_count);
+  const ingot_layout_native_t *native = &module->natives[number];
+  uint32_t tensors = native->argument_count + native->result_count;
+  uint32_t dims = 0;
+  for (uint32_t k = 0; k < tensors; ++k) dims += module->values[native->first_value + k].rank;
+  uint32_t lists = ingot_module_decided_count(native);
+  REFUSE_UNLESS(operands[3].count == dims && operands[4].count == tensors - lists,
+                "%u dims and %u bindings for native function %u, which has %u and %u",
+                operands[3].count, operands[4].count, number, dims, tensors - lists);
+  uint32_t last = operands[1].value + lists;
+  if (lists > 0 && verifier->list_count < last) verifier->list_count = last;
+  return NULL;
+}
+
 /* Float dtypes that f64 registers are read from, written to and rounded to. */
 static bool is_register_float(uint32_t dtype) {
   return dtype == INGOT_DTYPE_F16 || dtype == INGOT_DTYPE_BF16 || dtype == INGOT_DTYPE_F32 ||
@@ -172,10 +192,11 @@ static ingot_status_t check_list_operands(ingot_verifier_t *verifier, uint32_t w
   return NULL;
 }
 
-/* Only init may run the instruction, or all but init: sessions have variables, programs none. */
+/* Only init may run the instruction, or all but init: only sessions have variables and call what
+ * the application gives. */
 static ingot_status_t check_init(const ingot_verifier_t *verifier, uint32_t word, bool init) {
   bool is_init = verifier->function->flags & INGOT_FUNCTION_INIT;
-  REFUSE_UNLESS(is_init == init, init ? "only init may run it" : "init has no variables");
+  REFUSE_UNLESS(is_init == init, init ? "only init may run it" : "init may not run it");
   return NULL;
 }
 
@@ -211,6 +232,9 @@ static ingot_status_t check_numbers(ingot_verifier_t *verifier, uint32_t word,
       REFUSE_UNLESS(is_register_float(operands[3].value), "dtype %u is not f16, bf16, f32 or f64",
                     operands[3].value);
       return NULL;
+    case INGOT_OP_NATIVE_CALL:
+      INGOT_TRY(check_init(verifier, word, false));
+      return check_native_operands(verifier, word, operands);
     case INGOT_OP_ARENA: return check_init(verifier, word, true);
     case INGOT_OP_PARAMETER:
       INGOT_TRY(check_init(verifier, word, true));

@@ -81,6 +81,14 @@ static void add_needs(context_needs_t *needs, const ingot_vm_image_t *image) {
     uint32_t count = module->entries[i].constant_count;
     if (count > needs->constant_count) needs->constant_count = count;
   }
+  for (uint32_t i = 0; i < module->native_count; ++i) {
+    const ingot_layout_native_t *native = &module->natives[i];
+    uint32_t count = 0;
+    for (uint32_t k = 0; k < native->argument_count + native->result_count; ++k) {
+      count += module->values[native->first_value + k].rank;
+    }
+    if (count > needs->constant_count) needs->constant_count = count;
+  }
   if (module->list_count > needs->list_count) needs->list_count = module->list_count;
 }
 

@@ -44,7 +44,7 @@ typedef struct ingot_vm_context_t {
   ingot_hal_queue_t *queue;
   bool zero_memory;   /* new buffers start as zeros */
   uint8_t *registers; /* those of the function that runs */
-  int64_t *constants; /* of one dispatch */
+  int64_t *constants; /* of one dispatch; the dims of one native call */
   ingot_vm_result_t *results;
   int64_t memory_limit;     /* bytes of the slab; INT64_MAX: none */
   ingot_buffer_t *slab;     /* NULL until code asks for it */
@@ -53,6 +53,7 @@ typedef struct ingot_vm_context_t {
   uint32_t list_count;
   ingot_vm_list_t *lists;
   ingot_vm_state_t state;       /* of sessions; nothing during init */
+  const char *_Atomic native;   /* the native function that runs; NULL: none */
   ingot_trace_function_t trace; /* NULL: off; ingot_vm_context_set_trace sets it */
   void *trace_user;
   ingot_debug_function_t debug; /* NULL: off */

@@ -101,6 +101,7 @@ void ingot_vm_image_deinitialize(ingot_vm_image_t *image) {
     ingot_hal_executable_release(image->executables[i]);
   }
   ingot_hal_buffer_release(image->constants);
+  ingot_release_memory(allocator, image->natives);
   ingot_release_memory(allocator, image->executables);
   ingot_module_release(image->module);
   ingot_hal_device_release(image->device); /* last: it keeps the allocator alive */

@@ -16,6 +16,7 @@ typedef struct ingot_vm_image_t {
   ingot_buffer_t *constants;
   uint32_t first_variable; /* its variables' place among those of the program */
   uint32_t first_global;   /* the same of its globals */
+  ingot_native_t *natives; /* the application's, by the ordinals of the module */
 } ingot_vm_image_t;
 
 /* Whether the function or executable with this target string is for the image's device. */

@@ -14,6 +14,7 @@
 #include "vm/debug.h"
 #include "vm/device_work.h"
 #include "vm/list.h"
+#include "vm/native.h"
 #include "vm/scalar.h"
 
 /* The register files of the function that runs. */
@@ -265,6 +266,14 @@ ingot_status_t ingot_vm_run(ingot_vm_context_t *context) {
         const uint16_t *next = pc;
         status = ingot_vm_dispatch(context, &next, r.i, r.o);
         if (status) return status; /* its message names the dispatch already */
+        pc = next;
+        continue;
+      }
+      case INGOT_OP_NATIVE_CALL: {
+        const uint16_t *next = pc;
+        context->queue->site = pc;
+        status = ingot_vm_call_native(context, &next, r.i, r.o);
+        if (status) goto failed;
         pc = next;
         continue;
       }

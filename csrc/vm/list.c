@@ -243,6 +243,31 @@ ingot_status_t ingot_vm_list_set(ingot_vm_context_t *context, ingot_vm_list_t *l
   return NULL;
 }
 
+ingot_status_t ingot_vm_list_make(ingot_vm_context_t *context, ingot_vm_list_t *list,
+                                  const ingot_vm_tensor_t *tensor) {
+  INGOT_TRY(reserve_rows(context, list, 1, tensor->rank));
+  if (list->count > 0) { /* somebody may still read it */
+    INGOT_TRY(need_spare(context, list));
+    swap_spare(list);
+  }
+  if (!list->storage.buffer || tensor->length > capacity_of(&list->storage)) {
+    ingot_vm_storage_t storage;
+    INGOT_TRY(create_grown(context, capacity_of(&list->storage), tensor->length, &storage));
+    ingot_status_t status = retire_storage(context, &list->storage);
+    if (status) {
+      release_storage(&storage);
+      return status;
+    }
+    list->storage = storage;
+  }
+  ingot_vm_list_clear(list);
+  list->rank = tensor->rank;
+  write_row(list, 0, 0, tensor);
+  list->count = 1;
+  list->used = list->live = aligned(tensor->length);
+  return NULL;
+}
+
 ingot_status_t ingot_vm_list_extend(ingot_vm_context_t *context, ingot_vm_list_t *list,
                                     const ingot_vm_tensor_t *bytes, int64_t rows) {
   int64_t count = 0;

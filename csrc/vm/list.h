@@ -37,6 +37,11 @@ ingot_status_t ingot_vm_list_insert(ingot_vm_context_t *context, ingot_vm_list_t
 ingot_status_t ingot_vm_list_set(ingot_vm_context_t *context, ingot_vm_list_t *list,
                                  const ingot_vm_tensor_t *tensor);
 
+/* Makes a tensor of arbitrary content, whose `buffer` means nothing, the only element. What the list
+ * held before stays as it is until the list is changed again. */
+ingot_status_t ingot_vm_list_make(ingot_vm_context_t *context, ingot_vm_list_t *list,
+                                  const ingot_vm_tensor_t *tensor);
+
 /* Puts bytes behind those of the only element, which has `rows` more in dim 0 from then on.
  * InvalidArgument unless there is one element, of rank 1 at least. */
 ingot_status_t ingot_vm_list_extend(ingot_vm_context_t *context, ingot_vm_list_t *list,

@@ -1,7 +1,7 @@
 /* The application's OpenCL objects as Ingot's, and Ingot's as OpenCL's. */
 #include "ingot/opencl.h"
 
-#include "hal/opencl/opencl.h"
+#include "hal/opencl/queue.h"
 
 ingot_status_t ingot_opencl_device_wrap(ingot_instance_t *instance, const char *options,
                                         void *context, void *queue, ingot_device_t **out_device) {
@@ -53,5 +53,21 @@ ingot_status_t ingot_opencl_buffer_handle(ingot_buffer_t *buffer, void **out_mem
   INGOT_TRY(ingot_opencl_locate(buffer, 0, buffer->length, &place));
   *out_memory = place.memory;
   *out_offset = (size_t)place.offset;
+  return NULL;
+}
+
+/* Notes what the function is going to queue, as for a dispatch. */
+ingot_status_t ingot_opencl_native_queue(const ingot_native_call_t *call, void **out_queue) {
+  ingot_opencl_queue_t *queue = call->runtime;
+  INGOT_TRY(ingot_opencl_check_device(queue->base.device));
+  INGOT_TRY(ingot_opencl_reserve_written(queue, call->result_count));
+  for (uint32_t i = 0; i < call->argument_count; i++) {
+    if (call->arguments[i].buffer) ingot_opencl_will_use(queue, call->arguments[i].buffer);
+  }
+  for (uint32_t i = 0; i < call->result_count; i++) {
+    if (call->results[i].buffer) ingot_opencl_will_write(queue, call->results[i].buffer);
+  }
+  atomic_store(&queue->is_busy, true);
+  *out_queue = queue->queue;
   return NULL;
 }

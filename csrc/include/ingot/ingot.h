@@ -105,6 +105,10 @@ INGOT_API ingot_status_code_t ingot_status_code(ingot_status_t status);
 /* What was wrong, one line; "" for NULL. Lives as long as the status. */
 INGOT_API const char *ingot_status_message(ingot_status_t status);
 
+/* A status of functions that the application gives to the runtime, which takes it over. `message`
+ * is copied. Where there is no memory, or for a number that is no code, it is another failure. */
+INGOT_API ingot_status_t ingot_status_make(ingot_status_code_t code, const char *message);
+
 /* Accepts NULL. */
 INGOT_API void ingot_status_free(ingot_status_t status);
 
@@ -366,11 +370,70 @@ typedef struct ingot_call_options_t {
   void *user;
 } ingot_call_options_t;
 
+/* -- native functions: what compiled code calls of the application --------------------------- */
+
+/* A tensor that a native function reads or fills; all of it lives until the function returns. */
+typedef struct ingot_native_tensor_t {
+  ingot_dtype_t dtype;
+  uint32_t rank;
+  int64_t *dims; /* -1 where the function decides: its `shape` writes those of results */
+  size_t length; /* bytes of all elements; 0 while a dim is unknown */
+  void *data; /* row-major; arguments are not to be written. NULL on the device, for no bytes, and
+               * for a result whose dims nobody knows yet */
+  ingot_buffer_t *buffer; /* where the bytes lie on the device, and from where on; NULL of functions
+                           * that run on the host */
+  size_t offset;
+  /* Of a result, NULL at first: instead of filling `data` a function may give a view on the
+   * program's device, whose reference the runtime takes over, and must for dims that it decides
+   * without `shape`. It is copied. */
+  ingot_buffer_view_t *view;
+} ingot_native_tensor_t;
+
+/* One call of a native function. */
+typedef struct ingot_native_call_t {
+  const char *name;
+  const char *attributes; /* a JSON object of what the source program says beside tensors; or "" */
+  ingot_device_t *device; /* of the program */
+  uint32_t argument_count;
+  uint32_t result_count;
+  const ingot_native_tensor_t *arguments;
+  ingot_native_tensor_t *results;
+  void *runtime; /* the runtime's own */
+} ingot_native_call_t;
+
+/* A failure ends the call of the session with its code; its message comes behind the layer's and
+ * the function's name. */
+typedef ingot_status_t (*ingot_native_function_t)(void *user, const ingot_native_call_t *call);
+
+/* A function of the application under the name by which modules call it. It runs on the thread of
+ * the session's call, when all that comes before it in the program has ended, and for sessions on
+ * several threads at the same time. It must not use the session that calls it: that fails with
+ * FailedPrecondition. When that call is cancelled or its time is up, it ends as soon as the
+ * function returns. */
+typedef struct ingot_native_t {
+  const char *name;
+  /* What it takes and gives, as "(f32[h,w,3]) -> (f32[224,224,3])", which must be what the module
+   * says, whatever the names of symbols; NULL: it takes what comes. */
+  const char *signature;
+  ingot_native_function_t call;
+  /* Called first where dims of results are -1: writes them, and memory comes for them. May be
+   * NULL. */
+  ingot_native_function_t shape;
+  void *user;
+  bool on_device; /* gets no `data`, but the `buffer`s, on which work may be queued: opencl.h */
+} ingot_native_t;
+
+/* Whether the call that the function belongs to is to end, for functions that take long; on the
+ * function's thread. */
+INGOT_API bool ingot_native_should_stop(const ingot_native_call_t *call);
+
 /* -- program: modules made ready on a device ---------------------------------------------- */
 
 typedef struct ingot_program_options_t {
   ingot_call_options_t limits; /* of making it; without max_steps init has 2^27 */
   bool zero_memory; /* what code sees before it has written it is zeros, not bytes freed before */
+  const ingot_native_t *natives; /* those that the modules call, and perhaps others; copied */
+  uint32_t native_count;
   /* Files that ingot_program_save_weights wrote for these modules. What they hold is mapped, by all
    * processes that do, instead of made by init; its parameters are not asked for. They must not
    * change while the program lives: replace them by renaming. */
@@ -381,9 +444,9 @@ typedef struct ingot_program_options_t {
 
 /* Loads the kernels, reads the parameters (`parameters` may be NULL if no module has any),
  * runs the modules' init functions. `options` may be NULL. Unsupported if a module has no code
- * for this device; NotFound names all missing parameters; DeadlineExceeded for an init that does
- * not end; DataLoss for packed weights that are damaged, InvalidArgument for those of another
- * module. */
+ * for this device; NotFound names all missing parameters, or all missing native functions;
+ * InvalidArgument for one of another signature, or packed weights of another module;
+ * DeadlineExceeded for an init that does not end; DataLoss for packed weights that are damaged. */
 INGOT_API ingot_status_t ingot_program_create(ingot_device_t *device,
                                               ingot_module_t *const *modules, uint32_t module_count,
                                               const ingot_parameters_t *parameters,

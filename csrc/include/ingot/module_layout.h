@@ -6,8 +6,8 @@
  * through cffi from this very text: keep to plain C declarations without includes.
  *
  * A reader refuses a newer major version, and skips section kinds that it does not know. A
- * file has the least version that can say what it holds: 2.0 if an argument or result is a
- * sequence or an optional, else 1.1.
+ * file has the least version that can say what it holds: 2.1 if it calls native functions, 2.0 if
+ * an argument or result is a sequence or an optional, else 1.1.
  * Every reserved field is zero. Strings are offsets into the string section: UTF-8,
  * NUL-terminated; offset 0 is the empty string; the section's last byte is NUL.
  */
@@ -18,7 +18,8 @@
 
 #define INGOT_MODULE_MAGIC "INGOT\r\n\x1a"
 #define INGOT_MODULE_VERSION_MAJOR 2
-#define INGOT_MODULE_VERSION_MINOR 0
+#define INGOT_MODULE_VERSION_MINOR 1
+#define INGOT_MODULE_VERSION_MINOR_OF_LISTS 0
 #define INGOT_MODULE_VERSION_MAJOR_OF_TENSORS 1
 #define INGOT_MODULE_VERSION_MINOR_OF_TENSORS 1
 #define INGOT_MODULE_ALIGNMENT 64
@@ -41,6 +42,7 @@
 #define INGOT_SECTION_METADATA 14      /* bytes: JSON object, UTF-8 */
 #define INGOT_SECTION_VARIABLES 15     /* ingot_layout_variable_t[]: state; since version 1.1 */
 #define INGOT_SECTION_DEBUG 16 /* bytes for tools, by zlib: compiler/debug_info.py (strippable) */
+#define INGOT_SECTION_NATIVES 17       /* ingot_layout_native_t[]; since version 2.1 */
 
 typedef struct ingot_layout_header_t {
   uint8_t magic[8];
@@ -114,6 +116,17 @@ typedef struct ingot_layout_variable_t {
   uint64_t length; /* of it: the tensor's; one element's (at most 8), which is repeated; or 0:
                     * zeros */
 } ingot_layout_variable_t;
+
+/* A function of the application that code calls. */
+typedef struct ingot_layout_native_t {
+  uint32_t name; /* string; unique among natives */
+  uint32_t signature; /* string: "(f32[h,w,3]) -> (f32[224,224,3])" */
+  uint32_t first_value; /* arguments, then results, all of them tensors, in the value section */
+  uint32_t argument_count; /* with the results at most INGOT_ENTRY_MAX_BINDINGS */
+  uint32_t result_count;
+  uint32_t reserved;
+  uint64_t decided; /* bit r: the function decides dims of result r, which goes to a list */
+} ingot_layout_native_t;
 
 typedef struct ingot_layout_executable_t {
   uint32_t name; /* string */

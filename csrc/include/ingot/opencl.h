@@ -64,6 +64,13 @@ INGOT_API ingot_status_t ingot_opencl_buffer_wrap_memory(ingot_device_t *device,
 INGOT_API ingot_status_t ingot_opencl_buffer_handle(ingot_buffer_t *buffer, void **out_memory,
                                                     size_t *out_offset);
 
+/* The cl_command_queue, in order, in which a native function with `on_device` queues its work on
+ * the `buffer`s of `call`, whose cl_mem ingot_opencl_buffer_handle gives. Taken before the first of
+ * that work; it is not retained for the caller. Nobody need wait for the work. InvalidArgument on
+ * a device of another driver. */
+INGOT_API ingot_status_t ingot_opencl_native_queue(const ingot_native_call_t *call,
+                                                   void **out_queue);
+
 #ifndef INGOT_CDEF
 #ifdef __cplusplus
 }

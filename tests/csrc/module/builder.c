@@ -111,6 +111,29 @@ uint32_t builder_variable(builder_t *builder, const char *name, ingot_dtype_t dt
   return append_row(builder, INGOT_SECTION_VARIABLES, &row, sizeof(row));
 }
 
+uint32_t builder_native(builder_t *builder, const char *name, const char *signature,
+                        const builder_tensor_t *tensors, uint32_t argument_count,
+                        uint32_t result_count, uint64_t decided) {
+  const builder_bytes_t *values = &builder->sections[INGOT_SECTION_VALUES];
+  ingot_layout_native_t row = {
+      .name = builder_string(builder, name),
+      .signature = builder_string(builder, signature),
+      .first_value = (uint32_t)(values->length / sizeof(ingot_layout_value_t)),
+      .argument_count = argument_count,
+      .result_count = result_count,
+      .decided = decided,
+  };
+  for (uint32_t k = 0; k < argument_count + result_count; ++k) {
+    ingot_layout_value_t value = {
+        .first_dim = append_dims(builder, tensors[k].rank, tensors[k].dims),
+        .rank = (uint8_t)tensors[k].rank,
+        .dtype = (uint16_t)tensors[k].dtype,
+    };
+    append_row(builder, INGOT_SECTION_VALUES, &value, sizeof(value));
+  }
+  return append_row(builder, INGOT_SECTION_NATIVES, &row, sizeof(row));
+}
+
 uint64_t builder_constants(builder_t *builder, const void *data, size_t length) {
   uint64_t offset = builder->sections[INGOT_SECTION_CONSTANTS].length;
   append(&builder->sections[INGOT_SECTION_CONSTANTS], data, length);

@@ -12,7 +12,7 @@
 #include "ingot/module_layout.h"
 #include "module/instruction.h"
 
-#define BUILDER_SECTIONS (INGOT_SECTION_VARIABLES + 1)
+#define BUILDER_SECTIONS (INGOT_SECTION_NATIVES + 1)
 
 typedef struct builder_bytes_t {
   uint8_t *data;
@@ -46,6 +46,19 @@ uint32_t builder_parameter(builder_t *builder, const char *key, ingot_dtype_t dt
 /* Starts as `length` bytes of the constants at `offset`; 0: zeros. */
 uint32_t builder_variable(builder_t *builder, const char *name, ingot_dtype_t dtype, uint32_t rank,
                           const int64_t *dims, uint64_t offset, uint64_t length);
+
+/* A tensor that a native function takes or gives; a dim -1 is symbolic. */
+typedef struct builder_tensor_t {
+  ingot_dtype_t dtype;
+  uint32_t rank;
+  int64_t dims[2];
+} builder_tensor_t;
+
+/* Behind all functions. `tensors`: arguments, then results; bit r of `decided`: it decides dims of
+ * result r. */
+uint32_t builder_native(builder_t *builder, const char *name, const char *signature,
+                        const builder_tensor_t *tensors, uint32_t argument_count,
+                        uint32_t result_count, uint64_t decided);
 
 /* Appends to the constant section; returns the offset. */
 uint64_t builder_constants(builder_t *builder, const void *data, size_t length);

@@ -356,6 +356,57 @@ static void variable_in_init(builder_t *builder) {
   end(builder);
 }
 
+/* () -> (i8[k]), which lies in list 0. */
+static const builder_tensor_t decided = {INGOT_DTYPE_I8, 1, {-1}};
+
+static void native_call(builder_t *builder) {
+  EMIT(CONST_I64, 0, -1);
+  EMIT(NATIVE_CALL, 0, 0, 0, 1, 0, 0);
+  end(builder);
+  builder_native(builder, "f", "", &decided, 0, 1, 1);
+}
+
+static void native_ordinal(builder_t *builder) {
+  EMIT(CONST_I64, 0, -1);
+  EMIT(NATIVE_CALL, 1, 0, 0, 1, 0, 0);
+  end(builder);
+  builder_native(builder, "f", "", &decided, 0, 1, 1);
+}
+
+static void native_bindings(builder_t *builder) {
+  EMIT(CONST_I64, 0, 0);
+  EMIT(CONSTANTS, 0);
+  EMIT(NATIVE_CALL, 0, 0, 0, 1, 0, 2, 0, 0, 0, 0, 0, 0);
+  end(builder);
+  builder_native(builder, "f", "", &decided, 0, 1, 1);
+}
+
+static void native_in_init(builder_t *builder) {
+  end(builder);
+  builder_function(builder, "init", INGOT_FUNCTION_INIT);
+  EMIT(CONST_I64, 0, -1);
+  EMIT(NATIVE_CALL, 0, 0, 0, 1, 0, 0);
+  end(builder);
+  builder_native(builder, "f", "", &decided, 0, 1, 1);
+}
+
+static void native_of_list(builder_t *builder) {
+  end(builder);
+  builder_native(builder, "f", "", &decided, 0, 1, 0);
+  builder_kind(builder, INGOT_VALUE_SEQUENCE);
+}
+
+static void native_decides_too_much(builder_t *builder) {
+  end(builder);
+  builder_native(builder, "f", "", &decided, 0, 1, 2);
+}
+
+static void native_twice(builder_t *builder) {
+  end(builder);
+  builder_native(builder, "f", "", &decided, 0, 1, 1);
+  builder_native(builder, "f", "", &decided, 0, 1, 1);
+}
+
 /* Variables of the table; the code is right. */
 static void variable_with(builder_t *builder, ingot_dtype_t dtype, int64_t dim, uint64_t offset,
                           uint64_t length) {
@@ -409,7 +460,7 @@ static const rule_t rules[] = {
     {"a variable", right_variable, NULL},
     {"a variable too many", variable_ordinal, "variable 1 of 1"},
     {"a written variable too many", variable_written_ordinal, "variable 0 of 0"},
-    {"a variable in init", variable_in_init, "init has no variables"},
+    {"a variable in init", variable_in_init, "init may not run it"},
     {"a variable's dtype", variable_of_no_dtype, "variable 0 has bad dims"},
     {"a variable's symbolic dim", variable_with_symbolic_dim, "variable 0 has bad dims"},
     {"a variable's size", variable_without_end, "variable 0 has bad dims"},
@@ -419,6 +470,14 @@ static const rule_t rules[] = {
     {"a variable's value outside", variable_value_outside, "16 bytes at 4 of the constants"},
     {"a variable's absurd value", variable_value_overflows, "of the constants, which have 16"},
     {"two variables of one name", variable_twice, "it has two variables 'v'"},
+
+    {"a native call", native_call, NULL},
+    {"a native function too many", native_ordinal, "native function 1 of 1"},
+    {"a native call without its list", native_bindings, "1 dims and 2 bindings for native"},
+    {"a native call in init", native_in_init, "init may not run it"},
+    {"a native function of a list", native_of_list, "native function 0 has bad values"},
+    {"dims decided of no result", native_decides_too_much, "native function 0 has bad values"},
+    {"two native functions of one name", native_twice, "it has two native functions 'f'"},
 
     {"right code", right_code, NULL},
     {"assigned on one way of a table", assigned_on_one_way_of_a_table,

@@ -1,0 +1,166 @@
+/* Native functions of a program: finding them by name, comparing signatures, and one message for
+ * all that are missing or other than expected.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "api/program.h"
+
+ingot_status_t ingot_status_make(ingot_status_code_t code, const char *message) {
+  const ingot_allocator_t allocator = ingot_allocator_system();
+  if (code == INGOT_STATUS_OK || !ingot_status_code_name(code)) {
+    return ingot_status_create(&allocator, INGOT_STATUS_INTERNAL, "%d is no status code: %s", code,
+                               message);
+  }
+  return ingot_status_create(&allocator, code, "%s", message);
+}
+
+/* -- signatures -------------------------------------------------------------------------------- */
+
+#define MOST_SYMBOLS 64 /* of one signature */
+
+/* A signature as it is read. */
+typedef struct reader_t {
+  const char *at;
+  size_t length; /* of the symbol or other character at `at`; 0 at the end */
+  int depth; /* of brackets: dims are inside */
+} reader_t;
+
+static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+static bool is_symbol(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || is_digit(c) || c == '_';
+}
+
+/* Goes to the next symbol or other character. Parentheses around values are as spaces. */
+static void read_next(reader_t *reader) {
+  reader->at += reader->length;
+  reader->length = 0;
+  while (*reader->at == ' ' || (!reader->depth && (*reader->at == '(' || *reader->at == ')'))) {
+    ++reader->at;
+  }
+  reader->depth += *reader->at == '[' ? 1 : *reader->at == ']' ? -1 : 0;
+  while (is_symbol(reader->at[reader->length])) ++reader->length;
+  if (reader->length == 0 && *reader->at) reader->length = 1;
+}
+
+static bool same_text(const char *a, size_t a_length, const char *b, size_t b_length) {
+  return a_length == b_length && memcmp(a, b, a_length) == 0;
+}
+
+/* Whether two signatures say the same; symbols of dims may have other names. */
+static bool same_signature(const char *a, const char *b) {
+  reader_t pairs[MOST_SYMBOLS][2];
+  uint32_t count = 0;
+  reader_t x = {.at = a};
+  reader_t y = {.at = b};
+  for (;;) {
+    read_next(&x);
+    read_next(&y);
+    if (x.length == 0 || y.length == 0) return x.length == y.length;
+    bool named =
+        x.depth > 0 && is_symbol(*x.at) && !is_digit(*x.at) && is_symbol(*y.at) && !is_digit(*y.at);
+    if (!named) {
+      if (!same_text(x.at, x.length, y.at, y.length)) return false;
+      continue;
+    }
+    bool known = false;
+    for (uint32_t k = 0; k < count; ++k) {
+      bool first = same_text(pairs[k][0].at, pairs[k][0].length, x.at, x.length);
+      bool second = same_text(pairs[k][1].at, pairs[k][1].length, y.at, y.length);
+      if (first != second) return false;
+      known |= first;
+    }
+    if (known) continue;
+    if (count == MOST_SYMBOLS) return false;
+    pairs[count][0] = x;
+    pairs[count++][1] = y;
+  }
+}
+
+/* -- the table --------------------------------------------------------------------------------- */
+
+/* What is wrong, as a text that is cut where it gets too long. */
+typedef struct problems_t {
+  uint32_t count;
+  size_t length;
+  char text[1024];
+} problems_t;
+
+static void add_problem(problems_t *problems, const char *name, const char *signature,
+                        const char *given) {
+  char item[512];
+  size_t room = sizeof(problems->text) - 1 - problems->length;
+  (void)snprintf(item, sizeof(item), "%s'%s' %s%s%s", problems->count ? ", " : "", name, signature,
+                 given ? ", given as " : "", given ? given : "");
+  ++problems->count;
+  if (strlen(item) > room) return; /* the count tells that there are more */
+  memcpy(problems->text + problems->length, item, strlen(item) + 1);
+  problems->length += strlen(item);
+}
+
+static const ingot_native_t *find_native(const ingot_program_options_t *options, const char *name) {
+  for (uint32_t i = 0; i < options->native_count; ++i) {
+    if (strcmp(options->natives[i].name, name) == 0) return &options->natives[i];
+  }
+  return NULL;
+}
+
+static ingot_status_t check_natives_given(const ingot_allocator_t *allocator,
+                                          const ingot_program_options_t *options) {
+  for (uint32_t i = 0; i < options->native_count; ++i) {
+    const ingot_native_t *native = &options->natives[i];
+    if (!native->name || !native->call) {
+      return ingot_status_create(allocator, INGOT_STATUS_INVALID_ARGUMENT,
+                                 "native function %u has no %s", i,
+                                 native->name ? "function to call" : "name");
+    }
+    if (find_native(options, native->name) == native) continue;
+    return ingot_status_create(allocator, INGOT_STATUS_INVALID_ARGUMENT,
+                               "native function '%s' is given twice", native->name);
+  }
+  return NULL;
+}
+
+ingot_status_t ingot_program_check_natives(const ingot_device_t *device,
+                                           ingot_module_t *const *modules, uint32_t module_count,
+                                           const ingot_program_options_t *options) {
+  const ingot_allocator_t *allocator = ingot_hal_device_allocator(device);
+  problems_t missing = {.count = 0};
+  problems_t other = {.count = 0};
+  INGOT_TRY(check_natives_given(allocator, options));
+  for (uint32_t m = 0; m < module_count; ++m) {
+    for (uint32_t i = 0; i < modules[m]->native_count; ++i) {
+      const char *name = ingot_module_string(modules[m], modules[m]->natives[i].name);
+      const char *signature = ingot_module_string(modules[m], modules[m]->natives[i].signature);
+      const ingot_native_t *native = find_native(options, name);
+      if (!native) add_problem(&missing, name, signature, NULL);
+      else if (native->signature && !same_signature(signature, native->signature))
+        add_problem(&other, name, signature, native->signature);
+    }
+  }
+  if (missing.count > 0) {
+    return ingot_status_create(allocator, INGOT_STATUS_NOT_FOUND,
+                               "%u native functions are missing: %s; give them as the program's "
+                               "natives",
+                               missing.count, missing.text);
+  }
+  if (other.count == 0) return NULL;
+  return ingot_status_create(allocator, INGOT_STATUS_INVALID_ARGUMENT,
+                             "%u native functions are of another signature than the module "
+                             "calls: %s",
+                             other.count, other.text);
+}
+
+ingot_status_t ingot_program_take_natives(ingot_vm_image_t *image,
+                                          const ingot_program_options_t *options) {
+  const ingot_module_t *module = image->module;
+  void *natives = NULL;
+  INGOT_TRY(ingot_allocate_array(ingot_hal_device_allocator(image->device), module->native_count,
+                                 sizeof(ingot_native_t), &natives));
+  image->natives = natives;
+  for (uint32_t i = 0; i < module->native_count; ++i) {
+    image->natives[i] = *find_native(options, ingot_module_string(module, module->natives[i].name));
+  }
+  return NULL;
+}

@@ -30,7 +30,7 @@ C_FILES = $(shell find csrc hal samples tests benchmarks -name '*.[ch]')
 export PATH := $(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-peers sanitized check bench develop docs goldens pictures format clean
+.PHONY: help demo test test-peers serving sanitized check bench develop docs goldens pictures format clean
 
 help: ## list the targets
 	@echo "Ingot: compile a machine-learning model once, run it anywhere."
@@ -47,7 +47,12 @@ test: develop ## run all tests: C, C under the sanitizers, Python
 
 test-peers: develop ## hours: drawn tests with many more examples, then the other engines
 	INGOT_EXAMPLES=20 $(PYTEST) -m hypothesis $(ARGUMENTS)
+	$(MAKE) serving
 	$(MAKE) bench
+
+serving: $(STAMPS)/serving ## run the samples with Ray and MLServer
+	for each in ray serve; do build/serving/$$each/bin/python -m pytest -c /dev/null --rootdir . \
+	  --noconftest tests/serving/test_$$each.py $(ARGUMENTS) || exit 1; done
 
 sanitized: develop ## run the op suite and dynamic programs, kernels too under ASan and UBSan
 	$(call c_build,build/sanitized,$(SANITIZED),--target _ingot)
@@ -135,6 +140,14 @@ build/types: $(wildcard python/ingot/*)
 	ln -s $(addprefix $(CURDIR)/,hal runtime compiler $^) $@/ingot/
 
 SOURCES := $(shell find csrc compiler hal runtime python -name '*.py' -o -name '*.[ch]' -o -name '*.def')
+
+# Each in an environment of its own: they want other versions of the same packages.
+$(STAMPS)/serving: $(STAMPS)/python pyproject.toml CMakeLists.txt $(SOURCES)
+	for each in ray serve; do test -x build/serving/$$each/bin/python || \
+	  $(PYTHON) -m venv build/serving/$$each || exit 1; done
+	build/serving/ray/bin/python -m pip install $(PIP_FLAGS) ".[onnx]" pytest "ray[data,serve]"
+	build/serving/serve/bin/python -m pip install $(PIP_FLAGS) ".[onnx]" pytest mlserver
+	touch $@
 
 $(STAMPS)/demo: $(STAMPS)/python pyproject.toml CMakeLists.txt $(SOURCES)
 	test -x build/demo/bin/python || $(PYTHON) -m venv build/demo

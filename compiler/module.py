@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from ingot.compiler.report import Report
 from ingot.hal.whole_file import write_whole
@@ -11,11 +13,19 @@ __all__ = ["Module"]
 
 
 class Module:
-    """A compiled program. `bytes(module)` is the module file; `save` writes it."""
+    """A compiled program. `bytes(module)` is the module file; `save` writes it. `natives` are the
+    Python functions that were declared with `ingot.Native(..., function=f)`; the file has only
+    their names."""
 
-    def __init__(self, data: bytes, report: Report) -> None:
+    def __init__(
+        self,
+        data: bytes,
+        report: Report,
+        natives: Mapping[str, Callable[..., Any]] | None = None,
+    ) -> None:
         self._data = data
         self.report = report
+        self.natives = dict(natives or {})
 
     def __bytes__(self) -> bytes:
         return self._data

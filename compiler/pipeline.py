@@ -30,6 +30,7 @@ from ingot.compiler.dispatch.share_numbers import share_numbers
 from ingot.compiler.dispatch.specialize import specialize as add_specialized
 from ingot.compiler.dispatch.speculate_steps import speculate_steps
 from ingot.compiler.foreign import own_errors
+from ingot.compiler.frontends.natives import Native, python_functions
 from ingot.compiler.graph.control.settle_branches import settle_branches
 from ingot.compiler.graph.forms.expand_nonzero import expand_nonzero
 from ingot.compiler.graph.forms.multiply_codes import LEFT_IN_FLOAT
@@ -108,6 +109,7 @@ def compile(
     precision: str = "f32",
     example_inputs: Sequence[Any] | None = None,
     dynamic_shapes: Any = None,
+    natives: Mapping[str, Native | str] | None = None,
     debug: bool = False,
     dump_ir: str | os.PathLike[str] | None = None,
     progress: Callable[[str], None] | None = None,
@@ -116,37 +118,36 @@ def compile(
 
     `source`: a path or the bytes of an .onnx file, of a .pt2 file of torch.export or of a StableHLO
     artifact, the path of a .gguf file or of a folder of Hugging Face's layout, an onnx.ModelProto,
-    a torch.export.ExportedProgram, a torch.nn.Module, a jax.export.Exported, or Ingot IR as text or
-    ir.Module. A dict of sources makes one module with a function for each, under the keys.
+    a torch.export.ExportedProgram, a torch.nn.Module, a jax.export.Exported, or Ingot IR. A dict of
+    sources makes one module with a function for each, under the keys.
     `outputs`: values of an ONNX graph that are the results; what they do not need is left out.
     `state`: which arguments and results stay in the model from call to call (`state.py`).
-    `target`: the devices that the module is for: "cpu", "opencl", or a list of both.
-    `variants`: native variants of the CPU, best first; without it those of this machine.
-    `fallback`: beside a device's kernels plain C ones, which run where it lacks or fails one.
-    `parameters`: "embedded" weights stand in the module; "external" ones and language models'
-    are given when it is loaded, under the names in the source or those of `parameter_names`.
+    `target`: the devices that the module is for: "cpu", "opencl", or a list of both. `variants`:
+    native variants of the CPU, best first; without it those of this machine.
+    `fallback`: with plain C kernels for those that a device lacks. `parameters`: "embedded" weights
+    stand in the module; "external" ones are given to ingot.load, under `parameter_names` or theirs.
     `specialize`: values of symbolic dims, such as {"s": [1, 128]}, with kernels of their own.
     `capacity`: positions in the cache of a language model; else all that it has, at most 4096.
-    `cache`: its elements, "f32" or "f16". `weights`: "int8" or "int4", codes of a folder's weights.
-    `precision`: "int8" rounds what meets weights in groups. `verify`: with a function for drafts.
+    `cache`: its elements, "f32" or "f16". `weights`: "int8" or "int4" codes of them. `precision`:
+    "int8" rounds what meets weights in groups. `verify`: with a function for drafts.
     `example_inputs`, `dynamic_shapes`: those of torch.export.export, for a torch.nn.Module.
-    `debug`: a section of the module, which `ingot explore` shows, says what it was made of.
-    `dump_ir`: a folder that gets the IR after every pass that changed it.
-    `progress`: told each step before it begins, and how many of how many kernels are compiled.
+    `natives`: ops and custom calls that functions of the application compute, by "domain.name".
+    `debug`: with a section that `ingot explore` shows. `dump_ir`: a folder for the IR after every
+    pass that changed it. `progress`: told each step, and how many of how many kernels are compiled.
 
     CompileError: the program cannot be compiled; the message lists every reason.
     """
     choose_targets(target, variants, fallback)  # what is wrong there is told first
     driver = _Driver(_Dump(dump_ir), progress or (lambda step: None))
     outputs = [outputs] if isinstance(outputs, str) else outputs
-    reading = _exporting(source, example_inputs, dynamic_shapes)
+    reading = _exporting(source, example_inputs, dynamic_shapes) | {"natives": natives}
     reading |= {"parameters": parameters, "parameter_names": parameter_names, "cache": cache}
     reading |= {"outputs": outputs, "capacity": capacity, "weights": weights, "verify": verify}
     module = _read(source, state, reading, driver, precision)
     targets = choose_targets(target, variants, fallback, multiplies_bytes(module))
     passes = (*DISPATCH_PASSES, *([_specializing(specialize)] if specialize else []))
-    recorded = _recorded(parameters, outputs, specialize, precision)
-    return _finish(module, targets, passes, driver, recorded, debug)
+    options = _recorded(parameters, outputs, specialize, precision)
+    return _finish(module, targets, passes, driver, options, debug, python_functions(natives))
 
 
 def _exporting(
@@ -255,6 +256,7 @@ def _finish(
     driver: _Driver,
     options: dict[str, Any],
     debug: bool = False,
+    functions: Mapping[str, Callable[..., Any]] | None = None,
 ) -> Module:
     """The levels below, for each target, and the file."""
     data = ProgramData()
@@ -290,8 +292,12 @@ def _finish(
     left = cast(tuple[tuple[str, str], ...], module.attributes.get(LEFT_IN_FLOAT, ()))
     rounded = cast(int, module.attributes.get(ROUNDED, 0))
     length = data.pool.finish().length
-    report = Report(reports, length, dict(driver.seconds), renamed, left, rounded)
-    return Module(file, report)
+    named = dict(data.natives)
+    python = {name: each for name, each in (functions or {}).items() if name in named}
+    report = Report(
+        reports, length, dict(driver.seconds), renamed, left, rounded, named, tuple(python)
+    )
+    return Module(file, report, python)
 
 
 def _verify_kernels(kernels: Mapping[str, Sequence[Kernel]]) -> None:

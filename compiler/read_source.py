@@ -16,6 +16,7 @@ from typing import Any
 from ingot.compiler import ir
 from ingot.compiler.chain import Chain, join
 from ingot.compiler.check_program import check_function_name
+from ingot.compiler.frontends.natives import Native, given_natives
 from ingot.compiler.frontends.survey import Survey
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.module import Module
@@ -60,6 +61,7 @@ def read_source(
     cache: str = "f32",
     weights: str | None = None,
     verify: bool = False,
+    natives: Mapping[str, Native | str] | None = None,
     example_inputs: Sequence[Any] | None = None,
     dynamic_shapes: Any = None,
 ) -> ir.Module:
@@ -80,7 +82,8 @@ def read_source(
         example_inputs=example_inputs,
         dynamic_shapes=dynamic_shapes,
     )
-    module = _read(source, options)
+    with given_natives(natives):
+        module = _read(source, options)
     module.attributes.pop(_WEIGHTS, None)
     return module
 
@@ -176,6 +179,7 @@ def read_sources(
     cache: str = "f32",
     weights: str | None = None,
     verify: bool = False,
+    natives: Mapping[str, Native | str] | None = None,
 ) -> ir.Module:
     """One module with a function of every source, under the given names. Raises as above."""
     if not sources:
@@ -187,7 +191,8 @@ def read_sources(
     for name, source in sources.items():
         check_function_name(name)
         try:
-            module = _read(source, options)
+            with given_natives(natives):
+                module = _read(source, options)
         except (CompileError, NotFound, Unsupported) as error:
             raise type(error)(f"'{name}': {error}") from None
         _check_weights(name, module.attributes.pop(_WEIGHTS, ()), owners)

@@ -184,6 +184,8 @@ class Report:
     renamed: Mapping[str, Dim] = field(default_factory=dict)  # names of dims in the source only
     left_in_float: Sequence[tuple[str, str]] = ()  # layers with quantised weights, and why
     rounded_rows: int = 0  # products whose activations are rounded to 8 bits
+    natives: Mapping[str, str] = field(default_factory=dict)  # signatures of native functions
+    python_natives: Sequence[str] = ()  # those that are Python functions of this process
 
     @property
     def _first(self) -> TargetReport:
@@ -215,7 +217,14 @@ class Report:
         for name, target in self.targets.items():
             lines += [f"target {name}", *(f"  {line}" for line in target.lines(known))]
         lines.append(f"{size_text(self.constant_length)} of constants")
-        return "\n".join([*lines, *self._rounded_lines(), *self._float_lines(), self._time()])
+        lines += [*self._rounded_lines(), *self._float_lines(), *self._native_lines()]
+        return "\n".join([*lines, self._time()])
+
+    def _native_lines(self) -> Iterator[str]:
+        """What the application computes."""
+        for name, signature in self.natives.items():
+            development = " as a Python function, for development" * (name in self.python_natives)
+            yield f"native function {printable(name)} {signature}{development}"
 
     def _rounded_lines(self) -> Iterator[str]:
         """How many products have activations of 8 bits, and how far these are off."""

@@ -49,11 +49,15 @@ def keep_error(_kind: object, error: BaseException, _traceback: object) -> None:
     raised[get_ident()] = error
 
 
-def raise_kept() -> None:
-    """Raises what was raised inside the last call of this thread; nothing if nothing was."""
+def raise_kept(message: str = "") -> None:
+    """Raises what was raised inside the last call of this thread; nothing if nothing was. The
+    status' message is noted in it, for it says where that was."""
     error = raised.pop(get_ident(), None)
-    if error is not None:
-        raise error
+    if error is None:
+        return
+    if message and sys.version_info >= (3, 11):
+        error.add_note(message)
+    raise error
 
 
 def check(status: Any) -> None:
@@ -63,7 +67,7 @@ def check(status: Any) -> None:
         message = text(lib.ingot_status_message(status))
         _free(status)
         if raised:
-            raise_kept()
+            raise_kept(message)
         raise error_class(code)(message)
 
 

@@ -437,6 +437,7 @@ def load(
     verify: bool = False,
     timeout: float | None = None,
     zero_memory: bool = False,
+    natives: Mapping[str, Any] | None = None,
 ) -> Model:
     """Makes a compiled module ready to be called.
 
@@ -447,8 +448,12 @@ def load(
     `verify` reads the constants too and checks them. `timeout` is a limit in seconds, looked at
     while the module's init code runs; `zero_memory` makes results and working memory start as
     zeros, so that a module that writes only a part shows nothing of what was there before.
-    NotFound: a file, device or parameter is missing. DataLoss: the module is damaged.
-    Incompatible: it is for another version. DeadlineExceeded: it took longer than `timeout`.
+    `natives` are the functions that the module calls, by name: they get NumPy arrays, which are
+    read-only and end with the call, and give arrays; or functions of C from ctypes, as
+    `ingot_native_function_t` of ingot.h has them.
+    NotFound: a file, device, parameter or native function is missing. DataLoss: the module is
+    damaged. Incompatible: it is for another version. DeadlineExceeded: it took longer than
+    `timeout`.
     """
     return Model(
         _program(
@@ -459,6 +464,7 @@ def load(
             verify=verify,
             timeout=timeout,
             zero_memory=zero_memory,
+            natives=natives,
         )
     )
 

@@ -45,7 +45,8 @@ def origin_of(source: Any, parameters: Any, options: Mapping[str, Any]) -> Origi
     if not isinstance(device, str):
         return "its device is of pyopencl, and of this process; give a URI"
     weights = None if parameters is None else os.path.abspath(os.fsdecode(parameters))
-    given = tuple(sorted({**options, "device": device}.items()))
+    natives = tuple(dict(options["natives"] or {}).items())
+    given = tuple(sorted({**options, "device": device, "natives": natives}.items()))
     if not isinstance(source, (str, os.PathLike)):
         return Origin(bytes(source), "", weights, given)
     path = os.path.abspath(os.fsdecode(source))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,7 @@ from ingot.hal.native import Handle, Uncopied, check, ffi, lib, raise_kept, text
 from ingot.hal.whole_file import c_text, open_regular
 from ingot.runtime.frame import bytes_of
 from ingot.runtime.limits import set_limits
+from ingot.runtime.natives import Natives
 from ingot.runtime.signature import Signature, read_signature, read_variables
 from ingot.runtime.tensors import bits_of_parameter
 
@@ -62,23 +63,27 @@ class Program(Uncopied):
         verify: bool,
         timeout: float | None,
         zero_memory: bool,
+        natives: Mapping[str, Any] | Sequence[tuple[str, Any]] | None = None,
     ) -> None:
         options = ffi.new("ingot_program_options_t *", {"zero_memory": zero_memory})
+        own = getattr(source, "natives", {})  # of a module that was compiled here
+        table = Natives(own, natives, device)
+        options.natives, options.native_count = table.table, table.count
         set_limits(options.limits, None, timeout)
         begin = time.monotonic()
         self.device = device
         self._module = load_module(source, verify)
         out = ffi.new("ingot_program_t **")
         modules = ffi.new("ingot_module_t *[]", [self._module.pointer])
-        with _open_parameters(self._module.pointer, parameters) as table:
+        with _open_parameters(self._module.pointer, parameters) as weights:
             if timeout is not None:
                 rest = timeout - (time.monotonic() - begin)
                 if rest <= 0:
                     raise DeadlineExceeded(f"load has run longer than its timeout of {timeout} s")
                 set_limits(options.limits, None, rest)
-            arguments = (device.handle.pointer, modules, 1, table, options, out)
+            arguments = (device.handle.pointer, modules, 1, weights, options, out)
             check(lib.ingot_program_create(*arguments))
-        self._handle = Handle(out[0], lib.ingot_program_release, self._module, device)
+        self._handle = Handle(out[0], lib.ingot_program_release, self._module, device, table)
         raise_kept()
         self.pointer = self._handle.pointer
         self.signatures = tuple(self._signatures())

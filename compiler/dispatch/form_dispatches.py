@@ -62,7 +62,7 @@ NUMBERS = frozenset({"dim", "iota"})
 _ALONE = frozenset(
     {
         *("size", "variable.load", "variable.store", "scalar.read", "scalar.symbol"),
-        *("view", "update", "reinterpret"),
+        *("view", "update", "reinterpret", "native.call"),
         *SLOT_OPS,
     }
 )

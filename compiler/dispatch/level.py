@@ -18,7 +18,7 @@ __all__ = ["CALLER_OPS", "DISPATCH"]
 
 _LEAVES = ("constant", "parameter", "global", "dim")
 _CONTROL = ("if", "case", "while", "yield", "return")
-_EFFECTS = ("variable.load", "variable.store", "size")
+_EFFECTS = ("variable.load", "variable.store", "size", "native.call")
 _ROWS = ("view", "update")
 _BYTES = ("reshape", "reinterpret")
 _SCALARS = ("scalar.read", "scalar.write", "scalar.symbol")

@@ -9,6 +9,7 @@
     slot.clear, slot.copy, slot.swap    lists, which lie in slots: see `place_lists.py`
     slot.set(x), slot.extend(x), slot.insert(x), slot.erase, slot.length
     slot.get, slot.argument(argument), slot.result
+    native.call(operands)               a function of the application; what it decides is in slots
 
 `if`, `case` and `while` also have the checks of their bodies.
 """
@@ -34,6 +35,7 @@ __all__ = [
     "CheckedFunction",
     "Entry",
     "Guard",
+    "Native",
     "Rows",
     "Slot",
     "SlotAt",
@@ -177,6 +179,20 @@ class SlotResult(Slot):
     given: Dim
 
 
+@dataclass(frozen=True)
+class Native(Attributes):
+    """Of `native.call`. `dims` are those of all operands and then of all results that the signature
+    names: -1-k is dim k that the function decides. Results with such dims are the only element
+    of `slot` and of those behind it; `slots` of them."""
+
+    name: str
+    signature: str
+    details: str
+    dims: Dims
+    slot: int
+    slots: int
+
+
 SLOT_OPS: dict[str, type[Slot]] = {
     "slot.clear": Slot,
     "slot.copy": SlotCopy,
@@ -198,6 +214,7 @@ DISPATCH_OPS: dict[str, type[Attributes]] = {
     "scalar.read": Attributes,
     "scalar.write": Attributes,
     "scalar.symbol": SymbolOfScalar,
+    "native.call": Native,
     **SLOT_OPS,
     **dict.fromkeys(CONTROL, CheckedControl),
 }

@@ -11,7 +11,10 @@ elsewhere change places with it, which costs nothing. From here on lists are no 
     slot.get{slot, index, symbols}: the element, where it lies
     slot.argument(argument){slot, symbols}    slot.result{slot, given}: the result
 
-They keep their order, as loads and stores of variables do.
+They keep their order, as loads and stores of variables do. What a native function gives whose
+dims it decides is the only element of a slot, from where it is read: its calls become
+
+    native.call(operands){..., slot, slots}: the results whose dims are known
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ingot.compiler.dispatch.ops import (
+    Native,
     Slot,
     SlotAt,
     SlotCopy,
@@ -30,6 +34,7 @@ from ingot.compiler.dispatch.ops import (
 from ingot.compiler.graph.ops import (
     CONTROL,
     LIST_OPS,
+    Assert,
     ListArgument,
     ListEmpty,
     ListErase,
@@ -39,8 +44,11 @@ from ingot.compiler.graph.ops import (
     ListOf,
     ListResult,
     ListWiden,
+    NativeCall,
 )
-from ingot.compiler.ir import Block, Function, ListType, Module, Op, Value, walk
+from ingot.compiler.graph.relations import relations_of
+from ingot.compiler.ir import Block, Function, ListType, Module, Op, Value, tensor_type, walk
+from ingot.compiler.ir.dims import Dim, symbol
 
 __all__ = ["place_lists"]
 
@@ -48,7 +56,7 @@ __all__ = ["place_lists"]
 def place_lists(module: Module) -> Module:
     """Give every list of the module a slot; returns the module."""
     for function in module.functions.values():
-        if any(op.name in LIST_OPS for op in walk(function)):
+        if any(op.name in LIST_OPS or op.name == "native_call" for op in walk(function)):
             _Function(function).run()
     return module
 
@@ -99,6 +107,8 @@ class _Block:
         for op in self.block.ops[:-1]:
             if op.name in LIST_OPS:
                 self._list_op(op)
+            elif op.name == "native_call":
+                self._native_call(op)
             elif op.name in CONTROL:
                 self._control(op)
             else:
@@ -177,6 +187,41 @@ class _Block:
     def _last_read(self, slot: int) -> int:
         """The place of the last op that reads a list in the slot; -1 if none does."""
         return max((self.last.get(value, -1) for value in self.parent.held[slot]), default=-1)
+
+    # Native functions.
+
+    def _native_call(self, op: Op) -> None:
+        """A call, and behind it the elements that it has put into slots of its own. What it relies
+        on is said in front of it."""
+        call = NativeCall.of(op)
+        types = call.types
+        for _, a, b in relations_of(op):
+            self.ops.append(Op("assert", (), (), Assert(a=a, b=b), location=op.location))
+        codes: dict[Dim, Dim] = {symbol(name): -1 - k for k, name in enumerate(call.symbols)}
+        values = (*op.operands, *op.results)
+        dims = tuple(codes.get(dim, dim) for each in values for dim in tensor_type(each).shape)
+        decided = [each for place, each in enumerate(op.results) if types.decides(place)]
+        slots = [self.parent.new() for _ in decided]
+        self.owned.update(slots)
+        attributes = Native(
+            call.name, str(types), call.details, dims, slots[0] if slots else 0, len(slots)
+        )
+        made = Op("native.call", op.operands, (), attributes, location=op.location)
+        made.results = [each for each in op.results if each not in decided]
+        for result in made.results:
+            result.owner = made
+        self.ops.append(made)
+        known: set[str] = set()
+        for slot, result in zip(slots, decided, strict=True):
+            shape = tensor_type(result).shape
+            names = tuple(
+                name for name in call.symbols if symbol(name) in shape and name not in known
+            )
+            known.update(names)
+            element = Op("slot.get", (), (), SlotGet(slot, 0, names), location=op.location)
+            element.results = [result]
+            result.owner = element
+            self.ops.append(element)
 
     # Branches and loops.
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ingot.compiler.frontends.emitter import UnsupportedNode
+from ingot.compiler.frontends.natives import any_natives, find_native
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.ir import Value
 from ingot.compiler.ir.dims import Expr
@@ -28,7 +29,7 @@ __all__ = ["ADVICE", "OwnLowering", "find_own", "has_own", "lower_own", "lowerin
 
 _GROUP = "ingot.lowerings"
 _STANDARD = ("", "ai.onnx", "ai.onnx.ml", "aten", "prims", "higher_order")
-ADVICE = "give it a lowering with @ingot.lowering"
+ADVICE = "give it a lowering with @ingot.lowering or declare it with natives="
 """What to do about an op of a domain that nobody knows."""
 
 OwnLowering = Callable[..., Any]
@@ -68,8 +69,11 @@ def split_name(name: str) -> tuple[str, str]:
 
 
 def find_own(domain: str, name: str, registered_only: bool = False) -> OwnLowering | None:
-    """The function for an op; unless `registered_only`, packages are asked too. CompileError: one
-    of them cannot be imported."""
+    """The function for an op, which may be a native one (`natives.py`); unless `registered_only`,
+    packages are asked too. CompileError: one of them cannot be imported."""
+    native = find_native(domain, name)
+    if native is not None:
+        return native
     if (domain, name) not in _own and not registered_only and domain not in _STANDARD:
         _import_packages()
     return _own.get((domain, name))
@@ -77,7 +81,7 @@ def find_own(domain: str, name: str, registered_only: bool = False) -> OwnLoweri
 
 def has_own() -> bool:
     """Whether anything is registered."""
-    return bool(_own)
+    return bool(_own) or any_natives()
 
 
 @cache

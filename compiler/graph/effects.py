@@ -6,28 +6,33 @@ ops inside.
 
 from __future__ import annotations
 
-from ingot.compiler.graph.ops import OPS, Size
+from ingot.compiler.graph.ops import OPS, NativeCall, Size
 from ingot.compiler.ir import Op, walk
 
 __all__ = ["can_fail", "effects_of", "has_effect", "is_check", "is_pure"]
 
 
-_FAILING = frozenset({"size", "assert", "list.insert", "list.erase", "list.get"})
+_FAILING = frozenset({"size", "assert", "list.insert", "list.erase", "list.get", "native_call"})
 
 
 def has_effect(op: Op) -> bool:
     """Whether the op itself reads or writes state."""
+    return _effect(op) != ""
+
+
+def _effect(op: Op) -> str:
+    if op.name == "native_call":
+        return "write" if NativeCall.of(op).effects else ""
     row = OPS.get(op.name)
-    return row is not None and row.effect != ""
+    return row.effect if row is not None else ""
 
 
 def effects_of(op: Op) -> set[str]:
     """What the op and the ops in its regions do: "read" or "write" state, "check", or nothing."""
     found: set[str] = set()
     for each in walk(op):
-        row = OPS.get(each.name)
-        if row is not None and row.effect:
-            found.add(row.effect)
+        if effect := _effect(each):
+            found.add(effect)
         if is_check(each):
             found.add("check")
     return found

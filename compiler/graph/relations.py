@@ -16,6 +16,7 @@ from ingot.compiler.graph.ops import (
     Broadcast,
     DynamicSlice,
     Gather,
+    NativeCall,
     Pad,
     Scatter,
     Slice,
@@ -58,6 +59,10 @@ def relations_of(op: Op) -> Iterator[Relation]:
                     yield "le", 1, dim
         case "reshape":
             yield "equal", product(_shape(op.operands[0])), product(_shape(op.result))
+        case "native_call":
+            types = NativeCall.of(op).types
+            for dim, expected in types.relations([tensor_type(each) for each in op.operands]):
+                yield "equal", dim, expected
         case _:
             for size, dim in _blocks(op):
                 yield "le", size, dim

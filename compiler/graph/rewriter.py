@@ -144,14 +144,14 @@ def weights_of(function: Function) -> set[Value]:
     """The values that depend on constants and parameters only, with static shapes.
 
     Also those inside branches and loops, but for ops there that may fail: whether they run
-    is not known before the call.
+    is not known before the call. Never what native functions give: only calls may call them.
     """
     weights: set[Value] = set()
     outside = set(function.block.ops)
     for op in tensor_ops(function.block):
         if op.regions or not op.results or not weights.issuperset(op.operands) or has_effect(op):
             continue
-        if op not in outside and can_fail(op):
+        if op.name == "native_call" or (op not in outside and can_fail(op)):
             continue
         static = all(
             isinstance(result.type, TensorType) and is_static(result.type.shape)

@@ -38,6 +38,7 @@ from ingot.compiler.stream.ops import (
     ParameterOrdinal,
     Placed,
     PlannedControl,
+    PlannedNative,
     PlannedRows,
     SharedBytes,
     VariableOrdinal,
@@ -117,6 +118,8 @@ class _Converter:
                 name, attributes = "stream.alias", NO_ATTRIBUTES
             case "dispatch.call":
                 name, attributes = "stream.dispatch", self._dispatch(op)
+            case "native.call":
+                name, attributes = "stream.native", self._native(dispatch.Native.of(op))
             case "size":
                 name, attributes = "stream.size", op.attributes
             case "variable.load" | "variable.store":
@@ -161,6 +164,16 @@ class _Converter:
         found = graph.Parameter.of(op)
         return self.data.add_parameter(
             Parameter(found.scope, found.key, found.dtype, known_dims(found.shape))
+        )
+
+    def _native(self, call: dispatch.Native) -> PlannedNative:
+        ordinal = self.data.add_native(call.name, call.signature)
+        return PlannedNative(
+            native=ordinal,
+            details=call.details,
+            dims=call.dims,
+            slot=call.slot,
+            slots=call.slots,
         )
 
     def _dispatch(self, op: Op) -> Dispatch:

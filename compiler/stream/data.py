@@ -10,6 +10,7 @@ import numpy as np
 from ingot.compiler.ir import Literal, Variable
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import known_dims
+from ingot.hal.errors import CompileError
 from ingot.hal.spec import DType
 
 __all__ = [
@@ -115,6 +116,7 @@ class ProgramData:
     pool: ConstantPool = field(default_factory=ConstantPool)
     ordinals: dict[Parameter, int] = field(default_factory=dict)  # of external weights
     variables: dict[str, StoredVariable] = field(default_factory=dict)
+    natives: dict[str, str] = field(default_factory=dict)  # signatures by name
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -124,6 +126,15 @@ class ProgramData:
     def add_parameter(self, parameter: Parameter) -> int:
         """The ordinal of the parameter."""
         return self.ordinals.setdefault(parameter, len(self.ordinals))
+
+    def add_native(self, name: str, signature: str) -> int:
+        """The ordinal of the native function. CompileError: it has another signature elsewhere."""
+        if self.natives.setdefault(name, signature) != signature:
+            raise CompileError(
+                f"native function '{name}' is called as {self.natives[name]} and as {signature}: "
+                "give one of them another name"
+            )
+        return list(self.natives).index(name)
 
     def add_variable(self, name: str, variable: Variable) -> None:
         """The state of every target under one name is the same state."""

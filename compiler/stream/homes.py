@@ -33,7 +33,17 @@ __all__ = [
 ]
 
 BRANCHES = frozenset({"if", "case"})
-MAKERS = frozenset({"stream.dispatch", "stream.copy", "update", "scalar.write", "while", *BRANCHES})
+MAKERS = frozenset(
+    {
+        "stream.dispatch",
+        "stream.native",
+        "stream.copy",
+        "update",
+        "scalar.write",
+        "while",
+        *BRANCHES,
+    }
+)
 """Ops that write their results to the memory that they are given."""
 
 

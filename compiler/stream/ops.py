@@ -5,6 +5,7 @@
     stream.global             result number `index` of `init`
     stream.alias(x)           the same bytes under another shape or dtype
     stream.dispatch(operands) a kernel, with the operands and results as its bindings
+    stream.native(operands)   a function of the application
     stream.copy(x)            the bytes of x in another place
     stream.size(x)            as the graph op `size`: reads a number back
 
@@ -35,6 +36,7 @@ __all__ = [
     "Placed",
     "PlannedControl",
     "PlannedFunction",
+    "PlannedNative",
     "PlannedRows",
     "SharedBytes",
     "Start",
@@ -139,6 +141,17 @@ class Dispatch(Placed):
 
 
 @dataclass(frozen=True)
+class PlannedNative(Placed):
+    """Of `stream.native`: its ordinal in the module, and what `native.call` says."""
+
+    native: int = field(kw_only=True)
+    details: str = ""
+    dims: Dims = ()
+    slot: int = 0
+    slots: int = 0
+
+
+@dataclass(frozen=True)
 class PlannedRows(Placed, Rows):
     """Of `update`."""
 
@@ -175,6 +188,7 @@ STREAM_OPS: dict[str, type[Attributes]] = {
     "stream.alias": Attributes,
     "stream.dispatch": Dispatch,
     "stream.copy": Placed,
+    "stream.native": PlannedNative,
     "stream.size": Size,
     "scalar.write": Placed,
     "update": PlannedRows,

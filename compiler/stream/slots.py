@@ -7,14 +7,16 @@ into the slot before its last use; else it is copied at once. Rows behind an ele
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ingot.compiler.dispatch.ops import Slot, SlotSwap
 from ingot.compiler.ir import Block, Op, Value, walk
 from ingot.compiler.stream.homes import Uses
-from ingot.compiler.stream.ops import Placed
+from ingot.compiler.stream.ops import Placed, PlannedNative
 
 __all__ = ["copy_changing_elements"]
 
-_CHANGES = frozenset({"slot.set", "slot.insert", "slot.copy", "slot.swap"})
+_CHANGES = frozenset({"slot.set", "slot.insert", "slot.copy", "slot.swap", "stream.native"})
 
 
 def copy_changing_elements(block: Block) -> None:
@@ -48,6 +50,8 @@ def copy_changing_elements(block: Block) -> None:
     block.ops = [each for op in block.ops for each in (op, copies.get(op)) if each is not None]
 
 
-def _slots(op: Op) -> list[int]:
+def _slots(op: Op) -> Sequence[int]:
+    if isinstance(op.attributes, PlannedNative):
+        return range(op.attributes.slot, op.attributes.slot + op.attributes.slots)
     found = Slot.of(op)
     return [found.slot, found.other] if isinstance(found, SlotSwap) else [found.slot]

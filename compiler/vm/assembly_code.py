@@ -18,11 +18,14 @@ _FILES = {"i": "i", "f": "f", "o": "r"}  # of registers, by operand letter
 
 
 def assemble_function(
-    head: Line, lines: Sequence[Line], strings: StringTable, kernels: Mapping[str, int]
+    head: Line,
+    lines: Sequence[Line],
+    strings: StringTable,
+    called: Mapping[str, Mapping[str, int]],
 ) -> Code:
-    """The code in `lines`, below `head`; its texts are added to `strings`. `kernels` are the
-    operands that name them."""
-    code = _Code(strings, kernels)
+    """The code in `lines`, below `head`; its texts are added to `strings`. `called` are, by
+    instruction, the operands that name kernels and native functions."""
+    code = _Code(strings, called)
     for line in lines:
         code.line(line)
     code.resolve()
@@ -32,9 +35,9 @@ def assemble_function(
 
 
 class _Code:
-    def __init__(self, strings: StringTable, kernels: Mapping[str, int]) -> None:
+    def __init__(self, strings: StringTable, called: Mapping[str, Mapping[str, int]]) -> None:
         self.strings = strings
-        self.kernels = kernels
+        self.called = called
         self.words: list[int] = []
         self.locations: list[Location] = []
         self.labels: dict[str, int] = {}
@@ -106,12 +109,13 @@ class _Code:
             self.words.append(_register(line, letter, line.word()))
 
     def _number(self, line: Line, name: str) -> int:
-        if name != "dispatch" or line.is_number:
+        if name not in self.called or line.is_number:
             return line.number(0, U16)
         token = line.token()
-        if token not in self.kernels:
-            line.fail(f"there is no kernel {token!r} of that name alone for the function's target")
-        return self.kernels[token]
+        if token not in self.called[name]:
+            what = "kernel" if name == "dispatch" else "native function"
+            line.fail(f"there is no {what} {token!r} of that name alone for the function's target")
+        return self.called[name][token]
 
     def _binding(self, line: Line) -> None:
         for kind, end in (("o", "+"), ("i", ":"), ("i", "")):

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, cast
 
 from ingot.compiler.dispatch import ops as dispatch
+from ingot.compiler.graph.native_signature import parse_signature
 from ingot.compiler.ir import Function, Module, PassedType, TensorType, Value, walk
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.printer import to_text
@@ -18,6 +19,7 @@ from ingot.compiler.vm.contents import (
     Executable,
     FunctionContents,
     ModuleContents,
+    NativeContents,
     ValueContents,
     VariableContents,
     Variant,
@@ -25,7 +27,7 @@ from ingot.compiler.vm.contents import (
 from ingot.compiler.vm.strings import StringTable
 from ingot.compiler.vm.write_module import write_module
 
-__all__ = ["TargetCode", "build_module"]
+__all__ = ["TargetCode", "build_module", "native_contents"]
 
 
 class VariantInfo(Protocol):
@@ -90,8 +92,20 @@ def build_module(
             for each in data.variables.values()
         ),
         debug,
+        tuple(native_contents(*each) for each in data.natives.items()),
     )
     return write_module(contents)
+
+
+def native_contents(name: str, signature: str) -> NativeContents:
+    """What a module says of a native function. InvalidArgument: it is no signature."""
+    types = parse_signature(signature)
+    arguments, results = (
+        tuple(ValueContents("", type.dtype, type.shape) for type in part)
+        for part in (types.arguments, types.results)
+    )
+    decided = sum(types.decides(place) << place for place in range(len(results)))
+    return NativeContents(name, str(types), arguments, results, decided)
 
 
 def _executable(code: TargetCode) -> Executable:

@@ -20,6 +20,7 @@ __all__ = [
     "FunctionContents",
     "Location",
     "ModuleContents",
+    "NativeContents",
     "ValueContents",
     "VariableContents",
     "Variant",
@@ -89,6 +90,17 @@ class FunctionContents:
 
 
 @dataclass(frozen=True)
+class NativeContents:
+    """A function of the application. `decided`: bit r is set where it decides dims of result r."""
+
+    name: str
+    signature: str
+    arguments: tuple[ValueContents, ...]
+    results: tuple[ValueContents, ...]
+    decided: int
+
+
+@dataclass(frozen=True)
 class Entry:
     """A kernel as the VM sees it. `written`: bit b is set where binding b is written."""
 
@@ -133,3 +145,4 @@ class ModuleContents:
     metadata: dict[str, Any] = field(default_factory=dict)
     variables: tuple[VariableContents, ...] = ()
     debug: bytes = b""  # compressed, for tools: `compiler/debug_info.py`
+    natives: tuple[NativeContents, ...] = ()

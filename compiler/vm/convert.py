@@ -26,6 +26,7 @@ from ingot.compiler.stream.ops import (
     Place,
     Placed,
     PlannedFunction,
+    PlannedNative,
     SharedBytes,
     VariableOrdinal,
 )
@@ -110,6 +111,8 @@ class _Converter:
                 self.places[op.result] = self.places[op.operands[0]]
             case "stream.dispatch":
                 self._dispatch(op)
+            case "stream.native":
+                self._native(op)
             case "stream.copy":
                 source = self.places[op.operands[0]]
                 self._place_results(op)
@@ -288,6 +291,18 @@ class _Converter:
         write_first_that_holds(
             conditions, [partial(self._queue, op, call) for call in calls], self.code
         )
+
+    def _native(self, op: Op) -> None:
+        """The call of a native function; what it decides is read from slots behind it."""
+        self._place_results(op)
+        call = PlannedNative.of(op)
+        operands = [self.sizes.value(dim) for dim in call.dims]
+        bindings = [*op.operands, *op.results]
+        for value in bindings:
+            operands += [*self.places[value], self.sizes.value(byte_length(value))]
+        immediates = (call.native, call.slot, call.details)
+        counts = (len(call.dims), len(bindings))
+        self.code.op("native.call", *operands, immediates=immediates, counts=counts)
 
     def _holds(self, guards: tuple[Guard, ...]) -> Value:
         """The register that is 1 where every dim has its value; each test is made once."""

@@ -11,12 +11,13 @@ import json
 import re
 import struct
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from ingot.compiler.ir.dims import Dim
 from ingot.compiler.vm.contents import (
     FunctionContents,
     ModuleContents,
+    NativeContents,
     ValueContents,
     VariableContents,
 )
@@ -31,6 +32,8 @@ __all__ = [
     "function_text",
     "kernel_operands",
     "name_text",
+    "native_operands",
+    "native_text",
     "quoted_dim",
     "signature_text",
     "value_text",
@@ -47,8 +50,10 @@ def disassemble(contents: ModuleContents) -> str:
         f"variable {ordinal} {value_text(variable, quoted_dim)}\n"
         for ordinal, variable in enumerate(contents.variables)
     ]
+    natives = [f"{native_text(native)}\n" for native in contents.natives]
     functions = [function_text(contents, function) for function in contents.functions]
-    return "\n".join(["".join(variables)] * bool(variables) + functions)
+    tables = ["".join(each) for each in (variables, natives) if each]
+    return "\n".join([*tables, *functions])
 
 
 def name_text(name: str) -> str:
@@ -83,6 +88,19 @@ def value_text(
     return f"{name}: {kind_text(value.kind, element)}"
 
 
+def native_text(native: NativeContents) -> str:
+    """`native acme.scale "(f32[n]) -> (f32[n])"`"""
+    return f"native {name_text(native.name)} {json.dumps(native.signature)}"
+
+
+def native_operands(contents: ModuleContents) -> list[str]:
+    """What instructions call each native function: `@name`, or its number."""
+    return [
+        f"@{native.name}" if _PLAIN_NAME.fullmatch(native.name) else str(number)
+        for number, native in enumerate(contents.natives)
+    ]
+
+
 def kernel_operands(contents: ModuleContents, target: str) -> list[str]:
     """What instructions of a target call each kernel: `@name`, or its number where that name is
     another one's too, or of another target."""
@@ -103,9 +121,12 @@ def kernel_operands(contents: ModuleContents, target: str) -> list[str]:
 def function_code(contents: ModuleContents, function: FunctionContents) -> dict[int, str]:
     """The text of the instruction that starts at each word, with words where branches lead.
     DataLoss: the code is no valid instruction stream."""
-    kernels = kernel_operands(contents, function.target)
+    called = {
+        "dispatch": kernel_operands(contents, function.target),
+        "native.call": native_operands(contents),
+    }
     words = struct.unpack(f"<{len(function.code.words) // 2}H", function.code.words)
-    return dict(_instructions(words, contents.strings, kernels))
+    return dict(_instructions(words, contents.strings, called))
 
 
 def function_text(contents: ModuleContents, function: FunctionContents) -> str:
@@ -136,12 +157,12 @@ def function_text(contents: ModuleContents, function: FunctionContents) -> str:
 
 
 def _instructions(
-    words: tuple[int, ...], strings: bytes, kernels: list[str]
+    words: tuple[int, ...], strings: bytes, called: Mapping[str, list[str]]
 ) -> Iterator[tuple[int, str]]:
     """Words where instructions start, with their texts."""
     at = 0
     while at < len(words):
-        text, length = _instruction(words, at, strings, kernels)
+        text, length = _instruction(words, at, strings, called)
         yield at, text
         at += length
 
@@ -154,7 +175,7 @@ def _labels(texts: Iterable[str]) -> dict[int, str]:
 
 
 def _instruction(
-    words: tuple[int, ...], at: int, strings: bytes, kernels: list[str]
+    words: tuple[int, ...], at: int, strings: bytes, called: Mapping[str, list[str]]
 ) -> tuple[str, int]:
     """The text of the instruction at word `at`, and its length in words."""
     code = opcode_of_code(words[at])
@@ -176,8 +197,9 @@ def _instruction(
     for kind in code.operand_kinds:
         target = results if kind[0].isupper() else operands
         target.append(_operand(kind, take, strings))
-    if code.name == "dispatch" and int(operands[0]) < len(kernels):
-        operands[0] = kernels[int(operands[0])]
+    names = called.get(code.name, ())
+    if names and int(operands[0]) < len(names):
+        operands[0] = names[int(operands[0])]
     left = f"{', '.join(results)} = " if results else ""
     return f"{left}{code.name} {', '.join(operands)}".rstrip(), used
 

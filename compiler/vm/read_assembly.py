@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -18,17 +18,20 @@ from ingot.compiler.ir.dims import Dim
 from ingot.compiler.stream.data import Bytes, Chunk, Constants, Parameter
 from ingot.compiler.vm.assembly_code import assemble_function
 from ingot.compiler.vm.assembly_line import U32, U64, Line, refuse
+from ingot.compiler.vm.build_module import native_contents
 from ingot.compiler.vm.contents import (
     Entry,
     Executable,
     FunctionContents,
     ModuleContents,
+    NativeContents,
     ValueContents,
     VariableContents,
     Variant,
 )
-from ingot.compiler.vm.disassemble import kernel_operands
+from ingot.compiler.vm.disassemble import kernel_operands, native_operands
 from ingot.compiler.vm.strings import StringTable
+from ingot.hal.errors import InvalidArgument
 from ingot.hal.spec import DTYPES, DType
 from ingot.hal.value_kind import PASSED_KINDS
 
@@ -39,6 +42,7 @@ _STATEMENTS = (
     "metadata",
     "parameter",
     "variable",
+    "native",
     "executable",
     "func",
     "constants",
@@ -119,11 +123,12 @@ class _Reader:
             self._metadata(),
             tuple(map(self._variable, self.statements["variable"])),
             bytes(self._bytes("debug")),
+            tuple(map(self._native, self.statements["native"])),
         )
         strings = StringTable()
-        kernels: dict[str, Mapping[str, int]] = {}
+        called: dict[str, dict[str, Mapping[str, int]]] = {}
         functions = tuple(
-            self._function(each, tables, strings, kernels) for each in self.statements["func"]
+            self._function(each, tables, strings, called) for each in self.statements["func"]
         )
         return replace(tables, functions=functions, strings=bytes(strings))
 
@@ -156,6 +161,15 @@ class _Reader:
         length = line.end_with(line.number(0, U64))
         docs = _docs(statement.body, 0)
         return VariableContents(name, dtype, shape, offset, length, docs.get(-1, ""))
+
+    def _native(self, statement: _Statement) -> NativeContents:
+        refuse(statement.body)
+        line = statement.head
+        name, signature = line.name(), line.end_with(line.string())
+        try:
+            return native_contents(name, signature)
+        except InvalidArgument as error:
+            line.fail(str(error))
 
     # Executables.
 
@@ -235,7 +249,7 @@ class _Reader:
         statement: _Statement,
         tables: ModuleContents,
         strings: StringTable,
-        kernels: dict[str, Mapping[str, int]],
+        called: dict[str, dict[str, Mapping[str, int]]],
     ) -> FunctionContents:
         line = statement.head
         name = line.name()
@@ -253,10 +267,12 @@ class _Reader:
             count += 1
         docs = _docs(statement.body[:count], len(values))
         values = [replace(each, doc=docs.get(at, "")) for at, each in enumerate(values)]
-        if target not in kernels:
-            operands = enumerate(kernel_operands(tables, target))
-            kernels[target] = {text: number for number, text in operands}
-        code = assemble_function(line, statement.body[count:], strings, kernels[target])
+        if target not in called:
+            called[target] = {
+                "dispatch": _ordinals(kernel_operands(tables, target)),
+                "native.call": _ordinals(native_operands(tables)),
+            }
+        code = assemble_function(line, statement.body[count:], strings, called[target])
         split = len(arguments)
         ends = tuple(values[:split]), tuple(values[split:])
         return FunctionContents(
@@ -271,6 +287,10 @@ class _Reader:
             init,
             docs.get(-1, ""),
         )
+
+
+def _ordinals(operands: Sequence[str]) -> dict[str, int]:
+    return {text: number for number, text in enumerate(operands)}
 
 
 def _constants(data: Bytes) -> Constants:

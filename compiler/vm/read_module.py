@@ -22,6 +22,7 @@ from ingot.compiler.vm.contents import (
     FunctionContents,
     Location,
     ModuleContents,
+    NativeContents,
     ValueContents,
     VariableContents,
     Variant,
@@ -50,6 +51,7 @@ def read_module(data: bytes | memoryview, *, verify: bool = True) -> ModuleConte
         json.loads(bytes(reader.section("METADATA")) or b"{}"),
         tuple(reader.variable(row) for row in reader.rows("VARIABLES", "variable")),
         bytes(reader.section("DEBUG")),
+        tuple(reader.native(row) for row in reader.rows("NATIVES", "native")),
     )
 
 
@@ -127,6 +129,17 @@ class _Reader:
         dtype, span = spec.dtype_of_code(row["dtype"]), (row["offset"], row["length"])
         texts = self.text(row["name"]), self.text(row["doc"])
         return VariableContents(texts[0], dtype, self.shape(row), *span, texts[1])
+
+    def native(self, row: dict[str, Any]) -> NativeContents:
+        first, split = row["first_value"], row["first_value"] + row["argument_count"]
+        values = tuple(map(self.value, self.values[first : split + row["result_count"]]))
+        return NativeContents(
+            self.text(row["name"]),
+            self.text(row["signature"]),
+            values[: row["argument_count"]],
+            values[row["argument_count"] :],
+            row["decided"],
+        )
 
     def parameter(self, row: dict[str, Any]) -> Parameter:
         dtype = spec.dtype_of_code(row["dtype"])

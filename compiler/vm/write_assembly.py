@@ -8,6 +8,7 @@ come last: as base64, or as the hash of bytes that another file has.
     metadata {"producer": ...}
     parameter "" encoder.weight: f32[16,8]
     variable cache: f32[4,2] initial 64, 32
+    native acme.resize "(f32[h,w]) -> (f32[8,8])"
     executable kernels target cpu
       kernel main_add bindings 3 constants 1 written 0x4 layer "layer/add"
         "func private @main_add ...\\n"
@@ -36,7 +37,13 @@ from collections.abc import Iterator
 
 from ingot.compiler.stream.data import Bytes
 from ingot.compiler.vm.contents import Executable, ModuleContents
-from ingot.compiler.vm.disassemble import function_text, name_text, quoted_dim, value_text
+from ingot.compiler.vm.disassemble import (
+    function_text,
+    name_text,
+    native_text,
+    quoted_dim,
+    value_text,
+)
 
 __all__ = ["assembly_text", "blobs", "hash_of"]
 
@@ -60,6 +67,7 @@ def assembly_text(contents: ModuleContents, *, embed: bool = True) -> str:
         lines.append(f"variable {value_text(variable, quoted_dim)}{initial}")
         if variable.doc:
             lines.append(f"  doc {json.dumps(variable.doc)}")
+    lines += map(native_text, contents.natives)
     for executable in contents.executables:
         lines += ["", *_executable_lines(executable)]
     for function in contents.functions:

@@ -16,6 +16,7 @@ from ingot.compiler.stream.data import Bytes, Constants
 from ingot.compiler.vm.contents import (
     FunctionContents,
     ModuleContents,
+    NativeContents,
     ValueContents,
 )
 from ingot.compiler.vm.strings import encoded
@@ -31,9 +32,9 @@ def write_module(contents: ModuleContents) -> bytes:
     """The bytes of the module file."""
     values = [each for one in contents.functions for each in (*one.arguments, *one.results)]
     layout = spec.layout()
-    is_of_tensors = all(each.kind == "tensor" for each in values)
+    is_of_tensors = all(each.kind == "tensor" for each in values) and not contents.natives
     major = "_OF_TENSORS" if is_of_tensors else ""
-    minor = "_OF_TENSORS" if is_of_tensors else "_OF_LISTS"
+    minor = "" if contents.natives else major or "_OF_LISTS"
     header = {
         "version_major": layout.constants[f"INGOT_MODULE_VERSION_MAJOR{major}"],
         "version_minor": layout.constants[f"INGOT_MODULE_VERSION_MINOR{minor}"],
@@ -143,6 +144,7 @@ class _Tables:
             for variable in contents.variables
         ]
         executables = self._executables()
+        natives = [self._native(native) for native in contents.natives]
         tables = [
             ("FUNCTIONS", "ingot_layout_function_t", functions),
             ("VALUES", "ingot_layout_value_t", self.values),
@@ -153,6 +155,7 @@ class _Tables:
             ("VARIANTS", "ingot_layout_variant_t", self.variants),
             ("LOCATIONS", "ingot_layout_location_t", self.locations),
             ("VARIABLES", "ingot_layout_variable_t", variables),
+            ("NATIVES", "ingot_layout_native_t", natives),
         ]
         layout = spec.layout()
         pieces: dict[str, Sequence[Bytes]] = {
@@ -231,6 +234,19 @@ class _Tables:
             "ref_count": function.ref_count,
             "code_offset": code_offset,
             "code_length": words,
+        }
+
+    def _native(self, native: NativeContents) -> dict[str, Any]:
+        first_value = len(self.values)
+        for value in (*native.arguments, *native.results):
+            self._add_value(value)
+        return {
+            "name": self._string(native.name),
+            "signature": self._string(native.signature),
+            "first_value": first_value,
+            "argument_count": len(native.arguments),
+            "result_count": len(native.results),
+            "decided": native.decided,
         }
 
     def _executables(self) -> Rows:

@@ -94,9 +94,14 @@ static void add_problem(problems_t *problems, const char *name, const char *sign
   (void)snprintf(item, sizeof(item), "%s'%s' %s%s%s", problems->count ? ", " : "", name, signature,
                  given ? ", given as " : "", given ? given : "");
   ++problems->count;
-  if (strlen(item) > room) return; /* the count tells that there are more */
+  if (strlen(item) > room) return;
   memcpy(problems->text + problems->length, item, strlen(item) + 1);
   problems->length += strlen(item);
+}
+
+/* What stands behind a text that was cut. */
+static const char *more_of(const problems_t *problems) {
+  return problems->length + 512 > sizeof(problems->text) ? ", ..." : "";
 }
 
 static const ingot_native_t *find_native(const ingot_program_options_t *options, const char *name) {
@@ -141,15 +146,17 @@ ingot_status_t ingot_program_check_natives(const ingot_device_t *device,
   }
   if (missing.count > 0) {
     return ingot_status_create(allocator, INGOT_STATUS_NOT_FOUND,
-                               "%u native functions are missing: %s; give them as the program's "
-                               "natives",
-                               missing.count, missing.text);
+                               "%u native function%s missing: %s%s; give what the modules call as "
+                               "the program's natives",
+                               missing.count, missing.count > 1 ? "s are" : " is", missing.text,
+                               more_of(&missing));
   }
   if (other.count == 0) return NULL;
   return ingot_status_create(allocator, INGOT_STATUS_INVALID_ARGUMENT,
-                             "%u native functions are of another signature than the module "
-                             "calls: %s",
-                             other.count, other.text);
+                             "%u native function%s of another signature than the modules call: "
+                             "%s%s",
+                             other.count, other.count > 1 ? "s are" : " is", other.text,
+                             more_of(&other));
 }
 
 ingot_status_t ingot_program_take_natives(ingot_vm_image_t *image,

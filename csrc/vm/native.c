@@ -155,8 +155,7 @@ static ingot_status_t call_function(void *user, const ingot_hal_binding_t *mappe
     }
   }
   ingot_status_t status = run->native->call(run->native->user, &run->call);
-  if (!ingot_stop_is_due(&run->context->stop, true)) return status;
-  ingot_status_free(status);
+  if (status || !ingot_stop_is_due(&run->context->stop, true)) return status;
   return ingot_stop_status(run_allocator(run), &run->context->stop);
 }
 

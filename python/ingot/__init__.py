@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ingot import ops
     from ingot.compiler import Module, compile, state
     from ingot.compiler.chain import chain
+    from ingot.compiler.frontends.natives import Native
     from ingot.compiler.frontends.own_ops import lowering
     from ingot.compiler.frontends.program.tracing import Program, Spec, program, spec, trace
     from ingot.explorer import explore
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from ingot.language.model import LanguageModel, generate
     from ingot.quantizing import QuantizedModule, quantize
     from ingot.runtime.model import Function, Model, load
+    from ingot.runtime.natives import should_stop
     from ingot.runtime.signature import Signature, Value
 
     __version__: str
@@ -64,6 +66,7 @@ __all__ = [
     "LanguageModel",
     "Model",
     "Module",
+    "Native",
     "NotFound",
     "OutOfMemory",
     "OutOfRange",
@@ -85,6 +88,7 @@ __all__ = [
     "ops",
     "program",
     "quantize",
+    "should_stop",
     "spec",
     "state",
     "trace",
@@ -99,6 +103,7 @@ _HOMES = {
     "LanguageModel": "ingot.language.model",
     "Model": "ingot.runtime.model",
     "Module": "ingot.compiler",
+    "Native": "ingot.compiler.frontends.natives",
     "Program": _TRACING,
     "QuantizedModule": "ingot.quantizing",
     "Signature": "ingot.runtime.signature",
@@ -113,6 +118,7 @@ _HOMES = {
     "lowering": "ingot.compiler.frontends.own_ops",
     "program": _TRACING,
     "quantize": "ingot.quantizing",
+    "should_stop": "ingot.runtime.natives",
     "spec": _TRACING,
     "trace": _TRACING,
 }

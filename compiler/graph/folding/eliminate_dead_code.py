@@ -48,6 +48,4 @@ def _is_needed(op: Op, used: set[Value], symbols: set[str] | None) -> bool:
         return True
     if symbols and any(name in symbols for name in defined_symbols(op)):
         return True
-    if not op.regions:
-        return not op.results and bool(effects_of(op) - {"read"})
-    return bool(effects_of(op) - {"read"}) or may_not_end(op)
+    return bool(effects_of(op) - {"read"}) or (bool(op.regions) and may_not_end(op))

@@ -10,6 +10,7 @@ from ingot.compiler.graph.ops import (
     indexed,
     leaves,
     lists,
+    natives,
     reduction,
     shape,
     sizing,
@@ -21,6 +22,7 @@ from ingot.compiler.graph.ops.elementwise import *  # noqa: F403
 from ingot.compiler.graph.ops.indexed import *  # noqa: F403
 from ingot.compiler.graph.ops.leaves import *  # noqa: F403
 from ingot.compiler.graph.ops.lists import *  # noqa: F403
+from ingot.compiler.graph.ops.natives import *  # noqa: F403
 from ingot.compiler.graph.ops.reduction import *  # noqa: F403
 from ingot.compiler.graph.ops.shape import *  # noqa: F403
 from ingot.compiler.graph.ops.sizing import *  # noqa: F403
@@ -39,6 +41,7 @@ __all__ = [
     *indexed.__all__,
     *leaves.__all__,
     *lists.__all__,
+    *natives.__all__,
     *reduction.__all__,
     *shape.__all__,
     *sizing.__all__,

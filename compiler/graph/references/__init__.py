@@ -20,6 +20,7 @@ from ingot.compiler.graph.references import (
     indexed,
     leaves,
     lists,
+    natives,
     reduction,
     shape,
     sizing,
@@ -39,6 +40,7 @@ _FAMILIES = (
     sizing,
     boxes,
     lists,
+    natives,
 )
 
 

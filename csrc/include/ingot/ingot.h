@@ -409,7 +409,7 @@ typedef ingot_status_t (*ingot_native_function_t)(void *user, const ingot_native
  * the session's call, when all that comes before it in the program has ended, and for sessions on
  * several threads at the same time. It must not use the session that calls it: that fails with
  * FailedPrecondition. When that call is cancelled or its time is up, it ends as soon as the
- * function returns. */
+ * function returns, with its failure or else with Cancelled or DeadlineExceeded. */
 typedef struct ingot_native_t {
   const char *name;
   /* What it takes and gives, as "(f32[h,w,3]) -> (f32[224,224,3])", which must be what the module

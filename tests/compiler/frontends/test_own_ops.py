@@ -98,7 +98,7 @@ def refused(source: Any) -> str:
 
 def test_what_is_wrong_with_a_lowering() -> None:
     source = model("y = com.acme.Mine <beta = 2> (x)")
-    assert "give it a lowering with @ingot.lowering" in refused(source)
+    assert "give it a lowering with @ingot.lowering or declare it with natives=" in refused(source)
 
     @ingot.lowering("com.acme", "Mine")
     def narrow(x: Any) -> Any:

@@ -290,10 +290,10 @@ static void names_and_signatures_are_checked_when_a_program_is_made(void) {
                                {.name = "acme.other", .call = scale}};
   expect_refused(NULL, 0, INGOT_STATUS_NOT_FOUND,
                  "2 native functions are missing: 'acme.scale' " SCALE ", 'acme.keep' " KEEP
-                 "; give them as the program's natives");
+                 "; give what the modules call as the program's natives");
   expect_refused(natives, 1, INGOT_STATUS_NOT_FOUND,
-                 "1 native functions are missing: 'acme.keep' " KEEP
-                 "; give them as the program's natives");
+                 "1 native function is missing: 'acme.keep' " KEEP
+                 "; give what the modules call as the program's natives");
   static const char *const wrong[] = {"(f32[a]) -> f32[b]",   "(f64[a]) -> f64[a]",
                                       "(f32[n,n]) -> f32[n]", "(f32[n])",
                                       "(f32[4]) -> f32[4]",   "(f32[n]) -> (f32[n], f32[n])"};
@@ -301,7 +301,7 @@ static void names_and_signatures_are_checked_when_a_program_is_made(void) {
     char message[256];
     natives[0].signature = wrong[k];
     (void)snprintf(message, sizeof(message),
-                   "1 native functions are of another signature than the module calls: "
+                   "1 native function is of another signature than the modules call: "
                    "'acme.scale' " SCALE ", given as %s",
                    wrong[k]);
     expect_refused(natives, 3, INGOT_STATUS_INVALID_ARGUMENT, message);

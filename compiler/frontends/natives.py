@@ -1,0 +1,160 @@
+"""Ops of a source program that the application computes: what `natives=` of `ingot.compile` says.
+
+    ingot.compile("model.onnx", natives={"acme.Resize": ingot.Native("(f32[h,w]) -> (f32[8,8])")})
+
+Names are those of `own_ops.py` with a dot between domain and op. A native op comes before every
+other lowering of its name.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import numpy as np
+
+from ingot.compiler.frontends.emitter import UnsupportedNode
+from ingot.compiler.graph.builder import Builder
+from ingot.compiler.graph.native_signature import parse_signature
+from ingot.compiler.ir import Value
+from ingot.compiler.ir.dataclass import dataclass
+from ingot.hal.errors import CompileError, InvalidArgument
+
+__all__ = [
+    "Native",
+    "any_natives",
+    "call_native",
+    "find_native",
+    "given_natives",
+    "python_functions",
+]
+
+
+@dataclass(frozen=True)
+class Native:
+    """A function of the application that compiled code calls.
+
+    `signature` is what it takes and gives, as "(f32[h,w,3], i64[]) -> (f32[224,224,3])": symbols
+    are dims of the arguments, which results may be formulas of; a symbol of results alone is a dim
+    that the function decides. Calls with `effects` are made in the order of the program, all of
+    them; others may be left out or merged. `function` is the function itself, in Python: a model
+    that is loaded from the compiled module, in this process, then needs no natives=. That is for
+    development: a saved module needs the function again.
+
+    InvalidArgument: the signature says none.
+    """
+
+    signature: str
+    effects: bool = False
+    function: Callable[..., Any] | None = None
+
+    def __post_init__(self) -> None:
+        parse_signature(self.signature)
+
+
+_given: ContextVar[Mapping[str, Native]] = ContextVar("natives of the program", default={})  # noqa: B039
+
+
+@contextmanager
+def given_natives(natives: Mapping[str, Native | str] | None) -> Iterator[None]:
+    """Inside, ops of these names are native functions. InvalidArgument: one is no `Native`."""
+    found: dict[str, Native] = {}
+    for name, native in (natives or {}).items():
+        if isinstance(native, str):
+            native = Native(native)
+        if not isinstance(name, str) or not name or not isinstance(native, Native):
+            raise InvalidArgument(
+                f"natives[{name!r}] is {type(native).__name__}, but must be an ingot.Native or its "
+                'signature, such as "(f32[n]) -> (f32[n])", by the name of the op'
+            )
+        found[name] = native
+    token = _given.set(found)
+    try:
+        yield
+    finally:
+        _given.reset(token)
+
+
+def python_functions(natives: Mapping[str, Native | str] | None) -> dict[str, Callable[..., Any]]:
+    """The functions that are given with their declarations; a warning says that there are some."""
+    functions = {
+        name: native.function
+        for name, native in (natives or {}).items()
+        if isinstance(native, Native) and native.function is not None
+    }
+    if functions:
+        warnings.warn(
+            f"ops that run as Python functions of this process: {', '.join(functions)}; this is "
+            "for development: a saved module needs them again, as ingot.load(..., natives=...)",
+            stacklevel=3,
+        )
+    return functions
+
+
+def any_natives() -> bool:
+    """Whether a program that is compiled now may have native functions."""
+    return bool(_given.get())
+
+
+def find_native(domain: str, name: str) -> Callable[..., Any] | None:
+    """What lowers an op that is declared as a native function; None if it is not."""
+    called = f"{domain}.{name}" if domain else name
+    native = _given.get().get(called)
+    if native is None:
+        return None
+
+    def lower(*operands: Any, **attributes: Any) -> Any:
+        from ingot.compiler.frontends.program.tensor import current, given, value_of
+
+        if any(each is None or isinstance(each, list) for each in operands):
+            raise UnsupportedNode(
+                f"the native function '{called}' takes tensors, and all of them: an operand is "
+                "left out, or a list"
+            )
+        trace, values = current(), [value_of(each) for each in operands]
+        found = call_native(trace.builder, trace.fresh, called, native, values, attributes)
+        return tuple(map(given, found))
+
+    return lower
+
+
+def call_native(
+    builder: Builder,
+    fresh: Callable[[str], str],
+    name: str,
+    native: Native,
+    operands: Sequence[Value],
+    details: Mapping[str, Any],
+) -> list[Value]:
+    """A call of the function. CompileError: operands do not fit the signature, or details are
+    nothing that JSON has."""
+    attributes = {
+        "name": name,
+        "signature": str(parse_signature(native.signature)),
+        "details": json.dumps(_plain(details), sort_keys=True) if details else "",
+        "effects": native.effects,
+        "symbols": tuple(fresh(hint) for hint in parse_signature(native.signature).decided),
+    }
+    return list(builder.append("native_call", operands, (), attributes).results)
+
+
+def _plain(value: Any) -> Any:
+    """What JSON has of a value."""
+    if isinstance(value, Mapping):
+        return {str(name): _plain(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(each) for each in value]
+    if isinstance(value, (np.ndarray, np.generic)):
+        return value.tolist()
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace")
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    raise CompileError(
+        f"a native function is told {type(value).__name__} {value}, but beside tensors it gets "
+        "numbers, texts and lists of them alone: pass it as a tensor"
+    )

@@ -1,0 +1,30 @@
+"""Calls of functions of the application."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ingot.compiler.frontends.natives import Native, call_native
+from ingot.compiler.frontends.program.tensor import current, given, public, value_of
+from ingot.compiler.graph.native_signature import parse_signature
+from ingot.hal.errors import CompileError, InvalidArgument
+
+__all__: list[str] = []
+
+
+@public
+def native(name: str, signature: str, /, *operands: Any, effects: bool = False, **told: Any) -> Any:
+    """What the application's function `name` gives for the operands: a tensor, or a tuple of them.
+    `signature` is that of `ingot.Native`; numbers take the dtype that it says. `told` are numbers,
+    texts and lists that the function gets as keywords (in C as JSON). The function is given when
+    the module is loaded: ingot.load(..., natives={name: f})."""
+    try:
+        declared = Native(signature, effects)
+    except InvalidArgument as error:
+        raise CompileError(str(error)) from None
+    types = parse_signature(signature).arguments
+    dtypes = [type.dtype for type in types] + [None] * (len(operands) - len(types))
+    values = [value_of(each, dtype) for each, dtype in zip(operands, dtypes, strict=False)]
+    trace = current()
+    found = call_native(trace.builder, trace.fresh, name, declared, values, told)
+    return given(found[0]) if len(found) == 1 else tuple(map(given, found))

@@ -1,0 +1,62 @@
+"""The row of `native_call`: a function of the application, which no pass looks into."""
+
+from __future__ import annotations
+
+from ingot.compiler.graph.native_signature import NativeSignature, parse_signature
+from ingot.compiler.graph.ops.table import OpRow, register, require
+from ingot.compiler.ir import TensorType
+from ingot.compiler.ir.attributes import Attributes, Names, RuleError
+from ingot.compiler.ir.dataclass import dataclass
+from ingot.hal.errors import InvalidArgument
+
+__all__ = ["NativeCall"]
+
+
+@dataclass(frozen=True)
+class NativeCall(Attributes):
+    """What the application's function `name` gives for the operands; `details` is a JSON object of
+    what it is told beside tensors. It decides the dims that only results of its `signature` have,
+    which are `symbols`. Calls with `effects` are made in the order of the program, and all of
+    them; others where a result is used, and equal ones perhaps once."""
+
+    name: str
+    signature: str
+    details: str = ""
+    effects: bool = False
+    symbols: Names = ()
+
+    @property
+    def types(self) -> NativeSignature:
+        """The signature."""
+        try:
+            return parse_signature(self.signature)
+        except InvalidArgument as error:
+            raise RuleError(str(error)) from None
+
+    def result(self, *operands: TensorType) -> tuple[TensorType, ...]:
+        types = self.types
+        what = f"native function '{self.name}'"
+        wanted = f"by its signature {types}"
+        require(
+            len(operands) == len(types.arguments),
+            f"{what} is called with {len(operands)} tensors, expected {len(types.arguments)} "
+            f"{wanted}",
+        )
+        for place, (type, operand) in enumerate(zip(types.arguments, operands, strict=True)):
+            require(
+                type.dtype is operand.dtype and type.rank == operand.rank,
+                f"argument {place} of {what} is {operand}, expected {type} {wanted}",
+            )
+        for size, expected in types.relations(operands):
+            require(
+                not (isinstance(size, int) and isinstance(expected, int)),
+                f"{what} is called with a dim of {size}, expected {expected} {wanted}",
+            )
+        require(
+            len(self.symbols) == len(types.decided),
+            f"{what} decides {len(types.decided)} dims, but {len(self.symbols)} symbols are given",
+        )
+        return tuple(types.given(operands, self.symbols))
+
+
+register(OpRow("native_call", "natives", ("*operands",), NativeCall))

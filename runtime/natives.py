@@ -1,0 +1,182 @@
+"""Native functions in Python: what compiled code calls of the application.
+
+C calls `_call` on the thread of the model's call, which then holds the interpreter's lock. A
+function gets its arguments as NumPy arrays over the bytes of the call, read-only, and gives arrays,
+which are checked and copied to where the results lie.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import json
+from _ctypes import CFuncPtr
+from collections.abc import Callable, Mapping
+from threading import get_ident
+from typing import Any
+from weakref import ref
+
+import numpy as np
+
+from ingot.hal.array import Array
+from ingot.hal.device import Device
+from ingot.hal.errors import Cancelled, Error, FailedPrecondition, InvalidArgument
+from ingot.hal.native import ffi, keep_error, lib, raised, text
+from ingot.hal.spec import dtype_of_code
+from ingot.runtime.frame import bytes_of
+from ingot.runtime.tensors import bits_of_input
+
+__all__ = ["Natives", "should_stop"]
+
+_running: dict[int, list[Any]] = {}
+"""By thread, the C calls of the native functions that it is in."""
+
+
+def should_stop() -> bool:
+    """Whether the call that a native function belongs to is cancelled or out of time: one that
+    takes long asks now and then, and returns early. FailedPrecondition: not inside of one."""
+    calls = _running.get(get_ident())
+    if not calls:
+        raise FailedPrecondition("ingot.should_stop() is for native functions, inside of a call")
+    return bool(lib.ingot_native_should_stop(calls[-1]))
+
+
+class Natives:
+    """The C table of native functions, and what it points into."""
+
+    def __init__(self, own: Mapping[str, Any], given: Any, device: Device) -> None:
+        """`given` comes before the module's `own`: a mapping, or pairs of name and function."""
+        if not isinstance(given or {}, (Mapping, tuple)):
+            raise InvalidArgument(
+                f"natives is {type(given).__name__}, but must be a dict of functions by name"
+            )
+        functions = {**own, **dict(given or {})}
+        self._keep: list[Any] = []
+        self.count = len(functions)
+        self.table = ffi.new("ingot_native_t[]", self.count)
+        for row, (name, function) in zip(self.table, functions.items(), strict=True):
+            self._set(row, name, function, device)
+
+    def _set(self, row: Any, name: str, function: Any, device: Device) -> None:
+        if not isinstance(name, str) or not callable(function):
+            raise InvalidArgument(
+                f"natives[{name!r}] is {type(function).__name__}, but natives must be functions "
+                "by name"
+            )
+        row.name = self._kept(ffi.new("char[]", name.encode()))
+        if isinstance(function, CFuncPtr):
+            address = ctypes.cast(self._kept(function), ctypes.c_void_p).value
+            row.call = ffi.cast("ingot_native_function_t", address)
+            return
+        row.user = self._kept(ffi.new_handle(self._kept(_Native(name, function, device))))
+        row.call = lib.ingot_python_native
+
+    def _kept(self, value: Any) -> Any:
+        self._keep.append(value)
+        return value
+
+
+class _Native:
+    """A Python function with its name."""
+
+    def __init__(self, name: str, function: Callable[..., Any], device: Device) -> None:
+        self.name = name
+        self._function = function
+        self._device = device
+
+    def __call__(self, call: Any) -> Any:
+        """The status of a call."""
+        memory: list[Any] = []  # of arguments, which goes with the last array over it
+        try:
+            self._give(call, self._results(call, memory))
+            _check_kept(memory)
+        except _Raised as error:
+            raised[get_ident()] = error.cause
+            return _status(InvalidArgument, f"{type(error.cause).__name__}: {error.cause}")
+        except Error as error:
+            return _status(type(error), str(error))
+        return ffi.NULL
+
+    def _results(self, call: Any, memory: list[Any]) -> Any:
+        """What the function gives."""
+        arguments = (call.arguments + place for place in range(call.argument_count))
+        arrays = [_array(tensor, memory) for tensor in arguments]
+        details = text(call.attributes)
+        try:
+            return self._function(*arrays, **(json.loads(details) if details else {}))
+        except BaseException as error:
+            raise _Raised(error) from error
+
+    def _give(self, call: Any, given: Any) -> None:
+        """Checks what the function gave, and copies it to where the results lie."""
+        results = given if isinstance(given, tuple) else () if given is None else (given,)
+        if len(results) != call.result_count:
+            raise InvalidArgument(f"gave {len(results)} results, expected {call.result_count}")
+        for place, value in enumerate(results):
+            tensor = call.results + place
+            dtype, what = dtype_of_code(tensor.dtype), f"result {place}"
+            shape = ffi.unpack(tensor.dims, tensor.rank) if tensor.rank else []
+            bits = bits_of_input(value, dtype, what)
+            if bits.ndim != len(shape) or any(
+                size not in (-1, got) for size, got in zip(shape, bits.shape, strict=True)
+            ):
+                wanted = ["?" if size < 0 else size for size in shape]
+                raise InvalidArgument(
+                    f"{what} has the shape {list(bits.shape)}, expected "
+                    f"[{', '.join(map(str, wanted))}]"
+                )
+            if -1 in shape:
+                array = Array.from_numpy(bits.view(dtype.numpy), self._device)
+                lib.ingot_buffer_view_retain(array._view)
+                tensor.view = array._view
+            elif tensor.length:
+                ffi.memmove(tensor.data, ffi.from_buffer(bytes_of(bits)), tensor.length)
+
+
+class _Raised(Exception):
+    """What the function raised, which the call of the model raises."""
+
+    def __init__(self, cause: BaseException) -> None:
+        self.cause = cause
+
+
+def _status(kind: type[Error], message: str) -> Any:
+    encoded = message.encode("utf-8", "backslashreplace").replace(b"\0", b"\\0")
+    return lib.ingot_status_make(kind.code or 0, encoded)
+
+
+def _check_kept(memory: list[Any]) -> None:
+    """FailedPrecondition: an array over bytes of the call is still there."""
+    if any(each() is not None for each in memory):
+        gc.collect()
+    for place, each in enumerate(memory):
+        if each() is not None:
+            raise FailedPrecondition(
+                f"argument {place} is kept beyond the call, which its bytes are not; keep a copy"
+            )
+
+
+def _array(tensor: Any, memory: list[Any]) -> Any:
+    """An argument as an array that cannot be written to; a weak reference to its bytes goes into
+    `memory`."""
+    dtype = dtype_of_code(tensor.dtype).numpy
+    shape = ffi.unpack(tensor.dims, tensor.rank) if tensor.rank else ()
+    data = ffi.buffer(tensor.data if tensor.length else ffi.new("char[1]"), tensor.length)
+    memory.append(ref(data))
+    return np.frombuffer(memoryview(data).toreadonly(), np.uint8).view(dtype).reshape(shape)
+
+
+@ffi.def_extern(name="ingot_python_native")  # type: ignore[untyped-decorator]
+def _call(handle: Any, call: Any) -> Any:
+    native: _Native = ffi.from_handle(handle)
+    calls = _running.setdefault(get_ident(), [])
+    calls.append(call)
+    try:
+        return native(call)
+    except BaseException as error:  # of a signal's handler
+        keep_error(None, error, None)
+        return _status(Cancelled, f"{type(error).__name__}: {error}")
+    finally:
+        calls.pop()
+        if not calls:
+            _running.pop(get_ident(), None)

@@ -11,6 +11,7 @@
 #include "api/program.h"
 #include "base/arithmetic.h"
 #include "base/crc32.h"
+#include "hal/account.h"
 
 #define PACKED_MAGIC "INGOTPW\x1a"
 #define PACKED_VERSION 1
@@ -109,6 +110,11 @@ static ingot_status_t set_row(const ingot_program_t *program, const ingot_vm_ima
   INGOT_TRY(ingot_hal_buffer_wrap(image->device, data, (int64_t)row->length, INGOT_HAL_ACCESS_READ,
                                   release_file, file, &buffer));
   ingot_reference_count_retain(&file->references);
+  ingot_status_t status = ingot_hal_account_add(image->account, INGOT_MEMORY_WEIGHTS, buffer);
+  if (status) {
+    ingot_hal_buffer_release(buffer);
+    return status;
+  }
   ingot_vm_weights_set(weights, image->first_global + row->global, buffer);
   return NULL;
 }

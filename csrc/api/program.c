@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "hal/account.h"
 #include "platform/platform.h"
 
 /* -- creation ---------------------------------------------------------------------------------- */
@@ -61,7 +62,7 @@ static ingot_status_t create_image(ingot_program_t *program, ingot_module_t *mod
     image->first_global += program->images[i].module->global_count;
   }
   ++program->image_count;
-  INGOT_TRY(ingot_vm_image_initialize(image, program->device, module));
+  INGOT_TRY(ingot_vm_image_initialize(image, program->device, program->account, module));
   INGOT_TRY(ingot_program_take_natives(image, options));
   return list_functions(program, program->image_count - 1);
 }
@@ -122,7 +123,9 @@ ingot_status_t ingot_program_create(ingot_device_t *device, ingot_module_t *cons
   program->device = device;
   program->zero_memory = wanted.zero_memory;
   ingot_mutex_initialize(&program->mutex);
-  ingot_status_t status = create_images(program, modules, module_count, &wanted);
+  ingot_status_t status = ingot_hal_account_create(ingot_program_allocator(program), "program",
+                                                   wanted.memory_limit, NULL, &program->account);
+  if (!status) status = create_images(program, modules, module_count, &wanted);
   if (!status) status = create_weights(program, parameters, &wanted, begin);
   if (status) {
     ingot_program_release(program);
@@ -143,6 +146,7 @@ void ingot_program_release(ingot_program_t *program) {
   for (uint32_t i = 0; i < program->image_count; ++i) {
     ingot_vm_image_deinitialize(&program->images[i]);
   }
+  ingot_hal_account_release(program->account);
   ingot_mutex_deinitialize(&program->mutex);
   ingot_release_memory(ingot_program_allocator(program), program->functions);
   ingot_release_memory(ingot_program_allocator(program), program->images);

@@ -20,6 +20,7 @@ struct ingot_program_t {
   ingot_reference_count_t references;
   ingot_device_t *device;
   bool zero_memory; /* of sessions */
+  ingot_hal_account_t *account; /* of the program and its sessions */
   uint32_t image_count;
   uint32_t function_count;
   ingot_vm_image_t *images;

@@ -9,8 +9,11 @@
 #include "api/session.h"
 #include "base/float_environment.h"
 #include "base/dtype.h"
+#include "hal/account.h"
+#include "hal/pool.h"
 #include "platform/platform.h"
 #include "vm/debug.h"
+#include "vm/measure.h"
 
 /* -- weights ----------------------------------------------------------------------------------- */
 
@@ -48,6 +51,38 @@ static void enlist_session(ingot_session_t *session) {
   ingot_mutex_unlock(&program->mutex);
 }
 
+/* -- memory ------------------------------------------------------------------------------------ */
+
+static ingot_status_t check_slab(const ingot_session_t *session,
+                                 const ingot_session_options_t *options) {
+  const ingot_device_t *device = session->program->device;
+  const char *wrong = NULL;
+  if (options->shares_slab) wrong = "given and shares_slab is set: expected one of both";
+  else if (options->slab->device != device) wrong = "on another device than the program";
+  if (!wrong) return NULL;
+  return ingot_status_create(ingot_session_allocator(session), INGOT_STATUS_INVALID_ARGUMENT,
+                             "the session's slab is %s", wrong);
+}
+
+/* Takes what the options say; what was taken is released with the session. */
+static ingot_status_t rule_memory(ingot_session_t *session,
+                                  const ingot_session_options_t *options) {
+  static const ingot_session_options_t no_options = {.memory_limit = 0};
+  ingot_vm_context_t *context = &session->context;
+  if (!options) options = &no_options;
+  INGOT_TRY(ingot_hal_account_create(ingot_session_allocator(session), "session",
+                                     options->memory_limit, session->program->account,
+                                     &context->account));
+  context->state.account = context->account;
+  if (options->slab) {
+    INGOT_TRY(check_slab(session, options));
+    return ingot_vm_context_give_slab(context, options->slab);
+  }
+  context->shares_slab = options->shares_slab;
+  if (context->shares_slab) ingot_hal_pool_join(session->program->device);
+  return NULL;
+}
+
 /* -- lifetime ---------------------------------------------------------------------------------- */
 
 ingot_status_t ingot_session_allocate(ingot_program_t *program,
@@ -64,9 +99,7 @@ ingot_status_t ingot_session_allocate(ingot_program_t *program,
   ingot_status_t status = ingot_vm_context_initialize(&session->context, program->device,
                                                       program->images, program->image_count);
   session->context.zero_memory = program->zero_memory;
-  if (options && (uint64_t)options->memory_limit - 1 < INT64_MAX) {
-    session->context.memory_limit = (int64_t)options->memory_limit;
-  }
+  if (!status) status = rule_memory(session, options);
   if (status) {
     ingot_session_release(session);
     return status;
@@ -102,6 +135,8 @@ void ingot_session_release(ingot_session_t *session) {
   if (session->next) session->next->previous = session->previous;
   ingot_mutex_unlock(&program->mutex);
   ingot_vm_context_deinitialize(&session->context);
+  if (session->context.shares_slab) ingot_hal_pool_leave(program->device);
+  ingot_hal_account_release(session->context.account);
   ingot_vm_weights_release(session->weights);
   ingot_release_memory(ingot_session_allocator(session), session);
   ingot_program_release(program); /* last: it keeps the allocator alive */
@@ -139,6 +174,28 @@ void ingot_session_leave(ingot_session_t *session) {
   ingot_mutex_lock(&session->program->mutex);
   renew_idle(session);
   ingot_mutex_unlock(&session->program->mutex);
+}
+
+ingot_status_t ingot_session_enter_function(ingot_session_t *session, uint32_t function) {
+  const ingot_program_t *program = session->program;
+  if (function >= program->function_count) {
+    return ingot_status_create(ingot_session_allocator(session), INGOT_STATUS_OUT_OF_RANGE,
+                               "function %u, the program has %u", function,
+                               program->function_count);
+  }
+  INGOT_TRY(ingot_session_enter(session, INGOT_STOP_BUSY | INGOT_STOP_CALL));
+  ingot_program_function_t target = program->functions[function];
+  const ingot_vm_image_t *image = &program->images[target.image];
+  session->context.image = image;
+  session->context.function = target.function;
+  session->context.variables = session->context.state.variables + image->first_variable;
+  if (session->weights != atomic_load_explicit(&program->weights, memory_order_acquire)) {
+    ingot_mutex_lock(&session->program->mutex);
+    renew_weights(session);
+    ingot_mutex_unlock(&session->program->mutex);
+  }
+  session->context.globals = session->weights->globals + image->first_global;
+  return NULL;
 }
 
 bool ingot_session_cancel(ingot_session_t *session) {
@@ -316,11 +373,12 @@ static void settle_results(const call_t *call, bool success) {
 /* Runs the code, then waits for the device, in any case: what the call uses may go when it
  * returns. The first failure counts. */
 static ingot_status_t run_and_wait(ingot_vm_context_t *context) {
-  if (context->debug) INGOT_TRY(ingot_vm_debug_begin(context));
+  if (context->debug) INGOT_TRY(ingot_vm_mark(context, NULL, ingot_vm_debug_stop));
   ingot_status_t status = ingot_vm_run(context);
   ingot_status_t waited = ingot_hal_queue_wait(context->queue);
   context->queue->site = NULL;
-  ingot_vm_debug_end(context);
+  ingot_vm_unmark(context);
+  if (context->slab_missing) status = ingot_vm_name_widest(context, status);
   if (!status) return waited;
   ingot_status_free(waited);
   return status;
@@ -336,11 +394,14 @@ static ingot_status_t run_call(const call_t *call, uint32_t argument_count, uint
     context->results[i] = (ingot_vm_result_t){given, given != NULL, false};
   }
   context->arguments = call->arguments;
+  context->is_slab_seen = false;
   ingot_vm_context_limit(context, options, 0);
   ingot_status_t status = run_and_wait(context);
   settle_results(call, !status);
   if (!status && context->state.is_changing) ingot_vm_state_keep(&context->state);
-  if (context->retired_count + context->list_count > 0) ingot_vm_context_finish_call(context);
+  if (context->retired_count + context->list_count > 0 || context->shares_slab) {
+    ingot_vm_context_finish_call(context);
+  }
   return status;
 }
 
@@ -353,7 +414,7 @@ static void trace_call(const call_t *call, int64_t begin) {
       .layer = "",
       .begin = begin,
       .end = ingot_clock(),
-      .length = context->slab ? context->slab->length : 0,
+      .length = context->slab_length,
       .resident = ingot_vm_weights_length(call->session->weights),
       .kind = INGOT_TRACE_CALL,
   };
@@ -368,26 +429,10 @@ ingot_status_t ingot_session_call(ingot_session_t *session, uint32_t function,
                                   ingot_buffer_view_t *const *arguments, uint32_t argument_count,
                                   ingot_buffer_view_t **results, uint32_t result_count,
                                   const ingot_call_options_t *options) {
-  const ingot_program_t *program = session->program;
-  if (function >= program->function_count) {
-    return ingot_status_create(ingot_session_allocator(session), INGOT_STATUS_OUT_OF_RANGE,
-                               "function %u, the program has %u", function,
-                               program->function_count);
-  }
-  INGOT_TRY(ingot_session_enter(session, INGOT_STOP_BUSY | INGOT_STOP_CALL));
-  ingot_program_function_t target = program->functions[function];
-  const ingot_vm_image_t *image = &program->images[target.image];
-  session->context.image = image;
-  session->context.function = target.function;
-  session->context.variables = session->context.state.variables + image->first_variable;
-  if (session->weights != atomic_load_explicit(&program->weights, memory_order_acquire)) {
-    ingot_mutex_lock(&session->program->mutex);
-    renew_weights(session);
-    ingot_mutex_unlock(&session->program->mutex);
-  }
-  session->context.globals = session->weights->globals + image->first_global;
-  const call_t call = {session, image->module, &image->module->functions[target.function],
-                       arguments, results};
+  INGOT_TRY(ingot_session_enter_function(session, function));
+  const ingot_module_t *module = session->context.image->module;
+  const call_t call = {session, module, &module->functions[session->context.function], arguments,
+                       results};
   int64_t begin = session->context.trace ? ingot_clock() : 0;
   ingot_float_environment_t saved = ingot_float_environment_enter();
   ingot_status_t status = run_call(&call, argument_count, result_count, options);

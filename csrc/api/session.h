@@ -1,4 +1,4 @@
-/* What session.c and state.c know of a session.
+/* What the files of csrc/api know of a session.
  */
 #ifndef INGOT_API_SESSION_H_
 #define INGOT_API_SESSION_H_
@@ -27,6 +27,9 @@ ingot_status_t ingot_session_allocate(ingot_program_t *program,
 /* One caller at a time: FailedPrecondition if there is one. `flags`: INGOT_STOP_BUSY and what else
  * it is to start with. */
 ingot_status_t ingot_session_enter(ingot_session_t *session, uint32_t flags);
+
+/* The same for a call of one of the program's functions, which the context then names. */
+ingot_status_t ingot_session_enter_function(ingot_session_t *session, uint32_t function);
 void ingot_session_leave(ingot_session_t *session);
 
 #endif /* INGOT_API_SESSION_H_ */

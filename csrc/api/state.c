@@ -6,6 +6,7 @@
 
 #include "api/session.h"
 #include "base/crc32.h"
+#include "hal/account.h"
 
 /* -- variables --------------------------------------------------------------------------------- */
 
@@ -69,7 +70,6 @@ ingot_status_t ingot_session_write_variable(ingot_session_t *session, const ingo
 static ingot_status_t fork_session(ingot_session_t *session, ingot_session_t *fork) {
   const ingot_program_t *program = session->program;
   const ingot_vm_state_t *state = &session->context.state;
-  fork->context.memory_limit = session->context.memory_limit;
   INGOT_TRY(ingot_vm_state_check(state, program->images, program->image_count));
   INGOT_TRY(ingot_hal_queue_wait(session->context.queue)); /* the fork has another queue */
   return ingot_vm_state_fork(&fork->context.state, state, ingot_session_allocator(session));
@@ -77,8 +77,13 @@ static ingot_status_t fork_session(ingot_session_t *session, ingot_session_t *fo
 
 ingot_status_t ingot_session_fork(ingot_session_t *session, ingot_session_t **out_session) {
   ingot_session_t *fork = NULL;
+  int64_t limit = session->context.account->limit;
+  const ingot_session_options_t options = {
+      .memory_limit = limit < INT64_MAX ? (size_t)limit : 0,
+      .shares_slab = session->context.shares_slab,
+  };
   INGOT_TRY(ingot_session_enter(session, INGOT_STOP_BUSY));
-  ingot_status_t status = ingot_session_allocate(session->program, NULL, &fork);
+  ingot_status_t status = ingot_session_allocate(session->program, &options, &fork);
   if (!status) status = fork_session(session, fork);
   ingot_session_leave(session);
   if (status) {
@@ -377,7 +382,7 @@ static ingot_status_t get_state(state_stream_t *stream, const ingot_session_t *s
 ingot_status_t ingot_session_load_state(ingot_session_t *session, ingot_read_function_t read,
                                         void *user) {
   state_stream_t stream = {.session = session, .read = read, .user = user};
-  ingot_vm_state_t other = {NULL, 0, false};
+  ingot_vm_state_t other = {.account = session->context.account};
   INGOT_TRY(ingot_session_enter(session, INGOT_STOP_BUSY));
   ingot_status_t status = get_state(&stream, session, &other);
   if (!status) {

@@ -77,6 +77,7 @@ static ingot_status_t run_functions(const plan_t *plan, const ingot_making_t *ma
   context.initializing = init;
   context.globals = init->weights->globals + image->first_global;
   context.zero_memory = zero_memory;
+  context.account = image->account;
   atomic_init(&context.stop.flags, INGOT_STOP_BUSY | INGOT_STOP_CALL);
   ingot_vm_context_limit(&context, &limits, making->begin);
   if (!status && ingot_stop_is_due(&context.stop, true)) {

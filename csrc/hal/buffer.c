@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/arithmetic.h"
+#include "hal/account.h"
 #include "hal/check.h"
 #include "hal/hal.h"
 
@@ -35,6 +36,23 @@ ingot_status_t ingot_hal_buffer_create(ingot_device_t *device, int64_t length,
   INGOT_TRY(ingot_hal_check_length(device, length));
   INGOT_TRY(ingot_hal_device_check_memory(device, length));
   return device->vtable->buffer_create(device, length, out_buffer);
+}
+
+/* Counted first: what is too much is not tried. */
+ingot_status_t ingot_hal_buffer_create_counted(ingot_device_t *device, ingot_hal_account_t *account,
+                                               uint32_t kind, int64_t length,
+                                               ingot_buffer_t **out_buffer) {
+  ingot_buffer_t counted = {.length = length};
+  INGOT_TRY(ingot_hal_check_length(device, length));
+  INGOT_TRY(ingot_hal_account_add(account, kind, &counted));
+  ingot_status_t status = ingot_hal_buffer_create(device, length, out_buffer);
+  if (status) {
+    ingot_hal_account_remove(&counted);
+    return status;
+  }
+  (*out_buffer)->account = account;
+  (*out_buffer)->kind = kind;
+  return NULL;
 }
 
 ingot_status_t ingot_hal_buffer_wrap(ingot_device_t *device, void *data, int64_t length,
@@ -89,6 +107,7 @@ void ingot_hal_buffer_retain(ingot_buffer_t *buffer) {
 void ingot_hal_buffer_release(ingot_buffer_t *buffer) {
   if (!buffer || !ingot_reference_count_release(&buffer->references)) return;
   if (buffer->root == buffer) {
+    if (buffer->account) ingot_hal_account_remove(buffer);
     buffer->vtable->destroy(buffer);
   } else {
     ingot_hal_subspan_destroy(buffer);

@@ -32,8 +32,22 @@
 #define INGOT_HAL_MAX_BINDINGS 64 /* = INGOT_ENTRY_MAX_BINDINGS of the module layout */
 #define INGOT_HAL_MAX_WRITE 65536 /* bytes of one queue_write */
 #define INGOT_HAL_BUFFER_ALIGNMENT 64
+#define INGOT_HAL_POOL_BUFFERS 16
+
+/* Kinds of memory, as ingot_memory_statistics_t has them. */
+enum {
+  INGOT_MEMORY_CONSTANTS,
+  INGOT_MEMORY_PARAMETERS,
+  INGOT_MEMORY_WEIGHTS,
+  INGOT_MEMORY_STATE,
+  INGOT_MEMORY_SLABS,
+  INGOT_MEMORY_LISTS,
+  INGOT_MEMORY_RESULTS,
+  INGOT_MEMORY_KINDS,
+};
 
 typedef struct ingot_driver_t ingot_hal_driver_t;
+typedef struct ingot_hal_account_t ingot_hal_account_t; /* account.h */
 typedef struct ingot_hal_executable_t ingot_hal_executable_t;
 typedef struct ingot_hal_queue_t ingot_hal_queue_t;
 typedef struct ingot_hal_device_vtable_t ingot_hal_device_vtable_t;
@@ -124,6 +138,8 @@ struct ingot_device_t {
   uint32_t thread_count;   /* that a dispatch may use at most; 1 where it means nothing */
   int64_t memory_length;   /* bytes of all its memory; 0 if it is not known */
   ingot_device_t *host;    /* runs what this one cannot; made when first needed, by the core */
+  _Atomic uint32_t pool_users; /* sessions that leave their slabs to others (pool.h) */
+  ingot_buffer_t *_Atomic pool[INGOT_HAL_POOL_BUFFERS];
 };
 
 /* `uri`: "cpu", "cpu://", "cpu://?threads=4", "opencl://0". NotFound if no driver has that
@@ -166,12 +182,20 @@ struct ingot_buffer_t {
   const void *memory;
   uint64_t address;
   bool spare; /* a root whose memory may be kept for others when it is released */
+  uint32_t kind; /* INGOT_MEMORY_* */
+  ingot_hal_account_t *account; /* that counts the root; or NULL */
 };
 
 /* `length` bytes of arbitrary content on a multiple of 64; from 2 MB on of 2 MB, on huge
  * pages where the system has them. One allocation. */
 ingot_status_t ingot_hal_buffer_create(ingot_device_t *device, int64_t length,
                                        ingot_buffer_t **out_buffer);
+
+/* The same, counted in `account` as `kind`, INGOT_MEMORY_*, until it is destroyed. OutOfMemory where
+ * the account's limit does not allow it. */
+ingot_status_t ingot_hal_buffer_create_counted(ingot_device_t *device, ingot_hal_account_t *account,
+                                               uint32_t kind, int64_t length,
+                                               ingot_buffer_t **out_buffer);
 
 /* The caller's bytes, not copied where the device shares this process's memory; they must stay
  * until `release` (may be NULL) is called, which happens once, from any thread, never if
@@ -220,10 +244,10 @@ typedef struct ingot_hal_entry_description_t {
 } ingot_hal_entry_description_t;
 
 typedef struct ingot_hal_variant_t {
-  const char *name;   /* "x86-64-v3" */
+  const char *name; /* "x86-64-v3" */
   const char *format; /* "elf-x86_64", "elf-aarch64", "opencl-c" */
-  uint64_t features;  /* that the device must have */
-  const void *data;   /* the object; needed during creation only */
+  uint64_t features; /* that the device must have */
+  const void *data; /* the object; needed during creation only */
   size_t length;
 } ingot_hal_variant_t;
 
@@ -275,12 +299,12 @@ typedef bool (*ingot_hal_describe_function_t)(void *user, const void *site, char
 
 /* One operation that has ended. */
 typedef struct ingot_hal_trace_t {
-  const void *site;   /* the dispatch's, or of a copy or fill the queue's at that time */
+  const void *site; /* the dispatch's, or of a copy or fill the queue's at that time */
   const char *kernel; /* "copy", "fill", "wait" for these */
-  int64_t begin;      /* of ingot_clock; as the device measured it, where it can */
+  int64_t begin; /* of ingot_clock; as the device measured it, where it can */
   int64_t end;
-  int64_t length;     /* bytes: of kernels the dispatch's cost_bytes */
-  int32_t kind;       /* INGOT_TRACE_... */
+  int64_t length; /* bytes: of kernels the dispatch's cost_bytes */
+  int32_t kind; /* INGOT_TRACE_... */
 } ingot_hal_trace_t;
 
 /* Must not use the queue. */
@@ -295,8 +319,8 @@ struct ingot_hal_queue_t { /* drivers append their state */
    * ended, in order, by the next wait at the latest. */
   ingot_hal_trace_function_t trace;
   void *trace_user;
-  const void *site;        /* of the copies and fills to come */
-  ingot_stop_t *stop;      /* of the call that operations belong to; the owner sets it, or NULL */
+  const void *site; /* of the copies and fills to come */
+  ingot_stop_t *stop; /* of the call that operations belong to; the owner sets it, or NULL */
   ingot_hal_queue_t *host; /* on device->host; made when first needed, by the core */
 };
 
@@ -308,15 +332,15 @@ typedef struct ingot_hal_binding_t {
 
 typedef struct ingot_hal_dispatch_t {
   ingot_hal_executable_t *executable;
-  uint32_t entry;                      /* ordinal in the executable */
-  uint32_t binding_count;              /* must be the entry's */
-  uint32_t constant_count;             /* must be the entry's */
+  uint32_t entry; /* ordinal in the executable */
+  uint32_t binding_count; /* must be the entry's */
+  uint32_t constant_count; /* must be the entry's */
   const ingot_hal_binding_t *bindings; /* like the constants, needed during the call only */
   const int64_t *constants;
   int64_t workload[3]; /* a zero skips the dispatch; negative is InvalidArgument */
-  int64_t cost_flops;  /* estimates: whether it is worth sharing between threads */
+  int64_t cost_flops; /* estimates: whether it is worth sharing between threads */
   int64_t cost_bytes;
-  const void *site;    /* for the queue's describe function */
+  const void *site; /* for the queue's describe function */
 } ingot_hal_dispatch_t;
 
 ingot_status_t ingot_hal_queue_create(ingot_device_t *device, ingot_hal_queue_t **out_queue);
@@ -342,9 +366,9 @@ typedef struct ingot_hal_call_t {
   void *user;
   const ingot_hal_binding_t *bindings; /* at most INGOT_HAL_MAX_BINDINGS */
   uint32_t binding_count;
-  bool on_device;   /* the function queues work itself, behind what is queued */
+  bool on_device; /* the function queues work itself, behind what is queued */
   uint64_t written; /* bit b: binding b is written */
-  int64_t length;   /* bytes, for traces */
+  int64_t length; /* bytes, for traces */
 } ingot_hal_call_t;
 
 /* Runs the function when everything queued before has ended, unless it is `on_device`; it has
@@ -379,7 +403,7 @@ ingot_status_t ingot_hal_queue_read(ingot_hal_queue_t *queue, ingot_buffer_t *so
 
 struct ingot_hal_device_vtable_t {
   void (*destroy)(ingot_device_t *device); /* releases the instance last */
-  void (*trim)(ingot_device_t *device);    /* NULL: there is nothing to free */
+  void (*trim)(ingot_device_t *device); /* NULL: there is nothing to free */
   ingot_status_t (*buffer_create)(ingot_device_t *device, int64_t length,
                                   ingot_buffer_t **out_buffer);
   ingot_status_t (*buffer_wrap)(ingot_device_t *device, void *data, int64_t length, uint32_t access,

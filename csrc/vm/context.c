@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "base/dtype.h"
+#include "hal/pool.h"
 #include "platform/platform.h"
 #include "vm/list.h"
 
@@ -94,7 +95,7 @@ static void add_needs(context_needs_t *needs, const ingot_vm_image_t *image) {
 
 ingot_status_t ingot_vm_context_initialize(ingot_vm_context_t *context, ingot_device_t *device,
                                            const ingot_vm_image_t *images, uint32_t image_count) {
-  *context = (ingot_vm_context_t){.device = device, .memory_limit = INT64_MAX};
+  *context = (ingot_vm_context_t){.device = device};
   ingot_hal_device_retain(device);
   context_needs_t needs = {0, 0, 0, 0};
   for (uint32_t i = 0; i < image_count; ++i) add_needs(&needs, &images[i]);
@@ -121,6 +122,7 @@ void ingot_vm_context_deinitialize(ingot_vm_context_t *context) {
   if (!context->device) return; /* never initialized */
   const ingot_allocator_t *allocator = context_allocator(context);
   ingot_hal_queue_destroy(context->queue); /* first: it waits for work on the rest */
+  context->is_slab_given = false;
   ingot_vm_context_trim(context);
   ingot_vm_state_deinitialize(&context->state, allocator);
   ingot_release_memory(allocator, context->lists);
@@ -155,6 +157,7 @@ void ingot_vm_context_finish_call(ingot_vm_context_t *context) {
     ingot_hal_buffer_release(context->retired[i]);
   }
   context->retired_count = 0;
+  if (context->shares_slab) ingot_vm_context_release_slab(context);
   for (uint32_t i = 0; i < context->list_count; ++i) ingot_vm_list_clear(&context->lists[i]);
 }
 
@@ -163,8 +166,8 @@ void ingot_vm_context_trim(ingot_vm_context_t *context) {
   for (uint32_t i = 0; i < context->list_count; ++i) {
     ingot_vm_list_release(context, &context->lists[i]);
   }
-  ingot_hal_buffer_release(context->slab);
-  context->slab = NULL;
+  if (!context->is_slab_given) ingot_vm_context_release_slab(context);
+  ingot_hal_pool_trim(context->device);
   ingot_hal_device_trim(context->device);
 }
 
@@ -190,17 +193,23 @@ static ingot_status_t check_given(const ingot_vm_context_t *context, uint32_t or
   return NULL;
 }
 
+ingot_status_t ingot_vm_result_too_large(const ingot_vm_context_t *context, uint32_t ordinal) {
+  return ingot_status_create(
+      context_allocator(context), INGOT_STATUS_INVALID_ARGUMENT,
+      "result %u '%s': a dim is negative or the tensor has more than 2^63 bytes", ordinal,
+      ingot_module_string(context->image->module, result_value(context, ordinal)->name));
+}
+
 static ingot_status_t make_result(ingot_vm_context_t *context, uint32_t ordinal,
                                   const ingot_layout_value_t *value, const int64_t *dims) {
   int64_t length = 0;
   if (!ingot_dtype_tensor_length(value->dtype, value->rank, dims, &length)) {
-    return ingot_status_create(context_allocator(context), INGOT_STATUS_INVALID_ARGUMENT,
-                               "result %u '%s': a dim is negative or the tensor has more than "
-                               "2^63 bytes",
-                               ordinal, ingot_module_string(context->image->module, value->name));
+    return ingot_vm_result_too_large(context, ordinal);
   }
   ingot_buffer_t *buffer = NULL;
-  INGOT_TRY(ingot_vm_context_buffer(context, length, &buffer));
+  INGOT_TRY(ingot_status_prefix(
+      ingot_vm_context_buffer(context, INGOT_MEMORY_RESULTS, length, &buffer), "result %u '%s'",
+      ordinal, ingot_module_string(context->image->module, value->name)));
   buffer->spare = true;
   ingot_status_t status = ingot_buffer_view_create(buffer, 0, value->dtype, value->rank, dims,
                                                    &context->results[ordinal].view);

@@ -38,7 +38,14 @@ typedef struct ingot_vm_list_t {
   uint32_t rank;              /* of every element */
 } ingot_vm_list_t;
 
-typedef struct ingot_vm_context_t {
+typedef struct ingot_vm_measure_t ingot_vm_measure_t;
+typedef struct ingot_vm_context_t ingot_vm_context_t;
+
+/* Comes before a marked instruction (debug.h), or, if it moves *pc on, in its place. */
+typedef ingot_status_t (*ingot_vm_trap_t)(ingot_vm_context_t *context, const uint16_t **pc,
+                                          int64_t *i64, ingot_buffer_t **references);
+
+struct ingot_vm_context_t {
   ingot_stop_t stop; /* says whether the context is in use, and when the call is to end */
   ingot_device_t *device;
   ingot_hal_queue_t *queue;
@@ -46,8 +53,13 @@ typedef struct ingot_vm_context_t {
   uint8_t *registers; /* those of the function that runs */
   int64_t *constants; /* of one dispatch; the dims of one native call */
   ingot_vm_result_t *results;
-  int64_t memory_limit;     /* bytes of the slab; INT64_MAX: none */
+  ingot_hal_account_t *account; /* that counts its buffers; its owner's */
   ingot_buffer_t *slab;     /* NULL until code asks for it */
+  int64_t slab_length;      /* of the last one */
+  int64_t slab_missing;     /* that a call failed for, else 0 */
+  bool is_slab_given;       /* the application's own; it does not grow */
+  bool is_slab_seen;        /* registers of the current call may hold it */
+  bool shares_slab;         /* between calls it is the device's pool's */
   ingot_buffer_t **retired; /* outgrown slabs and lists that the current call may still use */
   uint32_t retired_count;
   uint32_t list_count;
@@ -58,6 +70,7 @@ typedef struct ingot_vm_context_t {
   void *trace_user;
   ingot_debug_function_t debug; /* NULL: off */
   void *debug_user;
+  ingot_vm_measure_t *measure; /* NULL: code does its work (measure.h) */
 
   /* Of the current call. */
   const ingot_vm_image_t *image;
@@ -65,12 +78,13 @@ typedef struct ingot_vm_context_t {
   ingot_buffer_t *const *globals; /* of the image; NULL where init has not set one */
   uint32_t function;              /* ordinal in its module */
   const uint16_t *code;           /* of the function: its module's, or `marked` */
+  ingot_vm_trap_t trap;           /* of the marked copy */
   uint16_t *marked;               /* the debugger's copy (debug.h), else NULL */
   ingot_vm_variable_t *variables; /* of the image */
   ingot_buffer_view_t *const *arguments;
   uint64_t max_steps; /* UINT64_MAX: none */
   uint64_t look_step; /* from which step on the limits are worth a look; UINT64_MAX: never */
-} ingot_vm_context_t;
+};
 
 /* Sizes everything for the functions of `images` that are for `device`. On failure the
  * context is left for ingot_vm_context_deinitialize, which must be called in any case. */
@@ -85,11 +99,11 @@ void ingot_vm_context_deinitialize(ingot_vm_context_t *context);
 void ingot_vm_context_limit(ingot_vm_context_t *context, const ingot_call_options_t *options,
                             int64_t begin);
 
-/* A buffer that code may see before it has written it. */
-ingot_status_t ingot_vm_context_buffer(ingot_vm_context_t *context, int64_t length,
+/* A buffer that code may see before it has written it; `kind` is INGOT_MEMORY_*. */
+ingot_status_t ingot_vm_context_buffer(ingot_vm_context_t *context, uint32_t kind, int64_t length,
                                        ingot_buffer_t **out_buffer);
 
-/* Frees the slabs and the memory of lists. Not during a call. */
+/* Frees the slab, unless the application gave it, and the memory of lists. Not during a call. */
 void ingot_vm_context_trim(ingot_vm_context_t *context);
 
 /* Drops what only the current call needed: outgrown buffers, elements of lists. */
@@ -103,6 +117,12 @@ ingot_status_t ingot_vm_context_retire(ingot_vm_context_t *context, ingot_buffer
 ingot_status_t ingot_vm_context_slab(ingot_vm_context_t *context, int64_t length,
                                      ingot_buffer_t **out_buffer);
 
+/* The application's memory as the slab, which it is from then on. On failure it is too. */
+ingot_status_t ingot_vm_context_give_slab(ingot_vm_context_t *context, ingot_buffer_t *slab);
+
+/* Frees the slab, or leaves it to other sessions. */
+void ingot_vm_context_release_slab(ingot_vm_context_t *context);
+
 /* Gives a variable that forks share a buffer of its own, with its bytes. Those of the `count`
  * references that are to the old one become references to the new. */
 ingot_status_t ingot_vm_context_part(ingot_vm_context_t *context, ingot_vm_variable_t *variable,
@@ -111,6 +131,9 @@ ingot_status_t ingot_vm_context_part(ingot_vm_context_t *context, ingot_vm_varia
 /* The buffer of result `ordinal` with these dims: the caller's or a new one. */
 ingot_status_t ingot_vm_context_result(ingot_vm_context_t *context, uint32_t ordinal,
                                        const int64_t *dims, ingot_buffer_t **out_buffer);
+
+/* The failure of a result whose length does not fit 64 bits. */
+ingot_status_t ingot_vm_result_too_large(const ingot_vm_context_t *context, uint32_t ordinal);
 
 /* Makes result `ordinal`, a sequence or an optional, of a list; of an optional nothing if it is
  * not `given`, or a tensor that the list does not have. */

@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "hal/account.h"
+
 static const ingot_allocator_t *image_allocator(const ingot_vm_image_t *image) {
   return ingot_hal_device_allocator(image->device);
 }
@@ -78,7 +80,8 @@ static ingot_status_t load_executables(ingot_vm_image_t *image) {
 /* -- lifetime -------------------------------------------------------------------------------- */
 
 ingot_status_t ingot_vm_image_initialize(ingot_vm_image_t *image, ingot_device_t *device,
-                                         ingot_module_t *module) {
+                                         ingot_hal_account_t *account, ingot_module_t *module) {
+  image->account = account;
   image->module = module;
   image->device = device;
   ingot_module_retain(module);
@@ -91,6 +94,7 @@ ingot_status_t ingot_vm_image_initialize(ingot_vm_image_t *image, ingot_device_t
   INGOT_TRY(ingot_hal_buffer_wrap(device, (void *)(uintptr_t)constants,
                                   (int64_t)module->constants_length, INGOT_HAL_ACCESS_READ, NULL,
                                   NULL, &image->constants));
+  INGOT_TRY(ingot_hal_account_add(account, INGOT_MEMORY_CONSTANTS, image->constants));
   return load_executables(image);
 }
 

@@ -12,6 +12,7 @@
 typedef struct ingot_vm_image_t {
   ingot_module_t *module; /* retained, like the device */
   ingot_device_t *device;
+  ingot_hal_account_t *account; /* its owner's */
   ingot_hal_executable_t **executables; /* per executable; NULL for other targets */
   ingot_buffer_t *constants;
   uint32_t first_variable; /* its variables' place among those of the program */
@@ -28,7 +29,7 @@ bool ingot_vm_image_is_init(const ingot_vm_image_t *image, const ingot_layout_fu
 /* Loads the executables and wraps the constants. On failure the image is left for
  * ingot_vm_image_deinitialize, which must be called in any case. */
 ingot_status_t ingot_vm_image_initialize(ingot_vm_image_t *image, ingot_device_t *device,
-                                         ingot_module_t *module);
+                                         ingot_hal_account_t *account, ingot_module_t *module);
 void ingot_vm_image_deinitialize(ingot_vm_image_t *image);
 
 #endif /* INGOT_VM_IMAGE_H_ */

@@ -6,6 +6,7 @@
 
 #include "base/arithmetic.h"
 #include "base/dtype.h"
+#include "hal/account.h"
 #include "module/instruction.h"
 
 static const ingot_allocator_t *init_allocator(const ingot_vm_init_t *init) {
@@ -103,17 +104,21 @@ ingot_status_t ingot_vm_init_parameter(ingot_vm_init_t *init, uint32_t parameter
     const ingot_parameter_span_t *span = &init->spans[parameter];
     ingot_device_t *device = init->image->device;
     size_t alignment = ingot_dtype_length(span->dtype);
+    ingot_hal_account_t *account = init->image->account;
     ingot_buffer_t *buffer = NULL;
+    ingot_status_t status = NULL;
     if ((uintptr_t)span->data % alignment == 0) {
       INGOT_TRY(ingot_hal_buffer_wrap(device, (void *)(uintptr_t)span->data, (int64_t)span->length,
                                       INGOT_HAL_ACCESS_READ, NULL, NULL, &buffer));
+      status = ingot_hal_account_add(account, INGOT_MEMORY_PARAMETERS, buffer);
     } else { /* kernels rely on aligned elements; files do not */
-      INGOT_TRY(ingot_hal_buffer_create(device, (int64_t)span->length, &buffer));
-      ingot_status_t status = ingot_hal_buffer_write(buffer, 0, (int64_t)span->length, span->data);
-      if (status) {
-        ingot_hal_buffer_release(buffer);
-        return status;
-      }
+      INGOT_TRY(ingot_hal_buffer_create_counted(device, account, INGOT_MEMORY_PARAMETERS,
+                                                (int64_t)span->length, &buffer));
+      status = ingot_hal_buffer_write(buffer, 0, (int64_t)span->length, span->data);
+    }
+    if (status) {
+      ingot_hal_buffer_release(buffer);
+      return status;
     }
     init->parameters[parameter] = buffer;
   }
@@ -128,7 +133,8 @@ ingot_status_t ingot_vm_init_arena(ingot_vm_init_t *init, ingot_hal_queue_t *que
                                    sizeof(*init->arenas), &arenas));
   init->arenas = arenas;
   ingot_buffer_t *buffer = NULL;
-  INGOT_TRY(ingot_hal_buffer_create(init->image->device, length, &buffer));
+  INGOT_TRY(ingot_hal_buffer_create_counted(init->image->device, init->image->account,
+                                            INGOT_MEMORY_WEIGHTS, length, &buffer));
   init->arenas[init->arena_count++] = buffer;
   *out_buffer = buffer;
   return ingot_hal_queue_fill(queue, buffer, 0, length, 0, 1);

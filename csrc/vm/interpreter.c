@@ -306,8 +306,10 @@ ingot_status_t ingot_vm_run(ingot_vm_context_t *context) {
         WORK(LIST_GET, 5, ingot_vm_list_get(context, LIST(3), I(4), &O(1), &I(2)));
       default: /* the verifier knows every opcode that the switch does */
         if (code & INGOT_VM_TRAP) {
-          status = ingot_vm_debug_stop(context, pc);
+          const uint16_t *at = pc;
+          status = context->trap(context, &pc, r.i, r.o);
           if (status) goto failed;
+          if (pc != at) continue;
           code &= (uint16_t)~INGOT_VM_TRAP;
           goto execute;
         }

@@ -46,7 +46,8 @@ static ingot_status_t create_storage(ingot_vm_context_t *context, int64_t length
                                      ingot_vm_storage_t *out_storage) {
   ingot_vm_storage_t storage = {NULL, NULL};
   if (length < LEAST_CAPACITY) length = LEAST_CAPACITY;
-  ingot_status_t status = ingot_vm_context_buffer(context, length, &storage.buffer);
+  ingot_status_t status =
+      ingot_vm_context_buffer(context, INGOT_MEMORY_LISTS, length, &storage.buffer);
   if (!status) {
     status = ingot_hal_buffer_subspan(storage.buffer, 0, length, &storage.readable);
   }
@@ -365,7 +366,8 @@ ingot_status_t ingot_vm_list_give(ingot_vm_context_t *context, const ingot_vm_li
   void *memory = NULL;
   INGOT_TRY(ingot_allocate_array(allocator, count, sizeof(ingot_buffer_view_t *), &memory));
   ingot_buffer_view_t **views = memory;
-  ingot_status_t status = ingot_vm_context_buffer(context, list->live, &buffer);
+  ingot_status_t status =
+      ingot_vm_context_buffer(context, INGOT_MEMORY_RESULTS, list->live, &buffer);
   if (!status) status = pack_elements(context, list, buffer);
   if (!status) status = view_packed(list, dtype, buffer, views, count);
   if (!status) status = ingot_buffer_view_create_list(context->device, views, count, out_list);

@@ -6,7 +6,8 @@
 
 #include "base/arithmetic.h"
 
-typedef ingot_status_t (*variable_function_t)(ingot_vm_variable_t *variable,
+typedef ingot_status_t (*variable_function_t)(const ingot_vm_state_t *state,
+                                              ingot_vm_variable_t *variable,
                                               const ingot_vm_image_t *image,
                                               const ingot_layout_variable_t *layout,
                                               ingot_hal_queue_t *queue);
@@ -18,7 +19,7 @@ static ingot_status_t for_each_variable(const ingot_vm_state_t *state, ingot_hal
   for (uint32_t i = 0; i < image_count; ++i) {
     const ingot_module_t *module = images[i].module;
     for (uint32_t v = 0; v < module->variable_count; ++v) {
-      INGOT_TRY(function(&state->variables[images[i].first_variable + v], &images[i],
+      INGOT_TRY(function(state, &state->variables[images[i].first_variable + v], &images[i],
                          &module->variables[v], queue));
     }
   }
@@ -40,10 +41,11 @@ static ingot_status_t check_memory(const ingot_device_t *device, const ingot_vm_
   return ingot_status_prefix(ingot_hal_device_check_memory(device, total), "state");
 }
 
-ingot_status_t ingot_vm_variable_create(ingot_device_t *device, int64_t length,
-                                        ingot_vm_variable_t *out_variable) {
+ingot_status_t ingot_vm_variable_create(ingot_device_t *device, ingot_hal_account_t *account,
+                                        int64_t length, ingot_vm_variable_t *out_variable) {
   ingot_vm_variable_t made = {NULL, NULL, false};
-  INGOT_TRY(ingot_hal_buffer_create(device, length, &made.buffer));
+  INGOT_TRY(
+      ingot_hal_buffer_create_counted(device, account, INGOT_MEMORY_STATE, length, &made.buffer));
   ingot_status_t status = ingot_hal_buffer_subspan(made.buffer, 0, length, &made.readable);
   if (status) {
     ingot_hal_buffer_release(made.buffer);
@@ -66,24 +68,27 @@ bool ingot_vm_variable_is_shared(const ingot_vm_variable_t *variable) {
 }
 
 /* In place of what forks have too a buffer of its own, of arbitrary content. */
-static ingot_status_t part_variable(ingot_vm_variable_t *variable) {
+static ingot_status_t part_variable(const ingot_vm_state_t *state, ingot_vm_variable_t *variable) {
   if (!ingot_vm_variable_is_shared(variable)) return NULL;
   ingot_vm_variable_t made;
   const ingot_buffer_t *buffer = variable->buffer;
-  INGOT_TRY(ingot_vm_variable_create(buffer->device, buffer->length, &made));
+  INGOT_TRY(ingot_vm_variable_create(buffer->device, state->account, buffer->length, &made));
   made.is_changing = variable->is_changing;
   ingot_vm_variable_release(variable);
   *variable = made;
   return NULL;
 }
 
-static ingot_status_t create_variable(ingot_vm_variable_t *variable, const ingot_vm_image_t *image,
+static ingot_status_t create_variable(const ingot_vm_state_t *state, ingot_vm_variable_t *variable,
+                                      const ingot_vm_image_t *image,
                                       const ingot_layout_variable_t *layout,
                                       ingot_hal_queue_t *queue) {
   uint32_t ordinal = (uint32_t)(layout - image->module->variables);
   (void)queue;
-  return ingot_vm_variable_create(image->device,
-                                  ingot_module_variable_length(image->module, ordinal), variable);
+  return ingot_status_prefix(
+      ingot_vm_variable_create(image->device, state->account,
+                               ingot_module_variable_length(image->module, ordinal), variable),
+      "variable '%s'", ingot_module_string(image->module, layout->name));
 }
 
 static ingot_status_t allocate_variables(ingot_vm_state_t *state,
@@ -124,15 +129,16 @@ ingot_status_t ingot_vm_state_fork(ingot_vm_state_t *state, const ingot_vm_state
 void ingot_vm_state_deinitialize(ingot_vm_state_t *state, const ingot_allocator_t *allocator) {
   for (uint32_t v = 0; v < state->count; ++v) ingot_vm_variable_release(&state->variables[v]);
   ingot_release_memory(allocator, state->variables);
-  *state = (ingot_vm_state_t){NULL, 0, false};
+  *state = (ingot_vm_state_t){.variables = NULL};
 }
 
 /* -- values ---------------------------------------------------------------------------------- */
 
-static ingot_status_t reset_variable(ingot_vm_variable_t *variable, const ingot_vm_image_t *image,
+static ingot_status_t reset_variable(const ingot_vm_state_t *state, ingot_vm_variable_t *variable,
+                                     const ingot_vm_image_t *image,
                                      const ingot_layout_variable_t *layout,
                                      ingot_hal_queue_t *queue) {
-  INGOT_TRY(part_variable(variable));
+  INGOT_TRY(part_variable(state, variable));
   ingot_buffer_t *buffer = variable->buffer;
   if (layout->length == (uint64_t)buffer->length) {
     return ingot_hal_queue_copy(queue, image->constants, (int64_t)layout->offset, buffer, 0,
@@ -190,7 +196,7 @@ ingot_status_t ingot_vm_state_get(const ingot_vm_state_t *state, const ingot_vm_
 ingot_status_t ingot_vm_state_set(ingot_vm_state_t *state, const ingot_vm_image_t *image,
                                   uint32_t variable, const void *data) {
   ingot_vm_variable_t *found = &state->variables[image->first_variable + variable];
-  INGOT_TRY(part_variable(found));
+  INGOT_TRY(part_variable(state, found));
   INGOT_TRY(ingot_hal_buffer_write(found->buffer, 0, found->buffer->length, data));
   found->is_changing = false;
   state->is_changing = false;

@@ -26,6 +26,7 @@ typedef struct ingot_vm_state_t {
   ingot_vm_variable_t *variables;
   uint32_t count;
   bool is_changing; /* whether a variable is */
+  ingot_hal_account_t *account; /* that counts them; its owner's */
 } ingot_vm_state_t;
 
 /* Allocates the variables of `images` and sets their initial values. OutOfMemory without a try
@@ -48,8 +49,8 @@ void ingot_vm_state_deinitialize(ingot_vm_state_t *state, const ingot_allocator_
 bool ingot_vm_variable_is_shared(const ingot_vm_variable_t *variable);
 
 /* A buffer like the variable's that nobody has, of arbitrary content. */
-ingot_status_t ingot_vm_variable_create(ingot_device_t *device, int64_t length,
-                                        ingot_vm_variable_t *out_variable);
+ingot_status_t ingot_vm_variable_create(ingot_device_t *device, ingot_hal_account_t *account,
+                                        int64_t length, ingot_vm_variable_t *out_variable);
 void ingot_vm_variable_release(ingot_vm_variable_t *variable);
 
 /* Back to the initial values. */

@@ -427,11 +427,30 @@ typedef struct ingot_native_t {
  * function's thread. */
 INGOT_API bool ingot_native_should_stop(const ingot_native_call_t *call);
 
+/* -- memory: bytes of buffers, as they were asked for ----------------------------------------- */
+
+typedef struct ingot_memory_usage_t {
+  size_t current;
+  size_t peak; /* the most at one time so far */
+} ingot_memory_usage_t;
+
+typedef struct ingot_memory_statistics_t {
+  ingot_memory_usage_t total;
+  ingot_memory_usage_t constants; /* of the modules */
+  ingot_memory_usage_t parameters; /* weights as they were given, while a program makes its own */
+  ingot_memory_usage_t weights; /* as calls use them, and what else init computes */
+  ingot_memory_usage_t state;
+  ingot_memory_usage_t slabs; /* working memory */
+  ingot_memory_usage_t lists;
+  ingot_memory_usage_t results; /* that the runtime made and nobody has released yet */
+} ingot_memory_statistics_t;
+
 /* -- program: modules made ready on a device ---------------------------------------------- */
 
 typedef struct ingot_program_options_t {
   ingot_call_options_t limits; /* of making it; without max_steps init has 2^27 */
   bool zero_memory; /* what code sees before it has written it is zeros, not bytes freed before */
+  size_t memory_limit; /* of its total in ingot_program_statistics; 0 means no limit */
   const ingot_native_t *natives; /* those that the modules call, and perhaps others; copied */
   uint32_t native_count;
   /* Files that ingot_program_save_weights wrote for these modules. What they hold is mapped, by all
@@ -488,6 +507,9 @@ INGOT_API ingot_status_t ingot_program_function(const ingot_program_t *program, 
 INGOT_API ingot_status_t ingot_program_find_function(const ingot_program_t *program,
                                                      const char *name, uint32_t *out_function);
 
+/* What the program and all its sessions hold. From any thread. */
+INGOT_API ingot_memory_statistics_t ingot_program_statistics(const ingot_program_t *program);
+
 /* A kernel that the host runs for the program's device; the texts live as long as the program. */
 typedef struct ingot_host_kernel_t {
   const char *kernel;
@@ -503,7 +525,14 @@ INGOT_API bool ingot_program_host_kernel(const ingot_program_t *program, uint32_
 /* -- session: calls ------------------------------------------------------------------------ */
 
 typedef struct ingot_session_options_t {
-  size_t memory_limit; /* bytes of working memory; 0 means no limit */
+  size_t memory_limit; /* of its total in ingot_session_statistics; 0 means no limit */
+  /* The application's memory for all calls, on the program's device: it does not grow, and what
+   * needs more fails with OutOfMemory. Retained; of no other session meanwhile. NULL: the session
+   * makes and grows its own. */
+  ingot_buffer_t *slab;
+  /* Between calls the session leaves its working memory to the other sessions of the device that
+   * say so too: those that do not run at once have it once. */
+  bool shares_slab;
 } ingot_session_options_t;
 
 /* Sessions of one program share its weights; each has its own state, which starts with the
@@ -513,6 +542,21 @@ INGOT_API ingot_status_t ingot_session_create(ingot_program_t *program,
                                               ingot_session_t **out_session);
 INGOT_API void ingot_session_retain(ingot_session_t *session);
 INGOT_API void ingot_session_release(ingot_session_t *session);
+
+/* What a call needs of memory. */
+typedef struct ingot_measure_t {
+  size_t slab_length; /* bytes of working memory */
+  bool is_exact; /* false: at least that, as the code takes sizes from data */
+} ingot_measure_t;
+
+/* Asks what a call with arguments of these dims would need, without making it. `argument_dims` are
+ * the dims of all tensors among the arguments, one after another; `out_result_dims` (may be NULL)
+ * has room for those of all tensors among the results, and gets -1 for what data decides. Fails as
+ * the call would where the dims do not fit the signature. */
+INGOT_API ingot_status_t ingot_session_measure(ingot_session_t *session, uint32_t function,
+                                               const int64_t *argument_dims, uint32_t dim_count,
+                                               int64_t *out_result_dims,
+                                               ingot_measure_t *out_measure);
 
 /* Calls function number `function` of the program and waits for it. A result slot that holds
  * a view is written in place: it must have the result's dtype and shape and must not overlap
@@ -575,6 +619,10 @@ INGOT_API ingot_status_t ingot_session_load_state(ingot_session_t *session,
 /* Frees the working memory, and what the device keeps of released results for the next ones (64
  * MB at most); the next call allocates it anew. State stays. */
 INGOT_API ingot_status_t ingot_session_trim(ingot_session_t *session);
+
+/* What the session's calls hold, without what sessions share, the application's memory and idle
+ * shared slabs. From any thread. */
+INGOT_API ingot_memory_statistics_t ingot_session_statistics(const ingot_session_t *session);
 
 typedef struct ingot_trace_event_t {
   const char *kernel; /* its name in the module; "copy", "fill", "wait"; of a call the function's */

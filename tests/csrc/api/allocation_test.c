@@ -54,13 +54,14 @@ void *mmap(void *address, size_t length, int protection, int flags, int file, of
   return next(address, length, protection, flags, file, offset);
 }
 
-static int count_calls(const harness_program_t *program, ingot_buffer_view_t *argument,
+/* Of 1000 calls but the first `skipped`. */
+static int count_calls(ingot_session_t *session, int skipped, ingot_buffer_view_t *argument,
                        ingot_buffer_view_t **results, uint32_t result_count) {
   calls_counted = 0;
   for (int i = 0; i < 1000; ++i) {
-    counting = i > 0; /* the first call makes the slab */
+    counting = i >= skipped;
     ingot_status_t status =
-        ingot_session_call(program->session, 0, &argument, 1, results, result_count, NULL);
+        ingot_session_call(session, 0, &argument, 1, results, result_count, NULL);
     counting = false;
     EXPECT_OK(status);
   }
@@ -76,7 +77,7 @@ static void a_static_function_allocates_nothing(void) {
   REQUIRE_OK(harness_load(&harness, builder_add_one_module(), NULL, &program));
   ingot_buffer_view_t *argument = harness_view(&harness, x, INGOT_DTYPE_F32, 4);
   ingot_buffer_view_t *result = harness_view(&harness, y, INGOT_DTYPE_F32, 4);
-  EXPECT_EQUAL(count_calls(&program, argument, &result, 1), 0);
+  EXPECT_EQUAL(count_calls(program.session, 0, argument, &result, 1), 0);
   ingot_buffer_view_release(result);
   result = NULL;
   counting = true;
@@ -100,7 +101,7 @@ static void a_function_with_slab_calls_and_loops_allocates_nothing(void) {
   ingot_buffer_view_t *argument = harness_view(&harness, x, INGOT_DTYPE_F32, 8);
   ingot_buffer_view_t *results[2] = {harness_view(&harness, y, INGOT_DTYPE_F32, 8),
                                      harness_view(&harness, z, INGOT_DTYPE_F32, 4)};
-  EXPECT_EQUAL(count_calls(&program, argument, results, 2), 0);
+  EXPECT_EQUAL(count_calls(program.session, 1, argument, results, 2), 0);
   ingot_buffer_view_release(results[0]);
   ingot_buffer_view_release(results[1]);
   ingot_buffer_view_release(argument);
@@ -108,7 +109,37 @@ static void a_function_with_slab_calls_and_loops_allocates_nothing(void) {
   harness_release(&harness);
 }
 
+static void a_session_in_memory_of_the_application_never_allocates(void) {
+  static uint8_t bytes[1000];
+  harness_t harness;
+  harness_program_t program;
+  ingot_session_options_t options = {.slab = NULL};
+  ingot_session_t *session = NULL;
+  ingot_measure_t measure;
+  float x[50] = {1};
+  const int64_t dims[1] = {50};
+  int64_t result_dims[1];
+  REQUIRE_OK(harness_create(NULL, &harness));
+  REQUIRE_OK(harness_load(&harness, builder_slab_module(), NULL, &program));
+  REQUIRE_OK(ingot_session_measure(program.session, 0, dims, 1, result_dims, &measure));
+  size_t length = measure.slab_length;
+  REQUIRE(length + 200 < sizeof(bytes));
+  REQUIRE_OK(ingot_buffer_wrap(harness.device, bytes, length, NULL, NULL, &options.slab));
+  REQUIRE_OK(ingot_session_create(program.program, &options, &session));
+  ingot_buffer_view_t *argument = harness_view(&harness, x, INGOT_DTYPE_F32, 50);
+  ingot_buffer_view_t *result =
+      harness_view(&harness, bytes + (length + 63) / 64 * 64, INGOT_DTYPE_F32, result_dims[0]);
+  EXPECT_EQUAL(count_calls(session, 0, argument, &result, 1), 0);
+  ingot_buffer_view_release(result);
+  ingot_buffer_view_release(argument);
+  ingot_session_release(session);
+  ingot_buffer_release(options.slab);
+  harness_unload(&program);
+  harness_release(&harness);
+}
+
 int main(void) {
+  RUN(a_session_in_memory_of_the_application_never_allocates);
   RUN(a_static_function_allocates_nothing);
   RUN(a_function_with_slab_calls_and_loops_allocates_nothing);
   return TEST_RESULT();

@@ -34,11 +34,43 @@ static ingot_status_t load_and_call(const ingot_allocator_t *allocator) {
   return status;
 }
 
-static void every_allocation_may_fail(void) {
+/* With limits, a shared slab, a call that is measured, and one that needs too much. */
+static ingot_status_t rule_memory(const ingot_allocator_t *allocator) {
+  const ingot_session_options_t options = {.shares_slab = true, .memory_limit = 100};
+  harness_t harness;
+  harness_program_t program = {.module = NULL};
+  ingot_session_t *session = NULL;
+  ingot_measure_t measure;
+  int64_t dims[2] = {3, 0};
+  ingot_status_t status = harness_create(allocator, &harness);
+  if (!status) status = harness_load(&harness, builder_slab_module(), NULL, &program);
+  if (!status) status = ingot_session_create(program.program, &options, &session);
+  for (int64_t count = 3; !status && count < 40; count += 30) {
+    float x[40] = {1};
+    ingot_buffer_view_t *argument = NULL;
+    ingot_buffer_view_t *result = NULL;
+    status = ingot_buffer_view_wrap(harness.device, x, sizeof(x), INGOT_DTYPE_F32, 1, &count, NULL,
+                                    NULL, &argument);
+    if (!status) status = ingot_session_call(session, 0, &argument, 1, &result, 1, NULL);
+    if (count > 3 && status) {
+      EXPECT_EQUAL(ingot_status_code(status), INGOT_STATUS_OUT_OF_MEMORY); /* named if it can be */
+      ingot_status_free(status);
+      status = ingot_session_measure(session, 0, dims, 1, dims + 1, &measure);
+    }
+    ingot_buffer_view_release(result);
+    ingot_buffer_view_release(argument);
+  }
+  ingot_session_release(session);
+  harness_unload(&program);
+  harness_release(&harness);
+  return status;
+}
+
+static void fail_each_allocation(ingot_status_t (*work)(const ingot_allocator_t *allocator)) {
   for (int64_t fail_at = 1;; ++fail_at) {
     test_allocator_t counter = {.fail_at = fail_at};
     ingot_allocator_t allocator = test_allocator(&counter);
-    ingot_status_t status = load_and_call(&allocator);
+    ingot_status_t status = work(&allocator);
     bool reached = counter.allocations >= fail_at;
     if (reached && status) {
       EXPECT_EQUAL(ingot_status_code(status), INGOT_STATUS_OUT_OF_MEMORY);
@@ -49,13 +81,20 @@ static void every_allocation_may_fail(void) {
       FAIL("allocation %" PRId64 ": %" PRId64 " blocks leaked", fail_at, counter.live);
     }
     if (!reached) {
-      EXPECT(fail_at > 30);
+      EXPECT(fail_at > 25);
       return;
     }
   }
 }
 
+static void every_allocation_may_fail(void) { fail_each_allocation(load_and_call); }
+
+static void every_allocation_may_fail_where_memory_is_ruled(void) {
+  fail_each_allocation(rule_memory);
+}
+
 int main(void) {
+  RUN(every_allocation_may_fail_where_memory_is_ruled);
   RUN(every_allocation_may_fail);
   return TEST_RESULT();
 }

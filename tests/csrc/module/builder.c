@@ -344,6 +344,32 @@ void builder_add_one_main(builder_t *builder, uint32_t kernel) {
   EMIT(RETURN, 0, 0, 0);
 }
 
+builder_bytes_t builder_slab_module(void) {
+  builder_t storage = builder_create();
+  builder_t *builder = &storage;
+  const int64_t symbolic[1] = {-1};
+  uint32_t kernel = builder_kernel(builder, "add_one", 2, 0, 2);
+  builder_function(builder, "main", INGOT_FUNCTION_EXPORTED);
+  builder_value(builder, false, "x", INGOT_DTYPE_F32, 1, symbolic);
+  builder_value(builder, true, "y", INGOT_DTYPE_F32, 1, symbolic);
+  builder_location(builder, "", "");
+  EMIT(ARGUMENT_DIM, 0, 0, 0);
+  EMIT(CONST_I64, 1, 1);
+  EMIT(CONST_I64, 2, 4);
+  EMIT(MUL_SIZE, 3, 0, 2);
+  EMIT(CONST_I64, 4, 64);
+  EMIT(ADD_SIZE, 5, 3, 4);
+  EMIT(SLAB, 0, 6, 5);
+  EMIT(ARGUMENT_BUFFER, 1, 7, 0);
+  builder_location(builder, "Add", "net/narrow");
+  EMIT(DISPATCH, kernel, 0, 1, 1, 0, 3, 0, 2, 1, 7, 3, 0, 6, 3);
+  EMIT(RESULT_BUFFER, 2, 8, 0, 1, 0);
+  builder_location(builder, "Add", "net/wide");
+  EMIT(DISPATCH, kernel, 0, 1, 1, 0, 3, 0, 2, 0, 6, 5, 2, 8, 3);
+  EMIT(RETURN, 0, 0, 0);
+  return builder_finish(builder);
+}
+
 /* Loads the parameter, adds one into an arena, keeps that as global 0. */
 static void build_init(builder_t *builder, uint32_t kernel, uint32_t parameter) {
   builder_function(builder, "init", INGOT_FUNCTION_INIT);

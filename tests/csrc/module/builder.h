@@ -101,6 +101,10 @@ const ingot_kernel_library_t *INGOT_KERNEL_CALL builder_add_one_query(uint32_t a
 /* The function of that module alone, for another kernel with the bindings x and y. */
 void builder_add_one_main(builder_t *builder, uint32_t kernel);
 
+/* x + 2 on f32[n], by two dispatches with a slab of 4 n + 64 bytes between: "net/narrow", and
+ * "net/wide", which gets all of it. */
+builder_bytes_t builder_slab_module(void);
+
 /* As above for f32[n]; with init, a parameter "bias" f32[4], an arena, a global, constants,
  * a slab, a loop, and the variables "history" f32[4], which a
  * call sets, and "count" i64[], its calls: everything that load and call do. */

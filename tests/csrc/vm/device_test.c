@@ -103,7 +103,7 @@ static void a_slab_beyond_the_limit_of_its_session_is_refused(void) {
   REQUIRE_OK(harness_load(&harness, builder_finish(builder), NULL, &program));
   REQUIRE_OK(ingot_session_create(program.program, &options, &session));
   EXPECT_STATUS(ingot_session_call(session, 0, NULL, 0, &y, 1, NULL), OUT_OF_MEMORY,
-                "needs 1001 bytes of working memory, the session may take 1000");
+                "1001 bytes are asked for, but the session's memory_limit is 1000");
   ingot_session_release(session);
   harness_unload(&program);
 }

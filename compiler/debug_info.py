@@ -28,6 +28,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from ingot.compiler.dispatch.ops import SLOT_OPS, Slot
+from ingot.compiler.graph.init_functions import is_init
 from ingot.compiler.ir import Block, Function, Op, Value, to_text, walk
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.kernels.kernel import Kernel
@@ -165,7 +166,7 @@ class _Commands:
         return [command for op in block.ops for command in self._op(op)]
 
     def results(self) -> dict[str, list[Source]]:
-        if self.function.name == "init":
+        if is_init(self.function.name):
             return {}
         operands = self.function.block.terminator.operands
         pairs = zip(self.function.result_names, operands, strict=False)

@@ -40,6 +40,7 @@ from ingot.compiler.graph.forms.round_rows import (
     expand_scaled,
     set_precision,
 )
+from ingot.compiler.graph.forms.separate_scopes import separate_scopes
 from ingot.compiler.graph.level import GRAPH
 from ingot.compiler.graph.ops import Constant
 from ingot.compiler.graph.passes import GRAPH_PASSES
@@ -101,6 +102,7 @@ def compile(
     fallback: bool = True,
     parameters: str = "embedded",
     parameter_names: Mapping[str, str] | None = None,
+    scope: str | Mapping[str, str] = "",
     specialize: Mapping[str, Sequence[int]] | None = None,
     capacity: int | None = None,
     cache: str = "f32",
@@ -126,6 +128,7 @@ def compile(
     native variants of the CPU, best first; without it those of this machine.
     `fallback`: with plain C kernels for those that a device lacks. `parameters`: "embedded" weights
     stand in the module; "external" ones are given to ingot.load, under `parameter_names` or theirs.
+    `scope`: of these, or a dict by the names of sources: each has own files, is swapped alone.
     `specialize`: values of symbolic dims, such as {"s": [1, 128]}, with kernels of their own.
     `capacity`: positions in the cache of a language model; else all that it has, at most 4096.
     `cache`: its elements, "f32" or "f16". `weights`: "int8" or "int4" codes of them. `precision`:
@@ -141,11 +144,12 @@ def compile(
     driver = _Driver(_Dump(dump_ir), progress or (lambda step: None))
     outputs = [outputs] if isinstance(outputs, str) else outputs
     reading = _exporting(source, example_inputs, dynamic_shapes) | {"natives": natives}
-    reading |= {"parameters": parameters, "parameter_names": parameter_names, "cache": cache}
+    reading |= {"parameters": parameters, "parameter_names": parameter_names, "scope": scope}
     reading |= {"outputs": outputs, "capacity": capacity, "weights": weights, "verify": verify}
+    reading["cache"] = cache
     module = _read(source, state, reading, driver, precision)
     targets = choose_targets(target, variants, fallback, multiplies_bytes(module))
-    passes = (*DISPATCH_PASSES, *([_specializing(specialize)] if specialize else []))
+    passes = (separate_scopes, *DISPATCH_PASSES, *_specializing(specialize))
     options = _recorded(parameters, outputs, specialize, precision)
     return _finish(module, targets, passes, driver, options, debug, python_functions(natives))
 
@@ -178,13 +182,13 @@ def _recorded(
     return options
 
 
-def _specializing(values: Mapping[str, Sequence[int]]) -> Pass:
-    """The pass that adds kernels for these values."""
+def _specializing(values: Mapping[str, Sequence[int]] | None) -> tuple[Pass, ...]:
+    """The pass that adds kernels for these values; none without any."""
 
     def specialize(module: ir.Module) -> ir.Module:
-        return add_specialized(module, values)
+        return add_specialized(module, values or {})
 
-    return specialize
+    return (specialize,) if values else ()
 
 
 @rare_collections()

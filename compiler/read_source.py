@@ -18,6 +18,7 @@ from ingot.compiler.chain import Chain, join
 from ingot.compiler.check_program import check_function_name
 from ingot.compiler.frontends.natives import Native, given_natives
 from ingot.compiler.frontends.survey import Survey
+from ingot.compiler.graph.ops import Parameter
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.module import Module
 from ingot.hal.errors import CompileError, InvalidArgument, NotFound, Unsupported
@@ -55,6 +56,7 @@ def read_source(
     *,
     parameters: str = "embedded",
     parameter_names: Mapping[str, str] | None = None,
+    scope: str | Mapping[str, str] = "",
     outputs: Sequence[str] | None = None,
     survey: Survey | None = None,
     capacity: int | None = None,
@@ -82,10 +84,12 @@ def read_source(
         example_inputs=example_inputs,
         dynamic_shapes=dynamic_shapes,
     )
+    if not isinstance(scope, str):
+        raise CompileError("scopes by name are for a dict of sources; pass one scope")
     with given_natives(natives):
         module = _read(source, options)
     module.attributes.pop(_WEIGHTS, None)
-    return module
+    return _in_scope(copy_module(module) if scope and module is source else module, scope)
 
 
 @dataclass(frozen=True)
@@ -174,6 +178,7 @@ def read_sources(
     *,
     parameters: str = "embedded",
     parameter_names: Mapping[str, str] | None = None,
+    scope: str | Mapping[str, str] = "",
     outputs: Sequence[str] | None = None,
     capacity: int | None = None,
     cache: str = "f32",
@@ -184,9 +189,13 @@ def read_sources(
     """One module with a function of every source, under the given names. Raises as above."""
     if not sources:
         raise CompileError("there is nothing to compile: the dict of sources is empty")
+    scopes = dict.fromkeys(sources, scope) if isinstance(scope, str) else scope
+    unknown = [name for name in scopes if name not in sources]
+    if unknown:
+        raise CompileError(f"scope= names '{unknown[0]}', which is none of the sources")
     result = ir.Module()
     options = _Options(parameters, parameter_names, outputs, None, capacity, cache, weights, verify)
-    owners: dict[str, tuple[str, str]] = {}  # per key of weights a source and the fingerprint
+    owners: dict[str, dict[str, tuple[str, str]]] = {}  # per scope and key: source, fingerprint
     producers: dict[str, None] = {}
     for name, source in sources.items():
         check_function_name(name)
@@ -195,21 +204,33 @@ def read_sources(
                 module = _read(source, options)
         except (CompileError, NotFound, Unsupported) as error:
             raise type(error)(f"'{name}': {error}") from None
-        _check_weights(name, module.attributes.pop(_WEIGHTS, ()), owners)
+        module = copy_module(module) if module is source else module
+        own = scopes.get(name, "")
+        found = module.attributes.pop(_WEIGHTS, ())
+        _check_weights(name, found, owners.setdefault(own, {}))
         producers[str(module.attributes.get("producer", ""))] = None
-        _add_function(result, name, copy_module(module) if module is source else module)
+        _add_function(result, name, _in_scope(module, own))
     result.attributes["producer"] = ", ".join(each for each in producers if each)
     return result
 
 
+def _in_scope(module: ir.Module, scope: str) -> ir.Module:
+    """The module, in which parameters without a scope have this one."""
+    for op in ir.walk(module) if scope else ():
+        if op.name == "parameter" and not Parameter.of(op).scope:
+            op.attributes = replace(Parameter.of(op), scope=scope)
+    return module
+
+
 def _check_weights(name: str, weights: Any, owners: dict[str, tuple[str, str]]) -> None:
-    """Sources that use one key share the weights. CompileError: theirs differ."""
+    """Sources of one scope that use one key share the weights. CompileError: theirs differ."""
     for key, found in weights:
         owner, expected = owners.setdefault(key, (name, found))
         if found != expected:
             raise CompileError(
                 f"'{name}' and '{owner}' have different weights under the key '{key}', by which a "
-                'module knows external weights: rename them in one model, or use "embedded" ones'
+                "module knows external weights: give the sources scopes, rename them in one model, "
+                'or use "embedded" ones'
             )
 
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from ingot.compiler import ir
+from ingot.compiler.graph.init_functions import is_init
 from ingot.compiler.graph.ops import Size
 from ingot.compiler.kernels.kernel import Kernel
 from ingot.compiler.report import DispatchReport, FunctionReport, TargetReport
@@ -32,7 +33,7 @@ def report_target(
             PlannedFunction.of(function).slab_length,
             tuple(allocations[name]),
             {**function.symbols, **_defined(function)},
-            name == "init",
+            is_init(name),
         )
         for name, function in code.planned.functions.items()
     }

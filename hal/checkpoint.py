@@ -21,7 +21,10 @@ import numpy as np
 from ingot.hal.errors import DataLoss, NotFound
 from ingot.hal.gguf import BLOCK_TYPES, GgufTensor
 
-__all__ = ["Checkpoint", "ExpertTensors", "read_json"]
+__all__ = ["INDEX", "Checkpoint", "ExpertTensors", "read_json"]
+
+INDEX = "model.safetensors.index.json"
+"""The file of a folder that says which tensor lies in which safetensors file."""
 
 _MAX_HEADER = 100 << 20  # bytes, as in the format's description
 _MAX_JSON = 64 << 20
@@ -72,7 +75,7 @@ class Checkpoint:
         return {name: tensor.rows for name, tensor in self.tensors.items()}
 
     def _files(self) -> list[Path]:
-        index = self.path / "model.safetensors.index.json"
+        index = self.path / INDEX
         if index.is_file():
             files = read_json(index).get("weight_map")
             names = list(files.values()) if isinstance(files, dict) else [None]

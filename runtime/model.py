@@ -16,7 +16,7 @@ from ingot.hal.array import Array, array_of_view, values_of_view
 from ingot.hal.device import open_device
 from ingot.hal.errors import FailedPrecondition, InvalidArgument, NotFound
 from ingot.hal.native import Uncopied, check, lib, raise_kept, raised
-from ingot.hal.whole_file import read_arrays
+from ingot.hal.whole_file import read_arrays, write_whole
 from ingot.runtime.debugging import Debugger, Stop
 from ingot.runtime.frame import Frame
 from ingot.runtime.limits import set_limits
@@ -362,6 +362,30 @@ class Model(Uncopied):
         with self._session.use() as pointer:
             write_state(pointer, self._program, spans)
 
+    def swap_parameters(
+        self, parameters: Any, *, scope: str | None = None, timeout: float | None = None
+    ) -> None:
+        """Puts others in the place of the parameters of `scope` (None: of all), for this model and
+        its forks. `parameters` and `timeout` are as for `load`.
+
+        Calls that run meanwhile, on other threads and forks, end with the old ones; later ones have
+        the new ones, and the old ones are freed. State stays. Where this raises nothing has
+        changed: NotFound names parameters that are missing, or there is none of that scope;
+        InvalidArgument for a wrong dtype or shape; else as `load`.
+        """
+        if parameters is None:
+            raise InvalidArgument("parameters is None; pass those that are to be used")
+        self._session.check_forkable()
+        self._program.swap_parameters(parameters, scope, timeout)
+
+    def save_weights(self, path: str | os.PathLike[str], *, scope: str | None = None) -> None:
+        """Writes what was made of the parameters of `scope` (None: of all) when the model was
+        loaded to a file, for `parameters=` of `load` with the same module and kind of device. It is
+        mapped: processes that load it share one copy. Raises as `Module.save`.
+        """
+        self._session.check_forkable()
+        write_whole(path, lambda file: self._program.save_weights(file, scope))
+
     def reset(self) -> None:
         """Gives all variables their initial values back."""
         with self._session.use() as pointer:
@@ -444,7 +468,10 @@ def load(
     `source` is a path, bytes, or what `ingot.compile` gave. `device` is a URI such as "cpu" or
     "opencl://0", one of `ingot.devices()`, or a context or command queue of pyopencl, whose
     arrays the model then takes and gives without a copy. `parameters` are the weights
-    that are not in the module: the path of a safetensors file, or a dict of arrays.
+    that are not in the module: the path of a safetensors file, of its index.json, of a GGUF or npz
+    file, of a model's folder, of a zarr archive or of what `Model.save_weights` wrote, or a dict of
+    arrays; a list of such sources, of which the first that has a tensor gives it; or a dict of
+    sources by scope.
     `verify` reads the constants too and checks them. `timeout` is a limit in seconds, looked at
     while the module's init code runs; `zero_memory` makes results and working memory start as
     zeros, so that a module that writes only a part shows nothing of what was there before.

@@ -16,6 +16,7 @@ from weakref import WeakValueDictionary
 from ingot.hal.device import Device
 from ingot.hal.errors import FailedPrecondition
 from ingot.hal.whole_file import open_regular
+from ingot.runtime.parameters import Sources, flat
 from ingot.runtime.program import Program
 
 __all__ = ["Origin", "origin_of", "remember", "shared_program"]
@@ -31,20 +32,22 @@ class Origin:
 
     source: str | bytes  # an absolute path, or the module
     head: str  # a hash of the beginning of the file at the path
-    parameters: str | None
+    parameters: Sources | None  # absolute paths
     options: tuple[tuple[str, Any], ...]
 
 
 def origin_of(source: Any, parameters: Any, options: Mapping[str, Any]) -> Origin | str:
     """Of what `ingot.load` took, or why another process could not take it."""
-    if not (parameters is None or isinstance(parameters, (str, os.PathLike))):
+    weights = None if parameters is None else flat(parameters)
+    if any(isinstance(source, Mapping) for _, source in weights or ()):
         return "its parameters were given as arrays, which nobody keeps; give the path of a file"
     device = options["device"]
     if isinstance(device, Device) and not device.is_borrowed:
         device = device.uri
     if not isinstance(device, str):
         return "its device is of pyopencl, and of this process; give a URI"
-    weights = None if parameters is None else os.path.abspath(os.fsdecode(parameters))
+    if weights is not None:
+        weights = Sources((scope, os.path.abspath(os.fsdecode(path))) for scope, path in weights)
     natives = tuple(dict(options["natives"] or {}).items())
     given = tuple(sorted({**options, "device": device, "natives": natives}.items()))
     if not isinstance(source, (str, os.PathLike)):

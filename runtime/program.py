@@ -6,11 +6,10 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from threading import Lock
+from typing import TYPE_CHECKING, Any, BinaryIO
 
-from ingot.hal.checkpoint import Checkpoint
 from ingot.hal.device import Device, instance
 from ingot.hal.errors import (
     DataLoss,
@@ -18,24 +17,19 @@ from ingot.hal.errors import (
     Error,
     Incompatible,
     InvalidArgument,
-    NotFound,
 )
 from ingot.hal.file_kind import COPY_AGAIN, START_LENGTH, why_no_file, why_no_module
-from ingot.hal.gguf import MAGIC, Gguf
 from ingot.hal.native import Handle, Uncopied, check, ffi, lib, raise_kept, text
 from ingot.hal.whole_file import c_text, open_regular
-from ingot.runtime.frame import bytes_of
 from ingot.runtime.limits import set_limits
 from ingot.runtime.natives import Natives
+from ingot.runtime.parameters import open_parameters
 from ingot.runtime.signature import Signature, read_signature, read_variables
-from ingot.runtime.tensors import bits_of_parameter
 
 if TYPE_CHECKING:
     from ingot.runtime.origin import Origin
 
 __all__ = ["HostKernel", "Program", "load_module"]
-
-_SHOWN = 5  # names in a message
 
 
 @dataclass(frozen=True)
@@ -48,7 +42,7 @@ class HostKernel:
 
 
 class Program(Uncopied):
-    """The module, and the C program made from it. It never changes.
+    """The module, and the C program made from it. Only its parameters change, by a swap.
 
     `origin` is how another process makes it, or why none can."""
 
@@ -75,12 +69,15 @@ class Program(Uncopied):
         self._module = load_module(source, verify)
         out = ffi.new("ingot_program_t **")
         modules = ffi.new("ingot_module_t *[]", [self._module.pointer])
-        with _open_parameters(self._module.pointer, parameters) as weights:
+        with open_parameters(self._module.pointer, parameters) as (weights, packed):
             if timeout is not None:
                 rest = timeout - (time.monotonic() - begin)
                 if rest <= 0:
                     raise DeadlineExceeded(f"load has run longer than its timeout of {timeout} s")
                 set_limits(options.limits, None, rest)
+            names = ffi.new("char *[]", packed)
+            options.packed, options.packed_count = names, len(packed)
+            options.verify_packed = verify
             arguments = (device.handle.pointer, modules, 1, weights, options, out)
             check(lib.ingot_program_create(*arguments))
         self._handle = Handle(out[0], lib.ingot_program_release, self._module, device, table)
@@ -90,6 +87,28 @@ class Program(Uncopied):
         self.module = self._module.pointer
         self.variables = read_variables(self.module)
         self.host_kernels = tuple(self._host_kernels())
+        self._swapping = Lock()
+
+    def swap_parameters(self, parameters: Any, scope: str | None, timeout: float | None) -> None:
+        """See `Model.swap_parameters`."""
+        limits = ffi.new("ingot_call_options_t *")
+        set_limits(limits, None, timeout)
+        c_scope = ffi.NULL if scope is None else scope.encode()
+        with self._swapping, open_parameters(self.module, parameters) as (table, packed):
+            if packed:
+                raise InvalidArgument(
+                    "packed weights cannot be swapped in; give the parameters themselves"
+                )
+            check(lib.ingot_program_swap_parameters(self.pointer, c_scope, table, limits))
+            self.origin = "its parameters were swapped; load it anew with those it has now"
+        raise_kept()
+
+    def save_weights(self, file: BinaryIO, scope: str | None) -> None:
+        """See `Model.save_weights`."""
+        c_scope = ffi.NULL if scope is None else scope.encode()
+        handle = ffi.new_handle(file)
+        arguments = (self.pointer, self.module, c_scope, lib.ingot_python_write, handle)
+        check(lib.ingot_program_save_weights(*arguments))
 
     def metadata(self) -> dict[str, Any]:
         """What the compiler wrote into the module."""
@@ -172,91 +191,3 @@ def _start_and_name(source: bytes | str | os.PathLike[str]) -> tuple[bytes, str]
         return source[:START_LENGTH], ""
     with open_regular(source) as file:
         return file.read(START_LENGTH), os.fsdecode(source)
-
-
-@contextmanager
-def _open_parameters(module: Any, parameters: Any) -> Iterator[Any]:
-    """The C table of parameters, for as long as the program is being made."""
-    keys = _parameter_keys(module)
-    if parameters is None:
-        if keys:
-            raise NotFound(
-                f"the module needs {len(keys)} parameters ({_some(keys)}); "
-                "pass parameters= with a safetensors or GGUF file, a model's folder or a dict of "
-                "arrays"
-            )
-        yield ffi.NULL
-    elif isinstance(parameters, Mapping):
-        table, keep = _table_of_arrays(parameters, keys)
-        yield table
-        del keep
-    elif isinstance(parameters, (str, os.PathLike)) and (arrays := _arrays_of(parameters)):
-        table, keep = _table_of_arrays(arrays, keys)
-        yield table
-        del keep
-    elif isinstance(parameters, (str, os.PathLike)):
-        out = ffi.new("ingot_safetensors_t **")
-        check(lib.ingot_safetensors_open(instance().pointer, c_text("path", parameters), out))
-        try:
-            yield ffi.new("ingot_parameters_t *", lib.ingot_safetensors_parameters(out[0]))
-        finally:
-            lib.ingot_safetensors_close(out[0])
-    else:
-        raise InvalidArgument(
-            f"parameters is {type(parameters).__name__}, but must be the path of a "
-            "safetensors or GGUF file, of a model's folder, or a dict of arrays"
-        )
-
-
-def _arrays_of(path: str | os.PathLike[str]) -> Mapping[str, Any] | None:
-    """The tensors of a GGUF file or of a model's folder; None: it is another file."""
-    if os.path.isfile(os.path.join(path, "config.json")):
-        return Checkpoint(path).parameters()
-    try:
-        start, _ = _start_and_name(path)
-    except OSError:
-        return None  # which the reader of safetensors files says
-    return Gguf(path).parameters() if start.startswith(MAGIC) else None
-
-
-def _parameter_keys(module: Any) -> list[str]:
-    info = ffi.new("ingot_parameter_info_t *")
-    keys = []
-    for ordinal in range(lib.ingot_module_info(module).parameter_count):
-        check(lib.ingot_module_parameter(module, ordinal, info))
-        keys.append(text(info.key))
-    return keys
-
-
-def _table_of_arrays(parameters: Mapping[str, Any], keys: list[str]) -> tuple[Any, list[Any]]:
-    """The C table, and what it points into. NotFound names the keys that are missing."""
-    missing = [key for key in keys if key not in parameters]
-    if missing:
-        raise NotFound(
-            f"{len(missing)} of {len(keys)} parameters are missing: {_some(missing)}; "
-            f"parameters= has {_some(list(parameters)) or 'nothing'}"
-        )
-    names = [ffi.new("char[]", key.encode()) for key in keys]
-    c_keys = ffi.new("const char *[]", names)
-    spans = ffi.new("ingot_parameter_span_t[]", len(keys))
-    keep: list[Any] = [names, c_keys, spans]
-    for ordinal, key in enumerate(keys):
-        bits, dtype = bits_of_parameter(parameters[key], f"parameter '{key}'")
-        data, dims = ffi.from_buffer(bytes_of(bits)), ffi.new("int64_t[]", bits.shape)
-        spans[ordinal] = {
-            "data": data,
-            "length": bits.nbytes,
-            "dtype": dtype.code,
-            "rank": bits.ndim,
-            "dims": dims,
-        }
-        keep += [data, dims]
-    rows = {"count": len(keys), "keys": c_keys, "spans": spans}
-    table = ffi.new("ingot_python_parameters_t *", rows)
-    keep.append(table)
-    return ffi.new("ingot_parameters_t *", lib.ingot_python_parameters(table)), keep
-
-
-def _some(names: list[str]) -> str:
-    shown = ", ".join(repr(name) for name in names[:_SHOWN])
-    return shown + (", ..." if len(names) > _SHOWN else "")

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ingot.compiler.graph.init_functions import init_functions
 from ingot.compiler.graph.ops import (
     Global,
     ListGet,
@@ -314,8 +315,9 @@ class _Run:
 
     def init_results(self) -> list[Array]:
         if self.globals is None:
-            init = self.module.functions.get("init")
-            if init is None:
+            functions = list(init_functions(self.module))
+            if not functions:
                 raise NotFound("an op 'global' reads a result of 'init', which is missing")
-            self.globals = self.block(init.block, [], {}, {})
+            made = (self.block(each.block, [], {}, {}) for each in functions)
+            self.globals = [array for arrays in made for array in arrays]
         return self.globals

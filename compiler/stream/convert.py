@@ -13,6 +13,7 @@ from ingot.compiler.dispatch import ops as dispatch
 from ingot.compiler.dispatch.form_dispatches import stands_alone
 from ingot.compiler.dispatch.ops import Call, CheckedControl, Rows
 from ingot.compiler.graph import ops as graph
+from ingot.compiler.graph.init_functions import is_init
 from ingot.compiler.graph.ops import Constant, Global, VariableLoad, VariableStore, defined_symbols
 from ingot.compiler.ir import (
     Block,
@@ -91,7 +92,7 @@ class _Converter:
         for argument, new in zip(old.arguments, block.arguments, strict=True):
             new.name = argument.name
         for op in old.ops:
-            if op.name == "return" and function.name == "init":
+            if op.name == "return" and is_init(function.name):
                 self._return_of_init(op, values, block)
                 continue
             new_op = block.append(self._op(op, values, function))

@@ -102,10 +102,12 @@ class ParameterOrdinal(Attributes):
 
 @dataclass(frozen=True)
 class GlobalBytes(Attributes):
-    """Of `stream.global`: `offset` is its place in the arena."""
+    """Of `stream.global`: `offset` is its place in the arena of an init function, which `arena`
+    counts."""
 
     index: int
     offset: Dim = field(default=0, metadata=LEFT_OUT)
+    arena: int = field(default=0, metadata=LEFT_OUT)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ fit; static sizes are the case where every proof is a comparison of two numbers.
 of the function is written by its producer into the caller's memory, and a variable's next
 value into the variable, if nobody reads the old one any more. Kernels that allow it write
 over an operand that nobody reads again. Dispatches change their order where that makes the slab
-shorter, and nothing else worse (`order_dispatches.py`). In `init` the slab is the program's
+shorter, and nothing else worse (`order_dispatches.py`). In `init` the slab is an
 arena, and what is returned is never freed.
 
 The plan is written into the IR (`ops.py`): `places` of an op that writes memory; in `starts` and
@@ -24,6 +24,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Literal
 
+from ingot.compiler.graph.init_functions import init_functions, is_init
 from ingot.compiler.ir import Function, Module, Op, Value, clone_region, walk
 from ingot.compiler.ir.dims import Bounds, Dim
 from ingot.compiler.stream.allocation import GUESS, Allocation, likely_value
@@ -55,26 +56,26 @@ _SIZES = (GUESS, 1, 1024)  # of dims, at which orders are compared
 def plan_memory(module: Module, listener: Listener | None = None) -> Module:
     """The module with all places decided. `listener` hears, per function, what its slab held."""
     result = Module(attributes=dict(module.attributes), variables=dict(module.variables))
-    offsets: list[Dim] = []
-    init = module.functions.get("init")
-    if init is not None:
+    places: list[tuple[Dim, int]] = []  # of globals: offsets in arenas
+    for arena, init in enumerate(init_functions(module)):
         planned, offsets = _plan(init, listener)
+        places += [(offset, arena) for offset in offsets]
         result.add(planned)
     for function in module.functions.values():
-        if function is not init:
+        if not is_init(function.name):
             planned, _ = _plan(function, listener)
             result.add(planned)
             for op in walk(planned):
                 if op.name == "stream.global":
                     index = GlobalBytes.of(op).index
-                    op.attributes = GlobalBytes(index, offsets[index])
+                    op.attributes = GlobalBytes(index, *places[index])
     return result
 
 
 def _plan(function: Function, listener: Listener | None) -> tuple[Function, list[Dim]]:
-    """The planned function and, for `init`, the arena offset of each of its results."""
+    """The planned function and, for an init function, the arena offset of each of its results."""
     planned, memory = _least(function)
-    is_init = function.name == "init"
+    makes_globals = is_init(function.name)
     lengths = memory.scopes.lengths()
     planned.attributes = PlannedFunction(
         **vars(function.attributes),
@@ -84,9 +85,9 @@ def _plan(function: Function, listener: Listener | None) -> tuple[Function, list
     starts = memory.scopes.starts()
     if listener is not None:
         listener(function.name, tuple(_allocations(planned, memory, starts)))
-    places = _write_places(planned, memory, starts, "arena" if is_init else "slab")
+    places = _write_places(planned, memory, starts, "arena" if makes_globals else "slab")
     returned = planned.block.terminator.operands
-    ends = [places[alias_root(value)] for value in returned if is_init]
+    ends = [places[alias_root(value)] for value in returned if makes_globals]
     return planned, [each.offset for each in ends if isinstance(each, InSlab)]
 
 
@@ -100,7 +101,7 @@ def _least(function: Function) -> _Settled:
         return likely_value(byte_length(value), function.symbols)
 
     try:
-        if not order_dispatches(ordered.block, length, function.name != "init"):
+        if not order_dispatches(ordered.block, length, not is_init(function.name)):
             return given
         found = _settle(ordered)
         saved = [_saved(given, found, size, function.symbols) for size in _SIZES]
@@ -114,9 +115,9 @@ def _settle(function: Function) -> _Settled:
     """A copy of the function with the copies that its homes need, and these."""
     planned = replace(function, body=clone_region(function.body, {}))
     memory = Memory(Scopes(function.symbols))
-    is_init = function.name == "init"
+    makes_globals = is_init(function.name)
     count = len(planned.block.terminator.operands)
-    wanted = [None if is_init else Home("result", ordinal) for ordinal in range(count)]
+    wanted = [None if makes_globals else Home("result", ordinal) for ordinal in range(count)]
     BlockPlan(planned.block, memory, wanted, {}).run()
     memory.pack()
     return planned, memory

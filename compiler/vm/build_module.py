@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, cast
 
 from ingot.compiler.dispatch import ops as dispatch
+from ingot.compiler.graph.init_functions import is_init
 from ingot.compiler.graph.native_signature import parse_signature
-from ingot.compiler.ir import Function, Module, PassedType, TensorType, Value, walk
+from ingot.compiler.ir import Function, Module, PassedType, TensorType, Value
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.printer import to_text
 from ingot.compiler.kernels.kernel import Kernel
@@ -73,19 +74,14 @@ def build_module(
         for each in targets
         for name, function in each.code.functions.items()
     )
-    uses_arena = any(
-        op.name in ("global.load", "global.store")
-        for each in targets
-        for function in each.code.functions.values()
-        for op in walk(function)
-    )
+    global_count = max(sum(map(is_init, each.code.functions)) for each in targets)
     contents = ModuleContents(
         functions,
         bytes(strings),
         data.pool.finish(),
         data.parameters,
         tuple(_executable(each) for each in targets if each.kernels),
-        int(uses_arena),
+        global_count,
         dict(metadata),
         tuple(
             VariableContents(each.name, each.dtype, each.shape, each.offset, each.length)
@@ -123,7 +119,7 @@ def _function(
     target: str, source: Function, function: Function, strings: StringTable
 ) -> FunctionContents:
     registers = allocate_registers(function)
-    init = function.name == "init"
+    init = is_init(function.name)
     exported = function.exported and not init
     arguments: tuple[ValueContents, ...] = ()
     results: tuple[ValueContents, ...] = ()

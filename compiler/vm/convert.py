@@ -3,7 +3,7 @@
 A tensor becomes a reference and a byte offset; a dim or a scalar becomes a register. Arguments
 are checked first; then the queue's work follows in order; branches and loops become blocks
 (`control.py`). `init` reads parameters,
-allocates one arena for all that it makes, and leaves it as program global 0.
+allocates one arena for all that it makes, and leaves it as a program global.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import partial
 
 from ingot.compiler.dispatch.ops import SLOT_OPS, Guard, Rows
+from ingot.compiler.graph.init_functions import init_functions
 from ingot.compiler.graph.ops import Size, defined_symbols
 from ingot.compiler.ir import Block, Function, Module, Op, Region, TensorType, Value, tensor_type
 from ingot.compiler.ir.attributes import NO_ATTRIBUTES
@@ -42,21 +43,20 @@ from ingot.hal.spec import status
 
 __all__ = ["convert"]
 
-_ARENA = 0  # the program global that holds what `init` made
-
 
 def convert(module: Module) -> Module:
     """The vm level of a planned stream module; functions keep their names and order."""
     result = Module(attributes=dict(module.attributes))
-    for function in module.functions.values():
-        result.add(_Converter(function).convert())
+    arenas = {each.name: arena for arena, each in enumerate(init_functions(module))}
+    for name, function in module.functions.items():
+        result.add(_Converter(function, arenas.get(name)).convert())
     return result
 
 
 class _Converter:
-    def __init__(self, function: Function) -> None:
+    def __init__(self, function: Function, arena: int | None) -> None:
         self.function = function
-        self.init = function.name == "init"
+        self.arena = arena  # the number of that which it makes; None: it is no init function
         self.code = CodeBuilder(Block())
         self.sizes = Sizes(self.code)
         self.places: dict[Value, Bytes] = {}
@@ -66,7 +66,7 @@ class _Converter:
 
     def convert(self) -> Function:
         function = self.function
-        if not self.init:
+        if self.arena is None:
             check_arguments(function, self.code, self.sizes)
             self.checks.make()
         for ordinal, argument in enumerate(function.arguments):
@@ -82,13 +82,13 @@ class _Converter:
     def _open_first_slab(self) -> None:
         if self._slab_lengths()[0] == 0:
             return
-        reference, offset = self._slab("arena" if self.init else "slab")
-        if self.init:
+        reference, offset = self._slab("slab" if self.arena is None else "arena")
+        if self.arena is not None:
             # A global is a buffer without an offset, and `main` counts from its start.
             at_start = self.code.op("eq.i64", offset, self.code.constant(0))[0]
             message = "the arena starts at byte {} of its buffer, expected 0"
             self.code.check(at_start, status("Internal").code, message, offset)
-            self.code.op("global.store", reference, immediates=(_ARENA,))
+            self.code.op("global.store", reference, immediates=(self.arena,))
 
     def _slab_lengths(self) -> tuple[Dim, ...]:
         """Per scope of the plan, the length of the slab up to its end."""
@@ -101,9 +101,10 @@ class _Converter:
         self.code.operations = Dispatch.of(op).operations if op.name == "stream.dispatch" else ""
         match op.name:
             case "stream.constant":
-                self.places[op.result] = self._in_shared("constants", SharedBytes.of(op).offset)
+                self.places[op.result] = self._in_shared("constants", (), SharedBytes.of(op).offset)
             case "stream.global":
-                self.places[op.result] = self._in_shared("global.load", GlobalBytes.of(op).offset)
+                at = GlobalBytes.of(op)
+                self.places[op.result] = self._in_shared("global.load", (at.arena,), at.offset)
             case "stream.parameter":
                 ordinal = ParameterOrdinal.of(op).ordinal
                 self.places[op.result] = Bytes(*self.code.op("parameter", immediates=(ordinal,)))
@@ -195,10 +196,10 @@ class _Converter:
 
     # Memory.
 
-    def _in_shared(self, name: str, offset: Dim) -> Bytes:
-        """A place in the constants, or in the arena, to which there is one reference."""
-        immediates = (_ARENA,) if name == "global.load" else ()
-        made = self.code.once(name, 0, lambda: self.code.op(name, immediates=immediates)[0])
+    def _in_shared(self, name: str, immediates: tuple[int, ...], offset: Dim) -> Bytes:
+        """A place in the constants, or in an arena, to which there is one reference."""
+        key = (name, *immediates)
+        made = self.code.once(key, 0, lambda: self.code.op(name, immediates=immediates)[0])
         assert isinstance(made, Value)
         return Bytes(made, self.sizes.value(offset))
 

@@ -2,6 +2,9 @@
  * shape and data range of each tensor, then the data. The file is read as a whole, so that
  * nobody can cut it under a running init; tensors are used in place. Everything in the header is
  * checked when the file is opened.
+ *
+ * Several files are opened by their index: a JSON object whose "weight_map" has the file of each
+ * tensor, which lies beside it. Tensors that the index does not name are left out.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -19,13 +22,22 @@
 typedef struct tensor_t {
   char *key; /* owned */
   char dtype_text[16];
+  uint32_t shard;
+  bool is_placed;
   ingot_parameter_span_t span; /* dtype 0 for one that there is no code for */
   int64_t dims[INGOT_MAX_RANK];
 } tensor_t;
 
+typedef struct shard_t {
+  char *name; /* owned; of a file without an index NULL */
+  ingot_file_t file;
+} shard_t;
+
 struct ingot_safetensors_t {
   ingot_instance_t *instance;
-  ingot_file_t file;
+  uint32_t shard_count;
+  shard_t *shards;
+  bool has_index;
   uint32_t count;
   uint32_t capacity;
   tensor_t *tensors; /* sorted by key once opened */
@@ -88,6 +100,7 @@ static ingot_status_t place_tensor(const ingot_safetensors_t *file, tensor_t *te
   if (offsets[1] < offsets[0] || (uint64_t)offsets[1] > data_length) {
     return file_refuse(file, "its data range leaves the file", tensor->key);
   }
+  tensor->is_placed = true;
   tensor->span.data = data + offsets[0];
   tensor->span.length = (size_t)(offsets[1] - offsets[0]);
   tensor->span.dtype = dtype_of_text(tensor->dtype_text);
@@ -154,7 +167,31 @@ static int compare_tensors(const void *a, const void *b) {
   return strcmp(((const tensor_t *)a)->key, ((const tensor_t *)b)->key);
 }
 
-static ingot_status_t read_header(ingot_safetensors_t *file, ingot_json_t *json,
+static tensor_t *find_tensor(const ingot_safetensors_t *file, const char *key) {
+  uint32_t low = 0;
+  uint32_t high = file->count;
+  while (low < high) {
+    uint32_t middle = low + (high - low) / 2;
+    int order = strcmp(file->tensors[middle].key, key);
+    if (order == 0) return &file->tensors[middle];
+    if (order < 0) low = middle + 1;
+    else high = middle;
+  }
+  return NULL;
+}
+
+/* The tensor of this key in `shard`, a new one without an index; NULL if an index has it not. */
+static ingot_status_t take_tensor(ingot_safetensors_t *file, const char *key, uint32_t shard,
+                                  tensor_t **out_tensor) {
+  if (!file->has_index) return add_tensor(file, key, out_tensor);
+  tensor_t *tensor = find_tensor(file, key);
+  if (tensor && tensor->shard != shard) tensor = NULL;
+  *out_tensor = tensor;
+  if (tensor && tensor->is_placed) return file_refuse(file, "it comes twice", key);
+  return NULL;
+}
+
+static ingot_status_t read_header(ingot_safetensors_t *file, ingot_json_t *json, uint32_t shard,
                                   const uint8_t *data, size_t data_length) {
   char key[MAX_KEY];
   bool more = true;
@@ -162,17 +199,16 @@ static ingot_status_t read_header(ingot_safetensors_t *file, ingot_json_t *json,
   for (bool first = true;; first = false) {
     tensor_t *tensor = NULL;
     INGOT_TRY(ingot_json_next(json, '}', first, &more));
-    if (!more) break;
+    if (!more) return ingot_json_end(json);
     INGOT_TRY(ingot_json_string(json, key, sizeof(key)));
     INGOT_TRY(ingot_json_expect(json, ':'));
-    if (strcmp(key, "__metadata__") == 0) {
-      INGOT_TRY(ingot_json_skip(json));
-      continue;
-    }
-    INGOT_TRY(add_tensor(file, key, &tensor));
-    INGOT_TRY(read_tensor(file, json, tensor, data, data_length));
+    if (strcmp(key, "__metadata__") != 0) INGOT_TRY(take_tensor(file, key, shard, &tensor));
+    if (tensor) INGOT_TRY(read_tensor(file, json, tensor, data, data_length));
+    else INGOT_TRY(ingot_json_skip(json));
   }
-  INGOT_TRY(ingot_json_end(json));
+}
+
+static ingot_status_t sort_tensors(ingot_safetensors_t *file) {
   if (file->count > 0) qsort(file->tensors, file->count, sizeof(tensor_t), compare_tensors);
   for (uint32_t i = 0; i < file->count; ++i) {
     file->tensors[i].span.dims = file->tensors[i].dims; /* they stay where they are now */
@@ -183,21 +219,128 @@ static ingot_status_t read_header(ingot_safetensors_t *file, ingot_json_t *json,
   return NULL;
 }
 
-static ingot_status_t read_file(ingot_safetensors_t *file) {
+static ingot_status_t read_shard(ingot_safetensors_t *file, uint32_t shard) {
   const ingot_allocator_t *allocator = &file->instance->allocator;
+  const ingot_file_t *bytes = &file->shards[shard].file;
   uint64_t header_length = 0;
   size_t prefix = sizeof(header_length);
-  if (file->file.length >= prefix) memcpy(&header_length, file->file.data, prefix);
-  if (file->file.length < prefix || header_length > MAX_HEADER ||
-      header_length > file->file.length - prefix) {
+  if (bytes->length >= prefix) memcpy(&header_length, bytes->data, prefix);
+  if (bytes->length < prefix || header_length > MAX_HEADER ||
+      header_length > bytes->length - prefix) {
     return ingot_status_create(allocator, INGOT_STATUS_DATA_LOSS,
                                "the file has %zu bytes, which do not hold a header of %" PRIu64
                                ": it is cut or no safetensors file",
-                               file->file.length, header_length);
+                               bytes->length, header_length);
   }
-  ingot_json_t json = {allocator, file->file.data + prefix, (size_t)header_length, 0};
+  ingot_json_t json = {allocator, bytes->data + prefix, (size_t)header_length, 0};
   size_t data_offset = prefix + (size_t)header_length;
-  return read_header(file, &json, file->file.data + data_offset, file->file.length - data_offset);
+  return read_header(file, &json, shard, bytes->data + data_offset, bytes->length - data_offset);
+}
+
+static ingot_status_t open_shard(ingot_safetensors_t *file, uint32_t shard, const char *path) {
+  INGOT_TRY(ingot_file_open(&file->instance->allocator, path, NULL, &file->shards[shard].file));
+  return ingot_status_prefix(read_shard(file, shard), "safetensors '%s'", path);
+}
+
+static ingot_status_t add_shard(ingot_safetensors_t *file, const char *name) {
+  const ingot_allocator_t *allocator = &file->instance->allocator;
+  void *shards = file->shards;
+  INGOT_TRY(
+      ingot_reallocate_array(allocator, (size_t)file->shard_count + 1, sizeof(shard_t), &shards));
+  file->shards = shards;
+  shard_t *shard = &file->shards[file->shard_count];
+  memset(shard, 0, sizeof(*shard));
+  if (name) INGOT_TRY(ingot_allocate_string(allocator, name, &shard->name));
+  ++file->shard_count;
+  return NULL;
+}
+
+/* -- index ------------------------------------------------------------------------------------- */
+
+/* The tensors of a weight map, with their shards. */
+static ingot_status_t read_map(ingot_safetensors_t *file, ingot_json_t *json) {
+  char key[MAX_KEY];
+  char name[MAX_KEY];
+  bool more = true;
+  INGOT_TRY(ingot_json_expect(json, '{'));
+  for (bool first = true;; first = false) {
+    tensor_t *tensor = NULL;
+    uint32_t shard = 0;
+    INGOT_TRY(ingot_json_next(json, '}', first, &more));
+    if (!more) return NULL;
+    INGOT_TRY(ingot_json_string(json, key, sizeof(key)));
+    INGOT_TRY(ingot_json_expect(json, ':'));
+    INGOT_TRY(ingot_json_string(json, name, sizeof(name)));
+    if (!name[0] || strpbrk(name, "/\\:")) {
+      return file_refuse(file, "its file is not one beside the index", key);
+    }
+    while (shard < file->shard_count && strcmp(file->shards[shard].name, name) != 0) ++shard;
+    if (shard == file->shard_count) INGOT_TRY(add_shard(file, name));
+    INGOT_TRY(add_tensor(file, key, &tensor));
+    tensor->shard = shard;
+  }
+}
+
+static ingot_status_t read_index(ingot_safetensors_t *file, const ingot_file_t *index) {
+  const ingot_allocator_t *allocator = &file->instance->allocator;
+  ingot_json_t json = {allocator, index->data, index->length, 0};
+  char field[MAX_KEY];
+  bool more = true;
+  INGOT_TRY(ingot_json_expect(&json, '{'));
+  for (bool first = true;; first = false) {
+    INGOT_TRY(ingot_json_next(&json, '}', first, &more));
+    if (!more) break;
+    INGOT_TRY(ingot_json_string(&json, field, sizeof(field)));
+    INGOT_TRY(ingot_json_expect(&json, ':'));
+    if (strcmp(field, "weight_map") != 0) INGOT_TRY(ingot_json_skip(&json));
+    else INGOT_TRY(read_map(file, &json));
+  }
+  INGOT_TRY(ingot_json_end(&json));
+  if (file->count > 0) return sort_tensors(file);
+  return ingot_status_create(allocator, INGOT_STATUS_DATA_LOSS,
+                             "it has no map of tensors to files");
+}
+
+/* The shards, which lie in the folder of the index at `path`. */
+static ingot_status_t open_shards(ingot_safetensors_t *file, const char *path) {
+  const ingot_allocator_t *allocator = &file->instance->allocator;
+  const char *slash = strrchr(path, '/');
+  size_t folder_length = slash ? (size_t)(slash - path) + 1 : 0;
+  void *shard_path = NULL;
+  INGOT_TRY(ingot_allocate(allocator, folder_length + MAX_KEY, &shard_path));
+  memcpy(shard_path, path, folder_length);
+  ingot_status_t status = NULL;
+  for (uint32_t i = 0; !status && i < file->shard_count; ++i) {
+    const char *name = file->shards[i].name;
+    memcpy((char *)shard_path + folder_length, name, strlen(name) + 1);
+    status = open_shard(file, i, shard_path);
+  }
+  ingot_release_memory(allocator, shard_path);
+  for (uint32_t i = 0; !status && i < file->count; ++i) {
+    const tensor_t *tensor = &file->tensors[i];
+    if (tensor->is_placed) continue;
+    status = ingot_status_create(allocator, INGOT_STATUS_DATA_LOSS,
+                                 "tensor '%s' is not in '%s', where the index has it", tensor->key,
+                                 file->shards[tensor->shard].name);
+  }
+  return status;
+}
+
+static ingot_status_t open_index(ingot_safetensors_t *file, const char *path) {
+  const ingot_allocator_t *allocator = &file->instance->allocator;
+  ingot_file_t index;
+  INGOT_TRY(ingot_file_open(allocator, path, NULL, &index));
+  file->has_index = true;
+  ingot_status_t status = read_index(file, &index);
+  ingot_file_close(allocator, &index);
+  if (!status) status = open_shards(file, path);
+  return ingot_status_prefix(status, "index '%s'", path);
+}
+
+static ingot_status_t open_alone(ingot_safetensors_t *file, const char *path) {
+  INGOT_TRY(add_shard(file, NULL));
+  INGOT_TRY(open_shard(file, 0, path));
+  return ingot_status_prefix(sort_tensors(file), "safetensors '%s'", path);
 }
 
 /* -- the API ----------------------------------------------------------------------------------- */
@@ -209,8 +352,9 @@ ingot_status_t ingot_safetensors_open(ingot_instance_t *instance, const char *pa
   ingot_safetensors_t *file = memory;
   ingot_hal_instance_retain(instance);
   file->instance = instance;
-  ingot_status_t status = ingot_file_open(&instance->allocator, path, NULL, &file->file);
-  if (!status) status = ingot_status_prefix(read_file(file), "safetensors '%s'", path);
+  size_t length = strlen(path);
+  bool is_index = length > 5 && strcmp(path + length - 5, ".json") == 0;
+  ingot_status_t status = is_index ? open_index(file, path) : open_alone(file, path);
   if (status) {
     ingot_safetensors_close(file);
     return status;
@@ -226,35 +370,33 @@ void ingot_safetensors_close(ingot_safetensors_t *file) {
     ingot_release_memory(&instance->allocator, file->tensors[i].key);
   }
   ingot_release_memory(&instance->allocator, file->tensors);
-  if (file->file.data) ingot_file_close(&instance->allocator, &file->file);
+  for (uint32_t i = 0; i < file->shard_count; ++i) {
+    ingot_release_memory(&instance->allocator, file->shards[i].name);
+    if (file->shards[i].file.data) {
+      ingot_file_close(&instance->allocator, &file->shards[i].file);
+    }
+  }
+  ingot_release_memory(&instance->allocator, file->shards);
   ingot_release_memory(&instance->allocator, file);
   ingot_hal_instance_release(instance);
 }
 
-static ingot_status_t find_tensor(void *user, const char *scope, const char *key,
-                                  ingot_parameter_span_t *out_span) {
+static ingot_status_t find_span(void *user, const char *scope, const char *key,
+                                ingot_parameter_span_t *out_span) {
   const ingot_safetensors_t *file = user;
-  uint32_t low = 0;
-  uint32_t high = file->count;
+  const tensor_t *tensor = find_tensor(file, key);
   (void)scope; /* one file answers all */
-  while (low < high) {
-    uint32_t middle = low + (high - low) / 2;
-    int order = strcmp(file->tensors[middle].key, key);
-    if (order == 0) {
-      const tensor_t *tensor = &file->tensors[middle];
-      *out_span = tensor->span;
-      if (tensor->span.dtype != 0) return NULL;
-      return ingot_status_create(&file->instance->allocator, INGOT_STATUS_UNSUPPORTED,
-                                 "tensor '%s' has dtype '%s', which this runtime does not know",
-                                 key, tensor->dtype_text);
-    }
-    if (order < 0) low = middle + 1;
-    else high = middle;
+  if (!tensor) {
+    return ingot_status_create(&file->instance->allocator, INGOT_STATUS_NOT_FOUND,
+                               "there is no tensor '%s'", key);
   }
-  return ingot_status_create(&file->instance->allocator, INGOT_STATUS_NOT_FOUND,
-                             "there is no tensor '%s'", key);
+  *out_span = tensor->span;
+  if (tensor->span.dtype != 0) return NULL;
+  return ingot_status_create(&file->instance->allocator, INGOT_STATUS_UNSUPPORTED,
+                             "tensor '%s' has dtype '%s', which this runtime does not know", key,
+                             tensor->dtype_text);
 }
 
 ingot_parameters_t ingot_safetensors_parameters(ingot_safetensors_t *file) {
-  return (ingot_parameters_t){file, find_tensor};
+  return (ingot_parameters_t){file, find_span};
 }

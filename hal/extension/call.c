@@ -1,10 +1,9 @@
-/* Calls and parameters from Python: see call.h. */
+/* Calls from Python: see call.h. */
 #if !defined(_GNU_SOURCE)
 #define _GNU_SOURCE /* syscall */
 #endif
 #include "call.h"
 
-#include <string.h>
 #if defined(__linux__)
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -67,22 +66,4 @@ bool ingot_python_should_stop(void *user) {
 void ingot_python_unmap(ingot_buffer_view_t *view, void *data) {
   ingot_buffer_unmap(ingot_buffer_view_layout(view)->buffer, data);
   ingot_buffer_view_release(view);
-}
-
-static ingot_status_t ingot_python_find(void *user, const char *scope, const char *key,
-                                        ingot_parameter_span_t *out_span) {
-  const ingot_python_parameters_t *table = user;
-  (void)scope;
-  for (size_t i = 0; i < table->count; ++i) {
-    if (strcmp(table->keys[i], key) == 0) {
-      *out_span = table->spans[i];
-      return NULL;
-    }
-  }
-  *out_span = (ingot_parameter_span_t){0};
-  return NULL;
-}
-
-ingot_parameters_t ingot_python_parameters(ingot_python_parameters_t *table) {
-  return (ingot_parameters_t){.user = table, .find = ingot_python_find};
 }

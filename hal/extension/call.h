@@ -44,15 +44,4 @@ bool ingot_python_should_stop(void *user);
 /* Ends a mapping of `data`, and drops the reference to `view` that kept it. */
 void ingot_python_unmap(ingot_buffer_view_t *view, void *data);
 
-/* Parameters that lie in Python's memory: `keys` and `spans` go together. */
-typedef struct ingot_python_parameters_t {
-  size_t count;
-  const char **keys;
-  ingot_parameter_span_t *spans;
-} ingot_python_parameters_t;
-
-/* Answers every scope from `table`. Python has checked that every key is there; for another
- * one the span is empty, which fits no parameter. */
-ingot_parameters_t ingot_python_parameters(ingot_python_parameters_t *table);
-
 #endif /* INGOT_EXTENSION_CALL_H_ */

@@ -7,7 +7,16 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ingot.command_line import add_command, add_dim, add_json, count, say, seconds
+from ingot.command_line import (
+    add_command,
+    add_dim,
+    add_json,
+    add_parameters,
+    count,
+    parse_parameters,
+    say,
+    seconds,
+)
 from ingot.hal.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -21,7 +30,7 @@ def _add_model_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--function", default="main", help="the function to call (%(default)s)")
     parser.add_argument("--device", default="cpu", help="where to run it (%(default)s)")
     parser.add_argument("--threads", type=count, help="threads of the CPU (all that it may use)")
-    parser.add_argument("--parameters", metavar="FILE", help="weights, a safetensors file")
+    add_parameters(parser)
 
 
 def _load(options: argparse.Namespace, timeout: float | None = None) -> tuple[Model, Function]:
@@ -31,7 +40,7 @@ def _load(options: argparse.Namespace, timeout: float | None = None) -> tuple[Mo
         options.module,
         device=options.device,
         threads=options.threads,
-        parameters=options.parameters,
+        parameters=parse_parameters(options.parameters),
         timeout=timeout,
     )
     if options.function not in model.functions:

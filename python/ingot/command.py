@@ -15,12 +15,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ingot.call_commands import add_bench, add_run
-from ingot.command_line import add_command, add_dim, add_json, count, say
+from ingot.command_line import (
+    add_command,
+    add_dim,
+    add_json,
+    add_parameters,
+    count,
+    parse_parameters,
+    say,
+)
 from ingot.compile_options import parse_length
 from ingot.hal.errors import CompileError, Error, InvalidArgument
 from ingot.hal.printable import json_escape, printable, size_text
 from ingot.language.chat import add_chat
-from ingot.module_commands import add_asm, add_dis, add_explore, add_inspect, add_strip
+from ingot.module_commands import add_asm, add_dis, add_explore, add_inspect, add_pack, add_strip
 from ingot.quantize_command import add_quantize
 
 if TYPE_CHECKING:
@@ -104,6 +112,7 @@ def make_parser() -> argparse.ArgumentParser:
         add_inspect,
         add_explore,
         add_strip,
+        add_pack,
         add_dis,
         add_asm,
         _add_check,
@@ -149,6 +158,13 @@ def _add_compile(commands: Any) -> None:
         choices=("embedded", "external"),
         default="embedded",
         help="weights go into the module, or are given when it is loaded (%(default)s)",
+    )
+    parser.add_argument(
+        "--scope",
+        action="append",
+        default=[],
+        metavar="[SOURCE=]NAME",
+        help="what these parameters are of, of a source or of all; each scope has its own files",
     )
     _add_shape_options(parser)
     parser.add_argument(
@@ -228,7 +244,7 @@ def _add_shape_options(parser: argparse.ArgumentParser) -> None:
 
 def _run_compile(options: argparse.Namespace) -> None:
     import ingot
-    from ingot.compile_options import parse_sources, parse_specialize, parse_state
+    from ingot.compile_options import parse_scope, parse_sources, parse_specialize, parse_state
     from ingot.inputs import parse_dims
     from ingot.progress import show_progress
 
@@ -249,6 +265,7 @@ def _run_compile(options: argparse.Namespace) -> None:
             variants=options.variants.split(",") if options.variants else None,
             fallback=not options.no_fallback,
             parameters=options.parameters,
+            scope=parse_scope(options.scope),
             debug=options.debug,
             dump_ir=options.dump_ir,
             progress=progress,
@@ -306,7 +323,7 @@ def _add_comparison(parser: argparse.ArgumentParser) -> None:
         help="largest error allowed, relative to the largest value (of a dispatch what the op "
         "table says, of a result 1e-4 for f32)",
     )
-    parser.add_argument("--parameters", metavar="FILE", help="weights, a safetensors file")
+    add_parameters(parser)
     parser.add_argument("--device", default="cpu", help="whose kernels to check (%(default)s)")
 
 
@@ -327,7 +344,7 @@ def _comparison(options: argparse.Namespace, progress: Callable[[str], None]) ->
         parse_dims(options.dim),
         options.tolerance,
         progress,
-        options.parameters,
+        parse_parameters(options.parameters),
         options.device,
         options.outputs,
     )

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 from collections.abc import Callable
 from typing import Any, TextIO
 
 from ingot.hal.printable import printable
 
-__all__ = ["add_command", "add_dim", "add_json", "count", "say", "seconds"]
+__all__ = [
+    "add_command",
+    "add_dim",
+    "add_json",
+    "add_parameters",
+    "count",
+    "parse_parameters",
+    "say",
+    "seconds",
+]
 
 
 def say(text: object, file: TextIO | None = None) -> None:
@@ -39,6 +49,26 @@ def add_dim(parser: argparse.ArgumentParser, what: str) -> None:
         metavar="NAME=SIZE",
         help=f"{what}, such as batch=8; once for every dim",
     )
+
+
+def add_parameters(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--parameters",
+        action="append",
+        metavar="[SCOPE=]FILE",
+        help="weights: a safetensors file or index.json, a GGUF or npz file, a model's folder, a "
+        "zarr archive, or what `ingot pack` wrote; of several the first that has a tensor gives it",
+    )
+
+
+def parse_parameters(texts: list[str] | None) -> Any:
+    """What `ingot.load` takes, of the texts of --parameters."""
+    parsed: list[Any] = []
+    for text in texts or ():
+        scope, equals, path = text.partition("=")
+        is_scoped = equals and re.fullmatch(r"\w+", scope) and not os.path.exists(text)
+        parsed.append({scope: path} if is_scoped else text)
+    return parsed[0] if len(parsed) == 1 else parsed or None
 
 
 def count(text: str) -> int:

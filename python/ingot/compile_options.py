@@ -12,7 +12,14 @@ from ingot.hal.errors import InvalidArgument
 if TYPE_CHECKING:
     from ingot.compiler.state import State
 
-__all__ = ["is_size", "parse_length", "parse_sources", "parse_specialize", "parse_state"]
+__all__ = [
+    "is_size",
+    "parse_length",
+    "parse_scope",
+    "parse_sources",
+    "parse_specialize",
+    "parse_state",
+]
 
 
 _LENGTH = re.compile(r"(?P<number>\d{1,15}(\.\d{1,9})?) ?((?P<unit>[KMGkmg])(?P<binary>i)?)?[Bb]?")
@@ -61,6 +68,18 @@ def parse_specialize(texts: Sequence[str]) -> dict[str, list[int]] | None:
             )
         values.setdefault(name, []).extend(int(each) for each in numbers.split(","))
     return values or None
+
+
+def parse_scope(texts: Sequence[str]) -> dict[str, str] | str:
+    """ "base", or "encoder=base" by source."""
+    pairs = [text.rpartition("=") for text in texts]
+    if len(texts) < 2 and not any(source for source, _, _ in pairs):
+        return "".join(texts)
+    if not all(source for source, _, _ in pairs):
+        raise InvalidArgument(
+            f"--scope {' --scope '.join(texts)}: write one NAME, or SOURCE=NAME for each source"
+        )
+    return {source: name for source, _, name in pairs}
 
 
 def parse_state(

@@ -108,7 +108,8 @@ def module_report(
         "sections": list(_section_rows(data)),
         "executables": [_executable_report(contents, each) for each in contents.executables],
         "parameters": [
-            value_report(each.key, each.dtype, each.shape) for each in contents.parameters
+            {**value_report(each.key, each.dtype, each.shape), "scope": each.scope}
+            for each in contents.parameters
         ],
         "variables": [
             value_report(each.name, each.dtype, each.shape, each.doc) for each in contents.variables
@@ -274,7 +275,8 @@ def _parameters(contents: ModuleContents) -> Iterator[str]:
     if contents.parameters:
         yield "\nparameters, to be given at load"
     for each in sorted(contents.parameters, key=lambda each: _natural(each.key)):
-        yield f"  {printable(each.key)}: {each.dtype}[{','.join(map(str, each.shape))}]"
+        scope = f"{each.scope}/" if each.scope else ""
+        yield f"  {printable(scope + each.key)}: {each.dtype}[{','.join(map(str, each.shape))}]"
 
 
 def _metadata(contents: ModuleContents) -> Iterator[str]:

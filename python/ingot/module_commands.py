@@ -6,10 +6,17 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from ingot.command_line import add_command, add_dim, add_json, say
+from ingot.command_line import (
+    add_command,
+    add_dim,
+    add_json,
+    add_parameters,
+    parse_parameters,
+    say,
+)
 from ingot.hal.printable import size_text
 
-__all__ = ["add_asm", "add_dis", "add_explore", "add_inspect", "add_strip"]
+__all__ = ["add_asm", "add_dis", "add_explore", "add_inspect", "add_pack", "add_strip"]
 
 
 def add_inspect(commands: Any) -> None:
@@ -80,6 +87,31 @@ def _run_strip(options: argparse.Namespace) -> None:
     stripped = strip_module(data)
     write_whole(options.output, lambda file: file.write(stripped))
     say(f"{options.output}: {size_text(len(stripped))} of {size_text(len(data))}")
+
+
+def add_pack(commands: Any) -> None:
+    parser = add_command(
+        commands,
+        "pack",
+        _run_pack,
+        "prepare the weights of a module once, in a file that all processes share",
+    )
+    parser.add_argument("module", metavar="MODULE", help="a file made by `ingot compile`")
+    parser.add_argument("--device", default="cpu", help="whose kernels prepare them (%(default)s)")
+    add_parameters(parser)
+    parser.add_argument("--scope", metavar="NAME", help="only the parameters of this scope")
+    parser.add_argument(
+        "-o", "--output", required=True, metavar="FILE", help="for `ingot run --parameters FILE`"
+    )
+
+
+def _run_pack(options: argparse.Namespace) -> None:
+    import ingot
+
+    parameters = parse_parameters(options.parameters)
+    model = ingot.load(options.module, device=options.device, parameters=parameters)
+    model.save_weights(options.output, scope=options.scope)
+    say(f"{options.output}: {size_text(Path(options.output).stat().st_size)}")
 
 
 def add_dis(commands: Any) -> None:

@@ -349,7 +349,9 @@ typedef struct ingot_parameters_t {
                          ingot_parameter_span_t *out_span);
 } ingot_parameters_t;
 
-/* A safetensors file, in memory until it is closed. DataLoss if its header is damaged. */
+/* A safetensors file, or with a path that ends in ".json" an index (model.safetensors.index.json)
+ * and the files beside it that it names; in memory until it is closed. DataLoss if a header or the
+ * index is damaged, or a tensor is not where the index has it. */
 INGOT_API ingot_status_t ingot_safetensors_open(ingot_instance_t *instance, const char *path,
                                                 ingot_safetensors_t **out_file);
 INGOT_API void ingot_safetensors_close(ingot_safetensors_t *file);

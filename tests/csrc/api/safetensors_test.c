@@ -131,7 +131,111 @@ static void deep_nesting_and_any_bytes_end_in_a_status(void) {
   }
 }
 
+/* -- an index ---------------------------------------------------------------------------------- */
+
+static char folder[] = "/tmp/ingot_index_test_XXXXXX";
+
+static void name_file(char out[64], const char *name) {
+  (void)snprintf(out, 64, "%s/%s", folder, name);
+}
+
+static void write_shard(const char *name, const char *header, float value) {
+  char own[64];
+  name_file(own, name);
+  write_file(header, strlen(header), &value, sizeof(value));
+  if (rename(path, own) != 0) abort();
+}
+
+/* Opens an index of this text beside a.safetensors, which has "a" and "x", and b.safetensors. */
+static ingot_status_t open_index(ingot_instance_t *on, const char *text,
+                                 ingot_safetensors_t **out_file) {
+  char name[64];
+  write_shard("a.safetensors",
+              "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
+              "\"x\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}",
+              1);
+  write_shard("b.safetensors",
+              "{\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
+              "\"x\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}",
+              2);
+  name_file(name, "model.safetensors.index.json");
+  FILE *stream = fopen(name, "wb");
+  if (!stream || fputs(text, stream) < 0 || fclose(stream) != 0) abort();
+  return ingot_safetensors_open(on, name, out_file);
+}
+
+static const char right_index[] =
+    "{\"metadata\":{\"total_size\":12},\"weight_map\":{\"b\":\"b.safetensors\","
+    "\"x\":\"b.safetensors\",\"a\":\"a.safetensors\"}}";
+
+static void an_index_joins_files(void) {
+  static const struct {
+    const char *key;
+    float value;
+  } expected[] = {{"a", 1}, {"b", 2}, {"x", 2}};
+  ingot_safetensors_t *file = NULL;
+  REQUIRE_OK(open_index(instance, right_index, &file));
+  ingot_parameters_t parameters = ingot_safetensors_parameters(file);
+  for (size_t i = 0; i < 3; ++i) {
+    ingot_parameter_span_t span;
+    REQUIRE_OK(parameters.find(parameters.user, "", expected[i].key, &span));
+    EXPECT(memcmp(span.data, &expected[i].value, 4) == 0);
+  }
+  ingot_safetensors_close(file);
+}
+
+static void a_wrong_index_is_refused(void) {
+  static const struct {
+    const char *text;
+    ingot_status_code_t code;
+    const char *message;
+  } wrong[] = {
+      {"", INGOT_STATUS_DATA_LOSS, "index '"},
+      {"{\"metadata\":{}}", INGOT_STATUS_DATA_LOSS, "no map"},
+      {"{\"weight_map\":{\"c\":\"a.safetensors\"}}", INGOT_STATUS_DATA_LOSS,
+       "tensor 'c' is not in 'a.safetensors', where the index has it"},
+      {"{\"weight_map\":{\"b\":\"a.safetensors\"}}", INGOT_STATUS_DATA_LOSS,
+       "tensor 'b' is not in"},
+      {"{\"weight_map\":{\"a\":\"c.safetensors\"}}", INGOT_STATUS_NOT_FOUND, "/c.safetensors'"},
+      {"{\"weight_map\":{\"a\":\"../a.safetensors\"}}", INGOT_STATUS_DATA_LOSS, "beside the index"},
+      {"{\"weight_map\":{\"a\":\"\"}}", INGOT_STATUS_DATA_LOSS, "beside the index"},
+      {"{\"weight_map\":{\"a\":1}}", INGOT_STATUS_DATA_LOSS, ""},
+      {"{\"weight_map\":{\"a\":\"a.safetensors\",\"a\":\"b.safetensors\"}}", INGOT_STATUS_DATA_LOSS,
+       "comes twice"},
+  };
+  for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); ++i) {
+    ingot_safetensors_t *file = NULL;
+    ingot_status_t status = open_index(instance, wrong[i].text, &file);
+    EXPECT_EQUAL(ingot_status_code(status), wrong[i].code);
+    if (!strstr(ingot_status_message(status), wrong[i].message)) {
+      FAIL("'%s' gave '%s'", wrong[i].text, ingot_status_message(status));
+    }
+    ingot_status_free(status);
+  }
+}
+
+static void every_allocation_of_an_index_may_fail(void) {
+  for (int64_t fail_at = 1;; ++fail_at) {
+    test_allocator_t counter = {.fail_at = fail_at};
+    ingot_allocator_t allocator = test_allocator(&counter);
+    const ingot_instance_options_t options = {.allocator = &allocator};
+    ingot_instance_t *failing = NULL;
+    ingot_safetensors_t *file = NULL;
+    ingot_status_t status = ingot_instance_create(&options, &failing);
+    if (!status) status = open_index(failing, right_index, &file);
+    if (!status) ingot_safetensors_close(file);
+    ingot_instance_release(failing);
+    bool reached = counter.allocations >= fail_at;
+    if (reached) EXPECT_EQUAL(ingot_status_code(status), INGOT_STATUS_OUT_OF_MEMORY);
+    else EXPECT(!status && fail_at > 8);
+    ingot_status_free(status);
+    EXPECT_EQUAL(counter.live, 0);
+    if (!reached) return;
+  }
+}
+
 int main(void) {
+  if (!mkdtemp(folder)) return 1;
   int descriptor = mkstemp(path);
   if (descriptor < 0 || close(descriptor) != 0) return 1;
   if (ingot_instance_create(NULL, &instance)) return 1;
@@ -139,7 +243,17 @@ int main(void) {
   RUN(damaged_headers_are_refused);
   RUN(every_truncation_is_refused);
   RUN(deep_nesting_and_any_bytes_end_in_a_status);
+  RUN(an_index_joins_files);
+  RUN(a_wrong_index_is_refused);
+  RUN(every_allocation_of_an_index_may_fail);
   ingot_instance_release(instance);
+  static const char *const names[] = {"a.safetensors", "b.safetensors",
+                                      "model.safetensors.index.json", ""};
+  for (size_t i = 0; i < 4; ++i) {
+    char name[64];
+    name_file(name, names[i]);
+    (void)remove(name);
+  }
   (void)remove(path);
   return TEST_RESULT();
 }

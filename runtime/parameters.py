@@ -1,0 +1,272 @@
+"""Where a program finds its weights: files, folders, archives and arrays, in order and by scope."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import numpy as np
+
+from ingot.hal.checkpoint import INDEX, Checkpoint
+from ingot.hal.device import instance
+from ingot.hal.errors import DataLoss, Error, InvalidArgument, NotFound
+from ingot.hal.file_kind import START_LENGTH
+from ingot.hal.gguf import MAGIC, Gguf
+from ingot.hal.native import check, ffi, keep_error, lib, text
+from ingot.hal.spec import status
+from ingot.hal.whole_file import c_text, open_regular
+from ingot.runtime.frame import bytes_of
+from ingot.runtime.tensors import bits_of_parameter
+
+__all__ = ["PACKED_MAGIC", "Sources", "flat", "open_parameters", "parameter_keys", "some"]
+
+PACKED_MAGIC = b"INGOTPW\x1a"
+"""With which a file of packed weights begins."""
+
+_ZARR = frozenset({"zarr.json", ".zgroup"})  # of a group, of either version
+_NOT_FOUND, _CANCELLED = status("NotFound").code, status("Cancelled").code
+_SHOWN = 5  # names in a message
+_EXPECTED = (
+    "the path of a safetensors, GGUF, npz or packed file, of a model's folder or a zarr archive, a "
+    "dict of arrays, a list of such sources, or a dict of them by scope"
+)
+
+Find = Callable[[str, str, Any], Any]
+"""Fills the C span of a scope and key; gives a C status."""
+
+
+class Sources(tuple[tuple["str | None", Any], ...]):
+    """Sources in their order, each with the scope that it answers; None: all of them."""
+
+
+def flat(parameters: Any) -> Sources:
+    """What `ingot.load` takes as `parameters`, one after another. InvalidArgument: it is nothing
+    that weights could come from."""
+    return parameters if isinstance(parameters, Sources) else Sources(_flat(None, parameters))
+
+
+def _flat(scope: str | None, source: Any) -> Iterator[tuple[str | None, Any]]:
+    if isinstance(source, (str, os.PathLike)):
+        yield scope, source
+    elif isinstance(source, Mapping) and source and all(map(_is_source, source.values())):
+        for name, each in source.items():
+            yield from _flat(name, each)
+    elif isinstance(source, Mapping):
+        yield scope, source
+    elif isinstance(source, Sequence) and not isinstance(source, (bytes, bytearray)):
+        for each in source:
+            yield from _flat(scope, each)
+    else:
+        raise InvalidArgument(f"parameters is {type(source).__name__}, but must be {_EXPECTED}")
+
+
+def _is_source(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return bool(value) and all(map(_is_source, value))
+    return isinstance(value, (str, os.PathLike, Mapping))
+
+
+@contextmanager
+def open_parameters(module: Any, parameters: Any) -> Iterator[tuple[Any, list[Any]]]:
+    """The C table of parameters and the paths of packed files as C texts, for as long as a program
+    is being made. NotFound that is raised inside tells what the sources have."""
+    if parameters is None:
+        keys = parameter_keys(module)
+        if keys:
+            raise NotFound(
+                f"the module needs {len(keys)} parameters ({some(keys)}); pass parameters= with "
+                "a safetensors or GGUF file, a model's folder or a dict of arrays"
+            )
+        yield ffi.NULL, []
+        return
+    with ExitStack() as stack:
+        finder = _Finder()
+        packed = []
+        for scope, source in flat(parameters):
+            if not isinstance(source, Mapping) and _start(source).startswith(PACKED_MAGIC):
+                packed.append(ffi.new("char[]", c_text("path", source)))
+            else:
+                finder.add(scope, *_open(source, stack))
+        handle = ffi.new_handle(finder)
+        table = {"user": handle, "find": lib.ingot_python_find_parameter}
+        try:
+            yield ffi.new("ingot_parameters_t *", table), packed
+        except NotFound as error:
+            if not finder.has_missed:
+                raise
+            raise NotFound(
+                f"{error}; parameters= has {some(finder.names()) or 'nothing'}"
+            ) from None
+
+
+class _Finder:
+    """Asks sources in turn. What spans point into lives as long as this."""
+
+    def __init__(self) -> None:
+        self.sources: list[tuple[str | None, Find, Iterable[str]]] = []
+        self.keep: list[Any] = []
+        self.has_missed = False
+
+    def add(self, scope: str | None, find: Find | Mapping[str, Any], names: Iterable[str]) -> None:
+        if isinstance(find, Mapping):
+            find = self._in_arrays(find)
+        self.sources.append((scope, find, names))
+
+    def find(self, scope: str, key: str, span: Any) -> Any:
+        for own, find, _ in self.sources:
+            if own not in (None, scope):
+                continue
+            found = find(scope, key, span)
+            if lib.ingot_status_code(found) != _NOT_FOUND:
+                return found
+            lib.ingot_status_free(found)
+        self.has_missed = True
+        return _missing()
+
+    def names(self) -> list[str]:
+        return [name for _, _, names in self.sources for name in names]
+
+    def _in_arrays(self, arrays: Mapping[str, Any]) -> Find:
+        def find(_scope: str, key: str, span: Any) -> Any:
+            if key not in arrays:
+                return _missing()
+            bits, dtype = bits_of_parameter(arrays[key], f"parameter '{key}'")
+            data, dims = ffi.from_buffer(bytes_of(bits)), ffi.new("int64_t[]", bits.shape)
+            span.data, span.length, span.dims = data, bits.nbytes, dims
+            span.dtype, span.rank = dtype.code, bits.ndim
+            self.keep += [data, dims]
+            return ffi.NULL
+
+        return find
+
+
+def _missing() -> Any:
+    return lib.ingot_status_make(_NOT_FOUND, b"")
+
+
+@ffi.def_extern(name="ingot_python_find_parameter")  # type: ignore[untyped-decorator]
+def _find_parameter(user: Any, scope: Any, key: Any, span: Any) -> Any:
+    try:
+        return ffi.from_handle(user).find(text(scope), text(key), span)
+    except BaseException as error:  # raised again when C has returned
+        keep_error(type(error), error, None)
+        return lib.ingot_status_make(_CANCELLED, b"")
+
+
+# Kinds of sources.
+
+
+def _open(source: Any, stack: ExitStack) -> tuple[Any, Iterable[str]]:
+    """How the source finds a tensor, a function or a mapping of arrays, and its names."""
+    if isinstance(source, Mapping):
+        return source, source
+    arrays = _arrays_of(source, stack)
+    if arrays is not None:
+        return arrays, arrays
+    index = os.path.join(source, INDEX)
+    path = index if os.path.isdir(source) else source
+    out = ffi.new("ingot_safetensors_t **")
+    check(lib.ingot_safetensors_open(instance().pointer, c_text("path", path), out))
+    stack.callback(lib.ingot_safetensors_close, out[0])
+    table = lib.ingot_safetensors_parameters(out[0])
+
+    def find(scope: str, key: str, span: Any) -> Any:
+        return table.find(table.user, scope.encode(), key.encode(), span)
+
+    return find, ()
+
+
+def _arrays_of(path: str | os.PathLike[str], stack: ExitStack) -> Mapping[str, Any] | None:
+    """The tensors of a GGUF file, an npz file, a zarr archive or a model's folder; None: it is
+    another file."""
+    if os.path.isdir(path):
+        if any(os.path.exists(os.path.join(path, name)) for name in _ZARR):
+            return _zarr_arrays(path, stack)
+        is_model = os.path.isfile(os.path.join(path, "config.json"))
+        return Checkpoint(path).parameters() if is_model else None
+    start = _start(path)
+    if start.startswith(MAGIC):
+        return Gguf(path).parameters()
+    if not zipfile.is_zipfile(path):
+        return None
+    with zipfile.ZipFile(path) as archive:
+        is_zarr = not _ZARR.isdisjoint(archive.namelist())
+    return _zarr_arrays(path, stack) if is_zarr else _npz_arrays(path, stack)
+
+
+class _LazyArrays(Mapping[str, Any]):
+    """Arrays of an archive, each read when it is asked for. DataLoss: it cannot be."""
+
+    def __init__(
+        self, path: str | os.PathLike[str], names: Iterable[str], read: Callable[[str], Any]
+    ) -> None:
+        self.path, self.names, self.read = path, list(names), read
+
+    def __getitem__(self, key: str) -> Any:
+        try:
+            return self.read(key)
+        except Exception as error:  # whatever the archive's package raises of damaged bytes
+            raise DataLoss(f"array '{key}' of '{self.path}' cannot be read: {error}") from None
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+def _npz_arrays(path: str | os.PathLike[str], stack: ExitStack) -> Mapping[str, Any]:
+    archive = stack.enter_context(np.load(path, allow_pickle=False))
+    return _LazyArrays(path, archive.files, archive.__getitem__)
+
+
+def _zarr_arrays(path: str | os.PathLike[str], stack: ExitStack) -> Mapping[str, Any]:
+    """The arrays of a group, and under their paths those of groups in it."""
+    try:
+        import zarr
+    except ImportError:
+        raise NotFound(
+            f"'{path}' is a zarr archive, for which the package zarr is missing: pip install zarr"
+        ) from None
+    try:
+        name = os.fspath(path)
+        store = name if os.path.isdir(name) else zarr.storage.ZipStore(name, mode="r")
+        group: Any = zarr.open_group(store, mode="r")
+        members = group.members(max_depth=None)
+        names = [name for name, each in members if isinstance(each, zarr.Array)]
+    except Exception as error:
+        raise DataLoss(f"'{path}' cannot be read as a zarr archive: {error}") from None
+    stack.callback(group.store.close)
+    return _LazyArrays(path, names, lambda name: np.asarray(group[name][...]))
+
+
+def _start(path: str | os.PathLike[str]) -> bytes:
+    """The first bytes of a file; none where it cannot be read, which its reader says."""
+    try:
+        with open_regular(path) as file:
+            return file.read(START_LENGTH)
+    except (Error, OSError):
+        return b""
+
+
+def parameter_keys(module: Any) -> list[str]:
+    """The keys of what the C module wants."""
+    info = ffi.new("ingot_parameter_info_t *")
+    keys = []
+    for ordinal in range(lib.ingot_module_info(module).parameter_count):
+        check(lib.ingot_module_parameter(module, ordinal, info))
+        keys.append(text(info.key))
+    return keys
+
+
+def some(names: Iterable[str]) -> str:
+    """The first of them, for a message."""
+    names = list(names)
+    shown = ", ".join(repr(name) for name in names[:_SHOWN])
+    return shown + (", ..." if len(names) > _SHOWN else "")

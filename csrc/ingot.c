@@ -9,6 +9,7 @@
 #include "base/allocator.c"
 #include "base/crc32.c"
 #include "base/dtype.c"
+#include "base/executor.c"
 #include "base/float.c"
 #include "base/log.c"
 #include "base/status.c"
@@ -18,6 +19,7 @@
 #include "hal/buffer.c"
 #include "hal/device.c"
 #include "hal/executable.c"
+#include "hal/fence.c"
 #include "hal/host.c"
 #include "hal/instance.c"
 #include "hal/pool.c"
@@ -87,6 +89,7 @@
 #include "api/safetensors.c"
 #include "api/session.c"
 #include "api/state.c"
+#include "api/submission.c"
 #include "api/swap.c"
 #include "api/weights.c"
 

@@ -102,7 +102,9 @@ class Session:
 
     def cancel(self) -> bool:
         with self._freeing:
-            return bool(self.pointer and lib.ingot_session_cancel(self.pointer))
+            return bool(
+                self.pointer and lib.ingot_session_cancel(self.pointer, lib.INGOT_RUNNING_CALL)
+            )
 
     def close(self) -> None:
         self.closed = self.closed or _CLOSED

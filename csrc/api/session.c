@@ -33,7 +33,18 @@ static void renew_idle(ingot_session_t *session) {
     return;
   }
   renew_weights(session);
-  atomic_store(&session->context.stop.flags, 0);
+  uint32_t flags = atomic_fetch_and(&session->context.stop.flags, ~INGOT_STOP_RENEWED);
+  if (flags & INGOT_STOP_QUEUED)
+    ingot_call_queue_wake(&session->queue); /* submitted in this moment */
+}
+
+/* Either this sees that the weights have been swapped, or the swap that nobody is here: both
+ * write before they read. */
+void ingot_session_settle(ingot_session_t *session) {
+  if (atomic_load(&session->weights) == atomic_load(&session->program->weights)) return;
+  ingot_mutex_lock(&session->program->mutex);
+  renew_idle(session);
+  ingot_mutex_unlock(&session->program->mutex);
 }
 
 void ingot_program_renew_sessions(const ingot_program_t *program) {
@@ -93,6 +104,8 @@ ingot_status_t ingot_session_allocate(ingot_program_t *program,
                            &memory));
   ingot_session_t *session = memory;
   ingot_reference_count_initialize(&session->references);
+  ingot_reference_count_initialize(&session->users);
+  ingot_call_queue_initialize(&session->queue);
   ingot_program_retain(program);
   session->program = program;
   enlist_session(session);
@@ -128,7 +141,11 @@ void ingot_session_retain(ingot_session_t *session) {
 }
 
 void ingot_session_release(ingot_session_t *session) {
-  if (!session || !ingot_reference_count_release(&session->references)) return;
+  if (session && ingot_reference_count_release(&session->references)) ingot_session_drop(session);
+}
+
+void ingot_session_drop(ingot_session_t *session) {
+  if (!ingot_reference_count_release(&session->users)) return;
   ingot_program_t *program = session->program;
   ingot_mutex_lock(&program->mutex);
   *session->previous = session->next;
@@ -138,15 +155,22 @@ void ingot_session_release(ingot_session_t *session) {
   if (session->context.shares_slab) ingot_hal_pool_leave(program->device);
   ingot_hal_account_release(session->context.account);
   ingot_vm_weights_release(session->weights);
+  ingot_mutex_deinitialize(&session->queue.mutex);
   ingot_release_memory(ingot_session_allocator(session), session);
   ingot_program_release(program); /* last: it keeps the allocator alive */
 }
 
 /* -- one caller at a time ---------------------------------------------------------------------- */
 
-static ingot_status_t busy_failure(const ingot_session_t *session) {
+static ingot_status_t busy_failure(const ingot_session_t *session, uint32_t flags) {
+  const ingot_allocator_t *allocator = ingot_session_allocator(session);
+  if (flags & INGOT_STOP_QUEUED) {
+    return ingot_status_create(allocator, INGOT_STATUS_FAILED_PRECONDITION,
+                               "the session has submitted calls that have not ended; wait for a "
+                               "fence that the last one signals, or submit this one too");
+  }
   const char *native = atomic_load(&session->context.native);
-  return ingot_status_create(ingot_session_allocator(session), INGOT_STATUS_FAILED_PRECONDITION,
+  return ingot_status_create(allocator, INGOT_STATUS_FAILED_PRECONDITION,
                              "the session is in a call%s%s%s; use one session per thread%s",
                              native ? ", inside of its native function '" : "",
                              native ? native : "", native ? "'" : "",
@@ -157,7 +181,7 @@ ingot_status_t ingot_session_enter(ingot_session_t *session, uint32_t flags) {
   uint32_t found = 0;
   while (!atomic_compare_exchange_strong_explicit(&session->context.stop.flags, &found, flags,
                                                   memory_order_acquire, memory_order_relaxed)) {
-    if (found != INGOT_STOP_RENEWED) return busy_failure(session);
+    if (found != INGOT_STOP_RENEWED) return busy_failure(session, found);
     ingot_mutex_lock(&session->program->mutex); /* a swap is here, with the mutex */
     ingot_mutex_unlock(&session->program->mutex);
     found = 0;
@@ -165,41 +189,41 @@ ingot_status_t ingot_session_enter(ingot_session_t *session, uint32_t flags) {
   return NULL;
 }
 
-/* Either this sees that the weights have been swapped, or the swap that nobody is here: both
- * write before they read. */
 void ingot_session_leave(ingot_session_t *session) {
-  const ingot_vm_weights_t *weights = session->weights;
-  (void)atomic_exchange(&session->context.stop.flags, 0);
-  if (weights == atomic_load(&session->program->weights)) return;
-  ingot_mutex_lock(&session->program->mutex);
-  renew_idle(session);
-  ingot_mutex_unlock(&session->program->mutex);
+  /* Calls that were submitted meanwhile are still there. */
+  uint32_t flags = atomic_fetch_and(&session->context.stop.flags, INGOT_STOP_QUEUED);
+  if (flags & INGOT_STOP_QUEUED) ingot_call_queue_wake(&session->queue);
+  else ingot_session_settle(session);
 }
 
-ingot_status_t ingot_session_enter_function(ingot_session_t *session, uint32_t function) {
-  const ingot_program_t *program = session->program;
-  if (function >= program->function_count) {
-    return ingot_status_create(ingot_session_allocator(session), INGOT_STATUS_OUT_OF_RANGE,
-                               "function %u, the program has %u", function,
-                               program->function_count);
-  }
-  INGOT_TRY(ingot_session_enter(session, INGOT_STOP_BUSY | INGOT_STOP_CALL));
-  ingot_program_function_t target = program->functions[function];
-  const ingot_vm_image_t *image = &program->images[target.image];
-  session->context.image = image;
-  session->context.function = target.function;
-  session->context.variables = session->context.state.variables + image->first_variable;
-  if (session->weights != atomic_load_explicit(&program->weights, memory_order_acquire)) {
+/* Names a function of the program to the context, for whoever has the session. */
+static void set_function(ingot_session_t *session, uint32_t function) {
+  ingot_vm_context_t *context = &session->context;
+  ingot_program_function_t target = session->program->functions[function];
+  const ingot_vm_image_t *image = &session->program->images[target.image];
+  context->image = image;
+  context->function = target.function;
+  context->variables = context->state.variables + image->first_variable;
+  if (session->weights != atomic_load_explicit(&session->program->weights, memory_order_acquire)) {
     ingot_mutex_lock(&session->program->mutex);
     renew_weights(session);
     ingot_mutex_unlock(&session->program->mutex);
   }
-  session->context.globals = session->weights->globals + image->first_global;
-  return NULL;
+  context->globals = session->weights->globals + image->first_global;
 }
 
-bool ingot_session_cancel(ingot_session_t *session) {
-  return ingot_stop_cancel(&session->context.stop);
+static ingot_status_t check_function(const ingot_session_t *session, uint32_t function) {
+  if (function < session->program->function_count) return NULL;
+  return ingot_status_create(ingot_session_allocator(session), INGOT_STATUS_OUT_OF_RANGE,
+                             "function %u, the program has %u", function,
+                             session->program->function_count);
+}
+
+ingot_status_t ingot_session_enter_function(ingot_session_t *session, uint32_t function) {
+  INGOT_TRY(check_function(session, function));
+  INGOT_TRY(ingot_session_enter(session, INGOT_STOP_BUSY | INGOT_STOP_CALL));
+  set_function(session, function);
+  return NULL;
 }
 
 /* -- checks of a call -------------------------------------------------------------------------- */
@@ -384,18 +408,16 @@ static ingot_status_t run_and_wait(ingot_vm_context_t *context) {
   return status;
 }
 
-static ingot_status_t run_call(const call_t *call, uint32_t argument_count, uint32_t result_count,
-                               const ingot_call_options_t *options) {
+static ingot_status_t run_call(const call_t *call, const ingot_call_t *given) {
   ingot_vm_context_t *context = &call->session->context;
-  INGOT_TRY(check_call(call, argument_count, result_count));
   if (context->state.is_changing) return check_state(call->session);
-  for (uint32_t i = 0; i < result_count; ++i) {
-    ingot_buffer_view_t *given = call->results[i];
-    context->results[i] = (ingot_vm_result_t){given, given != NULL, false};
+  for (uint32_t i = 0; i < given->result_count; ++i) {
+    ingot_buffer_view_t *view = call->results[i];
+    context->results[i] = (ingot_vm_result_t){view, view != NULL, false};
   }
   context->arguments = call->arguments;
   context->is_slab_seen = false;
-  ingot_vm_context_limit(context, options, 0);
+  ingot_vm_context_limit(context, given->options, given->begin);
   ingot_status_t status = run_and_wait(context);
   settle_results(call, !status);
   if (!status && context->state.is_changing) ingot_vm_state_keep(&context->state);
@@ -425,19 +447,45 @@ static void trace_call(const call_t *call, int64_t begin) {
   context->trace(context->trace_user, &event);
 }
 
+/* The function of a call, with its arguments and results. */
+static call_t find_call(ingot_session_t *session, const ingot_call_t *call) {
+  ingot_program_function_t target = session->program->functions[call->function];
+  const ingot_module_t *module = session->program->images[target.image].module;
+  return (call_t){session, module, &module->functions[target.function], call->arguments,
+                  call->results};
+}
+
+ingot_status_t ingot_session_check(ingot_session_t *session, const ingot_call_t *call) {
+  INGOT_TRY(check_function(session, call->function));
+  const call_t found = find_call(session, call);
+  return check_call(&found, call->argument_count, call->result_count);
+}
+
+ingot_status_t ingot_session_run(ingot_session_t *session, const ingot_call_t *call) {
+  const ingot_vm_context_t *context = &session->context;
+  set_function(session, call->function);
+  const call_t found = find_call(session, call);
+  int64_t begin = context->trace ? ingot_clock() : 0;
+  ingot_float_environment_t saved = ingot_float_environment_enter();
+  ingot_status_t status = run_call(&found, call);
+  ingot_float_environment_leave(saved);
+  if (context->trace) trace_call(&found, begin);
+  return status;
+}
+
 ingot_status_t ingot_session_call(ingot_session_t *session, uint32_t function,
                                   ingot_buffer_view_t *const *arguments, uint32_t argument_count,
                                   ingot_buffer_view_t **results, uint32_t result_count,
                                   const ingot_call_options_t *options) {
-  INGOT_TRY(ingot_session_enter_function(session, function));
-  const ingot_module_t *module = session->context.image->module;
-  const call_t call = {session, module, &module->functions[session->context.function], arguments,
-                       results};
-  int64_t begin = session->context.trace ? ingot_clock() : 0;
-  ingot_float_environment_t saved = ingot_float_environment_enter();
-  ingot_status_t status = run_call(&call, argument_count, result_count, options);
-  ingot_float_environment_leave(saved);
-  if (session->context.trace) trace_call(&call, begin);
+  const ingot_call_t call = {.function = function,
+                             .argument_count = argument_count,
+                             .result_count = result_count,
+                             .arguments = arguments,
+                             .results = results,
+                             .options = options};
+  INGOT_TRY(ingot_session_enter(session, INGOT_STOP_BUSY | INGOT_STOP_CALL));
+  ingot_status_t status = ingot_session_check(session, &call);
+  if (!status) status = ingot_session_run(session, &call);
   ingot_session_leave(session);
   return status;
 }

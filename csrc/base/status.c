@@ -3,10 +3,12 @@
 
 #include <stdio.h>
 
+#include "base/thread.h"
 #include "platform/platform.h"
 
 struct ingot_status_object_t {
   ingot_allocator_t allocator; /* of this object */
+  ingot_reference_count_t references;
   ingot_status_code_t code;
   const char *message; /* behind the object, but for the static one */
 };
@@ -35,6 +37,7 @@ static ingot_status_t ingot_status_allocate(const ingot_allocator_t *allocator,
   if (!status) return NULL;
   *out_text = (char *)(status + 1);
   status->allocator = *allocator;
+  ingot_reference_count_initialize(&status->references);
   status->code = code;
   status->message = *out_text;
   return status;
@@ -65,6 +68,13 @@ ingot_status_t ingot_status_create(const ingot_allocator_t *allocator, ingot_sta
   return status;
 }
 
+ingot_status_t ingot_status_retain(ingot_status_t status) {
+  if (status && status != ingot_status_out_of_memory()) {
+    ingot_reference_count_retain(&status->references);
+  }
+  return status;
+}
+
 ingot_status_t ingot_status_prefix(ingot_status_t status, const char *format, ...) {
   if (!status || status == ingot_status_out_of_memory()) return status;
   va_list arguments;
@@ -89,6 +99,7 @@ const char *ingot_status_message(ingot_status_t status) { return status ? status
 
 void ingot_status_free(ingot_status_t status) {
   if (!status || status == ingot_status_out_of_memory()) return;
+  if (!ingot_reference_count_release(&status->references)) return;
   ingot_allocator_t allocator = status->allocator;
   (void)allocator.resize(allocator.user, status, 0);
 }

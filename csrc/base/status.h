@@ -41,6 +41,9 @@ ingot_status_t ingot_status_create_variadic(const ingot_allocator_t *allocator,
 /* The static out-of-memory status: freeing it does nothing, any number may be held. */
 ingot_status_t ingot_status_out_of_memory(void);
 
+/* The same status for another owner, who frees it too; needs no memory. NULL stays NULL. */
+ingot_status_t ingot_status_retain(ingot_status_t status);
+
 /* Takes `status` and gives back one whose message is "<formatted>: <old message>", same
  * code. NULL stays NULL; where there is no memory, `status` comes back unchanged. */
 ingot_status_t ingot_status_prefix(ingot_status_t status, const char *format, ...)

@@ -13,12 +13,12 @@
 #include "base/status.h"
 
 #define INGOT_STOP_BUSY 1u /* somebody uses what the word belongs to */
-#define INGOT_STOP_CALL 2u /* for a call, which may be cancelled */
-#define INGOT_STOP_LIMITED 4u /* that has a deadline or asks its caller */
-#define INGOT_STOP_CANCELLED 8u
-#define INGOT_STOP_EXPIRED 16u
-#define INGOT_STOP_RENEWED \
-  32u /* alone, while nobody uses it: a swap of weights does for a moment */
+#define INGOT_STOP_QUEUED 2u /* there are submitted calls, which keep others out */
+#define INGOT_STOP_CALL 4u /* busy with a call, which may be cancelled */
+#define INGOT_STOP_LIMITED 8u /* that has a deadline or asks its caller */
+#define INGOT_STOP_CANCELLED 16u
+#define INGOT_STOP_EXPIRED 32u
+#define INGOT_STOP_RENEWED 64u /* while nobody uses it: a swap of weights does for a moment */
 
 typedef struct ingot_stop_t {
   _Atomic uint32_t flags;

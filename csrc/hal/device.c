@@ -54,9 +54,28 @@ void ingot_hal_device_retain(ingot_device_t *device) {
 
 void ingot_hal_device_release(ingot_device_t *device) {
   if (device && ingot_reference_count_release(&device->references)) {
+    ingot_executor_destroy(device->executor); /* first: its threads use the rest */
     ingot_hal_device_release(device->host);
     device->vtable->destroy(device);
   }
+}
+
+ingot_status_t ingot_hal_device_executor(ingot_device_t *device, ingot_executor_t **out_executor) {
+  ingot_executor_t *executor = atomic_load(&device->executor);
+  if (!executor) {
+    ingot_mutex_lock(&device->instance->mutex);
+    executor = atomic_load(&device->executor);
+    ingot_status_t status =
+        executor ? NULL
+                 : ingot_executor_create(ingot_hal_device_allocator(device), device->call_count,
+                                         device->can_spin, &executor);
+    atomic_store(&device->executor, executor);
+    ingot_mutex_unlock(&device->instance->mutex);
+    if (status) return status;
+  }
+  INGOT_TRY(ingot_executor_reserve(executor));
+  *out_executor = executor;
+  return NULL;
 }
 
 void ingot_hal_device_trim(ingot_device_t *device) {

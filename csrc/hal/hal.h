@@ -22,6 +22,7 @@
 #define INGOT_HAL_HAL_H_
 
 #include "base/allocator.h"
+#include "base/executor.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "base/stop.h"
@@ -71,7 +72,8 @@ struct ingot_instance_t {
   const ingot_hal_driver_t **drivers;
   void **driver_states; /* per driver: its own, NULL at first; guarded by its driver_mutex */
   ingot_mutex_t driver_mutex;
-  ingot_mutex_t mutex; /* guards additions to static_libraries, and every device's host */
+  ingot_mutex_t mutex; /* guards additions to static_libraries, and every device's host and
+                           * executor */
   ingot_hal_static_library_t *_Atomic static_libraries; /* newest first; only ever added to */
   /* Set by the creator before anybody else sees the instance. */
   ingot_log_t log;
@@ -136,10 +138,13 @@ struct ingot_device_t {
   const char *description; /* for people: "x86-64-v4 avx512-vnni, 2 threads" */
   uint64_t features;       /* INGOT_CPU_* of module_layout.h that a kernel may use */
   uint32_t thread_count;   /* that a dispatch may use at most; 1 where it means nothing */
+  uint32_t call_count;     /* submitted calls that it makes side by side, each on a thread */
+  bool can_spin;           /* these threads look for the next call for a while, awake */
   int64_t memory_length;   /* bytes of all its memory; 0 if it is not known */
   ingot_device_t *host;    /* runs what this one cannot; made when first needed, by the core */
   _Atomic uint32_t pool_users; /* sessions that leave their slabs to others (pool.h) */
   ingot_buffer_t *_Atomic pool[INGOT_HAL_POOL_BUFFERS];
+  ingot_executor_t *_Atomic executor; /* the same of what makes submitted calls */
 };
 
 /* `uri`: "cpu", "cpu://", "cpu://?threads=4", "opencl://0". NotFound if no driver has that
@@ -154,6 +159,9 @@ void ingot_hal_device_release(ingot_device_t *device);
 static inline const ingot_allocator_t *ingot_hal_device_allocator(const ingot_device_t *device) {
   return &device->instance->allocator;
 }
+
+/* What makes the device's submitted calls, with a thread at least. */
+ingot_status_t ingot_hal_device_executor(ingot_device_t *device, ingot_executor_t **out_executor);
 
 /* Frees the memory of released buffers that is kept for others. */
 void ingot_hal_device_trim(ingot_device_t *device);

@@ -66,6 +66,14 @@ static inline void ingot_mutex_deinitialize(ingot_mutex_t *mutex) { (void)mutex;
 static inline void ingot_mutex_lock(ingot_mutex_t *mutex) { (void)mutex; }
 static inline void ingot_mutex_unlock(ingot_mutex_t *mutex) { (void)mutex; }
 
+typedef struct ingot_condition_t { /* nobody else could signal it: there are no waits */
+  char unused;
+} ingot_condition_t;
+
+static inline void ingot_condition_initialize(ingot_condition_t *condition) { (void)condition; }
+static inline void ingot_condition_deinitialize(ingot_condition_t *condition) { (void)condition; }
+static inline void ingot_condition_broadcast(ingot_condition_t *condition) { (void)condition; }
+
 #else
 
 #if defined(INGOT_PLATFORM_POSIX)
@@ -134,7 +142,7 @@ void ingot_condition_wait_for(ingot_condition_t *condition, ingot_mutex_t *mutex
 
 /* -- threads ------------------------------------------------------------------------------------- */
 
-/* One thread. The object stays where it is until the thread was joined. */
+/* One thread. The object stays where it is until the thread was joined or detached. */
 typedef struct ingot_thread_t {
 #if defined(INGOT_PLATFORM_POSIX)
   pthread_t handle;
@@ -149,6 +157,9 @@ typedef struct ingot_thread_t {
  * system gives none. */
 bool ingot_thread_start(ingot_thread_t *thread, size_t stack_length);
 void ingot_thread_join(ingot_thread_t *thread);
+
+/* Instead of a join, by the thread itself: its object may go at once. */
+void ingot_thread_detach(ingot_thread_t *thread);
 
 /* Lets another thread have this one's processor. */
 void ingot_thread_yield(void);

@@ -74,6 +74,8 @@ bool ingot_thread_start(ingot_thread_t *thread, size_t stack_length) {
 
 void ingot_thread_join(ingot_thread_t *thread) { (void)pthread_join(thread->handle, NULL); }
 
+void ingot_thread_detach(ingot_thread_t *thread) { (void)pthread_detach(thread->handle); }
+
 void ingot_thread_yield(void) { (void)sched_yield(); }
 
 uintptr_t ingot_thread_self(void) { return (uintptr_t)pthread_self(); }

@@ -121,6 +121,8 @@ void ingot_thread_join(ingot_thread_t *thread) {
   (void)CloseHandle(thread->handle);
 }
 
+void ingot_thread_detach(ingot_thread_t *thread) { (void)CloseHandle(thread->handle); }
+
 void ingot_thread_yield(void) { (void)SwitchToThread(); }
 
 uintptr_t ingot_thread_self(void) { return GetCurrentThreadId(); }

@@ -104,10 +104,10 @@ const char *__asan_default_options(void);
 const char *__asan_default_options(void) { return "allocator_may_return_null=1"; }
 
 /* An allocator that counts its blocks and fails once, at allocation number `fail_at` (from
- * 1; 0: never). Not thread-safe: the runtime's workers do not allocate. */
+ * 1; 0: never). */
 typedef struct test_allocator_t {
-  int64_t live;        /* blocks not freed yet */
-  int64_t allocations; /* that were asked for so far */
+  _Atomic int64_t live;        /* blocks not freed yet */
+  _Atomic int64_t allocations; /* that were asked for so far */
   int64_t fail_at;
 } test_allocator_t;
 
@@ -118,8 +118,7 @@ static inline void *test_allocator_resize(void *user, void *pointer, size_t leng
     free(pointer);
     return NULL;
   }
-  counter->allocations++;
-  if (counter->fail_at == counter->allocations) return NULL;
+  if (++counter->allocations == counter->fail_at) return NULL;
   void *result = realloc(pointer, length);
   if (result && !pointer) counter->live++;
   return result;

@@ -5,7 +5,7 @@
  *                        kernels on the host; without such a device the test is skipped,
  *                        or fails where INGOT_REQUIRE_OPENCL is set
  *
- * (and likewise dispatch_test and queue_test). It goes through ingot_hal_* only. The kernels are
+ * (and likewise dispatch_test, queue_test and fence_test). It goes through ingot_hal_* only. The kernels are
  * those of kernels.h, built on the spot.
  */
 #ifndef INGOT_TESTS_CTS_SUITE_H_

@@ -109,6 +109,8 @@ static ingot_status_t ingot_cpu_device_create(ingot_instance_t *instance,
   device->base.target = "cpu";
   device->base.features = ingot_hal_cpu_features();
   device->base.thread_count = threads;
+  device->base.call_count = threads;
+  device->base.can_spin = threads <= available && available > 1 && !options->no_spin;
   device->base.memory_length = ingot_memory_length();
   ingot_cpu_describe(device);
   ingot_hal_instance_retain(instance);

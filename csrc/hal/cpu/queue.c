@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "hal/cpu/cpu.h"
-#include "hal/cpu/fence.h"
+#include "hal/cpu/guard.h"
 #include "platform/platform.h"
 
 /* A dispatch is shared if one thread would need about this long for it: sharing costs less
@@ -91,12 +91,12 @@ ingot_status_t ingot_hal_cpu_queue_dispatch(ingot_hal_queue_t *base,
   ingot_stack_prepare();
   if (kernel->misfit(&work.dispatch)) return ingot_hal_misfit_status(base, dispatch);
   ingot_kernel_fault_t fault = {0};
-  ingot_fence_raise(dispatch);
+  ingot_guard_raise(dispatch);
   bool is_shared = device->pool && work.total > 1 && ingot_cpu_is_worth_sharing(dispatch);
   if (!is_shared || !ingot_hal_cpu_pool_run(device->pool, &work, queue->scratch, &fault)) {
     ingot_hal_cpu_run_inline(&work, queue->scratch, &fault);
   }
-  ingot_fence_lower(dispatch);
+  ingot_guard_lower(dispatch);
   if (fault.code != INGOT_FAULT_NONE) return ingot_hal_fault_status(base, dispatch, &fault);
   if (ingot_stop_is_found(base->stop)) return ingot_hal_stop_status(base, dispatch);
   return NULL;

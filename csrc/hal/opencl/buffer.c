@@ -80,16 +80,8 @@ static ingot_status_t ingot_opencl_buffer_map(ingot_buffer_t *root, int64_t offs
   if (buffer->is_copy) return ingot_opencl_map_wrapped(buffer, offset, length, access, out_data);
   uint64_t flags = (access & INGOT_HAL_ACCESS_READ ? INGOT_CL_MAP_READ : 0) |
                    (access & INGOT_HAL_ACCESS_WRITE ? INGOT_CL_MAP_WRITE : 0);
-  int32_t error = 0;
-  void *data = device->cl->EnqueueMapBuffer(device->queue, buffer->memory, 1, flags,
-                                            (size_t)(buffer->memory_offset + offset),
-                                            (size_t)length, 0, NULL, NULL, &error);
-  if (error) {
-    return ingot_opencl_status(ingot_hal_device_allocator(root->device), "clEnqueueMapBuffer",
-                               error);
-  }
-  *out_data = data;
-  return NULL;
+  return ingot_opencl_map(device, buffer->memory, flags, buffer->memory_offset + offset, length,
+                          out_data);
 }
 
 /* Takes the record of a map of wrapped bytes out of the list. */
@@ -120,8 +112,7 @@ static void ingot_opencl_buffer_unmap(ingot_buffer_t *root, void *data) {
     ingot_release_memory(ingot_hal_device_allocator(root->device), map);
     return;
   }
-  (void)device->cl->EnqueueUnmapMemObject(device->queue, buffer->memory, data, 0, NULL, NULL);
-  (void)device->cl->Finish(device->queue); /* other queues may use it next */
+  ingot_status_free(ingot_opencl_unmap(device, buffer->memory, data));
 }
 
 /* -- reads and writes ------------------------------------------------------------------------ */

@@ -15,6 +15,7 @@ static void ingot_opencl_device_free(ingot_opencl_device_t *device) {
   if (device->queue) (void)device->cl->ReleaseCommandQueue(device->queue);
   if (device->context) (void)device->cl->ReleaseContext(device->context);
   ingot_mutex_deinitialize(&device->staging_mutex);
+  ingot_mutex_deinitialize(&device->map_mutex);
   ingot_mutex_deinitialize(&device->mutex);
   ingot_release_memory(allocator, device->cache_folder);
   ingot_release_memory(allocator, device);
@@ -113,6 +114,7 @@ static ingot_status_t ingot_opencl_query_limits(ingot_opencl_device_t *device,
   INGOT_OPENCL_QUERY(device, COMPILER_AVAILABLE, &has_compiler);
   INGOT_OPENCL_QUERY(device, MAX_COMPUTE_UNITS, &device->base.thread_count);
   device->max_parameter_length = parameter_length;
+  device->base.call_count = INGOT_OPENCL_CALLS;
   device->base.memory_length = memory_length < INT64_MAX ? (int64_t)memory_length : INT64_MAX;
   device->zero_copy = options->zero_copy && is_shared;
   if (options->groups == INGOT_OPENCL_GROUPS_BY_DEVICE
@@ -242,6 +244,7 @@ ingot_status_t ingot_opencl_device_open(ingot_instance_t *instance, const ingot_
   ingot_reference_count_initialize(&device->base.references);
   ingot_mutex_initialize(&device->mutex);
   ingot_mutex_initialize(&device->staging_mutex);
+  ingot_mutex_initialize(&device->map_mutex);
   ingot_status_t status = ingot_opencl_device_load(device, uri, options, context, queue);
   if (status) {
     ingot_opencl_device_free(device);

@@ -14,6 +14,8 @@
 
 /* -- device ---------------------------------------------------------------------------------- */
 
+#define INGOT_OPENCL_CALLS 8 /* submitted calls side by side: their threads wait most of the time */
+
 typedef struct ingot_opencl_queue_t ingot_opencl_queue_t;
 typedef struct ingot_opencl_map_t ingot_opencl_map_t;
 
@@ -21,28 +23,29 @@ typedef struct ingot_opencl_device_t {
   ingot_device_t base;
   const ingot_cl_functions_t *cl; /* of the instance's state */
   ingot_cl_device_t device;
-  ingot_cl_context_t context;   /* retained */
-  ingot_cl_queue_t queue;       /* for maps; retained */
-  bool is_queue_shared;         /* the application's: sessions use it too */
-  bool zero_copy;               /* wrapped bytes are used in place */
+  ingot_cl_context_t context; /* retained */
+  ingot_cl_queue_t queue; /* for maps; retained */
+  bool is_queue_shared; /* the application's: sessions use it too */
+  bool zero_copy; /* wrapped bytes are used in place */
   bool self_test;
-  bool has_exact_division;      /* f32 division and sqrt can be rounded correctly */
-  uint64_t features;            /* INGOT_OPENCL_FP64... */
-  uint64_t type;                /* INGOT_CL_DEVICE_TYPE_* */
-  uint64_t max_allocation;      /* bytes of one buffer */
+  bool has_exact_division; /* f32 division and sqrt can be rounded correctly */
+  uint64_t features; /* INGOT_OPENCL_FP64... */
+  uint64_t type; /* INGOT_CL_DEVICE_TYPE_* */
+  uint64_t max_allocation; /* bytes of one buffer */
   uint64_t max_parameter_length; /* bytes of all arguments of a kernel */
-  uint64_t local_length;        /* bytes of local memory of a group */
-  size_t group_size;            /* work items of a group */
-  size_t group_sizes[3];        /* the same per axis */
-  ingot_mutex_t staging_mutex;  /* guards the staging memory */
+  uint64_t local_length; /* bytes of local memory of a group */
+  size_t group_size; /* work items of a group */
+  size_t group_sizes[3]; /* the same per axis */
+  ingot_mutex_t map_mutex; /* drivers mix up maps of one range that come and go side by side */
+  ingot_mutex_t staging_mutex; /* guards the staging memory */
   ingot_cl_memory_t staging_memory; /* NULL until a transfer needs it */
-  uint8_t *staging;             /* its map: pinned bytes */
-  ingot_mutex_t mutex;          /* guards the lists */
+  uint8_t *staging; /* its map: pinned bytes */
+  ingot_mutex_t mutex; /* guards the lists */
   ingot_opencl_queue_t *queues; /* of this device */
-  uint32_t queue_count;         /* that were ever made */
-  ingot_opencl_map_t *maps;     /* of wrapped bytes that the device has a copy of */
-  char *cache_folder;           /* NULL: nothing is cached */
-  char identity[768];           /* what a binary depends on: device, driver, platform */
+  uint32_t queue_count; /* that were ever made */
+  ingot_opencl_map_t *maps; /* of wrapped bytes that the device has a copy of */
+  char *cache_folder; /* NULL: nothing is cached */
+  char identity[768]; /* what a binary depends on: device, driver, platform */
   char description[512];
 } ingot_opencl_device_t;
 
@@ -86,7 +89,7 @@ typedef struct ingot_opencl_buffer_t {
   ingot_release_function_t release; /* of wrapped bytes or memory; may be NULL */
   void *user;
   uint8_t *wrapped; /* the caller's bytes; NULL if there are none */
-  bool is_copy;     /* of the wrapped bytes: the device does not use them in place */
+  bool is_copy; /* of the wrapped bytes: the device does not use them in place */
   /* Read-only bytes are copied range by range when work first uses them: of a module's
    * constants often few are needed after init, and all of them may be more than one memory
    * object can hold. Sorted by `begin`; guarded by the device's mutex. */
@@ -123,6 +126,13 @@ ingot_status_t ingot_opencl_buffer_from_memory(ingot_device_t *device, ingot_cl_
 /* OutOfMemory if the device has no buffer that large. */
 ingot_status_t ingot_opencl_check_allocation(const ingot_opencl_device_t *device, int64_t length);
 
+/* A range of a memory object on which no work runs in this process's memory, and its end; both
+ * have ended when they return. */
+ingot_status_t ingot_opencl_map(ingot_opencl_device_t *device, ingot_cl_memory_t memory,
+                                uint64_t flags, int64_t offset, int64_t length, void **out_data);
+ingot_status_t ingot_opencl_unmap(ingot_opencl_device_t *device, ingot_cl_memory_t memory,
+                                  void *data);
+
 /* Copies between host bytes and a memory object on which no work runs, and waits for it. */
 ingot_status_t ingot_opencl_transfer(ingot_opencl_device_t *device, ingot_cl_memory_t memory,
                                      int64_t offset, int64_t length, bool to_device, uint8_t *host);
@@ -143,14 +153,14 @@ typedef struct ingot_opencl_kernel_t {
   ingot_cl_kernel_t kernels[INGOT_OPENCL_WIDTH_COUNT]; /* NULL: not built, or not for here */
   const ingot_opencl_entry_t *entry;
   const ingot_opencl_binding_t *bindings; /* entry->binding_count of them */
-  const ingot_opencl_step_t *steps;       /* entry->step_count of them */
+  const ingot_opencl_step_t *steps; /* entry->step_count of them */
 } ingot_opencl_kernel_t;
 
 typedef struct ingot_opencl_executable_t {
   ingot_hal_executable_t base;
   ingot_mutex_t mutex; /* guards the kernels' arguments and the wide build */
   ingot_opencl_kernel_t *kernels; /* like base.entries */
-  uint8_t *object;                /* a copy: tables and source */
+  uint8_t *object; /* a copy: tables and source */
   size_t object_length;
 } ingot_opencl_executable_t;
 

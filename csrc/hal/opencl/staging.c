@@ -106,23 +106,40 @@ static ingot_status_t ingot_opencl_transfer_staged(ingot_opencl_device_t *device
   return status;
 }
 
+ingot_status_t ingot_opencl_map(ingot_opencl_device_t *device, ingot_cl_memory_t memory,
+                                uint64_t flags, int64_t offset, int64_t length, void **out_data) {
+  int32_t error = 0;
+  ingot_mutex_lock(&device->map_mutex);
+  *out_data = device->cl->EnqueueMapBuffer(device->queue, memory, 1, flags, (size_t)offset,
+                                           (size_t)length, 0, NULL, NULL, &error);
+  ingot_mutex_unlock(&device->map_mutex);
+  return error ? ingot_opencl_status(ingot_hal_device_allocator(&device->base),
+                                     "clEnqueueMapBuffer", error)
+               : NULL;
+}
+
+ingot_status_t ingot_opencl_unmap(ingot_opencl_device_t *device, ingot_cl_memory_t memory,
+                                  void *data) {
+  ingot_mutex_lock(&device->map_mutex);
+  int32_t error = device->cl->EnqueueUnmapMemObject(device->queue, memory, data, 0, NULL, NULL);
+  if (!error) error = device->cl->Finish(device->queue); /* other queues may use it next */
+  ingot_mutex_unlock(&device->map_mutex);
+  return error ? ingot_opencl_status(ingot_hal_device_allocator(&device->base),
+                                     "clEnqueueUnmapMemObject", error)
+               : NULL;
+}
+
 static ingot_status_t ingot_opencl_transfer_mapped(ingot_opencl_device_t *device,
                                                    ingot_cl_memory_t memory, int64_t offset,
                                                    int64_t length, bool to_device, uint8_t *host) {
-  const ingot_allocator_t *allocator = ingot_hal_device_allocator(&device->base);
-  int32_t error = 0;
-  void *data = device->cl->EnqueueMapBuffer(device->queue, memory, 1,
-                                            to_device ? INGOT_CL_MAP_WRITE : INGOT_CL_MAP_READ,
-                                            (size_t)offset, (size_t)length, 0, NULL, NULL, &error);
-  if (error) return ingot_opencl_status(allocator, "clEnqueueMapBuffer", error);
+  void *data = NULL;
+  INGOT_TRY(ingot_opencl_map(device, memory, to_device ? INGOT_CL_MAP_WRITE : INGOT_CL_MAP_READ,
+                             offset, length, &data));
   /* Bytes that the device uses in place need no copy: the map alone makes them current. */
   if (data != (void *)host) {
     memcpy(to_device ? data : host, to_device ? host : data, (size_t)length);
   }
-  INGOT_OPENCL_TRY(allocator, device->cl, EnqueueUnmapMemObject, device->queue, memory, data, 0,
-                   NULL, NULL);
-  INGOT_OPENCL_TRY(allocator, device->cl, Finish, device->queue);
-  return NULL;
+  return ingot_opencl_unmap(device, memory, data);
 }
 
 ingot_status_t ingot_opencl_transfer(ingot_opencl_device_t *device, ingot_cl_memory_t memory,

@@ -78,6 +78,13 @@ enum { /* ingot_dtype_t */
 #define INGOT_TRACE_DEVICE 1
 #define INGOT_TRACE_WAIT 2
 #define INGOT_TRACE_CALL 3
+
+/* The timeout of ingot_fence_wait that never ends. */
+#define INGOT_FOREVER (-1)
+
+/* What ingot_session_cancel ends, beside the number of a submission. */
+#define INGOT_RUNNING_CALL 0u
+#define INGOT_ALL_CALLS UINT64_MAX
 #endif /* INGOT_CDEF */
 
 typedef int32_t ingot_status_code_t;
@@ -93,6 +100,7 @@ typedef struct ingot_module_t ingot_module_t;
 typedef struct ingot_safetensors_t ingot_safetensors_t;
 typedef struct ingot_program_t ingot_program_t;
 typedef struct ingot_session_t ingot_session_t;
+typedef struct ingot_fence_t ingot_fence_t;
 
 /* INGOT_VERSION of the library, which may differ from that of this header. */
 INGOT_API const char *ingot_version(void);
@@ -164,6 +172,39 @@ INGOT_API void ingot_instance_release(ingot_instance_t *instance);
 /* The devices of this machine that the drivers find: the URI of number `ordinal`, NULL behind
  * the last. Lives as long as the instance. */
 INGOT_API const char *ingot_instance_device_uri(ingot_instance_t *instance, uint32_t ordinal);
+
+/* -- fence: a counter that one waits for -------------------------------------------------- */
+
+/* Called once, from any thread: `status` is NULL, or why not, which is then the function's to
+ * free. It should be short, may use everything, and must not wait for what comes after it. */
+typedef void (*ingot_done_function_t)(void *user, ingot_status_t status);
+
+/* A fence has a value, which only grows: it orders work of sessions, of threads and of devices. It
+ * may fail instead of reaching a value; what it had reached by then stays reached. When the last
+ * reference to it is released, those that still wait get Cancelled. */
+INGOT_API ingot_status_t ingot_fence_create(ingot_instance_t *instance, uint64_t value,
+                                            ingot_fence_t **out_fence);
+INGOT_API void ingot_fence_retain(ingot_fence_t *fence);
+INGOT_API void ingot_fence_release(ingot_fence_t *fence);
+
+/* Sets a larger value, else InvalidArgument; the failure of a fence that has failed. */
+INGOT_API ingot_status_t ingot_fence_signal(ingot_fence_t *fence, uint64_t value);
+
+/* Takes `status` over: everyone who waits for a value that was not reached gets it, now and later.
+ * The first failure counts; NULL does nothing. */
+INGOT_API void ingot_fence_fail(ingot_fence_t *fence, ingot_status_t status);
+
+/* Waits until the fence has reached `value`: for `timeout` nanoseconds, then DeadlineExceeded; 0
+ * only looks, INGOT_FOREVER is no limit. The failure of a fence that fails before. */
+INGOT_API ingot_status_t ingot_fence_wait(ingot_fence_t *fence, uint64_t value, int64_t timeout);
+
+/* The value at present; the failure of a fence that has failed. */
+INGOT_API ingot_status_t ingot_fence_query(ingot_fence_t *fence, uint64_t *out_value);
+
+/* Calls `function` when the fence reaches `value` or fails, on the thread that signals; now, if it
+ * has already. */
+INGOT_API ingot_status_t ingot_fence_notify(ingot_fence_t *fence, uint64_t value,
+                                            ingot_done_function_t function, void *user);
 
 /* -- device ----------------------------------------------------------------------------- */
 
@@ -577,10 +618,53 @@ INGOT_API ingot_status_t ingot_session_call(ingot_session_t *session, uint32_t f
                                             uint32_t result_count,
                                             const ingot_call_options_t *options);
 
-/* Ends the call that is running, from any thread, with Cancelled; what holds for a failed call
- * holds for it. False, and nothing happens, if there is none: the next call is not touched. After
- * true the call may still succeed, if it was at its end. */
-INGOT_API bool ingot_session_cancel(ingot_session_t *session);
+/* -- session: calls that do not wait ------------------------------------------------------- */
+
+typedef struct ingot_fence_value_t {
+  ingot_fence_t *fence;
+  uint64_t value;
+} ingot_fence_value_t;
+
+/* A call to come; all of it is copied, but for the array `results`. */
+typedef struct ingot_submission_t {
+  uint32_t function;
+  uint32_t argument_count;
+  ingot_buffer_view_t *const *arguments; /* retained until the call has ended */
+  uint32_t result_count;
+  /* As in ingot_session_call. The array stays where it is until the call has ended, which writes
+   * it; views that it holds are retained. */
+  ingot_buffer_view_t **results;
+  ingot_call_options_t options; /* `timeout` is from the submission on, waits and all */
+  const ingot_fence_value_t *waits; /* the call begins when all of them are reached */
+  uint32_t wait_count;
+  uint32_t signal_count;
+  const ingot_fence_value_t *signals; /* reached when the call has succeeded, else they fail */
+  ingot_done_function_t done; /* called when the call has ended, before the signals; may be NULL */
+  void *user;
+} ingot_submission_t;
+
+/* Has a thread of the device make the call, after all that were submitted to this session before;
+ * other sessions run side by side, as many as the device has threads. The queue has no bound: it
+ * holds some 300 bytes for each call, and its views. What ingot_session_call says of arguments and
+ * results holds; what can be is checked at once. Also InvalidArgument for a signal that its fence
+ * has passed, OutOfMemory if there is no thread.
+ *
+ * A call fails, without having begun, with the failure of a fence that it waits for or signals,
+ * or with DeadlineExceeded. Calls behind it are made nevertheless. While there are submitted calls
+ * that have not ended, other uses of the session fail with FailedPrecondition; they may be
+ * submitted during a call of ingot_session_call. A session that was released ends them first.
+ * `out_number` (may be NULL) is for ingot_session_cancel: 1, 2, ... */
+INGOT_API ingot_status_t ingot_session_submit(ingot_session_t *session,
+                                              const ingot_submission_t *submission,
+                                              uint64_t *out_number);
+
+/* Ends the call with that number, INGOT_RUNNING_CALL or INGOT_ALL_CALLS, from any thread. A call that is running ends with Cancelled; what holds for a failed call holds
+ * for it. A submitted call that waits never begins; its signals fail with Cancelled before this
+ * returns. False, and nothing happens, if there is no such call: the next one is not touched.
+ * After true a running call may still succeed, if it was at its end. */
+INGOT_API bool ingot_session_cancel(ingot_session_t *session, uint64_t number);
+
+/* -- session: state and working memory ------------------------------------------------------ */
 
 /* All variables get their initial values back. */
 INGOT_API ingot_status_t ingot_session_reset(ingot_session_t *session);

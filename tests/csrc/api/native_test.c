@@ -36,7 +36,7 @@ static ingot_status_t scale(void *user, const ingot_native_call_t *call) {
   }
   if (notes->cancels) {
     EXPECT(!ingot_native_should_stop(call));
-    EXPECT(ingot_session_cancel(notes->session));
+    EXPECT(ingot_session_cancel(notes->session, INGOT_RUNNING_CALL));
     EXPECT(ingot_native_should_stop(call));
   }
   if (notes->failure) return ingot_status_make(notes->failure, "no");

@@ -1,49 +1,198 @@
-/* Fences: under the sanitizer only bound bytes of a written buffer may be touched meanwhile.
+/* Fences by themselves: values, failures, waits with and without an end, functions that are told.
  */
-#include "hal/cpu/fence.h"
-#include "hal/hal.h"
+#include <pthread.h>
+
+#include "platform/platform.h"
 #include "test.h"
 
-#if defined(INGOT_SANITIZE)
-static bool is_forbidden(const ingot_buffer_t *buffer, int64_t offset) {
-  return __asan_address_is_poisoned(buffer->host + offset) != 0;
+#define MILLISECOND INT64_C(1000000)
+
+static ingot_instance_t *instance;
+
+static ingot_fence_t *new_fence(uint64_t value) {
+  ingot_fence_t *fence = NULL;
+  EXPECT_OK(ingot_fence_create(instance, value, &fence));
+  return fence;
 }
 
-static void bytes_around_bindings_are_forbidden_while_the_dispatch_runs(void) {
-  static const ingot_hal_driver_t *const drivers[] = {&ingot_hal_cpu_driver};
-  ingot_instance_t *instance = NULL;
-  ingot_device_t *device = NULL;
-  ingot_buffer_t *written = NULL, *read = NULL;
-  REQUIRE_OK(ingot_hal_instance_create(NULL, drivers, 1, &instance));
-  REQUIRE_OK(ingot_hal_device_create(instance, "cpu", NULL, &device));
-  REQUIRE_OK(ingot_hal_buffer_create(device, 256, &written));
-  REQUIRE_OK(ingot_hal_buffer_create(device, 256, &read));
-
-  ingot_hal_entry_t entries[1] = {{.description = {.name = "kernel", .written = 1 << 1}}};
-  ingot_hal_executable_t executable = {.device = device, .entries = entries, .entry_count = 1};
-  const ingot_hal_binding_t bindings[3] = {{read, 0, 8}, {written, 64, 12}, {written, 128, 8}};
-  const ingot_hal_dispatch_t dispatch = {
-      .executable = &executable, .binding_count = 3, .bindings = bindings};
-  ingot_fence_raise(&dispatch);
-  EXPECT(!is_forbidden(read, 8)); /* another session may read it */
-  EXPECT(is_forbidden(written, 0) && is_forbidden(written, 63) && is_forbidden(written, 255));
-  EXPECT(!is_forbidden(written, 64) && !is_forbidden(written, 75) && is_forbidden(written, 76));
-  EXPECT(!is_forbidden(written, 135) && is_forbidden(written, 136));
-  ingot_fence_lower(&dispatch);
-  for (int64_t i = 0; i < 256; i++) EXPECT(!is_forbidden(written, i));
-
-  ingot_hal_buffer_release(read);
-  ingot_hal_buffer_release(written);
-  ingot_hal_device_release(device);
-  ingot_hal_instance_release(instance);
+static void a_value_only_grows(void) {
+  ingot_fence_t *fence = new_fence(5);
+  uint64_t value = 0;
+  EXPECT_OK(ingot_fence_query(fence, &value));
+  EXPECT_EQUAL(value, 5);
+  EXPECT_OK(ingot_fence_signal(fence, 7));
+  EXPECT_STATUS(ingot_fence_signal(fence, 7), INVALID_ARGUMENT,
+                "at 7 is to be signalled with 7: expected a larger value");
+  EXPECT_STATUS(ingot_fence_signal(fence, 6), INVALID_ARGUMENT, "larger");
+  EXPECT_OK(ingot_fence_query(fence, &value));
+  EXPECT_EQUAL(value, 7);
+  EXPECT_OK(ingot_fence_wait(fence, 6, 0));
+  EXPECT_OK(ingot_fence_wait(fence, 7, INGOT_FOREVER));
+  ingot_fence_release(fence);
 }
-#endif
+
+static void a_wait_ends_with_its_time(void) {
+  ingot_fence_t *fence = new_fence(0);
+  EXPECT_STATUS(ingot_fence_wait(fence, 1, 0), DEADLINE_EXCEEDED,
+                "at 0 when the time to wait for 1");
+  int64_t begin = ingot_clock();
+  EXPECT_STATUS(ingot_fence_wait(fence, 1, 5 * MILLISECOND), DEADLINE_EXCEEDED, "time");
+  EXPECT(ingot_clock() - begin >= 5 * MILLISECOND);
+  ingot_fence_release(fence);
+}
+
+static void a_failure_stays_and_what_was_reached_too(void) {
+  ingot_fence_t *fence = new_fence(0);
+  uint64_t value = 99;
+  EXPECT_OK(ingot_fence_signal(fence, 2));
+  ingot_fence_fail(fence, NULL); /* is none */
+  ingot_fence_fail(fence, ingot_status_make(INGOT_STATUS_DATA_LOSS, "the disk is gone"));
+  ingot_fence_fail(fence, ingot_status_make(INGOT_STATUS_INTERNAL, "later"));
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_STATUS(ingot_fence_wait(fence, 3, INGOT_FOREVER), DATA_LOSS, "the disk is gone");
+    EXPECT_STATUS(ingot_fence_query(fence, &value), DATA_LOSS, "the disk is gone");
+    EXPECT_STATUS(ingot_fence_signal(fence, 3), DATA_LOSS, "the disk is gone");
+    EXPECT_OK(ingot_fence_wait(fence, 2, 0));
+  }
+  EXPECT_EQUAL(value, 99);
+  ingot_fence_release(fence);
+}
+
+typedef struct told_t {
+  int count;
+  ingot_status_code_t code;
+  ingot_fence_t *fence; /* to signal then */
+} told_t;
+
+static void note(void *user, ingot_status_t status) {
+  told_t *told = user;
+  ++told->count;
+  told->code = ingot_status_code(status);
+  ingot_status_free(status);
+  if (told->fence) EXPECT_OK(ingot_fence_signal(told->fence, 1));
+}
+
+static void functions_are_told_once(void) {
+  ingot_fence_t *fence = new_fence(0), *other = new_fence(0);
+  told_t now = {0}, first = {.fence = other}, second = {0}, never = {0};
+  EXPECT_OK(ingot_fence_notify(fence, 0, note, &now));
+  EXPECT_EQUAL(now.count, 1);
+  EXPECT_OK(ingot_fence_notify(fence, 1, note, &first));
+  EXPECT_OK(ingot_fence_notify(fence, 2, note, &second));
+  EXPECT_OK(ingot_fence_notify(fence, 3, note, &never));
+  EXPECT_OK(ingot_fence_signal(fence, 2));
+  EXPECT(first.count == 1 && second.count == 1 && never.count == 0);
+  EXPECT_OK(ingot_fence_wait(other, 1, 0));
+  ingot_fence_fail(fence, ingot_status_make(INGOT_STATUS_NOT_FOUND, "gone"));
+  EXPECT(never.count == 1 && never.code == INGOT_STATUS_NOT_FOUND && first.count == 1);
+  EXPECT_OK(ingot_fence_notify(fence, 2, note, &now));
+  EXPECT_EQUAL(now.code, INGOT_STATUS_OK);
+  EXPECT_OK(ingot_fence_notify(fence, 3, note, &now));
+  EXPECT_EQUAL(now.code, INGOT_STATUS_NOT_FOUND);
+  EXPECT_EQUAL(now.count, 3);
+  ingot_fence_release(fence);
+  ingot_fence_release(other);
+}
+
+static void a_released_fence_tells_those_who_wait(void) {
+  ingot_fence_t *fence = new_fence(0);
+  told_t told = {0};
+  EXPECT_OK(ingot_fence_notify(fence, 1, note, &told));
+  ingot_fence_retain(fence);
+  ingot_fence_release(fence);
+  EXPECT_EQUAL(told.count, 0);
+  ingot_fence_release(fence);
+  EXPECT(told.count == 1 && told.code == INGOT_STATUS_CANCELLED);
+  ingot_fence_release(NULL);
+}
+
+enum { THREADS = 4, ROUNDS = 2000 };
+
+/* Threads hand a number round: thread t waits for every value that is t modulo THREADS. */
+typedef struct runner_t {
+  ingot_fence_t *fence;
+  uint64_t first;
+} runner_t;
+
+static void *run(void *argument) {
+  const runner_t *runner = argument;
+  for (uint64_t value = runner->first; value < ROUNDS; value += THREADS) {
+    EXPECT_OK(ingot_fence_wait(runner->fence, value, INGOT_FOREVER));
+    EXPECT_OK(ingot_fence_signal(runner->fence, value + 1));
+  }
+  return NULL;
+}
+
+static void threads_take_turns(void) {
+  ingot_fence_t *fence = new_fence(0);
+  pthread_t threads[THREADS];
+  runner_t runners[THREADS];
+  for (int t = 0; t < THREADS; ++t) {
+    runners[t] = (runner_t){fence, (uint64_t)t};
+    REQUIRE(pthread_create(&threads[t], NULL, run, &runners[t]) == 0);
+  }
+  for (int t = 0; t < THREADS; ++t) EXPECT_EQUAL(pthread_join(threads[t], NULL), 0);
+  EXPECT_OK(ingot_fence_wait(fence, ROUNDS, 0));
+  ingot_fence_release(fence);
+}
+
+/* It is freed by whoever lets go last, which may be the thread that signals. */
+static void *signal_and_release(void *argument) {
+  EXPECT_OK(ingot_fence_signal(argument, 1));
+  ingot_fence_release(argument);
+  return NULL;
+}
+
+static void a_fence_may_go_as_soon_as_it_is_reached(void) {
+  for (int round = 0; round < 100; ++round) {
+    ingot_fence_t *fence = new_fence(0);
+    pthread_t thread;
+    ingot_fence_retain(fence);
+    REQUIRE(pthread_create(&thread, NULL, signal_and_release, fence) == 0);
+    EXPECT_OK(ingot_fence_wait(fence, 1, INGOT_FOREVER));
+    ingot_fence_release(fence);
+    EXPECT_EQUAL(pthread_join(thread, NULL), 0);
+  }
+}
+
+static void every_allocation_may_fail(void) {
+  for (int64_t fail_at = 1;; ++fail_at) {
+    test_allocator_t counter = {.fail_at = fail_at};
+    const ingot_allocator_t allocator = test_allocator(&counter);
+    const ingot_instance_options_t options = {.allocator = &allocator};
+    ingot_instance_t *own = NULL;
+    ingot_fence_t *fence = NULL;
+    told_t told = {0};
+    ingot_status_t status = ingot_instance_create(&options, &own);
+    if (!status) status = ingot_fence_create(own, 0, &fence);
+    if (!status) status = ingot_fence_notify(fence, 1, note, &told);
+    if (!status) {
+      ingot_status_free(ingot_fence_wait(fence, 1, 0));
+      ingot_status_free(ingot_fence_signal(fence, 0));
+    }
+    bool is_waiting = !status;
+    if (status) EXPECT_EQUAL(ingot_status_code(status), INGOT_STATUS_OUT_OF_MEMORY);
+    ingot_status_free(status);
+    ingot_fence_release(fence); /* which tells those who wait */
+    EXPECT_EQUAL(told.count, is_waiting ? 1 : 0);
+    EXPECT(!is_waiting || told.code != INGOT_STATUS_OK);
+    ingot_instance_release(own);
+    EXPECT_EQUAL(counter.live, 0);
+    if (counter.allocations < fail_at) break;
+  }
+}
 
 int main(void) {
-#if defined(INGOT_SANITIZE)
-  RUN(bytes_around_bindings_are_forbidden_while_the_dispatch_runs);
-#else
-  test_name = "fences are a matter of sanitized builds";
-#endif
+  ingot_status_t status = ingot_instance_create(NULL, &instance);
+  if (status) return 1;
+  RUN(a_value_only_grows);
+  RUN(a_wait_ends_with_its_time);
+  RUN(a_failure_stays_and_what_was_reached_too);
+  RUN(functions_are_told_once);
+  RUN(a_released_fence_tells_those_who_wait);
+  RUN(threads_take_turns);
+  RUN(a_fence_may_go_as_soon_as_it_is_reached);
+  RUN(every_allocation_may_fail);
+  ingot_instance_release(instance);
   return TEST_RESULT();
 }

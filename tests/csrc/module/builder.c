@@ -370,6 +370,31 @@ builder_bytes_t builder_slab_module(void) {
   return builder_finish(builder);
 }
 
+builder_bytes_t builder_sum_module(void) {
+  builder_t storage = builder_create();
+  builder_t *builder = &storage;
+  const int64_t dims[1] = {1};
+  builder_function(builder, "main", INGOT_FUNCTION_EXPORTED);
+  builder_value(builder, false, "x", INGOT_DTYPE_I64, 1, dims);
+  builder_value(builder, true, "y", INGOT_DTYPE_I64, 1, dims);
+  EMIT(ARGUMENT_BUFFER, 0, 30, 0);
+  EMIT(READ_I64, 0, 0, 30, INGOT_DTYPE_I64);
+  EMIT(CONST_I64, 1, 0);
+  EMIT(CONST_I64, 2, 0);
+  EMIT(CONST_I64, 3, 1);
+  uint32_t head = EMIT(LT_I64, 4, 1, 0);
+  uint32_t branch = EMIT(BRANCH_IF, 4, 0, 0);
+  builder_set_target(builder, branch + 2);
+  EMIT(ADD_I64, 1, 1, 3);
+  EMIT(ADD_I64, 2, 2, 1);
+  EMIT(BRANCH, head);
+  builder_set_target(builder, branch + 4);
+  EMIT(RESULT_BUFFER, 1, 30, 0, 1, 3);
+  EMIT(WRITE_I64, 1, 30, 2, INGOT_DTYPE_I64);
+  EMIT(RETURN, 0, 0, 0);
+  return builder_finish(builder);
+}
+
 /* Loads the parameter, adds one into an arena, keeps that as global 0. */
 static void build_init(builder_t *builder, uint32_t kernel, uint32_t parameter) {
   builder_function(builder, "init", INGOT_FUNCTION_INIT);

@@ -105,7 +105,10 @@ void builder_add_one_main(builder_t *builder, uint32_t kernel);
  * "net/wide", which gets all of it. */
 builder_bytes_t builder_slab_module(void);
 
-/* As above for f32[n]; with init, a parameter "bias" f32[4], an arena, a global, constants,
+/* y = 1 + 2 + ... + x on i64[1], step by step: as long as one likes. */
+builder_bytes_t builder_sum_module(void);
+
+/* x + 1 as above for f32[n]; with init, a parameter "bias" f32[4], an arena, a global, constants,
  * a slab, a loop, and the variables "history" f32[4], which a
  * call sets, and "count" i64[], its calls: everything that load and call do. */
 builder_bytes_t builder_full_module(void);

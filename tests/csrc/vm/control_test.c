@@ -38,29 +38,10 @@ static ingot_status_t call(harness_program_t *program, int64_t input, int64_t *o
   return status;
 }
 
-/* y = 1 + 2 + ... + x */
-static builder_bytes_t sum_module(void) {
-  builder_t storage = start();
-  builder_t *builder = &storage;
-  emit_input(builder);
-  EMIT(CONST_I64, 1, 0);
-  EMIT(CONST_I64, 2, 0);
-  EMIT(CONST_I64, 3, 1);
-  uint32_t head = EMIT(LT_I64, 4, 1, 0);
-  uint32_t branch = EMIT(BRANCH_IF, 4, 0, 0);
-  builder_set_target(builder, branch + 2);
-  EMIT(ADD_I64, 1, 1, 3);
-  EMIT(ADD_I64, 2, 2, 1);
-  EMIT(BRANCH, head);
-  builder_set_target(builder, branch + 4);
-  emit_output(builder, 2);
-  return builder_finish(builder);
-}
-
 static void loops_run_until_their_condition(void) {
   harness_program_t program;
   int64_t got = 0;
-  REQUIRE_OK(harness_load(&harness, sum_module(), NULL, &program));
+  REQUIRE_OK(harness_load(&harness, builder_sum_module(), NULL, &program));
   EXPECT_OK(call(&program, 1000, &got, NULL));
   EXPECT_EQUAL(got, 500500);
   EXPECT_OK(call(&program, 0, &got, NULL));
@@ -122,7 +103,7 @@ typedef struct canceller_t {
 static void *cancel_often(void *argument) {
   canceller_t *canceller = argument;
   while (!atomic_load(&canceller->is_over)) {
-    canceller->hits += ingot_session_cancel(canceller->session);
+    canceller->hits += ingot_session_cancel(canceller->session, INGOT_RUNNING_CALL);
   }
   return NULL;
 }
@@ -130,8 +111,8 @@ static void *cancel_often(void *argument) {
 static void a_call_is_cancelled_from_another_thread(void) {
   harness_program_t program;
   int64_t got = 0;
-  REQUIRE_OK(harness_load(&harness, sum_module(), NULL, &program));
-  EXPECT(!ingot_session_cancel(program.session)); /* and so the next call is not */
+  REQUIRE_OK(harness_load(&harness, builder_sum_module(), NULL, &program));
+  EXPECT(!ingot_session_cancel(program.session, INGOT_RUNNING_CALL)); /* nor is the next call */
   EXPECT_OK(call(&program, 10, &got, NULL));
   for (int round = 0; round < 50; ++round) {
     canceller_t canceller = {.session = program.session};
@@ -160,7 +141,7 @@ static bool stop_the_third_time(void *user) {
 static void a_caller_is_asked_whether_to_stop(void) {
   harness_program_t program;
   int64_t got = 0;
-  REQUIRE_OK(harness_load(&harness, sum_module(), NULL, &program));
+  REQUIRE_OK(harness_load(&harness, builder_sum_module(), NULL, &program));
   const ingot_call_options_t options = {.should_stop = stop_the_third_time, .user = &program};
   EXPECT_OK(call(&program, 100, &got, &options)); /* too short to be asked */
   EXPECT_STATUS(call(&program, INT64_MAX, &got, &options), CANCELLED, "was cancelled");
@@ -173,7 +154,7 @@ static void limits_end_a_call_and_leave_the_session_usable(void) {
   int64_t got = 0;
   const ingot_call_options_t steps = {.max_steps = 1000};
   const ingot_call_options_t time = {.timeout = 1000000};
-  REQUIRE_OK(harness_load(&harness, sum_module(), NULL, &program));
+  REQUIRE_OK(harness_load(&harness, builder_sum_module(), NULL, &program));
   EXPECT_STATUS(call(&program, INT64_MAX, &got, &steps), DEADLINE_EXCEEDED, "1000 steps");
   EXPECT_STATUS(call(&program, INT64_MAX, &got, &time), DEADLINE_EXCEEDED, "timeout");
   EXPECT_OK(call(&program, 10, &got, &steps));

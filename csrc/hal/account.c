@@ -12,7 +12,7 @@ ingot_status_t ingot_hal_account_create(const ingot_allocator_t *allocator, cons
   ingot_reference_count_initialize(&account->references);
   account->allocator = allocator;
   account->owner = owner;
-  account->limit = limit - 1 < INT64_MAX ? (int64_t)limit : INT64_MAX;
+  account->limit = limit && (uint64_t)limit < INT64_MAX ? (int64_t)limit : INT64_MAX;
   account->parent = parent;
   if (parent) ingot_reference_count_retain(&parent->references);
   *out_account = account;

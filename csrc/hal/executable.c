@@ -1,4 +1,5 @@
 /* Executables: creation, counting, the choice of the variant, and the variant for the host. */
+#include <stdio.h>
 #include <string.h>
 
 #include "hal/hal.h"
@@ -93,30 +94,37 @@ static bool ingot_hal_format_is_known(const char *const *formats, const char *fo
   return *formats != NULL;
 }
 
+#define INGOT_HAL_NAMES_CAPACITY 160
+
+/* "a, b, c"; what does not fit is left out. */
+static void ingot_hal_list_variants(const ingot_hal_executable_description_t *description,
+                                    char out_names[INGOT_HAL_NAMES_CAPACITY]) {
+  size_t used = 0;
+  (void)snprintf(out_names, INGOT_HAL_NAMES_CAPACITY, "no variant");
+  for (uint32_t v = 0; v < description->variant_count && used < INGOT_HAL_NAMES_CAPACITY; v++) {
+    int length = snprintf(out_names + used, INGOT_HAL_NAMES_CAPACITY - used, "%s%s", v ? ", " : "",
+                          description->variants[v].name);
+    if (length > 0) used += (size_t)length;
+  }
+}
+
 ingot_status_t ingot_hal_variant_select(ingot_device_t *device,
                                         const ingot_hal_executable_description_t *description,
-                                        const char *const *formats,
+                                        const char *const *formats, const char *options,
                                         const ingot_hal_variant_t **out_variant) {
-  const ingot_allocator_t *allocator = ingot_hal_device_allocator(device);
-  const ingot_hal_variant_t *nearest = NULL; /* right format, but too demanding */
+  bool is_known = false; /* right format, but too demanding */
   for (uint32_t v = 0; v < description->variant_count; v++) {
     const ingot_hal_variant_t *variant = &description->variants[v];
     if (!ingot_hal_format_is_known(formats, variant->format)) continue;
-    nearest = variant;
+    is_known = true;
     if (variant->features & ~device->features) continue;
     *out_variant = variant;
     return NULL;
   }
-  if (nearest) {
-    return ingot_status_create(allocator, INGOT_STATUS_UNSUPPORTED,
-                               "the least demanding variant, '%s', uses instructions that this "
-                               "device (%s) lacks: compile for this machine",
-                               nearest->name, device->description);
-  }
-  return ingot_status_create(allocator, INGOT_STATUS_UNSUPPORTED,
-                             "none of the %u variants is code for this device (%s), which runs "
-                             "'%s'%s: compile for this machine",
-                             description->variant_count, device->description,
-                             formats[0] ? formats[0] : "statically linked kernels",
-                             description->variant_count ? "" : " (the module has none)");
+  char names[INGOT_HAL_NAMES_CAPACITY];
+  ingot_hal_list_variants(description, names);
+  return ingot_status_create(
+      ingot_hal_device_allocator(device), INGOT_STATUS_UNSUPPORTED,
+      "the module has code for %s, which %s this device (%s): compile with %s", names,
+      is_known ? "use instructions that are not in" : "is not for", device->description, options);
 }

@@ -466,10 +466,10 @@ ingot_status_t ingot_hal_executable_load_host(
 ingot_kernel_query_t ingot_hal_instance_find_static(ingot_instance_t *instance, const char *name);
 
 /* The first variant in one of `formats` (NULL-terminated) whose features the device has.
- * Unsupported names what was missing. */
+ * Unsupported names those that there are, and `options`, with which to compile for the device. */
 ingot_status_t ingot_hal_variant_select(ingot_device_t *device,
                                         const ingot_hal_executable_description_t *description,
-                                        const char *const *formats,
+                                        const char *const *formats, const char *options,
                                         const ingot_hal_variant_t **out_variant);
 
 #define INGOT_HAL_DESCRIPTION_CAPACITY 512

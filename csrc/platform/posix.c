@@ -460,6 +460,16 @@ ingot_processor_capabilities_t ingot_processor_capabilities(void) {
 #if defined(__linux__)
   capabilities.words[0] = getauxval(AT_HWCAP);
   capabilities.words[1] = getauxval(AT_HWCAP2);
+#if defined(__riscv)
+  /* The letter V may mean vectors before 1.0; riscv_hwprobe, where there is one, means 1.0. */
+  struct {
+    int64_t key;
+    uint64_t value;
+  } probe = {4, 0}; /* RISCV_HWPROBE_KEY_IMA_EXT_0 */
+  if (syscall(258, &probe, 1, 0, NULL, 0) == 0 && !(probe.value & 4)) {
+    capabilities.words[0] &= ~(UINT64_C(1) << 21);
+  }
+#endif
 #elif defined(__APPLE__) && defined(__aarch64__)
   capabilities.words[0] = ingot_posix_has("hw.optional.arm.FEAT_FP16", 9) |
                           ingot_posix_has("hw.optional.arm.FEAT_FP16", 10) |

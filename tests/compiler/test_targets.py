@@ -11,6 +11,7 @@ from ingot.command import main as command
 from ingot.compiler import compile
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.ir import Module, Value
+from ingot.compiler.targets.cpu.compilers import find_ziglang
 from ingot.compiler.targets.opencl import object as opencl_object
 from ingot.compiler.vm.read_module import read_module
 from ingot.hal.errors import CompileError, InvalidArgument, Unsupported
@@ -145,3 +146,22 @@ def test_dumps_of_two_targets_do_not_overwrite_each_other(tmp_path: Path) -> Non
     names = {path.name[3:] for path in tmp_path.iterdir()}
     assert {"cpu.kernels.x86-64-v4.ir", "opencl.kernels.opencl-c.ir"} <= names
     assert {"opencl.vm.convert.ir", "cpu.vm.convert.ir"} <= names
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (
+            ["aarch64", "armv7-neon"],
+            r"code for aarch64, armv7-neon, which is not for .*: compile with --variants x86-64-v",
+        ),
+        (["wasm32-simd128"], r"code for wasm32-simd128, which is not for"),
+    ],
+)
+def test_a_module_for_other_machines_says_which_and_how_to_compile_for_this_one(
+    names: list[str], message: str
+) -> None:
+    if find_ziglang() is None:
+        pytest.skip("ziglang is not installed")
+    with pytest.raises(ingot.Unsupported, match=message):
+        ingot.load(compile(dense(), variants=names))

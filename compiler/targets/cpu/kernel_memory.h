@@ -79,3 +79,7 @@ int memcmp(const void *a, const void *b, size_t length) {
   return 0;
 }
 #endif
+
+#if defined(__arm__)
+#include "kernel_arm.h"
+#endif

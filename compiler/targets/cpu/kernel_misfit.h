@@ -12,9 +12,15 @@ INGOT_SIZE size_add(int64_t a, int64_t b, uint32_t *bad) {
 }
 
 INGOT_SIZE size_mul(int64_t a, int64_t b, uint32_t *bad) {
+#if UINTPTR_MAX == UINT64_MAX
   int64_t result;
   *bad |= __builtin_mul_overflow(a, b, &result);
   return result;
+#else /* the builtin calls a library, and so does what compilers know for it */
+  uint64_t x = a < 0 ? 0 - (uint64_t)a : (uint64_t)a, y = b < 0 ? 0 - (uint64_t)b : (uint64_t)b;
+  *bad |= x != 0 && y > (uint64_t)INT64_MAX / x;
+  return (int64_t)((uint64_t)a * (uint64_t)b);
+#endif
 }
 
 INGOT_SIZE size_floordiv(int64_t a, int64_t b, uint32_t *bad) {

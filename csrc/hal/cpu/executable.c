@@ -1,8 +1,10 @@
 /* Executables of the CPU device: a library of kernels and a table of what the core and the
  * queue need of each. */
+#include <stdio.h>
 #include <string.h>
 
 #include "hal/cpu/cpu.h"
+#include "hal/cpu/features.h"
 
 #if defined(INGOT_NO_LOADER)
 /* runs kernels that are linked into the program only */
@@ -56,7 +58,10 @@ static ingot_status_t ingot_cpu_load_library(ingot_hal_cpu_executable_t *executa
 #else
   static const char *const formats[] = {INGOT_CPU_FORMAT, NULL};
   const ingot_hal_variant_t *variant;
-  INGOT_TRY(ingot_hal_variant_select(device, description, formats, &variant));
+  char options[64];
+  (void)snprintf(options, sizeof(options), "--variants %s (variants=[...] in Python)",
+                 ingot_hal_cpu_variant(device->features));
+  INGOT_TRY(ingot_hal_variant_select(device, description, formats, options, &variant));
   *out_variant_name = variant->name;
   return ingot_status_prefix(
       ingot_hal_cpu_library_load(allocator, variant->data, variant->length,

@@ -55,40 +55,86 @@ uint64_t ingot_hal_cpu_features(void) {
   return features;
 }
 
+const char *ingot_hal_cpu_variant(uint64_t features) {
+  return features & INGOT_CPU_X86_AVX512 ? "x86-64-v4"
+         : features & INGOT_CPU_X86_AVX2 ? "x86-64-v3"
+         : features & INGOT_CPU_X86_V2   ? "x86-64-v2"
+                                         : "x86-64";
+}
+
 void ingot_hal_cpu_features_text(uint64_t features, char *out_text, size_t capacity) {
-  const char *level = features & INGOT_CPU_X86_AVX512 ? "v4"
-                      : features & INGOT_CPU_X86_AVX2 ? "v3"
-                      : features & INGOT_CPU_X86_V2   ? "v2"
-                                                      : "v1";
-  (void)snprintf(out_text, capacity, "x86-64-%s%s%s%s", level,
+  (void)snprintf(out_text, capacity, "%s%s%s%s", ingot_hal_cpu_variant(features),
                  features & INGOT_CPU_X86_AVX_VNNI ? " avx-vnni" : "",
                  features & INGOT_CPU_X86_AVX512_VNNI ? " avx512-vnni" : "",
                  features & INGOT_CPU_X86_AVX512_BF16 ? " avx512-bf16" : "");
 }
 
-#elif defined(__aarch64__)
+#else
+
+/* What a feature is among the system's capabilities, and for people. */
+typedef struct ingot_cpu_feature_t {
+  uint64_t feature;
+  uint64_t words[2]; /* all of these bits */
+  const char *name;
+} ingot_cpu_feature_t;
+
+#if defined(__aarch64__)
+#define INGOT_CPU_NAME "aarch64"
+static const ingot_cpu_feature_t ingot_cpu_known_features[] = {
+    {INGOT_CPU_ARM_DOTPROD, {1u << 20, 0}, " dotprod"},        /* ASIMDDP */
+    {INGOT_CPU_ARM_FP16, {1u << 9 | 1u << 10, 0}, " fp16"},    /* FPHP, ASIMDHP */
+    {INGOT_CPU_ARM_I8MM, {0, 1u << 13}, " i8mm"},
+    {INGOT_CPU_ARM_BF16, {0, 1u << 14}, " bf16"},
+};
+#elif defined(__arm__)
+#define INGOT_CPU_NAME "arm"
+static const ingot_cpu_feature_t ingot_cpu_known_features[] = {
+    {INGOT_CPU_ARM_NEON, {1u << 12 | 1u << 16 | 1u << 17, 0}, " neon"}, /* NEON, VFPV4, IDIVA */
+};
+#elif defined(__riscv)
+#define INGOT_CPU_NAME "riscv64"
+static const ingot_cpu_feature_t ingot_cpu_known_features[] = {
+    {INGOT_CPU_RISCV_V, {1u << ('V' - 'A'), 0}, " v"},
+};
+#else
+#define INGOT_CPU_NAME "generic"
+static const ingot_cpu_feature_t ingot_cpu_known_features[] = {{0, {0, 0}, ""}};
+#endif
+
+#define INGOT_CPU_FEATURE_COUNT \
+  (sizeof(ingot_cpu_known_features) / sizeof(ingot_cpu_known_features[0]))
 
 uint64_t ingot_hal_cpu_features(void) {
   uint64_t features = 0;
   ingot_processor_capabilities_t has = ingot_processor_capabilities();
-  if (has.words[0] >> 20 & 1) features |= INGOT_CPU_ARM_DOTPROD; /* ASIMDDP */
-  if (has.words[1] >> 13 & 1) features |= INGOT_CPU_ARM_I8MM;    /* I8MM */
+  for (size_t i = 0; i < INGOT_CPU_FEATURE_COUNT; i++) {
+    const ingot_cpu_feature_t *known = &ingot_cpu_known_features[i];
+    if (!(known->words[0] & ~has.words[0]) && !(known->words[1] & ~has.words[1])) {
+      features |= known->feature;
+    }
+  }
   return features;
 }
 
-void ingot_hal_cpu_features_text(uint64_t features, char *out_text, size_t capacity) {
-  (void)snprintf(out_text, capacity, "aarch64%s%s",
-                 features & INGOT_CPU_ARM_DOTPROD ? " dotprod" : "",
-                 features & INGOT_CPU_ARM_I8MM ? " i8mm" : "");
+const char *ingot_hal_cpu_variant(uint64_t features) {
+#if defined(__arm__)
+  (void)features;
+  return "armv7-neon";
+#elif defined(__riscv)
+  return features & INGOT_CPU_RISCV_V ? "riscv64-v" : INGOT_CPU_NAME;
+#else
+  (void)features;
+  return INGOT_CPU_NAME;
+#endif
 }
 
-#else
-
-uint64_t ingot_hal_cpu_features(void) { return 0; }
-
 void ingot_hal_cpu_features_text(uint64_t features, char *out_text, size_t capacity) {
-  (void)features;
-  (void)snprintf(out_text, capacity, "generic");
+  size_t length = (size_t)snprintf(out_text, capacity, INGOT_CPU_NAME);
+  for (size_t i = 0; i < INGOT_CPU_FEATURE_COUNT && length < capacity; i++) {
+    const ingot_cpu_feature_t *known = &ingot_cpu_known_features[i];
+    if (!(features & known->feature)) continue;
+    length += (size_t)snprintf(out_text + length, capacity - length, "%s", known->name);
+  }
 }
 
 #endif

@@ -9,6 +9,9 @@
 /* INGOT_CPU_* bits of module_layout.h. */
 uint64_t ingot_hal_cpu_features(void);
 
+/* The name of the compiler's variant for such a processor: "x86-64-v4". */
+const char *ingot_hal_cpu_variant(uint64_t features);
+
 /* For people, as "x86-64-v4 avx512-vnni"; `features` as above. `capacity` at least 64. */
 void ingot_hal_cpu_features_text(uint64_t features, char *out_text, size_t capacity);
 

@@ -233,7 +233,8 @@ static ingot_status_t ingot_opencl_executable_load(
   const ingot_allocator_t *allocator = ingot_hal_device_allocator(&device->base);
   const ingot_hal_variant_t *variant;
   char *name_copy;
-  INGOT_TRY(ingot_hal_variant_select(&device->base, description, formats, &variant));
+  INGOT_TRY(
+      ingot_hal_variant_select(&device->base, description, formats, "--target opencl", &variant));
   INGOT_TRY(ingot_allocate_string(allocator, variant->name, &name_copy));
   executable->base.variant_name = name_copy;
   INGOT_TRY(ingot_status_prefix(ingot_opencl_fill_entries(executable, description, variant),

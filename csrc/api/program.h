@@ -27,7 +27,7 @@ struct ingot_program_t {
   ingot_program_function_t *functions;
   _Atomic bool swapping;
   ingot_mutex_t mutex;                   /* guards the rest */
-  _Atomic(ingot_vm_weights_t *) weights; /* NULL until they are made; may be read without it */
+  ingot_vm_weights_t *_Atomic weights; /* NULL until they are made; may be read without it */
   ingot_session_t *sessions;             /* all of them */
 };
 

@@ -29,6 +29,13 @@ char *strchr(const char *text, int character) {
   return (char *)(uintptr_t)text;
 }
 
+char *strrchr(const char *text, int character) {
+  for (const char *at = text + strlen(text);; at--) {
+    if (*at == (char)character) return (char *)(uintptr_t)at;
+    if (at == text) return NULL;
+  }
+}
+
 char *strstr(const char *text, const char *part) {
   size_t length = strlen(part);
   for (size_t left = strlen(text); left >= length; left--, text++) {
@@ -41,6 +48,11 @@ size_t strcspn(const char *text, const char *stops) {
   size_t length = 0;
   while (text[length] && !strchr(stops, text[length])) length++;
   return length;
+}
+
+char *strpbrk(const char *text, const char *stops) {
+  text += strcspn(text, stops);
+  return *text ? (char *)(uintptr_t)text : NULL;
 }
 
 void *memchr(const void *data, int value, size_t length) {

@@ -16,6 +16,8 @@ int memcmp(const void *left, const void *right, size_t length);
 #define strlen ingot_bare_strlen
 #define strcmp ingot_bare_strcmp
 #define strchr ingot_bare_strchr
+#define strrchr ingot_bare_strrchr
+#define strpbrk ingot_bare_strpbrk
 #define strstr ingot_bare_strstr
 #define strcspn ingot_bare_strcspn
 #define memchr ingot_bare_memchr
@@ -23,6 +25,8 @@ int memcmp(const void *left, const void *right, size_t length);
 size_t strlen(const char *text);
 int strcmp(const char *left, const char *right);
 char *strchr(const char *text, int character);
+char *strrchr(const char *text, int character);
+char *strpbrk(const char *text, const char *stops);
 char *strstr(const char *text, const char *part);
 size_t strcspn(const char *text, const char *stops);
 void *memchr(const void *data, int value, size_t length);

@@ -160,7 +160,8 @@ def _coded_magnitude(op: Op, coded: DotCoded, values: Mapping[Value, Array]) -> 
     if isinstance(coded, DotScaled):
         a = scaled_rows(a, coding.pop(2))
         coding.pop(2)  # the sums
-    weight = coded_weight(a.shape[-1], *coding, n=coded.n, coding=coded.coding, group=coded.group)
+    attributes = {name: value for name, value in vars(coded).items() if name != "dtype"}
+    weight = coded_weight(a.shape[-1], *coding, **attributes)
     with np.errstate(all="ignore"):
         return np.asarray(np.abs(widen(a)) @ np.abs(weight))
 

@@ -1,15 +1,18 @@
 """Blocks with scales: the right side of a `dot_coded` or `dot_scaled`, as schedules read it.
 
 A panel has a line per `steps` steps of K: 32 bits for each of its 16 columns, with the codes of
-four steps in the low bits of the four bytes, of the next four above these, and so on. All steps of
-a line share the scale and the zero of their group. This file takes codes out of a line and makes
-numbers of them; which lines are read, and whether the scale is applied to each number or to a sum
-of products, the schedules say.
+four steps in the low bits of the four bytes, of the next four above these, and so on. Codes of 3, 5
+and 6 bits have their upper bits in lines of their own, each in front of those that share it. All
+steps of a line share the scale and the zero of their group. This file takes codes out of a line and
+makes numbers of them; which lines are read, and whether the scale is applied to each number or to a
+sum of products, the schedules say.
 """
 
 from __future__ import annotations
 
-from ingot.compiler.graph.ops import DotCoded, DotScaled
+from collections.abc import Iterator, Sequence
+
+from ingot.compiler.graph.ops import DotCoded, DotScaled, code_planes
 from ingot.compiler.ir import Function, Op, Value, defined_by, tensor_type
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import known_dims
@@ -17,9 +20,21 @@ from ingot.compiler.kernels.loop import Index, LoopBuilder, lanes_of
 from ingot.compiler.kernels.register_tile import PANEL
 from ingot.hal.spec import DType, dtype
 
-__all__ = ["I32", "BlockCoding", "coding_of"]
+__all__ = ["I32", "BlockCoding", "Line", "Words", "coding_of", "in_each_byte"]
 
 I32 = dtype("i32")
+
+Line = tuple[Index, Index]
+"""A line of a panel: its run, whose lines share one of upper bits, and its place in that."""
+
+
+@dataclass(frozen=True)
+class Words:
+    """What a line says of its steps: words of their upper bits, if there are any, and of low ones.
+    In front of their own the upper ones have so many fours of steps of other lines."""
+
+    values: tuple[Value, ...]
+    before: int = 0
 
 
 @dataclass(frozen=True)
@@ -27,22 +42,35 @@ class BlockCoding:
     """Codes of a weight [depth, ...] in panels, and the arguments that hold what belongs to it:
     ordinals, and dtypes of what is not codes."""
 
-    dtype: DType
+    is_signed: bool
+    bits: int
     depth: int
     group: int
+    block: int  # steps of K that share a factor; 0: there are none
     codes: int
     scales: tuple[int, DType]
+    factors: tuple[int, DType] | None
     zeros: tuple[int, DType] | None
+
+    @property
+    def planes(self) -> tuple[int, ...]:
+        """Bits of a code in the words of a line."""
+        return code_planes(self.bits)[::-1]
 
     @property
     def steps(self) -> int:
         """Steps of K in a line."""
-        return 32 // self.dtype.bits
+        return 32 // self.planes[-1]
+
+    @property
+    def shared(self) -> int:
+        """Lines that share one of upper bits; 1 without any."""
+        return self.planes[-1] // self.planes[0]
 
     @property
     def lines(self) -> int:
-        """Lines of a panel; the last one may be cut short."""
-        return -(-self.depth // self.steps)
+        """Lines of a panel; the last ones may be cut short."""
+        return -(-self.depth // (self.steps * self.shared)) * self.shared
 
     @property
     def groups(self) -> int:
@@ -51,43 +79,110 @@ class BlockCoding:
     @property
     def ordinals(self) -> set[int]:
         """The arguments."""
-        return {self.codes, self.scales[0], *([self.zeros[0]] if self.zeros else [])}
+        others = (self.scales, self.factors, self.zeros)
+        return {self.codes, *(each[0] for each in others if each is not None)}
 
     def group_of(self, b: LoopBuilder, step: Index) -> Index:
         """The group of a step."""
         return 0 if self.groups == 1 else b.div(step, self.group)
 
-    def place(self, b: LoopBuilder, panel: Index, line: Index) -> Index:
-        """Where a line of codes begins, in words of 32 bits."""
-        return b.mul(b.add(b.mul(panel, self.lines), line), PANEL)
+    def places(self, b: LoopBuilder, panel: Index, line: Line) -> list[Index]:
+        """Where the words of a line begin, in words of 32 bits."""
+        run, place = line
+        first = b.add(b.mul(panel, self.lines // self.shared), run)
+        first = b.mul(first, (self.shared + len(self.planes) - 1) * PANEL)
+        if len(self.planes) == 1:
+            return [first]
+        return [first, b.add(first, b.mul(b.add(place, 1), PANEL))]
+
+    def words(self, b: LoopBuilder, line: Line, loaded: Sequence[Value]) -> Words:
+        """The words of a line, of what lies at its places."""
+        fours = b.mul(line[1], self.steps // 4)
+        if isinstance(fours, int):
+            return Words(tuple(loaded), fours)
+        *high, low = loaded
+        bits = b.mul(fours, self.planes[0])
+        return Words((*(self._down(b, each, bits) for each in high), low))
+
+    def line(self, b: LoopBuilder, number: Index) -> Line:
+        """A line of a panel by its number."""
+        return b.div(number, self.shared), b.rem(number, self.shared)
 
     def scale_place(self, b: LoopBuilder, panel: Index, group: Index) -> Index:
         """Where the scales of a group begin, and its zeros."""
         return b.mul(b.add(b.mul(panel, self.groups), group), PANEL)
 
-    def words(self, b: LoopBuilder) -> Value:
-        """The memory of the codes, in words of 32 bits."""
-        return b.binding(self.codes, I32)
+    def factor_place(self, b: LoopBuilder, panel: Index, group: Index) -> Index:
+        """Where the factors of a group's scales begin."""
+        blocks = -(-self.depth // self.block)
+        block = b.div(group, self.block // self.group)
+        return b.mul(b.add(b.mul(panel, blocks), block), PANEL)
 
-    def number(self, b: LoopBuilder, word: Value, step: int, element: DType) -> Value:
-        """The code of one step of a line, as a number."""
-        bits = self.dtype.bits
-        place = 8 * (step % 4) + bits * (step // 4)
-        if self.dtype.kind == "i":
-            up = 32 - bits - place
-            high = b.op("shift_left", word, b.constant(up, I32)) if up else word
-            code = b.op("shift_right_arithmetic", high, b.constant(32 - bits, I32))
-        elif place == 32 - bits:
-            code = b.op("shift_right_logical", word, b.constant(place, I32))
-        else:
-            low = b.op("shift_right_logical", word, b.constant(place, I32)) if place else word
-            code = b.op("and", low, b.constant((1 << bits) - 1, I32, lanes_of(word)))
-        return b.convert(code, element)
+    def signed(self, b: LoopBuilder, words: Words) -> Words:
+        """Words whose codes have their sign, which `numbers` takes: they lie as unsigned ones, half
+        of the range more."""
+        if not self.is_signed:
+            return words
+        high, *low = words.values
+        width = self.planes[0]
+        signs = sum(1 << place for place in range(width - 1, 8, width))
+        high = b.op("xor", high, b.constant(in_each_byte(signs), I32, lanes_of(high)))
+        return Words((high, *low), words.before)
 
-    def without(self, b: LoopBuilder, word: Value, steps: int) -> Value:
-        """A word behind its first steps, a multiple of four."""
-        places = b.constant(self.dtype.bits * steps // 4, I32)
-        return b.op("shift_right_logical", word, places)
+    def numbers(self, b: LoopBuilder, words: Words, count: int, element: DType) -> Iterator[Value]:
+        """The codes of the first steps of a line, as numbers."""
+        for step in range(count):
+            word, above = words.values[-1], self.bits * (step // 4)
+            if len(words.values) > 1:
+                word, above = self.bytes(b, words, step // 4), 0
+            yield b.convert(self._code(b, word, 8 * (step % 4) + above), element)
+
+    def _code(self, b: LoopBuilder, word: Value, place: int) -> Value:
+        """The code whose lowest bit of a word is there."""
+        bits = self.bits
+        if self.is_signed:
+            up, lanes = 32 - bits - place, lanes_of(word)
+            high = b.op("shift_left", word, b.constant(up, I32, lanes)) if up else word
+            return b.op("shift_right_arithmetic", high, b.constant(32 - bits, I32, lanes))
+        low = self._down(b, word, place)
+        if place == 32 - bits:
+            return low
+        return b.op("and", low, b.constant((1 << bits) - 1, I32, lanes_of(word)))
+
+    def bytes(self, b: LoopBuilder, words: Words, part: int) -> Value:
+        """The codes of four steps of a line, as bytes, as they lie."""
+        found, at = None, self.bits
+        for word, bits in zip(words.values, self.planes, strict=True):
+            at -= bits
+            down = bits * (part + words.before if at else part) - at
+            places = b.constant(abs(down), I32, lanes_of(word))
+            if down:
+                word = b.op("shift_right_logical" if down > 0 else "shift_left", word, places)
+            if bits < 8:
+                mask = in_each_byte(((1 << bits) - 1) << at)
+                word = b.op("and", word, b.constant(mask, I32, lanes_of(word)))
+            found = word if found is None else b.op("or", found, word)
+        assert found is not None
+        return found
+
+    def without(self, b: LoopBuilder, words: Words, steps: int) -> Words:
+        """Words behind their first steps, a multiple of four."""
+        planes = zip(words.values, self.planes, strict=True)
+        values = (self._down(b, word, bits * steps // 4) for word, bits in planes)
+        return Words(tuple(values), words.before)
+
+    def _down(self, b: LoopBuilder, word: Value, bits: Index) -> Value:
+        """The word without its low bits."""
+        if bits == 0:
+            return word
+        if isinstance(bits, int):
+            return b.op("shift_right_logical", word, b.constant(bits, I32, lanes_of(word)))
+        return b.op("shift_right_logical", word, b.convert(bits, I32))
+
+
+def in_each_byte(number: int) -> int:
+    """A word of four equal bytes, as i32."""
+    return int.from_bytes(bytes([number] * 4), "little", signed=True)
 
 
 def coding_of(function: Function, root: Op) -> BlockCoding | None:
@@ -95,14 +190,18 @@ def coding_of(function: Function, root: Op) -> BlockCoding | None:
     coded, (left, codes, *others) = root.attributes, root.operands
     if not isinstance(coded, DotCoded):
         return None
-    (depth,), (scales, *zeros) = known_dims(tensor_type(left).shape[-1:]), others
+    (depth,), (scales, *more) = known_dims(tensor_type(left).shape[-1:]), others
     if isinstance(coded, DotScaled):
-        zeros = zeros[2:]
+        more = more[2:]
 
     def argument(value: Value) -> tuple[int, DType]:
         while (op := defined_by(value, "reshape")) is not None:
             value = op.operands[0]
         return function.arguments.index(value), tensor_type(value).dtype
 
-    zero = argument(zeros[0]) if zeros else None
-    return BlockCoding(coded.coding, depth, coded.group, argument(codes)[0], argument(scales), zero)
+    factors = argument(more.pop(0)) if coded.block else None
+    zeros = argument(more[0]) if more else None
+    return BlockCoding(
+        coded.coding.kind == "i", coded.width, depth, coded.group, coded.block,
+        argument(codes)[0], argument(scales), factors, zeros,
+    )  # fmt: skip

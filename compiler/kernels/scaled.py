@@ -1,10 +1,10 @@
 """Kernels for dot_scaled: codes times codes, summed as integers in groups.
 
-The four bytes of a word of a row meet those of a line of a panel (`loop.dot4`), whose codes are
-made unsigned; what that adds to the sum of a group follows from the sum of the row's codes. The
-sum is exact; then it meets both scales, and is added to an f32. Few rows take bytes out of the
-panels as they lie, in the time of reading them; for many a workgroup puts the bytes of its panels
-into scratch once. The grid is that of contractions: blocks of rows, blocks of panels.
+The four bytes of a word of a row meet those of a line of a panel (`loop.dot4`), where signed codes
+lie as unsigned ones; what that adds to the sum of a group follows from the sum of the row's codes.
+The sum is exact; then it meets both scales, and is added to an f32. Few rows take bytes out of the
+panels as they lie, in the time of reading them; for many a workgroup puts the bytes and scales of
+its panels into scratch once. The grid is that of contractions: blocks of rows, blocks of panels.
 """
 
 from __future__ import annotations
@@ -14,11 +14,16 @@ from collections.abc import Iterator, Sequence
 from ingot.compiler.graph.ops import DotScaled
 from ingot.compiler.ir import Function, Value
 from ingot.compiler.ir.dataclass import dataclass
-from ingot.compiler.kernels.coding import I32, BlockCoding, coding_of
+from ingot.compiler.kernels.coding import I32, BlockCoding, Line, coding_of
 from ingot.compiler.kernels.contraction_entry import argument_of, kernel_of, root_of
 from ingot.compiler.kernels.epilogue import Epilogue
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo
-from ingot.compiler.kernels.lanes.coded import vectors_of_group, words_of_line
+from ingot.compiler.kernels.lanes.coded import (
+    for_lines,
+    scales_of_group,
+    vectors_of_group,
+    words_of_line,
+)
 from ingot.compiler.kernels.loop import Index, LoopBuilder
 from ingot.compiler.kernels.product import product_of
 from ingot.compiler.kernels.register_tile import (
@@ -105,9 +110,13 @@ class _Scaled:
         vectors = width * PANEL // self.lanes
         return panel_tile(max((self.registers - vectors) // (2 * vectors), 1), width, self.lanes)
 
-    def _length(self, width: int) -> int:
-        """Bytes of the bytes of panels side by side."""
+    def _bytes_length(self, width: int) -> int:
+        """How long the bytes of panels side by side are."""
         return self.coding.lines * self.coding.steps * width * PANEL
+
+    def _length(self, width: int) -> int:
+        """The same with their scales."""
+        return self._bytes_length(width) + self.coding.groups * width * PANEL * F32.bytes
 
     def lower(self) -> Kernel:
         b, p, schedule = self.b, self.product, self.schedule
@@ -169,16 +178,22 @@ class _Scaled:
         for_row_tiles(b, rows, (shape.rows, *tails), whole)
 
     def _unpack(self, memory: Value, panel: Index, tile: TileShape) -> None:
-        """Put the bytes of a tile's panels into scratch, line by line."""
+        """Put the bytes of a tile's panels into scratch, line by line, and the scales."""
         b, coding = self.b, self.coding
         parts, width = coding.steps // BYTES_OF_WORD, tile.panels * PANEL
         with b.for_(0, coding.lines) as loop:
-            words = words_of_line(b, coding, panel, loop.index, tile)
+            words = words_of_line(b, coding, panel, coding.line(b, loop.index), tile)
             for part in range(parts):
                 line = b.mul(b.add(b.mul(loop.index, parts), part), width)
                 for vector, word in enumerate(words):
                     at = b.add(line, vector * tile.lanes)
-                    b.store(memory, at, self._bytes(word, part))
+                    b.store(memory, at, coding.bytes(b, word, part))
+        with b.for_(0, coding.groups) as loop:
+            scales = scales_of_group(b, coding, panel, loop.index, tile, F32)
+            memory = b.scratch(self._bytes_length(tile.panels), F32)
+            for vector, scale in enumerate(scales):
+                at = b.add(b.mul(loop.index, width), vector * tile.lanes)
+                b.store(memory, at, scale)
 
     # One tile.
 
@@ -193,7 +208,14 @@ class _Scaled:
         with b.for_(0, self.coding.groups, 1, zero_tile(b, F32, tile)) as loop:
             group = loop.index
             parts = self._parts(rows, panel, group, tile, memory)
-            loop.yield_(*self._add(loop.carried, parts, rows, panel, group, tile))
+            if memory is None:
+                scales = scales_of_group(b, self.coding, panel, group, tile, F32)
+            else:
+                known = b.scratch(self._bytes_length(tile.panels), F32)
+                first = b.mul(group, tile.panels * PANEL)
+                places = (b.add(first, vector * tile.lanes) for vector in range(tile.vectors))
+                scales = [b.load(known, place, tile.lanes) for place in places]
+            loop.yield_(*self._add(loop.carried, parts, scales, rows, panel, group, tile))
         self.epilogue.store_tile(loop.results, tile, row, panel, live)
 
     def _parts(
@@ -213,13 +235,14 @@ class _Scaled:
                 for vector, line in enumerate(lines):
                     yield b.dot4(line, word, sums[row * tile.vectors + vector], _SIGNS)
 
-        def line_of(sums: Sequence[Value], line: Index, count: int) -> list[Value]:
-            first = b.mul(group, coding.group // coding.steps)
-            words = words_of_line(b, coding, panel, b.add(first, line), tile)
-            for part in range(count):
-                at = b.add(b.mul(line, coding.steps // BYTES_OF_WORD), part)
-                sums = [*step(sums, [self._bytes(word, part) for word in words], at)]
-            return list(sums)
+        def add_line(
+            sums: Sequence[Value], line: Line, before: Index, count: int = coding.steps
+        ) -> Sequence[Value]:
+            words = words_of_line(b, coding, panel, line, tile)
+            for part in range(count // BYTES_OF_WORD):
+                at = b.add(b.mul(before, coding.steps // BYTES_OF_WORD), part)
+                sums = [*step(sums, [coding.bytes(b, word, part) for word in words], at)]
+            return sums
 
         sums = zero_tile(b, I32, tile)
         if memory is not None:
@@ -231,42 +254,25 @@ class _Scaled:
                 loop.yield_(*step(loop.carried, lines, loop.index))
             return loop.results
         whole, rest = divmod(coding.group, coding.steps)
-        if whole:
-            with b.for_(0, whole, 1, sums) as loop:
-                loop.yield_(*line_of(loop.carried, loop.index, coding.steps // BYTES_OF_WORD))
-            sums = loop.results
-        return line_of(sums, whole, rest // BYTES_OF_WORD) if rest else sums
-
-    def _bytes(self, word: Value, part: int) -> Value:
-        """Four codes of a word, as unsigned bytes."""
-        b, bits = self.b, self.coding.dtype.bits
-        if bits < 8:
-            places = b.constant(bits * part, I32)
-            word = b.op("shift_right_logical", word, places) if part else word
-            word = b.op("and", word, b.constant(_in_each_byte((1 << bits) - 1), I32, self.lanes))
-        if self.coding.dtype.kind == "i":
-            word = b.op("xor", word, b.constant(_in_each_byte(1 << (bits - 1)), I32, self.lanes))
-        return word
+        first = b.mul(group, whole)
+        sums = [*for_lines(b, coding, first, whole, sums, add_line)]
+        return [*add_line(sums, coding.line(b, whole), whole, rest)] if rest else sums
 
     def _add(
-        self, sums: Sequence[Value], parts: Sequence[Value], rows: Sequence[Index], panel: Index,
-        group: Index, tile: TileShape,
+        self, sums: Sequence[Value], parts: Sequence[Value], scales: Sequence[Value],
+        rows: Sequence[Index], panel: Index, group: Index, tile: TileShape,
     ) -> Iterator[Value]:  # fmt: skip
         """The sums with a group's parts, which meet their scales."""
         b, coding = self.b, self.coding
-        scales = vectors_of_group(b, coding, coding.scales, panel, group, tile, F32)
         zeros = vectors_of_group(b, coding, coding.zeros, panel, group, tile, F32)
-        assert scales is not None
         a_scales, a_sums = b.binding(self.a_scales, F32), b.binding(self.a_sums, F32)
         for i, row in enumerate(rows):
             place = b.add(b.mul(row, coding.groups), group)
             scale = b.broadcast(b.load(a_scales, place), tile.lanes)
             total = b.broadcast(b.load(a_sums, place), tile.lanes)
             added = None
-            if coding.dtype.kind == "i":
-                added = b.op(
-                    "mul", total, b.constant(1 << (coding.dtype.bits - 1), F32, tile.lanes)
-                )
+            if coding.is_signed:
+                added = b.op("mul", total, b.constant(1 << (coding.bits - 1), F32, tile.lanes))
             for vector in range(tile.vectors):
                 value = b.convert(parts[i * tile.vectors + vector], F32)
                 if added is not None:
@@ -280,8 +286,3 @@ class _Scaled:
 def _share_of_products(tile: TileShape) -> float:
     """How many products a load of a word or a line makes."""
     return tile.rows * tile.vectors / (tile.rows + tile.vectors)
-
-
-def _in_each_byte(number: int) -> int:
-    """A word of four equal bytes, as i32."""
-    return int.from_bytes(bytes([number] * BYTES_OF_WORD), "little", signed=True)

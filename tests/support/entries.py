@@ -12,6 +12,7 @@ from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.ir import Function, Module, TensorType
 from ingot.compiler.ir.dims import evaluate
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo
+from ingot.hal.spec import dtype
 from tests.support.kernel_runner import VARIANTS, host_variants, run
 from tests.support.programs import Build, function
 
@@ -37,6 +38,14 @@ def make(
     if type.dtype.is_integer:
         return rng.integers(0, 100, shape).astype(type.dtype.numpy)
     return np.asarray(rng.standard_normal(shape) * 2).astype(type.dtype.numpy)
+
+
+def coded(codes: str) -> dict[str, Any]:
+    """The attributes of `dot_coded` for codes such as "i4" or "u5"."""
+    bits = int(codes[1:])
+    if bits in (2, 4, 8):
+        return {"coding": dtype(codes)}
+    return {"coding": dtype(f"{codes[0]}8"), "bits": bits}
 
 
 def reference(function: Function, operands: Sequence[np.ndarray[Any, Any]]) -> list[Any]:

@@ -1,8 +1,8 @@
 """Keeps quantised weights of matrix products as codes: `x @ ((codes - zeros) * scales)`.
 
 Such a product becomes `dot_coded`, whose kernels decode in registers. Scales and zeros may be
-numbers, one per column, or one per group of steps of K. What does not fit is computed as floats,
-by `init`, as any weight.
+numbers, one per column, or one per group of steps of K; scales that are bytes times factors of
+several groups stay that. What does not fit is computed as floats, by `init`, as any weight.
 """
 
 from __future__ import annotations
@@ -24,7 +24,14 @@ from ingot.compiler.graph.forms.round_rows import (
     rounded_rows,
     why_not_rounded,
 )
-from ingot.compiler.graph.ops import PANEL, DotGeneral, Unpack, code_steps
+from ingot.compiler.graph.ops import (
+    PANEL,
+    DotGeneral,
+    Unpack,
+    code_lines,
+    code_planes,
+    code_steps,
+)
 from ingot.compiler.graph.rewriter import defined_by, rewrite, splat_of, weights_of
 from ingot.compiler.ir import Module, Op, Value
 from ingot.compiler.ir.dataclass import dataclass
@@ -33,6 +40,8 @@ from ingot.hal.spec import DType, dtype
 __all__ = ["fuse_scales"]
 
 _FLOATS = ("f32", "f16", "bf16")
+_NARROW = (2, 4)
+"""Bits of codes that have a dtype of their own; others are bits of bytes."""
 
 
 def fuse_scales(module: Module) -> Module:
@@ -78,24 +87,35 @@ class _Product:
             return None
         k, _ = static_shape(w)
         group = _group_of(weight, k)
-        steps = code_steps(weight.coding)
-        if group % steps and group != k:
+        bits = _bits_of(weight, group, k, may_round)
+        if bits is None:
             return None
-        small = [_small(_narrowed(weight.scales, builder), group, builder)]
+        small, block = _scales(weight, group, builder)
         if weight.zeros is not None:
             small.append(_small(_narrowed(weight.zeros, builder), group, builder))
-        panels = [_code_panels(weight, builder), *(_scale_panels(each, builder) for each in small)]
-        codes, scales, *zeros = (self.columns.of_panels(each, builder) for each in panels)
-        n = self.columns.count_of(w)
-        attributes = {"n": n, "coding": weight.coding, "group": group}
-        attributes["dtype"] = DotGeneral.of(self.op).dtype
+        codes, scales, *others = (
+            self.columns.of_panels(each, builder)
+            for each in (
+                _code_panels(weight, bits, builder),
+                *(_scale_panels(each, builder) for each in small),
+            )
+        )
+        is_byte = bits not in _NARROW
+        attributes = {
+            "n": self.columns.count_of(w),
+            "coding": dtype(f"{weight.kind}{8 if is_byte else bits}"),
+            "group": group,
+            "bits": bits if is_byte and bits < 8 else 0,
+            "block": block,
+            "dtype": DotGeneral.of(self.op).dtype,
+        }
         if may_round:
             self.rounded = self._rounded(rows, group)
         if self.rounded is None or not may_round:
-            return builder.value("dot_coded", rows, codes, scales, *zeros, **attributes)
+            return builder.value("dot_coded", rows, codes, scales, *others, **attributes)
         x = self.rounded
         left = (x.codes, codes, scales, x.scales, x.sums)
-        return builder.value("dot_scaled", *left, *zeros, **attributes)
+        return builder.value("dot_scaled", *left, *others, **attributes)
 
     def _rounded(self, rows: Value, group: int) -> RoundedRows | None:
         """The rows as codes, where they are to be and can be."""
@@ -145,15 +165,15 @@ def _without_minima(w: Value, builder: Builder) -> tuple[Value, Repeats] | None:
 
 @dataclass(frozen=True)
 class _Weight:
-    """(codes - zeros) * scales of [k, n]. `codes`: i8 or u8 that hold numbers of `coding`."""
+    """(codes - zeros) * scales of [k, n]. `codes`: i8 or u8 that hold numbers of `bits` bits,
+    signed ones ("i") or not ("u")."""
 
     codes: Value
-    coding: DType
-    bits: int  # of codes, from the low ones on, that may be set
+    kind: str
+    bits: int
     scales: Repeats
     zeros: Repeats | None
-    is_turned: bool = False  # the highest bit of each code is the other one
-    added: int = 0  # to each code, in front of that
+    middle: int | None = None  # what to take from codes of u8 for signed numbers
 
     @property
     def repeats(self) -> list[Repeats]:
@@ -179,14 +199,11 @@ def _weight_of(w: Value, builder: Builder) -> _Weight | None:
         if op is not None:
             zeros = repeats_of(moved(op.operands[1], moves + inner, builder), builder)
         coding = _coding_of(codes)
-        bits = min(_width(codes), coding.bits)
-        if coding.name == "u8" and bits <= 4:
-            coding = dtype("u2" if bits <= 2 else "u4")
         return _without_middle(
             _Weight(
                 moved(codes, moves + inner + inmost, builder),
-                coding,
-                bits,
+                coding.kind,
+                min(_width(codes), coding.bits),
                 repeats_of(moved(scales, moves, builder), builder),
                 zeros,
             )
@@ -196,17 +213,18 @@ def _weight_of(w: Value, builder: Builder) -> _Weight | None:
 
 def _without_middle(weight: _Weight) -> _Weight:
     """The weight without zeros that are all 0, or that all make signed numbers of unsigned ones."""
-    zero, coding = weight.zeros and splat_of(weight.zeros.source), weight.coding
+    zero = weight.zeros and splat_of(weight.zeros.source)
     if zero is None:
         return weight
     if not zero:
         return replace(weight, zeros=None)
-    added = (1 << (coding.bits - 1)) - int(zero)
-    greatest = (1 << weight.bits) - 1 + added
-    if coding.kind == "i" or zero != int(zero) or added < 0 or greatest >= 1 << coding.bits:
+    if weight.kind == "i" or zero != int(zero) or not 0 < zero < 1 << weight.bits:
         return weight
-    coding = dtype(f"i{coding.bits}")
-    return replace(weight, coding=coding, zeros=None, is_turned=True, added=added)
+    middle = int(zero)
+    bits = 1 + max(middle - 1, (1 << weight.bits) - 1 - middle).bit_length()
+    if bits > weight.bits and bits not in _NARROW:
+        return weight
+    return replace(weight, kind="i", bits=bits, zeros=None, middle=middle)
 
 
 def _width(codes: Value) -> int:
@@ -262,6 +280,15 @@ def _coding_of(codes: Value) -> DType:
     return dtype(f"i{8 - int(places)}") if places in (4, 6) else own
 
 
+def _bits_of(weight: _Weight, group: int, k: int, in_planes: bool) -> int | None:
+    """The bits of a code in panels, of which a group holds whole lines: as few as can be, or those
+    of a byte's part."""
+    whole = next(each for each in (*_NARROW, 8) if each >= weight.bits)
+    least = max(weight.bits, _NARROW[0]) if in_planes and weight.bits != 7 else whole
+    widths = (each for each in (least, whole) if group == k or group % code_steps(each) == 0)
+    return next(widths, None)
+
+
 def _group_of(weight: _Weight, k: int) -> int:
     """Steps of K for which neither scales nor zeros change; all of K, where they never do."""
     group = k
@@ -270,6 +297,20 @@ def _group_of(weight: _Weight, k: int) -> int:
         if length < k:
             group = length if group == k else gcd(group, length)
     return group
+
+
+def _scales(weight: _Weight, group: int, builder: Builder) -> tuple[list[Value], int]:
+    """The scales of groups [groups, n], of floats, and 0; or as bytes, their factors
+    [blocks, n], and the steps of a block."""
+    wide = _small(weight.scales, group, builder)
+    inner = _weight_of(wide, builder)
+    groups, _ = static_shape(wide)
+    if inner is not None and inner.zeros is None and inner.middle is None:
+        length = _group_of(inner, groups)
+        if length > 1:
+            factors = _small(_narrowed(inner.scales, builder), length, builder)
+            return [inner.codes, factors], group * length
+    return [_small(_narrowed(weight.scales, builder), group, builder)], 0
 
 
 def _small(x: Repeats, group: int, builder: Builder) -> Value:
@@ -296,33 +337,50 @@ def _narrowed(x: Repeats, builder: Builder) -> Repeats:
     return x
 
 
-def _code_panels(weight: _Weight, builder: Builder) -> Value:
+def _code_panels(weight: _Weight, bits: int, builder: Builder) -> Value:
     """Codes [k, n] as [panels, lines, 16, 4]: 32 bits of a column are steps of K, four of them in
     the low bits of the four bytes, the next four above, and so on."""
-    bits, steps = weight.coding.bits, code_steps(weight.coding)
     codes, (k, n) = weight.codes, static_shape(weight.codes)
     if tensor_type(codes).dtype is not CODE:
         codes = builder.value("bitcast", codes, dtype=CODE)
-        if bits < 8:
-            codes = builder.value("and", codes, builder.full((1 << bits) - 1, CODE, (k, n)))
-    if weight.added:
-        codes = builder.value("add", codes, builder.full(weight.added, CODE, (k, n)))
-    if weight.is_turned:
-        codes = builder.value("xor", codes, builder.full(1 << (bits - 1), CODE, (k, n)))
-    lines, panels, per = -(-k // steps), -(-n // PANEL), 8 // bits
-    codes = _padded(codes, (lines * steps, panels * PANEL), builder)
-    shape = (lines, 4, panels, PANEL)
-    codes = builder.value("reshape", codes, shape=(lines, per, 4, panels, PANEL))
+    added = (1 << (bits - 1)) - (weight.middle or 0) if weight.kind == "i" else 0
+    if added:
+        codes = builder.value("add", codes, builder.full(added, CODE, (k, n)))
+    planes, panels = code_planes(bits), -(-n // PANEL)
+    steps = 32 // planes[-1]
+    runs = -(-k // steps)
+    codes = _padded(codes, (runs * steps, panels * PANEL), builder)
+    words: list[Value] = []
+    at = 0
+    for width in planes:
+        words.insert(0, _words(codes, at, width, runs, builder))
+        at += width
+    total = words[0] if len(words) == 1 else builder.value("concatenate", *words, axis=1)
+    total = builder.value("reshape", total, shape=(code_lines(bits, k), 4, panels, PANEL))
+    return builder.value("transpose", total, permutation=(2, 0, 3, 1))
+
+
+def _words(codes: Value, at: int, bits: int, runs: int, builder: Builder) -> Value:
+    """So many bits of codes [k, columns] from one on, in the bytes of words [runs, words, 4,
+    columns]."""
+    k, columns = static_shape(codes)
+    count, per = k * bits // (32 * runs), 8 // bits
+    codes = builder.value("reshape", codes, shape=(runs * count, per, 4, columns))
+    shape = (runs * count, 4, columns)
     total: Value | None = None
     for place in range(per):
-        start, limit = (0, place, 0, 0, 0), (lines, place + 1, 4, panels, PANEL)
+        start, limit = (0, place, 0, 0), (runs * count, place + 1, 4, columns)
         part = builder.value("slice", codes, start=start, limit=limit)
         part = builder.value("reshape", part, shape=shape)
-        if place:
-            part = builder.value("shift_left", part, builder.full(place * bits, CODE, shape))
+        up = place * bits - at
+        if bits < 8:
+            part = builder.value("and", part, builder.full(((1 << bits) - 1) << at, CODE, shape))
+        if up:
+            name = "shift_left" if up > 0 else "shift_right_logical"
+            part = builder.value(name, part, builder.full(abs(up), CODE, shape))
         total = part if total is None else builder.value("or", total, part)
     assert total is not None
-    return builder.value("transpose", total, permutation=(2, 0, 3, 1))
+    return builder.value("reshape", total, shape=(runs, count, 4, columns))
 
 
 def _scale_panels(x: Value, builder: Builder) -> Value:

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 
 from ingot.compiler.graph.forms.winograd import INPUT, OUTPUT, WINDOW, input_matrix, output_matrix
-from ingot.compiler.graph.ops.contraction import code_steps, parse_layout
+from ingot.compiler.graph.ops.contraction import code_planes, parse_layout
 from ingot.compiler.graph.references.numbers import Array, dtype_of, narrow, quiet, widen
 from ingot.compiler.graph.references.reduction import spread_and_pad, windows_of
-from ingot.compiler.graph.references.shape import unpack
 from ingot.hal.spec import DType
 
 __all__ = ["REFERENCES", "coded_weight", "scaled_rows"]
@@ -129,23 +128,35 @@ def _dot_packed(a: Array, b: Array, *, n: int, dtype: DType) -> Array:
 
 @quiet
 def coded_weight(
-    k: int, codes: Array, scales: Array, *zeros: Array, n: int, coding: DType, group: int
-) -> Array:
+    k: int, codes: Array, scales: Array, *others: Array,
+    n: int, coding: DType, group: int, bits: int = 0, block: int = 0,
+) -> Array:  # fmt: skip
     """The numbers [k, n] of a weight of `dot_coded`, in f64."""
-    flat = np.ascontiguousarray(codes).reshape(-1)
-    if coding.bits < 8:
-        per = 8 // coding.bits
-        elements = unpack(flat, dtype=coding, shape=(flat.size * per,))
-        elements = elements.reshape((-1, 4, per)).transpose((0, 2, 1))
-    else:
-        elements = flat.view(coding.numpy)
-    numbers = _unpack(elements.reshape((*codes.shape[:-1], code_steps(coding))), k, n)
+    planes = code_planes(bits or coding.bits)
+    panels, columns = codes.shape[0], codes.shape[2]
+    low = planes[0] // planes[-1]  # words that share one of upper bits
+    lines = codes.reshape((panels, -1, low + len(planes) - 1, columns, 4))
+    numbers: Array = np.zeros((), np.uint8)
+    at = 0
+    for place, width in enumerate(planes):
+        words = lines[:, :, -low:] if place == 0 else lines[:, :, :-low]
+        fields = [(words >> up) & ((1 << width) - 1) for up in range(0, 8, width)]
+        part = np.stack(fields, axis=3)
+        numbers = numbers | (part.reshape((panels, -1, columns, 4)) << at)
+        at += width
+    if coding.kind == "i":
+        numbers = numbers.astype(np.int16) - (1 << (at - 1))
+    numbers = _unpack(numbers, k, n)
 
-    def per_step(x: Array) -> Array:
-        return np.repeat(_unpack(x[..., None], x.shape[1], n), group, axis=0)[:k].astype(np.float64)
+    def per_step(x: Array, length: int) -> Array:
+        small = _unpack(x[..., None], x.shape[1], n).astype(np.float64)
+        return np.repeat(small, length, axis=0)[:k]
 
-    weight = numbers - (per_step(zeros[0]) if zeros else 0.0)
-    return np.asarray(weight * per_step(scales))
+    factor = per_step(scales, group)
+    if block:
+        factors, others = others[0], others[1:]
+        factor = factor * per_step(factors, block)
+    return np.asarray((numbers - (per_step(others[0], group) if others else 0.0)) * factor)
 
 
 @quiet
@@ -163,10 +174,10 @@ def scaled_rows(a: Array, scales: Array) -> Array:
 
 @quiet
 def _dot_scaled(
-    a: Array, codes: Array, scales: Array, a_scales: Array, a_sums: Array, *zeros: Array,
+    a: Array, codes: Array, scales: Array, a_scales: Array, a_sums: Array, *others: Array,
     dtype: DType, **attributes: Any,
 ) -> Array:  # fmt: skip
-    factor = coded_weight(a.shape[-1], codes, scales, *zeros, **attributes)
+    factor = coded_weight(a.shape[-1], codes, scales, *others, **attributes)
     return narrow(np.matmul(scaled_rows(a, a_scales), factor), dtype)
 
 

@@ -8,11 +8,11 @@ of its panels once, for `unpacked_lines`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from itertools import product
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, islice, product
 
 from ingot.compiler.ir import Value
-from ingot.compiler.kernels.coding import BlockCoding
+from ingot.compiler.kernels.coding import I32, BlockCoding, Line, Words
 from ingot.compiler.kernels.loop import Index, LoopBuilder, dtype_of
 from ingot.compiler.kernels.register_tile import (
     PANEL,
@@ -23,7 +23,16 @@ from ingot.compiler.kernels.register_tile import (
 )
 from ingot.hal.spec import DType
 
-__all__ = ["coded_products", "decode_panels", "few_rows", "few_tile"]
+__all__ = [
+    "coded_products",
+    "decode_panels",
+    "few_rows",
+    "few_tile",
+    "for_lines",
+    "scales_of_group",
+    "vectors_of_group",
+    "words_of_line",
+]
 
 
 _MOST_ROWS = 6
@@ -90,18 +99,16 @@ class _Group:
         first = b.mul(group, coding.group // coding.steps)
         whole, rest = divmod(count, coding.steps)
         zeros = vectors_of_group(b, coding, coding.zeros, self.panel, group, tile, self.element)
-        part = zero_tile(b, self.element, tile)
-        if whole:
-            with b.for_(0, whole, 1, part) as loop:
-                step = b.add(start, b.mul(loop.index, coding.steps))
-                line = b.add(first, loop.index)
-                loop.yield_(*self._line(loop.carried, line, step, coding.steps, zeros))
-            part = loop.results
+
+        def add_line(part: Sequence[Value], line: Line, before: Index) -> list[Value]:
+            step = b.add(start, b.mul(before, coding.steps))
+            return self._line(part, line, step, coding.steps, zeros)
+
+        part = for_lines(b, coding, first, whole, zero_tile(b, self.element, tile), add_line)
         if rest:
             step = b.add(start, whole * coding.steps)
-            part = self._line(part, b.add(first, whole), step, rest, zeros)
-        scales = vectors_of_group(b, coding, coding.scales, self.panel, group, tile, self.element)
-        assert scales is not None
+            part = self._line(part, coding.line(b, b.add(first, whole)), step, rest, zeros)
+        scales = scales_of_group(b, coding, self.panel, group, tile, self.element)
         return [
             multiply_add(b, value, scales[place % tile.vectors], old)
             for place, (value, old) in enumerate(zip(part, sums, strict=True))
@@ -110,34 +117,36 @@ class _Group:
     def _line(
         self,
         sums: Sequence[Value],
-        line: Index,
+        line: Line,
         step: Index,
         count: int,
         zeros: Sequence[Value] | None,
     ) -> list[Value]:
         b, coding, tile = self.b, self.coding, self.tile
-        words = words_of_line(b, coding, self.panel, line, tile)
+        words = [
+            coding.signed(b, each) for each in words_of_line(b, coding, self.panel, line, tile)
+        ]
         run = _STEPS_OF_FEW if tile.rows <= _FEW else _STEPS_OF_MORE
         if count != coding.steps or count <= run:
             return self._steps(sums, words, step, count, zeros)
-        with b.for_(0, count, run, [*words, *sums]) as loop:
-            old, totals = loop.carried[: len(words)], loop.carried[len(words) :]
+        with b.for_(0, count, run, [*_values(words), *sums]) as loop:
+            old, totals = _split(loop.carried, words)
             totals = self._steps(totals, old, b.add(step, loop.index), run, zeros)
-            loop.yield_(*(coding.without(b, word, run) for word in old), *totals)
-        return loop.results[len(words) :]
+            loop.yield_(*_values(coding.without(b, each, run) for each in old), *totals)
+        return _split(loop.results, words)[1]
 
     def _steps(
         self,
         sums: Sequence[Value],
-        words: Sequence[Value],
+        words: Sequence[Words],
         step: Index,
         count: int,
         zeros: Sequence[Value] | None,
     ) -> list[Value]:
         """The sums after the first steps of the words."""
         b, tile, totals = self.b, self.tile, list(sums)
-        for k in range(count):
-            numbers = [self.coding.number(b, word, k, self.element) for word in words]
+        columns = [self.coding.numbers(b, each, count, self.element) for each in words]
+        for k, numbers in enumerate(map(list, zip(*columns, strict=True))):
             if zeros is not None:
                 numbers = [b.op("sub", *pair) for pair in zip(numbers, zeros, strict=True)]
             for row in range(tile.rows):
@@ -163,31 +172,95 @@ def decode_panels(
     with b.for_(0, b.div(b.add(count, steps - 1), steps)) as loop:
         line = b.add(b.div(start, steps), loop.index)
         group = coding.group_of(b, b.mul(line, steps))
-        words = words_of_line(b, coding, panel, line, tile)
-        scales = vectors_of_group(b, coding, coding.scales, panel, group, tile, element)
+        words = words_of_line(b, coding, panel, coding.line(b, line), tile)
+        words = [coding.signed(b, each) for each in words]
+        scales = scales_of_group(b, coding, panel, group, tile, element)
         zeros = vectors_of_group(b, coding, coding.zeros, panel, group, tile, element)
-        assert scales is not None
         run = min(steps, _STEPS_OF_MORE)
-        with b.for_(0, steps, run, words) as inner:
+        with b.for_(0, steps, run, [*_values(words)]) as inner:
             row = b.add(b.add(first, b.mul(loop.index, steps)), inner.index)
+            old, _ = _split(inner.carried, words)
+            columns = [coding.numbers(b, each, run, element) for each in old]
             for step, vector in product(range(run), range(tile.vectors)):
-                number = coding.number(b, inner.carried[vector], step, element)
+                number = next(columns[vector])
                 if zeros is not None:
                     number = b.op("sub", number, zeros[vector])
                 at = b.add(b.mul(b.add(row, step), tile.panels * PANEL), vector * tile.lanes)
                 b.store(memory, at, b.op("mul", number, scales[vector]))
-            inner.yield_(*(coding.without(b, word, run) for word in inner.carried))
+            inner.yield_(*_values(coding.without(b, each, run) for each in old))
+
+
+def _values(words: Iterable[Words]) -> Iterator[Value]:
+    """What a loop carries for words of lines."""
+    return chain.from_iterable(each.values for each in words)
+
+
+def _split(carried: Sequence[Value], like: Sequence[Words]) -> tuple[list[Words], list[Value]]:
+    """What a loop carries as words like these, and the rest."""
+    rest = iter(carried)
+    words = [Words(tuple(islice(rest, len(each.values))), each.before) for each in like]
+    return words, list(rest)
+
+
+def for_lines(
+    b: LoopBuilder,
+    coding: BlockCoding,
+    first: Index,
+    count: int,
+    carried: Sequence[Value],
+    body: Callable[[Sequence[Value], Line, Index], Sequence[Value]],
+) -> Sequence[Value]:
+    """What `body(carried, line, lines before it)` makes of `count` lines of a group, whose first is
+    `first`. Lines of a run follow one another without a loop: then bits move by known places."""
+    few = coding.shared
+    if count % few or coding.group // coding.steps % few:
+        few = 1
+
+    def run(carried: Sequence[Value], before: Index) -> Sequence[Value]:
+        number, place = coding.line(b, b.add(first, before))
+        for other in range(few):
+            line = number, place if few == 1 else other
+            carried = body(carried, line, b.add(before, other))
+        return carried
+
+    if count <= few:
+        return run(carried, 0) if count else carried
+    with b.for_(0, count, few, carried) as loop:
+        loop.yield_(*run(loop.carried, loop.index))
+    return loop.results
 
 
 def words_of_line(
-    b: LoopBuilder, coding: BlockCoding, panel: Index, line: Index, tile: TileShape
-) -> list[Value]:
+    b: LoopBuilder, coding: BlockCoding, panel: Index, line: Line, tile: TileShape
+) -> list[Words]:
     """A line of each of the tile's panels, as vectors of words."""
-    memory = coding.words(b)
-    return [
-        b.load(memory, b.add(coding.place(b, b.add(panel, j), line), column), tile.lanes)
-        for j, column in _columns(tile)
-    ]
+    memory, found = b.binding(coding.codes, I32), []
+    for j, column in _columns(tile):
+        places = coding.places(b, b.add(panel, j), line)
+        loaded = [b.load(memory, b.add(place, column), tile.lanes) for place in places]
+        found.append(coding.words(b, line, loaded))
+    return found
+
+
+def scales_of_group(
+    b: LoopBuilder,
+    coding: BlockCoding,
+    panel: Index,
+    group: Index,
+    tile: TileShape,
+    element: DType,
+) -> list[Value]:
+    """The scales of a group of each of the tile's panels."""
+    scales = vectors_of_group(b, coding, coding.scales, panel, group, tile, element)
+    assert scales is not None
+    if coding.factors is None:
+        return scales
+    memory = b.binding(*coding.factors)
+    for vector, (j, column) in enumerate(_columns(tile)):
+        place = b.add(coding.factor_place(b, b.add(panel, j), group), column)
+        factor = b.convert(b.load(memory, place, tile.lanes), element)
+        scales[vector] = b.op("mul", scales[vector], factor)
+    return scales
 
 
 def vectors_of_group(
@@ -199,7 +272,7 @@ def vectors_of_group(
     tile: TileShape,
     element: DType,
 ) -> list[Value] | None:
-    """The scales or zeros of a group of each of the tile's panels; None without any."""
+    """Zeros, or scales as they lie, of a group of each of the tile's panels; None without any."""
     if argument is None:
         return None
     memory = b.binding(*argument)

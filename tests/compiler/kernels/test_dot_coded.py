@@ -9,33 +9,41 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ingot.compiler.graph.ops import code_lines, code_steps
 from ingot.compiler.ir import Function, parse_type
 from ingot.compiler.kernels.classes import lower_entry
 from ingot.compiler.kernels.interpreter import run_kernel
 from ingot.hal.spec import dtype
 from tests.support import kernel_runner
 from tests.support.drawn import examples
-from tests.support.entries import assert_close, entry, make, reference
+from tests.support.entries import assert_close, coded, entry, make, reference
 from tests.support.kernel_runner import PLAIN, V3, VARIANTS, device_variants, host_variants
 from tests.support.work_items import SMALL
 
 FASTEST = (host_variants()[0], *device_variants())
-CODINGS = ("i4", "u4", "i2", "u2", "i8", "u8")
+CODINGS = ("i4", "u4", "i2", "u2", "i8", "u8", "i3", "u3", "i5", "u5", "i6", "u6")
 
 
-def types(coding: str, k: int, n: int, group: int, rows: str, zeros: str) -> list[str]:
-    panels, steps = -(-n // 16), 32 // dtype(coding).bits
+def types(
+    coding: str, k: int, n: int, group: int, rows: str, zeros: str, block: int = 0
+) -> list[str]:
+    panels = -(-n // 16)
     small = f"[{panels},{-(-k // group)},16]"
-    codes = f"u8[{panels},{-(-k // steps)},16,4]"
-    return [f"f32[{rows},{k}]", codes, f"f32{small}", *([f"{zeros}{small}"] if zeros else [])]
+    codes = f"u8[{panels},{code_lines(int(coding[1:]), k)},16,4]"
+    scales = [f"u8{small}", f"f16[{panels},{-(-k // block)},16]"] if block else [f"f32{small}"]
+    return [f"f32[{rows},{k}]", codes, *scales, *([f"{zeros}{small}"] if zeros else [])]
 
 
-def dot(coding: str, k: int, n: int, group: int, rows: str = "m", zeros: str = "") -> Function:
+def dot(
+    coding: str, k: int, n: int, group: int, rows: str = "m", zeros: str = "", block: int = 0
+) -> Function:
     def body(b: Any, *x: Any) -> Any:
-        return b.op("dot_coded", *x, n=n, coding=dtype(coding), group=group, dtype=dtype("f32"))
+        return b.op(
+            "dot_coded", *x, n=n, **coded(coding), group=group, block=block, dtype=dtype("f32")
+        )
 
     symbols = {"m": (1, None)} if rows == "m" else {}
-    return entry(types(coding, k, n, group, rows, zeros), body, symbols)
+    return entry(types(coding, k, n, group, rows, zeros, block), body, symbols)
 
 
 def operands(function: Function, m: int) -> list[np.ndarray]:
@@ -55,11 +63,14 @@ def check(function: Function, m: int, variants: tuple[str, ...], tolerance: floa
 
 
 @pytest.mark.parametrize(
-    ("coding", "zeros"),
-    [("i4", ""), pytest.param("u2", "f16", marks=pytest.mark.slow), ("i8", "i8")],
-)
-def test_any_number_of_rows_meets_codes_in_groups(coding: str, zeros: str) -> None:
-    function = dot(coding, 83, 39, 32, zeros=zeros)
+    ("coding", "zeros", "block"),
+    [
+        ("i4", "", 0), pytest.param("u2", "f16", 64, marks=pytest.mark.slow), ("i8", "i8", 0),
+        ("u5", "", 64), pytest.param("i3", "u8", 0, marks=pytest.mark.slow),
+    ],
+)  # fmt: skip
+def test_any_number_of_rows_meets_codes_in_groups(coding: str, zeros: str, block: int) -> None:
+    function = dot(coding, 83, 39, 32, zeros=zeros, block=block)
     for m in (1, 2, 5, 8, 9, 40):
         check(function, m, FASTEST)
 
@@ -84,11 +95,11 @@ def test_panels_that_do_not_fit_scratch_are_decoded_in_blocks_of_depth() -> None
 @given(
     st.sampled_from(CODINGS), st.integers(1, 90), st.integers(1, 40), st.integers(1, 3),
     st.sampled_from([1, 2, 9]), st.sampled_from(["", "u8", "i8", "f32"]),
-    st.sampled_from([V3, PLAIN, SMALL]),
+    st.integers(0, 2), st.sampled_from([V3, PLAIN, SMALL]),
 )  # fmt: skip
-def test_drawn_codings_agree_with_the_graph(coding, k, n, lines, m, zeros, target) -> None:
-    group = lines * 32 // dtype(coding).bits
-    function = dot(coding, k, n, group if group < k else k, str(m), zeros)
+def test_drawn_codings_agree_with_the_graph(coding, k, n, lines, m, zeros, block, target) -> None:
+    group = min(lines * code_steps(int(coding[1:])), k)
+    function = dot(coding, k, n, group, str(m), zeros, block * group)
     arrays = operands(function, m)
     (wanted,) = reference(function, arrays)
     got = np.full_like(wanted, 77)

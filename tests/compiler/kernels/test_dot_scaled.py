@@ -9,31 +9,38 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ingot.compiler.graph.ops import code_lines, code_steps
 from ingot.compiler.ir import Function
 from ingot.compiler.kernels.classes import lower_entry
 from ingot.compiler.kernels.interpreter import run_kernel
 from ingot.hal.spec import dtype
 from tests.support import kernel_runner
 from tests.support.drawn import examples
-from tests.support.entries import assert_close, entry, reference
+from tests.support.entries import assert_close, coded, entry, make, reference
 from tests.support.kernel_runner import PLAIN, V3, VARIANTS, dot4_variants
 
-CODINGS = ("i4", "u4", "i2", "u2", "i8", "u8")
+CODINGS = ("i4", "u4", "i2", "u2", "i8", "u8", "i3", "u3", "i5", "u5", "i6", "u6")
+"""Signs and bits of codes; those that no dtype has lie in two planes."""
 
 
-def dot(coding: str, k: int, n: int, group: int, rows: str = "m", zeros: str = "") -> Function:
-    panels, steps, groups = -(-n // 16), 32 // dtype(coding).bits, k // group
+def dot(
+    coding: str, k: int, n: int, group: int, rows: str = "m", zeros: str = "", block: int = 0
+) -> Function:
+    bits, panels, groups = int(coding[1:]), -(-n // 16), k // group
     types = [
         f"i8[{rows},{k}]",
-        f"u8[{panels},{-(-k // steps)},16,4]",
-        f"f16[{panels},{groups},16]",
+        f"u8[{panels},{code_lines(bits, k)},16,4]",
+        f"{'i8' if block else 'f16'}[{panels},{groups},16]",
         f"f32[{rows},{groups}]",
         f"f32[{rows},{groups}]",
+        *([f"f16[{panels},{-(-k // block)},16]"] if block else []),
         *([f"{zeros}[{panels},{groups},16]"] if zeros else []),
     ]
 
     def body(b: Any, *x: Any) -> Any:
-        y = b.op("dot_scaled", *x, n=n, coding=dtype(coding), group=group, dtype=dtype("f32"))
+        y = b.op(
+            "dot_scaled", *x, n=n, **coded(coding), group=group, block=block, dtype=dtype("f32")
+        )
         return b.op("add", y, y)
 
     return entry(types, body, {"m": (1, None)} if rows == "m" else {})
@@ -41,20 +48,17 @@ def dot(coding: str, k: int, n: int, group: int, rows: str = "m", zeros: str = "
 
 def operands(function: Function, m: int, k: int, group: int) -> list[Any]:
     rng = np.random.default_rng(3)
-    codes, scales = (each.type.shape for each in function.arguments[1:3])
+    codes, scales = (each.type for each in function.arguments[1:3])
     a = rng.integers(-127, 128, (m, k)).astype(np.int8)
     a[0, 0] = -128
     found = [
         a,
-        rng.integers(0, 256, codes, np.uint8),
-        rng.standard_normal(scales).astype(np.float16),
+        rng.integers(0, 256, codes.shape, np.uint8),
+        make(scales, rng, {}),
         rng.standard_normal((m, k // group)).astype(np.float32),
         a.reshape(m, k // group, group).sum(-1, dtype=np.float32),
     ]
-    if len(function.arguments) == 6:
-        zeros = function.arguments[5].type.dtype.numpy
-        found.append(rng.integers(0, 100, scales).astype(zeros))
-    return found
+    return [*found, *(make(each.type, rng, {}) for each in function.arguments[5:])]
 
 
 def check(function: Function, m: int, k: int, group: int, variants: tuple[str, ...]) -> None:
@@ -66,9 +70,17 @@ def check(function: Function, m: int, k: int, group: int, variants: tuple[str, .
         assert_close(got, wanted, 3e-6)
 
 
-@pytest.mark.parametrize(("coding", "zeros"), [("i4", ""), ("u8", "u8"), ("i8", "")])
-def test_any_number_of_rows_on_every_variant(coding: str, zeros: str) -> None:
-    function = dot(coding, 96, 39, 32, zeros=zeros)
+@pytest.mark.parametrize(
+    ("coding", "zeros", "block"),
+    [
+        ("i4", "", 0),
+        ("u8", "u8", 0),
+        pytest.param("u5", "", 96, marks=pytest.mark.slow),
+        pytest.param("i6", "", 64, marks=pytest.mark.slow),
+    ],
+)
+def test_any_number_of_rows_on_every_variant(coding: str, zeros: str, block: int) -> None:
+    function = dot(coding, 96, 39, 32, zeros=zeros, block=block)
     for m in (1, 2, 3, 40):
         check(function, m, 96, 32, dot4_variants())
 
@@ -90,12 +102,14 @@ def test_panels_that_do_not_fit_scratch_are_read_as_they_lie() -> None:
 @given(
     st.sampled_from(CODINGS), st.integers(1, 4), st.integers(1, 40), st.integers(1, 3),
     st.sampled_from([1, 2, 9]), st.sampled_from(["", "u8", "i8", "f32"]),
-    st.sampled_from([V3, PLAIN]),
+    st.integers(0, 2), st.sampled_from([V3, PLAIN]),
 )  # fmt: skip
-def test_drawn_codings_agree_with_the_graph(coding, groups, n, lines, m, zeros, target) -> None:
-    group = lines * 32 // dtype(coding).bits if groups > 1 else 4 * lines
+def test_drawn_codings_agree_with_the_graph(
+    coding, groups, n, lines, m, zeros, block, target
+) -> None:
+    group = lines * code_steps(int(coding[1:])) if groups > 1 else 4 * lines
     k = groups * group
-    function = dot(coding, k, n, group, str(m), zeros)
+    function = dot(coding, k, n, group, str(m), zeros, block * group)
     arrays = operands(function, m, k, group)
     (wanted,) = reference(function, arrays)
     got = np.full_like(wanted, 77)
@@ -110,6 +124,7 @@ def test_drawn_codings_agree_with_the_graph(coding, groups, n, lines, m, zeros, 
         (96, 32, 0, "u8[3,96]", "expected codes of i8"),
         (96, 32, 3, "f32[3,2]", r"a_scales is f32\[3,2\]"),
         (96, 32, 4, "i32[3,3]", "operand 4 must be of a dtype of class 'float'"),
+        (96, 32, 2, "i8[2,3,16]", r"scales is i8\[2,3,16\], expected floats"),
     ],
 )
 def test_parts_that_do_not_fit_are_named(k, group, place, change, message) -> None:

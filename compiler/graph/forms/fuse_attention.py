@@ -20,12 +20,12 @@ from ingot.compiler.ir import Module, Op, TensorType, Value
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 
-__all__ = ["fuse_attention", "is_fusable", "match_softmax"]
+__all__ = ["HIDDEN", "fuse_attention", "is_fusable", "match_softmax"]
 
 _FEATURES = 512
 """The widest rows of q, k and v that the kernel holds in scratch."""
 
-_HUGE = -1e9
+HIDDEN = -1e9
 """A masked score at or below this has weight 0 beside any other."""
 
 
@@ -189,7 +189,7 @@ def _match_scores(value: Value) -> _Scores | None:
     while (op := defined_by(value, "add", "select")) is not None:
         if op.name == "select":
             negative = splat_of(op.operands[2])
-            if negative is None or float(widen(np.asarray(negative))) > _HUGE:
+            if negative is None or float(widen(np.asarray(negative))) > HIDDEN:
                 return None
             masks.append(op.result)
             value = op.operands[1]

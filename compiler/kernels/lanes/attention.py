@@ -5,15 +5,19 @@ transposed into scratch, and walks over blocks of keys: a tile product gives sco
 a row, queries along the lanes), so that maxima and sums of the softmax are per lane and
 need no shuffles; a second tile product adds the block's values. Between blocks the running
 maximum and sum are corrected as the maximum grows. Operands and result may be transposed
-views: heads are never moved in memory.
+views: heads are never moved in memory. A mask with rows of its own is looked at before a block's
+products: keys behind the last one that a query of the block sees are left out, which is half of all
+under a causal mask.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial, reduce
 
 from ingot.compiler.dispatch.view import View
+from ingot.compiler.graph.forms.fuse_attention import HIDDEN
 from ingot.compiler.ir import Function, Value
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
@@ -143,13 +147,16 @@ class _Attention(AttentionEntry):
         self, block: _Block, key: Index, count: Index, state: list[Value]
     ) -> list[Value]:
         """Add keys [key, key + count); `state` is per vector the maxima, then the sums."""
-        b = self.b
+        b, most = self.b, count
         lowest = b.constant(-math.inf, F32, self.lanes)
         zero = b.constant(0.0, F32, self.lanes)
         old, totals = state[: block.vectors], state[block.vectors :]
         if self._mask_is_packed():
-            self._pack_mask(block, key, count)
-        maxima = self._scores(block, key, count)
+            seen = self._pack_mask(block, key, count, self._unseen(old))
+            if not isinstance(count, int) or count > self.schedule.queries:
+                height = self.schedule.tile_rows
+                count = b.min(b.mul(b.div(b.add(seen, height - 1), height), height), count)
+        maxima = self._scores(block, key, count, most)
         new = [b.op("max", a, m) for a, m in zip(old, maxima, strict=True)]
         shift = [self._finite(value, lowest, zero) for value in new]
         factor = [b.op("exp", b.op("sub", a, s)) for a, s in zip(old, shift, strict=True)]
@@ -157,6 +164,14 @@ class _Attention(AttentionEntry):
         totals = self._exponentials(block, count, shift, totals)
         self._add_values(block, key, count, factor)
         return [*new, *totals]
+
+    def _unseen(self, old: list[Value]) -> Value:
+        """Masks up to which no query sees a key: -inf, or where all have seen others also what
+        stands for it. `old` are the maxima of their scores so far."""
+        b = self.b
+        least = b.reduce(reduce(partial(b.op, "min"), old), "min")
+        have_seen = b.op("compare", least, b.constant(HIDDEN / 2, F32), direction="gt")
+        return b.op("select", have_seen, b.constant(HIDDEN, F32), b.constant(-math.inf, F32))
 
     def _finite(self, value: Value, lowest: Value, zero: Value) -> Value:
         """0 for -inf: a query whose keys are all masked so far must not give NaN."""
@@ -215,12 +230,13 @@ class _Attention(AttentionEntry):
     def _tiles(
         self,
         count: Index,
+        most: Index,
         carried: list[Value],
         body: Callable[[int, Index, list[Value]], list[Value]],
     ) -> list[Value]:
-        """`body(height, first row, carried)` over all rows."""
+        """`body(height, first row, carried)` over `count` rows: `most`, or fewer in whole tiles."""
         height = self.schedule.tile_rows
-        tails = tail_heights(height, count % height if isinstance(count, int) else None)
+        tails = tail_heights(height, most % height if isinstance(most, int) else None)
         return for_row_tiles(self.b, count, (height, *tails), body, carried)
 
     def _element(
@@ -253,7 +269,7 @@ class _Attention(AttentionEntry):
         b = self.b
         return multiply(b, shape, sums, count, lambda i, step: element(b.add(row, i), step), lines)
 
-    def _scores(self, block: _Block, key: Index, count: Index) -> list[Value]:
+    def _scores(self, block: _Block, key: Index, count: Index, most: Index) -> list[Value]:
         """Store the block's scores; per lane their maximum."""
         b = self.b
         queries, scores = self._scratch("queries"), self._scratch("scores")
@@ -286,7 +302,7 @@ class _Attention(AttentionEntry):
                     carried[vector] = b.op("max", carried[vector], value)
                 return carried
 
-            maxima += self._tiles(count, [lowest] * width, body)
+            maxima += self._tiles(count, most, [lowest] * width, body)
         return maxima
 
     def _mask_is_packed(self) -> bool:
@@ -296,24 +312,33 @@ class _Attention(AttentionEntry):
             return False
         return view.shape[-2] != 1 and view.shape[-1] != 1 and view.strides[-1] == 1
 
-    def _pack_mask(self, block: _Block, key: Index, count: Index) -> None:
-        """Store the mask where the scores will be, transposed in squares of lanes."""
+    def _pack_mask(self, block: _Block, key: Index, count: Index, unseen: Value) -> Index:
+        """Store the mask where the scores will be, transposed in squares of lanes; behind which
+        keys there is none that a query sees: an element above `unseen`."""
         b, view, lanes = self.b, self.mask, self.lanes
         assert view is not None
         memory, binding = self._scratch("scores"), self.binding(view, 3)
         base, last = b.add(self.base(view), key), b.sub(b.add(block.first, block.live), 1)
-        with b.for_(0, block.vectors) as vectors:
+        with b.for_(0, block.vectors, 1, [b.value(0)]) as vectors:
             column = b.mul(vectors.index, lanes)
             first = b.add(block.first, column)
             rows = [b.min(b.add(first, i), last) for i in range(lanes)]
             starts = [b.add(base, b.mul(row, b.dim(view.strides[-2]))) for row in rows]
-            with b.for_(0, count, lanes) as loop:
+            with b.for_(0, count, lanes, vectors.carried) as loop:
                 live = b.min(b.sub(count, loop.index), lanes)
-                lines = [b.load(binding, b.add(at, loop.index), lanes, live) for at in starts]
-                square = b.transpose([b.convert(line, F32) for line in lines])
-                for j, value in enumerate(square):
+                loaded = [b.load(binding, b.add(at, loop.index), lanes, live) for at in starts]
+                lines = [b.convert(line, F32) for line in loaded]
+                for j, value in enumerate(b.transpose(lines)):
                     at = b.add(b.mul(b.add(loop.index, j), QUERY_BLOCK), column)
                     b.store(memory, at, value)
+                behind = b.op("compare", b.lanes(lanes), b.value(live), direction="ge")
+                most = reduce(partial(b.op, "max"), lines)
+                most = b.op("select", behind, b.constant(-math.inf, F32, lanes), most)
+                is_hidden = b.op("compare", b.reduce(most, "max"), unseen, direction="le")
+                end = b.max(loop.carried[0], b.add(loop.index, live))
+                loop.yield_(b.op("select", is_hidden, loop.carried[0], b.value(end)))
+            vectors.yield_(*loop.results)
+        return vectors.results[0]
 
     def _add_mask(self, block: _Block, key: Index, vector: int, score: Value) -> Value:
         view, b = self.mask, self.b
@@ -376,7 +401,7 @@ class _Attention(AttentionEntry):
                     b.store(sums, at, value)
                 return carried
 
-            self._tiles(b.dim(self.e), [], body)
+            self._tiles(b.dim(self.e), b.dim(self.e), [], body)
 
     def _write(self, block: _Block, totals: list[Value]) -> None:
         """Divide by the sums and store the block, queries as rows again."""

@@ -79,6 +79,31 @@ def test_lengths_are_known_at_the_call_and_later_keys_are_masked(target, m: Dim)
         target.check(function, operands, m=queries, n=keys)
 
 
+@pytest.mark.parametrize("hidden", [-np.inf, np.finfo(np.float32).min])
+@pytest.mark.parametrize("window", [1000, 40])
+def test_keys_that_no_query_of_a_block_sees_change_nothing(hidden: float, window: int) -> None:
+    m, n = symbol("m"), symbol("n")
+    types = [f32(1, m, 24), f32(1, n, 24), f32(1, n, 24), f32(1, m, n)]
+    function = entry(
+        types, lambda b, *x: b.op("attention", *x, scale=0.3), {"m": (1, None), "n": (1, None)}
+    )
+    behind = np.arange(600) - np.arange(150, 300)[:, None]
+    mask = np.where((behind <= 0) & (behind > -window), np.float32(0), np.float32(hidden))[None]
+    operands = [draw(1, 150, 24), draw(1, 600, 24, seed=1), draw(1, 600, 24, seed=2), mask]
+    kernel = lower_entry(function, VARIANTS[host_variants()[0]].target)
+    (got,) = run(
+        kernel, operands, [np.empty((1, 150, 24), np.float32)], host_variants()[0], m=150, n=600
+    )
+    assert error_of(got, attend(*operands, 0.3)) < 2e-6
+    if hidden == -np.inf or window > 300:
+        for each in operands[1:3]:
+            each[:, 320:] = np.nan  # behind the last that is seen; not read, so no NaN comes out
+        (again,) = run(
+            kernel, operands, [np.empty((1, 150, 24), np.float32)], host_variants()[0], m=150, n=600
+        )
+        np.testing.assert_array_equal(again, got)
+
+
 @pytest.mark.parametrize("m", [1, 40])
 @on_every_target
 def test_a_query_without_keys_gives_nan_as_a_plain_softmax_does(target, m: int) -> None:

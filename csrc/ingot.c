@@ -27,6 +27,7 @@
 
 #include "hal/cpu/buffer.c"
 #include "hal/cpu/device.c"
+#include "hal/cpu/device_options.c"
 #include "hal/cpu/elf.c"
 #include "hal/cpu/executable.c"
 #include "hal/cpu/features.c"

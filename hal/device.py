@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Iterable, Iterator
 from functools import cache, lru_cache
 from importlib import import_module
 from typing import Any
@@ -14,6 +15,8 @@ from ingot.hal.native import Handle, Uncopied, check, ffi, keep_error, lib, text
 from ingot.hal.whole_file import c_text
 
 __all__ = ["Device", "devices", "instance", "open_device"]
+
+_PRIORITIES = ("low", "normal", "high")
 
 
 @lru_cache(maxsize=1)
@@ -86,34 +89,76 @@ def _opencl() -> Any:
     return import_module("ingot.hal.opencl")
 
 
-def open_device(device: Any = "cpu", threads: int | None = None) -> Device:
-    """The device at a URI, such as "cpu", with that many threads for the CPU; or that of a
-    pyopencl context or command queue.
+def open_device(
+    device: Any = "cpu",
+    threads: int | None = None,
+    *,
+    affinity: Iterable[int] | None = None,
+    priority: str | None = None,
+    spin: bool | None = None,
+) -> Device:
+    """The device at a URI, such as "cpu", or that of a pyopencl context or command queue.
 
-    NotFound: there is no such device. InvalidArgument: `threads` fits no device.
+    Of the CPU: `threads` that work for one call, with the calling one. The others run on the
+    processors in `affinity`, with a `priority` beside the system's other threads ("low", "normal"
+    or "high"), and sleep at once where they wait if not `spin`: less power, later answers. Devices
+    that are opened alike are one, whose threads serve all models.
+
+    NotFound: there is no such device. InvalidArgument: an option fits no device, or is in the URI
+    already.
     """
+    options = dict(_cpu_options(threads, affinity, priority, spin))
+    named = ", ".join(f"{name}={value}" for name, value in options.items())
     if isinstance(device, Device):
+        if named:
+            raise InvalidArgument(f"{device} is open: leave {named} out")
         return device
     if not isinstance(device, str):
         wrapped: Device | None = _opencl().wrap_device(device)
-        if wrapped is not None and threads is None:
+        if wrapped is not None and not named:
             return wrapped
         raise InvalidArgument(
             f'device is {type(device).__name__}, but must be a URI such as "cpu", or a context '
             "or queue of pyopencl; ingot.devices() lists the devices"
             if wrapped is None
-            else f'threads={threads} goes with device="cpu" only; leave it out'
+            else f'{named} goes with device="cpu" only; leave it out'
         )
-    if threads is None:
+    if not named:
         return _open_by_uri(device)
-    if not isinstance(threads, int) or isinstance(threads, bool) or threads < 1:
-        raise InvalidArgument(f"threads is {threads!r}, but must be an integer of at least 1")
     if "?" in device or not device.startswith("cpu"):
         raise InvalidArgument(
-            f'threads={threads} goes with device="cpu", not with {device!r}; '
+            f'{named} goes with device="cpu", not with {device!r}; '
             "leave it out or write it into the URI"
         )
-    return _open_by_uri(f"{device.removesuffix('://')}://?threads={threads}")
+    query = "&".join(f"{name}={value}" for name, value in options.items())
+    return _open_by_uri(f"{device.removesuffix('://')}://?{query}")
+
+
+def _cpu_options(
+    threads: int | None, affinity: Iterable[int] | None, priority: str | None, spin: bool | None
+) -> Iterator[tuple[str, object]]:
+    """Those that are given, as a URI spells them."""
+    if threads is not None:
+        if not _is_integer(threads) or threads < 1:
+            raise InvalidArgument(f"threads is {threads!r}, but must be an integer of at least 1")
+        yield "threads", threads
+    if affinity is not None:
+        processors = None if isinstance(affinity, (str, bytes)) else sorted({*affinity})
+        if not processors or not all(_is_integer(each) and each >= 0 for each in processors):
+            raise InvalidArgument(
+                f"affinity is {affinity!r}, but must be the numbers of processors, as [0, 1]"
+            )
+        yield "affinity", ",".join(map(str, processors))
+    if priority is not None:
+        if priority not in _PRIORITIES:
+            raise InvalidArgument(f"priority is {priority!r}, but must be one of {_PRIORITIES}")
+        yield "priority", priority
+    if spin is not None:
+        yield "spin", "on" if spin else "off"
+
+
+def _is_integer(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def devices() -> list[Device]:

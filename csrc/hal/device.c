@@ -36,7 +36,7 @@ static ingot_status_t ingot_hal_device_unknown(ingot_instance_t *instance, const
 ingot_status_t ingot_hal_device_create(ingot_instance_t *instance, const char *uri,
                                        const ingot_device_options_t *options,
                                        ingot_device_t **out_device) {
-  static const ingot_device_options_t no_options = {.no_spin = false};
+  static const ingot_device_options_t no_options = {.thread_pool = NULL};
   ingot_hal_uri_t parts = ingot_hal_uri_split(uri);
   for (uint32_t d = 0; d < instance->driver_count; d++) {
     const ingot_hal_driver_t *driver = instance->drivers[d];

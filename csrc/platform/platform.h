@@ -53,6 +53,15 @@ typedef struct ingot_reason_t {
   char text[200];
 } ingot_reason_t;
 
+/* Processors by the system's numbers: bit n % 64 of word n / 64. */
+typedef struct ingot_processor_set_t {
+  uint64_t words[16];
+} ingot_processor_set_t;
+
+static inline bool ingot_processor_set_has(const ingot_processor_set_t *set, uint32_t processor) {
+  return processor < 1024 && (set->words[processor / 64] >> processor % 64 & 1);
+}
+
 /* -- mutex and condition: they do not nest, and nothing here allocates --------------------------- */
 
 #if defined(INGOT_NO_THREADS)
@@ -160,6 +169,12 @@ void ingot_thread_join(ingot_thread_t *thread);
 
 /* Instead of a join, by the thread itself: its object may go at once. */
 void ingot_thread_detach(ingot_thread_t *thread);
+
+/* Binds the calling thread to processors. False if the system refuses. */
+bool ingot_thread_bind(const ingot_processor_set_t *processors);
+
+/* Gives way to other threads (-1) or goes before them (1). False if the system refuses. */
+bool ingot_thread_prioritize(int32_t priority);
 
 /* Lets another thread have this one's processor. */
 void ingot_thread_yield(void);
@@ -286,6 +301,9 @@ void ingot_dynamic_library_close(ingot_dynamic_library_t *library);
 /* How many this process may keep busy: what the scheduler gives it, and no more than its group's
  * quota, rounded up; at least 1. */
 uint32_t ingot_processor_count(void);
+
+/* Those that threads of this process can be bound to. False where the system binds none. */
+bool ingot_processors_usable(ingot_processor_set_t *out_set);
 
 /* What the processor has beyond its architecture's base, where a program cannot ask it itself: the
  * words AT_HWCAP and AT_HWCAP2 of Linux for the architecture, on other systems too. */

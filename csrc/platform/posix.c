@@ -20,6 +20,7 @@
 #include <unistd.h>
 #if defined(__linux__)
 #include <sys/auxv.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/sysinfo.h>
 
@@ -28,6 +29,7 @@
 #if defined(__APPLE__)
 #include <TargetConditionals.h>
 #include <libkern/OSCacheControl.h>
+#include <pthread/qos.h>
 #include <sys/sysctl.h>
 #endif
 
@@ -75,6 +77,32 @@ bool ingot_thread_start(ingot_thread_t *thread, size_t stack_length) {
 void ingot_thread_join(ingot_thread_t *thread) { (void)pthread_join(thread->handle, NULL); }
 
 void ingot_thread_detach(ingot_thread_t *thread) { (void)pthread_detach(thread->handle); }
+
+bool ingot_thread_bind(const ingot_processor_set_t *processors) {
+#if defined(__linux__)
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (uint32_t p = 0; p < CPU_SETSIZE; ++p) {
+    if (ingot_processor_set_has(processors, p)) CPU_SET(p, &set);
+  }
+  return sched_setaffinity(0, sizeof(set), &set) == 0;
+#else
+  (void)processors;
+  return false;
+#endif
+}
+
+bool ingot_thread_prioritize(int32_t priority) {
+#if defined(__linux__)
+  return setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), -10 * priority) == 0;
+#elif defined(__APPLE__)
+  return pthread_set_qos_class_self_np(
+             priority < 0 ? QOS_CLASS_UTILITY : QOS_CLASS_USER_INTERACTIVE, 0) == 0;
+#else
+  (void)priority;
+  return false;
+#endif
+}
 
 void ingot_thread_yield(void) { (void)sched_yield(); }
 
@@ -443,6 +471,21 @@ uint32_t ingot_processor_count(void) {
   if (count > 0 && quota < (uint32_t)count) count = (long)quota;
 #endif
   return count > 0 ? (uint32_t)count : 1;
+}
+
+bool ingot_processors_usable(ingot_processor_set_t *out_set) {
+#if defined(__linux__)
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return false;
+  memset(out_set, 0, sizeof(*out_set));
+  for (uint32_t p = 0; p < CPU_SETSIZE; ++p) {
+    if (CPU_ISSET(p, &set)) out_set->words[p / 64] |= UINT64_C(1) << p % 64;
+  }
+  return true;
+#else
+  (void)out_set;
+  return false;
+#endif
 }
 
 #if defined(__APPLE__) && defined(__aarch64__)

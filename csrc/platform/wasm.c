@@ -100,6 +100,11 @@ void ingot_memory_prefer_large_pages(void *data, size_t length) {
 
 uint32_t ingot_processor_count(void) { return 1; }
 
+bool ingot_processors_usable(ingot_processor_set_t *out_set) {
+  (void)out_set;
+  return false;
+}
+
 ingot_processor_capabilities_t ingot_processor_capabilities(void) {
   return (ingot_processor_capabilities_t){{0, 0}};
 }

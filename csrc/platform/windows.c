@@ -123,6 +123,15 @@ void ingot_thread_join(ingot_thread_t *thread) {
 
 void ingot_thread_detach(ingot_thread_t *thread) { (void)CloseHandle(thread->handle); }
 
+bool ingot_thread_bind(const ingot_processor_set_t *processors) {
+  return SetThreadAffinityMask(GetCurrentThread(), (DWORD_PTR)processors->words[0]) != 0;
+}
+
+bool ingot_thread_prioritize(int32_t priority) {
+  int level = priority < 0 ? THREAD_PRIORITY_BELOW_NORMAL : THREAD_PRIORITY_ABOVE_NORMAL;
+  return SetThreadPriority(GetCurrentThread(), level) != 0;
+}
+
 void ingot_thread_yield(void) { (void)SwitchToThread(); }
 
 uintptr_t ingot_thread_self(void) { return GetCurrentThreadId(); }
@@ -376,6 +385,13 @@ uint32_t ingot_processor_count(void) {
   }
   if (count == 0) count = GetActiveProcessorCount(ALL_PROCESSOR_GROUPS); /* of several groups */
   return count > 0 ? count : 1;
+}
+
+bool ingot_processors_usable(ingot_processor_set_t *out_set) {
+  DWORD_PTR own, all;
+  if (!GetProcessAffinityMask(GetCurrentProcess(), &own, &all) || !own) return false;
+  *out_set = (ingot_processor_set_t){{own}}; /* those of the process's group */
+  return true;
 }
 
 ingot_processor_capabilities_t ingot_processor_capabilities(void) {

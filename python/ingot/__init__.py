@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ingot.compiler.frontends.program.tracing import Program, Spec, program, spec, trace
     from ingot.explorer import explore
     from ingot.hal.array import Array
-    from ingot.hal.device import Device, devices
+    from ingot.hal.device import Device, devices, open_device
     from ingot.hal.errors import (
         Cancelled,
         CompileError,
@@ -85,6 +85,7 @@ __all__ = [
     "generate",
     "load",
     "lowering",
+    "open_device",
     "ops",
     "program",
     "quantize",
@@ -116,6 +117,7 @@ _HOMES = {
     "generate": "ingot.language.model",
     "load": "ingot.runtime.model",
     "lowering": "ingot.compiler.frontends.own_ops",
+    "open_device": "ingot.hal.device",
     "program": _TRACING,
     "quantize": "ingot.quantizing",
     "should_stop": "ingot.runtime.natives",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -54,6 +55,43 @@ def test_devices_are_listed_and_shared() -> None:
     assert devices[0].description
     assert ingot.devices()[0] is devices[0]
     assert repr(devices[0]).startswith("Device('cpu': ")
+
+
+def test_options_of_the_cpu_are_keywords() -> None:
+    device = ingot.open_device(threads=2, priority="low", spin=False)
+    assert device.uri == "cpu://?threads=2&priority=low&spin=off"
+    assert ingot.open_device(spin=False, threads=2, priority="low") is device
+    model = ingot.load(copy_module(), device=device)
+    assert float(model([4.0]).item()) == 4
+    with pytest.raises(ingot.InvalidArgument, match="is open: leave threads=1 out"):
+        ingot.load(copy_module(), device=device, threads=1)
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="processors of Linux")
+def test_affinity_takes_processors_of_this_process() -> None:
+    processors = sorted(os.sched_getaffinity(0))
+    device = ingot.open_device(affinity=[processors[0], processors[0]])
+    assert device.description.endswith(" 1 thread")
+    assert ingot.open_device(affinity=processors).description.endswith(
+        f" {len(processors)} thread{'s' * (len(processors) > 1)}"
+    )
+    with pytest.raises(ingot.InvalidArgument, match="may not use processor 1023"):
+        ingot.open_device(affinity=[1023])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"affinity": []}, "affinity is .*, but must be the numbers of processors"),
+        ({"affinity": "01"}, "affinity is '01'"),
+        ({"affinity": [-1]}, "affinity is"),
+        ({"priority": "urgent"}, "priority is 'urgent', but must be one of"),
+        ({"device": "cpu://?threads=2", "spin": True}, "spin=on goes with device="),
+    ],
+)
+def test_wrong_options_of_the_cpu_are_named(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ingot.InvalidArgument, match=message):
+        ingot.open_device(**options)
 
 
 @pytest.mark.parametrize(

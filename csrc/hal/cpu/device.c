@@ -4,50 +4,15 @@
 #include <string.h>
 
 #include "hal/cpu/cpu.h"
+#include "hal/cpu/device_options.h"
 #include "hal/cpu/features.h"
 #include "platform/platform.h"
-
-#define INGOT_CPU_MAX_THREADS 1024
 
 static const char *ingot_cpu_device_uri(ingot_instance_t *instance, void **state,
                                         uint32_t ordinal) {
   (void)instance;
   (void)state;
   return ordinal == 0 ? "cpu" : NULL;
-}
-
-/* Reads "threads=COUNT", the driver's only option. *threads stays if it is not there. */
-static ingot_status_t ingot_cpu_parse_options(const ingot_allocator_t *allocator,
-                                              const ingot_hal_uri_t *uri, uint32_t *threads) {
-  if (uri->path_length > 0) {
-    return ingot_status_create(allocator, INGOT_STATUS_INVALID_ARGUMENT,
-                               "device '%.100s': the cpu has no path; write options as "
-                               "'cpu://?threads=4'",
-                               uri->text);
-  }
-  for (const char *option = uri->query; *option;) {
-    size_t length = strcspn(option, "&");
-    if (length < 8 || memcmp(option, "threads=", 8) != 0) {
-      return ingot_status_create(allocator, INGOT_STATUS_INVALID_ARGUMENT,
-                                 "device '%.100s': unknown option at '%.60s', expected "
-                                 "threads=COUNT",
-                                 uri->text, option);
-    }
-    uint32_t value = 0;
-    size_t digit = 8;
-    for (; digit < length && option[digit] >= '0' && option[digit] <= '9' && digit < 16; digit++) {
-      value = value * 10 + (uint32_t)(option[digit] - '0');
-    }
-    if (digit != length || digit == 8 || value < 1 || value > INGOT_CPU_MAX_THREADS) {
-      return ingot_status_create(allocator, INGOT_STATUS_INVALID_ARGUMENT,
-                                 "device '%.100s': bad option '%.60s', expected threads= and a "
-                                 "number from 1 to %d",
-                                 uri->text, option, INGOT_CPU_MAX_THREADS);
-    }
-    *threads = value;
-    option += length + (option[length] == '&');
-  }
-  return NULL;
 }
 
 static void ingot_cpu_device_destroy(ingot_device_t *base) {
@@ -83,21 +48,51 @@ static void ingot_cpu_describe(ingot_hal_cpu_device_t *device) {
   device->base.description = device->description;
 }
 
+/* Threads of the application's have their processors and priorities already. */
+static ingot_status_t ingot_cpu_check_pool(const ingot_allocator_t *allocator,
+                                           const ingot_hal_uri_t *uri,
+                                           const ingot_hal_cpu_options_t *own,
+                                           const ingot_thread_pool_t *pool) {
+  const char *wrong = NULL;
+  if (!pool->count) wrong = "its function count is NULL";
+  else if (!pool->schedule) wrong = "its function schedule is NULL";
+  else if (own->is_bound || own->priority || own->is_calm)
+    wrong = "affinity=, priority= and spin= are for threads of the device's own; leave them out";
+  if (!wrong) return NULL;
+  return ingot_status_create(allocator, INGOT_STATUS_INVALID_ARGUMENT,
+                             "device '%.100s' with a thread_pool: %s", uri->text, wrong);
+}
+
+/* How many processors there are for the device. */
+static uint32_t ingot_cpu_available(const ingot_hal_cpu_options_t *own,
+                                    const ingot_thread_pool_t *pool) {
+  uint32_t count = 0;
+  if (pool) count = pool->count(pool->user) + 1;
+  else if (own->is_bound) {
+    for (uint32_t p = 0; p < 1024; ++p) count += ingot_processor_set_has(&own->processors, p);
+  } else {
+    count = ingot_processor_count();
+  }
+  return count < INGOT_HAL_CPU_MAX_THREADS ? count : INGOT_HAL_CPU_MAX_THREADS;
+}
+
 static ingot_status_t ingot_cpu_device_create(ingot_instance_t *instance,
                                               const ingot_hal_uri_t *uri,
                                               const ingot_device_options_t *options,
                                               ingot_device_t **out_device) {
   const ingot_allocator_t *allocator = &instance->allocator;
-  uint32_t available = ingot_processor_count();
-  uint32_t threads = available < INGOT_CPU_MAX_THREADS ? available : INGOT_CPU_MAX_THREADS;
-  INGOT_TRY(ingot_cpu_parse_options(allocator, uri, &threads));
+  const ingot_thread_pool_t *pool = options->thread_pool;
+  ingot_hal_cpu_options_t own;
+  INGOT_TRY(ingot_hal_cpu_read_options(allocator, uri, &own));
+  if (pool) INGOT_TRY(ingot_cpu_check_pool(allocator, uri, &own, pool));
+  uint32_t available = ingot_cpu_available(&own, pool);
+  if (own.thread_count == 0 || (pool && own.thread_count > available)) own.thread_count = available;
   void *memory;
   INGOT_TRY(ingot_allocate(allocator, sizeof(ingot_hal_cpu_device_t), &memory));
   ingot_hal_cpu_device_t *device = memory;
-  if (threads > 1) {
-    ingot_status_t status =
-        ingot_hal_cpu_pool_create(allocator, &instance->log, threads - 1,
-                                  threads <= available && !options->no_spin, &device->pool);
+  if (own.thread_count > 1 || pool) {
+    ingot_status_t status = ingot_hal_cpu_pool_create(
+        allocator, &instance->log, &own, own.thread_count <= available, pool, &device->pool);
     if (status) {
       ingot_release_memory(allocator, device);
       return status;
@@ -108,9 +103,9 @@ static ingot_status_t ingot_cpu_device_create(ingot_instance_t *instance,
   device->base.instance = instance;
   device->base.target = "cpu";
   device->base.features = ingot_hal_cpu_features();
-  device->base.thread_count = threads;
-  device->base.call_count = threads;
-  device->base.can_spin = threads <= available && available > 1 && !options->no_spin;
+  device->base.thread_count = own.thread_count;
+  device->base.call_count = own.thread_count;
+  device->base.can_spin = own.thread_count <= available && available > 1 && !own.is_calm;
   device->base.memory_length = ingot_memory_length();
   ingot_cpu_describe(device);
   ingot_hal_instance_retain(instance);

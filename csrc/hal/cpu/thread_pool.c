@@ -54,15 +54,17 @@ void ingot_hal_cpu_run_inline(const ingot_hal_cpu_work_t *work, void *scratch,
 #if defined(INGOT_NO_THREADS)
 
 ingot_status_t ingot_hal_cpu_pool_create(const ingot_allocator_t *allocator, const ingot_log_t *log,
-                                         uint32_t worker_count, bool can_spin,
+                                         const ingot_hal_cpu_options_t *options, bool can_spin,
+                                         const ingot_thread_pool_t *lent,
                                          ingot_hal_cpu_pool_t **out_pool) {
   (void)log;
   (void)can_spin;
+  (void)lent;
   (void)out_pool;
   return ingot_status_create(allocator, INGOT_STATUS_UNSUPPORTED,
                              "%u threads are asked for, but this runtime was built without: leave "
                              "'threads' out, or ask for 1",
-                             worker_count + 1);
+                             options->thread_count);
 }
 
 void ingot_hal_cpu_pool_destroy(ingot_hal_cpu_pool_t *pool) { (void)pool; }
@@ -93,7 +95,6 @@ bool ingot_hal_cpu_pool_run(ingot_hal_cpu_pool_t *pool, const ingot_hal_cpu_work
 #define INGOT_POOL_QUIT (UINT64_C(1) << 26)
 #define INGOT_POOL_GENERATION_SHIFT 32
 
-#define INGOT_POOL_MAX_WORKERS 4095
 #define INGOT_POOL_SPIN_NANOSECONDS 500000
 #define INGOT_POOL_PATIENCE_NANOSECONDS 4000000 /* between two questions to the caller */
 #define INGOT_POOL_PAUSES 64 /* between two looks at the clock: one to two microseconds */
@@ -105,7 +106,8 @@ bool ingot_hal_cpu_pool_run(ingot_hal_cpu_pool_t *pool, const ingot_hal_cpu_work
 typedef struct ingot_pool_worker_t {
   ingot_hal_cpu_pool_t *pool;
   void *scratch;
-  ingot_thread_t thread;
+  ingot_thread_t thread; /* of the pool's own */
+  _Atomic bool taken;    /* one of the application's has it */
 } ingot_pool_worker_t;
 
 struct ingot_hal_cpu_pool_t {
@@ -115,6 +117,9 @@ struct ingot_hal_cpu_pool_t {
   uint32_t worker_count; /* wanted */
   uint32_t started_count; /* running; written by the holder */
   uint64_t scratch_length; /* of each worker; written by the holder */
+  ingot_hal_cpu_options_t options;
+  ingot_thread_pool_t lent; /* of the application; all NULL: the threads are the pool's own */
+  _Atomic uint32_t helpers; /* scheduled there and not over */
   bool can_spin;
   bool is_reported; /* that there are fewer threads than wanted */
   _Atomic bool held; /* some session's dispatch has the pool */
@@ -127,7 +132,7 @@ struct ingot_hal_cpu_pool_t {
 
   /* The job; written by the holder while closed and empty. */
   ingot_hal_cpu_work_t work;
-  int64_t range; /* workgroups of one claim */
+  int64_t range; /* workgroups of one claim at most */
   ingot_kernel_fault_t fault; /* of the lowest failing workgroup so far; under the mutex */
 
   alignas(INGOT_POOL_CACHE_LINE) _Atomic uint64_t state;
@@ -173,14 +178,23 @@ static void ingot_pool_run_range(ingot_hal_cpu_pool_t *pool, const ingot_hal_cpu
   }
 }
 
+/* Claims become smaller towards the end, so that threads of unequal speed end together: a slow
+ * processor takes fewer, and its last one is short. */
 static void ingot_pool_claim_ranges(ingot_hal_cpu_pool_t *pool, const ingot_hal_cpu_work_t *work,
                                     void *scratch) {
+  int64_t shares = 2 * ((int64_t)pool->worker_count + 1);
+  int64_t first = atomic_load_explicit(&pool->next, memory_order_relaxed);
   for (;;) {
-    int64_t first = atomic_fetch_add_explicit(&pool->next, pool->range, memory_order_relaxed);
-    int64_t end = atomic_load_explicit(&pool->end, memory_order_relaxed);
-    if (first >= end) return;
-    ingot_pool_run_range(pool, work, first, pool->range < end - first ? pool->range : end - first,
-                         scratch);
+    int64_t rest = atomic_load_explicit(&pool->end, memory_order_relaxed) - first;
+    if (rest <= 0) return;
+    int64_t range = rest / shares < pool->range ? rest / shares : pool->range;
+    if (range < 1) range = 1;
+    if (!atomic_compare_exchange_weak_explicit(&pool->next, &first, first + range,
+                                               memory_order_relaxed, memory_order_relaxed)) {
+      continue;
+    }
+    ingot_pool_run_range(pool, work, first, range, scratch);
+    first = atomic_load_explicit(&pool->next, memory_order_relaxed);
   }
 }
 
@@ -248,6 +262,12 @@ static void ingot_pool_worker_main(void *argument) {
   ingot_pool_worker_t *worker = argument;
   ingot_hal_cpu_pool_t *pool = worker->pool;
   uint64_t seen = 0; /* no job has generation 0 */
+  const ingot_hal_cpu_options_t *options = &pool->options;
+  if ((options->is_bound && !ingot_thread_bind(&options->processors)) ||
+      (options->priority && !ingot_thread_prioritize(options->priority))) {
+    ingot_log(&pool->log, INGOT_LOG_WARNING, "the system refuses a thread its %s",
+              options->is_bound ? "affinity or priority" : "priority");
+  }
   (void)ingot_float_environment_enter();
   for (;;) {
     uint64_t state = ingot_pool_await(pool, seen);
@@ -257,6 +277,35 @@ static void ingot_pool_worker_main(void *argument) {
     seen = atomic_load_explicit(&pool->state, memory_order_relaxed) >> INGOT_POOL_GENERATION_SHIFT;
     ingot_pool_claim_ranges(pool, &pool->work, worker->scratch);
     ingot_pool_leave(pool);
+  }
+}
+
+/* What a thread of the application does for one job, if it comes in time. */
+static void ingot_pool_help(void *argument) {
+  ingot_hal_cpu_pool_t *pool = argument;
+  uint32_t w = 0;
+  while (atomic_exchange(&pool->workers[w].taken, true)) w = (w + 1) % pool->worker_count;
+  uint64_t state = atomic_load_explicit(&pool->state, memory_order_acquire);
+  if (ingot_pool_join(pool, state, 0)) {
+    ingot_float_environment_t saved = ingot_float_environment_enter();
+    ingot_pool_claim_ranges(pool, &pool->work, pool->workers[w].scratch);
+    ingot_float_environment_leave(saved);
+    ingot_pool_leave(pool);
+  }
+  atomic_store(&pool->workers[w].taken, false);
+  atomic_fetch_sub(&pool->helpers, 1); /* last: the pool may go */
+}
+
+/* Asks for as many threads of the application as there are ranges for. No more are on their way
+ * than the pool has workers. */
+static void ingot_pool_call_helpers(ingot_hal_cpu_pool_t *pool, int64_t ranges) {
+  uint32_t wanted = pool->worker_count;
+  if (ranges - 1 < (int64_t)wanted) wanted = (uint32_t)(ranges - 1);
+  for (uint32_t count = atomic_load(&pool->helpers); count < wanted; ++count) {
+    atomic_fetch_add(&pool->helpers, 1);
+    if (pool->lent.schedule(pool->lent.user, ingot_pool_help, pool)) continue;
+    atomic_fetch_sub(&pool->helpers, 1);
+    return;
   }
 }
 
@@ -370,7 +419,10 @@ static bool ingot_pool_close(ingot_hal_cpu_pool_t *pool) {
       ingot_thread_pause();
       state = atomic_load_explicit(&pool->state, memory_order_acquire);
     }
-    if ((state & INGOT_POOL_INSIDE) && !ingot_pool_may_spin_on(&deadline, round)) break;
+    if ((state & INGOT_POOL_INSIDE) &&
+        (pool->options.is_calm || !ingot_pool_may_spin_on(&deadline, round))) {
+      break;
+    }
   }
   while (state & INGOT_POOL_INSIDE) {
     if (ingot_pool_is_forked(pool)) {
@@ -391,12 +443,14 @@ static bool ingot_pool_close(ingot_hal_cpu_pool_t *pool) {
 
 bool ingot_hal_cpu_pool_run(ingot_hal_cpu_pool_t *pool, const ingot_hal_cpu_work_t *work,
                             void *scratch, ingot_kernel_fault_t *out_fault) {
+  bool is_lent = pool->lent.schedule != NULL;
+  if (is_lent && ingot_pool_is_forked(pool)) return false; /* the threads are the parent's */
   if (!ingot_pool_hold(pool)) return false;
   ingot_status_t status = ingot_pool_grow_scratch(pool, work->scratch_length);
   bool may_be_forked = pool->started_count == 0 || atomic_load(&pool->sleepers) > 0;
   if (may_be_forked && ingot_pool_is_forked(pool)) (void)ingot_pool_take_over(pool);
-  if (pool->started_count == 0) ingot_pool_start(pool);
-  if (status || pool->started_count == 0) {
+  if (pool->started_count == 0 && !is_lent) ingot_pool_start(pool);
+  if (status || (pool->started_count == 0 && !is_lent)) {
     ingot_status_free(status); /* the caller alone needs neither memory nor threads */
     ingot_pool_let_go(pool);
     return false;
@@ -412,7 +466,8 @@ bool ingot_hal_cpu_pool_run(ingot_hal_cpu_pool_t *pool, const ingot_hal_cpu_work
       (atomic_load_explicit(&pool->state, memory_order_relaxed) >> INGOT_POOL_GENERATION_SHIFT) + 1;
   if ((uint32_t)generation == 0) generation = 1; /* wrapped: 0 is what nobody has seen */
   atomic_store(&pool->state, generation << INGOT_POOL_GENERATION_SHIFT | INGOT_POOL_OPEN);
-  ingot_pool_wake(pool, work->total);
+  if (is_lent) ingot_pool_call_helpers(pool, work->total);
+  else ingot_pool_wake(pool, work->total);
   ingot_pool_claim_ranges(pool, work, scratch);
   if (!ingot_pool_close(pool) && ingot_pool_is_forked(pool)) (void)ingot_pool_take_over(pool);
   *out_fault = pool->fault;
@@ -425,10 +480,11 @@ bool ingot_hal_cpu_pool_run(ingot_hal_cpu_pool_t *pool, const ingot_hal_cpu_work
 /* -- life ---------------------------------------------------------------------------------- */
 
 ingot_status_t ingot_hal_cpu_pool_create(const ingot_allocator_t *allocator, const ingot_log_t *log,
-                                         uint32_t worker_count, bool can_spin,
+                                         const ingot_hal_cpu_options_t *options, bool can_spin,
+                                         const ingot_thread_pool_t *lent,
                                          ingot_hal_cpu_pool_t **out_pool) {
   void *memory, *workers;
-  if (worker_count > INGOT_POOL_MAX_WORKERS) worker_count = INGOT_POOL_MAX_WORKERS;
+  uint32_t worker_count = options->thread_count - 1;
   INGOT_TRY(ingot_allocate_aligned(allocator, sizeof(ingot_hal_cpu_pool_t), INGOT_POOL_CACHE_LINE,
                                    &memory));
   ingot_status_t status =
@@ -442,7 +498,9 @@ ingot_status_t ingot_hal_cpu_pool_create(const ingot_allocator_t *allocator, con
   pool->log = *log;
   pool->workers = workers;
   pool->worker_count = worker_count;
-  pool->can_spin = can_spin;
+  pool->options = *options;
+  if (lent) pool->lent = *lent;
+  pool->can_spin = can_spin && !options->is_calm;
   for (uint32_t w = 0; w < worker_count; w++) pool->workers[w].pool = pool;
   atomic_init(&pool->held, false);
   atomic_init(&pool->process, ingot_process_id());
@@ -462,9 +520,15 @@ void ingot_hal_cpu_pool_destroy(ingot_hal_cpu_pool_t *pool) {
     for (uint32_t w = 0; w < pool->started_count; w++) {
       ingot_thread_join(&pool->workers[w].thread);
     }
+    while (atomic_load(&pool->helpers) > 0) {
+      ingot_mutex_lock(&pool->mutex);
+      ingot_condition_wait_for(&pool->empty, &pool->mutex, INGOT_POOL_PATIENCE_NANOSECONDS);
+      ingot_mutex_unlock(&pool->mutex);
+    }
     ingot_condition_deinitialize(&pool->wake);
     ingot_condition_deinitialize(&pool->empty);
     ingot_mutex_deinitialize(&pool->mutex);
+    if (pool->lent.release) pool->lent.release(pool->lent.user);
   }
   for (uint32_t w = 0; w < pool->worker_count; w++) {
     ingot_release_aligned(&allocator, pool->workers[w].scratch);

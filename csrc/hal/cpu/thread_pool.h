@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "base/stop.h"
+#include "hal/cpu/device_options.h"
 #include "ingot/kernel_abi.h"
 
 typedef struct ingot_hal_cpu_pool_t ingot_hal_cpu_pool_t;
@@ -26,12 +27,13 @@ typedef struct ingot_hal_cpu_work_t {
 /* `poll` of all dispatches: whether the work that the dispatch is a part of has to end. */
 uint32_t INGOT_KERNEL_CALL ingot_hal_cpu_poll(const ingot_kernel_dispatch_t *dispatch);
 
-/* A pool of `worker_count` (at most 4095) threads besides the caller's; they start with the
+/* A pool of options->thread_count - 1 threads besides the caller's; they start with the
  * first dispatch that is worth it. `can_spin`: there is a processor for each, so waiting
- * workers may spin for a while before they sleep. `log` is copied; it hears when the system
- * gives fewer threads. */
+ * workers may spin for a while before they sleep. `log` is copied; it hears what the system does
+ * not give. With `lent` (or NULL), which is copied, as many of the application's threads instead. */
 ingot_status_t ingot_hal_cpu_pool_create(const ingot_allocator_t *allocator, const ingot_log_t *log,
-                                         uint32_t worker_count, bool can_spin,
+                                         const ingot_hal_cpu_options_t *options, bool can_spin,
+                                         const ingot_thread_pool_t *lent,
                                          ingot_hal_cpu_pool_t **out_pool);
 
 /* Waits for the workers to end. No dispatch may be running. Accepts NULL. */

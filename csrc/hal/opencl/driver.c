@@ -175,10 +175,9 @@ static ingot_status_t ingot_opencl_device_create(ingot_instance_t *instance,
                                                  const ingot_hal_uri_t *uri,
                                                  const ingot_device_options_t *options,
                                                  ingot_device_t **out_device) {
-  if (options->no_spin) {
+  if (options->thread_pool) {
     return ingot_status_create(&instance->allocator, INGOT_STATUS_INVALID_ARGUMENT,
-                               "device '%.100s': no_spin is for the threads of the cpu; leave it "
-                               "out",
+                               "device '%.100s': a thread_pool is for the cpu; leave it out",
                                uri->text);
   }
   return ingot_opencl_open(instance, uri, NULL, NULL, out_device);

@@ -208,11 +208,30 @@ INGOT_API ingot_status_t ingot_fence_notify(ingot_fence_t *fence, uint64_t value
 
 /* -- device ----------------------------------------------------------------------------- */
 
+/* Threads of the application, for a device of the CPU in place of its own. Its functions come from
+ * the threads of calls. */
+typedef struct ingot_thread_pool_t {
+  void *user;
+  uint32_t (*count)(void *user); /* of threads that may help the calling one; asked once */
+  /* Has one of them run function(argument), soon, and returns at once; false if none will. A call
+   * waits for those that have begun only, so that it may itself run on one of the threads. */
+  bool (*schedule)(void *user, void (*function)(void *argument), void *argument);
+  void (*release)(void *user); /* all has run, and the device is gone; may be NULL */
+} ingot_thread_pool_t;
+
 typedef struct ingot_device_options_t {
-  bool no_spin; /* threads of the CPU sleep at once where they wait: less power, later answers */
+  const ingot_thread_pool_t *thread_pool; /* copied; NULL: threads of the device's own */
 } ingot_device_options_t;
 
-/* `uri`: "cpu", "cpu://?threads=4"; of other drivers as their headers say. `options` may be NULL.
+/* `uri`: "cpu", or with options behind a "?" and a "&" between, "cpu://?threads=4&spin=off"; of other
+ * drivers as their headers say:
+ *
+ *   threads=COUNT   that work for one call, with the calling one; else one for each processor
+ *   affinity=0-3,6  the processors of the device's threads; the calling thread stays where it is
+ *   priority=low    or high: of the device's threads, beside others of the system
+ *   spin=off        threads that wait sleep at once: less power, later answers
+ *
+ * One device has one set of threads for all of its programs and sessions. `options` may be NULL.
  * NotFound if there is no such device, InvalidArgument for options that it does not have. */
 INGOT_API ingot_status_t ingot_device_create(ingot_instance_t *instance, const char *uri,
                                              const ingot_device_options_t *options,
@@ -257,8 +276,8 @@ INGOT_API void ingot_buffer_unmap(ingot_buffer_t *buffer, void *data);
 
 typedef struct ingot_buffer_view_layout_t {
   ingot_buffer_t *buffer; /* kept by the view */
-  size_t offset;          /* of the first element; a multiple of the element's length */
-  size_t length;          /* of all elements */
+  size_t offset; /* of the first element; a multiple of the element's length */
+  size_t length; /* of all elements */
   ingot_dtype_t dtype;
   uint32_t rank;
   const int64_t *dims; /* rank of them */
@@ -317,7 +336,7 @@ typedef struct ingot_function_info_t {
   const char *name;
   const char *doc;
   const char *target; /* the kind of device it is for: "cpu" */
-  bool exported;      /* init functions cannot be called */
+  bool exported; /* init functions cannot be called */
   uint32_t argument_count;
   uint32_t result_count;
 } ingot_function_info_t;
@@ -332,13 +351,13 @@ typedef struct ingot_value_info_t {
 } ingot_value_info_t;
 
 typedef struct ingot_dim_info_t {
-  int64_t size;     /* -1 if it is known at the call only */
+  int64_t size; /* -1 if it is known at the call only */
   const char *text; /* as a signature shows it: "4", "batch", "2*batch" */
 } ingot_dim_info_t;
 
 typedef struct ingot_parameter_info_t {
   const char *scope; /* "" unless several files feed one program */
-  const char *key;   /* the tensor's name in the file */
+  const char *key; /* the tensor's name in the file */
   ingot_dtype_t dtype;
   uint32_t rank;
   uint32_t first_dim;
@@ -406,7 +425,7 @@ INGOT_API ingot_parameters_t ingot_safetensors_parameters(ingot_safetensors_t *f
  * kernel, copy and fill and, on the CPU, between the workgroups of a kernel and in long ones. */
 typedef struct ingot_call_options_t {
   int64_t max_steps; /* VM instructions */
-  int64_t timeout;   /* nanoseconds from the start of the call */
+  int64_t timeout; /* nanoseconds from the start of the call */
   /* Asked every few milliseconds, on the thread of the call, with `user`: true ends the call with
    * Cancelled. It must not use the session. */
   bool (*should_stop)(void *user);

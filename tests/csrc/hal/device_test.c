@@ -49,7 +49,7 @@ static void bad_uris_say_what_is_wrong(void) {
   EXPECT_STATUS(create_and_release("cpu:"), NOT_FOUND, "no driver");
   EXPECT_STATUS(create_and_release("cpu://0"), INVALID_ARGUMENT, "the cpu has no path");
   EXPECT_STATUS(create_and_release("cpu://?thread=4"), INVALID_ARGUMENT,
-                "unknown option at 'thread=4', expected threads=COUNT");
+                "unknown option at 'thread=4', expected threads=, affinity=");
   const char *const counts[] = {"cpu://?threads=",     "cpu://?threads=0",
                                 "cpu://?threads=-1",   "cpu://?threads=4x",
                                 "cpu://?threads=1025", "cpu://?threads=99999999999999999999",
@@ -57,6 +57,43 @@ static void bad_uris_say_what_is_wrong(void) {
   for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
     EXPECT_STATUS(create_and_release(counts[i]), INVALID_ARGUMENT, "a number from 1 to 1024");
   }
+}
+
+static void processors_and_priority_are_options(void) {
+  ingot_processor_set_t usable;
+  char uri[64];
+  EXPECT_EQUAL(threads_of("cpu://?spin=off&threads=2"), 2);
+  EXPECT_EQUAL(threads_of("cpu://?spin=on&priority=low&threads=3"), 3);
+  EXPECT_STATUS(create_and_release("cpu://?spin=no"), INVALID_ARGUMENT,
+                "bad option 'spin=no', expected spin= and on or off");
+  EXPECT_STATUS(create_and_release("cpu://?priority=9"), INVALID_ARGUMENT,
+                "expected priority= and low, normal or high");
+  if (!ingot_processors_usable(&usable)) {
+    EXPECT_STATUS(create_and_release("cpu://?affinity=0"), UNSUPPORTED, "does not bind threads");
+    return;
+  }
+  uint32_t first = 0, last = 0, count = 0;
+  for (uint32_t p = 1024; p-- > 0;) {
+    if (!ingot_processor_set_has(&usable, p)) continue;
+    if (count++ == 0) last = p;
+    first = p;
+  }
+  (void)snprintf(uri, sizeof(uri), "cpu://?affinity=%u", first);
+  EXPECT_EQUAL(threads_of(uri), 1);
+  (void)snprintf(uri, sizeof(uri), "cpu://?affinity=%u,%u&threads=3", first, last);
+  EXPECT_EQUAL(threads_of(uri), 3);
+  if (last - first + 1 == count) {
+    (void)snprintf(uri, sizeof(uri), "cpu://?affinity=%u-%u", first, last);
+    EXPECT_EQUAL(threads_of(uri), count);
+  }
+  const char *const bad[] = {"cpu://?affinity=", "cpu://?affinity=0,", "cpu://?affinity=x",
+                             "cpu://?affinity=0-", "cpu://?affinity=3-1"};
+  for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); ++i) {
+    if (first == 0) EXPECT_STATUS(create_and_release(bad[i]), INVALID_ARGUMENT, "such as 0-3,6");
+  }
+  EXPECT_STATUS(create_and_release("cpu://?affinity=1023"), INVALID_ARGUMENT,
+                "this process may not use processor 1023");
+  EXPECT_STATUS(create_and_release("cpu://?affinity=0-9999"), INVALID_ARGUMENT, "may not use");
 }
 
 static void devices_are_listed(void) {
@@ -260,6 +297,7 @@ int main(void) {
   if (ingot_hal_instance_create(NULL, drivers, 1, &instance)) return 1;
   RUN(uri_sets_the_thread_count);
   RUN(bad_uris_say_what_is_wrong);
+  RUN(processors_and_priority_are_options);
   RUN(devices_are_listed);
   RUN(memory_of_released_results_is_used_again);
   RUN(description_tells_features_and_threads);

@@ -95,7 +95,8 @@ static ingot_hal_cpu_pool_t *make_pool(uint32_t workers) {
   ingot_allocator_t allocator = ingot_allocator_system();
   ingot_hal_cpu_pool_t *pool = NULL;
   const ingot_log_t log = {NULL, NULL};
-  EXPECT_OK(ingot_hal_cpu_pool_create(&allocator, &log, workers, true, &pool));
+  const ingot_hal_cpu_options_t options = {.thread_count = workers + 1};
+  EXPECT_OK(ingot_hal_cpu_pool_create(&allocator, &log, &options, true, NULL, &pool));
   return pool;
 }
 
@@ -179,11 +180,12 @@ static void missing_threads_are_logged_once(void) {
   void *bindings[1] = {target};
   int warnings = 0;
   const ingot_log_t log = {count_warning, &warnings};
+  const ingot_hal_cpu_options_t options = {.thread_count = 3};
   ingot_hal_cpu_pool_t *pool = NULL;
   ingot_kernel_fault_t fault = {0};
   ingot_hal_cpu_work_t work = make_work(sum, bindings, NULL, 8, 1, 1);
   struct rlimit own;
-  REQUIRE_OK(ingot_hal_cpu_pool_create(&allocator, &log, 2, true, &pool));
+  REQUIRE_OK(ingot_hal_cpu_pool_create(&allocator, &log, &options, true, NULL, &pool));
   REQUIRE(getrlimit(RLIMIT_AS, &own) == 0);
   const struct rlimit none = {0, own.rlim_max};
   REQUIRE(setrlimit(RLIMIT_AS, &none) == 0);

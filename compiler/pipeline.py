@@ -30,7 +30,7 @@ from ingot.compiler.dispatch.share_numbers import share_numbers
 from ingot.compiler.dispatch.specialize import specialize as add_specialized
 from ingot.compiler.dispatch.speculate_steps import speculate_steps
 from ingot.compiler.foreign import own_errors
-from ingot.compiler.frontends.natives import Native, python_functions
+from ingot.compiler.frontends.natives import Native, OwnOps, python_functions
 from ingot.compiler.graph.control.settle_branches import settle_branches
 from ingot.compiler.graph.forms.expand_nonzero import expand_nonzero
 from ingot.compiler.graph.forms.multiply_codes import LEFT_IN_FLOAT
@@ -51,9 +51,12 @@ from ingot.compiler.kernels.classes import lower_entries
 from ingot.compiler.kernels.kernel import Kernel
 from ingot.compiler.kernels.kernel_text import described
 from ingot.compiler.kernels.level import verify_kernel
+from ingot.compiler.kernels.own import given_kernels
 from ingot.compiler.kernels.trial import plan_trial
 from ingot.compiler.module import Module
 from ingot.compiler.name_ends import name_ends
+from ingot.compiler.own_kernels import Kernel as OwnKernel
+from ingot.compiler.own_kernels import checked_kernels
 from ingot.compiler.rare_collections import rare_collections
 from ingot.compiler.read_source import copy_module, read_source, read_sources
 from ingot.compiler.report import Report
@@ -112,46 +115,43 @@ def compile(
     example_inputs: Sequence[Any] | None = None,
     dynamic_shapes: Any = None,
     natives: Mapping[str, Native | str] | None = None,
+    kernels: Mapping[str, OwnKernel | Sequence[OwnKernel]] | None = None,
     debug: bool = False,
     dump_ir: str | os.PathLike[str] | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Module:
     """The module of a source program.
 
-    `source`: a path or the bytes of an .onnx file, of a .pt2 file of torch.export or of a StableHLO
-    artifact, the path of a .gguf file or of a folder of Hugging Face's layout, an onnx.ModelProto,
-    a torch.export.ExportedProgram, a torch.nn.Module, a jax.export.Exported, or Ingot IR. A dict of
-    sources makes one module with a function for each, under the keys.
-    `outputs`: values of an ONNX graph that are the results; what they do not need is left out.
-    `state`: which arguments and results stay in the model from call to call (`state.py`).
-    `target`: the devices that the module is for: "cpu", "opencl", or a list of both. `variants`:
-    native variants of the CPU, best first; without it those of this machine.
-    `fallback`: with plain C kernels for those that a device lacks. `parameters`: "embedded" weights
-    stand in the module; "external" ones are given to ingot.load, under `parameter_names` or theirs.
-    `scope`: of these, or a dict by the names of sources: each has own files, is swapped alone.
-    `specialize`: values of symbolic dims, such as {"s": [1, 128]}, with kernels of their own.
-    `capacity`: positions in the cache of a language model; else all that it has, at most 4096.
-    `cache`: its elements, "f32" or "f16". `weights`: "int8" or "int4" codes of them. `precision`:
-    "int8" rounds what meets weights in groups. `verify`: with a function for drafts.
-    `example_inputs`, `dynamic_shapes`: those of torch.export.export, for a torch.nn.Module.
-    `natives`: ops and custom calls that functions of the application compute, by "domain.name".
-    `debug`: with a section that `ingot explore` shows. `dump_ir`: a folder for the IR after every
-    pass that changed it. `progress`: told each step, and how many of how many kernels are compiled.
-
+    `source`: a path or the bytes of an .onnx, .pt2 or .tflite file or StableHLO artifact, the path
+    of a .gguf file or a folder of Hugging Face's layout, an onnx.ModelProto, torch.nn.Module,
+    torch.export.ExportedProgram, jax.export.Exported, a program, or a dict of functions by name.
+    `outputs`: values of an ONNX graph that are the results. `state`: which arguments and results
+    stay in the model from call to call (`state.py`). `target`: "cpu", "opencl", or a list of both.
+    `variants`: those of the CPU, best first; without it those of this machine. `fallback`: with
+    plain C kernels for those that a device lacks. `parameters`: "embedded" weights stand in the
+    module; "external" ones are given to ingot.load, under `parameter_names` or theirs. `scope`: of
+    these, or a dict by the names of sources: each has own files, is swapped alone.
+    `specialize`: values of symbolic dims, such as {"s": [1, 128]}, with kernels of their own. Of
+    language models, `capacity`: positions in the cache, else at most 4096; `cache`: its elements,
+    "f32" or "f16"; `weights`: "int8" or "int4" codes; `verify`: with a function for drafts.
+    `precision`: "int8" rounds what meets weights in groups. `natives`, `kernels`: what computes ops
+    of your own, by "domain.name". `example_inputs`, `dynamic_shapes`: of torch.export.export.
+    `debug`: with a section for `ingot explore`. `dump_ir`: a folder for the IR after each pass.
+    `progress`: told each step.
     CompileError: the program cannot be compiled; the message lists every reason.
     """
     choose_targets(target, variants, fallback)  # what is wrong there is told first
     driver = _Driver(_Dump(dump_ir), progress or (lambda step: None))
     outputs = [outputs] if isinstance(outputs, str) else outputs
-    reading = _exporting(source, example_inputs, dynamic_shapes) | {"natives": natives}
-    reading |= {"parameters": parameters, "parameter_names": parameter_names, "scope": scope}
+    reading = _exporting(source, example_inputs, dynamic_shapes) | {"scope": scope}
+    reading["own_ops"] = own = OwnOps(natives or {}, checked_kernels(kernels))
+    reading |= {"parameters": parameters, "parameter_names": parameter_names, "cache": cache}
     reading |= {"outputs": outputs, "capacity": capacity, "weights": weights, "verify": verify}
-    reading["cache"] = cache
     module = _read(source, state, reading, driver, precision)
     targets = choose_targets(target, variants, fallback, multiplies_bytes(module))
     passes = (separate_scopes, *DISPATCH_PASSES, *_specializing(specialize))
     options = _recorded(parameters, outputs, specialize, precision)
-    return _finish(module, targets, passes, driver, options, debug, python_functions(natives))
+    return _finish(module, targets, passes, driver, options, debug, own)
 
 
 def _exporting(
@@ -260,7 +260,7 @@ def _finish(
     driver: _Driver,
     options: dict[str, Any],
     debug: bool = False,
-    functions: Mapping[str, Callable[..., Any]] | None = None,
+    own: OwnOps = OwnOps({}, {}),  # noqa: B008  frozen
 ) -> Module:
     """The levels below, for each target, and the file."""
     data = ProgramData()
@@ -271,7 +271,8 @@ def _finish(
         source = module if target is targets[-1] else copy_module(module)
         first_passes = QUEUE_PASSES if target.runs_behind else ()
         lowered = driver.passes(source, (*first_passes, *passes))
-        made.append(_lower_target(lowered, target, data, first_kernel, driver))
+        with given_kernels(own.kernels):
+            made.append(_lower_target(lowered, target, data, first_kernel, driver))
     driver.prefix = ""
     reports = {each.target.name: each.report for each in made}
     metadata: dict[str, Any] = {
@@ -297,7 +298,8 @@ def _finish(
     rounded = cast(int, module.attributes.get(ROUNDED, 0))
     length = data.pool.finish().length
     named = dict(data.natives)
-    python = {name: each for name, each in (functions or {}).items() if name in named}
+    functions = python_functions(own.natives)
+    python = {name: each for name, each in functions.items() if name in named}
     report = Report(
         reports, length, dict(driver.seconds), renamed, left, rounded, named, tuple(python)
     )

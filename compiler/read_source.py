@@ -16,7 +16,7 @@ from typing import Any
 from ingot.compiler import ir
 from ingot.compiler.chain import Chain, join
 from ingot.compiler.check_program import check_function_name
-from ingot.compiler.frontends.natives import Native, given_natives
+from ingot.compiler.frontends.natives import OwnOps, given_natives
 from ingot.compiler.frontends.survey import Survey
 from ingot.compiler.graph.ops import Parameter
 from ingot.compiler.ir.dataclass import dataclass
@@ -63,7 +63,7 @@ def read_source(
     cache: str = "f32",
     weights: str | None = None,
     verify: bool = False,
-    natives: Mapping[str, Native | str] | None = None,
+    own_ops: OwnOps | None = None,
     example_inputs: Sequence[Any] | None = None,
     dynamic_shapes: Any = None,
 ) -> ir.Module:
@@ -86,7 +86,7 @@ def read_source(
     )
     if not isinstance(scope, str):
         raise CompileError("scopes by name are for a dict of sources; pass one scope")
-    with given_natives(natives):
+    with given_natives(own_ops):
         module = _read(source, options)
     module.attributes.pop(_WEIGHTS, None)
     return _in_scope(copy_module(module) if scope and module is source else module, scope)
@@ -184,7 +184,7 @@ def read_sources(
     cache: str = "f32",
     weights: str | None = None,
     verify: bool = False,
-    natives: Mapping[str, Native | str] | None = None,
+    own_ops: OwnOps | None = None,
 ) -> ir.Module:
     """One module with a function of every source, under the given names. Raises as above."""
     if not sources:
@@ -200,7 +200,7 @@ def read_sources(
     for name, source in sources.items():
         check_function_name(name)
         try:
-            with given_natives(natives):
+            with given_natives(own_ops):
                 module = _read(source, options)
         except (CompileError, NotFound, Unsupported) as error:
             raise type(error)(f"'{name}': {error}") from None

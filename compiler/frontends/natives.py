@@ -26,6 +26,7 @@ from ingot.hal.errors import CompileError, InvalidArgument
 
 __all__ = [
     "Native",
+    "OwnOps",
     "any_natives",
     "call_native",
     "find_native",
@@ -56,14 +57,27 @@ class Native:
         parse_signature(self.signature)
 
 
-_given: ContextVar[Mapping[str, Native]] = ContextVar("natives of the program", default={})  # noqa: B039
+_given: ContextVar[Mapping[str, Native | str]] = ContextVar("natives of the program", default={})  # noqa: B039
+"""Native functions, and signatures of kernels, by name."""
+
+
+@dataclass(frozen=True)
+class OwnOps:
+    """What computes ops of the user's own: native functions, and kernels, one or more for a name,
+    of one `signature`."""
+
+    natives: Mapping[str, Native | str]
+    kernels: Mapping[str, Sequence[Any]]
 
 
 @contextmanager
-def given_natives(natives: Mapping[str, Native | str] | None) -> Iterator[None]:
-    """Inside, ops of these names are native functions. InvalidArgument: one is no `Native`."""
-    found: dict[str, Native] = {}
-    for name, native in (natives or {}).items():
+def given_natives(own: OwnOps | None) -> Iterator[None]:
+    """Inside, ops of these names are calls of these. InvalidArgument: one is no `Native`."""
+    own = own or OwnOps({}, {})
+    found: dict[str, Native | str] = {
+        name: each[0].signature for name, each in own.kernels.items() if each
+    }
+    for name, native in own.natives.items():
         if isinstance(native, str):
             native = Native(native)
         if not isinstance(name, str) or not name or not isinstance(native, Native):
@@ -79,18 +93,18 @@ def given_natives(natives: Mapping[str, Native | str] | None) -> Iterator[None]:
         _given.reset(token)
 
 
-def python_functions(natives: Mapping[str, Native | str] | None) -> dict[str, Callable[..., Any]]:
+def python_functions(natives: Mapping[str, Native | str]) -> dict[str, Callable[..., Any]]:
     """The functions that are given with their declarations; a warning says that there are some."""
     functions = {
         name: native.function
-        for name, native in (natives or {}).items()
+        for name, native in natives.items()
         if isinstance(native, Native) and native.function is not None
     }
     if functions:
         warnings.warn(
             f"ops that run as Python functions of this process: {', '.join(functions)}; this is "
             "for development: a saved module needs them again, as ingot.load(..., natives=...)",
-            stacklevel=3,
+            stacklevel=4,
         )
     return functions
 
@@ -101,7 +115,7 @@ def any_natives() -> bool:
 
 
 def find_native(domain: str, name: str) -> Callable[..., Any] | None:
-    """What lowers an op that is declared as a native function; None if it is not."""
+    """What lowers an op that is a native function or a kernel of the user; None: it is neither."""
     called = f"{domain}.{name}" if domain else name
     native = _given.get().get(called)
     if native is None:
@@ -116,7 +130,16 @@ def find_native(domain: str, name: str) -> Callable[..., Any] | None:
                 "left out, or a list"
             )
         trace, values = current(), [value_of(each) for each in operands]
-        found = call_native(trace.builder, trace.fresh, called, native, values, attributes)
+        if isinstance(native, Native):
+            found = call_native(trace.builder, trace.fresh, called, native, values, attributes)
+        elif attributes:
+            raise UnsupportedNode(
+                f"the kernel '{called}' takes tensors alone, but the op has the attributes "
+                f"{', '.join(attributes)}: pass them as tensors"
+            )
+        else:
+            named = {"name": called, "signature": native}
+            found = trace.builder.append("kernel_call", values, (), named).results
         return tuple(map(given, found))
 
     return lower

@@ -39,6 +39,7 @@ _FAMILIES = {
     "control": "Control and state",
     "sizing": "Sizes from data",
     "lists": "Lists",
+    "natives": "Native functions and kernels of users",
 }
 
 

@@ -12,7 +12,9 @@ from ingot.compiler.ir import Op, walk
 __all__ = ["can_fail", "effects_of", "has_effect", "is_check", "is_pure"]
 
 
-_FAILING = frozenset({"size", "assert", "list.insert", "list.erase", "list.get", "native_call"})
+_FAILING = frozenset(
+    {"size", "assert", "list.insert", "list.erase", "list.get", "native_call", "kernel_call"}
+)
 
 
 def has_effect(op: Op) -> bool:

@@ -11,11 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
+from ingot.compiler.graph.native_signature import parse_signature
 from ingot.compiler.graph.ops import (
     Assert,
     Broadcast,
     DynamicSlice,
     Gather,
+    KernelCall,
     NativeCall,
     Pad,
     Scatter,
@@ -59,13 +61,18 @@ def relations_of(op: Op) -> Iterator[Relation]:
                     yield "le", 1, dim
         case "reshape":
             yield "equal", product(_shape(op.operands[0])), product(_shape(op.result))
-        case "native_call":
-            types = NativeCall.of(op).types
+        case "native_call" | "kernel_call":
+            types = parse_signature(_signature(op))
             for dim, expected in types.relations([tensor_type(each) for each in op.operands]):
                 yield "equal", dim, expected
         case _:
             for size, dim in _blocks(op):
                 yield "le", size, dim
+
+
+def _signature(op: Op) -> str:
+    native = op.name == "native_call"
+    return NativeCall.of(op).signature if native else KernelCall.of(op).signature
 
 
 def _blocks(op: Op) -> Iterator[tuple[Dim, Dim]]:

@@ -65,6 +65,7 @@ KERNEL_CLASSES = (
     KernelClass("dynamic_update_slice", ("dynamic_update_slice",), one_schedule=True),
     KernelClass("suppress", ("suppress",), one_schedule=True),
     KernelClass("scaled", ("dot_scaled",), one_schedule=True),
+    KernelClass("own", ("kernel_call",), one_schedule=True),
 )
 """In no order: an entry has one root at most, and without one it is of the class "map"."""
 

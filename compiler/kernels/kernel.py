@@ -19,7 +19,7 @@ from ingot.compiler.kernels.table import Ordinal
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import DType
 
-__all__ = ["Kernel", "TargetInfo", "checked_name"]
+__all__ = ["Kernel", "OwnSchedule", "TargetInfo", "checked_name"]
 
 _NAME = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 
@@ -38,6 +38,7 @@ class TargetInfo:
     has_items: bool = False  # workgroups are groups of work items, if only of one
     polls: bool = False  # a workgroup may ask whether its call is to end
     is_fallback: bool = False  # the host runs it for a device that lacks or fails a kernel
+    language: str = "C"  # of kernels that users write
 
     def lanes(self, *dtypes: DType) -> int:
         """How many elements of the widest of `dtypes` one register holds, at least 4.
@@ -46,6 +47,19 @@ class TargetInfo:
         """
         widest = max((register_bytes(dtype) for dtype in dtypes), default=4)
         return max(self.vector_length // widest, 4)
+
+
+@dataclass(frozen=True)
+class OwnSchedule:
+    """A kernel as text: the function `entry` of `source` takes the bindings number `places`, with
+    the operands first, then the numbers `symbols`, then its position on the first `axes` axes."""
+
+    source: str
+    entry: str
+    places: tuple[int, ...]
+    symbols: tuple[Dim, ...]
+    axes: int
+    operand_count: int
 
 
 def register_bytes(dtype: DType) -> int:
@@ -92,6 +106,11 @@ class Kernel:
     schedule: Any = field(default=None)  # a frozen record, printed with the kernel
     host: str = ""
     contract: tuple[Relation, ...] = ()  # what a caller's numbers must satisfy: contract.py
+
+    @property
+    def own(self) -> OwnSchedule | None:
+        """What a user has written, in place of loops."""
+        return self.schedule if isinstance(self.schedule, OwnSchedule) else None
 
     @property
     def alignments(self) -> list[int]:

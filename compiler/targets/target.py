@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.kernels.kernel import Kernel
 from ingot.compiler.kernels.trial import Trial
-from ingot.compiler.targets.cpu import c_printer
+from ingot.compiler.targets.cpu.own_printer import print_kernel
 from ingot.compiler.targets.cpu.toolchain import (
     build_executable,
     choose_fallback,
     choose_variants,
 )
-from ingot.compiler.targets.cpu.variants import Variant
+from ingot.compiler.targets.cpu.variants import VARIANTS, Variant
 from ingot.compiler.targets.opencl import opencl_printer
 from ingot.compiler.targets.opencl.object import build_object
 from ingot.compiler.targets.opencl.variant import OPENCL_VARIANTS, OpenclVariant
@@ -31,10 +31,16 @@ __all__ = [
     "choose_targets",
     "hosted_kernels",
     "kernel_source",
+    "language_of",
 ]
 
 TARGETS = ("cpu", "opencl")
 """The names of all targets."""
+
+
+def language_of(target: str) -> str:
+    """The language of kernels that users write for a target."""
+    return (OPENCL_VARIANTS[0].target if target == "opencl" else VARIANTS["x86-64"].target).language
 
 
 @dataclass(frozen=True)
@@ -144,7 +150,7 @@ def hosted_kernels(target: Target, kernels: Sequence[Kernel]) -> Mapping[str, st
 def kernel_source(variant: Variant | OpenclVariant, kernel: Kernel) -> str:
     """The C or OpenCL C of a kernel's function. CompileError: the variant has none of it."""
     if isinstance(variant, Variant):
-        return c_printer.print_kernel(kernel).text
+        return print_kernel(kernel).text
     if kernel.host:
         raise CompileError(kernel.host)
     return opencl_printer.print_kernel(kernel).text

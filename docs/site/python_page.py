@@ -27,7 +27,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "Programs in Python": ("program", "trace", "spec", "chain", "lowering", "Program", "Spec"),
     "State": ("state.past_present", "state.carried", "state.named"),
     "Load and call": ("load", "Model", "Function", "Signature", "Value", "Array"),
-    "Functions of your application": ("Native", "should_stop"),
+    "Functions of your application": ("Native", "should_stop", "Kernel"),
     "Language models": ("generate", "LanguageModel", "Sampling"),
     "Devices": ("devices", "Device", "HostKernel"),
     "Look inside": ("explore", "Trace", "TraceEvent"),
@@ -41,7 +41,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
 _CLASSES = (HostKernel, Report, Sampling, Trace, TraceEvent)
 _QUANTISED = (LayerReport, QuantizationReport, ResultError)
 GIVEN = {each.__name__: each for each in (*_CLASSES, *_QUANTISED)}
-MADE = ("LanguageModel", "Native")  # classes that users make
+MADE = ("LanguageModel", "Native", "Kernel")  # classes that users make
 WIDTH = 90
 ITEM = re.compile(r"`\w+`(, `\w+`)*: |[A-Z]\w+(, [A-Z]\w+)*( or [A-Z]\w+)?: ")
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ingot.compiler.frontends.natives import Native
     from ingot.compiler.frontends.own_ops import lowering
     from ingot.compiler.frontends.program.tracing import Program, Spec, program, spec, trace
+    from ingot.compiler.own_kernels import Kernel
     from ingot.explorer import explore
     from ingot.hal.array import Array
     from ingot.hal.device import Device, devices, open_device
@@ -63,6 +64,7 @@ __all__ = [
     "Incompatible",
     "Internal",
     "InvalidArgument",
+    "Kernel",
     "LanguageModel",
     "Model",
     "Module",
@@ -101,6 +103,7 @@ _HOMES = {
     "Array": "ingot.hal.array",
     "Device": "ingot.hal.device",
     "Function": "ingot.runtime.model",
+    "Kernel": "ingot.compiler.own_kernels",
     "LanguageModel": "ingot.language.model",
     "Model": "ingot.runtime.model",
     "Module": "ingot.compiler",

@@ -1,4 +1,4 @@
-"""Calls of functions of the application."""
+"""Calls of functions of the application, and of kernels of the user."""
 
 from __future__ import annotations
 
@@ -10,6 +10,21 @@ from ingot.compiler.graph.native_signature import parse_signature
 from ingot.hal.errors import CompileError, InvalidArgument
 
 __all__: list[str] = []
+
+
+@public
+def kernel(name: str, signature: str, /, *operands: Any) -> Any:
+    """What the kernel `name` makes of the operands: a tensor, or a tuple of them. It is given when
+    the program is compiled, with the same signature: ingot.compile(..., kernels={name: ...})."""
+    try:
+        types = parse_signature(signature)
+    except InvalidArgument as error:
+        raise CompileError(str(error)) from None
+    dtypes = [type.dtype for type in types.arguments] + [None] * len(operands)
+    values = [value_of(each, dtype) for each, dtype in zip(operands, dtypes, strict=False)]
+    named = {"name": name, "signature": str(types)}
+    found = current().builder.append("kernel_call", values, (), named).results
+    return given(found[0]) if len(found) == 1 else tuple(map(given, found))
 
 
 @public

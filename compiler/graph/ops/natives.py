@@ -1,4 +1,4 @@
-"""The row of `native_call`: a function of the application, which no pass looks into."""
+"""Rows of ops that no pass looks into: functions of the application, and kernels of users."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ingot.compiler.ir.attributes import Attributes, Names, RuleError
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.hal.errors import InvalidArgument
 
-__all__ = ["NativeCall"]
+__all__ = ["KernelCall", "NativeCall"]
 
 
 @dataclass(frozen=True)
@@ -59,4 +59,20 @@ class NativeCall(Attributes):
         return tuple(types.given(operands, self.symbols))
 
 
+@dataclass(frozen=True)
+class KernelCall(Attributes):
+    """What the kernel `name` makes of the operands, which the user of the compiler has written and
+    gives as `kernels`; all dims follow from the operands by its `signature`."""
+
+    name: str
+    signature: str
+
+    def result(self, *operands: TensorType) -> tuple[TensorType, ...]:
+        call = NativeCall(self.name, self.signature)
+        require(not call.types.decided, f"kernel '{self.name}' cannot decide dims of its results")
+        require(bool(call.types.results), f"kernel '{self.name}' has no results")
+        return call.result(*operands)
+
+
 register(OpRow("native_call", "natives", ("*operands",), NativeCall))
+register(OpRow("kernel_call", "natives", ("*operands",), KernelCall))

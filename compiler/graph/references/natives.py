@@ -36,11 +36,12 @@ def _native_call(
     details: str,
     effects: bool,
     symbols: tuple[str, ...],
+    what: str = "native function",
 ) -> tuple[Array, ...]:
     function = _given.get().get(name)
     if function is None:
         raise Unsupported(
-            f"there is no Python function for the native function '{name}'; give one, as "
+            f"there is no Python function for the {what} '{name}'; give one, as "
             f"natives={{{name!r}: f}}"
         )
     types = parse_signature(signature).results
@@ -49,9 +50,17 @@ def _native_call(
     if [each.dtype for each in results] != [type.dtype.numpy for type in types]:
         found = ", ".join(f"{each.dtype}{list(each.shape)}" for each in results)
         raise InvalidArgument(
-            f"native function '{name}' gave ({found}), expected the results of {signature}"
+            f"{what} '{name}' gave ({found}), expected the results of {signature}"
         )
     return results
 
 
-REFERENCES: dict[str, Callable[..., Any]] = {"native_call": _native_call}
+def _kernel_call(*operands: Array, name: str, signature: str) -> tuple[Array, ...]:
+    named = {"name": name, "signature": signature, "details": "", "effects": False, "symbols": ()}
+    return _native_call(*operands, **named, what="kernel")  # type: ignore[arg-type]
+
+
+REFERENCES: dict[str, Callable[..., Any]] = {
+    "native_call": _native_call,
+    "kernel_call": _kernel_call,
+}

@@ -8,12 +8,27 @@ from ingot.compiler.ir import MemoryType, Value
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import DType
 
-__all__ = ["access", "literal", "scalar_name", "stored", "wrapped"]
+__all__ = ["MEMORY_TYPES", "access", "literal", "scalar_name", "stored", "wrapped"]
 
 _SUPPORTED = {"i1", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "f16", "bf16"} | {
     "f32",
     "f64",
 }
+
+
+MEMORY_TYPES = {
+    "i1": "uint8_t",
+    "f16": "uint16_t",
+    "bf16": "uint16_t",
+    "f32": "float",
+    "f64": "double",
+    **{
+        f"{kind}{bits}": f"{'u' * (kind == 'u')}int{bits}_t"
+        for kind in "iu"
+        for bits in (8, 16, 32, 64)
+    },
+}
+"""The standard's C type of an element in memory."""
 
 
 def scalar_name(element: DType) -> str:

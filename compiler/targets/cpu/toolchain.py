@@ -30,6 +30,7 @@ from ingot.compiler.targets.cpu.cache import Cache, default_cache
 from ingot.compiler.targets.cpu.compilers import Compiler, find_compiler
 from ingot.compiler.targets.cpu.headers import HEADER_FOLDER
 from ingot.compiler.targets.cpu.misfit_printer import print_misfit
+from ingot.compiler.targets.cpu.own_printer import OwnPrinted, print_kernel
 from ingot.compiler.targets.cpu.variants import (
     VARIANTS,
     Variant,
@@ -222,7 +223,7 @@ def _files(kernels: Sequence[Kernel]) -> list[_File]:
     functions: dict[str, PrintedKernel] = {}
     names: list[str] = []
     for kernel in kernels:
-        printed = c_printer.print_kernel(replace(kernel, name=_NAME))
+        printed = print_kernel(replace(kernel, name=_NAME))
         name = "kernel_" + hashlib.sha256(printed.text.encode()).hexdigest()[:24]
         names.append(name)
         functions[name] = replace(printed, text=printed.text.replace(_NAME, name))
@@ -239,6 +240,10 @@ def _files(kernels: Sequence[Kernel]) -> list[_File]:
 def _groups(functions: Mapping[str, PrintedKernel]) -> list[list[str]]:
     """The names of the functions that share a file: which one depends on the name, and on the
     length of all only by its power of two."""
+    own = [[name] for name, each in functions.items() if isinstance(each, OwnPrinted)]
+    if own:
+        others = {name: each for name, each in functions.items() if [name] not in own}
+        return [*own, *_groups(others)]
     length = sum(len(each.text) for each in functions.values())
     if length <= GROUP_LENGTH:
         return [sorted(functions)] if functions else []

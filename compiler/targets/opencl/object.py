@@ -84,8 +84,10 @@ def _print(kernel: Kernel, prelude: Prelude) -> PrintedKernel:
 
 
 def _source(prelude: Prelude, kernels: Iterable[PrintedKernel]) -> str:
-    bodies = [guard_f64(each.text) if each.has_f64 else each.text for each in kernels]
-    return "\n".join([_HEAD, prelude.text(), *bodies])
+    printed = list(kernels)
+    own = dict.fromkeys(each.own for each in printed if each.own)
+    bodies = [guard_f64(each.text) if each.has_f64 else each.text for each in printed]
+    return "\n".join([_HEAD, prelude.text(), *own, *bodies])
 
 
 @dataclass

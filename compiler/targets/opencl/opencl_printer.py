@@ -14,7 +14,7 @@ from typing import ClassVar
 from ingot.compiler.ir import MemoryType, Op, Value, walk
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.kernels.check_barriers import check_barriers
-from ingot.compiler.kernels.kernel import Kernel, checked_name
+from ingot.compiler.kernels.kernel import Kernel, OwnSchedule, checked_name
 from ingot.compiler.kernels.loop import dtype_of, lanes_of
 from ingot.compiler.kernels.table import Access, Axis, Fault, Offset, Ordinal
 from ingot.compiler.targets.opencl.opencl_types import MEMORY_TYPES
@@ -36,6 +36,7 @@ class PrintedKernel:
     text: str
     functions: tuple[str, ...]  # names for the prelude
     has_f64: bool
+    own: str = ""  # what a user has written, which the text calls
 
 
 def print_kernel(kernel: Kernel) -> PrintedKernel:
@@ -96,6 +97,8 @@ class _Printer(ValuePrinter):
         """The function's text."""
         kernel = self.kernel
         self._block(kernel.loops.block)
+        if kernel.own is not None:
+            self.lines.append(self._own_call(kernel.own))
         size = ", ".join(map(str, kernel.local_size))
         attribute = f"__attribute__((reqd_work_group_size({size})))"
         arguments = ", ".join(self._arguments())
@@ -105,7 +108,17 @@ class _Printer(ValuePrinter):
             head += f"\n  __local uchar local_memory[{length}] __attribute__((aligned(64)));"
         text = "\n".join([head, *self.lines, "}", ""])
         text = _guard_size(text, kernel.local_size, aligned(kernel.local_length))
-        return PrintedKernel(text, tuple(self.functions), self.has_f64)
+        own = kernel.own.source if kernel.own else ""
+        return PrintedKernel(text, tuple(self.functions), self.has_f64, own)
+
+    def _own_call(self, own: OwnSchedule) -> str:
+        arguments = [f"b{place} + o{place}" for place in own.places]
+        arguments += [
+            f"{dim}L" if isinstance(dim, int) else f"c{self.kernel.constants.index(dim)}"
+            for dim in own.symbols
+        ]
+        arguments += [self._position(axis) for axis in range(own.axes)]
+        return f"  {checked_name(own.entry)}({', '.join(arguments)});"
 
     def _arguments(self) -> list[str]:
         kernel = self.kernel
@@ -274,7 +287,9 @@ class _Printer(ValuePrinter):
 
     def _workgroup(self, op: Op) -> str:
         """The position in the grid: one that is long along y or z runs as several launches."""
-        axis = Axis.of(op).axis
+        return self._position(Axis.of(op).axis)
+
+    def _position(self, axis: int) -> str:
         if axis == 0:
             return "get_group_id(0)"
         return f"get_group_id({axis}) + get_global_offset({axis}) / {self.kernel.local_size[axis]}"

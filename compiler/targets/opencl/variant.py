@@ -43,6 +43,7 @@ def _variant(name: str, group_size: int, local_memory: int, *features: str) -> O
         group_size=group_size,
         local_memory=local_memory,
         has_items=True,
+        language="OpenCL C",
     )
     return OpenclVariant(target, features)
 

@@ -1,0 +1,147 @@
+"""Ops of an application's own domain become native functions and kernels, from every front end."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+import ingot
+from ingot import ops
+from tests.support.devices import best_variant
+
+Array = npt.NDArray[Any]
+X = np.arange(8, dtype=np.float32).reshape(2, 4)
+SIGNATURE = "(f32[a,b]) -> (f32[a,b])"
+
+
+def scale(x: Array, factor: float = 1.0, **told: Any) -> Array:
+    return x * np.float32(factor)
+
+
+def load(source: Any, name: str, declared: Any = SIGNATURE) -> ingot.Model:
+    module = ingot.compile(source, natives={name: declared}, variants=[best_variant()])
+    return ingot.load(module, natives={name: scale})
+
+
+def onnx_model(op: str = "Scale", domain: str = "acme", **attributes: Any) -> onnx.ModelProto:
+    """z = x + op(x)."""
+    node = helper.make_node(op, ["x"], ["y"], domain=domain, **attributes)
+    add = helper.make_node("Add", ["y", "x"], ["z"])
+    ends = [
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 4])] for name in ("x", "z")
+    ]
+    imports = [helper.make_opsetid("", 20), helper.make_opsetid("acme", 1)]
+    return helper.make_model(helper.make_graph([node, add], "g", *ends), opset_imports=imports)
+
+
+def test_an_onnx_node_with_its_attributes() -> None:
+    model = load(onnx_model(factor=3.0, mode="fast", sizes=[1, 2]), "acme.Scale")
+    np.testing.assert_array_equal(model(X).numpy(), 4 * X)
+
+
+def test_an_onnx_node_may_be_a_kernel_which_takes_no_attributes() -> None:
+    source = (
+        "static void three(const float *x, float *y, int64_t n, int64_t i) { y[i] = 3 * x[i]; }"
+    )
+    kernel = ingot.Kernel("(f32[n]) -> (f32[n])", source, entry="three", workload=["n"])
+    flat = "static void three(const float *x, float *y, int64_t a, int64_t b, int64_t i)"
+    body = "{ for (int64_t j = 0; j < b; ++j) y[i * b + j] = 3 * x[i * b + j]; }"
+    square = ingot.Kernel(SIGNATURE, flat + body, entry="three", workload=["a"])
+    options = {"variants": [best_variant()]}
+    module = ingot.compile(onnx_model(), kernels={"acme.Scale": square}, **options)
+    np.testing.assert_array_equal(ingot.load(module)(X).numpy(), 4 * X)
+    with pytest.raises(ingot.CompileError, match="the op has the attributes factor"):
+        ingot.compile(onnx_model(factor=3.0), kernels={"acme.Scale": square}, **options)
+    with pytest.raises(ingot.CompileError, match=r"argument 0 of native function 'acme\.Scale' is"):
+        ingot.compile(onnx_model(), kernels={"acme.Scale": kernel}, **options)
+
+
+def test_a_python_function_stands_for_a_lowering_while_one_develops() -> None:
+    native = ingot.Native(SIGNATURE, function=lambda x, factor: factor * x)
+    with pytest.warns(UserWarning, match=r"Python functions of this process: acme\.Scale"):
+        module = ingot.compile(onnx_model(factor=3.0), natives={"acme.Scale": native})
+    assert "acme.Scale (f32[a,b]) -> (f32[a,b]) as a Python function" in str(module.report)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        np.testing.assert_array_equal(ingot.load(module)(X).numpy(), 4 * X)
+    with pytest.raises(ingot.NotFound, match=r"1 native function is missing: 'acme\.Scale'"):
+        ingot.load(bytes(module))  # as a file that is saved
+
+
+def test_operands_that_do_not_fit_are_a_problem_of_their_layer() -> None:
+    for declared, message in (
+        ("(f32[n]) -> (f32[n])", r"argument 0 of .* is f32\[n,4\], expected f32\[n\]"),
+        ("(f32[n,3]) -> (f32[n,3])", "called with a dim of 4, expected 3"),
+        ("(f32[a,b], f32[]) -> (f32[a,b])", "called with 1 tensors, expected 2"),
+    ):
+        with pytest.raises(ingot.CompileError, match=message) as caught:
+            load(onnx_model(), "acme.Scale", declared)
+        assert "layer 'Scale_0'" in str(caught.value)
+    with pytest.raises(ingot.InvalidArgument, match=r"must be an ingot\.Native or its signature"):
+        load(onnx_model(), "acme.Scale", 3)
+
+
+def test_natives_stay_in_a_chain() -> None:
+    double = ingot.trace(
+        lambda x: ops.native("acme.Scale", SIGNATURE, x, factor=2), ingot.spec("f32[n,4]")
+    )
+    chain = ingot.chain(double, onnx_model(factor=3.0))
+    np.testing.assert_array_equal(load(chain, "acme.Scale")(X).numpy(), 8 * X)
+
+
+def test_own_lowerings_may_call_natives() -> None:
+    from ingot.compiler.frontends import own_ops
+
+    @ingot.lowering("acme", "Scale")
+    def lower(x: Any, factor: float) -> Any:
+        return ops.native("acme.function", SIGNATURE, x * 2, factor=factor)
+
+    try:
+        module = ingot.compile(onnx_model(factor=3.0), variants=[best_variant()])
+    finally:
+        own_ops._own.clear()
+    model = ingot.load(module, natives={"acme.function": scale})
+    np.testing.assert_array_equal(model(X).numpy(), 7 * X)
+
+
+def test_a_custom_call_of_jax() -> None:
+    jax = pytest.importorskip("jax")
+
+    def function(x: Any) -> Any:
+        result = jax.ShapeDtypeStruct(x.shape, x.dtype)
+        return x + jax.ffi.ffi_call("acme.scale", result)(x, factor=np.float32(3))
+
+    exported = jax.export.export(
+        jax.jit(function),
+        disabled_checks=[jax.export.DisabledSafetyCheck.custom_call("acme.scale")],
+    )(jax.ShapeDtypeStruct(X.shape, X.dtype))
+    np.testing.assert_array_equal(load(exported, "acme.scale")(X).numpy(), 4 * X)
+
+
+def test_a_custom_op_of_torch() -> None:
+    torch = pytest.importorskip("torch")
+
+    @torch.library.custom_op("acme::scale_rows", mutates_args=())
+    def scale_rows(x: torch.Tensor, factor: float) -> torch.Tensor:
+        return x * factor
+
+    @scale_rows.register_fake
+    def _(x: torch.Tensor, factor: float) -> torch.Tensor:
+        return torch.empty_like(x)
+
+    class Model(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x + torch.ops.acme.scale_rows(x, 3.0)
+
+    dims = {"x": {0: torch.export.Dim("n")}}
+    exported = torch.export.export(Model(), (torch.from_numpy(X),), dynamic_shapes=dims)
+    model = load(exported, "acme.scale_rows")
+    for rows in (2, 5):
+        x = np.ones((rows, 4), np.float32)
+        np.testing.assert_array_equal(model(x).numpy(), 4 * x)

@@ -1,0 +1,168 @@
+"""Kernels that users write, in C and OpenCL C: dispatched like Ingot's own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ingot
+from ingot import ops
+from ingot.compiler.graph.interpreter import interpret
+from ingot.compiler.graph.references.natives import native_functions
+from tests.support.devices import best_variant, on_every_device, opencl_uri, targets
+
+SIGNATURE = "(f32[n,m], f32[m]) -> (f32[n,m], i32[n])"
+BODY = """
+  {for_each} {{
+    y[row * m + j] = twice(x[row * m + j]) + bias[j];
+  }}
+  count[row] = (int)m;
+"""
+C = (
+    """
+#include <stdint.h>
+static float twice(float value) { return 2 * value; }
+static void affine(const float *x, const float *bias, float *y, int32_t *count, int64_t n,
+                   int64_t m, int64_t row) {
+"""
+    + BODY.format(for_each="for (int64_t j = 0; j < m; ++j)")
+    + "}\n"
+)
+OPENCL_C = (
+    """
+float twice(float value) { return 2 * value; }
+void affine(__global const float *x, __global const float *bias, __global float *y,
+            __global int *count, long n, long m, long row) {
+"""
+    + BODY.format(for_each="for (long j = get_local_id(0); j < m; j += get_local_size(0))")
+    + "}\n"
+)
+
+
+def in_c(**changed: Any) -> ingot.Kernel:
+    options = {"entry": "affine", "workload": ["n"], "flops": "2*n*m", **changed}
+    return ingot.Kernel(SIGNATURE, options.pop("source", C), **options)
+
+
+def in_opencl_c() -> ingot.Kernel:
+    return in_c(source=OPENCL_C, target="opencl", local_size=[8])
+
+
+@ingot.program(ingot.spec("f32[a,4]"), ingot.spec("f32[4]"))
+def program(x: Any, bias: Any) -> Any:
+    """Twice with one shape, once with another; a result is not used, an operand is used twice."""
+    first, _ = ops.kernel("acme.affine", SIGNATURE, x + 1, bias)
+    second, counts = ops.kernel("acme.affine", SIGNATURE, first, bias)
+    square, _ = ops.kernel("acme.affine", SIGNATURE, ops.reshape(bias, (1, 4)), bias)
+    return second * 1, counts, square
+
+
+def expected(x: Any, bias: Any) -> list[Any]:
+    second = 2 * (2 * (x + 1) + bias) + bias
+    return [second, np.full(len(x), 4, np.int32), (3 * bias)[None]]
+
+
+BIAS = np.arange(4, dtype=np.float32)
+
+
+@pytest.fixture(scope="module")
+def module() -> ingot.Module:
+    kernels = {"acme.affine": [in_c(), in_opencl_c()]}
+    return ingot.compile(program, target=targets(), variants=[best_variant()], kernels=kernels)
+
+
+@on_every_device
+def test_kernels_compute_all_sizes(module: ingot.Module, device: str) -> None:
+    model = ingot.load(module, device=device)
+    assert model.host_kernels == ()
+    for rows in (3, 1, 0, 200):
+        x = np.linspace(-1, 1, 4 * rows, dtype=np.float32).reshape(rows, 4)
+        for got, wanted in zip(model(x, BIAS), expected(x, BIAS), strict=True):
+            np.testing.assert_array_equal(got.numpy(), wanted)
+
+
+def test_the_report_and_the_interpreter_know_them(module: ingot.Module) -> None:
+    assert "3 own" in str(module.report)
+    x = np.ones((2, 4), np.float32)
+
+    def affine(x: Any, bias: Any) -> Any:
+        return 2 * x + bias, np.full(len(x), x.shape[1], np.int32)
+
+    with native_functions({"acme.affine": affine}):
+        for got, wanted in zip(
+            interpret(program.module, arguments=[x, BIAS]), expected(x, BIAS), strict=True
+        ):
+            np.testing.assert_array_equal(got, wanted)
+    with pytest.raises(
+        ingot.Unsupported, match=r"no Python function for the kernel 'acme\.affine'"
+    ):
+        interpret(program.module, arguments=[x, BIAS])
+
+
+@pytest.mark.skipif(opencl_uri() is None, reason="there is no OpenCL device")
+def test_a_device_without_its_own_text_has_the_host_run_it() -> None:
+    module = ingot.compile(program, target="opencl", kernels={"acme.affine": in_c()})
+    model = ingot.load(module, device=opencl_uri())
+    assert len(model.host_kernels) == 3
+    assert "takes OpenCL C" in next(iter(module.report.targets["opencl"].host.values()))
+    x = np.ones((2, 4), np.float32)
+    np.testing.assert_array_equal(model(x, BIAS)[0].numpy(), expected(x, BIAS)[0])
+
+
+def refused(**options: Any) -> str:
+    with pytest.raises(ingot.CompileError) as caught:
+        ingot.compile(program, variants=[best_variant()], **options)
+    return str(caught.value)
+
+
+def test_what_is_missing_or_wrong_is_told_with_the_name() -> None:
+    assert "the kernel 'acme.affine', which is not given" in refused()
+    other = ingot.Kernel("(f32[n]) -> (f32[n])", C, entry="affine", workload=["n"])
+    assert "is given as (f32[n]) -> (f32[n])" in refused(kernels={"acme.affine": other})
+    broken = in_c(source="static void affine(int x) { return y; }")
+    assert "error" in refused(kernels={"acme.affine": broken})
+    only = {"acme.affine": in_opencl_c()}
+    assert "written in OpenCL C, and" in refused(kernels=only)
+    with pytest.raises(ingot.CompileError, match="or compile with fallback=False"):
+        ingot.compile(program, target="opencl", kernels=only)
+    assert ingot.compile(program, target="opencl", kernels=only, fallback=False).report.kernel_count
+
+
+KERNELS: list[tuple[dict[str, Any], str]] = [
+    ({"entry": "a b"}, "'a b' is no name of a function"),
+    ({"workload": []}, "workload has 0 axes, expected 1 to 3"),
+    ({"workload": ["k"]}, r"workload 'k': no argument of .* has a dim 'k'"),
+    ({"workload": ["n+"]}, "workload: dim expression"),
+    ({"tile": [0]}, r"tile is \[0\], expected numbers above 0"),
+    ({"local_size": [64, 64]}, "local_size is"),
+    ({"target": "npu"}, "for the target 'npu'; the targets are: cpu, opencl"),
+]
+
+
+@pytest.mark.parametrize(("changed", "message"), KERNELS)
+def test_declarations_that_are_none_are_refused(changed: dict[str, Any], message: str) -> None:
+    with pytest.raises(ingot.InvalidArgument, match=message):
+        in_c(**changed)
+
+
+def test_kernels_decide_no_dims_and_are_one_for_a_target() -> None:
+    with pytest.raises(ingot.InvalidArgument, match="whose dims its arguments tell"):
+        ingot.Kernel("(f32[n]) -> (f32[k])", C, entry="affine", workload=["n"])
+    for given in (3, [in_c(), in_c()], {"a": 1}):
+        with pytest.raises((ingot.InvalidArgument, TypeError)):
+            ingot.compile(program, kernels={"acme.affine": given})
+
+
+def test_the_text_of_a_program_brings_no_kernel() -> None:
+    text = """
+module {} {
+  func @main(%x: f32[4] "x") -> (f32[4] "y") {
+    %y = kernel_call(%x) {name="acme.f", signature="(f32[n]) -> (f32[n])"} : f32[4]
+    return(%y)
+  }
+}
+"""
+    with pytest.raises(ingot.CompileError, match=r"the kernel 'acme\.f', which is not given"):
+        ingot.compile(text, variants=[best_variant()])

@@ -12,7 +12,7 @@ from importlib import import_module
 from threading import get_ident
 from typing import Any
 
-from ingot.hal.errors import FailedPrecondition, error_class
+from ingot.hal.errors import Error, FailedPrecondition, error_class
 
 __all__ = [
     "Handle",
@@ -23,6 +23,7 @@ __all__ = [
     "lib",
     "raise_kept",
     "raised",
+    "status_of",
     "text",
 ]
 
@@ -69,6 +70,12 @@ def check(status: Any) -> None:
         if raised:
             raise_kept(message)
         raise error_class(code)(message)
+
+
+def status_of(kind: type[Error], message: str) -> Any:
+    """A new status for C; an error without a code is an internal one."""
+    encoded = message.encode("utf-8", "backslashreplace").replace(b"\0", b"\\0")
+    return lib.ingot_status_make(kind.code or 0, encoded)
 
 
 def text(characters: Any) -> str:

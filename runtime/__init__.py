@@ -9,13 +9,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ingot.runtime.model import Function, Model, load
+    from ingot.runtime.fence import Fence
+    from ingot.runtime.function import Function
+    from ingot.runtime.model import Model, load
     from ingot.runtime.signature import Signature, Value
 
-__all__ = ["Function", "Model", "Signature", "Value", "load"]
+__all__ = ["Fence", "Function", "Model", "Signature", "Value", "load"]
 
 _FILES = {
-    "Function": "model",
+    "Fence": "fence",
+    "Function": "function",
     "Model": "model",
     "Signature": "signature",
     "Value": "signature",

@@ -7,19 +7,17 @@ y = model(x)                    # the same as model.main(x)
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from threading import get_ident
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from ingot.hal.array import Array, array_of_view, values_of_view
+from ingot.hal.array import Array
 from ingot.hal.device import open_device
-from ingot.hal.errors import FailedPrecondition, InvalidArgument, NotFound
-from ingot.hal.native import Uncopied, check, lib, raise_kept, raised
+from ingot.hal.errors import InvalidArgument, NotFound
+from ingot.hal.native import Uncopied, check, lib
 from ingot.hal.whole_file import read_arrays, write_whole
 from ingot.runtime.debugging import Debugger, Stop
-from ingot.runtime.frame import Frame
-from ingot.runtime.limits import set_limits
+from ingot.runtime.function import Function, function_of
 from ingot.runtime.origin import Origin, origin_of, remember, shared_program
 from ingot.runtime.program import HostKernel, Program
 from ingot.runtime.session import Session
@@ -32,228 +30,10 @@ from ingot.runtime.state import (
     state_spans,
     write_state,
 )
-from ingot.runtime.texts import Texts, has_texts
+from ingot.runtime.submission import Submission
 from ingot.runtime.trace import Trace
 
 __all__ = ["Function", "Model", "load"]
-
-_call = lib.ingot_python_call
-
-
-class Function(Uncopied):
-    """A function of a model, ready to be called."""
-
-    __slots__ = (
-        "__weakref__",
-        "_argument_count",
-        "_frames",
-        "_gives_tensor",
-        "_ordinal",
-        "_result_count",
-        "_session",
-        "_signature",
-    )
-
-    def __init__(self, session: Session, ordinal: int, signature: Signature) -> None:
-        self._session = session
-        self._ordinal = ordinal
-        self._signature = signature
-        self._argument_count = len(signature.arguments)
-        self._result_count = len(signature.results)
-        kinds = [value.kind for value in signature.results]
-        self._gives_tensor = kinds == ["tensor"]
-        self._frames: list[Frame] = []  # those not in a call
-
-    @property
-    def signature(self) -> Signature:
-        return self._signature
-
-    @property
-    def tensors(self) -> Function:
-        """The function with the values of its signature as they are: strings as two tensors."""
-        return self
-
-    @property
-    def __name__(self) -> str:
-        return self._signature.name
-
-    def __repr__(self) -> str:
-        return f"<function {self._signature}>"
-
-    def __call__(self, *arguments: Any, out: Any = None, **named: Any) -> Any:
-        """Runs the function. Arguments are arrays (NumPy, DLPack), scalars or lists; a sequence
-        is a list of arrays, an optional may be None.
-
-        Gives an Array, a tuple of them for several results, None for none; a list of Arrays for
-        a sequence, None for an optional that is empty. `out` holds the memory to write to: an
-        array, or one per result (None: make a new one).
-        """
-        return self._run(arguments, out, named)
-
-    def _run(
-        self,
-        arguments: tuple[Any, ...],
-        out: Any,
-        named: Mapping[str, Any],
-        limits: tuple[int | None, float | None] | None = None,
-    ) -> Any:
-        if named or len(arguments) != self._argument_count:
-            arguments = self._bind(arguments, named)
-        try:
-            frame = self._frames.pop()
-        except IndexError:
-            frame = self._new_frame()
-        try:
-            if limits is not None:
-                set_limits(frame.pointer.options, *limits)
-            keep = frame.set_arguments(arguments)
-            outputs = None
-            if out is not None or frame.has_output:
-                outputs = self._outputs(out)
-                keep += frame.set_outputs(outputs)
-            session = self._session
-            if limits is not None and limits[1] is not None:
-                status = session.call_in_time(frame.pointer, limits[0], limits[1])
-            else:
-                with session.lock:
-                    if session.closed:
-                        raise FailedPrecondition(session.closed)
-                    status = _call(frame.pointer)
-            if status:
-                check(status)
-            if raised and get_ident() in raised:
-                self._results(frame, outputs)  # takes them over
-                raise_kept()
-            if not self._gives_tensor:
-                return self._results(frame, outputs)
-            if outputs is not None and outputs[0] is not None:
-                return outputs[0]
-            return array_of_view(frame.views, self._argument_count, session.device)
-        finally:
-            if raised:  # another exception was first
-                raised.pop(get_ident(), None)
-            if limits is not None:
-                set_limits(frame.pointer.options, None, None)
-            self._frames.append(frame)
-
-    def call(
-        self,
-        *arguments: Any,
-        out: Any = None,
-        as_dict: bool = False,
-        max_steps: int | None = None,
-        timeout: float | None = None,
-        **named: Any,
-    ) -> Any:
-        """Runs the function; with `as_dict` the results come in a dict by name, and `out`
-        may be one too. DeadlineExceeded: the call took more than `max_steps` instructions of
-        the VM or `timeout` seconds, with those for which calls of other threads kept it
-        waiting; they are looked at in every loop and kernel."""
-        if isinstance(out, Mapping):
-            out = self._order_outputs(out)
-        results = self._run(arguments, out, named, (max_steps, timeout))
-        if not as_dict:
-            return results
-        names = self._result_names()
-        return dict(zip(names, results if len(names) > 1 else [results], strict=False))
-
-    def _result_names(self) -> list[str]:
-        return [value.name for value in self._signature.results]
-
-    def _results(self, frame: Frame, outputs: Sequence[Any] | None) -> Any:
-        """What a call gives: new arrays, and those of `out=` as they were passed."""
-        views, first, device = frame.views, self._argument_count, self._session.device
-        results = tuple(
-            values_of_view(views, first + ordinal, device) if value is None else value
-            for ordinal, value in enumerate(outputs or (None,) * self._result_count)
-        )
-        return results if len(results) > 1 else results[0] if results else None
-
-    def _new_frame(self) -> Frame:
-        session = self._session
-        return Frame(session.pointer, session.device, self._ordinal, self._signature)
-
-    def _bind(self, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:
-        """Positional and named arguments in the order of the signature."""
-        names = [value.name for value in self._signature.arguments]
-        if len(arguments) > len(names):
-            raise InvalidArgument(
-                f"{len(arguments)} arguments for {self._signature}, which takes {len(names)}"
-            )
-        unknown = [name for name in named if name not in names]
-        if unknown:
-            raise InvalidArgument(
-                f"no argument is called {unknown[0]!r}; the signature is {self._signature}"
-            )
-        twice = [name for name in names[: len(arguments)] if name in named]
-        if twice:
-            raise InvalidArgument(f"argument {twice[0]!r} is given by position and by name")
-        missing = [name for name in names[len(arguments) :] if name not in named]
-        if missing:
-            raise InvalidArgument(
-                f"argument {missing[0]!r} is missing; the signature is {self._signature}"
-            )
-        return arguments + tuple(named[name] for name in names[len(arguments) :])
-
-    def _outputs(self, out: Any) -> tuple[Any, ...]:
-        """One entry per result; None where the result is to be made."""
-        if out is None:
-            return (None,) * self._result_count
-        if self._result_count == 1 and not isinstance(out, (tuple, list)):
-            return (out,)
-        if not isinstance(out, (tuple, list)):
-            out = (out,)
-        outputs = tuple(out)
-        if len(outputs) != self._result_count:
-            raise InvalidArgument(
-                f"out= holds {len(outputs)} arrays, but {self._signature} has "
-                f"{self._result_count} results"
-            )
-        return outputs
-
-    def _order_outputs(self, out: Mapping[str, Any]) -> tuple[Any, ...]:
-        names = [value.name for value in self._signature.results]
-        unknown = [name for name in out if name not in names]
-        if unknown:
-            raise InvalidArgument(
-                f"no result is called {unknown[0]!r}; the signature is {self._signature}"
-            )
-        return tuple(out.get(name) for name in names)
-
-
-class _TextFunction(Function):
-    """A function that takes or gives strings or maps: one object array for each string tensor."""
-
-    __slots__ = ("_texts",)
-
-    def __init__(self, session: Session, ordinal: int, signature: Signature) -> None:
-        super().__init__(session, ordinal, signature)
-        self._texts = Texts(signature)
-
-    @property
-    def tensors(self) -> Function:
-        return Function(self._session, self._ordinal, self._signature)
-
-    def _run(
-        self,
-        arguments: tuple[Any, ...],
-        out: Any,
-        named: Mapping[str, Any],
-        limits: tuple[int | None, float | None] | None = None,
-    ) -> Any:
-        arguments, named = self._texts.bind(arguments, named)
-        results = super()._run(arguments, out, named, limits)
-        if out is not None:  # memory of the caller's, for tensors
-            return results
-        return self._texts.unpack([results] if self._result_count == 1 else results)
-
-    def _result_names(self) -> list[str]:
-        return self._texts.result_names
-
-
-def _function(session: Session, ordinal: int, signature: Signature) -> Function:
-    kind = _TextFunction if has_texts(signature) else Function
-    return kind(session, ordinal, signature)
 
 
 class Model(Uncopied):
@@ -268,7 +48,7 @@ class Model(Uncopied):
         self._program = program
         self._session = Session(program, origin)
         self._functions = {
-            signature.name: _function(self._session, ordinal, signature)
+            signature.name: function_of(self._session, ordinal, signature)
             for ordinal, signature in enumerate(program.signatures)
         }
         self._main = self._functions.get("main")
@@ -325,6 +105,14 @@ class Model(Uncopied):
     def call(self, *arguments: Any, **options: Any) -> Any:
         """Runs `main`; see `Function.call`."""
         return self._find_main().call(*arguments, **options)
+
+    def submit(self, *arguments: Any, **options: Any) -> Submission:
+        """Queues a call of `main`; see `Function.submit`."""
+        return self._find_main().submit(*arguments, **options)
+
+    async def async_call(self, *arguments: Any, **options: Any) -> Any:
+        """Awaits a call of `main`; see `Function.async_call`."""
+        return await self._find_main().async_call(*arguments, **options)
 
     @property
     def variables(self) -> tuple[Value, ...]:

@@ -21,7 +21,7 @@ import numpy as np
 from ingot.hal.array import Array
 from ingot.hal.device import Device
 from ingot.hal.errors import Cancelled, Error, FailedPrecondition, InvalidArgument
-from ingot.hal.native import ffi, keep_error, lib, raised, text
+from ingot.hal.native import ffi, keep_error, lib, raised, status_of, text
 from ingot.hal.spec import dtype_of_code
 from ingot.runtime.frame import bytes_of
 from ingot.runtime.tensors import bits_of_input
@@ -92,9 +92,9 @@ class _Native:
             _check_kept(memory)
         except _Raised as error:
             raised[get_ident()] = error.cause
-            return _status(InvalidArgument, f"{type(error.cause).__name__}: {error.cause}")
+            return status_of(InvalidArgument, f"{type(error.cause).__name__}: {error.cause}")
         except Error as error:
-            return _status(type(error), str(error))
+            return status_of(type(error), str(error))
         return ffi.NULL
 
     def _results(self, call: Any, memory: list[Any]) -> Any:
@@ -140,11 +140,6 @@ class _Raised(Exception):
         self.cause = cause
 
 
-def _status(kind: type[Error], message: str) -> Any:
-    encoded = message.encode("utf-8", "backslashreplace").replace(b"\0", b"\\0")
-    return lib.ingot_status_make(kind.code or 0, encoded)
-
-
 def _check_kept(memory: list[Any]) -> None:
     """FailedPrecondition: an array over bytes of the call is still there."""
     if any(each() is not None for each in memory):
@@ -175,7 +170,7 @@ def _call(handle: Any, call: Any) -> Any:
         return native(call)
     except BaseException as error:  # of a signal's handler
         keep_error(None, error, None)
-        return _status(Cancelled, f"{type(error).__name__}: {error}")
+        return status_of(Cancelled, f"{type(error).__name__}: {error}")
     finally:
         calls.pop()
         if not calls:

@@ -21,6 +21,7 @@ from ingot.hal.errors import DeadlineExceeded, FailedPrecondition
 from ingot.hal.native import check, ffi, lib
 from ingot.runtime.limits import set_limits
 from ingot.runtime.program import Program
+from ingot.runtime.submission import forget_submissions, wait_until_idle
 from ingot.runtime.trace import Recorder
 
 __all__ = ["Session"]
@@ -30,6 +31,7 @@ _FORKED = (
     "another thread was using the model when the process forked, and its state is lost: take "
     "model.fork(state=False) in the child"
 )
+_ALL_CALLS = 2**64 - 1  # INGOT_ALL_CALLS
 _sessions: WeakSet[Session] = WeakSet()
 
 
@@ -45,6 +47,7 @@ class Session:
         "closed",
         "device",
         "lock",
+        "pending",
         "pointer",
         "program",
     )
@@ -58,6 +61,7 @@ class Session:
         self.device: Device = program.device
         self._recorder: Recorder | None = None  # that C knows
         self._traces: set[int] = set()  # ids of those that want events
+        self.pending: set[Any] = set()  # submitted calls that have not ended
         out = ffi.new("ingot_session_t **")
         if origin is None:
             check(lib.ingot_session_create(program.pointer, ffi.NULL, out))
@@ -79,7 +83,24 @@ class Session:
         with self.lock:
             if self.closed:
                 raise FailedPrecondition(self.closed)
+            if self.pending:
+                wait_until_idle(self.pending)
             yield self.pointer
+
+    def submit(self, submission: Any, fences: tuple[Any, ...]) -> None:
+        """Queues a call, at once: also while others use the session."""
+        with self._freeing:
+            if self.closed:
+                raise FailedPrecondition(self.closed)
+            check(lib.ingot_python_submit(submission, *fences))
+
+    def call_behind(self, frame: Any, status: Any) -> Any:
+        """Makes a call again that C has refused because submitted ones have to end first."""
+        while status and self.pending and lib.ingot_status_code(status) == FailedPrecondition.code:
+            lib.ingot_status_free(status)
+            wait_until_idle(self.pending)
+            status = lib.ingot_python_call(frame)
+        return status
 
     def call_in_time(self, frame: Any, max_steps: int | None, timeout: float) -> Any:
         """The status of a call that has `timeout` seconds, with those of waiting for its turn."""
@@ -88,26 +109,29 @@ class Session:
         try:
             if not is_inside:
                 lock.acquire(timeout=min(timeout, threading.TIMEOUT_MAX))
+            if lock._is_owned() and self.pending:
+                wait_until_idle(self.pending, end - time.monotonic())
             rest = end - time.monotonic()
             if rest <= 0 or not lock._is_owned():
                 raise DeadlineExceeded(
-                    f"calls of other threads took longer than the call's timeout of {timeout} s"
+                    "calls of other threads, and those that were submitted, took longer than the "
+                    f"call's timeout of {timeout} s"
                 )
             set_limits(frame.options, max_steps, rest)
             with self.use():
-                return lib.ingot_python_call(frame)
+                return self.call_behind(frame, lib.ingot_python_call(frame))
         finally:  # also where a signal raised just behind `acquire`
             if not is_inside and lock._is_owned():
                 lock.release()
 
-    def cancel(self) -> bool:
+    def cancel(self, number: int = 0) -> bool:
+        """Ends a submitted call by its number; 0: the one that is running."""
         with self._freeing:
-            return bool(
-                self.pointer and lib.ingot_session_cancel(self.pointer, lib.INGOT_RUNNING_CALL)
-            )
+            return bool(self.pointer and lib.ingot_session_cancel(self.pointer, number))
 
     def close(self) -> None:
         self.closed = self.closed or _CLOSED
+        self.cancel(_ALL_CALLS)
         if not self.lock._is_owned():  # else this is inside a use
             with self.lock:
                 self._free()
@@ -166,6 +190,10 @@ class Session:
     def after_fork(self) -> None:
         """In the child: what another thread of the parent was using is lost, with its lock."""
         self._freeing = threading.RLock()
+        if self.pending:
+            self.pending = set()
+            self.closed = self.closed or _FORKED
+            self.pointer = ffi.NULL
         if self.lock._is_owned():
             return
         if not self.lock.acquire(blocking=False):
@@ -177,6 +205,7 @@ class Session:
 
 
 def _after_fork() -> None:
+    forget_submissions()
     for session in list(_sessions):
         session.after_fork()
 

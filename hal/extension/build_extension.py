@@ -18,17 +18,19 @@ sys.path.insert(0, str(FOLDER.parents[1]))
 from hal import header  # noqa: E402  the package `ingot` is not installed yet
 
 PUBLIC_HEADERS = ("ingot.h", "opencl.h")
-PRIVATE_HEADERS = ("call.h", "debug.h", "dlpack.h", "record.h")
+PRIVATE_HEADERS = ("call.h", "debug.h", "dlpack.h", "record.h", "submit.h")
 
 # Called by C: for every line of the log (`hal/device.py`), every few milliseconds of a call
 # (`runtime/limits.py`), where a debugger stops one (`runtime/debugging.py`), where one calls a
-# native function (`runtime/natives.py`), for the bytes of a state (`runtime/state.py`), and for a
-# program's weights (`runtime/parameters.py`).
+# native function (`runtime/natives.py`), when a submitted one has failed (`runtime/submission.py`),
+# for the bytes of a state (`runtime/state.py`), and for a program's weights
+# (`runtime/parameters.py`).
 CALLBACKS = """
 extern "Python" void ingot_python_log(void *user, int32_t severity, const char *message);
 extern "Python+C" bool ingot_python_handle_signals(void);
 extern "Python" ingot_status_t ingot_python_find_parameter(
     void *user, const char *scope, const char *key, ingot_parameter_span_t *out_span);
+extern "Python+C" void ingot_python_failed(ingot_python_submission_t *submission);
 extern "Python+C" bool ingot_python_stopped(void *user, const ingot_debug_stop_t *stop);
 extern "Python" ingot_status_t ingot_python_native(void *user, const ingot_native_call_t *call);
 extern "Python" bool ingot_python_write(void *user, const void *data, size_t length);

@@ -17,7 +17,8 @@ void ingot_python_drop_results(ingot_python_frame_t *frame) {
   }
 }
 
-static ingot_status_t ingot_python_wrap_tensors(ingot_python_frame_t *frame, uint32_t count) {
+ingot_status_t ingot_python_wrap_tensors(ingot_python_frame_t *frame) {
+  uint32_t count = frame->argument_count + frame->result_count;
   ingot_python_drop_results(frame);
   for (uint32_t i = 0; i < count; ++i) {
     ingot_python_tensor_t *tensor = &frame->tensors[i];
@@ -34,20 +35,24 @@ static ingot_status_t ingot_python_wrap_tensors(ingot_python_frame_t *frame, uin
   return NULL;
 }
 
-ingot_status_t ingot_python_call(ingot_python_frame_t *frame) {
+void ingot_python_drop_wraps(ingot_python_frame_t *frame, bool keeps_new) {
   uint32_t count = frame->argument_count + frame->result_count;
-  ingot_status_t status = ingot_python_wrap_tensors(frame, count);
+  for (uint32_t i = 0; i < count; ++i) {
+    bool is_new = i >= frame->argument_count && !frame->tensors[i].view && !frame->tensors[i].data;
+    if (is_new && keeps_new) continue;
+    ingot_buffer_view_release(frame->views[i]);
+    frame->views[i] = NULL;
+  }
+}
+
+ingot_status_t ingot_python_call(ingot_python_frame_t *frame) {
+  ingot_status_t status = ingot_python_wrap_tensors(frame);
   if (!status) {
     status = ingot_session_call(frame->session, frame->function, frame->views,
                                 frame->argument_count, frame->views + frame->argument_count,
                                 frame->result_count, &frame->options);
   }
-  for (uint32_t i = 0; i < count; ++i) {
-    bool is_new = i >= frame->argument_count && !frame->tensors[i].view && !frame->tensors[i].data;
-    if (is_new && !status) continue;
-    ingot_buffer_view_release(frame->views[i]);
-    frame->views[i] = NULL;
-  }
+  ingot_python_drop_wraps(frame, !status);
   return status;
 }
 

@@ -31,6 +31,12 @@ typedef struct ingot_python_frame_t {
   ingot_buffer_view_t **views;    /* one per tensor */
 } ingot_python_frame_t;
 
+/* Fills `views`, which hold a reference each. */
+ingot_status_t ingot_python_wrap_tensors(ingot_python_frame_t *frame);
+
+/* Lets them go; `keeps_new`: but for results that the call has made. */
+void ingot_python_drop_wraps(ingot_python_frame_t *frame, bool keeps_new);
+
 /* Wraps the tensors, calls, and lets the wrappers go. On success the view of each result
  * that was neither a view nor in memory stands in `views`, and is Python's to take. */
 ingot_status_t ingot_python_call(ingot_python_frame_t *frame);

@@ -44,7 +44,9 @@ if TYPE_CHECKING:
     )
     from ingot.language.model import LanguageModel, generate
     from ingot.quantizing import QuantizedModule, quantize
-    from ingot.runtime.model import Function, Model, load
+    from ingot.runtime.fence import Fence
+    from ingot.runtime.function import Function
+    from ingot.runtime.model import Model, load
     from ingot.runtime.natives import should_stop
     from ingot.runtime.signature import Signature, Value
 
@@ -60,6 +62,7 @@ __all__ = [
     "DeviceLost",
     "Error",
     "FailedPrecondition",
+    "Fence",
     "Function",
     "Incompatible",
     "Internal",
@@ -102,7 +105,8 @@ _TRACING = "ingot.compiler.frontends.program.tracing"
 _HOMES = {
     "Array": "ingot.hal.array",
     "Device": "ingot.hal.device",
-    "Function": "ingot.runtime.model",
+    "Fence": "ingot.runtime.fence",
+    "Function": "ingot.runtime.function",
     "Kernel": "ingot.compiler.own_kernels",
     "LanguageModel": "ingot.language.model",
     "Model": "ingot.runtime.model",

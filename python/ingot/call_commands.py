@@ -20,7 +20,8 @@ from ingot.command_line import (
 from ingot.hal.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from ingot.runtime.model import Function, Model
+    from ingot.runtime.function import Function
+    from ingot.runtime.model import Model
 
 __all__ = ["add_bench", "add_run"]
 

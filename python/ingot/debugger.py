@@ -20,7 +20,8 @@ from ingot.debug_views import Place, Views, parse_place
 from ingot.explorer.facts import read_debug
 from ingot.hal.errors import Cancelled, Error, InvalidArgument, NotFound
 from ingot.runtime.debugging import Stop
-from ingot.runtime.model import Function, Model
+from ingot.runtime.function import Function
+from ingot.runtime.model import Model
 
 __all__ = ["DebugOptions", "debug_call"]
 

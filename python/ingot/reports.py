@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from ingot.compiler.targets.cpu.cache import Cache
     from ingot.hal.device import Device
     from ingot.quantizing.report import QuantizationReport
-    from ingot.runtime.model import Function, Model
+    from ingot.runtime.function import Function
+    from ingot.runtime.model import Model
     from ingot.timing import Profiled, Times
 
 __all__ = [

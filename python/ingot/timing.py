@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ingot.hal.printable import printable
-from ingot.runtime.model import Function, Model
+from ingot.runtime.function import Function
+from ingot.runtime.model import Model
 from ingot.runtime.trace import Trace
 
 __all__ = ["Profiled", "Times", "profile_calls", "profile_lines", "time_calls", "trace_calls"]

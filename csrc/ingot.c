@@ -82,6 +82,8 @@
 #include "api/device.c"
 #include "api/host_kernel.c"
 #include "api/json.c"
+#include "api/inner.c"
+#include "api/link.c"
 #include "api/memory.c"
 #include "api/natives.c"
 #include "api/packed.c"

@@ -1,5 +1,5 @@
-/* Native functions of a program: finding them by name, comparing signatures, and one message for
- * all that are missing or other than expected.
+/* Native functions of a program: finding them by name among those of the application and in other
+ * modules, comparing signatures, and one message for all that are missing or other than expected.
  */
 #include <stdio.h>
 #include <string.h>
@@ -127,47 +127,82 @@ static ingot_status_t check_natives_given(const ingot_allocator_t *allocator,
   return NULL;
 }
 
-ingot_status_t ingot_program_check_natives(const ingot_device_t *device,
-                                           ingot_module_t *const *modules, uint32_t module_count,
-                                           const ingot_program_options_t *options) {
-  const ingot_allocator_t *allocator = ingot_hal_device_allocator(device);
+/* A native function without `call`, which the session calls in another module. */
+static ingot_native_t make_link(ingot_program_t *program, uint32_t caller, uint32_t function,
+                                const char *name) {
+  ingot_program_link_t *link = &program->links[program->link_count++];
+  *link = (ingot_program_link_t){caller, function};
+  return (ingot_native_t){.name = name, .user = link, .on_device = true};
+}
+
+/* One that `image` calls, or what is wrong with it. */
+static void take_native(ingot_program_t *program, uint32_t image,
+                        const ingot_layout_native_t *wanted, const ingot_program_options_t *options,
+                        problems_t *missing, problems_t *other) {
+  const ingot_module_t *module = program->images[image].module;
+  const char *name = ingot_module_string(module, wanted->name);
+  const char *signature = ingot_module_string(module, wanted->signature);
+  const ingot_native_t *native = find_native(options, name);
+  ingot_native_t *taken = &program->images[image].natives[wanted - module->natives];
+  uint32_t function = 0;
+  if (native) {
+    *taken = *native;
+    if (native->signature && !same_signature(signature, native->signature)) {
+      add_problem(other, name, signature, native->signature);
+    }
+  } else if (ingot_program_find_link(program, name, &function)) {
+    char text[256];
+    *taken = make_link(program, image, function, name);
+    if (ingot_program_link_fits(program, module, wanted, function)) return;
+    ingot_program_link_text(program, function, text, sizeof(text));
+    add_problem(other, name, signature, text);
+  } else {
+    add_problem(missing, name, signature, NULL);
+  }
+}
+
+static ingot_status_t take_all(ingot_program_t *program, const ingot_program_options_t *options,
+                               problems_t *missing, problems_t *other) {
+  const ingot_allocator_t *allocator = ingot_program_allocator(program);
+  size_t count = 0;
+  void *memory = NULL;
+  for (uint32_t m = 0; m < program->image_count; ++m) {
+    count += program->images[m].module->native_count;
+  }
+  INGOT_TRY(ingot_allocate_array(allocator, count, sizeof(ingot_program_link_t), &memory));
+  program->links = memory;
+  for (uint32_t m = 0; m < program->image_count; ++m) {
+    ingot_vm_image_t *image = &program->images[m];
+    INGOT_TRY(ingot_allocate_array(allocator, image->module->native_count, sizeof(ingot_native_t),
+                                   &memory));
+    image->natives = memory;
+    for (uint32_t i = 0; i < image->module->native_count; ++i) {
+      take_native(program, m, &image->module->natives[i], options, missing, other);
+    }
+  }
+  return NULL;
+}
+
+ingot_status_t ingot_program_take_natives(ingot_program_t *program,
+                                          const ingot_program_options_t *options) {
+  const ingot_allocator_t *allocator = ingot_program_allocator(program);
   problems_t missing = {.count = 0};
   problems_t other = {.count = 0};
   INGOT_TRY(check_natives_given(allocator, options));
-  for (uint32_t m = 0; m < module_count; ++m) {
-    for (uint32_t i = 0; i < modules[m]->native_count; ++i) {
-      const char *name = ingot_module_string(modules[m], modules[m]->natives[i].name);
-      const char *signature = ingot_module_string(modules[m], modules[m]->natives[i].signature);
-      const ingot_native_t *native = find_native(options, name);
-      if (!native) add_problem(&missing, name, signature, NULL);
-      else if (native->signature && !same_signature(signature, native->signature))
-        add_problem(&other, name, signature, native->signature);
-    }
-  }
+  INGOT_TRY(take_all(program, options, &missing, &other));
   if (missing.count > 0) {
     return ingot_status_create(allocator, INGOT_STATUS_NOT_FOUND,
                                "%u native function%s missing: %s%s; give what the modules call as "
-                               "the program's natives",
+                               "the program's natives, or a module of that name that has it",
                                missing.count, missing.count > 1 ? "s are" : " is", missing.text,
                                more_of(&missing));
   }
-  if (other.count == 0) return NULL;
-  return ingot_status_create(allocator, INGOT_STATUS_INVALID_ARGUMENT,
-                             "%u native function%s of another signature than the modules call: "
-                             "%s%s",
-                             other.count, other.count > 1 ? "s are" : " is", other.text,
-                             more_of(&other));
-}
-
-ingot_status_t ingot_program_take_natives(ingot_vm_image_t *image,
-                                          const ingot_program_options_t *options) {
-  const ingot_module_t *module = image->module;
-  void *natives = NULL;
-  INGOT_TRY(ingot_allocate_array(ingot_hal_device_allocator(image->device), module->native_count,
-                                 sizeof(ingot_native_t), &natives));
-  image->natives = natives;
-  for (uint32_t i = 0; i < module->native_count; ++i) {
-    image->natives[i] = *find_native(options, ingot_module_string(module, module->natives[i].name));
+  if (other.count > 0) {
+    return ingot_status_create(allocator, INGOT_STATUS_INVALID_ARGUMENT,
+                               "%u native function%s of another signature than the modules call: "
+                               "%s%s",
+                               other.count, other.count > 1 ? "s are" : " is", other.text,
+                               more_of(&other));
   }
-  return NULL;
+  return ingot_program_check_circles(program);
 }

@@ -35,27 +35,49 @@ static ingot_status_t list_functions(ingot_program_t *program, uint32_t image_or
                              program->device->target);
 }
 
-/* Exported names are looked up without their module, so they must differ; within a module
- * they do. */
+static const char *function_name(const ingot_program_t *program, uint32_t ordinal) {
+  ingot_program_function_t function = program->functions[ordinal];
+  const ingot_module_t *module = program->images[function.image].module;
+  return ingot_module_string(module, module->functions[function.function].name);
+}
+
+/* Functions of modules without a name must differ in theirs; within a module they do. */
 static ingot_status_t check_names(const ingot_program_t *program) {
   if (program->image_count < 2) return NULL;
   for (uint32_t i = 0; i < program->function_count; ++i) {
-    ingot_program_function_t one = program->functions[i];
-    const ingot_module_t *module = program->images[one.image].module;
-    const char *name = ingot_module_string(module, module->functions[one.function].name);
+    if (program->names[program->functions[i].image][0]) continue;
     uint32_t found = 0;
-    INGOT_TRY(ingot_program_find_function(program, name, &found));
+    while (strcmp(function_name(program, found), function_name(program, i)) != 0) ++found;
     if (found == i) continue;
     return ingot_status_create(ingot_program_allocator(program), INGOT_STATUS_INVALID_ARGUMENT,
-                               "two of the modules have a function '%s': compile one under another "
-                               "name, with `ingot compile NAME=MODEL`",
-                               name);
+                               "two of the modules have a function '%s': give the modules names",
+                               function_name(program, i));
   }
   return NULL;
 }
 
-static ingot_status_t create_image(ingot_program_t *program, ingot_module_t *module,
-                                   const ingot_program_options_t *options) {
+/* Copies the names of the modules, which must differ. */
+static ingot_status_t take_names(ingot_program_t *program, const ingot_program_options_t *options) {
+  const ingot_allocator_t *allocator = ingot_program_allocator(program);
+  void *memory = NULL;
+  INGOT_TRY(ingot_allocate_array(allocator, program->image_count, sizeof(char *), &memory));
+  program->names = memory;
+  for (uint32_t i = 0; i < program->image_count; ++i) {
+    const char *name = options->names && options->names[i] ? options->names[i] : "";
+    size_t length = strlen(name) + 1;
+    INGOT_TRY(ingot_allocate(allocator, length, &memory));
+    program->names[i] = memory;
+    memcpy(memory, name, length);
+    for (uint32_t k = 0; k < i; ++k) {
+      if (!name[0] || strcmp(name, program->names[k]) != 0) continue;
+      return ingot_status_create(allocator, INGOT_STATUS_INVALID_ARGUMENT,
+                                 "two of the modules have the name '%s'", name);
+    }
+  }
+  return NULL;
+}
+
+static ingot_status_t create_image(ingot_program_t *program, ingot_module_t *module) {
   ingot_vm_image_t *image = &program->images[program->image_count];
   for (uint32_t i = 0; i < program->image_count; ++i) {
     image->first_variable += program->images[i].module->variable_count;
@@ -63,7 +85,6 @@ static ingot_status_t create_image(ingot_program_t *program, ingot_module_t *mod
   }
   ++program->image_count;
   INGOT_TRY(ingot_vm_image_initialize(image, program->device, program->account, module));
-  INGOT_TRY(ingot_program_take_natives(image, options));
   return list_functions(program, program->image_count - 1);
 }
 
@@ -75,13 +96,12 @@ static ingot_status_t create_images(ingot_program_t *program, ingot_module_t *co
   void *memory = NULL;
   INGOT_TRY(ingot_allocate_array(allocator, module_count, sizeof(*program->images), &memory));
   program->images = memory;
-  INGOT_TRY(ingot_program_check_natives(program->device, modules, module_count, options));
   INGOT_TRY(ingot_allocate_array(allocator, function_count, sizeof(*program->functions), &memory));
   program->functions = memory;
-  for (uint32_t i = 0; i < module_count; ++i) {
-    INGOT_TRY(create_image(program, modules[i], options));
-  }
-  return check_names(program);
+  for (uint32_t i = 0; i < module_count; ++i) INGOT_TRY(create_image(program, modules[i]));
+  INGOT_TRY(take_names(program, options));
+  INGOT_TRY(check_names(program));
+  return ingot_program_take_natives(program, options);
 }
 
 /* The first weights: what lies packed in files, then what init makes. */
@@ -148,6 +168,11 @@ void ingot_program_release(ingot_program_t *program) {
   }
   ingot_hal_account_release(program->account);
   ingot_mutex_deinitialize(&program->mutex);
+  for (uint32_t i = 0; program->names && i < program->image_count; ++i) {
+    ingot_release_memory(ingot_program_allocator(program), program->names[i]);
+  }
+  ingot_release_memory(ingot_program_allocator(program), program->names);
+  ingot_release_memory(ingot_program_allocator(program), program->links);
   ingot_release_memory(ingot_program_allocator(program), program->functions);
   ingot_release_memory(ingot_program_allocator(program), program->images);
   ingot_release_memory(ingot_program_allocator(program), program);
@@ -171,26 +196,33 @@ ingot_status_t ingot_program_function(const ingot_program_t *program, uint32_t f
   return NULL;
 }
 
-static const char *function_name(const ingot_program_t *program, uint32_t ordinal) {
-  ingot_program_function_t function = program->functions[ordinal];
-  const ingot_module_t *module = program->images[function.image].module;
-  return ingot_module_string(module, module->functions[function.function].name);
+/* Names are shown with that of their module, if it has one. */
+static ingot_status_t no_function(const ingot_program_t *program, const char *name,
+                                  uint32_t found) {
+  char names[512] = "";
+  for (uint32_t i = 0; i < program->function_count; ++i) {
+    if (found > 0 && strcmp(function_name(program, i), name) != 0) continue;
+    const char *scope = program->names[program->functions[i].image];
+    size_t length = strlen(names);
+    (void)snprintf(names + length, sizeof(names) - length, "%s'%s%s%s'", length ? ", " : "", scope,
+                   scope[0] ? "." : "", function_name(program, i));
+  }
+  return ingot_status_create(ingot_program_allocator(program), INGOT_STATUS_NOT_FOUND,
+                             "there is %s function '%s'; the program has %s",
+                             found > 0 ? "more than one" : "no", name, names[0] ? names : "none");
 }
 
 ingot_status_t ingot_program_find_function(const ingot_program_t *program, const char *name,
                                            uint32_t *out_function) {
+  uint32_t function = 0;
+  if (ingot_program_find_link(program, name, out_function)) return NULL;
+  uint32_t found = 0;
   for (uint32_t i = 0; i < program->function_count; ++i) {
     if (strcmp(function_name(program, i), name) != 0) continue;
-    *out_function = i;
-    return NULL;
+    ++found;
+    function = i;
   }
-  char names[512] = "";
-  for (uint32_t i = 0; i < program->function_count; ++i) {
-    size_t length = strlen(names);
-    (void)snprintf(names + length, sizeof(names) - length, "%s'%s'", i ? ", " : "",
-                   function_name(program, i));
-  }
-  return ingot_status_create(ingot_program_allocator(program), INGOT_STATUS_NOT_FOUND,
-                             "there is no function '%s'; the program has %s", name,
-                             names[0] ? names : "none");
+  if (found != 1) return no_function(program, name, found);
+  *out_function = function;
+  return NULL;
 }

@@ -16,6 +16,12 @@ typedef struct ingot_program_function_t {
   uint32_t function; /* ordinal in the image's module */
 } ingot_program_function_t;
 
+/* A function that the code of an image calls: the user of a native function without `call`. */
+typedef struct ingot_program_link_t {
+  uint32_t caller; /* the image */
+  uint32_t target; /* the function, ordinal in the program */
+} ingot_program_link_t;
+
 struct ingot_program_t {
   ingot_reference_count_t references;
   ingot_device_t *device;
@@ -25,6 +31,9 @@ struct ingot_program_t {
   uint32_t function_count;
   ingot_vm_image_t *images;
   ingot_program_function_t *functions;
+  char **names; /* of the images; "" for one without */
+  uint32_t link_count;
+  ingot_program_link_t *links; /* with room for all that the modules import */
   _Atomic bool swapping;
   ingot_mutex_t mutex;                   /* guards the rest */
   ingot_vm_weights_t *_Atomic weights; /* NULL until they are made; may be read without it */
@@ -62,15 +71,26 @@ ingot_status_t ingot_program_find_parameters(const ingot_module_t *module, const
                                              const ingot_parameters_t *parameters,
                                              ingot_parameter_span_t *spans);
 
-/* NotFound names all native functions that the modules call and `options` lack; InvalidArgument
- * those of another signature. */
-ingot_status_t ingot_program_check_natives(const ingot_device_t *device,
-                                           ingot_module_t *const *modules, uint32_t module_count,
-                                           const ingot_program_options_t *options);
-
-/* Gives an image those that its module calls, which are checked. */
-ingot_status_t ingot_program_take_natives(ingot_vm_image_t *image,
+/* natives.c: gives all images the native functions that their modules call: those of `options`,
+ * else functions of other modules. NotFound names all that nobody has; InvalidArgument those of
+ * another signature. */
+ingot_status_t ingot_program_take_natives(ingot_program_t *program,
                                           const ingot_program_options_t *options);
+
+/* link.c: the function called MODULE.FUNCTION. */
+bool ingot_program_find_link(const ingot_program_t *program, const char *name,
+                             uint32_t *out_function);
+
+/* Whether it takes and gives what the module that calls it says. */
+bool ingot_program_link_fits(const ingot_program_t *program, const ingot_module_t *caller,
+                             const ingot_layout_native_t *native, uint32_t function);
+
+/* What it takes and gives, as text. */
+void ingot_program_link_text(const ingot_program_t *program, uint32_t function, char *out_text,
+                             size_t capacity);
+
+/* InvalidArgument if modules call each other in a circle. */
+ingot_status_t ingot_program_check_circles(const ingot_program_t *program);
 
 /* packed.c: sets the globals that a file holds, which belong to one of the program's modules. */
 ingot_status_t ingot_program_open_packed(const ingot_program_t *program, const char *path,

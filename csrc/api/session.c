@@ -121,21 +121,6 @@ ingot_status_t ingot_session_allocate(ingot_program_t *program,
   return NULL;
 }
 
-ingot_status_t ingot_session_create(ingot_program_t *program,
-                                    const ingot_session_options_t *options,
-                                    ingot_session_t **out_session) {
-  ingot_session_t *session = NULL;
-  INGOT_TRY(ingot_session_allocate(program, options, &session));
-  ingot_status_t status = ingot_vm_state_initialize(&session->context.state, session->context.queue,
-                                                    program->images, program->image_count);
-  if (status) {
-    ingot_session_release(session);
-    return status;
-  }
-  *out_session = session;
-  return NULL;
-}
-
 void ingot_session_retain(ingot_session_t *session) {
   ingot_reference_count_retain(&session->references);
 }
@@ -147,6 +132,10 @@ void ingot_session_release(ingot_session_t *session) {
 void ingot_session_drop(ingot_session_t *session) {
   if (!ingot_reference_count_release(&session->users)) return;
   ingot_program_t *program = session->program;
+  for (uint32_t i = 0; session->inner && i < program->image_count; ++i) {
+    ingot_session_release(session->inner[i]);
+  }
+  ingot_release_memory(ingot_session_allocator(session), session->inner);
   ingot_mutex_lock(&program->mutex);
   *session->previous = session->next;
   if (session->next) session->next->previous = session->previous;
@@ -204,12 +193,14 @@ static void set_function(ingot_session_t *session, uint32_t function) {
   context->image = image;
   context->function = target.function;
   context->variables = context->state.variables + image->first_variable;
-  if (session->weights != atomic_load_explicit(&session->program->weights, memory_order_acquire)) {
+  const ingot_session_t *root = session->root ? session->root : session;
+  if (root == session &&
+      session->weights != atomic_load_explicit(&session->program->weights, memory_order_acquire)) {
     ingot_mutex_lock(&session->program->mutex);
     renew_weights(session);
     ingot_mutex_unlock(&session->program->mutex);
   }
-  context->globals = session->weights->globals + image->first_global;
+  context->globals = root->weights->globals + image->first_global;
 }
 
 static ingot_status_t check_function(const ingot_session_t *session, uint32_t function) {
@@ -410,7 +401,7 @@ static ingot_status_t run_and_wait(ingot_vm_context_t *context) {
 
 static ingot_status_t run_call(const call_t *call, const ingot_call_t *given) {
   ingot_vm_context_t *context = &call->session->context;
-  if (context->state.is_changing) return check_state(call->session);
+  if (context->state.is_changing && !call->session->root) return check_state(call->session);
   for (uint32_t i = 0; i < given->result_count; ++i) {
     ingot_buffer_view_t *view = call->results[i];
     context->results[i] = (ingot_vm_result_t){view, view != NULL, false};
@@ -420,7 +411,9 @@ static ingot_status_t run_call(const call_t *call, const ingot_call_t *given) {
   ingot_vm_context_limit(context, given->options, given->begin);
   ingot_status_t status = run_and_wait(context);
   settle_results(call, !status);
-  if (!status && context->state.is_changing) ingot_vm_state_keep(&context->state);
+  if (!status && context->state.is_changing && !call->session->root) {
+    ingot_vm_state_keep(&context->state);
+  }
   if (context->retired_count + context->list_count > 0 || context->shares_slab) {
     ingot_vm_context_finish_call(context);
   }
@@ -495,6 +488,9 @@ ingot_status_t ingot_session_call(ingot_session_t *session, uint32_t function,
 ingot_status_t ingot_session_trim(ingot_session_t *session) {
   INGOT_TRY(ingot_session_enter(session, INGOT_STOP_BUSY));
   ingot_vm_context_trim(&session->context);
+  for (uint32_t i = 0; session->inner && i < session->program->image_count; ++i) {
+    if (session->inner[i]) ingot_vm_context_trim(&session->inner[i]->context);
+  }
   ingot_session_leave(session);
   return NULL;
 }

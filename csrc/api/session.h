@@ -14,6 +14,8 @@ struct ingot_session_t {
   ingot_session_t *next; /* of the program's, and what points here; guarded by its mutex */
   ingot_session_t **previous;
   ingot_vm_weights_t *_Atomic weights; /* that calls use; changed by whoever holds the session */
+  ingot_session_t *root;   /* of an inner session (inner.c): the one that the application calls */
+  ingot_session_t **inner; /* by image; NULL until a link has been called */
   ingot_vm_context_t context;
   ingot_call_queue_t queue;
 };
@@ -37,6 +39,9 @@ static inline const ingot_allocator_t *ingot_session_allocator(const ingot_sessi
 ingot_status_t ingot_session_allocate(ingot_program_t *program,
                                       const ingot_session_options_t *options,
                                       ingot_session_t **out_session);
+
+/* inner.c: the native function that calls a function of another module; `user` is the link. */
+ingot_status_t ingot_session_call_link(void *user, const ingot_native_call_t *call);
 
 /* One caller at a time: FailedPrecondition if there is one. `flags`: INGOT_STOP_BUSY and what else
  * it is to start with. */

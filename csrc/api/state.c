@@ -1,4 +1,5 @@
-/* The state of sessions from outside: variables one by one, forks, and all of it as bytes.
+/* Sessions and their state: made with the first values, variables one by one, forks, and all of it
+ * as bytes.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -7,6 +8,24 @@
 #include "api/session.h"
 #include "base/crc32.h"
 #include "hal/account.h"
+
+/* -- sessions with their first state ----------------------------------------------------------- */
+
+ingot_status_t ingot_session_create(ingot_program_t *program,
+                                    const ingot_session_options_t *options,
+                                    ingot_session_t **out_session) {
+  ingot_session_t *session = NULL;
+  INGOT_TRY(ingot_session_allocate(program, options, &session));
+  session->context.call_link = ingot_session_call_link;
+  ingot_status_t status = ingot_vm_state_initialize(&session->context.state, session->context.queue,
+                                                    program->images, program->image_count);
+  if (status) {
+    ingot_session_release(session);
+    return status;
+  }
+  *out_session = session;
+  return NULL;
+}
 
 /* -- variables --------------------------------------------------------------------------------- */
 
@@ -72,6 +91,7 @@ static ingot_status_t fork_session(ingot_session_t *session, ingot_session_t *fo
   const ingot_vm_state_t *state = &session->context.state;
   INGOT_TRY(ingot_vm_state_check(state, program->images, program->image_count));
   INGOT_TRY(ingot_hal_queue_wait(session->context.queue)); /* the fork has another queue */
+  fork->context.call_link = session->context.call_link;
   return ingot_vm_state_fork(&fork->context.state, state, ingot_session_allocator(session));
 }
 

@@ -66,6 +66,7 @@ struct ingot_vm_context_t {
   ingot_vm_list_t *lists;
   ingot_vm_state_t state;       /* of sessions; nothing during init */
   const char *_Atomic native;   /* the native function that runs; NULL: none */
+  ingot_native_function_t call_link; /* for native functions that are of other modules */
   ingot_trace_function_t trace; /* NULL: off; ingot_vm_context_set_trace sets it */
   void *trace_user;
   ingot_debug_function_t debug; /* NULL: off */

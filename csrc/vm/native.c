@@ -154,7 +154,9 @@ static ingot_status_t call_function(void *user, const ingot_hal_binding_t *mappe
       run->tensors[k].offset = (size_t)run->bindings[k].offset;
     }
   }
-  ingot_status_t status = run->native->call(run->native->user, &run->call);
+  ingot_native_function_t function =
+      run->native->call ? run->native->call : run->context->call_link;
+  ingot_status_t status = function(run->native->user, &run->call);
   if (status || !ingot_stop_is_due(&run->context->stop, true)) return status;
   return ingot_stop_status(run_allocator(run), &run->context->stop);
 }

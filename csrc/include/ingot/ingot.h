@@ -513,6 +513,10 @@ typedef struct ingot_program_options_t {
   ingot_call_options_t limits; /* of making it; without max_steps init has 2^27 */
   bool zero_memory; /* what code sees before it has written it is zeros, not bytes freed before */
   size_t memory_limit; /* of its total in ingot_program_statistics; 0 means no limit */
+  /* The names of the modules, copied; NULL, or NULL for one of them, where it has none. Code calls
+   * a function of another module as native function NAME.FUNCTION, unless `natives` has that; so
+   * does ingot_program_find_function. It runs with the same state and limits. */
+  const char *const *names;
   const ingot_native_t *natives; /* those that the modules call, and perhaps others; copied */
   uint32_t native_count;
   /* Files that ingot_program_save_weights wrote for these modules. What they hold is mapped, by all
@@ -526,7 +530,8 @@ typedef struct ingot_program_options_t {
 /* Loads the kernels, reads the parameters (`parameters` may be NULL if no module has any),
  * runs the modules' init functions. `options` may be NULL. Unsupported if a module has no code
  * for this device; NotFound names all missing parameters, or all missing native functions;
- * InvalidArgument for one of another signature, or packed weights of another module;
+ * InvalidArgument for one of another signature, for modules that call each other in a circle or
+ * have one name, or packed weights of another module;
  * DeadlineExceeded for an init that does not end; DataLoss for packed weights that are damaged. */
 INGOT_API ingot_status_t ingot_program_create(ingot_device_t *device,
                                               ingot_module_t *const *modules, uint32_t module_count,
@@ -565,7 +570,8 @@ INGOT_API ingot_status_t ingot_program_function(const ingot_program_t *program, 
                                                 ingot_module_t **out_module,
                                                 uint32_t *out_module_function);
 
-/* NotFound lists the names that exist. */
+/* `name` is FUNCTION, or MODULE.FUNCTION where modules have names. NotFound lists the names that
+ * exist, and for a FUNCTION that several modules have these. */
 INGOT_API ingot_status_t ingot_program_find_function(const ingot_program_t *program,
                                                      const char *name, uint32_t *out_function);
 

@@ -290,10 +290,12 @@ static void names_and_signatures_are_checked_when_a_program_is_made(void) {
                                {.name = "acme.other", .call = scale}};
   expect_refused(NULL, 0, INGOT_STATUS_NOT_FOUND,
                  "2 native functions are missing: 'acme.scale' " SCALE ", 'acme.keep' " KEEP
-                 "; give what the modules call as the program's natives");
+                 "; give what the modules call as the program's natives, or a module of that name "
+                 "that has it");
   expect_refused(natives, 1, INGOT_STATUS_NOT_FOUND,
                  "1 native function is missing: 'acme.keep' " KEEP
-                 "; give what the modules call as the program's natives");
+                 "; give what the modules call as the program's natives, or a module of that name "
+                 "that has it");
   static const char *const wrong[] = {"(f32[a]) -> f32[b]",   "(f64[a]) -> f64[a]",
                                       "(f32[n,n]) -> f32[n]", "(f32[n])",
                                       "(f32[4]) -> f32[4]",   "(f32[n]) -> (f32[n], f32[n])"};

@@ -1,0 +1,124 @@
+/* Links: functions of one module that another one calls, by the name MODULE.FUNCTION. Here they are
+ * found and compared when a program is made; inner.c calls them.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "api/program.h"
+#include "base/dtype.h"
+
+/* -- names ------------------------------------------------------------------------------------- */
+
+static const ingot_module_t *module_of(const ingot_program_t *program, uint32_t function) {
+  return program->images[program->functions[function].image].module;
+}
+
+static const ingot_layout_function_t *layout_of(const ingot_program_t *program, uint32_t function) {
+  return &module_of(program, function)->functions[program->functions[function].function];
+}
+
+bool ingot_program_find_link(const ingot_program_t *program, const char *name,
+                             uint32_t *out_function) {
+  for (uint32_t i = 0; i < program->function_count; ++i) {
+    const char *own = ingot_module_string(module_of(program, i), layout_of(program, i)->name);
+    const char *scope = program->names[program->functions[i].image];
+    size_t length = strlen(scope);
+    if (length == 0 || strncmp(name, scope, length) != 0 || name[length] != '.') continue;
+    if (strcmp(name + length + 1, own) != 0) continue;
+    *out_function = i;
+    return true;
+  }
+  return false;
+}
+
+/* -- signatures -------------------------------------------------------------------------------- */
+
+/* Whether a value of a function is what a module that calls it says. A dim that the function knows
+ * must be that number where it is an argument; one that only the call tells is compared there. */
+static bool value_fits(const ingot_module_t *caller, const ingot_layout_value_t *wanted,
+                       const ingot_module_t *module, const ingot_layout_value_t *value,
+                       bool argument) {
+  bool fits = value->kind == 0 && value->dtype == wanted->dtype && value->rank == wanted->rank;
+  for (uint32_t d = 0; fits && d < value->rank; ++d) {
+    int64_t size = module->dims[value->first_dim + d].size;
+    int64_t said = caller->dims[wanted->first_dim + d].size;
+    fits = size < 0 || size == said || (said < 0 && !argument);
+  }
+  return fits;
+}
+
+bool ingot_program_link_fits(const ingot_program_t *program, const ingot_module_t *caller,
+                             const ingot_layout_native_t *native, uint32_t function) {
+  const ingot_module_t *module = module_of(program, function);
+  const ingot_layout_function_t *layout = layout_of(program, function);
+  if (layout->argument_count != native->argument_count) return false;
+  if (layout->result_count != native->result_count) return false;
+  for (uint32_t k = 0; k < native->argument_count + native->result_count; ++k) {
+    if (!value_fits(caller, &caller->values[native->first_value + k], module,
+                    &module->values[layout->first_value + k], k < native->argument_count)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/* Appends to a text that is cut where it gets too long. */
+static void append(char *text, size_t capacity, const char *more) {
+  size_t length = strlen(text);
+  (void)snprintf(text + length, capacity - length, "%s", more);
+}
+
+void ingot_program_link_text(const ingot_program_t *program, uint32_t function, char *out_text,
+                             size_t capacity) {
+  const ingot_module_t *module = module_of(program, function);
+  const ingot_layout_function_t *layout = layout_of(program, function);
+  out_text[0] = 0;
+  append(out_text, capacity, "(");
+  for (uint32_t k = 0; k < layout->argument_count + layout->result_count; ++k) {
+    const ingot_layout_value_t *value = &module->values[layout->first_value + k];
+    bool result = k == layout->argument_count;
+    append(out_text, capacity, result ? ") -> (" : k > 0 ? ", " : "");
+    append(out_text, capacity, value->kind ? "list of " : "");
+    append(out_text, capacity, ingot_dtype_name(value->dtype));
+    for (uint32_t d = 0; d < value->rank; ++d) {
+      const ingot_layout_dim_t *dim = &module->dims[value->first_dim + d];
+      append(out_text, capacity, d ? "," : "[");
+      append(out_text, capacity, ingot_module_string(module, dim->text));
+    }
+    append(out_text, capacity, value->rank ? "]" : "[]");
+  }
+  append(out_text, capacity, layout->result_count ? ")" : ") -> ()");
+}
+
+/* -- circles ----------------------------------------------------------------------------------- */
+
+enum { UNSEEN, OPEN, CLOSED };
+
+/* Whether what `image` calls leads to an image that is open, as itself. */
+static bool is_circle(const ingot_program_t *program, uint32_t image, uint8_t *marks) {
+  if (marks[image] != UNSEEN) return marks[image] == OPEN;
+  marks[image] = OPEN;
+  for (uint32_t i = 0; i < program->link_count; ++i) {
+    const ingot_program_link_t *link = &program->links[i];
+    if (link->caller != image) continue;
+    if (is_circle(program, program->functions[link->target].image, marks)) return true;
+  }
+  marks[image] = CLOSED;
+  return false;
+}
+
+ingot_status_t ingot_program_check_circles(const ingot_program_t *program) {
+  const ingot_allocator_t *allocator = ingot_program_allocator(program);
+  void *marks = NULL;
+  ingot_status_t status = NULL;
+  INGOT_TRY(ingot_allocate(allocator, program->image_count, &marks));
+  for (uint32_t i = 0; !status && i < program->image_count; ++i) {
+    if (!is_circle(program, i, marks)) continue;
+    status = ingot_status_create(allocator, INGOT_STATUS_INVALID_ARGUMENT,
+                                 "module '%s' and others call each other in a circle; put what "
+                                 "they share into a module that calls none of them",
+                                 program->names[i]);
+  }
+  ingot_release_memory(allocator, marks);
+  return status;
+}

@@ -51,14 +51,15 @@ class Model(Uncopied):
             signature.name: function_of(self._session, ordinal, signature)
             for ordinal, signature in enumerate(program.signatures)
         }
-        self._main = self._functions.get("main")
+        mains = [each for name, each in self._functions.items() if name.split(".")[-1] == "main"]
+        self._main = mains[0] if len(mains) == 1 else None
         for name, function in self._functions.items():
             if not hasattr(Model, name):  # such a function stands in `functions` only
                 self.__dict__[name] = function
 
     @property
     def functions(self) -> Mapping[str, Function]:
-        """All functions by name."""
+        """All functions by name; where modules have names, as "module.function"."""
         return MappingProxyType(self._functions)
 
     @property
@@ -190,6 +191,22 @@ class Model(Uncopied):
         self._session.check_forkable()
         return Model(self._program, self._session if state and self.variables else None)
 
+    def exchange(self, module: str, source: Any, *, parameters: Any = None) -> Model:
+        """A model with `source` in the place of the module of that name, and this one's state but
+        for variables of that module. The other modules are not read again; `parameters` are those
+        of all. This model stays as it is.
+
+        NotFound: there is no such module. Else raises as `load`.
+        """
+        program = self._program.exchange(module, source, parameters)
+        program.origin = "a module of it was exchanged; load all anew"
+        other = Model(program)
+        own = self.state()
+        kept = {name: own[name] for name in own if not name.startswith(f"{module}.")}
+        if kept:
+            other.load_state({**other.state(), **kept})
+        return other
+
     def cancel(self) -> bool:
         """Ends the call that is running, from any thread: it raises Cancelled. False, and nothing
         happens, if there is none: later calls are not touched."""
@@ -235,7 +252,8 @@ class Model(Uncopied):
     def _find_main(self) -> Function:
         if self._main is None:
             raise NotFound(
-                "the module has no function called main; call one of: " + ", ".join(self._functions)
+                "there is not one function called main; call one of model.functions: "
+                + ", ".join(self._functions)
             )
         return self._main
 
@@ -253,7 +271,9 @@ def load(
 ) -> Model:
     """Makes a compiled module ready to be called.
 
-    `source` is a path, bytes, or what `ingot.compile` gave. `device` is a URI such as "cpu" or
+    `source` is a path, bytes, or what `ingot.compile` gave; or a dict of these by name, modules
+    that call functions of each other as native functions: one that declares "lib.step" calls `step`
+    of the module `lib`, unless `natives` has it. `device` is a URI such as "cpu" or
     "opencl://0", one of `ingot.devices()`, or a context or command queue of pyopencl, whose
     arrays the model then takes and gives without a copy. `parameters` are the weights
     that are not in the module: the path of a safetensors file, of its index.json, of a GGUF or npz

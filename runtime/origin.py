@@ -17,7 +17,7 @@ from ingot.hal.device import Device
 from ingot.hal.errors import FailedPrecondition
 from ingot.hal.whole_file import open_regular
 from ingot.runtime.parameters import Sources, flat
-from ingot.runtime.program import Program
+from ingot.runtime.program import Program, named_sources
 
 __all__ = ["Origin", "origin_of", "remember", "shared_program"]
 
@@ -30,8 +30,9 @@ _lock = Lock()
 class Origin:
     """The arguments of `ingot.load`, as another process can use them."""
 
-    source: str | bytes  # an absolute path, or the module
-    head: str  # a hash of the beginning of the file at the path
+    # By name, "" for one without: an absolute path with a hash of the beginning of the file, or the
+    # module.
+    sources: tuple[tuple[str, str | bytes, str], ...]
     parameters: Sources | None  # absolute paths
     options: tuple[tuple[str, Any], ...]
 
@@ -50,10 +51,15 @@ def origin_of(source: Any, parameters: Any, options: Mapping[str, Any]) -> Origi
         weights = Sources((scope, os.path.abspath(os.fsdecode(path))) for scope, path in weights)
     natives = tuple(dict(options["natives"] or {}).items())
     given = tuple(sorted({**options, "device": device, "natives": natives}.items()))
+    sources = tuple((name, *_found(each)) for name, each in named_sources(source).items())
+    return Origin(sources, weights, given)
+
+
+def _found(source: Any) -> tuple[str | bytes, str]:
     if not isinstance(source, (str, os.PathLike)):
-        return Origin(bytes(source), "", weights, given)
+        return bytes(source), ""
     path = os.path.abspath(os.fsdecode(source))
-    return Origin(path, _head(path), weights, given)
+    return path, _head(path)
 
 
 def remember(origin: Origin, program: Program) -> None:
@@ -68,12 +74,14 @@ def shared_program(origin: Origin, load: Callable[..., Program]) -> Program:
     with _lock:
         program = _programs.get(origin)
         if program is None:
-            if isinstance(origin.source, str) and _head(origin.source) != origin.head:
-                raise FailedPrecondition(
-                    f"the module '{origin.source}' is not the one that the pickled model was "
-                    "loaded from; load the model anew and pickle that"
-                )
-            program = load(origin.source, origin.parameters, **dict(origin.options))
+            for _, source, head in origin.sources:
+                if isinstance(source, str) and _head(source) != head:
+                    raise FailedPrecondition(
+                        f"the module '{source}' is not the one that the pickled model was loaded "
+                        "from; load the model anew and pickle that"
+                    )
+            named = {name: source for name, source, _ in origin.sources}
+            program = load(named.get("", named), origin.parameters, **dict(origin.options))
             _programs[origin] = program
         return program
 

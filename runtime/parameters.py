@@ -70,11 +70,11 @@ def _is_source(value: Any) -> bool:
 
 
 @contextmanager
-def open_parameters(module: Any, parameters: Any) -> Iterator[tuple[Any, list[Any]]]:
+def open_parameters(modules: Sequence[Any], parameters: Any) -> Iterator[tuple[Any, list[Any]]]:
     """The C table of parameters and the paths of packed files as C texts, for as long as a program
     is being made. NotFound that is raised inside tells what the sources have."""
     if parameters is None:
-        keys = parameter_keys(module)
+        keys = [key for module in modules for key in parameter_keys(module)]
         if keys:
             raise NotFound(
                 f"the module needs {len(keys)} parameters ({some(keys)}); pass parameters= with "

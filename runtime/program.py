@@ -1,4 +1,4 @@
-"""A program: a module made ready on a device, with its parameters. Sessions share it."""
+"""A program: modules made ready on a device, with their parameters. Sessions share it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Lock
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -17,6 +17,7 @@ from ingot.hal.errors import (
     Error,
     Incompatible,
     InvalidArgument,
+    NotFound,
 )
 from ingot.hal.file_kind import COPY_AGAIN, START_LENGTH, why_no_file, why_no_module
 from ingot.hal.native import Handle, Uncopied, check, ffi, lib, raise_kept, text
@@ -24,7 +25,7 @@ from ingot.hal.whole_file import c_text, open_regular
 from ingot.runtime.limits import set_limits
 from ingot.runtime.natives import Natives
 from ingot.runtime.parameters import open_parameters
-from ingot.runtime.signature import Signature, read_signature, read_variables
+from ingot.runtime.signature import Signature, Value, read_signature, read_variables
 
 if TYPE_CHECKING:
     from ingot.runtime.origin import Origin
@@ -42,7 +43,7 @@ class HostKernel:
 
 
 class Program(Uncopied):
-    """The module, and the C program made from it. Only its parameters change, by a swap.
+    """The modules, and the C program made from them. Only its parameters change, by a swap.
 
     `origin` is how another process makes it, or why none can."""
 
@@ -60,16 +61,29 @@ class Program(Uncopied):
         natives: Mapping[str, Any] | Sequence[tuple[str, Any]] | None = None,
     ) -> None:
         options = ffi.new("ingot_program_options_t *", {"zero_memory": zero_memory})
-        own = getattr(source, "natives", {})  # of a module that was compiled here
+        sources = named_sources(source)
+        own: dict[str, Any] = {}  # of modules that were compiled here
+        for each in sources.values():
+            own |= getattr(each, "natives", {})
         table = Natives(own, natives, device)
+        self._options: dict[str, Any] = {
+            "verify": verify,
+            "timeout": timeout,
+            "zero_memory": zero_memory,
+        }
+        self._natives = {**own, **dict(natives or {})}
         options.natives, options.native_count = table.table, table.count
         set_limits(options.limits, None, timeout)
         begin = time.monotonic()
         self.device = device
-        self._module = load_module(source, verify)
+        self.names = tuple(sources)
+        scopes = [ffi.new("char[]", name.encode()) for name in sources]
+        options.names = c_scopes = ffi.new("char *[]", scopes)
+        self._loaded = {name: load_module(each, verify) for name, each in sources.items()}
+        self.modules = tuple(each.pointer for each in self._loaded.values())
         out = ffi.new("ingot_program_t **")
-        modules = ffi.new("ingot_module_t *[]", [self._module.pointer])
-        with open_parameters(self._module.pointer, parameters) as (weights, packed):
+        modules = ffi.new("ingot_module_t *[]", self.modules)
+        with open_parameters(self.modules, parameters) as (weights, packed):
             if timeout is not None:
                 rest = timeout - (time.monotonic() - begin)
                 if rest <= 0:
@@ -78,23 +92,35 @@ class Program(Uncopied):
             names = ffi.new("char *[]", packed)
             options.packed, options.packed_count = names, len(packed)
             options.verify_packed = verify
-            arguments = (device.handle.pointer, modules, 1, weights, options, out)
+            arguments = (device.handle.pointer, modules, len(self.modules), weights, options, out)
             check(lib.ingot_program_create(*arguments))
-        self._handle = Handle(out[0], lib.ingot_program_release, self._module, device, table)
+        del c_scopes
+        keep = (*self._loaded.values(), device, table)
+        self._handle = Handle(out[0], lib.ingot_program_release, *keep)
         raise_kept()
         self.pointer = self._handle.pointer
         self.signatures = tuple(self._signatures())
-        self.module = self._module.pointer
-        self.variables = read_variables(self.module)
+        self.places = tuple(self._places())
+        self.variables = tuple(self._variables())
         self.host_kernels = tuple(self._host_kernels())
         self._swapping = Lock()
+
+    def exchange(self, name: str, source: Any, parameters: Any) -> Program:
+        """A program with another module in the place of the one of that name."""
+        if not name or name not in self._loaded:
+            raise NotFound(
+                f"there is no module called {name!r}; the modules are: "
+                f"{', '.join(filter(None, self.names)) or 'one without a name'}"
+            )
+        sources = {**self._loaded, name: source}
+        return Program(sources, self.device, parameters, natives=self._natives, **self._options)
 
     def swap_parameters(self, parameters: Any, scope: str | None, timeout: float | None) -> None:
         """See `Model.swap_parameters`."""
         limits = ffi.new("ingot_call_options_t *")
         set_limits(limits, None, timeout)
         c_scope = ffi.NULL if scope is None else scope.encode()
-        with self._swapping, open_parameters(self.module, parameters) as (table, packed):
+        with self._swapping, open_parameters(self.modules, parameters) as (table, packed):
             if packed:
                 raise InvalidArgument(
                     "packed weights cannot be swapped in; give the parameters themselves"
@@ -105,23 +131,39 @@ class Program(Uncopied):
 
     def save_weights(self, file: BinaryIO, scope: str | None) -> None:
         """See `Model.save_weights`."""
+        if len(self.modules) > 1:
+            raise InvalidArgument(
+                "packed weights are those of one module: load each alone to write its file, and "
+                "give all files as parameters="
+            )
         c_scope = ffi.NULL if scope is None else scope.encode()
         handle = ffi.new_handle(file)
-        arguments = (self.pointer, self.module, c_scope, lib.ingot_python_write, handle)
+        arguments = (self.pointer, self.modules[0], c_scope, lib.ingot_python_write, handle)
         check(lib.ingot_program_save_weights(*arguments))
 
     def metadata(self) -> dict[str, Any]:
-        """What the compiler wrote into the module."""
-        info = lib.ingot_module_info(self.module)
-        written = bytes(ffi.buffer(info.metadata, info.metadata_length))
-        found: dict[str, Any] = json.loads(written or b"{}")
-        return found
+        """What the compiler wrote into the module; of several by their names."""
+        found = dict(zip(self.names, map(_metadata, self.modules), strict=True))
+        return found.get("", found)
+
+    def _places(self) -> Iterator[tuple[Any, int]]:
+        """The C module and the ordinal of each variable."""
+        for module in self.modules:
+            for ordinal in range(lib.ingot_module_info(module).variable_count):
+                yield module, ordinal
+
+    def _variables(self) -> Iterator[Value]:
+        for name, module in zip(self.names, self.modules, strict=True):
+            for variable in read_variables(module):
+                yield replace(variable, name=_qualified(name, variable.name))
 
     def _signatures(self) -> Iterator[Signature]:
         module, function = ffi.new("ingot_module_t **"), ffi.new("uint32_t *")
         for ordinal in range(lib.ingot_program_function_count(self.pointer)):
             check(lib.ingot_program_function(self.pointer, ordinal, module, function))
-            yield read_signature(module[0], function[0])
+            signature = read_signature(module[0], function[0])
+            name = self.names[self.modules.index(module[0])]
+            yield replace(signature, name=_qualified(name, signature.name))
 
     def _host_kernels(self) -> Iterator[HostKernel]:
         out = ffi.new("ingot_host_kernel_t *")
@@ -131,8 +173,34 @@ class Program(Uncopied):
             ordinal += 1
 
 
+def named_sources(source: Any) -> dict[str, Any]:
+    """The modules by their names; one that is given alone has none. InvalidArgument: a name is no
+    identifier."""
+    if not isinstance(source, Mapping):
+        return {"": source}
+    if not source:
+        raise InvalidArgument("no module to load: the dict of modules is empty")
+    for name in source:
+        if not isinstance(name, str) or not name.isidentifier():
+            raise InvalidArgument(f"the name of a module is {name!r}, expected an identifier")
+    return dict(source)
+
+
+def _qualified(scope: str, name: str) -> str:
+    return f"{scope}.{name}" if scope else name
+
+
+def _metadata(module: Any) -> dict[str, Any]:
+    info = lib.ingot_module_info(module)
+    written = bytes(ffi.buffer(info.metadata, info.metadata_length))
+    found: dict[str, Any] = json.loads(written or b"{}")
+    return found
+
+
 def load_module(source: Any, verify: bool) -> Handle:
     """The C module in a path, bytes or compiled module, checked; see `runtime.load`."""
+    if isinstance(source, Handle):
+        return source
     is_path = isinstance(source, (str, os.PathLike))
     if not is_path and (
         isinstance(source, (bytearray, memoryview)) or hasattr(source, "__bytes__")

@@ -30,13 +30,11 @@ def read_state(session: Any, program: Program) -> dict[str, Array]:
     """Copies of all variables of a C session, on the CPU. FailedPrecondition: one is half
     changed."""
     state = {}
-    for ordinal, variable in enumerate(program.variables):
+    for (module, ordinal), variable in zip(program.places, program.variables, strict=True):
         shape = cast("tuple[int, ...]", variable.shape)
         array = empty_array(variable.dtype, shape, open_device())
         length = lib.ingot_buffer_view_layout(array._view).length
-        check(
-            lib.ingot_session_read_variable(session, program.module, ordinal, array._map(), length)
-        )
+        check(lib.ingot_session_read_variable(session, module, ordinal, array._map(), length))
         state[variable.name] = array
     return state
 
@@ -100,8 +98,8 @@ def state_spans(program: Program, state: Any) -> list[tuple[Any, int]]:
 
 def write_state(session: Any, program: Program, spans: list[tuple[Any, int]]) -> None:
     """Sets all variables of a C session."""
-    for ordinal, (data, length) in enumerate(spans):
-        check(lib.ingot_session_write_variable(session, program.module, ordinal, data, length))
+    for place, (data, length) in zip(program.places, spans, strict=True):
+        check(lib.ingot_session_write_variable(session, *place, data, length))
 
 
 def _spans(variables: tuple[Value, ...], state: Mapping[str, Any]) -> Iterator[tuple[Any, int]]:

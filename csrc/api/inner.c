@@ -100,6 +100,11 @@ ingot_status_t ingot_session_call_link(void *user, const ingot_native_call_t *ca
   ingot_session_t *outer = calling_session(call);
   ingot_session_t *inner = NULL;
   linked_call_t linked = {.arguments = {NULL}};
+  if (call->attributes[0]) {
+    return ingot_status_create(ingot_session_allocator(outer), INGOT_STATUS_INVALID_ARGUMENT,
+                               "is called with %s, but functions of modules take tensors alone",
+                               call->attributes);
+  }
   INGOT_TRY(ingot_hal_queue_wait(outer->context.queue));
   uint32_t image = outer->program->functions[link->target].image;
   INGOT_TRY(inner_session(outer->root ? outer->root : outer, image, &inner));

@@ -122,9 +122,9 @@ def find_native(domain: str, name: str) -> Callable[..., Any] | None:
         return None
 
     def lower(*operands: Any, **attributes: Any) -> Any:
-        from ingot.compiler.frontends.program.tensor import current, given, value_of
+        from ingot.compiler.frontends.program.tensor import Tensor, current, given, value_of
 
-        if any(each is None or isinstance(each, list) for each in operands):
+        if any(not isinstance(each, Tensor) for each in operands):
             raise UnsupportedNode(
                 f"the native function '{called}' takes tensors, and all of them: an operand is "
                 "left out, or a list"

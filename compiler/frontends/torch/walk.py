@@ -14,6 +14,7 @@ from typing import Any
 from ingot.compiler.frontends.amounts import Amounts
 from ingot.compiler.frontends.complex_numbers import join
 from ingot.compiler.frontends.emitter import UnsupportedNode
+from ingot.compiler.frontends.natives import find_native
 from ingot.compiler.frontends.own_ops import ADVICE, OwnLowering, find_own, lower_own
 from ingot.compiler.frontends.problems import Problem
 from ingot.compiler.frontends.survey import Survey, Use
@@ -169,9 +170,10 @@ class Walk:
         target = str(node["target"]).removeprefix(_PREFIX)
         name, writes = _functional(target)
         arguments, keywords = [], {}
+        is_native = find_native(*_own_name(target)) is not None
         for each in node["inputs"]:
             value = self.argument(each["arg"], tensors, builder)
-            if each.get("kind") == 2:
+            if each.get("kind") == 2 or (is_native and not isinstance(value, Value)):
                 keywords[str(each["name"])] = value
             else:
                 arguments.append(value)
@@ -370,8 +372,12 @@ def _functional(target: str) -> tuple[str, bool]:
 
 def _find_own(target: str) -> OwnLowering | None:
     """The user's function for torch.ops.<domain>.<name>.<overload>."""
+    return find_own(*_own_name(target))
+
+
+def _own_name(target: str) -> tuple[str, str]:
     domain, _, name = target.rpartition(".")[0].partition(".")
-    return find_own(domain, name)
+    return domain, name
 
 
 def _lowered(c: Context, name: str, arguments: Sequence[Any], keywords: Any) -> Any:

@@ -122,26 +122,3 @@ def test_a_custom_call_of_jax() -> None:
         disabled_checks=[jax.export.DisabledSafetyCheck.custom_call("acme.scale")],
     )(jax.ShapeDtypeStruct(X.shape, X.dtype))
     np.testing.assert_array_equal(load(exported, "acme.scale")(X).numpy(), 4 * X)
-
-
-def test_a_custom_op_of_torch() -> None:
-    torch = pytest.importorskip("torch")
-
-    @torch.library.custom_op("acme::scale_rows", mutates_args=())
-    def scale_rows(x: torch.Tensor, factor: float) -> torch.Tensor:
-        return x * factor
-
-    @scale_rows.register_fake
-    def _(x: torch.Tensor, factor: float) -> torch.Tensor:
-        return torch.empty_like(x)
-
-    class Model(torch.nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return x + torch.ops.acme.scale_rows(x, 3.0)
-
-    dims = {"x": {0: torch.export.Dim("n")}}
-    exported = torch.export.export(Model(), (torch.from_numpy(X),), dynamic_shapes=dims)
-    model = load(exported, "acme.scale_rows")
-    for rows in (2, 5):
-        x = np.ones((rows, 4), np.float32)
-        np.testing.assert_array_equal(model(x).numpy(), 4 * x)

@@ -17,11 +17,14 @@ import pytest
 import ingot
 from ingot import ops
 from ingot.compiler.frontends import own_ops
+from ingot.compiler.frontends.natives import OwnOps
 from ingot.compiler.frontends.survey import Survey
 from ingot.compiler.frontends.torch.complex_values import COMPLEX
 from ingot.compiler.frontends.torch.core_ops import CORE
 from ingot.compiler.frontends.torch.lowering import LOWERINGS, REFUSED
 from ingot.compiler.graph.interpreter import interpret
+from ingot.compiler.graph.ops import NativeCall
+from ingot.compiler.ir import walk
 from ingot.compiler.ir.dims import Expr
 from ingot.compiler.read_source import read_source
 
@@ -106,6 +109,20 @@ def test_ops_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
     found, expected = (interpret(read_source(each), "main", inputs) for each in (source, FILE))
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5)
+
+
+def test_ops_of_the_user_that_are_native_functions() -> None:
+    """What is no tensor comes by its name in the schema."""
+    source = changed(rename("aten.softmax", "torch.ops.acme.act.default"))
+    own = OwnOps({"acme.act": "(f32[a,b,c]) -> (f32[a,b,c])"}, {})
+    with pytest.raises(
+        ingot.CompileError, match=r"of native function 'acme\.act' is f32"
+    ):
+        read_source(source, own_ops=own)
+    own = OwnOps({"acme.act": "(f32[a,b]) -> (f32[a,b])"}, {})
+    module = read_source(source, own_ops=own)
+    (call,) = (op for op in walk(module.functions["main"]) if op.name == "native_call")
+    assert json.loads(NativeCall.of(call).details)["dim"] == -1
 
 
 def test_a_survey_takes_what_is_missing() -> None:

@@ -70,6 +70,11 @@ class Device(Uncopied):
         """What it is and can do, for people."""
         return text(lib.ingot_device_description(self.handle.pointer))
 
+    def runs(self, format: str, features: int = 0) -> bool:
+        """Whether it runs code of a module's variant: of this format, such as "elf-aarch64", with
+        these INGOT_CPU_* bits of the module layout."""
+        return bool(lib.ingot_device_runs(self.handle.pointer, format.encode(), features))
+
     def __repr__(self) -> str:
         return f"Device({self.uri!r}: {self.description})"
 

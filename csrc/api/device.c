@@ -64,6 +64,10 @@ void ingot_device_release(ingot_device_t *device) { ingot_hal_device_release(dev
 
 const char *ingot_device_description(ingot_device_t *device) { return device->description; }
 
+bool ingot_device_runs(ingot_device_t *device, const char *format, uint64_t features) {
+  return ingot_hal_device_runs(device, format, features);
+}
+
 /* -- buffer ------------------------------------------------------------------------------------ */
 
 /* The HAL counts in int64_t; what does not fit it is larger than any buffer. */

@@ -89,9 +89,8 @@ void ingot_hal_executable_release(ingot_hal_executable_t *executable) {
   }
 }
 
-static bool ingot_hal_format_is_known(const char *const *formats, const char *format) {
-  while (*formats && strcmp(*formats, format) != 0) formats++;
-  return *formats != NULL;
+bool ingot_hal_device_runs(const ingot_device_t *device, const char *format, uint64_t features) {
+  return device->format && strcmp(device->format, format) == 0 && !(features & ~device->features);
 }
 
 #define INGOT_HAL_NAMES_CAPACITY 160
@@ -110,16 +109,16 @@ static void ingot_hal_list_variants(const ingot_hal_executable_description_t *de
 
 ingot_status_t ingot_hal_variant_select(ingot_device_t *device,
                                         const ingot_hal_executable_description_t *description,
-                                        const char *const *formats, const char *options,
+                                        const char *options,
                                         const ingot_hal_variant_t **out_variant) {
   bool is_known = false; /* right format, but too demanding */
   for (uint32_t v = 0; v < description->variant_count; v++) {
     const ingot_hal_variant_t *variant = &description->variants[v];
-    if (!ingot_hal_format_is_known(formats, variant->format)) continue;
-    is_known = true;
-    if (variant->features & ~device->features) continue;
-    *out_variant = variant;
-    return NULL;
+    if (ingot_hal_device_runs(device, variant->format, variant->features)) {
+      *out_variant = variant;
+      return NULL;
+    }
+    if (ingot_hal_device_runs(device, variant->format, 0)) is_known = true;
   }
   char names[INGOT_HAL_NAMES_CAPACITY];
   ingot_hal_list_variants(description, names);

@@ -136,12 +136,13 @@ struct ingot_device_t {
   ingot_instance_t *instance;
   const char *target;      /* whose functions of a module it runs: "cpu", "opencl" */
   const char *description; /* for people: "x86-64-v4 avx512-vnni, 2 threads" */
-  uint64_t features;       /* INGOT_CPU_* of module_layout.h that a kernel may use */
-  uint32_t thread_count;   /* that a dispatch may use at most; 1 where it means nothing */
-  uint32_t call_count;     /* submitted calls that it makes side by side, each on a thread */
-  bool can_spin;           /* these threads look for the next call for a while, awake */
-  int64_t memory_length;   /* bytes of all its memory; 0 if it is not known */
-  ingot_device_t *host;    /* runs what this one cannot; made when first needed, by the core */
+  const char *format; /* of the code that it runs, as "elf-x86_64"; NULL: linked kernels only */
+  uint64_t features; /* INGOT_CPU_* of module_layout.h that a kernel may use */
+  uint32_t thread_count; /* that a dispatch may use at most; 1 where it means nothing */
+  uint32_t call_count; /* submitted calls that it makes side by side, each on a thread */
+  bool can_spin; /* these threads look for the next call for a while, awake */
+  int64_t memory_length; /* bytes of all its memory; 0 if it is not known */
+  ingot_device_t *host; /* runs what this one cannot; made when first needed, by the core */
   _Atomic uint32_t pool_users; /* sessions that leave their slabs to others (pool.h) */
   ingot_buffer_t *_Atomic pool[INGOT_HAL_POOL_BUFFERS];
   ingot_executor_t *_Atomic executor; /* the same of what makes submitted calls */
@@ -172,19 +173,19 @@ ingot_status_t ingot_hal_device_check_memory(const ingot_device_t *device, int64
 
 /* -- buffer ------------------------------------------------------------------------------ */
 
-#define INGOT_HAL_ACCESS_READ 1u  /* = INGOT_MAP_READ */
+#define INGOT_HAL_ACCESS_READ 1u /* = INGOT_MAP_READ */
 #define INGOT_HAL_ACCESS_WRITE 2u /* = INGOT_MAP_WRITE */
 
 /* A range of bytes on a device. A subspan has a `root`; drivers only ever make roots. */
 struct ingot_buffer_t {
   const ingot_hal_buffer_vtable_t *vtable; /* of the root */
   ingot_reference_count_t references;
-  uint32_t access;       /* INGOT_HAL_ACCESS_*: what may be done to its bytes */
+  uint32_t access; /* INGOT_HAL_ACCESS_*: what may be done to its bytes */
   ingot_device_t *device;
-  ingot_buffer_t *root;  /* the buffer that owns the bytes: itself, or retained by a subspan */
-  int64_t root_offset;   /* of the first byte in the root */
+  ingot_buffer_t *root; /* the buffer that owns the bytes: itself, or retained by a subspan */
+  int64_t root_offset; /* of the first byte in the root */
   int64_t length;
-  uint8_t *host;         /* first byte in this process; NULL where it must be mapped */
+  uint8_t *host; /* first byte in this process; NULL where it must be mapped */
   /* Where the bytes lie, to tell overlaps: an address in a memory. Roots of one memory may
    * share bytes, as two wraps of one array do. NULL is this process's own memory. */
   const void *memory;
@@ -465,11 +466,14 @@ ingot_status_t ingot_hal_executable_load_host(
 /* The statically linked kernels of that name; NULL if there are none. */
 ingot_kernel_query_t ingot_hal_instance_find_static(ingot_instance_t *instance, const char *name);
 
-/* The first variant in one of `formats` (NULL-terminated) whose features the device has.
- * Unsupported names those that there are, and `options`, with which to compile for the device. */
+/* Whether the device runs code of that format that uses these features. */
+bool ingot_hal_device_runs(const ingot_device_t *device, const char *format, uint64_t features);
+
+/* The first variant that the device runs. Unsupported names those that there are, and `options`,
+ * with which to compile for the device. */
 ingot_status_t ingot_hal_variant_select(ingot_device_t *device,
                                         const ingot_hal_executable_description_t *description,
-                                        const char *const *formats, const char *options,
+                                        const char *options,
                                         const ingot_hal_variant_t **out_variant);
 
 #define INGOT_HAL_DESCRIPTION_CAPACITY 512

@@ -150,7 +150,9 @@ def _add_compile(commands: Any) -> None:
     parser.add_argument(
         "--variants",
         metavar="NAMES",
-        help="machines to make native code for, best first, such as x86-64-v4,x86-64-v3",
+        help="machines to make native code for, best first: variants such as x86-64-v4,aarch64, "
+        "and platforms, which are sets of them: android, ios, raspberry-pi, browser, server "
+        "(what suits this machine)",
     )
     _add_outputs(parser)
     parser.add_argument(
@@ -515,5 +517,9 @@ def _run_devices(options: argparse.Namespace) -> None:
 
         print(to_json("devices", devices_report(ingot.devices())))
         return
+    from ingot.machine import variants_of
+
     for device in ingot.devices():
         say(f"{device.uri:<12} {device.description}")
+        if variants := variants_of(device):
+            say(f"{'':<12} runs, best first: {', '.join(variants)}")

@@ -13,6 +13,7 @@ from ingot.compiler.vm.contents import (
     FunctionContents,
     ModuleContents,
     ValueContents,
+    Variant,
 )
 from ingot.compiler.vm.disassemble import disassemble, signature_text
 from ingot.compiler.vm.read_module import read_dim, read_module
@@ -22,6 +23,7 @@ from ingot.hal.file_kind import COPY_AGAIN, START_LENGTH, why_no_module
 from ingot.hal.printable import printable, size_text
 from ingot.hal.whole_file import open_regular
 from ingot.inputs import known_sizes
+from ingot.machine import judge_variants
 from ingot.reports import value_report
 
 __all__ = ["describe_module", "inspect_report", "module_report", "read_file"]
@@ -148,8 +150,8 @@ def _executable_report(contents: ModuleContents, executable: Executable) -> dict
         "target": executable.target,
         "kernels": [{"kernel": each.name, "layer": each.layer} for each in executable.entries],
         "variants": [
-            {"name": each.name, "format": each.format, "length": len(each.object)}
-            for each in executable.variants
+            {"name": each.name, "format": each.format, "length": len(each.object), "here": here}
+            for each, here in _judged(executable)
         ],
         "host": [{"kernel": name, "reason": reason} for name, reason in host.items()],
     }
@@ -262,13 +264,19 @@ def _executables(contents: ModuleContents) -> Iterator[str]:
     for executable in contents.executables:
         count = len(executable.entries)
         yield f"  {executable.name} for {executable.target}: {count} kernels"
-        for variant in executable.variants:
-            yield f"    {variant.name} ({variant.format}): {size_text(len(variant.object))}"
+        for variant, here in _judged(executable):
+            size = size_text(len(variant.object))
+            yield f"    {variant.name} ({variant.format}): {size}{here and ', '}{here}"
         host = _targets(contents).get(executable.target, {}).get("host", {})
         if host:
             yield f"    {len(host)} of them run on the host:"
         for name, reason in host.items():
             yield f"      {name}: {printable(reason)}"
+
+
+def _judged(executable: Executable) -> Iterator[tuple[Variant, str]]:
+    """Its variants, and what this machine makes of each."""
+    return zip(executable.variants, judge_variants(executable.variants), strict=True)
 
 
 def _parameters(contents: ModuleContents) -> Iterator[str]:

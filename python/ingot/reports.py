@@ -290,7 +290,12 @@ def cache_report(cache: Cache) -> dict[str, Any]:
 
 def devices_report(devices: Iterable[Device]) -> dict[str, Any]:
     """The devices of this machine."""
-    rows = [{"uri": each.uri, "description": each.description} for each in devices]
+    from ingot.machine import variants_of
+
+    rows = [
+        {"uri": each.uri, "description": each.description, "variants": variants_of(each)}
+        for each in devices
+    ]
     return {"devices": rows}
 
 

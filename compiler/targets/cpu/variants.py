@@ -161,7 +161,7 @@ def named_variants(names: Sequence[str], has_dot4: bool = False) -> tuple[Varian
 
 
 def _unknown(name: str) -> str:
-    near = get_close_matches(name.lower(), [*VARIANTS, *PLATFORMS], n=3, cutoff=0.5)
+    near = get_close_matches(name.lower(), [*VARIANTS, *PLATFORMS], n=3, cutoff=0.6)
     meant = f" (did you mean {' or '.join(near)}?)" if near else ""
     return (
         f"unknown CPU variant {name!r}{meant}; the variants are: {', '.join(VARIANTS)}; "

@@ -8,6 +8,20 @@
 #include "hal/cpu/features.h"
 #include "platform/platform.h"
 
+#if defined(INGOT_NO_LOADER)
+#define INGOT_CPU_FORMAT NULL
+#elif defined(__x86_64__)
+#define INGOT_CPU_FORMAT "elf-x86_64"
+#elif defined(__aarch64__)
+#define INGOT_CPU_FORMAT "elf-aarch64"
+#elif defined(__arm__)
+#define INGOT_CPU_FORMAT "elf-arm"
+#elif defined(__riscv) && __riscv_xlen == 64
+#define INGOT_CPU_FORMAT "elf-riscv64"
+#else
+#define INGOT_CPU_FORMAT NULL
+#endif
+
 static const char *ingot_cpu_device_uri(ingot_instance_t *instance, void **state,
                                         uint32_t ordinal) {
   (void)instance;
@@ -102,6 +116,7 @@ static ingot_status_t ingot_cpu_device_create(ingot_instance_t *instance,
   ingot_reference_count_initialize(&device->base.references);
   device->base.instance = instance;
   device->base.target = "cpu";
+  device->base.format = INGOT_CPU_FORMAT;
   device->base.features = ingot_hal_cpu_features();
   device->base.thread_count = own.thread_count;
   device->base.call_count = own.thread_count;

@@ -6,20 +6,6 @@
 #include "hal/cpu/cpu.h"
 #include "hal/cpu/features.h"
 
-#if defined(INGOT_NO_LOADER)
-/* runs kernels that are linked into the program only */
-#elif defined(__x86_64__)
-#define INGOT_CPU_FORMAT "elf-x86_64"
-#elif defined(__aarch64__)
-#define INGOT_CPU_FORMAT "elf-aarch64"
-#elif defined(__arm__)
-#define INGOT_CPU_FORMAT "elf-arm"
-#elif defined(__riscv) && __riscv_xlen == 64
-#define INGOT_CPU_FORMAT "elf-riscv64"
-#else
-#define INGOT_CPU_FORMAT NULL
-#endif
-
 static void ingot_cpu_executable_free(ingot_hal_cpu_executable_t *executable) {
   const ingot_allocator_t *allocator = ingot_hal_device_allocator(executable->base.device);
   ingot_hal_cpu_library_unload(&executable->library);
@@ -56,12 +42,11 @@ static ingot_status_t ingot_cpu_load_library(ingot_hal_cpu_executable_t *executa
                              "no code of this name is linked into the program, and this runtime "
                              "loads none: register it as one of the instance's kernels");
 #else
-  static const char *const formats[] = {INGOT_CPU_FORMAT, NULL};
   const ingot_hal_variant_t *variant;
   char options[64];
   (void)snprintf(options, sizeof(options), "--variants %s (variants=[...] in Python)",
                  ingot_hal_cpu_variant(device->features));
-  INGOT_TRY(ingot_hal_variant_select(device, description, formats, options, &variant));
+  INGOT_TRY(ingot_hal_variant_select(device, description, options, &variant));
   *out_variant_name = variant->name;
   return ingot_status_prefix(
       ingot_hal_cpu_library_load(allocator, variant->data, variant->length,

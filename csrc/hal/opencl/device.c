@@ -240,6 +240,7 @@ ingot_status_t ingot_opencl_device_open(ingot_instance_t *instance, const ingot_
   device->base.vtable = &ingot_opencl_device_vtable;
   device->base.instance = instance;
   device->base.target = "opencl";
+  device->base.format = "opencl-c";
   device->cl = cl;
   ingot_reference_count_initialize(&device->base.references);
   ingot_mutex_initialize(&device->mutex);

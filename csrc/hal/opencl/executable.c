@@ -228,13 +228,11 @@ static ingot_status_t ingot_opencl_load_kernels(
 
 static ingot_status_t ingot_opencl_executable_load(
     ingot_opencl_executable_t *executable, const ingot_hal_executable_description_t *description) {
-  static const char *const formats[] = {"opencl-c", NULL};
   ingot_opencl_device_t *device = ingot_opencl_executable_device(executable);
   const ingot_allocator_t *allocator = ingot_hal_device_allocator(&device->base);
   const ingot_hal_variant_t *variant;
   char *name_copy;
-  INGOT_TRY(
-      ingot_hal_variant_select(&device->base, description, formats, "--target opencl", &variant));
+  INGOT_TRY(ingot_hal_variant_select(&device->base, description, "--target opencl", &variant));
   INGOT_TRY(ingot_allocate_string(allocator, variant->name, &name_copy));
   executable->base.variant_name = name_copy;
   INGOT_TRY(ingot_status_prefix(ingot_opencl_fill_entries(executable, description, variant),

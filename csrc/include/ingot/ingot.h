@@ -242,6 +242,10 @@ INGOT_API void ingot_device_release(ingot_device_t *device);
 /* What the device is and can do, for people: "x86-64-v4, avx512-vnni, 2 threads". */
 INGOT_API const char *ingot_device_description(ingot_device_t *device);
 
+/* Whether the device runs code of a module's variant: its format, as "elf-aarch64", with these
+ * INGOT_CPU_* features of module_layout.h. */
+INGOT_API bool ingot_device_runs(ingot_device_t *device, const char *format, uint64_t features);
+
 /* -- buffer: bytes on a device ---------------------------------------------------------- */
 
 /* Called once when the last user of `data` has let go, from any thread. */

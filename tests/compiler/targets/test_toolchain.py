@@ -15,11 +15,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ingot.command import main as command
 from ingot.compiler.kernels.lanes.map import lower_map
 from ingot.compiler.targets.cpu import c_printer, compilers, toolchain
 from ingot.compiler.targets.cpu.c_printer import PrintedKernel
 from ingot.compiler.targets.cpu.cache import Cache, default_cache
-from ingot.compiler.targets.cpu.variants import VARIANTS
+from ingot.compiler.targets.cpu.variants import PLATFORMS, VARIANTS
 from ingot.compiler.targets.opencl import object as opencl_object
 from ingot.hal.errors import CompileError, InvalidArgument
 from ingot.hal.header import INCLUDE_FOLDER
@@ -267,6 +268,12 @@ def test_platforms_are_sets_of_variants() -> None:
     assert names(["raspberry-pi"], True) == ["aarch64-dotprod", "aarch64", "armv7-neon"]
     assert names(["aarch64-dotprod", "ios"]) == ["aarch64-dotprod", "aarch64"]
     assert names(["browser"]) == ["wasm32-relaxed-simd", "wasm32-simd128"]
+
+
+def test_the_help_names_all_platforms(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        command(["compile", "--help"])
+    assert ", ".join(PLATFORMS) in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize("name", ["a b", "a;", "a\n", "", "ünïcödé", "a/*", "1a", "a\0", "-o"])

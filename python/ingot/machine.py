@@ -1,0 +1,48 @@
+"""Which variants of kernels this machine runs, and why it does not run the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from ingot.hal.device import Device, open_device
+from ingot.hal.spec import layout
+
+__all__ = ["judge_variants", "variants_of"]
+
+
+def judge_variants(variants: Iterable[Any]) -> Iterator[str]:
+    """Of an executable's variants, best first: "chosen here" for the first that the CPU of this
+    machine runs, "runs here" for others, "for another machine", "needs X and Y" for what it lacks;
+    "" for what is no code of a CPU."""
+    device = open_device()
+    is_chosen = False
+    for each in variants:
+        lacking = _lacking(device, each.format, each.features)
+        if each.format.startswith("opencl"):
+            yield ""
+        elif not device.runs(each.format):
+            yield "for another machine"
+        elif lacking:
+            yield f"needs {' and '.join(lacking)}"
+        else:
+            yield "runs here" if is_chosen else "chosen here"
+            is_chosen = True
+
+
+def variants_of(device: Device) -> list[str]:
+    """The names of the variants that `ingot compile` makes and the device runs, best first."""
+    from ingot.compiler.targets.cpu.variants import VARIANTS
+
+    return [name for name, each in VARIANTS.items() if device.runs(each.format, each.feature_bits)]
+
+
+def _lacking(device: Device, format: str, features: int) -> list[str]:
+    """What code of these features uses and the device lacks: "avx512-vnni"."""
+    constants = layout().constants.items()
+    names = {int(bit): name for name, bit in constants if name.startswith("INGOT_CPU_")}
+    return [
+        name.removeprefix("INGOT_CPU_").partition("_")[2].lower().replace("_", "-")
+        for bit, name in names.items()
+        if features & bit and not device.runs(format, bit)
+    ]

@@ -251,9 +251,10 @@ class Model(Uncopied):
 
     def _find_main(self) -> Function:
         if self._main is None:
+            several = sum(name.endswith(".main") for name in self._functions) > 1
+            found = "several modules have a" if several else "the module has no"
             raise NotFound(
-                "there is not one function called main; call one of model.functions: "
-                + ", ".join(self._functions)
+                f"{found} function called main; call one of: " + ", ".join(self._functions)
             )
         return self._main
 

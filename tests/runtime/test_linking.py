@@ -73,7 +73,9 @@ def test_modules_with_the_same_functions_are_told_apart() -> None:
     assert [int(state[f"{name}.total"]) for name in ("first", "second")] == [105, 107]
     model.load_state({**state, "first.total": np.int64(1)})
     assert int(model.functions["first.main"](1)) == 2
-    with pytest.raises(ingot.NotFound, match=r"not one function called main.*first\.main, second"):
+    with pytest.raises(
+        ingot.NotFound, match=r"several modules have a function called main.*first\.main, second"
+    ):
         model(1)
 
 

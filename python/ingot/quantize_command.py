@@ -37,7 +37,7 @@ def _add_choices(parser: argparse.ArgumentParser) -> None:
         "--weights",
         default="int8",
         metavar="TYPE",
-        help="of products, convolutions and tables: int8, int4 or int2 (%(default)s)",
+        help="of products, convolutions and tables: int8, int4, int3 or int2 (%(default)s)",
     )
     parser.add_argument(
         "--activations",

@@ -76,6 +76,7 @@ def schemes(report: QuantizationReport) -> dict[str, str]:
         ({}, 0.01),
         ({"weights": "int4"}, 0.12),
         ({"weights": "int4", "compensate": True, "data": DATA}, 0.12),
+        ({"weights": "int3"}, 0.25),
         ({"weights": "int2"}, 0.6),
         ({"activations": "int8", "data": DATA}, 0.02),
         ({"activations": "int8", "data": DATA, "method": "minmax"}, 0.02),
@@ -96,7 +97,7 @@ def test_results_are_close_and_the_report_says_how_close(
     assert result.name == "y"
     assert result.error == pytest.approx(found, rel=0.01 if report.samples else 1.0)
     assert result.cosine == pytest.approx(1 - result.error**2 / 2, abs=0.02)
-    bits = {"int8": 8, "int4": 4, "int2": 2}[options.get("weights", "int8")]
+    bits = {"int8": 8, "int4": 4, "int3": 3, "int2": 2}[options.get("weights", "int8")]
     for each in report.layers:
         assert bits < each.bits < bits + 2
         assert each.length_after == pytest.approx(each.length_before * each.bits / 32)
@@ -168,7 +169,7 @@ def test_times_are_measured_and_predicted() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"weights": "int3"}, "weights is 'int3', expected one of int8, int4, int2"),
+        ({"weights": "int5"}, "weights is 'int5', expected one of int8, int4, int3, int2"),
         ({"activations": "u4"}, "activations is 'u4', expected one of int8, dynamic"),
         ({"method": "best"}, "method is 'best', expected one of minmax, entropy, mse"),
         ({"activations": "int8"}, "activations='int8' needs calibration data"),

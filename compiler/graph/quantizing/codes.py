@@ -10,7 +10,7 @@ from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.graph.forms.narrow_codes import packed
 from ingot.compiler.ir import Value
 from ingot.compiler.ir.dataclass import dataclass
-from ingot.hal.spec import DType, dtype
+from ingot.hal.spec import dtype
 
 __all__ = ["Codes"]
 
@@ -22,12 +22,12 @@ _Array = np.ndarray[Any, Any]
 class Codes:
     """A matrix [n, k] as (codes - zeros) * scales.
 
-    `codes`: i8[n, k] or u8[n, k], whose numbers `coding` holds; `scales`: f32 or f16, and `zeros`:
-    u8 or None for 0, are [n, groups], each for as many codes of a row.
+    `codes`: i8[n, k] or u8[n, k], of numbers of 8, 4, 3 or 2 bits; `scales`: f32 or f16, and
+    `zeros`: u8 or None for 0, are [n, groups], each for as many codes of a row.
     """
 
     codes: _Array
-    coding: DType
+    bits: int
     scales: _Array
     zeros: _Array | None = None
 
@@ -39,7 +39,7 @@ class Codes:
     def length(self) -> int:
         """Bytes."""
         zeros = 0 if self.zeros is None else self.zeros.nbytes
-        return -(-self.codes.size * self.coding.bits // 8) + self.scales.nbytes + zeros
+        return -(-self.codes.size * self.bits // 8) + self.scales.nbytes + zeros
 
     def numbers(self) -> _Array:
         """f32[n, k]."""
@@ -59,15 +59,23 @@ class Codes:
         zeros = None if self.zeros is None else take(builder.constant(self.zeros))
         return self._scaled(builder, take(self._codes(builder)), take(self._scales(builder)), zeros)
 
+    @property
+    def _middle(self) -> int:
+        """What is added to signed codes of 3 bits: they lie in u4."""
+        return 4 if self.bits == 3 and self.codes.dtype == np.int8 else 0
+
     def _codes(self, builder: Builder) -> Value:
-        if self.coding.bits == 8:
-            return builder.constant(self.codes, self.coding)
-        bits = self.coding.bits
-        codes = packed(self.codes.view(np.uint8).reshape(-1) & ((1 << bits) - 1), bits)
-        shape = self.codes.shape
-        return builder.value(
-            "unpack", builder.constant(codes, "u8"), dtype=self.coding, shape=shape
-        )
+        if self.bits == 8:
+            return builder.constant(self.codes)
+        kind = "u" if self.bits == 3 or self.codes.dtype == np.uint8 else "i"
+        element = dtype(f"{kind}{4 if self.bits == 3 else self.bits}")
+        codes = self.codes.view(np.uint8).reshape(-1) + np.uint8(self._middle)
+        codes = packed(codes & ((1 << self.bits) - 1), element.bits)
+        made = builder.constant(codes, "u8")
+        made = builder.value("unpack", made, dtype=element, shape=self.codes.shape)
+        if self.bits == 3:  # so that panels leave out the bit that is never set
+            made = builder.value("and", made, builder.full(7, "u8", self.codes.shape))
+        return made
 
     def _scales(self, builder: Builder) -> Value:
         return builder.constant(self.scales)
@@ -78,6 +86,9 @@ class Codes:
         wide = builder.value("convert", codes, dtype=_F32)
         if zeros is None and self.zeros is not None:
             zeros = builder.constant(self.zeros)
+        if self._middle:
+            middle = builder.full(self._middle, _F32, tensor_type(wide).shape)
+            wide = builder.value("sub", wide, middle)
         if zeros is not None:
             wide = builder.value("sub", wide, self._spread(builder, zeros, wide))
         return builder.value("mul", wide, self._spread(builder, scales, wide))

@@ -12,6 +12,7 @@ import numpy as np
 
 from ingot.compiler import ir
 from ingot.compiler.graph.builder import tensor_type
+from ingot.compiler.graph.ops import code_steps
 from ingot.compiler.graph.quantizing.insert_codes import Change, Range
 from ingot.compiler.graph.quantizing.layers import Layer
 from ingot.compiler.graph.weight_arrays import WeightArrays
@@ -68,6 +69,10 @@ class Scheme:
     @property
     def bits(self) -> int:
         return BITS[self.weights]
+
+    def bits_of(self, layer: Layer) -> int:
+        """Bits of a layer's codes: only products take those of 3, others read parts of bytes."""
+        return 4 if self.bits == 3 and layer.kind != "product" else self.bits
 
     @property
     def needs_data(self) -> str:
@@ -221,18 +226,18 @@ def _errors(expected: _Array, found: _Array) -> tuple[float | None, float | None
 
 def _grid(layer: Layer, weight: _Array, scheme: Scheme) -> Grid:
     """How the weight is rounded. Scales are f16 where a product reads them packed."""
-    group = _group(layer, scheme)
-    is_grouped = group != layer.inputs or scheme.bits < 8
+    group, bits = _group(layer, scheme), scheme.bits_of(layer)
+    is_grouped = group != layer.inputs or bits < 8
     peaks = np.abs(weight.reshape(-1, group)).max(axis=1)
-    scales = peaks[peaks > 0] / (1 << scheme.bits)
+    scales = peaks[peaks > 0] / (1 << bits)
     fits = bool(scales.size) and scales.min() > _NARROW.tiny and scales.max() < _NARROW.max
-    return Grid(scheme.bits, group, scheme.method == "mse", is_narrow=is_grouped and fits)
+    return Grid(bits, group, scheme.method == "mse", is_narrow=is_grouped and fits)
 
 
 def _group(layer: Layer, scheme: Scheme) -> int:
     """How many weights of a row share a scale."""
-    k, asked = layer.inputs, scheme.group
-    if asked is None and scheme.bits == 8:
+    k, asked, bits = layer.inputs, scheme.group, scheme.bits_of(layer)
+    if asked is None and bits == 8:
         return k
     if layer.kind in ("product", "table"):
         if asked is not None and k % asked and asked < k:
@@ -240,7 +245,7 @@ def _group(layer: Layer, scheme: Scheme) -> int:
                 f"layer '{layer.name}' has rows of {k} weights, which groups of {asked} do not "
                 f"divide: choose another group, or keep={layer.name!r}"
             )
-        steps = 32 // scheme.bits  # a group is whole words, or all
+        steps = code_steps(bits)  # a group is whole words, or all
         fitting = [each for each in range(steps, (asked or _GROUP) + 1, steps) if k % each == 0]
         return fitting[-1] if fitting else k
     return max(each for each in range(1, min(asked or _GROUP, k) + 1) if k % each == 0)

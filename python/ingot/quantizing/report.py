@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ingot.hal.printable import printable, size_text
-from ingot.quantizing.deciding import Decision, Scheme, weight_length
+from ingot.quantizing.deciding import Decision, weight_length
 from ingot.quantizing.measuring import Measured, Program, ResultError, Roofline
 
 __all__ = ["LayerReport", "QuantizationReport", "make_report"]
@@ -126,7 +126,6 @@ def _pair(before: float | None, after: float | None) -> str:
 
 
 def make_report(
-    scheme: Scheme,
     decisions: Sequence[Decision],
     length: int,
     programs: tuple[Program, Program] | None = None,
@@ -137,7 +136,7 @@ def make_report(
     """`programs` and `times`: the float one and the quantised one. `samples`: of data."""
     before, after = (each.call for each in times) if times else (None, None)
     return QuantizationReport(
-        tuple(_layer(scheme, each, programs, times) for each in decisions),
+        tuple(_layer(each, programs, times) for each in decisions),
         tuple(results),
         None if programs is None else len(programs[0].module),
         length,
@@ -148,7 +147,6 @@ def make_report(
 
 
 def _layer(
-    scheme: Scheme,
     decision: Decision,
     programs: tuple[Program, Program] | None,
     times: Sequence[Measured],
@@ -170,7 +168,7 @@ def _layer(
         layer.name,
         layer.kind,
         layer.weight_shape,
-        _scheme_text(scheme, decision),
+        _scheme_text(decision),
         8 * after / (layer.outputs * layer.inputs),
         before,
         after,
@@ -185,11 +183,11 @@ def _layer(
     )
 
 
-def _scheme_text(scheme: Scheme, decision: Decision) -> str:
+def _scheme_text(decision: Decision) -> str:
     change = decision.change
     if change is None:
         return "float"
-    text = scheme.weights
+    text = f"int{change.weight.bits}"
     if change.weight.groups > 1:
         text += f", groups of {decision.layer.inputs // change.weight.groups}"
     if change.weight.zeros is not None:

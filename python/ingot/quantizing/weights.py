@@ -12,13 +12,12 @@ from typing import Any
 import numpy as np
 
 from ingot.compiler.graph.quantizing.codes import Codes
-from ingot.hal.spec import dtype
 
 __all__ = ["BITS", "Grid", "compensated", "rounded", "sum_of_squares"]
 
 _Array = np.ndarray[Any, Any]
 
-BITS = {"int8": 8, "int4": 4, "int2": 2}
+BITS = {"int8": 8, "int4": 4, "int3": 3, "int2": 2}
 """By the names of `weights`."""
 
 _SHRINKS = np.linspace(1.0, 0.5, 26)
@@ -99,11 +98,10 @@ class Grid:
 
     def made(self, codes: _Array, scales: _Array, zeros: _Array) -> Codes:
         """A weight of codes [n, k] with scales and zeros [n, groups]."""
-        kind = "i" if self.is_signed else "u"
         stored = codes.astype(np.int8 if self.is_signed else np.uint8)
         scales = scales.astype(np.float16 if self.is_narrow else np.float32)
         points = None if self.is_signed else zeros.astype(np.uint8)
-        return Codes(stored, dtype(f"{kind}{self.bits}"), scales, points)
+        return Codes(stored, self.bits, scales, points)
 
 
 def sum_of_squares(x: _Array) -> float:

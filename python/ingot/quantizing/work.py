@@ -74,7 +74,7 @@ class Work:
             )
         if not self._is_callable():
             module = self._compiled(decisions, self.options)
-            return module, make_report(self.scheme, decisions, len(module))
+            return module, make_report(decisions, len(module))
         plain = self._compiled(())
         before = Program(plain, samples[0] if samples else _random_sample(plain, dims))
         samples = samples or [before.sample]
@@ -92,7 +92,6 @@ class Work:
         results = compare_results(after.model, samples, expected)
         module = self._compiled(decisions, self.options) if self.options else after.module
         report = make_report(
-            self.scheme,
             decisions,
             len(module),
             (before, after),

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.interpreter import interpret
+from ingot.compiler.graph.ops import DotCoded
 from ingot.compiler.graph.passes import run_graph_passes
 from ingot.compiler.graph.quantizing.insert_codes import Change, Range, insert_codes
 from ingot.compiler.graph.quantizing.layers import Layer, find_layers, prepare
@@ -75,7 +76,7 @@ def test_products_give_what_the_rounded_weight_gives(data: st.DataObject) -> Non
     free = data.draw(st.lists(st.integers(1, 9), min_size=0, max_size=2), "free")
     k = data.draw(st.lists(st.integers(1, 24), min_size=1, max_size=2), "summed")
     order = data.draw(st.permutations(range(len(free) + len(k))), "axes of the weight")
-    bits = data.draw(st.sampled_from((2, 4, 8)), "bits")
+    bits = data.draw(st.sampled_from((2, 3, 4, 8)), "bits")
     groups = [each for each in range(1, prod(k) + 1) if prod(k) % each == 0]
     group = data.draw(st.sampled_from(groups), "group")
     on_left = data.draw(st.booleans(), "weight on the left")
@@ -165,7 +166,7 @@ def test_a_product_of_quantised_tensors_becomes_one_of_bytes() -> None:
     np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("bits", [2, 4, 8])
+@pytest.mark.parametrize("bits", [2, 3, 4, 8])
 def test_a_weight_alone_is_multiplied_packed(bits: int) -> None:
     weight = numbers(20, 64)
 
@@ -174,8 +175,9 @@ def test_a_weight_alone_is_multiplied_packed(bits: int) -> None:
 
     done = run_graph_passes(changed(program(build, "f32[3,64]"), bits, 0 if bits == 8 else 32))
     names = [op.name for op in walk(done)]
-    assert "dot_coded" in names
     assert "dot_packed" not in names
+    (width,) = (op.attributes.width for op in walk(done) if isinstance(op.attributes, DotCoded))
+    assert width == bits
 
 
 def test_what_convolutions_read_is_bytes_for_all_and_so_is_what_its_maximum_is_of() -> None:

@@ -59,7 +59,14 @@ IF(u16, INGOT_VECTOR_INTEGER(u16, u16, i16))
 IF(u32, INGOT_VECTOR_INTEGER(u32, u32, i32))
 IF(u64, INGOT_VECTOR_INTEGER(u64, u64, i64))
 
-/* Floats. */
+/* Floats. NaN of either operand stays. */
+#if defined(__aarch64__) && INGOT_HAS_ELEMENTWISE && __has_builtin(__builtin_elementwise_maximum)
+#define INGOT_MAX(type, a, b) __builtin_elementwise_maximum(a, b)
+#define INGOT_MIN(type, a, b) __builtin_elementwise_minimum(a, b)
+#else
+#define INGOT_MAX(type, a, b) N(select_##type)(b != b, b, N(max_constant_##type)(b, a))
+#define INGOT_MIN(type, a, b) N(select_##type)(b != b, b, N(min_constant_##type)(b, a))
+#endif
 #define INGOT_VECTOR_FLOAT(type, bits_type, mask, sign_bit)                                   \
   INGOT_INLINE N(type) N(neg_##type)(N(type) a) { return -a; }                                \
   INGOT_INLINE N(type) N(abs_##type)(N(type) a) {                                             \
@@ -73,10 +80,10 @@ IF(u64, INGOT_VECTOR_INTEGER(u64, u64, i64))
     return N(abs_##type)(a) < (type)__builtin_inf();                                          \
   }                                                                                           \
   INGOT_INLINE N(type) N(max_##type)(N(type) a, N(type) b) {                                  \
-    return N(select_##type)(b != b, b, N(max_constant_##type)(b, a));                         \
+    return INGOT_MAX(type, a, b);                                                             \
   }                                                                                           \
   INGOT_INLINE N(type) N(min_##type)(N(type) a, N(type) b) {                                  \
-    return N(select_##type)(b != b, b, N(min_constant_##type)(b, a));                         \
+    return INGOT_MIN(type, a, b);                                                             \
   }                                                                                           \
   INGOT_INLINE N(type) N(sign_##type)(N(type) a) {                                            \
     N(bits_type) one = ((N(bits_type))a & (sign_bit)) | (N(bits_type))((N(type)){0} + 1);     \
@@ -350,6 +357,8 @@ IF(u64, INGOT_LANEWISE1(f64, u64, convert_f64_u64))
 #undef INGOT_LANEWISE2
 #undef INGOT_VECTOR_FLOAT
 #undef INGOT_INSTRUCTIONS
+#undef INGOT_MAX
+#undef INGOT_MIN
 #undef INGOT_LARGER
 #undef INGOT_SMALLER
 #undef INGOT_FMA

@@ -54,7 +54,8 @@ def _x86(name: str, length: int, features: str, *flags: str, dot4: bool = False)
     fma = level.endswith(("v3", "v4"))
     target = TargetInfo(name, length, 32 if length == 64 else 16, fma, dot4, polls=True)
     needs = tuple(f"INGOT_CPU_X86_{feature}" for feature in features.split())
-    all_flags = (f"-march={level}", "-mno-red-zone", *flags)
+    # Windows puts pages on a stack in order only: frames of more than one page touch each.
+    all_flags = (f"-march={level}", "-mno-red-zone", "-fstack-clash-protection", *flags)
     return Variant(target, "x86_64", needs, all_flags, is_for_bytes=dot4)
 
 

@@ -115,9 +115,7 @@ def test_ops_of_the_user_that_are_native_functions() -> None:
     """What is no tensor comes by its name in the schema."""
     source = changed(rename("aten.softmax", "torch.ops.acme.act.default"))
     own = OwnOps({"acme.act": "(f32[a,b,c]) -> (f32[a,b,c])"}, {})
-    with pytest.raises(
-        ingot.CompileError, match=r"of native function 'acme\.act' is f32"
-    ):
+    with pytest.raises(ingot.CompileError, match=r"of native function 'acme\.act' is f32"):
         read_source(source, own_ops=own)
     own = OwnOps({"acme.act": "(f32[a,b]) -> (f32[a,b])"}, {})
     module = read_source(source, own_ops=own)

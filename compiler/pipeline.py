@@ -30,6 +30,7 @@ from ingot.compiler.dispatch.share_numbers import share_numbers
 from ingot.compiler.dispatch.specialize import specialize as add_specialized
 from ingot.compiler.dispatch.speculate_steps import speculate_steps
 from ingot.compiler.foreign import own_errors
+from ingot.compiler.frontends.attributes import ADAPTERS
 from ingot.compiler.frontends.natives import Native, OwnOps, python_functions
 from ingot.compiler.graph.control.settle_branches import settle_branches
 from ingot.compiler.graph.forms.expand_nonzero import expand_nonzero
@@ -111,6 +112,7 @@ def compile(
     cache: str = "f32",
     weights: str | None = None,
     verify: bool = False,
+    lora: Any = None,
     precision: str = "f32",
     example_inputs: Sequence[Any] | None = None,
     dynamic_shapes: Any = None,
@@ -133,7 +135,8 @@ def compile(
     these, or a dict by the names of sources: each has own files, is swapped alone.
     `specialize`: values of symbolic dims, such as {"s": [1, 128]}, with kernels of their own. Of
     language models, `capacity`: positions in the cache, else at most 4096; `cache`: its elements,
-    "f32" or "f16"; `weights`: "int8" or "int4" codes; `verify`: with a function for drafts.
+    "f32" or "f16"; `weights`: "int8" or "int4" codes; `verify`: with a function for drafts; `lora`:
+    with room for adapters of so great a rank, or for those at a path, or at several.
     `precision`: "int8" rounds what meets weights in groups. `natives`, `kernels`: what computes ops
     of your own, by "domain.name". `example_inputs`, `dynamic_shapes`: of torch.export.export.
     `debug`: with a section for `ingot explore`. `dump_ir`: a folder for the IR after each pass.
@@ -143,7 +146,7 @@ def compile(
     choose_targets(target, variants, fallback)  # what is wrong there is told first
     driver = _Driver(_Dump(dump_ir), progress or (lambda step: None))
     outputs = [outputs] if isinstance(outputs, str) else outputs
-    reading = _exporting(source, example_inputs, dynamic_shapes) | {"scope": scope}
+    reading = _exporting(source, example_inputs, dynamic_shapes) | {"scope": scope, "lora": lora}
     reading["own_ops"] = own = OwnOps(natives or {}, checked_kernels(kernels))
     reading |= {"parameters": parameters, "parameter_names": parameter_names, "cache": cache}
     reading |= {"outputs": outputs, "capacity": capacity, "weights": weights, "verify": verify}
@@ -291,6 +294,8 @@ def _finish(
     renamed = renamed_dims(module.functions.values())
     if renamed:
         metadata["dims"] = {name: str(dim) for name, dim in renamed.items()}
+    if ADAPTERS in module.attributes:
+        metadata["lora"] = module.attributes[ADAPTERS]
     section = driver.step("debug_info", lambda: debug_info(made)) if debug else b""
     codes = [each.code for each in made]
     file = driver.step("write_module", lambda: build_module(codes, data, metadata, section))

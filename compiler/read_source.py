@@ -63,6 +63,7 @@ def read_source(
     cache: str = "f32",
     weights: str | None = None,
     verify: bool = False,
+    lora: Any = None,
     own_ops: OwnOps | None = None,
     example_inputs: Sequence[Any] | None = None,
     dynamic_shapes: Any = None,
@@ -81,6 +82,7 @@ def read_source(
         cache=cache,
         weights=weights,
         verify=verify,
+        lora=lora,
         example_inputs=example_inputs,
         dynamic_shapes=dynamic_shapes,
     )
@@ -102,6 +104,7 @@ class _Options:
     cache: str = "f32"
     weights: str | None = None
     verify: bool = False
+    lora: Any = None
     example_inputs: Sequence[Any] | None = None
     dynamic_shapes: Any = None
 
@@ -184,6 +187,7 @@ def read_sources(
     cache: str = "f32",
     weights: str | None = None,
     verify: bool = False,
+    lora: Any = None,
     own_ops: OwnOps | None = None,
 ) -> ir.Module:
     """One module with a function of every source, under the given names. Raises as above."""
@@ -194,7 +198,9 @@ def read_sources(
     if unknown:
         raise CompileError(f"scope= names '{unknown[0]}', which is none of the sources")
     result = ir.Module()
-    options = _Options(parameters, parameter_names, outputs, None, capacity, cache, weights, verify)
+    options = _Options(
+        parameters, parameter_names, outputs, None, capacity, cache, weights, verify, lora
+    )
     owners: dict[str, dict[str, tuple[str, str]]] = {}  # per scope and key: source, fingerprint
     producers: dict[str, None] = {}
     for name, source in sources.items():
@@ -337,6 +343,11 @@ def _check_capacity(options: _Options) -> None:
             "verify adds a function for drafted tokens to a .gguf file or a language model's "
             "folder; other programs have the functions that they declare"
         )
+    if options.lora is not None:
+        raise CompileError(
+            "lora makes room for adapters in the model of a .gguf file or of a language model's "
+            "folder; merge them into other programs before they are compiled"
+        )
     if options.cache != "f32":
         raise CompileError(
             "cache chooses the elements of the cache of a .gguf file or a language model's folder; "
@@ -422,7 +433,13 @@ def _read_gguf(path: Path, options: _Options) -> ir.Module:
             "weights chooses codes for the weights of a folder with config.json and .safetensors "
             "files; those of a .gguf file are used as they are"
         )
-    return import_gguf(path, capacity=options.capacity, cache=options.cache, verify=options.verify)
+    return import_gguf(
+        path,
+        capacity=options.capacity,
+        cache=options.cache,
+        verify=options.verify,
+        lora=options.lora,
+    )
 
 
 def _read_checkpoint(path: Path, options: _Options) -> ir.Module:
@@ -435,6 +452,7 @@ def _read_checkpoint(path: Path, options: _Options) -> ir.Module:
         cache=options.cache,
         weights=options.weights,
         verify=options.verify,
+        lora=options.lora,
     )
 
 

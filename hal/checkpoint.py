@@ -21,7 +21,7 @@ import numpy as np
 from ingot.hal.errors import DataLoss, NotFound
 from ingot.hal.gguf import BLOCK_TYPES, GgufTensor
 
-__all__ = ["INDEX", "Checkpoint", "ExpertTensors", "read_json"]
+__all__ = ["INDEX", "Checkpoint", "ExpertTensors", "read_json", "read_tensors"]
 
 INDEX = "model.safetensors.index.json"
 """The file of a folder that says which tensor lies in which safetensors file."""
@@ -61,7 +61,7 @@ class Checkpoint:
         self.others: dict[str, str] = {}
         found: dict[str, GgufTensor] = {}
         for file in self._files():
-            for name, tensor in self._read(file):
+            for name, tensor in read_tensors(file):
                 if name in found or name in self.others:
                     raise DataLoss(f"tensor '{name}' comes twice in '{self.path}'")
                 if isinstance(tensor, str):
@@ -87,19 +87,22 @@ class Checkpoint:
             raise NotFound(f"'{self.path}' has no .safetensors file with the model's weights")
         return files
 
-    def _read(self, file: Path) -> Iterator[tuple[str, GgufTensor | str]]:
-        try:
-            with open(os.open(file, os.O_RDONLY | os.O_NONBLOCK), "rb") as stream:
-                data = memoryview(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ))
-        except (OSError, ValueError) as error:
-            raise NotFound(f"'{file}' cannot be read as a safetensors file: {error}") from None
-        length = int.from_bytes(data[:8], "little")
-        if len(data) < 8 or length > min(len(data) - 8, _MAX_HEADER):
-            raise DataLoss(f"'{file}' is damaged or cut off: its header does not fit")
-        header = _parse(bytes(data[8 : 8 + length]), file)
-        header.pop("__metadata__", None)
-        for name, info in header.items():
-            yield name, _tensor(name, info, data[8 + length :], file)
+
+def read_tensors(file: Path) -> Iterator[tuple[str, GgufTensor | str]]:
+    """The tensors of a safetensors file by name, or the dtype of one that is no float of 16 or 32
+    bits. NotFound: it cannot be read. DataLoss: it is damaged."""
+    try:
+        with open(os.open(file, os.O_RDONLY | os.O_NONBLOCK), "rb") as stream:
+            data = memoryview(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ))
+    except (OSError, ValueError) as error:
+        raise NotFound(f"'{file}' cannot be read as a safetensors file: {error}") from None
+    length = int.from_bytes(data[:8], "little")
+    if len(data) < 8 or length > min(len(data) - 8, _MAX_HEADER):
+        raise DataLoss(f"'{file}' is damaged or cut off: its header does not fit")
+    header = _parse(bytes(data[8 : 8 + length]), file)
+    header.pop("__metadata__", None)
+    for name, info in header.items():
+        yield name, _tensor(name, info, data[8 + length :], file)
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -19,13 +19,12 @@ from ingot.hal.native import check, ffi, keep_error, lib, text
 from ingot.hal.spec import status
 from ingot.hal.whole_file import c_text, open_regular
 from ingot.runtime.frame import bytes_of
+from ingot.runtime.signature import read_parameters
 from ingot.runtime.tensors import bits_of_parameter
 
-__all__ = ["PACKED_MAGIC", "Sources", "flat", "open_parameters", "parameter_keys", "some"]
+__all__ = ["Sources", "flat", "open_parameters"]
 
-PACKED_MAGIC = b"INGOTPW\x1a"
-"""With which a file of packed weights begins."""
-
+_PACKED_MAGIC = b"INGOTPW\x1a"
 _ZARR = frozenset({"zarr.json", ".zgroup"})  # of a group, of either version
 _NOT_FOUND, _CANCELLED = status("NotFound").code, status("Cancelled").code
 _SHOWN = 5  # names in a message
@@ -74,10 +73,10 @@ def open_parameters(modules: Sequence[Any], parameters: Any) -> Iterator[tuple[A
     """The C table of parameters and the paths of packed files as C texts, for as long as a program
     is being made. NotFound that is raised inside tells what the sources have."""
     if parameters is None:
-        keys = [key for module in modules for key in parameter_keys(module)]
+        keys = [each.key for module in modules for each in read_parameters(module)]
         if keys:
             raise NotFound(
-                f"the module needs {len(keys)} parameters ({some(keys)}); pass parameters= with "
+                f"the module needs {len(keys)} parameters ({_some(keys)}); pass parameters= with "
                 "a safetensors or GGUF file, a model's folder or a dict of arrays"
             )
         yield ffi.NULL, []
@@ -86,7 +85,7 @@ def open_parameters(modules: Sequence[Any], parameters: Any) -> Iterator[tuple[A
         finder = _Finder()
         packed = []
         for scope, source in flat(parameters):
-            if not isinstance(source, Mapping) and _start(source).startswith(PACKED_MAGIC):
+            if not isinstance(source, Mapping) and _start(source).startswith(_PACKED_MAGIC):
                 packed.append(ffi.new("char[]", c_text("path", source)))
             else:
                 finder.add(scope, *_open(source, stack))
@@ -98,7 +97,7 @@ def open_parameters(modules: Sequence[Any], parameters: Any) -> Iterator[tuple[A
             if not finder.has_missed:
                 raise
             raise NotFound(
-                f"{error}; parameters= has {some(finder.names()) or 'nothing'}"
+                f"{error}; parameters= has {_some(finder.names()) or 'nothing'}"
             ) from None
 
 
@@ -255,17 +254,7 @@ def _start(path: str | os.PathLike[str]) -> bytes:
         return b""
 
 
-def parameter_keys(module: Any) -> list[str]:
-    """The keys of what the C module wants."""
-    info = ffi.new("ingot_parameter_info_t *")
-    keys = []
-    for ordinal in range(lib.ingot_module_info(module).parameter_count):
-        check(lib.ingot_module_parameter(module, ordinal, info))
-        keys.append(text(info.key))
-    return keys
-
-
-def some(names: Iterable[str]) -> str:
+def _some(names: Iterable[str]) -> str:
     """The first of them, for a message."""
     names = list(names)
     shown = ", ".join(repr(name) for name in names[:_SHOWN])

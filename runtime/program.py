@@ -30,7 +30,7 @@ from ingot.runtime.signature import Signature, Value, read_signature, read_varia
 if TYPE_CHECKING:
     from ingot.runtime.origin import Origin
 
-__all__ = ["HostKernel", "Program", "load_module"]
+__all__ = ["HostKernel", "Program", "load_module", "read_metadata"]
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ class Program(Uncopied):
 
     def metadata(self) -> dict[str, Any]:
         """What the compiler wrote into the module; of several by their names."""
-        found = dict(zip(self.names, map(_metadata, self.modules), strict=True))
+        found = dict(zip(self.names, map(read_metadata, self.modules), strict=True))
         return found.get("", found)
 
     def _places(self) -> Iterator[tuple[Any, int]]:
@@ -190,7 +190,8 @@ def _qualified(scope: str, name: str) -> str:
     return f"{scope}.{name}" if scope else name
 
 
-def _metadata(module: Any) -> dict[str, Any]:
+def read_metadata(module: Any) -> dict[str, Any]:
+    """What the compiler wrote into a C module."""
     info = lib.ingot_module_info(module)
     written = bytes(ffi.buffer(info.metadata, info.metadata_length))
     found: dict[str, Any] = json.loads(written or b"{}")

@@ -9,7 +9,14 @@ from ingot.hal.native import check, ffi, lib, text
 from ingot.hal.spec import DType, dtype_of_code
 from ingot.hal.value_kind import kind_of_code, kind_text
 
-__all__ = ["Signature", "Value", "read_signature", "read_variables"]
+__all__ = [
+    "Parameter",
+    "Signature",
+    "Value",
+    "read_parameters",
+    "read_signature",
+    "read_variables",
+]
 
 
 @dataclass(frozen=True)
@@ -30,6 +37,16 @@ class Value:
     def __str__(self) -> str:
         dims = ",".join(map(str, self.shape))
         return f"{self.name}: {kind_text(self.kind, f'{self.dtype}[{dims}]')}"
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A weight that a module is given when it is loaded."""
+
+    scope: str
+    key: str
+    dtype: DType
+    shape: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -74,6 +91,19 @@ def read_variables(module: Any) -> tuple[Value, ...]:
         check(lib.ingot_module_variable(module, ordinal, info))
         variables.append(_value(module, info))
     return tuple(variables)
+
+
+def read_parameters(module: Any) -> tuple[Parameter, ...]:
+    """The weights that a C module is given when it is loaded."""
+    info = ffi.new("ingot_parameter_info_t *")
+    parameters = []
+    for ordinal in range(lib.ingot_module_info(module).parameter_count):
+        check(lib.ingot_module_parameter(module, ordinal, info))
+        shape = tuple(int(_read_dim(module, info.first_dim + axis)) for axis in range(info.rank))
+        parameters.append(
+            Parameter(text(info.scope), text(info.key), dtype_of_code(info.dtype), shape)
+        )
+    return tuple(parameters)
 
 
 def _value(module: Any, info: Any) -> Value:

@@ -32,7 +32,7 @@ from ingot.compiler.ir.dims import Dim, maximum, minimum, product, symbol, symbo
 
 __all__ = ["find_views"]
 
-_IN_MEMORY = frozenset({*CONTROL, "variable.load", "slot.get", "update"})
+_IN_MEMORY = frozenset({*CONTROL, "variable.load", "slot.get", "update", "global"})
 """Ops whose results lie in memory in any case."""
 
 
@@ -105,7 +105,8 @@ class _Finder:
         start = self._row(starts[0])
         if start is not None:
             row = product(type.shape[1:]) * type.dtype.bytes
-            offset = minimum(start, type.shape[0] - sizes[0]) * row
+            # The sizes fit, so rows from the first on need no clamping.
+            offset = minimum(start, type.shape[0] - sizes[0]) * row if start != 0 else 0
             op.name, op.operands, op.attributes = name, list(operands), Rows(offset)
 
     def _row(self, value: Value) -> Dim | None:

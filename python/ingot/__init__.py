@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         PermissionDenied,
         Unsupported,
     )
+    from ingot.language.adapters import lora
     from ingot.language.model import LanguageModel, generate
     from ingot.quantizing import QuantizedModule, quantize
     from ingot.runtime.fence import Fence
@@ -89,6 +90,7 @@ __all__ = [
     "explore",
     "generate",
     "load",
+    "lora",
     "lowering",
     "open_device",
     "ops",
@@ -123,6 +125,7 @@ _HOMES = {
     "explore": "ingot.explorer",
     "generate": "ingot.language.model",
     "load": "ingot.runtime.model",
+    "lora": "ingot.language.adapters",
     "lowering": "ingot.compiler.frontends.own_ops",
     "open_device": "ingot.hal.device",
     "program": _TRACING,

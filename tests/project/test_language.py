@@ -19,6 +19,7 @@ from ingot.hal.printable import printable
 from ingot.language.draft import Draft
 from ingot.language.folder import FolderTokenizer
 from ingot.language.tokenizer import FileTokenizer
+from tests.support.adapters import merged, random_pairs, write_gguf
 from tests.support.language import (
     KEYS,
     SPECIAL,
@@ -247,6 +248,29 @@ def test_a_conversation_is_written_as_the_template_says(model: ingot.LanguageMod
     assert text == "<|system|>a<|end|><|user|>b<|end|><|assistant|>"
     list(model.chat(messages, max_tokens=3))
     assert model.ids[:7] == model.tokenizer.encode(text)
+
+
+@pytest.mark.slow
+def test_adapters_are_exchanged_between_texts(path: Path, weights: Any) -> None:
+    names = [f"blk.{layer}.attn_{part}" for layer in range(SHAPE.layers) for part in "qv"]
+    pairs = random_pairs({name: weights[f"{name}.weight"].shape for name in names}, 2)
+    adapter = write_gguf(path.with_name("adapter.gguf"), pairs, 8.0)
+    adapted = ingot.LanguageModel(path, lora=(adapter, 0.5))
+    ids = adapted.tokenizer.encode("hello")
+
+    def made() -> list[int]:
+        for _ in adapted.generate("hello", max_tokens=8, temperature=0.0):
+            pass
+        return adapted.ids[len(ids) :]
+
+    assert made() == _greedy(merged(weights, pairs, 0.5 * 8 / 2), ids, 8)
+    adapted.set_adapters()
+    plain = _greedy(weights, ids, 8)
+    assert made() == plain
+    adapted.set_adapters((adapter, -1.0))
+    assert made() == _greedy(merged(weights, pairs, -8 / 2), ids, 8) != plain
+    with pytest.raises(ingot.InvalidArgument, match="give draft and lora to LanguageModel"):
+        next(ingot.generate(adapted, "hello", lora=adapter))
 
 
 @pytest.mark.slow

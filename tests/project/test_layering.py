@@ -23,10 +23,12 @@ SPEC = (
     "ingot.hal.spec",
     "ingot.hal.errors",
     "ingot.hal.file_kind",
+    "ingot.hal.adapter",
     "ingot.hal.checkpoint",
     "ingot.hal.gguf",
     "ingot.hal.header",
     "ingot.hal.printable",
+    "ingot.hal.tensor_names",
     "ingot.hal.value_kind",
     "ingot.hal.whole_file",
 )
@@ -36,6 +38,13 @@ STANDARD = set(sys.stdlib_module_names)
 # Longest prefix first: what the modules below it may import.
 ALLOWED: dict[str, tuple[str, ...]] = {
     "ingot.hal.header": (),
+    "ingot.hal.adapter": (
+        "ingot.hal.checkpoint",
+        "ingot.hal.errors",
+        "ingot.hal.gguf",
+        "ingot.hal.tensor_names",
+    ),
+    "ingot.hal.tensor_names": (),
     "ingot.hal.checkpoint": ("ingot.hal.errors", "ingot.hal.gguf"),
     "ingot.hal.gguf": ("ingot.hal.errors",),
     "ingot.hal.errors": ("ingot.hal.header",),

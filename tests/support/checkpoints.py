@@ -4,6 +4,7 @@ transformers says of them, and folders of them without it."""
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,30 @@ MODELS: dict[str, tuple[str, Mapping[str, Any]]] = {
     "qwen3 experts": ("Qwen3Moe", {**_MOE, "head_dim": 16, "norm_topk_prob": True}),
 }
 """The class of each and its options beyond `_SIZES`."""
+
+ADAPTED = EXPECTED.with_name("peft.npz")
+"""By the name of WITH_ADAPTERS: logits as in EXPECTED, of the model with its adapter."""
+
+WITH_ADAPTERS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "llama": ("llama", r"self_attn\.|mlp\.", {}),
+    "llama some": ("llama", r"\.1\..*(q_proj|v_proj)", {"use_rslora": True}),
+    "qwen3": ("qwen3", r"(q_proj|k_proj|down_proj)", {"alpha_pattern": {"q_proj": 3}}),
+    "phi3": ("phi3", r"(qkv_proj|o_proj|gate_up_proj)", {}),
+}
+"""A model, the modules that are changed, and further keys of adapter_config.json."""
+
+
+def adapter_of(name: str, weights: Mapping[str, Array]) -> tuple[Any, float, dict[str, Any]]:
+    """Factors of rank 3 by module, alpha, and further keys."""
+    from tests.support.adapters import random_pairs
+
+    _, pattern, options = WITH_ADAPTERS[name]
+    shapes = {
+        key.removesuffix(".weight"): each.shape
+        for key, each in sorted(weights.items())
+        if each.ndim == 2 and re.search(pattern, key)
+    }
+    return random_pairs(shapes, 3), 2.0, options
 
 
 def options_of(name: str) -> dict[str, Any]:

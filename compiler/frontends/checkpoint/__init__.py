@@ -10,6 +10,7 @@ import os
 from ingot.compiler.frontends.checkpoint.configuration import read_config
 from ingot.compiler.frontends.checkpoint.weights import CheckpointWeights, Renamed
 from ingot.compiler.frontends.gguf import build_model
+from ingot.compiler.frontends.gguf.adapters import Lora, open_adapters
 from ingot.compiler.ir import Module
 from ingot.hal.checkpoint import Checkpoint
 from ingot.hal.errors import CompileError, DataLoss, NotFound
@@ -26,9 +27,10 @@ def import_checkpoint(
     cache: str = "f32",
     weights: str | None = None,
     verify: bool = False,
+    lora: Lora = None,
 ) -> Module:
-    """The module of a folder. `capacity`, `cache`, `verify`: as of `import_gguf`. `weights`: the
-    codes that weights of products become, with a scale for 32 of them; None: they stay.
+    """The module of a folder. `capacity`, `cache`, `verify`, `lora`: as of `import_gguf`.
+    `weights`: the codes that weights of products become, with a scale for 32; None: they stay.
 
     CompileError: the folder is damaged or incomplete, or its model cannot be compiled.
     """
@@ -41,5 +43,6 @@ def import_checkpoint(
     configuration = read_config(folder)
     renamed = Renamed(folder, configuration)
     made = CheckpointWeights(renamed, weights)
+    made.adapters = open_adapters(lora)
     producer = f"checkpoint {configuration.name}"
     return build_model(made, configuration, capacity, cache, verify, producer)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from ingot.compiler.frontends.checkpoint.configuration import is_unused
 from ingot.compiler.frontends.gguf.configuration import Configuration
 from ingot.compiler.frontends.gguf.pieces import over_rows
@@ -13,48 +11,19 @@ from ingot.compiler.ir import Value
 from ingot.hal.checkpoint import Checkpoint
 from ingot.hal.gguf import GgufTensor
 from ingot.hal.spec import dtype
+from ingot.hal.tensor_names import LAYER, OF_LAYER, WHOLE
 
 __all__ = ["CheckpointWeights", "Renamed"]
 
 F32, F16, U8, I8 = (dtype(name) for name in ("f32", "f16", "u8", "i8"))
 _GROUP = 32  # weights of a row that share a scale
 
-_WHOLE = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
-_LAYER = {
-    "input_layernorm": "attn_norm",
-    "self_attn.q_proj": "attn_q",
-    "self_attn.k_proj": "attn_k",
-    "self_attn.v_proj": "attn_v",
-    "self_attn.qkv_proj": "attn_qkv",
-    "self_attn.o_proj": "attn_output",
-    "self_attn.q_norm": "attn_q_norm",
-    "self_attn.k_norm": "attn_k_norm",
-    "post_attention_layernorm": "ffn_norm",
-    "mlp.gate_proj": "ffn_gate",
-    "mlp.up_proj": "ffn_up",
-    "mlp.gate_up_proj": "ffn_up",
-    "mlp.down_proj": "ffn_down",
-    "mlp.gate": "ffn_gate_inp",
-    "mlp.experts.*.gate_proj": "ffn_gate_exps",
-    "mlp.experts.*.up_proj": "ffn_up_exps",
-    "mlp.experts.*.down_proj": "ffn_down_exps",
-    "mlp.shared_expert.gate_proj": "ffn_gate_shexp",
-    "mlp.shared_expert.up_proj": "ffn_up_shexp",
-    "mlp.shared_expert.down_proj": "ffn_down_shexp",
-    "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
-    "block_sparse_moe.gate": "ffn_gate_inp",
-    "block_sparse_moe.experts.*.w1": "ffn_gate_exps",
-    "block_sparse_moe.experts.*.w3": "ffn_up_exps",
-    "block_sparse_moe.experts.*.w2": "ffn_down_exps",
-}
 _NORMS_BEHIND = {
     "post_attention_layernorm": "post_attention_norm",
     "pre_feedforward_layernorm": "ffn_norm",
     "post_feedforward_layernorm": "post_ffw_norm",
 }
 """What gemma2 and gemma3 have otherwise."""
-
-_OF_LAYER = re.compile(r"model\.layers\.(\d+)\.(.*)\.(weight|bias)")
 
 
 class Renamed:
@@ -63,7 +32,7 @@ class Renamed:
     def __init__(self, folder: Checkpoint, c: Configuration) -> None:
         self.folder = folder
         self.is_gemma = c.name.startswith("gemma")
-        self.layer = _LAYER | (_NORMS_BEHIND if c.name in ("gemma2", "gemma3_text") else {})
+        self.layer = LAYER | (_NORMS_BEHIND if c.name in ("gemma2", "gemma3_text") else {})
         self.tensors: dict[str, GgufTensor] = {}
         self.own: dict[str, str] = {}
         tied = bool(folder.config.get("tie_word_embeddings", self.is_gemma))
@@ -82,7 +51,7 @@ class Renamed:
         if name in self.own:
             return self.own[name]
         part, _, last = name.rpartition(".")
-        for own, other in _WHOLE.items():
+        for own, other in WHOLE.items():
             if other == part:
                 return f"{own}.{last}"
         _, number, part = [*part.split(".", 2), "", ""][:3]
@@ -90,11 +59,11 @@ class Renamed:
         return f"model.layers.{number}.{own}.{last}"
 
     def _of(self, name: str) -> str:
-        if match := _OF_LAYER.fullmatch(name):
+        if match := OF_LAYER.fullmatch(name):
             number, part, last = match.groups()
             return f"blk.{number}.{self.layer[part]}.{last}" if part in self.layer else name
         part, _, last = name.rpartition(".")
-        return f"{_WHOLE[part]}.{last}" if part in _WHOLE else name
+        return f"{WHOLE[part]}.{last}" if part in WHOLE else name
 
 
 class CheckpointWeights(Weights):

@@ -13,6 +13,8 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
+from ingot.compiler.frontends.attributes import ADAPTERS
+from ingot.compiler.frontends.gguf.adapters import Lora, open_adapters
 from ingot.compiler.frontends.gguf.configuration import Configuration, read_configuration
 from ingot.compiler.frontends.gguf.sampling import OPTION_TYPES, Options, choose
 from ingot.compiler.frontends.gguf.transformer import Caches, Position, Transformer
@@ -50,9 +52,11 @@ def import_gguf(
     capacity: int | None = None,
     cache: str = "f32",
     verify: bool = False,
+    lora: Lora = None,
 ) -> Module:
     """The module of a GGUF file. `capacity`: the positions of the cache, whose elements are those
-    of `cache`, f32 or f16. `verify`: with the function for drafted tokens.
+    of `cache`, f32 or f16. `verify`: with the function for drafted tokens. `lora`: with room for
+    adapters.
 
     CompileError: the file is damaged, or its model cannot be compiled; the message says why.
     """
@@ -62,12 +66,14 @@ def import_gguf(
         raise CompileError(str(error)) from None
     if file.metadata.get("general.type") == "adapter":
         raise CompileError(
-            f"GGUF file '{file.path}' is an adapter (LoRA), which is not supported yet: merge it "
-            "into its model and compile that"
+            f"GGUF file '{file.path}' is an adapter (LoRA): compile the model that it belongs to, "
+            "with lora= and the path of the adapter"
         )
     configuration = read_configuration(file)
     producer = f"gguf {configuration.name}"
-    return build_model(Weights(file), configuration, capacity, cache, verify, producer)
+    weights = Weights(file)
+    weights.adapters = open_adapters(lora)
+    return build_model(weights, configuration, capacity, cache, verify, producer)
 
 
 def build_model(
@@ -136,6 +142,10 @@ class _Importer:
         if verify:
             self._add_verify()
         self.weights.check(self.c.name)
+        if self.weights.adapters is not None:
+            self.weights.adapters.check(self.weights.file.title)
+            producer = str(self.module.attributes["producer"])
+            self.module.attributes[ADAPTERS] = self.weights.adapters.attribute(producer)
         return self.module
 
     def _add_step(self, name: str, argument: str, shape: tuple[Dim, ...]) -> None:
@@ -143,6 +153,7 @@ class _Importer:
         block = Block([TensorType(_ID, shape)])
         builder = Builder(block)
         (ids,) = block.arguments
+        self.weights.open(builder)
         before = self._load(builder)
         after = self._step(builder, ids if shape else _line(ids, builder), before)
         self._store(after, builder)
@@ -160,6 +171,7 @@ class _Importer:
         block = Block(list(types.values()))
         builder = Builder(block)
         count, stop, *options = block.arguments
+        self.weights.open(builder)
         before = self._load(builder)
         room = builder.value("sub", builder.constant(self.capacity, "i64"), before.index)
         count = builder.value(
@@ -218,6 +230,7 @@ class _Importer:
         block = Block(list(types.values()))
         builder = Builder(block)
         ids, *options = block.arguments
+        self.weights.open(builder)
         before = self._load(builder)
         after = self._step(builder, ids, before, symbol("s"))
         count = builder.number(symbol("s"), "i64")

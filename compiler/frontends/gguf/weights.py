@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
+from ingot.compiler.frontends.gguf.adapters import Adapters
 from ingot.compiler.frontends.gguf.blocks import DECODED, decode, parameter
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.ir import Value
@@ -43,6 +44,12 @@ class Weights:
         self.builder = Builder([])
         self.read: set[str] = set()
         self.problems: dict[str, None] = {}
+        self.adapters: Adapters | None = None
+
+    def open(self, builder: Builder) -> None:
+        """What is to be read where a function begins."""
+        if self.adapters is not None:
+            self.adapters.open(builder, self.file.tensors)
 
     def __contains__(self, name: str) -> bool:
         return name in self.file.tensors
@@ -83,6 +90,8 @@ class Weights:
             k = known_dim(tensor_type(x).shape[-1])
             weight = self._numbers(f"{name}.weight", (length, k), heads)
             y = self.builder.value("dot_general", x, weight, lhs_contract=(1,), rhs_contract=(1,))
+            if self.adapters is not None and name in self.adapters:
+                y = self.adapters.added(y, x, name, heads, self.builder)
             if f"{name}.bias" not in self:
                 return y
             bias = self._numbers(f"{name}.bias", (length,), heads)

@@ -45,6 +45,13 @@ def add_chat(commands: Any) -> None:
     parser.add_argument(
         "--draft-tokens", type=int, default=4, metavar="COUNT", help="of it at a time (%(default)s)"
     )
+    parser.add_argument(
+        "--lora",
+        action="append",
+        default=[],
+        metavar="FILE[:SCALE]",
+        help="an adapter: a GGUF file or a folder of PEFT; may come several times",
+    )
     parser.add_argument("--max-tokens", type=int, metavar="COUNT", help="of one answer")
     parser.add_argument("--threads", type=int, metavar="COUNT", help="threads of the CPU")
     for field in fields(Sampling):
@@ -58,6 +65,7 @@ def add_chat(commands: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> None:
+    from ingot.language.adapters import parse_adapter
     from ingot.language.model import LanguageModel
     from ingot.progress import show_progress
 
@@ -71,6 +79,7 @@ def _run(options: argparse.Namespace) -> None:
             weights=options.weights,
             precision=options.precision,
             threads=options.threads,
+            lora=[parse_adapter(each) for each in options.lora] or None,
             draft=options.draft,
             draft_tokens=options.draft_tokens,
             progress=progress,

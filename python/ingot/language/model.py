@@ -15,6 +15,7 @@ import numpy as np
 
 from ingot.hal.errors import CompileError, InvalidArgument, OutOfRange
 from ingot.hal.gguf import Gguf
+from ingot.language.adapters import lora as adapter_parameters
 from ingot.language.draft import Draft, check_count
 from ingot.language.folder import FolderTokenizer
 from ingot.language.sampling import Sampling
@@ -32,9 +33,11 @@ class LanguageModel:
     cache holds.
 
     `capacity`: how many tokens the cache has room for; others as for `ingot.compile` and
-    `ingot.load`. `draft`: a smaller model with the same vocabulary, or its path, which proposes
-    `draft_tokens` (1 to 32) at a time; texts stay the same. Raises what these raise, NotFound and
-    Unsupported for tokenizers, and InvalidArgument for a draft that does not fit.
+    `ingot.load`. `lora`: adapters as for `ingot.lora`, one or a list, or the rank that there is
+    room for, without any; `set_adapters` takes others. `draft`: a smaller model with the same
+    vocabulary, or its path, which proposes `draft_tokens` (1 to 32) at a time; texts stay the same.
+    Raises what these raise, NotFound and Unsupported for tokenizers, and InvalidArgument for a
+    draft that does not fit.
     """
 
     def __init__(
@@ -47,6 +50,7 @@ class LanguageModel:
         precision: str = "f32",
         device: Any = "cpu",
         threads: int | None = None,
+        lora: Any = None,
         draft: LanguageModel | str | os.PathLike[str] | None = None,
         draft_tokens: int = 4,
         progress: Any = None,
@@ -57,17 +61,23 @@ class LanguageModel:
         is_folder = os.path.isdir(path)
         self.tokenizer = FolderTokenizer(path) if is_folder else FileTokenizer(Gguf(path).metadata)
         target = device.partition(":")[0] if isinstance(device, str) else device.uri
+        adapters = _adapters(lora)
+        room = lora if isinstance(lora, int) else [_path(each) for each in adapters] or None
         module = ingot.compile(
             path,
             capacity=capacity,
             cache=cache,
             weights=weights,
             verify=draft is not None,
+            lora=room,
             precision=precision,
             target=target,
             progress=progress,
         )
-        self.model = ingot.load(module, parameters=path, device=device, threads=threads)
+        parameters: list[Any] = [path]
+        if room is not None:
+            parameters.append({"lora": adapter_parameters(module, *adapters)})
+        self.model = ingot.load(module, parameters=parameters, device=device, threads=threads)
         self.ids: list[int] = []
         caches = (each for each in self.model.variables if each.name.startswith("cache."))
         self.capacity = int(next(caches).shape[1])
@@ -90,6 +100,14 @@ class LanguageModel:
             return LanguageModel(path, capacity=self.capacity, **options)
         except CompileError as error:
             raise CompileError(f"the draft '{path}': {error}") from None
+
+    def set_adapters(self, *adapters: Any) -> None:
+        """Put these in the place of the adapters that the model has, as `ingot.lora` takes them;
+        none without any. The cache forgets its tokens. Raises as `ingot.lora`; then nothing has
+        changed."""
+        self.model.swap_parameters(adapter_parameters(self.model, *adapters), scope="lora")
+        self.model.reset()
+        self.ids = []
 
     @property
     def words(self) -> int:
@@ -179,21 +197,33 @@ class LanguageModel:
         self.ids = list(ids)
 
 
+def _adapters(lora: Any) -> list[Any]:
+    """The adapters of the option `lora`."""
+    if lora is None or isinstance(lora, int):
+        return []
+    return lora if isinstance(lora, list) else [lora]
+
+
+def _path(adapter: Any) -> Any:
+    return adapter[0] if isinstance(adapter, tuple) else adapter
+
+
 def generate(
     model: LanguageModel | str | os.PathLike[str],
     prompt: str | Sequence[int],
     *,
     max_tokens: int | None = None,
     draft: LanguageModel | str | os.PathLike[str] | None = None,
+    lora: Any = None,
     **sampling: Any,
 ) -> Iterator[str]:
     """The text that a language model writes behind a prompt, in pieces: `LanguageModel.generate`.
 
     `model` may be the path of a GGUF file or of a folder, which is compiled first, with the
-    `draft`. InvalidArgument: a draft for a model that is compiled already.
+    `draft` and the adapters `lora`. InvalidArgument: these for a model that is compiled already.
     """
     if not isinstance(model, LanguageModel):
-        model = LanguageModel(model, draft=draft)
-    elif draft is not None:
-        raise InvalidArgument("the model is compiled already: give draft to LanguageModel")
+        model = LanguageModel(model, draft=draft, lora=lora)
+    elif draft is not None or lora is not None:
+        raise InvalidArgument("the model is compiled already: give draft and lora to LanguageModel")
     return model.generate(prompt, max_tokens=max_tokens, **sampling)

@@ -1,7 +1,8 @@
-"""Writes transformers.npz: what transformers makes of the models of `tests/support/checkpoints.py`.
+"""Writes transformers.npz, what transformers makes of the models of `tests/support/checkpoints.py`,
+and peft.npz, what PEFT makes of some with adapters.
 
-Needs torch and transformers (5.23 made the file); run from the root of the repository:
-python -m tests.compiler.frontends.checkpoint.regenerate
+Needs torch, transformers and peft (5.23 and 0.21 made the files); run from the root of the
+repository: python -m tests.compiler.frontends.checkpoint.regenerate
 """
 
 from __future__ import annotations
@@ -13,11 +14,16 @@ import numpy as np
 import torch
 import transformers
 
+from tests.support.adapters import write_peft
 from tests.support.checkpoints import (
+    ADAPTED,
     EXPECTED,
     IDS,
     MODELS,
+    WITH_ADAPTERS,
+    adapter_of,
     options_of,
+    read_model,
     weights_of,
     write_folder,
 )
@@ -43,10 +49,31 @@ def _described(name: str, folder: Any) -> tuple[str, Any]:
     return json.dumps({"config": written, "shapes": shapes}), logits[[4, 8]]
 
 
+def _adapted(name: str, folder: Any) -> Any:
+    from peft import PeftModel
+
+    config, weights, _ = read_model(WITH_ADAPTERS[name][0])
+    write_folder(folder / "base", config, weights)
+    pairs, alpha, options = adapter_of(name, weights)
+    write_peft(folder / "adapter", pairs, alpha, **options)
+    model = transformers.AutoModelForCausalLM.from_pretrained(
+        folder / "base", attn_implementation="eager", dtype=torch.float32
+    )
+    model = PeftModel.from_pretrained(model, folder / "adapter")
+    with torch.no_grad():
+        logits = model(torch.tensor(IDS[None].astype(np.int64))).logits[0].numpy()
+    return logits[[4, 8]]
+
+
 def main() -> None:
     import tempfile
     from pathlib import Path
 
+    adapted: dict[str, Any] = {}
+    for name in WITH_ADAPTERS:
+        with tempfile.TemporaryDirectory() as folder:
+            adapted[name] = _adapted(name, Path(folder))
+    np.savez_compressed(ADAPTED, **adapted)
     found: dict[str, Any] = {}
     for name in MODELS:
         with tempfile.TemporaryDirectory() as folder:

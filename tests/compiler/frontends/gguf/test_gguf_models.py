@@ -217,7 +217,7 @@ def test_adapters_are_not_taken_for_models(tmp_path: Path) -> None:
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.close()
-    with pytest.raises(ingot.CompileError, match=r"adapter \(LoRA\), which is not supported yet"):
+    with pytest.raises(ingot.CompileError, match=r"adapter \(LoRA\): compile the model"):
         ingot.compile(path)
 
 

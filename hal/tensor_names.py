@@ -1,0 +1,47 @@
+"""The names that GGUF files have for the tensors of folders of Hugging Face's layout."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["LAYER", "OF_LAYER", "WHOLE", "product_name"]
+
+WHOLE = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
+LAYER = {
+    "input_layernorm": "attn_norm",
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.qkv_proj": "attn_qkv",
+    "self_attn.o_proj": "attn_output",
+    "self_attn.q_norm": "attn_q_norm",
+    "self_attn.k_norm": "attn_k_norm",
+    "post_attention_layernorm": "ffn_norm",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.gate_up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+    "mlp.gate": "ffn_gate_inp",
+    "mlp.experts.*.gate_proj": "ffn_gate_exps",
+    "mlp.experts.*.up_proj": "ffn_up_exps",
+    "mlp.experts.*.down_proj": "ffn_down_exps",
+    "mlp.shared_expert.gate_proj": "ffn_gate_shexp",
+    "mlp.shared_expert.up_proj": "ffn_up_shexp",
+    "mlp.shared_expert.down_proj": "ffn_down_shexp",
+    "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
+    "block_sparse_moe.gate": "ffn_gate_inp",
+    "block_sparse_moe.experts.*.w1": "ffn_gate_exps",
+    "block_sparse_moe.experts.*.w3": "ffn_up_exps",
+    "block_sparse_moe.experts.*.w2": "ffn_down_exps",
+}
+OF_LAYER = re.compile(r"model\.layers\.(\d+)\.(.*)\.(weight|bias)")
+"""A tensor of a layer: its number, the part, and weight or bias."""
+
+
+def product_name(name: str) -> str:
+    """The name of a product, as "blk.0.attn_q", by that of its module in a folder,
+    "model.layers.0.self_attn.q_proj"; one that is not known stays."""
+    if match := OF_LAYER.fullmatch(f"{name}.weight"):
+        number, part, _ = match.groups()
+        return f"blk.{number}.{LAYER[part]}" if part in LAYER else name
+    return WHOLE.get(name, name)

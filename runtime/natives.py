@@ -115,11 +115,13 @@ class _Native:
         for place, value in enumerate(results):
             tensor = call.results + place
             dtype, what = dtype_of_code(tensor.dtype), f"result {place}"
-            shape = ffi.unpack(tensor.dims, tensor.rank) if tensor.rank else []
-            bits = bits_of_input(value, dtype, what)
-            if bits.ndim != len(shape) or any(
-                size not in (-1, got) for size, got in zip(shape, bits.shape, strict=True)
-            ):
+            shape = tuple(ffi.unpack(tensor.dims, tensor.rank)) if tensor.rank else ()
+            bits = value
+            if type(value) is not np.ndarray or value.dtype is not dtype.numpy:
+                bits = bits_of_input(value, dtype, what)
+            elif not value.flags.c_contiguous:
+                bits = np.ascontiguousarray(value)
+            if bits.shape != shape and not _fits(bits.shape, shape):
                 wanted = ["?" if size < 0 else size for size in shape]
                 raise InvalidArgument(
                     f"{what} has the shape {list(bits.shape)}, expected "
@@ -131,6 +133,12 @@ class _Native:
                 tensor.view = array._view
             elif tensor.length:
                 ffi.memmove(tensor.data, ffi.from_buffer(bytes_of(bits)), tensor.length)
+
+
+def _fits(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
+    """Whether the shape is the wanted one, where -1 is any size."""
+    pairs = zip(wanted, shape, strict=False)
+    return len(shape) == len(wanted) and all(size in (-1, got) for size, got in pairs)
 
 
 class _Raised(Exception):

@@ -20,6 +20,8 @@ typedef struct native_run_t {
   const ingot_layout_native_t *layout;
   const ingot_native_t *native;
   ingot_native_call_t call;
+  ingot_native_function_t function; /* that runs, with so many tensors */
+  uint32_t count;
   const int64_t *i64;
   const uint16_t *dim_words; /* the registers of all dims */
   uint32_t first_list;
@@ -123,9 +125,50 @@ static ingot_vm_list_t *list_of(const native_run_t *run, uint32_t result) {
   return &run->context->lists[run->first_list + (uint32_t)__builtin_popcountll(before)];
 }
 
+/* -- the call ---------------------------------------------------------------------------------- */
+
+/* The function that runs, over mapped bytes; the queue calls it. */
+static ingot_status_t call_function(void *user, const ingot_hal_binding_t *mapped) {
+  native_run_t *run = user;
+  for (uint32_t k = 0; k < run->count; ++k) {
+    if (!run->bindings[k].buffer) continue;
+    if (mapped) {
+      run->tensors[k].data = mapped++->buffer->host;
+    } else {
+      run->tensors[k].buffer = run->bindings[k].buffer;
+      run->tensors[k].offset = (size_t)run->bindings[k].offset;
+    }
+  }
+  ingot_status_t status = run->function(run->native->user, &run->call);
+  if (status || !ingot_stop_is_due(&run->context->stop, true)) return status;
+  return ingot_stop_status(run_allocator(run), &run->context->stop);
+}
+
+/* Calls `shape` or `call` with the bytes of the first `count` tensors. */
+static ingot_status_t queue_function(native_run_t *run, ingot_native_function_t function,
+                                     uint32_t count) {
+  ingot_hal_binding_t bindings[INGOT_HAL_MAX_BINDINGS];
+  ingot_hal_call_t call = {
+      .name = run->call.name,
+      .function = call_function,
+      .user = run,
+      .bindings = bindings,
+      .on_device = run->native->on_device,
+  };
+  run->function = function;
+  run->count = count;
+  for (uint32_t k = 0; k < count; ++k) {
+    if (!run->bindings[k].buffer) continue;
+    if (k >= run->call.argument_count) call.written |= UINT64_C(1) << call.binding_count;
+    call.length += run->bindings[k].length;
+    bindings[call.binding_count++] = run->bindings[k];
+  }
+  return ingot_hal_queue_call(run->context->queue, &call);
+}
+
 /* Asks for the dims of results, and makes their memory. */
 static ingot_status_t make_decided(native_run_t *run) {
-  INGOT_TRY(run->native->shape(run->native->user, &run->call));
+  INGOT_TRY(queue_function(run, run->native->shape, run->call.argument_count));
   for (uint32_t r = 0; r < run->call.result_count; ++r) {
     if (!is_decided(run, r)) continue;
     const ingot_native_tensor_t *tensor = &run->call.results[r];
@@ -137,47 +180,6 @@ static ingot_status_t make_decided(native_run_t *run) {
         (ingot_hal_binding_t){list->storage.buffer, 0, made.length};
   }
   return NULL;
-}
-
-/* -- the call ---------------------------------------------------------------------------------- */
-
-/* The function itself, over mapped bytes; the queue calls it. */
-static ingot_status_t call_function(void *user, const ingot_hal_binding_t *mapped) {
-  native_run_t *run = user;
-  uint32_t count = run->call.argument_count + run->call.result_count;
-  for (uint32_t k = 0; k < count; ++k) {
-    if (!run->bindings[k].buffer) continue;
-    if (mapped) {
-      run->tensors[k].data = mapped++->buffer->host;
-    } else {
-      run->tensors[k].buffer = run->bindings[k].buffer;
-      run->tensors[k].offset = (size_t)run->bindings[k].offset;
-    }
-  }
-  ingot_native_function_t function =
-      run->native->call ? run->native->call : run->context->call_link;
-  ingot_status_t status = function(run->native->user, &run->call);
-  if (status || !ingot_stop_is_due(&run->context->stop, true)) return status;
-  return ingot_stop_status(run_allocator(run), &run->context->stop);
-}
-
-static ingot_status_t queue_function(native_run_t *run) {
-  ingot_hal_binding_t bindings[INGOT_HAL_MAX_BINDINGS];
-  ingot_hal_call_t call = {
-      .name = run->call.name,
-      .function = call_function,
-      .user = run,
-      .bindings = bindings,
-      .on_device = run->native->on_device,
-  };
-  uint32_t count = run->call.argument_count + run->call.result_count;
-  for (uint32_t k = 0; k < count; ++k) {
-    if (!run->bindings[k].buffer) continue;
-    if (k >= run->call.argument_count) call.written |= UINT64_C(1) << call.binding_count;
-    call.length += run->bindings[k].length;
-    bindings[call.binding_count++] = run->bindings[k];
-  }
-  return ingot_hal_queue_call(run->context->queue, &call);
 }
 
 /* -- results ----------------------------------------------------------------------------------- */
@@ -256,7 +258,9 @@ ingot_status_t ingot_vm_call_native(ingot_vm_context_t *context, const uint16_t 
   ingot_status_t status = read_operands(&run, pc, references);
   atomic_store(&context->native, run.call.name);
   if (!status && run.layout->decided && run.native->shape) status = make_decided(&run);
-  if (!status) status = queue_function(&run);
+  ingot_native_function_t call = run.native->call ? run.native->call : context->call_link;
+  uint32_t count = run.call.argument_count + run.call.result_count;
+  if (!status) status = queue_function(&run, call, count);
   atomic_store(&context->native, NULL);
   return ingot_status_prefix(take_views(&run, status), "native function '%s'", run.call.name);
 }

@@ -52,6 +52,21 @@ def test_hello_in_python_and_c_adds_one(tmp_path: Path) -> None:
     assert [float(number) for number in output.split()[-4:]] == [2, 3, 4, 5]
 
 
+def test_native_decodes_a_picture_in_python_and_c(tmp_path: Path) -> None:
+    folder, module, picture = SAMPLES / "native", tmp_path / "m.ingot", tmp_path / "picture.ppm"
+    output = _run(sys.executable, folder / "native.py", module, picture)
+    assert f"`{output.strip()}`" in (folder / "README.md").read_text(encoding="utf-8")
+    program = _build(folder / "native.c", tmp_path / "native")
+    assert _run(program, module, picture) == output
+    wrong = subprocess.run(
+        [program, module, module], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert wrong.returncode == 1
+    message = "native function 'acme.decode': this is no binary PPM file of 8 bits"
+    assert message in wrong.stderr
+    assert message in (folder / "README.md").read_text(encoding="utf-8")
+
+
 def test_digits_is_equally_right_by_both_routes_and_in_c(tmp_path: Path) -> None:
     folder = SAMPLES / "digits"
     output = _run(sys.executable, folder / "digits.py", "--save", tmp_path)

@@ -1,13 +1,15 @@
 """`Array`: a tensor in a device buffer, as calls return it.
 
-It owns its bytes and computes nothing: for arithmetic take `numpy()`. NumPy and DLPack get the
-bytes themselves where they lie in this process's memory, else a copy. Copies are values: those of
-`copy` on the same device, what `pickle` brings back on the CPU.
+It owns its bytes and computes nothing: for arithmetic take `numpy()`. NumPy and memoryviews get
+the bytes themselves where they lie in this process's memory, DLPack wherever they are. Copies are
+values: those of `copy` on the same device, what `pickle` brings back on the CPU.
 """
 
 from __future__ import annotations
 
+import ctypes
 import operator
+import sys
 from functools import partial
 from importlib import import_module
 from math import prod
@@ -19,7 +21,7 @@ import numpy.typing as npt
 from ingot.hal import dlpack
 from ingot.hal.decode import decode, storage_dtype
 from ingot.hal.device import Device, open_device
-from ingot.hal.errors import FailedPrecondition, InvalidArgument
+from ingot.hal.errors import FailedPrecondition, InvalidArgument, Unsupported
 from ingot.hal.native import check, ffi, lib
 from ingot.hal.spec import DType, dtype_of_code
 from ingot.hal.spec import dtype as dtype_called
@@ -33,7 +35,18 @@ _null = ffi.NULL
 _new = object.__new__
 
 
-class Array:
+def _buffer_type() -> Any:
+    """What gives classes with `__buffer__` the buffer protocol."""
+    if sys.version_info >= (3, 12):
+        return object
+    address = int(ffi.cast("uintptr_t", ffi.addressof(lib, "ingot_python_buffer_type")))
+    return ctypes.PYFUNCTYPE(ctypes.py_object)(address)()  # with the interpreter's lock
+
+
+_Buffer: Any = _buffer_type()
+
+
+class Array(_Buffer):  # type: ignore[misc]
     """A dense tensor on a device."""
 
     __slots__ = ("__weakref__", "_device", "_view")
@@ -137,16 +150,33 @@ class Array:
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> object:
-        if stream is not None or dl_device not in (None, dlpack.CPU):
-            raise BufferError("an ingot.Array goes to CPU memory: no stream, no other device")
-        is_host = self.is_host
-        if not is_host and (dl_device is None or copy is False):
+        own = self.__dlpack_device__()
+        target = own if dl_device is None else dl_device
+        if stream is not None or target not in (own, dlpack.CPU):
             raise BufferError(
-                f"the array is on {self.device}, whose memory DLPack cannot hand out; "
-                "take .numpy(), which copies it"
+                f"an ingot.Array goes to its own device, {own}, or to CPU memory: no stream, "
+                "no other device"
             )
-        source = self if is_host and not copy else self._copy_to(open_device())
-        return dlpack.export_capsule(source._view, self.dtype, max_version, source is not self)
+        if target != own and copy is False:
+            raise BufferError(f"the array is on {self.device}: there is no way without a copy")
+        source = self
+        if copy or target != own:
+            source = self._copy_to(self._device if target == own else open_device())
+        is_copy = source is not self
+        return dlpack.export_capsule(source._view, target, self.dtype, max_version, is_copy)
+
+    def __buffer__(self, _flags: int) -> memoryview:
+        if not self.is_host:
+            raise BufferError(
+                f"the array is on {self.device}, not in this process's memory; take .numpy(), "
+                "which copies it"
+            )
+        try:
+            return memoryview(self.numpy())  # type: ignore[arg-type]
+        except (Unsupported, ValueError):  # ml_dtypes is missing, or its dtype is unknown to Python
+            raise BufferError(
+                f"{self.dtype} is no format of Python's buffers; take .numpy()"
+            ) from None
 
     def __len__(self) -> int:
         shape = self.shape

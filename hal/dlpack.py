@@ -1,4 +1,5 @@
-"""DLPack: tensors of other libraries as NumPy arrays of element bits, and the way back.
+"""DLPack: tensors of other libraries as NumPy arrays of element bits or OpenCL memory, and the way
+back.
 
 No copy is made in either direction. NumPy's own DLPack functions do not serve, because
 they refuse bf16 and f8.
@@ -7,6 +8,8 @@ they refuse bf16 and f8.
 from __future__ import annotations
 
 import ctypes
+from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -17,10 +20,10 @@ from ingot.hal.errors import InvalidArgument, OutOfMemory
 from ingot.hal.native import ffi, lib
 from ingot.hal.spec import DTYPES, DType
 
-__all__ = ["CPU", "OPENCL", "export_capsule", "import_array"]
+__all__ = ["CPU", "OPENCL", "OpenclTensor", "export_capsule", "import_array", "import_opencl"]
 
 CPU = (lib.INGOT_DLPACK_CPU, 0)
-OPENCL = (4, 0)  # kDLOpenCL
+OPENCL = (lib.INGOT_DLPACK_OPENCL, 0)
 
 _capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _capsule_pointer.restype = ctypes.c_void_p
@@ -63,17 +66,49 @@ def import_array(value: Any) -> tuple[npt.NDArray[Any], DType]:
         raise InvalidArgument(
             f"the tensor is on DLPack device {device}, but must be in CPU memory; move it there"
         )
+    return _array_of_capsule(_capsule_of(value))
+
+
+@dataclass(frozen=True)
+class OpenclTensor:
+    """A dense tensor of another library in OpenCL memory, which `capsule` keeps alive."""
+
+    memory: int  # the cl_mem
+    offset: int
+    dtype: DType
+    shape: tuple[int, ...]
+    capsule: object
+
+
+def import_opencl(value: Any) -> OpenclTensor | None:
+    """A tensor that speaks DLPack and is in OpenCL memory; None for others. Raises as
+    `import_array`, and InvalidArgument for one that is not dense."""
+    if int(value.__dlpack_device__()[0]) != OPENCL[0]:
+        return None
+    capsule = _capsule_of(value)
+    tensor, dtype, _ = _tensor_of_capsule(capsule)
+    shape = tuple(ffi.unpack(tensor.dims, tensor.rank)) if tensor.rank else ()
+    strides = ffi.unpack(tensor.strides, tensor.rank) if tensor.strides and tensor.rank else None
+    dense = [prod(shape[axis + 1 :]) for axis in range(len(shape))]
+    if strides is not None and 0 not in shape and strides != dense:
+        raise InvalidArgument("the tensor is not dense; pass a row-major copy")
+    return OpenclTensor(
+        int(ffi.cast("uintptr_t", tensor.data)), tensor.offset, dtype, shape, capsule
+    )
+
+
+def _capsule_of(value: Any) -> object:
     try:
         try:
-            capsule = value.__dlpack__(max_version=(lib.INGOT_DLPACK_MAJOR, 0))
+            return value.__dlpack__(max_version=(lib.INGOT_DLPACK_MAJOR, 0))
         except TypeError:  # a producer of before DLPack 1.0
-            capsule = value.__dlpack__()
+            return value.__dlpack__()
     except (BufferError, RuntimeError, ValueError) as error:
         raise InvalidArgument(f"the tensor cannot be read: {error}") from error
-    return _array_of_capsule(capsule)
 
 
-def _array_of_capsule(capsule: object) -> tuple[npt.NDArray[Any], DType]:
+def _tensor_of_capsule(capsule: object) -> tuple[Any, DType, bool]:
+    """The C tensor, its dtype, and whether it must not be changed."""
     is_read_only = False
     if _capsule_is_valid(capsule, _NAMES[True]):
         address = _capsule_pointer(capsule, _NAMES[True])
@@ -94,6 +129,11 @@ def _array_of_capsule(capsule: object) -> tuple[npt.NDArray[Any], DType]:
             f"the tensor's DLPack dtype (code {tensor.dtype_code}, {tensor.dtype_bits} bits, "
             f"{tensor.dtype_lanes} lanes) is none that Ingot reads; convert it first"
         )
+    return tensor, dtype, is_read_only
+
+
+def _array_of_capsule(capsule: object) -> tuple[npt.NDArray[Any], DType]:
+    tensor, dtype, is_read_only = _tensor_of_capsule(capsule)
     storage = storage_dtype(dtype)
     shape = tuple(ffi.unpack(tensor.dims, tensor.rank)) if tensor.rank else ()
     if 0 in shape:
@@ -112,9 +152,13 @@ def _array_of_capsule(capsule: object) -> tuple[npt.NDArray[Any], DType]:
 
 
 def export_capsule(
-    view: Any, dtype: DType, max_version: tuple[int, int] | None, is_copy: bool
+    view: Any,
+    device: tuple[int, int],
+    dtype: DType,
+    max_version: tuple[int, int] | None,
+    is_copy: bool,
 ) -> object:
-    """A DLPack capsule over a C buffer view, which it keeps alive.
+    """A DLPack capsule over a C buffer view on a DLPack device, which it keeps alive.
 
     BufferError: DLPack packs elements narrower than a byte, buffers do not.
     """
@@ -123,9 +167,11 @@ def export_capsule(
     versioned = max_version is not None and max_version[0] >= lib.INGOT_DLPACK_MAJOR
     if versioned:
         flags = lib.INGOT_DLPACK_COPIED if is_copy else 0
-        managed = lib.ingot_dlpack_export_versioned(view, dtype.dlpack, _bits(dtype), flags)
+        managed = lib.ingot_dlpack_export_versioned(
+            view, device[0], dtype.dlpack, _bits(dtype), flags
+        )
     else:
-        managed = lib.ingot_dlpack_export(view, dtype.dlpack, _bits(dtype))
+        managed = lib.ingot_dlpack_export(view, device[0], dtype.dlpack, _bits(dtype))
     if not managed:
         raise OutOfMemory("no memory for a DLPack tensor")
     return _capsule_new(

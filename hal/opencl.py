@@ -8,18 +8,26 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
-from functools import cache
+from functools import cache, partial
+from math import prod
 from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
+from ingot.hal import dlpack
 from ingot.hal.array import Array, array_of_view
 from ingot.hal.device import Device, instance
 from ingot.hal.errors import FailedPrecondition, InvalidArgument
 from ingot.hal.native import Handle, check, ffi, lib
 from ingot.hal.spec import DType
 
-__all__ = ["array_from_pyopencl", "array_to_pyopencl", "is_pyopencl_array", "wrap_device"]
+__all__ = [
+    "array_from_dlpack",
+    "array_from_pyopencl",
+    "array_to_pyopencl",
+    "is_pyopencl_array",
+    "wrap_device",
+]
 
 _wrapped: WeakValueDictionary[tuple[int, int], Device] = WeakValueDictionary()
 
@@ -124,6 +132,34 @@ def array_from_pyopencl(value: Any, device: Device, what: str) -> Array:
     shape = tuple(value.shape)
     check(lib.ingot_buffer_view_create(buffer, 0, dtype.code, len(shape), shape, view_out))
     return array_of_view(view_out, 0, device)
+
+
+def array_from_dlpack(value: Any, device: Device, what: str) -> Array | None:
+    """The tensor of another library in OpenCL memory, without a copy; None for other memory. It
+    lives as long as the array. InvalidArgument: it is not dense, or of another context than the
+    device."""
+    try:
+        tensor = dlpack.import_opencl(value)
+        if tensor is None:
+            return None
+        buffer_out, view_out = ffi.new("ingot_buffer_t **"), ffi.new("ingot_buffer_view_t **")
+        length = prod(tensor.shape) * tensor.dtype.bytes
+        arguments = (_pointer(tensor.memory), tensor.offset, length, ffi.NULL, ffi.NULL, buffer_out)
+        check(lib.ingot_opencl_buffer_wrap_memory(device.handle.pointer, *arguments))
+    except InvalidArgument as error:
+        raise InvalidArgument(f"{what}: {error}") from None
+    buffer = ffi.gc(buffer_out[0], lib.ingot_buffer_release)
+    shape = tensor.shape
+    check(lib.ingot_buffer_view_create(buffer, 0, tensor.dtype.code, len(shape), shape, view_out))
+    array = array_of_view(view_out, 0, device)
+    view = array._view
+    ffi.gc(view, None)
+    array._view = ffi.gc(view, partial(_release_view, tensor.capsule))
+    return array
+
+
+def _release_view(_capsule: object, view: Any) -> None:
+    lib.ingot_buffer_view_release(view)
 
 
 def _wait_for(value: Any, context: int, device: Device) -> None:

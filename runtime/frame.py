@@ -178,13 +178,18 @@ class Frame:
 
     def _in_place(self, value: Any, slot: _Slot, what: str) -> Array | None:
         """What lies in memory of the model's device under another library's name."""
-        if not type(value).__module__.startswith("pyopencl"):
+        if self._device.is_host or type(value) is _ndarray:
             return None
-        from ingot.hal.opencl import array_from_pyopencl, is_pyopencl_array
+        from ingot.hal.opencl import array_from_dlpack, array_from_pyopencl, is_pyopencl_array
 
-        if not is_pyopencl_array(value) or self._device.is_host:
+        if is_pyopencl_array(value):
+            array: Array | None = array_from_pyopencl(value, self._device, what)
+        elif hasattr(value, "__dlpack_device__"):
+            array = array_from_dlpack(value, self._device, what)
+        else:
             return None
-        array = array_from_pyopencl(value, self._device, what)
+        if array is None:
+            return None
         if array.dtype is not slot.dtype:
             raise InvalidArgument(wrong_dtype(what, array.dtype, slot.dtype))
         return array

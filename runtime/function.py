@@ -11,6 +11,7 @@ from ingot.hal.errors import FailedPrecondition, InvalidArgument
 from ingot.hal.native import Uncopied, check, lib, raise_kept, raised
 from ingot.runtime.frame import Frame
 from ingot.runtime.limits import set_limits
+from ingot.runtime.memory import CallSize, measure_call
 from ingot.runtime.session import Session
 from ingot.runtime.signature import Signature
 from ingot.runtime.submission import Submission, submit
@@ -202,6 +203,15 @@ class Function(Uncopied):
         except BaseException:
             release()
             raise
+
+    def measure(self, *shapes: Sequence[int]) -> CallSize:
+        """The memory that a call with tensors of these shapes would need, without making it: its
+        working memory and the shapes of its results. Sequences and optionals have no shape here.
+
+        InvalidArgument: the shapes do not fit the signature.
+        """
+        with self._session.use() as pointer:
+            return measure_call(pointer, self._ordinal, self._signature, shapes)
 
     def _result_names(self) -> list[str]:
         return [value.name for value in self._signature.results]

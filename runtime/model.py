@@ -18,6 +18,7 @@ from ingot.hal.native import Uncopied, check, lib
 from ingot.hal.whole_file import read_arrays, write_whole
 from ingot.runtime.debugging import Debugger, Stop
 from ingot.runtime.function import Function, function_of
+from ingot.runtime.memory import MemoryStatistics, read_statistics
 from ingot.runtime.origin import Origin, origin_of, remember, shared_program
 from ingot.runtime.program import HostKernel, Program
 from ingot.runtime.session import Session
@@ -207,6 +208,16 @@ class Model(Uncopied):
             other.load_state({**other.state(), **kept})
         return other
 
+    def statistics(self, *, program: bool = False) -> MemoryStatistics:
+        """The bytes that the model's calls hold and have held, by what they are for; with
+        `program` those of all its forks too, and of what they share: weights and constants."""
+        with self._session.use() as pointer:
+            return read_statistics(
+                lib.ingot_program_statistics(self._program.pointer)
+                if program
+                else lib.ingot_session_statistics(pointer)
+            )
+
     def cancel(self) -> bool:
         """Ends the call that is running, from any thread: it raises Cancelled. False, and nothing
         happens, if there is none: later calls are not touched."""
@@ -269,6 +280,8 @@ def load(
     timeout: float | None = None,
     zero_memory: bool = False,
     natives: Mapping[str, Any] | None = None,
+    memory_limit: int | None = None,
+    shares_slab: bool = False,
 ) -> Model:
     """Makes a compiled module ready to be called.
 
@@ -287,6 +300,10 @@ def load(
     `natives` are the functions that the module calls, by name: they get NumPy arrays, which are
     read-only and end with the call, and give arrays; or functions of C from ctypes, as
     `ingot_native_function_t` of ingot.h has them.
+    `memory_limit` bounds the bytes that the model and all its forks hold, as `statistics` counts
+    them: what needs more raises OutOfMemory, which names the layer. Models with `shares_slab`
+    leave their working memory to each other between calls: those of a device that do not run at
+    once have it once.
     NotFound: a file, device, parameter or native function is missing. DataLoss: the module is
     damaged. Incompatible: it is for another version. DeadlineExceeded: it took longer than
     `timeout`.
@@ -301,6 +318,8 @@ def load(
             timeout=timeout,
             zero_memory=zero_memory,
             natives=natives,
+            memory_limit=memory_limit,
+            shares_slab=shares_slab,
         )
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -59,8 +60,12 @@ class Program(Uncopied):
         timeout: float | None,
         zero_memory: bool,
         natives: Mapping[str, Any] | Sequence[tuple[str, Any]] | None = None,
+        memory_limit: int | None = None,
+        shares_slab: bool = False,
     ) -> None:
         options = ffi.new("ingot_program_options_t *", {"zero_memory": zero_memory})
+        options.memory_limit = _limit(memory_limit)
+        self.shares_slab = shares_slab  # of its sessions
         sources = named_sources(source)
         own: dict[str, Any] = {}  # of modules that were compiled here
         for each in sources.values():
@@ -70,6 +75,8 @@ class Program(Uncopied):
             "verify": verify,
             "timeout": timeout,
             "zero_memory": zero_memory,
+            "memory_limit": memory_limit,
+            "shares_slab": shares_slab,
         }
         self._natives = {**own, **dict(natives or {})}
         options.natives, options.native_count = table.table, table.count
@@ -196,6 +203,16 @@ def read_metadata(module: Any) -> dict[str, Any]:
     written = bytes(ffi.buffer(info.metadata, info.metadata_length))
     found: dict[str, Any] = json.loads(written or b"{}")
     return found
+
+
+def _limit(memory_limit: int | None) -> int:
+    if memory_limit is None:
+        return 0
+    if not isinstance(memory_limit, int) or memory_limit < 1:
+        raise InvalidArgument(
+            f"memory_limit is {memory_limit!r}, but must be a number of bytes of at least 1"
+        )
+    return min(memory_limit, sys.maxsize)
 
 
 def load_module(source: Any, verify: bool) -> Handle:

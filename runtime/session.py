@@ -64,7 +64,8 @@ class Session:
         self.pending: set[Any] = set()  # submitted calls that have not ended
         out = ffi.new("ingot_session_t **")
         if origin is None:
-            check(lib.ingot_session_create(program.pointer, ffi.NULL, out))
+            options = ffi.new("ingot_session_options_t *", {"shares_slab": program.shares_slab})
+            check(lib.ingot_session_create(program.pointer, options, out))
         else:
             with origin.use() as pointer:
                 check(lib.ingot_session_fork(pointer, out))

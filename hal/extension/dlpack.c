@@ -2,6 +2,8 @@
  * thread, with or without the interpreter's lock, so they are plain C. */
 #include "dlpack.h"
 
+#include "ingot/opencl.h"
+
 #include <Python.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,26 +11,54 @@
 /* What a deleter needs: the view and its mapping, then room for dims and strides. */
 typedef struct ingot_dlpack_context_t {
   ingot_buffer_view_t *view;
-  void *data;
+  void *data; /* the mapping; NULL: there is none */
   int64_t dims[32];
   int64_t strides[32];
 } ingot_dlpack_context_t;
 
 static void ingot_dlpack_context_free(ingot_dlpack_context_t *context) {
-  ingot_buffer_unmap(ingot_buffer_view_layout(context->view)->buffer, context->data);
+  if (context->data) {
+    ingot_buffer_unmap(ingot_buffer_view_layout(context->view)->buffer, context->data);
+  }
   ingot_buffer_view_release(context->view);
   free(context);
 }
 
+/* Where the bytes are, for the kind of device. */
+static ingot_status_t ingot_dlpack_locate(const ingot_buffer_view_layout_t *layout,
+                                          ingot_dlpack_context_t *context,
+                                          ingot_dlpack_tensor_t *tensor) {
+  context->data = NULL;
+  tensor->offset = 0;
+  if (tensor->device_kind == INGOT_DLPACK_OPENCL) {
+    size_t offset = 0;
+    ingot_status_t status = ingot_opencl_buffer_handle(layout->buffer, &tensor->data, &offset);
+    tensor->offset = offset + layout->offset;
+    return status;
+  }
+  ingot_status_t status = ingot_buffer_map(layout->buffer, layout->offset, layout->length,
+                                           INGOT_MAP_READ | INGOT_MAP_WRITE, &context->data);
+  tensor->data = context->data;
+  return status;
+}
+
 /* Fills `tensor` and returns the context that keeps it valid; NULL: no memory. */
-static ingot_dlpack_context_t *ingot_dlpack_fill(ingot_buffer_view_t *view, uint8_t dtype_code,
-                                                 uint8_t dtype_bits,
+static ingot_dlpack_context_t *ingot_dlpack_fill(ingot_buffer_view_t *view, int32_t device_kind,
+                                                 uint8_t dtype_code, uint8_t dtype_bits,
                                                  ingot_dlpack_tensor_t *tensor) {
   const ingot_buffer_view_layout_t *layout = ingot_buffer_view_layout(view);
   ingot_dlpack_context_t *context = malloc(sizeof *context);
   if (!context) return NULL;
-  ingot_status_t status = ingot_buffer_map(layout->buffer, layout->offset, layout->length,
-                                           INGOT_MAP_READ | INGOT_MAP_WRITE, &context->data);
+  *tensor = (ingot_dlpack_tensor_t){
+      .device_kind = device_kind,
+      .rank = (int32_t)layout->rank,
+      .dtype_code = dtype_code,
+      .dtype_bits = dtype_bits,
+      .dtype_lanes = 1,
+      .dims = context->dims,
+      .strides = context->strides,
+  };
+  ingot_status_t status = ingot_dlpack_locate(layout, context, tensor);
   if (status) {
     ingot_status_free(status);
     free(context);
@@ -42,16 +72,6 @@ static ingot_dlpack_context_t *ingot_dlpack_fill(ingot_buffer_view_t *view, uint
   }
   ingot_buffer_view_retain(view);
   context->view = view;
-  *tensor = (ingot_dlpack_tensor_t){
-      .data = context->data,
-      .device_kind = INGOT_DLPACK_CPU,
-      .rank = (int32_t)layout->rank,
-      .dtype_code = dtype_code,
-      .dtype_bits = dtype_bits,
-      .dtype_lanes = 1,
-      .dims = context->dims,
-      .strides = context->strides,
-  };
   return context;
 }
 
@@ -60,11 +80,11 @@ static void ingot_dlpack_managed_free(ingot_dlpack_managed_t *self) {
   free(self);
 }
 
-ingot_dlpack_managed_t *ingot_dlpack_export(ingot_buffer_view_t *view, uint8_t dtype_code,
-                                            uint8_t dtype_bits) {
+ingot_dlpack_managed_t *ingot_dlpack_export(ingot_buffer_view_t *view, int32_t device_kind,
+                                            uint8_t dtype_code, uint8_t dtype_bits) {
   ingot_dlpack_managed_t *managed = calloc(1, sizeof *managed);
   if (!managed) return NULL;
-  managed->context = ingot_dlpack_fill(view, dtype_code, dtype_bits, &managed->tensor);
+  managed->context = ingot_dlpack_fill(view, device_kind, dtype_code, dtype_bits, &managed->tensor);
   if (!managed->context) {
     free(managed);
     return NULL;
@@ -79,11 +99,11 @@ static void ingot_dlpack_versioned_free(ingot_dlpack_versioned_t *self) {
 }
 
 ingot_dlpack_versioned_t *ingot_dlpack_export_versioned(ingot_buffer_view_t *view,
-                                                        uint8_t dtype_code, uint8_t dtype_bits,
-                                                        uint64_t flags) {
+                                                        int32_t device_kind, uint8_t dtype_code,
+                                                        uint8_t dtype_bits, uint64_t flags) {
   ingot_dlpack_versioned_t *managed = calloc(1, sizeof *managed);
   if (!managed) return NULL;
-  managed->context = ingot_dlpack_fill(view, dtype_code, dtype_bits, &managed->tensor);
+  managed->context = ingot_dlpack_fill(view, device_kind, dtype_code, dtype_bits, &managed->tensor);
   if (!managed->context) {
     free(managed);
     return NULL;

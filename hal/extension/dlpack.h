@@ -11,6 +11,7 @@
 #endif /* INGOT_CDEF */
 
 #define INGOT_DLPACK_CPU 1
+#define INGOT_DLPACK_OPENCL 4
 #define INGOT_DLPACK_MAJOR 1
 #define INGOT_DLPACK_READ_ONLY 1
 #define INGOT_DLPACK_COPIED 2
@@ -43,13 +44,13 @@ typedef struct ingot_dlpack_versioned_t {
   ingot_dlpack_tensor_t tensor;
 } ingot_dlpack_versioned_t;
 
-/* Tensors over the bytes of `view`, which is retained and mapped until the deleter runs.
- * NULL: no memory. */
-ingot_dlpack_managed_t *ingot_dlpack_export(ingot_buffer_view_t *view, uint8_t dtype_code,
-                                            uint8_t dtype_bits);
+/* Tensors over the bytes of `view`, which is retained, and mapped but for OpenCL, where `data` is
+ * its cl_mem, until the deleter runs. `device_kind`: INGOT_DLPACK_*. NULL: no memory. */
+ingot_dlpack_managed_t *ingot_dlpack_export(ingot_buffer_view_t *view, int32_t device_kind,
+                                            uint8_t dtype_code, uint8_t dtype_bits);
 ingot_dlpack_versioned_t *ingot_dlpack_export_versioned(ingot_buffer_view_t *view,
-                                                        uint8_t dtype_code, uint8_t dtype_bits,
-                                                        uint64_t flags);
+                                                        int32_t device_kind, uint8_t dtype_code,
+                                                        uint8_t dtype_bits, uint64_t flags);
 
 /* The name of a capsule with either kind, and the PyCapsule_Destructor for both, which frees
  * a tensor that nobody consumed. They outlive the interpreter's own strings. */

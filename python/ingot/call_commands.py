@@ -171,7 +171,7 @@ def add_bench(commands: Any) -> None:
 
 def _run_bench(options: argparse.Namespace) -> None:
     from ingot.inputs import parse_dims, random_inputs, read_inputs, sizes_of
-    from ingot.timing import profile_calls, profile_lines, time_calls, trace_calls
+    from ingot.timing import memory_line, profile_calls, profile_lines, time_calls, trace_calls
 
     model, function = _load(options)
     signature = function.signature
@@ -193,5 +193,6 @@ def _run_bench(options: argparse.Namespace) -> None:
     at = ", ".join(f"{name}={size}" for name, size in dims.items())
     say(f"{signature} at {at}" if at else signature)
     say(f"median {times.median_text}, minimum {times.minimum_text}, {times.count} calls")
+    say(memory_line(model.statistics(program=True)))
     if profile is not None:
         say("\n".join(profile_lines(profile)))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from ingot.hal.spec import DType
@@ -146,6 +147,7 @@ def bench_report(
         "calls": times.count,
         "median": _nanoseconds(times.median),
         "minimum": _nanoseconds(times.minimum),
+        "memory": asdict(model.statistics(program=True)),
     }
     if profile is not None:
         fields["kernels"] = [

@@ -10,10 +10,19 @@ from typing import Any
 
 from ingot.hal.printable import printable
 from ingot.runtime.function import Function
+from ingot.runtime.memory import MEMORY_KINDS, MemoryStatistics
 from ingot.runtime.model import Model
 from ingot.runtime.trace import Trace
 
-__all__ = ["Profiled", "Times", "profile_calls", "profile_lines", "time_calls", "trace_calls"]
+__all__ = [
+    "Profiled",
+    "Times",
+    "memory_line",
+    "profile_calls",
+    "profile_lines",
+    "time_calls",
+    "trace_calls",
+]
 
 _WARM_UP_CALLS = 3
 _MAX_CALLS = 100_000
@@ -99,6 +108,17 @@ def profile_lines(profile: Sequence[Profiled]) -> list[str]:
         f"{printable(each.layer)}"
         for each in profile
     ]
+
+
+def memory_line(memory: MemoryStatistics) -> str:
+    """What the model held at most: "memory 12.3 MB: constants 12.0 MB, slabs 0.3 MB"."""
+    kinds = {name: getattr(memory, name).peak for name in MEMORY_KINDS}
+    parts = ", ".join(f"{name} {_bytes(length)}" for name, length in kinds.items() if length)
+    return f"memory {_bytes(memory.total.peak)}" + (f": {parts}" if parts else "")
+
+
+def _bytes(length: int) -> str:
+    return f"{length / 1e6:.1f} MB" if length >= 1e6 else f"{length / 1e3:.1f} KB"
 
 
 def _duration(seconds: float) -> str:

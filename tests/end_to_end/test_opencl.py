@@ -156,11 +156,40 @@ def test_arrays_of_another_device_are_refused(lookup: ingot.Module, model: ingot
 
 def test_dlpack_gets_a_copy_where_it_asks_for_the_cpu(model: ingot.Model) -> None:
     y = model(TABLE, np.array([1, 2]))
-    with pytest.raises(BufferError, match=r"take \.numpy\(\)"):
-        y.__dlpack__()
     assert y.__dlpack_device__()[0] == 4
+    with pytest.raises(BufferError, match="no way without a copy"):
+        y.__dlpack__(dl_device=(1, 0), copy=False)
+    with pytest.raises(BufferError, match=r"not in this process's memory; take \.numpy\(\)"):
+        memoryview(y)
     copied = np.from_dlpack(ingot.Array.from_numpy(y.numpy()))
     np.testing.assert_array_equal(copied, TABLE[[1, 2]])
+
+
+class _Foreign:
+    """An array as another library's tensor."""
+
+    def __init__(self, array: ingot.Array) -> None:
+        self.array = array
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.array.__dlpack_device__()
+
+    def __dlpack__(self, **options: Any) -> object:
+        return self.array.__dlpack__(**options)
+
+
+def test_dlpack_hands_memory_of_the_device_on(model: ingot.Model) -> None:
+    table = ingot.Array.from_numpy(TABLE, uri())
+    y = model(_Foreign(table), np.array([3, 4]))
+    np.testing.assert_array_equal(y, TABLE[[3, 4]])
+    out = model(TABLE, np.array([1, 2]))
+    foreign = _Foreign(out)
+    assert model(table, np.array([5, 6]), out=foreign) is foreign
+    np.testing.assert_array_equal(out, TABLE[[5, 6]])
+    with pytest.raises(ingot.InvalidArgument, match="dtype is f64, but must be f32"):
+        model(_Foreign(ingot.Array.from_numpy(TABLE.astype("f8"), uri())), np.array([1]))
+    copied = table.__dlpack__(copy=True, max_version=(1, 0))
+    assert "dltensor_versioned" in repr(copied)
 
 
 # What the host does.

@@ -51,6 +51,8 @@ def test_array_protocol_converts_and_refuses(array: Array) -> None:
     np.testing.assert_array_equal(np.add(array, 1), VALUES + 1)
     if np.lib.NumpyVersion(np.__version__) >= "2.0.0":
         with pytest.raises(ValueError, match="f32 cannot become float64 without a copy"):
+            array.__array__(np.float64, copy=False)
+        with pytest.raises(ValueError, match="avoid copy"):  # NumPy's own, of the buffer
             np.asarray(array, np.float64, copy=False)
 
 

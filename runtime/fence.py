@@ -77,6 +77,8 @@ def _checked(value: Any) -> int:
 def fence_values(what: str, fences: Iterable[Any]) -> tuple[Any, list[Any]]:
     """Pairs (fence, value) as C takes them, and what has to live as long. InvalidArgument: they
     are none; `what` names them."""
+    if not fences:
+        return ffi.NULL, []
     values = []
     for each in fences:
         fence, value = each if isinstance(each, tuple) and len(each) == 2 else (each, None)

@@ -70,7 +70,17 @@ class _Slot:
 class Frame:
     """Slots for a function's arguments and results."""
 
-    __slots__ = ("_arguments", "_device", "_keep", "_results", "has_output", "pointer", "views")
+    __slots__ = (
+        "_arguments",
+        "_device",
+        "_keep",
+        "_results",
+        "has_limits",
+        "has_output",
+        "pointer",
+        "submission",
+        "views",
+    )
 
     def __init__(self, session: Any, device: Device, function: int, signature: Signature) -> None:
         argument_count = len(signature.arguments)
@@ -88,7 +98,9 @@ class Frame:
         self.pointer.result_count = len(signature.results)  # last: `__del__` may come any time
         set_limits(self.pointer.options, None, None)
         self.has_output = False
+        self.has_limits = False  # of a submitted call
         self._keep = tensors
+        self.submission: Any = None  # the C struct of a submitted call, from the first one on
         slots = []
         for ordinal, value in enumerate(values):
             result = ordinal - argument_count

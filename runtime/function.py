@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from threading import get_ident
 from typing import Any
 
@@ -14,7 +14,7 @@ from ingot.runtime.limits import set_limits
 from ingot.runtime.memory import CallSize, measure_call
 from ingot.runtime.session import Session
 from ingot.runtime.signature import Signature
-from ingot.runtime.submission import Submission, submit
+from ingot.runtime.submission import Submission
 from ingot.runtime.texts import Texts, has_texts
 
 __all__ = ["Function", "function_of"]
@@ -175,34 +175,39 @@ class Function(Uncopied):
         named: Mapping[str, Any],
         limits: tuple[int | None, float | None],
         fences: tuple[Iterable[Any], Iterable[Any]],
-        finish: Callable[[Any], Any] | None = None,
     ) -> Submission:
-        """`finish` makes of the tensors what the future gives."""
         if named or len(arguments) != self._argument_count:
             arguments = self._bind(arguments, named)
         try:
             frame = self._frames.pop()
         except IndexError:
             frame = self._new_frame()
-
-        def release() -> None:
-            set_limits(frame.pointer.options, None, None)
-            self._frames.append(frame)
-
         try:
-            set_limits(frame.pointer.options, *limits)
+            if limits != (None, None):
+                set_limits(frame.pointer.options, *limits)
+                frame.has_limits = True
             keep = frame.set_arguments(arguments)
-            outputs = self._outputs(out)
-            keep += frame.set_outputs(outputs)
-
-            def take() -> Any:
-                results = self._results(frame, outputs)
-                return results if finish is None else finish(results)
-
-            return submit(self._session, frame, keep, take, release, *fences)
+            outputs = None
+            if out is not None or frame.has_output:
+                outputs = self._outputs(out)
+                keep += frame.set_outputs(outputs)
+            submission = Submission(self, self._session, frame, keep, outputs)
+            submission.submit(*fences)
         except BaseException:
-            release()
+            self.release(frame)
             raise
+        return submission
+
+    def take(self, frame: Frame, outputs: Sequence[Any] | None) -> Any:
+        """What the submitted call of a frame has given."""
+        return self._results(frame, outputs)
+
+    def release(self, frame: Frame) -> None:
+        """A submitted call has ended: its frame may be used again."""
+        if frame.has_limits:
+            set_limits(frame.pointer.options, None, None)
+            frame.has_limits = False
+        self._frames.append(frame)
 
     def measure(self, *shapes: Sequence[int]) -> CallSize:
         """The memory that a call with tensors of these shapes would need, without making it: its
@@ -308,11 +313,13 @@ class _TextFunction(Function):
         named: Mapping[str, Any],
         limits: tuple[int | None, float | None],
         fences: tuple[Iterable[Any], Iterable[Any]],
-        finish: Callable[[Any], Any] | None = None,
     ) -> Submission:
         arguments, named = self._texts.bind(arguments, named)
-        finish = self._unpack if out is None else None
-        return super()._submit(arguments, out, named, limits, fences, finish)
+        return super()._submit(arguments, out, named, limits, fences)
+
+    def take(self, frame: Frame, outputs: Sequence[Any] | None) -> Any:
+        results = super().take(frame, outputs)
+        return self._unpack(results) if outputs is None else results
 
     def _unpack(self, results: Any) -> Any:
         return self._texts.unpack([results] if self._result_count == 1 else results)

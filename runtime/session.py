@@ -88,12 +88,12 @@ class Session:
                 wait_until_idle(self.pending)
             yield self.pointer
 
-    def submit(self, submission: Any, fences: tuple[Any, ...]) -> None:
+    def submit(self, *submission: Any) -> None:
         """Queues a call, at once: also while others use the session."""
         with self._freeing:
             if self.closed:
                 raise FailedPrecondition(self.closed)
-            check(lib.ingot_python_submit(submission, *fences))
+            check(lib.ingot_python_submit(*submission))
 
     def call_behind(self, frame: Any, status: Any) -> Any:
         """Makes a call again that C has refused because submitted ones have to end first."""

@@ -1,15 +1,17 @@
 """Calls that do not wait: `Submission`, the future of one.
 
-Threads of the runtime make the calls without the interpreter and leave them in a list; one thread
-of Python's, which starts with the first submission, reads it and completes the futures. So a call
-that has ended never keeps the next one waiting for the interpreter's lock.
+Threads of the runtime make the calls without the interpreter and leave them in a list, from which
+futures are completed: by a thread that waits for one's result, else by a thread of their own, which
+starts with the first submission. So a call that has ended never keeps the next one waiting for the
+interpreter's lock.
 """
 
 from __future__ import annotations
 
 import atexit
 import threading
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Iterable
 from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, Any
 
@@ -20,47 +22,88 @@ from ingot.runtime.fence import fence_values
 from ingot.runtime.frame import Frame
 
 if TYPE_CHECKING:
+    from ingot.runtime.function import Function
     from ingot.runtime.session import Session
 
-__all__ = ["Submission", "forget_submissions", "submit", "wait_until_idle"]
+__all__ = ["Submission", "forget_submissions", "wait_until_idle"]
+
+_FOREVER = -1
+_SLICE = 50_000_000  # nanoseconds that a wait does not hear signals
 
 
 class Submission(Future[Any]):
     """A submitted call. It is pending until it has ended, running or not: `cancel` keeps it from
     beginning, or ends it."""
 
-    def __init__(self, session: Session, frame: Frame, keep: list[Any]) -> None:
+    def __init__(
+        self, function: Function, session: Session, frame: Frame, keep: list[Any], outputs: Any
+    ) -> None:
         super().__init__()
-        self.pointer = ffi.new("ingot_python_submission_t *")
-        self.pointer.frame = frame.pointer
         self.error: BaseException | None = None  # that Python raised inside the call
+        self._function = function
         self._session = session
         self._frame = frame
         self._keep = keep
-        self._take: Callable[[], Any]
-        self._release: Callable[[], object]
+        self._outputs = outputs
+        self._reader = _reader()
+
+    def submit(self, wait_for: Iterable[Any], signal: Iterable[Any]) -> None:
+        """Queues the call; see `Function.submit`."""
+        waits, waited = fence_values("wait_for=", wait_for)  # they live until C has taken them
+        signals, signalled = fence_values("signal=", signal)
+        pointer = self._frame.submission
+        if pointer is None:
+            pointer = self._frame.submission = ffi.new("ingot_python_submission_t *")
+            pointer.frame = self._frame.pointer
+        pointer.ended = self._reader.ended
+        pending = self._session.pending
+        _submissions[pointer] = self
+        pending.add(self)
+        try:
+            self._session.submit(pointer, waits, len(waited), signals, len(signalled))
+        except BaseException:
+            _submissions.pop(pointer, None)
+            pending.discard(self)
+            raise
+        self._number = pointer.number
 
     def cancel(self) -> bool:
-        """Whether it has not ended. Arguments and `out=` are in use until `done` futures say
-        that it has: `concurrent.futures.wait` waits for that."""
+        """Whether it has not ended. Its arguments and `out=` are in use until it has:
+        `concurrent.futures.wait` waits for that."""
         if not super().cancel():
             return False
-        self._session.cancel(self.pointer.number)
+        self._session.cancel(self._number)
         return True
 
-    def end(self) -> None:
+    def result(self, timeout: float | None = None) -> Any:
+        return super().result(timeout if self.done() else self._lead(timeout))
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        return super().exception(timeout if self.done() else self._lead(timeout))
+
+    def _lead(self, timeout: float | None) -> float | None:
+        """Completes futures until this one is; gives what is left of the time."""
+        end = None if timeout is None else time.monotonic() + timeout
+        while not self.done() and threading.get_ident() not in _completing:
+            rest = _SLICE if end is None else int((end - time.monotonic()) * 1e9)
+            if rest <= 0:
+                break
+            self._reader.complete(True, min(rest, _SLICE))
+        return None if end is None else max(0.0, end - time.monotonic())
+
+    def end(self, pointer: Any) -> None:
         """Completes the future of a call that has ended."""
         result, error = None, self.error
+        status, pointer.status = pointer.status, ffi.NULL
         try:
-            status, self.pointer.status = self.pointer.status, ffi.NULL
             if error is not None:
                 lib.ingot_status_free(status)
             else:
                 check(status)
-                result = self._take()
-        except BaseException as raised_now:
-            error = raised_now
-        self._release()
+                result = self._function.take(self._frame, self._outputs)
+        except BaseException as found:
+            error = found
+        self._function.release(self._frame)
         self._keep = []
         self._session.pending.discard(self)
         if not self.set_running_or_notify_cancel():
@@ -71,36 +114,9 @@ class Submission(Future[Any]):
             self.set_exception(error)
 
 
-def submit(
-    session: Session,
-    frame: Frame,
-    keep: list[Any],
-    take: Callable[[], Any],
-    release: Callable[[], object],
-    wait_for: Iterable[Any],
-    signal: Iterable[Any],
-) -> Submission:
-    """Queues the call of a frame. When it has ended, `take` gives its results, and `release` may
-    use the frame for the next call."""
-    waits, _waited = fence_values("wait_for=", wait_for)  # until C has taken them
-    signals, _signalled = fence_values("signal=", signal)
-    submission = Submission(session, frame, keep)
-    submission._take, submission._release = take, release
-    submission.pointer.ended = _reader().ended
-    _submissions[submission.pointer] = submission
-    session.pending.add(submission)
-    try:
-        counted = (waits, len(waits), signals, len(signals))
-        session.submit(submission.pointer, counted)
-    except BaseException:
-        _submissions.pop(submission.pointer, None)
-        session.pending.discard(submission)
-        raise
-    return submission
-
-
-# All that have not ended, by their C structs.
+# All that have not ended, by their C structs, and the threads that complete futures just now.
 _submissions: dict[Any, Submission] = {}
+_completing: set[int] = set()
 
 
 @ffi.def_extern(name="ingot_python_failed", onerror=keep_error)  # type: ignore[untyped-decorator]
@@ -112,27 +128,37 @@ def _failed(pointer: Any) -> None:
 
 
 class _Reader:
-    """The thread that completes futures."""
+    """The list of what has ended, and a thread that empties it."""
 
     def __init__(self) -> None:
-        out = ffi.new("ingot_fence_t **")
-        check(lib.ingot_fence_create(instance().pointer, 0, out))  # it lives as long as the process
+        out = ffi.new("ingot_fence_t *[2]")  # they live as long as the process
         self.ended = ffi.new("ingot_python_ended_t *")
-        self.ended.fence = out[0]
-        self.ending = threading.Lock()  # held while futures are completed, and callbacks called
+        for place in range(2):
+            check(lib.ingot_fence_create(instance().pointer, 0, out + place))
+            self.ended.fences[place] = out[place]
         self.thread = threading.Thread(target=self._read, name="ingot-futures", daemon=True)
         self.thread.start()
 
     def _read(self) -> None:
         while True:
-            pointer = lib.ingot_python_take_ended(self.ended)
-            with self.ending:
-                ended = []
-                while pointer:
-                    ended.append(_submissions.pop(pointer))
-                    pointer = pointer.next
-                while ended:
-                    ended.pop().end()
+            self.complete(False, _FOREVER)
+
+    def complete(self, leads: bool, timeout: int) -> None:
+        """Waits until something has ended, and completes its futures."""
+        pointer = lib.ingot_python_take_ended(self.ended, leads, timeout)
+        if not pointer:
+            return
+        ended, thread = [], threading.get_ident()
+        while pointer:
+            ended.append(pointer)
+            pointer = pointer.next
+        _completing.add(thread)
+        try:
+            while ended:
+                pointer = ended.pop()
+                _submissions.pop(pointer).end(pointer)
+        finally:
+            _completing.discard(thread)
 
 
 _readers: list[_Reader] = []  # one, unless two threads make the first submission at once
@@ -146,21 +172,16 @@ def _reader() -> _Reader:
 
 
 def _wait_for_all() -> None:
-    """At the end of the program, as that of executors does."""
-    while True:
-        wait(list(_submissions.values()))
-        for reader in _readers:
-            reader.ending.acquire()  # the last callbacks have returned; it stays so
-        if not _submissions:
-            return
-        for reader in _readers:
-            reader.ending.release()
+    """At the end of the program, as that of executors does; callbacks have returned too."""
+    while _submissions or _completing:
+        wait(list(_submissions.values()), 1)
+        time.sleep(0.001)
 
 
 def wait_until_idle(pending: set[Any], timeout: float | None = None) -> None:
     """Returns when submitted calls of one model have ended, or after the time.
     FailedPrecondition: this thread would wait for itself."""
-    if any(reader.thread is threading.current_thread() for reader in _readers):
+    if threading.get_ident() in _completing:
         raise FailedPrecondition(
             "a callback of a future cannot wait for calls that were submitted to the same model; "
             "submit the call too, or make it in another thread"
@@ -171,4 +192,5 @@ def wait_until_idle(pending: set[Any], timeout: float | None = None) -> None:
 def forget_submissions() -> None:
     """In a child of the process: its parent's calls do not end here."""
     _submissions.clear()
+    _completing.clear()
     _readers.clear()

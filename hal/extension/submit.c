@@ -4,6 +4,12 @@
 /* Defined in Python: submission.py. */
 void ingot_python_failed(ingot_python_submission_t *submission);
 
+/* A later value may be there already, which is as good. */
+static void ingot_python_wake(ingot_python_ended_t *ended, bool leader) {
+  uint64_t value = __atomic_add_fetch(&ended->counts[leader], 1, __ATOMIC_SEQ_CST);
+  ingot_status_free(ingot_fence_signal(ended->fences[leader], value));
+}
+
 static void ingot_python_end(void *user, ingot_status_t status) {
   ingot_python_submission_t *submission = user;
   ingot_python_ended_t *ended = submission->ended;
@@ -15,10 +21,8 @@ static void ingot_python_end(void *user, ingot_status_t status) {
     submission->next = next;
   } while (!__atomic_compare_exchange_n(&ended->newest, &next, submission, true, __ATOMIC_SEQ_CST,
                                         __ATOMIC_RELAXED));
-  if (next) return; /* whoever came into the empty list wakes the reader */
-  /* A later value may have been signalled meanwhile, which is as good. */
-  uint64_t value = __atomic_add_fetch(&ended->count, 1, __ATOMIC_SEQ_CST);
-  ingot_status_free(ingot_fence_signal(ended->fence, value));
+  if (next) return; /* whoever came into the empty list wakes a thread */
+  ingot_python_wake(ended, __atomic_load_n(&ended->leader_count, __ATOMIC_SEQ_CST) > 0);
 }
 
 ingot_status_t ingot_python_submit(ingot_python_submission_t *submission,
@@ -46,11 +50,24 @@ ingot_status_t ingot_python_submit(ingot_python_submission_t *submission,
   return status;
 }
 
-ingot_python_submission_t *ingot_python_take_ended(ingot_python_ended_t *ended) {
-  for (;;) {
-    ingot_python_submission_t *newest = __atomic_exchange_n(&ended->newest, NULL, __ATOMIC_SEQ_CST);
-    if (newest) return newest;
-    ingot_status_free(ingot_fence_wait(ended->fence, ended->seen + 1, INGOT_FOREVER));
-    ingot_status_free(ingot_fence_query(ended->fence, &ended->seen));
-  }
+static ingot_python_submission_t *ingot_python_take(ingot_python_ended_t *ended, bool leader,
+                                                    int64_t timeout) {
+  uint64_t seen = 0;
+  ingot_fence_t *fence = ended->fences[leader];
+  ingot_status_free(ingot_fence_query(fence, &seen)); /* first: what comes later makes it grow */
+  ingot_python_submission_t *newest = __atomic_exchange_n(&ended->newest, NULL, __ATOMIC_SEQ_CST);
+  if (newest) return newest;
+  ingot_status_free(ingot_fence_wait(fence, seen + 1, timeout));
+  return __atomic_exchange_n(&ended->newest, NULL, __ATOMIC_SEQ_CST);
+}
+
+ingot_python_submission_t *ingot_python_take_ended(ingot_python_ended_t *ended, bool leads,
+                                                   int64_t timeout) {
+  if (!leads) return ingot_python_take(ended, false, timeout);
+  (void)__atomic_add_fetch(&ended->leader_count, 1, __ATOMIC_SEQ_CST);
+  ingot_python_submission_t *newest = ingot_python_take(ended, true, timeout);
+  (void)__atomic_sub_fetch(&ended->leader_count, 1, __ATOMIC_SEQ_CST);
+  /* Something may have come since, and have woken this thread only. */
+  if (__atomic_load_n(&ended->newest, __ATOMIC_SEQ_CST)) ingot_python_wake(ended, false);
+  return newest;
 }

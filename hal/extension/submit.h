@@ -20,12 +20,14 @@ typedef struct ingot_python_submission_t {
   ingot_status_t status; /* of the call that has ended; Python's to free */
 } ingot_python_submission_t;
 
-/* What has ended, the newest first; atomic, but for `seen`, which is the reader's. */
+/* What has ended, the newest first. A thread that waits for a result leads: it takes what has ended
+ * before the reader, which waits for the rest. */
 struct ingot_python_ended_t {
-  ingot_fence_t *fence; /* grows when something comes into the empty list */
-  ingot_python_submission_t *newest;
-  uint64_t count;
-  uint64_t seen;
+  ingot_fence_t
+      *fences[2]; /* of the reader, of leaders: grow when the list is not empty any more */
+  ingot_python_submission_t *newest; /* atomic, as all that follows */
+  uint64_t counts[2];
+  uint32_t leader_count;
 };
 
 /* Wraps the tensors and submits the call. On success, and when the call has succeeded, the view of
@@ -34,7 +36,9 @@ ingot_status_t ingot_python_submit(ingot_python_submission_t *submission,
                                    const ingot_fence_value_t *waits, uint32_t wait_count,
                                    const ingot_fence_value_t *signals, uint32_t signal_count);
 
-/* Waits until something has ended, and takes all of it, the newest first. */
-ingot_python_submission_t *ingot_python_take_ended(ingot_python_ended_t *ended);
+/* Waits until something has ended, for `timeout` nanoseconds or INGOT_FOREVER, and takes all of it,
+ * the newest first; NULL for nothing. */
+ingot_python_submission_t *ingot_python_take_ended(ingot_python_ended_t *ended, bool leads,
+                                                   int64_t timeout);
 
 #endif /* INGOT_EXTENSION_SUBMIT_H_ */

@@ -42,6 +42,7 @@
 #include "hal/opencl/dispatch.c"
 #include "hal/opencl/driver.c"
 #include "hal/opencl/executable.c"
+#include "hal/opencl/external.c"
 #include "hal/opencl/find.c"
 #include "hal/opencl/interop.c"
 #include "hal/opencl/library.c"

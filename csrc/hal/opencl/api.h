@@ -167,9 +167,16 @@ enum { /* what can be asked */
   X(int32_t, ReleaseEvent, (ingot_cl_event_t))                                                    \
   X(int32_t, GetEventProfilingInfo, (ingot_cl_event_t, uint32_t, size_t, void *, size_t *))
 
+/* Those that a library may lack: of OpenCL 3.0, and of extensions. */
+#define INGOT_CL_OPTIONAL_FUNCTIONS(X)                                           \
+  X(ingot_cl_memory_t, CreateBufferWithProperties,                               \
+    (ingot_cl_context_t, const uint64_t *, uint64_t, size_t, void *, int32_t *)) \
+  X(void *, GetExtensionFunctionAddressForPlatform, (ingot_cl_platform_t, const char *))
+
 typedef struct ingot_cl_functions_t {
 #define INGOT_CL_MEMBER(result, name, arguments) result(INGOT_CL_CALL *name) arguments;
   INGOT_CL_FUNCTIONS(INGOT_CL_MEMBER)
+  INGOT_CL_OPTIONAL_FUNCTIONS(INGOT_CL_MEMBER)
 #undef INGOT_CL_MEMBER
 } ingot_cl_functions_t;
 

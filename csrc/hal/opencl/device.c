@@ -50,8 +50,7 @@ const ingot_hal_device_vtable_t ingot_opencl_device_vtable = {
   INGOT_OPENCL_TRY(&(device)->base.instance->allocator, (device)->cl, GetDeviceInfo, \
                    (device)->device, INGOT_CL_DEVICE_##question, sizeof(*(out)), out, NULL)
 
-/* Whether the list, words with spaces between, has the word. */
-static bool ingot_opencl_has_word(const char *list, const char *word) {
+bool ingot_opencl_has_word(const char *list, const char *word) {
   size_t length = strlen(word);
   for (const char *found = list; (found = strstr(found, word)) != NULL; found += length) {
     bool begins = found == list || found[-1] == ' ';

@@ -51,6 +51,11 @@ ingot_status_t ingot_opencl_library_open(const ingot_allocator_t *allocator, con
   memcpy(&functions.name, &symbol, sizeof(symbol)); /* no cast from data to functions in C */
   INGOT_CL_FUNCTIONS(INGOT_CL_LOAD)
 #undef INGOT_CL_LOAD
+#define INGOT_CL_LOAD(result, name, arguments)                 \
+  symbol = ingot_dynamic_library_symbol(&library, "cl" #name); \
+  memcpy(&functions.name, &symbol, sizeof(symbol));
+  INGOT_CL_OPTIONAL_FUNCTIONS(INGOT_CL_LOAD)
+#undef INGOT_CL_LOAD
   if (missing) {
     return ingot_status_create(allocator, INGOT_STATUS_INCOMPATIBLE,
                                "the OpenCL library '%.200s' has no function %s: expected version "

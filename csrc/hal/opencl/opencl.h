@@ -65,6 +65,9 @@ ingot_status_t ingot_opencl_device_open(ingot_instance_t *instance, const ingot_
 extern const ingot_hal_driver_t ingot_hal_opencl_driver;
 extern const ingot_hal_device_vtable_t ingot_opencl_device_vtable;
 
+/* Whether the list, words with spaces between, has the word. */
+bool ingot_opencl_has_word(const char *list, const char *word);
+
 /* Waits for everything that the device's queues with a bit in `users` have been given. */
 ingot_status_t ingot_opencl_device_finish(ingot_opencl_device_t *device, uint64_t users);
 
@@ -89,6 +92,7 @@ typedef struct ingot_opencl_buffer_t {
   ingot_release_function_t release; /* of wrapped bytes or memory; may be NULL */
   void *user;
   uint8_t *wrapped; /* the caller's bytes; NULL if there are none */
+  bool is_external; /* `memory` is another API's, imported */
   bool is_copy; /* of the wrapped bytes: the device does not use them in place */
   /* Read-only bytes are copied range by range when work first uses them: of a module's
    * constants often few are needed after init, and all of them may be more than one memory

@@ -28,6 +28,15 @@ extern "C" {
 #endif
 #endif /* INGOT_CDEF */
 
+#ifndef INGOT_CDEF
+/* Kinds of ingot_opencl_buffer_import, and what a handle is. */
+#define INGOT_OPENCL_DMA_BUF 1u         /* a file descriptor; cl_khr_external_memory_dma_buf */
+#define INGOT_OPENCL_OPAQUE_FD 2u       /* one of Vulkan's; cl_khr_external_memory_opaque_fd */
+#define INGOT_OPENCL_HARDWARE_BUFFER \
+  3u /* AHardwareBuffer *, a blob;
+                                           cl_khr_external_memory_android_hardware_buffer */
+#endif /* INGOT_CDEF */
+
 /* For ingot_instance_options_t. Constant. */
 INGOT_API const ingot_driver_t *ingot_opencl_driver(void);
 
@@ -58,6 +67,20 @@ INGOT_API ingot_status_t ingot_opencl_buffer_wrap_memory(ingot_device_t *device,
                                                          size_t offset, size_t length,
                                                          ingot_release_function_t release,
                                                          void *user, ingot_buffer_t **out_buffer);
+
+/* `length` bytes of another API's memory, without a copy: arguments of a call that somebody else
+ * writes, results that somebody else reads. The handle stays the caller's and may be closed. The
+ * device has the memory from here on: see below. Unsupported names the extension that it lacks;
+ * InvalidArgument for a device of another driver or a kind that there is not. */
+INGOT_API ingot_status_t ingot_opencl_buffer_import(ingot_device_t *device, uint32_t kind,
+                                                    uintptr_t handle, size_t length,
+                                                    ingot_buffer_t **out_buffer);
+
+/* Gives imported memory to the others, or takes it back: whoever uses it has it alone meanwhile.
+ * Waits for the device's work on it. Objects of OpenGL and others are imported by the application:
+ * it makes a cl_mem (clCreateFromGLBuffer) in its own context, wraps both, and acquires and
+ * releases the object in its own queue. */
+INGOT_API ingot_status_t ingot_opencl_buffer_hand_over(ingot_buffer_t *buffer, bool to_device);
 
 /* The cl_mem that holds a buffer's bytes, and where in it they begin. It is not retained for the
  * caller; it lives as long as the buffer. InvalidArgument for a buffer of another driver. */

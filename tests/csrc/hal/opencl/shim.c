@@ -8,11 +8,16 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "hal/opencl/api.h"
 
 static shim_state_t state;
 static ingot_cl_functions_t real;
+static int32_t(INGOT_CL_CALL *system_device_info)(ingot_cl_device_t, uint32_t, size_t, void *,
+                                                  size_t *);
+static int32_t device_info(ingot_cl_device_t device, uint32_t question, size_t capacity, void *out,
+                           size_t *out_length);
 
 __attribute__((visibility("default"))) shim_state_t *shim_state(void);
 shim_state_t *shim_state(void) { return &state; }
@@ -25,6 +30,8 @@ __attribute__((constructor)) static void open_library(void) {
   symbol = dlsym(handle, "cl" #name); \
   memcpy(&real.name, &symbol, sizeof(symbol));
   INGOT_CL_FUNCTIONS(LOAD)
+  system_device_info = real.GetDeviceInfo;
+  if (system_device_info) real.GetDeviceInfo = device_info;
 }
 
 static bool begins(const char *name, const char *prefix) {
@@ -126,3 +133,66 @@ static void count(const char *name, const void *event) {
   }
 
 INGOT_CL_FUNCTIONS(FORWARD)
+
+/* -- external memory: a stand-in for what the system's device lacks ------------------------------ */
+
+static int32_t device_info(ingot_cl_device_t device, uint32_t question, size_t capacity, void *out,
+                           size_t *out_length) {
+  static const char more[] = " cl_khr_external_memory_dma_buf";
+  size_t length = 0;
+  if (!state.is_external || question != INGOT_CL_DEVICE_EXTENSIONS) {
+    return system_device_info(device, question, capacity, out, out_length);
+  }
+  int32_t error = system_device_info(device, question, 0, NULL, &length);
+  if (!error && out_length) *out_length = length + sizeof(more);
+  if (error || !out) return error;
+  error = system_device_info(device, question, capacity, out, NULL);
+  char *text = out;
+  if (!error) memcpy(text + strlen(text), more, sizeof(more));
+  return error;
+}
+
+__attribute__((visibility("default"))) ingot_cl_memory_t
+clCreateBufferWithProperties(ingot_cl_context_t context, const uint64_t *properties, uint64_t flags,
+                             size_t length, void *data, int32_t *out_error);
+ingot_cl_memory_t clCreateBufferWithProperties(ingot_cl_context_t context,
+                                               const uint64_t *properties, uint64_t flags,
+                                               size_t length, void *data, int32_t *out_error) {
+  *out_error = -64; /* INVALID_PROPERTY */
+  if (properties[0] != 0x2067 || properties[2] != 0) return NULL;
+  data = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED, (int)properties[1], 0);
+  if (data == MAP_FAILED) return NULL;
+  return clCreateBuffer(context, flags | INGOT_CL_MEM_USE_HOST_PTR, length, data, out_error);
+}
+
+static int32_t exchange(int64_t step, uint32_t count) {
+  state.acquired += step * (int64_t)count;
+  return 0;
+}
+
+static int32_t acquire(ingot_cl_queue_t queue, uint32_t count, const ingot_cl_memory_t *objects,
+                       uint32_t event_count, const ingot_cl_event_t *events,
+                       ingot_cl_event_t *event) {
+  (void)queue, (void)objects, (void)event_count, (void)events, (void)event;
+  return exchange(1, count);
+}
+
+static int32_t release(ingot_cl_queue_t queue, uint32_t count, const ingot_cl_memory_t *objects,
+                       uint32_t event_count, const ingot_cl_event_t *events,
+                       ingot_cl_event_t *event) {
+  (void)queue, (void)objects, (void)event_count, (void)events, (void)event;
+  return exchange(-1, count);
+}
+
+__attribute__((visibility("default"))) void *clGetExtensionFunctionAddressForPlatform(
+    ingot_cl_platform_t platform, const char *name);
+void *clGetExtensionFunctionAddressForPlatform(ingot_cl_platform_t platform, const char *name) {
+  int32_t (*function)(ingot_cl_queue_t, uint32_t, const ingot_cl_memory_t *, uint32_t,
+                      const ingot_cl_event_t *, ingot_cl_event_t *) = NULL;
+  void *address;
+  (void)platform;
+  if (strcmp(name, "clEnqueueAcquireExternalMemObjectsKHR") == 0) function = acquire;
+  if (strcmp(name, "clEnqueueReleaseExternalMemObjectsKHR") == 0) function = release;
+  memcpy(&address, &function, sizeof(address));
+  return address;
+}

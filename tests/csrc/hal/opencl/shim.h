@@ -4,6 +4,7 @@
 #ifndef INGOT_TESTS_HAL_OPENCL_SHIM_H_
 #define INGOT_TESTS_HAL_OPENCL_SHIM_H_
 
+#include <stdbool.h>
 #include <stdint.h>
 
 typedef struct shim_state_t {
@@ -13,6 +14,8 @@ typedef struct shim_state_t {
   int64_t live;      /* references of OpenCL's objects that were taken and not given back */
   const char *failed; /* the function that has failed; NULL: none */
   int32_t error;     /* with what */
+  bool is_external;  /* devices have cl_khr_external_memory_dma_buf, for any file descriptor */
+  int64_t acquired;  /* external objects that the device has now */
 } shim_state_t;
 
 /* Errors that a function can fail with; choices beyond repeat. */

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from ingot.compiler.dispatch.ops import Call, CheckedFunction, Entry
-from ingot.compiler.graph.ops import DimValue, Global, Parameter, defined_symbols
+from ingot.compiler.frontends.natives import OwnOps
+from ingot.compiler.graph.ops import DimValue, Global, KernelCall, Parameter, defined_symbols
 from ingot.compiler.ir import (
     Block,
     Function,
@@ -56,6 +57,12 @@ class Dispatch:
     results: tuple[Value, ...]
     dims: tuple[Dim, ...]
     layer: str
+
+    @property
+    def own_kernel(self) -> str:
+        """The name of the kernel that a user has written for it; "" if none has."""
+        calls = (each for each in self.entry.block.ops if each.name == "kernel_call")
+        return next((KernelCall.of(each).name for each in calls), "")
 
     def symbols(self, symbols: Mapping[str, int]) -> dict[str, int]:
         """The entry's symbols, from those of `main`."""
@@ -102,13 +109,13 @@ def compile_for_checking(
     *,
     target: str = "cpu",
     parameters: str = "embedded",
+    own: OwnOps = OwnOps({}, {}),  # noqa: B008  frozen
     progress: Callable[[str], None] | None = None,
 ) -> CheckingForm:
     """The checking form of the program's function `main`; raises as `compile`."""
     exposer = _Exposer()
-    compiled = compile_changed(
-        source, exposer.expose, target=target, parameters=parameters, progress=progress
-    )
+    options: Any = {"target": target, "parameters": parameters, "own": own}
+    compiled = compile_changed(source, exposer.expose, progress=progress, **options)
     return CheckingForm(
         compiled,
         exposer.module,

@@ -41,6 +41,7 @@ from ingot.compiler.stream.ops import (
     GlobalBytes,
     ParameterOrdinal,
     Placed,
+    PlannedNative,
     SharedBytes,
     VariableOrdinal,
 )
@@ -52,8 +53,8 @@ __all__ = ["DebugTarget", "debug_info"]
 
 Source = int | tuple[str, str]
 
-_WORK = {"stream.dispatch", "stream.copy", "update", "scalar.write", "variable.store"}
-_WORK |= SLOT_OPS.keys()
+_WORK = {"stream.dispatch", "stream.native", "stream.copy", "update", "scalar.write"}
+_WORK |= {"variable.store", *SLOT_OPS}
 _CONTROL = ("if", "case", "while")
 
 
@@ -224,6 +225,10 @@ class _Commands:
             self.writers[place] = command["id"]
         if isinstance(found, Dispatch):
             command |= self._dispatch(found)
+        if isinstance(found, PlannedNative):
+            command |= {"operations": found.name}
+            filled = range(found.slot, found.slot + found.slots)
+            self.writers.update((("slot", slot), command["id"]) for slot in filled)
         self.sources.update(dict.fromkeys(op.results, (command["id"],)))
         for made in command["results"]:
             if made["place"] is not None and made["place"][0] == "result":

@@ -201,15 +201,16 @@ def compile_changed(
     *,
     target: str = "cpu",
     parameters: str = "embedded",
+    own: OwnOps = OwnOps({}, {}),  # noqa: B008  frozen
     progress: Callable[[str], None] | None = None,
 ) -> Module:
     """As `compile` for this machine, with the pass `change` behind DISPATCH_PASSES, which may
     show more of the program than its results. Raises as `compile`, and what `change` raises."""
     driver = _Driver(_Dump(None), progress or (lambda step: None))
-    module = _read(source, None, {"parameters": parameters}, driver)
+    module = _read(source, None, {"parameters": parameters, "own_ops": own}, driver)
     targets = choose_targets(target, None, fallback=True, has_dot4=multiplies_bytes(module))
     passes = (*DISPATCH_PASSES, change)
-    return _finish(module, targets, passes, driver, {"parameters": parameters})
+    return _finish(module, targets, passes, driver, {"parameters": parameters}, own=own)
 
 
 def read_program(

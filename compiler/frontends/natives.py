@@ -85,6 +85,8 @@ def given_natives(own: OwnOps | None) -> Iterator[None]:
                 f"natives[{name!r}] is {type(native).__name__}, but must be an ingot.Native or its "
                 'signature, such as "(f32[n]) -> (f32[n])", by the name of the op'
             )
+        if name in own.kernels:
+            raise InvalidArgument(f"'{name}' is given as a native function and as a kernel")
         found[name] = native
     token = _given.set(found)
     try:

@@ -170,6 +170,7 @@ class _Converter:
     def _native(self, call: dispatch.Native) -> PlannedNative:
         ordinal = self.data.add_native(call.name, call.signature)
         return PlannedNative(
+            name=call.name,
             native=ordinal,
             details=call.details,
             dims=call.dims,

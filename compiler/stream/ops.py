@@ -144,8 +144,9 @@ class Dispatch(Placed):
 
 @dataclass(frozen=True)
 class PlannedNative(Placed):
-    """Of `stream.native`: its ordinal in the module, and what `native.call` says."""
+    """Of `stream.native`: its name, its ordinal in the module, and what `native.call` says."""
 
+    name: str = field(kw_only=True)
     native: int = field(kw_only=True)
     details: str = ""
     dims: Dims = ()

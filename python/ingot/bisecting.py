@@ -177,7 +177,7 @@ def _by_references(run: CheckedRun) -> dict[ir.Value, _Array]:
         dispatch = next(dispatches) if op.name == "dispatch.call" else None
         results: Sequence[_Array] = ()
         if all(operand in values for operand in op.operands):
-            if dispatch is not None:
+            if dispatch is not None and not dispatch.own_kernel:
                 results = _results(run, dispatch, [values[each] for each in op.operands])
             elif op.name in _SHAPED:
                 results = evaluate_in(run.form.module, op, values, run.symbols)

@@ -18,6 +18,7 @@ from ingot.command_line import (
     seconds,
 )
 from ingot.hal.errors import InvalidArgument
+from ingot.native_file import add_natives, read_natives
 
 if TYPE_CHECKING:
     from ingot.runtime.function import Function
@@ -32,6 +33,7 @@ def _add_model_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", default="cpu", help="where to run it (%(default)s)")
     parser.add_argument("--threads", type=count, help="threads of the CPU (all that it may use)")
     add_parameters(parser)
+    add_natives(parser)
 
 
 def _load(options: argparse.Namespace, timeout: float | None = None) -> tuple[Model, Function]:
@@ -43,6 +45,7 @@ def _load(options: argparse.Namespace, timeout: float | None = None) -> tuple[Mo
         threads=options.threads,
         parameters=parse_parameters(options.parameters),
         timeout=timeout,
+        natives=read_natives(options.natives).functions,
     )
     if options.function not in model.functions:
         raise InvalidArgument(

@@ -19,14 +19,18 @@ import numpy.typing as npt
 
 from ingot.compiler import compile, ir
 from ingot.compiler.checking import CheckingForm, Dispatch, compile_for_checking
+from ingot.compiler.frontends.natives import OwnOps
 from ingot.compiler.graph.folding.eliminate_dead_code import eliminate_dead_code
 from ingot.compiler.graph.interpreter import interpret
+from ingot.compiler.graph.references.natives import native_functions
+from ingot.compiler.own_kernels import checked_kernels
 from ingot.compiler.read_source import copy_module, read_source
 from ingot.compiler.reference_bounds import Reference, evaluate_entry
 from ingot.failing_case import write_case
 from ingot.hal.errors import CompileError, Error, InvalidArgument
 from ingot.hal.spec import DType
 from ingot.inputs import random_inputs, read_inputs
+from ingot.native_file import OwnFile
 from ingot.runtime.model import Model, load
 from ingot.runtime.signature import Value
 from ingot.runtime.tensors import bits_of_input
@@ -65,7 +69,8 @@ class Comparison:
     `tolerance` is the largest difference allowed, relative to the largest element; without it
     dispatches may be as far off as the op table says. `parameters` are external weights, as for
     `ingot.load`; `device` is the URI of the device whose kernels are compared; `outputs` choose
-    results as for `ingot.compile`.
+    results as for `ingot.compile`; `own` are native functions, and kernels of the user's, which are
+    compared where there is a function of the same name.
     """
 
     path: str
@@ -76,6 +81,12 @@ class Comparison:
     parameters: Any = None
     device: str = "cpu"
     outputs: Sequence[str] | None = None
+    own: OwnFile = field(default_factory=OwnFile)
+
+    @property
+    def own_ops(self) -> OwnOps:
+        """As `read_source` takes them."""
+        return OwnOps(self.own.declared, checked_kernels(self.own.kernels))
 
     @property
     def kind(self) -> str:
@@ -104,6 +115,7 @@ class CheckReport:
     differences: tuple[Difference, ...]
     results: tuple[CheckedResult, ...] = ()
     case: str = ""  # the command that runs the first one that differs alone
+    own: int = 0  # dispatches of kernels of the user's, for which there is no function
 
     @property
     def problem(self) -> str:
@@ -135,6 +147,8 @@ class CheckReport:
         text = f"{self.compared} dispatch{'' if self.compared == 1 else 'es'} compared"
         if self.uncompared:
             text += f", {self.uncompared} inside branches and loops not compared"
+        if self.own:
+            text += f", {self.own} of your own not compared"
         return text
 
 
@@ -163,20 +177,29 @@ def compare_model(what: Comparison, case_folder: str | None = None) -> CheckRepo
     what.progress("import")
     run = run_for_checking(what)
     differences: list[Difference] = []
-    for place, dispatch in enumerate(run.form.dispatches):
-        what.progress(f"compare dispatch {place + 1} of {len(run.form.dispatches)}")
+    compared = [each for each in run.form.dispatches if each.own_kernel in {"", *run.functions}]
+    for place, dispatch in enumerate(compared):
+        what.progress(f"compare dispatch {place + 1} of {len(compared)}")
         found = run.difference(dispatch, run.references(dispatch), what.tolerance)
         differences += [found] if found else []
-    counts = len(run.form.dispatches), run.form.uncompared
+    counts = len(compared), run.form.uncompared
+    own = len(run.form.dispatches) - len(compared)
     if differences:
         case = write_case(case_folder, run, differences[0].dispatch) if case_folder else ""
-        return CheckReport(*counts, tuple(differences), case=case)
+        return CheckReport(*counts, tuple(differences), case=case, own=own)
     what.progress("interpret")
     target = what.device.partition(":")[0]
-    module = compile(run.source, target=target, parameters=what.kind, progress=what.progress)
-    model = load(module, parameters=what.parameters, device=what.device)
+    module = compile(
+        run.source,
+        target=target,
+        parameters=what.kind,
+        kernels=what.own.kernels,
+        progress=what.progress,
+    )
+    natives = what.own.functions
+    model = load(module, parameters=what.parameters, device=what.device, natives=natives)
     results = _compare_results(model, run, what.tolerance)
-    return CheckReport(*counts, (), tuple(results))
+    return CheckReport(*counts, (), tuple(results), own=own)
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,12 +216,14 @@ class CheckedRun:
     weights: Mapping[str, _Array]
     arrays: Mapping[ir.Value, _Array]
     symbols: Mapping[str, int]
+    functions: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
 
     def references(self, dispatch: Dispatch) -> list[Reference]:
         """What the references make of what the dispatch read."""
         operands = [self.arrays[value] for value in dispatch.operands]
         sizes = dispatch.symbols(self.symbols)
-        return evaluate_entry(self.form.module, dispatch.entry, operands, sizes)
+        with native_functions(self.functions):
+            return evaluate_entry(self.form.module, dispatch.entry, operands, sizes)
 
     def difference(
         self, dispatch: Dispatch, references: Sequence[Reference], tolerance: float | None
@@ -214,16 +239,17 @@ class CheckedRun:
 def run_for_checking(what: Comparison) -> CheckedRun:
     """Compiles the checking form of a source program and calls it."""
     _refuse_module(what.path)
-    source = read_source(what.path, parameters=what.kind, outputs=what.outputs)
-    target = what.device.partition(":")[0]
-    form = compile_for_checking(source, target=target, parameters=what.kind, progress=what.progress)
-    model = load(form.compiled, parameters=what.parameters, device=what.device)
+    own, natives = what.own_ops, what.own.functions
+    source = read_source(what.path, parameters=what.kind, outputs=what.outputs, own_ops=own)
+    options: Any = {"target": what.device.partition(":")[0], "parameters": what.kind, "own": own}
+    form = compile_for_checking(source, progress=what.progress, **options)
+    model = load(form.compiled, parameters=what.parameters, device=what.device, natives=natives)
     arguments = _arguments(model, what.input_texts, what.sizes)
     what.progress("run")
     arrays = _live_arrays(form, model, arguments)
     weights = dict(what.parameters) if isinstance(what.parameters, Mapping) else {}
     weights |= {key: arrays[value] for key, value in form.parameters.items()}
-    return CheckedRun(source, form, arguments, weights, arrays, form.symbols(arrays))
+    return CheckedRun(source, form, arguments, weights, arrays, form.symbols(arrays), natives)
 
 
 def _refuse_module(path: str) -> None:
@@ -359,7 +385,8 @@ def _compare_results(
     results = model.functions["main"].tensors(*run.arguments)
     compiled = results if isinstance(results, tuple) else (results,)
     source = eliminate_dead_code(copy_module(run.source))
-    expected = interpret(source, "main", run.arguments, run.weights)
+    with native_functions(run.functions):
+        expected = interpret(source, "main", run.arguments, run.weights)
     values = zip(model.signature.results, compiled, expected, strict=True)
     for value, ours, reference in values:
         allowed = value.dtype.tolerance if tolerance is None else tolerance

@@ -29,6 +29,7 @@ from ingot.hal.errors import CompileError, Error, InvalidArgument
 from ingot.hal.printable import json_escape, printable, size_text
 from ingot.language.chat import add_chat
 from ingot.module_commands import add_asm, add_dis, add_explore, add_inspect, add_pack, add_strip
+from ingot.native_file import add_natives, read_natives
 from ingot.quantize_command import add_quantize
 
 if TYPE_CHECKING:
@@ -191,6 +192,7 @@ def _add_compile(commands: Any) -> None:
         help="fail if a call may need more working memory, such as 64MB, and say what holds it",
     )
     add_dim(parser, "a size at which to report, and for which --memory is enough")
+    add_natives(parser)
 
 
 def _add_outputs(parser: argparse.ArgumentParser) -> None:
@@ -253,6 +255,7 @@ def _run_compile(options: argparse.Namespace) -> None:
     begin = time.perf_counter()
     dims = parse_dims(options.dim)
     state_dims = parse_dims(options.state_dim, "--state-dim")
+    own = read_natives(options.natives)
     with show_progress(f"compiling {' '.join(options.model)}") as progress:
         module = ingot.compile(
             parse_sources(options.model),
@@ -268,6 +271,8 @@ def _run_compile(options: argparse.Namespace) -> None:
             fallback=not options.no_fallback,
             parameters=options.parameters,
             scope=parse_scope(options.scope),
+            natives=own.declared,
+            kernels=own.kernels,
             debug=options.debug,
             dump_ir=options.dump_ir,
             progress=progress,
@@ -327,6 +332,7 @@ def _add_comparison(parser: argparse.ArgumentParser) -> None:
     )
     add_parameters(parser)
     parser.add_argument("--device", default="cpu", help="whose kernels to check (%(default)s)")
+    add_natives(parser)
 
 
 def _number(text: str) -> float:
@@ -349,6 +355,7 @@ def _comparison(options: argparse.Namespace, progress: Callable[[str], None]) ->
         parse_parameters(options.parameters),
         options.device,
         options.outputs,
+        read_natives(options.natives),
     )
 
 

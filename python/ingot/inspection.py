@@ -48,7 +48,8 @@ def describe_module(
         *_peaks(contents, dims),
     ]
     lines += _sections(data)
-    lines += [*_executables(contents), *_parameters(contents), *_metadata(contents)]
+    lines += [*_executables(contents), *_parameters(contents), *_natives(contents)]
+    lines += _metadata(contents)
     if code:
         lines += ["", disassemble(contents).rstrip()]
     if verify:
@@ -116,6 +117,7 @@ def module_report(
         "variables": [
             value_report(each.name, each.dtype, each.shape, each.doc) for each in contents.variables
         ],
+        "natives": [{"name": each.name, "signature": each.signature} for each in contents.natives],
         "metadata": {key: each for key, each in contents.metadata.items() if key != "targets"},
     }
 
@@ -285,6 +287,13 @@ def _parameters(contents: ModuleContents) -> Iterator[str]:
     for each in sorted(contents.parameters, key=lambda each: _natural(each.key)):
         scope = f"{each.scope}/" if each.scope else ""
         yield f"  {printable(scope + each.key)}: {each.dtype}[{','.join(map(str, each.shape))}]"
+
+
+def _natives(contents: ModuleContents) -> Iterator[str]:
+    if contents.natives:
+        yield "\nnative functions, to be given at load"
+    for each in contents.natives:
+        yield f"  {printable(each.name)} {each.signature}"
 
 
 def _metadata(contents: ModuleContents) -> Iterator[str]:

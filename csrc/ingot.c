@@ -87,6 +87,7 @@
 #include "api/link.c"
 #include "api/memory.c"
 #include "api/natives.c"
+#include "api/no_files.c"
 #include "api/packed.c"
 #include "api/parameters.c"
 #include "api/program.c"

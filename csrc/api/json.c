@@ -1,5 +1,8 @@
 /* The JSON reader: tokens, strings with escapes, sizes, and skipping of whole values.
  */
+#include "platform/platform.h"
+
+#if !defined(INGOT_NO_FILES)
 #include "api/json.h"
 
 #include <string.h>
@@ -225,3 +228,5 @@ ingot_status_t ingot_json_end(ingot_json_t *json) {
   skip_space(json);
   return json->position == json->length ? NULL : json_refuse(json, "the end");
 }
+
+#endif /* INGOT_NO_FILES */

@@ -5,6 +5,9 @@
  * its sections; a row for each global; and the bytes of each on a page of their own. A file is
  * written by the process that made the weights and read by others on the same kind of machine.
  */
+#include "platform/platform.h"
+
+#if !defined(INGOT_NO_FILES)
 #include <inttypes.h>
 #include <string.h>
 
@@ -189,8 +192,12 @@ static ingot_status_t write_bytes(packing_t *packing, const void *data, size_t l
 
 /* Zeros up to a page. */
 static ingot_status_t write_padding(packing_t *packing) {
-  static const uint8_t zeros[PAGE] = {0};
-  return write_bytes(packing, zeros, (size_t)(on_page(packing->written) - packing->written));
+  static const uint8_t zeros[64] = {0};
+  uint64_t left = on_page(packing->written) - packing->written;
+  for (; left > sizeof(zeros); left -= sizeof(zeros)) {
+    INGOT_TRY(write_bytes(packing, zeros, sizeof(zeros)));
+  }
+  return write_bytes(packing, zeros, (size_t)left);
 }
 
 /* The crc of a global, continued, or its bytes. */
@@ -299,3 +306,5 @@ ingot_status_t ingot_program_save_weights(ingot_program_t *program, const ingot_
   ingot_vm_weights_release(weights);
   return status;
 }
+
+#endif /* INGOT_NO_FILES */

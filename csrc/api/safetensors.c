@@ -6,6 +6,9 @@
  * Several files are opened by their index: a JSON object whose "weight_map" has the file of each
  * tensor, which lies beside it. Tensors that the index does not name are left out.
  */
+#include "platform/platform.h"
+
+#if !defined(INGOT_NO_FILES)
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -400,3 +403,5 @@ static ingot_status_t find_span(void *user, const char *scope, const char *key,
 ingot_parameters_t ingot_safetensors_parameters(ingot_safetensors_t *file) {
   return (ingot_parameters_t){file, find_span};
 }
+
+#endif /* INGOT_NO_FILES */

@@ -16,7 +16,10 @@ const ingot_dtype_facts_t *ingot_dtype_facts(ingot_dtype_t dtype) {
   return &dtype_table[known ? (size_t)dtype : 0]; /* code 0 is no dtype */
 }
 
-const char *ingot_dtype_name(ingot_dtype_t dtype) { return ingot_dtype_facts(dtype)->name; }
+const char *ingot_dtype_name(ingot_dtype_t dtype) {
+  const char *name = ingot_dtype_facts(dtype)->name;
+  return name[0] ? name : NULL;
+}
 
 size_t ingot_dtype_length(ingot_dtype_t dtype) { return ingot_dtype_facts(dtype)->length; }
 

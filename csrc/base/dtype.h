@@ -6,10 +6,10 @@
 #include "ingot/ingot.h"
 
 typedef struct ingot_dtype_facts_t {
-  const char *name; /* NULL for a number that is no dtype */
-  uint8_t bits;     /* of the value */
-  uint8_t length;   /* bytes of one element in a buffer */
-  char kind;        /* b boolean, i signed, u unsigned, f float, c complex */
+  char name[16];  /* empty for a number that is no dtype */
+  uint8_t bits;   /* of the value */
+  uint8_t length; /* bytes of one element in a buffer */
+  char kind;      /* b boolean, i signed, u unsigned, f float, c complex */
 } ingot_dtype_facts_t;
 
 /* Never NULL; all zero for a number that is no dtype. */

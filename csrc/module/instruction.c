@@ -1,4 +1,5 @@
-/* The instruction table and the decoder that its operand letters drive.
+/* The instruction table and the decoder that its operand letters drive. Texts lie in the table, as
+ * pointers would cost a relocation each.
  */
 #include "module/instruction.h"
 
@@ -31,8 +32,9 @@ bool ingot_instruction_decode(const uint16_t *words, uint32_t length, uint32_t p
   if (at >= length) return false;
   out_decoded->code = words[at++];
   out_decoded->operand_count = 0;
-  const char *letters = ingot_instruction(out_decoded->code)->operands;
-  if (!letters) return false;
+  const ingot_instruction_t *instruction = ingot_instruction(out_decoded->code);
+  const char *letters = instruction->operands;
+  if (!instruction->name[0]) return false;
   while (*letters) {
     ingot_operand_t *operand = &out_decoded->operands[out_decoded->operand_count++];
     operand->letter = *letters++;

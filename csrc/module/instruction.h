@@ -15,8 +15,8 @@ enum {
 };
 
 typedef struct ingot_instruction_t {
-  const char *name;     /* NULL for a number that is no opcode */
-  const char *operands; /* letters */
+  char name[16];     /* empty for a number that is no opcode */
+  char operands[12]; /* letters */
 } ingot_instruction_t;
 
 /* Never NULL. */

@@ -19,9 +19,9 @@ ingot_status_t ingot_verifier_refuse(const ingot_verifier_t *verifier, uint32_t 
   va_start(arguments, format);
   (void)vsnprintf(text, sizeof(text), format, arguments);
   va_end(arguments);
-  const char *name = NULL;
-  if (word < verifier->length) name = ingot_instruction(verifier->words[word])->name;
+  bool inside = word < verifier->length;
+  const char *name = ingot_instruction(inside ? verifier->words[word] : 0)->name;
   return ingot_module_damaged(verifier->module, "function '%s', word %u (%s): %s",
                               ingot_module_string(verifier->module, verifier->function->name), word,
-                              name ? name : "no instruction", text);
+                              name[0] ? name : "no instruction", text);
 }

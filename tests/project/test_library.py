@@ -15,7 +15,8 @@ from ingot.hal import header
 pytestmark = pytest.mark.slow  # the library is built for it
 
 ROOT = Path(__file__).resolve().parents[2]
-MAX_LENGTH = 120_000  # bytes of the stripped library built with -Os, for the CPU only
+MAX_LENGTH = 136_000  # bytes of the stripped library built with -Os, for the CPU only
+MAX_SMALL_LENGTH = 110_000  # without files, threads and a loader of kernels
 MAX_OPENCL_LENGTH = 50_000  # what the OpenCL driver adds
 PROGRAM = """
 #include <ingot/ingot.h>
@@ -71,6 +72,9 @@ def test_stripped_library_is_small(
     assert _library_length(only_cpu) < MAX_LENGTH
     assert not (only_cpu / "include" / "ingot" / "opencl.h").exists()
     assert _library_length(installed) - _library_length(only_cpu) < MAX_OPENCL_LENGTH
+    without = " ".join(f"-DINGOT_NO_{feature}" for feature in ("FILES", "THREADS", "LOADER"))
+    small = _install(tmp_path_factory, "-DINGOT_OPENCL=OFF", f"-DCMAKE_C_FLAGS={without}")
+    assert _library_length(small) < MAX_SMALL_LENGTH
 
 
 def test_program_that_names_no_driver_has_no_code_of_it(installed: Path, tmp_path: Path) -> None:

@@ -1,11 +1,12 @@
 """Language models from GGUF files beside llama.cpp: time of a token, of a prompt, and until ready.
 
-    python benchmarks/language.py [TYPE ...] [--size 1B] [--threads N]
+    python benchmarks/language.py [TYPE ...] [--size 1B] [--threads N] [--sequences 4 8]
 
 Writes a Llama of 135M parameters (the shape of SmolLM), or of 1B (Llama 3.2), with random blocks
 of each type, Q4_0, Q8_0 and Q4_K_M without any. Engines take turns, rounds are kept by their least
 time of the processor or of the clock (`--clock`), which on a machine that others use too tells
-less. Ingot runs with both precisions, llama.cpp if llama-cpp-python is installed.
+less. Ingot runs with both precisions, llama.cpp if llama-cpp-python is installed. `--sequences`:
+instead, tokens a second of so many texts together, beside one.
 """
 
 from __future__ import annotations
@@ -167,6 +168,7 @@ def main() -> None:
     parser.add_argument("--size", choices=SIZES, default="135M")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--clock", action="store_true", help="time of the clock")
+    parser.add_argument("--sequences", type=int, nargs="+", default=[])
     options = parser.parse_args()
     now = time.perf_counter if options.clock else time.process_time
     makers: list[Any] = [Ingot, Rounding, *([LlamaCpp] if find_spec("llama_cpp") else [])]
@@ -175,7 +177,10 @@ def main() -> None:
             path = Path(folder) / "model.gguf"
             size = SIZES[options.size]
             write(path, type, size)
-            measure(type, path, size, makers, options.threads, now)
+            if options.sequences:
+                measure_together(type, path, size, options.sequences, options.threads, now)
+            else:
+                measure(type, path, size, makers, options.threads, now)
 
 
 def measure(
@@ -208,6 +213,41 @@ def measure(
             f"{type:6} {name:10} ready {ready:6.2f} s, {PROMPT} tokens {prompt:6.3f} s, "
             f"a token {1e3 * token:6.2f} ms"
         )
+
+
+def measure_together(
+    type: str,
+    path: Path,
+    size: Size,
+    counts: list[int],
+    threads: int,
+    now: Callable[[], float],
+) -> None:
+    """Print tokens a second of one text in a cache of its own, and of several in one."""
+    alone = Rounding(path, threads)
+    module = ingot.compile(path, capacity=CAPACITY, precision="int8", sequences=max(counts))
+    together = ingot.load(module, parameters=path, threads=threads)
+    ids = np.random.default_rng(0).integers(0, size.vocabulary, PROMPT).astype(np.int32)
+    best = dict.fromkeys((0, *counts), np.inf)
+    for _ in range(ROUNDS):
+        alone.begin(ids[:32])
+        columns = CAPACITY // 64
+        for slot in range(max(counts)):
+            pages = np.zeros(columns, np.int32)
+            pages[:2] = 2 * slot, 2 * slot + 1
+            together.place(slot, 0, pages)
+            together.prefill(slot, ids[: 32 + slot])
+        for count in best:
+            slots = np.arange(count)
+            for _ in range(TOKENS // 4):
+                start = now()
+                if count:
+                    together.decode(slots, ids[:count])
+                else:
+                    alone.step(ids[0])
+                best[count] = min(best[count], now() - start)
+    rates = {count or 1: (count or 1) / seconds for count, seconds in best.items()}
+    print(type, ", ".join(f"{count} texts: {rate:.0f} tokens/s" for count, rate in rates.items()))
 
 
 if __name__ == "__main__":

@@ -34,6 +34,7 @@ from ingot.compiler.frontends.attributes import ADAPTERS
 from ingot.compiler.frontends.natives import Native, OwnOps, python_functions
 from ingot.compiler.graph.control.settle_branches import settle_branches
 from ingot.compiler.graph.forms.expand_nonzero import expand_nonzero
+from ingot.compiler.graph.forms.expand_pages import expand_pages
 from ingot.compiler.graph.forms.multiply_codes import LEFT_IN_FLOAT
 from ingot.compiler.graph.forms.pack_weights import multiplies_bytes
 from ingot.compiler.graph.forms.round_rows import (
@@ -91,7 +92,7 @@ DISPATCH_PASSES: tuple[Pass, ...] = (
     outline,
 )
 
-QUEUE_PASSES: tuple[Pass, ...] = (expand_scaled, speculate_steps)
+QUEUE_PASSES: tuple[Pass, ...] = (expand_scaled, expand_pages, speculate_steps)
 """What comes before DISPATCH_PASSES for devices whose queue runs behind the host."""
 
 
@@ -113,6 +114,8 @@ def compile(
     weights: str | None = None,
     verify: bool = False,
     lora: Any = None,
+    sequences: int | None = None,
+    cache_tokens: int | None = None,
     precision: str = "f32",
     example_inputs: Sequence[Any] | None = None,
     dynamic_shapes: Any = None,
@@ -122,39 +125,35 @@ def compile(
     dump_ir: str | os.PathLike[str] | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Module:
-    """The module of a source program.
+    """The module of a source program. CompileError: it cannot be compiled, for all reasons listed.
 
-    `source`: a path or the bytes of an .onnx, .pt2 or .tflite file or StableHLO artifact, the path
-    of a .gguf file or a folder of Hugging Face's layout, an onnx.ModelProto, torch.nn.Module,
-    torch.export.ExportedProgram, jax.export.Exported, a program, or a dict of functions by name.
-    `outputs`: values of an ONNX graph that are the results. `state`: which arguments and results
-    stay in the model from call to call (`state.py`). `target`: "cpu", "opencl", or a list of both.
-    `variants`: those of the CPU, best first; without it those of this machine. `fallback`: with
-    plain C kernels for those that a device lacks. `parameters`: "embedded" weights stand in the
-    module; "external" ones are given to ingot.load, under `parameter_names` or theirs. `scope`: of
-    these, or a dict by the names of sources: each has own files, is swapped alone.
-    `specialize`: values of symbolic dims, such as {"s": [1, 128]}, with kernels of their own. Of
-    language models, `capacity`: positions in the cache, else at most 4096; `cache`: its elements,
-    "f32" or "f16"; `weights`: "int8" or "int4" codes; `verify`: with a function for drafts; `lora`:
-    with room for adapters of so great a rank, or for those at a path, or at several.
-    `precision`: "int8" rounds what meets weights in groups. `natives`, `kernels`: what computes ops
-    of your own, by "domain.name". `example_inputs`, `dynamic_shapes`: of torch.export.export.
-    `debug`: with a section for `ingot explore`. `dump_ir`: a folder for the IR after each pass.
-    `progress`: told each step.
-    CompileError: the program cannot be compiled; the message lists every reason.
+    `source`: path or bytes of an .onnx, .pt2 or .tflite file or StableHLO artifact, path of a .gguf
+    file or Hugging Face folder, onnx.ModelProto, torch.nn.Module, torch.export.ExportedProgram,
+    jax.export.Exported, a program, or a dict of functions by name. `outputs`: values of an ONNX
+    graph to give. `state`: arguments and results that stay (`state.py`). `target`: "cpu", "opencl"
+    or both. `variants`: of the CPU, best first, else this machine's. `fallback`: plain C beside a
+    device's kernels. `parameters`: "embedded" weights stand in the module; "external" ones come
+    with ingot.load, by `parameter_names` or theirs. `scope`: of these, or a dict by sources: each
+    has own files, is swapped alone. `specialize`: values of symbolic dims with own kernels, as
+    {"s": [1, 128]}. Of language models, `capacity`: positions, else 4096 at most; `cache`: "f32" or
+    "f16"; `weights`: "int8" or "int4" codes; `verify`: for drafts; `lora`: room for adapters, a
+    rank or paths; `sequences`: texts in a cache of `cache_tokens`. `precision`: "int8" rounds what
+    meets weights in groups. `natives`, `kernels`: of your own ops, by "domain.name".
+    `example_inputs`, `dynamic_shapes`: of torch.export. `debug`: for `ingot explore`. `dump_ir`: a
+    folder for IR after each pass. `progress`: told each step.
     """
     choose_targets(target, variants, fallback)  # what is wrong there is told first
     driver = _Driver(_Dump(dump_ir), progress or (lambda step: None))
     outputs = [outputs] if isinstance(outputs, str) else outputs
     reading = _exporting(source, example_inputs, dynamic_shapes) | {"scope": scope, "lora": lora}
+    reading |= {"sequences": sequences, "cache_tokens": cache_tokens}
     reading["own_ops"] = own = OwnOps(natives or {}, checked_kernels(kernels))
     reading |= {"parameters": parameters, "parameter_names": parameter_names, "cache": cache}
     reading |= {"outputs": outputs, "capacity": capacity, "weights": weights, "verify": verify}
     module = _read(source, state, reading, driver, precision)
     targets = choose_targets(target, variants, fallback, multiplies_bytes(module))
-    passes = (separate_scopes, *DISPATCH_PASSES, *_specializing(specialize))
     options = _recorded(parameters, outputs, specialize, precision)
-    return _finish(module, targets, passes, driver, options, debug, own)
+    return _finish(module, targets, _passes(specialize), driver, options, debug, own)
 
 
 def _exporting(
@@ -185,13 +184,13 @@ def _recorded(
     return options
 
 
-def _specializing(values: Mapping[str, Sequence[int]] | None) -> tuple[Pass, ...]:
-    """The pass that adds kernels for these values; none without any."""
+def _passes(values: Mapping[str, Sequence[int]] | None) -> tuple[Pass, ...]:
+    """Those of the dispatch level, at last one that adds kernels for these values, if any."""
 
     def specialize(module: ir.Module) -> ir.Module:
         return add_specialized(module, values or {})
 
-    return (specialize,) if values else ()
+    return (separate_scopes, *DISPATCH_PASSES, *((specialize,) if values else ()))
 
 
 @rare_collections()

@@ -64,6 +64,8 @@ def read_source(
     weights: str | None = None,
     verify: bool = False,
     lora: Any = None,
+    sequences: int | None = None,
+    cache_tokens: int | None = None,
     own_ops: OwnOps | None = None,
     example_inputs: Sequence[Any] | None = None,
     dynamic_shapes: Any = None,
@@ -83,6 +85,8 @@ def read_source(
         weights=weights,
         verify=verify,
         lora=lora,
+        sequences=sequences,
+        cache_tokens=cache_tokens,
         example_inputs=example_inputs,
         dynamic_shapes=dynamic_shapes,
     )
@@ -105,6 +109,8 @@ class _Options:
     weights: str | None = None
     verify: bool = False
     lora: Any = None
+    sequences: int | None = None
+    cache_tokens: int | None = None
     example_inputs: Sequence[Any] | None = None
     dynamic_shapes: Any = None
 
@@ -188,6 +194,8 @@ def read_sources(
     weights: str | None = None,
     verify: bool = False,
     lora: Any = None,
+    sequences: int | None = None,
+    cache_tokens: int | None = None,
     own_ops: OwnOps | None = None,
 ) -> ir.Module:
     """One module with a function of every source, under the given names. Raises as above."""
@@ -199,8 +207,9 @@ def read_sources(
         raise CompileError(f"scope= names '{unknown[0]}', which is none of the sources")
     result = ir.Module()
     options = _Options(
-        parameters, parameter_names, outputs, None, capacity, cache, weights, verify, lora
-    )
+        parameters, parameter_names, outputs, None, capacity, cache, weights, verify, lora,
+        sequences, cache_tokens,
+    )  # fmt: skip
     owners: dict[str, dict[str, tuple[str, str]]] = {}  # per scope and key: source, fingerprint
     producers: dict[str, None] = {}
     for name, source in sources.items():
@@ -348,6 +357,11 @@ def _check_capacity(options: _Options) -> None:
             "lora makes room for adapters in the model of a .gguf file or of a language model's "
             "folder; merge them into other programs before they are compiled"
         )
+    if options.sequences is not None or options.cache_tokens is not None:
+        raise CompileError(
+            "sequences and cache_tokens are for several texts in the cache of a .gguf file or a "
+            "language model's folder; other programs have their state as they declare it"
+        )
     if options.cache != "f32":
         raise CompileError(
             "cache chooses the elements of the cache of a .gguf file or a language model's folder; "
@@ -433,27 +447,20 @@ def _read_gguf(path: Path, options: _Options) -> ir.Module:
             "weights chooses codes for the weights of a folder with config.json and .safetensors "
             "files; those of a .gguf file are used as they are"
         )
-    return import_gguf(
-        path,
-        capacity=options.capacity,
-        cache=options.cache,
-        verify=options.verify,
-        lora=options.lora,
-    )
+    return import_gguf(path, **_layout(options))
 
 
 def _read_checkpoint(path: Path, options: _Options) -> ir.Module:
     from ingot.compiler.frontends.checkpoint import import_checkpoint
 
     _check_outputs(options)
-    return import_checkpoint(
-        path,
-        capacity=options.capacity,
-        cache=options.cache,
-        weights=options.weights,
-        verify=options.verify,
-        lora=options.lora,
-    )
+    return import_checkpoint(path, weights=options.weights, **_layout(options))
+
+
+def _layout(options: _Options) -> dict[str, Any]:
+    """What is chosen of a language model's functions and cache."""
+    names = ("capacity", "cache", "verify", "lora", "sequences", "cache_tokens")
+    return {name: getattr(options, name) for name in names}
 
 
 def _read_stablehlo(source: Any, options: _Options) -> ir.Module:

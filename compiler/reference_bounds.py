@@ -23,6 +23,7 @@ import numpy as np
 from ingot.compiler.graph.interpreter import evaluate_in
 from ingot.compiler.graph.ops import (
     Attention,
+    AttentionPaged,
     ConvPacked,
     ConvWinograd,
     Cumulative,
@@ -131,7 +132,7 @@ class _Evaluator:
 
     def _magnitude(self, op: Op, values: Mapping[Value, Array]) -> Array:
         """The sum of absolute terms, or of what takes part in it, of each element."""
-        if op.name == "attention":
+        if isinstance(op.attributes, (Attention, AttentionPaged)):
             return _attention_magnitude(op, values)
         if isinstance(op.attributes, DotCoded):
             return _coded_magnitude(op, op.attributes, values)
@@ -149,7 +150,8 @@ def _attention_magnitude(op: Op, values: Mapping[Value, Array]) -> Array:
     """The greatest element of v, times how steep the softmax is: the greatest score."""
     q, k, v = (np.abs(widen(values[operand])) for operand in op.operands[:3])
     lengths = [np.sqrt(np.square(each).sum(-1)).max(initial=0.0) for each in (q, k)]
-    scale = Attention.of(op).scale
+    assert isinstance(op.attributes, (Attention, AttentionPaged))
+    scale = op.attributes.scale
     steepness = 1.0 + abs(scale) * lengths[0] * lengths[1]
     return np.asarray(v.max(initial=0.0) * steepness)
 

@@ -21,6 +21,7 @@ from bisect import bisect_right
 from typing import Literal
 
 from ingot.compiler.dispatch.group import (
+    ATTENTIONS,
     CONTRACTIONS,
     INDEX_OPS,
     LOOKUPS,
@@ -256,12 +257,14 @@ class Former:
             if op.name in ORDERED:
                 stays = self._is_computed_inside(operand)
             else:
-                stays = op.name == "attention" and self._is_view(operand)
+                stays = op.name in ATTENTIONS and self._is_view(operand)
             if not stays:
                 self._materialise(operand)
         kind = op.name
         if op.name in CONTRACTIONS:
             kind = "contraction"
+        elif op.name in ATTENTIONS:
+            kind = "attention"
         elif op.name == "reduce_window":
             kind = "window"
         self._join(self._new_group(kind, shape_of(op.results[0])), op)

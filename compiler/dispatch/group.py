@@ -18,6 +18,7 @@ from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 
 __all__ = [
+    "ATTENTIONS",
     "CONTRACTIONS",
     "INDEX_OPS",
     "LOOKUPS",
@@ -29,6 +30,7 @@ __all__ = [
     "shape_of",
 ]
 
+ATTENTIONS = frozenset({"attention", "attention_paged"})
 CONTRACTIONS = frozenset(
     {
         *("dot_packed", "dot_coded", "dot_scaled", "dot_general"),

@@ -12,7 +12,16 @@ from ingot.hal.errors import Error
 __all__ = ["WeightArrays"]
 
 _COSTLY = frozenset(
-    {"dot_general", "convolution", "sort", "top_k", "scatter", "attention", "cumulative"}
+    {
+        "dot_general",
+        "convolution",
+        "sort",
+        "top_k",
+        "scatter",
+        "attention",
+        "attention_paged",
+        "cumulative",
+    }
 )
 """Ops that are not evaluated, since the references take their time over them."""
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from ingot.compiler.dispatch.view import View, view_of
 from ingot.compiler.graph.forms.fuse_attention import is_fusable
-from ingot.compiler.graph.ops import Attention, Transpose
+from ingot.compiler.graph.ops import Attention, AttentionPaged, Transpose
 from ingot.compiler.ir import Function, Op, Value, defined_by, tensor_type
 from ingot.compiler.ir.dims import Dim, known_dims, product, row_major_strides
+from ingot.compiler.kernels.attention_pages import Pages
 from ingot.compiler.kernels.contraction_entry import kernel_of, root_of
 from ingot.compiler.kernels.kernel import Kernel
-from ingot.compiler.kernels.loop import Index, LoopBuilder
+from ingot.compiler.kernels.loop import Index, LoopBuilder, lanes_of
 from ingot.hal.spec import DType, dtype
 
 __all__ = ["AttentionEntry"]
@@ -23,7 +24,8 @@ F32 = dtype("f32")
 
 class AttentionEntry:
     """q f32[..., m, d], k f32[..., n, d], v f32[..., n, e], perhaps a mask that broadcasts
-    into [..., m, n]. ValueError: there is no kernel for these types."""
+    into [..., m, n]; or keys and values in `pages`. ValueError: there is no kernel for these
+    types."""
 
     def __init__(self, function: Function) -> None:
         self.function = function
@@ -33,7 +35,8 @@ class AttentionEntry:
             raise ValueError(f"attention of {q} and {v}: write it as products and a softmax")
         self.b = LoopBuilder()
         self.q, self.k, self.v = (view_of(function, value) for value in self.root.operands[:3])
-        self.mask = self._find_mask()
+        self.pages = Pages(self) if self.root.name == "attention_paged" else None
+        self.mask = None if self.pages else self._find_mask()
         self.out = self._find_result()
         self.d, self.e = known_dims((self.q.shape[-1], self.v.shape[-1]))
 
@@ -81,6 +84,41 @@ class AttentionEntry:
             offset = b.add(offset, b.mul(index, b.dim(strides[axis - missing])))
         return offset
 
+    def rows(self, view: View, key: Index) -> Index:
+        """Element offset of the row of key number `key` in the keys or values, behind which lie
+        those of the keys up to the end of a `block`."""
+        if self.pages:
+            return self.pages.rows(view, key)
+        return self.b.add(self.base(view), self.b.mul(key, self.b.dim(view.strides[-2])))
+
+    def block(self, length: int) -> int:
+        """The keys of blocks, which begin at multiples of that: `length` at most."""
+        return min(length, self.pages.length) if self.pages else length
+
+    def seen(self, first: Index, count: Index) -> tuple[Index, Index]:
+        """The keys that some of queries [first, first + count) see: from the first on up to the
+        second."""
+        if self.pages:
+            return self.pages.seen(first, count)
+        return 0, self.b.dim(self.k.shape[-2])
+
+    def capped(self, score: Value) -> Value:
+        """cap * tanh(score / cap), where there is a cap."""
+        cap = self.pages.cap if self.pages else 0.0
+        if not cap:
+            return score
+        lanes, b = lanes_of(score), self.b
+        share = b.op("tanh", b.op("mul", score, b.constant(1 / cap, F32, lanes)))
+        return b.op("mul", share, b.constant(cap, F32, lanes))
+
+    def share(self, sum: Value, total: Value) -> Value:
+        """What weights of this total make of a sum; 0 where pages have no keys."""
+        b, lanes = self.b, lanes_of(total)
+        if self.pages:
+            none = b.op("compare", total, b.constant(0.0, F32, lanes), direction="eq")
+            total = b.op("select", none, b.constant(1.0, F32, lanes), total)
+        return b.op("div", sum, total)
+
     def binding(self, view: View, operand: int) -> Value:
         """The memory of a view that is operand number `operand` of the op."""
         type = tensor_type(self.root.operands[operand])
@@ -93,7 +131,9 @@ class AttentionEntry:
     @property
     def scale(self) -> float:
         """The factor of the scores."""
-        return float(Attention.of(self.root).scale)
+        attributes = self.root.attributes
+        assert isinstance(attributes, (Attention, AttentionPaged))
+        return float(attributes.scale)
 
     def result(self) -> tuple[Value, DType]:
         """The memory of the result, and what it holds."""
@@ -109,7 +149,8 @@ class AttentionEntry:
         local_length: int = 0,
     ) -> Kernel:
         """The finished kernel."""
-        m, n = self.q.shape[-2], self.k.shape[-2]
+        m = self.q.shape[-2]
+        n = self.pages.keys if self.pages else self.k.shape[-2]
         batch = product(self.q.shape[:-2])
         return kernel_of(
             self.function, self.b, None, set(), (m, batch, 1), tile,

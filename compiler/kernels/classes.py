@@ -55,7 +55,7 @@ KERNEL_CLASSES = (
     KernelClass("convolution", ("conv_packed",)),
     KernelClass("winograd", ("conv_winograd",)),
     KernelClass("depthwise", ("depthwise",)),
-    KernelClass("attention", ("attention",)),
+    KernelClass("attention", ("attention", "attention_paged")),
     KernelClass("window", ("reduce_window",)),
     KernelClass("cumulative", ("cumulative",)),
     KernelClass("sort", ("sort",)),

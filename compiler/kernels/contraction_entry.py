@@ -6,7 +6,7 @@ the finished `Kernel`. No schedule: those are in the classes.
 
 from __future__ import annotations
 
-from ingot.compiler.dispatch.group import CONTRACTIONS
+from ingot.compiler.dispatch.group import ATTENTIONS, CONTRACTIONS
 from ingot.compiler.ir import Function, Op, TensorType, Value, defined_by
 from ingot.compiler.ir.dims import Dim, product
 from ingot.compiler.kernels.epilogue import Epilogue
@@ -16,7 +16,7 @@ from ingot.compiler.kernels.product import Operand
 
 __all__ = ["argument_of", "batch_offset", "kernel_of", "root_of"]
 
-ROOTS = frozenset({*CONTRACTIONS, "attention"})
+ROOTS = ATTENTIONS | CONTRACTIONS
 
 
 def root_of(function: Function) -> Op:

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         Unsupported,
     )
     from ingot.language.adapters import lora
+    from ingot.language.batch import LanguageBatch
     from ingot.language.model import LanguageModel, generate
     from ingot.quantizing import QuantizedModule, quantize
     from ingot.runtime.fence import Fence
@@ -69,6 +70,7 @@ __all__ = [
     "Internal",
     "InvalidArgument",
     "Kernel",
+    "LanguageBatch",
     "LanguageModel",
     "Model",
     "Module",
@@ -110,6 +112,7 @@ _HOMES = {
     "Fence": "ingot.runtime.fence",
     "Function": "ingot.runtime.function",
     "Kernel": "ingot.compiler.own_kernels",
+    "LanguageBatch": "ingot.language.batch",
     "LanguageModel": "ingot.language.model",
     "Model": "ingot.runtime.model",
     "Module": "ingot.compiler",

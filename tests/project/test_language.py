@@ -212,7 +212,7 @@ def test_drafts_that_do_not_fit_are_refused(
 ) -> None:
     with pytest.raises(ingot.InvalidArgument, match="draft_tokens is 33, expected 1 to 32"):
         ingot.LanguageModel(path, draft=model, draft_tokens=33)
-    with pytest.raises(ingot.InvalidArgument, match="compiled already: give draft to"):
+    with pytest.raises(ingot.InvalidArgument, match="compiled already: give draft and"):
         ingot.generate(model, "hello", draft=path)
     small = tmp_path / "small.gguf"
     write_model(small, replace(SHAPE, context=32), tokenizer=KEYS)
@@ -269,7 +269,7 @@ def test_adapters_are_exchanged_between_texts(path: Path, weights: Any) -> None:
     assert made() == plain
     adapted.set_adapters((adapter, -1.0))
     assert made() == _greedy(merged(weights, pairs, -8 / 2), ids, 8) != plain
-    with pytest.raises(ingot.InvalidArgument, match="give draft and lora to LanguageModel"):
+    with pytest.raises(ingot.InvalidArgument, match="give draft and lora when"):
         next(ingot.generate(adapted, "hello", lora=adapter))
 
 

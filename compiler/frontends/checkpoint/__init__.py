@@ -9,7 +9,7 @@ import os
 
 from ingot.compiler.frontends.checkpoint.configuration import read_config
 from ingot.compiler.frontends.checkpoint.weights import CheckpointWeights, Renamed
-from ingot.compiler.frontends.gguf import build_model
+from ingot.compiler.frontends.gguf import Layout, build_model
 from ingot.compiler.frontends.gguf.adapters import Lora, open_adapters
 from ingot.compiler.ir import Module
 from ingot.hal.checkpoint import Checkpoint
@@ -28,9 +28,11 @@ def import_checkpoint(
     weights: str | None = None,
     verify: bool = False,
     lora: Lora = None,
+    sequences: int | None = None,
+    cache_tokens: int | None = None,
 ) -> Module:
-    """The module of a folder. `capacity`, `cache`, `verify`, `lora`: as of `import_gguf`.
-    `weights`: the codes that weights of products become, with a scale for 32; None: they stay.
+    """The module of a folder. `weights`: the codes that weights of products become, with a scale
+    for 32 of them; None: they stay. The others as of `import_gguf`.
 
     CompileError: the folder is damaged or incomplete, or its model cannot be compiled.
     """
@@ -45,4 +47,5 @@ def import_checkpoint(
     made = CheckpointWeights(renamed, weights)
     made.adapters = open_adapters(lora)
     producer = f"checkpoint {configuration.name}"
-    return build_model(made, configuration, capacity, cache, verify, producer)
+    layout = Layout(capacity, cache, verify, sequences, cache_tokens)
+    return build_model(made, configuration, layout, producer)

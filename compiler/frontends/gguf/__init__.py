@@ -15,9 +15,12 @@ from collections.abc import Sequence
 
 from ingot.compiler.frontends.attributes import ADAPTERS
 from ingot.compiler.frontends.gguf.adapters import Lora, open_adapters
+from ingot.compiler.frontends.gguf.batch import Batch, Room
+from ingot.compiler.frontends.gguf.cache import Caches, PlainCache, Position
 from ingot.compiler.frontends.gguf.configuration import Configuration, read_configuration
 from ingot.compiler.frontends.gguf.sampling import OPTION_TYPES, Options, choose
-from ingot.compiler.frontends.gguf.transformer import Caches, Position, Transformer
+from ingot.compiler.frontends.gguf.seen import NOWHERE, seen, without
+from ingot.compiler.frontends.gguf.transformer import Transformer
 from ingot.compiler.frontends.gguf.weights import Weights
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.graph.control.build_control import while_loop
@@ -29,7 +32,7 @@ from ingot.hal.errors import CompileError, DataLoss
 from ingot.hal.gguf import Gguf
 from ingot.hal.spec import dtype
 
-__all__ = ["DEFAULT_CAPACITY", "MOST_TOKENS", "build_model", "import_gguf"]
+__all__ = ["DEFAULT_CAPACITY", "MOST_TOKENS", "Layout", "build_model", "import_gguf"]
 
 DEFAULT_CAPACITY = 4096
 """Positions of the cache, where the model has so many and nobody asks for others."""
@@ -43,7 +46,6 @@ CACHES = ("f32", "f16")
 _LENGTH, _LOGITS, _SEEN = "length", "logits", "seen"
 _INDEX = TensorType(dtype("i64"))
 _ID = dtype("i32")
-_NOWHERE = (1 << 31) - 1  # where a token first stands that is not there
 
 
 def import_gguf(
@@ -53,10 +55,13 @@ def import_gguf(
     cache: str = "f32",
     verify: bool = False,
     lora: Lora = None,
+    sequences: int | None = None,
+    cache_tokens: int | None = None,
 ) -> Module:
     """The module of a GGUF file. `capacity`: the positions of the cache, whose elements are those
     of `cache`, f32 or f16. `verify`: with the function for drafted tokens. `lora`: with room for
-    adapters.
+    adapters. `sequences`: how many texts have a place in the cache, which has room for
+    `cache_tokens` together (`batch.py`).
 
     CompileError: the file is damaged, or its model cannot be compiled; the message says why.
     """
@@ -71,25 +76,48 @@ def import_gguf(
         )
     configuration = read_configuration(file)
     producer = f"gguf {configuration.name}"
+    layout = Layout(capacity, cache, verify, sequences, cache_tokens)
     weights = Weights(file)
     weights.adapters = open_adapters(lora)
-    return build_model(weights, configuration, capacity, cache, verify, producer)
+    return build_model(weights, configuration, layout, producer)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What the caller chooses of a model's functions and cache; see `import_gguf`."""
+
+    capacity: int | None
+    cache: str
+    verify: bool
+    sequences: int | None
+    cache_tokens: int | None
 
 
 def build_model(
-    weights: Weights,
-    configuration: Configuration,
-    capacity: int | None,
-    cache: str,
-    verify: bool,
-    producer: str,
+    weights: Weights, configuration: Configuration, layout: Layout, producer: str
 ) -> Module:
     """The module of a model with these weights."""
+    cache = layout.cache
     if cache not in CACHES:
         raise CompileError(f"cache is {cache!r}, expected {' or '.join(map(repr, CACHES))}")
-    capacity = _checked(capacity, configuration)
-    importer = _Importer(weights, configuration, capacity, cache, producer)
-    return importer.run(verify)
+    capacity = _checked(layout.capacity, configuration)
+    if layout.sequences is None:
+        if layout.cache_tokens is not None:
+            raise CompileError("cache_tokens is the room of several texts: give sequences too")
+        importer = _Importer(weights, configuration, capacity, cache, producer)
+        module = importer.run(layout.verify)
+    else:
+        if layout.verify:
+            raise CompileError(
+                "verify, for drafted tokens, is not supported with sequences: leave one out"
+            )
+        room = Room.of(layout.sequences, capacity, layout.cache_tokens)
+        module = Batch(weights, configuration, room, cache, producer).run()
+    weights.check(configuration.name)
+    if weights.adapters is not None:
+        weights.adapters.check(weights.file.title)
+        module.attributes[ADAPTERS] = weights.adapters.attribute(producer)
+    return module
 
 
 def _checked(capacity: int | None, configuration: Configuration) -> int:
@@ -132,7 +160,7 @@ class _Importer:
             **self.caches,
         }
         for name, type in variables.items():
-            initial = _NOWHERE if name == _SEEN else 0
+            initial = NOWHERE if name == _SEEN else 0
             literal: Literal = literal_from_numbers([initial], (), type.dtype)
             self.module.variables[name] = Variable(type, literal)
         self._add_step("prefill", "ids", (symbol("s"),))
@@ -141,11 +169,6 @@ class _Importer:
         self._add_rewind()
         if verify:
             self._add_verify()
-        self.weights.check(self.c.name)
-        if self.weights.adapters is not None:
-            self.weights.adapters.check(self.weights.file.title)
-            producer = str(self.module.attributes["producer"])
-            self.module.attributes[ADAPTERS] = self.weights.adapters.attribute(producer)
         return self.module
 
     def _add_step(self, name: str, argument: str, shape: tuple[Dim, ...]) -> None:
@@ -186,8 +209,8 @@ class _Importer:
         def step(inner: Builder, values: Sequence[Value]) -> Sequence[Value]:
             made, _, ids, *rest = values
             state = _State.of(rest)
-            seen = _seen(inner, state.seen, state.index)
-            id = choose(inner, state.logits, seen, Options(*options), state.index)
+            penalized = seen(inner, state.seen, state.index)
+            id = choose(inner, state.logits, penalized, Options(*options), state.index)
             line = _line(id, inner)
             ids = inner.value("dynamic_update_slice", ids, line, made)
             others = inner.value(
@@ -218,8 +241,8 @@ class _Importer:
         limits = {"low": 0, "high": symbol("before"), "what": what, "status": "OutOfRange"}
         builder.append("size", (length,), (), {"symbols": ("after",), **limits})
         length = builder.number(symbol("after"), "i64")
-        seen = _without(builder, before.seen, length)
-        self._store(_State(length, before.logits, seen, before.caches), builder)
+        rest = without(builder, before.seen, length)
+        self._store(_State(length, before.logits, rest, before.caches), builder)
         builder.return_()
         self.module.add(Function("rewind", Region([block]), ["length"], []))
 
@@ -238,8 +261,8 @@ class _Importer:
         def step(inner: Builder, values: Sequence[Value]) -> Sequence[Value]:
             kept, _, _, logits = values
             place = inner.value("add", before.index, kept)
-            seen = _seen(inner, after.seen, place)
-            id = choose(inner, logits, seen, Options(*options), place)
+            penalized = seen(inner, after.seen, place)
+            id = choose(inner, logits, penalized, Options(*options), place)
             drafted = inner.value("dynamic_slice", ids, kept, sizes=(1,))
             drafted = inner.value("reshape", drafted, shape=())
             more = inner.value("compare", kept, count, direction="lt")
@@ -256,8 +279,8 @@ class _Importer:
         start += [builder.constant(0, "i32"), before.logits]
         kept, _, id, logits = while_loop(builder, start, lambda inner, values: values[1], step)
         length = builder.value("add", before.index, kept)
-        seen = _without(builder, after.seen, length)
-        self._store(_State(length, logits, seen, after.caches), builder)
+        rest = without(builder, after.seen, length)
+        self._store(_State(length, logits, rest, after.caches), builder)
         builder.return_(kept, id)
         function = Function("verify", Region([block]), list(types), ["count", "next"])
         function.symbols["s"] = (1, self.capacity)
@@ -267,15 +290,18 @@ class _Importer:
         """The state with tokens i32[s] behind it; its logits are those behind the last `rows`."""
         (count,) = tensor_type(ids).shape
         at = self._position(builder, before.index, count)
-        network = Transformer(self.c, self.weights, builder, self.capacity)
-        logits, caches = network.logits(ids, at, before.caches, rows)
-        places = builder.value("convert", network.positions(count), dtype=_ID)
-        seen = builder.value(
+        cache = PlainCache(self.c, builder, at, before.caches)
+        is_long = self.capacity > self.c.rope.original
+        logits = Transformer(self.c, self.weights, builder, is_long).logits(ids, cache, rows)
+        if rows == 1:
+            logits = builder.value("reshape", logits, shape=tensor_type(logits).shape[1:])
+        places = builder.value("convert", cache.positions, dtype=_ID)
+        first = builder.value(
             "scatter", before.seen, builder.value("reshape", ids, shape=(count, 1)), places,
             update_window_dims=(), inserted_window_dims=(0,), scatter_dims_to_operand_dims=(0,),
             index_vector_dim=1, kind="min",
         )  # fmt: skip
-        return _State(builder.number(at.end, "i64"), logits, seen, caches)
+        return _State(builder.number(at.end, "i64"), logits, first, cache.caches)
 
     def _position(self, builder: Builder, index: Value, count: Dim) -> Position:
         """Behind what is cached. A call that does not fit ends here."""
@@ -320,16 +346,3 @@ class _State:
 
 def _line(id: Value, builder: Builder) -> Value:
     return builder.value("reshape", id, shape=(1,))
-
-
-def _seen(builder: Builder, first: Value, length: Value) -> Value:
-    """Whether tokens that first stand at these places are among so many, i1[vocabulary]."""
-    length = builder.value("convert", length, dtype=_ID)
-    length = builder.broadcast_to(length, tensor_type(first).shape)
-    return builder.value("compare", first, length, direction="lt")
-
-
-def _without(builder: Builder, first: Value, length: Value) -> Value:
-    """The places where tokens first stand, when there are only so many."""
-    nowhere = builder.full(_NOWHERE, _ID, tensor_type(first).shape)
-    return builder.value("select", _seen(builder, first, length), first, nowhere)

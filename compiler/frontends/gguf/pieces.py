@@ -6,13 +6,18 @@ from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.ir import Value
 from ingot.compiler.ir.dims import Dim
 
-__all__ = ["over_rows", "part", "softmax", "times"]
+__all__ = ["capped", "over_rows", "part", "softmax", "times"]
 
 
 def times(x: Value, factor: float, b: Builder) -> Value:
     """x times a number."""
     type = tensor_type(x)
     return b.value("mul", x, b.full(factor, type.dtype, type.shape))
+
+
+def capped(x: Value, cap: float, b: Builder) -> Value:
+    """cap * tanh(x / cap), or x without a cap."""
+    return x if not cap else times(b.value("tanh", times(x, 1 / cap, b)), cap, b)
 
 
 def part(x: Value, axis: int, start: Dim, limit: Dim, b: Builder) -> Value:

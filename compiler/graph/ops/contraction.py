@@ -22,6 +22,7 @@ from ingot.hal.spec import DType
 __all__ = [
     "PANEL",
     "Attention",
+    "AttentionPaged",
     "ConvPacked",
     "ConvWinograd",
     "Convolution",
@@ -448,6 +449,33 @@ class Attention(Attributes):
         return TensorType(q.dtype, (*q.shape[:-1], v.shape[-1]))
 
 
+@dataclass(frozen=True)
+class AttentionPaged(Attributes):
+    """Attention of a batch q[b, h, m, d] over keys in pages: k[pages, h, p, d], v[pages, h, p, e].
+    Key n of batch item i is row n % p of page table[i, n / p]. Row r of it sees those in front of
+    ends[i, r], and of these the last `window` where that is not 0; without keys it is 0. Scores s
+    are cap * tanh(s / cap) where `cap` is not 0. Numbers that are out of range are the nearest."""
+
+    scale: float
+    window: int = 0
+    cap: float = 0.0
+
+    def result(
+        self, q: TensorType, k: TensorType, v: TensorType, table: TensorType, ends: TensorType
+    ) -> TensorType:
+        require(q.rank == k.rank == v.rank == 4, "q, k and v must have the rank 4")
+        require(table.rank == ends.rank == 2, "the table and the ends must have the rank 2")
+        require(k.dtype is v.dtype, "k and v must have one dtype")
+        require(k.shape[:3] == v.shape[:3], f"k {k} and v {v} differ in pages, heads or rows")
+        require(k.shape[1] == q.shape[1], f"q {q} and k {k} differ in their heads")
+        require(k.shape[3] == q.shape[3], f"q {q} and k {k} differ in the last dim")
+        require(isinstance(k.shape[2], int), f"the rows of a page must be a number: {k}")
+        require(table.shape[0] == q.shape[0], f"the table {table} is not for the batch of {q}")
+        require(ends.shape == (q.shape[0], q.shape[2]), f"the ends {ends} are not for {q}")
+        require(self.window >= 0, f"the window is {self.window}, expected at least 0")
+        return TensorType(q.dtype, (*q.shape[:-1], v.shape[-1]))
+
+
 for _row in (
     OpRow("dot_general", "contraction", ("a: number", "b: number"), DotGeneral, ulp=4),
     OpRow("convolution", "contraction", ("x: number", "w: number"), Convolution, ulp=4),
@@ -474,6 +502,13 @@ for _row in (
         "contraction",
         ("q: real", "k: real", "v: real", "mask: real?"),
         Attention,
+        ulp=8,
+    ),
+    OpRow(
+        "attention_paged",
+        "contraction",
+        ("q: float", "k: float", "v: float", "table: integer", "ends: integer"),
+        AttentionPaged,
         ulp=8,
     ),
 ):

@@ -254,6 +254,29 @@ def _attention(q: Array, k: Array, v: Array, mask: Array | None = None, *, scale
     return narrow(np.matmul(weights, widen(v)), dtype_of(q))
 
 
+@quiet
+def _attention_paged(
+    q: Array, k: Array, v: Array, table: Array, ends: Array,
+    *, scale: float, window: int, cap: float,
+) -> Array:  # fmt: skip
+    count, heads, length, _ = v.shape
+    table = np.clip(table, 0, count - 1)
+    k, v = (np.moveaxis(widen(each)[table], 1, 2) for each in (k, v))  # [b, h, t, p, d]
+    k, v = (each.reshape((len(table), heads, -1, each.shape[-1])) for each in (k, v))
+    scores = np.matmul(widen(q), np.swapaxes(k, -1, -2)) * scale
+    if cap:
+        scores = cap * np.tanh(scores / cap)
+    places, ends = np.arange(table.shape[1] * length), ends[:, None, :, None]
+    seen = places < ends
+    if window:
+        seen &= places >= ends - window
+    scores = np.where(seen, scores, -np.inf)
+    greatest = scores.max(-1, keepdims=True, initial=-np.inf)
+    weights = np.exp(scores - np.where(greatest == -np.inf, 0, greatest))
+    sums = weights.sum(-1, keepdims=True)
+    return narrow(np.matmul(weights / np.where(sums == 0, 1, sums), v), dtype_of(q))
+
+
 REFERENCES: dict[str, Callable[..., Any]] = {
     "dot_general": _dot_general,
     "convolution": _convolution,
@@ -264,4 +287,5 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     "conv_winograd": _conv_winograd,
     "depthwise": _depthwise,
     "attention": _attention,
+    "attention_paged": _attention_paged,
 }

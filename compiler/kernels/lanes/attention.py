@@ -80,6 +80,7 @@ class _Attention(AttentionEntry):
         vectors = 4 if target.register_count >= 32 else 2
         rows = 6 if target.register_count >= 32 else 5
         self.schedule = AttentionSchedule(QUERY_BLOCK, KEY_BLOCK, rows, vectors)
+        self.ends: list[Value] = []  # of the queries of a block, per vector
 
     def lower(self) -> Kernel:
         b, block = self.b, self.schedule.queries
@@ -132,13 +133,18 @@ class _Attention(AttentionEntry):
             for vector in range(block.vectors):
                 b.store(sums, self._at(loop.index, vector), zero)
         lowest = b.constant(-math.inf, F32, self.lanes)
-        keys = b.dim(self.k.shape[-2])
+        first, keys = self.seen(block.first, block.live)
         state = [lowest] * block.vectors + [zero] * block.vectors
+        if self.pages:
+            lanes = (self._query_lanes(block, vector) for vector in range(block.vectors))
+            self.ends = [self.pages.ends_of(queries) for queries in lanes]
         if isinstance(keys, int) and keys <= KEY_BLOCK:
             totals = self._key_block(block, 0, keys, state)[block.vectors :]
         else:
-            with b.for_(0, keys, KEY_BLOCK, state) as outer:
-                count = b.min(b.sub(keys, outer.index), KEY_BLOCK)
+            length = self.block(KEY_BLOCK)
+            first = b.mul(b.div(first, length), length)
+            with b.for_(first, keys, length, state) as outer:
+                count = b.min(b.sub(keys, outer.index), length)
                 outer.yield_(*self._key_block(block, outer.index, count, outer.carried))
             totals = outer.results[block.vectors :]
         self._write(block, totals)
@@ -273,7 +279,7 @@ class _Attention(AttentionEntry):
         """Store the block's scores; per lane their maximum."""
         b = self.b
         queries, scores = self._scratch("queries"), self._scratch("scores")
-        base = b.add(self.base(self.k), b.mul(key, b.dim(self.k.strides[-2])))
+        base = self.rows(self.k, key)
         element = self._element(self.k, 1, base, -2)
         lowest = b.constant(-math.inf, F32, self.lanes)
         maxima: list[Value] = []
@@ -294,6 +300,9 @@ class _Attention(AttentionEntry):
                     i, vector = divmod(place, width)
                     at = b.add(row, i)
                     target = self._at(at, start + vector)
+                    if self.pages:
+                        b.store(scores, target, value)
+                        continue
                     if self._mask_is_packed():
                         value = b.op("add", value, b.load(scores, target, self.lanes))
                     else:
@@ -302,8 +311,25 @@ class _Attention(AttentionEntry):
                     carried[vector] = b.op("max", carried[vector], value)
                 return carried
 
-            maxima += self._tiles(count, most, [lowest] * width, body)
-        return maxima
+            maxima += self._tiles(count, most, [] if self.pages else [lowest] * width, body)
+        return self._hidden(block, key, count) if self.pages else maxima
+
+    def _hidden(self, block: _Block, key: Index, count: Index) -> list[Value]:
+        """Cap the block's scores, and hide those of keys that a query does not see; per lane
+        their maximum."""
+        b, scores, pages = self.b, self._scratch("scores"), self.pages
+        assert pages is not None
+        lowest = b.constant(-math.inf, F32, self.lanes)
+        with b.for_(0, count, 1, [lowest] * block.vectors) as loop:
+            maxima = []
+            for vector, most in enumerate(loop.carried):
+                at = self._at(loop.index, vector)
+                score = self.capped(b.load(scores, at, self.lanes))
+                score = pages.hide(b.add(key, loop.index), self.ends[vector], score)
+                b.store(scores, at, score)
+                maxima.append(b.op("max", most, score))
+            loop.yield_(*maxima)
+        return loop.results
 
     def _mask_is_packed(self) -> bool:
         """Whether the mask has rows of its own for queries, whose keys are adjacent."""
@@ -374,7 +400,7 @@ class _Attention(AttentionEntry):
         """sums = sums * factor + probabilities times values of this block."""
         b = self.b
         scores, sums = self._scratch("scores"), self._scratch("sums")
-        base = b.add(self.base(self.v), b.mul(key, b.dim(self.v.strides[-2])))
+        base = self.rows(self.v, key)
         element = self._element(self.v, 2, base, -1)
         for start, width in self._groups(block):
 
@@ -415,7 +441,7 @@ class _Attention(AttentionEntry):
             live = b.sub(block.live, vector * lanes)
 
             def scaled(row: Index, vector: int = vector, total: Value = total) -> Value:
-                value = b.op("div", b.load(sums, self._at(row, vector), lanes), total)
+                value = self.share(b.load(sums, self._at(row, vector), lanes), total)
                 return b.convert(value, stored)
 
             def store(

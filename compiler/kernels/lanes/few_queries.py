@@ -54,11 +54,16 @@ class FewQueries:
         with b.for_(0, count) as loop:
             number = b.add(first, loop.index)
             self._load_query(number)
-            keys = b.dim(entry.k.shape[-2])
-            state = [self.lowest, self.zero]
-            with b.for_(0, keys, KEYS, state) as blocks:
-                length = b.min(b.sub(keys, blocks.index), KEYS)
-                blocks.yield_(*self._block(number, blocks.index, length, blocks.carried))
+            begin, keys = entry.seen(number, 1)
+            state, block = [self.lowest, self.zero], entry.block(KEYS)
+            with b.for_(b.mul(b.div(begin, block), block), keys, block, state) as blocks:
+                key: Index = blocks.index
+                most: Index = block
+                if begin != 0:  # in the middle of a block
+                    key = b.max(key, begin)
+                    most = b.sub(b.add(blocks.index, block), key)
+                length = b.min(b.sub(keys, key), most)
+                blocks.yield_(*self._block(number, key, length, blocks.carried))
             self._write(number, b.reduce(blocks.results[1], "add"))
 
     def _load_query(self, number: Index) -> None:
@@ -100,10 +105,12 @@ class FewQueries:
         adjacent = self.entry.k.strides[-1] == 1
         products = self._along_features if adjacent else self._along_keys
         vectors = max(SUMS // lanes, 1) if adjacent else SUMS
+        base = self.entry.rows(self.entry.k, key)
 
         def tile(keys: int, row: Index, best: Sequence[Value], live: Index = lanes) -> list[Value]:
             (most,) = best
-            for place, score in enumerate(products(b.add(key, row), keys // lanes, live)):
+            scores = products(base, row, keys // lanes, live)
+            for place, score in enumerate(map(self.entry.capped, scores)):
                 at = b.add(row, place * lanes)
                 score = self._add_mask(number, b.add(key, at), live, score)
                 if live is not lanes:
@@ -121,13 +128,13 @@ class FewQueries:
         some = b.compare("gt", rest, 0)
         return b.if_(some, lambda: tile(lanes, b.sub(count, rest), best, rest), lambda: best)[0]
 
-    def _along_features(self, key: Index, vectors: int, live: Index) -> list[Value]:
-        """The products of the query with `vectors` vectors of keys, whose features are adjacent;
-        keys from `live` on are the last one again."""
+    def _along_features(self, base: Index, row: Index, vectors: int, live: Index) -> list[Value]:
+        """The products of the query with `vectors` vectors of keys from `row` of the block on,
+        whose features are adjacent; keys from `live` on are the last one again."""
         b, view, lanes = self.b, self.entry.k, self.lanes
-        base, last = self.entry.base(view), b.sub(live, 1)
+        last = b.sub(live, 1)
         places = [
-            b.add(key, i if live is lanes else b.min(i, last)) for i in range(vectors * lanes)
+            b.add(row, i if live is lanes else b.min(i, last)) for i in range(vectors * lanes)
         ]
         starts = [b.add(base, b.mul(place, b.dim(view.strides[-2]))) for place in places]
 
@@ -145,10 +152,10 @@ class FewQueries:
         squares = [b.transpose(sums[i : i + lanes]) for i in range(0, len(sums), lanes)]
         return [reduce(partial(b.op, "add"), square) for square in squares]
 
-    def _along_keys(self, key: Index, vectors: int, live: Index) -> list[Value]:
+    def _along_keys(self, base: Index, row: Index, vectors: int, live: Index) -> list[Value]:
         """The same of keys that are adjacent; those from `live` on are zero."""
         b, view, lanes = self.b, self.entry.k, self.lanes
-        base = b.add(self.entry.base(view), key)
+        base = b.add(base, row)
         count = None if live is lanes else live
         with b.for_(0, self.d, 1, [self.zero] * vectors) as loop:
             query = b.broadcast(b.load(self.query, loop.index), lanes)
@@ -192,7 +199,7 @@ class FewQueries:
         """sums = sums * factor + probabilities times values, for features from `start` on."""
         b, view, lanes = self.b, self.entry.v, self.lanes
         features = range(start, min(self.e, start + SUMS * lanes), lanes)
-        base = b.add(self.entry.base(view), b.mul(key, b.dim(view.strides[-2])))
+        base = self.entry.rows(view, key)
 
         def add(height: int, row: Index, sums: Sequence[Value]) -> list[Value]:
             sums = list(sums)
@@ -220,7 +227,8 @@ class FewQueries:
         step = b.dim(view.strides[-1])
         base = b.add(self.entry.base(view), b.mul(number, b.dim(view.strides[-2])))
         for feature in range(0, self.e, lanes):
-            value = b.op("div", b.load(self.sums, feature, lanes), b.broadcast(total, lanes))
+            sum = b.load(self.sums, feature, lanes)
+            value = self.entry.share(sum, b.broadcast(total, lanes))
             value = b.convert(value, stored)
             part = None if feature + lanes <= self.e else self.e - feature
             if step == 1:

@@ -9,22 +9,22 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from numbers import Integral
+from typing import Any, overload
 
 import numpy as np
 
-from ingot.hal.errors import CompileError, InvalidArgument, OutOfRange
-from ingot.hal.gguf import Gguf
+from ingot.hal.errors import CompileError, InvalidArgument
 from ingot.language.adapters import lora as adapter_parameters
+from ingot.language.batch import LanguageBatch
 from ingot.language.draft import Draft, check_count
-from ingot.language.folder import FolderTokenizer
+from ingot.language.loading import TYPES, check_prompt, load_language_model
 from ingot.language.sampling import Sampling
-from ingot.language.tokenizer import FileTokenizer
 
 __all__ = ["LanguageModel", "generate"]
 
-_TYPES = {"top_k": np.int32, "seed": np.int64}  # of arguments; f32 for the others
 _AT_ONCE = 4  # tokens of one call: a text comes in such steps
+_TOGETHER = 8  # texts at most of a list of prompts at a time
 
 
 class LanguageModel:
@@ -55,36 +55,18 @@ class LanguageModel:
         draft_tokens: int = 4,
         progress: Any = None,
     ) -> None:
-        import ingot
-
         check_count(draft_tokens)
-        is_folder = os.path.isdir(path)
-        self.tokenizer = FolderTokenizer(path) if is_folder else FileTokenizer(Gguf(path).metadata)
-        target = device.partition(":")[0] if isinstance(device, str) else device.uri
-        adapters = _adapters(lora)
-        room = lora if isinstance(lora, int) else [_path(each) for each in adapters] or None
-        module = ingot.compile(
-            path,
-            capacity=capacity,
-            cache=cache,
-            weights=weights,
-            verify=draft is not None,
-            lora=room,
-            precision=precision,
-            target=target,
-            progress=progress,
+        layout = {"capacity": capacity, "verify": draft is not None}
+        options = {"cache": cache, "precision": precision, "device": device}
+        options |= {"threads": threads, "progress": progress}
+        self.tokenizer, self.model = load_language_model(
+            path, layout, weights=weights, lora=lora, **options
         )
-        parameters: list[Any] = [path]
-        if room is not None:
-            parameters.append({"lora": adapter_parameters(module, *adapters)})
-        self.model = ingot.load(module, parameters=parameters, device=device, threads=threads)
         self.ids: list[int] = []
         caches = (each for each in self.model.variables if each.name.startswith("cache."))
         self.capacity = int(next(caches).shape[1])
         self.draft: Draft | None = None
         if draft is not None:
-            options = {"cache": cache, "precision": precision, "device": device}
-            options |= {"threads": threads, "progress": progress}
             if not isinstance(draft, LanguageModel):
                 draft = self._smaller(draft, weights=weights, **options)
             self.draft = Draft(draft, draft_tokens)
@@ -126,7 +108,7 @@ class LanguageModel:
         than the cache.
         """
         chosen = [
-            _TYPES.get(name, np.float32)(value)
+            TYPES.get(name, np.float32)(value)
             for name, value in asdict(Sampling(**sampling)).items()
         ]
         ids = self.tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)
@@ -175,13 +157,7 @@ class LanguageModel:
     def hold(self, ids: Sequence[int]) -> None:
         """Let the cache hold these tokens; those that it begins with already are not computed
         again. Raises as `generate`."""
-        if not ids:
-            raise InvalidArgument("the prompt has no tokens: write something to go on from")
-        if len(ids) > self.capacity:
-            raise OutOfRange(
-                f"the prompt has {len(ids)} tokens, but the cache has room for {self.capacity}: "
-                "compile with more capacity="
-            )
+        check_prompt(ids, self.capacity)
         common = 0
         for old, new in zip(self.ids, ids[:-1], strict=False):
             if old != new:
@@ -197,33 +173,61 @@ class LanguageModel:
         self.ids = list(ids)
 
 
-def _adapters(lora: Any) -> list[Any]:
-    """The adapters of the option `lora`."""
-    if lora is None or isinstance(lora, int):
-        return []
-    return lora if isinstance(lora, list) else [lora]
-
-
-def _path(adapter: Any) -> Any:
-    return adapter[0] if isinstance(adapter, tuple) else adapter
-
-
+@overload
 def generate(
     model: LanguageModel | str | os.PathLike[str],
-    prompt: str | Sequence[int],
+    prompt: str | list[int],
     *,
     max_tokens: int | None = None,
     draft: LanguageModel | str | os.PathLike[str] | None = None,
     lora: Any = None,
     **sampling: Any,
-) -> Iterator[str]:
+) -> Iterator[str]: ...
+
+
+@overload
+def generate(
+    model: LanguageBatch | str | os.PathLike[str],
+    prompt: list[str] | list[list[int]],
+    *,
+    max_tokens: int | None = None,
+    lora: Any = None,
+    **sampling: Any,
+) -> Iterator[tuple[int, str]]: ...
+
+
+def generate(
+    model: LanguageModel | LanguageBatch | str | os.PathLike[str],
+    prompt: Any,
+    *,
+    max_tokens: int | None = None,
+    draft: LanguageModel | str | os.PathLike[str] | None = None,
+    lora: Any = None,
+    **sampling: Any,
+) -> Any:
     """The text that a language model writes behind a prompt, in pieces: `LanguageModel.generate`.
+    Behind each of a list of prompts: `LanguageBatch.generate`, which gives the number of the
+    prompt with each piece.
 
     `model` may be the path of a GGUF file or of a folder, which is compiled first, with the
-    `draft` and the adapters `lora`. InvalidArgument: these for a model that is compiled already.
+    `draft` and the adapters `lora`. InvalidArgument: these for a model that is compiled already, or
+    for several prompts; several prompts for a model that has one cache.
     """
-    if not isinstance(model, LanguageModel):
-        model = LanguageModel(model, draft=draft, lora=lora)
+    options = {"max_tokens": max_tokens, **sampling}
+    is_many = not isinstance(prompt, str) and any(not isinstance(each, Integral) for each in prompt)
+    if is_many and draft is not None:
+        raise InvalidArgument("a draft is not supported for several prompts: leave it out")
+    if is_many and isinstance(model, LanguageModel):
+        raise InvalidArgument(
+            "a LanguageModel has one text in its cache: for several prompts make a LanguageBatch"
+        )
+    if not isinstance(model, (LanguageModel, LanguageBatch)):
+        if is_many:
+            model = LanguageBatch(model, sequences=min(len(prompt), _TOGETHER), lora=lora)
+        else:
+            model = LanguageModel(model, draft=draft, lora=lora)
     elif draft is not None or lora is not None:
-        raise InvalidArgument("the model is compiled already: give draft and lora to LanguageModel")
-    return model.generate(prompt, max_tokens=max_tokens, **sampling)
+        raise InvalidArgument("the model is compiled already: give draft and lora when it is made")
+    if isinstance(model, LanguageModel):
+        return model.generate(prompt, **options)
+    return model.generate(prompt, **options) if is_many else model.submit(prompt, **options)

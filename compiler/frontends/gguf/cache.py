@@ -1,0 +1,179 @@
+"""Keys and values of all tokens so far: of one text, one behind another; of several, in pages."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ingot.compiler.frontends.gguf.configuration import Configuration
+from ingot.compiler.frontends.gguf.pieces import capped, part, softmax, times
+from ingot.compiler.graph.builder import Builder, tensor_type
+from ingot.compiler.ir import Value
+from ingot.compiler.ir.dataclass import dataclass
+from ingot.compiler.ir.dims import Dim, known_dim
+from ingot.hal.spec import dtype
+
+__all__ = ["Caches", "PagedCache", "PlainCache", "Position"]
+
+F32, I32, I64 = dtype("f32"), dtype("i32"), dtype("i64")
+
+Caches = list[Value]
+"""Keys and values of each layer in turn, f32 or f16: [kv_heads, capacity, length] of one text, and
+[pages, kv_heads, rows of a page, length] of several."""
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where the tokens of a call stand: behind `before` others, which the value `index` is too."""
+
+    index: Value  # i64[]
+    before: Dim
+    count: Dim
+
+    @property
+    def end(self) -> Dim:
+        return self.before + self.count
+
+    def places(self, b: Builder) -> Value:
+        """The positions of the tokens, i64[count]."""
+        steps = b.value("iota", dtype=I64, shape=(self.count,), axis=0)
+        return b.value("add", steps, b.broadcast_to(self.index, (self.count,)))
+
+
+class PlainCache:
+    """The cache of one text, in one block of a function. `caches` become those with the tokens of
+    the call."""
+
+    def __init__(self, c: Configuration, b: Builder, at: Position, caches: Caches) -> None:
+        self.c, self.b, self.at, self.caches = c, b, at, list(caches)
+        self.positions = at.places(b)
+        kinds = {c.has_window(layer) for layer in range(c.layers)}
+        self.masks = {local: self._mask(local) for local in sorted(kinds)}
+
+    def attend(self, q: Value, k: Value, v: Value, layer: int) -> Value:
+        """See `Cache.attend`."""
+        c, b = self.c, self.b
+        count, group = self.at.count, c.heads // c.kv_heads
+        k, v = (self._appended(each, 2 * layer + place) for place, each in enumerate((k, v)))
+        q = b.value("reshape", q, shape=(count, c.kv_heads, group, c.key_length))
+        q = b.value("transpose", q, permutation=(1, 2, 0, 3))
+        q = b.value("reshape", q, shape=(c.kv_heads, group * count, c.key_length))
+        y = self._attend(q, k, v, c.has_window(layer))
+        y = b.value("reshape", y, shape=(c.kv_heads, group, count, c.value_length))
+        y = b.value("transpose", y, permutation=(2, 0, 1, 3))
+        return b.value("reshape", y, shape=(count, c.heads * c.value_length))
+
+    def _appended(self, x: Value, place: int) -> Value:
+        """The keys or values of all tokens so far, [heads, end, length], with x at their end."""
+        b, zero = self.b, self.b.constant(0, "i64")
+        element = tensor_type(self.caches[place]).dtype
+        x = b.value("transpose", x, permutation=(1, 0, 2))
+        x = x if element is F32 else b.value("convert", x, dtype=element)
+        starts = (zero, self.at.index, zero)
+        cache = b.value("dynamic_update_slice", self.caches[place], x, *starts)
+        self.caches[place] = cache
+        x = part(cache, 1, 0, self.at.end, b)
+        return x if element is F32 else b.value("convert", x, dtype=F32)
+
+    def _mask(self, is_local: bool) -> Value | None:
+        """What to add to scores f32[group * count, end]; None where a token sees all."""
+        b, count, end = self.b, self.at.count, self.at.end
+        if count == 1 and not is_local:
+            return None
+        shape = (count, end)
+        own = b.value("broadcast", self.positions, shape=shape, dimensions=(0,))
+        others = b.value("iota", dtype=I64, shape=shape, axis=1)
+        seen = b.value("compare", others, own, direction="le")
+        if is_local:
+            first = b.value("sub", own, b.full(self.c.window, "i64", shape))
+            seen = b.value("and", seen, b.value("compare", others, first, direction="gt"))
+        lowest = b.full(-np.inf, F32, shape)
+        mask = b.value("select", seen, b.full(0.0, F32, shape), lowest)
+        group = self.c.heads // self.c.kv_heads
+        mask = b.value("broadcast", mask, shape=(group, count, end), dimensions=(1, 2))
+        return b.value("reshape", mask, shape=(group * count, end))
+
+    def _attend(self, q: Value, k: Value, v: Value, is_local: bool) -> Value:
+        b, mask, cap = self.b, self.masks[is_local], self.c.attention_cap
+        if not cap:
+            masks = [] if mask is None else [mask]
+            return b.value("attention", q, k, v, *masks, scale=self.c.scale)
+        scores = b.value(
+            "dot_general",
+            q,
+            k,
+            lhs_batch=(0,),
+            rhs_batch=(0,),
+            lhs_contract=(2,),
+            rhs_contract=(2,),
+        )
+        scores = capped(times(scores, self.c.scale, b), cap, b)
+        if mask is not None:
+            scores = b.value("add", scores, b.broadcast_to(mask, tensor_type(scores).shape))
+        return b.value(
+            "dot_general", softmax(scores, b), v,
+            lhs_batch=(0,), rhs_batch=(0,), lhs_contract=(2,), rhs_contract=(1,),
+        )  # fmt: skip
+
+
+class PagedCache:
+    """The caches of several texts in one block of a function: `tables` i32[texts, n] are the pages
+    of each, `places` i64[texts, m] where the tokens of the call stand in them, all of them in front
+    of `end`."""
+
+    def __init__(
+        self, c: Configuration, b: Builder, tables: Value, places: Value, end: Dim, caches: Caches
+    ) -> None:
+        self.c, self.b, self.caches = c, b, list(caches)
+        self.length = known_dim(tensor_type(caches[0]).shape[2])
+        self.tables = part(tables, 1, 0, (end + self.length - 1) // self.length, b)
+        self.texts, self.each = tensor_type(places).shape
+        self.count = self.texts * self.each
+        self.positions = b.value("reshape", places, shape=(self.count,))
+        self.targets = self._targets()
+        group = c.heads // c.kv_heads
+        ends = b.value("add", places, b.full(1, I64, (self.texts, self.each)))
+        shape = (self.texts, group, self.each)
+        ends = b.value("broadcast", ends, shape=shape, dimensions=(0, 2))
+        ends = b.value("reshape", ends, shape=(self.texts, group * self.each))
+        self.ends = b.value("convert", ends, dtype=I32)
+
+    def _targets(self) -> Value:
+        """The page and the row of each token, i64[count, 2]."""
+        b, count = self.b, self.count
+        columns = tensor_type(self.tables).shape[1]
+        length = b.full(self.length, I64, (count,))
+        texts = b.value("iota", dtype=I64, shape=(self.texts, self.each), axis=0)
+        texts = b.value("reshape", texts, shape=(count,))
+        at = b.value("mul", texts, b.broadcast_to(b.number(columns, I64), (count,)))
+        at = b.value("add", at, b.value("div", self.positions, length))
+        pages = b.value("reshape", self.tables, shape=(self.texts * columns,))
+        pages = b.value("convert", b.value("take", pages, at, axis=0), dtype=I64)
+        rows = b.value("rem", self.positions, length)
+        columns_of = (b.value("reshape", each, shape=(count, 1)) for each in (pages, rows))
+        return b.value("concatenate", *columns_of, axis=1)
+
+    def attend(self, q: Value, k: Value, v: Value, layer: int) -> Value:
+        """See `Cache.attend`."""
+        c, b, texts, each = self.c, self.b, self.texts, self.each
+        group = c.heads // c.kv_heads
+        k, v = (self._put(x, 2 * layer + place) for place, x in enumerate((k, v)))
+        q = b.value("reshape", q, shape=(texts, each, c.kv_heads, group, c.key_length))
+        q = b.value("transpose", q, permutation=(0, 2, 3, 1, 4))
+        q = b.value("reshape", q, shape=(texts, c.kv_heads, group * each, c.key_length))
+        window = c.window if c.has_window(layer) else 0
+        sight = {"scale": c.scale, "window": window, "cap": c.attention_cap}
+        y = b.value("attention_paged", q, k, v, self.tables, self.ends, **sight)
+        y = b.value("reshape", y, shape=(texts, c.kv_heads, group, each, c.value_length))
+        y = b.value("transpose", y, permutation=(0, 3, 1, 2, 4))
+        return b.value("reshape", y, shape=(self.count, c.heads * c.value_length))
+
+    def _put(self, x: Value, place: int) -> Value:
+        """The pages with the keys or values of the call's tokens."""
+        b, pages = self.b, self.caches[place]
+        x = b.value("convert", x, dtype=tensor_type(pages).dtype)
+        self.caches[place] = b.value(
+            "scatter", pages, self.targets, x,
+            update_window_dims=(1, 2), inserted_window_dims=(0, 2),
+            scatter_dims_to_operand_dims=(0, 2), index_vector_dim=1,
+        )  # fmt: skip
+        return self.caches[place]

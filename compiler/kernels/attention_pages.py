@@ -1,0 +1,96 @@
+"""Keys and values of `attention_paged`: where they lie, and which of them queries see.
+
+Numbers of pages and ends come from data; out of range they are the nearest, so that no kernel
+reads elsewhere.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from ingot.compiler.dispatch.view import View, view_of
+from ingot.compiler.graph.ops import AttentionPaged
+from ingot.compiler.ir import Value
+from ingot.compiler.ir.dims import Dim, known_dim
+from ingot.compiler.kernels.loop import I64, Index, lanes_of
+from ingot.hal.spec import dtype
+
+if TYPE_CHECKING:
+    from ingot.compiler.kernels.attention_entry import AttentionEntry
+
+__all__ = ["Pages"]
+
+F32 = dtype("f32")
+
+
+class Pages:
+    """`length` keys are in a page, `keys` in all pages of a batch item."""
+
+    def __init__(self, entry: AttentionEntry) -> None:
+        self.entry = entry
+        attributes = AttentionPaged.of(entry.root)
+        self.window, self.cap = attributes.window, attributes.cap
+        self.table, self.ends = (view_of(entry.function, each) for each in entry.root.operands[3:])
+        self.count, self.heads = entry.k.shape[:2]
+        self.length = known_dim(entry.k.shape[-2])
+        self.keys: Dim = self.table.shape[1] * self.length
+
+    def rows(self, view: View, key: Index) -> Index:
+        """Element offset of a key's row in a view of keys or values."""
+        b = self.entry.b
+        item, head = self._item()
+        number = self._number(self.table, 3, item, b.div(key, self.length))
+        page = b.max(b.min(number, b.sub(b.dim(self.count), 1)), 0)
+        place = b.mul(b.rem(key, self.length), b.dim(view.strides[-2]))
+        for index, stride in ((page, view.strides[0]), (head, view.strides[1])):
+            place = b.add(place, b.mul(index, b.dim(stride)))
+        return b.add(b.dim(view.offset), place)
+
+    def seen(self, first: Index, count: Index) -> tuple[Index, Index]:
+        """The keys that some of these queries see."""
+        b = self.entry.b
+        most = b.dim(self.keys)
+        start = [b.data(most), b.data(0)]
+        with b.for_(0, count, 1, start) as loop:
+            end = b.max(b.min(self._end(b.add(first, loop.index)), most), 0)
+            low, high = loop.carried
+            loop.yield_(b.data(b.min(low, end)), b.data(b.max(high, end)))
+        low, high = loop.results
+        if not self.window:
+            return 0, high
+        return b.max(b.sub(low, self.window), 0), high
+
+    def ends_of(self, queries: Value) -> Value:
+        """The ends of a vector of queries."""
+        b, lanes = self.entry.b, lanes_of(queries)
+        first = b.mul(self._item()[0], b.dim(self.ends.strides[0]))
+        first = b.add(b.dim(self.ends.offset), first)
+        step = b.broadcast(b.value(b.dim(self.ends.strides[1])), lanes)
+        at = b.op("add", b.op("mul", queries, step), b.broadcast(b.value(first), lanes))
+        return b.convert(b.gather(self.entry.binding(self.ends, 4), at), I64)
+
+    def hide(self, key: Index, ends: Value, score: Value) -> Value:
+        """The scores of a key for queries with these ends, -inf for those that do not see it."""
+        b, lanes = self.entry.b, lanes_of(ends)
+        lowest = b.constant(-math.inf, F32, lanes)
+        key = b.broadcast(b.value(key), lanes)
+        score = b.op("select", b.op("compare", key, ends, direction="lt"), score, lowest)
+        if not self.window:
+            return score
+        first = b.op("sub", ends, b.constant(self.window, I64, lanes))
+        return b.op("select", b.op("compare", key, first, direction="ge"), score, lowest)
+
+    def _item(self) -> tuple[Index, Index]:
+        """Number of the batch item, and of the head."""
+        b, heads = self.entry.b, self.entry.b.dim(self.heads)
+        return b.div(b.workgroup(1), heads), b.rem(b.workgroup(1), heads)
+
+    def _end(self, query: Index) -> Index:
+        return self._number(self.ends, 4, self._item()[0], query)
+
+    def _number(self, view: View, operand: int, row: Index, column: Index) -> Index:
+        b = self.entry.b
+        at = b.add(b.dim(view.offset), b.mul(row, b.dim(view.strides[0])))
+        at = b.add(at, b.mul(column, b.dim(view.strides[1])))
+        return b.convert(b.load(self.entry.binding(view, operand), at), I64)

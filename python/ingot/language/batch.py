@@ -1,0 +1,295 @@
+"""Several texts at once: `LanguageBatch("model.gguf")` gives a stream for each prompt.
+
+All streams that have a place in the cache get their next token in one call; where one ends, the
+next prompt takes its place. Long prompts are put into the cache in parts, between which the other
+streams go on. Each text is that which `LanguageModel` writes alone for its prompt and seed.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from ingot.hal.errors import InvalidArgument
+from ingot.language.loading import TYPES, check_prompt, load_language_model
+from ingot.language.pages import Pages, Seat
+from ingot.language.sampling import Sampling
+
+__all__ = ["LanguageBatch", "Stream"]
+
+
+class Stream:
+    """The text behind one prompt, an iterator of pieces as they are made. `ids`: its tokens so far,
+    those of the prompt first. Asking for a piece lets all streams of the batch go on."""
+
+    def __init__(
+        self, batch: LanguageBatch, ids: list[int], start: int, left: int, options: Any
+    ) -> None:
+        self.ids, self.start, self.options = ids, start, options
+        self.seat: Seat | None = None
+        self.is_done = left < 1
+        self._batch, self._left = batch, left
+        self._piece: Callable[[int], str] = batch.tokenizer.stream()
+        for id in ids[start:]:
+            self._piece(id)
+        self._pieces: deque[str] = deque()
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        while not (piece := self.taken()):
+            if self.is_done:
+                raise StopIteration
+            self._batch.step()
+        return piece
+
+    def fork(self, *, max_tokens: int | None = None, **sampling: Any) -> Stream:
+        """Another stream that goes on from the same tokens, with options of its own. What both
+        have of the cache is there once. InvalidArgument: wrong options."""
+        return self._batch.fork(self, max_tokens, sampling)
+
+    def close(self) -> None:
+        """Ends the text here."""
+        self._batch.end(self)
+
+    def taken(self) -> str:
+        """The next piece that is made already, or "" without one."""
+        return self._pieces.popleft() if self._pieces else ""
+
+    def take(self, id: int, ends: frozenset[int]) -> None:
+        """The text goes on with this token; for the batch."""
+        self.ids.append(id)
+        self._left -= 1
+        if text := self._piece(id):
+            self._pieces.append(text)
+        self.is_done = id in ends or self._left < 1
+
+
+class LanguageBatch:
+    """A language model for several texts at once; see the options of `LanguageModel`.
+
+    `sequences`: how many texts have a place in the cache at a time. `capacity`: tokens of one
+    text; `cache_tokens`: of all that have a place, a quarter of what they may have if it is not
+    given. Where there is no room for the next token, the youngest text waits, and is computed anew.
+    `chunk`: how many tokens of a prompt are computed between two tokens of the others.
+    Threads may share it.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        sequences: int = 8,
+        capacity: int | None = None,
+        cache_tokens: int | None = None,
+        chunk: int = 256,
+        **options: Any,
+    ) -> None:
+        if chunk < 1:
+            raise InvalidArgument(f"chunk is {chunk}, expected at least 1")
+        layout = {"sequences": sequences, "cache_tokens": cache_tokens, "capacity": capacity}
+        self.tokenizer, self.model = load_language_model(path, layout, **options)
+        variables = {each.name: each.shape for each in self.model.variables}
+        (self.sequences, columns), cache = variables["table"], variables["cache.0.k"]
+        self.columns, self.chunk = int(columns), chunk
+        self.pages = Pages(int(cache[0]), int(cache[2]))
+        self.capacity = int(self.model.capacity())
+        self._ends = frozenset(self.tokenizer.ends)
+        self._slots = list(range(int(self.sequences)))[::-1]
+        self._waiting: deque[Stream] = deque()
+        self._running: list[Stream] = []  # the oldest first
+        self._lock = threading.RLock()
+
+    def submit(
+        self, prompt: str | Sequence[int], *, max_tokens: int | None = None, **sampling: Any
+    ) -> Stream:
+        """The text behind a prompt, up to a token that ends texts, to `max_tokens` or to the
+        capacity. `sampling`: the fields of `Sampling`. Raises as `LanguageModel.generate`."""
+        chosen = _options(sampling)
+        ids = self.tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)
+        check_prompt(ids, self.capacity)
+        with self._lock:
+            stream = Stream(self, ids, len(ids), self._left(ids, max_tokens), chosen)
+            if not stream.is_done:
+                self._waiting.append(stream)
+        return stream
+
+    def generate(
+        self,
+        prompts: Sequence[str | Sequence[int]],
+        *,
+        max_tokens: int | None = None,
+        seed: int = 0,
+        **sampling: Any,
+    ) -> Iterator[tuple[int, str]]:
+        """The texts behind several prompts, as (number of the prompt, piece) in the order in which
+        pieces are made. The seed of a text is `seed` and its number."""
+        streams = [
+            self.submit(prompt, max_tokens=max_tokens, seed=seed + number, **sampling)
+            for number, prompt in enumerate(prompts)
+        ]
+        while self.step():
+            for number, stream in enumerate(streams):
+                while piece := stream.taken():
+                    yield number, piece
+
+    def step(self) -> bool:
+        """Lets every text that has a place get its next token, and one that is new the next part
+        of its prompt. False: there is nothing to do."""
+        with self._lock:
+            if not self._running and not self._waiting:
+                return False
+            try:
+                self._admit()
+                self._prefill()
+                self._decode()
+            except BaseException:  # the cache may be half changed
+                self.model.reset()
+                for stream in self._running[::-1]:
+                    self._unseat(stream)
+                raise
+            return True
+
+    def fork(self, stream: Stream, max_tokens: int | None, sampling: dict[str, Any]) -> Stream:
+        """See `Stream.fork`."""
+        chosen = _options(sampling)
+        with self._lock:
+            ids = list(stream.ids)
+            made = Stream(self, ids, stream.start, self._left(ids, max_tokens), chosen)
+            if made.is_done:
+                return made
+            if stream.seat is None or not self._slots:
+                self._waiting.append(made)
+                return made
+            pages = self.pages.share(stream.seat.pages)
+            made.seat = Seat(self._slots.pop(), pages, stream.seat.length)
+            self._running.append(made)
+            self.model.copy_slot(stream.seat.slot, made.seat.slot, self._row(pages))
+        return made
+
+    def end(self, stream: Stream) -> None:
+        """See `Stream.close`."""
+        with self._lock:
+            stream.is_done = True
+            if stream.seat is not None:
+                self._free(stream)
+            elif stream in self._waiting:
+                self._waiting.remove(stream)
+
+    # One step
+
+    def _admit(self) -> None:
+        """Gives a place to those that wait, in their order, as far as there is room."""
+        while self._waiting and self._slots:
+            stream = self._waiting[0]
+            needed = self.pages.needed(min(len(stream.ids) + 1, self.capacity))
+            if needed > len(self.pages.free):
+                return
+            stream.seat = Seat(self._slots.pop(), [self.pages.take() for _ in range(needed)])
+            self._running.append(self._waiting.popleft())
+            self._place(stream.seat)
+
+    def _prefill(self) -> None:
+        """Puts the next part of the oldest prompt that is not in the cache there."""
+        for stream in self._running:
+            seat = _seat(stream)
+            if seat.length < len(stream.ids):
+                part = stream.ids[seat.length : seat.length + self.chunk]
+                if self._owns(stream, seat.length + len(part)):
+                    self.model.prefill(seat.slot, np.array(part, np.int32))
+                    seat.length += len(part)
+                return
+
+    def _decode(self) -> None:
+        """Lets all texts whose tokens are in the cache go on with one."""
+        ready = [each for each in self._running if _seat(each).length == len(each.ids)]
+        if not ready:
+            return
+        columns = zip(*(each.options for each in ready), strict=True)
+        made = self.model.choose(_slots(ready), *map(np.array, columns))
+        for stream, id in zip(ready, np.asarray(made).tolist(), strict=True):
+            stream.take(id, self._ends)
+            if stream.is_done:
+                self._free(stream)
+        for stream in ready:
+            if stream.seat is not None:
+                self._owns(stream, len(stream.ids))
+        going = [each for each in ready if each.seat is not None]
+        if going:
+            last = np.array([each.ids[-1] for each in going], np.int32)
+            self.model.decode(_slots(going), last)
+            for stream in going:
+                _seat(stream).length += 1
+
+    # Places and pages
+
+    def _owns(self, stream: Stream, end: int) -> bool:
+        """Gives a text pages of its own for what it has not written yet, up to position `end`.
+        Where none is free the youngest text loses its place. False: it was this one."""
+        seat, changed = _seat(stream), False
+        first = seat.length // self.pages.length
+        for number in range(first, self.pages.needed(end)):
+            is_new = number == len(seat.pages)
+            if not is_new and self.pages.owners[seat.pages[number]] == 1:
+                continue
+            while not self.pages.free:
+                youngest = self._running[-1]
+                self._unseat(youngest)
+                if youngest is stream:
+                    return False
+            changed, page = True, self.pages.take()
+            if is_new:
+                seat.pages.append(page)
+                continue
+            self.model.copy_page(seat.pages[number], page)
+            self.pages.give_back([seat.pages[number]])
+            seat.pages[number] = page
+        if changed:
+            self._place(seat)
+        return True
+
+    def _place(self, seat: Seat) -> None:
+        self.model.place(seat.slot, seat.length, self._row(seat.pages))
+
+    def _row(self, pages: Sequence[int]) -> Any:
+        """The pages of a text as its row of the table."""
+        row = np.zeros(self.columns, np.int32)
+        row[: len(pages)] = pages
+        return row
+
+    def _free(self, stream: Stream) -> None:
+        seat = _seat(stream)
+        self.pages.give_back(seat.pages)
+        self._slots.append(seat.slot)
+        self._running.remove(stream)
+        stream.seat = None
+
+    def _unseat(self, stream: Stream) -> None:
+        """Lets a text wait, in front of all others."""
+        self._free(stream)
+        self._waiting.appendleft(stream)
+
+    def _left(self, ids: Sequence[int], max_tokens: int | None) -> int:
+        left = self.capacity - len(ids)
+        return left if max_tokens is None else min(left, max_tokens)
+
+
+def _options(sampling: dict[str, Any]) -> tuple[Any, ...]:
+    values = asdict(Sampling(**sampling))
+    return tuple(TYPES.get(name, np.float32)(value) for name, value in values.items())
+
+
+def _seat(stream: Stream) -> Seat:
+    assert stream.seat is not None
+    return stream.seat
+
+
+def _slots(streams: Sequence[Stream]) -> Any:
+    return np.array([_seat(each).slot for each in streams], np.int64)

@@ -1,0 +1,81 @@
+"""Attention over keys in pages: kernels against NumPy, which gathers the pages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ingot.compiler.graph.forms.expand_pages import expand_pages
+from ingot.compiler.graph.interpreter import interpret
+from ingot.compiler.graph.references.contraction import REFERENCES
+from ingot.compiler.ir import Function, Module, TensorType
+from ingot.compiler.ir.dims import Dim, symbol
+from ingot.hal.spec import dtype
+from tests.support.entries import entry
+from tests.support.every_target import CPU
+from tests.support.products import draw, f32
+
+Array = np.ndarray[Any, Any]
+PAGES, HEADS, LENGTH, WIDE, NARROW, TABLE = 9, 2, 16, 20, 12, 5
+
+
+def paged(m: Dim, element: str = "f32", **attributes: Any) -> Function:
+    batch = symbol("b")
+    keys = [TensorType(dtype(element), (PAGES, HEADS, LENGTH, n)) for n in (WIDE, NARROW)]
+    numbers = [TensorType(dtype("i32"), shape) for shape in ((batch, TABLE), (batch, m))]
+    types = [f32(batch, HEADS, m, WIDE), *keys, *numbers]
+    return entry(types, lambda b, *x: b.op("attention_paged", *x, scale=0.2, **attributes))
+
+
+def operands(b: int, m: int, element: str = "float32") -> list[Array]:
+    """Rows of a sequence that ends with them; the last batch item has no keys at all."""
+    random = np.random.default_rng(m)
+    table = np.stack([random.permutation(PAGES)[:TABLE] for _ in range(b)])
+    lengths = random.integers(m, LENGTH * TABLE + 1, b)
+    ends = np.maximum(lengths[:, None] - np.arange(m)[::-1], 1)
+    ends[-1] = 0
+    keys = [draw(PAGES, HEADS, LENGTH, n, seed=n).astype(element) for n in (WIDE, NARROW)]
+    return [draw(b, HEADS, m, WIDE), *keys, *(each.astype(np.int32) for each in (table, ends))]
+
+
+BOTH = {"window": 21, "cap": 1.5}
+
+
+@pytest.mark.parametrize("attributes", [{}, {"window": 3}, BOTH], ids=["all", "window", "cap"])
+def test_few_queries_read_keys_where_they_lie(attributes: dict[str, Any]) -> None:
+    CPU.check(paged(3, **attributes), operands(3, 3), one=bool(attributes), b=3)
+
+
+@pytest.mark.parametrize(("m", "attributes"), [(9, {}), (70, BOTH)], ids=["9", "70"])
+def test_many_queries_read_keys_where_they_lie(m: int, attributes: dict[str, Any]) -> None:
+    CPU.check(paged(m, **attributes), operands(2, m), one=True, b=2)
+
+
+def test_pages_of_f16() -> None:
+    CPU.check(paged(1, "f16", cap=2.0), operands(3, 1, "float16"), one=True, b=3)
+
+
+def test_numbers_out_of_range_are_the_nearest() -> None:
+    q, k, v, table, ends = operands(2, 2)
+    table[0, :2], ends[0], ends[1] = (-7, 2**30), 2**31 - 1, -5
+    CPU.check(paged(2), [q, k, v, table, ends], one=True, b=2)
+
+
+@pytest.mark.parametrize("attributes", [{}, BOTH], ids=["all", "both"])
+def test_a_gather_and_products_are_the_same(attributes: dict[str, Any]) -> None:
+    values = operands(3, 6)
+    types = [
+        TensorType(dtype(name), each.shape)
+        for name, each in zip(("f32",) * 3 + ("i32",) * 2, values, strict=True)
+    ]
+    function = entry(types, lambda b, *x: b.op("attention_paged", *x, scale=0.2, **attributes))
+    module = Module()
+    module.add(function)
+    module = expand_pages(module)
+    (y,) = interpret(module, function.name, values)
+    full = {"scale": 0.2, "window": 0, "cap": 0.0} | attributes
+    np.testing.assert_allclose(
+        y, REFERENCES["attention_paged"](*values, **full), rtol=1e-5, atol=1e-6
+    )

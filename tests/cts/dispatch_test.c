@@ -350,7 +350,7 @@ static void executable_without_fitting_variant_is_unsupported(void) {
                 "kernels 'kernels': ");
   description.variant_count = 0;
   EXPECT_STATUS(ingot_hal_executable_create(suite.device, &description, &executable), UNSUPPORTED,
-                "variants");
+                "no variant");
   EXPECT(executable == NULL);
 }
 

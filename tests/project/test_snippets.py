@@ -197,6 +197,11 @@ static void check(ingot_status_t status) {
   fprintf(stderr, "%s\\n", ingot_status_message(status));
   exit(1);
 }
+static char arena[4096];
+static uint32_t queue_length(void *queue) { return queue != NULL; }
+static bool queue_push(void *queue, void (*function)(void *), void *argument) {
+  return queue != NULL && function != NULL && argument != NULL;
+}
 static int used;
 static void use(ingot_buffer_view_t *view) { used += ingot_buffer_view_layout(view)->rank == 1; }
 @include
@@ -249,8 +254,20 @@ int main(void) {
     @embedding.3
   }
   {
-    ingot_status_t status = NULL;
+    ingot_session_t *own;
     @embedding.4
+    ingot_session_release(own);
+    ingot_buffer_release(options.slab);
+  }
+  {
+    ingot_device_t *device;
+    void *queue = NULL;
+    @embedding.5
+    ingot_device_release(device);
+  }
+  {
+    ingot_status_t status = NULL;
+    @embedding.6
     check(status);
   }
   ingot_buffer_view_release(tensors[0]);

@@ -64,7 +64,7 @@ class Adapters:
         used = self.symbols[kind_of(name)]
         down = self._factor(f"{name}.lora_a", tensor_type(x).shape[-1], used, b)
         up = self._factor(f"{name}.lora_b", tensor_type(y).shape[-1], used, b)
-        inner = b.value("dot_general", x, down, lhs_contract=(1,), rhs_contract=(1,))
+        inner = _times_rows(x, down, b)
         change = b.value("dot_general", inner, up, lhs_contract=(1,), rhs_contract=(0,))
         return b.value("add", y, change)
 
@@ -87,6 +87,17 @@ class Adapters:
                 f"the adapter changes '{missing[0]}', which {title} does not multiply by: it "
                 "belongs to another model"
             )
+
+
+def _times_rows(x: Value, down: Value, b: Builder) -> Value:
+    """x[s, k] times each row of down[used, k]: [s, used]. Of one x, sums of the products read the
+    rows as they lie; a contraction has its lanes in different rows."""
+    (count, k), (used, _) = tensor_type(x).shape, tensor_type(down).shape
+    if count != 1:
+        return b.value("dot_general", x, down, lhs_contract=(1,), rhs_contract=(1,))
+    wide = b.value("broadcast", x, shape=(1, used, k), dimensions=(0, 2))
+    rows = b.value("broadcast", down, shape=(1, used, k), dimensions=(1, 2))
+    return b.value("reduce", b.value("mul", wide, rows), axes=(2,), kind="add")
 
 
 def kind_of(name: str) -> str:

@@ -1,6 +1,7 @@
 /* The tables of a module: every string offset, ordinal, count, dtype and range in them is
  * checked here once, so that nobody checks them again. Bytecode is verify.c.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -245,6 +246,57 @@ static ingot_status_t check_variables(const ingot_module_t *module) {
   return NULL;
 }
 
+/* Goes on behind `piece`, if it is next. */
+static bool take_text(const char **at, const char *piece) {
+  size_t length = strlen(piece);
+  bool found = strncmp(*at, piece, length) == 0;
+  *at += found ? length : 0;
+  return found;
+}
+
+/* Whether a dim of a result is one that the function decides: a symbol that no argument has. */
+static bool is_decided(const ingot_module_t *module, const ingot_layout_native_t *native,
+                       const ingot_layout_dim_t *dim) {
+  const char *text = ingot_module_string(module, dim->text);
+  if (dim->size >= 0 || text[strcspn(text, " *+-(,")] != 0) return false;
+  for (uint32_t k = 0; k < native->argument_count; ++k) {
+    const ingot_layout_value_t *value = &module->values[native->first_value + k];
+    for (uint32_t d = 0; d < value->rank; ++d) {
+      const ingot_layout_dim_t *known = &module->dims[value->first_dim + d];
+      if (strcmp(ingot_module_string(module, known->text), text) == 0) return false;
+    }
+  }
+  return true;
+}
+
+/* Whether the signature's text, which programs compare, says what the tensors are, and `decided`
+ * what the function decides. */
+static bool signature_fits(const ingot_module_t *module, const ingot_layout_native_t *native) {
+  const char *at = ingot_module_string(module, native->signature);
+  bool fits = take_text(&at, "(");
+  for (uint32_t k = 0; k < native->argument_count + native->result_count; ++k) {
+    const ingot_layout_value_t *value = &module->values[native->first_value + k];
+    bool decided = false;
+    if (k == native->argument_count) fits = fits && take_text(&at, ") -> (");
+    else if (k > 0) fits = fits && take_text(&at, ", ");
+    fits = fits && take_text(&at, ingot_dtype_name(value->dtype)) && take_text(&at, "[");
+    for (uint32_t d = 0; fits && d < value->rank; ++d) {
+      const ingot_layout_dim_t *dim = &module->dims[value->first_dim + d];
+      char number[24];
+      (void)snprintf(number, sizeof(number), "%lld", (long long)dim->size);
+      fits = (d == 0 || take_text(&at, ",")) && ingot_module_name_fits(module, dim->text) &&
+             take_text(&at, dim->size < 0 ? ingot_module_string(module, dim->text) : number);
+      decided |= fits && k >= native->argument_count && is_decided(module, native, dim);
+    }
+    fits = fits && take_text(&at, "]");
+    if (k >= native->argument_count) {
+      fits = fits && decided == (native->decided >> (k - native->argument_count) & 1);
+    }
+  }
+  if (native->result_count == 0) fits = fits && take_text(&at, ") -> (");
+  return fits && strcmp(at, ")") == 0;
+}
+
 /* Native functions take and give tensors only. */
 static ingot_status_t check_natives(const ingot_module_t *module) {
   for (uint32_t i = 0; i < module->native_count; ++i) {
@@ -258,7 +310,7 @@ static ingot_status_t check_natives(const ingot_module_t *module) {
     for (uint64_t k = 0; fits && k < tensors; ++k) {
       fits = module->values[native->first_value + k].kind == 0;
     }
-    if (!fits) {
+    if (!fits || !signature_fits(module, native)) {
       return ingot_module_damaged(module,
                                   "native function %u has bad values (%u arguments, %u results) or "
                                   "texts",

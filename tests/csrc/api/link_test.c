@@ -99,7 +99,7 @@ static builder_bytes_t caller(const char *prefix, const char *step_signature, in
   builder_tensor_t result = floats;
   result.dtype = dtype;
   const builder_tensor_t tensors[2] = {floats, result};
-  const builder_tensor_t of_first[2] = {floats, floats};
+  const builder_tensor_t of_first[2] = {floats, {INGOT_DTYPE_F32, 1, {-2}}};
   builder_native(builder, names[0], step_signature, tensors, 1, 1, 0);
   builder_native(builder, names[1], "(f32[n]) -> (f32[k])", of_first, 1, 1, 1);
   return builder_finish(builder);

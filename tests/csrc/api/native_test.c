@@ -146,7 +146,7 @@ static builder_bytes_t native_module(void) {
   EMIT(RETURN, 0, 0, 0);
   const builder_tensor_t of_scale[2] = {{INGOT_DTYPE_F32, 1, {-1}}, {INGOT_DTYPE_F32, 1, {-1}}};
   const builder_tensor_t of_keep[3] = {
-      {INGOT_DTYPE_F32, 1, {-1}}, {INGOT_DTYPE_F32, 1, {-1}}, {INGOT_DTYPE_I64, 1, {-1}}};
+      {INGOT_DTYPE_F32, 1, {-1}}, {INGOT_DTYPE_F32, 1, {-2}}, {INGOT_DTYPE_I64, 1, {-2}}};
   builder_native(builder, "acme.scale", SCALE, of_scale, 1, 1, 0);
   builder_native(builder, "acme.keep", KEEP, of_keep, 1, 2, 3);
   return builder_finish(builder);
@@ -348,12 +348,74 @@ static void every_allocation_may_fail(void) {
   }
 }
 
+static uint64_t next_random(uint64_t *state) {
+  *state ^= *state << 13;
+  *state ^= *state >> 7;
+  *state ^= *state << 17;
+  return *state;
+}
+
+/* Reads and writes all bytes that it is given. */
+static ingot_status_t touch(void *user, const ingot_native_call_t *call) {
+  uint8_t sum = 0;
+  (void)user;
+  for (uint32_t i = 0; i < call->argument_count; ++i) {
+    const ingot_native_tensor_t *tensor = &call->arguments[i];
+    for (size_t k = 0; k < tensor->length; ++k) sum += ((const uint8_t *)tensor->data)[k];
+  }
+  for (uint32_t i = 0; i < call->result_count; ++i) {
+    const ingot_native_tensor_t *tensor = &call->results[i];
+    if (tensor->data) memset(tensor->data, sum, tensor->length);
+  }
+  return NULL;
+}
+
+/* Dims of 3 for whatever is to be decided. */
+static ingot_status_t three(void *user, const ingot_native_call_t *call) {
+  (void)user;
+  for (uint32_t i = 0; i < call->result_count; ++i) {
+    for (uint32_t d = 0; d < call->results[i].rank; ++d) call->results[i].dims[d] = 3;
+  }
+  return NULL;
+}
+
+static void sealed_mutations_give_a_status_or_results(void) {
+  const ingot_native_t natives[2] = {{.name = "acme.scale", .call = touch, .shape = three},
+                                     {.name = "acme.keep", .call = touch, .shape = three}};
+  const ingot_program_options_t options = {.natives = natives, .native_count = 2};
+  uint64_t random = 88172645463325252u;
+  int ran = 0;
+  for (int round = 0; round < 4000; ++round) {
+    harness_program_t program = {.file = native_module()};
+    ingot_buffer_view_t *results[2] = {NULL, NULL};
+    for (uint64_t changes = 1 + next_random(&random) % 3; changes > 0; --changes) {
+      uint64_t draw = next_random(&random);
+      program.file.data[draw % program.file.length] = (uint8_t)(draw >> 40 & 0xF);
+    }
+    builder_seal(program.file.data, program.file.length);
+    ingot_status_t status = ingot_module_load_memory(
+        harness.instance, program.file.data, program.file.length, 0, NULL, NULL, &program.module);
+    if (!status) {
+      status = ingot_program_create(harness.device, &program.module, 1, NULL, &options,
+                                    &program.program);
+    }
+    if (!status) status = ingot_session_create(program.program, NULL, &program.session);
+    if (!status) status = call(&program, results, &harness);
+    ran += !status;
+    ingot_status_free(status);
+    for (int r = 0; r < 2; ++r) ingot_buffer_view_release(results[r]);
+    harness_unload(&program);
+  }
+  EXPECT(ran > 100);
+}
+
 int main(void) {
   if (harness_create(NULL, &harness)) return 1;
   RUN(results_are_filled_or_given);
   RUN(what_a_function_does_wrong_fails_its_call_alone);
   RUN(names_and_signatures_are_checked_when_a_program_is_made);
   RUN(every_allocation_may_fail);
+  RUN(sealed_mutations_give_a_status_or_results);
   harness_release(&harness);
   return TEST_RESULT();
 }

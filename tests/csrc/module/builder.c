@@ -62,7 +62,8 @@ static uint32_t append_dims(builder_t *builder, uint32_t rank, const int64_t *di
   uint32_t first =
       (uint32_t)(builder->sections[INGOT_SECTION_DIMS].length / sizeof(ingot_layout_dim_t));
   for (uint32_t d = 0; d < rank; ++d) {
-    ingot_layout_dim_t row = {dims[d], builder_string(builder, dims[d] < 0 ? "n" : "4"), 0};
+    const char *text = dims[d] >= 0 ? "4" : dims[d] == -1 ? "n" : "k";
+    ingot_layout_dim_t row = {dims[d] < 0 ? -1 : dims[d], builder_string(builder, text), 0};
     append_row(builder, INGOT_SECTION_DIMS, &row, sizeof(row));
   }
   return first;

@@ -47,7 +47,7 @@ uint32_t builder_parameter(builder_t *builder, const char *key, ingot_dtype_t dt
 uint32_t builder_variable(builder_t *builder, const char *name, ingot_dtype_t dtype, uint32_t rank,
                           const int64_t *dims, uint64_t offset, uint64_t length);
 
-/* A tensor that a native function takes or gives; a dim -1 is symbolic. */
+/* A tensor that a native function takes or gives; a dim -1 is the symbol n, -2 is k. */
 typedef struct builder_tensor_t {
   ingot_dtype_t dtype;
   uint32_t rank;

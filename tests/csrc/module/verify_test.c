@@ -357,20 +357,20 @@ static void variable_in_init(builder_t *builder) {
 }
 
 /* () -> (i8[k]), which lies in list 0. */
-static const builder_tensor_t decided = {INGOT_DTYPE_I8, 1, {-1}};
+static const builder_tensor_t decided = {INGOT_DTYPE_I8, 1, {-2}};
 
 static void native_call(builder_t *builder) {
   EMIT(CONST_I64, 0, -1);
   EMIT(NATIVE_CALL, 0, 0, 0, 1, 0, 0);
   end(builder);
-  builder_native(builder, "f", "", &decided, 0, 1, 1);
+  builder_native(builder, "f", "() -> (i8[k])", &decided, 0, 1, 1);
 }
 
 static void native_ordinal(builder_t *builder) {
   EMIT(CONST_I64, 0, -1);
   EMIT(NATIVE_CALL, 1, 0, 0, 1, 0, 0);
   end(builder);
-  builder_native(builder, "f", "", &decided, 0, 1, 1);
+  builder_native(builder, "f", "() -> (i8[k])", &decided, 0, 1, 1);
 }
 
 static void native_bindings(builder_t *builder) {
@@ -378,7 +378,7 @@ static void native_bindings(builder_t *builder) {
   EMIT(CONSTANTS, 0);
   EMIT(NATIVE_CALL, 0, 0, 0, 1, 0, 2, 0, 0, 0, 0, 0, 0);
   end(builder);
-  builder_native(builder, "f", "", &decided, 0, 1, 1);
+  builder_native(builder, "f", "() -> (i8[k])", &decided, 0, 1, 1);
 }
 
 static void native_in_init(builder_t *builder) {
@@ -387,24 +387,34 @@ static void native_in_init(builder_t *builder) {
   EMIT(CONST_I64, 0, -1);
   EMIT(NATIVE_CALL, 0, 0, 0, 1, 0, 0);
   end(builder);
-  builder_native(builder, "f", "", &decided, 0, 1, 1);
+  builder_native(builder, "f", "() -> (i8[k])", &decided, 0, 1, 1);
 }
 
 static void native_of_list(builder_t *builder) {
   end(builder);
-  builder_native(builder, "f", "", &decided, 0, 1, 0);
+  builder_native(builder, "f", "() -> (i8[k])", &decided, 0, 1, 0);
   builder_kind(builder, INGOT_VALUE_SEQUENCE);
+}
+
+static void native_of_other_signature(builder_t *builder) {
+  end(builder);
+  builder_native(builder, "f", "() -> (u8[k])", &decided, 0, 1, 1);
+}
+
+static void native_decides_nothing(builder_t *builder) {
+  end(builder);
+  builder_native(builder, "f", "() -> (i8[k])", &decided, 0, 1, 0);
 }
 
 static void native_decides_too_much(builder_t *builder) {
   end(builder);
-  builder_native(builder, "f", "", &decided, 0, 1, 2);
+  builder_native(builder, "f", "() -> (i8[k])", &decided, 0, 1, 2);
 }
 
 static void native_twice(builder_t *builder) {
   end(builder);
-  builder_native(builder, "f", "", &decided, 0, 1, 1);
-  builder_native(builder, "f", "", &decided, 0, 1, 1);
+  builder_native(builder, "f", "() -> (i8[k])", &decided, 0, 1, 1);
+  builder_native(builder, "f", "() -> (i8[k])", &decided, 0, 1, 1);
 }
 
 /* Variables of the table; the code is right. */
@@ -476,6 +486,8 @@ static const rule_t rules[] = {
     {"a native call without its list", native_bindings, "1 dims and 2 bindings for native"},
     {"a native call in init", native_in_init, "init may not run it"},
     {"a native function of a list", native_of_list, "native function 0 has bad values"},
+    {"a signature of other tensors", native_of_other_signature, "native function 0 has bad"},
+    {"dims that are decided, and are not", native_decides_nothing, "native function 0 has bad"},
     {"dims decided of no result", native_decides_too_much, "native function 0 has bad values"},
     {"two native functions of one name", native_twice, "it has two native functions 'f'"},
 

@@ -32,7 +32,7 @@ def _effect(op: Op) -> str:
 def effects_of(op: Op) -> set[str]:
     """What the op and the ops in its regions do: "read" or "write" state, "check", or nothing."""
     found: set[str] = set()
-    for each in walk(op):
+    for each in walk(op) if op.regions else (op,):
         if effect := _effect(each):
             found.add(effect)
         if is_check(each):
@@ -56,5 +56,5 @@ def can_fail(op: Op) -> bool:
     """Whether the op may end the call with an error, so that it must not run unasked."""
     return any(
         each.name in _FAILING or getattr(each.attributes, "mode", "").endswith("check")
-        for each in walk(op)
+        for each in (walk(op) if op.regions else (op,))
     )

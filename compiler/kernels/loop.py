@@ -36,6 +36,7 @@ from ingot.compiler.ir import (
     Type,
     Value,
     VectorType,
+    defined_by,
     walk,
 )
 from ingot.compiler.ir.attributes import NO_ATTRIBUTES, Attributes, attributes_of
@@ -439,6 +440,9 @@ class LoopBuilder:
         """A vector of equal lanes; a vector stays."""
         if lanes_of(value) == lanes:
             return value
+        known = defined_by(value, "loop.constant")
+        if known is not None and isinstance(value.type, ScalarType) and dtype_of(value).is_integer:
+            return self.constant(Constant.of(known).value, dtype_of(value), lanes)
         type = VectorType(dtype_of(value), lanes)
         return self._one("loop.broadcast", (self._widen(value),), type)
 

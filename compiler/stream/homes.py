@@ -109,7 +109,8 @@ class Uses:
 
 def roots_below(op: Op) -> set[Value]:
     """What the op and the bodies in it use."""
-    return {alias_root(operand) for each in walk(op) for operand in each.operands}
+    below = walk(op) if op.regions else (op,)
+    return {alias_root(operand) for each in below for operand in each.operands}
 
 
 def _inner_ops(op: Op) -> Iterator[Op]:

@@ -46,7 +46,13 @@ def order_dispatches(block: Block, length: Length, elsewhere: bool = True) -> bo
             changed |= order_dispatches(region.block, length)
     given = set(map(alias_root, block.terminator.operands)) if elsewhere else set()
     uses = Uses(block)
-    parts = [part for run in _runs(block) for part in _Run(block, run, uses, length, given).parts()]
+    parts: list[_Part] = []
+    before: list[Value] = []  # made in front of a run, and used from there on
+    place = 0
+    for run in _runs(block):
+        before += (value for op in block.ops[place : run.start] for value in op.results)
+        before, place = [each for each in before if uses.last_use(each) >= run.start], run.start
+        parts += _Run(block, run, uses, length, given, before).parts()
     reached = max((min(part.given, part.found) for part in parts), default=0)
     for part in parts:
         if part.given > reached:
@@ -115,7 +121,13 @@ class _Run:
     """Ops of a block that may change places."""
 
     def __init__(
-        self, block: Block, places: range, uses: Uses, length: Length, given: set[Value]
+        self,
+        block: Block,
+        places: range,
+        uses: Uses,
+        length: Length,
+        given: set[Value],
+        before: Sequence[Value],
     ) -> None:
         self.places, self.uses, self.length, self.given = places, uses, length, given
         self.ops = block.ops[places.start : places.stop]
@@ -125,8 +137,6 @@ class _Run:
         for op in self.ops:
             if op.name == "stream.dispatch":
                 self._add(op, ordinals)
-        made = (value for op in block.ops[: places.start] for value in op.results)
-        before = (value for value in made if uses.last_use(value) >= places.start)
         self.live = sum(held.length for held in map(self._hold, before) if held is not None)
 
     def _add(self, op: Op, ordinals: dict[object, int]) -> None:

@@ -341,28 +341,29 @@ def _code_panels(weight: _Weight, bits: int, builder: Builder) -> Value:
     """Codes [k, n] as [panels, lines, 16, 4]: 32 bits of a column are steps of K, four of them in
     the low bits of the four bytes, the next four above, and so on."""
     codes, (k, n) = weight.codes, static_shape(weight.codes)
-    if tensor_type(codes).dtype is not CODE:
+    is_wide = tensor_type(codes).dtype is not CODE  # the bits above are the sign
+    if is_wide:
         codes = builder.value("bitcast", codes, dtype=CODE)
     added = (1 << (bits - 1)) - (weight.middle or 0) if weight.kind == "i" else 0
     if added:
         codes = builder.value("add", codes, builder.full(added, CODE, (k, n)))
     planes, panels = code_planes(bits), -(-n // PANEL)
-    steps = 32 // planes[-1]
-    runs = -(-k // steps)
-    codes = _padded(codes, (runs * steps, panels * PANEL), builder)
+    runs = -(-k * planes[-1] // 32)
+    codes = _padded(codes, (runs * 32 // planes[-1], panels * PANEL), builder)
     words: list[Value] = []
     at = 0
     for width in planes:
-        words.insert(0, _words(codes, at, width, runs, builder))
+        others = width < bits or (is_wide and bits < 8)
+        words.insert(0, _words(codes, at, width, others, runs, builder))
         at += width
     total = words[0] if len(words) == 1 else builder.value("concatenate", *words, axis=1)
     total = builder.value("reshape", total, shape=(code_lines(bits, k), 4, panels, PANEL))
     return builder.value("transpose", total, permutation=(2, 0, 3, 1))
 
 
-def _words(codes: Value, at: int, bits: int, runs: int, builder: Builder) -> Value:
+def _words(codes: Value, at: int, bits: int, others: bool, runs: int, builder: Builder) -> Value:
     """So many bits of codes [k, columns] from one on, in the bytes of words [runs, words, 4,
-    columns]."""
+    columns]. `others`: of the codes may be set, too."""
     k, columns = static_shape(codes)
     count, per = k * bits // (32 * runs), 8 // bits
     codes = builder.value("reshape", codes, shape=(runs * count, per, 4, columns))
@@ -373,7 +374,7 @@ def _words(codes: Value, at: int, bits: int, runs: int, builder: Builder) -> Val
         part = builder.value("slice", codes, start=start, limit=limit)
         part = builder.value("reshape", part, shape=shape)
         up = place * bits - at
-        if bits < 8:
+        if others:
             part = builder.value("and", part, builder.full(((1 << bits) - 1) << at, CODE, shape))
         if up:
             name = "shift_left" if up > 0 else "shift_right_logical"

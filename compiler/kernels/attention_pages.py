@@ -68,7 +68,9 @@ class Pages:
         first = b.add(b.dim(self.ends.offset), first)
         step = b.broadcast(b.value(b.dim(self.ends.strides[1])), lanes)
         at = b.op("add", b.op("mul", queries, step), b.broadcast(b.value(first), lanes))
-        return b.convert(b.gather(self.entry.binding(self.ends, 4), at), I64)
+        ends = b.convert(b.gather(self.entry.binding(self.ends, 4), at), I64)
+        most = b.broadcast(b.value(b.dim(self.keys)), lanes)
+        return b.op("max", b.op("min", ends, most), b.constant(0, I64, lanes))
 
     def hide(self, key: Index, ends: Value, score: Value) -> Value:
         """The scores of a key for queries with these ends, -inf for those that do not see it."""

@@ -11,7 +11,7 @@ from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.graph.ops import AttentionPaged
 from ingot.compiler.graph.rewriter import rewrite
 from ingot.compiler.ir import Module, Op, Value
-from ingot.compiler.ir.dims import known_dim
+from ingot.compiler.ir.dims import Dim
 from ingot.hal.spec import dtype
 
 __all__ = ["expand_pages"]
@@ -31,9 +31,10 @@ def _expand(op: Op, builder: Builder) -> Sequence[Value] | None:
         return None
     q, k, v, table, ends = op.operands
     b, pages = builder, op.attributes
-    table = _clamped(table, known_dim(tensor_type(k).shape[0]) - 1, b)
+    count, _, length, _ = tensor_type(k).shape
+    ends = _clamped(ends, tensor_type(table).shape[1] * length, b)
+    table = _clamped(table, count - 1, b)
     k, v = (_gathered(each, table, b) for each in (k, v))
-    ends = b.value("convert", ends, dtype=I64)
     kind = {"lhs_batch": (0, 1), "rhs_batch": (0, 1), "lhs_contract": (3,)}
     scores = b.value("dot_general", b.value("convert", q, dtype=F32), k, **kind, rhs_contract=(3,))
     shape = tensor_type(scores).shape
@@ -60,11 +61,12 @@ def _expand(op: Op, builder: Builder) -> Sequence[Value] | None:
     return [b.value("convert", y, dtype=tensor_type(op.result).dtype)]
 
 
-def _clamped(table: Value, last: int, b: Builder) -> Value:
-    table = b.value("convert", table, dtype=I64)
-    shape = tensor_type(table).shape
-    table = b.value("max", table, b.full(0, I64, shape))
-    return b.value("min", table, b.full(last, I64, shape))
+def _clamped(numbers: Value, last: Dim, b: Builder) -> Value:
+    """In 0 to `last`, i64."""
+    numbers = b.value("convert", numbers, dtype=I64)
+    shape = tensor_type(numbers).shape
+    numbers = b.value("max", numbers, b.full(0, I64, shape))
+    return b.value("min", numbers, b.number(last, I64, shape))
 
 
 def _gathered(x: Value, table: Value, b: Builder) -> Value:

@@ -266,7 +266,8 @@ def _attention_paged(
     scores = np.matmul(widen(q), np.swapaxes(k, -1, -2)) * scale
     if cap:
         scores = cap * np.tanh(scores / cap)
-    places, ends = np.arange(table.shape[1] * length), ends[:, None, :, None]
+    places = np.arange(table.shape[1] * length)
+    ends = np.clip(ends, 0, len(places))[:, None, :, None]
     seen = places < ends
     if window:
         seen &= places >= ends - window

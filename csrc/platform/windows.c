@@ -42,6 +42,12 @@ static ingot_status_code_t ingot_windows_failed(DWORD error, ingot_reason_t *out
   }
 }
 
+static size_t ingot_windows_page(void) {
+  SYSTEM_INFO facts;
+  GetSystemInfo(&facts);
+  return facts.dwPageSize;
+}
+
 #endif
 
 /* False if the path is no UTF-8 or too long. */
@@ -188,7 +194,7 @@ static ingot_status_code_t ingot_windows_load(HANDLE handle, ingot_file_choose_t
   (void)CloseHandle(mapping); /* the view keeps it */
   if (!data) return ingot_windows_failed(error, out_reason);
   uint64_t length = (uint64_t)size.QuadPart;
-  uint64_t page = ingot_pages_unit();
+  uint64_t page = ingot_windows_page();
   uint64_t head = length < INGOT_FILE_HEAD ? length : INGOT_FILE_HEAD;
   uint64_t begin = 0;
   uint64_t end = 0;
@@ -302,6 +308,8 @@ void ingot_memory_prefer_large_pages(void *data, size_t length) {
 
 #if !defined(INGOT_NO_LOADER)
 
+size_t ingot_pages_unit(void) { return ingot_windows_page(); }
+
 void *ingot_pages_create(size_t length) {
   return VirtualAlloc(NULL, length, MEM_RESERVE | MEM_COMMIT, PAGE_READWRITE);
 }
@@ -332,12 +340,6 @@ void ingot_profiler_name_code(const void *code, size_t length, const char *name)
 }
 
 #endif /* INGOT_NO_LOADER */
-
-size_t ingot_pages_unit(void) {
-  SYSTEM_INFO facts;
-  GetSystemInfo(&facts);
-  return facts.dwPageSize;
-}
 
 /* A stack grows where its guard page is touched, and code that skips that page crashes. The
  * compiler touches every page of large arrays. */

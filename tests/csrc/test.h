@@ -99,9 +99,11 @@ static const char *test_name = "";
     ingot_status_free(test_status);                                                         \
   } while (0)
 
-/* Under a sanitizer too, memory that is not there is NULL. */
+#if defined(INGOT_SANITIZE)
+/* Memory that is not there is NULL here too. */
 const char *__asan_default_options(void);
 const char *__asan_default_options(void) { return "allocator_may_return_null=1"; }
+#endif
 
 /* An allocator that counts its blocks and fails once, at allocation number `fail_at` (from
  * 1; 0: never). */

@@ -28,9 +28,12 @@ from ingot.hal.spec import DType, dtype_of_code
 
 __all__ = [
     "EMULATED",
+    "ZIG_TARGETS",
     "Job",
     "converts_vectors",
     "need_emulator",
+    "need_tool",
+    "need_zig",
     "program",
     "run_jobs",
     "run_module",
@@ -50,7 +53,7 @@ EMULATED = {
 }
 """What runs each variant, on a processor that has what it needs and little more."""
 
-_ZIG_TARGETS = {
+ZIG_TARGETS = {
     "aarch64": ("aarch64-linux-musl",),
     "arm": ("arm-linux-musleabihf", "-mcpu=cortex_a7"),
     "riscv64": ("riscv64-linux-musl",),
@@ -68,17 +71,30 @@ class Job(NamedTuple):
     symbols: Mapping[str, int]
 
 
-def need_emulator(variant: str) -> None:
+def _need(is_there: bool, missing: str) -> None:
     """Skip the test where a tool is missing; with INGOT_REQUIRE_EMULATORS it fails instead."""
-    tool, missing = EMULATED[variant][0], ""
-    if shutil.which(tool) is None:
-        missing = f"{tool} is not installed (Debian: apt-get install qemu-user nodejs)"
-    if find_ziglang() is None:
-        missing = "ziglang is not installed (pip install ziglang)"
-    if missing and os.environ.get("INGOT_REQUIRE_EMULATORS"):
+    if not is_there and os.environ.get("INGOT_REQUIRE_EMULATORS"):
         pytest.fail(missing)
-    if missing:
+    if not is_there:
         pytest.skip(missing)
+
+
+def need_zig() -> None:
+    _need(find_ziglang() is not None, "ziglang is not installed (pip install ziglang)")
+
+
+def need_tool(tool: str) -> None:
+    """An emulator, and what builds for it."""
+    packages = "qemu-user nodejs wine"
+    _need(
+        shutil.which(tool) is not None,
+        f"{tool} is not installed (Debian: apt-get install {packages})",
+    )
+    need_zig()
+
+
+def need_emulator(variant: str) -> None:
+    need_tool(EMULATED[variant][0])
 
 
 @lru_cache
@@ -94,7 +110,7 @@ def converts_vectors() -> bool:
 def program(machine: str) -> Path:
     """The program for Linux on a machine, linked statically, with the runtime in it."""
     path = _FOLDER / f"emulated-{machine}"
-    target = _ZIG_TARGETS[machine]
+    target = ZIG_TARGETS[machine]
     command = [str(find_ziglang()), "cc", "-target", *target, "-Os", "-fno-sanitize=undefined"]
     command += ["-Icsrc", "-Icsrc/include", "tests/platforms/emulated.c", "csrc/ingot.c"]
     command += ["-o", str(path)]

@@ -14,13 +14,15 @@ size_t strlen(const char *text) {
   return length;
 }
 
-int strcmp(const char *left, const char *right) {
-  while (*left && *left == *right) {
-    left++;
-    right++;
+int strncmp(const char *left, const char *right, size_t length) {
+  for (; length > 0; length--, left++, right++) {
+    int difference = (int)(unsigned char)*left - (int)(unsigned char)*right;
+    if (difference != 0 || !*left) return difference;
   }
-  return (int)(unsigned char)*left - (int)(unsigned char)*right;
+  return 0;
 }
+
+int strcmp(const char *left, const char *right) { return strncmp(left, right, SIZE_MAX); }
 
 char *strchr(const char *text, int character) {
   while (*text != (char)character) {

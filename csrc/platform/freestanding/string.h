@@ -15,6 +15,7 @@ int memcmp(const void *left, const void *right, size_t length);
 /* Macros, so that a program may have functions of these names. */
 #define strlen ingot_bare_strlen
 #define strcmp ingot_bare_strcmp
+#define strncmp ingot_bare_strncmp
 #define strchr ingot_bare_strchr
 #define strrchr ingot_bare_strrchr
 #define strpbrk ingot_bare_strpbrk
@@ -24,6 +25,7 @@ int memcmp(const void *left, const void *right, size_t length);
 
 size_t strlen(const char *text);
 int strcmp(const char *left, const char *right);
+int strncmp(const char *left, const char *right, size_t length);
 char *strchr(const char *text, int character);
 char *strrchr(const char *text, int character);
 char *strpbrk(const char *text, const char *stops);

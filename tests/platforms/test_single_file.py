@@ -1,0 +1,172 @@
+"""csrc/ingot.c is all of the runtime for every platform: what it builds for, what can be left out
+of it, and what the libraries of Windows and macOS export and need."""
+
+from __future__ import annotations
+
+import struct
+import subprocess
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from ingot.compiler.targets.cpu.compilers import find_ziglang
+from ingot.hal import header
+from tests.support.emulators import need_zig
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).resolve().parents[2]
+WARNINGS = ("-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Wswitch-enum", "-Werror")
+BARE = ("-Icsrc/platform/freestanding",)
+CORTEX_M4 = ("thumb-freestanding-eabi", "-mcpu=cortex_m4", *BARE)
+TARGETS = (
+    ("x86_64-linux-gnu.2.17",),
+    ("x86_64-linux-musl", "-DINGOT_OPENCL"),
+    ("aarch64-linux-musl",),
+    ("arm-linux-musleabihf", "-mcpu=cortex_a7"),
+    ("riscv64-linux-musl",),
+    ("x86_64-windows-gnu", "-DINGOT_OPENCL"),
+    ("aarch64-windows-gnu",),
+    ("x86_64-macos",),
+    ("aarch64-macos", "-DINGOT_OPENCL"),
+    ("aarch64-ios",),
+    ("aarch64-linux-android",),
+    ("wasm32-wasi",),
+    ("wasm32-freestanding", *BARE),
+    CORTEX_M4,
+)
+# Headers of these systems do not come with zig; those of their kin declare the same functions.
+BORROWED = {
+    "aarch64-ios": ("any-darwin-any",),
+    "aarch64-linux-android": (
+        *("aarch64-linux-musl", "generic-musl"),
+        *("aarch64-linux-any", "any-linux-any"),
+    ),
+}
+SHARED = ("-Os", "-shared", "-s", "-fvisibility=hidden", "-fno-sanitize=undefined")
+PARTS = ("INGOT_NO_THREADS", "INGOT_NO_FILES", "INGOT_NO_LOADER", "INGOT_NO_MALLOC")
+PUBLIC = header.declarations(header.read("ingot.h"))
+
+
+def _zig(*command: str | Path) -> None:
+    need_zig()
+    done = subprocess.run(
+        [str(find_ziglang()), "cc", "-Icsrc/include", "-Icsrc", *map(str, command)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[:4000]
+
+
+def _headers(target: str) -> list[str]:
+    folder = Path(str(find_ziglang())).parent / "lib" / "libc" / "include"
+    return [f"-isystem{folder / each}" for each in BORROWED.get(target, ())]
+
+
+def _check(target: str, *options: str | Path) -> None:
+    flags = ("-std=c11", "-O0", "-fno-sanitize=undefined", *WARNINGS, *_headers(target))
+    _zig("-target", target, *flags, *options, "csrc/ingot.c")
+
+
+@pytest.mark.parametrize("words", TARGETS, ids=lambda words: words[0])
+def test_it_builds_without_warnings(words: tuple[str, ...], tmp_path: Path) -> None:
+    _check(*words, "-c", "-o", tmp_path / "ingot.o")
+
+
+@pytest.mark.parametrize("parts", [[each] for each in PARTS])
+def test_each_part_can_be_left_out(parts: list[str], tmp_path: Path) -> None:
+    _check("x86_64-linux-musl", "-DINGOT_OPENCL", *_left_out(parts), tmp_path / "ingot.o")
+
+
+def test_all_parts_can_be_left_out_on_windows(tmp_path: Path) -> None:
+    _check("x86_64-windows-gnu", *_left_out(PARTS), tmp_path / "ingot.o")
+
+
+def _left_out(parts: Sequence[str]) -> list[str]:
+    return [*(f"-D{each}" for each in parts), "-c", "-o"]
+
+
+def test_a_board_without_a_system_lends_four_functions(tmp_path: Path) -> None:
+    """Names with two underscores are the compiler's own library."""
+    path = tmp_path / "ingot.o"
+    _check(*CORTEX_M4, "-c", "-o", path)
+    said = subprocess.run(["nm", "-u", str(path)], capture_output=True, text=True, check=True)
+    names = {line.split()[-1] for line in said.stdout.splitlines()}
+    own = {name for name in names if not name.startswith("__")}
+    assert own == {"memcmp", "memcpy", "memmove", "memset"}
+
+
+# -- libraries -------------------------------------------------------------------------------------
+
+
+def _text(data: bytes, start: int) -> str:
+    return data[start : data.index(b"\0", start)].decode()
+
+
+def _number(data: bytes, start: int) -> int:
+    return int.from_bytes(data[start : start + 4], "little")
+
+
+def _macho_commands(data: bytes) -> Iterator[tuple[int, int]]:
+    """The numbers of the load commands and where they start."""
+    magic, count = struct.unpack_from("<I12xI", data)
+    assert magic == 0xFEEDFACF
+    start = 32
+    for _ in range(count):
+        number, length = struct.unpack_from("<II", data, start)
+        yield number, start
+        start += length
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_dylib_needs_the_system_only_and_exports_the_interface(
+    machine: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "libingot.dylib"
+    _zig("-target", f"{machine}-macos", *SHARED, "csrc/ingot.c", "-o", path)
+    data = path.read_bytes()
+    needed, exported = set(), set()
+    for number, start in _macho_commands(data):
+        if number == 0xC:  # LC_LOAD_DYLIB
+            (name,) = struct.unpack_from("<I", data, start + 8)
+            needed.add(_text(data, start + name))
+        elif number == 2:  # LC_SYMTAB
+            table, count, strings = struct.unpack_from("<III", data, start + 8)
+            for each in range(count):
+                name, kind = struct.unpack_from("<IB", data, table + 16 * each)
+                if kind & 0x1E == 0xE and kind & 0x11 == 1:  # in a section, external
+                    exported.add(_text(data, strings + name)[1:])
+    assert needed == {"/usr/lib/libSystem.B.dylib"}
+    exported -= {"_mh_dylib_header", "__dso_handle"}  # the linker's
+    assert {name for name in exported if f"{name}(" not in PUBLIC} == set()
+    assert "ingot_session_call" in exported
+
+
+def _exports(data: bytes) -> set[str]:
+    """The names that a DLL exports: its header, its sections, its directory of exports."""
+    start = _number(data, 0x3C)
+    count, length = struct.unpack_from("<H12xH", data, start + 6)
+    table = start + 24 + length
+    sections = [struct.unpack_from("<III", data, table + 40 * each + 12) for each in range(count)]
+
+    def at(address: int) -> int:
+        for first, size, where in sections:
+            if first <= address < first + size:
+                return int(where + address - first)
+        raise AssertionError(f"no section holds {address:#x}")
+
+    directory = at(_number(data, start + 24 + 112))
+    names = at(_number(data, directory + 32))
+    total = _number(data, directory + 24)
+    return {_text(data, at(_number(data, names + 4 * each))) for each in range(total)}
+
+
+def test_dll_exports_the_interface(tmp_path: Path) -> None:
+    path = tmp_path / "ingot.dll"
+    api = "-DINGOT_API=__declspec(dllexport)"
+    _zig("-target", "x86_64-windows-gnu", *SHARED, api, "csrc/ingot.c", "-o", path)
+    exported = _exports(path.read_bytes())
+    assert {name for name in exported if f"{name}(" not in PUBLIC} == set()
+    assert "ingot_session_call" in exported

@@ -26,7 +26,7 @@ from ingot.hal.spec import dtype_of_code
 from ingot.runtime.frame import bytes_of
 from ingot.runtime.tensors import bits_of_input
 
-__all__ = ["Natives", "should_stop"]
+__all__ = ["Natives", "is_in_native", "should_stop"]
 
 _running: dict[int, list[Any]] = {}
 """By thread, the C calls of the native functions that it is in."""
@@ -39,6 +39,11 @@ def should_stop() -> bool:
     if not calls:
         raise FailedPrecondition("ingot.should_stop() is for native functions, inside of a call")
     return bool(lib.ingot_native_should_stop(calls[-1]))
+
+
+def is_in_native() -> bool:
+    """Whether this thread is inside of a native function."""
+    return get_ident() in _running
 
 
 class Natives:

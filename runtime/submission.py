@@ -20,6 +20,7 @@ from ingot.hal.errors import FailedPrecondition
 from ingot.hal.native import check, ffi, keep_error, lib, raised
 from ingot.runtime.fence import fence_values
 from ingot.runtime.frame import Frame
+from ingot.runtime.natives import is_in_native
 
 if TYPE_CHECKING:
     from ingot.runtime.function import Function
@@ -185,6 +186,11 @@ def wait_until_idle(pending: set[Any], timeout: float | None = None) -> None:
         raise FailedPrecondition(
             "a callback of a future cannot wait for calls that were submitted to the same model; "
             "submit the call too, or make it in another thread"
+        )
+    if is_in_native():
+        raise FailedPrecondition(
+            "a native function cannot wait for calls that were submitted to a model, for it may be "
+            "one of those; call another model of the same module: model.fork()"
         )
     wait(list(pending), timeout)
 

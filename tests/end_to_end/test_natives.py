@@ -215,6 +215,23 @@ def test_a_function_must_not_use_the_model_that_calls_it(single: ingot.Module) -
     assert "another one in a native function" in seen[0]
 
 
+def test_submitted_calls_have_natives_too(single: ingot.Module) -> None:
+    functions: list[Any] = [lambda x: (x, x)]
+    model = ingot.load(single, natives={"acme.f": lambda x: functions[0](x)})
+    np.testing.assert_array_equal(model.submit(X).result(timeout=20)[1].numpy(), 2 * X)
+    functions[0] = raises
+    with pytest.raises(OwnError, match="no luck"):
+        model.submit(X).result(timeout=20)
+
+    def call_again(x: Array) -> tuple[Array, Array]:
+        with pytest.raises(ingot.FailedPrecondition, match="a native function cannot wait for"):
+            model(X)
+        return x, x
+
+    functions[0] = call_again
+    np.testing.assert_array_equal(model.submit(X).result(timeout=20)[1].numpy(), 2 * X)
+
+
 @on_every_device
 def test_calls_end_when_a_function_returns_too_late(single: ingot.Module, device: str) -> None:
     stopped: list[bool] = []

@@ -13,6 +13,7 @@
 #include "base/float.c"
 #include "base/log.c"
 #include "base/status.c"
+#include "base/status_make.c"
 #include "base/stop.c"
 
 #include "hal/account.c"
@@ -41,6 +42,7 @@
 #include "hal/opencl/device.c"
 #include "hal/opencl/dispatch.c"
 #include "hal/opencl/driver.c"
+#include "hal/opencl/event.c"
 #include "hal/opencl/executable.c"
 #include "hal/opencl/external.c"
 #include "hal/opencl/find.c"

@@ -107,11 +107,11 @@ def is_pyopencl_array(value: Any) -> bool:
     return type(value).__module__ == "pyopencl.array" and hasattr(value, "base_data")
 
 
-def array_from_pyopencl(value: Any, device: Device, what: str) -> Array:
+def array_from_pyopencl(value: Any, device: Device, what: str, awaits: bool = True) -> Array:
     """The tensor of a pyopencl array, which it keeps alive, without a copy.
 
     Calls of a device made from a queue run behind the application's work there. All other work
-    of the array's queue, and what the array waits for, has ended when this returns.
+    of the array's queue, and what the array waits for, has ended when this returns, if `awaits`.
     InvalidArgument: it is not dense, or of another context than the device.
     """
     if not value.flags.c_contiguous:
@@ -123,7 +123,8 @@ def array_from_pyopencl(value: Any, device: Device, what: str) -> Array:
             f"{what}: is in another OpenCL context than the model on {device.uri!r}; load the "
             "model with device= that context or a queue of it, or pass x.get()"
         )
-    _wait_for(value, context, device)
+    if awaits:
+        _wait_for(value, context, device)
     memory, length = _pointer(value.base_data.int_ptr), value.nbytes
     buffer_out, view_out = ffi.new("ingot_buffer_t **"), ffi.new("ingot_buffer_view_t **")
     arguments = (memory, value.offset, length, ffi.NULL, ffi.NULL, buffer_out)
@@ -198,6 +199,32 @@ def array_to_pyopencl(array: Array, queue: Any) -> Any:
     data = pyopencl.Buffer.from_int_ptr(int(ffi.cast("intptr_t", memory[0])), retain=True)
     start = offset[0] + layout.offset
     return pyopencl.array.Array(queue, array.shape, array.dtype.numpy, data=data, offset=start)
+
+
+# Events.
+
+
+def fence_of_event(event: Any, device: Device) -> Any:
+    """A C fence that reaches 1 when a pyopencl event is complete. InvalidArgument: it is of another
+    context than the device."""
+    out = ffi.new("ingot_fence_t **")
+    pointer = device.handle.pointer
+    check(lib.ingot_opencl_fence_from_event(pointer, _pointer(event.int_ptr), out))
+    return ffi.gc(out[0], lib.ingot_fence_release)
+
+
+def event_of_fence(fence: Any, value: int, device: Device) -> Any:
+    """A pyopencl event that is complete when a C fence reaches the value. FailedPrecondition:
+    pyopencl is not installed."""
+    try:
+        import pyopencl
+    except ImportError:
+        raise FailedPrecondition(
+            "events of OpenCL need pyopencl; install it with `pip install ingot[opencl]`"
+        ) from None
+    out = ffi.new("void **")
+    check(lib.ingot_opencl_event_from_fence(device.handle.pointer, fence, value, out))
+    return pyopencl.Event.from_int_ptr(int(ffi.cast("intptr_t", out[0])), retain=False)
 
 
 def _handles(device: Device) -> tuple[int, int]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterable
+from importlib import import_module
 from typing import Any
 
-from ingot.hal.device import instance
+from ingot.hal.device import Device, instance, open_device
 from ingot.hal.errors import Cancelled, DeadlineExceeded, Error, InvalidArgument
 from ingot.hal.native import Handle, Uncopied, check, ffi, lib, status_of
 
-__all__ = ["Fence", "fence_values"]
+__all__ = ["Fence", "fence_values", "is_event"]
 
 _SLICE = 50_000_000  # nanoseconds that a wait does not hear signals
 _LARGEST = 2**64 - 1
@@ -59,6 +61,13 @@ class Fence(Uncopied):
                 if rest <= _SLICE and end is not None:
                     raise
 
+    def to_pyopencl(self, value: int, device: Any) -> Any:
+        """A pyopencl event that is complete when the fence reaches `value`, in error when it
+        fails: for `wait_for=` of pyopencl. `device` is that of a model, or a context."""
+        opened = open_device(device)
+        event_of_fence = import_module("ingot.hal.opencl").event_of_fence
+        return event_of_fence(self._handle.pointer, _checked(value), opened)
+
     def __repr__(self) -> str:
         try:
             return f"<Fence at {self.value}>"
@@ -74,18 +83,26 @@ def _checked(value: Any) -> int:
     return value
 
 
-def fence_values(what: str, fences: Iterable[Any]) -> tuple[Any, list[Any]]:
-    """Pairs (fence, value) as C takes them, and what has to live as long. InvalidArgument: they
-    are none; `what` names them."""
+def fence_values(what: str, fences: Iterable[Any], device: Device) -> tuple[Any, list[Any]]:
+    """Pairs (fence, value) as C takes them, and what has to live as long; an event of pyopencl is a
+    fence that reaches 1. InvalidArgument: they are something else; `what` names them."""
     if not fences:
         return ffi.NULL, []
     values = []
     for each in fences:
+        if is_event(each):
+            values.append((import_module("ingot.hal.opencl").fence_of_event(each, device), 1))
+            continue
         fence, value = each if isinstance(each, tuple) and len(each) == 2 else (each, None)
         if not isinstance(fence, Fence) or value is None:
             raise InvalidArgument(
                 f"{what} has {each!r}, but must be pairs of an ingot.Fence and a value"
             )
-        values.append((fence, _checked(value)))
-    pairs = [(fence._handle.pointer, value) for fence, value in values]
-    return ffi.new("ingot_fence_value_t[]", pairs), [fence for fence, _ in values]
+        values.append((fence._handle.pointer, _checked(value)))
+    return ffi.new("ingot_fence_value_t[]", values), values
+
+
+def is_event(value: Any) -> bool:
+    """Whether it is an event of pyopencl."""
+    pyopencl = sys.modules.get("pyopencl")
+    return pyopencl is not None and isinstance(value, pyopencl.Event)

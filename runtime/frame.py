@@ -75,6 +75,7 @@ class Frame:
         "_device",
         "_keep",
         "_results",
+        "awaits_events",
         "has_limits",
         "has_output",
         "pointer",
@@ -99,6 +100,7 @@ class Frame:
         set_limits(self.pointer.options, None, None)
         self.has_output = False
         self.has_limits = False  # of a submitted call
+        self.awaits_events = True  # of arrays of pyopencl; else the call waits for some
         self._keep = tensors
         self.submission: Any = None  # the C struct of a submitted call, from the first one on
         slots = []
@@ -195,7 +197,7 @@ class Frame:
         from ingot.hal.opencl import array_from_dlpack, array_from_pyopencl, is_pyopencl_array
 
         if is_pyopencl_array(value):
-            array: Array | None = array_from_pyopencl(value, self._device, what)
+            array: Array | None = array_from_pyopencl(value, self._device, what, self.awaits_events)
         elif hasattr(value, "__dlpack_device__"):
             array = array_from_dlpack(value, self._device, what)
         else:

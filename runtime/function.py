@@ -9,6 +9,7 @@ from typing import Any
 from ingot.hal.array import array_of_view, values_of_view
 from ingot.hal.errors import FailedPrecondition, InvalidArgument
 from ingot.hal.native import Uncopied, check, lib, raise_kept, raised
+from ingot.runtime.fence import is_event
 from ingot.runtime.frame import Frame
 from ingot.runtime.limits import set_limits
 from ingot.runtime.memory import CallSize, measure_call
@@ -155,7 +156,8 @@ class Function(Uncopied):
         future, whose result is what the call would give. Arrays that are passed, and those in
         `out`, are used in place: leave them alone until it is done.
 
-        `wait_for` are pairs (ingot.Fence, value) that the call waits for, or events of pyopencl;
+        `wait_for` are pairs (ingot.Fence, value) that the call waits for, or events of pyopencl, as
+        of the arrays that are passed, whose queues are then not waited for;
         `signal` are those that it reaches when it succeeds, and that fail when it fails. `timeout`
         counts from now on. A future that is cancelled never begins, or ends the running call.
         """
@@ -186,11 +188,13 @@ class Function(Uncopied):
             if limits != (None, None):
                 set_limits(frame.pointer.options, *limits)
                 frame.has_limits = True
+            frame.awaits_events = not any(map(is_event, fences[0]))
             keep = frame.set_arguments(arguments)
             outputs = None
             if out is not None or frame.has_output:
                 outputs = self._outputs(out)
                 keep += frame.set_outputs(outputs)
+            frame.awaits_events = True
             submission = Submission(self, self._session, frame, keep, outputs)
             submission.submit(*fences)
         except BaseException:

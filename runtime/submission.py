@@ -50,8 +50,8 @@ class Submission(Future[Any]):
 
     def submit(self, wait_for: Iterable[Any], signal: Iterable[Any]) -> None:
         """Queues the call; see `Function.submit`."""
-        waits, waited = fence_values("wait_for=", wait_for)  # they live until C has taken them
-        signals, signalled = fence_values("signal=", signal)
+        waits, waited = fence_values("wait_for=", wait_for, self._session.device)
+        signals, signalled = fence_values("signal=", signal, self._session.device)
         pointer = self._frame.submission
         if pointer is None:
             pointer = self._frame.submission = ffi.new("ingot_python_submission_t *")

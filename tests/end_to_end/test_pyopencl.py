@@ -142,3 +142,38 @@ def test_the_loader_of_pyopencl_serves_where_the_system_has_none() -> None:
 def test_a_model_on_a_queue_cannot_be_pickled(shared: ingot.Model) -> None:
     with pytest.raises(TypeError, match="its device is of pyopencl"):
         pickle.dumps(shared)
+
+
+def test_submitted_calls_wait_for_events_and_are_waited_for(
+    lookup: ingot.Module, queue: Any
+) -> None:
+    import pyopencl
+    import pyopencl.array
+
+    model = ingot.load(lookup, device=queue.context)
+    table = pyopencl.array.to_device(queue, TABLE)
+    changed = pyopencl.array.to_device(queue, TABLE + 1)
+    out = pyopencl.array.zeros(queue, (1, 4), np.float32)
+    copied = pyopencl.array.zeros(queue, (1, 4), np.float32)
+    queue.finish()
+    gate, fence = pyopencl.UserEvent(queue.context), ingot.Fence()
+    ready = pyopencl.enqueue_copy(queue, table.data, changed.data, wait_for=[gate])
+    queue.flush()
+    future = model.submit(
+        table, np.array([2]), out=out, wait_for=[ready], signal=[(fence, 1)]
+    )  # whose queue is not waited for
+    other = pyopencl.CommandQueue(queue.context)
+    done = fence.to_pyopencl(1, queue.context)
+    pyopencl.enqueue_copy(other, copied.data, out.data, wait_for=[done])
+    other.flush()
+    assert not future.done()
+    gate.set_status(pyopencl.command_execution_status.COMPLETE)
+    other.finish()
+    np.testing.assert_array_equal(copied.get(queue), TABLE[[2]] + 1)
+    assert future.result(10) is out
+    with pytest.raises(ingot.InvalidArgument, match="another context"):
+        model.submit(
+            TABLE,
+            np.array([2]),
+            wait_for=[pyopencl.UserEvent(pyopencl.Context(queue.context.devices))],
+        )

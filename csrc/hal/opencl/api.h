@@ -27,6 +27,8 @@ typedef intptr_t ingot_cl_property_t;
 typedef void(INGOT_CL_CALL *ingot_cl_notify_t)(const char *text, const void *data, size_t length,
                                                void *user);
 
+typedef void(INGOT_CL_CALL *ingot_cl_ended_t)(ingot_cl_event_t event, int32_t status, void *user);
+
 typedef void(INGOT_CL_CALL *ingot_cl_built_t)(ingot_cl_program_t program, void *user);
 
 enum { /* what functions return */
@@ -38,6 +40,7 @@ enum { /* what functions return */
        INGOT_CL_OUT_OF_HOST_MEMORY = -6,
        INGOT_CL_PROFILING_INFO_NOT_AVAILABLE = -7,
        INGOT_CL_MAP_FAILURE = -12,
+       INGOT_CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST = -14,
        INGOT_CL_INVALID_DEVICE = -33,
        INGOT_CL_INVALID_CONTEXT = -34,
        INGOT_CL_INVALID_COMMAND_QUEUE = -36,
@@ -96,6 +99,8 @@ enum { /* what can be asked */
        INGOT_CL_PROGRAM_BINARIES = 0x1166,
        INGOT_CL_PROGRAM_BUILD_LOG = 0x1183,
        INGOT_CL_KERNEL_WORK_GROUP_SIZE = 0x11B0,
+       INGOT_CL_COMPLETE = 0, /* the status of an event */
+       INGOT_CL_EVENT_CONTEXT = 0x11D4,
        INGOT_CL_PROFILING_COMMAND_START = 0x1282,
        INGOT_CL_PROFILING_COMMAND_END = 0x1283,
 };
@@ -164,6 +169,11 @@ enum { /* what can be asked */
   X(int32_t, Flush, (ingot_cl_queue_t))                                                           \
   X(int32_t, Finish, (ingot_cl_queue_t))                                                          \
   X(int32_t, WaitForEvents, (uint32_t, const ingot_cl_event_t *))                                 \
+  X(ingot_cl_event_t, CreateUserEvent, (ingot_cl_context_t, int32_t *))                           \
+  X(int32_t, SetUserEventStatus, (ingot_cl_event_t, int32_t))                                     \
+  X(int32_t, SetEventCallback, (ingot_cl_event_t, int32_t, ingot_cl_ended_t, void *))             \
+  X(int32_t, GetEventInfo, (ingot_cl_event_t, uint32_t, size_t, void *, size_t *))                \
+  X(int32_t, RetainEvent, (ingot_cl_event_t))                                                     \
   X(int32_t, ReleaseEvent, (ingot_cl_event_t))                                                    \
   X(int32_t, GetEventProfilingInfo, (ingot_cl_event_t, uint32_t, size_t, void *, size_t *))
 

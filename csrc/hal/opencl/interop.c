@@ -13,7 +13,7 @@ ingot_status_t ingot_opencl_device_wrap(ingot_instance_t *instance, const char *
   return ingot_opencl_open(instance, &uri, context, queue, out_device);
 }
 
-static ingot_status_t ingot_opencl_check_device(const ingot_device_t *device) {
+ingot_status_t ingot_opencl_check_device(const ingot_device_t *device) {
   if (device->vtable == &ingot_opencl_device_vtable) return NULL;
   return ingot_status_create(ingot_hal_device_allocator(device), INGOT_STATUS_INVALID_ARGUMENT,
                              "the device is not one of OpenCL but %s", device->description);

@@ -68,6 +68,9 @@ extern const ingot_hal_device_vtable_t ingot_opencl_device_vtable;
 /* Whether the list, words with spaces between, has the word. */
 bool ingot_opencl_has_word(const char *list, const char *word);
 
+/* InvalidArgument for a device of another driver. */
+ingot_status_t ingot_opencl_check_device(const ingot_device_t *device);
+
 /* Waits for everything that the device's queues with a bit in `users` have been given. */
 ingot_status_t ingot_opencl_device_finish(ingot_opencl_device_t *device, uint64_t users);
 

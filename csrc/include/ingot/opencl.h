@@ -94,6 +94,17 @@ INGOT_API ingot_status_t ingot_opencl_buffer_handle(ingot_buffer_t *buffer, void
 INGOT_API ingot_status_t ingot_opencl_native_queue(const ingot_native_call_t *call,
                                                    void **out_queue);
 
+/* A fence that reaches 1 when the application's cl_event, of the device's context, is complete, and
+ * fails with DeviceLost if that ends with an error. The application flushes the queue of the event,
+ * which is retained until then. */
+INGOT_API ingot_status_t ingot_opencl_fence_from_event(ingot_device_t *device, void *event,
+                                                       ingot_fence_t **out_fence);
+
+/* A cl_event of the device's context for lists of events to wait for: complete when the fence
+ * reaches `value`, in error when it fails. The caller releases it (clReleaseEvent). */
+INGOT_API ingot_status_t ingot_opencl_event_from_fence(ingot_device_t *device, ingot_fence_t *fence,
+                                                       uint64_t value, void **out_event);
+
 #ifndef INGOT_CDEF
 #ifdef __cplusplus
 }

@@ -32,7 +32,13 @@ from ingot.compiler.graph.ops import (
     code_planes,
     code_steps,
 )
-from ingot.compiler.graph.rewriter import defined_by, rewrite, splat_of, weights_of
+from ingot.compiler.graph.rewriter import (
+    defined_by,
+    literal_of_value,
+    rewrite,
+    splat_of,
+    weights_of,
+)
 from ingot.compiler.ir import Module, Op, Value
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.hal.spec import DType, dtype
@@ -142,7 +148,7 @@ class _Product:
         else:
             sums = builder.value("reshape", rows, shape=(*outer, k // group, group))
             sums = builder.value("reduce", sums, axes=(type.rank,), kind="add")
-        small = _small(minima, group, builder)
+        small = _small(_narrowed(minima, builder), group, builder)
         coded = self._coded(sums, small, may_round=False)
         if coded is not None:
             return coded
@@ -228,12 +234,20 @@ def _without_middle(weight: _Weight) -> _Weight:
 
 
 def _width(codes: Value) -> int:
-    """How many of the low bits of 8-bit integers may be set, as the ops that make them say."""
+    """How many of the low bits of 8-bit integers may be set, as the ops that make them say; of
+    signed ones, how many bits they have."""
     op = codes.owner
-    if not isinstance(op, Op) or tensor_type(codes).dtype.name != "u8":
+    if not isinstance(op, Op):
         return 8
     if op.name in ("reshape", "transpose", "slice", "broadcast"):
         return _width(op.operands[0])
+    table = literal_of_value(op.operands[0]) if op.name == "take" else None
+    if table is not None and table.array.size:
+        least, greatest = int(table.array.min()), int(table.array.max())
+        sign = tensor_type(codes).dtype.kind == "i"
+        return max(greatest.bit_length(), (-least - 1).bit_length() if least < 0 else 0) + sign
+    if tensor_type(codes).dtype.name != "u8":
+        return 8
     if op.name in ("concatenate", "or"):
         return max(map(_width, op.operands))
     number = splat_of(op.operands[1]) if len(op.operands) == 2 else None
@@ -325,13 +339,14 @@ def _small(x: Repeats, group: int, builder: Builder) -> Value:
 def _narrowed(x: Repeats, builder: Builder) -> Repeats:
     """The same numbers in the narrower dtype that they were converted from, if they were."""
     element = tensor_type(x.source).dtype
-    root = x.source
-    while (op := defined_by(root, "reshape", "transpose", "slice", "convert")) is not None:
+    root, is_negated = x.source, False
+    while (op := defined_by(root, "reshape", "transpose", "slice", "neg", "convert")) is not None:
         root = op.operands[0]
         own = tensor_type(root).dtype
+        is_negated |= op.name == "neg"  # of an integer it may have no room
         if own is not element:
             is_half = own.is_float and own.bits == 16 and element.bits > 16
-            if is_half or (own.is_integer and own.bits == 8):
+            if is_half or (own.is_integer and own.bits == 8 and not is_negated):
                 return replace(x, source=builder.value("convert", x.source, dtype=own))
             return x
     return x

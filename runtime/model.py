@@ -22,6 +22,7 @@ from ingot.runtime.memory import MemoryStatistics, read_statistics
 from ingot.runtime.origin import Origin, origin_of, remember, shared_program
 from ingot.runtime.program import HostKernel, Program
 from ingot.runtime.session import Session
+from ingot.runtime.shared_weights import load_shared
 from ingot.runtime.signature import Signature, Value
 from ingot.runtime.state import (
     is_archive,
@@ -282,6 +283,7 @@ def load(
     natives: Mapping[str, Any] | None = None,
     memory_limit: int | None = None,
     shares_slab: bool = False,
+    share_weights: bool | str = False,
 ) -> Model:
     """Makes a compiled module ready to be called.
 
@@ -304,6 +306,9 @@ def load(
     them: what needs more raises OutOfMemory, which names the layer. Models with `shares_slab`
     leave their working memory to each other between calls: those of a device that do not run at
     once have it once.
+    `share_weights` prepares the weights once for all processes that load this module with them:
+    what is made of them is kept in the cache of `ingot cache`, by content, and mapped; with the
+    name of a scope those of that scope only.
     NotFound: a file, device, parameter or native function is missing. DataLoss: the module is
     damaged. Incompatible: it is for another version. DeadlineExceeded: it took longer than
     `timeout`.
@@ -320,15 +325,32 @@ def load(
             natives=natives,
             memory_limit=memory_limit,
             shares_slab=shares_slab,
+            share_weights=share_weights,
         )
     )
 
 
-def _program(source: Any, parameters: Any, *, device: Any, threads: Any, **options: Any) -> Program:
-    program = Program(source, open_device(device, threads), parameters, **options)
-    program.origin = origin_of(
-        source, parameters, {"device": device, "threads": threads, **options}
-    )
+def _program(
+    source: Any,
+    parameters: Any,
+    *,
+    device: Any,
+    threads: Any,
+    share_weights: bool | str = False,
+    **options: Any,
+) -> Program:
+    opened = open_device(device, threads)
+
+    def make(weights: Any) -> Program:
+        return Program(source, opened, weights, **options)
+
+    if share_weights is False:
+        program = make(parameters)
+    else:
+        scope = None if share_weights is True else share_weights
+        program = load_shared(source, opened, parameters, scope, make)
+    given = {"device": device, "threads": threads, "share_weights": share_weights, **options}
+    program.origin = origin_of(source, parameters, given)
     return program
 
 

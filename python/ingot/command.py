@@ -500,7 +500,7 @@ def _add_cache(commands: Any) -> None:
 
 
 def _run_cache(options: argparse.Namespace) -> None:
-    from ingot.compiler.targets.cpu.cache import default_cache
+    from ingot.hal.file_cache import default_cache
     from ingot.reports import cache_report, to_json
 
     cache = default_cache()

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from ingot.checking import CheckReport
     from ingot.compiler.coverage import Coverage
     from ingot.compiler.report import Report, TargetReport
-    from ingot.compiler.targets.cpu.cache import Cache
     from ingot.hal.device import Device
+    from ingot.hal.file_cache import Cache
     from ingot.quantizing.report import QuantizationReport
     from ingot.runtime.function import Function
     from ingot.runtime.model import Model

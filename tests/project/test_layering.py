@@ -22,6 +22,7 @@ FOLDERS = {
 SPEC = (
     "ingot.hal.spec",
     "ingot.hal.errors",
+    "ingot.hal.file_cache",
     "ingot.hal.file_kind",
     "ingot.hal.adapter",
     "ingot.hal.checkpoint",
@@ -48,6 +49,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "ingot.hal.checkpoint": ("ingot.hal.errors", "ingot.hal.gguf"),
     "ingot.hal.gguf": ("ingot.hal.errors",),
     "ingot.hal.errors": ("ingot.hal.header",),
+    "ingot.hal.file_cache": (),
     "ingot.hal.file_kind": (),
     "ingot.hal.printable": (),
     "ingot.hal.value_kind": ("ingot.hal.header",),

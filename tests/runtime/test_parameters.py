@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 import pickle
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -38,6 +40,16 @@ def program() -> Module:
     b.return_(b.value("add", y, b.value("add", bias, bias)))
     module = Module()
     module.add(Function("main", Region([block]), ["x"], ["y"]))
+    return module
+
+
+def identity(length: int) -> Module:
+    """The parameter w."""
+    block = Block([])
+    b = Builder(block)
+    b.return_(b.value("parameter", scope="", key="w", dtype=F32, shape=(length,)))
+    module = Module()
+    module.add(Function("main", Region([block]), [], ["y"]))
     return module
 
 
@@ -135,11 +147,7 @@ def test_scopes_have_their_own_sources(module: Any, tmp_path: Path) -> None:
 
 
 def test_scopes_are_given_when_sources_are_compiled() -> None:
-    block = Block([])
-    b = Builder(block)
-    b.return_(b.value("parameter", scope="", key="w", dtype=F32, shape=(4,)))
-    source = Module()
-    source.add(Function("main", Region([block]), [], ["y"]))
+    source = identity(4)
     module = ingot.compile({"one": source, "two": source}, scope={"two": "second"})
     model = ingot.load(module, parameters=[{"second": {"w": B + 1}}, {"": {"w": B}}])
     np.testing.assert_array_equal(model.one(), B)
@@ -332,3 +340,74 @@ def test_the_command_compiles_scopes(tmp_path: Path) -> None:
     np.testing.assert_array_equal(model.one(X), expected())
     np.testing.assert_array_equal(model.two(X), expected(-W))
     assert main(["compile", *both, "--scope", "a", "--scope", "b=c", "-o", out]) == 1
+
+
+# Weights that are shared.
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("INGOT_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def packed_in(cache: Path) -> list[Path]:
+    return sorted(cache.glob("weights-*"))
+
+
+def test_equal_weights_share_a_file(path: Path, cache: Path, tmp_path: Path) -> None:
+    sources: dict[str, Any] = {"": safetensors(tmp_path), "more": {"b": B}}
+    for _ in range(2):
+        model = ingot.load(path, parameters=sources, share_weights=True)
+        np.testing.assert_array_equal(model(X), expected())
+    assert len(packed_in(cache)) == 1
+    save_file({"w": -W, "b": B}, sources[""])
+    model = ingot.load(path, parameters=sources, share_weights=True)
+    np.testing.assert_array_equal(model(X), expected(-W))
+    assert len(packed_in(cache)) == 2
+    for b in (B, -B):
+        sources["more"] = {"b": b}
+        model = ingot.load(path, parameters=sources, share_weights="")
+        np.testing.assert_array_equal(model(X), expected(-W, b))
+    assert len(packed_in(cache)) == 3
+    model = ingot.load(path, parameters=shards(tmp_path), share_weights=True)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model))(X), expected())
+    assert len(packed_in(cache)) == 4
+
+
+def test_damaged_shared_files_are_made_anew(path: Path, cache: Path) -> None:
+    weights = {"w": W, "b": B}
+    ingot.load(path, parameters=weights, share_weights=True)
+    (file,) = packed_in(cache)
+    data = file.read_bytes()
+    for wrong in (data[:-1], b"nothing", data[:100] + b"?" + data[101:]):
+        file.unlink()
+        file.write_bytes(wrong)
+        model = ingot.load(path, parameters=weights, share_weights=True)
+        np.testing.assert_array_equal(model(X), expected())
+        assert not packed_in(cache)
+        ingot.load(path, parameters=weights, share_weights=True)
+        assert file.read_bytes() == data
+
+
+def test_processes_that_start_together_map_one_file(cache: Path, tmp_path: Path) -> None:
+    ingot.compile(identity(1 << 14)).save(tmp_path / "identity.ingot")
+    save_file({"w": np.ones(1 << 14, np.float32)}, tmp_path / "w.safetensors")
+    code = (
+        "import sys, ingot; model = ingot.load(sys.argv[1], parameters=sys.argv[2], "
+        "share_weights=True); maps = open('/proc/self/maps').read(); "
+        "print([line.split()[4] for line in maps.splitlines() if 'weights-' in line][0])"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "identity.ingot")]
+    command.append(str(tmp_path / "w.safetensors"))
+    running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    nodes = {each.communicate()[0] for each in running}
+    assert nodes == {f"{packed_in(cache)[0].stat().st_ino}\n"}
+
+
+def test_what_cannot_be_shared_is_told(path: Path, cache: Path) -> None:
+    with pytest.raises(ingot.InvalidArgument, match="for one module"):
+        ingot.load({"a": path}, parameters={"w": W, "b": B}, share_weights=True)
+    with pytest.raises(ingot.NotFound, match="needs 2 parameters"):
+        ingot.load(path, share_weights=True)
+    assert not packed_in(cache)

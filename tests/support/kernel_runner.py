@@ -22,10 +22,10 @@ from ingot.compiler.ir.dims import evaluate
 from ingot.compiler.kernels.kernel import Kernel
 from ingot.compiler.kernels.level import verify_kernel
 from ingot.compiler.targets.cpu import c_printer
-from ingot.compiler.targets.cpu.cache import default_cache
 from ingot.compiler.targets.cpu.compilers import COMMON_FLAGS
 from ingot.compiler.targets.cpu.variants import VARIANTS as CPU_VARIANTS
 from ingot.compiler.targets.opencl.variant import OPENCL_C
+from ingot.hal.file_cache import default_cache
 from ingot.hal.header import INCLUDE_FOLDER
 from tests.support import opencl_runner
 

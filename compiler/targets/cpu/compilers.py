@@ -21,9 +21,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from ingot.compiler.ir.dataclass import dataclass
-from ingot.compiler.targets.cpu.cache import default_cache
 from ingot.compiler.targets.cpu.variants import Variant
 from ingot.hal.errors import CompileError
+from ingot.hal.file_cache import default_cache
 
 __all__ = ["COMMON_FLAGS", "Compiler", "find_compiler", "find_ziglang"]
 

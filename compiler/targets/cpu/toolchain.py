@@ -26,7 +26,6 @@ from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.kernels.kernel import Kernel
 from ingot.compiler.targets.cpu import c_printer
 from ingot.compiler.targets.cpu.c_printer import PrintedKernel
-from ingot.compiler.targets.cpu.cache import Cache, default_cache
 from ingot.compiler.targets.cpu.compilers import Compiler, find_compiler
 from ingot.compiler.targets.cpu.headers import HEADER_FOLDER
 from ingot.compiler.targets.cpu.misfit_printer import print_misfit
@@ -39,6 +38,7 @@ from ingot.compiler.targets.cpu.variants import (
     named_variants,
 )
 from ingot.hal.errors import CompileError
+from ingot.hal.file_cache import Cache, default_cache
 from ingot.hal.header import INCLUDE_FOLDER
 
 __all__ = ["build_executable", "choose_fallback", "choose_variants"]

@@ -52,6 +52,11 @@ def add_chat(commands: Any) -> None:
         metavar="FILE[:SCALE]",
         help="an adapter: a GGUF file or a folder of PEFT; may come several times",
     )
+    parser.add_argument(
+        "--share-weights",
+        action="store_true",
+        help="prepare the weights once, in a file of the cache that all processes share",
+    )
     parser.add_argument("--max-tokens", type=int, metavar="COUNT", help="of one answer")
     parser.add_argument("--threads", type=int, metavar="COUNT", help="threads of the CPU")
     for field in fields(Sampling):
@@ -79,6 +84,7 @@ def _run(options: argparse.Namespace) -> None:
             weights=options.weights,
             precision=options.precision,
             threads=options.threads,
+            share_weights=options.share_weights,
             lora=[parse_adapter(each) for each in options.lora] or None,
             draft=options.draft,
             draft_tokens=options.draft_tokens,

@@ -30,6 +30,7 @@ def load_language_model(
     device: Any = "cpu",
     threads: int | None = None,
     lora: Any = None,
+    share_weights: bool = False,
     progress: Any = None,
 ) -> tuple[Tokenizer, Any]:
     """The tokenizer and the model. `layout` and the options are those of `ingot.compile` and
@@ -54,7 +55,14 @@ def load_language_model(
     parameters: list[Any] = [path]
     if room is not None:
         parameters.append({"lora": adapter_parameters(module, *adapters)})
-    return tokenizer, ingot.load(module, parameters=parameters, device=device, threads=threads)
+    model = ingot.load(
+        module,
+        parameters=parameters,
+        device=device,
+        threads=threads,
+        share_weights="" if share_weights else False,  # adapters are exchanged
+    )
+    return tokenizer, model
 
 
 def check_prompt(ids: Sequence[int], capacity: int) -> None:

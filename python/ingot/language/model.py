@@ -51,6 +51,7 @@ class LanguageModel:
         device: Any = "cpu",
         threads: int | None = None,
         lora: Any = None,
+        share_weights: bool = False,
         draft: LanguageModel | str | os.PathLike[str] | None = None,
         draft_tokens: int = 4,
         progress: Any = None,
@@ -58,7 +59,7 @@ class LanguageModel:
         check_count(draft_tokens)
         layout = {"capacity": capacity, "verify": draft is not None}
         options = {"cache": cache, "precision": precision, "device": device}
-        options |= {"threads": threads, "progress": progress}
+        options |= {"threads": threads, "progress": progress, "share_weights": share_weights}
         self.tokenizer, self.model = load_language_model(
             path, layout, weights=weights, lora=lora, **options
         )

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 import ingot
-from ingot.compiler.targets.cpu.cache import default_cache
 from ingot.hal.device import open_device
 from ingot.hal.errors import DataLoss, Error, Incompatible, InvalidArgument, NotFound
+from ingot.hal.file_cache import default_cache
 from ingot.hal.whole_file import open_regular
 from ingot.onnxruntime.options import logger
 from ingot.onnxruntime.types import ModelMetadata, NodeArg, of_proto, onnx_code, type_text

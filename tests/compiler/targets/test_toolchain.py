@@ -19,10 +19,10 @@ from ingot.command import main as command
 from ingot.compiler.kernels.lanes.map import lower_map
 from ingot.compiler.targets.cpu import c_printer, compilers, toolchain
 from ingot.compiler.targets.cpu.c_printer import PrintedKernel
-from ingot.compiler.targets.cpu.cache import Cache, default_cache
 from ingot.compiler.targets.cpu.variants import PLATFORMS, VARIANTS
 from ingot.compiler.targets.opencl import object as opencl_object
 from ingot.hal.errors import CompileError, InvalidArgument
+from ingot.hal.file_cache import Cache, default_cache
 from ingot.hal.header import INCLUDE_FOLDER
 from tests.support.entries import entry
 

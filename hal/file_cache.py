@@ -20,7 +20,7 @@ from typing import NamedTuple
 __all__ = ["Cache", "CachedFile", "default_cache"]
 
 _DIGEST_LENGTH = 32
-_OURS = re.compile(r"(opencl-)?[0-9a-f]{64}|\.new-\w+")
+_OURS = re.compile(r"(opencl-|weights-)?[0-9a-f]{64}|\.new-\w+")
 
 
 class CachedFile(NamedTuple):

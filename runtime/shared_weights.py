@@ -1,0 +1,148 @@
+"""Weights that are prepared once for all processes: packed files in the user's cache, by content.
+
+What a module makes of its parameters follows from the module, the parameters and the device's
+kernels, so the hash of these names the file. The first process makes it while others wait, and all
+map it. A file that is damaged is removed, and nothing is shared then.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from ingot.hal.checkpoint import read_json
+from ingot.hal.device import Device
+from ingot.hal.errors import DataLoss, Error, InvalidArgument
+from ingot.hal.file_cache import Cache, default_cache
+from ingot.hal.whole_file import open_regular, write_whole
+from ingot.runtime.parameters import Sources, flat
+from ingot.runtime.program import Program
+from ingot.runtime.tensors import bits_of_parameter
+
+__all__ = ["load_shared"]
+
+_HEAD_LENGTH = 4096  # bytes with which a module begins: the checksums of all sections
+_PREFIX = "weights-"
+_MOST = 32 << 30
+"""Bytes of the files together; what was not used for longest goes first."""
+
+Make = Callable[[Any], Program]
+
+
+def load_shared(
+    source: Any, device: Device, parameters: Any, scope: str | None, make: Make
+) -> Program:
+    """The program that `make` gives of its parameters, with what it makes of those of `scope`
+    (None: of all) in a file that other processes map, too. Raises as `make`."""
+    if isinstance(source, Mapping):
+        raise InvalidArgument("share_weights is for one module; of several load packed weights")
+    cache, sources = default_cache(), flat(() if parameters is None else parameters)
+    if cache.folder is None:
+        return make(parameters)
+    name = _PREFIX + _key(source, device, sources, scope, cache)
+    found = cache.file(name)
+    if found is None:
+        with _alone(cache.folder):
+            found = cache.file(name)  # another process may have made it meanwhile
+            if found is None:
+                program = make(parameters)
+                try:
+                    write_whole(cache.folder / name, lambda file: program.save_weights(file, scope))
+                except (Error, OSError):  # the disk is full
+                    return program
+                _trim(cache)
+                found = cache.folder / name
+    try:
+        return make(Sources(((None, found), *sources)))
+    except (DataLoss, InvalidArgument):
+        with suppress(OSError):
+            found.unlink()
+        return make(parameters)
+
+
+def _key(source: Any, device: Device, sources: Sources, scope: str | None, cache: Cache) -> str:
+    found = sha256(f"{device.uri} {device.description} {scope}".encode())
+    if isinstance(source, (str, os.PathLike)):
+        with open_regular(source) as file:
+            found.update(file.read(_HEAD_LENGTH))
+    else:
+        found.update(bytes(source)[:_HEAD_LENGTH])
+    for own, each in sources:
+        if own is None or scope is None or own == scope:
+            found.update(f"\n{own} ".encode())
+            is_arrays = isinstance(each, Mapping)
+            found.update(_of_arrays(each) if is_arrays else _of_path(Path(each), cache))
+    return found.hexdigest()
+
+
+def _of_arrays(arrays: Mapping[str, Any]) -> bytes:
+    found = sha256()
+    for key in sorted(arrays):
+        bits, dtype = bits_of_parameter(arrays[key], f"parameter '{key}'")
+        found.update(f"{key} {dtype} {bits.shape}\n".encode())
+        found.update(bits.reshape(-1).view("u1").data)
+    return found.digest()
+
+
+def _of_path(path: Path, cache: Cache) -> bytes:
+    """The hash of a file, of an index with the files that it names, or of all in a folder."""
+    if path.is_dir():
+        files = [each for each in sorted(path.rglob("*")) if each.is_file()]
+    elif path.suffix == ".json":
+        names = read_json(path).get("weight_map")
+        values = names.values() if isinstance(names, dict) else ()
+        files = [path, *(path.parent / name for name in sorted({str(each) for each in values}))]
+    else:
+        return _of_file(path, cache)
+    found = sha256()
+    for each in files:
+        found.update(f"{os.path.relpath(each, path)}\n".encode())
+        found.update(_of_file(each, cache))
+    return found.digest()
+
+
+def _of_file(path: Path, cache: Cache) -> bytes:
+    """The hash of a file's bytes, remembered as long as nobody has changed the file."""
+    with open_regular(path) as file:
+        facts = os.fstat(file.fileno())
+        known = (path.resolve(), facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns)
+        key = sha256(f"content {known}".encode()).hexdigest()
+        digest = cache.read(key)
+        if digest is None:
+            found = sha256()
+            while piece := file.read(1 << 20):
+                found.update(piece)
+            digest = found.digest()
+            cache.write(key, digest)
+    return digest
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """While no other process is here, where the system knows locks."""
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    lock = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
+
+
+def _trim(cache: Cache) -> None:
+    files = [file for file in cache.files() if file.path.name.startswith(_PREFIX)]
+    rest = sum(file.length for file in files)
+    for file in files[:-1]:
+        if rest <= _MOST:
+            return
+        with suppress(OSError):
+            file.path.unlink()
+        rest -= file.length

@@ -255,8 +255,8 @@ static bool take_text(const char **at, const char *piece) {
 }
 
 /* Whether a dim of a result is one that the function decides: a symbol that no argument has. */
-static bool is_decided(const ingot_module_t *module, const ingot_layout_native_t *native,
-                       const ingot_layout_dim_t *dim) {
+static bool decides_dim(const ingot_module_t *module, const ingot_layout_native_t *native,
+                        const ingot_layout_dim_t *dim) {
   const char *text = ingot_module_string(module, dim->text);
   if (dim->size >= 0 || text[strcspn(text, " *+-(,")] != 0) return false;
   for (uint32_t k = 0; k < native->argument_count; ++k) {
@@ -286,7 +286,7 @@ static bool signature_fits(const ingot_module_t *module, const ingot_layout_nati
       (void)snprintf(number, sizeof(number), "%lld", (long long)dim->size);
       fits = (d == 0 || take_text(&at, ",")) && ingot_module_name_fits(module, dim->text) &&
              take_text(&at, dim->size < 0 ? ingot_module_string(module, dim->text) : number);
-      decided |= fits && k >= native->argument_count && is_decided(module, native, dim);
+      decided |= fits && k >= native->argument_count && decides_dim(module, native, dim);
     }
     fits = fits && take_text(&at, "]");
     if (k >= native->argument_count) {

@@ -8,6 +8,7 @@
 #include <stddef.h>
 
 #include "api/session.h"
+#include "hal/account.h"
 
 /* The session whose code calls a native function. */
 static ingot_session_t *calling_session(const ingot_native_call_t *call) {
@@ -27,7 +28,9 @@ static ingot_status_t inner_session(ingot_session_t *root, uint32_t image,
     root->inner = memory;
   }
   if (!root->inner[image]) {
-    INGOT_TRY(ingot_session_allocate(program, NULL, &root->inner[image]));
+    const ingot_session_options_t options = {.shares_slab = root->context.shares_slab};
+    INGOT_TRY(ingot_session_allocate(program, &options, &root->inner[image]));
+    ingot_hal_account_move(root->inner[image]->context.account, root->context.account);
     root->inner[image]->root = root;
     root->inner[image]->context.call_link = ingot_session_call_link;
   }

@@ -1,7 +1,6 @@
 /* What applications ask about memory: sizes of calls in advance, statistics.
  */
 #include <inttypes.h>
-#include <stdio.h>
 
 #include "api/session.h"
 #include "hal/account.h"
@@ -9,107 +8,59 @@
 
 /* -- measuring --------------------------------------------------------------------------------- */
 
-/* Stands for the arguments of a call: tensors of these dims without bytes. */
-typedef struct shapes_t {
-  ingot_buffer_view_t **views;
-  const ingot_module_t *module;
-  const ingot_layout_function_t *function;
-} shapes_t;
-
-static bool is_tensor(const ingot_layout_value_t *value) { return value->kind == 0; }
-
-static ingot_status_t check_dim(const ingot_session_t *session, const shapes_t *shapes,
-                                uint32_t argument, uint32_t dim, int64_t size) {
-  const ingot_module_t *module = shapes->module;
-  const ingot_layout_value_t *value = &module->values[shapes->function->first_value + argument];
-  int64_t expected = module->dims[value->first_dim + dim].size;
-  if (size >= 0 && (expected < 0 || expected == size)) return NULL;
-  char text[32] = "at least 0";
-  if (expected >= 0) (void)snprintf(text, sizeof(text), "%" PRId64, expected);
-  return ingot_status_create(ingot_session_allocator(session), INGOT_STATUS_INVALID_ARGUMENT,
-                             "argument %u '%s': dim %u is %" PRId64 ", expected %s", argument,
-                             ingot_module_string(module, value->name), dim, size, text);
-}
-
-static ingot_status_t check_dim_count(const ingot_session_t *session, const shapes_t *shapes,
-                                      uint32_t count) {
-  const ingot_layout_value_t *values = &shapes->module->values[shapes->function->first_value];
-  uint32_t expected = 0;
-  for (uint32_t i = 0; i < shapes->function->argument_count; ++i) {
-    if (is_tensor(&values[i])) expected += values[i].rank;
+/* Whether the dims fit the signature: those of all tensors among the arguments. */
+static ingot_status_t check_dims_of(const ingot_session_t *session, const int64_t *dims,
+                                    uint32_t count) {
+  const ingot_module_t *module = session->context.image->module;
+  const ingot_layout_function_t *function = &module->functions[session->context.function];
+  const ingot_layout_value_t *values = &module->values[function->first_value];
+  uint32_t at = 0;
+  for (uint32_t i = 0; i < function->argument_count; ++i) {
+    uint32_t rank = values[i].kind == 0 ? values[i].rank : 0;
+    for (uint32_t d = 0; d < rank; ++d, ++at) {
+      int64_t expected = module->dims[values[i].first_dim + d].size;
+      if (at >= count || (dims[at] >= 0 && (expected < 0 || expected == dims[at]))) continue;
+      return ingot_status_create(ingot_session_allocator(session), INGOT_STATUS_INVALID_ARGUMENT,
+                                 "argument %u '%s': dim %u is %" PRId64 ", expected %s%" PRId64, i,
+                                 ingot_module_string(module, values[i].name), d, dims[at],
+                                 expected < 0 ? "at least " : "", expected < 0 ? 0 : expected);
+    }
   }
-  if (count == expected) return NULL;
+  if (at == count) return NULL;
   return ingot_status_create(ingot_session_allocator(session), INGOT_STATUS_INVALID_ARGUMENT,
                              "function '%s' takes tensors with %u dims together, %u are given",
-                             ingot_module_string(shapes->module, shapes->function->name), expected,
-                             count);
-}
-
-/* Fills in views of the arguments; those that are no tensors have none. */
-static ingot_status_t make_shapes(const ingot_session_t *session, shapes_t *shapes,
-                                  const int64_t *dims) {
-  const ingot_allocator_t *allocator = ingot_session_allocator(session);
-  const ingot_layout_value_t *values = &shapes->module->values[shapes->function->first_value];
-  for (uint32_t i = 0; i < shapes->function->argument_count; ++i) {
-    void *memory = NULL;
-    if (!is_tensor(&values[i])) continue;
-    INGOT_TRY(ingot_allocate(
-        allocator, sizeof(ingot_buffer_view_t) + values[i].rank * sizeof(int64_t), &memory));
-    shapes->views[i] = memory;
-    for (uint32_t d = 0; d < values[i].rank; ++d) {
-      INGOT_TRY(check_dim(session, shapes, i, d, dims[d]));
-      shapes->views[i]->dims[d] = dims[d];
-    }
-    dims += values[i].rank;
-  }
-  return NULL;
+                             ingot_module_string(module, function->name), at, count);
 }
 
 /* The dims of the results as far as the signature has them. */
-static void known_dims(const shapes_t *shapes, int64_t *out_dims) {
-  const ingot_layout_function_t *function = shapes->function;
-  const ingot_layout_value_t *results =
-      &shapes->module->values[function->first_value] + function->argument_count;
-  for (uint32_t r = 0; r < function->result_count; ++r) {
-    for (uint32_t d = 0; is_tensor(&results[r]) && d < results[r].rank; ++d) {
-      *out_dims++ = shapes->module->dims[results[r].first_dim + d].size;
+static void known_dims(const ingot_vm_context_t *context, int64_t *out_dims) {
+  const ingot_module_t *module = context->image->module;
+  const ingot_layout_function_t *function = &module->functions[context->function];
+  const ingot_layout_value_t *value =
+      &module->values[function->first_value] + function->argument_count;
+  for (uint32_t r = 0; r < function->result_count; ++r, ++value) {
+    for (uint32_t d = 0; value->kind == 0 && d < value->rank; ++d) {
+      *out_dims++ = module->dims[value->first_dim + d].size;
     }
   }
-}
-
-static ingot_status_t measure_call(ingot_session_t *session, shapes_t *shapes,
-                                   const int64_t *argument_dims, uint32_t dim_count,
-                                   int64_t *out_result_dims, ingot_measure_t *out_measure) {
-  ingot_vm_context_t *context = &session->context;
-  ingot_vm_measure_t measure = {.result_dims = out_result_dims};
-  void *views = NULL;
-  INGOT_TRY(check_dim_count(session, shapes, dim_count));
-  INGOT_TRY(ingot_allocate_array(ingot_session_allocator(session), shapes->function->argument_count,
-                                 sizeof(*shapes->views), &views));
-  shapes->views = views;
-  INGOT_TRY(make_shapes(session, shapes, argument_dims));
-  if (out_result_dims) known_dims(shapes, out_result_dims);
-  context->arguments = shapes->views;
-  ingot_vm_context_limit(context, NULL, 0);
-  ingot_status_t status = ingot_vm_measure_begin(context, &measure);
-  ingot_vm_measure_end(context);
-  if (!status) *out_measure = (ingot_measure_t){(size_t)measure.slab_length, measure.is_exact};
-  return status;
 }
 
 ingot_status_t ingot_session_measure(ingot_session_t *session, uint32_t function,
                                      const int64_t *argument_dims, uint32_t dim_count,
                                      int64_t *out_result_dims, ingot_measure_t *out_measure) {
-  const ingot_allocator_t *allocator = ingot_session_allocator(session);
+  static const int64_t no_dims[1] = {0};
+  ingot_vm_context_t *context = &session->context;
+  ingot_vm_measure_t measure = {.argument_dims = argument_dims ? argument_dims : no_dims,
+                                .result_dims = out_result_dims};
   INGOT_TRY(ingot_session_enter_function(session, function));
-  const ingot_module_t *module = session->context.image->module;
-  shapes_t shapes = {NULL, module, &module->functions[session->context.function]};
-  ingot_status_t status =
-      measure_call(session, &shapes, argument_dims, dim_count, out_result_dims, out_measure);
-  for (uint32_t i = 0; shapes.views && i < shapes.function->argument_count; ++i) {
-    ingot_release_memory(allocator, shapes.views[i]);
+  ingot_status_t status = check_dims_of(session, argument_dims, dim_count);
+  if (!status) {
+    if (out_result_dims) known_dims(context, out_result_dims);
+    ingot_vm_context_limit(context, NULL, 0);
+    status = ingot_vm_measure_begin(context, &measure);
+    ingot_vm_measure_end(context);
   }
-  ingot_release_memory(allocator, shapes.views);
+  if (!status) *out_measure = (ingot_measure_t){(size_t)measure.slab_length, measure.is_exact};
   ingot_session_leave(session);
   return status;
 }

@@ -27,6 +27,12 @@ void ingot_hal_account_release(ingot_hal_account_t *account) {
   }
 }
 
+void ingot_hal_account_move(ingot_hal_account_t *account, ingot_hal_account_t *parent) {
+  ingot_reference_count_retain(&parent->references);
+  ingot_hal_account_release(account->parent);
+  account->parent = parent;
+}
+
 /* -- counting -------------------------------------------------------------------------------- */
 
 static int64_t usage_add(ingot_hal_usage_t *usage, int64_t length) {

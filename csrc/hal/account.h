@@ -29,6 +29,9 @@ ingot_status_t ingot_hal_account_create(const ingot_allocator_t *allocator, cons
                                         size_t limit, ingot_hal_account_t *parent,
                                         ingot_hal_account_t **out_account);
 
+/* Gives an account that counts nothing yet another parent. */
+void ingot_hal_account_move(ingot_hal_account_t *account, ingot_hal_account_t *parent);
+
 /* Accepts NULL. */
 void ingot_hal_account_release(ingot_hal_account_t *account);
 

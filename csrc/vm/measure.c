@@ -17,13 +17,13 @@ static const ingot_layout_function_t *measured(const ingot_vm_context_t *context
 }
 
 /* Whether an instruction has more than scalars to do. */
-static bool is_work(uint32_t code) {
-  switch (code) {
-    case INGOT_OP_ARGUMENT_BUFFER:
-    case INGOT_OP_ARGUMENT_DIM:
-    case INGOT_OP_CONSTANTS: return false;
-    default: return code >= INGOT_OP_ARGUMENT_BUFFER;
-  }
+static bool is_work(uint32_t code) { return code >= INGOT_OP_ARGUMENT_BUFFER; }
+
+/* How many dims the tensors among the first `count` of some values have. */
+static uint32_t dims_before(const ingot_layout_value_t *values, uint32_t count) {
+  uint32_t dims = 0;
+  for (uint32_t v = 0; v < count; ++v) dims += values[v].kind == 0 ? values[v].rank : 0;
+  return dims;
 }
 
 /* The module's own words, which have no marks. */
@@ -54,6 +54,13 @@ static bool may_grow(const ingot_vm_context_t *context, uint32_t stop) {
 
 /* -- instructions ------------------------------------------------------------------------------ */
 
+static int64_t argument_dim(const ingot_vm_context_t *context, uint32_t argument, uint32_t dim) {
+  const int64_t *dims = context->measure->argument_dims;
+  if (!dims) return context->arguments[argument]->dims[dim];
+  const ingot_module_t *module = context->image->module;
+  return dims[dims_before(&module->values[measured(context)->first_value], argument) + dim];
+}
+
 static ingot_status_t measure_result(const ingot_vm_context_t *context, const uint16_t *pc,
                                      const int64_t *i64) {
   const ingot_module_t *module = context->image->module;
@@ -62,7 +69,7 @@ static ingot_status_t measure_result(const ingot_vm_context_t *context, const ui
       &module->values[function->first_value] + function->argument_count;
   int64_t *dims = context->measure->result_dims;
   if (!dims) return NULL;
-  for (uint32_t r = 0; r < pc[3]; ++r) dims += results[r].kind == 0 ? results[r].rank : 0;
+  dims += dims_before(results, pc[3]);
   for (uint32_t d = 0; d < pc[4]; ++d) dims[d] = i64[pc[5 + d]];
   int64_t length = 0;
   const ingot_layout_value_t *result = &results[pc[3]];
@@ -96,7 +103,12 @@ static ingot_status_t measure_step(ingot_vm_context_t *context, const uint16_t *
       references[words[1]] = (ingot_buffer_t *)(uintptr_t)&slab_mark;
       i64[words[2]] = 0;
       return NULL;
+    case INGOT_OP_ARGUMENT_DIM:
+      i64[words[1]] = argument_dim(context, words[2], words[3]);
+      return NULL;
+    case INGOT_OP_CONSTANTS:
     case INGOT_OP_GLOBAL_LOAD: references[words[1]] = NULL; return NULL;
+    case INGOT_OP_ARGUMENT_BUFFER:
     case INGOT_OP_RESULT_BUFFER:
     case INGOT_OP_VARIABLE_READ:
     case INGOT_OP_VARIABLE_WRITE:

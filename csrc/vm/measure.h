@@ -10,6 +10,7 @@
 #include "vm/context.h"
 
 struct ingot_vm_measure_t {
+  const int64_t *argument_dims; /* of all tensors; NULL: those of context->arguments */
   int64_t *result_dims; /* of all results, one after another, where they are known; or NULL */
   int64_t slab_length;
   bool is_exact;          /* the slab will not be longer */
@@ -18,8 +19,7 @@ struct ingot_vm_measure_t {
   int64_t widest_end;
 };
 
-/* Runs context->function of context->image, with context->arguments for their dims only. Fails as
- * the call would. The code's words lie in context->code until ingot_vm_measure_end, which must be
+/* Runs context->function of context->image. Fails as the call would. The code's words lie in context->code until ingot_vm_measure_end, which must be
  * called in any case. */
 ingot_status_t ingot_vm_measure_begin(ingot_vm_context_t *context, ingot_vm_measure_t *measure);
 void ingot_vm_measure_end(ingot_vm_context_t *context);

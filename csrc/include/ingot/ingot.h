@@ -621,7 +621,8 @@ typedef struct ingot_measure_t {
   bool is_exact; /* false: at least that, as the code takes sizes from data */
 } ingot_measure_t;
 
-/* Asks what a call with arguments of these dims would need, without making it. `argument_dims` are
+/* Asks what a call with arguments of these dims would need, without making it, and without what
+ * functions of other modules need that it calls. `argument_dims` are
  * the dims of all tensors among the arguments, one after another; `out_result_dims` (may be NULL)
  * has room for those of all tensors among the results, and gets -1 for what data decides. Fails as
  * the call would where the dims do not fit the signature. */

@@ -187,6 +187,9 @@ static void modules_call_each_other_with_one_state(void) {
     EXPECT_OK(call(&linked, &harness, "main", 5, 2, got));
     EXPECT(got[0] == (float)turn && got[1] == 5);
   }
+  /* What the other module's function makes is the session's, too. */
+  EXPECT_EQUAL(ingot_session_statistics(linked.session).results.peak,
+               ingot_program_statistics(linked.program).results.peak);
   EXPECT_OK(call(&linked, &harness, "lib.step", 5, 1, got));
   EXPECT(got[0] == 4);
   EXPECT_OK(call(&linked, &harness, "step", 5, 1, got));

@@ -47,15 +47,16 @@ static void bad_uris_say_what_is_wrong(void) {
                 "'cpu://?threads=4' or 'opencl://0'; drivers in this build: cpu");
   EXPECT_STATUS(create_and_release(""), NOT_FOUND, "no driver");
   EXPECT_STATUS(create_and_release("cpu:"), NOT_FOUND, "no driver");
-  EXPECT_STATUS(create_and_release("cpu://0"), INVALID_ARGUMENT, "the cpu has no path");
+  EXPECT_STATUS(create_and_release("cpu://0"), INVALID_ARGUMENT,
+                "bad option at '0', expected as in 'cpu://?threads=4");
   EXPECT_STATUS(create_and_release("cpu://?thread=4"), INVALID_ARGUMENT,
-                "unknown option at 'thread=4', expected threads=, affinity=");
+                "bad option at 'thread=4', expected as in");
   const char *const counts[] = {"cpu://?threads=",     "cpu://?threads=0",
                                 "cpu://?threads=-1",   "cpu://?threads=4x",
                                 "cpu://?threads=1025", "cpu://?threads=99999999999999999999",
                                 "cpu://?threads= 4",   "cpu://?threads=4294967297"};
   for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
-    EXPECT_STATUS(create_and_release(counts[i]), INVALID_ARGUMENT, "a number from 1 to 1024");
+    EXPECT_STATUS(create_and_release(counts[i]), INVALID_ARGUMENT, "threads= from 1 to 1024");
   }
 }
 
@@ -65,9 +66,9 @@ static void processors_and_priority_are_options(void) {
   EXPECT_EQUAL(threads_of("cpu://?spin=off&threads=2"), 2);
   EXPECT_EQUAL(threads_of("cpu://?spin=on&priority=low&threads=3"), 3);
   EXPECT_STATUS(create_and_release("cpu://?spin=no"), INVALID_ARGUMENT,
-                "bad option 'spin=no', expected spin= and on or off");
+                "bad option at 'spin=no', expected");
   EXPECT_STATUS(create_and_release("cpu://?priority=9"), INVALID_ARGUMENT,
-                "expected priority= and low, normal or high");
+                "bad option at 'priority=9'");
   if (!ingot_processors_usable(&usable)) {
     EXPECT_STATUS(create_and_release("cpu://?affinity=0"), UNSUPPORTED, "does not bind threads");
     return;
@@ -89,11 +90,12 @@ static void processors_and_priority_are_options(void) {
   const char *const bad[] = {"cpu://?affinity=", "cpu://?affinity=0,", "cpu://?affinity=x",
                              "cpu://?affinity=0-", "cpu://?affinity=3-1"};
   for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); ++i) {
-    if (first == 0) EXPECT_STATUS(create_and_release(bad[i]), INVALID_ARGUMENT, "such as 0-3,6");
+    if (first == 0)
+      EXPECT_STATUS(create_and_release(bad[i]), INVALID_ARGUMENT, "bad option at 'affinity=");
   }
   EXPECT_STATUS(create_and_release("cpu://?affinity=1023"), INVALID_ARGUMENT,
                 "this process may not use processor 1023");
-  EXPECT_STATUS(create_and_release("cpu://?affinity=0-9999"), INVALID_ARGUMENT, "may not use");
+  EXPECT_STATUS(create_and_release("cpu://?affinity=0-9999"), INVALID_ARGUMENT, "bad option");
 }
 
 static void devices_are_listed(void) {

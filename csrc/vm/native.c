@@ -38,7 +38,7 @@ static const char *signature_of(const native_run_t *run) {
   return ingot_module_string(run->context->image->module, run->layout->signature);
 }
 
-static bool is_decided(const native_run_t *run, uint32_t result) {
+static bool is_result_decided(const native_run_t *run, uint32_t result) {
   return run->layout->decided >> result & 1;
 }
 
@@ -83,7 +83,8 @@ static ingot_status_t read_operands(native_run_t *run, const uint16_t **pc,
         (ingot_native_tensor_t){.dtype = value->dtype, .rank = value->rank, .dims = dims};
     dims += value->rank;
     run->bindings[k] = (ingot_hal_binding_t){NULL, 0, 0};
-    if (k < run->layout->argument_count || !is_decided(run, k - run->layout->argument_count)) {
+    if (k < run->layout->argument_count ||
+        !is_result_decided(run, k - run->layout->argument_count)) {
       run->bindings[k] =
           (ingot_hal_binding_t){references[words[0]], run->i64[words[1]], run->i64[words[2]]};
       words += 3;
@@ -170,7 +171,7 @@ static ingot_status_t queue_function(native_run_t *run, ingot_native_function_t 
 static ingot_status_t make_decided(native_run_t *run) {
   INGOT_TRY(queue_function(run, run->native->shape, run->call.argument_count));
   for (uint32_t r = 0; r < run->call.result_count; ++r) {
-    if (!is_decided(run, r)) continue;
+    if (!is_result_decided(run, r)) continue;
     const ingot_native_tensor_t *tensor = &run->call.results[r];
     INGOT_TRY(check_decided(run, r, tensor->dims));
     ingot_vm_list_t *list = list_of(run, r);
@@ -212,7 +213,7 @@ static ingot_status_t take_view(native_run_t *run, uint32_t result, ingot_buffer
   const ingot_hal_binding_t *binding = &run->bindings[run->call.argument_count + result];
   const ingot_vm_tensor_t tensor = {view->span, 0, view->span->length, view->dims,
                                     view->layout.rank};
-  INGOT_TRY(is_decided(run, result)
+  INGOT_TRY(is_result_decided(run, result)
                 ? ingot_vm_list_set(run->context, list_of(run, result), &tensor)
                 : ingot_hal_queue_copy(run->context->queue, view->span, 0, binding->buffer,
                                        binding->offset, tensor.length));
@@ -226,7 +227,7 @@ static ingot_status_t take_view(native_run_t *run, uint32_t result, ingot_buffer
 static ingot_status_t take_views(native_run_t *run, ingot_status_t status) {
   for (uint32_t r = 0; r < run->call.result_count; ++r) {
     ingot_native_tensor_t *tensor = &run->call.results[r];
-    bool must = is_decided(run, r) && !run->native->shape;
+    bool must = is_result_decided(run, r) && !run->native->shape;
     if (!status && (tensor->view || must)) status = take_view(run, r, tensor->view);
     ingot_buffer_view_release(tensor->view);
   }

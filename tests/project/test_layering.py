@@ -279,6 +279,20 @@ def test_no_c_files_need_each_other_in_a_circle() -> None:
     assert _circle(needs) == ""
 
 
+STATIC = re.compile(r"^static [\w *]*?\b(\w+)\([^;{]*\) \{", re.M)
+
+
+def test_c_files_can_be_one_file() -> None:
+    """csrc/ingot.c includes all sources, so functions of two files must not have one name."""
+    homes: dict[str, list[str]] = {}
+    for path in sorted((ROOT / "csrc").rglob("*.c")):
+        text = re.sub(r"__attribute__\(\(.*?\)\)\s*", "", path.read_text(encoding="utf-8"))
+        for name in STATIC.findall(text):
+            homes.setdefault(name, []).append(path.name)
+    assert len(homes) > 400
+    assert {name: files for name, files in homes.items() if len(files) > 1} == {}
+
+
 _DEVICES = re.compile("opencl|cpu|gpu|cuda|vulkan", re.IGNORECASE)
 
 

@@ -16,7 +16,13 @@ from collections.abc import Sequence
 from ingot.compiler.frontends.attributes import ADAPTERS
 from ingot.compiler.frontends.gguf.adapters import Lora, open_adapters
 from ingot.compiler.frontends.gguf.batch import Batch, Room
-from ingot.compiler.frontends.gguf.cache import Caches, PlainCache, Position
+from ingot.compiler.frontends.gguf.cache import (
+    SLACK,
+    Caches,
+    PlainCache,
+    Position,
+    ring_length,
+)
 from ingot.compiler.frontends.gguf.configuration import Configuration, read_configuration
 from ingot.compiler.frontends.gguf.sampling import OPTION_TYPES, Options, choose
 from ingot.compiler.frontends.gguf.seen import NOWHERE, seen, without
@@ -43,7 +49,7 @@ MOST_TOKENS = 32
 CACHES = ("f32", "f16")
 """What the elements of caches may be."""
 
-_LENGTH, _LOGITS, _SEEN = "length", "logits", "seen"
+_LENGTH, _LOGITS, _SEEN, _WRITTEN = "length", "logits", "seen", "written"
 _INDEX = TensorType(dtype("i64"))
 _ID = dtype("i32")
 
@@ -122,7 +128,8 @@ def build_model(
 
 def _checked(capacity: int | None, configuration: Configuration) -> int:
     if capacity is None:
-        return min(configuration.context, DEFAULT_CAPACITY)
+        is_bounded = all(configuration.windows)  # memory does not grow with the capacity
+        return min(configuration.context, configuration.context if is_bounded else DEFAULT_CAPACITY)
     if not 1 <= capacity <= configuration.context:
         raise CompileError(
             f"the capacity is {capacity}, but the model has {configuration.context} positions: "
@@ -145,8 +152,12 @@ class _Importer:
         self.module = Module(attributes={"producer": producer})
         heads = configuration.kv_heads
         lengths = {"k": configuration.key_length, "v": configuration.value_length}
+        self.ring = ring_length(configuration, capacity)
+        rows = {False: capacity, True: self.ring or capacity}  # by whether a layer has a window
         self.caches = {
-            f"cache.{layer}.{part}": TensorType(dtype(cache), (heads, capacity, length))
+            f"cache.{layer}.{part}": TensorType(
+                dtype(cache), (heads, rows[configuration.has_window(layer)], length)
+            )
             for layer in range(configuration.layers)
             for part, length in lengths.items()
         }
@@ -157,6 +168,7 @@ class _Importer:
             _LENGTH: _INDEX,
             _LOGITS: TensorType(dtype("f32"), vocabulary),
             _SEEN: TensorType(_ID, vocabulary),
+            **({_WRITTEN: _INDEX} if self.ring else {}),
             **self.caches,
         }
         for name, type in variables.items():
@@ -167,6 +179,7 @@ class _Importer:
         self._add_step("decode", "id", ())
         self._add_generate()
         self._add_rewind()
+        self._add_capacity()
         if verify:
             self._add_verify()
         return self.module
@@ -208,7 +221,7 @@ class _Importer:
 
         def step(inner: Builder, values: Sequence[Value]) -> Sequence[Value]:
             made, _, ids, *rest = values
-            state = _State.of(rest)
+            state = self._state(rest)
             penalized = seen(inner, state.seen, state.index)
             id = choose(inner, state.logits, penalized, Options(*options), state.index)
             line = _line(id, inner)
@@ -223,7 +236,7 @@ class _Importer:
         start = [builder.constant(0, "i64"), builder.constant(True, "i1")]
         start.append(builder.full(0, _ID, (MOST_TOKENS,)))
         made, _, ids, *rest = while_loop(builder, [*start, *before.values], goes_on, step)
-        self._store(_State.of(rest), builder)
+        self._store(self._state(rest), builder)
         builder.return_(ids, made)
         function = Function("generate", Region([block]), list(types), ["ids", "count"])
         function.symbols["stops"] = (0, None)
@@ -238,13 +251,40 @@ class _Importer:
         before = self._load(builder)
         builder.append("size", (before.index,), (), {"symbols": ("before",)})
         what = f"the length to which the state '{_LENGTH}' is rewound"
-        limits = {"low": 0, "high": symbol("before"), "what": what, "status": "OutOfRange"}
+        low = self._first_kept(builder, length, before.written)
+        limits = {"low": low, "high": symbol("before"), "what": what, "status": "OutOfRange"}
         builder.append("size", (length,), (), {"symbols": ("after",), **limits})
         length = builder.number(symbol("after"), "i64")
-        rest = without(builder, before.seen, length)
-        self._store(_State(length, before.logits, rest, before.caches), builder)
+        rest, written = without(builder, before.seen, length), before.written
+        if written is not None:
+            zero = builder.constant(0, "i64")
+            is_new = builder.value("compare", length, zero, direction="eq")
+            written = builder.value("select", is_new, zero, written)
+        self._store(_State(length, before.logits, rest, written, before.caches), builder)
         builder.return_()
         self.module.add(Function("rewind", Region([block]), ["length"], []))
+
+    def _first_kept(self, builder: Builder, length: Value, written: Value | None) -> Dim:
+        """The least length to which a text may be rewound, with all that its next token sees.
+        Rings have lost what newer tokens took the place of; without any token nothing is
+        missing."""
+        if written is None:
+            return 0
+        zero = builder.constant(0, "i64")
+        kept = builder.value("sub", written, builder.constant(SLACK, "i64"))
+        ring = builder.constant(self.ring or 0, "i64")
+        is_whole = builder.value("compare", written, ring, direction="le")
+        is_new = builder.value("compare", length, zero, direction="le")
+        low = builder.value("select", builder.value("or", is_whole, is_new), zero, kept)
+        builder.append("size", (builder.value("max", low, zero),), (), {"symbols": ("kept",)})
+        return symbol("kept")
+
+    def _add_capacity(self) -> None:
+        """A function that says how many tokens a text may have."""
+        block = Block([])
+        builder = Builder(block)
+        builder.return_(builder.constant(self.capacity, "i64"))
+        self.module.add(Function("capacity", Region([block]), [], ["tokens"]))
 
     def _add_verify(self) -> None:
         """A function that keeps those of drafted tokens, from the first on, that `generate` would
@@ -280,17 +320,17 @@ class _Importer:
         kept, _, id, logits = while_loop(builder, start, lambda inner, values: values[1], step)
         length = builder.value("add", before.index, kept)
         rest = without(builder, after.seen, length)
-        self._store(_State(length, logits, rest, after.caches), builder)
+        self._store(_State(length, logits, rest, after.written, after.caches), builder)
         builder.return_(kept, id)
         function = Function("verify", Region([block]), list(types), ["count", "next"])
-        function.symbols["s"] = (1, self.capacity)
+        function.symbols["s"] = (1, SLACK if self.ring else self.capacity)
         self.module.add(function)
 
     def _step(self, builder: Builder, ids: Value, before: _State, rows: Dim = 1) -> _State:
         """The state with tokens i32[s] behind it; its logits are those behind the last `rows`."""
         (count,) = tensor_type(ids).shape
         at = self._position(builder, before.index, count)
-        cache = PlainCache(self.c, builder, at, before.caches)
+        cache = PlainCache(self.c, builder, at, self.ring, before.caches)
         is_long = self.capacity > self.c.rope.original
         logits = Transformer(self.c, self.weights, builder, is_long).logits(ids, cache, rows)
         if rows == 1:
@@ -301,7 +341,9 @@ class _Importer:
             update_window_dims=(), inserted_window_dims=(0,), scatter_dims_to_operand_dims=(0,),
             index_vector_dim=1, kind="min",
         )  # fmt: skip
-        return _State(builder.number(at.end, "i64"), logits, first, cache.caches)
+        end, written = builder.number(at.end, "i64"), before.written
+        written = None if written is None else builder.value("max", written, end)
+        return _State(end, logits, first, written, cache.caches)
 
     def _position(self, builder: Builder, index: Value, count: Dim) -> Position:
         """Behind what is cached. A call that does not fit ends here."""
@@ -310,7 +352,7 @@ class _Importer:
         what = f"the length of the state '{_LENGTH}' (capacity {self.capacity}) before the call"
         limits = {"low": 0, "high": self.capacity - count, "what": what, "status": "OutOfRange"}
         builder.append("size", (index,), (), {"symbols": (name,), **limits})
-        return Position(index, symbol(name), count)
+        return Position(name, index, symbol(name), count)
 
     def _load(self, builder: Builder) -> _State:
         values = []
@@ -318,7 +360,12 @@ class _Importer:
             type = variable.type
             attributes = {"name": name, "dtype": type.dtype, "shape": type.shape}
             values.append(builder.append("variable.load", (), (), attributes).result)
-        return _State.of(values)
+        return self._state(values)
+
+    def _state(self, values: Sequence[Value]) -> _State:
+        index, logits, first, *rest = values
+        written = rest.pop(0) if self.ring else None
+        return _State(index, logits, first, written, rest)
 
     def _store(self, state: _State, builder: Builder) -> None:
         for name, value in zip(self.module.variables, state.values, strict=True):
@@ -332,16 +379,13 @@ class _State:
     index: Value  # how many tokens are cached
     logits: Value  # of the next one
     seen: Value  # where each token first stands, i32[vocabulary]
+    written: Value | None  # how many tokens rings had at most
     caches: Caches
-
-    @staticmethod
-    def of(values: Sequence[Value]) -> _State:
-        index, logits, seen, *caches = values
-        return _State(index, logits, seen, caches)
 
     @property
     def values(self) -> list[Value]:
-        return [self.index, self.logits, self.seen, *self.caches]
+        written = [] if self.written is None else [self.written]
+        return [self.index, self.logits, self.seen, *written, *self.caches]
 
 
 def _line(id: Value, builder: Builder) -> Value:

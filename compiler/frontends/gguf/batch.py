@@ -112,7 +112,7 @@ class Batch:
         b, (slot, ids) = f.b, f.arguments
         slot, count = self._slot(f, slot, "slot"), symbol("s")
         index = _row(f.load("length"), slot, b)
-        at = Position(index, self._length(f, index, count), count)
+        at = Position("before", index, self._length(f, index, count), count)
         places = b.value("reshape", at.places(b), shape=(1, count))
         table = _row(f.load("table"), slot, b, is_kept=True)
         logits = self._network(f, ids, table, places, at.end, 1)

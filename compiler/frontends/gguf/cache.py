@@ -9,10 +9,10 @@ from ingot.compiler.frontends.gguf.pieces import capped, part, softmax, times
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.ir import Value
 from ingot.compiler.ir.dataclass import dataclass
-from ingot.compiler.ir.dims import Dim, known_dim
+from ingot.compiler.ir.dims import Dim, known_dim, symbol
 from ingot.hal.spec import dtype
 
-__all__ = ["Caches", "PagedCache", "PlainCache", "Position"]
+__all__ = ["SLACK", "Caches", "PagedCache", "PlainCache", "Position", "ring_length"]
 
 F32, I32, I64 = dtype("f32"), dtype("i32"), dtype("i64")
 
@@ -20,11 +20,22 @@ Caches = list[Value]
 """Keys and values of each layer in turn, f32 or f16: [kv_heads, capacity, length] of one text, and
 [pages, kv_heads, rows of a page, length] of several."""
 
+SLACK = 64
+"""Positions of a ring beside its window: so many tokens may be taken back."""
+
+
+def ring_length(c: Configuration, capacity: int) -> int | None:
+    """Positions of the caches of layers with windows, in which each token takes the place of the
+    one so many before it; None where the capacity is no more than that."""
+    length = c.window + SLACK
+    return length if any(c.windows) and length < capacity else None
+
 
 @dataclass(frozen=True)
 class Position:
     """Where the tokens of a call stand: behind `before` others, which the value `index` is too."""
 
+    name: str  # of what a function measures there
     index: Value  # i64[]
     before: Dim
     count: Dim
@@ -41,47 +52,106 @@ class Position:
 
 class PlainCache:
     """The cache of one text, in one block of a function. `caches` become those with the tokens of
-    the call."""
+    the call. `ring`: how long those of layers with windows are, if they are rings."""
 
-    def __init__(self, c: Configuration, b: Builder, at: Position, caches: Caches) -> None:
+    def __init__(
+        self, c: Configuration, b: Builder, at: Position, ring: int | None, caches: Caches
+    ) -> None:
         self.c, self.b, self.at, self.caches = c, b, at, list(caches)
+        self.ring = 0 if ring is None else ring
         self.positions = at.places(b)
+        self.used = self._used() if self.ring else 0
         kinds = {c.has_window(layer) for layer in range(c.layers)}
         self.masks = {local: self._mask(local) for local in sorted(kinds)}
 
     def attend(self, q: Value, k: Value, v: Value, layer: int) -> Value:
         """See `Cache.attend`."""
-        c, b = self.c, self.b
+        c, b, is_local = self.c, self.b, self.c.has_window(layer)
         count, group = self.at.count, c.heads // c.kv_heads
-        k, v = (self._appended(each, 2 * layer + place) for place, each in enumerate((k, v)))
+        append = self._turned if self.ring and is_local else self._appended
+        k, v = (append(each, 2 * layer + place) for place, each in enumerate((k, v)))
         q = b.value("reshape", q, shape=(count, c.kv_heads, group, c.key_length))
         q = b.value("transpose", q, permutation=(1, 2, 0, 3))
         q = b.value("reshape", q, shape=(c.kv_heads, group * count, c.key_length))
-        y = self._attend(q, k, v, c.has_window(layer))
+        y = self._attend(q, k, v, is_local)
         y = b.value("reshape", y, shape=(c.kv_heads, group, count, c.value_length))
         y = b.value("transpose", y, permutation=(2, 0, 1, 3))
         return b.value("reshape", y, shape=(count, c.heads * c.value_length))
 
+    def _rows(self, x: Value, place: int) -> Value:
+        """x[count, heads, length] as rows of a cache."""
+        x = self.b.value("transpose", x, permutation=(1, 0, 2))
+        return self.b.value("convert", x, dtype=tensor_type(self.caches[place]).dtype)
+
     def _appended(self, x: Value, place: int) -> Value:
-        """The keys or values of all tokens so far, [heads, end, length], with x at their end."""
+        """The keys or values of all tokens so far, f32[heads, end, length], with x at their end."""
         b, zero = self.b, self.b.constant(0, "i64")
-        element = tensor_type(self.caches[place]).dtype
-        x = b.value("transpose", x, permutation=(1, 0, 2))
-        x = x if element is F32 else b.value("convert", x, dtype=element)
         starts = (zero, self.at.index, zero)
-        cache = b.value("dynamic_update_slice", self.caches[place], x, *starts)
+        cache = b.value("dynamic_update_slice", self.caches[place], self._rows(x, place), *starts)
         self.caches[place] = cache
-        x = part(cache, 1, 0, self.at.end, b)
-        return x if element is F32 else b.value("convert", x, dtype=F32)
+        return b.value("convert", part(cache, 1, 0, self.at.end, b), dtype=F32)
+
+    # Rings
+
+    def _used(self) -> Dim:
+        """How many rows of a ring are read: of one token it is one of them."""
+        b, last = self.b, self.b.constant(self.ring, "i64")
+        tokens = b.number(self.at.end if self.at.count == 1 else self.at.before, I64)
+        name = f"used_{self.at.name}"
+        limits = {"low": 0, "high": self.ring}
+        b.append("size", (b.value("min", tokens, last),), (), {"symbols": (name,), **limits})
+        return symbol(name)
+
+    def _owners(self, newest: Value, count: Dim) -> Value:
+        """The positions of the tokens in the first rows of a ring, of which this is the newest."""
+        b, shape = self.b, (count,)
+        newest, length = b.broadcast_to(newest, shape), b.full(self.ring, I64, shape)
+        rows = b.value("iota", dtype=I64, shape=shape, axis=0)
+        age = b.value("add", b.value("sub", newest, rows), length)
+        return b.value("sub", newest, b.value("rem", age, length))
+
+    def _turned(self, x: Value, place: int) -> Value:
+        """The keys or values that the tokens may see, f32, whose places `_keys` gives."""
+        b, old, x = self.b, self.caches[place], self._rows(x, place)
+        zero, length = b.constant(0, "i64"), b.constant(self.ring, "i64")
+        if self.at.count == 1:
+            row = b.value("rem", self.at.index, length)
+            cache = b.value("dynamic_update_slice", old, x, zero, row, zero)
+            seen = part(cache, 1, 0, self.used, b)
+        else:
+            seen = b.value("concatenate", part(old, 1, 0, self.used, b), x, axis=1)
+            newest = b.value("sub", b.number(self.at.end, I64), b.constant(1, "i64"))
+            own = self._owners(newest, self.ring)
+            own = b.value("sub", own, b.broadcast_to(self.at.index, (self.ring,)))
+            is_new = b.value("compare", own, b.full(0, I64, (self.ring,)), direction="ge")
+            new = b.value("take", x, own, axis=1)
+            shape = tensor_type(old).shape
+            is_new = b.value("broadcast", is_new, shape=shape, dimensions=(1,))
+            cache = b.value("select", is_new, new, old)
+        self.caches[place] = cache
+        return b.value("convert", seen, dtype=F32)
+
+    # What tokens see
+
+    def _keys(self, is_local: bool) -> Value:
+        """The places of the tokens whose keys are read, i64[keys]."""
+        b = self.b
+        if not (self.ring and is_local):
+            return b.value("iota", dtype=I64, shape=(self.at.end,), axis=0)
+        if self.at.count == 1:
+            return self._owners(self.at.index, self.used)
+        newest = b.value("sub", self.at.index, b.constant(1, "i64"))
+        return b.value("concatenate", self._owners(newest, self.used), self.positions, axis=0)
 
     def _mask(self, is_local: bool) -> Value | None:
-        """What to add to scores f32[group * count, end]; None where a token sees all."""
-        b, count, end = self.b, self.at.count, self.at.end
+        """What to add to scores f32[group * count, keys]; None where a token sees all."""
+        b, count = self.b, self.at.count
         if count == 1 and not is_local:
             return None
-        shape = (count, end)
+        keys = self._keys(is_local)
+        shape = (count, tensor_type(keys).shape[0])
         own = b.value("broadcast", self.positions, shape=shape, dimensions=(0,))
-        others = b.value("iota", dtype=I64, shape=shape, axis=1)
+        others = b.value("broadcast", keys, shape=shape, dimensions=(1,))
         seen = b.value("compare", others, own, direction="le")
         if is_local:
             first = b.value("sub", own, b.full(self.c.window, "i64", shape))
@@ -89,8 +159,8 @@ class PlainCache:
         lowest = b.full(-np.inf, F32, shape)
         mask = b.value("select", seen, b.full(0.0, F32, shape), lowest)
         group = self.c.heads // self.c.kv_heads
-        mask = b.value("broadcast", mask, shape=(group, count, end), dimensions=(1, 2))
-        return b.value("reshape", mask, shape=(group * count, end))
+        mask = b.value("broadcast", mask, shape=(group, *shape), dimensions=(1, 2))
+        return b.value("reshape", mask, shape=(group * count, shape[1]))
 
     def _attend(self, q: Value, k: Value, v: Value, is_local: bool) -> Value:
         b, mask, cap = self.b, self.masks[is_local], self.c.attention_cap

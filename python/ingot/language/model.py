@@ -14,7 +14,7 @@ from typing import Any, overload
 
 import numpy as np
 
-from ingot.hal.errors import CompileError, InvalidArgument
+from ingot.hal.errors import CompileError, InvalidArgument, OutOfRange
 from ingot.language.adapters import lora as adapter_parameters
 from ingot.language.batch import LanguageBatch
 from ingot.language.draft import Draft, check_count
@@ -64,8 +64,7 @@ class LanguageModel:
             path, layout, weights=weights, lora=lora, **options
         )
         self.ids: list[int] = []
-        caches = (each for each in self.model.variables if each.name.startswith("cache."))
-        self.capacity = int(next(caches).shape[1])
+        self.capacity = int(self.model.capacity())
         self.draft: Draft | None = None
         if draft is not None:
             if not isinstance(draft, LanguageModel):
@@ -165,13 +164,23 @@ class LanguageModel:
                 break
             common += 1
         if common < len(self.ids):
-            self.model.rewind(np.int64(common))
+            common = self._rewound(common)
             self.ids = self.ids[:common]
         if common == len(ids) - 1:
             self.model.decode(np.int32(ids[-1]))
         else:
             self.model.prefill(np.array(ids[common:], np.int32))
         self.ids = list(ids)
+
+    def _rewound(self, length: int) -> int:
+        """The length to which the cache could be rewound: this one, or none where the layers with
+        windows have lost what stood there."""
+        try:
+            self.model.rewind(np.int64(length))
+        except OutOfRange:
+            length = 0
+            self.model.rewind(np.int64(length))
+        return length
 
 
 @overload

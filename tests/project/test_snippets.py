@@ -190,6 +190,7 @@ def _check_comments(text: str, output: str) -> None:
 HARNESS = """
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 #include "ingot/ingot.h"
 #include "ingot/opencl.h"
 static void check(ingot_status_t status) {
@@ -206,6 +207,7 @@ static int used;
 static void use(ingot_buffer_view_t *view) { used += ingot_buffer_view_layout(view)->rank == 1; }
 @include
 @debugging.0
+@embedding.7
 static ingot_status_t opencl(void) {
   ingot_instance_t *instance = NULL;
   ingot_device_t *device = NULL;
@@ -266,8 +268,15 @@ int main(void) {
     ingot_device_release(device);
   }
   {
-    ingot_status_t status = NULL;
+    ingot_buffer_view_t *arguments[1] = {tensors[0]}, *results[1] = {NULL};
+    int pipes[2];
     @embedding.6
+    ingot_buffer_view_release(results[0]);
+    if (pipe(pipes) == 0) wake_loop(&pipes[1], NULL);
+  }
+  {
+    ingot_status_t status = NULL;
+    @embedding.8
     check(status);
   }
   ingot_buffer_view_release(tensors[0]);

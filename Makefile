@@ -45,7 +45,10 @@ test: develop ## run all tests: C, C under the sanitizers, Python
 	$(MAKE) sanitized
 	$(PYTEST) $(ARGUMENTS)
 
-test-peers: develop ## hours: drawn tests with many more examples, then the other engines
+test-peers: develop ## hours: drawn tests with many more examples, threads, then the other engines
+	$(call c_build,build/threads,$(THREADS))
+	ctest --test-dir build/threads --output-on-failure \
+	  -R "fence_test$$|submission|thread_pool|session|weights|control"
 	INGOT_EXAMPLES=20 $(PYTEST) -m hypothesis $(ARGUMENTS)
 	$(MAKE) serving
 	$(MAKE) bench
@@ -112,6 +115,10 @@ endef
 # One build serves the C tests and the Python tests under the sanitizers.
 SANITIZED := -DCMAKE_C_COMPILER=gcc -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS=-O1 \
   -DINGOT_SANITIZE=ON -DINGOT_BUILD_PYTHON=ON -DPython_EXECUTABLE=$(BIN)/python
+
+# The tests of what threads share, under ThreadSanitizer.
+THREADS := -DCMAKE_C_COMPILER=gcc -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS=-O1 \
+  -DINGOT_SANITIZE=thread
 
 # What pip cannot bring, with the way to get it.
 $(STAMPS)/python:

@@ -19,8 +19,9 @@ from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.graph.references.natives import native_functions
 from ingot.compiler.vm.disassemble import disassemble
 from ingot.compiler.vm.read_module import read_module
+from ingot.hal.spec import dtype
 from tests.support.assembly import assert_assembles
-from tests.support.devices import best_variant, on_every_device, targets
+from tests.support.devices import best_variant, on_every_device, opencl_uri, targets
 
 Array = npt.NDArray[Any]
 F32 = np.float32
@@ -292,6 +293,56 @@ def test_a_function_of_c_is_called_from_python(single: ingot.Module) -> None:
     with pytest.raises(ingot.InvalidArgument, match="result 1 is not given"):
         model(X)
     assert names == [b"acme.f"]
+
+
+NAMES = ("i1", "i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "f16", "bf16", "f32", "f64")
+
+
+def test_elements_of_every_dtype_come_through() -> None:
+    def echo(*given: Any) -> Any:
+        both = [
+            ops.native(f"echo_{name}", f"({name}[n,2], {name}[]) -> ({name}[n,2], {name}[k])", x, 1)
+            for name, x in zip(NAMES, given, strict=True)
+        ]
+        return tuple(each for pair in both for each in pair)
+
+    def echo_of(name: str) -> Any:
+        def function(x: Array, one: Array) -> tuple[Array, Array]:
+            assert x.dtype == one.dtype == dtype(name).numpy
+            assert one.shape == ()
+            return x, x[:, 0]
+
+        return function
+
+    program = ingot.trace(echo, *(ingot.spec(f"{name}[n,2]") for name in NAMES))
+    natives = {f"echo_{name}": echo_of(name) for name in NAMES}
+    module = ingot.compile(program, target=targets(), variants=[best_variant()])
+    devices = ["cpu", *([uri] if (uri := opencl_uri()) else [])]
+    for model in (ingot.load(module, device=device, natives=natives) for device in devices):
+        for rows in (3, 0):
+            numbers = np.arange(2 * rows).reshape(rows, 2)
+            given = [numbers.astype(dtype(name).numpy) for name in NAMES]
+            results = model(*given)
+            for place, x in enumerate(given):
+                np.testing.assert_array_equal(results[2 * place].numpy(), x)
+                np.testing.assert_array_equal(results[2 * place + 1].numpy(), x[:, 0])
+
+
+def test_calls_without_arguments_or_results() -> None:
+    def program(x: Any) -> Any:
+        ops.native("acme.note", "(f32[n]) -> ()", x, effects=True)
+        return x + ops.native("acme.three", "() -> (f32[3])", effects=True)
+
+    seen: list[Array] = []
+    model = ingot.load(
+        ingot.compile(ingot.trace(program, ingot.spec("f32[3]")), variants=[best_variant()]),
+        natives={
+            "acme.note": lambda x: seen.append(x.copy()),
+            "acme.three": lambda: np.full(3, 3, F32),
+        },
+    )
+    np.testing.assert_array_equal(model(X).numpy(), X + 3)
+    np.testing.assert_array_equal(seen, [X])
 
 
 def test_calls_with_effects_keep_their_order_and_others_run_where_they_are_used() -> None:

@@ -111,6 +111,18 @@ def test_a_device_without_its_own_text_has_the_host_run_it() -> None:
     np.testing.assert_array_equal(model(x, BIAS)[0].numpy(), expected(x, BIAS)[0])
 
 
+def test_kernels_of_weights_run_when_the_module_is_loaded() -> None:
+    def shift(x: Any) -> Any:
+        weights = ops.asarray(np.ones((2, 4), np.float32))
+        return x + ops.kernel("acme.affine", SIGNATURE, weights, ops.asarray(BIAS))[0]
+
+    source = ingot.trace(shift, ingot.spec("f32[2,4]"))
+    module = ingot.compile(source, variants=[best_variant()], kernels={"acme.affine": in_c()})
+    assert module.report.dispatches["main"] == 1
+    x = np.zeros((2, 4), np.float32)
+    np.testing.assert_array_equal(ingot.load(module)(x).numpy(), [2 + BIAS] * 2)
+
+
 def refused(**options: Any) -> str:
     with pytest.raises(ingot.CompileError) as caught:
         ingot.compile(program, variants=[best_variant()], **options)

@@ -100,11 +100,11 @@ def build_executable(
     failed; the message says where the source was kept.
     """
     cache = cache or default_cache()
-    jobs = [
-        _Job(find_compiler(variant), variant, list(each), cache)
-        for variant, each in kernels.items()
-    ]
     try:
+        jobs = [
+            _Job(find_compiler(variant), variant, list(each), cache)
+            for variant, each in kernels.items()
+        ]
         objects = _build(jobs, progress)
     except OSError as error:
         raise CompileError(

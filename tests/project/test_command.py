@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -202,6 +203,7 @@ def test_bench_fills_open_dims(pair: str, capsys: pytest.CaptureFixture[str]) ->
     )
     assert "median" in printed
     assert "minimum" in printed
+    assert re.search(r"^memory 0\.\d KB: results 0\.\d KB$", printed, re.MULTILINE)
 
 
 def test_inspect_shows_what_is_inside(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -131,7 +131,7 @@ def compile(
     file or Hugging Face folder, onnx.ModelProto, torch.nn.Module, torch.export.ExportedProgram,
     jax.export.Exported, a program, or a dict of functions by name. `outputs`: values of an ONNX
     graph to give. `state`: arguments and results that stay (`state.py`). `target`: "cpu", "opencl"
-    or both. `variants`: of the CPU, best first, else this machine's. `fallback`: plain C beside a
+    or both. `variants`: of the CPU, or platforms, else this machine's. `fallback`: C beside a
     device's kernels. `parameters`: "embedded" weights stand in the module; "external" ones come
     with ingot.load, by `parameter_names` or theirs. `scope`: of these, or a dict by sources: each
     has own files, is swapped alone. `specialize`: values of symbolic dims with own kernels, as

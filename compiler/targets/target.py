@@ -88,7 +88,7 @@ def choose_targets(
         )
     if variants is not None and "cpu" not in wanted:
         raise InvalidArgument(
-            f"variants={list(variants)} are of the target 'cpu', and the module is for "
+            f"variants={variants!r} are of the target 'cpu', and the module is for "
             f"{', '.join(wanted)}: leave them out, or add the target"
         )
     return tuple(_choose_target(name, variants, fallback, has_dot4) for name in wanted)

@@ -146,11 +146,11 @@ PLATFORMS = {
 without any."""
 
 
-def named_variants(names: Sequence[str], has_dot4: bool = False) -> tuple[Variant, ...]:
-    """The variants of these names of variants and platforms, each once, for a program whose kernels
-    multiply bytes if `has_dot4`. InvalidArgument: a name is neither."""
+def named_variants(names: str | Sequence[str], has_dot4: bool = False) -> tuple[Variant, ...]:
+    """The variants of these names of variants and platforms, or of one, each once, for a program
+    whose kernels multiply bytes if `has_dot4`. InvalidArgument: a name is neither."""
     chosen: dict[str, Variant] = {}
-    for name in names:
+    for name in [names] if isinstance(names, str) else names:
         if name not in VARIANTS and name not in PLATFORMS:
             raise InvalidArgument(_unknown(name))
         for each in PLATFORMS.get(name, (name,)):

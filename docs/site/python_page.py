@@ -28,7 +28,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "State": ("state.past_present", "state.carried", "state.named"),
     "Load and call": ("load", "Model", "Function", "Signature", "Value", "Array"),
     "Functions of your application": ("Native", "should_stop", "Kernel"),
-    "Language models": ("generate", "LanguageModel", "Sampling"),
+    "Language models": ("generate", "LanguageModel", "lora", "Sampling"),
     "Devices": ("devices", "Device", "HostKernel"),
     "Look inside": ("explore", "Trace", "TraceEvent"),
     _FUNCTIONS: tuple(

@@ -48,7 +48,7 @@ test: develop ## run all tests: C, C under the sanitizers, Python
 test-peers: develop ## hours: drawn tests with many more examples, threads, then the other engines
 	$(call c_build,build/threads,$(THREADS))
 	ctest --test-dir build/threads --output-on-failure \
-	  -R "fence_test$$|submission|thread_pool|session|weights|control"
+	  -R "fence_test$$|submission|session|weights|control"
 	INGOT_EXAMPLES=20 $(PYTEST) -m hypothesis $(ARGUMENTS)
 	$(MAKE) serving
 	$(MAKE) bench

@@ -30,6 +30,8 @@ struct ingot_executor_t {
   _Atomic uint32_t looking_count; /* threads that look for tasks without the mutex */
   bool *is_destroyed; /* without threads: as above; NULL while no task runs */
 #if !defined(INGOT_NO_THREADS)
+  void (*begin)(void *user);
+  void *user;
   ingot_condition_t posted;
   uint32_t sleeping_count;
   uint32_t capacity;
@@ -75,12 +77,15 @@ bool ingot_executor_yield(ingot_executor_t *executor, ingot_task_t *task) {
 #if defined(INGOT_NO_THREADS)
 
 ingot_status_t ingot_executor_create(const ingot_allocator_t *allocator, uint32_t thread_count,
-                                     bool can_spin, ingot_executor_t **out_executor) {
+                                     bool can_spin, void (*begin)(void *user), void *user,
+                                     ingot_executor_t **out_executor) {
   void *memory;
   INGOT_TRY(ingot_allocate(allocator, sizeof(ingot_executor_t), &memory));
   ingot_executor_t *executor = memory;
   executor->allocator = *allocator;
   executor->can_spin = can_spin && thread_count > 1;
+  (void)begin;
+  (void)user;
   *out_executor = executor;
   return NULL;
 }
@@ -154,6 +159,7 @@ static ingot_executor_t *ingot_executor_begin(ingot_executor_thread_t *thread, b
   thread->self = ingot_thread_self();
   thread->is_destroyed = is_destroyed;
   ingot_mutex_unlock(&executor->mutex);
+  if (executor->begin) executor->begin(executor->user);
   return executor;
 }
 
@@ -281,7 +287,8 @@ void ingot_executor_clear_alarm(ingot_executor_t *executor, ingot_alarm_t *alarm
 /* -- what others call ------------------------------------------------------------------------- */
 
 ingot_status_t ingot_executor_create(const ingot_allocator_t *allocator, uint32_t thread_count,
-                                     bool can_spin, ingot_executor_t **out_executor) {
+                                     bool can_spin, void (*begin)(void *user), void *user,
+                                     ingot_executor_t **out_executor) {
   void *memory;
   INGOT_TRY(ingot_allocate(
       allocator, sizeof(ingot_executor_t) + thread_count * sizeof(ingot_executor_thread_t),
@@ -289,6 +296,8 @@ ingot_status_t ingot_executor_create(const ingot_allocator_t *allocator, uint32_
   ingot_executor_t *executor = memory;
   executor->allocator = *allocator;
   executor->can_spin = can_spin;
+  executor->begin = begin;
+  executor->user = user;
   executor->capacity = thread_count;
   ingot_executor_initialize(executor);
   *out_executor = executor;

@@ -27,10 +27,11 @@ typedef struct ingot_alarm_t {
   void (*expire)(struct ingot_alarm_t *alarm); /* may free it, and even end the executor */
 } ingot_alarm_t;
 
-/* At most `thread_count` threads. `can_spin`: one that has run a task looks for the next for a
- * while before it sleeps. */
+/* At most `thread_count` threads, which call `begin` (may be NULL) first. `can_spin`: one that has
+ * run a task looks for the next for a while before it sleeps. */
 ingot_status_t ingot_executor_create(const ingot_allocator_t *allocator, uint32_t thread_count,
-                                     bool can_spin, ingot_executor_t **out_executor);
+                                     bool can_spin, void (*begin)(void *user), void *user,
+                                     ingot_executor_t **out_executor);
 
 /* Waits for the threads, which have nothing to run any more; that of the caller ends by itself.
  * Accepts NULL. */

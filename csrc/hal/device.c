@@ -68,7 +68,8 @@ ingot_status_t ingot_hal_device_executor(ingot_device_t *device, ingot_executor_
     ingot_status_t status =
         executor ? NULL
                  : ingot_executor_create(ingot_hal_device_allocator(device), device->call_count,
-                                         device->can_spin, &executor);
+                                         device->can_spin, device->vtable->thread_begin, device,
+                                         &executor);
     atomic_store(&device->executor, executor);
     ingot_mutex_unlock(&device->instance->mutex);
     if (status) return status;

@@ -412,6 +412,7 @@ ingot_status_t ingot_hal_queue_read(ingot_hal_queue_t *queue, ingot_buffer_t *so
 
 struct ingot_hal_device_vtable_t {
   void (*destroy)(ingot_device_t *device); /* releases the instance last */
+  void (*thread_begin)(void *device); /* first on a thread for submitted calls; NULL: nothing */
   void (*trim)(ingot_device_t *device); /* NULL: there is nothing to free */
   ingot_status_t (*buffer_create)(ingot_device_t *device, int64_t length,
                                   ingot_buffer_t **out_buffer);

@@ -3,6 +3,7 @@
 #ifndef INGOT_HAL_CPU_CPU_H_
 #define INGOT_HAL_CPU_CPU_H_
 
+#include "hal/cpu/device_options.h"
 #include "hal/cpu/library.h"
 #include "hal/cpu/thread_pool.h"
 #include "hal/hal.h"
@@ -17,6 +18,7 @@ typedef struct ingot_hal_cpu_spare_t {
 
 typedef struct ingot_hal_cpu_device_t {
   ingot_device_t base;
+  ingot_hal_cpu_options_t options;
   ingot_hal_cpu_spare_t spares[INGOT_HAL_CPU_SPARES];
   _Atomic size_t spare_length; /* of all of them */
   _Atomic uint32_t next_spare;

@@ -38,8 +38,19 @@ static void ingot_cpu_device_destroy(ingot_device_t *base) {
   ingot_hal_instance_release(instance);
 }
 
+#if defined(INGOT_NO_THREADS)
+#define INGOT_CPU_THREAD_BEGIN NULL
+#else
+#define INGOT_CPU_THREAD_BEGIN ingot_cpu_thread_begin
+static void ingot_cpu_thread_begin(void *device) {
+  const ingot_hal_cpu_device_t *cpu = device;
+  ingot_hal_cpu_place_thread(&cpu->options, &cpu->base.instance->log);
+}
+#endif
+
 static const ingot_hal_device_vtable_t ingot_cpu_device_vtable = {
     .destroy = ingot_cpu_device_destroy,
+    .thread_begin = INGOT_CPU_THREAD_BEGIN,
     .trim = ingot_hal_cpu_device_trim,
     .buffer_create = ingot_hal_cpu_buffer_create,
     .buffer_wrap = ingot_hal_cpu_buffer_wrap,
@@ -119,6 +130,7 @@ static ingot_status_t ingot_cpu_device_create(ingot_instance_t *instance,
   device->base.format = INGOT_CPU_FORMAT;
   device->base.features = ingot_hal_cpu_features();
   device->base.thread_count = own.thread_count;
+  device->options = own;
   device->base.call_count = own.thread_count;
   device->base.can_spin = own.thread_count <= available && available > 1 && !own.is_calm;
   device->base.memory_length = ingot_memory_length();

@@ -91,3 +91,13 @@ ingot_status_t ingot_hal_cpu_read_options(const ingot_allocator_t *allocator,
   }
   return out_options->is_bound ? check_processors(allocator, uri, &out_options->processors) : NULL;
 }
+
+#if !defined(INGOT_NO_THREADS)
+void ingot_hal_cpu_place_thread(const ingot_hal_cpu_options_t *options, const ingot_log_t *log) {
+  if ((options->is_bound && !ingot_thread_bind(&options->processors)) ||
+      (options->priority && !ingot_thread_prioritize(options->priority))) {
+    ingot_log(log, INGOT_LOG_WARNING, "the system refuses a thread its %s",
+              options->is_bound ? "affinity or priority" : "priority");
+  }
+}
+#endif

@@ -22,4 +22,9 @@ ingot_status_t ingot_hal_cpu_read_options(const ingot_allocator_t *allocator,
                                           const ingot_hal_uri_t *uri,
                                           ingot_hal_cpu_options_t *out_options);
 
+#if !defined(INGOT_NO_THREADS)
+/* Gives the calling thread, one of the device's own, its processors and priority. */
+void ingot_hal_cpu_place_thread(const ingot_hal_cpu_options_t *options, const ingot_log_t *log);
+#endif
+
 #endif /* INGOT_HAL_CPU_DEVICE_OPTIONS_H_ */

@@ -262,12 +262,7 @@ static void ingot_pool_worker_main(void *argument) {
   ingot_pool_worker_t *worker = argument;
   ingot_hal_cpu_pool_t *pool = worker->pool;
   uint64_t seen = 0; /* no job has generation 0 */
-  const ingot_hal_cpu_options_t *options = &pool->options;
-  if ((options->is_bound && !ingot_thread_bind(&options->processors)) ||
-      (options->priority && !ingot_thread_prioritize(options->priority))) {
-    ingot_log(&pool->log, INGOT_LOG_WARNING, "the system refuses a thread its %s",
-              options->is_bound ? "affinity or priority" : "priority");
-  }
+  ingot_hal_cpu_place_thread(&pool->options, &pool->log);
   (void)ingot_float_environment_enter();
   for (;;) {
     uint64_t state = ingot_pool_await(pool, seen);

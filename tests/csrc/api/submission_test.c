@@ -1,6 +1,8 @@
 /* Submitted calls: order, fences, failures, cancels, deadlines, and who may be gone when they end.
  */
+#define _GNU_SOURCE /* sched_getaffinity */
 #include <pthread.h>
+#include <sched.h>
 
 #include "vm/harness.h"
 
@@ -390,6 +392,42 @@ static void calls_that_are_submitted_during_a_call_come_behind_it(void) {
   ingot_fence_release(end);
 }
 
+#if defined(__linux__)
+static void note_processors(void *user, ingot_status_t status) {
+  cpu_set_t set;
+  EXPECT_OK(status);
+  EXPECT_EQUAL(sched_getaffinity(0, sizeof(set), &set), 0);
+  *(int *)user = CPU_COUNT(&set);
+}
+
+static void threads_stand_where_the_device_says(void) {
+  cpu_set_t set;
+  char uri[64];
+  int first = 0, count = 0;
+  EXPECT_EQUAL(sched_getaffinity(0, sizeof(set), &set), 0);
+  while (!CPU_ISSET(first, &set)) ++first;
+  (void)snprintf(uri, sizeof(uri), "cpu://?threads=1&affinity=%d", first);
+  harness_t bound = {harness.instance, NULL};
+  harness_program_t program;
+  float x[4] = {1, 2, 3, 4};
+  one_t one;
+  ingot_fence_t *fence = new_fence();
+  REQUIRE_OK(ingot_device_create(harness.instance, uri, NULL, &bound.device));
+  REQUIRE_OK(harness_load(&bound, builder_add_one_module(), NULL, &program));
+  set_up(&one, harness_view(&bound, x, INGOT_DTYPE_F32, 4), NULL, fence, 1)->submission.done =
+      note_processors;
+  one.submission.user = &count;
+  EXPECT_OK(submit(program.session, &one));
+  EXPECT_OK(ingot_fence_wait(fence, 1, INGOT_FOREVER));
+  EXPECT_EQUAL(count, 1);
+  ingot_buffer_view_release(one.argument);
+  ingot_buffer_view_release(one.result);
+  ingot_fence_release(fence);
+  harness_unload(&program);
+  ingot_device_release(bound.device);
+}
+#endif
+
 /* -- ends -------------------------------------------------------------------------------------- */
 
 /* Everything is released but the fences, of which one lets the calls begin. */
@@ -559,6 +597,9 @@ int main(void) {
   RUN(deadlines_count_from_the_submission_on);
   RUN(others_are_refused_while_calls_are_queued);
   RUN(calls_that_are_submitted_during_a_call_come_behind_it);
+#if defined(__linux__)
+  RUN(threads_stand_where_the_device_says);
+#endif
   RUN(what_was_submitted_ends_without_its_owner);
   RUN(nothing_is_left_when_the_fence_is_reached);
   RUN(every_allocation_may_fail);

@@ -114,6 +114,9 @@ def test_threads_and_texts_that_end_early(
     for prompt in PROMPTS:
         assert texts[prompt] == _alone(alone, prompt, max_tokens=6, temperature=0.0)[0]
     assert list(batch.submit("x", max_tokens=0)) == []
+    several = batch.generate(PROMPTS, max_tokens=50)
+    next(several)
+    several.close()  # type: ignore[attr-defined]
     assert _is_idle(batch)
 
 
@@ -137,6 +140,9 @@ def test_a_step_that_fails_loses_no_text(
 def test_what_cannot_be_is_refused(batch: ingot.LanguageBatch, alone: ingot.LanguageModel) -> None:
     with pytest.raises(ingot.InvalidArgument, match="the prompt has no tokens"):
         batch.submit([])
+    with pytest.raises(ingot.InvalidArgument, match="the prompt has no tokens"):
+        next(ingot.generate(batch, ["a", []]))  # type: ignore[call-overload]
+    assert _is_idle(batch)
     with pytest.raises(ingot.OutOfRange, match="has 193 tokens, but the cache has room for 192"):
         batch.submit([65] * 193)
     with pytest.raises(ingot.InvalidArgument, match="temperature is -1"):

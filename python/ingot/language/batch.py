@@ -44,11 +44,13 @@ class Stream:
         return self
 
     def __next__(self) -> str:
-        while not (piece := self.taken()):
-            if self.is_done:
+        while True:
+            is_done = self.is_done  # what another thread adds after this is not the end
+            if piece := self.taken():
+                return piece
+            if is_done:
                 raise StopIteration
             self._batch.step()
-        return piece
 
     def fork(self, *, max_tokens: int | None = None, **sampling: Any) -> Stream:
         """Another stream that goes on from the same tokens, with options of its own. What both
@@ -131,14 +133,21 @@ class LanguageBatch:
     ) -> Iterator[tuple[int, str]]:
         """The texts behind several prompts, as (number of the prompt, piece) in the order in which
         pieces are made. The seed of a text is `seed` and its number."""
-        streams = [
-            self.submit(prompt, max_tokens=max_tokens, seed=seed + number, **sampling)
-            for number, prompt in enumerate(prompts)
-        ]
-        while self.step():
-            for number, stream in enumerate(streams):
-                while piece := stream.taken():
-                    yield number, piece
+        streams: list[Stream] = []
+        try:
+            for number, prompt in enumerate(prompts):
+                own = {"max_tokens": max_tokens, "seed": seed + number, **sampling}
+                streams.append(self.submit(prompt, **own))
+            is_done = False
+            while not is_done:
+                self.step()
+                is_done = all(each.is_done for each in streams)
+                for number, stream in enumerate(streams):
+                    while piece := stream.taken():
+                        yield number, piece
+        finally:
+            for stream in streams:
+                stream.close()
 
     def step(self) -> bool:
         """Lets every text that has a place get its next token, and one that is new the next part

@@ -189,7 +189,7 @@ def _arrays_of(path: str | os.PathLike[str], stack: ExitStack) -> Mapping[str, A
     start = _start(path)
     if start.startswith(MAGIC):
         return Gguf(path).parameters()
-    if not zipfile.is_zipfile(path):
+    if not start.startswith(b"PK") or not zipfile.is_zipfile(path):
         return None
     with zipfile.ZipFile(path) as archive:
         is_zarr = not _ZARR.isdisjoint(archive.namelist())

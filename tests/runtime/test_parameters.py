@@ -133,6 +133,13 @@ def test_every_kind_of_source_is_read(write: Any, module: Any, tmp_path: Path) -
     np.testing.assert_array_equal(model(X), expected())
 
 
+def test_a_safetensors_file_may_hold_an_archive(module: Any, tmp_path: Path) -> None:
+    inner = np.fromfile(npz(tmp_path), np.uint8)
+    save_file({"b": B, "w": W, "z": inner}, tmp_path / "all.safetensors")
+    model = ingot.load(module, parameters=tmp_path / "all.safetensors")
+    np.testing.assert_array_equal(model(X), expected())
+
+
 def test_the_first_source_that_has_a_tensor_gives_it(module: Any, tmp_path: Path) -> None:
     model = ingot.load(module, parameters=[{"b": B + 1}, safetensors(tmp_path)])
     np.testing.assert_array_equal(model(X), expected(b=B + 1))

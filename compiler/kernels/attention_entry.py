@@ -6,6 +6,8 @@ blocks of queries by batch items on every target. This file chooses nothing.
 
 from __future__ import annotations
 
+from math import gcd
+
 from ingot.compiler.dispatch.view import View, view_of
 from ingot.compiler.graph.forms.fuse_attention import is_fusable
 from ingot.compiler.graph.ops import Attention, AttentionPaged, Transpose
@@ -92,8 +94,10 @@ class AttentionEntry:
         return self.b.add(self.base(view), self.b.mul(key, self.b.dim(view.strides[-2])))
 
     def block(self, length: int) -> int:
-        """The keys of blocks, which begin at multiples of that: `length` at most."""
-        return min(length, self.pages.length) if self.pages else length
+        """The keys of blocks, which begin at multiples of that: `length` at most. None is in two
+        pages."""
+        page = self.pages.length if self.pages else length
+        return page if page <= length else gcd(page, length)
 
     def seen(self, first: Index, count: Index) -> tuple[Index, Index]:
         """The keys that some of queries [first, first + count) see: from the first on up to the

@@ -12,6 +12,7 @@ from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.graph.references.contraction import REFERENCES
 from ingot.compiler.ir import Function, Module, TensorType
 from ingot.compiler.ir.dims import Dim, symbol
+from ingot.compiler.kernels.attention_entry import AttentionEntry
 from ingot.hal.spec import dtype
 from tests.support.entries import entry
 from tests.support.every_target import CPU
@@ -51,6 +52,15 @@ def test_few_queries_read_keys_where_they_lie(attributes: dict[str, Any]) -> Non
 @pytest.mark.slow
 def test_many_queries_read_keys_where_they_lie() -> None:
     CPU.check(paged(70, **BOTH), operands(2, 70), one=True, b=2)
+
+
+@pytest.mark.parametrize(("page", "block"), [(16, 16), (100, 100), (512, 256), (300, 4)])
+def test_no_block_of_keys_is_in_two_pages(page: int, block: int) -> None:
+    pages = f32(PAGES, HEADS, page, WIDE)
+    numbers = [TensorType(dtype("i32"), (1, n)) for n in (2, 3)]
+    types = [f32(1, HEADS, 3, WIDE), pages, pages, *numbers]
+    function = entry(types, lambda b, *x: b.op("attention_paged", *x, scale=0.2))
+    assert AttentionEntry(function).block(256) == block
 
 
 def test_pages_of_f16() -> None:

@@ -403,10 +403,11 @@ static void note_processors(void *user, ingot_status_t status) {
 static void threads_stand_where_the_device_says(void) {
   cpu_set_t set;
   char uri[64];
-  int first = 0, count = 0;
+  size_t first = 0;
+  int count = 0;
   EXPECT_EQUAL(sched_getaffinity(0, sizeof(set), &set), 0);
   while (!CPU_ISSET(first, &set)) ++first;
-  (void)snprintf(uri, sizeof(uri), "cpu://?threads=1&affinity=%d", first);
+  (void)snprintf(uri, sizeof(uri), "cpu://?threads=1&affinity=%zu", first);
   harness_t bound = {harness.instance, NULL};
   harness_program_t program;
   float x[4] = {1, 2, 3, 4};

@@ -63,8 +63,8 @@ class Program(Uncopied):
         memory_limit: int | None = None,
         shares_slab: bool = False,
     ) -> None:
-        options = ffi.new("ingot_program_options_t *", {"zero_memory": zero_memory})
-        options.memory_limit = _limit(memory_limit)
+        given = {"zero_memory": zero_memory, "memory_limit": _limit(memory_limit)}
+        options = ffi.new("ingot_program_options_t *", given)
         self.shares_slab = shares_slab  # of its sessions
         sources = named_sources(source)
         own: dict[str, Any] = {}  # of modules that were compiled here
@@ -80,7 +80,6 @@ class Program(Uncopied):
         }
         self._natives = {**own, **dict(natives or {})}
         options.natives, options.native_count = table.table, table.count
-        set_limits(options.limits, None, timeout)
         begin = time.monotonic()
         self.device = device
         self.names = tuple(sources)
@@ -91,11 +90,7 @@ class Program(Uncopied):
         out = ffi.new("ingot_program_t **")
         modules = ffi.new("ingot_module_t *[]", self.modules)
         with open_parameters(self.modules, parameters) as (weights, packed):
-            if timeout is not None:
-                rest = timeout - (time.monotonic() - begin)
-                if rest <= 0:
-                    raise DeadlineExceeded(f"load has run longer than its timeout of {timeout} s")
-                set_limits(options.limits, None, rest)
+            set_limits(options.limits, None, _rest(timeout, begin))
             names = ffi.new("char *[]", packed)
             options.packed, options.packed_count = names, len(packed)
             options.verify_packed = verify
@@ -178,6 +173,16 @@ class Program(Uncopied):
         while lib.ingot_program_host_kernel(self.pointer, ordinal, out):
             yield HostKernel(text(out.kernel), text(out.layer), text(out.reason))
             ordinal += 1
+
+
+def _rest(timeout: float | None, begin: float) -> float | None:
+    """What is left of a timeout since `begin`. DeadlineExceeded: nothing."""
+    if timeout is None:
+        return None
+    rest = timeout - (time.monotonic() - begin)
+    if rest <= 0:
+        raise DeadlineExceeded(f"load has run longer than its timeout of {timeout} s")
+    return rest
 
 
 def named_sources(source: Any) -> dict[str, Any]:

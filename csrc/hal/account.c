@@ -35,8 +35,10 @@ void ingot_hal_account_move(ingot_hal_account_t *account, ingot_hal_account_t *p
 
 /* -- counting -------------------------------------------------------------------------------- */
 
+/* Negative where a sum of lengths has no room in 63 bits. */
 static int64_t usage_add(ingot_hal_usage_t *usage, int64_t length) {
-  return atomic_fetch_add_explicit(&usage->current, length, memory_order_relaxed) + length;
+  int64_t before = atomic_fetch_add_explicit(&usage->current, length, memory_order_relaxed);
+  return (int64_t)((uint64_t)before + (uint64_t)length);
 }
 
 static void usage_raise_peak(ingot_hal_usage_t *usage, int64_t current) {
@@ -68,10 +70,10 @@ static ingot_status_t account_failure(const ingot_hal_account_t *account, int64_
 static ingot_status_t account_put(ingot_hal_account_t *first, uint32_t kind, int64_t length) {
   for (ingot_hal_account_t *account = first; account; account = account->parent) {
     int64_t total = usage_add(&account->total, length);
-    if (total > account->limit) {
+    if (total > account->limit || total < 0) {
       (void)usage_add(&account->total, -length);
       account_take_back(first, account, kind, length);
-      return account_failure(account, length, total - length);
+      return account_failure(account, length, (int64_t)((uint64_t)total - (uint64_t)length));
     }
     usage_raise_peak(&account->total, total);
     usage_raise_peak(&account->kinds[kind], usage_add(&account->kinds[kind], length));

@@ -26,10 +26,10 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "Quantise": ("quantize", "QuantizedModule", "QuantizationReport", "LayerReport", "ResultError"),
     "Programs in Python": ("program", "trace", "spec", "chain", "lowering", "Program", "Spec"),
     "State": ("state.past_present", "state.carried", "state.named"),
-    "Load and call": ("load", "Model", "Function", "Signature", "Value", "Array"),
+    "Load and call": ("load", "Model", "Function", "Signature", "Value", "Array", "Fence"),
     "Functions of your application": ("Native", "should_stop", "Kernel"),
-    "Language models": ("generate", "LanguageModel", "lora", "Sampling"),
-    "Devices": ("devices", "Device", "HostKernel"),
+    "Language models": ("generate", "LanguageModel", "LanguageBatch", "lora", "Sampling"),
+    "Devices": ("devices", "open_device", "Device", "HostKernel"),
     "Look inside": ("explore", "Trace", "TraceEvent"),
     _FUNCTIONS: tuple(
         f"ops.{name}"
@@ -41,7 +41,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
 _CLASSES = (HostKernel, Report, Sampling, Trace, TraceEvent)
 _QUANTISED = (LayerReport, QuantizationReport, ResultError)
 GIVEN = {each.__name__: each for each in (*_CLASSES, *_QUANTISED)}
-MADE = ("LanguageModel", "Native", "Kernel")  # classes that users make
+MADE = ("LanguageModel", "LanguageBatch", "Fence", "Native", "Kernel")  # classes that users make
 WIDTH = 90
 ITEM = re.compile(r"`\w+`(, `\w+`)*: |[A-Z]\w+(, [A-Z]\w+)*( or [A-Z]\w+)?: ")
 

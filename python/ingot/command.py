@@ -136,25 +136,7 @@ def _add_compile(commands: Any) -> None:
         "each for a module of several functions",
     )
     parser.add_argument("-o", "--output", required=True, metavar="OUT", help="the module file")
-    parser.add_argument(
-        "--target",
-        default="cpu",
-        metavar="NAMES",
-        help="devices to compile for: cpu, opencl, or cpu,opencl (%(default)s)",
-    )
-    parser.add_argument(
-        "--no-fallback",
-        action="store_true",
-        help="leave out the plain C beside OpenCL kernels, which runs where a device lacks or "
-        "fails one",
-    )
-    parser.add_argument(
-        "--variants",
-        metavar="NAMES",
-        help="machines to make native code for, best first: variants such as x86-64-v4,aarch64, "
-        "and platforms, which are sets of them: android, ios, raspberry-pi, browser, server "
-        "(what suits this machine)",
-    )
+    _add_machines(parser)
     _add_outputs(parser)
     parser.add_argument(
         "--parameters",
@@ -193,6 +175,28 @@ def _add_compile(commands: Any) -> None:
     )
     add_dim(parser, "a size at which to report, and for which --memory is enough")
     add_natives(parser)
+
+
+def _add_machines(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--target",
+        default="cpu",
+        metavar="NAMES",
+        help="devices to compile for: cpu, opencl, or cpu,opencl (%(default)s)",
+    )
+    parser.add_argument(
+        "--no-fallback",
+        action="store_true",
+        help="leave out the plain C beside OpenCL kernels, which runs where a device lacks or "
+        "fails one",
+    )
+    parser.add_argument(
+        "--variants",
+        metavar="NAMES",
+        help="machines to make native code for, best first: variants such as x86-64-v4,aarch64, "
+        "and platforms, which are sets of them: android, ios, raspberry-pi, browser, server "
+        "(what suits this machine)",
+    )
 
 
 def _add_outputs(parser: argparse.ArgumentParser) -> None:

@@ -46,6 +46,8 @@ LINES = {
 }
 IN_ALL = 87900
 LONGEST_FILE = 600
+API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
+LONGEST_API = 820
 LONGEST_FUNCTION = 57
 SUFFIXES = (".py", ".c", ".h", ".cl", ".def", ".js")
 OTHERS = {"__pycache__", "libraries"}  # what nobody here wrote
@@ -106,7 +108,7 @@ def test_no_file_and_no_function_is_longer_than_the_longest() -> None:
     wrong = []
     for path in (path for folder in LINES for path in _files(folder)):
         length = len(path.read_text(encoding="utf-8").splitlines())
-        if length > LONGEST_FILE:
+        if length > (LONGEST_API if path == ROOT / API else LONGEST_FILE):
             wrong.append(f"{path.relative_to(ROOT)} has {length} lines")
         if path.suffix == ".py":
             for name, count in _functions(path):

@@ -61,7 +61,9 @@ def test_a_kernel_gives_what_the_graph_gives(name: str, target: Any) -> None:
 
 def test_all_classes_are_here() -> None:
     assert {lower_class(each()) for each in (*ENTRIES.values(), lambda: SUPPRESS)} == {
-        each.name for each in KERNEL_CLASSES
+        each.name
+        for each in KERNEL_CLASSES
+        if each.name != "own"  # text of users, no loops
     }
 
 

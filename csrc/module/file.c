@@ -10,7 +10,7 @@ ingot_status_t ingot_file_open(const ingot_allocator_t *allocator, const char *p
   ingot_reason_t reason = {"this runtime was built without files: give the bytes"};
 #if defined(INGOT_NO_FILES)
   (void)choose;
-  (void)out_file;
+  *out_file = (ingot_file_t){NULL, 0};
   ingot_status_code_t code = INGOT_STATUS_UNSUPPORTED;
 #else
   ingot_status_code_t code = ingot_file_load(allocator, path, choose, out_file, &reason);

@@ -467,6 +467,8 @@ uint32_t ingot_processor_count(void) {
 #if defined(__linux__)
   cpu_set_t set;
   if (sched_getaffinity(0, sizeof(set), &set) == 0) count = CPU_COUNT(&set);
+#endif
+#if defined(__linux__) && !defined(INGOT_NO_FILES)
   uint32_t quota = ingot_cgroup_quota("");
   if (count > 0 && quota < (uint32_t)count) count = (long)quota;
 #endif

@@ -23,6 +23,7 @@ C_TESTS = (
     *("base/memory", "base/status", "module/verify", "api/failure", "api/native"),
     *("vm/debug", "vm/edge", "vm/list", "vm/opcode", "vm/state"),
 )
+BUILDER = "tests/csrc/module/builder.c"
 
 
 class Machine(NamedTuple):
@@ -48,10 +49,14 @@ def wine_prefix(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def _build(machine: Machine, program: Path, *files: str | Path) -> None:
     need_tool(machine.command[0])
-    flags = ("-Os", "-fno-sanitize=undefined", "-Icsrc/include", "-Icsrc", "-Itests/csrc")
-    words = [str(find_ziglang()), "cc", "-target", *machine.target, *flags]
-    words += ["csrc/ingot.c", *map(str, files), "-o", str(program)]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+    zig = (str(find_ziglang()), "cc", "-fno-sanitize=undefined")
+    _compile(program, *zig, "-target", *machine.target, *files)
+
+
+def _compile(program: Path, *words: str | Path) -> None:
+    flags = ("-Os", "-Icsrc/include", "-Icsrc", "-Itests/csrc", "csrc/ingot.c", "-lm")
+    command = [*map(str, words), *flags, "-o", str(program)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[:4000]
 
 
@@ -88,9 +93,16 @@ def _write_program(folder: Path) -> list[Path]:
 @pytest.mark.parametrize("name", MACHINES)
 def test_c_tests_pass(name: str, tmp_path: Path, wine_prefix: str) -> None:
     machine, program = MACHINES[name], tmp_path / "all.exe"
-    builder = "tests/csrc/module/builder.c"
-    _build(machine, program, builder, *_write_program(tmp_path), "-lm")
+    _build(machine, program, BUILDER, *_write_program(tmp_path))
     assert "failed" not in _run(machine, program, prefix=wine_prefix)
+
+
+def test_c_tests_pass_without_threads_files_and_loader(tmp_path: Path) -> None:
+    program = tmp_path / "all"
+    parts = [f"-DINGOT_NO_{part}" for part in ("THREADS", "FILES", "LOADER")]
+    _compile(program, "cc", *parts, BUILDER, *_write_program(tmp_path))
+    done = subprocess.run([str(program)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
 
 
 def test_windows_reads_digits(tmp_path: Path, wine_prefix: str) -> None:

@@ -149,7 +149,7 @@ def test_public_header_is_valid_c_plus_plus(tmp_path: Path) -> None:
     if shutil.which("g++") is None:
         pytest.skip("g++ is not installed")
     source = tmp_path / "program.cc"
-    headers = '#include "ingot/ingot.h"\n#include "ingot/opencl.h"\n'
+    headers = '#include "ingot/arena.h"\n#include "ingot/opencl.h"\n'
     source.write_text(headers + "int main() { return INGOT_STATUS_OK; }\n")
     _run("g++", "-Wall", "-Werror", f"-I{header.INCLUDE_FOLDER}", "-fsyntax-only", source)
 

@@ -12,6 +12,7 @@ from typing import Any
 import ingot
 from ingot.compiler.report import Report
 from ingot.hal import errors
+from ingot.language.batch import Stream
 from ingot.language.sampling import Sampling
 from ingot.quantizing.measuring import ResultError
 from ingot.quantizing.report import LayerReport, QuantizationReport
@@ -28,7 +29,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "State": ("state.past_present", "state.carried", "state.named"),
     "Load and call": ("load", "Model", "Function", "Signature", "Value", "Array", "Fence"),
     "Functions of your application": ("Native", "should_stop", "Kernel"),
-    "Language models": ("generate", "LanguageModel", "LanguageBatch", "lora", "Sampling"),
+    "Language models": ("generate", "LanguageModel", "LanguageBatch", "Stream", "lora", "Sampling"),
     "Devices": ("devices", "open_device", "Device", "HostKernel"),
     "Look inside": ("explore", "Trace", "TraceEvent"),
     _FUNCTIONS: tuple(
@@ -38,7 +39,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     ),
 }
 # What calls give or take as keywords, and users do not make.
-_CLASSES = (HostKernel, Report, Sampling, Trace, TraceEvent)
+_CLASSES = (HostKernel, Report, Sampling, Stream, Trace, TraceEvent)
 _QUANTISED = (LayerReport, QuantizationReport, ResultError)
 GIVEN = {each.__name__: each for each in (*_CLASSES, *_QUANTISED)}
 MADE = ("LanguageModel", "LanguageBatch", "Fence", "Native", "Kernel")  # classes that users make

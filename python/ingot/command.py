@@ -138,27 +138,8 @@ def _add_compile(commands: Any) -> None:
     parser.add_argument("-o", "--output", required=True, metavar="OUT", help="the module file")
     _add_machines(parser)
     _add_outputs(parser)
-    parser.add_argument(
-        "--parameters",
-        choices=("embedded", "external"),
-        default="embedded",
-        help="weights go into the module, or are given when it is loaded (%(default)s)",
-    )
-    parser.add_argument(
-        "--scope",
-        action="append",
-        default=[],
-        metavar="[SOURCE=]NAME",
-        help="what these parameters are of, of a source or of all; each scope has its own files",
-    )
+    _add_weight_options(parser)
     _add_shape_options(parser)
-    parser.add_argument(
-        "--precision",
-        default="f32",
-        metavar="NAME",
-        help="of activations that meet weights quantised in groups: f32 as they are, or int8, "
-        "rounded to 8 bits, which is faster",
-    )
     parser.add_argument(
         "--debug",
         action="store_true",
@@ -196,6 +177,36 @@ def _add_machines(parser: argparse.ArgumentParser) -> None:
         help="machines to make native code for, best first: variants such as x86-64-v4,aarch64, "
         "and platforms, which are sets of them: android, ios, raspberry-pi, browser, server "
         "(what suits this machine)",
+    )
+
+
+def _add_weight_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--parameters",
+        choices=("embedded", "external"),
+        default="embedded",
+        help="weights go into the module, or are given when it is loaded (%(default)s)",
+    )
+    parser.add_argument(
+        "--scope",
+        action="append",
+        default=[],
+        metavar="[SOURCE=]NAME",
+        help="what these parameters are of, of a source or of all; each scope has its own files",
+    )
+    parser.add_argument(
+        "--lora",
+        action="append",
+        default=[],
+        metavar="RANK|ADAPTER",
+        help="room for adapters (LoRA) of a language model: a rank, or those that are to fit",
+    )
+    parser.add_argument(
+        "--precision",
+        default="f32",
+        metavar="NAME",
+        help="of activations that meet weights quantised in groups: f32 as they are, or int8, "
+        "rounded to 8 bits, which is faster",
     )
 
 
@@ -252,7 +263,13 @@ def _add_shape_options(parser: argparse.ArgumentParser) -> None:
 
 def _run_compile(options: argparse.Namespace) -> None:
     import ingot
-    from ingot.compile_options import parse_scope, parse_sources, parse_specialize, parse_state
+    from ingot.compile_options import (
+        parse_lora,
+        parse_scope,
+        parse_sources,
+        parse_specialize,
+        parse_state,
+    )
     from ingot.inputs import parse_dims
     from ingot.progress import show_progress
 
@@ -275,6 +292,7 @@ def _run_compile(options: argparse.Namespace) -> None:
             fallback=not options.no_fallback,
             parameters=options.parameters,
             scope=parse_scope(options.scope),
+            lora=parse_lora(options.lora),
             natives=own.declared,
             kernels=own.kernels,
             debug=options.debug,

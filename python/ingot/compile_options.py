@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 __all__ = [
     "is_size",
     "parse_length",
+    "parse_lora",
     "parse_scope",
     "parse_sources",
     "parse_specialize",
@@ -68,6 +69,13 @@ def parse_specialize(texts: Sequence[str]) -> dict[str, list[int]] | None:
             )
         values.setdefault(name, []).extend(int(each) for each in numbers.split(","))
     return values or None
+
+
+def parse_lora(texts: Sequence[str]) -> int | list[str] | None:
+    """ "16", or the paths of adapters; None without any."""
+    if len(texts) == 1 and re.fullmatch(r"\d{1,9}", texts[0], re.ASCII):
+        return int(texts[0])
+    return list(texts) or None
 
 
 def parse_scope(texts: Sequence[str]) -> dict[str, str] | str:

@@ -12,6 +12,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import ingot
+from ingot.compile_options import parse_lora
 from ingot.compiler.frontends.attributes import ADAPTERS
 from ingot.compiler.frontends.checkpoint import import_checkpoint
 from ingot.compiler.frontends.gguf import import_gguf
@@ -260,3 +261,9 @@ def test_scales_of_the_command(tmp_path: Path) -> None:
     assert parse_adapter("a.gguf:b") == "a.gguf:b"
     assert parse_adapter(f"{tmp_path}/a:1") == f"{tmp_path}/a:1"
     assert json.dumps(parse_adapter("C:/a:-1")) == '["C:/a", -1.0]'
+
+
+def test_ranks_and_adapters_of_the_command() -> None:
+    assert parse_lora([]) is None
+    assert parse_lora(["16"]) == 16
+    assert parse_lora(["a.gguf", "16"]) == ["a.gguf", "16"]

@@ -1,4 +1,4 @@
-"""A folder of compiled objects, found again by the hash of all that went into them.
+"""A folder of compiled objects and packed weights, found by the hash of all that went into them.
 
 The folder is `$INGOT_CACHE`, else `ingot` in the XDG cache folder. It is private (0700);
 files appear by rename, so readers never see half of one; a file carries the hash of its

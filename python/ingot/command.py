@@ -509,7 +509,10 @@ def _list(names: Iterable[str]) -> str:
 
 def _add_cache(commands: Any) -> None:
     parser = add_command(
-        commands, "cache", _run_cache, "show the folder of compiled kernels, or make it smaller"
+        commands,
+        "cache",
+        _run_cache,
+        "show the folder of kernels and shared weights, or make it smaller",
     )
     parser.add_argument(
         "--trim",

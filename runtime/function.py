@@ -184,6 +184,7 @@ class Function(Uncopied):
             frame = self._frames.pop()
         except IndexError:
             frame = self._new_frame()
+        submission = None
         try:
             if limits != (None, None):
                 set_limits(frame.pointer.options, *limits)
@@ -198,7 +199,8 @@ class Function(Uncopied):
             submission = Submission(self, self._session, frame, keep, outputs)
             submission.submit(*fences)
         except BaseException:
-            self.release(frame)
+            if submission is None or not submission.is_queued:
+                self.release(frame)
             raise
         return submission
 

@@ -1,9 +1,9 @@
 """Calls that do not wait: `Submission`, the future of one.
 
 Threads of the runtime make the calls without the interpreter and leave them in a list, from which
-futures are completed: by a thread that waits for one's result, else by a thread of their own, which
-starts with the first submission. So a call that has ended never keeps the next one waiting for the
-interpreter's lock.
+futures are completed: by a thread that waits for one's result, unless it is the main thread, where
+a signal may raise anywhere, else by a thread of their own, which starts with the first submission.
+So a call that has ended never keeps the next one waiting for the interpreter's lock.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ class Submission(Future[Any]):
     ) -> None:
         super().__init__()
         self.error: BaseException | None = None  # that Python raised inside the call
+        self.is_queued = False  # C has it: the frame is in use until `end`
         self._function = function
         self._session = session
         self._frame = frame
@@ -57,15 +58,19 @@ class Submission(Future[Any]):
             pointer = self._frame.submission = ffi.new("ingot_python_submission_t *")
             pointer.frame = self._frame.pointer
         pointer.ended = self._reader.ended
+        pointer.number = 0
         pending = self._session.pending
-        _submissions[pointer] = self
-        pending.add(self)
         try:
+            _submissions[pointer] = self
+            pending.add(self)
             self._session.submit(pointer, waits, len(waited), signals, len(signalled))
         except BaseException:
-            _submissions.pop(pointer, None)
-            pending.discard(self)
+            self.is_queued = pointer.number != 0  # a signal raised behind C
+            if not self.is_queued:
+                _submissions.pop(pointer, None)
+                pending.discard(self)
             raise
+        self.is_queued = True
         self._number = pointer.number
 
     def cancel(self) -> bool:
@@ -84,8 +89,11 @@ class Submission(Future[Any]):
 
     def _lead(self, timeout: float | None) -> float | None:
         """Completes futures until this one is; gives what is left of the time."""
+        thread = threading.get_ident()
+        if thread == threading.main_thread().ident or thread in _completing:
+            return timeout
         end = None if timeout is None else time.monotonic() + timeout
-        while not self.done() and threading.get_ident() not in _completing:
+        while not self.done():
             rest = _SLICE if end is None else int((end - time.monotonic()) * 1e9)
             if rest <= 0:
                 break

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -309,3 +311,25 @@ assert os.waitpid(child, 0)[1] == 0
 print(running.cancel(), model.count.submit(5).result(20))
 """
     assert _program(code) == "True\nNone\nTrue None\n"
+
+
+def test_signals_may_raise_while_calls_are_submitted(counter: ingot.Model) -> None:
+    """A handler that raises anywhere: every call ends, and frames are not mixed up."""
+
+    def hear(_number: int, _frame: object) -> None:
+        raise KeyboardInterrupt
+
+    saved = signal.signal(signal.SIGALRM, hear)
+    futures = [counter.count.submit(20)]  # the thread of futures starts without signals
+    try:
+        for _ in range(100):
+            signal.setitimer(signal.ITIMER_REAL, 0.0004)
+            with contextlib.suppress(KeyboardInterrupt):
+                while True:
+                    futures.append(counter.count.submit(20))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, saved)
+    assert wait(futures, SOON).not_done == set()
+    assert counter.count(1) is None
+    assert counter._session.pending == set()

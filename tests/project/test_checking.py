@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -243,14 +243,14 @@ def test_a_wrong_product_with_codes_is_found(
     parameters = {"codes": codes, "scales": rng.random((4, 32)).astype(np.float32) + 1}
     for n in (1, 5):
         assert check(path, parameters=parameters, n=n).endswith("dispatches compared")
-    exact = BlockCoding.number
+    exact = BlockCoding.numbers
 
-    def wrong(self: BlockCoding, b: Any, word: Any, step: int, element: Any) -> Any:
-        number = exact(self, b, word, step, element)
-        off = b.constant(1.01, element, lanes_of(number))
-        return b.op("mul", number, off) if step == 3 else number
+    def wrong(self: BlockCoding, b: Any, words: Any, count: int, element: Any) -> Iterator[Any]:
+        for step, number in enumerate(exact(self, b, words, count, element)):
+            off = b.constant(1.01, element, lanes_of(number))
+            yield b.op("mul", number, off) if step == 3 else number
 
-    monkeypatch.setattr(BlockCoding, "number", wrong)
+    monkeypatch.setattr(BlockCoding, "numbers", wrong)
     for n in (1, 5):
         with pytest.raises(Mismatch, match=r"layer 'project' \(dot_coded\)"):
             check(path, parameters=parameters, n=n)

@@ -81,14 +81,20 @@ static bool ingot_fence_is_over(const ingot_fence_t *fence, uint64_t value) {
   return atomic_load(&fence->value) >= value || atomic_load(&fence->has_failed);
 }
 
-/* Under the mutex: tells those whose value is decided. Gives the notes, in order. */
+/* Under the mutex: the first waiter whose value is decided, taken out; NULL if there is none. */
+static ingot_fence_waiter_t *ingot_fence_pop(ingot_fence_t *fence) {
+  ingot_fence_waiter_t *waiter = fence->waiters;
+  while (waiter && !ingot_fence_is_over(fence, waiter->value)) waiter = waiter->next;
+  if (waiter) ingot_fence_unlink(waiter);
+  return waiter;
+}
+
+/* Under the mutex: tells those whose value is decided. Gives the notes, in order. Without threads
+ * the one who is told runs calls at once, which may change the list. */
 static ingot_fence_note_t *ingot_fence_tell(ingot_fence_t *fence) {
   ingot_fence_waiter_t *notes = NULL, **end = &notes;
   if (fence->sleeper_count > 0) ingot_condition_broadcast(&fence->changed);
-  for (ingot_fence_waiter_t *waiter = fence->waiters, *next; waiter; waiter = next) {
-    next = waiter->next;
-    if (!ingot_fence_is_over(fence, waiter->value)) continue;
-    ingot_fence_unlink(waiter);
+  for (ingot_fence_waiter_t *waiter; (waiter = ingot_fence_pop(fence)) != NULL;) {
     if (waiter->reached) {
       waiter->reached(waiter);
       continue;
@@ -138,9 +144,15 @@ static void ingot_fence_abandon(ingot_fence_t *fence) {
 static void ingot_fence_leave(ingot_fence_t *fence, bool is_dropped) {
   bool is_last = is_dropped && ingot_reference_count_release(&fence->owners);
   if (is_last) ingot_fence_abandon(fence);
+#if defined(INGOT_NO_THREADS)
+  ingot_fence_keep(fence); /* the calls that run now may let go of it */
+#endif
   ingot_fence_note_t *notes = ingot_fence_tell(fence);
   ingot_mutex_unlock(&fence->mutex);
   if (notes) ingot_fence_call(fence, notes);
+#if defined(INGOT_NO_THREADS)
+  ingot_fence_let_go(fence);
+#endif
   if (is_last) ingot_fence_let_go(fence);
 }
 

@@ -35,10 +35,19 @@ void ingot_hal_account_move(ingot_hal_account_t *account, ingot_hal_account_t *p
 
 /* -- counting -------------------------------------------------------------------------------- */
 
-/* Negative where a sum of lengths has no room in 63 bits. */
 static int64_t usage_add(ingot_hal_usage_t *usage, int64_t length) {
-  int64_t before = atomic_fetch_add_explicit(&usage->current, length, memory_order_relaxed);
-  return (int64_t)((uint64_t)before + (uint64_t)length);
+  return atomic_fetch_add_explicit(&usage->current, length, memory_order_relaxed) + length;
+}
+
+/* Adds what stays below the limit; one that asks for too much does not keep others out. */
+static bool usage_take(ingot_hal_usage_t *usage, int64_t length, int64_t limit, int64_t *out_held) {
+  int64_t held = atomic_load_explicit(&usage->current, memory_order_relaxed);
+  do {
+    *out_held = held;
+    if (length > limit - held) return false;
+  } while (!atomic_compare_exchange_weak_explicit(&usage->current, &held, held + length,
+                                                  memory_order_relaxed, memory_order_relaxed));
+  return true;
 }
 
 static void usage_raise_peak(ingot_hal_usage_t *usage, int64_t current) {
@@ -69,13 +78,12 @@ static ingot_status_t account_failure(const ingot_hal_account_t *account, int64_
 /* Counts `length` in an account and those above it, or in none. */
 static ingot_status_t account_put(ingot_hal_account_t *first, uint32_t kind, int64_t length) {
   for (ingot_hal_account_t *account = first; account; account = account->parent) {
-    int64_t total = usage_add(&account->total, length);
-    if (total > account->limit || total < 0) {
-      (void)usage_add(&account->total, -length);
+    int64_t held = 0;
+    if (!usage_take(&account->total, length, account->limit, &held)) {
       account_take_back(first, account, kind, length);
-      return account_failure(account, length, (int64_t)((uint64_t)total - (uint64_t)length));
+      return account_failure(account, length, held);
     }
-    usage_raise_peak(&account->total, total);
+    usage_raise_peak(&account->total, held + length);
     usage_raise_peak(&account->kinds[kind], usage_add(&account->kinds[kind], length));
   }
   return NULL;

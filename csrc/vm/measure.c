@@ -33,23 +33,33 @@ static bool decode_at(const ingot_vm_context_t *context, uint32_t word, ingot_de
   return ingot_instruction_decode(code, (uint32_t)function->code_length, word, decoded);
 }
 
+/* The first word that the instruction at `word` leads back to, if it is before `first`. */
+static uint32_t first_target(const uint16_t *code, uint32_t word, const ingot_decoded_t *decoded,
+                             uint32_t first) {
+  for (uint32_t k = 0; k < decoded->operand_count; ++k) {
+    const ingot_operand_t *operand = &decoded->operands[k];
+    for (uint32_t t = 0; operand->letter == 't' && t < operand->count; ++t) {
+      uint32_t target = ingot_code_u32(code + operand->position + 2 * t);
+      if (target <= word && target < first) first = target;
+    }
+  }
+  return first;
+}
+
 /* Whether a slab may be asked for once more from word `stop` on. */
 static bool may_grow(const ingot_vm_context_t *context, uint32_t stop) {
+  const uint16_t *code = context->image->module->code + measured(context)->code_offset;
   ingot_decoded_t decoded;
-  uint32_t last = 0, first_target = UINT32_MAX;
+  uint32_t last = 0, first = UINT32_MAX;
   bool is_asked = false;
   for (uint32_t word = 0; decode_at(context, word, &decoded); word = decoded.next) {
     if (decoded.code == INGOT_OP_SLAB) {
       is_asked = true;
       last = word;
     }
-    for (uint32_t k = 0; k < decoded.operand_count; ++k) {
-      const ingot_operand_t *operand = &decoded.operands[k];
-      bool is_back = operand->letter == 't' && !operand->list && operand->value <= word;
-      if (is_back && operand->value < first_target) first_target = operand->value;
-    }
+    first = first_target(code, word, &decoded, first);
   }
-  return is_asked && (last > stop || (first_target <= last && stop > first_target));
+  return is_asked && (last > stop || (first <= last && stop > first));
 }
 
 /* -- instructions ------------------------------------------------------------------------------ */

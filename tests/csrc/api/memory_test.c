@@ -3,6 +3,7 @@
  */
 #include <pthread.h>
 
+#include "hal/account.h"
 #include "vm/harness.h"
 
 static harness_t harness;
@@ -76,6 +77,28 @@ static void sizes_from_data_are_measured_as_the_least(void) {
   EXPECT_EQUAL(measure.slab_length, 100);
   EXPECT(!measure.is_exact);
   EXPECT_EQUAL(results[0], -1);
+  harness_unload(&program);
+}
+
+/* The code that follows a read of data leads back by a table to before the only slab. */
+static void a_slab_that_a_table_leads_back_to_may_grow(void) {
+  builder_t storage = builder_create();
+  builder_t *builder = &storage;
+  harness_program_t program;
+  ingot_measure_t measure = {0, true};
+  builder_function(builder, "main", INGOT_FUNCTION_EXPORTED);
+  builder_value(builder, false, "x", INGOT_DTYPE_I64, 0, NULL);
+  EMIT(CONST_I64, 0, 100);
+  EMIT(ARGUMENT_BUFFER, 1, 2, 0);
+  uint32_t head = EMIT(SLAB, 0, 1, 0);
+  EMIT(READ_I64, 0, 1, 2, INGOT_DTYPE_I64);
+  uint32_t branch = EMIT(BRANCH_TABLE, 0, 2, 0, head);
+  builder_set_target(builder, branch + 3);
+  EMIT(RETURN, 0, 0, 0);
+  REQUIRE_OK(harness_load(&harness, builder_finish(builder), NULL, &program));
+  EXPECT_OK(ingot_session_measure(program.session, 0, NULL, 0, NULL, &measure));
+  EXPECT_EQUAL(measure.slab_length, 100);
+  EXPECT(!measure.is_exact);
   harness_unload(&program);
 }
 
@@ -175,6 +198,24 @@ static void results_count_below_the_limit_until_they_are_released(void) {
   ingot_buffer_view_release(results[2]);
   EXPECT_EQUAL(ingot_program_statistics(wide.program).results.current, 0);
   ingot_buffer_view_release(argument);
+}
+
+/* Code may compute any length; their sum does not fit 64 bits. */
+static void lengths_that_do_not_fit_are_above_every_limit(void) {
+  const ingot_allocator_t allocator = ingot_allocator_system();
+  const size_t limits[2] = {0, 100};
+  for (int k = 0; k < 2; ++k) {
+    ingot_hal_account_t *account = NULL;
+    ingot_buffer_t small = {.length = 60};
+    ingot_buffer_t large = {.length = INT64_MAX};
+    REQUIRE_OK(ingot_hal_account_create(&allocator, "session", limits[k], NULL, &account));
+    EXPECT_OK(ingot_hal_account_add(account, INGOT_MEMORY_STATE, &small));
+    EXPECT_STATUS(ingot_hal_account_add(account, INGOT_MEMORY_SLABS, &large), OUT_OF_MEMORY,
+                  "of which it holds 60");
+    EXPECT_EQUAL(ingot_hal_account_read(account).total.peak, 60);
+    ingot_hal_account_remove(&small);
+    ingot_hal_account_release(account);
+  }
 }
 
 static void a_program_has_a_limit_for_all_of_its_sessions(void) {
@@ -303,11 +344,13 @@ int main(void) {
   RUN(a_call_is_measured_without_its_work);
   RUN(everything_that_code_does_is_left_out_when_it_is_measured);
   RUN(sizes_from_data_are_measured_as_the_least);
+  RUN(a_slab_that_a_table_leads_back_to_may_grow);
   RUN(dims_that_do_not_fit_are_named);
   RUN(calls_work_in_the_slab_that_they_were_given);
   RUN(a_slab_must_be_the_sessions_alone_and_on_its_device);
   RUN(a_limit_names_the_dispatch_that_needs_most);
   RUN(results_count_below_the_limit_until_they_are_released);
+  RUN(lengths_that_do_not_fit_are_above_every_limit);
   RUN(a_program_has_a_limit_for_all_of_its_sessions);
   RUN(bytes_are_counted_by_kind);
   RUN(a_slab_that_grows_between_calls_is_there_once);

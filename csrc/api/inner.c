@@ -95,7 +95,12 @@ static ingot_status_t run_inner(ingot_session_t *inner, uint32_t function,
                          call->result_count, &options);
   root->context.state.is_changing |= context->state.is_changing;
   context->state = (ingot_vm_state_t){.count = 0};
-  return status;
+  if (ingot_status_code(status) != INGOT_STATUS_CANCELLED ||
+      !ingot_stop_is_found(&root->context.stop)) {
+    return status;
+  }
+  ingot_status_free(status); /* the reason is that of the root */
+  return ingot_stop_status(ingot_session_allocator(root), &root->context.stop);
 }
 
 ingot_status_t ingot_session_call_link(void *user, const ingot_native_call_t *call) {

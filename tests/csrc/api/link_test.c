@@ -121,6 +121,18 @@ static builder_bytes_t relay(const char *name) {
   return builder_finish(builder);
 }
 
+/* spin(x: f32[n]) -> (y: f32[n]) never ends. */
+static builder_bytes_t endless(void) {
+  builder_t parts = builder_create();
+  builder_t *builder = &parts;
+  builder_function(builder, "spin", INGOT_FUNCTION_EXPORTED);
+  builder_value(builder, false, "x", INGOT_DTYPE_F32, 1, any);
+  builder_value(builder, true, "y", INGOT_DTYPE_F32, 1, any);
+  uint32_t head = EMIT(CONST_I64, 0, 0);
+  EMIT(BRANCH, head);
+  return builder_finish(builder);
+}
+
 /* Takes over `files`. On failure unload is still to be called. */
 static ingot_status_t load(const harness_t *with, const builder_bytes_t *files,
                            const char *const *names, uint32_t count, linked_t *out) {
@@ -156,8 +168,9 @@ static ingot_status_t load_library(const harness_t *with, linked_t *out) {
 }
 
 /* Calls a function of two elements {x, 7}; the first element of each result comes back. */
-static ingot_status_t call(const linked_t *linked, const harness_t *with, const char *name, float x,
-                           uint32_t count, float *out_first) {
+static ingot_status_t call_within(const linked_t *linked, const harness_t *with, const char *name,
+                                  float x, uint32_t count, float *out_first,
+                                  const ingot_call_options_t *options) {
   float data[2] = {x, 7};
   const int64_t dims[1] = {2};
   uint32_t function = 0;
@@ -167,7 +180,7 @@ static ingot_status_t call(const linked_t *linked, const harness_t *with, const 
   INGOT_TRY(ingot_buffer_view_wrap(with->device, data, sizeof(data), INGOT_DTYPE_F32, 1, dims, NULL,
                                    NULL, &argument));
   ingot_status_t status =
-      ingot_session_call(linked->session, function, &argument, 1, results, count, NULL);
+      ingot_session_call(linked->session, function, &argument, 1, results, count, options);
   ingot_buffer_view_release(argument);
   for (uint32_t i = 0; i < count; ++i) {
     if (!status) {
@@ -177,6 +190,11 @@ static ingot_status_t call(const linked_t *linked, const harness_t *with, const 
     ingot_buffer_view_release(results[i]);
   }
   return status;
+}
+
+static ingot_status_t call(const linked_t *linked, const harness_t *with, const char *name, float x,
+                           uint32_t count, float *out_first) {
+  return call_within(linked, with, name, x, count, out_first, NULL);
 }
 
 static void modules_call_each_other_with_one_state(void) {
@@ -217,6 +235,29 @@ static void failures_name_both_and_leave_the_state_to_a_reset(void) {
     EXPECT(got[0] == 1);
     EXPECT_OK(ingot_session_reset(linked.session));
   }
+  unload(&linked);
+}
+
+static bool always(void *user) {
+  (void)user;
+  return true;
+}
+
+/* What ends the outer call in the inner one is told as what it is. */
+static void limits_end_calls_of_other_modules(void) {
+  static const char *const names[2] = {"a", "lib"};
+  const builder_bytes_t files[2] = {relay("lib.spin"), endless()};
+  const ingot_call_options_t late = {.timeout = 5000000};
+  const ingot_call_options_t asked = {.should_stop = always};
+  const ingot_call_options_t steps = {.max_steps = 1000};
+  linked_t linked;
+  float got[1];
+  REQUIRE_OK(load(&harness, files, names, 2, &linked));
+  EXPECT_STATUS(call_within(&linked, &harness, "again", 5, 1, got, &late), DEADLINE_EXCEEDED,
+                "longer than its timeout");
+  EXPECT_STATUS(call_within(&linked, &harness, "again", 5, 1, got, &asked), CANCELLED, "cancelled");
+  EXPECT_STATUS(call_within(&linked, &harness, "again", 5, 1, got, &steps), DEADLINE_EXCEEDED,
+                "1000 steps");
   unload(&linked);
 }
 
@@ -315,6 +356,7 @@ int main(void) {
   if (harness_create(NULL, &harness)) return 1;
   RUN(modules_call_each_other_with_one_state);
   RUN(failures_name_both_and_leave_the_state_to_a_reset);
+  RUN(limits_end_calls_of_other_modules);
   RUN(links_may_pass_through_modules);
   RUN(wrong_links_are_refused_when_a_program_is_made);
   RUN(a_debugger_stops_in_the_other_module);

@@ -211,6 +211,33 @@ static void packed_weights_are_those_of_init(void) {
   harness_release(&harness);
 }
 
+/* Code may set a global on a condition only: what is not set is left out. */
+static void a_global_that_init_has_not_set_is_not_packed(void) {
+  builder_t storage = builder_create();
+  builder_t *builder = &storage;
+  harness_t harness;
+  harness_program_t program;
+  ingot_session_t *session = NULL;
+  builder->global_count = 1;
+  builder_function(builder, "init", INGOT_FUNCTION_INIT);
+  EMIT(CONST_I64, 0, 0);
+  uint32_t branch = EMIT(BRANCH_IF, 0, 0, 0);
+  builder_set_target(builder, branch + 2);
+  EMIT(CONSTANTS, 0);
+  EMIT(GLOBAL_STORE, 0, 0);
+  builder_set_target(builder, branch + 4);
+  EMIT(RETURN, 0, 0, 0);
+  builder_function(builder, "main", INGOT_FUNCTION_EXPORTED);
+  EMIT(RETURN, 0, 0, 0);
+  REQUIRE_OK(harness_create(NULL, &harness));
+  REQUIRE_OK(harness_load(&harness, builder_finish(builder), NULL, &program));
+  EXPECT_OK(save(&program));
+  EXPECT_OK(load_packed(&harness, &program, true, &session));
+  ingot_session_release(session);
+  harness_unload(&program);
+  harness_release(&harness);
+}
+
 static void change_byte(long offset, size_t cut) {
   FILE *stream = fopen(path, "r+b");
   if (!stream) abort();
@@ -317,6 +344,7 @@ int main(void) {
   RUN(a_swap_that_fails_leaves_the_old);
   RUN(calls_that_run_see_one_of_both);
   RUN(packed_weights_are_those_of_init);
+  RUN(a_global_that_init_has_not_set_is_not_packed);
   RUN(damaged_and_foreign_files_are_refused);
   RUN(every_allocation_may_fail);
   (void)unlink(path);

@@ -33,18 +33,18 @@ ingot_status_t ingot_vm_context_buffer(ingot_vm_context_t *context, uint32_t kin
   return NULL;
 }
 
-/* Room for one more in `retired`. */
-static ingot_status_t reserve_retired(ingot_vm_context_t *context) {
+/* Room for `count` more in `retired`. */
+static ingot_status_t reserve_retired(ingot_vm_context_t *context, uint32_t count) {
   void *retired = context->retired;
   INGOT_TRY(ingot_reallocate_array(ingot_hal_device_allocator(context->device),
-                                   (size_t)context->retired_count + 1, sizeof(*context->retired),
-                                   &retired));
+                                   (size_t)context->retired_count + count,
+                                   sizeof(*context->retired), &retired));
   context->retired = retired;
   return NULL;
 }
 
 ingot_status_t ingot_vm_context_retire(ingot_vm_context_t *context, ingot_buffer_t *buffer) {
-  INGOT_TRY(reserve_retired(context));
+  INGOT_TRY(reserve_retired(context, 1));
   context->retired[context->retired_count++] = buffer;
   return NULL;
 }
@@ -54,7 +54,7 @@ ingot_status_t ingot_vm_context_part(ingot_vm_context_t *context, ingot_vm_varia
   ingot_vm_variable_t old = *variable;
   ingot_vm_variable_t made;
   int64_t length = old.buffer->length;
-  INGOT_TRY(reserve_retired(context));
+  INGOT_TRY(reserve_retired(context, 2));
   INGOT_TRY(ingot_vm_variable_create(context->device, context->account, length, &made));
   ingot_status_t status =
       ingot_hal_queue_copy(context->queue, old.buffer, 0, made.buffer, 0, length);
@@ -68,8 +68,9 @@ ingot_status_t ingot_vm_context_part(ingot_vm_context_t *context, ingot_vm_varia
   }
   made.is_changing = old.is_changing;
   *variable = made;
-  context->retired[context->retired_count++] = old.readable; /* keeps the bytes for queued work */
-  ingot_hal_buffer_release(old.buffer);
+  /* Until queued work has read the bytes they stay shared: other forks do not write them. */
+  context->retired[context->retired_count++] = old.readable;
+  context->retired[context->retired_count++] = old.buffer;
   return NULL;
 }
 
@@ -116,7 +117,7 @@ static __attribute__((noinline)) ingot_status_t grow_slab(ingot_vm_context_t *co
     context->slab = NULL;
   }
   ingot_buffer_t *slab = NULL;
-  if (context->slab) INGOT_TRY(reserve_retired(context));
+  if (context->slab) INGOT_TRY(reserve_retired(context, 1));
   if (context->shares_slab) INGOT_TRY(take_shared(context, length, &slab));
   if (!slab) INGOT_TRY(create_slab(context, length, &slab));
   if (context->slab) context->retired[context->retired_count++] = context->slab;

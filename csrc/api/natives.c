@@ -39,6 +39,12 @@ static bool same_text(const char *a, size_t a_length, const char *b, size_t b_le
   return a_length == b_length && memcmp(a, b, a_length) == 0;
 }
 
+/* A symbol that stands for a dim: neither a number nor the name of a function of dims. */
+static bool is_dim(const reader_t *reader) {
+  return reader->depth > 0 && is_symbol(*reader->at) && !is_digit(*reader->at) &&
+         reader->at[reader->length] != '(';
+}
+
 /* Whether two signatures say the same; symbols of dims may have other names. */
 static bool same_signature(const char *a, const char *b) {
   reader_t pairs[MOST_SYMBOLS][2];
@@ -49,9 +55,7 @@ static bool same_signature(const char *a, const char *b) {
     read_next(&x);
     read_next(&y);
     if (x.length == 0 || y.length == 0) return x.length == y.length;
-    bool named =
-        x.depth > 0 && is_symbol(*x.at) && !is_digit(*x.at) && is_symbol(*y.at) && !is_digit(*y.at);
-    if (!named) {
+    if (!is_dim(&x) || !is_dim(&y)) {
       if (!same_text(x.at, x.length, y.at, y.length)) return false;
       continue;
     }
@@ -74,6 +78,7 @@ static bool same_signature(const char *a, const char *b) {
 /* What is wrong, as a text that is cut where it gets too long. */
 typedef struct problems_t {
   uint32_t count;
+  bool is_cut;
   size_t length;
   char text[1024];
 } problems_t;
@@ -82,18 +87,17 @@ static void add_problem(problems_t *problems, const char *name, const char *sign
                         const char *given) {
   char item[512];
   size_t room = sizeof(problems->text) - 1 - problems->length;
-  (void)snprintf(item, sizeof(item), "%s'%s' %s%s%s", problems->count ? ", " : "", name, signature,
-                 given ? ", given as " : "", given ? given : "");
+  int length = snprintf(item, sizeof(item), "%s'%s' %s%s%s", problems->count ? ", " : "", name,
+                        signature, given ? ", given as " : "", given ? given : "");
   ++problems->count;
+  problems->is_cut |= length >= (int)sizeof(item) || strlen(item) > room;
   if (strlen(item) > room) return;
   memcpy(problems->text + problems->length, item, strlen(item) + 1);
   problems->length += strlen(item);
 }
 
 /* What stands behind a text that was cut. */
-static const char *more_of(const problems_t *problems) {
-  return problems->length + 512 > sizeof(problems->text) ? ", ..." : "";
-}
+static const char *more_of(const problems_t *problems) { return problems->is_cut ? ", ..." : ""; }
 
 static const ingot_native_t *find_native(const ingot_program_options_t *options, const char *name) {
   for (uint32_t i = 0; i < options->native_count; ++i) {

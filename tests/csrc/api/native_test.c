@@ -322,6 +322,34 @@ static void names_and_signatures_are_checked_when_a_program_is_made(void) {
                  "native function 2 has no function to call");
 }
 
+/* The text of what is missing ends with dots where it was cut only. */
+static void long_lists_of_what_is_missing_are_cut(void) {
+  static const builder_tensor_t tensors[2] = {{INGOT_DTYPE_F32, 1, {-1}},
+                                              {INGOT_DTYPE_F32, 1, {-1}}};
+  for (uint32_t count = 2; count <= 4; ++count) {
+    builder_t parts = builder_create();
+    builder_t *builder = &parts;
+    ingot_module_t *module = NULL;
+    ingot_program_t *program = NULL;
+    builder_function(builder, "main", INGOT_FUNCTION_EXPORTED);
+    EMIT(RETURN, 0, 0, 0);
+    for (uint32_t k = 0; k < count; ++k) {
+      char name[300];
+      (void)snprintf(name, sizeof(name), "acme.%u%0250d", k, 0);
+      builder_native(builder, name, SCALE, tensors, 1, 1, 0);
+    }
+    builder_bytes_t file = builder_finish(builder);
+    REQUIRE_OK(
+        ingot_module_load_memory(harness.instance, file.data, file.length, 0, NULL, NULL, &module));
+    ingot_status_t status = ingot_program_create(harness.device, &module, 1, NULL, NULL, &program);
+    EXPECT_EQUAL(ingot_status_code(status), INGOT_STATUS_NOT_FOUND);
+    EXPECT_EQUAL(strstr(ingot_status_message(status), ", ...;") != NULL, count == 4);
+    ingot_status_free(status);
+    ingot_module_release(module);
+    free(file.data);
+  }
+}
+
 static void every_allocation_may_fail(void) {
   for (int has_shape = 0; has_shape < 2; ++has_shape) {
     for (int64_t fail_at = 1, reached = 1; reached; ++fail_at) {
@@ -414,6 +442,7 @@ int main(void) {
   RUN(results_are_filled_or_given);
   RUN(what_a_function_does_wrong_fails_its_call_alone);
   RUN(names_and_signatures_are_checked_when_a_program_is_made);
+  RUN(long_lists_of_what_is_missing_are_cut);
   RUN(every_allocation_may_fail);
   RUN(sealed_mutations_give_a_status_or_results);
   harness_release(&harness);

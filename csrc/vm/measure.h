@@ -19,8 +19,8 @@ struct ingot_vm_measure_t {
   int64_t widest_end;
 };
 
-/* Runs context->function of context->image. Fails as the call would. The code's words lie in context->code until ingot_vm_measure_end, which must be
- * called in any case. */
+/* Runs context->function of context->image. Fails as the call would. The code's words lie in
+ * context->code until ingot_vm_measure_end, which must be called in any case. */
 ingot_status_t ingot_vm_measure_begin(ingot_vm_context_t *context, ingot_vm_measure_t *measure);
 void ingot_vm_measure_end(ingot_vm_context_t *context);
 

@@ -622,10 +622,10 @@ typedef struct ingot_measure_t {
 } ingot_measure_t;
 
 /* Asks what a call with arguments of these dims would need, without making it, and without what
- * functions of other modules need that it calls. `argument_dims` are
- * the dims of all tensors among the arguments, one after another; `out_result_dims` (may be NULL)
- * has room for those of all tensors among the results, and gets -1 for what data decides. Fails as
- * the call would where the dims do not fit the signature. */
+ * functions of other modules need that it calls. `argument_dims` are the dims of all tensors among
+ * the arguments, one after another; `out_result_dims` (may be NULL) has room for those of all
+ * tensors among the results, and gets -1 for what data decides. Fails as the call would where the
+ * dims do not fit the signature. */
 INGOT_API ingot_status_t ingot_session_measure(ingot_session_t *session, uint32_t function,
                                                const int64_t *argument_dims, uint32_t dim_count,
                                                int64_t *out_result_dims,
@@ -688,10 +688,11 @@ INGOT_API ingot_status_t ingot_session_submit(ingot_session_t *session,
                                               const ingot_submission_t *submission,
                                               uint64_t *out_number);
 
-/* Ends the call with that number, INGOT_RUNNING_CALL or INGOT_ALL_CALLS, from any thread. A call that is running ends with Cancelled; what holds for a failed call holds
- * for it. A submitted call that waits never begins; its signals fail with Cancelled before this
- * returns. False, and nothing happens, if there is no such call: the next one is not touched.
- * After true a running call may still succeed, if it was at its end. */
+/* Ends the call with that number, INGOT_RUNNING_CALL or INGOT_ALL_CALLS, from any thread. A call
+ * that is running ends with Cancelled; what holds for a failed call holds for it. A submitted call
+ * that waits never begins; its signals fail with Cancelled before this returns. False, and nothing
+ * happens, if there is no such call: the next one is not touched. After true a running call may
+ * still succeed, if it was at its end. */
 INGOT_API bool ingot_session_cancel(ingot_session_t *session, uint64_t number);
 
 /* -- session: state and working memory ------------------------------------------------------ */

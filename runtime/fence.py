@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
@@ -83,7 +83,7 @@ def _checked(value: Any) -> int:
     return value
 
 
-def fence_values(what: str, fences: Iterable[Any], device: Device) -> tuple[Any, list[Any]]:
+def fence_values(what: str, fences: Sequence[Any], device: Device) -> tuple[Any, list[Any]]:
     """Pairs (fence, value) as C takes them, and what has to live as long; an event of pyopencl is a
     fence that reaches 1. InvalidArgument: they are something else; `what` names them."""
     if not fences:

@@ -15,7 +15,7 @@ from ingot.runtime.limits import set_limits
 from ingot.runtime.memory import CallSize, measure_call
 from ingot.runtime.session import Session
 from ingot.runtime.signature import Signature
-from ingot.runtime.submission import Submission
+from ingot.runtime.submission import Submission, check_may_wait
 from ingot.runtime.texts import Texts, has_texts
 
 __all__ = ["Function", "function_of"]
@@ -98,6 +98,8 @@ class Function(Uncopied):
             if limits is not None and limits[1] is not None:
                 status = session.call_in_time(frame.pointer, limits[0], limits[1])
             else:
+                if session.pending:  # for which whoever has the lock may wait
+                    check_may_wait()
                 with session.lock:
                     if session.closed:
                         raise FailedPrecondition(session.closed)
@@ -161,7 +163,8 @@ class Function(Uncopied):
         `signal` are those that it reaches when it succeeds, and that fail when it fails. `timeout`
         counts from now on. A future that is cancelled never begins, or ends the running call.
         """
-        return self._submit(arguments, out, named, (max_steps, timeout), (wait_for, signal))
+        fences = tuple(wait_for), tuple(signal)
+        return self._submit(arguments, out, named, (max_steps, timeout), fences)
 
     async def async_call(self, *arguments: Any, **options: Any) -> Any:
         """What `submit` gives in the end, without keeping the event loop waiting; the call ends
@@ -176,7 +179,7 @@ class Function(Uncopied):
         out: Any,
         named: Mapping[str, Any],
         limits: tuple[int | None, float | None],
-        fences: tuple[Iterable[Any], Iterable[Any]],
+        fences: tuple[Sequence[Any], Sequence[Any]],
     ) -> Submission:
         if named or len(arguments) != self._argument_count:
             arguments = self._bind(arguments, named)
@@ -195,7 +198,6 @@ class Function(Uncopied):
             if out is not None or frame.has_output:
                 outputs = self._outputs(out)
                 keep += frame.set_outputs(outputs)
-            frame.awaits_events = True
             submission = Submission(self, self._session, frame, keep, outputs)
             submission.submit(*fences)
         except BaseException:
@@ -210,6 +212,7 @@ class Function(Uncopied):
 
     def release(self, frame: Frame) -> None:
         """A submitted call has ended: its frame may be used again."""
+        frame.awaits_events = True
         if frame.has_limits:
             set_limits(frame.pointer.options, None, None)
             frame.has_limits = False
@@ -318,7 +321,7 @@ class _TextFunction(Function):
         out: Any,
         named: Mapping[str, Any],
         limits: tuple[int | None, float | None],
-        fences: tuple[Iterable[Any], Iterable[Any]],
+        fences: tuple[Sequence[Any], Sequence[Any]],
     ) -> Submission:
         arguments, named = self._texts.bind(arguments, named)
         return super()._submit(arguments, out, named, limits, fences)

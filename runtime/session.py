@@ -21,7 +21,7 @@ from ingot.hal.errors import DeadlineExceeded, FailedPrecondition
 from ingot.hal.native import check, ffi, lib
 from ingot.runtime.limits import set_limits
 from ingot.runtime.program import Program
-from ingot.runtime.submission import forget_submissions, wait_until_idle
+from ingot.runtime.submission import check_may_wait, forget_submissions, wait_until_idle
 from ingot.runtime.trace import Recorder
 
 __all__ = ["Session"]
@@ -81,6 +81,8 @@ class Session:
     @contextmanager
     def use(self) -> Iterator[Any]:
         """The C session, while no other thread uses it."""
+        if self.pending:
+            check_may_wait()
         with self.lock:
             if self.closed:
                 raise FailedPrecondition(self.closed)
@@ -105,6 +107,8 @@ class Session:
 
     def call_in_time(self, frame: Any, max_steps: int | None, timeout: float) -> Any:
         """The status of a call that has `timeout` seconds, with those of waiting for its turn."""
+        if self.pending:
+            check_may_wait()
         lock, end = self.lock, time.monotonic() + timeout
         is_inside = lock._is_owned()  # of a call, from which C refuses another
         try:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import atexit
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Sequence
 from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ingot.runtime.function import Function
     from ingot.runtime.session import Session
 
-__all__ = ["Submission", "forget_submissions", "wait_until_idle"]
+__all__ = ["Submission", "check_may_wait", "forget_submissions", "wait_until_idle"]
 
 _FOREVER = -1
 _SLICE = 50_000_000  # nanoseconds that a wait does not hear signals
@@ -49,7 +49,7 @@ class Submission(Future[Any]):
         self._outputs = outputs
         self._reader = _reader()
 
-    def submit(self, wait_for: Iterable[Any], signal: Iterable[Any]) -> None:
+    def submit(self, wait_for: Sequence[Any], signal: Sequence[Any]) -> None:
         """Queues the call; see `Function.submit`."""
         waits, waited = fence_values("wait_for=", wait_for, self._session.device)
         signals, signalled = fence_values("signal=", signal, self._session.device)
@@ -187,9 +187,9 @@ def _wait_for_all() -> None:
         time.sleep(0.001)
 
 
-def wait_until_idle(pending: set[Any], timeout: float | None = None) -> None:
-    """Returns when submitted calls of one model have ended, or after the time.
-    FailedPrecondition: this thread would wait for itself."""
+def check_may_wait() -> None:
+    """FailedPrecondition: if this thread waited for submitted calls, or for someone who waits for
+    them, it could wait for itself."""
     if threading.get_ident() in _completing:
         raise FailedPrecondition(
             "a callback of a future cannot wait for calls that were submitted to the same model; "
@@ -200,6 +200,12 @@ def wait_until_idle(pending: set[Any], timeout: float | None = None) -> None:
             "a native function cannot wait for calls that were submitted to a model, for it may be "
             "one of those; call another model of the same module: model.fork()"
         )
+
+
+def wait_until_idle(pending: set[Any], timeout: float | None = None) -> None:
+    """Returns when submitted calls of one model have ended, or after the time. Raises as
+    `check_may_wait`."""
+    check_may_wait()
     wait(list(pending), timeout)
 
 

@@ -135,6 +135,15 @@ def test_fences_order_calls_of_several_models() -> None:
     between.wait(6, timeout=0)
 
 
+def test_fences_may_come_from_a_generator(counter: ingot.Model) -> None:
+    begin, end = ingot.Fence(), ingot.Fence()
+    call = counter.count.submit(1, wait_for=((each, 1) for each in [begin]), signal=iter([(end, 1)]))
+    time.sleep(0.01)
+    assert not call.done()
+    begin.signal(1)
+    end.wait(1, SOON)
+
+
 def test_fences_fail(counter: ingot.Model) -> None:
     fence = ingot.Fence(3)
     with pytest.raises(ingot.InvalidArgument, match="at 3 is to be signalled with 3"):
@@ -191,6 +200,32 @@ def test_callbacks_may_submit_but_not_wait(counter: ingot.Model) -> None:
     if heard != [None]:  # the last call had ended by then
         assert "cannot wait for calls that were submitted" in str(heard[0])
         assert heard[1].result(SOON) is None  # type: ignore[attr-defined]
+
+
+def test_callbacks_do_not_wait_for_who_waits_for_them(counter: ingot.Model) -> None:
+    first, second = ingot.Fence(), ingot.Fence()
+    heard: list[str] = []
+
+    def call(_future: object) -> None:
+        try:
+            counter.count(1)
+        except ingot.FailedPrecondition as error:
+            heard.append(str(error))
+
+    counter.count.submit(1, wait_for=[(first, 1)]).add_done_callback(call)
+    last = counter.count.submit(1, wait_for=[(second, 1)])
+    waiting = threading.Thread(target=counter.count, args=(1,), daemon=True)
+    waiting.start()
+    time.sleep(0.05)  # it has the model by now, and waits for both
+    first.signal(1)
+    deadline = time.monotonic() + SOON
+    while not heard and time.monotonic() < deadline:
+        time.sleep(0.001)
+    assert "cannot wait for calls that were submitted" in heard[0]
+    second.signal(1)
+    last.result(SOON)
+    waiting.join(SOON)
+    assert not waiting.is_alive()
 
 
 def test_strings_and_sequences_come_and_go() -> None:

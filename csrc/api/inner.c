@@ -95,10 +95,8 @@ static ingot_status_t run_inner(ingot_session_t *inner, uint32_t function,
                          call->result_count, &options);
   root->context.state.is_changing |= context->state.is_changing;
   context->state = (ingot_vm_state_t){.count = 0};
-  if (ingot_status_code(status) != INGOT_STATUS_CANCELLED ||
-      !ingot_stop_is_found(&root->context.stop)) {
-    return status;
-  }
+  bool is_cancelled = ingot_status_code(status) == INGOT_STATUS_CANCELLED;
+  if (!is_cancelled || !ingot_stop_is_found(&root->context.stop)) return status;
   ingot_status_free(status); /* the reason is that of the root */
   return ingot_stop_status(ingot_session_allocator(root), &root->context.stop);
 }

@@ -85,19 +85,13 @@ typedef struct problems_t {
 
 static void add_problem(problems_t *problems, const char *name, const char *signature,
                         const char *given) {
-  char item[512];
-  size_t room = sizeof(problems->text) - 1 - problems->length;
-  int length = snprintf(item, sizeof(item), "%s'%s' %s%s%s", problems->count ? ", " : "", name,
+  size_t room = sizeof(problems->text) - problems->length;
+  const char *comma = problems->count++ ? ", " : "";
+  int length = snprintf(problems->text + problems->length, room, "%s'%s' %s%s%s", comma, name,
                         signature, given ? ", given as " : "", given ? given : "");
-  ++problems->count;
-  problems->is_cut |= length >= (int)sizeof(item) || strlen(item) > room;
-  if (strlen(item) > room) return;
-  memcpy(problems->text + problems->length, item, strlen(item) + 1);
-  problems->length += strlen(item);
+  problems->is_cut |= (size_t)length >= room;
+  problems->length += problems->is_cut ? room - 1 : (size_t)length;
 }
-
-/* What stands behind a text that was cut. */
-static const char *more_of(const problems_t *problems) { return problems->is_cut ? ", ..." : ""; }
 
 static const ingot_native_t *find_native(const ingot_program_options_t *options, const char *name) {
   for (uint32_t i = 0; i < options->native_count; ++i) {
@@ -190,14 +184,14 @@ ingot_status_t ingot_program_take_natives(ingot_program_t *program,
                                "%u native function%s missing: %s%s; give what the modules call as "
                                "the program's natives, or a module of that name that has it",
                                missing.count, missing.count > 1 ? "s are" : " is", missing.text,
-                               more_of(&missing));
+                               missing.is_cut ? ", ..." : "");
   }
   if (other.count > 0) {
     return ingot_status_create(allocator, INGOT_STATUS_INVALID_ARGUMENT,
                                "%u native function%s of another signature than the modules call: "
                                "%s%s",
                                other.count, other.count > 1 ? "s are" : " is", other.text,
-                               more_of(&other));
+                               other.is_cut ? ", ..." : "");
   }
   return ingot_program_check_circles(program);
 }

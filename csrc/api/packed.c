@@ -272,9 +272,9 @@ static ingot_status_t choose_globals(packing_t *packing, const char *scope) {
     memset(marks, 0, count);
     ingot_vm_init_scan(module, function, reads, sets);
     if (scope && !ingot_program_reads_scope(module, reads, scope)) continue;
-    for (uint32_t g = 0; g < module->global_count; ++g) { /* one may be set on a condition only */
-      packing->wanted[g] |= sets[g] && packing->weights->globals[packing->image->first_global + g];
-    }
+    /* One may be set on a condition only. */
+    ingot_buffer_t *const *made = &packing->weights->globals[packing->image->first_global];
+    for (uint32_t g = 0; g < module->global_count; ++g) packing->wanted[g] |= sets[g] && made[g];
   }
   ingot_release_memory(packing->weights->allocator, marks);
   return NULL;

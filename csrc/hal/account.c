@@ -39,23 +39,19 @@ static int64_t usage_add(ingot_hal_usage_t *usage, int64_t length) {
   return atomic_fetch_add_explicit(&usage->current, length, memory_order_relaxed) + length;
 }
 
-/* Adds what stays below the limit; one that asks for too much does not keep others out. */
-static bool usage_take(ingot_hal_usage_t *usage, int64_t length, int64_t limit, int64_t *out_held) {
+/* Adds what stays below the limit and gives the sum, else -1; what asks for too much does not keep
+ * others out. */
+static int64_t usage_take(ingot_hal_usage_t *usage, int64_t length, int64_t limit) {
   int64_t held = atomic_load_explicit(&usage->current, memory_order_relaxed);
   do {
-    *out_held = held;
-    if (length > limit - held) return false;
-  } while (!atomic_compare_exchange_weak_explicit(&usage->current, &held, held + length,
-                                                  memory_order_relaxed, memory_order_relaxed));
-  return true;
+    if (length > limit - held) return -1;
+  } while (!atomic_compare_exchange_weak(&usage->current, &held, held + length));
+  return held + length;
 }
 
 static void usage_raise_peak(ingot_hal_usage_t *usage, int64_t current) {
   int64_t peak = atomic_load_explicit(&usage->peak, memory_order_relaxed);
-  while (current > peak &&
-         !atomic_compare_exchange_weak_explicit(&usage->peak, &peak, current, memory_order_relaxed,
-                                                memory_order_relaxed)) {
-  }
+  while (current > peak && !atomic_compare_exchange_weak(&usage->peak, &peak, current)) continue;
 }
 
 static void account_take_back(ingot_hal_account_t *account, const ingot_hal_account_t *end,
@@ -66,24 +62,23 @@ static void account_take_back(ingot_hal_account_t *account, const ingot_hal_acco
   }
 }
 
-static ingot_status_t account_failure(const ingot_hal_account_t *account, int64_t length,
-                                      int64_t held) {
-  return ingot_status_create(account->allocator, INGOT_STATUS_OUT_OF_MEMORY,
-                             "%" PRId64
-                             " bytes are asked for, but the %s's memory_limit is %" PRId64
-                             ", of which it holds %" PRId64,
-                             length, account->owner, account->limit, held);
+static ingot_status_t account_failure(const ingot_hal_account_t *account, int64_t length) {
+  return ingot_status_create(
+      account->allocator, INGOT_STATUS_OUT_OF_MEMORY,
+      "%" PRId64 " bytes are asked for, but the %s's memory_limit is %" PRId64
+      ", of which it holds %" PRId64,
+      length, account->owner, account->limit, atomic_load(&account->total.current));
 }
 
 /* Counts `length` in an account and those above it, or in none. */
 static ingot_status_t account_put(ingot_hal_account_t *first, uint32_t kind, int64_t length) {
   for (ingot_hal_account_t *account = first; account; account = account->parent) {
-    int64_t held = 0;
-    if (!usage_take(&account->total, length, account->limit, &held)) {
+    int64_t total = usage_take(&account->total, length, account->limit);
+    if (total < 0) {
       account_take_back(first, account, kind, length);
-      return account_failure(account, length, held);
+      return account_failure(account, length);
     }
-    usage_raise_peak(&account->total, held + length);
+    usage_raise_peak(&account->total, total);
     usage_raise_peak(&account->kinds[kind], usage_add(&account->kinds[kind], length));
   }
   return NULL;

@@ -74,6 +74,7 @@ static void ingot_fence_unlink(ingot_fence_waiter_t *waiter) {
   *waiter->link = waiter->next;
   if (waiter->next) waiter->next->link = waiter->link;
   waiter->link = NULL;
+  waiter->next = NULL;
 }
 
 /* Under the mutex: whether `value` is not to be waited for. */
@@ -95,13 +96,8 @@ static ingot_fence_note_t *ingot_fence_tell(ingot_fence_t *fence) {
   ingot_fence_waiter_t *notes = NULL, **end = &notes;
   if (fence->sleeper_count > 0) ingot_condition_broadcast(&fence->changed);
   for (ingot_fence_waiter_t *waiter; (waiter = ingot_fence_pop(fence)) != NULL;) {
-    if (waiter->reached) {
-      waiter->reached(waiter);
-      continue;
-    }
-    waiter->next = NULL;
-    *end = waiter;
-    end = &waiter->next;
+    if (waiter->reached) waiter->reached(waiter);
+    else end = &(*end = waiter)->next;
   }
   return (ingot_fence_note_t *)notes;
 }
@@ -145,14 +141,12 @@ static void ingot_fence_leave(ingot_fence_t *fence, bool is_dropped) {
   bool is_last = is_dropped && ingot_reference_count_release(&fence->owners);
   if (is_last) ingot_fence_abandon(fence);
 #if defined(INGOT_NO_THREADS)
-  ingot_fence_keep(fence); /* the calls that run now may let go of it */
+  if (!is_last) ingot_fence_keep(fence); /* the calls that run now may let go of it */
+  is_last = true;
 #endif
   ingot_fence_note_t *notes = ingot_fence_tell(fence);
   ingot_mutex_unlock(&fence->mutex);
   if (notes) ingot_fence_call(fence, notes);
-#if defined(INGOT_NO_THREADS)
-  ingot_fence_let_go(fence);
-#endif
   if (is_last) ingot_fence_let_go(fence);
 }
 
@@ -215,12 +209,10 @@ bool ingot_fence_await(ingot_fence_t *fence, uint64_t value, ingot_fence_waiter_
     ingot_fence_waiter_t **link = &fence->waiters; /* behind the others */
     while (*link) link = &(*link)->next;
     waiter->value = value;
-    waiter->next = NULL;
     waiter->link = link;
     *link = waiter;
   }
-  bool is_reached = atomic_load(&fence->value) >= value;
-  *out_status = is_over && !is_reached ? ingot_status_retain(fence->failure) : NULL;
+  *out_status = atomic_load(&fence->value) < value ? ingot_status_retain(fence->failure) : NULL;
   /* Of a fence that has no owner, and had no waiter when the last one went. */
   if (!is_over && atomic_load(&fence->owners.value) == 0) ingot_fence_abandon(fence);
   ingot_fence_leave(fence, false);

@@ -22,12 +22,10 @@ ingot_buffer_t *ingot_hal_pool_take(ingot_device_t *device, int64_t length) {
   ingot_buffer_t *small = NULL;
   for (uint32_t i = 0; i < INGOT_HAL_POOL_BUFFERS; ++i) {
     ingot_buffer_t *buffer = pool_put(device, i, NULL);
-    if (buffer && buffer->length >= length) {
-      if (small) ingot_hal_pool_give(device, small);
-      return buffer;
-    }
-    if (buffer && small) ingot_hal_pool_give(device, small);
-    if (buffer) small = buffer;
+    if (!buffer) continue;
+    if (small) ingot_hal_pool_give(device, small);
+    if (buffer->length >= length) return buffer;
+    small = buffer;
   }
   ingot_hal_buffer_release(small);
   return NULL;

@@ -213,12 +213,8 @@ static ingot_status_t take_view(native_run_t *run, uint32_t result, ingot_buffer
   const ingot_hal_binding_t *binding = &run->bindings[run->call.argument_count + result];
   const ingot_vm_tensor_t tensor = {view->span, 0, view->span->length, view->dims,
                                     view->layout.rank};
+  INGOT_TRY(ingot_vm_context_retire(run->context, view->span));
   ingot_hal_buffer_retain(view->span); /* the copy may wait in the queue for long */
-  ingot_status_t status = ingot_vm_context_retire(run->context, view->span);
-  if (status) {
-    ingot_hal_buffer_release(view->span);
-    return status;
-  }
   return is_result_decided(run, result)
              ? ingot_vm_list_set(run->context, list_of(run, result), &tensor)
              : ingot_hal_queue_copy(run->context->queue, view->span, 0, binding->buffer,

@@ -44,6 +44,7 @@ ingot_status_t ingot_hal_buffer_create_counted(ingot_device_t *device, ingot_hal
                                                ingot_buffer_t **out_buffer) {
   ingot_buffer_t counted = {.length = length};
   INGOT_TRY(ingot_hal_check_length(device, length));
+  INGOT_TRY(ingot_hal_device_check_memory(device, length));
   INGOT_TRY(ingot_hal_account_add(account, kind, &counted));
   ingot_status_t status = ingot_hal_buffer_create(device, length, out_buffer);
   if (status) {

@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from math import isfinite
+from math import inf, isfinite
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +106,8 @@ def _read_folder(path: Path) -> Adapter:
             raise Unsupported(f"{what}: {key} is {config[key]!r}, which is not supported")
     alpha = _number(config.get("lora_alpha"), 0.0, f"{what}: lora_alpha")
     patterns = config.get("alpha_pattern") or {}
+    if not isinstance(patterns, dict):
+        raise DataLoss(f"{what}: alpha_pattern is {patterns!r}, expected numbers by name")
 
     def scale(name: str, rank: int) -> float:
         own = next((patterns[each] for each in patterns if _is_end(each, name)), alpha)
@@ -142,7 +144,8 @@ def _joined(
         if not kinds <= {"F32", "F16", "BF16"}:
             raise Unsupported(f"{what}: '{name}' is of {', '.join(sorted(kinds))}, expected floats")
         shapes = f"lora_a {list(down.shape)} and lora_b {list(up.shape)}"
-        if len(down.shape) != 2 or len(up.shape) != 2 or down.shape[0] != up.shape[1]:
+        is_matrix = len(down.shape) == 2 == len(up.shape)
+        if not is_matrix or down.shape[0] != up.shape[1] or not down.shape[0]:
             raise DataLoss(f"{what}: '{name}' has {shapes}, which do not belong together")
         yield name, Factors(down, up, scale(name, down.shape[0]))
 
@@ -150,9 +153,13 @@ def _joined(
 def _number(value: Any, default: float, what: str) -> float:
     if value is None:
         return default
-    if not isinstance(value, (int, float)) or not isfinite(value):
+    try:
+        number = float(value) if isinstance(value, (int, float)) else inf
+    except OverflowError:
+        number = inf
+    if not isfinite(number):
         raise DataLoss(f"{what} is {value!r}, expected a number")
-    return float(value)
+    return number
 
 
 def floats(tensor: GgufTensor) -> Any:

@@ -21,7 +21,7 @@ import numpy as np
 from ingot.hal.errors import DataLoss, NotFound
 from ingot.hal.gguf import BLOCK_TYPES, GgufTensor
 
-__all__ = ["INDEX", "Checkpoint", "ExpertTensors", "read_json", "read_tensors"]
+__all__ = ["INDEX", "Checkpoint", "ExpertTensors", "files_of_index", "read_json", "read_tensors"]
 
 INDEX = "model.safetensors.index.json"
 """The file of a folder that says which tensor lies in which safetensors file."""
@@ -77,15 +77,21 @@ class Checkpoint:
     def _files(self) -> list[Path]:
         index = self.path / INDEX
         if index.is_file():
-            files = read_json(index).get("weight_map")
-            names = list(files.values()) if isinstance(files, dict) else [None]
-            if not all(isinstance(name, str) and Path(name).name == name for name in names):
-                raise DataLoss(f"'{index}' has no map of tensors to files beside it")
-            return [self.path / name for name in sorted(set(map(str, names)))]
+            return files_of_index(index)
         files = sorted(self.path.glob("*.safetensors"))
         if not files:
             raise NotFound(f"'{self.path}' has no .safetensors file with the model's weights")
         return files
+
+
+def files_of_index(index: Path) -> list[Path]:
+    """The files that an index of safetensors files names. NotFound: it cannot be read. DataLoss: it
+    is damaged, or names a file that is not beside it."""
+    files = read_json(index).get("weight_map")
+    names = list(files.values()) if isinstance(files, dict) else [None]
+    if not all(isinstance(name, str) and Path(name).name == name for name in names):
+        raise DataLoss(f"'{index}' has no map of tensors to files beside it")
+    return [index.parent / name for name in sorted(set(map(str, names)))]
 
 
 def read_tensors(file: Path) -> Iterator[tuple[str, GgufTensor | str]]:
@@ -131,7 +137,7 @@ def _parse(text: bytes, path: Path) -> dict[str, Any]:
 def _tensor(name: str, info: Any, data: memoryview, file: Path) -> GgufTensor | str:
     """The tensor, or its dtype where that is no float of 16 or 32 bits."""
     try:
-        dtype, shape, (start, end) = info["dtype"], info["shape"], info["data_offsets"]
+        dtype, shape, (start, end) = str(info["dtype"]), info["shape"], info["data_offsets"]
         shape = tuple(shape) or (1,)
         is_whole = all(type(each) is int and each >= 0 for each in (*shape, start, end))
     except (KeyError, TypeError, ValueError):
@@ -139,7 +145,7 @@ def _tensor(name: str, info: Any, data: memoryview, file: Path) -> GgufTensor | 
     if not is_whole or start > end or end > len(data):
         raise DataLoss(f"'{file}' is damaged or cut off: tensor '{name}' does not lie in it")
     if dtype not in _TYPES:
-        return str(dtype)
+        return dtype
     if prod(shape) * _TYPES[dtype] != end - start:
         raise DataLoss(
             f"'{file}' is damaged: tensor '{name}' has {end - start} bytes, but {dtype} of the "

@@ -238,11 +238,19 @@ def _zarr_arrays(path: str | os.PathLike[str], stack: ExitStack) -> Mapping[str,
         store = name if os.path.isdir(name) else zarr.storage.ZipStore(name, mode="r")
         group: Any = zarr.open_group(store, mode="r")
         members = group.members(max_depth=None)
-        names = [name for name, each in members if isinstance(each, zarr.Array)]
+        arrays = {name: each for name, each in members if isinstance(each, zarr.Array)}
     except Exception as error:
         raise DataLoss(f"'{path}' cannot be read as a zarr archive: {error}") from None
     stack.callback(group.store.close)
-    return _LazyArrays(path, names, lambda name: np.asarray(group[name][...]))
+
+    def read(name: str) -> Any:
+        array = arrays[name]
+        codecs = (*array.filters, *array.compressors)
+        if any(getattr(each, "codec_id", "") == "pickle" for each in codecs):
+            raise ValueError("it is pickled, and a pickle may run any code")
+        return np.asarray(array[...])
+
+    return _LazyArrays(path, arrays, read)
 
 
 def _start(path: str | os.PathLike[str]) -> bytes:

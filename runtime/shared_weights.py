@@ -14,7 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from ingot.hal.checkpoint import read_json
+from ingot.hal.checkpoint import files_of_index
 from ingot.hal.device import Device
 from ingot.hal.errors import DataLoss, Error, InvalidArgument
 from ingot.hal.file_cache import Cache, default_cache
@@ -93,9 +93,7 @@ def _of_path(path: Path, cache: Cache) -> bytes:
     if path.is_dir():
         files = [each for each in sorted(path.rglob("*")) if each.is_file()]
     elif path.suffix == ".json":
-        names = read_json(path).get("weight_map")
-        values = names.values() if isinstance(names, dict) else ()
-        files = [path, *(path.parent / name for name in sorted({str(each) for each in values}))]
+        files = [path, *files_of_index(path)]
     else:
         return _of_file(path, cache)
     found = sha256()

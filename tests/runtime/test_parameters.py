@@ -189,6 +189,19 @@ def test_a_damaged_chunk_is_named(module: Any, tmp_path: Path) -> None:
         ingot.load(module, parameters=archive)
 
 
+def test_pickles_in_an_archive_are_not_read(module: Any, tmp_path: Path) -> None:
+    pytest.importorskip("zarr")
+    folder = tmp_path / "all.zarr"
+    (folder / "w").mkdir(parents=True)
+    (folder / ".zgroup").write_text('{"zarr_format": 2}')
+    array = {"zarr_format": 2, "shape": [2], "chunks": [2], "dtype": "|O", "order": "C"}
+    array |= {"filters": [{"id": "vlen-utf8"}, {"id": "pickle"}], "compressor": None}
+    (folder / "w" / ".zarray").write_text(json.dumps({**array, "fill_value": 0}))
+    (folder / "w" / "0").write_bytes(pickle.dumps("x"))
+    with pytest.raises(ingot.DataLoss, match=r"'w' of .*all.zarr' cannot be read: it is pickled"):
+        ingot.load(module, parameters=[folder, {"b": B}])
+
+
 def test_what_a_source_raises_comes_back(module: Any) -> None:
     class Broken:
         def __array__(self, *args: Any, **kwargs: Any) -> Any:
@@ -417,4 +430,8 @@ def test_what_cannot_be_shared_is_told(path: Path, cache: Path) -> None:
         ingot.load({"a": path}, parameters={"w": W, "b": B}, share_weights=True)
     with pytest.raises(ingot.NotFound, match="needs 2 parameters"):
         ingot.load(path, share_weights=True)
+    index = path.parent / "model.json"
+    index.write_text(json.dumps({"weight_map": {"w": "../w.safetensors"}}))
+    with pytest.raises(ingot.DataLoss, match="no map of tensors to files beside it"):
+        ingot.load(path, parameters=index, share_weights=True)
     assert not packed_in(cache)

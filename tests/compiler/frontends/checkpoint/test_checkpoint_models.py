@@ -167,6 +167,8 @@ def test_damaged_folders_are_compile_errors(tmp_path: Path) -> None:
     assert "has 12800 bytes, but BF16 of the shape [100, 65] has 13000" in said()
     file.write_bytes(whole.replace(b'"BF16"', b'"I16" '))
     assert "has the dtype I16; those that can be compiled are F32, F16 and BF16" in said()
+    file.write_bytes(whole.replace(b'"BF16"', b"[1,16]"))
+    assert "has the dtype [1, 16]; those that can be compiled" in said()
     file.unlink()
     assert "has no .safetensors file" in said()
     (tmp_path / "model.safetensors.index.json").write_text(

@@ -191,6 +191,8 @@ def wrong_adapters(folder: Path, weights: Any) -> list[tuple[Any, type[ingot.Err
               strange / "adapter_model.safetensors")  # fmt: skip
     cut = peft(4) / "adapter_model.safetensors"
     cut.write_bytes(cut.read_bytes()[:-8])
+    none = {"model.layers.0.self_attn.q_proj": (down[:0], up[:, :0])}
+    empty = write_peft(folder / "18", none, 1.0)
     text = peft(5)
     (text / "adapter_config.json").write_text("[]")
     return [
@@ -211,6 +213,9 @@ def wrong_adapters(folder: Path, weights: Any) -> list[tuple[Any, type[ingot.Err
         (peft(13, use_dora=True), ingot.Unsupported, "use_dora is True"),
         (peft(14, lora_alpha="much"), ingot.DataLoss, "lora_alpha is 'much'"),
         (peft(15, alpha_pattern={"(a+)+": 1}), ingot.Unsupported, "expected the end of a module"),
+        (peft(16, alpha_pattern=["q_proj"]), ingot.DataLoss, "alpha_pattern is"),
+        (peft(17, lora_alpha=10**400), ingot.DataLoss, "lora_alpha is 1000"),
+        (empty, ingot.DataLoss, r"lora_a \[0, 64\] and lora_b \[64, 0\]"),
     ]
 
 

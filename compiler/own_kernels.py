@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import cast
 
 from ingot.compiler.graph.native_signature import NativeSignature, parse_signature
@@ -99,9 +100,10 @@ def _three(what: str, given: Sequence[Dim]) -> tuple[Dim, ...]:
 
 def _sizes(what: str, given: Sequence[int]) -> tuple[int, int, int]:
     sizes = cast("tuple[int, int, int]", _three(what, given))
-    least, most = min(sizes), sizes[0] * sizes[1] * sizes[2]
-    if least < 1 or (what == "local_size" and most > _GREATEST_GROUP):
+    if not all(isinstance(each, int) and each > 0 for each in sizes):
         raise InvalidArgument(f"{what} is {list(given)}, expected numbers above 0")
+    if what == "local_size" and prod(sizes) > _GREATEST_GROUP:
+        raise InvalidArgument(f"{what} is {list(given)}: more than {_GREATEST_GROUP} work items")
     return sizes
 
 

@@ -23,6 +23,7 @@ BODY = """
 C = (
     """
 #include <stdint.h>
+enum { entries, library }; // names that the object has, too
 static float twice(float value) { return 2 * value; }
 static void affine(const float *x, const float *bias, float *y, int32_t *count, int64_t n,
                    int64_t m, int64_t row) {
@@ -148,7 +149,8 @@ KERNELS: list[tuple[dict[str, Any], str]] = [
     ({"workload": ["k"]}, r"workload 'k': no argument of .* has a dim 'k'"),
     ({"workload": ["n+"]}, "workload: dim expression"),
     ({"tile": [0]}, r"tile is \[0\], expected numbers above 0"),
-    ({"local_size": [64, 64]}, "local_size is"),
+    ({"tile": [1.5]}, r"tile is \[1.5\], expected numbers above 0"),
+    ({"local_size": [64, 64]}, "local_size is .*: more than 1024 work items"),
     ({"target": "npu"}, "for the target 'npu'; the targets are: cpu, opencl"),
 ]
 

@@ -137,7 +137,9 @@ def test_fences_order_calls_of_several_models() -> None:
 
 def test_fences_may_come_from_a_generator(counter: ingot.Model) -> None:
     begin, end = ingot.Fence(), ingot.Fence()
-    call = counter.count.submit(1, wait_for=((each, 1) for each in [begin]), signal=iter([(end, 1)]))
+    call = counter.count.submit(
+        1, wait_for=((each, 1) for each in [begin]), signal=iter([(end, 1)])
+    )
     time.sleep(0.01)
     assert not call.done()
     begin.signal(1)

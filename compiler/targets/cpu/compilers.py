@@ -167,7 +167,8 @@ def _compilers(chosen: str, path: str) -> Iterator[Compiler]:
             command = ()
         if not command or shutil.which(command[0], path=path) is None:
             raise CompileError(f"CC is {chosen!r}, which is no command; {_MISSING}")
-        is_zig = len(command) > 1 and command[-1] == "cc"
+        *_, before, last = ("", *command)
+        is_zig = last == "cc" and "zig" in Path(before).name  # "ccache cc" is another
         yield _zig(command[:-1], path) if is_zig else _plain(command, path)
     else:
         names = [name for name in ("gcc", "clang") if shutil.which(name, path=path)]

@@ -231,7 +231,7 @@ def _files(kernels: Sequence[Kernel]) -> list[_File]:
     files = [_File(c_printer.print_source(each), len(each)) for each in groups]
     files.sort(key=lambda file: (-len(file.text), file.text))
     table = _table(kernels, names)
-    if len(files) > 1:
+    if len(files) > 1 or any(isinstance(each, OwnPrinted) for each in functions.values()):
         return [*files, _File(c_printer.print_source([]) + table, 0)]
     # a file of its own would take a third of a small build
     return [_File((files[0].text if files else c_printer.print_source([])) + table, len(functions))]

@@ -220,6 +220,16 @@ def test_missing_compiler_names_the_ways_out(monkeypatch: pytest.MonkeyPatch) ->
         compilers.find_compiler(variant)
 
 
+def test_a_compiler_behind_a_wrapper_is_no_zig(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrapper = tmp_path / "wrapper"
+    wrapper.write_text('#!/bin/sh\nexec "$@"\n')
+    wrapper.chmod(0o755)
+    monkeypatch.setenv("CC", f"{wrapper} cc")
+    assert compilers.find_compiler(VARIANTS["x86-64-v3"]).command == (str(wrapper), "cc")
+
+
 def test_a_variant_that_no_compiler_makes_says_why_and_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -64,10 +64,11 @@ class Batcher:
             batch = self._take()
             try:
                 await asyncio.to_thread(self._answer, batch, asyncio.get_running_loop())
-            except BaseException as error:  # the server ends
-                for request in batch:
+            except BaseException:  # the server ends
+                for request in (*batch, *self._waiting):
                     request.answer.cancel()
-                raise error
+                self._waiting = []
+                raise
 
     def _take(self) -> list[_Request]:
         """The oldest request and those that fit to it."""

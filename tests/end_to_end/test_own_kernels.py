@@ -23,7 +23,6 @@ BODY = """
 C = (
     """
 #include <stdint.h>
-enum { entries, library }; // names that the object has, too
 static float twice(float value) { return 2 * value; }
 static void affine(const float *x, const float *bias, float *y, int32_t *count, int64_t n,
                    int64_t m, int64_t row) {
@@ -122,6 +121,16 @@ def test_kernels_of_weights_run_when_the_module_is_loaded() -> None:
     assert module.report.dispatches["main"] == 1
     x = np.zeros((2, 4), np.float32)
     np.testing.assert_array_equal(ingot.load(module)(x).numpy(), [2 + BIAS] * 2)
+
+
+def test_a_text_may_have_names_of_the_object_around_it() -> None:
+    names = "#define library 7\nenum { entries };\n"
+    body = "static void f(const float *x, float *y, int64_t n, int64_t i) { y[i] = 2 * x[i]; }"
+    signature = "(f32[n]) -> (f32[n])"
+    kernel = ingot.Kernel(signature, names + body, entry="f", workload=["n"])
+    source = ingot.trace(lambda x: ops.kernel("f", signature, x), ingot.spec("f32[4]"))
+    module = ingot.compile(source, variants=[best_variant()], kernels={"f": kernel})
+    np.testing.assert_array_equal(ingot.load(module)(BIAS).numpy(), 2 * BIAS)
 
 
 def refused(**options: Any) -> str:

@@ -17,6 +17,7 @@ __all__ = [
     "COPY_AGAIN",
     "EXPORTED",
     "GGUF",
+    "HEAD_LENGTH",
     "MODULE",
     "ONNX",
     "START_LENGTH",
@@ -30,6 +31,7 @@ __all__ = [
 ]
 
 START_LENGTH = 64  # bytes of a file that tell its kind
+HEAD_LENGTH = 4096  # bytes with which a module begins: the checksums of all sections
 COPY_AGAIN = "copy the file again, or compile the model again"  # where a module is damaged
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["LAYER", "OF_LAYER", "WHOLE", "product_name"]
+__all__ = ["LAYER", "OF_LAYER", "WHOLE", "kind_of", "product_name"]
 
 WHOLE = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
 LAYER = {
@@ -45,3 +45,8 @@ def product_name(name: str) -> str:
         number, part, _ = match.groups()
         return f"blk.{number}.{LAYER[part]}" if part in LAYER else name
     return WHOLE.get(name, name)
+
+
+def kind_of(name: str) -> str:
+    """What products of all layers have in common: "attn_q" of "blk.3.attn_q"."""
+    return re.sub(r"^blk\.\d+\.", "", name)

@@ -15,13 +15,13 @@ from weakref import WeakValueDictionary
 
 from ingot.hal.device import Device
 from ingot.hal.errors import FailedPrecondition
+from ingot.hal.file_kind import HEAD_LENGTH
 from ingot.hal.whole_file import open_regular
 from ingot.runtime.parameters import Sources, flat
 from ingot.runtime.program import Program, named_sources
 
 __all__ = ["Origin", "origin_of", "remember", "shared_program"]
 
-_HEAD_LENGTH = 4096  # bytes with which a module begins: the checksums of all sections
 _programs: WeakValueDictionary[Origin, Program] = WeakValueDictionary()
 _lock = Lock()
 
@@ -88,4 +88,4 @@ def shared_program(origin: Origin, load: Callable[..., Program]) -> Program:
 
 def _head(path: str) -> str:
     with open_regular(path) as file:
-        return sha256(file.read(_HEAD_LENGTH)).hexdigest()
+        return sha256(file.read(HEAD_LENGTH)).hexdigest()

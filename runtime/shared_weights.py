@@ -18,6 +18,7 @@ from ingot.hal.checkpoint import files_of_index
 from ingot.hal.device import Device
 from ingot.hal.errors import DataLoss, Error, InvalidArgument
 from ingot.hal.file_cache import Cache, default_cache
+from ingot.hal.file_kind import HEAD_LENGTH
 from ingot.hal.whole_file import open_regular, write_whole
 from ingot.runtime.parameters import Sources, flat
 from ingot.runtime.program import Program
@@ -25,7 +26,6 @@ from ingot.runtime.tensors import bits_of_parameter
 
 __all__ = ["load_shared"]
 
-_HEAD_LENGTH = 4096  # bytes with which a module begins: the checksums of all sections
 _PREFIX = "weights-"
 _MOST = 32 << 30
 """Bytes of the files together; what was not used for longest goes first."""
@@ -68,9 +68,9 @@ def _key(source: Any, device: Device, sources: Sources, scope: str | None, cache
     found = sha256(f"{device.uri} {device.description} {scope}".encode())
     if isinstance(source, (str, os.PathLike)):
         with open_regular(source) as file:
-            found.update(file.read(_HEAD_LENGTH))
+            found.update(file.read(HEAD_LENGTH))
     else:
-        found.update(bytes(source)[:_HEAD_LENGTH])
+        found.update(bytes(source)[:HEAD_LENGTH])
     for own, each in sources:
         if own is None or scope is None or own == scope:
             found.update(f"\n{own} ".encode())

@@ -19,6 +19,7 @@ from ingot.compiler.ir.dims import Dim, symbol
 from ingot.hal.adapter import Adapter, read_adapter
 from ingot.hal.errors import CompileError, Error
 from ingot.hal.spec import dtype
+from ingot.hal.tensor_names import kind_of
 
 __all__ = ["SCOPE", "Adapters", "Lora", "open_adapters"]
 
@@ -98,11 +99,6 @@ def _times_rows(x: Value, down: Value, b: Builder) -> Value:
     wide = b.value("broadcast", x, shape=(1, used, k), dimensions=(0, 2))
     rows = b.value("broadcast", down, shape=(1, used, k), dimensions=(1, 2))
     return b.value("reduce", b.value("mul", wide, rows), axes=(2,), kind="add")
-
-
-def kind_of(name: str) -> str:
-    """What products of all layers have in common: "attn_q" of "blk.3.attn_q"."""
-    return re.sub(r"^blk\.\d+\.", "", name)
 
 
 def open_adapters(lora: Lora) -> Adapters | None:

@@ -10,7 +10,6 @@ Without any, nothing is multiplied.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from math import isfinite
 from typing import Any
@@ -19,6 +18,7 @@ import numpy as np
 
 from ingot.hal.adapter import Adapter, Factors, floats, read_adapter
 from ingot.hal.errors import InvalidArgument
+from ingot.hal.tensor_names import kind_of
 from ingot.runtime.model import Model
 from ingot.runtime.program import load_module, read_metadata
 from ingot.runtime.signature import read_parameters
@@ -93,7 +93,7 @@ class Room:
         products = adapter.products()
         lengths: dict[str, int] = {}
         for name, factors in products.items():
-            kind = _kind_of(name)
+            kind = kind_of(name)
             lengths[kind] = max(lengths.get(kind, 0), factors.rank)
         for kind, length in lengths.items():
             if self.used[kind] + length > self.rank:
@@ -102,11 +102,11 @@ class Room:
                     f"{self.rank} are in use: compile the model with a greater lora="
                 )
         for name, factors in products.items():
-            start = self.used[_kind_of(name)]
+            start = self.used[kind_of(name)]
             rows = slice(start, start + factors.rank)
             up = floats(factors.up) * np.float32(scale * factors.scale)
             if not adapter.is_peft:
-                up = _turned(up, *self.kinds[_kind_of(name)])
+                up = _turned(up, *self.kinds[kind_of(name)])
             self.arrays[f"{name}.lora_a"][rows] = floats(factors.down)
             self.arrays[f"{name}.lora_b"][rows] = up.T
         for kind, length in lengths.items():
@@ -142,10 +142,6 @@ class Room:
                 f"{what} belongs to another model: '{name}' is {list(found)} there, expected "
                 f"{list(shape)}"
             )
-
-
-def _kind_of(name: str) -> str:
-    return re.sub(r"^blk\.\d+\.", "", name)
 
 
 def _turned(up: Any, heads: int, paired: int) -> Any:

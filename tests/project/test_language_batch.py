@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import ingot
+from ingot.hal.device import open_device
 from ingot.language.pages import Pages
 from tests.support.language import KEYS, Shape, write_model
 
@@ -34,7 +35,7 @@ def batch(path: Path) -> ingot.LanguageBatch:
 
 @pytest.fixture(scope="module")
 def alone(path: Path) -> ingot.LanguageModel:
-    return ingot.LanguageModel(path, capacity=192, threads=1)
+    return ingot.LanguageModel(path, capacity=192, device=open_device("cpu", threads=1))
 
 
 def _alone(model: ingot.LanguageModel, prompt: Any, **options: Any) -> tuple[str, list[int]]:

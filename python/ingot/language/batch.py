@@ -180,7 +180,11 @@ class LanguageBatch:
             pages = self.pages.share(stream.seat.pages)
             made.seat = Seat(self._slots.pop(), pages, stream.seat.length)
             self._running.append(made)
-            self.model.copy_slot(stream.seat.slot, made.seat.slot, self._row(pages))
+            try:
+                self.model.copy_slot(stream.seat.slot, made.seat.slot, self._row(pages))
+            except BaseException:
+                self._free(made)
+                raise
         return made
 
     def end(self, stream: Stream) -> None:

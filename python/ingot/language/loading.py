@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ingot.hal.device import open_device
 from ingot.hal.errors import InvalidArgument, OutOfRange
 from ingot.hal.gguf import Gguf
 from ingot.language.adapters import lora as adapter_parameters
@@ -39,7 +40,7 @@ def load_language_model(
 
     is_folder = os.path.isdir(path)
     tokenizer = FolderTokenizer(path) if is_folder else FileTokenizer(Gguf(path).metadata)
-    target = device.partition(":")[0] if isinstance(device, str) else device.uri
+    uri = device if isinstance(device, str) else open_device(device).uri
     adapters = _adapters(lora)
     room = lora if isinstance(lora, int) else [_path(each) for each in adapters] or None
     module = ingot.compile(
@@ -48,7 +49,7 @@ def load_language_model(
         weights=weights,
         lora=room,
         precision=precision,
-        target=target,
+        target=uri.partition(":")[0],
         progress=progress,
         **layout,
     )

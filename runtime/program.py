@@ -65,6 +65,7 @@ class Program(Uncopied):
     ) -> None:
         given = {"zero_memory": zero_memory, "memory_limit": _limit(memory_limit)}
         options = ffi.new("ingot_program_options_t *", given)
+        set_limits(options.limits, None, timeout)
         self.shares_slab = shares_slab  # of its sessions
         sources = named_sources(source)
         own: dict[str, Any] = {}  # of modules that were compiled here

@@ -28,7 +28,8 @@ struct ingot_executor_t {
   ingot_task_t *last;
   _Atomic uint32_t task_count;
   _Atomic uint32_t looking_count; /* threads that look for tasks without the mutex */
-  bool *is_destroyed; /* without threads: as above; NULL while no task runs */
+  bool is_running;   /* without threads: tasks */
+  bool is_destroyed; /* meanwhile, by one of them */
 #if !defined(INGOT_NO_THREADS)
   void (*begin)(void *user);
   void *user;
@@ -93,8 +94,8 @@ ingot_status_t ingot_executor_create(const ingot_allocator_t *allocator, uint32_
 void ingot_executor_destroy(ingot_executor_t *executor) {
   if (!executor) return;
   ingot_allocator_t allocator = executor->allocator;
-  if (executor->is_destroyed) *executor->is_destroyed = true;
-  ingot_release_memory(&allocator, executor);
+  executor->is_destroyed = true;
+  if (!executor->is_running) ingot_release_memory(&allocator, executor);
 }
 
 ingot_status_t ingot_executor_reserve(ingot_executor_t *executor) {
@@ -114,12 +115,12 @@ void ingot_executor_clear_alarm(ingot_executor_t *executor, ingot_alarm_t *alarm
 }
 
 void ingot_executor_post(ingot_executor_t *executor, ingot_task_t *task) {
-  bool is_destroyed = false;
   ingot_executor_push(executor, task);
-  if (executor->is_destroyed) return; /* the call that runs a task takes it */
-  executor->is_destroyed = &is_destroyed;
-  while (!is_destroyed && (task = ingot_executor_pop(executor)) != NULL) task->run(task);
-  if (!is_destroyed) executor->is_destroyed = NULL;
+  if (executor->is_running) return; /* the call that runs a task takes it */
+  executor->is_running = true;
+  while (!executor->is_destroyed && (task = ingot_executor_pop(executor)) != NULL) task->run(task);
+  executor->is_running = false;
+  if (executor->is_destroyed) ingot_executor_destroy(executor);
 }
 
 #else

@@ -18,34 +18,34 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 LINES = {
-    "compiler": 2410,
+    "compiler": 2420,
     "compiler/dispatch": 2050,
     "compiler/frontends": 28790,
     "compiler/graph": 9680,
     "compiler/ir": 2240,
     "compiler/kernels": 12880,
     "compiler/stream": 1590,
-    "compiler/targets": 3840,
+    "compiler/targets": 3850,
     "compiler/vm": 2570,
     "csrc": 100,
     "csrc/api": 2690,
     "csrc/base": 840,
-    "csrc/hal": 6460,
+    "csrc/hal": 6470,
     "csrc/include": 1100,
     "csrc/module": 1290,
     "csrc/platform": 1240,
     "csrc/vm": 2180,
-    "hal": 2300,
-    "runtime": 2440,
+    "hal": 2320,
+    "runtime": 2450,
     "python/ingot": 3570,
     "python/ingot/explorer": 1900,
-    "python/ingot/language": 1020,
+    "python/ingot/language": 1030,
     "python/ingot/onnxruntime": 900,
     "python/ingot/quantizing": 1240,
     "benchmarks": 1760,
     "samples": 1490,
 }
-IN_ALL = 98500
+IN_ALL = 98600
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 820

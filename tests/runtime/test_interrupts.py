@@ -411,7 +411,7 @@ def break_off(action: Callable[[], object], line: int) -> bool:
 
     def trace_lines(frame: Any, event: str, _argument: object) -> Any:
         nonlocal left
-        if not frame.f_code.co_filename.endswith(("runtime/frame.py", "runtime/model.py")):
+        if not frame.f_code.co_filename.endswith(("runtime/frame.py", "runtime/function.py")):
             return None
         left -= event == "line"
         if left < 0:

@@ -148,12 +148,13 @@ def _cpu_options(
             raise InvalidArgument(f"threads is {threads!r}, but must be an integer of at least 1")
         yield "threads", threads
     if affinity is not None:
-        processors = None if isinstance(affinity, (str, bytes)) else sorted({*affinity})
+        is_list = isinstance(affinity, Iterable) and not isinstance(affinity, (str, bytes))
+        processors = [*affinity] if is_list else []
         if not processors or not all(_is_integer(each) and each >= 0 for each in processors):
             raise InvalidArgument(
                 f"affinity is {affinity!r}, but must be the numbers of processors, as [0, 1]"
             )
-        yield "affinity", ",".join(map(str, processors))
+        yield "affinity", ",".join(map(str, sorted({*processors})))
     if priority is not None:
         if priority not in _PRIORITIES:
             raise InvalidArgument(f"priority is {priority!r}, but must be one of {_PRIORITIES}")

@@ -23,6 +23,7 @@ from ingot.hal.device import Device
 from ingot.hal.errors import Cancelled, Error, FailedPrecondition, InvalidArgument
 from ingot.hal.native import ffi, keep_error, lib, raised, status_of, text
 from ingot.hal.spec import dtype_of_code
+from ingot.hal.whole_file import c_text
 from ingot.runtime.frame import bytes_of
 from ingot.runtime.tensors import bits_of_input
 
@@ -68,7 +69,7 @@ class Natives:
                 f"natives[{name!r}] is {type(function).__name__}, but natives must be functions "
                 "by name"
             )
-        row.name = self._kept(ffi.new("char[]", name.encode()))
+        row.name = self._kept(ffi.new("char[]", c_text("native function", name)))
         if isinstance(function, CFuncPtr):
             address = ctypes.cast(self._kept(function), ctypes.c_void_p).value
             row.call = ffi.cast("ingot_native_function_t", address)

@@ -122,7 +122,7 @@ class Program(Uncopied):
         """See `Model.swap_parameters`."""
         limits = ffi.new("ingot_call_options_t *")
         set_limits(limits, None, timeout)
-        c_scope = ffi.NULL if scope is None else scope.encode()
+        c_scope = ffi.NULL if scope is None else c_text("scope", scope)
         with self._swapping, open_parameters(self.modules, parameters) as (table, packed):
             if packed:
                 raise InvalidArgument(
@@ -139,7 +139,7 @@ class Program(Uncopied):
                 "packed weights are those of one module: load each alone to write its file, and "
                 "give all files as parameters="
             )
-        c_scope = ffi.NULL if scope is None else scope.encode()
+        c_scope = ffi.NULL if scope is None else c_text("scope", scope)
         handle = ffi.new_handle(file)
         arguments = (self.pointer, self.modules[0], c_scope, lib.ingot_python_write, handle)
         check(lib.ingot_program_save_weights(*arguments))

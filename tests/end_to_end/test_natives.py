@@ -115,6 +115,8 @@ def test_all_that_is_missing_is_said_at_once(module: ingot.Module) -> None:
         ingot.load(module, natives={"acme.scale": 3})
     with pytest.raises(ingot.InvalidArgument, match="natives is list"):
         ingot.load(module, natives=[scale])
+    with pytest.raises(ingot.InvalidArgument, match=r"native function 'a.*b' has a character"):
+        ingot.load(module, natives={"a\0b": scale})
 
 
 def test_models_with_natives_are_pickled_by_the_functions_names(module: ingot.Module) -> None:

@@ -85,6 +85,8 @@ def test_affinity_takes_processors_of_this_process() -> None:
         ({"affinity": []}, "affinity is .*, but must be the numbers of processors"),
         ({"affinity": "01"}, "affinity is '01'"),
         ({"affinity": [-1]}, "affinity is"),
+        ({"affinity": 1}, "affinity is 1, but must be"),
+        ({"affinity": ["a", 1]}, "affinity is"),
         ({"priority": "urgent"}, "priority is 'urgent', but must be one of"),
         ({"device": "cpu://?threads=2", "spin": True}, "spin=on goes with device="),
     ],

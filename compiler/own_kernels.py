@@ -36,6 +36,7 @@ class Kernel:
     what lies from position * tile on; on "opencl" it has `local_size` work items. Workgroups run in
     any order and on any thread, and write nothing but the results. `flops` is an estimate of all
     its work, over the symbols. All other functions of the text are `static` in C; it imports none.
+    In OpenCL C the texts of a module are one program: their other names differ.
 
     InvalidArgument: something of it is not as it must be.
     """
@@ -64,8 +65,10 @@ class Kernel:
             raise InvalidArgument(
                 f"a kernel for the target {self.target!r}; the targets are: {', '.join(TARGETS)}"
             )
-        if not _IDENTIFIER.fullmatch(self.entry) or "\0" in self.source:
+        if not _IDENTIFIER.fullmatch(self.entry):
             raise InvalidArgument(f"entry {self.entry!r} is no name of a function of the source")
+        if re.search("[\0\ud800-\udfff]", self.source):
+            raise InvalidArgument("source has a character that no text of a program can have")
         axes = [_dim(each, types, "workload") for each in self.workload]
         return OwnKernel(
             str(types),

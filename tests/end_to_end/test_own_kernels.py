@@ -111,6 +111,25 @@ def test_a_device_without_its_own_text_has_the_host_run_it() -> None:
     np.testing.assert_array_equal(model(x, BIAS)[0].numpy(), expected(x, BIAS)[0])
 
 
+@pytest.mark.skipif(opencl_uri() is None, reason="there is no OpenCL device")
+def test_texts_in_opencl_c_may_have_entries_of_one_name() -> None:
+    signature = "(f32[n]) -> (f32[n])"
+
+    def kernel(value: str) -> ingot.Kernel:
+        text = "void f(__global const float *x, __global float *y, long n, long i) { // \u2192\n"
+        text += f"  y[i] = {value};\n}}\n"
+        return ingot.Kernel(signature, text, entry="f", workload=["n"], target="opencl")
+
+    def both(x: Any) -> Any:
+        return ops.kernel("add", signature, ops.kernel("twice", signature, x))
+
+    kernels = {"twice": kernel("2 * x[i]"), "add": kernel("x[i] + 1")}
+    source = ingot.trace(both, ingot.spec("f32[4]"))
+    module = ingot.compile(source, target="opencl", kernels=kernels, fallback=False)
+    model = ingot.load(module, device=opencl_uri())
+    np.testing.assert_array_equal(model(BIAS).numpy(), 2 * BIAS + 1)
+
+
 def test_kernels_of_weights_run_when_the_module_is_loaded() -> None:
     def shift(x: Any) -> Any:
         weights = ops.asarray(np.ones((2, 4), np.float32))
@@ -158,6 +177,7 @@ KERNELS: list[tuple[dict[str, Any], str]] = [
     ({"workload": ["k"]}, r"workload 'k': no argument of .* has a dim 'k'"),
     ({"workload": ["n+"]}, "workload: dim expression"),
     ({"tile": [0]}, r"tile is \[0\], expected numbers above 0"),
+    ({"source": "\0"}, "source has a character that"),
     ({"tile": [1.5]}, r"tile is \[1.5\], expected numbers above 0"),
     ({"local_size": [64, 64]}, "local_size is .*: more than 1024 work items"),
     ({"target": "npu"}, "for the target 'npu'; the targets are: cpu, opencl"),

@@ -158,7 +158,7 @@ class _Writer:
     def finish(self, source: str) -> bytes:
         """The whole object."""
         known = layout()
-        text = source.encode("ascii")
+        text = source.encode()
         tables = {
             "entry": known.pack("ingot_opencl_entry_t", self.entries),
             "binding": known.pack("ingot_opencl_binding_t", self.bindings),

@@ -8,6 +8,7 @@ prelude.
 
 from __future__ import annotations
 
+from hashlib import sha256
 from math import prod
 from typing import ClassVar
 
@@ -108,7 +109,7 @@ class _Printer(ValuePrinter):
             head += f"\n  __local uchar local_memory[{length}] __attribute__((aligned(64)));"
         text = "\n".join([head, *self.lines, "}", ""])
         text = _guard_size(text, kernel.local_size, aligned(kernel.local_length))
-        own = kernel.own.source if kernel.own else ""
+        own = _own_text(kernel.own) if kernel.own else ""
         return PrintedKernel(text, tuple(self.functions), self.has_f64, own)
 
     def _own_call(self, own: OwnSchedule) -> str:
@@ -118,7 +119,7 @@ class _Printer(ValuePrinter):
             for dim in own.symbols
         ]
         arguments += [self._position(axis) for axis in range(own.axes)]
-        return f"  {checked_name(own.entry)}({', '.join(arguments)});"
+        return f"  {_own_name(own)}({', '.join(arguments)});"
 
     def _arguments(self) -> list[str]:
         kernel = self.kernel
@@ -300,3 +301,12 @@ class _Printer(ValuePrinter):
     def _same(self, op: Op) -> str:
         a, b = (f"(__global const void *){self._name(memory)}" for memory in op.operands)
         return f"{a} == {b}"
+
+
+def _own_name(own: OwnSchedule) -> str:
+    """The name of a user's function, which no other text has."""
+    return f"{checked_name(own.entry)}_{sha256(own.source.encode()).hexdigest()[:24]}"
+
+
+def _own_text(own: OwnSchedule) -> str:
+    return f"#define {own.entry} {_own_name(own)}\n{own.source}\n#undef {own.entry}\n"

@@ -10,8 +10,8 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from math import inf, isfinite
 from pathlib import Path
+from sys import float_info
 from typing import Any
 
 import numpy as np
@@ -153,13 +153,9 @@ def _joined(
 def _number(value: Any, default: float, what: str) -> float:
     if value is None:
         return default
-    try:
-        number = float(value) if isinstance(value, (int, float)) else inf
-    except OverflowError:
-        number = inf
-    if not isfinite(number):
+    if not isinstance(value, (int, float)) or not abs(value) <= float_info.max:
         raise DataLoss(f"{what} is {value!r}, expected a number")
-    return number
+    return float(value)
 
 
 def floats(tensor: GgufTensor) -> Any:

@@ -177,14 +177,10 @@ class LanguageBatch:
             if stream.seat is None or not self._slots:
                 self._waiting.append(made)
                 return made
-            pages = self.pages.share(stream.seat.pages)
-            made.seat = Seat(self._slots.pop(), pages, stream.seat.length)
+            pages = stream.seat.pages
+            self.model.copy_slot(stream.seat.slot, self._slots[-1], self._row(pages))
+            made.seat = Seat(self._slots.pop(), self.pages.share(pages), stream.seat.length)
             self._running.append(made)
-            try:
-                self.model.copy_slot(stream.seat.slot, made.seat.slot, self._row(pages))
-            except BaseException:
-                self._free(made)
-                raise
         return made
 
     def end(self, stream: Stream) -> None:

@@ -89,9 +89,13 @@ def files_of_index(index: Path) -> list[Path]:
     is damaged, or names a file that is not beside it."""
     files = read_json(index).get("weight_map")
     names = list(files.values()) if isinstance(files, dict) else [None]
-    if not all(isinstance(name, str) and Path(name).name == name for name in names):
+    if not all(map(_is_beside, names)):
         raise DataLoss(f"'{index}' has no map of tensors to files beside it")
     return [index.parent / name for name in sorted(set(map(str, names)))]
+
+
+def _is_beside(name: Any) -> bool:
+    return isinstance(name, str) and name not in ("", "..") and Path(name).name == name
 
 
 def read_tensors(file: Path) -> Iterator[tuple[str, GgufTensor | str]]:

@@ -22,7 +22,7 @@ from ingot.runtime.frame import bytes_of
 from ingot.runtime.signature import read_parameters
 from ingot.runtime.tensors import bits_of_parameter
 
-__all__ = ["Sources", "flat", "open_parameters"]
+__all__ = ["Sources", "flat", "is_zarr", "open_parameters"]
 
 _PACKED_MAGIC = b"INGOTPW\x1a"
 _ZARR = frozenset({"zarr.json", ".zgroup"})  # of a group, of either version
@@ -44,7 +44,10 @@ class Sources(tuple[tuple["str | None", Any], ...]):
 def flat(parameters: Any) -> Sources:
     """What `ingot.load` takes as `parameters`, one after another. InvalidArgument: it is nothing
     that weights could come from."""
-    return parameters if isinstance(parameters, Sources) else Sources(_flat(None, parameters))
+    try:
+        return parameters if isinstance(parameters, Sources) else Sources(_flat(None, parameters))
+    except RecursionError:
+        raise InvalidArgument("parameters= has lists or dicts that hold themselves") from None
 
 
 def _flat(scope: str | None, source: Any) -> Iterator[tuple[str | None, Any]]:
@@ -52,6 +55,8 @@ def _flat(scope: str | None, source: Any) -> Iterator[tuple[str | None, Any]]:
         yield scope, source
     elif isinstance(source, Mapping) and source and all(map(_is_source, source.values())):
         for name, each in source.items():
+            if not isinstance(name, str):
+                raise InvalidArgument(f"a scope of parameters= is {name!r}, but must be a string")
             yield from _flat(name, each)
     elif isinstance(source, Mapping):
         yield scope, source
@@ -182,7 +187,7 @@ def _arrays_of(path: str | os.PathLike[str], stack: ExitStack) -> Mapping[str, A
     """The tensors of a GGUF file, an npz file, a zarr archive or a model's folder; None: it is
     another file."""
     if os.path.isdir(path):
-        if any(os.path.exists(os.path.join(path, name)) for name in _ZARR):
+        if is_zarr(path):
             return _zarr_arrays(path, stack)
         is_model = os.path.isfile(os.path.join(path, "config.json"))
         return Checkpoint(path).parameters() if is_model else None
@@ -191,9 +196,19 @@ def _arrays_of(path: str | os.PathLike[str], stack: ExitStack) -> Mapping[str, A
         return Gguf(path).parameters()
     if not start.startswith(b"PK") or not zipfile.is_zipfile(path):
         return None
-    with zipfile.ZipFile(path) as archive:
-        is_zarr = not _ZARR.isdisjoint(archive.namelist())
-    return _zarr_arrays(path, stack) if is_zarr else _npz_arrays(path, stack)
+    try:
+        with zipfile.ZipFile(path) as archive:
+            has_zarr = not _ZARR.isdisjoint(archive.namelist())
+        return _zarr_arrays(path, stack) if has_zarr else _npz_arrays(path, stack)
+    except Error:
+        raise
+    except Exception as error:  # whatever zipfile and NumPy raise of damaged bytes
+        raise DataLoss(f"'{path}' cannot be read as an npz archive: {error}") from None
+
+
+def is_zarr(folder: str | os.PathLike[str]) -> bool:
+    """Whether a folder is a zarr archive."""
+    return any(os.path.exists(os.path.join(folder, name)) for name in _ZARR)
 
 
 class _LazyArrays(Mapping[str, Any]):

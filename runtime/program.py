@@ -178,8 +178,8 @@ class Program(Uncopied):
 
 def _rest(timeout: float | None, begin: float) -> float | None:
     """What is left of a timeout since `begin`. DeadlineExceeded: nothing."""
-    if timeout is None:
-        return None
+    if not isinstance(timeout, (int, float)):
+        return timeout
     rest = timeout - (time.monotonic() - begin)
     if rest <= 0:
         raise DeadlineExceeded(f"load has run longer than its timeout of {timeout} s")

@@ -20,7 +20,7 @@ from ingot.hal.errors import DataLoss, Error, InvalidArgument
 from ingot.hal.file_cache import Cache, default_cache
 from ingot.hal.file_kind import HEAD_LENGTH
 from ingot.hal.whole_file import open_regular, write_whole
-from ingot.runtime.parameters import Sources, flat
+from ingot.runtime.parameters import Sources, flat, is_zarr
 from ingot.runtime.program import Program
 from ingot.runtime.tensors import bits_of_parameter
 
@@ -81,26 +81,32 @@ def _key(source: Any, device: Device, sources: Sources, scope: str | None, cache
 
 def _of_arrays(arrays: Mapping[str, Any]) -> bytes:
     found = sha256()
-    for key in sorted(arrays):
+    for key in sorted(arrays, key=str):
         bits, dtype = bits_of_parameter(arrays[key], f"parameter '{key}'")
-        found.update(f"{key} {dtype} {bits.shape}\n".encode())
+        found.update(_line(f"{key} {dtype} {bits.shape}"))
         found.update(bits.reshape(-1).view("u1").data)
     return found.digest()
 
 
 def _of_path(path: Path, cache: Cache) -> bytes:
-    """The hash of a file, of an index with the files that it names, or of all in a folder."""
+    """The hash of a file, of an index with the files beside it that it names, or of the files in
+    a folder; in a zarr archive of those in its folders, too."""
     if path.is_dir():
-        files = [each for each in sorted(path.rglob("*")) if each.is_file()]
+        inside = path.rglob("*") if is_zarr(path) else path.iterdir()
+        files = [each for each in sorted(inside) if each.is_file()]
     elif path.suffix == ".json":
         files = [path, *files_of_index(path)]
     else:
         return _of_file(path, cache)
     found = sha256()
     for each in files:
-        found.update(f"{os.path.relpath(each, path)}\n".encode())
+        found.update(_line(os.path.relpath(each, path)))
         found.update(_of_file(each, cache))
     return found.digest()
+
+
+def _line(text: str) -> bytes:
+    return f"{text}\n".encode("utf-8", "backslashreplace")
 
 
 def _of_file(path: Path, cache: Cache) -> bytes:

@@ -3,6 +3,7 @@ as a file; and others in their place."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import pickle
 import subprocess
@@ -435,3 +436,51 @@ def test_what_cannot_be_shared_is_told(path: Path, cache: Path) -> None:
     with pytest.raises(ingot.DataLoss, match="no map of tensors to files beside it"):
         ingot.load(path, parameters=index, share_weights=True)
     assert not packed_in(cache)
+
+
+def test_an_index_names_files_beside_it_alone(path: Path, cache: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    save_file({"w": W, "b": B}, tmp_path / "outside.safetensors")
+    index = folder / "model.safetensors.index.json"
+    for name in ("../outside.safetensors", str(tmp_path / "outside.safetensors"), "/dev/zero", ""):
+        index.write_text(json.dumps({"weight_map": {"w": name, "b": name}}))
+        for shared in (False, True):
+            with pytest.raises(ingot.DataLoss, match="beside"):
+                ingot.load(path, parameters=index, share_weights=shared)
+    assert not list(cache.glob("*"))
+
+
+def test_a_folder_is_not_searched_for_weights(path: Path, cache: Path, tmp_path: Path) -> None:
+    (tmp_path / "model" / "deep").mkdir(parents=True)
+    save_file({"w": W, "b": B}, tmp_path / "model" / "deep" / "model.safetensors")
+    with pytest.raises(ingot.NotFound, match=r"index\.json"):
+        ingot.load(path, parameters=tmp_path / "model", share_weights=True)
+    assert not list(cache.glob("*"))  # where hashes of files are kept
+
+
+def test_archives_that_are_damaged_anywhere_are_refused(module: Any, tmp_path: Path) -> None:
+    np.savez(tmp_path / "w.npz", w=W, b=B)
+    data = (tmp_path / "w.npz").read_bytes()
+    for place in range(0, len(data), 7):
+        (tmp_path / "bad.npz").write_bytes(data[:place] + b"\xff" + data[place + 1 :])
+        with contextlib.suppress(ingot.Error):  # or nobody reads that byte
+            ingot.load(module, parameters=tmp_path / "bad.npz")
+
+
+def test_sources_that_are_none_are_said(module: Any, cache: Path, tmp_path: Path) -> None:
+    weights: dict[str, Any] = {"w": W, "b": B}
+    around: list[Any] = []
+    around.append(around)
+    model = ingot.load(module, parameters=weights)
+    with pytest.raises(ingot.InvalidArgument, match="hold themselves"):
+        ingot.load(module, parameters=around)
+    with pytest.raises(ingot.InvalidArgument, match="scope of parameters= is 5"):
+        ingot.load(module, parameters={5: weights})
+    for scope in ("a\0b", "\ud800"):
+        with pytest.raises(ingot.InvalidArgument, match="scope"):
+            model.swap_parameters(weights, scope=scope)
+        with pytest.raises(ingot.InvalidArgument, match="scope"):
+            model.save_weights(tmp_path / "weights", scope=scope)
+    shared = ingot.load(module, parameters={5: W, "\ud800": B, **weights}, share_weights=True)
+    np.testing.assert_array_equal(shared(X), expected())

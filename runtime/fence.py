@@ -50,15 +50,17 @@ class Fence(Uncopied):
     def wait(self, value: int, timeout: float | None = None) -> None:
         """Returns when the fence has reached `value`. DeadlineExceeded: it has not within
         `timeout` seconds. Raises the failure of a fence that fails before."""
+        if timeout is not None and not isinstance(timeout, (int, float)):
+            raise InvalidArgument(f"timeout is {timeout!r}, but must be seconds")
         end = None if timeout is None else time.monotonic() + timeout
         while True:
-            rest = _SLICE if end is None else int(max(0, end - time.monotonic()) * 1e9)
+            rest = _SLICE if end is None else min(_SLICE, max(0, end - time.monotonic()) * 1e9)
             try:
-                arguments = (self._handle.pointer, _checked(value), min(rest, _SLICE))
+                arguments = (self._handle.pointer, _checked(value), int(rest))
                 return check(lib.ingot_fence_wait(*arguments))
             except DeadlineExceeded:
                 _ = self.value  # it may be the failure
-                if rest <= _SLICE and end is not None:
+                if end is not None and not time.monotonic() < end:
                     raise
 
     def to_pyopencl(self, value: int, device: Any) -> Any:

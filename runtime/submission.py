@@ -94,10 +94,10 @@ class Submission(Future[Any]):
             return timeout
         end = None if timeout is None else time.monotonic() + timeout
         while not self.done():
-            rest = _SLICE if end is None else int((end - time.monotonic()) * 1e9)
+            rest = _SLICE if end is None else min(_SLICE, (end - time.monotonic()) * 1e9)
             if rest <= 0:
                 break
-            self._reader.complete(True, min(rest, _SLICE))
+            self._reader.complete(True, int(rest))
         return None if end is None else max(0.0, end - time.monotonic())
 
     def end(self, pointer: Any) -> None:

@@ -152,6 +152,11 @@ def test_fences_fail(counter: ingot.Model) -> None:
         fence.signal(3)
     with pytest.raises(ingot.InvalidArgument, match="must be an integer"):
         ingot.Fence(-1)
+    fence.wait(3, float("inf"))
+    with pytest.raises(ingot.InvalidArgument, match="timeout is '1'"):
+        fence.wait(3, "1")  # type: ignore[arg-type]
+    with pytest.raises(ingot.DeadlineExceeded):
+        fence.wait(5, float("nan"))
     with pytest.raises(ingot.DeadlineExceeded, match="at 3"):
         fence.wait(4, timeout=0.01)
     waiting = counter.count.submit(1, wait_for=[(fence, 4)])

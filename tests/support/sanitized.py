@@ -13,11 +13,15 @@ import importlib.machinery
 import importlib.util
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from ingot.compiler.targets.cpu import flags, toolchain
+from ingot.compiler.targets.cpu import toolchain
+from ingot.compiler.targets.cpu.compilers import Compiler
+from ingot.compiler.targets.cpu.variants import Variant
 
 __all__ = ["pytest_configure"]
 
@@ -39,13 +43,11 @@ def _use_extension() -> None:
 
 def _sanitize_kernels() -> None:
     """Compile kernels for one variant with the sanitizers; the system binds what they call."""
-    common = tuple(flag for flag in flags.COMMON_FLAGS if flag not in _UNWANTED)
-    link = tuple(flag for flag in flags.LINK_FLAGS if flag not in _UNWANTED)
-    toolchain.COMMON_FLAGS = (*common, *SANITIZERS)
-    toolchain.LINK_FLAGS = (*link, *SANITIZERS)
+    for name in ("compile_command", "link_command"):
+        setattr(Compiler, name, _sanitized(getattr(Compiler, name)))
     one = toolchain.default_variants
 
-    def best(machine: str, has_dot4: bool = False) -> tuple[flags.Variant, ...]:
+    def best(machine: str, has_dot4: bool = False) -> tuple[Variant, ...]:
         from tests.support.kernel_runner import dot4_variants  # it loads the extension
 
         variants = one(machine, has_dot4)
@@ -53,6 +55,16 @@ def _sanitize_kernels() -> None:
         return runs[:1] or variants[-1:]
 
     toolchain.default_variants = best
+
+
+def _sanitized(command: Callable[..., list[str]]) -> Callable[..., list[str]]:
+    """The command of a compiler with the sanitizers."""
+
+    def sanitized(*arguments: Any) -> list[str]:
+        flags = [flag for flag in command(*arguments) if flag not in _UNWANTED]
+        return [*flags, *SANITIZERS]
+
+    return sanitized
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -15,7 +15,7 @@ from ingot.runtime.limits import set_limits
 from ingot.runtime.memory import CallSize, measure_call
 from ingot.runtime.session import Session
 from ingot.runtime.signature import Signature
-from ingot.runtime.submission import Submission, check_may_wait
+from ingot.runtime.submission import Submission, check_wait
 from ingot.runtime.texts import Texts, has_texts
 
 __all__ = ["Function", "function_of"]
@@ -99,7 +99,7 @@ class Function(Uncopied):
                 status = session.call_in_time(frame.pointer, limits[0], limits[1])
             else:
                 if session.pending:  # for which whoever has the lock may wait
-                    check_may_wait()
+                    check_wait(session.pending)
                 with session.lock:
                     if session.closed:
                         raise FailedPrecondition(session.closed)

@@ -21,7 +21,7 @@ from ingot.hal.errors import DeadlineExceeded, FailedPrecondition
 from ingot.hal.native import check, ffi, lib
 from ingot.runtime.limits import set_limits
 from ingot.runtime.program import Program
-from ingot.runtime.submission import check_may_wait, forget_submissions, wait_until_idle
+from ingot.runtime.submission import check_wait, forget_submissions, wait_until_idle, why_not_wait
 from ingot.runtime.trace import Recorder
 
 __all__ = ["Session"]
@@ -81,8 +81,7 @@ class Session:
     @contextmanager
     def use(self) -> Iterator[Any]:
         """The C session, while no other thread uses it."""
-        if self.pending:
-            check_may_wait()
+        check_wait(self.pending)
         with self.lock:
             if self.closed:
                 raise FailedPrecondition(self.closed)
@@ -107,8 +106,7 @@ class Session:
 
     def call_in_time(self, frame: Any, max_steps: int | None, timeout: float) -> Any:
         """The status of a call that has `timeout` seconds, with those of waiting for its turn."""
-        if self.pending:
-            check_may_wait()
+        check_wait(self.pending)
         lock, end = self.lock, time.monotonic() + timeout
         is_inside = lock._is_owned()  # of a call, from which C refuses another
         try:
@@ -137,7 +135,8 @@ class Session:
     def close(self) -> None:
         self.closed = self.closed or _CLOSED
         self.cancel(_ALL_CALLS)
-        if not self.lock._is_owned():  # else this is inside a use
+        # Inside a use, or where someone with the lock may wait for this thread, `__del__` frees.
+        if not self.lock._is_owned() and not (self.pending and why_not_wait()):
             with self.lock:
                 self._free()
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ingot.runtime.function import Function
     from ingot.runtime.session import Session
 
-__all__ = ["Submission", "check_may_wait", "forget_submissions", "wait_until_idle"]
+__all__ = ["Submission", "check_wait", "forget_submissions", "wait_until_idle", "why_not_wait"]
 
 _FOREVER = -1
 _SLICE = 50_000_000  # nanoseconds that a wait does not hear signals
@@ -187,25 +187,32 @@ def _wait_for_all() -> None:
         time.sleep(0.001)
 
 
-def check_may_wait() -> None:
-    """FailedPrecondition: if this thread waited for submitted calls, or for someone who waits for
-    them, it could wait for itself."""
+def why_not_wait() -> str:
+    """Why this thread would perhaps wait for itself if it waited for submitted calls, or for
+    someone who waits for them; "" if it would not."""
     if threading.get_ident() in _completing:
-        raise FailedPrecondition(
+        return (
             "a callback of a future cannot wait for calls that were submitted to the same model; "
             "submit the call too, or make it in another thread"
         )
     if is_in_native():
-        raise FailedPrecondition(
+        return (
             "a native function cannot wait for calls that were submitted to a model, for it may be "
             "one of those; call another model of the same module: model.fork()"
         )
+    return ""
+
+
+def check_wait(pending: set[Any]) -> None:
+    """FailedPrecondition: some are pending, and this thread must not wait; see `why_not_wait`."""
+    if pending and (reason := why_not_wait()):
+        raise FailedPrecondition(reason)
 
 
 def wait_until_idle(pending: set[Any], timeout: float | None = None) -> None:
     """Returns when submitted calls of one model have ended, or after the time. Raises as
-    `check_may_wait`."""
-    check_may_wait()
+    `check_wait`."""
+    check_wait(pending)
     wait(list(pending), timeout)
 
 

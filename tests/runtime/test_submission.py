@@ -235,6 +235,26 @@ def test_callbacks_do_not_wait_for_who_waits_for_them(counter: ingot.Model) -> N
     assert not waiting.is_alive()
 
 
+def test_a_callback_may_close_a_model_that_another_thread_waits_for() -> None:
+    model = ingot.load(count_module(), threads=1)
+    first, second = ingot.Fence(), ingot.Fence()
+    call = model.count.submit(1, wait_for=[(first, 1)])
+    call.add_done_callback(lambda _: model.close())
+    last = model.count.submit(1, wait_for=[(second, 1)])
+
+    def wait_behind() -> None:
+        with contextlib.suppress(ingot.Error):
+            model.count(1)
+
+    waiting = threading.Thread(target=wait_behind, daemon=True)
+    waiting.start()
+    time.sleep(0.05)  # it has the model by now, and waits for both
+    first.signal(1)
+    assert isinstance(last.exception(SOON), ingot.Cancelled)
+    waiting.join(SOON)
+    assert not waiting.is_alive()
+
+
 def test_strings_and_sequences_come_and_go() -> None:
     model = ingot.load(
         ingot.compile(

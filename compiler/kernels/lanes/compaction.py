@@ -94,7 +94,8 @@ class CompactionLowering:
         size = b.dim(LocateTrue.of(self.op).size)
         with b.for_(0, b.workgroup(0), 1, [b.constant(0, I64)]) as before:
             before.yield_(b.op("add", before.carried[0], b.load(counts, before.index)))
-        with b.for_(first, end, 1, [before.results[0]]) as loop:
+        start = b.value(b.max(before.results[0], 0))  # counts may be anything
+        with b.for_(first, end, 1, [start]) as loop:
             (place,) = loop.carried
             found = b.op("and", b.load(mask, loop.index), b.compare("lt", place, size))
 

@@ -27,3 +27,13 @@ def test_places_in_row_major_order(target) -> None:
         (counts,) = reference(counter, [mask])
         function = entry([f"i1[{n},7]", "i64[64]"], locate(int(mask.sum())))
         target.check(function, [mask, counts])
+
+
+@on_every_target
+def test_wrong_counts_are_written_nowhere_else(target) -> None:
+    function = entry(["i1[40]", "i64[64]"], locate(40))
+    around = np.full(3 * 40, -7)
+    for count in (-30, 30, np.iinfo(np.int64).min // 100, np.iinfo(np.int64).max // 100):
+        counts = np.full(64, count)
+        target.fault(function, [np.ones(40, bool), counts], [around[40:80].reshape(1, 40)])
+        np.testing.assert_array_equal(around.reshape(3, 40)[[0, 2]], -7)

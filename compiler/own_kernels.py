@@ -84,6 +84,8 @@ class Kernel:
 
 
 def _dim(given: str | int, types: NativeSignature, what: str) -> Dim:
+    if isinstance(given, bool) or not isinstance(given, (str, int)):
+        raise InvalidArgument(f"{what} has {given!r}, expected dims")
     try:
         dim = parse_dim(given) if isinstance(given, str) else given
     except ValueError as error:

@@ -176,6 +176,8 @@ KERNELS: list[tuple[dict[str, Any], str]] = [
     ({"workload": []}, "workload has 0 axes, expected 1 to 3"),
     ({"workload": ["k"]}, r"workload 'k': no argument of .* has a dim 'k'"),
     ({"workload": ["n+"]}, "workload: dim expression"),
+    ({"workload": [None]}, "workload has None, expected dims"),
+    ({"flops": 1.5}, r"flops has 1\.5, expected dims"),
     ({"tile": [0]}, r"tile is \[0\], expected numbers above 0"),
     ({"source": "\0"}, "source has a character that"),
     ({"tile": [1.5]}, r"tile is \[1.5\], expected numbers above 0"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from math import prod
-from typing import cast
+from typing import Any, cast
 
 from ingot.compiler.graph.native_signature import NativeSignature, parse_signature
 from ingot.compiler.ir.dataclass import dataclass
@@ -117,8 +117,10 @@ def checked_kernels(
 ) -> dict[str, tuple[OwnKernel, ...]]:
     """By name the kernels, at most one per target. InvalidArgument: they are none."""
     found: dict[str, tuple[OwnKernel, ...]] = {}
+    if not isinstance(kernels or {}, Mapping):
+        raise InvalidArgument(f"kernels is {type(kernels).__name__}, but must be a dict by name")
     for name, given in (kernels or {}).items():
-        several = [given] if isinstance(given, Kernel) else list(given)
+        several: Any = given if isinstance(given, (list, tuple)) else [given]
         if not isinstance(name, str) or not all(isinstance(each, Kernel) for each in several):
             raise InvalidArgument(
                 f"kernels[{name!r}] must be an ingot.Kernel, or a list of one for each target"

@@ -85,6 +85,8 @@ def _symbols(type: TensorType) -> set[str]:
 @lru_cache(maxsize=256)
 def parse_signature(text: str) -> NativeSignature:
     """The signature that a text says. InvalidArgument: it says none."""
+    if not isinstance(text, str):
+        raise InvalidArgument(f"a signature is {type(text).__name__}; write it as {_EXAMPLE}")
     arguments, arrow, results = text.partition("->")
     if not arrow:
         raise InvalidArgument(f"signature {text!r} has no '->'; write it as {_EXAMPLE}")

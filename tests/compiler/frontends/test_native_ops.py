@@ -85,6 +85,11 @@ def test_operands_that_do_not_fit_are_a_problem_of_their_layer() -> None:
         assert "layer 'Scale_0'" in str(caught.value)
     with pytest.raises(ingot.InvalidArgument, match=r"must be an ingot\.Native or its signature"):
         load(onnx_model(), "acme.Scale", 3)
+    with pytest.raises(ingot.InvalidArgument, match="a signature is int; write it as"):
+        ingot.Native(5)  # type: ignore[arg-type]
+    for kernels in (5, {"acme.Scale": 5}):
+        with pytest.raises(ingot.InvalidArgument, match=r"kernels(\['acme.Scale'\])? (is|must be)"):
+            ingot.compile(onnx_model(), kernels=kernels)
 
 
 def test_natives_stay_in_a_chain() -> None:

@@ -1,5 +1,8 @@
 /* Quotas of processors in cgroup v1 or v2. A container's limit may sit on any ancestor of the
  * process's group, so all of them are read. */
+#if !defined(_GNU_SOURCE)
+#define _GNU_SOURCE 1 /* under -std=c11 */
+#endif
 #include "platform/cgroup.h"
 
 #if defined(__linux__) && !defined(INGOT_NO_FILES)

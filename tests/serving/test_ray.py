@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("ray")
+pytest.importorskip("ray.data")
 
 SAMPLE = Path(__file__).resolve().parents[2] / "samples" / "ray"
 

@@ -29,8 +29,9 @@ def test_two_workers_classify_nearly_twice_as_fast(tmp_path: Path) -> None:
     _run(SAMPLE / "batch.py", "--workers", 1, 2, "--json", figures)  # compares labels
     one, two = json.loads(figures.read_text())
     assert (one["workers"], two["workers"]) == (1, 2)
-    if (os.cpu_count() or 1) >= 3 and os.getloadavg()[0] < 1:  # Ray's own work needs a core
-        assert one["working"] / two["working"] > 1.8
+    if (os.cpu_count() or 1) < 3 or os.getloadavg()[0] > 1:
+        pytest.skip("labels are right; times need a quiet machine with a core for Ray's own work")
+    assert one["working"] / two["working"] > 1.8
 
 
 def test_replicas_answer(tmp_path: Path) -> None:

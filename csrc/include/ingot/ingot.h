@@ -519,7 +519,8 @@ typedef struct ingot_program_options_t {
   size_t memory_limit; /* of its total in ingot_program_statistics; 0 means no limit */
   /* The names of the modules, copied; NULL, or NULL for one of them, where it has none. Code calls
    * a function of another module as native function NAME.FUNCTION, unless `natives` has that; so
-   * does ingot_program_find_function. It runs with the same state and limits. */
+   * does ingot_program_find_function. It runs with the same state and limits, of which max_steps
+   * counts anew in each such call. */
   const char *const *names;
   const ingot_native_t *natives; /* those that the modules call, and perhaps others; copied */
   uint32_t native_count;

@@ -5,6 +5,10 @@
 #if defined(INGOT_PLATFORM_BARE)
 
 __attribute__((weak)) int64_t ingot_clock(void) { return 0; }
+#endif
+
+/* The same in a page, whose engine has no more to say of its machine. */
+#if defined(INGOT_PLATFORM_BARE) || defined(INGOT_PLATFORM_WASM)
 
 int64_t ingot_clock_tick(void) { return ingot_clock(); }
 
@@ -26,4 +30,4 @@ ingot_processor_capabilities_t ingot_processor_capabilities(void) {
   return (ingot_processor_capabilities_t){{0, 0}};
 }
 
-#endif /* INGOT_PLATFORM_BARE */
+#endif /* INGOT_PLATFORM_BARE, INGOT_PLATFORM_WASM */

@@ -29,8 +29,6 @@ int64_t ingot_clock(void) { return (int64_t)(ingot_wasm_now() * 1e6); }
 
 #endif
 
-int64_t ingot_clock_tick(void) { return ingot_clock(); }
-
 /* -- files --------------------------------------------------------------------------------------- */
 
 #if !defined(INGOT_NO_FILES)
@@ -88,25 +86,5 @@ void ingot_file_unload(const ingot_allocator_t *allocator, ingot_file_t *file) {
 }
 
 #endif /* INGOT_NO_FILES */
-
-/* -- memory and processors ----------------------------------------------------------------------- */
-
-int64_t ingot_memory_length(void) { return 0; }
-
-void ingot_memory_prefer_large_pages(void *data, size_t length) {
-  (void)data;
-  (void)length;
-}
-
-uint32_t ingot_processor_count(void) { return 1; }
-
-bool ingot_processors_usable(ingot_processor_set_t *out_set) {
-  (void)out_set;
-  return false;
-}
-
-ingot_processor_capabilities_t ingot_processor_capabilities(void) {
-  return (ingot_processor_capabilities_t){{0, 0}};
-}
 
 #endif /* INGOT_PLATFORM_WASM */

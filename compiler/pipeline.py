@@ -121,6 +121,8 @@ def compile(
     dynamic_shapes: Any = None,
     natives: Mapping[str, Native | str] | None = None,
     kernels: Mapping[str, OwnKernel | Sequence[OwnKernel]] | None = None,
+    version: int = 0,
+    requires: Mapping[str, int] | None = None,
     debug: bool = False,
     dump_ir: str | os.PathLike[str] | None = None,
     progress: Callable[[str], None] | None = None,
@@ -131,29 +133,30 @@ def compile(
     file or Hugging Face folder, onnx.ModelProto, torch.nn.Module, torch.export.ExportedProgram,
     jax.export.Exported, a program, or a dict of functions by name. `outputs`: values of an ONNX
     graph to give. `state`: arguments and results that stay (`state.py`). `target`: "cpu", "opencl"
-    or both. `variants`: of the CPU, or platforms, else this machine's. `fallback`: C beside a
-    device's kernels. `parameters`: "embedded" weights stand in the module; "external" ones come
-    with ingot.load, by `parameter_names` or theirs. `scope`: of these, or a dict by sources: each
-    has own files, is swapped alone. `specialize`: values of symbolic dims with own kernels, as
-    {"s": [1, 128]}. Of language models, `capacity`: positions, else 4096 at most; `cache`: "f32" or
-    "f16"; `weights`: "int8" or "int4" codes; `verify`: for drafts; `lora`: room for adapters, a
-    rank or paths; `sequences`: texts in a cache of `cache_tokens`. `precision`: "int8" rounds what
-    meets weights in groups. `natives`, `kernels`: of your own ops, by "domain.name".
-    `example_inputs`, `dynamic_shapes`: of torch.export. `debug`: for `ingot explore`. `dump_ir`: a
-    folder for IR after each pass. `progress`: told each step.
+    or both. `variants`: of the CPU, or platforms, else this machine's. `fallback`: C beside kernels
+    of a device. `parameters`: "embedded" in the module, or "external": given to ingot.load, by
+    `parameter_names` or theirs. `scope`: of these, or by sources; each has own files. `specialize`:
+    values of symbolic dims with own kernels, as {"s": [1, 128]}. Of language models, `capacity`:
+    positions, else 4096 at most; `cache`: "f32" or "f16"; `weights`: "int8" or "int4" codes;
+    `verify`: for drafts; `lora`: room for adapters, a rank or paths; `sequences`: texts in a cache
+    of `cache_tokens`. `precision`: "int8" rounds what meets weights in groups. `natives`,
+    `kernels`: of your own ops, by "domain.name". `version`: the module's; `requires`: the least
+    ones of modules that it calls. `example_inputs`, `dynamic_shapes`: of torch.export. `debug`: for
+    `ingot explore`. `dump_ir`: a folder for IR after each pass. `progress`: told each step.
     """
     choose_targets(target, variants, fallback)  # what is wrong there is told first
     driver = _Driver(_Dump(dump_ir), progress or (lambda step: None))
     outputs = [outputs] if isinstance(outputs, str) else outputs
-    reading = _exporting(source, example_inputs, dynamic_shapes) | {"scope": scope, "lora": lora}
-    reading |= {"sequences": sequences, "cache_tokens": cache_tokens}
-    reading["own_ops"] = own = OwnOps(natives or {}, checked_kernels(kernels))
-    reading |= {"parameters": parameters, "parameter_names": parameter_names, "cache": cache}
+    own = OwnOps(natives or {}, checked_kernels(kernels))
+    reading = _exporting(source, example_inputs, dynamic_shapes) | {"own_ops": own, "lora": lora}
+    reading |= {"parameters": parameters, "parameter_names": parameter_names, "scope": scope}
     reading |= {"outputs": outputs, "capacity": capacity, "weights": weights, "verify": verify}
+    reading |= {"sequences": sequences, "cache_tokens": cache_tokens, "cache": cache}
     module = _read(source, state, reading, driver, precision)
     targets = choose_targets(target, variants, fallback, multiplies_bytes(module))
     options = _recorded(parameters, outputs, specialize, precision)
-    return _finish(module, targets, _passes(specialize), driver, options, debug, own)
+    versions = _versions(version, requires)
+    return _finish(module, targets, _passes(specialize), driver, options, debug, own, versions)
 
 
 def _exporting(
@@ -165,6 +168,18 @@ def _exporting(
     if isinstance(source, Mapping):
         raise CompileError("a dict of sources takes exported programs, not example_inputs")
     return {"example_inputs": example_inputs, "dynamic_shapes": dynamic_shapes}
+
+
+def _versions(own: int, requires: Mapping[str, int] | None) -> dict[str, int]:
+    """The module's version by "", and the least of others. CompileError: one is no version."""
+    versions = {**({"": own} if own else {}), **(requires or {})}
+    for name, number in versions.items():
+        what = f"requires[{name!r}]" if name else "version"
+        if not isinstance(number, int) or not 0 <= number < 1 << 32:
+            raise CompileError(f"{what} is {number!r}, expected a whole number below 2^32")
+        if not isinstance(name, str) or (not name and requires and "" in requires):
+            raise CompileError(f"{what}: write the name of a module, as ingot.load has it")
+    return versions
 
 
 def _recorded(
@@ -264,6 +279,7 @@ def _finish(
     options: dict[str, Any],
     debug: bool = False,
     own: OwnOps = OwnOps({}, {}),  # noqa: B008  frozen
+    versions: Mapping[str, int] | None = None,
 ) -> Module:
     """The levels below, for each target, and the file."""
     data = ProgramData()
@@ -298,11 +314,13 @@ def _finish(
         metadata["lora"] = module.attributes[ADAPTERS]
     section = driver.step("debug_info", lambda: debug_info(made)) if debug else b""
     codes = [each.code for each in made]
-    file = driver.step("write_module", lambda: build_module(codes, data, metadata, section))
+    file = driver.step(
+        "write_module", lambda: build_module(codes, data, metadata, section, versions or {})
+    )
     left = cast(tuple[tuple[str, str], ...], module.attributes.get(LEFT_IN_FLOAT, ()))
     rounded = cast(int, module.attributes.get(ROUNDED, 0))
     length = data.pool.finish().length
-    named = dict(data.natives)
+    named = {name: each for name, each in data.natives.items() if not name.startswith("?")}
     functions = python_functions(own.natives)
     python = {name: each for name, each in functions.items() if name in named}
     report = Report(

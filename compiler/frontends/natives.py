@@ -29,6 +29,8 @@ __all__ = [
     "OwnOps",
     "any_natives",
     "call_native",
+    "call_own",
+    "check_name",
     "find_native",
     "given_natives",
     "python_functions",
@@ -44,7 +46,9 @@ class Native:
     that the function decides. Calls with `effects` are made in the order of the program, all of
     them; others may be left out or merged. `function` is the function itself, in Python: a model
     that is loaded from the compiled module, in this process, then needs no natives=. That is for
-    development: a saved module needs the function again.
+    development: a saved module needs the function again. `otherwise` makes it optional: a function
+    of traced tensors (`ingot.ops`), which takes what the native one takes and is computed in its
+    place by programs that are loaded without it.
 
     InvalidArgument: the signature says none.
     """
@@ -52,6 +56,7 @@ class Native:
     signature: str
     effects: bool = False
     function: Callable[..., Any] | None = None
+    otherwise: Callable[..., Any] | None = None
 
     def __post_init__(self) -> None:
         parse_signature(self.signature)
@@ -85,6 +90,7 @@ def given_natives(own: OwnOps | None) -> Iterator[None]:
                 f"natives[{name!r}] is {type(native).__name__}, but must be an ingot.Native or its "
                 'signature, such as "(f32[n]) -> (f32[n])", by the name of the op'
             )
+        check_name(name)
         if name in own.kernels:
             raise InvalidArgument(f"'{name}' is given as a native function and as a kernel")
         found[name] = native
@@ -93,6 +99,14 @@ def given_natives(own: OwnOps | None) -> Iterator[None]:
         yield
     finally:
         _given.reset(token)
+
+
+def check_name(name: str) -> None:
+    """InvalidArgument: no native function can be called that."""
+    if name.startswith("?"):
+        raise InvalidArgument(
+            f"a native function cannot be called '{name}': '?' asks whether there is one"
+        )
 
 
 def python_functions(natives: Mapping[str, Native | str]) -> dict[str, Callable[..., Any]]:
@@ -131,20 +145,44 @@ def find_native(domain: str, name: str) -> Callable[..., Any] | None:
                 f"the native function '{called}' takes tensors, and all of them: an operand is "
                 "left out, or a list"
             )
-        trace, values = current(), [value_of(each) for each in operands]
         if isinstance(native, Native):
-            found = call_native(trace.builder, trace.fresh, called, native, values, attributes)
-        elif attributes:
+            return call_own(called, native, operands, attributes)
+        if attributes:
             raise UnsupportedNode(
                 f"the kernel '{called}' takes tensors alone, but the op has the attributes "
                 f"{', '.join(attributes)}: pass them as tensors"
             )
-        else:
-            named = {"name": called, "signature": native}
-            found = trace.builder.append("kernel_call", values, (), named).results
-        return tuple(map(given, found))
+        named = {"name": called, "signature": native}
+        values = [value_of(each) for each in operands]
+        return tuple(map(given, current().builder.append("kernel_call", values, (), named).results))
 
     return lower
+
+
+def call_own(name: str, native: Native, operands: Sequence[Any], told: Mapping[str, Any]) -> Any:
+    """What the function gives for traced operands, or in its place what `native.otherwise` does: a
+    tensor, or a tuple of them."""
+    from ingot.compiler.frontends.program.control import cond
+    from ingot.compiler.frontends.program.tensor import current, given, value_of
+
+    types = parse_signature(native.signature).arguments
+    dtypes = [type.dtype for type in types] + [None] * (len(operands) - len(types))
+    values = [value_of(each, dtype) for each, dtype in zip(operands, dtypes, strict=False)]
+
+    def call(name: str, native: Native, values: Sequence[Value], told: Mapping[str, Any]) -> Any:
+        trace = current()
+        found = call_native(trace.builder, trace.fresh, name, native, values, told)
+        return given(found[0]) if len(found) == 1 else tuple(map(given, found))
+
+    substitute = native.otherwise
+    if substitute is None:
+        return call(name, native, values, told)
+    tensors = list(map(given, values))
+    return cond(
+        call(f"?{name}", Native("() -> (i1[])"), (), {}),
+        lambda: call(name, native, values, told),
+        lambda: substitute(*tensors, **told),
+    )
 
 
 def call_native(

@@ -65,9 +65,10 @@ def build_module(
     data: ProgramData,
     metadata: Mapping[str, Any],
     debug: bytes = b"",
+    versions: Mapping[str, int] = {},
 ) -> bytes:
     """The module file. Kernels are numbered through all targets, in their order; `debug` is the
-    section for tools."""
+    section for tools, `versions` as in `ModuleContents`."""
     strings = StringTable()
     functions = tuple(
         _function(each.target, each.planned.functions[name], function, strings)
@@ -88,12 +89,16 @@ def build_module(
             for each in data.variables.values()
         ),
         debug,
-        tuple(native_contents(*each) for each in data.natives.items()),
+        tuple(
+            native_contents(name, signature, f"?{name}" in data.natives)
+            for name, signature in data.natives.items()
+        ),
+        tuple(versions.items()),
     )
     return write_module(contents)
 
 
-def native_contents(name: str, signature: str) -> NativeContents:
+def native_contents(name: str, signature: str, optional: bool = False) -> NativeContents:
     """What a module says of a native function. InvalidArgument: it is no signature."""
     types = parse_signature(signature)
     arguments, results = (
@@ -101,7 +106,7 @@ def native_contents(name: str, signature: str) -> NativeContents:
         for part in (types.arguments, types.results)
     )
     decided = sum(types.decides(place) << place for place in range(len(results)))
-    return NativeContents(name, str(types), arguments, results, decided)
+    return NativeContents(name, str(types), arguments, results, decided, optional)
 
 
 def _executable(code: TargetCode) -> Executable:

@@ -91,13 +91,15 @@ class FunctionContents:
 
 @dataclass(frozen=True)
 class NativeContents:
-    """A function of the application. `decided`: bit r is set where it decides dims of result r."""
+    """A function of the application. `decided`: bit r is set where it decides dims of result r.
+    One that is `optional` may be missing."""
 
     name: str
     signature: str
     arguments: tuple[ValueContents, ...]
     results: tuple[ValueContents, ...]
     decided: int
+    optional: bool = False
 
 
 @dataclass(frozen=True)
@@ -146,3 +148,4 @@ class ModuleContents:
     variables: tuple[VariableContents, ...] = ()
     debug: bytes = b""  # compressed, for tools: `compiler/debug_info.py`
     natives: tuple[NativeContents, ...] = ()
+    versions: tuple[tuple[str, int], ...] = ()  # its own by "", the least of modules it calls

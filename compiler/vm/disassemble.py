@@ -89,8 +89,9 @@ def value_text(
 
 
 def native_text(native: NativeContents) -> str:
-    """`native acme.scale "(f32[n]) -> (f32[n])"`"""
-    return f"native {name_text(native.name)} {json.dumps(native.signature)}"
+    """`native acme.scale "(f32[n]) -> (f32[n])"`, perhaps with `optional` behind it."""
+    optional = " optional" if native.optional else ""
+    return f"native {name_text(native.name)} {json.dumps(native.signature)}{optional}"
 
 
 def native_operands(contents: ModuleContents) -> list[str]:

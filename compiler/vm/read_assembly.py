@@ -43,6 +43,7 @@ _STATEMENTS = (
     "parameter",
     "variable",
     "native",
+    "version",
     "executable",
     "func",
     "constants",
@@ -124,6 +125,7 @@ class _Reader:
             tuple(map(self._variable, self.statements["variable"])),
             bytes(self._bytes("debug")),
             tuple(map(self._native, self.statements["native"])),
+            tuple(map(_version, self.statements["version"])),
         )
         strings = StringTable()
         called: dict[str, dict[str, Mapping[str, int]]] = {}
@@ -165,9 +167,10 @@ class _Reader:
     def _native(self, statement: _Statement) -> NativeContents:
         refuse(statement.body)
         line = statement.head
-        name, signature = line.name(), line.end_with(line.string())
+        name, signature = line.name(), line.string()
+        optional = line.end_with(line.take("optional"))
         try:
-            return native_contents(name, signature)
+            return native_contents(name, signature, optional)
         except InvalidArgument as error:
             line.fail(str(error))
 
@@ -291,6 +294,12 @@ class _Reader:
 
 def _ordinals(operands: Sequence[str]) -> dict[str, int]:
     return {text: number for number, text in enumerate(operands)}
+
+
+def _version(statement: _Statement) -> tuple[str, int]:
+    refuse(statement.body)
+    name = statement.head.string()
+    return name, statement.head.end_with(statement.head.number(0, U32))
 
 
 def _constants(data: Bytes) -> Constants:

@@ -52,6 +52,9 @@ def read_module(data: bytes | memoryview, *, verify: bool = True) -> ModuleConte
         tuple(reader.variable(row) for row in reader.rows("VARIABLES", "variable")),
         bytes(reader.section("DEBUG")),
         tuple(reader.native(row) for row in reader.rows("NATIVES", "native")),
+        tuple(
+            (reader.text(row["name"]), row["number"]) for row in reader.rows("VERSIONS", "version")
+        ),
     )
 
 
@@ -139,6 +142,7 @@ class _Reader:
             values[: row["argument_count"]],
             values[row["argument_count"] :],
             row["decided"],
+            bool(row["flags"]),
         )
 
     def parameter(self, row: dict[str, Any]) -> Parameter:

@@ -68,6 +68,7 @@ def assembly_text(contents: ModuleContents, *, embed: bool = True) -> str:
         if variable.doc:
             lines.append(f"  doc {json.dumps(variable.doc)}")
     lines += map(native_text, contents.natives)
+    lines += (f"version {json.dumps(name)} {number}" for name, number in contents.versions)
     for executable in contents.executables:
         lines += ["", *_executable_lines(executable)]
     for function in contents.functions:

@@ -156,6 +156,7 @@ class _Tables:
             ("LOCATIONS", "ingot_layout_location_t", self.locations),
             ("VARIABLES", "ingot_layout_variable_t", variables),
             ("NATIVES", "ingot_layout_native_t", natives),
+            ("VERSIONS", "ingot_layout_version_t", self._versions()),
         ]
         layout = spec.layout()
         pieces: dict[str, Sequence[Bytes]] = {
@@ -246,8 +247,12 @@ class _Tables:
             "first_value": first_value,
             "argument_count": len(native.arguments),
             "result_count": len(native.results),
+            "flags": int(native.optional),
             "decided": native.decided,
         }
+
+    def _versions(self) -> Rows:
+        return [{"name": self._string(each), "number": n} for each, n in self.contents.versions]
 
     def _executables(self) -> Rows:
         alignment = spec.layout().constants["INGOT_MODULE_ALIGNMENT"]

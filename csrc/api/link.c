@@ -90,6 +90,41 @@ void ingot_program_link_text(const ingot_program_t *program, uint32_t function, 
   append(out_text, capacity, layout->result_count ? ")" : ") -> ()");
 }
 
+/* -- versions ---------------------------------------------------------------------------------- */
+
+static uint32_t version_of(const ingot_module_t *module) {
+  for (uint32_t i = 0; i < module->version_count; ++i) {
+    if (*ingot_module_string(module, module->versions[i].name) == 0) {
+      return module->versions[i].number;
+    }
+  }
+  return 0;
+}
+
+/* What image `i` needs of the image `k`, in one row of its versions. */
+static ingot_status_t check_version(const ingot_program_t *program, uint32_t i, uint32_t k,
+                                    const ingot_layout_version_t *needed) {
+  const char *name = ingot_module_string(program->images[i].module, needed->name);
+  uint32_t version = version_of(program->images[k].module);
+  if (*name == 0 || strcmp(name, program->names[k]) != 0 || version >= needed->number) return NULL;
+  return ingot_status_create(ingot_program_allocator(program), INGOT_STATUS_INCOMPATIBLE,
+                             "module '%s' needs version %u of the module '%s', or a later one, but "
+                             "it is version %u: load a newer '%s'",
+                             program->names[i], needed->number, name, version, name);
+}
+
+ingot_status_t ingot_program_check_versions(const ingot_program_t *program) {
+  for (uint32_t i = 0; i < program->image_count; ++i) {
+    const ingot_module_t *module = program->images[i].module;
+    for (uint32_t row = 0; row < module->version_count; ++row) {
+      for (uint32_t k = 0; k < program->image_count; ++k) {
+        INGOT_TRY(check_version(program, i, k, &module->versions[row]));
+      }
+    }
+  }
+  return NULL;
+}
+
 /* -- circles ----------------------------------------------------------------------------------- */
 
 enum { UNSEEN, OPEN, CLOSED };

@@ -116,6 +116,26 @@ static ingot_status_t check_natives_given(const ingot_allocator_t *allocator,
   return NULL;
 }
 
+/* What code calls as "?NAME" to ask whether anybody gives NAME. */
+static ingot_status_t tell_given(void *user, const ingot_native_call_t *call) {
+  (void)user;
+  *(uint8_t *)call->results[0].data = 1;
+  return NULL;
+}
+
+static ingot_status_t tell_missing(void *user, const ingot_native_call_t *call) {
+  (void)user;
+  *(uint8_t *)call->results[0].data = 0;
+  return NULL;
+}
+
+/* Stands for an optional function that nobody gives. */
+static ingot_status_t refuse_call(void *user, const ingot_native_call_t *call) {
+  (void)user;
+  (void)call;
+  return ingot_status_make(INGOT_STATUS_NOT_FOUND, "nobody gives it");
+}
+
 /* A native function without `call`, which the session calls in another module. */
 static ingot_native_t make_link(ingot_program_t *program, uint32_t caller, uint32_t function,
                                 const char *name) {
@@ -134,7 +154,13 @@ static void take_native(ingot_program_t *program, uint32_t image,
   const ingot_native_t *native = find_native(options, name);
   ingot_native_t *taken = &program->images[image].natives[wanted - module->natives];
   uint32_t function = 0;
-  if (native) {
+  if (name[0] == '?') {
+    bool given =
+        find_native(options, name + 1) || ingot_program_find_link(program, name + 1, &function);
+    *taken = (ingot_native_t){.name = name, .call = given ? tell_given : tell_missing};
+    if (strcmp(signature, "() -> (i1[])") == 0) return;
+    add_problem(other, name, signature, "() -> (i1[])");
+  } else if (native) {
     *taken = *native;
     if (native->signature && !same_signature(signature, native->signature)) {
       add_problem(other, name, signature, native->signature);
@@ -146,7 +172,8 @@ static void take_native(ingot_program_t *program, uint32_t image,
     ingot_program_link_text(program, function, text, sizeof(text));
     add_problem(other, name, signature, text);
   } else {
-    add_problem(missing, name, signature, NULL);
+    *taken = (ingot_native_t){.name = name, .call = refuse_call};
+    if (!(wanted->flags & INGOT_NATIVE_OPTIONAL)) add_problem(missing, name, signature, NULL);
   }
 }
 
@@ -193,5 +220,6 @@ ingot_status_t ingot_program_take_natives(ingot_program_t *program,
                                other.count, other.count > 1 ? "s are" : " is", other.text,
                                other.is_cut ? ", ..." : "");
   }
+  INGOT_TRY(ingot_program_check_versions(program));
   return ingot_program_check_circles(program);
 }

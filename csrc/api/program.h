@@ -89,6 +89,9 @@ bool ingot_program_link_fits(const ingot_program_t *program, const ingot_module_
 void ingot_program_link_text(const ingot_program_t *program, uint32_t function, char *out_text,
                              size_t capacity);
 
+/* Incompatible if a module needs a later version of another one. */
+ingot_status_t ingot_program_check_versions(const ingot_program_t *program);
+
 /* InvalidArgument if modules call each other in a circle. */
 ingot_status_t ingot_program_check_circles(const ingot_program_t *program);
 

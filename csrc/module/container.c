@@ -131,6 +131,7 @@ static ingot_status_t take_section(ingot_module_t *module, const ingot_layout_se
     case INGOT_SECTION_LOCATIONS: TABLE(locations, location_count);
     case INGOT_SECTION_VARIABLES: TABLE(variables, variable_count);
     case INGOT_SECTION_NATIVES: TABLE(natives, native_count);
+    case INGOT_SECTION_VERSIONS: TABLE(versions, version_count);
     case INGOT_SECTION_CODE:
       module->code = data;
       module->code_length = section->length / sizeof(uint16_t);

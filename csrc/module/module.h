@@ -52,6 +52,8 @@ struct ingot_module_t {
   const ingot_layout_variable_t *variables;
   uint32_t native_count;
   const ingot_layout_native_t *natives;
+  uint32_t version_count;
+  const ingot_layout_version_t *versions;
   uint64_t regions_length;
   const char *metadata;
   uint64_t metadata_length;

@@ -297,14 +297,14 @@ static bool signature_fits(const ingot_module_t *module, const ingot_layout_nati
   return fits && strcmp(at, ")") == 0;
 }
 
-/* Native functions take and give tensors only. */
-static ingot_status_t check_natives(const ingot_module_t *module) {
+/* What it calls of others: native functions, which take and give tensors only, and modules. */
+static ingot_status_t check_imports(const ingot_module_t *module) {
   for (uint32_t i = 0; i < module->native_count; ++i) {
     const ingot_layout_native_t *native = &module->natives[i];
     uint64_t tensors = (uint64_t)native->argument_count + native->result_count;
     bool fits = ingot_module_name_fits(module, native->name) &&
-                ingot_module_name_fits(module, native->signature) && native->reserved == 0 &&
-                tensors <= INGOT_ENTRY_MAX_BINDINGS &&
+                ingot_module_name_fits(module, native->signature) &&
+                native->flags <= INGOT_NATIVE_OPTIONAL && tensors <= INGOT_ENTRY_MAX_BINDINGS &&
                 ingot_range_fits_u64(native->first_value, tensors, module->value_count) &&
                 (native->result_count == 64 || native->decided >> native->result_count == 0);
     for (uint64_t k = 0; fits && k < tensors; ++k) {
@@ -316,6 +316,10 @@ static ingot_status_t check_natives(const ingot_module_t *module) {
                                   "texts",
                                   i, native->argument_count, native->result_count);
     }
+  }
+  for (uint32_t i = 0; i < module->version_count; ++i) {
+    if (ingot_module_name_fits(module, module->versions[i].name)) continue;
+    return ingot_module_damaged(module, "the name in row %u of its versions is no text", i);
   }
   return NULL;
 }
@@ -403,7 +407,7 @@ ingot_status_t ingot_module_check_tables(ingot_module_t *module) {
   INGOT_TRY(check_values(module));
   INGOT_TRY(check_functions(module));
   INGOT_TRY(check_variables(module));
-  INGOT_TRY(check_natives(module));
+  INGOT_TRY(check_imports(module));
   INGOT_TRY(check_table_names(module));
   INGOT_TRY(check_entries(module));
   INGOT_TRY(check_executables(module));

@@ -10,7 +10,7 @@ import errno
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -156,6 +156,20 @@ def _add_compile(commands: Any) -> None:
     )
     add_dim(parser, "a size at which to report, and for which --memory is enough")
     add_natives(parser)
+    parser.add_argument(
+        "--module-version",
+        type=int,
+        default=0,
+        metavar="NUMBER",
+        help="the version of this module, for modules that call it (%(default)s)",
+    )
+    parser.add_argument(
+        "--requires",
+        action="append",
+        default=[],
+        metavar="MODULE=NUMBER",
+        help="the least version of a module that this one calls",
+    )
 
 
 def _add_machines(parser: argparse.ArgumentParser) -> None:
@@ -295,6 +309,8 @@ def _run_compile(options: argparse.Namespace) -> None:
             lora=parse_lora(options.lora),
             natives=own.declared,
             kernels=own.kernels,
+            version=options.module_version,
+            requires=parse_dims(options.requires, "--requires"),
             debug=options.debug,
             dump_ir=options.dump_ir,
             progress=progress,
@@ -303,7 +319,12 @@ def _run_compile(options: argparse.Namespace) -> None:
         if options.memory is not None:
             module.report.check_memory(options.memory, dims)
         module.save(options.output)
-    seconds = time.perf_counter() - begin
+    _say_compiled(options, module, time.perf_counter() - begin, dims)
+
+
+def _say_compiled(
+    options: argparse.Namespace, module: Module, seconds: float, dims: Mapping[str, int]
+) -> None:
     if options.json:
         from ingot.reports import compile_report, to_json
 

@@ -49,6 +49,7 @@ def describe_module(
     ]
     lines += _sections(data)
     lines += [*_executables(contents), *_parameters(contents), *_natives(contents)]
+    lines += _versions(contents)
     lines += _metadata(contents)
     if code:
         lines += ["", disassemble(contents).rstrip()]
@@ -117,7 +118,12 @@ def module_report(
         "variables": [
             value_report(each.name, each.dtype, each.shape, each.doc) for each in contents.variables
         ],
-        "natives": [{"name": each.name, "signature": each.signature} for each in contents.natives],
+        "natives": [
+            {"name": each.name, "signature": each.signature, "optional": each.optional}
+            for each in contents.natives
+            if not each.name.startswith("?")
+        ],
+        "versions": [{"name": name, "number": number} for name, number in contents.versions],
         "metadata": {key: each for key, each in contents.metadata.items() if key != "targets"},
     }
 
@@ -293,7 +299,15 @@ def _natives(contents: ModuleContents) -> Iterator[str]:
     if contents.natives:
         yield "\nnative functions, to be given at load"
     for each in contents.natives:
-        yield f"  {printable(each.name)} {each.signature}"
+        if not each.name.startswith("?"):
+            yield f"  {printable(each.name)} {each.signature}{', or not' * each.optional}"
+
+
+def _versions(contents: ModuleContents) -> Iterator[str]:
+    if contents.versions:
+        yield "\nversions"
+    for name, number in contents.versions:
+        yield f"  {printable(name)}: {number} or later" if name else f"  its own: {number}"
 
 
 def _metadata(contents: ModuleContents) -> Iterator[str]:

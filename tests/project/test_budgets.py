@@ -18,26 +18,26 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 LINES = {
-    "compiler": 2420,
+    "compiler": 2440,
     "compiler/dispatch": 2050,
-    "compiler/frontends": 28790,
+    "compiler/frontends": 28820,
     "compiler/graph": 9680,
     "compiler/ir": 2240,
     "compiler/kernels": 12880,
     "compiler/stream": 1590,
     "compiler/targets": 3850,
-    "compiler/vm": 2570,
+    "compiler/vm": 2590,
     "csrc": 100,
-    "csrc/api": 2690,
+    "csrc/api": 2740,
     "csrc/base": 840,
     "csrc/hal": 6470,
-    "csrc/include": 1100,
-    "csrc/module": 1290,
-    "csrc/platform": 1240,
+    "csrc/include": 1110,
+    "csrc/module": 1300,
+    "csrc/platform": 1230,
     "csrc/vm": 2180,
     "hal": 2320,
     "runtime": 2470,
-    "python/ingot": 3570,
+    "python/ingot": 3600,
     "python/ingot/explorer": 1900,
     "python/ingot/language": 1020,
     "python/ingot/onnxruntime": 900,
@@ -45,11 +45,11 @@ LINES = {
     "benchmarks": 1760,
     "samples": 1490,
 }
-IN_ALL = 98600
+IN_ALL = 98700
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 820
-LONGEST_FUNCTION = 57
+LONGEST_FUNCTION = 60
 SUFFIXES = (".py", ".c", ".h", ".cl", ".def", ".js")
 OTHERS = {"__pycache__", "libraries"}  # what nobody here wrote
 C_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)

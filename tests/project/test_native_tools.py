@@ -67,7 +67,7 @@ def test_commands_take_a_file_of_natives(folder: Path, capsys: pytest.CaptureFix
     text = printed(capsys, "inspect", "m.ingot")
     assert f"native functions, to be given at load\n  acme.Scale {SIGNATURE}" in text
     (native,) = json.loads(printed(capsys, "inspect", "m.ingot", "--json"))["natives"]
-    assert native == {"name": "acme.Scale", "signature": SIGNATURE}
+    assert native == {"name": "acme.Scale", "signature": SIGNATURE, "optional": False}
     assert "native.call @acme.Scale" in printed(capsys, "dis", "m.ingot")
     printed(capsys, "explore", "m.ingot", "-o", "page.html")
     debug = zlib.decompress(read_module((folder / "m.ingot").read_bytes()).debug).decode()

@@ -112,6 +112,62 @@ def test_what_does_not_fit_is_said_when_modules_are_loaded() -> None:
             ingot.load(modules)
 
 
+@on_every_device
+def test_a_function_that_is_missing_has_a_substitute(device: str) -> None:
+    @ingot.program(ingot.spec("f32[n]"))
+    def main(x: Any) -> Any:
+        y = ops.native("lib.step", STEP, x, otherwise=lambda x: x * 10)
+        kept = ops.native(
+            "acme.kept",
+            "(f32[n]) -> (f32[k])",
+            y,
+            least=3,
+            otherwise=lambda y, least: y[y > 20 + least],
+        )
+        return y, kept
+
+    net = ingot.compile(main, target=targets())
+    natives = {"acme.kept": lambda y, least: y[y > least]}
+    alone = ingot.load(net, device=device)(X)
+    np.testing.assert_array_equal(alone[0], 10 * X)
+    np.testing.assert_array_equal(alone[1], [30, 40, 50])
+    given = ingot.load(net, natives=natives, device=device)(X)
+    np.testing.assert_array_equal(given[1], 10 * X[1:])
+    linked = ingot.load({"net": net, "lib": _library(2)}, natives=natives, device=device)(X)
+    np.testing.assert_array_equal(linked[0], 2 * X)
+    np.testing.assert_array_equal(linked[1], [4, 6, 8, 10])
+    wrong = ingot.compile(
+        ingot.trace(
+            lambda x: ops.native("lib.main", STEP, x, otherwise=lambda x: x), ingot.spec("f32[n]")
+        ),
+        target=targets(),
+    )
+    with pytest.raises(ingot.InvalidArgument, match=r"'lib\.main' \(f32\[n\]\) -> .*given as"):
+        ingot.load({"net": wrong, "lib": _counter()})
+    with pytest.raises(ingot.CompileError, match="asks whether there is one"):
+        ingot.trace(lambda x: ops.native("?lib.step", STEP, x), ingot.spec("f32[n]"))
+
+
+def test_older_modules_than_needed_are_refused() -> None:
+    def library(factor: int, **options: Any) -> Any:
+        return ingot.compile(
+            {"step": ingot.trace(lambda x: x * factor, ingot.spec("f32[n]"))}, **options
+        )
+
+    net = ingot.compile(_calls("lib.step"), requires={"lib": 2})
+    model = ingot.load({"net": net, "lib": library(3, version=2)})
+    np.testing.assert_array_equal(model(X), 3 * X)
+    for older in (library(2, version=1), library(2)):
+        with pytest.raises(ingot.Incompatible, match=r"'net' needs version 2 of the module 'lib'"):
+            model.exchange("lib", older)
+    np.testing.assert_array_equal(model.exchange("lib", library(4, version=7))(X), 4 * X)
+    for wrong in ({"version": -1}, {"version": "2"}, {"requires": {"lib": 1 << 32}}):
+        with pytest.raises(ingot.CompileError, match="expected a whole number below"):
+            library(2, **wrong)
+    with pytest.raises(ingot.CompileError, match="write the name of a module"):
+        library(2, requires={"": 2})
+
+
 def _calls(name: str) -> Any:
     return ingot.trace(lambda x: ops.native(name, STEP, x), ingot.spec("f32[n]"))
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from ingot.compiler.frontends.natives import Native, call_native
+from ingot.compiler.frontends.natives import Native, call_own, check_name
 from ingot.compiler.frontends.program.tensor import current, given, public, value_of
 from ingot.compiler.graph.native_signature import parse_signature
 from ingot.hal.errors import CompileError, InvalidArgument
@@ -28,18 +29,23 @@ def kernel(name: str, signature: str, /, *operands: Any) -> Any:
 
 
 @public
-def native(name: str, signature: str, /, *operands: Any, effects: bool = False, **told: Any) -> Any:
+def native(
+    name: str,
+    signature: str,
+    /,
+    *operands: Any,
+    effects: bool = False,
+    otherwise: Callable[..., Any] | None = None,
+    **told: Any,
+) -> Any:
     """What the application's function `name` gives for the operands: a tensor, or a tuple of them.
     `signature` is that of `ingot.Native`; numbers take the dtype that it says. `told` are numbers,
     texts and lists that the function gets as keywords (in C as JSON). The function is given when
-    the module is loaded: ingot.load(..., natives={name: f})."""
+    the module is loaded: ingot.load(..., natives={name: f}). With `otherwise` it need not be: then
+    that function of the same is computed in its place."""
     try:
-        declared = Native(signature, effects)
+        check_name(name)
+        declared = Native(signature, effects, None, otherwise)
     except InvalidArgument as error:
         raise CompileError(str(error)) from None
-    types = parse_signature(signature).arguments
-    dtypes = [type.dtype for type in types] + [None] * (len(operands) - len(types))
-    values = [value_of(each, dtype) for each, dtype in zip(operands, dtypes, strict=False)]
-    trace = current()
-    found = call_native(trace.builder, trace.fresh, name, declared, values, told)
-    return given(found[0]) if len(found) == 1 else tuple(map(given, found))
+    return call_own(name, declared, operands, told)

@@ -43,6 +43,7 @@
 #define INGOT_SECTION_VARIABLES 15     /* ingot_layout_variable_t[]: state; since version 1.1 */
 #define INGOT_SECTION_DEBUG 16 /* bytes for tools, by zlib: compiler/debug_info.py (strippable) */
 #define INGOT_SECTION_NATIVES 17       /* ingot_layout_native_t[]; since version 2.1 */
+#define INGOT_SECTION_VERSIONS 18      /* ingot_layout_version_t[]; earlier readers skip it */
 
 typedef struct ingot_layout_header_t {
   uint8_t magic[8];
@@ -117,16 +118,25 @@ typedef struct ingot_layout_variable_t {
                     * zeros */
 } ingot_layout_variable_t;
 
-/* A function of the application that code calls. */
+#define INGOT_NATIVE_OPTIONAL 1 /* it may be missing */
+
+/* A function of the application that code calls. One called "?NAME", of the signature
+ * "() -> (i1[])", is the runtime's own: it tells whether anybody gives NAME. */
 typedef struct ingot_layout_native_t {
   uint32_t name; /* string; unique among natives */
   uint32_t signature; /* string: "(f32[h,w,3]) -> (f32[224,224,3])" */
   uint32_t first_value; /* arguments, then results, all of them tensors, in the value section */
   uint32_t argument_count; /* with the results at most INGOT_ENTRY_MAX_BINDINGS */
   uint32_t result_count;
-  uint32_t reserved;
+  uint32_t flags; /* 0 or INGOT_NATIVE_OPTIONAL */
   uint64_t decided; /* bit r: the function decides dims of result r, which goes to a list */
 } ingot_layout_native_t;
+
+/* The version of a module, or the least one that it needs of a module which it calls. */
+typedef struct ingot_layout_version_t {
+  uint32_t name; /* string: the module that it calls; "" is this one */
+  uint32_t number;
+} ingot_layout_version_t;
 
 typedef struct ingot_layout_executable_t {
   uint32_t name; /* string */

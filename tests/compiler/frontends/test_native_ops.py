@@ -74,6 +74,14 @@ def test_a_python_function_stands_for_a_lowering_while_one_develops() -> None:
         ingot.load(bytes(module))  # as a file that is saved
 
 
+def test_a_node_may_have_a_substitute_in_ops() -> None:
+    native = ingot.Native(SIGNATURE, otherwise=lambda x, factor: x - factor)
+    module = ingot.compile(onnx_model(factor=3.0), natives={"acme.Scale": native})
+    np.testing.assert_array_equal(ingot.load(module)(X).numpy(), 2 * X - 3)
+    model = ingot.load(module, natives={"acme.Scale": scale})
+    np.testing.assert_array_equal(model(X).numpy(), 4 * X)
+
+
 def test_operands_that_do_not_fit_are_a_problem_of_their_layer() -> None:
     for declared, message in (
         ("(f32[n]) -> (f32[n])", r"argument 0 of .* is f32\[n,4\], expected f32\[n\]"),

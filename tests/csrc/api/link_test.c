@@ -315,6 +315,75 @@ static void wrong_links_are_refused_when_a_program_is_made(void) {
                  "two of the modules have a function 'step': give the modules names");
 }
 
+/* has(x: f32[n]) -> (y: f32[1]): 1 if anybody gives NAME, else 0; call(x) calls it. */
+static builder_bytes_t asking(const char *name, ingot_dtype_t dtype, uint32_t needed) {
+  const builder_tensor_t truth = {dtype, 0, {0}};
+  static const int64_t one[1] = {1};
+  char question[32];
+  builder_t parts = builder_create();
+  builder_t *builder = &parts;
+  (void)snprintf(question, sizeof(question), "?%s", name);
+  builder_function(builder, "has", INGOT_FUNCTION_EXPORTED);
+  builder_value(builder, false, "x", INGOT_DTYPE_F32, 1, any);
+  builder_value(builder, true, "y", INGOT_DTYPE_F32, 1, one);
+  EMIT(CONST_I64, 0, 0);
+  EMIT(CONST_I64, 1, 1);
+  EMIT(RESULT_BUFFER, 0, 0, 0, 1, 1);
+  EMIT(NATIVE_CALL, 0, 0, 0, 0, 1, 0, 0, 1);
+  EMIT(READ_I64, 2, 0, 0, INGOT_DTYPE_I1);
+  EMIT(I64_TO_F64, 0, 2);
+  EMIT(WRITE_F64, 0, 0, 0, INGOT_DTYPE_F32);
+  EMIT(RETURN, 0, 0, 0);
+  builder_function(builder, "call", INGOT_FUNCTION_EXPORTED);
+  builder_value(builder, false, "x", INGOT_DTYPE_F32, 1, any);
+  EMIT(NATIVE_CALL, 1, 0, 0, 0, 0);
+  EMIT(RETURN, 0, 0, 0);
+  builder_native(builder, question, dtype == INGOT_DTYPE_I1 ? "() -> (i1[])" : "() -> (i8[])",
+                 &truth, 0, 1, 0);
+  builder_native(builder, name, "() -> ()", NULL, 0, 0, 0);
+  builder_optional(builder);
+  builder_version(builder, "lib", needed);
+  return builder_finish(builder);
+}
+
+static builder_bytes_t of_version(uint32_t version) {
+  builder_t parts = builder_create();
+  builder_t *builder = &parts;
+  builder_function(builder, "run", INGOT_FUNCTION_EXPORTED);
+  EMIT(RETURN, 0, 0, 0);
+  if (version) builder_version(builder, "", version);
+  return builder_finish(builder);
+}
+
+static void code_asks_whether_a_function_is_there(void) {
+  static const char *const names[2] = {"net", "lib"};
+  for (uint32_t count = 1; count <= 2; ++count) {
+    const builder_bytes_t files[2] = {asking("lib.run", INGOT_DTYPE_I1, 0), of_version(0)};
+    linked_t linked;
+    float got[1] = {7};
+    REQUIRE_OK(load(&harness, files, names, count, &linked));
+    if (count == 1) free(files[1].data);
+    EXPECT_OK(call(&linked, &harness, "net.has", 5, 1, got));
+    EXPECT(got[0] == (float)(count - 1));
+    ingot_status_t status = call(&linked, &harness, "net.call", 5, 0, got);
+    if (count == 2) EXPECT_OK(status);
+    else EXPECT_STATUS(status, NOT_FOUND, "native function 'lib.run': nobody gives it");
+    unload(&linked);
+  }
+  const builder_bytes_t other[1] = {asking("lib.run", INGOT_DTYPE_I8, 0)};
+  expect_refused(other, names, 1, INGOT_STATUS_INVALID_ARGUMENT, "'?lib.run' () -> (i8[])");
+}
+
+static void other_versions_are_refused(void) {
+  static const char *const names[2] = {"net", "lib"};
+  const builder_bytes_t old[2] = {asking("lib.run", INGOT_DTYPE_I1, 3), of_version(2)};
+  expect_refused(old, names, 2, INGOT_STATUS_INCOMPATIBLE,
+                 "module 'net' needs version 3 of the module 'lib', or a later one, but it is "
+                 "version 2: load a newer 'lib'");
+  const builder_bytes_t none[2] = {asking("lib.run", INGOT_DTYPE_I1, 1), of_version(0)};
+  expect_refused(none, names, 2, INGOT_STATUS_INCOMPATIBLE, "but it is version 0");
+}
+
 /* Ends the call at the fifth instruction of the other module. */
 static bool count_stop(void *user, const ingot_debug_stop_t *stop) {
   ingot_module_t *const *modules = user;
@@ -359,6 +428,8 @@ int main(void) {
   RUN(limits_end_calls_of_other_modules);
   RUN(links_may_pass_through_modules);
   RUN(wrong_links_are_refused_when_a_program_is_made);
+  RUN(code_asks_whether_a_function_is_there);
+  RUN(other_versions_are_refused);
   RUN(a_debugger_stops_in_the_other_module);
   RUN(every_allocation_may_fail);
   harness_release(&harness);

@@ -135,6 +135,17 @@ uint32_t builder_native(builder_t *builder, const char *name, const char *signat
   return append_row(builder, INGOT_SECTION_NATIVES, &row, sizeof(row));
 }
 
+void builder_optional(builder_t *builder) {
+  builder_bytes_t *natives = &builder->sections[INGOT_SECTION_NATIVES];
+  ((ingot_layout_native_t *)(void *)(natives->data + natives->length))[-1].flags =
+      INGOT_NATIVE_OPTIONAL;
+}
+
+void builder_version(builder_t *builder, const char *name, uint32_t number) {
+  const ingot_layout_version_t row = {builder_string(builder, name), number};
+  append_row(builder, INGOT_SECTION_VERSIONS, &row, sizeof(row));
+}
+
 uint64_t builder_constants(builder_t *builder, const void *data, size_t length) {
   uint64_t offset = builder->sections[INGOT_SECTION_CONSTANTS].length;
   append(&builder->sections[INGOT_SECTION_CONSTANTS], data, length);

@@ -12,7 +12,7 @@
 #include "ingot/module_layout.h"
 #include "module/instruction.h"
 
-#define BUILDER_SECTIONS (INGOT_SECTION_NATIVES + 1)
+#define BUILDER_SECTIONS (INGOT_SECTION_VERSIONS + 1)
 
 typedef struct builder_bytes_t {
   uint8_t *data;
@@ -59,6 +59,12 @@ typedef struct builder_tensor_t {
 uint32_t builder_native(builder_t *builder, const char *name, const char *signature,
                         const builder_tensor_t *tensors, uint32_t argument_count,
                         uint32_t result_count, uint64_t decided);
+
+/* The function of that name, in the last row, may be missing. */
+void builder_optional(builder_t *builder);
+
+/* The module's version, with the name "", or the least of another module. */
+void builder_version(builder_t *builder, const char *name, uint32_t number);
 
 /* Appends to the constant section; returns the offset. */
 uint64_t builder_constants(builder_t *builder, const void *data, size_t length);

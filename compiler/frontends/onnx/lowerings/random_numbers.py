@@ -18,7 +18,7 @@ from ingot.compiler.ir import Value
 from ingot.compiler.ir.dims import Dim
 from ingot.hal.spec import DType, dtype
 
-__all__: list[str] = []
+__all__ = ["classes_at"]
 
 
 def _stream(node: Node) -> Stream:
@@ -82,16 +82,22 @@ def bernoulli(node: Node) -> Value:
 
 @lowering("Multinomial")
 def multinomial(node: Node) -> Value:
-    """Classes by their logarithms of probabilities: [batch, classes] -> [batch, samples].
-
-    A class is where the running sum of its line passes a number drawn below the whole sum.
-    """
+    """Classes by their logarithms of probabilities: [batch, classes] -> [batch, samples]."""
     logits = node.convert(node.input(0), "f64")
     unsupported(type_of(logits).rank != 2, "its input has not the rank 2: fix the model")
     batch, classes = shape_of(logits)
     unsupported(classes == 0, "it has no classes to draw from: fix the model")
     samples = node.integer("sample_size", 1)
     unsupported(samples < 1, f"its sample_size is {samples}, expected 1 or more")
+    drawn = _stream(node).fractions((batch, samples), type_of(logits).dtype)
+    places = classes_at(node, logits, node.reshape(drawn, (batch, samples)))
+    return node.convert(places, _element(node, dtype("i32")))
+
+
+def classes_at(node: Node, logits: Value, drawn: Value) -> Value:
+    """Classes by logarithms of probabilities [batch, classes] and shares [batch, samples], both
+    of one dtype: where the running sum of a line passes this share of the whole sum, i64."""
+    (batch, classes), samples = shape_of(logits), shape_of(drawn)[1]
     greatest = node.reduce(logits, [1], "max", keep=True)
     shifted = node.op("sub", logits, node.broadcast_to(greatest, shape_of(logits)))
     sums = node.op("cumulative", node.op("exp", shifted), axis=1, kind="add")
@@ -101,14 +107,12 @@ def multinomial(node: Node) -> Value:
     def spread(value: Value, axes: tuple[int, ...]) -> Value:
         return node.op("broadcast", value, shape=shape, dimensions=axes)
 
-    drawn = _stream(node).fractions((batch, samples), type_of(logits).dtype)
-    drawn = node.reshape(drawn, (batch, samples))
     limits = node.op("mul", drawn, node.broadcast_to(whole, (batch, samples)))
     limits, sums = spread(limits, (0, 1)), spread(sums, (0, 2))
     passed = node.compare("le", sums, limits)
     inner = node.compare("lt", sums, spread(node.reshape(whole, (batch,)), (0,)))
     passed = node.convert(node.op("and", passed, inner), "i64")
-    return node.convert(node.reduce(passed, [2], "add"), _element(node, dtype("i32")))
+    return node.reduce(passed, [2], "add")
 
 
 @lowering("Dropout")

@@ -17,9 +17,11 @@ def ngram_repeat_block(node: Node) -> Value:
     return block_repeats(node, node.input(0), node.input(1), node.integer("ngram_size", 0))
 
 
-def block_repeats(node: Node, tokens: Value, scores: Value, size: int) -> Value:
-    """Scores [batch, vocabulary] with -inf for a token that would end a run of `size` that is
-    in tokens [batch, sequence] already."""
+def block_repeats(
+    node: Node, tokens: Value, scores: Value, size: int, least: float = -math.inf
+) -> Value:
+    """Scores [batch, vocabulary] with the least one for a token that would end a run of `size`
+    that is in tokens [batch, sequence] already."""
     unsupported(size < 1, f"its ngram_size is {size}, expected 1 or more")
     batch, length = shape_of(tokens)
     count = dims.maximum(length - size + 1, 0)
@@ -34,7 +36,7 @@ def block_repeats(node: Node, tokens: Value, scores: Value, size: int) -> Value:
         last = node.op("take", tokens, node.size(length - size + 1 + place), axis=1, mode="clamp")
         last = node.broadcast_to(node.reshape(last, (batch, 1)), (batch, count))
         repeats = node.op("and", repeats, node.compare("eq", run(place), last))
-    blocked, free = (node.full(x, "f32", (batch, count)) for x in (-math.inf, math.inf))
+    blocked, free = (node.full(x, "f32", (batch, count)) for x in (least, math.inf))
     return node.op(
         "scatter", scores, node.reshape(run(size - 1), (batch, count, 1)),
         node.op("select", repeats, blocked, free), update_window_dims=(),

@@ -11,6 +11,7 @@ from onnx import TensorProto
 
 from ingot.compiler.graph.passes import run_graph_passes
 from ingot.compiler.ir import walk
+from tests.support.onnx_cases import in_onnxruntime
 from tests.support.onnx_contrib import drawn, node_of, of_nodes
 from tests.support.onnx_models import make_value
 
@@ -324,3 +325,51 @@ def test_halves_are_computed_in_floats() -> None:
         got = found[np.float16][name]
         assert got.dtype == np.float16, name
         assert np.abs(got - wanted).max() <= 4e-3 * np.abs(wanted).max(), name
+
+
+def test_attention_of_texts_without_padding() -> None:
+    """onnxruntime has no kernels for it on a CPU, so it runs the same with padding."""
+    arrays = {"w": drawn(16, 3 * WIDTH) / 4, "b": drawn(3 * WIDTH, seed=1)}
+    many = {"num_heads": HEADS}
+    inputs = [
+        make_value("x", ["batch", "n", 16]), make_value("ends", ["batch"], TensorProto.INT32),
+        make_value("bias", [1, HEADS, "n", "n"]),
+    ]  # fmt: skip
+    multi, ends = "PackedMultiHeadAttention", ["places", "starts"]
+    packed = [
+        node_of("RemovePadding", ["x", "ends"], ["rows", *ends, "longest"]),
+        node_of("PackedAttention", ["rows", "w", "b", *ends, "bias"], ["one"], **many),
+        onnx.helper.make_node("MatMul", ["rows", "w"], ["joined"]),
+        onnx.helper.make_node("Split", ["joined"], ["q", "k", "v"], axis=-1, num_outputs=3),
+        node_of(multi, ["q", "k", "v", "b", *ends, "bias"], ["two"], **many),
+        onnx.helper.make_node("Reshape", ["joined", "apart"], ["split"]),
+        onnx.helper.make_node("Transpose", ["split"], ["heads"], perm=[0, 2, 1, 3]),
+        node_of(multi, ["heads", "", "", "b", *ends], ["three"], **many),
+        *(
+            node_of("RestorePadding", [name, "places"], [f"{name}_padded"])
+            for name in ("one", "two", "three")
+        ),
+    ]
+    padded = [
+        node_of("Attention", ["x", "w", "b", "ends", "", "bias"], ["one_padded"], **many),
+        node_of("Attention", ["x", "w", "b", "ends"], ["three_padded"], **many),
+    ]
+    apart = {"apart": np.array([-1, 3, HEADS, SIZE])}
+    model = of_nodes(packed, inputs, arrays | apart)
+    whole = in_onnxruntime(of_nodes(padded, inputs, arrays).proto)
+    for counts in ([3, 5, 1], [4, 4, 4]):
+        longest = max(counts)
+        given = {
+            "x": drawn(3, longest, 16),
+            "ends": np.array(counts, np.int32),
+            "bias": drawn(1, HEADS, longest, longest),
+        }
+        kept = np.arange(longest) < np.array(counts)[:, None]
+        one, three = (np.where(kept[..., None], each, 0) for each in whole(given))
+        places = np.concatenate([np.flatnonzero(kept), np.flatnonzero(~kept)])
+        wanted = {
+            "rows": given["x"][kept], "places": places.reshape(kept.shape).astype(np.int32),
+            "starts": np.cumsum([0, *counts], dtype=np.int32), "one_padded": one, "two_padded": one,
+            "longest": np.array([longest], np.int32), "three_padded": three,
+        }  # fmt: skip
+        model.compare(wanted, 1e-5, **given)

@@ -26,11 +26,11 @@ SANITIZED_TESTS := tests/end_to_end $(addprefix --ignore=tests/end_to_end/test_,
   $(addprefix tests/compiler/frontends/stablehlo/test_stablehlo_,complex.py control.py rare.py \
   regions.py)
 # Not the texts that are parts of kernels.
-C_FILES = $(shell find csrc hal samples tests benchmarks -name '*.[ch]')
+C_FILES = $(shell find csrc hal samples tests benchmarks web -name '*.[ch]')
 export PATH := $(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-peers serving sanitized check bench develop docs goldens pictures format clean
+.PHONY: help demo test test-peers serving sanitized check bench develop web docs goldens pictures format clean
 
 help: ## list the targets
 	@echo "Ingot: compile a machine-learning model once, run it anywhere."
@@ -76,6 +76,9 @@ bench: develop ## measure against the other engines that are installed
 
 develop: $(STAMPS)/develop ## bring the Python extension up to date after changes of the C code
 	cmake --build build/editable --target _ingot
+
+web: develop ## build the npm package ingot-runtime, build/web/ingot-runtime
+	python web/build.py
 
 docs: develop ## build the documentation as pages, build/site/index.html
 	NO_MKDOCS_2_WARNING=1 mkdocs build --quiet

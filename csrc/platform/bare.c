@@ -5,6 +5,10 @@
 #if defined(INGOT_PLATFORM_BARE)
 
 __attribute__((weak)) int64_t ingot_clock(void) { return 0; }
+
+ingot_processor_capabilities_t ingot_processor_capabilities(void) {
+  return (ingot_processor_capabilities_t){{0, 0}};
+}
 #endif
 
 /* The same in a page, whose engine has no more to say of its machine. */
@@ -24,10 +28,6 @@ uint32_t ingot_processor_count(void) { return 1; }
 bool ingot_processors_usable(ingot_processor_set_t *out_set) {
   (void)out_set;
   return false;
-}
-
-ingot_processor_capabilities_t ingot_processor_capabilities(void) {
-  return (ingot_processor_capabilities_t){{0, 0}};
 }
 
 #endif /* INGOT_PLATFORM_BARE, INGOT_PLATFORM_WASM */

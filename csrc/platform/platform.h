@@ -36,12 +36,17 @@
 #if !defined(INGOT_NO_FILES) && !defined(__wasi__)
 #define INGOT_NO_FILES 1
 #endif
-#if !defined(INGOT_NO_LOADER)
+#if !defined(INGOT_NO_LOADER) && (defined(INGOT_PLATFORM_BARE) || defined(__wasi__))
 #define INGOT_NO_LOADER 1
 #endif
 #if !defined(INGOT_NO_MALLOC) && !defined(__wasi__)
 #define INGOT_NO_MALLOC 1
 #endif
+#endif
+
+/* Code is ELF, which is put into pages; that of a page or of node is the host's to load. */
+#if !defined(INGOT_NO_LOADER) && !defined(INGOT_PLATFORM_WASM)
+#define INGOT_LOADS_ELF 1
 #endif
 
 #if defined(INGOT_PLATFORM_POSIX) && !defined(INGOT_NO_THREADS)
@@ -247,7 +252,7 @@ void ingot_memory_prefer_large_pages(void *data, size_t length);
 
 /* -- loading code -------------------------------------------------------------------------------- */
 
-#if !defined(INGOT_NO_LOADER)
+#if defined(INGOT_LOADS_ELF)
 
 #define INGOT_PAGES_EXECUTE 1u /* as PF_X, PF_W and PF_R of ELF */
 #define INGOT_PAGES_WRITE 2u
@@ -269,7 +274,7 @@ void ingot_pages_free(void *pages, size_t length);
 /* Tells the system's profiler (perf) the name of loaded code. Best effort. */
 void ingot_profiler_name_code(const void *code, size_t length, const char *name);
 
-#endif /* INGOT_NO_LOADER */
+#endif /* INGOT_LOADS_ELF */
 
 /* Lets kernels, which were not compiled for the system, use 16 KB of the calling thread's stack
  * without touching its pages one by one. */

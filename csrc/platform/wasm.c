@@ -20,12 +20,50 @@ int64_t ingot_clock(void) {
   return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
+ingot_processor_capabilities_t ingot_processor_capabilities(void) {
+  return (ingot_processor_capabilities_t){{0, 0}};
+}
+
 #else
 
-/* The host gives it: milliseconds, as performance.now(). */
-__attribute__((import_module("ingot"), import_name("now"))) double ingot_wasm_now(void);
+/* What the host gives: web/src/host.js. */
+#define INGOT_WASM_IMPORT(name) __attribute__((import_module("ingot"), import_name(name)))
+
+/* Milliseconds, as performance.now(). */
+INGOT_WASM_IMPORT("now") double ingot_wasm_now(void);
 
 int64_t ingot_clock(void) { return (int64_t)(ingot_wasm_now() * 1e6); }
+
+/* Bit 0: simd128, bit 1: relaxed SIMD. */
+INGOT_WASM_IMPORT("features") uint32_t ingot_wasm_features(void);
+
+ingot_processor_capabilities_t ingot_processor_capabilities(void) {
+  return (ingot_processor_capabilities_t){{ingot_wasm_features(), 0}};
+}
+
+#if !defined(INGOT_NO_LOADER)
+
+/* Instantiates a side module on this memory and table: its number, 0 if that failed. */
+INGOT_WASM_IMPORT("open") uint32_t ingot_wasm_open(const void *data, size_t length);
+/* Puts what it exports under the name into the table; NULL if there is none. */
+INGOT_WASM_IMPORT("symbol") void *ingot_wasm_symbol(uint32_t library, const char *name);
+INGOT_WASM_IMPORT("close") void ingot_wasm_close(uint32_t library);
+
+bool ingot_dynamic_library_open_bytes(const void *data, size_t length,
+                                      ingot_dynamic_library_t *out_library) {
+  *out_library = (ingot_dynamic_library_t){(void *)(uintptr_t)ingot_wasm_open(data, length), -1};
+  return out_library->handle;
+}
+
+void *ingot_dynamic_library_symbol(const ingot_dynamic_library_t *library, const char *name) {
+  return ingot_wasm_symbol((uint32_t)(uintptr_t)library->handle, name);
+}
+
+void ingot_dynamic_library_close(ingot_dynamic_library_t *library) {
+  if (library->handle) ingot_wasm_close((uint32_t)(uintptr_t)library->handle);
+}
+
+#endif /* INGOT_NO_LOADER */
 
 #endif
 

@@ -18,6 +18,8 @@
 #define INGOT_CPU_FORMAT "elf-arm"
 #elif defined(__riscv) && __riscv_xlen == 64
 #define INGOT_CPU_FORMAT "elf-riscv64"
+#elif defined(__wasm__)
+#define INGOT_CPU_FORMAT "wasm32"
 #else
 #define INGOT_CPU_FORMAT NULL
 #endif

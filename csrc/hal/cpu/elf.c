@@ -6,7 +6,7 @@
  */
 #include "hal/cpu/elf.h"
 
-#if !defined(INGOT_NO_LOADER)
+#if defined(INGOT_LOADS_ELF)
 
 #include <string.h>
 
@@ -459,4 +459,4 @@ void ingot_elf_unload(ingot_elf_image_t *image) {
   image->length = 0;
 }
 
-#endif /* INGOT_NO_LOADER */
+#endif /* INGOT_LOADS_ELF */

@@ -114,7 +114,7 @@ static ingot_status_t ingot_cpu_executable_load(
   INGOT_TRY(ingot_cpu_reserve_scratch(device, scratch_length));
   ingot_log(&device->base.instance->log, INGOT_LOG_INFO, "kernels '%s': variant '%s'",
             description->name, variant_name);
-#if !defined(INGOT_NO_LOADER)
+#if defined(INGOT_LOADS_ELF)
   if (device->base.instance->profiling) {
     ingot_hal_cpu_library_name_kernels(&executable->library, description->entries);
   }

@@ -96,6 +96,12 @@ static const ingot_cpu_feature_t ingot_cpu_known_features[] = {
 static const ingot_cpu_feature_t ingot_cpu_known_features[] = {
     {INGOT_CPU_RISCV_V, {1u << ('V' - 'A'), 0}, " v"},
 };
+#elif defined(__wasm__)
+#define INGOT_CPU_NAME "wasm32"
+static const ingot_cpu_feature_t ingot_cpu_known_features[] = {
+    {INGOT_CPU_WASM_SIMD128, {1, 0}, " simd128"},
+    {INGOT_CPU_WASM_RELAXED_SIMD, {2, 0}, " relaxed-simd"},
+};
 #else
 #define INGOT_CPU_NAME "generic"
 static const ingot_cpu_feature_t ingot_cpu_known_features[] = {{0, {0, 0}, ""}};
@@ -120,6 +126,9 @@ const char *ingot_hal_cpu_variant(uint64_t features) {
 #if defined(__arm__)
   (void)features;
   return "armv7-neon";
+#elif defined(__wasm__)
+  (void)features;
+  return "wasm32-simd128";
 #elif defined(__riscv)
   return features & INGOT_CPU_RISCV_V ? "riscv64-v" : INGOT_CPU_NAME;
 #else

@@ -8,7 +8,7 @@
  * object into a message. */
 static bool ingot_library_is_inside(const ingot_hal_cpu_library_t *library,
                                     const ingot_kernel_library_t *kernels) {
-#if defined(INGOT_NO_LOADER)
+#if !defined(INGOT_LOADS_ELF)
   (void)library;
   (void)kernels;
 #else
@@ -84,6 +84,8 @@ void ingot_hal_cpu_library_unload(ingot_hal_cpu_library_t *library) { (void)libr
 
 #else
 
+#if defined(INGOT_LOADS_ELF)
+
 /* Kernels import nothing, except in a build that looks for errors: there they may call the
  * sanitizers, which the system's loader binds. */
 #if defined(INGOT_SANITIZE)
@@ -107,20 +109,39 @@ static ingot_status_t ingot_library_load_by_system(const void *data, size_t leng
   return NULL; /* the own loader found the function already */
 }
 
+#endif /* INGOT_LOADS_ELF */
+
+/* The address of the query function. */
+static ingot_status_t ingot_library_open(const ingot_allocator_t *allocator, const void *data,
+                                         size_t length, ingot_hal_cpu_library_t *library,
+                                         void **out_function) {
+#if defined(INGOT_LOADS_ELF)
+  ingot_status_t status = ingot_elf_load(allocator, data, length, INGOT_KERNEL_QUERY_NAME,
+                                         &library->image, out_function);
+  if (ingot_status_code(status) == INGOT_STATUS_PERMISSION_DENIED ||
+      (INGOT_LIBRARY_MAY_IMPORT && ingot_status_code(status) == INGOT_STATUS_UNSUPPORTED)) {
+    status = ingot_library_load_by_system(data, length, status, library, out_function);
+  }
+  return status;
+#else
+  if (ingot_dynamic_library_open_bytes(data, length, &library->system)) {
+    *out_function = ingot_dynamic_library_symbol(&library->system, INGOT_KERNEL_QUERY_NAME);
+    if (*out_function) return NULL;
+    ingot_dynamic_library_close(&library->system);
+  }
+  return ingot_status_create(allocator, INGOT_STATUS_DATA_LOSS,
+                             "the host cannot load the code, of %zu bytes", length);
+#endif
+}
+
 ingot_status_t ingot_hal_cpu_library_load(const ingot_allocator_t *allocator, const void *data,
                                           size_t length, uint32_t entry_count,
                                           ingot_hal_cpu_library_t *out_library) {
   ingot_hal_cpu_library_t library = {.kernels = NULL};
   void *function = NULL;
-  ingot_status_t status =
-      ingot_elf_load(allocator, data, length, INGOT_KERNEL_QUERY_NAME, &library.image, &function);
-  if (ingot_status_code(status) == INGOT_STATUS_PERMISSION_DENIED ||
-      (INGOT_LIBRARY_MAY_IMPORT && ingot_status_code(status) == INGOT_STATUS_UNSUPPORTED)) {
-    status = ingot_library_load_by_system(data, length, status, &library, &function);
-  }
-  if (status) return status;
-  status = ingot_library_query(allocator, (ingot_kernel_query_t)(uintptr_t)function, entry_count,
-                               &library);
+  INGOT_TRY(ingot_library_open(allocator, data, length, &library, &function));
+  ingot_status_t status = ingot_library_query(allocator, (ingot_kernel_query_t)(uintptr_t)function,
+                                              entry_count, &library);
   if (status) {
     ingot_hal_cpu_library_unload(&library);
   } else {
@@ -130,9 +151,15 @@ ingot_status_t ingot_hal_cpu_library_load(const ingot_allocator_t *allocator, co
 }
 
 void ingot_hal_cpu_library_unload(ingot_hal_cpu_library_t *library) {
+#if defined(INGOT_LOADS_ELF)
   ingot_elf_unload(&library->image);
+#endif
   ingot_dynamic_library_close(&library->system);
 }
+
+#endif /* INGOT_NO_LOADER */
+
+#if defined(INGOT_LOADS_ELF)
 
 /* Bytes from a kernel to the next one or to the end of its segment: perf wants a size. */
 static size_t ingot_library_code_length(const ingot_hal_cpu_library_t *library,
@@ -162,4 +189,4 @@ void ingot_hal_cpu_library_name_kernels(const ingot_hal_cpu_library_t *library,
   }
 }
 
-#endif /* INGOT_NO_LOADER */
+#endif /* INGOT_LOADS_ELF */

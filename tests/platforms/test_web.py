@@ -1,0 +1,145 @@
+"""The npm package: the runtime as WebAssembly and its JavaScript, in node and in a page."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+import ingot
+from ingot import ops
+from tests.support.emulators import need_tool
+from tests.support.mutations import mutate, sections_of, with_checksums
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).resolve().parents[2]
+DIGITS = ROOT / "samples" / "digits"
+WASM = "wasm32-simd128"
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    need_tool("node")
+    folder = tmp_path_factory.mktemp("package") / "ingot-runtime"
+    subprocess.run([sys.executable, "web/build.py", str(folder)], cwd=ROOT, check=True)
+    return folder
+
+
+@ingot.program(ingot.spec("f32[4]"), ingot.spec("f32[n,4]"))
+def add(total: Any, x: Any) -> Any:
+    new_total = total + ops.sum(x, axis=0)
+    return {"sums": new_total * 1, "new_total": new_total}
+
+
+@ingot.program(ingot.spec("i64[n]"), ingot.spec("i1[n]"), ingot.spec("f16[n]"), ingot.spec("i32[]"))
+def kinds(ids: Any, flags: Any, halves: Any, count: Any) -> Any:
+    return ids + 1, ~flags, halves * 2, count * count
+
+
+@ingot.program(ingot.spec("i64[]"))
+def turns(count: Any) -> Any:
+    return ops.while_loop(lambda i: i < count, lambda i: i + 1, np.int64(0))
+
+
+def _sequences() -> onnx.ModelProto:
+    """An input in parts, and a sequence in one."""
+    of = helper.make_tensor_sequence_value_info
+    nodes = [
+        helper.make_node("SplitToSequence", ["x"], ["parts"], axis=0, keepdims=1),
+        helper.make_node("ConcatFromSequence", ["more"], ["whole"], axis=0),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "sequences",
+        [
+            helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n"]),
+            of("more", TensorProto.FLOAT, [None]),
+        ],
+        [
+            of("parts", TensorProto.FLOAT, [None]),
+            helper.make_tensor_value_info("whole", TensorProto.FLOAT, [None]),
+        ],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def _product() -> onnx.ModelProto:
+    """x times w, plus b."""
+    nodes = [helper.make_node("Gemm", ["x", "w", "b"], ["y"])]
+    values = {
+        "w": np.asarray([[1, 2, 3], [4, 5, 6]], np.float32),
+        "b": np.asarray([2, 2, 2], np.float32),
+    }
+    graph = helper.make_graph(
+        nodes,
+        "product",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 2])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 3])],
+        [onnx.numpy_helper.from_array(value, name) for name, value in values.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def _write_damaged(folder: Path, data: bytes) -> None:
+    """Cut, with other bytes in the code of kernels, and with other numbers everywhere else."""
+    for place in range(0, len(data), len(data) // 20):
+        (folder / f"damaged-cut-{place}").write_bytes(data[:place])
+    (objects,) = (each for each in sections_of(data) if each["kind"] == 11)
+    rng = np.random.default_rng(4)
+    for place in rng.integers(0, objects["length"], 60):
+        changed = bytearray(data)
+        changed[objects["offset"] + place] ^= int(1 << rng.integers(8))
+        (folder / f"damaged-code-{place}").write_bytes(with_checksums(changed))
+    for seed in range(100):
+        (folder / f"damaged-{seed}").write_bytes(mutate(data, seed))
+
+
+@pytest.fixture(scope="module")
+def modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("modules")
+    digits = ingot.compile(DIGITS / "digits.onnx", variants=[WASM, "x86-64"])
+    digits.save(folder / "digits.ingot")
+    images = np.load(DIGITS / "images.npy")[:5, None].astype(np.float32)
+    logits = np.asarray(ingot.load(digits)(images))  # the same file, by its other variant
+    both = {"images": images.ravel().tolist(), "logits": logits.ravel().tolist()}
+    (folder / "digits.json").write_text(json.dumps(both))
+    (folder / "native.ingot").write_bytes(
+        bytes(ingot.compile(DIGITS / "digits.onnx", variants=["x86-64"]))
+    )
+    functions = {"add": add, "kinds": kinds, "turns": turns}
+    ingot.compile(functions, state={"new_total": "total"}, variants=[WASM]).save(
+        folder / "state.ingot"
+    )
+    ingot.compile(_sequences(), variants=[WASM]).save(folder / "sequences.ingot")
+    product = ingot.compile(_product(), parameters="external", variants=[WASM])
+    product.save(folder / "external.ingot")
+    from safetensors.numpy import save_file
+
+    weights = {each.name: onnx.numpy_helper.to_array(each) for each in _product().graph.initializer}
+    save_file(weights, folder / "weights.safetensors")
+    _write_damaged(folder, (folder / "digits.ingot").read_bytes())
+    return folder
+
+
+def test_in_node(package: Path, modules: Path) -> None:
+    done = subprocess.run(
+        ["node", "--test", "--test-reporter=spec", "tests/platforms/web_tests.mjs"],
+        cwd=ROOT,
+        env={**os.environ, "INGOT_PACKAGE": str(package), "INGOT_MODULES": str(modules)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+
+
+def test_the_runtime_is_small(package: Path) -> None:
+    assert (package / "ingot.wasm").stat().st_size < 150_000

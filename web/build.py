@@ -1,0 +1,59 @@
+"""Builds the npm package `ingot-runtime`: the runtime as WebAssembly, by ziglang, and beside it
+the sources of web/.
+
+    python web/build.py [FOLDER]    # build/web/ingot-runtime, for `npm install FOLDER`
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+WEB = ROOT / "web"
+PACKAGE = ROOT / "build" / "web" / "ingot-runtime"
+TARGET = ("-target", "wasm32-freestanding", "-mcpu=generic+bulk_memory+bulk_memory_opt")
+INCLUDE = ("-Icsrc", "-Icsrc/include", "-Icsrc/platform/freestanding")
+FLAGS = ("-std=c11", "-Oz", "-Wall", "-Wextra", "-Werror", "-fno-sanitize=undefined")
+LINK = (
+    *("--no-entry", "--strip-all", "--import-memory", "--initial-memory=2097152"),
+    *("--export-table", "--growable-table", "--export=__stack_pointer"),
+)
+
+
+def exports() -> Iterator[str]:
+    """The functions of ingot.h that the package calls; those of runtime.c say so themselves."""
+    called = set[str]()
+    for path in WEB.glob("src/*.js"):
+        called.update(re.findall(r"\bapi\.(ingot_\w+)", path.read_text(encoding="utf-8")))
+    yield from sorted(name for name in called if not name.startswith("ingot_web_"))
+
+
+def build(package: Path = PACKAGE) -> Path:
+    """Writes the package, and gives its folder. SystemExit: the compiler fails."""
+    shutil.rmtree(package, ignore_errors=True)
+    package.mkdir(parents=True)
+    for path in (WEB / "README.md", ROOT / "LICENSE", *WEB.glob("src/*.[jt]s")):
+        shutil.copy(path, package)
+    about = json.loads((WEB / "package.json").read_text(encoding="utf-8"))
+    header = (ROOT / "csrc" / "include" / "ingot" / "ingot.h").read_text(encoding="utf-8")
+    (about["version"],) = re.findall(r'#define INGOT_VERSION "(.*)"', header)
+    (package / "package.json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+    link = [f"-Wl,{word}" for word in (*LINK, *(f"--export={name}" for name in exports()))]
+    command = [sys.executable, "-m", "ziglang", "cc", *TARGET, *FLAGS, *INCLUDE, *link]
+    output = package / "ingot.wasm"
+    done = subprocess.run([*command, "web/src/runtime.c", "-o", str(output)], cwd=ROOT, check=False)
+    if done.returncode != 0:
+        sys.exit("the runtime does not build; ziglang is in the extra: pip install '.[cross]'")
+    output.chmod(0o644)
+    return package
+
+
+if __name__ == "__main__":
+    folder = build(*map(Path, sys.argv[1:2]))
+    print(f"{folder}: ingot.wasm has {(folder / 'ingot.wasm').stat().st_size} bytes")

@@ -1,0 +1,281 @@
+// One instance of the runtime: its memory, what it asks of its host, and statuses as errors.
+//
+// Kernels are side modules of the tool conventions (docs/design/0021): they are instantiated on the
+// runtime's memory and table, so that the runtime calls them by pointers. The runtime asks for them
+// in the middle of a call, and pages compile without blocking only in between: so a call that
+// asked for code that is not there yet fails, and is made again when it has been compiled.
+import { IngotError } from "./errors.js";
+import { inNode, readBytes } from "./sources.js";
+
+const PAGE = 65536;
+const INITIAL_PAGES = 32;
+const MAXIMUM_PAGES = 65535; // of 2^32 bytes all but the last
+const SIMD = [0, 97, 115, 109, 1, 0, 0, 0, 1, 5, 1, 96, 0, 1, 123, 3, 2, 1, 0, 10, 8, 1, 6, 0, 65]; // i8x16.splat
+const RELAXED = [
+  ...[0, 97, 115, 109, 1, 0, 0, 0, 1, 8, 1, 96, 3, 123, 123, 123, 1, 123, 3, 2, 1, 0, 10, 13, 1],
+  ...[11, 0, 32, 0, 32, 1, 32, 2, 253, 133, 2, 11], // f32x4.relaxed_madd
+];
+
+let compiled; // the promise of the runtime's code, the same for all instances
+
+function features() {
+  const has = (bytes) => WebAssembly.validate(Uint8Array.from(bytes));
+  return (has([...SIMD, 0, 253, 15, 11]) ? 1 : 0) | (has(RELAXED) ? 2 : 0);
+}
+
+async function compileRuntime() {
+  if (typeof WebAssembly !== "object") {
+    throw new IngotError("Unsupported", "this engine has no WebAssembly");
+  }
+  const url = new URL("./ingot.wasm", import.meta.url);
+  return WebAssembly.compile(await readBytes(inNode ? url : url.href));
+}
+
+export class Host {
+  #memory;
+  #table;
+  #code = new Map(); // of native code, by its address: what its instance exports
+  #libraries = [null]; // by number: those that the runtime has opened
+  #wanted = null; // code that the runtime has asked for in vain
+  #failed = null; // what the engine threw
+  spans = new Map(); // of parameters, by key: where their ingot_parameter_span_t lie
+  read = () => null; // (length) => the next bytes of a state, or null
+  write = () => {}; // (bytes): some more of a state
+
+  static async create(maximumMemory = MAXIMUM_PAGES * PAGE) {
+    const maximum = Math.min(Math.floor(maximumMemory / PAGE), MAXIMUM_PAGES);
+    if (!(maximum >= INITIAL_PAGES)) {
+      throw new IngotError(
+        "InvalidArgument",
+        `maximumMemory is ${maximumMemory}: expected at least ${INITIAL_PAGES * PAGE} bytes`,
+      );
+    }
+    compiled ??= compileRuntime();
+    const host = new Host();
+    try {
+      host.#memory = new WebAssembly.Memory({ initial: INITIAL_PAGES, maximum });
+      const ingot = host.#imports();
+      const { exports } = await WebAssembly.instantiate(await compiled, {
+        env: { memory: host.#memory },
+        ingot,
+      });
+      host.#table = exports.__indirect_function_table;
+      host.stackPointer = exports.__stack_pointer;
+      host.api = host.#guarded(exports);
+      host.check(host.api.ingot_web_start());
+    } catch (error) {
+      if (error instanceof IngotError) compiled = undefined; // what was missing may come
+      if (error instanceof IngotError) throw error;
+      throw new IngotError("OutOfMemory", `no memory for the runtime: ${error.message}`, error);
+    }
+    return host;
+  }
+
+  /** The runtime's functions. What an engine throws leaves the runtime in the middle of something:
+   * nothing is called after that. */
+  #guarded(exports) {
+    const api = {};
+    for (const [name, call] of Object.entries(exports)) {
+      if (typeof call !== "function") continue;
+      api[name] = (...given) => {
+        if (this.#failed) {
+          throw new IngotError("FailedPrecondition", `the model has failed: ${this.#failed.message}`);
+        }
+        try {
+          return call(...given);
+        } catch (error) {
+          this.#failed = error;
+          throw new IngotError(
+            "Internal",
+            `the model's code has failed, load it again: ${error.message}`,
+            error,
+          );
+        }
+      };
+    }
+    return api;
+  }
+
+  get hasFailed() {
+    return this.#failed !== null;
+  }
+
+  // -- memory ------------------------------------------------------------------------------------
+
+  /** Views of all memory, to be made anew after every call: it may have grown. */
+  get view() {
+    return new DataView(this.#memory.buffer);
+  }
+
+  get bytes() {
+    return new Uint8Array(this.#memory.buffer);
+  }
+
+  allocate(length, purpose) {
+    const address = this.api.ingot_web_resize(0, Math.max(length, 1)) >>> 0;
+    if (address === 0) throw new IngotError("OutOfMemory", `${this.#full()} for ${purpose}`);
+    return address;
+  }
+
+  release(address) {
+    this.api.ingot_web_resize(address, 0);
+  }
+
+  /** Calls `body` with a function that allocates memory for as long as that runs. */
+  within(body) {
+    const blocks = [];
+    try {
+      return body((length) => {
+        blocks.push(this.allocate(length, "a call"));
+        return blocks.at(-1);
+      });
+    } finally {
+      if (!this.hasFailed) blocks.forEach((block) => this.release(block));
+    }
+  }
+
+  #full() {
+    const mega = Math.round(this.#memory.buffer.byteLength / 1e6);
+    return `out of memory: WebAssembly has ${mega} MB and gets no more`;
+  }
+
+  text(address) {
+    const bytes = this.bytes;
+    return new TextDecoder().decode(bytes.slice(address, bytes.indexOf(0, address)));
+  }
+
+  putText(text, allocate) {
+    const encoded = new TextEncoder().encode(text);
+    const address = allocate(encoded.length + 1);
+    this.bytes.set(encoded, address);
+    this.bytes[address + encoded.length] = 0;
+    return address;
+  }
+
+  /** Throws the failure that a status says. */
+  check(status) {
+    if (status === 0) return;
+    const { api } = this;
+    const code = this.text(api.ingot_status_code_name(api.ingot_status_code(status)));
+    const message = this.text(api.ingot_status_message(status));
+    api.ingot_status_free(status);
+    throw new IngotError(code, code === "OutOfMemory" ? `${this.#full()}: ${message}` : message);
+  }
+
+  /** What a call writes to its last parameter, a pointer to 32 bits. */
+  made(call) {
+    return this.within((allocate) => {
+      const out = allocate(4);
+      this.check(call(out));
+      return this.view.getUint32(out, true);
+    });
+  }
+
+  // -- native code -------------------------------------------------------------------------------
+
+  /** As `made`, of a call that may need code which is not there yet. */
+  async madeWithCode(call) {
+    for (;;) {
+      this.#wanted = null;
+      try {
+        return this.made(call);
+      } catch (error) {
+        if (!this.#wanted) throw error;
+      }
+      await this.#load(this.#wanted);
+    }
+  }
+
+  async #load({ data, length }) {
+    try {
+      const module = await WebAssembly.compile(this.bytes.slice(data, data + length));
+      this.#code.set(data, await this.#instantiate(module));
+    } catch (error) {
+      if (error instanceof IngotError) throw error;
+      const code = error instanceof RangeError ? "OutOfMemory" : "DataLoss";
+      throw new IngotError(code, `the module's code for WebAssembly: ${error.message}`, error);
+    }
+  }
+
+  async #instantiate(module) {
+    const needs = needsOf(module);
+    const block = this.allocate(needs.memory + needs.alignment, "the code of kernels");
+    this.bytes.fill(0, block, block + needs.memory + needs.alignment);
+    const memoryBase = Math.ceil(block / needs.alignment) * needs.alignment;
+    const constant = (value) => new WebAssembly.Global({ value: "i32", mutable: false }, value);
+    const { exports } = await WebAssembly.instantiate(module, {
+      env: {
+        memory: this.#memory,
+        __indirect_function_table: this.#table,
+        __stack_pointer: this.stackPointer,
+        __memory_base: constant(memoryBase),
+        __table_base: constant(this.#table.grow(needs.table)),
+      },
+    });
+    exports.__wasm_apply_data_relocs?.();
+    return exports;
+  }
+
+  #imports() {
+    return {
+      now: () => performance.now(),
+      features,
+      open: (data, length) => {
+        const exports = this.#code.get(data >>> 0);
+        if (!exports) this.#wanted = { data: data >>> 0, length: length >>> 0 };
+        return exports ? this.#libraries.push(exports) - 1 : 0;
+      },
+      symbol: (library, name) => {
+        const found = this.#libraries[library][this.text(name >>> 0)];
+        if (typeof found !== "function") return 0;
+        const place = this.#table.grow(1);
+        this.#table.set(place, found);
+        return place;
+      },
+      close: (library) => {
+        this.#libraries[library] = null;
+      },
+      find: (key, out) => {
+        const span = this.spans.get(this.text(key >>> 0));
+        if (span) this.bytes.copyWithin(out >>> 0, span, span + 20);
+        return span ? 1 : 0;
+      },
+      write: (data, length) => {
+        this.write(this.bytes.slice(data >>> 0, (data >>> 0) + (length >>> 0)));
+        return 1;
+      },
+      read: (data, length) => {
+        const bytes = this.read(length >>> 0);
+        if (bytes) this.bytes.set(bytes, data >>> 0);
+        return bytes ? 1 : 0;
+      },
+    };
+  }
+}
+
+/** What the section "dylink.0" of a side module asks for. */
+function needsOf(module) {
+  const [section] = WebAssembly.Module.customSections(module, "dylink.0");
+  const bytes = new Uint8Array(section ?? new ArrayBuffer(0));
+  let at = 0;
+  const number = () => {
+    let value = 0;
+    for (let shift = 0; shift < 35; shift += 7) {
+      const byte = bytes[at++];
+      value += (byte & 127) * 2 ** shift;
+      if (!(byte & 128)) return value;
+    }
+    throw new IngotError("DataLoss", "the module's code for WebAssembly: its section dylink.0 is damaged");
+  };
+  while (at < bytes.length) {
+    const kind = bytes[at++];
+    const length = number();
+    if (kind === 1) {
+      const memory = number();
+      const alignment = Math.max(2 ** Math.min(number(), 16), 16);
+      return { memory, alignment, table: number() };
+    }
+    at += length;
+  }
+  throw new IngotError("DataLoss", "the module's code for WebAssembly is no side module");
+}

@@ -1,0 +1,77 @@
+// A model in a worker, so that the page's own thread stays free.
+import { IngotError } from "./errors.js";
+import { inNode } from "./sources.js";
+
+const METHODS = ["describe", "call", "reset", "saveState", "loadState"];
+
+export class RemoteModel {
+  #worker;
+  #waiting = new Map(); // by the message's number
+  #count = 0;
+
+  static async load(source, options) {
+    const model = new RemoteModel();
+    model.#worker = await start((answer) => model.#take(answer), (error) => model.#fail(error));
+    try {
+      await model.send("load", [source, options]);
+    } catch (error) {
+      model.close();
+      throw error;
+    }
+    return model;
+  }
+
+  send(method, given) {
+    const number = ++this.#count;
+    return new Promise((resolve, reject) => {
+      try {
+        this.#worker.postMessage({ number, method, given });
+      } catch (error) {
+        const wrong = `what was given cannot go to a worker: ${error.message}`;
+        reject(new IngotError("InvalidArgument", wrong, error));
+        return;
+      }
+      this.#waiting.set(number, { resolve, reject });
+      this.#worker.ref?.();
+    });
+  }
+
+  #take({ number, result, error }) {
+    const { resolve, reject } = this.#waiting.get(number);
+    this.#waiting.delete(number);
+    if (this.#waiting.size === 0) this.#worker.unref?.(); // node may end
+    if (error) reject(new IngotError(error.code, error.message));
+    else resolve(result);
+  }
+
+  #fail(error) {
+    for (const { reject } of this.#waiting.values()) reject(error);
+    this.#waiting.clear();
+  }
+
+  close() {
+    this.#worker.terminate();
+    this.#fail(new IngotError("Cancelled", "the model was closed"));
+  }
+}
+
+for (const method of METHODS) {
+  RemoteModel.prototype[method] = function send(...given) {
+    return this.send(method, given);
+  };
+}
+
+async function start(take, fail) {
+  const ended = (error) =>
+    fail(new IngotError("Internal", `the worker has ended: ${error?.message ?? "no reason"}`));
+  if (inNode) {
+    const { Worker } = await import("node:worker_threads");
+    const worker = new Worker(new URL("./worker.js", import.meta.url));
+    worker.on("message", take).on("error", ended);
+    return worker;
+  }
+  const worker = new Worker(new URL("./worker.js", import.meta.url), { type: "module" });
+  worker.onmessage = ({ data }) => take(data);
+  worker.onerror = ended;
+  return worker;
+}

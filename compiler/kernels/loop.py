@@ -338,6 +338,9 @@ class LoopBuilder:
             pairs = zip(loop.next or (), loop.carried, strict=True)
             values = [self._fitting(value, carried) for value, carried in pairs]
             self.block.append(Op("yield", values))
+        if isinstance(lower, int) and isinstance(upper, int) and lower >= upper:
+            loop.results = list(initial)  # no step runs
+            return
         self.block.append(op)
 
     def _fitting(self, value: Value, carried: Value) -> Value:

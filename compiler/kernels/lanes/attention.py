@@ -184,15 +184,16 @@ class _Attention(AttentionEntry):
         b = self.b
         return b.op("select", b.op("compare", value, lowest, direction="eq"), zero, value)
 
-    def _at(self, row: Index, vector: int) -> Index:
+    def _at(self, row: Index, vector: Index) -> Index:
         b = self.b
-        return b.add(b.mul(row, QUERY_BLOCK), vector * self.lanes)
+        return b.add(b.mul(row, QUERY_BLOCK), b.mul(vector, self.lanes))
 
-    def _query_lanes(self, block: _Block, vector: int) -> Value:
+    def _query_lanes(self, block: _Block, vector: Index) -> Value:
         """Query numbers of one vector's lanes; lanes beyond the last repeat it."""
         b = self.b
         last = b.broadcast(b.value(b.sub(b.add(block.first, block.live), 1)), self.lanes)
-        first = b.broadcast(b.value(b.add(block.first, vector * self.lanes)), self.lanes)
+        first = b.add(block.first, b.mul(vector, self.lanes))
+        first = b.broadcast(b.value(first), self.lanes)
         return b.op("min", b.op("add", b.lanes(self.lanes), first), last)
 
     def _gather(self, view: View, operand: int, base: Index, queries: Value, stride: Dim) -> Value:
@@ -210,23 +211,23 @@ class _Attention(AttentionEntry):
         d = self.d
         squares = d // lanes * lanes if view.strides[-1] == 1 else 0
         last = b.sub(b.add(block.first, block.live), 1)
-        for vector in range(block.vectors):
+        with b.for_(0, block.vectors) as vectors:
             if squares:
                 starts = []
                 for i in range(lanes):
-                    row = b.min(b.add(block.first, vector * lanes + i), last)
+                    row = b.min(b.add(b.add(block.first, b.mul(vectors.index, lanes)), i), last)
                     starts.append(b.add(base, b.mul(row, b.dim(view.strides[-2]))))
                 with b.for_(0, squares, lanes) as loop:
                     binding = self.binding(view, 0)
                     rows = [b.load(binding, b.add(start, loop.index), lanes) for start in starts]
                     for j, value in enumerate(b.transpose([b.convert(r, F32) for r in rows])):
-                        at = self._at(b.add(loop.index, j), vector)
+                        at = self._at(b.add(loop.index, j), vectors.index)
                         b.store(memory, at, b.op("mul", value, factor))
-            queries = self._query_lanes(block, vector)
+            queries = self._query_lanes(block, vectors.index)
             with b.for_(squares, d) as loop:
                 at = b.add(base, b.mul(loop.index, b.dim(view.strides[-1])))
                 value = self._gather(view, 0, at, queries, view.strides[-2])
-                b.store(memory, self._at(loop.index, vector), b.op("mul", value, factor))
+                b.store(memory, self._at(loop.index, vectors.index), b.op("mul", value, factor))
 
     def _groups(self, block: _Block) -> list[tuple[int, int]]:
         """(first vector, vectors) of the tiles side by side in a block."""
@@ -436,17 +437,19 @@ class _Attention(AttentionEntry):
         base, step = self.base(self.out), b.dim(self.out.strides[-1])
         e = self.e
         squares = e // lanes * lanes if step == 1 else 0
+        kept = self._scratch("scores")  # which nobody reads any more
         for vector, total in enumerate(totals):
-            first = b.add(block.first, vector * lanes)
-            live = b.sub(block.live, vector * lanes)
+            b.store(kept, self._at(0, vector), total)
+        with b.for_(0, block.vectors) as vectors:
+            before = b.mul(vectors.index, lanes)
+            first, live = b.add(block.first, before), b.sub(block.live, before)
+            total = b.load(kept, self._at(0, vectors.index), lanes)
 
-            def scaled(row: Index, vector: int = vector, total: Value = total) -> Value:
-                value = self.share(b.load(sums, self._at(row, vector), lanes), total)
+            def scaled(row: Index) -> Value:
+                value = self.share(b.load(sums, self._at(row, vectors.index), lanes), total)
                 return b.convert(value, stored)
 
-            def store(
-                lane: int, column: Index, value: Value, first: Index = first, live: Index = live
-            ) -> None:
+            def store(lane: int, column: Index, value: Value) -> None:
                 row = b.mul(b.add(first, lane), b.dim(self.out.strides[-2]))
                 at = b.add(b.add(base, row), b.mul(column, step))
                 b.if_(b.compare("lt", lane, live), lambda: b.store(memory, at, value))

@@ -124,6 +124,9 @@ class _Lowering:
         nodes = list(walk_nodes(self.roots))
         if len(nodes) > _TURNED_NODES or any(isinstance(node, Choose) for node in nodes):
             return []
+        sides = (self.axes[-2].extent, self.inner.extent)
+        if any(isinstance(side, int) and side < self.lanes for side in sides):
+            return []
         outer, inner = self.axes[-2].axis, self.inner.axis
         return [
             load
@@ -295,8 +298,9 @@ class _Lowering:
             b.if_(b.compare("gt", rest, 0), tail)
 
     def _always_full(self) -> bool:
-        """Whether the innermost range is always a whole number of vectors."""
-        return dims.modulo(self.inner.extent, self.lanes) == 0 and self.block == 1
+        """Whether the innermost range is always a whole number of vectors. Those of blocks and
+        workgroups are."""
+        return dims.modulo(self.inner.extent, self.lanes) == 0
 
     def _store(self, emitter: Emitter, count: LoopIndex | None) -> None:
         b = self.builder

@@ -3,8 +3,9 @@
 Starting a compiler and reading the headers takes longer than compiling a small kernel: kernels
 share a file up to a length, a variant with one file is compiled and linked by one command where
 the compiler can, and variants are built side by side. Equal kernels are compiled once. Results are
-cached by their source, the headers, the flags and the compiler's version. The same source and
-compiler give the same bytes, whatever the number of cores.
+cached by their source, the headers, the flags and the compiler's version; of many kernels, those
+without products of bytes are one object for all variants that differ in instructions for these. The
+same source and compiler give the same bytes, whatever the number of cores.
 """
 
 from __future__ import annotations
@@ -124,8 +125,9 @@ def _build(jobs: Sequence[_Job], progress: Callable[[int, int], None]) -> list[b
         tempfile.TemporaryDirectory(prefix="ingot-build-") as folder,
         ThreadPoolExecutor(max_workers=cores or 1) as pool,
     ):
+        shared: dict[str, Path] = {}
         for place, job in enumerate(jobs):
-            job.start(pool, Path(folder) / str(place))
+            job.start(pool, Path(folder) / str(place), shared)
         counts = {future: count for job in jobs for future, count in job.running.items()}
         done, count = 0, sum(counts.values())
         if counts:
@@ -152,10 +154,11 @@ class _Job:
         self.key = self._key([file.text for file in self.files])
         self.cached = cache.read(self.key)
         self.running: dict[Future[None], int] = {}
+        self.objects: list[Path] = []  # of the files, if there are several
 
-    def _key(self, texts: Sequence[str]) -> str:
+    def _key(self, texts: Sequence[str], variant: Variant | None = None) -> str:
         digest = hashlib.sha256()
-        compiler, variant = self.compiler, self.variant
+        compiler, variant = self.compiler, variant or self.variant
         parts = [compiler.version, *compiler.compile_command(variant)]
         parts += [*compiler.link_command(variant, "", []), _headers(), *texts]
         for part in parts:
@@ -163,8 +166,8 @@ class _Job:
             digest.update(b"\0")
         return digest.hexdigest()
 
-    def start(self, pool: ThreadPoolExecutor, folder: Path) -> None:
-        """Begin to compile what is not known."""
+    def start(self, pool: ThreadPoolExecutor, folder: Path, shared: dict[str, Path]) -> None:
+        """Begin to compile what is not known, and no other job has begun: `shared` by its key."""
         if self.cached is not None:
             return
         folder.mkdir()
@@ -172,17 +175,22 @@ class _Job:
         folders = [f"-I{HEADER_FOLDER}", f"-I{INCLUDE_FOLDER}"]
         for place, file in enumerate(self.files):
             path = folder / f"kernels_{place}.c"
-            path.write_text(file.text, encoding="utf-8")
             if len(self.files) == 1:
-                future = pool.submit(self._build, path.name, folders)
-            else:
-                key = self._key(["-c", file.text])
-                known = self.cache.read(key)
-                if known is not None:
-                    path.with_suffix(".o").write_bytes(known)
-                    continue
-                future = pool.submit(self._compile, folders, path, key)
-            self.running[future] = file.count
+                path.write_text(file.text, encoding="utf-8")
+                self.running[pool.submit(self._build, path.name, folders)] = file.count
+                return
+            variant = self.variant if file.has_bytes else self.variant.plain
+            key = self._key(["-c", file.text], variant)
+            self.objects.append(shared.setdefault(key, path.with_suffix(".o")))
+            if self.objects[-1].parent != folder:
+                continue
+            path.write_text(file.text, encoding="utf-8")
+            known = self.cache.read(key)
+            if known is not None:
+                path.with_suffix(".o").write_bytes(known)
+                continue
+            command = [*self.compiler.compile_command(variant), *folders]
+            self.running[pool.submit(self._compile, command, path, key)] = file.count
 
     def _build(self, file: str, folders: Sequence[str]) -> None:
         """Make the object of one file."""
@@ -191,10 +199,9 @@ class _Job:
         for command in others:
             _run(command, self.folder)
 
-    def _compile(self, folders: Sequence[str], path: Path, key: str) -> None:
+    def _compile(self, command: Sequence[str], path: Path, key: str) -> None:
         """Compile one of several files; what is done is kept if another fails."""
         made = path.with_suffix(".o")
-        command = [*self.compiler.compile_command(self.variant), *folders]
         _run([*command, "-c", path.name, "-o", made.name], path.parent)
         self.cache.write(key, made.read_bytes())
 
@@ -203,7 +210,7 @@ class _Job:
         if self.cached is not None:
             return self.cached
         if len(self.files) > 1:
-            names = [f"kernels_{place}.o" for place in range(len(self.files))]
+            names = [os.path.relpath(each, self.folder) for each in self.objects]
             _run(self.compiler.link_command(self.variant, "kernels.so", names), self.folder)
         data = (self.folder / "kernels.so").read_bytes()
         self.cache.write(self.key, data)
@@ -212,10 +219,11 @@ class _Job:
 
 @dataclass(frozen=True)
 class _File:
-    """A C file and how many kernels are in it."""
+    """A C file, how many kernels are in it, and whether these multiply bytes."""
 
     text: str
     count: int
+    has_bytes: bool
 
 
 def _files(kernels: Sequence[Kernel]) -> list[_File]:
@@ -228,18 +236,26 @@ def _files(kernels: Sequence[Kernel]) -> list[_File]:
         names.append(name)
         functions[name] = replace(printed, text=printed.text.replace(_NAME, name))
     groups = [[functions[name] for name in each] for each in _groups(functions)]
-    files = [_File(c_printer.print_source(each), len(each)) for each in groups]
+    files = [
+        _File(c_printer.print_source(each), len(each), any(map(_has_bytes, each)))
+        for each in groups
+    ]
     files.sort(key=lambda file: (-len(file.text), file.text))
     table = _table(kernels, names)
     if len(files) > 1 or any(isinstance(each, OwnPrinted) for each in functions.values()):
-        return [*files, _File(c_printer.print_source([]) + table, 0)]
+        return [*files, _File(c_printer.print_source([]) + table, 0, False)]
     # a file of its own would take a third of a small build
-    return [_File((files[0].text if files else c_printer.print_source([])) + table, len(functions))]
+    text = files[0].text if files else c_printer.print_source([])
+    return [_File(text + table, len(functions), True)]
+
+
+def _has_bytes(kernel: PrintedKernel) -> bool:
+    return "dot4" in kernel.parts
 
 
 def _groups(functions: Mapping[str, PrintedKernel]) -> list[list[str]]:
-    """The names of the functions that share a file: which one depends on the name, and on the
-    length of all only by its power of two."""
+    """The names of the functions that share a file: which one depends on the name, on whether it
+    multiplies bytes, and on the length of all only by its power of two."""
     own = [[name] for name, each in functions.items() if isinstance(each, OwnPrinted)]
     if own:
         others = {name: each for name, each in functions.items() if [name] not in own}
@@ -248,11 +264,11 @@ def _groups(functions: Mapping[str, PrintedKernel]) -> list[list[str]]:
     if length <= GROUP_LENGTH:
         return [sorted(functions)] if functions else []
     count = 1 << (length // GROUP_LENGTH).bit_length()
-    groups: dict[str, list[str]] = {}
+    groups: dict[tuple[str, bool], list[str]] = {}
     for name in sorted(functions):
         is_long = len(functions[name].text) > GROUP_LENGTH // 2
         place = name if is_long else str(int(name[-8:], 16) % count)
-        groups.setdefault(place, []).append(name)
+        groups.setdefault((place, _has_bytes(functions[name])), []).append(name)
     return list(groups.values())
 
 

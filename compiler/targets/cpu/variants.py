@@ -31,6 +31,12 @@ class Variant:
     flags: tuple[str, ...]  # as gcc and clang spell them
     macros: tuple[str, ...] = ()  # defined by a compiler that knows the flags
     is_for_bytes: bool = False  # better than the next one only for products of bytes
+    without_bytes: str = ""  # the variant that is the same without instructions for these
+
+    @property
+    def plain(self) -> Variant:
+        """What kernels without products of bytes are built for."""
+        return VARIANTS[self.without_bytes] if self.without_bytes else self
 
     @property
     def name(self) -> str:
@@ -56,7 +62,8 @@ def _x86(name: str, length: int, features: str, *flags: str, dot4: bool = False)
     needs = tuple(f"INGOT_CPU_X86_{feature}" for feature in features.split())
     # Windows puts pages on a stack in order only: frames of more than one page touch each.
     all_flags = (f"-march={level}", "-mno-red-zone", "-fstack-clash-protection", *flags)
-    return Variant(target, "x86_64", needs, all_flags, is_for_bytes=dot4)
+    plain = level if dot4 else ""
+    return Variant(target, "x86_64", needs, all_flags, is_for_bytes=dot4, without_bytes=plain)
 
 
 def _arm(name: str, features: str, architecture: str, *macros: str) -> Variant:

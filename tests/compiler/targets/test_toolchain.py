@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from ingot.command import main as command
+from ingot.compiler.kernels.lanes.contraction import lower_contraction
 from ingot.compiler.kernels.lanes.map import lower_map
 from ingot.compiler.targets.cpu import c_printer, compilers, toolchain
 from ingot.compiler.targets.cpu.c_printer import PrintedKernel
@@ -24,6 +25,7 @@ from ingot.compiler.targets.opencl import object as opencl_object
 from ingot.hal.errors import CompileError, InvalidArgument
 from ingot.hal.file_cache import Cache, default_cache
 from ingot.hal.header import INCLUDE_FOLDER
+from ingot.hal.spec import dtype
 from tests.support.entries import entry
 
 
@@ -84,6 +86,29 @@ def test_the_compiler_is_started_once_for_a_variant_and_twice_for_many_kernels(
     # two kernels are equal, and the table has a file of its own
     assert sorted("-c" in command for command in commands) == [False, *[True] * 5]
     assert apart[0].count(b"ingot_executable_query") == together[0].count(b"ingot_executable_query")
+
+
+def test_kernels_without_products_of_bytes_are_compiled_once_for_variants_that_differ_in_these(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def product(b, x, w):
+        return b.value("dot_packed", x, w, n=16, dtype=dtype("i32"))
+
+    function = entry(["u8[3,8]", "i8[1,2,16,4]"], product)
+    function.name = "entry_bytes"
+    variants = [VARIANTS[name] for name in ("x86-64-v3-vnni", "x86-64-v3")]
+    commands: list[list[str]] = []
+    run = toolchain._run
+    monkeypatch.setattr(
+        toolchain, "_run", lambda command, folder: (commands.append(command), run(command, folder))
+    )
+    monkeypatch.setattr(toolchain, "GROUP_LENGTH", 1)
+    given = {each: [lower_contraction(function, each.target), *kernels()] for each in variants}
+    toolchain.build_executable(given, Cache(None))
+    # of six kernels two are equal, one multiplies bytes, and a file has the table
+    compiles = ["-mavxvnni" in each for each in commands if "-c" in each]
+    assert sorted(compiles) == [*[False] * 6, True]
+    assert sum("-c" not in command for command in commands) == 2
 
 
 def test_a_changed_kernel_is_compiled_alone_and_gives_the_bytes_of_a_new_build(

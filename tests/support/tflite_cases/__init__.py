@@ -1,0 +1,8 @@
+"""Cases of builtin ops of TFLite, by name: CASES[name] are functions that compare with LiteRT."""
+
+from __future__ import annotations
+
+from tests.support.tflite_cases import choices, contractions, elementwise, shapes
+from tests.support.tflite_cases.table import CASES
+
+__all__ = ["CASES", "choices", "contractions", "elementwise", "shapes"]

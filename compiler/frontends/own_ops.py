@@ -42,7 +42,8 @@ def lowering(domain: str, name: str) -> Callable[[_Function], _Function]:
     """Register how an op of your own is computed, as a function of traced tensors (`ingot.ops`).
 
     `domain`, `name`: those of an ONNX node; "acme" and "my_op" of torch.ops.acme.my_op; of a
-    StableHLO custom call "acme.my_op" what stands before and behind its last dot.
+    StableHLO custom call "acme.my_op" what stands before and behind its last dot; "tflite" and the
+    name of a custom op of TFLite.
     The function takes the op's operands in order (None for one that is left out, a list where the
     op takes one) and its attributes as keywords: numbers, texts, lists of them, and NumPy arrays.
     It gives a tensor or, for several results, a tuple. Of two registrations the later one counts.

@@ -9,6 +9,7 @@ import ai_edge_litert.interpreter as litert
 import flatbuffers
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
+from flatbuffers import flexbuffers
 
 from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.read_source import read_source
@@ -75,11 +76,14 @@ class Graph:
         kind: str = "",
         **options: Any,
     ) -> None:
-        """`kind` is the table of its options, such as Conv2DOptions."""
+        """`kind` is the table of its options, such as Conv2DOptions; those of a name that is no
+        builtin op are a map."""
         operator = schema.OperatorT()
         operator.opcodeIndex = self._model.code(name)
         operator.inputs, operator.outputs = list(inputs), list(outputs)
-        if kind:
+        if not hasattr(schema.BuiltinOperator, name):
+            operator.customOptions = np.frombuffer(flexbuffers.Dumps(options), np.uint8)
+        elif kind:
             made = getattr(schema, f"{kind}T")()
             for key, value in options.items():
                 assert hasattr(made, key), key
@@ -127,7 +131,9 @@ class Model:
     def code(self, name: str) -> int:
         if name not in self._codes:
             code = schema.OperatorCodeT()
-            code.builtinCode = getattr(schema.BuiltinOperator, name)
+            code.builtinCode = getattr(schema.BuiltinOperator, name, schema.BuiltinOperator.CUSTOM)
+            if code.builtinCode == schema.BuiltinOperator.CUSTOM:
+                code.customCode = name
             code.deprecatedBuiltinCode, code.version = (
                 min(code.builtinCode, 127),
                 _VERSIONS.get(name, 1),

@@ -124,13 +124,22 @@ def _unpacked(data: memoryview, count: int, shape: tuple[int, ...], element: DTy
 
 @dataclass
 class Operator:
-    """`inputs` and `outputs` are places of tensors, -1 for one that is left out."""
+    """`inputs` and `outputs` are places of tensors, -1 for one that is left out. The `name` of a
+    custom op says that it is one."""
 
     name: str
     inputs: list[int]
     outputs: list[int]
     options: Any
     custom: bytes = b""  # the options of a custom op
+
+    @property
+    def is_custom(self) -> bool:
+        return self.name.startswith("CUSTOM '")
+
+    @property
+    def custom_name(self) -> str:
+        return self.name[len("CUSTOM '") : -1]
 
 
 @dataclass

@@ -14,9 +14,11 @@ import numpy as np
 from ingot.compiler.frontends.amounts import Amounts
 from ingot.compiler.frontends.emitter import UnsupportedNode, type_of
 from ingot.compiler.frontends.inlining import Inlined
+from ingot.compiler.frontends.own_ops import ADVICE, find_own, lower_own
 from ingot.compiler.frontends.problems import Problem
 from ingot.compiler.frontends.survey import Survey, Use
 from ingot.compiler.frontends.symbols import Symbols
+from ingot.compiler.frontends.tflite.flexbuffer import read_options
 from ingot.compiler.frontends.tflite.lowering import EACH, LOWERINGS, Context, Lowering, Names
 from ingot.compiler.frontends.tflite.lowerings.activations import activate
 from ingot.compiler.frontends.tflite.model import (
@@ -169,9 +171,10 @@ class Walk:
     def _apply(
         self, operator: Operator, graph: Subgraph, values: dict[int, Any], builder: Builder
     ) -> list[Any]:
-        row = LOWERINGS.get(operator.name)
+        row = _own(operator) or LOWERINGS.get(operator.name)
         if row is None:
-            raise UnsupportedNode("the op is not supported; rewrite the layer with other ops")
+            what = ADVICE if operator.is_custom else "rewrite the layer with other ops"
+            raise UnsupportedNode(f"the op is not supported; {what}")
         inputs = [None if place == -1 else graph.tensors[place] for place in operator.inputs]
         outputs = [graph.tensors[place] for place in operator.outputs if place != -1]
 
@@ -280,6 +283,19 @@ def _given(c: Context, row: Lowering, result: Any, output: Tensor) -> Any:
     if not isinstance(result, Value) or q is None or not type_of(result).dtype.is_float:
         return result
     return quantize(c, result, q, output.dtype) if output.dtype.bits <= 16 else result
+
+
+def _own(operator: Operator) -> Lowering | None:
+    """The lowering that the user has for a custom op, under the domain "tflite"."""
+    own = find_own("tflite", operator.custom_name) if operator.is_custom else None
+    if own is None:
+        return None
+
+    def lower(c: Context, *given: Value) -> list[Value]:
+        options = read_options(operator.custom)
+        return lower_own(own, c.builder, c.walker.names.fresh, given, options)
+
+    return Lowering(lower, None, False)
 
 
 def _listed(made: Any) -> list[Any]:

@@ -157,6 +157,30 @@ def test_a_custom_call() -> None:
     assert "gives i32[2,2], but the program takes f32[2,2]" in refused(exported)
 
 
+# ---- TFLite
+
+
+def test_a_custom_op_of_tflite() -> None:
+    pytest.importorskip("ai_edge_litert")
+    from tests.support.tflite_models import one_op
+
+    outputs = [("int8", (2, 2), (0.5, 3))]
+    source, _ = one_op("AcmeScaled", [X], outputs, factor=3.0, of="texts", wide=True, less=-7)
+    text = refused(source)
+    assert "CUSTOM 'AcmeScaled'(f32[2,2]): the op is not supported; give it a lowering" in text
+    seen: dict[str, Any] = {}
+
+    @ingot.lowering("tflite", "AcmeScaled")
+    def scaled(x: Any, *, factor: float, **rest: Any) -> Any:
+        seen.update(rest)
+        return x * factor
+
+    assert run(source, X)[0].tolist() == (X * 6 + 3).tolist()
+    assert seen == {"of": "texts", "wide": True, "less": -7}
+    damaged = source.replace(b"factor\0", b"facto\xff\0", 1)
+    assert "does not take its 1 operands" in refused(damaged)
+
+
 # ---- packages
 
 

@@ -72,6 +72,27 @@ case(
     "",
     (2, 3, 4, 5),
 )
+for _sigma in (0.2, 1.0):
+    case(
+        "NON_MAX_SUPPRESSION_V5",
+        [*_nms, np.array(_sigma, F)],
+        [(I32, (5,)), (F, (5,)), (I32, ())],
+        "",
+        (2, 3, 4, 5),
+    )
+_anchors = floats(30, 4, low=0.2, high=0.8)
+for _regular in (False, True):
+    for _background in (0, 1):
+        case(
+            "TFLite_Detection_PostProcess",
+            [floats(1, 30, 4), floats(1, 30, 3 + _background, low=0, high=1), _anchors],
+            [(F, (1, 8, 4)), (F, (1, 8)), (F, (1, 8)), (F, (1,))],
+            "",
+            (2,),
+            max_detections=8, max_classes_per_detection=1, num_classes=3, detections_per_class=4,
+            nms_score_threshold=0.3 if _regular else 0.75, nms_iou_threshold=0.4,
+            y_scale=10.0, x_scale=9.0, h_scale=5.0, w_scale=4.0, use_regular_nms=_regular,
+        )  # fmt: skip
 for _align, _half in ((False, False), (True, False), (False, True)):
     _flags = {"alignCorners": _align, "halfPixelCenters": _half}
     for _size in ([7, 9], [2, 3]):

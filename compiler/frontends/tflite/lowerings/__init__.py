@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ingot.compiler.frontends.tflite.lowerings import (
     activations,
+    boxes,
     contractions,
     control,
     elementwise,
@@ -19,6 +20,7 @@ from ingot.compiler.frontends.tflite.lowerings import (
 
 __all__ = [
     "activations",
+    "boxes",
     "contractions",
     "control",
     "elementwise",

@@ -268,6 +268,16 @@ def test_all_that_is_not_supported_is_named_at_once() -> None:
     assert "'b/z': SKIP_GRAM(f32[2])" in str(caught.value)
 
 
+def _detector() -> bytes:
+    outputs = [("float32", shape) for shape in ((1, 2, 4), (1, 2), (1, 2), (1,))]
+    scales = dict.fromkeys(("x_scale", "y_scale", "h_scale", "w_scale"), 5.0)
+    return one_op(
+        "TFLite_Detection_PostProcess", [_floats(1, 9, 4), _floats(1, 9, 3), _floats(9, 4)],
+        outputs, max_detections=2, max_classes_per_detection=1, num_classes=3,
+        nms_score_threshold=0.1, nms_iou_threshold=0.5, **scales,
+    )[0]  # fmt: skip
+
+
 def test_damaged_models_give_programs_or_errors() -> None:
     draw = random.Random(0)
     sources = [
@@ -275,6 +285,7 @@ def test_damaged_models_give_programs_or_errors() -> None:
         _counter(),
         _mobile(),
         one_op("ADD", [_floats(3)] * 2, [("float32", (3,))])[0],
+        _detector(),
     ]
     for number in range(400):
         data = bytearray(draw.choice(sources))

@@ -16,9 +16,9 @@ import numpy as np
 
 from ingot.hal.errors import DataLoss, InvalidArgument, NotFound, PermissionDenied
 
-__all__ = ["c_output", "c_text", "open_regular", "read_arrays", "write_whole"]
+__all__ = ["DAMAGED", "c_output", "c_text", "open_regular", "read_arrays", "write_whole"]
 
-_DAMAGED = (
+DAMAGED = (
     ArithmeticError,
     AttributeError,
     EOFError,
@@ -120,7 +120,7 @@ def read_arrays(path: str | os.PathLike[str]) -> Any:
         try:
             loaded = np.load(file, allow_pickle=False)
             return loaded if isinstance(loaded, np.ndarray) else dict(loaded)
-        except _DAMAGED as error:
+        except DAMAGED as error:
             name = os.fsdecode(path)
             raise DataLoss(f"'{name}' is no .npy or .npz file: {error}") from None
 

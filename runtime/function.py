@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from threading import get_ident
 from typing import Any
 
@@ -13,6 +14,7 @@ from ingot.runtime.fence import is_event
 from ingot.runtime.frame import Frame
 from ingot.runtime.limits import set_limits
 from ingot.runtime.memory import CallSize, measure_call
+from ingot.runtime.recording import RecordedFacts
 from ingot.runtime.session import Session
 from ingot.runtime.signature import Signature
 from ingot.runtime.submission import Submission, check_wait
@@ -82,6 +84,10 @@ class Function(Uncopied):
     ) -> Any:
         if named or len(arguments) != self._argument_count:
             arguments = self._bind(arguments, named)
+        session = self._session
+        if session.recording is not None:
+            run = partial(Function._run, self, arguments, out, {}, limits)
+            return session.recording.call(session, self._facts(arguments, out, limits), run)
         try:
             frame = self._frames.pop()
         except IndexError:
@@ -94,7 +100,6 @@ class Function(Uncopied):
             if out is not None or frame.has_output:
                 outputs = self._outputs(out)
                 keep += frame.set_outputs(outputs)
-            session = self._session
             if limits is not None and limits[1] is not None:
                 status = session.call_in_time(frame.pointer, limits[0], limits[1])
             else:
@@ -180,9 +185,14 @@ class Function(Uncopied):
         named: Mapping[str, Any],
         limits: tuple[int | None, float | None],
         fences: tuple[Sequence[Any], Sequence[Any]],
+        ended: Callable[[Any, BaseException | None], None] | None = None,
     ) -> Submission:
         if named or len(arguments) != self._argument_count:
             arguments = self._bind(arguments, named)
+        session = self._session
+        if session.recording is not None and not fences[0]:
+            submit = partial(Function._submit, self, arguments, out, {}, limits, fences)
+            return session.recording.submit(session, self._facts(arguments, out, limits), submit)
         try:
             frame = self._frames.pop()
         except IndexError:
@@ -198,13 +208,20 @@ class Function(Uncopied):
             if out is not None or frame.has_output:
                 outputs = self._outputs(out)
                 keep += frame.set_outputs(outputs)
-            submission = Submission(self, self._session, frame, keep, outputs)
+            submission = Submission(self, session, frame, keep, outputs, ended)
             submission.submit(*fences)
         except BaseException:
             if submission is None or not submission.is_queued:
                 self.release(frame)
             raise
         return submission
+
+    def _facts(
+        self, arguments: tuple[Any, ...], out: Any, limits: tuple[int | None, float | None] | None
+    ) -> RecordedFacts:
+        """Of a call that is to be recorded."""
+        outputs = self._outputs(out)
+        return RecordedFacts(self._session.program, self._signature, arguments, outputs, limits)
 
     def take(self, frame: Frame, outputs: Sequence[Any] | None) -> Any:
         """What the submitted call of a frame has given."""
@@ -322,9 +339,10 @@ class _TextFunction(Function):
         named: Mapping[str, Any],
         limits: tuple[int | None, float | None],
         fences: tuple[Sequence[Any], Sequence[Any]],
+        ended: Callable[[Any, BaseException | None], None] | None = None,
     ) -> Submission:
         arguments, named = self._texts.bind(arguments, named)
-        return super()._submit(arguments, out, named, limits, fences)
+        return super()._submit(arguments, out, named, limits, fences, ended)
 
     def take(self, frame: Frame, outputs: Sequence[Any] | None) -> Any:
         results = super().take(frame, outputs)

@@ -21,6 +21,7 @@ from ingot.runtime.function import Function, function_of
 from ingot.runtime.memory import MemoryStatistics, read_statistics
 from ingot.runtime.origin import Origin, origin_of, remember, shared_program
 from ingot.runtime.program import HostKernel, Program
+from ingot.runtime.recording import Recording
 from ingot.runtime.session import Session
 from ingot.runtime.shared_weights import load_shared
 from ingot.runtime.signature import Signature, Value
@@ -90,8 +91,9 @@ class Model(Uncopied):
         files must be at the same paths; a process loads them once for all models of one origin.
         TypeError: it was loaded with what cannot go to another process."""
         origin = self._program.origin
-        if isinstance(origin, str):
-            raise TypeError(f"the model cannot be pickled: {origin}")
+        if isinstance(origin, str) or origin.obstacle:
+            why = origin if isinstance(origin, str) else origin.obstacle
+            raise TypeError(f"the model cannot be pickled: {why}")
         remember(origin, self._program)
         return _unpickle, (origin, self.state())
 
@@ -233,6 +235,28 @@ class Model(Uncopied):
             with trace:
                 self._find_main()(*arguments, **named)
         return trace
+
+    def record(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        slower_than: float | None = None,
+        with_weights: bool = False,
+    ) -> Recording:
+        """Writes the next call of the model to a file, for `ingot replay` and `ingot.read_call`:
+        its arguments, the state before it, its results or its error, its time, the device, and the
+        module. `with model.record("call.ingotcall"): model(x)` records a call inside, or none.
+
+        `slower_than` waits for the first call that takes more seconds, or fails; with inf for one
+        that fails. Weights are told by path and hash, and so is a module of more than 16 MB;
+        `with_weights` puts them into the file. "%p" in the path is the number of the process.
+        A submitted call waits for those before it; one that waits for fences is not recorded.
+
+        The call itself goes on as ever: where the file cannot be written, the logger "ingot" and
+        `error` of what this gives say why. NotFound: there is no such folder.
+        """
+        recording = self._session.recording = Recording(path, slower_than, with_weights)
+        return recording
 
     def debug(self, length: int, stopped: Callable[[Stop], bool]) -> Debugger:
         """What stops the calls of a function of `length` words, as the debugger of `ingot run`

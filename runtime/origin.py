@@ -20,7 +20,7 @@ from ingot.hal.whole_file import open_regular
 from ingot.runtime.parameters import Sources, flat
 from ingot.runtime.program import Program, named_sources
 
-__all__ = ["Origin", "origin_of", "remember", "shared_program"]
+__all__ = ["Origin", "head_of", "origin_of", "remember", "shared_program"]
 
 _programs: WeakValueDictionary[Origin, Program] = WeakValueDictionary()
 _lock = Lock()
@@ -35,31 +35,43 @@ class Origin:
     sources: tuple[tuple[str, str | bytes, str], ...]
     parameters: Sources | None  # absolute paths
     options: tuple[tuple[str, Any], ...]
+    weights_obstacle: str = ""  # why the parameters are others
+    device_obstacle: str = ""  # why another process cannot have the device
+
+    @property
+    def obstacle(self) -> str:
+        """Why another process cannot make the program."""
+        return self.weights_obstacle or self.device_obstacle
 
 
-def origin_of(source: Any, parameters: Any, options: Mapping[str, Any]) -> Origin | str:
-    """Of what `ingot.load` took, or why another process could not take it."""
+def origin_of(source: Any, parameters: Any, options: Mapping[str, Any]) -> Origin:
+    """Of what `ingot.load` took."""
     weights = None if parameters is None else flat(parameters)
+    obstacles = ["", ""]
     if any(isinstance(source, Mapping) for _, source in weights or ()):
-        return "its parameters were given as arrays, which nobody keeps; give the path of a file"
+        obstacles[0] = (
+            "its parameters were given as arrays, which nobody keeps; give the path of a file"
+        )
+        weights = None
     device = options["device"]
     if isinstance(device, Device) and not device.is_borrowed:
         device = device.uri
     if not isinstance(device, str):
-        return "its device is of pyopencl, and of this process; give a URI"
+        obstacles[1] = "its device is of pyopencl, and of this process; give a URI"
+        device = ""
     if weights is not None:
         weights = Sources((scope, os.path.abspath(os.fsdecode(path))) for scope, path in weights)
     natives = tuple(dict(options["natives"] or {}).items())
     given = tuple(sorted({**options, "device": device, "natives": natives}.items()))
     sources = tuple((name, *_found(each)) for name, each in named_sources(source).items())
-    return Origin(sources, weights, given)
+    return Origin(sources, weights, given, *obstacles)
 
 
 def _found(source: Any) -> tuple[str | bytes, str]:
     if not isinstance(source, (str, os.PathLike)):
         return bytes(source), ""
     path = os.path.abspath(os.fsdecode(source))
-    return path, _head(path)
+    return path, head_of(path)
 
 
 def remember(origin: Origin, program: Program) -> None:
@@ -75,7 +87,7 @@ def shared_program(origin: Origin, load: Callable[..., Program]) -> Program:
         program = _programs.get(origin)
         if program is None:
             for _, source, head in origin.sources:
-                if isinstance(source, str) and _head(source) != head:
+                if isinstance(source, str) and head_of(source) != head:
                     raise FailedPrecondition(
                         f"the module '{source}' is not the one that the pickled model was loaded "
                         "from; load the model anew and pickle that"
@@ -86,6 +98,7 @@ def shared_program(origin: Origin, load: Callable[..., Program]) -> Program:
         return program
 
 
-def _head(path: str) -> str:
+def head_of(path: str) -> str:
+    """The hash of the beginning of a module's file, which tells it from others."""
     with open_regular(path) as file:
         return sha256(file.read(HEAD_LENGTH)).hexdigest()

@@ -129,7 +129,9 @@ class Program(Uncopied):
                     "packed weights cannot be swapped in; give the parameters themselves"
                 )
             check(lib.ingot_program_swap_parameters(self.pointer, c_scope, table, limits))
-            self.origin = "its parameters were swapped; load it anew with those it has now"
+            if not isinstance(self.origin, str):
+                why = "its parameters were swapped; load it anew with those it has now"
+                self.origin = replace(self.origin, weights_obstacle=why)
         raise_kept()
 
     def save_weights(self, file: BinaryIO, scope: str | None) -> None:

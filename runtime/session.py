@@ -21,6 +21,7 @@ from ingot.hal.errors import DeadlineExceeded, FailedPrecondition
 from ingot.hal.native import check, ffi, lib
 from ingot.runtime.limits import set_limits
 from ingot.runtime.program import Program
+from ingot.runtime.recording import environment_recording
 from ingot.runtime.submission import check_wait, forget_submissions, wait_until_idle, why_not_wait
 from ingot.runtime.trace import Recorder
 
@@ -50,6 +51,7 @@ class Session:
         "pending",
         "pointer",
         "program",
+        "recording",
     )
 
     def __init__(self, program: Program, origin: Session | None = None) -> None:
@@ -61,6 +63,7 @@ class Session:
         self.device: Device = program.device
         self._recorder: Recorder | None = None  # that C knows
         self._traces: set[int] = set()  # ids of those that want events
+        self.recording = environment_recording()  # what waits for a call to record
         self.pending: set[Any] = set()  # submitted calls that have not ended
         out = ffi.new("ingot_session_t **")
         if origin is None:

@@ -24,7 +24,7 @@ from ingot.runtime.parameters import Sources, flat, is_zarr
 from ingot.runtime.program import Program
 from ingot.runtime.tensors import bits_of_parameter
 
-__all__ = ["load_shared"]
+__all__ = ["digest_of", "files_of", "load_shared"]
 
 _PREFIX = "weights-"
 _MOST = 32 << 30
@@ -75,7 +75,7 @@ def _key(source: Any, device: Device, sources: Sources, scope: str | None, cache
         if own is None or scope is None or own == scope:
             found.update(f"\n{own} ".encode())
             is_arrays = isinstance(each, Mapping)
-            found.update(_of_arrays(each) if is_arrays else _of_path(Path(each), cache))
+            found.update(_of_arrays(each) if is_arrays else digest_of(Path(each), cache))
     return found.hexdigest()
 
 
@@ -88,21 +88,25 @@ def _of_arrays(arrays: Mapping[str, Any]) -> bytes:
     return found.digest()
 
 
-def _of_path(path: Path, cache: Cache) -> bytes:
-    """The hash of a file, of an index with the files beside it that it names, or of the files in
-    a folder; in a zarr archive of those in its folders, too."""
-    if path.is_dir():
-        inside = path.rglob("*") if is_zarr(path) else path.iterdir()
-        files = [each for each in sorted(inside) if each.is_file()]
-    elif path.suffix == ".json":
-        files = [path, *files_of_index(path)]
-    else:
+def digest_of(path: Path, cache: Cache) -> bytes:
+    """The hash of what `files_of` gives. Raises as `open_regular`."""
+    files = files_of(path)
+    if files == [path]:
         return _of_file(path, cache)
     found = sha256()
     for each in files:
         found.update(_line(os.path.relpath(each, path)))
         found.update(_of_file(each, cache))
     return found.digest()
+
+
+def files_of(path: Path) -> list[Path]:
+    """The files of a source of weights: itself, an index with those beside it that it names, or
+    those in a folder; in a zarr archive in its folders, too."""
+    if path.is_dir():
+        inside = path.rglob("*") if is_zarr(path) else path.iterdir()
+        return [each for each in sorted(inside) if each.is_file()]
+    return [path, *files_of_index(path)] if path.suffix == ".json" else [path]
 
 
 def _line(text: str) -> bytes:

@@ -20,8 +20,10 @@ __all__ = [
     "is_archive",
     "load_state",
     "read_state",
+    "restore_state",
     "save_state",
     "state_spans",
+    "stream_state",
     "write_state",
 ]
 
@@ -40,26 +42,32 @@ def read_state(session: Any, program: Program) -> dict[str, Array]:
 
 
 def save_state(session: Any, path: str | os.PathLike[str]) -> None:
-    """Writes all variables of a C session to a file. FailedPrecondition: one is half changed.
-    Else raises as `write_whole`."""
+    """Writes all variables of a C session to a file. Raises as `stream_state` and
+    `write_whole`."""
+    write_whole(path, lambda file: stream_state(session, file))
 
-    def write(file: BinaryIO) -> None:
-        handle = ffi.new_handle(file)
-        check(lib.ingot_session_save_state(session, lib.ingot_python_write, handle))
 
-    write_whole(path, write)
+def stream_state(session: Any, file: BinaryIO) -> None:
+    """The same to an open file. FailedPrecondition: one is half changed."""
+    handle = ffi.new_handle(file)
+    check(lib.ingot_session_save_state(session, lib.ingot_python_write, handle))
 
 
 def load_state(session: Any, path: str | os.PathLike[str]) -> None:
-    """Sets all variables of a C session from such a file. DataLoss, Incompatible,
-    InvalidArgument: the file is damaged, of another version, or of another module; then nothing
-    is changed. Else raises as `open_regular`."""
+    """Sets all variables of a C session from such a file. Raises as `restore_state` and
+    `open_regular`."""
     with open_regular(path) as file:
-        handle = ffi.new_handle(file)
-        try:
-            check(lib.ingot_session_load_state(session, lib.ingot_python_read, handle))
-        except Error as error:
-            raise type(error)(f"'{os.fsdecode(path)}': {error}") from None
+        restore_state(session, file, os.fsdecode(path))
+
+
+def restore_state(session: Any, file: BinaryIO, name: str) -> None:
+    """The same from an open file. DataLoss, Incompatible, InvalidArgument: the file is damaged, of
+    another version, or of another module; then nothing is changed."""
+    handle = ffi.new_handle(file)
+    try:
+        check(lib.ingot_session_load_state(session, lib.ingot_python_read, handle))
+    except Error as error:
+        raise type(error)(f"'{name}': {error}") from None
 
 
 def is_archive(path: str | os.PathLike[str]) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import atexit
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, Any
 
@@ -37,8 +37,15 @@ class Submission(Future[Any]):
     beginning, or ends it."""
 
     def __init__(
-        self, function: Function, session: Session, frame: Frame, keep: list[Any], outputs: Any
+        self,
+        function: Function,
+        session: Session,
+        frame: Frame,
+        keep: list[Any],
+        outputs: Any,
+        ended: Callable[[Any, BaseException | None], None] | None,
     ) -> None:
+        """`ended` gets the result or the error before anyone who waits."""
         super().__init__()
         self.error: BaseException | None = None  # that Python raised inside the call
         self.is_queued = False  # C has it: the frame is in use until `end`
@@ -47,6 +54,7 @@ class Submission(Future[Any]):
         self._frame = frame
         self._keep = keep
         self._outputs = outputs
+        self._ended = ended
         self._reader = _reader()
 
     def submit(self, wait_for: Sequence[Any], signal: Sequence[Any]) -> None:
@@ -115,6 +123,8 @@ class Submission(Future[Any]):
         self._function.release(self._frame)
         self._keep = []
         self._session.pending.discard(self)
+        if self._ended is not None:
+            self._ended(result, error)
         if not self.set_running_or_notify_cancel():
             return
         if error is None:

@@ -17,6 +17,8 @@ from ingot.language.sampling import Sampling
 from ingot.quantizing.measuring import ResultError
 from ingot.quantizing.report import LayerReport, QuantizationReport
 from ingot.runtime.program import HostKernel
+from ingot.runtime.recorded_call import Outcome
+from ingot.runtime.recording import Recording
 from ingot.runtime.trace import Trace, TraceEvent
 
 __all__ = ["python_page"]
@@ -32,6 +34,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "Language models": ("generate", "LanguageModel", "LanguageBatch", "Stream", "lora", "Sampling"),
     "Devices": ("devices", "open_device", "Device", "HostKernel"),
     "Look inside": ("explore", "Trace", "TraceEvent"),
+    "Recorded calls": ("read_call", "RecordedCall", "Outcome", "Recording"),
     _FUNCTIONS: tuple(
         f"ops.{name}"
         for name in sorted(ingot.ops.__all__)
@@ -39,7 +42,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     ),
 }
 # What calls give or take as keywords, and users do not make.
-_CLASSES = (HostKernel, Report, Sampling, Stream, Trace, TraceEvent)
+_CLASSES = (HostKernel, Outcome, Recording, Report, Sampling, Stream, Trace, TraceEvent)
 _QUANTISED = (LayerReport, QuantizationReport, ResultError)
 GIVEN = {each.__name__: each for each in (*_CLASSES, *_QUANTISED)}
 MADE = ("LanguageModel", "LanguageBatch", "Fence", "Native", "Kernel")  # classes that users make

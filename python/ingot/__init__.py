@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from ingot.runtime.function import Function
     from ingot.runtime.model import Model, load
     from ingot.runtime.natives import should_stop
+    from ingot.runtime.recorded_call import RecordedCall, read_call
     from ingot.runtime.signature import Signature, Value
 
     __version__: str
@@ -81,6 +82,7 @@ __all__ = [
     "PermissionDenied",
     "Program",
     "QuantizedModule",
+    "RecordedCall",
     "Signature",
     "Spec",
     "Unsupported",
@@ -98,6 +100,7 @@ __all__ = [
     "ops",
     "program",
     "quantize",
+    "read_call",
     "should_stop",
     "spec",
     "state",
@@ -119,6 +122,7 @@ _HOMES = {
     "Native": "ingot.compiler.frontends.natives",
     "Program": _TRACING,
     "QuantizedModule": "ingot.quantizing",
+    "RecordedCall": "ingot.runtime.recorded_call",
     "Signature": "ingot.runtime.signature",
     "Spec": _TRACING,
     "Value": "ingot.runtime.signature",
@@ -133,6 +137,7 @@ _HOMES = {
     "open_device": "ingot.hal.device",
     "program": _TRACING,
     "quantize": "ingot.quantizing",
+    "read_call": "ingot.runtime.recorded_call",
     "should_stop": "ingot.runtime.natives",
     "spec": _TRACING,
     "trace": _TRACING,

@@ -21,13 +21,23 @@ from ingot.hal.errors import InvalidArgument
 from ingot.native_file import add_natives, read_natives
 
 if TYPE_CHECKING:
+    from ingot.compiler.vm.contents import ModuleContents
     from ingot.runtime.function import Function
     from ingot.runtime.model import Model
 
-__all__ = ["add_bench", "add_run"]
+__all__ = [
+    "add_bench",
+    "add_debug_options",
+    "add_model_options",
+    "add_run",
+    "debug_function",
+    "is_debugged",
+    "load_function",
+]
 
 
-def _add_model_options(parser: argparse.ArgumentParser) -> None:
+def add_model_options(parser: argparse.ArgumentParser) -> None:
+    """What says which function of which module is called, and where."""
     parser.add_argument("module", metavar="MODULE", help="a file made by `ingot compile`")
     parser.add_argument("--function", default="main", help="the function to call (%(default)s)")
     parser.add_argument("--device", default="cpu", help="where to run it (%(default)s)")
@@ -36,7 +46,10 @@ def _add_model_options(parser: argparse.ArgumentParser) -> None:
     add_natives(parser)
 
 
-def _load(options: argparse.Namespace, timeout: float | None = None) -> tuple[Model, Function]:
+def load_function(
+    options: argparse.Namespace, timeout: float | None = None
+) -> tuple[Model, Function]:
+    """The model and the function that these options say."""
     import ingot
 
     model = ingot.load(
@@ -57,7 +70,7 @@ def _load(options: argparse.Namespace, timeout: float | None = None) -> tuple[Mo
 
 def add_run(commands: Any) -> None:
     parser = add_command(commands, "run", _run_run, "run a module on inputs from files or text")
-    _add_model_options(parser)
+    add_model_options(parser)
     parser.add_argument(
         "--input",
         action="append",
@@ -77,22 +90,25 @@ def add_run(commands: Any) -> None:
     parser.add_argument(
         "--timeout", type=seconds, metavar="SECONDS", help="how long loading and running may take"
     )
-    _add_debug_options(parser)
+    add_debug_options(parser)
 
 
 def _run_run(options: argparse.Namespace) -> None:
     from ingot.inputs import read_inputs, write_outputs
 
     begin = time.monotonic()
-    model, function = _load(options, options.timeout)
+    model, function = load_function(options, options.timeout)
     inputs = read_inputs(options.input, function.signature)
     rest = None
     if options.timeout is not None:
         rest = max(options.timeout - (time.monotonic() - begin), 1e-9)
-    if not (options.breakpoints or options.prints or options.step or options.trace_instructions):
+    if not is_debugged(options):
         results = function.call(as_dict=True, timeout=rest, **inputs)
     else:
-        debugged = _debugged(options, model, function, inputs, rest)
+        from ingot.inspection import read_file
+
+        _, contents = read_file(options.module)
+        debugged = debug_function(options, contents, model, function, inputs, timeout=rest)
         if debugged is None:
             say("the call was ended")
             return
@@ -104,7 +120,8 @@ def _run_run(options: argparse.Namespace) -> None:
         say(f"{name} = {array}")
 
 
-def _add_debug_options(parser: argparse.ArgumentParser) -> None:
+def add_debug_options(parser: argparse.ArgumentParser) -> None:
+    """Those of the debugger."""
     group = parser.add_argument_group(
         "debugger", "commands are read from standard input; `help` lists them (docs/debugging.md)"
     )
@@ -133,27 +150,31 @@ def _add_debug_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _debugged(
+def is_debugged(options: argparse.Namespace) -> bool:
+    """Whether the options ask for the debugger."""
+    return bool(options.breakpoints or options.prints or options.step or options.trace_instructions)
+
+
+def debug_function(
     options: argparse.Namespace,
+    contents: ModuleContents,
     model: Model,
     function: Function,
     inputs: Mapping[str, Any],
-    timeout: float | None,
+    **limits: Any,
 ) -> dict[str, Any] | None:
     """The results of a call under the debugger; None if it was ended there."""
     from ingot.debugger import DebugOptions, debug_call
-    from ingot.inspection import read_file
 
-    _, contents = read_file(options.module)
     asked = DebugOptions(
         options.breakpoints, options.prints, options.step, options.trace_instructions
     )
-    return debug_call(model, function, contents, inputs, asked, timeout=timeout)
+    return debug_call(model, function, contents, inputs, asked, **limits)
 
 
 def add_bench(commands: Any) -> None:
     parser = add_command(commands, "bench", _run_bench, "measure the time of a call")
-    _add_model_options(parser)
+    add_model_options(parser)
     parser.add_argument(
         "--input", action="append", default=[], metavar="NAME=VALUE", help="as in `ingot run`"
     )
@@ -176,7 +197,7 @@ def _run_bench(options: argparse.Namespace) -> None:
     from ingot.inputs import parse_dims, random_inputs, read_inputs, sizes_of
     from ingot.timing import memory_line, profile_calls, profile_lines, time_calls, trace_calls
 
-    model, function = _load(options)
+    model, function = load_function(options)
     signature = function.signature
     inputs = random_inputs(model, signature, parse_dims(options.dim))
     inputs |= read_inputs(options.input, signature)

@@ -31,6 +31,7 @@ from ingot.language.chat import add_chat
 from ingot.module_commands import add_asm, add_dis, add_explore, add_inspect, add_pack, add_strip
 from ingot.native_file import add_natives, read_natives
 from ingot.quantize_command import add_quantize
+from ingot.record_commands import add_record, add_replay
 
 if TYPE_CHECKING:
     from ingot.checking import Comparison
@@ -109,6 +110,8 @@ def make_parser() -> argparse.ArgumentParser:
         add_quantize,
         add_run,
         add_bench,
+        add_record,
+        add_replay,
         add_chat,
         add_inspect,
         add_explore,

@@ -17,6 +17,7 @@ from ingot.runtime.trace import Trace
 __all__ = [
     "Profiled",
     "Times",
+    "duration",
     "memory_line",
     "profile_calls",
     "profile_lines",
@@ -38,11 +39,11 @@ class Times:
 
     @property
     def median_text(self) -> str:
-        return _duration(self.median)
+        return duration(self.median)
 
     @property
     def minimum_text(self) -> str:
-        return _duration(self.minimum)
+        return duration(self.minimum)
 
 
 def time_calls(function: Function, inputs: Mapping[str, Any], seconds: float) -> Times:
@@ -121,7 +122,8 @@ def _bytes(length: int) -> str:
     return f"{length / 1e6:.1f} MB" if length >= 1e6 else f"{length / 1e3:.1f} KB"
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """A time for people: "12.30 us"."""
     if seconds < 1e-3:
         return f"{seconds * 1e6:.2f} us"
     return f"{seconds * 1e3:.3f} ms" if seconds < 1 else f"{seconds:.3f} s"

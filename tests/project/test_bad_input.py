@@ -13,7 +13,7 @@ import pytest
 from ingot.__main__ import main
 from tests.support.assembler import copy_module
 
-OF_MODULES = ("inspect", "explore", "dis", "run", "bench", "strip")
+OF_MODULES = ("inspect", "explore", "dis", "run", "bench", "strip", "record")
 OF_SOURCES = ("check", "bisect", "coverage")
 SOURCE = 'module {} {\n func @main(%x: f32[3] "x") -> (f32[3] "y") {\n return(%x)\n }\n}'
 Failing = Callable[..., str]
@@ -41,7 +41,7 @@ def module(tmp_path: Path) -> Path:
 
 
 def options(command: str, folder: Path) -> list[str]:
-    return ["-o", str(folder / "out")] if command in ("explore", "strip") else []
+    return ["-o", str(folder / "out")] if command in ("explore", "strip", "record") else []
 
 
 @pytest.mark.parametrize("command", OF_MODULES)
@@ -94,6 +94,7 @@ def test_a_disk_that_is_full(
         ["compile", source, "-o", "/dev/full"],
         ["run", *call, "--output", "y=/dev/full"],
         ["bench", *call, "--seconds", "0.001", "--trace", "/dev/full"],
+        ["record", *call, "-o", "/dev/full"],
     ):
         said = failing(*command)
         assert said.startswith(f"ingot {command[0]}: cannot write ")

@@ -27,6 +27,10 @@ ingot_allocator_t ingot_allocator_system(void) {
   return allocator;
 }
 
+bool ingot_allocator_is_system(const ingot_allocator_t *allocator) {
+  return allocator->resize == ingot_system_resize;
+}
+
 ingot_status_t ingot_allocate(const ingot_allocator_t *allocator, size_t length,
                               void **out_pointer) {
   *out_pointer = allocator->resize(allocator->user, NULL, length ? length : 1);

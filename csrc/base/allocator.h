@@ -12,6 +12,7 @@
 
 /* realloc and free of libc; under INGOT_NO_MALLOC one that has no memory. */
 ingot_allocator_t ingot_allocator_system(void);
+bool ingot_allocator_is_system(const ingot_allocator_t *allocator);
 
 /* `length` zeroed bytes in *out_pointer; length 0 gives a valid pointer. On OutOfMemory
  * *out_pointer is NULL. */

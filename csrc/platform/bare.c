@@ -23,6 +23,12 @@ void ingot_memory_prefer_large_pages(void *data, size_t length) {
   (void)length;
 }
 
+bool ingot_memory_give_back(void *data, size_t length) {
+  (void)data;
+  (void)length;
+  return false;
+}
+
 uint32_t ingot_processor_count(void) { return 1; }
 
 bool ingot_processors_usable(ingot_processor_set_t *out_set) {

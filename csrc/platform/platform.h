@@ -250,6 +250,11 @@ int64_t ingot_memory_length(void);
 /* Asks for large pages, if there are any; for speed only. */
 void ingot_memory_prefer_large_pages(void *data, size_t length);
 
+/* Gives memory that malloc gave back to the system, in multiples of INGOT_MEMORY_UNIT: it reads as
+ * zeros, and takes room where it is written again. False: it is as it was. */
+bool ingot_memory_give_back(void *data, size_t length);
+#define INGOT_MEMORY_UNIT 65536 /* a multiple of every system's pages */
+
 /* -- loading code -------------------------------------------------------------------------------- */
 
 #if defined(INGOT_LOADS_ELF)

@@ -329,6 +329,16 @@ void ingot_memory_prefer_large_pages(void *data, size_t length) {
 #endif
 }
 
+bool ingot_memory_give_back(void *data, size_t length) {
+#if defined(__linux__) && defined(MADV_DONTNEED) && !defined(INGOT_NO_MALLOC)
+  return madvise(data, length, MADV_DONTNEED) == 0; /* elsewhere it is a hint */
+#else
+  (void)data;
+  (void)length;
+  return false;
+#endif
+}
+
 /* -- loading code -------------------------------------------------------------------------------- */
 
 #if !defined(INGOT_NO_LOADER)

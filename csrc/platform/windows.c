@@ -304,6 +304,12 @@ void ingot_memory_prefer_large_pages(void *data, size_t length) {
   (void)length;
 }
 
+bool ingot_memory_give_back(void *data, size_t length) {
+  (void)data;
+  (void)length;
+  return false;
+}
+
 /* -- loading code -------------------------------------------------------------------------------- */
 
 #if !defined(INGOT_NO_LOADER)

@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LINES = {
     "compiler": 2440,
     "compiler/dispatch": 2050,
-    "compiler/frontends": 28820,
+    "compiler/frontends": 29340,
     "compiler/graph": 9680,
     "compiler/ir": 2240,
     "compiler/kernels": 12880,
@@ -29,11 +29,11 @@ LINES = {
     "compiler/vm": 2590,
     "csrc": 100,
     "csrc/api": 2740,
-    "csrc/base": 840,
-    "csrc/hal": 6470,
+    "csrc/base": 850,
+    "csrc/hal": 6480,
     "csrc/include": 1110,
     "csrc/module": 1300,
-    "csrc/platform": 1230,
+    "csrc/platform": 1250,
     "csrc/vm": 2180,
     "hal": 2320,
     "runtime": 2470,
@@ -45,7 +45,7 @@ LINES = {
     "benchmarks": 1760,
     "samples": 1490,
 }
-IN_ALL = 98700
+IN_ALL = 99300
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 820

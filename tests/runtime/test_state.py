@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -263,3 +265,37 @@ def test_wrong_limits_are_named(limits: dict[str, object], message: str) -> None
     with pytest.raises(ingot.InvalidArgument, match=message):
         model.count.call(1, **limits)
     assert model.count(1) is None
+
+
+ROOM = """
+import numpy as np
+import ingot
+from ingot import ops
+
+def private():
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) // 1000 for line in file if line.startswith("RssAnon"))
+
+@ingot.program(ingot.spec("f32[300000,64]"), ingot.spec("i64[]"), ingot.spec("f32[1,64]"))
+def push(cache, at, row):
+    return {"cache_out": ops.dynamic_update_slice(cache, row, [at, 0]), "sum": ops.sum(row)}
+
+model = ingot.load(ingot.compile(push, state={"cache_out": "cache"}))
+before, row = private(), np.ones((1, 64), np.float32)
+model.reset()
+for at in (0, 150000, 299999):
+    model(at, row)
+used = private() - before
+assert np.asarray(model.state()["cache"]).sum() == 3 * 64
+model.reset()
+assert not np.asarray(model.state()["cache"]).any()
+print(before, used)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere zeros are written")
+def test_room_that_a_cache_does_not_use_costs_no_memory() -> None:
+    """77 MB of state, three rows of which are used, in large pages."""
+    run = subprocess.run([sys.executable, "-c", ROOM], capture_output=True, text=True, check=True)
+    before, used = map(int, run.stdout.split())
+    assert used < 20, f"{used} MB more than {before}"

@@ -109,6 +109,7 @@ ingot_status_t ingot_hal_cpu_queue_wait(ingot_hal_queue_t *queue) {
 
 /* Copies and fills may be stopped after so many bytes: a few milliseconds. */
 #define INGOT_CPU_PIECE_LENGTH (INT64_C(1) << 24)
+#define INGOT_CPU_FORGOTTEN_LEAST (INT64_C(1) << 20)
 
 ingot_status_t ingot_hal_cpu_queue_copy(ingot_hal_queue_t *queue, ingot_buffer_t *source,
                                         int64_t source_offset, ingot_buffer_t *target,
@@ -125,12 +126,30 @@ ingot_status_t ingot_hal_cpu_queue_copy(ingot_hal_queue_t *queue, ingot_buffer_t
   return NULL;
 }
 
+/* Large state that becomes zeros costs memory from where it is written again, so that a cache may
+ * have room for more than is ever used. Gives the bytes from `to` on that need no more work. */
+static int64_t forget(const ingot_buffer_t *target, uint8_t *to, int64_t length) {
+  const ingot_allocator_t *allocator = ingot_hal_device_allocator(target->device);
+  if (length < INGOT_CPU_FORGOTTEN_LEAST || target->root->kind != INGOT_MEMORY_STATE ||
+      !ingot_allocator_is_system(allocator)) {
+    return 0;
+  }
+  int64_t begin = (int64_t)(-(uintptr_t)to & (INGOT_MEMORY_UNIT - 1));
+  int64_t end = begin + ((length - begin) & ~(int64_t)(INGOT_MEMORY_UNIT - 1));
+  if (!ingot_memory_give_back(to + begin, (size_t)(end - begin))) return 0;
+  memset(to, 0, (size_t)begin);
+  return end;
+}
+
 ingot_status_t ingot_hal_cpu_queue_fill(ingot_hal_queue_t *queue, ingot_buffer_t *target,
                                         int64_t offset, int64_t length, uint64_t pattern,
                                         uint32_t pattern_length) {
   uint8_t bytes[8];
   for (uint32_t i = 0; i < 8; i++) bytes[i] = (uint8_t)(pattern >> (i % pattern_length * 8));
   uint8_t *to = target->host + offset;
+  int64_t done = pattern == 0 ? forget(target, to, length) : 0;
+  to += done;
+  length -= done;
   while (length > 0) {
     int64_t piece = length < INGOT_CPU_PIECE_LENGTH ? length : INGOT_CPU_PIECE_LENGTH;
     int64_t i = 0;

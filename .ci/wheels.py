@@ -1,5 +1,6 @@
-"""Builds the source archive, and from it, without a network, the wheels of Linux: for glibc 2.17
-and for musl, on x86-64 and aarch64. Checks what each needs, and runs that of this machine.
+"""Builds the source archive, and from it, without a network, the wheels: of Linux for glibc 2.17
+and for musl, on x86-64 and aarch64; of Windows, and of macOS 11 on Intel and Apple silicon. Checks
+what each needs, and runs that of this machine.
 
     pip install ".[wheels]"; python .ci/wheels.py OUTPUT
 """
@@ -11,6 +12,7 @@ import platform
 import stat
 import subprocess
 import sys
+import tarfile
 import tempfile
 import venv
 import zipfile
@@ -20,6 +22,7 @@ from io import BytesIO
 from pathlib import Path
 
 from elftools.elf.elffile import ELFFile
+from foreign import SYSTEMS, build_extension
 
 ROOT = Path(__file__).resolve().parents[1]
 GREATEST = 3_000_000  # bytes of a wheel
@@ -68,6 +71,23 @@ def build_wheel(tag: str, source: Path, output: Path, work: Path) -> Path:
     return wheel
 
 
+def build_foreign(tag: str, like: Path, source: Path, output: Path, work: Path) -> Path:
+    """The wheel of another system: one of Linux with the extension of that system."""
+    folder = work / tag
+    folder.mkdir()
+    run(sys.executable, "-m", "wheel", "unpack", like, "--dest", folder)
+    (unpacked,) = folder.glob("ingot-*")
+    (unpacked / "ingot/hal/_ingot.abi3.so").unlink()
+    build_extension(tag, source, folder).rename(unpacked / "ingot/hal" / SYSTEMS[tag].file)
+    run(sys.executable, "-m", "wheel", "pack", unpacked, "--dest-dir", folder)
+    (packed,) = folder.glob("*.whl")
+    python = "cp{}{}".format(*SYSTEMS[tag].python)
+    tags = ("--python-tag", python, "--abi-tag", "abi3", "--platform-tag", tag)
+    run(sys.executable, "-m", "wheel", "tags", *tags, packed)
+    (wheel,) = folder.glob(f"ingot-*-{python}-abi3-{tag}.whl")
+    return wheel.rename(output / wheel.name)
+
+
 def check_wheel(tag: str, wheel: Path) -> None:
     """SystemExit: it is too large, or needs more than its platform has."""
     length = wheel.stat().st_size
@@ -77,7 +97,7 @@ def check_wheel(tag: str, wheel: Path) -> None:
         needed = needed_libraries(wheel)
         if needed != {"libc.so"}:
             sys.exit(f"{wheel.name} needs {', '.join(sorted(needed))}: expected libc.so alone")
-    else:
+    elif tag.startswith("manylinux"):
         said = " ".join(run(sys.executable, "-m", "auditwheel", "show", wheel).split())
         if f'consistent with the following platform tag: "{tag}"' not in said:
             sys.exit(f"{wheel.name}: {said}")
@@ -108,7 +128,12 @@ def main() -> None:
     (source,) = output.glob("ingot-*.tar.gz")
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
+        with tarfile.open(source) as archive:
+            archive.extractall(work / "source", filter="data")
+        (unpacked,) = (work / "source").iterdir()
         wheels = {tag: build_wheel(tag, source, output, work) for tag in TARGETS}
+        like = next(iter(wheels.values()))
+        wheels |= {tag: build_foreign(tag, like, unpacked, output, work) for tag in SYSTEMS}
         for tag, wheel in wheels.items():
             check_wheel(tag, wheel)
         here = wheels.get(f"manylinux_2_17_{platform.machine()}")

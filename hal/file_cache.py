@@ -118,6 +118,7 @@ def default_cache() -> Cache:
         status = path.stat()
     except OSError:
         return Cache(None)
-    private = not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-    mine = not hasattr(os, "getuid") or status.st_uid == os.getuid()
-    return Cache(path if private and mine and os.access(path, os.W_OK) else None)
+    private = not hasattr(os, "getuid") or (  # on Windows a user's folders are
+        status.st_uid == os.getuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    )
+    return Cache(path if private and os.access(path, os.W_OK) else None)

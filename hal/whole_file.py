@@ -16,7 +16,18 @@ import numpy as np
 
 from ingot.hal.errors import DataLoss, InvalidArgument, NotFound, PermissionDenied
 
-__all__ = ["DAMAGED", "c_output", "c_text", "open_regular", "read_arrays", "write_whole"]
+__all__ = [
+    "DAMAGED",
+    "READ_AT_ONCE",
+    "c_output",
+    "c_text",
+    "open_regular",
+    "read_arrays",
+    "write_whole",
+]
+
+READ_AT_ONCE = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)
+"""For os.open: a pipe does not wait for a writer, where the system has such pipes."""
 
 DAMAGED = (
     ArithmeticError,
@@ -69,7 +80,7 @@ def _write(target: Path, write: Callable[[BinaryIO], object]) -> None:
     try:
         with open(os.open(temporary, flags, 0o666), "wb") as file:
             if before is not None:
-                os.fchmod(file.fileno(), stat.S_IMODE(before))
+                os.chmod(temporary, stat.S_IMODE(before))
             write(file)
             file.flush()
             os.fsync(file.fileno())
@@ -100,7 +111,7 @@ def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
     file, or the path is none. PermissionDenied, OSError: it cannot be read."""
     name = os.fsdecode(c_text("path", path))
     try:
-        file = os.fdopen(os.open(name, os.O_RDONLY | os.O_NONBLOCK), "rb")
+        file = os.fdopen(os.open(name, READ_AT_ONCE), "rb")
     except (FileNotFoundError, NotADirectoryError):
         raise NotFound(f"there is no file '{name}'") from None
     except IsADirectoryError:

@@ -1,4 +1,4 @@
-"""The C tests and a sample run as they are on other machines: under qemu-user and wine."""
+"""The C tests and samples run as they are on other machines: under qemu-user and wine."""
 
 from __future__ import annotations
 
@@ -117,3 +117,16 @@ def test_windows_reads_digits(tmp_path: Path, wine_prefix: str) -> None:
         shutil.copy(samples / file, tmp_path)
     files = ("digits.ingot", "images.npy", "labels.npy")
     assert _run(machine, program, *files, prefix=wine_prefix) == "358 of 360 right (99.44 %)\n"
+
+
+def test_windows_says_hello_by_the_dll(tmp_path: Path, wine_prefix: str) -> None:
+    """Built as docs/platforms.md has it; `hello` is linked with it."""
+    machine, library = MACHINES["windows"], tmp_path / "ingot.dll"
+    _build(machine, library, "-shared", "-s", "-DINGOT_API=__declspec(dllexport)")
+    program, sample = tmp_path / "hello.exe", ROOT / "samples/hello"
+    zig = (str(find_ziglang()), "cc", "-target", *machine.target, "-Icsrc/include")
+    files = (sample / "hello.c", tmp_path / "ingot.lib", "-o", program)
+    subprocess.run([*zig, *map(str, files)], cwd=ROOT, check=True, capture_output=True)
+    ingot.compile(sample / "hello.onnx", variants=[machine.variant]).save(tmp_path / "hello.ingot")
+    said = _run(machine, program, "hello.ingot", "0", "1", "2", "3", prefix=wine_prefix)
+    assert said.split() == ["1", "2", "3", "4"]

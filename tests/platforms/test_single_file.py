@@ -3,9 +3,8 @@ of it, and what the libraries of Windows and macOS export and need."""
 
 from __future__ import annotations
 
-import struct
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ import pytest
 from ingot.compiler.targets.cpu.compilers import find_ziglang
 from ingot.hal import header
 from tests.support.emulators import need_zig
+from tests.support.object_files import macho_libraries, macho_symbols, pe_exports
 
 pytestmark = pytest.mark.slow
 
@@ -101,25 +101,6 @@ def test_a_board_without_a_system_lends_four_functions(tmp_path: Path) -> None:
 # -- libraries -------------------------------------------------------------------------------------
 
 
-def _text(data: bytes, start: int) -> str:
-    return data[start : data.index(b"\0", start)].decode()
-
-
-def _number(data: bytes, start: int) -> int:
-    return int.from_bytes(data[start : start + 4], "little")
-
-
-def _macho_commands(data: bytes) -> Iterator[tuple[int, int]]:
-    """The numbers of the load commands and where they start."""
-    magic, count = struct.unpack_from("<I12xI", data)
-    assert magic == 0xFEEDFACF
-    start = 32
-    for _ in range(count):
-        number, length = struct.unpack_from("<II", data, start)
-        yield number, start
-        start += length
-
-
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
 def test_dylib_needs_the_system_only_and_exports_the_interface(
     machine: str, tmp_path: Path
@@ -127,46 +108,17 @@ def test_dylib_needs_the_system_only_and_exports_the_interface(
     path = tmp_path / "libingot.dylib"
     _zig("-target", f"{machine}-macos", *SHARED, "csrc/ingot.c", "-o", path)
     data = path.read_bytes()
-    needed, exported = set(), set()
-    for number, start in _macho_commands(data):
-        if number == 0xC:  # LC_LOAD_DYLIB
-            (name,) = struct.unpack_from("<I", data, start + 8)
-            needed.add(_text(data, start + name))
-        elif number == 2:  # LC_SYMTAB
-            table, count, strings = struct.unpack_from("<III", data, start + 8)
-            for each in range(count):
-                name, kind = struct.unpack_from("<IB", data, table + 16 * each)
-                if kind & 0x1E == 0xE and kind & 0x11 == 1:  # in a section, external
-                    exported.add(_text(data, strings + name)[1:])
-    assert needed == {"/usr/lib/libSystem.B.dylib"}
+    exported = {each.name for each in macho_symbols(data) if not each.is_undefined}
+    assert macho_libraries(data) == {"/usr/lib/libSystem.B.dylib"}
     exported -= {"_mh_dylib_header", "__dso_handle"}  # the linker's
     assert {name for name in exported if f"{name}(" not in PUBLIC} == set()
     assert "ingot_session_call" in exported
-
-
-def _exports(data: bytes) -> set[str]:
-    """The names that a DLL exports: its header, its sections, its directory of exports."""
-    start = _number(data, 0x3C)
-    count, length = struct.unpack_from("<H12xH", data, start + 6)
-    table = start + 24 + length
-    sections = [struct.unpack_from("<III", data, table + 40 * each + 12) for each in range(count)]
-
-    def at(address: int) -> int:
-        for first, size, where in sections:
-            if first <= address < first + size:
-                return int(where + address - first)
-        raise AssertionError(f"no section holds {address:#x}")
-
-    directory = at(_number(data, start + 24 + 112))
-    names = at(_number(data, directory + 32))
-    total = _number(data, directory + 24)
-    return {_text(data, at(_number(data, names + 4 * each))) for each in range(total)}
 
 
 def test_dll_exports_the_interface(tmp_path: Path) -> None:
     path = tmp_path / "ingot.dll"
     api = "-DINGOT_API=__declspec(dllexport)"
     _zig("-target", "x86_64-windows-gnu", *SHARED, api, "csrc/ingot.c", "-o", path)
-    exported = _exports(path.read_bytes())
+    exported = pe_exports(path.read_bytes())
     assert {name for name in exported if f"{name}(" not in PUBLIC} == set()
     assert "ingot_session_call" in exported

@@ -251,13 +251,65 @@ def test_options() -> None:
     assert session.get_inputs()[0].shape == [2, 4]
     with pytest.raises(errors.InvalidArgument, match="index: 0 Got: 3 Expected: 2"):
         session.run(None, {"x": np.ones((3, 4), np.float32), "i": I})
-    options.optimized_model_filepath = "a.onnx"
-    with pytest.raises(errors.NotImplemented, match="does not write"):
-        ours.InferenceSession(proto().SerializeToString(), options)
-    with pytest.raises(errors.NotImplemented, match=r"@ingot\.lowering"):
+    with pytest.raises(errors.NotImplemented, match=r"@ingot\.lowering, or .* natives="):
         options.register_custom_ops_library("libcustom.so")
     with pytest.raises(TypeError):
         ours.InferenceSession(proto().SerializeToString(), 3)  # type: ignore[arg-type]
+
+
+def _initialized(engine: Any, ir: int, **given: Any) -> Any:
+    text = f"""
+    <ir_version: {ir}, opset_import: ["": 20]>
+    model (float[n, 2] x, float[2] w) => (float[n, 2] y)
+    <float[2] w = {{2, 3}}, float[2] b = {{1, 1}}> {{ t = Mul(x, w) y = Add(t, b) }}
+    """
+    options = engine.SessionOptions()
+    options.log_severity_level = 4
+    values = [engine.OrtValue.ortvalue_from_numpy(each) for each in given.values()]
+    for name, value in zip(given, values, strict=True):
+        options.add_initializer(name, value)
+    session = engine.InferenceSession(onnx.parser.parse_model(text).SerializeToString(), options)
+    session.values = values  # which onnxruntime reads as long as it runs
+    return session
+
+
+def test_initializers_are_overridden() -> None:
+    nine = np.array([9, 9], np.float32)
+    feeds = [{"x": X[:, :2]}, {"x": X[:, :2], "w": nine}, {"x": X[:, :2], "w": X[0, :3]}]
+    found = []
+    for engine in (theirs, ours):
+        session = _initialized(engine, 8)
+        told = [
+            (each.name, each.type, each.shape) for each in session.get_overridable_initializers()
+        ]
+        found.append([[each.name for each in session.get_inputs()], told])
+        found[-1] += [session.run(None, feed)[0].tolist() for feed in feeds[:2]]
+        for feed in (feeds[2], {"x": X[:, :2], "b": nine}):
+            with pytest.raises(engine.capi.onnxruntime_pybind11_state.InvalidArgument) as caught:
+                session.run(None, feed)
+            found[-1].append(str(caught.value).rpartition("INVALID_ARGUMENT : ")[2])
+        found[-1].append(_initialized(engine, 3).get_overridable_initializers())
+        for given in ({"b": nine}, {"w": nine, "nothing": nine}):
+            session = _initialized(engine, 8, **given)
+            found[-1].append(session.run(None, feeds[0])[0].tolist())
+    assert found[0] == found[1]
+    with pytest.raises(errors.InvalidArgument, match=r"b is float32\[3\], expected float32\[2\]"):
+        _initialized(ours, 8, b=X[0, :3])
+
+
+def test_the_optimized_model_is_one_that_others_read(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    model = onnx.parser.parse_model(MODEL)
+    weight = onnx.numpy_helper.to_array(model.graph.initializer[0])
+    model.graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(weight, "w"))
+    onnx.save(model, path, save_as_external_data=True, location="weights.bin", size_threshold=0)
+    (tmp_path / "elsewhere").mkdir()
+    for source in (path, proto().SerializeToString()):
+        options = ours.SessionOptions()
+        options.optimized_model_filepath = str(tmp_path / "elsewhere" / "optimized.onnx")
+        wanted = ours.InferenceSession(source, options).run(None, FEED)
+        found = theirs.InferenceSession(options.optimized_model_filepath).run(None, FEED)
+        np.testing.assert_array_equal(found[0], wanted[0])
 
 
 def test_strings_and_maps() -> None:

@@ -24,6 +24,7 @@ from ingot.hal.device import open_device
 from ingot.hal.errors import DataLoss, Error, Incompatible, InvalidArgument, NotFound
 from ingot.hal.file_cache import default_cache
 from ingot.hal.whole_file import open_regular
+from ingot.onnxruntime.initializers import overridable
 from ingot.onnxruntime.options import logger
 from ingot.onnxruntime.types import ModelMetadata, NodeArg, of_proto, onnx_code, type_text
 from ingot.runtime.model import Model, load
@@ -31,7 +32,7 @@ from ingot.runtime.signature import Signature
 
 __all__ = ["Loaded", "loaded_model"]
 
-_FORM = "1"  # of what is kept
+_FORM = "2"  # of what is kept
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,7 @@ class Loaded:
     model: Model
     inputs: list[NodeArg]
     outputs: list[NodeArg]
+    overridable: list[NodeArg]
     metadata: ModelMetadata
 
 
@@ -143,8 +145,11 @@ def _about(data: bytes | None) -> dict[str, Any] | None:
 
 
 def _loaded(model: Model, about: Mapping[str, Any]) -> Loaded:
-    ends = [[NodeArg(**each) for each in about[kind]] for kind in ("inputs", "outputs")]
-    return Loaded(model, ends[0], ends[1], ModelMetadata(**about["metadata"]))
+    ends = {
+        kind: [NodeArg(**each) for each in about[kind]]
+        for kind in ("inputs", "outputs", "overridable")
+    }
+    return Loaded(model, metadata=ModelMetadata(**about["metadata"]), **ends)
 
 
 def _proto(source: Path | bytes) -> Any:
@@ -181,6 +186,7 @@ def _described(proto: Any, signature: Signature, dims: Mapping[str, int]) -> dic
     return {
         "inputs": [asdict(each) for each in inputs],
         "outputs": [asdict(each) for each in outputs],
+        "overridable": [asdict(_arg(each, {}, None)) for each in overridable(proto)],
         "metadata": asdict(metadata),
         "external": sorted(_locations(proto)),
     }

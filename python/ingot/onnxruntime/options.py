@@ -65,8 +65,9 @@ class ExecutionOrder(enum.IntEnum):
 
 
 class SessionOptions:
-    """Options of a session. `intra_op_num_threads` (0: all processors) and the overrides of free
-    dimensions have a meaning here; the others are kept, for programs to read."""
+    """Options of a session. `intra_op_num_threads` (0: all processors), overrides of free
+    dimensions, initializers, `enable_profiling` and `optimized_model_filepath` have a meaning
+    here; the others are kept, for programs to read."""
 
     def __init__(self) -> None:
         self.intra_op_num_threads = 0
@@ -86,6 +87,7 @@ class SessionOptions:
         self.log_verbosity_level = 0
         self.logid = ""
         self.free_dimensions: dict[str, int] = {}
+        self.initializers: dict[str, Any] = {}
         self._entries: dict[str, str] = {}
 
     def add_free_dimension_override_by_name(self, name: str, value: int) -> None:
@@ -109,19 +111,13 @@ class SessionOptions:
     def register_custom_ops_library(self, path: str) -> None:
         raise state.NotImplemented(
             f"libraries of custom ops such as {path} are made for onnxruntime: give the ops "
-            "lowerings with @ingot.lowering"
+            "lowerings with @ingot.lowering, or compile the model with ingot.compile(path, "
+            "natives=...), which names functions of your own"
         )
 
     def add_initializer(self, name: str, value: Any) -> None:
-        raise state.NotImplemented("initializers are those of the model: write them into the file")
-
-    def check(self) -> None:
-        """NotImplemented: an option asks for what there is not here."""
-        if self.optimized_model_filepath:
-            raise state.NotImplemented(
-                "optimized_model_filepath asks for an ONNX file, which Ingot does not write: "
-                "ingot.compile(path).save(...) writes its module"
-            )
+        """An OrtValue in place of the model's initializer of this name."""
+        self.initializers[name] = value.numpy()
 
 
 class RunOptions:

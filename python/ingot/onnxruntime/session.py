@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,8 @@ from ingot.onnxruntime.capi.onnxruntime_pybind11_state import (
     RuntimeException,
 )
 from ingot.onnxruntime.compiled import Loaded, loaded_model
-from ingot.onnxruntime.options import RunOptions, SessionOptions, choose_providers
+from ingot.onnxruntime.initializers import with_arguments, with_initializers, write_model
+from ingot.onnxruntime.options import RunOptions, SessionOptions, choose_providers, logger
 from ingot.onnxruntime.types import ModelMetadata, NodeArg, dtype_of_text, onnx_code, type_text
 from ingot.onnxruntime.values import IOBinding, OrtValue
 from ingot.runtime.signature import Value
@@ -61,9 +63,10 @@ class InferenceSession:
         if not isinstance(path_or_bytes, (str, bytes, os.PathLike)):
             raise TypeError(f"Unable to load from type '{type(path_or_bytes)}'")
         self._options = sess_options or SessionOptions()
-        self._options.check()
         uri, self._providers = choose_providers(providers, provider_options)
         source = path_or_bytes if isinstance(path_or_bytes, bytes) else Path(path_or_bytes)
+        if self._options.initializers:
+            source = with_initializers(source, self._options.initializers)
         threads = self._options.intra_op_num_threads
         self._loaded = _loaded(
             source,
@@ -80,6 +83,13 @@ class InferenceSession:
         self._needed = [each.name for each in self._loaded.inputs
                         if not each.type.startswith("optional")]  # fmt: skip
         self._outputs = [each.name for each in self._loaded.outputs]
+        self._overridable = {each.name for each in self._loaded.overridable}
+        self._source = source if self._overridable else b""
+        self._overridden: dict[frozenset[str], InferenceSession] = {}
+        if self._options.optimized_model_filepath:
+            path = self._options.optimized_model_filepath
+            logger.warning("%s is the model as it was given: optimised is its module", path)
+            write_model(source, Path(path))
         self._trace: Trace | None = None
         if self._options.enable_profiling:
             self._trace = self._model.trace().__enter__()
@@ -93,8 +103,8 @@ class InferenceSession:
         return list(self._loaded.outputs)
 
     def get_overridable_initializers(self) -> list[NodeArg]:
-        """None: initializers are constants of the module."""
-        return []
+        """Inputs that may be left out. Feeding one compiles the model with it as an argument."""
+        return list(self._loaded.overridable)
 
     def get_modelmeta(self) -> ModelMetadata:
         return self._loaded.metadata
@@ -200,6 +210,8 @@ class InferenceSession:
         memory: Mapping[str, Any],
     ) -> list[Any]:
         """The outputs as arrays of the device, or the memory that they were written to."""
+        if given := self._overridable.intersection(feed):
+            return self._with_arguments(frozenset(given))._run(names, feed, options, memory)
         for name in names:
             if name not in self._results:
                 raise InvalidArgument(f"Invalid output name:{name}")
@@ -222,6 +234,17 @@ class InferenceSession:
             if options is not None:
                 options.end(self._model)
         return [results[name] for name in names]
+
+    def _with_arguments(self, names: frozenset[str]) -> InferenceSession:
+        """The session of the model that takes these initializers."""
+        if names not in self._overridden:
+            options = copy(self._options)
+            options.initializers, options.optimized_model_filepath = {}, ""
+            options.enable_profiling = False
+            self._overridden[names] = InferenceSession(
+                with_arguments(self._source, names), options, list(self._providers.items())
+            )
+        return self._overridden[names]
 
     def _call(self, given: Mapping[str, Any], memory: Mapping[str, Any]) -> Mapping[str, Any]:
         """The results by name. Strings have no memory that is given."""

@@ -9,7 +9,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-PROGRAMS = ("matmul.py", "call_overhead.py", "compile_time.py", "dynamic.py", "compare.py")
+PROGRAMS = (
+    "matmul.py",
+    "call_overhead.py",
+    "compile_time.py",
+    "dynamic.py",
+    "compare.py",
+    "web.py",
+)
 
 
 def main() -> int:

@@ -16,6 +16,7 @@ from onnx import TensorProto, helper
 
 import ingot
 from ingot import ops
+from tests.support.browser import Browser, find_chromium, serve
 from tests.support.emulators import need_tool
 from tests.support.mutations import mutate, sections_of, with_checksums
 
@@ -139,6 +140,33 @@ def test_in_node(package: Path, modules: Path) -> None:
         text=True,
     )
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+
+
+@pytest.mark.skipif(
+    find_chromium() is None and not os.environ.get("INGOT_REQUIRE_CHROMIUM"),
+    reason="there is no Chromium (Debian: apt install chromium)",
+)
+def test_in_a_page(package: Path, modules: Path) -> None:
+    wanted = json.loads((modules / "digits.json").read_text())
+    call = """(async (worker) => {
+      const { Ingot } = await import("/ingot-runtime/index.js");
+      const model = await Ingot.load("digits.ingot", { worker });
+      const images = Float32Array.from((await (await fetch("digits.json")).json()).images);
+      const [y] = await model.call({ images });
+      const wrong = await Ingot.load("native.ingot", { worker }).catch((error) => error);
+      return [model.device, Array.from(y.data), wrong.name, wrong.code, wrong.message];
+    })"""
+    (modules / "ingot-runtime").symlink_to(package)
+    (modules / "index.html").write_text("<!doctype html><link rel=icon href='data:,'>")
+    with serve(modules) as url, Browser() as browser:
+        browser.open(f"{url}/index.html", "document.readyState === 'complete'")
+        for worker in ("false", "true"):
+            device, logits, *error = browser.evaluate(f"{call}({worker})")
+            assert device.startswith("wasm32 simd128 relaxed-simd")
+            np.testing.assert_allclose(logits, wanted["logits"], rtol=1e-4, atol=1e-4)
+            assert error[:2] == ["IngotError", "Unsupported"]
+            assert "--variants wasm32" in error[2]
+        assert browser.problems == []
 
 
 def test_the_runtime_is_small(package: Path) -> None:

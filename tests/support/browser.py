@@ -1,29 +1,33 @@
 """A headless Chromium, driven through its own protocol on a pipe: no package is needed for it.
 
-Pages are opened from the disk, without a network. What a page throws, logs as an error or asks the
-network for is kept in `problems`.
+Pages are opened from the disk, or from `serve`, without a network. What a page throws, logs as an
+error or asks the network for is kept in `problems`.
 """
 
 from __future__ import annotations
 
 import base64
+import functools
+import http.server
 import json
 import os
 import shutil
 import subprocess
 import tempfile
+import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-__all__ = ["Browser", "find_chromium"]
+__all__ = ["Browser", "find_chromium", "serve"]
 
 _FLAGS = (
     *("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run"),
     *("--disable-dev-shm-usage", "--disable-background-networking", "--remote-debugging-pipe"),
-    *("--disable-component-update", "--host-resolver-rules=MAP * ~NOTFOUND"),
+    *("--disable-component-update", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"),
 )
 
 
@@ -31,6 +35,31 @@ def find_chromium() -> str | None:
     """The command of the browser, or None where there is none."""
     names = (os.environ.get("INGOT_CHROMIUM", ""), "chromium", "chromium-browser", "google-chrome")
     return next((found for name in names if name and (found := shutil.which(name))), None)
+
+
+@contextmanager
+def serve(folder: Path, headers: Mapping[str, str] | None = None) -> Iterator[str]:
+    """The URL, without a slash at its end, of a folder, as `python -m http.server` serves it, with
+    further headers."""
+
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        def end_headers(self) -> None:
+            for name, value in (headers or {}).items():
+                self.send_header(name, value)
+            super().end_headers()
+
+        def log_message(self, *arguments: object) -> None:
+            pass
+
+    handler = functools.partial(Handler, directory=str(folder))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 class Browser:
@@ -91,10 +120,11 @@ class Browser:
         os.close(self._read)
         self._folder.cleanup()
 
-    def open(self, path: Path, ready: str = "Boolean(window.explorer)") -> None:
-        """Opens a file, and waits until it is ready; without `ready`, until the explorer in it
-        has begun."""
-        self._call("Page.navigate", url=path.resolve().as_uri())
+    def open(self, page: Path | str, ready: str = "Boolean(window.explorer)") -> None:
+        """Opens a file or a URL, and waits until it is ready; without `ready`, until the explorer
+        in it has begun."""
+        url = page if isinstance(page, str) else page.resolve().as_uri()
+        self._call("Page.navigate", url=url)
         self.wait(ready)
 
     def evaluate(self, script: str) -> Any:
@@ -132,6 +162,17 @@ class Browser:
         self._call("Input.dispatchMouseEvent", type="mouseMoved", **where)
         for kind in ("mousePressed", "mouseReleased"):
             self._call("Input.dispatchMouseEvent", type=kind, button="left", clickCount=1, **where)
+
+    def drag(self, points: Sequence[tuple[float, float]]) -> None:
+        """Draws a line with the left button held."""
+        kinds = ["mousePressed", *["mouseMoved"] * (len(points) - 1)]
+        for kind, (x, y) in zip(kinds, points, strict=True):
+            self._mouse(kind, x, y)
+        self._mouse("mouseReleased", *points[-1])
+
+    def _mouse(self, kind: str, x: float, y: float) -> None:
+        where = {"x": x, "y": y, "button": "left", "buttons": 1, "clickCount": 1}
+        self._call("Input.dispatchMouseEvent", type=kind, **where)
 
     def click_on(self, selector: str) -> None:
         """Clicks on the middle of the first element that the selector finds."""
@@ -196,5 +237,6 @@ class Browser:
             self.problems.append(f"a dialog: {parameters['message']}")
         elif method == "Network.requestWillBeSent":
             url = parameters["request"]["url"]
-            if not url.startswith(("file:", "blob:", "data:", "about:")):
+            own = ("file:", "blob:", "data:", "about:", "http://127.0.0.1:")
+            if not url.startswith(own):
                 self.problems.append(f"a request of {url}")

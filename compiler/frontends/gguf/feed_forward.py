@@ -14,10 +14,11 @@ import numpy as np
 from ingot.compiler.frontends.gguf.configuration import Configuration
 from ingot.compiler.frontends.gguf.pieces import over_rows, part, softmax, times
 from ingot.compiler.frontends.gguf.weights import Weights
+from ingot.compiler.frontends.runs import each_run, known_number
 from ingot.compiler.graph.builder import Builder, tensor_type
-from ingot.compiler.graph.control.build_control import counted_loop, while_loop
+from ingot.compiler.graph.control.build_control import counted_loop
 from ingot.compiler.ir import Value
-from ingot.compiler.ir.dims import Dim, symbol
+from ingot.compiler.ir.dims import Dim
 from ingot.hal.spec import dtype
 
 __all__ = ["feed_forward"]
@@ -86,11 +87,13 @@ class _Mixture:
         return self._of_one(x, shares, chosen) if count == 1 else self._of_many(x, shares, chosen)
 
     def _of_one(self, x: Value, shares: Value, chosen: Value) -> Value:
-        b, k = self.b, self.c.chosen_experts
+        c, b, k = self.c, self.b, self.c.chosen_experts
         shares, chosen = (b.value("reshape", each, shape=(k,)) for each in (shares, chosen))
 
         def step(inner: Builder, place: Value, before: Sequence[Value]) -> Sequence[Value]:
-            made = self._expert(x, self._number(inner, chosen, place), inner)
+            expert = inner.value("take", chosen, place, axis=0)
+            expert = known_number(inner, expert, self._named("expert"), 0, c.experts - 1)
+            made = self._expert(x, expert, inner)
             share = inner.value("take", shares, place, axis=0)
             share = inner.broadcast_to(share, tensor_type(made).shape)
             return [inner.value("add", before[0], inner.value("mul", made, share))]
@@ -108,23 +111,12 @@ class _Mixture:
         tokens = b.value("div", order, b.full(k, I64, (pairs,)))
         ends = self._ends(experts, pairs)
 
-        def goes_on(inner: Builder, values: Sequence[Value]) -> Value:
-            return inner.value("compare", values[0], inner.number(pairs, "i64"), direction="lt")
-
-        def step(inner: Builder, values: Sequence[Value]) -> Sequence[Value]:
-            first, made = values
-            expert = self._number(inner, experts, first)
-            end = inner.value("take", ends, expert, axis=0)
-            rows = self._size(inner, inner.value("sub", end, first), "rows", 1, pairs)
+        def own(inner: Builder, expert: Value, first: Value, rows: Dim) -> Value:
             own = inner.value("dynamic_slice", tokens, first, sizes=(rows,))
-            given = inner.value("take", x, own, axis=0)
-            zero = inner.constant(0, "i64")
-            given = self._expert(given, expert, inner)
-            made = inner.value("dynamic_update_slice", made, given, first, zero)
-            return [inner.value("add", first, inner.number(rows, "i64")), made]
+            return self._expert(inner.value("take", x, own, axis=0), expert, inner)
 
-        start = [b.constant(0, "i64"), b.full(0.0, F32, (pairs, width))]
-        _, made = while_loop(b, start, goes_on, step)
+        made = b.full(0.0, F32, (pairs, width))
+        made = each_run(b, ends, made, own, self._named)
         made = b.value("take", made, places, axis=0)
         made = b.value("reshape", made, shape=(count, k, width))
         return b.value("reduce", over_rows("mul", made, shares, b), axes=(1,), kind="add")
@@ -145,12 +137,6 @@ class _Mixture:
         gate, up = product(x, "gate"), product(x, "up")
         return product(_gated(gate, up, self.c.architecture.activation, b), "down")
 
-    def _number(self, b: Builder, experts: Value, place: Value) -> Value:
-        """The number of an expert, known to the loop, so that its weights are a place in memory."""
-        value = b.value("take", experts, place, axis=0)
-        return b.number(self._size(b, value, "expert", 0, self.c.experts - 1), "i64")
-
-    def _size(self, b: Builder, value: Value, what: str, low: int, high: Dim) -> Dim:
-        name = f"{what}_{self.name.replace('.', '_')}"
-        b.append("size", (value,), (), {"symbols": (name,), "low": low, "high": high})
-        return symbol(name)
+    def _named(self, what: str) -> str:
+        """A symbol of this layer."""
+        return f"{what}_{self.name.replace('.', '_')}"

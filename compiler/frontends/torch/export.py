@@ -21,8 +21,9 @@ def exported_bytes(
     """The archive of the program, which is exported first if it is a module, and the names of
     `torch.export.Dim` by the symbols of the program, which torch does not keep.
 
-    In-place writes become functional; ops that have a lowering of their own stay whole. What torch
-    cannot decompose is taken as it was exported. CompileError: torch cannot export or save it.
+    A program of ops that all have a lowering is taken as it was exported. Else in-place writes
+    become functional, and torch decomposes the ops that have none where it can. CompileError: torch
+    cannot export or save it.
     """
     import torch
 
@@ -36,13 +37,14 @@ def exported_bytes(
             "example_inputs and dynamic_shapes are for a torch.nn.Module: an exported program "
             "has its own"
         )
-    table = kept_decompositions(torch.export.default_decompositions())
     data = io.BytesIO()
     program, examples = source, source.example_inputs
     program.example_inputs = None  # of which torch makes guards that it then cannot run
     try:
-        with suppress(Exception):  # torch cannot decompose all that it exports
-            source = source.run_decompositions(table)
+        if not _is_known(torch, source):  # it takes torch as long as the export
+            with suppress(Exception):  # torch cannot decompose all that it exports
+                table = kept_decompositions(torch.export.default_decompositions())
+                source = source.run_decompositions(table)
         torch.export.save(source, data)
     except Exception as error:
         raise CompileError(
@@ -60,6 +62,28 @@ def kept_decompositions(table: Any) -> Any:
         if str(op) in LOWERINGS and not _writes_or_aliases(op):
             table.pop(op)
     return table
+
+
+def _is_known(torch: Any, program: Any) -> bool:
+    """Whether each op of the program has a lowering for real numbers and writes no argument, and
+    all weights are plain tensors."""
+    plain = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+    tensors = {**program.state_dict, **program.constants}.values()
+    return all(type(each) in plain for each in tensors) and all(
+        _is_known_node(torch, node) for node in program.graph.nodes
+    )
+
+
+def _is_known_node(torch: Any, node: Any) -> bool:
+    value = node.meta.get("val")
+    if isinstance(value, torch.Tensor) and value.is_complex():
+        return False
+    if node.op != "call_function":
+        return node.op in ("placeholder", "output")
+    if isinstance(node.target, torch._ops.OpOverload):
+        return str(node.target) in LOWERINGS and not node.target._schema.is_mutable
+    name = f"{node.target.__module__}.{getattr(node.target, '__name__', '')}"
+    return name == "_operator.getitem" or name in LOWERINGS
 
 
 def _exported(torch: Any, module: Any, example_inputs: Any, dynamic_shapes: Any) -> Any:

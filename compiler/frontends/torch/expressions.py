@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import math
 import re
 from collections.abc import Callable
+from fractions import Fraction
 from functools import reduce
 from typing import Any
 
@@ -14,6 +16,7 @@ from ingot.compiler.ir.dims import Dim
 __all__ = ["parse_dim", "symbol_dim"]
 
 _LONGEST = 10_000  # characters
+_GREATEST_PART = 1 << 16  # of a fraction
 
 _FUNCTIONS: dict[str, Callable[..., Dim]] = {
     "Add": lambda *each: reduce(lambda a, b: a + b, each),
@@ -26,6 +29,13 @@ _FUNCTIONS: dict[str, Callable[..., Dim]] = {
     "Mod": dims.modulo,
     "PythonMod": dims.modulo,
     "Identity": lambda each: each,
+}
+
+
+_ROUNDED: dict[str, Callable[[Dim, int], Dim]] = {
+    "CeilToInt": dims.ceildiv,
+    "FloorToInt": dims.floordiv,
+    "TruncToInt": dims.floordiv,  # of sizes, which are not negative
 }
 
 
@@ -55,9 +65,35 @@ def _dim(tree: ast.expr, symbol: Callable[[str], Dim]) -> Dim:
         power = _dim(tree.args[1], symbol)
         if isinstance(power, int) and 0 <= power <= 8:
             return dims.product([_dim(first, symbol)] * power)
+    if name in _ROUNDED:
+        return _ROUNDED[name](*_ratio(first, symbol))
     if name not in _FUNCTIONS:
         raise ValueError(f"sizes with {name} are not supported: {ast.unparse(tree)[:200]}")
     return _FUNCTIONS[name](*(_dim(each, symbol) for each in tree.args))
+
+
+def _ratio(tree: ast.expr, symbol: Callable[[str], Dim]) -> tuple[Dim, int]:
+    """A number that torch computes as a float and rounds to a size: a dim, and what divides it."""
+    if not isinstance(tree, ast.Call) or not isinstance(tree.func, ast.Name):
+        return _dim(tree, symbol), 1
+    name = tree.func.id
+    if name == "Float":
+        number = Fraction(str(ast.literal_eval(tree.args[0])))
+        if max(abs(number.numerator), number.denominator) <= _GREATEST_PART:
+            return number.numerator, number.denominator
+    if name == "ToFloat":
+        return _dim(tree.args[0], symbol), 1
+    if name in ("Add", "Mul", "FloatTrueDiv", "IntTrueDiv"):
+        parts = [_ratio(each, symbol) for each in tree.args]
+        divisor = math.prod(part[1] for part in parts)
+        if name == "Add":
+            return _FUNCTIONS["Add"](*(a * (divisor // b) for a, b in parts)), divisor
+        if name == "Mul":
+            return dims.product(part[0] for part in parts), divisor
+        (a, b), (by, of) = parts
+        if isinstance(by, int) and by:
+            return a * (of if by > 0 else -of), b * abs(by)
+    return _dim(tree, symbol), 1
 
 
 def _integer(tree: ast.expr) -> int:

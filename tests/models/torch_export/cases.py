@@ -140,6 +140,7 @@ CASES: dict[str, dict[str, Case]] = {
         "sort": lambda t: t.m.sort(1, descending=True)[0] + t.m.sort(0)[1],
         "argsort": lambda t: t.m.argsort(-1),
         "nonzero": lambda t: t.b.nonzero(),
+        "histogram": lambda t: torch.histc(t.m, 5, -1, 1.5) + torch.histc(t.p, 5),
         "masked_select": lambda t: t.m[t.b],
     },
     "reductions": {
@@ -175,6 +176,9 @@ CASES: dict[str, dict[str, Case]] = {
         "baddbmm": lambda t: torch.baddbmm(t.m[:, :3], t.q[0], t.q[1].transpose(1, 2)),
         "linear": lambda t: F.linear(t.m, t.n.t(), t.n[0]),
         "outer": lambda t: torch.outer(t.m[0], t.n[0]),
+        "grouped": lambda t: torch._grouped_mm(
+            t.q[0, 0].bfloat16(), t.q.flatten(0, 1).mT.bfloat16().repeat(1, 1, 8)[:3],
+            torch.tensor([1, 1, 3], dtype=torch.int32)).float(),
         "einsum": lambda t: torch.einsum("bhqd,bhkd->bhqk", t.q, t.q),
         "einsum_sum": lambda t: torch.einsum("ij,jk->i", t.m, t.n),
         "conv2d": lambda t: F.conv2d(t.x, t.q[:, :2, :, :3].reshape(4, 1, 3, 3), t.m[0, :4], 2, 1,

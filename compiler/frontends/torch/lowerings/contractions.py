@@ -8,7 +8,9 @@ from typing import Any
 from ingot.compiler.frontends import products
 from ingot.compiler.frontends.einsum import contract_letters
 from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
+from ingot.compiler.frontends.runs import each_run
 from ingot.compiler.frontends.torch.lowering import Context, lowering
+from ingot.compiler.graph.builder import Builder
 from ingot.compiler.ir import Value, dims
 from ingot.compiler.ir.dims import Dim
 
@@ -55,6 +57,27 @@ def add_product(
     if beta != 1:
         x = c.op("mul", x, c.fill(beta, like=x))
     return c.op("add", *c.broadcast(product, x))
+
+
+@lowering("aten._grouped_mm.default", "transformers.grouped_mm_fallback.default")
+def grouped_product(
+    c: Context, a: Value, b: Value, ends: Value | None = None, bias: Value | None = None, *_: Any,
+    **__: Any,
+) -> Value:  # fmt: skip
+    """[n, k] by [groups, k, m], of which each is for the rows that end at its `ends`; or bmm."""
+    if ends is None:
+        return matmul(c, a, b)
+    if (type_of(a).rank, type_of(b).rank) != (2, 3) or bias is not None:
+        raise UnsupportedNode(f"it groups {a.type} by {b.type}: rows and matrices are supported")
+
+    def product(inner: Builder, group: Value, first: Value, count: Dim) -> Value:
+        start = (first, inner.constant(0, "i64"))
+        rows = inner.value("dynamic_slice", a, *start, sizes=(count, shape_of(a)[1]))
+        weight = inner.value("take", b, group, axis=0)
+        return inner.value("dot_general", rows, weight, lhs_contract=(1,), rhs_contract=(0,))
+
+    made = c.full(0, c.dtype, c.shape)
+    return each_run(c.builder, c.convert(ends, "i64"), made, product, c.fresh)
 
 
 @lowering("aten.outer.default", "aten.ger.default")

@@ -334,3 +334,24 @@ def one_hot(c: Context, indices: Value, count: int = -1) -> Value:
     places = c.op("iota", dtype=_I64, shape=shape, axis=len(shape) - 1)
     wide = c.op("broadcast", indices, shape=shape, dimensions=tuple(range(len(shape) - 1)))
     return c.convert(c.compare("eq", c.convert(wide, _I64), places), _I64)
+
+
+@lowering("aten.histc.default")
+def histogram(c: Context, x: Value, bins: int = 100, min: float = 0, max: float = 0) -> Value:
+    """How many elements each part of [min, max], or of what they span, has; others do not count."""
+    x = c.reshape(x, (dims.product(shape_of(x)),))
+    low, high = (c.full(each, c.dtype, ()) for each in (min, max))
+    if min == max:
+        low, high = (c.reduce(x, [0], kind) for kind in ("min", "max"))
+        one, same = c.fill(1, like=low), c.compare("eq", low, high)
+        low = c.op("select", same, c.op("sub", low, one), low)
+        high = c.op("select", same, c.op("add", high, one), high)
+    low, high = (c.broadcast_to(each, shape_of(x)) for each in (low, high))
+    inside = c.op("and", c.compare("ge", x, low), c.compare("le", x, high))
+    place = c.op("div", c.op("sub", x, low), c.op("sub", high, low))
+    place = c.op("mul", place, c.fill(bins, like=place))
+    place = c.op("min", c.convert(c.op("floor", place), _I64), c.full(bins - 1, _I64, shape_of(x)))
+    place = c.op("select", inside, place, c.full(bins, _I64, shape_of(x)))
+    counts = c.full(0, c.dtype, (bins + 1,))
+    counts = scatter_elements(c, counts, 0, place, c.fill(1, like=x), "add")
+    return c.sliced(counts, 0, 0, bins)

@@ -9,6 +9,7 @@ from typing import Any
 
 from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
 from ingot.compiler.frontends.symbols import Atom
+from ingot.compiler.frontends.torch.complex_values import complex_lowering
 from ingot.compiler.frontends.torch.lowering import Context, Scalar, lowering
 from ingot.compiler.ir import Value, dims
 from ingot.compiler.ir.dims import Dim, Expr
@@ -146,6 +147,7 @@ def check(c: Context, condition: Any, *_: Any) -> list[Any]:
     return []
 
 
+@complex_lowering("aten._assert_tensor_metadata.default")
 @lowering("aten.sym_constrain_range.default", "aten.sym_constrain_range_for_size.default",
           "aten._assert_tensor_metadata.default")  # fmt: skip
 def nothing(c: Context, *_: Any, **__: Any) -> list[Any]:

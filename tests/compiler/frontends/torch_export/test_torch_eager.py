@@ -61,6 +61,28 @@ def test_composite_ops_stay_whole() -> None:
     assert ops.count("dot_general") == 7  # q k v, scores, values, out, two layers, head
 
 
+def test_what_has_lowerings_is_not_decomposed(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    decompose = torch.export.ExportedProgram.run_decompositions
+    monkeypatch.setattr(
+        torch.export.ExportedProgram,
+        "run_decompositions",
+        lambda program, table: asked.append(program) or decompose(program, table),
+    )
+    ids = torch.randint(0, 20, (2, 5))
+    read_source(torch.export.export(network(), (ids,)))
+    assert not asked
+
+    class Writes(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def forward(self, x: Any) -> Any:
+            return (x + 1).mul_(2)
+
+    x = torch.randn(3)
+    (found,) = interpret(read_source(torch.export.export(Writes(), (x,))), "main", [x.numpy()])
+    assert asked
+    np.testing.assert_allclose(found, Writes()(x).numpy(), 1e-6)
+
+
 def test_dtypes_promote_as_in_torch() -> None:
     from ingot.compiler.frontends.torch.archive import DTYPES
     from ingot.compiler.frontends.torch.lowerings.arithmetic import promoted

@@ -21,6 +21,7 @@ from ingot.compiler.frontends.natives import OwnOps
 from ingot.compiler.frontends.survey import Survey
 from ingot.compiler.frontends.torch.complex_values import COMPLEX
 from ingot.compiler.frontends.torch.core_ops import CORE
+from ingot.compiler.frontends.torch.expressions import parse_dim, symbol_dim
 from ingot.compiler.frontends.torch.lowering import LOWERINGS, REFUSED
 from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.graph.ops import NativeCall
@@ -223,3 +224,21 @@ def test_json_that_is_changed_is_refused_or_read() -> None:
 def test_options_for_modules_are_refused_with_other_sources() -> None:
     with pytest.raises(ingot.CompileError, match=r"export a torch\.nn\.Module"):
         read_source(FILE, example_inputs=(1,))
+
+
+@pytest.mark.parametrize(
+    ("text", "dim"),
+    [
+        ("TruncToInt(Mul(ToFloat(Symbol('s0')), Float('0.5', precision=53)))", "floordiv(s0, 2)"),
+        ("FloorToInt(IntTrueDiv(Add(Symbol('s0'), Integer(1)), Integer(3)))", "floordiv(s0+1, 3)"),
+        ("CeilToInt(FloatTrueDiv(Mul(Integer(-2), ToFloat(Symbol('s0'))), Float('-1.0')))", "2*s0"),
+        ("CeilToInt(Float('0.3333333333333333'))", None),
+        ("CeilToInt(FloatTrueDiv(Integer(1), Symbol('s0')))", None),
+    ],
+)
+def test_sizes_that_torch_computes_as_floats(text: str, dim: str | None) -> None:
+    if dim is not None:
+        assert str(parse_dim(text, symbol_dim)) == dim
+    else:
+        with pytest.raises(ValueError, match="are not supported"):
+            parse_dim(text, symbol_dim)

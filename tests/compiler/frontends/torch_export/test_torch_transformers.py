@@ -24,6 +24,7 @@ SMALL: dict[str, Any] = {
 }  # fmt: skip
 ENCODER = {**SMALL, "max_position_embeddings": 64}
 GROUPED = {**ENCODER, "num_key_value_heads": 2}
+EXPERTS = {**GROUPED, "pad_token_id": 0, "num_experts_per_tok": 2}
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "BertModel": ("ids", ENCODER),
     "RobertaModel": ("ids", ENCODER),
@@ -58,6 +59,18 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "FalconForCausalLM": ("dec", {"hidden_size": 32, "num_hidden_layers": 2,
         "num_attention_heads": 4, "vocab_size": 99}),
     "SmolLM3ForCausalLM": ("dec", {**GROUPED, "pad_token_id": 0}),
+    "Gemma3ForCausalLM": ("dec", {**GROUPED, "head_dim": 8, "sliding_window": 4}),
+    "MixtralForCausalLM": ("dec", {**EXPERTS, "num_local_experts": 4}),
+    "GptOssForCausalLM": ("dec", {**EXPERTS, "head_dim": 8, "num_local_experts": 4,
+        "sliding_window": 4}),
+    "DeepseekV2ForCausalLM": ("dec", {**EXPERTS, "num_key_value_heads": 4, "kv_lora_rank": 16,
+        "q_lora_rank": 16, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8, "v_head_dim": 8,
+        "n_routed_experts": 4, "moe_intermediate_size": 16, "n_group": 2, "topk_group": 1,
+        "first_k_dense_replace": 1, "n_shared_experts": 1}),
+    "XLNetModel": ("ids", {"d_model": 32, "n_layer": 2, "n_head": 4, "d_inner": 64,
+        "vocab_size": 99}),
+    "ModernBertModel": ("ids", {**ENCODER, "pad_token_id": 0, "local_attention": 8,
+        "global_attn_every_n_layers": 2}),
     "T5Model": ("s2s", {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4,
         "vocab_size": 99}),
     "BartModel": ("s2s", {"d_model": 32, "encoder_layers": 2, "decoder_layers": 2,

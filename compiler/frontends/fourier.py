@@ -7,17 +7,19 @@ symbolic length is not split: its matrix is made at the call.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from ingot.compiler.frontends.emitter import Emitter, shape_of, type_of
 from ingot.compiler.graph.builder import Builder, tensor_type
-from ingot.compiler.ir import Value
+from ingot.compiler.ir import Value, dims
 from ingot.compiler.ir.dims import Dim
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import DType, dtype
 
-__all__ = ["Pair", "both_sides", "transform"]
+__all__ = ["Pair", "along", "both_sides", "fitted", "over_axes", "to_real", "transform"]
 
 Pair = tuple[Value, Value | None]
 """The real and the imaginary parts of a tensor; None where all are 0."""
@@ -51,6 +53,54 @@ def transform(builder: Builder, x: Pair, inverse: bool = False) -> tuple[Value, 
     a, b = _each(builder, outer, wide, swapped=True)
     assert b is not None
     return builder.value("reshape", a, shape=shape), builder.value("reshape", b, shape=shape)
+
+
+def along(c: Emitter, x: Pair, axis: int, inverse: bool = False) -> tuple[Value, Value]:
+    """The transform along one axis without a factor."""
+    order = list(range(type_of(x[0]).rank))
+    order[axis], order[-1] = order[-1], order[axis]
+    other = None if x[1] is None else c.transpose(x[1], order)
+    real, imaginary = transform(c.builder, (c.transpose(x[0], order), other), inverse)
+    return c.transpose(real, order), c.transpose(imaginary, order)
+
+
+def over_axes(
+    c: Emitter, x: Pair, axes: Sequence[int], *, inverse: bool = False, one_sided: bool = False
+) -> tuple[Value, Value]:
+    """As `along`, one axis after another, the last one first; of that only the frequencies that
+    are no mirrors of others, if `one_sided`."""
+    *others, last = axes
+    real, imaginary = along(c, x, last, inverse)
+    if one_sided:
+        half = dims.floordiv(shape_of(real)[last], 2) + 1
+        real, imaginary = (c.sliced(part, last, 0, half) for part in (real, imaginary))
+    for axis in others:
+        real, imaginary = along(c, (real, imaginary), axis, inverse)
+    return real, imaginary
+
+
+def to_real(c: Emitter, x: tuple[Value, Value], axes: Sequence[int], length: Dim) -> Value:
+    """The inverse of what is `one_sided`; the last of the axes gets `length` points."""
+    *others, last = axes
+    for axis in others:
+        x = along(c, x, axis, inverse=True)
+    half = dims.floordiv(length, 2) + 1
+    order = list(range(type_of(x[0]).rank))
+    order[last], order[-1] = order[-1], order[last]
+    real, imaginary = (c.transpose(c.sliced(part, last, 0, half), order) for part in x)
+    whole = both_sides(c.builder, (real, imaginary), length)
+    return c.transpose(transform(c.builder, whole, inverse=True)[0], order)
+
+
+def fitted(c: Emitter, x: Value, axis: int, length: Dim | None) -> Value:
+    """An axis cut or filled with zeros to a length."""
+    own = shape_of(x)[axis]
+    if length is None or length == own:
+        return x
+    rank = type_of(x).rank
+    zeros = (0,) * rank
+    high = (*zeros[:axis], length - own, *zeros[axis + 1 :])
+    return c.op("pad", x, c.full(0, type_of(x).dtype, ()), low=zeros, high=high, interior=zeros)
 
 
 def both_sides(builder: Builder, x: tuple[Value, Value], length: Dim) -> tuple[Value, Value]:

@@ -13,7 +13,16 @@ from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.ir import Value, dims
 from ingot.hal.errors import CompileError
 
-__all__ = ["Array", "Scope", "batched", "determinant", "inverse"]
+__all__ = [
+    "Array",
+    "Scope",
+    "batched",
+    "determinant",
+    "inverse",
+    "product_of",
+    "signed_pivots",
+    "solve",
+]
 
 
 def batched(scope: Scope, parts: Sequence[Value], rank: int = 2) -> Array:
@@ -32,19 +41,35 @@ def _square(builder: Builder, x: Value) -> Array:
 
 def determinant(builder: Builder, x: Value) -> Value:
     """[..., n, n] -> [...]."""
-    factors = lu(_square(builder, x))
+    return product_of(signed_pivots(_square(builder, x))).reshape(*tensor_type(x).shape[:-2]).value
+
+
+def signed_pivots(x: Array) -> Array:
+    """[b, n, n] -> [b, n]: numbers whose product is the determinant."""
+    factors = lu(x)
     both, scope = factors.both, factors.both.scope
     stays = factors.pivots.equals(scope.count(factors.pivots.shape, 1))
-    signed = scope.where(stays, both.diagonal(), -both.diagonal())
-    return signed.reduce("mul", 1).reshape(*tensor_type(x).shape[:-2]).value
+    return scope.where(stays, both.diagonal(), -both.diagonal())
+
+
+def product_of(x: Array) -> Array:
+    """[b, n] -> [b]."""
+    if not x.is_complex:
+        return x.reduce("mul", 1)
+    one = x.scope.full(1, x.dtype, x.shape[:1]).as_complex()
+    return x.scope.loop(x.shape[1], [one], lambda index, made: [made * x.at(index, 1)])[0]
+
+
+def solve(a: Array, b: Array) -> Array:
+    """A^-1 B for [b, n, n] and [b, n, m]; inf or NaN where there is none."""
+    factors = lu(a)
+    plain = {"left": True, "transposed": False, "conjugated": False}
+    part = solve_triangular(factors.both, b.rows(factors.order), lower=True, unit=True, **plain)
+    return solve_triangular(factors.both, part, lower=False, unit=False, **plain)
 
 
 def inverse(builder: Builder, x: Value) -> Value:
     """[..., n, n] -> [..., n, n]; inf or NaN where there is none."""
-    factors = lu(_square(builder, x))
-    both, scope = factors.both, factors.both.scope
-    unit = scope.identity(both.shape[0], both.shape[1], both).rows(factors.order)
-    plain = {"left": True, "transposed": False, "conjugated": False}
-    part = solve_triangular(both, unit, lower=True, unit=True, **plain)
-    result = solve_triangular(both, part, lower=False, unit=False, **plain)
-    return result.reshape(*tensor_type(x).shape).value
+    matrices = _square(builder, x)
+    unit = matrices.scope.identity(matrices.shape[0], matrices.shape[1], matrices)
+    return solve(matrices, unit).reshape(*tensor_type(x).shape).value

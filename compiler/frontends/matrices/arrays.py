@@ -403,6 +403,8 @@ class Scope:
         body: Callable[..., Sequence[Array]],
     ) -> list[Array]:
         """`body(index, *carried)` for 0, 1, ... below `count`."""
+        if isinstance(count, int) and count <= 0:
+            return list(initial)
 
         def step(inner: Builder, index: Value, values: Sequence[Value]) -> Sequence[Value]:
             with self._inside(inner):

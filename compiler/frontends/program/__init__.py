@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from ingot.compiler.frontends.program import (
+    complex,
     control,
     creation,
     elementwise,
+    fft,
     images,
+    linalg,
     linear,
     manipulation,
     natives,
@@ -23,10 +26,11 @@ from ingot.compiler.frontends.program.dtypes import (
     isdtype,
     result_type,
 )
-from ingot.compiler.frontends.program.tensor import FUNCTIONS, Size, Tensor
+from ingot.compiler.frontends.program.tensor import EXTENSIONS, FUNCTIONS, Size, Tensor
 from ingot.compiler.frontends.program.tracing import Program, Spec, program, spec, trace
 
 __all__ = [
+    "EXTENSIONS",
     "FUNCTIONS",
     "NAMES",
     "Program",
@@ -34,14 +38,17 @@ __all__ = [
     "Spec",
     "Tensor",
     "can_cast",
+    "complex",
     "control",
     "creation",
     "element_type",
     "elementwise",
+    "fft",
     "finfo",
     "iinfo",
     "images",
     "isdtype",
+    "linalg",
     "linear",
     "manipulation",
     "natives",

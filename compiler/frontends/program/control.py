@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from ingot.compiler.frontends.emitter import UnsupportedNode, type_of
@@ -33,7 +34,7 @@ def _truth(trace: Trace, condition: Any, what: str) -> Value:
     return trace.convert(value, "i1")
 
 
-@public
+@partial(public, takes_complex=True)
 def cond(
     predicate: Any, true: Callable[..., Any], false: Callable[..., Any], /, *operands: Any
 ) -> Any:
@@ -65,7 +66,7 @@ def cond(
     return unflatten(shapes[0], [given(each) for each in found])
 
 
-@public
+@partial(public, takes_complex=True)
 def while_loop(goes_on: Callable[..., Any], step: Callable[..., Any], initial: Any, /) -> Any:
     """`initial`, then what `step` makes of it again and again while `goes_on` holds for it.
 
@@ -111,7 +112,7 @@ def _next(result: Any, shape: Any, carried: Sequence[Value]) -> list[Value]:
     return values
 
 
-@public
+@partial(public, takes_complex=True)
 def fori_loop(lower: Any, upper: Any, step: Callable[..., Any], initial: Any, /) -> Any:
     """`initial`, then what step(i, state) makes of it for i = lower, ..., upper - 1. i is an i64
     of rank 0; the bounds are numbers, sizes or tensors."""

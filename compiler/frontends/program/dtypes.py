@@ -18,6 +18,7 @@ __all__ = [
     "FloatInfo",
     "IntegerInfo",
     "can_cast",
+    "complex_dtype",
     "default_float",
     "default_int",
     "element_type",
@@ -25,6 +26,7 @@ __all__ = [
     "iinfo",
     "isdtype",
     "promoted",
+    "real_dtype",
     "result_type",
 ]
 
@@ -42,6 +44,8 @@ NAMES = {
     "bfloat16": "bf16",
     "float32": "f32",
     "float64": "f64",
+    "complex64": "c64",
+    "complex128": "c128",
 }
 """Dtypes by their names in the array API standard."""
 
@@ -76,10 +80,22 @@ def element_type(given: Any) -> DType:
         raise CompileError(f"{given!r} is no dtype; the dtypes are: {', '.join(NAMES)}") from None
 
 
+def real_dtype(element: DType) -> DType:
+    """Of the parts of a complex dtype; another dtype itself."""
+    return dtype(f"f{element.bits // 2}") if element.is_complex else element
+
+
+def complex_dtype(element: DType) -> DType:
+    """That whose parts hold the numbers of a dtype."""
+    return promoted(element, dtype("c64"))
+
+
 def promoted(a: DType, b: DType) -> DType:
     """The least dtype that holds both. CompileError: there is none."""
     if a is b:
         return a
+    if a.is_complex or b.is_complex:
+        return dtype("c128" if {a.name, b.name} & {"f64", "c128"} else "c64")
     if a.kind > b.kind:
         a, b = b, a  # kinds in the order b f i u
     if a.is_boolean:
@@ -144,8 +160,10 @@ class IntegerInfo:
 
 
 def finfo(type: Any) -> FloatInfo:
-    """The limits of a dtype, or of that of a tensor. CompileError: it is no float."""
-    element = element_type(getattr(type, "dtype", type))
+    """The limits of a dtype, or of the parts of a complex one, or of those of a tensor.
+
+    CompileError: it holds no floats."""
+    element = real_dtype(element_type(getattr(type, "dtype", type)))
     if not element.is_float or not element.fraction:
         raise CompileError(f"{element} is no float of 16 bits or more")
     low = 2.0 ** (1 - element.bias)

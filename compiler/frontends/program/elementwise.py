@@ -12,6 +12,7 @@ import numpy as np
 from ingot.compiler.frontends import division
 from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
 from ingot.compiler.frontends.program.dtypes import (
+    complex_dtype,
     default_float,
     default_int,
     element_type,
@@ -78,13 +79,15 @@ def common_dtype(*operands: Any) -> DType:
         if isinstance(each, (Tensor, np.ndarray, np.generic))
     ]
     found = reduce(promoted, strong) if strong else None
-    kinds = {"b": 0, "i": 1, "u": 1, "f": 2}
+    kinds = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}
     for each in operands:
         if isinstance(each, (Tensor, np.ndarray, np.generic)):
             continue
-        if not isinstance(each, (bool, int, float, Size)):
+        if not isinstance(each, (bool, int, float, complex, Size)):
             each = given(value_of(each)).dtype
             own = each
+        elif isinstance(each, complex):
+            own = complex_dtype(default_float() if found is None else found)
         elif isinstance(each, bool):
             own = dtype("i1")
         else:

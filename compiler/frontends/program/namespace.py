@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from ingot.compiler.frontends import program as _program
-from ingot.compiler.frontends.program.dtypes import default_float, default_int
+from ingot.compiler.frontends.program.dtypes import complex_dtype, default_float, default_int
 from ingot.hal.spec import DType
 
 __array_api_version__ = "2024.12"
@@ -27,6 +27,20 @@ globals().update(
 )
 
 
+class _Extension:
+    """A namespace within this one."""
+
+    def __init__(self, name: str) -> None:
+        self.__name__ = name
+        self.__dict__.update(_program.EXTENSIONS[name])
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"ingot.ops.{self.__name__} has no {name!r}: see docs/programs.md")
+
+
+fft, linalg = _Extension("fft"), _Extension("linalg")
+
+
 class _Info:
     """What the standard asks of a namespace. A program has no devices."""
 
@@ -45,7 +59,13 @@ class _Info:
     def default_dtypes(self, *, device: None = None) -> dict[str, DType]:
         """Of numbers that have no other one."""
         whole = default_int()
-        return {"real floating": default_float(), "integral": whole, "indexing": whole}
+        real = default_float()
+        return {
+            "real floating": real,
+            "complex floating": complex_dtype(real),
+            "integral": whole,
+            "indexing": whole,
+        }
 
     def dtypes(self, *, device: None = None, kind: Any = None) -> dict[str, DType]:
         """Dtypes by name, those of a kind only."""
@@ -64,10 +84,12 @@ __all__ = [
     "__array_namespace_info__",
     "can_cast",
     "e",
+    "fft",
     "finfo",
     "iinfo",
     "inf",
     "isdtype",
+    "linalg",
     "nan",
     "newaxis",
     "pi",

@@ -19,16 +19,20 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from ingot.compiler.frontends.complex_numbers import Parts, join, take_apart
 from ingot.compiler.frontends.emitter import Emitter, UnsupportedNode, type_of
 from ingot.compiler.frontends.program.dtypes import default_float, default_int, element_type
 from ingot.compiler.graph.builder import Builder
-from ingot.compiler.ir import Value, dims
+from ingot.compiler.ir import TensorType, Value, dims
 from ingot.compiler.ir.dims import Dim, Expr
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import DType, dtype
 
 __all__ = [
+    "COMPLEX",
+    "EXTENSIONS",
     "FUNCTIONS",
+    "ComplexTensor",
     "Size",
     "Tensor",
     "Trace",
@@ -36,6 +40,7 @@ __all__ = [
     "as_size",
     "current",
     "entered",
+    "extension",
     "given",
     "public",
     "user_code",
@@ -44,6 +49,10 @@ __all__ = [
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {}
 """The functions on traced tensors, by name."""
+COMPLEX: dict[str, Callable[..., Any]] = {}
+"""Those that take the place of a function where complex numbers take part."""
+EXTENSIONS: dict[str, dict[str, Callable[..., Any]]] = {}
+"""Functions of the standard's extensions, by the name of the extension."""
 
 _FOLDER = str(Path(__file__).resolve().parent)
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -98,9 +107,48 @@ def entered(trace: Trace) -> Iterator[Trace]:
         stack.pop()
 
 
-def public(function: _Function) -> _Function:
-    """Register a function of `ingot.ops`. Its ops and errors tell the line that called it."""
+def public(function: _Function, *, takes_complex: bool = False) -> _Function:
+    """Register a function of `ingot.ops`. Its ops and errors tell the line that called it. Unless
+    it takes complex numbers itself, they go to the function of its name in `COMPLEX`."""
+    name = function.__name__
 
+    def chosen(*arguments: Any, **named: Any) -> Any:
+        if takes_complex or not _has_complex((arguments, *named.values())):
+            return function(*arguments, **named)
+        if name not in COMPLEX:
+            raise UnsupportedNode(
+                "complex numbers in it are not supported: compute with ops.real(x) and ops.imag(x)"
+            )
+        return COMPLEX[name](*arguments, **named)
+
+    FUNCTIONS[name] = call = _placed(wraps(function)(chosen))
+    return call  # type: ignore[return-value]
+
+
+def extension(name: str) -> Callable[[_Function], _Function]:
+    """As `public`, of functions of `ingot.ops.<name>`, which take complex numbers themselves."""
+
+    def register(function: _Function) -> _Function:
+        call = _placed(function)
+        EXTENSIONS.setdefault(name, {})[function.__name__] = call
+        return call  # type: ignore[return-value]
+
+    return register
+
+
+def _has_complex(given: Any) -> bool:
+    """Whether complex tensors, numbers, arrays or dtypes are among arguments."""
+    if isinstance(given, (tuple, list)):
+        return any(map(_has_complex, given))
+    if isinstance(given, DType):
+        return given.is_complex
+    if isinstance(given, (np.ndarray, np.generic)):
+        return given.dtype.kind == "c"
+    named = isinstance(given, str) and given in ("c64", "c128", "complex64", "complex128")
+    return named or isinstance(given, (complex, ComplexTensor))
+
+
+def _placed(function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     def call(*arguments: Any, **named: Any) -> Any:
         trace = current()
@@ -120,8 +168,7 @@ def public(function: _Function) -> _Function:
         finally:
             trace.placed = False
 
-    FUNCTIONS[function.__name__] = call
-    return call  # type: ignore[return-value]
+    return call
 
 
 def user_code(function: Callable[..., Any], trace: Trace, *arguments: Any) -> Any:
@@ -237,7 +284,7 @@ def _operator(name: str, swapped: bool = False) -> Callable[[Tensor, Any], Tenso
     """The function `name` as an operator; what it cannot take is left to the other operand."""
 
     def apply(self: Tensor, other: Any) -> Any:
-        if not isinstance(other, (Tensor, Size, int, float, np.ndarray, np.generic)):
+        if not isinstance(other, (Tensor, Size, int, float, complex, np.ndarray, np.generic)):
             return NotImplemented
         return FUNCTIONS[name](*((other, self) if swapped else (self, other)))
 
@@ -255,20 +302,24 @@ class Tensor:
         self._trace = trace
 
     @property
+    def _type(self) -> TensorType:
+        return type_of(self._value)
+
+    @property
     def dtype(self) -> DType:
-        return type_of(self._value).dtype
+        return self._type.dtype
 
     @property
     def shape(self) -> tuple[int | Size, ...]:
-        return tuple(as_size(dim) for dim in type_of(self._value).shape)
+        return tuple(as_size(dim) for dim in self._type.shape)
 
     @property
     def ndim(self) -> int:
-        return type_of(self._value).rank
+        return self._type.rank
 
     @property
     def size(self) -> int | Size:
-        return as_size(dims.product(type_of(self._value).shape))
+        return as_size(dims.product(self._type.shape))
 
     @property
     def device(self) -> None:
@@ -284,7 +335,7 @@ class Tensor:
         return self._call("matrix_transpose")
 
     def __repr__(self) -> str:
-        return f"Tensor({self._value.type})"
+        return f"Tensor({self._type})"
 
     def __array_namespace__(self, api_version: str | None = None) -> Any:
         return import_module("ingot.compiler.frontends.program.namespace")
@@ -388,8 +439,29 @@ class Tensor:
         return self._call("bitwise_invert")
 
 
+class ComplexTensor(Tensor):
+    """A tensor of complex numbers, which the program has as two of real ones."""
+
+    __slots__ = ("_imaginary",)
+
+    def __init__(self, parts: Parts, trace: Trace) -> None:
+        super().__init__(parts[0], trace)
+        self._imaginary = parts[1]
+
+    @property
+    def parts(self) -> Parts:
+        return self._value, self._imaginary
+
+    @property
+    def _type(self) -> TensorType:
+        type = type_of(self._value)
+        return TensorType(dtype("c64" if type.dtype.bits == 32 else "c128"), type.shape)
+
+
 def given(value: Value) -> Tensor:
     """A value of the innermost block as a tensor."""
+    if type_of(value).dtype.is_complex:
+        return ComplexTensor(take_apart(current().builder, value), current())
     return Tensor(value, current())
 
 
@@ -403,7 +475,7 @@ def value_of(x: Any, element: DType | None = None) -> Value:
                 f"{x} belongs to another program, or to the body of a loop or branch that has "
                 "ended: return it from there"
             )
-        return x._value
+        return join(trace.builder, x.parts) if isinstance(x, ComplexTensor) else x._value
     if isinstance(x, Size):
         return trace.size(x.dim, element or default_int())
     if isinstance(x, (bool, int, float)) and not isinstance(x, np.generic):

@@ -8,7 +8,7 @@ from dataclasses import field
 from typing import Any
 
 from ingot.compiler.frontends.emitter import UnsupportedNode
-from ingot.compiler.frontends.program.tensor import Tensor, Trace, entered, value_of
+from ingot.compiler.frontends.program.tensor import Trace, entered, given, value_of
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.ir import Block, Function, Module, Region, TensorType, Value
 from ingot.compiler.ir.dataclass import dataclass
@@ -42,9 +42,9 @@ def spec(type: str, /, **bounds: tuple[int, int | None]) -> Spec:
             f"{type!r} is no type of a tensor ({error}): write a dtype and dims, such as "
             '"f32[batch,8]" or "i64[]"'
         ) from None
-    if not isinstance(found, TensorType) or found.dtype.is_complex:
+    if not isinstance(found, TensorType):
         raise CompileError(
-            f"{type!r} is no type of an argument: write a real dtype and dims, such as "
+            f"{type!r} is no type of an argument: write a dtype and dims, such as "
             '"f32[batch,8]" or "i64[]"'
         )
     names: set[str] = set().union(*map(symbols_of, found.shape))
@@ -164,7 +164,7 @@ def _traced(function: Callable[..., Any], specs: Sequence[Spec], names: Sequence
     builder = Builder(block)
     outer = Trace(builder, _Names(symbols).fresh)
     with entered(outer):
-        result = function(*(Tensor(value, outer) for value in block.arguments))
+        result = function(*map(given, block.arguments))
         results = _results(result, _name(function))
     builder.return_(*results.values())
     module = Module(attributes={"producer": "Python"})

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ingot.compiler.frontends.program.tensor import ComplexTensor, given
+
 __all__ = ["flatten", "unflatten"]
 
 
@@ -13,6 +15,8 @@ def flatten(tree: Any) -> tuple[list[Any], Any]:
     if isinstance(tree, dict):
         parts = [flatten(each) for each in tree.values()]
         shape: Any = (dict, tuple(tree), tuple(part[1] for part in parts))
+    elif isinstance(tree, ComplexTensor):
+        return [given(part) for part in tree.parts], (ComplexTensor, (), (None, None))
     elif isinstance(tree, (tuple, list)):
         parts = [flatten(each) for each in tree]
         shape = (tuple, (), tuple(part[1] for part in parts))
@@ -30,6 +34,8 @@ def unflatten(shape: Any, leaves: Sequence[Any]) -> Any:
             return next(rest)
         kind, keys, parts = shape
         built = tuple(build(each) for each in parts)
+        if kind is ComplexTensor:
+            return ComplexTensor(tuple(each._value for each in built), built[0]._trace)
         return dict(zip(keys, built, strict=True)) if kind is dict else built
 
     return build(shape)

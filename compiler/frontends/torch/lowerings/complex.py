@@ -8,7 +8,7 @@ from typing import Any
 
 from ingot.compiler.frontends.complex_numbers import BINARY, Complex, Parts, absolute
 from ingot.compiler.frontends.emitter import shape_of, type_of
-from ingot.compiler.frontends.fourier import both_sides, transform
+from ingot.compiler.frontends.fourier import fitted, over_axes, to_real
 from ingot.compiler.frontends.torch.complex_values import (
     ComplexValue,
     complex_lowering,
@@ -203,17 +203,6 @@ def as_complex(c: Context, x: Value) -> ComplexValue:
 # ---- Fourier transforms
 
 
-def _along(
-    c: Context, real: Value, imaginary: Value | None, axis: int, inverse: bool
-) -> ComplexValue:
-    """A transform along one axis, without a factor; of real numbers the other parts are None."""
-    order = list(range(type_of(real).rank))
-    order[axis], order[-1] = order[-1], order[axis]
-    other = None if imaginary is None else c.transpose(imaginary, order)
-    found = transform(c.builder, (c.transpose(real, order), other), inverse)
-    return ComplexValue(*(c.transpose(each, order) for each in found))
-
-
 def _scaled(c: Context, x: Value, lengths: Sequence[Dim], normalization: int) -> Value:
     """Divided by the count of points, or by its root, as torch numbers normalizations."""
     if normalization == 0:
@@ -224,67 +213,42 @@ def _scaled(c: Context, x: Value, lengths: Sequence[Dim], normalization: int) ->
 
 
 def _normalized(
-    c: Context, x: ComplexValue, lengths: Sequence[Dim], normalization: int
+    c: Context, parts: Parts, lengths: Sequence[Dim], normalization: int
 ) -> ComplexValue:
-    return ComplexValue(*(_scaled(c, each, lengths, normalization) for each in x.parts))
+    return ComplexValue(*(_scaled(c, each, lengths, normalization) for each in parts))
 
 
 @complex_lowering("aten._fft_c2c.default")
-def fourier(
+def transformed(
     c: Context, x: ComplexValue, axes: Sequence[int], normalization: int, forward: bool
 ) -> ComplexValue:
     found = [c.axis(axis, x.real) for axis in axes]
     lengths = [shape_of(x.real)[axis] for axis in found]
-    for axis in found:
-        x = _along(c, *x.parts, axis, inverse=not forward)
-    return _normalized(c, x, lengths, normalization)
+    parts = over_axes(c, x.parts, found, inverse=not forward)
+    return _normalized(c, parts, lengths, normalization)
 
 
 @complex_lowering("aten._fft_r2c.default")
-def fourier_of_real(
+def transformed_real(
     c: Context, x: Value, axes: Sequence[int], normalization: int, onesided: bool
 ) -> ComplexValue:
     found = [c.axis(axis, x) for axis in axes]
     lengths = [shape_of(x)[axis] for axis in found]
-    result = _along(c, x, None, found[-1], inverse=False)
-    if onesided:
-        half = dims.floordiv(lengths[-1], 2) + 1
-        result = ComplexValue(*(c.sliced(each, found[-1], 0, half) for each in result.parts))
-    for axis in found[:-1]:
-        result = _along(c, *result.parts, axis, inverse=False)
-    return _normalized(c, result, lengths, normalization)
+    parts = over_axes(c, (x, None), found, one_sided=onesided)
+    return _normalized(c, parts, lengths, normalization)
 
 
 @complex_lowering("aten._fft_c2r.default")
-def fourier_to_real(
+def transformed_to_real(
     c: Context, x: ComplexValue, axes: Sequence[int], normalization: int, length: Dim
 ) -> Value:
     """The inverse of what is of one side; the last of the axes gets `length` points."""
-    *others, last = (c.axis(axis, x.real) for axis in axes)
-    lengths = [*(shape_of(x.real)[axis] for axis in others), length]
-    for axis in others:
-        x = _along(c, *x.parts, axis, inverse=True)
-    half = dims.floordiv(length, 2) + 1
-    order = list(range(type_of(x.real).rank))
-    order[last], order[-1] = order[-1], order[last]
-    moved = [c.transpose(c.sliced(each, last, 0, half), order) for each in x.parts]
-    whole = both_sides(c.builder, (moved[0], moved[1]), length)
-    found, _ = transform(c.builder, whole, inverse=True)
-    return _scaled(c, c.transpose(found, order), lengths, normalization)
+    found = [c.axis(axis, x.real) for axis in axes]
+    lengths = [*(shape_of(x.real)[axis] for axis in found[:-1]), length]
+    return _scaled(c, to_real(c, x.parts, found, length), lengths, normalization)
 
 
 _NORMS = {"ortho": 1, "forward": 2, "backward": 0}
-
-
-def _fitted(c: Context, x: Value, axis: int, length: Dim | None) -> Value:
-    """An axis cut or filled with zeros to a length."""
-    own = shape_of(x)[axis]
-    if length is None or length == own:
-        return x
-    rank = type_of(x).rank
-    zeros = (0,) * rank
-    high = (*zeros[:axis], length - own, *zeros[axis + 1 :])
-    return c.op("pad", x, c.full(0, type_of(x).dtype, ()), low=zeros, high=high, interior=zeros)
 
 
 def _transform(kind: str, default: Sequence[int] | None) -> Callable[..., Any]:
@@ -308,14 +272,14 @@ def _transform(kind: str, default: Sequence[int] | None) -> Callable[..., Any]:
             length = 2 * (shape_of(parts[0])[axes[-1]] - 1) if length is None else length
             points[-1] = dims.floordiv(length, 2) + 1
         for axis, wanted in zip(axes, points, strict=True):
-            parts = (_fitted(c, parts[0], axis, wanted), _fitted(c, parts[1], axis, wanted))
+            parts = (fitted(c, parts[0], axis, wanted), fitted(c, parts[1], axis, wanted))
         scale = _NORMS[norm or "backward"]
         scale = 2 - scale if inverse else scale
         if kind == "irfft":
-            return fourier_to_real(c, ComplexValue(*parts), axes, scale, length)
+            return transformed_to_real(c, ComplexValue(*parts), axes, scale, length)
         if kind == "rfft":
-            return fourier_of_real(c, parts[0], axes, scale, True)
-        return fourier(c, ComplexValue(*parts), axes, scale, not inverse)
+            return transformed_real(c, parts[0], axes, scale, True)
+        return transformed(c, ComplexValue(*parts), axes, scale, not inverse)
 
     return lower
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cache
 
-from ingot.compiler.graph.ops import Parameter
+from ingot.compiler.graph.ops import NativeCall, Parameter
 from ingot.compiler.ir import Function, Module, PassedType, Type, walk
 from ingot.compiler.vm.strings import encoded
 from ingot.hal.errors import CompileError
@@ -62,6 +62,11 @@ def _types(function: Function) -> Iterator[str]:
     for op in walk(function):
         if op.name == "parameter":
             yield from _name("external weight", Parameter.of(op).key)
+            yield from _name("scope", Parameter.of(op).scope)
+        elif op.name == "native_call":
+            native = NativeCall.of(op)
+            yield from _name("native function", native.name)
+            yield from _name("signature of the native function", native.signature)
         layer = f"layer '{op.location}'" if op.location else f"an op of '{function.name}'"
         for result in op.results:
             yield from _type(f"{layer}: the result of {op.name}", result.type)

@@ -174,10 +174,11 @@ def _versions(own: int, requires: Mapping[str, int] | None) -> dict[str, int]:
     """The module's version by "", and the least of others. CompileError: one is no version."""
     versions = {**({"": own} if own else {}), **(requires or {})}
     for name, number in versions.items():
-        what = f"requires[{name!r}]" if name else "version"
+        what = f"requires[{str(name)[:80]!r}]" if name else "version"
         if not isinstance(number, int) or not 0 <= number < 1 << 32:
             raise CompileError(f"{what} is {number!r}, expected a whole number below 2^32")
-        if not isinstance(name, str) or (not name and requires and "" in requires):
+        is_name = isinstance(name, str) and len(name) < 256
+        if not is_name or (not name and requires and "" in requires):
             raise CompileError(f"{what}: write the name of a module, as ingot.load has it")
     return versions
 

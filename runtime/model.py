@@ -174,7 +174,8 @@ class Model(Uncopied):
     def save_weights(self, path: str | os.PathLike[str], *, scope: str | None = None) -> None:
         """Writes what was made of the parameters of `scope` (None: of all) when the model was
         loaded to a file, for `parameters=` of `load` with the same module and kind of device. It is
-        mapped: processes that load it share one copy. Raises as `Module.save`.
+        mapped: processes that load it share one copy. NotFound: no parameter is of that scope.
+        Else raises as `Module.save`.
         """
         self._session.check_forkable()
         write_whole(path, lambda file: self._program.save_weights(file, scope))

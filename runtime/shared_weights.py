@@ -16,7 +16,7 @@ from typing import Any
 
 from ingot.hal.checkpoint import files_of_index
 from ingot.hal.device import Device
-from ingot.hal.errors import DataLoss, Error, InvalidArgument
+from ingot.hal.errors import DataLoss, Error, InvalidArgument, NotFound
 from ingot.hal.file_cache import Cache, default_cache
 from ingot.hal.file_kind import HEAD_LENGTH
 from ingot.hal.whole_file import open_regular, write_whole
@@ -52,6 +52,8 @@ def load_shared(
                 program = make(parameters)
                 try:
                     write_whole(cache.folder / name, lambda file: program.save_weights(file, scope))
+                except NotFound:  # there is no such scope
+                    raise
                 except (Error, OSError):  # the disk is full
                     return program
                 _trim(cache)

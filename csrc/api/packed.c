@@ -258,8 +258,9 @@ static ingot_status_t write_packed(packing_t *packing) {
   return status;
 }
 
-/* Marks the globals of functions that read `scope`; all with NULL. */
-static ingot_status_t choose_globals(packing_t *packing, const char *scope) {
+/* Marks the globals of functions that read `scope`; all with NULL. Adds whether any does to
+ * `found`. */
+static ingot_status_t choose_globals(packing_t *packing, const char *scope, bool *found) {
   const ingot_module_t *module = packing->image->module;
   void *marks = NULL;
   size_t count = (size_t)module->parameter_count + module->global_count;
@@ -272,6 +273,7 @@ static ingot_status_t choose_globals(packing_t *packing, const char *scope) {
     memset(marks, 0, count);
     ingot_vm_init_scan(module, function, reads, sets);
     if (scope && !ingot_program_reads_scope(module, reads, scope)) continue;
+    *found = true;
     /* One may be set on a condition only. */
     ingot_buffer_t *const *made = &packing->weights->globals[packing->image->first_global];
     for (uint32_t g = 0; g < module->global_count; ++g) packing->wanted[g] |= sets[g] && made[g];
@@ -280,12 +282,15 @@ static ingot_status_t choose_globals(packing_t *packing, const char *scope) {
   return NULL;
 }
 
-static ingot_status_t save_weights(packing_t *packing, const char *scope) {
+static ingot_status_t save_weights(const ingot_program_t *program, packing_t *packing,
+                                   const char *scope) {
   const ingot_allocator_t *allocator = packing->weights->allocator;
   void *wanted = NULL;
   INGOT_TRY(ingot_allocate(allocator, packing->image->module->global_count, &wanted));
   packing->wanted = wanted;
-  ingot_status_t status = choose_globals(packing, scope);
+  bool found = !scope;
+  ingot_status_t status = choose_globals(packing, scope, &found);
+  if (!status && !found) status = ingot_program_refuse_scope(program, scope);
   if (!status) status = write_packed(packing);
   ingot_release_memory(allocator, wanted);
   return status;
@@ -304,7 +309,7 @@ ingot_status_t ingot_program_save_weights(ingot_program_t *program, const ingot_
   }
   ingot_vm_weights_t *weights = ingot_program_hold_weights(program);
   packing.weights = weights;
-  ingot_status_t status = save_weights(&packing, scope);
+  ingot_status_t status = save_weights(program, &packing, scope);
   ingot_vm_weights_release(weights);
   return status;
 }

@@ -87,3 +87,22 @@ ingot_status_t ingot_program_find_parameters(const ingot_module_t *module, const
                              missing.count, wanted_count, missing.text,
                              missing.length + 256 > sizeof(missing.text) ? ", ..." : "");
 }
+
+ingot_status_t ingot_program_refuse_scope(const ingot_program_t *program, const char *scope) {
+  char names[512] = "";
+  const char *last = NULL; /* those of a scope stand together */
+  for (uint32_t i = 0; i < program->image_count; ++i) {
+    const ingot_module_t *module = program->images[i].module;
+    for (uint32_t p = 0; p < module->parameter_count; ++p) {
+      const char *each = ingot_module_string(module, module->parameters[p].scope);
+      if (last && strcmp(each, last) == 0) continue;
+      size_t length = strlen(names);
+      (void)snprintf(names + length, sizeof(names) - length, "%s'%s'", last ? ", " : "", each);
+      last = each;
+    }
+  }
+  return ingot_status_create(ingot_program_allocator(program), INGOT_STATUS_NOT_FOUND,
+                             "the program has no parameters%s%s%s; its scopes are: %s",
+                             scope ? " of scope '" : "", scope ? scope : "", scope ? "'" : "",
+                             last ? names : "none");
+}

@@ -71,6 +71,9 @@ ingot_status_t ingot_program_find_parameters(const ingot_module_t *module, const
                                              const ingot_parameters_t *parameters,
                                              ingot_parameter_span_t *spans);
 
+/* NotFound: no parameter is of `scope`, which names those that there are. */
+ingot_status_t ingot_program_refuse_scope(const ingot_program_t *program, const char *scope);
+
 /* natives.c: gives all images the native functions that their modules call: those of `options`,
  * else functions of other modules. NotFound names all that nobody has; InvalidArgument those of
  * another signature. */

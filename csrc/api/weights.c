@@ -144,10 +144,7 @@ ingot_status_t ingot_program_make_weights(const ingot_program_t *program,
     INGOT_TRY(make_image_weights(program, &program->images[i], making, weights, &any));
   }
   if (any || !making->swaps) return NULL;
-  return ingot_status_create(ingot_program_allocator(program), INGOT_STATUS_NOT_FOUND,
-                             "the program has no parameters%s%s%s that could be swapped",
-                             making->scope ? " of scope '" : "", making->scope ? making->scope : "",
-                             making->scope ? "'" : "");
+  return ingot_program_refuse_scope(program, making->scope);
 }
 
 ingot_vm_weights_t *ingot_program_hold_weights(ingot_program_t *program) {

@@ -249,7 +249,7 @@ static ingot_status_t check_numbers(ingot_verifier_t *verifier, uint32_t word,
       return NULL;
     case INGOT_OP_GLOBAL_LOAD:
     case INGOT_OP_GLOBAL_STORE:
-      if (decoded->code == INGOT_OP_GLOBAL_STORE) INGOT_TRY(check_init(verifier, word, true));
+      INGOT_TRY(check_init(verifier, word, decoded->code == INGOT_OP_GLOBAL_STORE));
       REFUSE_UNLESS(operands[1].value < module->global_count, "global %u of %u", operands[1].value,
                     module->global_count);
       return NULL;

@@ -260,3 +260,16 @@ def test_names_longer_than_the_module_format_takes_are_refused(kind: str) -> Non
         compile(LONG)
     weights = {LONG[1:]: np.ones(4, np.float32)} if kind == "external weight" else None
     ingot.load(compile(LONG[1:]), parameters=weights)
+
+
+def test_other_names_of_a_module_have_the_same_length() -> None:
+    text = 'module {} { func @main(%x: f32[4]) -> (f32[4]) { %w = parameter() {key="w", '
+    text += 'scope="", dtype=f32, shape=[4]} : f32[4] %y = add(%x, %w) : f32[4] return(%y) } }'
+    with pytest.raises(ingot.CompileError, match=r"name of the scope 'n.* has 4096 bytes"):
+        ingot.compile(text, scope=LONG)
+    native = text[: text.index("%w =")] + f'%y = native_call(%x) {{name="{LONG}", '
+    native += 'signature="(f32[n]) -> (f32[n])"} : f32[4] return(%y) } }'
+    with pytest.raises(ingot.CompileError, match=r"the native function 'n.* has 4096 bytes"):
+        ingot.compile(native)
+    with pytest.raises(ingot.CompileError, match=r"requires\['n{80}'\]: write the name of a"):
+        ingot.compile(text, requires={LONG: 1})

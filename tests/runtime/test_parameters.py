@@ -246,7 +246,7 @@ def test_parameters_are_swapped_by_scope(device: str, tmp_path: Path) -> None:
         ({"b": B[:3]}, "more", ingot.InvalidArgument, "'b': dim 0 is 3, expected 4"),
         ({"b": B.astype(np.float64)}, "more", ingot.InvalidArgument, "'b' is f64, expected f32"),
         ({"b": B}, None, ingot.NotFound, "1 of 2 parameters are missing: 'w'; .* has 'b'"),
-        ({"b": B}, "other", ingot.NotFound, "no parameters of scope 'other'"),
+        ({"b": B}, "other", ingot.NotFound, "of scope 'other'; its scopes are: '', 'more'"),
         (None, None, ingot.InvalidArgument, "parameters is None"),
         ("missing.safetensors", None, ingot.NotFound, "missing.safetensors"),
     ],
@@ -314,7 +314,11 @@ def test_packed_weights_of_a_scope_leave_the_others(module: Any, tmp_path: Path)
 
 def test_wrong_packed_weights_are_refused(module: Any, tmp_path: Path) -> None:
     packed = tmp_path / "weights.packed"
-    ingot.load(module, parameters={"w": W, "b": B}).save_weights(packed)
+    model = ingot.load(module, parameters={"w": W, "b": B})
+    with pytest.raises(ingot.NotFound, match="of scope 'other'; its scopes are: '', 'more'"):
+        model.save_weights(packed, scope="other")
+    assert not packed.exists()
+    model.save_weights(packed)
     other = ingot.compile(program(), precision="int8")
     with pytest.raises(ingot.InvalidArgument, match=r"weights.packed': .*another module"):
         ingot.load(other, parameters=packed)
@@ -431,6 +435,8 @@ def test_what_cannot_be_shared_is_told(path: Path, cache: Path) -> None:
         ingot.load({"a": path}, parameters={"w": W, "b": B}, share_weights=True)
     with pytest.raises(ingot.NotFound, match="needs 2 parameters"):
         ingot.load(path, share_weights=True)
+    with pytest.raises(ingot.NotFound, match=r"no parameters of scope 'x'; its scopes are: ''"):
+        ingot.load(path, parameters={"w": W, "b": B}, share_weights="x")
     index = path.parent / "model.json"
     index.write_text(json.dumps({"weight_map": {"w": "../w.safetensors"}}))
     with pytest.raises(ingot.DataLoss, match="no map of tensors to files beside it"):

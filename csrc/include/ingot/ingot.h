@@ -562,7 +562,7 @@ typedef bool (*ingot_write_function_t)(void *user, const void *data, size_t leng
 
 /* Writes what init made of the parameters of `scope` (NULL: all that it made), as `packed` of
  * ingot_program_options_t reads it. The file belongs to this very module, one of the program's,
- * and to devices of this kind. Cancelled if `write` gives false. */
+ * and to devices of this kind. Cancelled if `write` gives false; NotFound: no such scope. */
 INGOT_API ingot_status_t ingot_program_save_weights(ingot_program_t *program,
                                                     const ingot_module_t *module, const char *scope,
                                                     ingot_write_function_t write, void *user);

@@ -112,7 +112,7 @@ static void a_swap_that_fails_leaves_the_old(void) {
   EXPECT_STATUS(ingot_program_swap_parameters(program.program, NULL, &nothing, NULL), NOT_FOUND,
                 "1 of 1 parameters are missing: 'bias'");
   EXPECT_STATUS(ingot_program_swap_parameters(program.program, "other", &parameters, NULL),
-                NOT_FOUND, "no parameters of scope 'other'");
+                NOT_FOUND, "no parameters of scope 'other'; its scopes are: ''");
   bias = bias_of(1);
   EXPECT_STATUS(ingot_program_swap_parameters(program.program, NULL, &parameters, &limits),
                 DEADLINE_EXCEEDED, "steps");
@@ -284,6 +284,9 @@ static void damaged_and_foreign_files_are_refused(void) {
   EXPECT_STATUS(
       ingot_program_save_weights(program.program, program.module, NULL, write_bytes, NULL),
       CANCELLED, "could not be written");
+  EXPECT_STATUS(
+      ingot_program_save_weights(program.program, program.module, "x", write_bytes, stdout),
+      NOT_FOUND, "no parameters of scope 'x'; its scopes are: ''");
   harness_unload(&other);
   harness_unload(&program);
   harness_release(&harness);

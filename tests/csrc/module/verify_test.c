@@ -356,6 +356,15 @@ static void variable_in_init(builder_t *builder) {
   end(builder);
 }
 
+/* It would not run again when the parameter behind the global is swapped. */
+static void global_in_init(builder_t *builder) {
+  builder->global_count = 1;
+  end(builder);
+  builder_function(builder, "init", INGOT_FUNCTION_INIT);
+  EMIT(GLOBAL_LOAD, 0, 0);
+  end(builder);
+}
+
 /* () -> (i8[k]), which lies in list 0. */
 static const builder_tensor_t decided = {INGOT_DTYPE_I8, 1, {-2}};
 
@@ -471,6 +480,7 @@ static const rule_t rules[] = {
     {"a variable too many", variable_ordinal, "variable 1 of 1"},
     {"a written variable too many", variable_written_ordinal, "variable 0 of 0"},
     {"a variable in init", variable_in_init, "init may not run it"},
+    {"a global in init", global_in_init, "init may not run it"},
     {"a variable's dtype", variable_of_no_dtype, "variable 0 has bad dims"},
     {"a variable's symbolic dim", variable_with_symbolic_dim, "variable 0 has bad dims"},
     {"a variable's size", variable_without_end, "variable 0 has bad dims"},

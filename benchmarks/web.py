@@ -31,15 +31,11 @@ from table import format_seconds, print_table
 import ingot
 from ingot.hal.spec import DType
 from tests.models import graphs
-from tests.support.browser import Browser, serve
+from tests.support.browser import ISOLATED, Browser, serve
 
 ROOT = Path(__file__).resolve().parents[1]
 MODELS = ("mlp", "mobilenetv2", "minilm_128")
 WORK = ROOT / "build" / "web"
-ISOLATED = {  # finer clocks
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Embedder-Policy": "require-corp",
-}
 ORT_FILES = ("ort.wasm.min.mjs", "ort-wasm-simd-threaded.mjs", "ort-wasm-simd-threaded.wasm")
 
 

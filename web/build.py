@@ -17,11 +17,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 WEB = ROOT / "web"
 PACKAGE = ROOT / "build" / "web" / "ingot-runtime"
-TARGET = ("-target", "wasm32-freestanding", "-mcpu=generic+bulk_memory+bulk_memory_opt")
+TARGET = ("-target", "wasm32-freestanding")
+PROCESSOR = "-mcpu=generic+bulk_memory+bulk_memory_opt"
 INCLUDE = ("-Icsrc", "-Icsrc/include", "-Icsrc/platform/freestanding")
 FLAGS = ("-std=c11", "-Oz", "-Wall", "-Wextra", "-Werror", "-fno-sanitize=undefined")
 LINK = (
     *("--no-entry", "--strip-all", "--import-memory", "--initial-memory=2097152"),
+    *("-z", "stack-size=262144"),
     *("--export-table", "--growable-table", "--export=__stack_pointer"),
 )
 
@@ -32,6 +34,16 @@ def exports() -> Iterator[str]:
     for path in WEB.glob("src/*.js"):
         called.update(re.findall(r"\bapi\.(ingot_\w+)", path.read_text(encoding="utf-8")))
     yield from sorted(name for name in called if not name.startswith("ingot_web_"))
+
+
+RUNTIMES = {
+    "ingot.wasm": (PROCESSOR,),
+    "ingot-threads.wasm": (
+        f"{PROCESSOR}+atomics",
+        *("-Wl,--shared-memory", "-Wl,--max-memory=4294901760"),
+    ),
+}
+"""By name: what the compiler is told."""
 
 
 def build(package: Path = PACKAGE) -> Path:
@@ -46,11 +58,11 @@ def build(package: Path = PACKAGE) -> Path:
     (package / "package.json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
     link = [f"-Wl,{word}" for word in (*LINK, *(f"--export={name}" for name in exports()))]
     command = [sys.executable, "-m", "ziglang", "cc", *TARGET, *FLAGS, *INCLUDE, *link]
-    output = package / "ingot.wasm"
-    done = subprocess.run([*command, "web/src/runtime.c", "-o", str(output)], cwd=ROOT, check=False)
-    if done.returncode != 0:
-        sys.exit("the runtime does not build; ziglang is in the extra: pip install '.[cross]'")
-    output.chmod(0o644)
+    for name, options in RUNTIMES.items():
+        output = ["web/src/runtime.c", "-o", str(package / name)]
+        if subprocess.run([*command, *options, *output], cwd=ROOT, check=False).returncode != 0:
+            sys.exit("the runtime does not build; ziglang is in the extra: pip install '.[cross]'")
+        (package / name).chmod(0o644)
     return package
 
 

@@ -6,6 +6,8 @@
 
 __attribute__((weak)) int64_t ingot_clock(void) { return 0; }
 
+uint32_t ingot_processor_count(void) { return 1; }
+
 ingot_processor_capabilities_t ingot_processor_capabilities(void) {
   return (ingot_processor_capabilities_t){{0, 0}};
 }
@@ -28,8 +30,6 @@ bool ingot_memory_give_back(void *data, size_t length) {
   (void)length;
   return false;
 }
-
-uint32_t ingot_processor_count(void) { return 1; }
 
 bool ingot_processors_usable(ingot_processor_set_t *out_set) {
   (void)out_set;

@@ -30,7 +30,7 @@
 #endif
 
 #if defined(INGOT_PLATFORM_WASM) || defined(INGOT_PLATFORM_BARE)
-#if !defined(INGOT_NO_THREADS)
+#if !defined(INGOT_NO_THREADS) && (!defined(__wasm_atomics__) || defined(__wasi__))
 #define INGOT_NO_THREADS 1
 #endif
 #if !defined(INGOT_NO_FILES) && !defined(__wasi__)

@@ -20,6 +20,8 @@ int64_t ingot_clock(void) {
   return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
+uint32_t ingot_processor_count(void) { return 1; }
+
 ingot_processor_capabilities_t ingot_processor_capabilities(void) {
   return (ingot_processor_capabilities_t){{0, 0}};
 }
@@ -33,6 +35,10 @@ ingot_processor_capabilities_t ingot_processor_capabilities(void) {
 INGOT_WASM_IMPORT("now") double ingot_wasm_now(void);
 
 int64_t ingot_clock(void) { return (int64_t)(ingot_wasm_now() * 1e6); }
+
+INGOT_WASM_IMPORT("processors") uint32_t ingot_wasm_processors(void);
+
+uint32_t ingot_processor_count(void) { return ingot_wasm_processors(); }
 
 /* Bit 0: simd128, bit 1: relaxed SIMD. */
 INGOT_WASM_IMPORT("features") uint32_t ingot_wasm_features(void);
@@ -66,6 +72,154 @@ void ingot_dynamic_library_close(ingot_dynamic_library_t *library) {
 #endif /* INGOT_NO_LOADER */
 
 #endif
+
+/* -- threads: the host's, on the same memory ------------------------------------------------------- */
+
+#if !defined(INGOT_NO_THREADS)
+
+#define INGOT_WASM_EXPORT(name) __attribute__((export_name(name)))
+#define INGOT_WASM_STACK_LENGTH 262144u /* of each thread, and aligned to it: it tells them apart */
+
+/* A mutex is 0, 1 when it is locked, 2 when somebody may wait for it; a condition counts. */
+static uint32_t *ingot_wasm_word(void **state) { return (uint32_t *)(void *)state; }
+
+static void ingot_wasm_wait(uint32_t *word, uint32_t value, int64_t nanoseconds) {
+  (void)__builtin_wasm_memory_atomic_wait32((int *)word, (int)value, nanoseconds);
+}
+
+static void ingot_wasm_notify(uint32_t *word, uint32_t count) {
+  (void)__builtin_wasm_memory_atomic_notify((int *)word, count);
+}
+
+void ingot_mutex_initialize(ingot_mutex_t *mutex) { mutex->state = NULL; }
+void ingot_mutex_deinitialize(ingot_mutex_t *mutex) { (void)mutex; }
+
+void ingot_mutex_lock(ingot_mutex_t *mutex) {
+  uint32_t *word = ingot_wasm_word(&mutex->state);
+  uint32_t before = 0;
+  if (__atomic_compare_exchange_n(word, &before, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
+    return;
+  }
+  while (__atomic_exchange_n(word, 2, __ATOMIC_ACQUIRE) != 0) ingot_wasm_wait(word, 2, -1);
+}
+
+void ingot_mutex_unlock(ingot_mutex_t *mutex) {
+  uint32_t *word = ingot_wasm_word(&mutex->state);
+  if (__atomic_exchange_n(word, 0, __ATOMIC_RELEASE) == 2) ingot_wasm_notify(word, 1);
+}
+
+void ingot_condition_initialize(ingot_condition_t *condition) { condition->state = NULL; }
+void ingot_condition_deinitialize(ingot_condition_t *condition) { (void)condition; }
+
+void ingot_condition_wait_for(ingot_condition_t *condition, ingot_mutex_t *mutex,
+                              int64_t nanoseconds) {
+  uint32_t *word = ingot_wasm_word(&condition->state);
+  uint32_t seen = __atomic_load_n(word, __ATOMIC_SEQ_CST);
+  ingot_mutex_unlock(mutex);
+  ingot_wasm_wait(word, seen, nanoseconds);
+  ingot_mutex_lock(mutex);
+}
+
+void ingot_condition_wait(ingot_condition_t *condition, ingot_mutex_t *mutex) {
+  ingot_condition_wait_for(condition, mutex, -1);
+}
+
+static void ingot_wasm_wake(ingot_condition_t *condition, uint32_t count) {
+  uint32_t *word = ingot_wasm_word(&condition->state);
+  (void)__atomic_fetch_add(word, 1, __ATOMIC_SEQ_CST);
+  ingot_wasm_notify(word, count);
+}
+
+void ingot_condition_signal(ingot_condition_t *condition) { ingot_wasm_wake(condition, 1); }
+
+void ingot_condition_broadcast(ingot_condition_t *condition) {
+  ingot_wasm_wake(condition, UINT32_MAX);
+}
+
+static ingot_mutex_t ingot_wasm_mutex; /* guards what follows, and `handle` of all threads */
+static ingot_condition_t ingot_wasm_changed;
+static uint32_t ingot_wasm_idle; /* threads of the host that have nothing to run */
+static ingot_thread_t *ingot_wasm_started; /* not begun yet; linked by `handle` */
+
+/* For the host: the calling thread is one that will call ingot_wasm_run. */
+INGOT_WASM_EXPORT("ingot_wasm_offer") void ingot_wasm_offer(void) {
+  ingot_mutex_lock(&ingot_wasm_mutex);
+  ingot_wasm_idle++;
+  ingot_mutex_unlock(&ingot_wasm_mutex);
+}
+
+/* For the host: runs threads of the runtime one after another, and never returns. */
+INGOT_WASM_EXPORT("ingot_wasm_run") void ingot_wasm_run(void) {
+  ingot_mutex_lock(&ingot_wasm_mutex);
+  for (;;) {
+    while (!ingot_wasm_started) ingot_condition_wait(&ingot_wasm_changed, &ingot_wasm_mutex);
+    ingot_thread_t *thread = ingot_wasm_started; /* NULL once it is detached */
+    ingot_wasm_started = thread->handle;
+    thread->handle = &thread;
+    ingot_mutex_unlock(&ingot_wasm_mutex);
+    thread->function(thread->argument);
+    ingot_mutex_lock(&ingot_wasm_mutex);
+    if (thread) thread->handle = NULL;
+    ingot_wasm_idle++;
+    ingot_condition_broadcast(&ingot_wasm_changed);
+  }
+}
+
+bool ingot_thread_start(ingot_thread_t *thread, size_t stack_length) {
+  (void)stack_length;
+  ingot_mutex_lock(&ingot_wasm_mutex);
+  bool is_free = ingot_wasm_idle > 0;
+  if (is_free) {
+    ingot_wasm_idle--;
+    thread->handle = ingot_wasm_started;
+    ingot_wasm_started = thread;
+    ingot_condition_broadcast(&ingot_wasm_changed);
+  }
+  ingot_mutex_unlock(&ingot_wasm_mutex);
+  return is_free;
+}
+
+static bool ingot_wasm_is_started(const ingot_thread_t *thread) {
+  for (const ingot_thread_t *each = ingot_wasm_started; each; each = each->handle) {
+    if (each == thread) return true;
+  }
+  return false;
+}
+
+void ingot_thread_join(ingot_thread_t *thread) {
+  ingot_mutex_lock(&ingot_wasm_mutex);
+  while (ingot_wasm_is_started(thread) || thread->handle) {
+    ingot_condition_wait(&ingot_wasm_changed, &ingot_wasm_mutex);
+  }
+  ingot_mutex_unlock(&ingot_wasm_mutex);
+}
+
+void ingot_thread_detach(ingot_thread_t *thread) {
+  ingot_mutex_lock(&ingot_wasm_mutex);
+  *(ingot_thread_t **)thread->handle = NULL;
+  ingot_mutex_unlock(&ingot_wasm_mutex);
+}
+
+bool ingot_thread_bind(const ingot_processor_set_t *processors) {
+  (void)processors;
+  return false;
+}
+
+bool ingot_thread_prioritize(int32_t priority) {
+  (void)priority;
+  return false;
+}
+
+void ingot_thread_yield(void) {}
+
+uintptr_t ingot_thread_self(void) {
+  char on_stack;
+  return (uintptr_t)&on_stack / INGOT_WASM_STACK_LENGTH + 1;
+}
+
+int64_t ingot_process_id(void) { return 1; }
+
+#endif /* INGOT_NO_THREADS */
 
 /* -- files --------------------------------------------------------------------------------------- */
 

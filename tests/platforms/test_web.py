@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +17,7 @@ from onnx import TensorProto, helper
 
 import ingot
 from ingot import ops
-from tests.support.browser import Browser, find_chromium, serve
+from tests.support.browser import ISOLATED, Browser, find_chromium, serve
 from tests.support.emulators import need_tool
 from tests.support.mutations import mutate, sections_of, with_checksums
 
@@ -25,6 +26,11 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[2]
 DIGITS = ROOT / "samples" / "digits"
 WASM = "wasm32-simd128"
+PAGE = "<!doctype html><link rel=icon href='data:,'>"
+CHROMIUM = pytest.mark.skipif(
+    find_chromium() is None and not os.environ.get("INGOT_REQUIRE_CHROMIUM"),
+    reason="there is no Chromium (Debian: apt install chromium)",
+)
 
 
 @pytest.fixture(scope="module")
@@ -142,32 +148,50 @@ def test_in_node(package: Path, modules: Path) -> None:
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
 
 
-@pytest.mark.skipif(
-    find_chromium() is None and not os.environ.get("INGOT_REQUIRE_CHROMIUM"),
-    reason="there is no Chromium (Debian: apt install chromium)",
-)
+@CHROMIUM
 def test_in_a_page(package: Path, modules: Path) -> None:
     wanted = json.loads((modules / "digits.json").read_text())
-    call = """(async (worker) => {
+    call = """(async (options) => {
       const { Ingot } = await import("/ingot-runtime/index.js");
-      const model = await Ingot.load("digits.ingot", { worker });
+      const model = await Ingot.load("digits.ingot", options);
       const images = Float32Array.from((await (await fetch("digits.json")).json()).images);
       const [y] = await model.call({ images });
-      const wrong = await Ingot.load("native.ingot", { worker }).catch((error) => error);
+      const wrong = await Ingot.load("native.ingot", options).catch((error) => error);
       return [model.device, Array.from(y.data), wrong.name, wrong.code, wrong.message];
     })"""
     (modules / "ingot-runtime").symlink_to(package)
-    (modules / "index.html").write_text("<!doctype html><link rel=icon href='data:,'>")
-    with serve(modules) as url, Browser() as browser:
+    (modules / "index.html").write_text(PAGE)
+    with serve(modules, ISOLATED) as url, Browser() as browser:
         browser.open(f"{url}/index.html", "document.readyState === 'complete'")
-        for worker in ("false", "true"):
-            device, logits, *error = browser.evaluate(f"{call}({worker})")
-            assert device.startswith("wasm32 simd128 relaxed-simd")
+        for options, threads in (
+            ("{}", "1 thread"),
+            ("{ worker: true }", "1 thread"),
+            ("{ threads: 2 }", "2 threads"),
+        ):
+            device, logits, *error = browser.evaluate(f"{call}({options})")
+            assert device == f"wasm32 simd128 relaxed-simd, {threads}"
             np.testing.assert_allclose(logits, wanted["logits"], rtol=1e-4, atol=1e-4)
             assert error[:2] == ["IngotError", "Unsupported"]
             assert "--variants wasm32" in error[2]
         assert browser.problems == []
 
 
+@CHROMIUM
+def test_threads_need_a_page_that_is_isolated(package: Path, tmp_path: Path) -> None:
+    shutil.copytree(package, tmp_path / "ingot-runtime")
+    (tmp_path / "index.html").write_text(PAGE)
+    call = """(async () => {
+      const { Ingot } = await import("/ingot-runtime/index.js");
+      const wrong = await Ingot.load("digits.ingot", { threads: 2 }).catch((error) => error);
+      return [wrong.code, wrong.message];
+    })()"""
+    with serve(tmp_path) as url, Browser() as browser:
+        browser.open(f"{url}/index.html", "document.readyState === 'complete'")
+        code, message = browser.evaluate(call)
+        assert code == "Unsupported"
+        assert "Cross-Origin-Opener-Policy: same-origin" in message
+
+
 def test_the_runtime_is_small(package: Path) -> None:
-    assert (package / "ingot.wasm").stat().st_size < 150_000
+    for name in ("ingot.wasm", "ingot-threads.wasm"):
+        assert (package / name).stat().st_size < 150_000

@@ -41,6 +41,30 @@ for (const worker of [false, true]) {
   });
 }
 
+test("threads share the work of a call", async () => {
+  const model = await Ingot.load(`${folder}digits.ingot`, { threads: 3 });
+  assert.match(model.device, /3 threads$/);
+  const times = 400;
+  const data = new Float32Array(times * images.length);
+  for (let at = 0; at < times; ++at) data.set(images, at * images.length);
+  for (let round = 0; round < 20; ++round) {
+    const [y] = await model.call({ images: data });
+    for (const at of [0, 199, times - 1]) close(y.data.slice(at * logits.length, (at + 1) * logits.length), logits);
+  }
+  model.close();
+  const wrong = Ingot.load(`${folder}digits.ingot`, { threads: 0 });
+  await assert.rejects(wrong, failure("InvalidArgument", /threads is 0/));
+});
+
+test("what a worker computes ends when its model is closed", async () => {
+  for (const threads of [1, 2]) {
+    const model = await Ingot.load(`${folder}state.ingot`, { worker: true, threads });
+    const endless = model.call({ count: 2n ** 62n }, { function: "turns" });
+    setTimeout(() => model.close(), 50);
+    await assert.rejects(endless, failure("Cancelled", /closed/));
+  }
+});
+
 test("several models at once, from bytes and from URLs", async () => {
   const bytes = readFileSync(`${folder}digits.ingot`);
   const sources = [bytes, new Blob([bytes]), pathToFileURL(`${folder}digits.ingot`), new Response(bytes)];

@@ -5,7 +5,8 @@
 // in the middle of a call, and pages compile without blocking only in between: so a call that
 // asked for code that is not there yet fails, and is made again when it has been compiled.
 import { IngotError } from "./errors.js";
-import { inNode, readBytes } from "./sources.js";
+import { needsOf, shareMemory, sideModule } from "./side_modules.js";
+import { inNode, readBytes, startWorker } from "./sources.js";
 
 const PAGE = 65536;
 const INITIAL_PAGES = 32;
@@ -16,19 +17,23 @@ const RELAXED = [
   ...[11, 0, 32, 0, 32, 1, 32, 2, 253, 133, 2, 11], // f32x4.relaxed_madd
 ];
 
-let compiled; // the promise of the runtime's code, the same for all instances
+const STACK = 262144; // bytes of each thread, aligned to it: wasm.c
 
-function features() {
+const compiled = {}; // by file: the promise of the runtime's code, the same for all instances
+
+export const processors = () => globalThis.navigator?.hardwareConcurrency ?? 1;
+
+/** Bit 0: simd128, bit 1: relaxed SIMD. */
+export function features() {
   const has = (bytes) => WebAssembly.validate(Uint8Array.from(bytes));
   return (has([...SIMD, 0, 253, 15, 11]) ? 1 : 0) | (has(RELAXED) ? 2 : 0);
 }
 
-async function compileRuntime() {
+async function compileRuntime(file) {
   if (typeof WebAssembly !== "object") {
     throw new IngotError("Unsupported", "this engine has no WebAssembly");
   }
-  const url = new URL("./ingot.wasm", import.meta.url);
-  return WebAssembly.compile(await readBytes(inNode ? url : url.href));
+  return WebAssembly.compile(await readBytes(new URL(file, import.meta.url)));
 }
 
 export class Host {
@@ -38,11 +43,14 @@ export class Host {
   #libraries = [null]; // by number: those that the runtime has opened
   #wanted = null; // code that the runtime has asked for in vain
   #failed = null; // what the engine threw
+  #threads;
+  #runtime; // compiled
+  #sides = []; // side modules, for threads: {module, memoryBase, tableBase}
   spans = new Map(); // of parameters, by key: where their ingot_parameter_span_t lie
   read = () => null; // (length) => the next bytes of a state, or null
   write = () => {}; // (bytes): some more of a state
 
-  static async create(maximumMemory = MAXIMUM_PAGES * PAGE) {
+  static async create(threads, maximumMemory = MAXIMUM_PAGES * PAGE) {
     const maximum = Math.min(Math.floor(maximumMemory / PAGE), MAXIMUM_PAGES);
     if (!(maximum >= INITIAL_PAGES)) {
       throw new IngotError(
@@ -50,21 +58,24 @@ export class Host {
         `maximumMemory is ${maximumMemory}: expected at least ${INITIAL_PAGES * PAGE} bytes`,
       );
     }
-    compiled ??= compileRuntime();
     const host = new Host();
+    host.#threads = threads;
+    const shared = threads > 1;
+    const file = shared ? "./ingot-threads.wasm" : "./ingot.wasm";
+    compiled[file] ??= compileRuntime(file);
     try {
-      host.#memory = new WebAssembly.Memory({ initial: INITIAL_PAGES, maximum });
-      const ingot = host.#imports();
-      const { exports } = await WebAssembly.instantiate(await compiled, {
+      host.#runtime = await compiled[file];
+      host.#memory = new WebAssembly.Memory({ initial: INITIAL_PAGES, maximum, shared });
+      const { exports } = await WebAssembly.instantiate(host.#runtime, {
         env: { memory: host.#memory },
-        ingot,
+        ingot: host.#imports(),
       });
       host.#table = exports.__indirect_function_table;
       host.stackPointer = exports.__stack_pointer;
       host.api = host.#guarded(exports);
-      host.check(host.api.ingot_web_start());
+      host.check(host.api.ingot_web_start(threads));
     } catch (error) {
-      if (error instanceof IngotError) compiled = undefined; // what was missing may come
+      if (!host.#runtime) delete compiled[file]; // what was missing may come
       if (error instanceof IngotError) throw error;
       throw new IngotError("OutOfMemory", `no memory for the runtime: ${error.message}`, error);
     }
@@ -188,7 +199,8 @@ export class Host {
 
   async #load({ data, length }) {
     try {
-      const module = await WebAssembly.compile(this.bytes.slice(data, data + length));
+      const bytes = this.bytes.slice(data, data + length);
+      const module = await WebAssembly.compile(this.#threads > 1 ? shareMemory(bytes) : bytes);
       this.#code.set(data, await this.#instantiate(module));
     } catch (error) {
       if (error instanceof IngotError) throw error;
@@ -199,27 +211,42 @@ export class Host {
 
   async #instantiate(module) {
     const needs = needsOf(module);
-    const block = this.allocate(needs.memory + needs.alignment, "the code of kernels");
-    this.bytes.fill(0, block, block + needs.memory + needs.alignment);
-    const memoryBase = Math.ceil(block / needs.alignment) * needs.alignment;
-    const constant = (value) => new WebAssembly.Global({ value: "i32", mutable: false }, value);
-    const { exports } = await WebAssembly.instantiate(module, {
-      env: {
-        memory: this.#memory,
-        __indirect_function_table: this.#table,
-        __stack_pointer: this.stackPointer,
-        __memory_base: constant(memoryBase),
-        __table_base: constant(this.#table.grow(needs.table)),
-      },
+    const place = () => this.#aligned(needs.memory, needs.alignment, "the code of kernels");
+    const tableBase = this.#table.grow(needs.table);
+    this.#sides.push({ module, tableBase, tableLength: needs.table, place });
+    const shared = { memory: this.#memory, table: this.#table, stackPointer: this.stackPointer };
+    return sideModule(module, { ...shared, memoryBase: place(), tableBase });
+  }
+
+  /** Zeros. */
+  #aligned(length, alignment, purpose) {
+    const block = this.allocate(length + alignment, purpose);
+    this.bytes.fill(0, block, block + length + alignment);
+    return Math.ceil(block / alignment) * alignment;
+  }
+
+  /** Starts the threads, each with all code that there is, which work for calls from now on. */
+  async startThreads() {
+    const sides = () =>
+      this.#sides.map(({ place, ...side }) => ({ ...side, memoryBase: place() }));
+    const all = Array.from({ length: this.#threads - 1 }, () => {
+      const stack = this.#aligned(STACK, STACK, "the stack of a thread") + STACK;
+      const given = { runtime: this.#runtime, memory: this.#memory, stack, sides: sides() };
+      return new Promise((resolve, reject) => {
+        const url = new URL("./thread.js", import.meta.url);
+        startWorker(url, resolve, reject).then((worker) => worker.postMessage(given), reject);
+      });
     });
-    exports.__wasm_apply_data_relocs?.();
-    return exports;
+    for (const error of await Promise.all(all)) {
+      if (error) throw new IngotError("Internal", `a thread does not start: ${error}`);
+    }
   }
 
   #imports() {
     return {
       now: () => performance.now(),
       features,
+      processors,
       open: (data, length) => {
         const exports = this.#code.get(data >>> 0);
         if (!exports) this.#wanted = { data: data >>> 0, length: length >>> 0 };
@@ -251,31 +278,4 @@ export class Host {
       },
     };
   }
-}
-
-/** What the section "dylink.0" of a side module asks for. */
-function needsOf(module) {
-  const [section] = WebAssembly.Module.customSections(module, "dylink.0");
-  const bytes = new Uint8Array(section ?? new ArrayBuffer(0));
-  let at = 0;
-  const number = () => {
-    let value = 0;
-    for (let shift = 0; shift < 35; shift += 7) {
-      const byte = bytes[at++];
-      value += (byte & 127) * 2 ** shift;
-      if (!(byte & 128)) return value;
-    }
-    throw new IngotError("DataLoss", "the module's code for WebAssembly: its section dylink.0 is damaged");
-  };
-  while (at < bytes.length) {
-    const kind = bytes[at++];
-    const length = number();
-    if (kind === 1) {
-      const memory = number();
-      const alignment = Math.max(2 ** Math.min(number(), 16), 16);
-      return { memory, alignment, table: number() };
-    }
-    at += length;
-  }
-  throw new IngotError("DataLoss", "the module's code for WebAssembly is no side module");
 }

@@ -59,6 +59,9 @@ export interface LoadOptions {
   parameters?: Source | readonly Source[];
   /** Load and call in a worker, which leaves this thread free. Default: false. */
   worker?: boolean;
+  /** How many work for a call: more than one in a worker, and only in node and in pages that are
+   * isolated (`crossOriginIsolated`). Default: 1. */
+  threads?: number;
   /** Bytes of WebAssembly memory, 4 GB at most, which is the default. */
   maximumMemory?: number;
 }

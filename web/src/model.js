@@ -15,9 +15,10 @@ export class LocalModel {
   #functions = [];
 
   /** What `Ingot.load` says; all sources are given. */
-  static async load(source, { parameters = [], maximumMemory } = {}) {
+  static async load(source, { parameters = [], maximumMemory, threads = 1 } = {}) {
     const files = [parameters].flat().map(readBytes);
-    const [bytes, host] = await Promise.all([readBytes(source), Host.create(maximumMemory)]);
+    const starting = Host.create(threads, maximumMemory);
+    const [bytes, host] = await Promise.all([readBytes(source), starting]);
     const model = new LocalModel();
     model.#host = host;
     model.#learnDtypes();
@@ -31,6 +32,7 @@ export class LocalModel {
     this.#host.bytes.set(bytes, data);
     const module = this.#host.made((out) => api.ingot_web_load(data, bytes.length, out));
     const program = await this.#makeProgram(module, tensors);
+    await this.#host.startThreads();
     this.#session = this.#host.made((out) => api.ingot_session_create(program, 0, out));
     const count = api.ingot_program_function_count(program);
     this.#functions = Array.from({ length: count }, (_, f) => this.#readFunction(program, f));

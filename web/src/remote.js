@@ -1,6 +1,6 @@
 // A model in a worker, so that the page's own thread stays free.
 import { IngotError } from "./errors.js";
-import { inNode } from "./sources.js";
+import { startWorker } from "./sources.js";
 
 const METHODS = ["describe", "call", "reset", "saveState", "loadState"];
 
@@ -11,7 +11,12 @@ export class RemoteModel {
 
   static async load(source, options) {
     const model = new RemoteModel();
-    model.#worker = await start((answer) => model.#take(answer), (error) => model.#fail(error));
+    const url = new URL("./worker.js", import.meta.url);
+    const ended = (error) => {
+      const reason = error?.message ?? "no reason";
+      model.#fail(new IngotError("Internal", `the worker has ended: ${reason}`));
+    };
+    model.#worker = await startWorker(url, (answer) => model.#take(answer), ended);
     try {
       await model.send("load", [source, options]);
     } catch (error) {
@@ -59,19 +64,4 @@ for (const method of METHODS) {
   RemoteModel.prototype[method] = function send(...given) {
     return this.send(method, given);
   };
-}
-
-async function start(take, fail) {
-  const ended = (error) =>
-    fail(new IngotError("Internal", `the worker has ended: ${error?.message ?? "no reason"}`));
-  if (inNode) {
-    const { Worker } = await import("node:worker_threads");
-    const worker = new Worker(new URL("./worker.js", import.meta.url));
-    worker.on("message", take).on("error", ended);
-    return worker;
-  }
-  const worker = new Worker(new URL("./worker.js", import.meta.url), { type: "module" });
-  worker.onmessage = ({ data }) => take(data);
-  worker.onerror = ended;
-  return worker;
 }

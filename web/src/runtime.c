@@ -37,10 +37,16 @@ static bool web_grow(size_t length) {
   return (pages < WEB_LEAST_GROWTH && web_grow_by(WEB_LEAST_GROWTH)) || web_grow_by(pages);
 }
 
+static ingot_mutex_t web_mutex; /* of the arena */
+
 static void *web_resize(void *user, void *pointer, size_t length) {
+  ingot_mutex_lock(&web_mutex);
   void *resized = ingot_arena_resize(user, pointer, length);
-  if (resized || length == 0 || !web_grow(length)) return resized;
-  return ingot_arena_resize(user, pointer, length);
+  if (!resized && length > 0 && web_grow(length)) {
+    resized = ingot_arena_resize(user, pointer, length);
+  }
+  ingot_mutex_unlock(&web_mutex);
+  return resized;
 }
 
 static void web_release(void *user, void *data) { (void)web_resize(user, data, 0); }
@@ -78,13 +84,15 @@ static bool web_read(void *user, void *data, size_t length) {
 /* -- what it calls --------------------------------------------------------------------------------- */
 
 /* Once, first. */
-WEB_EXPORT("ingot_web_start") ingot_status_t ingot_web_start(void) {
+WEB_EXPORT("ingot_web_start") ingot_status_t ingot_web_start(uint32_t threads) {
   const uintptr_t begin = ((uintptr_t)&__heap_base + 15) & ~(uintptr_t)15;
   web_add(begin, __builtin_wasm_memory_size(0) * WEB_PAGE - begin);
   const ingot_allocator_t allocator = {&web_arena, web_resize};
   const ingot_instance_options_t options = {.allocator = &allocator};
   INGOT_TRY(ingot_instance_create(&options, &web_instance));
-  return ingot_device_create(web_instance, "cpu", NULL, &web_device);
+  char uri[32];
+  (void)snprintf(uri, sizeof(uri), "cpu://?threads=%u", threads);
+  return ingot_device_create(web_instance, uri, NULL, &web_device);
 }
 
 /* As realloc of C. */

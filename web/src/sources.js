@@ -3,6 +3,28 @@ import { IngotError } from "./errors.js";
 
 export const inNode = Boolean(globalThis.process?.versions?.node);
 
+/** A worker, told of its messages and its failure. */
+export async function startWorker(url, take, fail) {
+  if (inNode) {
+    const { Worker } = await import("node:worker_threads");
+    return new Worker(url).on("message", take).on("error", fail);
+  }
+  const worker = new Worker(url, { type: "module" });
+  worker.onmessage = ({ data }) => take(data);
+  worker.onerror = fail;
+  return worker;
+}
+
+/** In a worker: calls `take` for each message, with a function that answers. */
+export async function serveMessages(take) {
+  if (inNode) {
+    const { parentPort } = await import("node:worker_threads");
+    parentPort.on("message", (message) => take(message, parentPort));
+  } else {
+    globalThis.onmessage = ({ data }) => take(data, globalThis);
+  }
+}
+
 /** What a worker can read as well: a URL becomes absolute, a Response its bytes. */
 export async function portable(source) {
   if (Array.isArray(source)) return Promise.all(source.map(portable));

@@ -1,6 +1,6 @@
 // The worker's end of remote.js: one model, messages in order.
 import { LocalModel } from "./model.js";
-import { inNode } from "./sources.js";
+import { serveMessages } from "./sources.js";
 
 let model = null;
 
@@ -22,14 +22,7 @@ function buffersOf(result) {
   return result?.data ? [result.data.buffer] : [];
 }
 
-async function serve(port, message) {
+serveMessages(async (message, port) => {
   const sent = await answer(message);
   port.postMessage(sent, buffersOf(sent.result));
-}
-
-if (inNode) {
-  const { parentPort } = await import("node:worker_threads");
-  parentPort.on("message", (message) => serve(parentPort, message));
-} else {
-  globalThis.onmessage = ({ data }) => serve(globalThis, data);
-}
+});

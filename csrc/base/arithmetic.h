@@ -45,10 +45,10 @@ static inline bool ingot_align_size(size_t value, size_t alignment, size_t *out)
   return true;
 }
 
-/* Whether [offset, offset + length) lies in [0, total), for any values: nothing
- * overflows, negative ones are refused. */
+/* Whether [offset, offset + length) lies in [0, total), for any offset and length: nothing
+ * overflows, negative ones are refused. `total` is not negative. */
 static inline bool ingot_range_fits_i64(int64_t offset, int64_t length, int64_t total) {
-  return offset >= 0 && length >= 0 && offset <= total && length <= total - offset;
+  return (uint64_t)length <= (uint64_t)total && (uint64_t)offset <= (uint64_t)(total - length);
 }
 
 static inline bool ingot_range_fits_u64(uint64_t offset, uint64_t length, uint64_t total) {

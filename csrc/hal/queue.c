@@ -170,19 +170,21 @@ ingot_hal_workload_status(const ingot_hal_queue_t *queue, const ingot_hal_dispat
 
 /* -- dispatches ------------------------------------------------------------------------------ */
 
-/* Sets grid = ceil(workload / tile). False if a size is negative or the product too large. */
-static bool ingot_hal_grid(const int64_t workload[3], const int64_t tile[3], int64_t grid[3]) {
+/* Sets grid = ceil(workload / tile) and says how many workgroups that is, -1 if a size is negative
+ * or they are too many. */
+static int64_t ingot_hal_grid(const int64_t workload[3], const int64_t tile[3], int64_t grid[3]) {
   int64_t total = 1;
   for (int axis = 0; axis < 3; axis++) {
-    if (workload[axis] < 0) return false;
+    int64_t count = 1;
     /* Most axes are one tile, and a division costs as much as the rest of the dispatch. */
-    grid[axis] = workload[axis] <= tile[axis] ? (workload[axis] != 0)
-                                              : ingot_divide_up_i64(workload[axis], tile[axis]);
-    if (grid[axis] > 1 && total > 0 && !ingot_multiply_i64(total, grid[axis], &total)) {
-      return false;
+    if ((uint64_t)workload[axis] - 1 >= (uint64_t)tile[axis]) {
+      if (workload[axis] < 0) return -1;
+      count = ingot_divide_up_i64(workload[axis], tile[axis]);
+      if (!ingot_multiply_i64(total, count, &total)) total = INT64_MAX; /* unless times 0 */
     }
+    grid[axis] = count;
   }
-  return total < INGOT_HAL_MAX_WORKGROUPS;
+  return total < INGOT_HAL_MAX_WORKGROUPS ? total : -1;
 }
 
 /* Runs a checked dispatch of an entry with a host_reason; it has ended when this returns. */
@@ -230,10 +232,9 @@ ingot_status_t ingot_hal_queue_dispatch(ingot_hal_queue_t *queue,
     }
   }
   int64_t grid[3];
-  if (!ingot_hal_grid(dispatch->workload, entry->tile, grid)) {
-    return ingot_hal_workload_status(queue, dispatch);
-  }
-  if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0 || written_length == 0) return NULL;
+  int64_t total = ingot_hal_grid(dispatch->workload, entry->tile, grid);
+  if (total < 0) return ingot_hal_workload_status(queue, dispatch);
+  if (total == 0 || written_length == 0) return NULL;
   if (ingot_stop_is_due(queue->stop, true)) return ingot_hal_stop_status(queue, dispatch);
   bool on_host = entry->host_reason[0] != 0;
   bool traced = queue->trace && (on_host || !queue->device->vtable->traces);

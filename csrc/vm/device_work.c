@@ -20,20 +20,20 @@ ingot_status_t ingot_vm_dispatch(ingot_vm_context_t *context, const uint16_t **p
   const uint16_t *words = *pc + 1;
   uint32_t entry = *words++;
   uint32_t executable = module->entry_executables[entry];
-  ingot_hal_dispatch_t dispatch = {
+  const ingot_hal_dispatch_t dispatch = {
       .executable = context->image->executables[executable],
       .entry = entry - module->executables[executable].first_entry,
+      .binding_count = words[6 + words[5]],
+      .constant_count = words[5],
       .bindings = bindings,
       .constants = context->constants,
-      .site = *pc,
       .workload = {i64[words[0]], i64[words[1]], i64[words[2]]},
       .cost_flops = i64[words[3]],
       .cost_bytes = i64[words[4]],
-      .constant_count = words[5],
+      .site = *pc,
   };
-  words += 6;
-  for (uint32_t k = 0; k < dispatch.constant_count; ++k) context->constants[k] = i64[*words++];
-  dispatch.binding_count = *words++;
+  for (uint32_t k = 0; k < dispatch.constant_count; ++k) context->constants[k] = i64[words[6 + k]];
+  words += 7 + dispatch.constant_count;
   for (uint32_t k = 0; k < dispatch.binding_count; ++k, words += 3) {
     bindings[k] = (ingot_hal_binding_t){references[words[0]], i64[words[1]], i64[words[2]]};
   }

@@ -58,6 +58,9 @@ static void empty_workload_is_skipped(void) {
   char back[4];
   for (int axis = 0; axis < 3; axis++) {
     EXPECT_OK(dispatch(KERNEL_COUNT, &binding, axis != 0, axis != 1, axis != 2, NULL, SMALL));
+    const int64_t size[3] = {axis ? INT64_MAX : 0, axis == 1 ? 0 : INT64_MAX,
+                             axis == 2 ? 0 : INT64_MAX};
+    EXPECT_OK(dispatch(KERNEL_COUNT, &binding, size[0], size[1], size[2], NULL, SMALL));
   }
   EXPECT_OK(ingot_hal_queue_read(suite.queue, target, 0, back, 4));
   EXPECT_TEXT(back, "abc");
@@ -124,6 +127,8 @@ static void dispatch_that_does_not_fit_its_kernel_is_refused(void) {
                 "workload [-1, 1, 1]");
   EXPECT_STATUS(dispatch(KERNEL_COUNT, bindings, INT64_MAX, INT64_MAX, 4, NULL, SMALL),
                 OUT_OF_RANGE, "workgroups");
+  EXPECT_STATUS(dispatch(KERNEL_COUNT, bindings, 0, 1, -1, NULL, SMALL), OUT_OF_RANGE,
+                "workload [0, 1, -1]");
   ingot_hal_buffer_release(buffer);
 }
 

@@ -42,13 +42,12 @@ uint32_t INGOT_KERNEL_CALL ingot_hal_cpu_poll(const ingot_kernel_dispatch_t *dis
 void ingot_hal_cpu_run_inline(const ingot_hal_cpu_work_t *work, void *scratch,
                               ingot_kernel_fault_t *out_fault) {
   ingot_pool_position_t at = {0, 0, 0};
-  uint32_t code = 0;
-  for (int64_t i = 0; i < work->total && code == 0; i++) {
-    if (ingot_pool_is_due(work)) break;
-    code = work->function(&work->dispatch, at.x, at.y, at.z, scratch, out_fault);
+  out_fault->code = 0;
+  for (int64_t i = 1; !ingot_pool_is_due(work); i++) {
+    out_fault->code = work->function(&work->dispatch, at.x, at.y, at.z, scratch, out_fault);
+    if (out_fault->code != 0 || i == work->total) break;
     ingot_pool_advance(&at, work->grid);
   }
-  out_fault->code = code;
 }
 
 #if defined(INGOT_NO_THREADS)

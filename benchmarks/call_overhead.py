@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -55,18 +55,26 @@ def seconds_per_call(run: Callable[[], Any]) -> float:
 
 def calls_from_c(module: ingot.Module) -> list[float]:
     """The seconds that `call_overhead.c` prints; nothing without a C compiler."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "hello.ingot"
+        module.save(path)
+        figures = run_c(["call_overhead.c", "../csrc/ingot.c"], path)
+    return [figure * 1e-9 for figure in figures]
+
+
+def run_c(sources: Sequence[str], *arguments: str | Path) -> list[float]:
+    """The numbers that a program of this folder prints; nothing without a C compiler."""
     compiler = os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
         return []
     with TemporaryDirectory() as folder:
-        program, path = Path(folder) / "call_overhead", Path(folder) / "hello.ingot"
-        module.save(path)
-        sources = [ROOT / "benchmarks" / "call_overhead.c", ROOT / "csrc" / "ingot.c"]
+        program = Path(folder) / "program"
+        files = [ROOT / "benchmarks" / source for source in sources]
         flags = ["-std=c11", "-O2", f"-I{ROOT / 'csrc' / 'include'}", f"-I{ROOT / 'csrc'}"]
-        command = [compiler, *flags, *map(str, sources), "-o", str(program), "-lpthread", "-ldl"]
+        command = [compiler, *flags, *map(str, files), "-o", str(program), "-lpthread", "-ldl"]
         subprocess.run(command, check=True)
-        output = subprocess.run([program, path], check=True, capture_output=True, text=True)
-    return [float(line) * 1e-9 for line in output.stdout.split()]
+        output = subprocess.run([program, *arguments], check=True, capture_output=True, text=True)
+    return [float(line) for line in output.stdout.split()]
 
 
 def import_seconds() -> float:

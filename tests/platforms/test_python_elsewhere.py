@@ -21,16 +21,20 @@ import os, subprocess, sys, tempfile, threading
 for name in ("fcntl", "grp", "pwd", "resource", "termios"):
     sys.modules[name] = None
 for name in ("O_NONBLOCK", "fchmod", "fork", "getuid", "geteuid", "mkfifo", "sched_getaffinity",
-             "sysconf"):
+             "sysconf", "O_NOFOLLOW", "O_DIRECTORY", "preadv"):
     delattr(os, name)
+os.supports_dir_fd.clear()
 """
 USE = """
 import numpy as np
 import ingot
+import onnx
 source, folder = sys.argv[1:]
+onnx.save(onnx.load(source), folder + "/apart.onnx", save_as_external_data=True, size_threshold=0,
+          location="weights.bin")
 path = os.path.join(folder, "hello.ingot")
 for _ in range(2):
-    ingot.compile(source).save(path)  # anew, then over what is there, from the cache
+    ingot.compile(folder + "/apart.onnx").save(path)  # anew, then over what is there, from the cache
 model = ingot.load(path)
 print(np.asarray(model(np.arange(4, dtype=np.float32))).tolist())
 model.close()

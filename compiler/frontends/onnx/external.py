@@ -2,8 +2,9 @@
 
 They lie below the model's folder, links included: a model names files, and one from somebody else
 must not name those of the user. The path is resolved, held against the folder, and then opened
-folder by folder without following links, so that nobody can change it in between. A model that
-is itself a link, as in a cache of downloads, has two folders: where it is named and where it is.
+folder by folder without following links, so that nobody can change it in between, where the system
+can do that (Windows cannot). A model that is itself a link, as in a cache of downloads, has two
+folders: where it is named and where it is.
 
 The data is read, not mapped: a mapped file that is cut meanwhile kills the process.
 """
@@ -13,12 +14,14 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Sequence
+from io import FileIO
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
 
 from ingot.hal.errors import CompileError
+from ingot.hal.whole_file import READ_AT_ONCE
 
 __all__ = ["read_external"]
 
@@ -32,17 +35,14 @@ def read_external(
     from the name of the file.
     """
     try:
-        descriptor = _open(folders, location)
-        try:
-            return _read(descriptor, offset, length)
-        finally:
-            os.close(descriptor)
+        with open(_open(folders, location), "rb", buffering=0) as file:
+            return _read(file, offset, length)
     except OSError as error:
         raise CompileError(f"which cannot be read: {error.strerror}") from None
 
 
-def _read(descriptor: int, offset: int, length: int) -> np.ndarray[Any, Any]:
-    facts = os.fstat(descriptor)
+def _read(file: FileIO, offset: int, length: int) -> np.ndarray[Any, Any]:
+    facts = os.fstat(file.fileno())
     if not stat.S_ISREG(facts.st_mode):
         raise CompileError("which is no regular file: put the data itself there")
     end = offset + length
@@ -52,10 +52,11 @@ def _read(descriptor: int, offset: int, length: int) -> np.ndarray[Any, Any]:
             "truncated, copy it again"
         )
     data = np.empty(length, np.uint8)
+    file.seek(offset)
     done = 0
     while done < length:
-        count = os.preadv(descriptor, [data.data[done:]], offset + done)
-        if count == 0:
+        count = file.readinto(data.data[done:])
+        if not count:
             raise CompileError("which was cut while it was read: wait until it is complete")
         done += count
     return data
@@ -82,6 +83,8 @@ def _open(folders: Sequence[Path], location: str) -> int:
 
 def _open_below(root: Path, parts: Sequence[str]) -> int:
     """The descriptor of a file below a folder. OSError: some part of the path is a link."""
+    if os.open not in os.supports_dir_fd:
+        return os.open(root.joinpath(*parts), READ_AT_ONCE)
     flags = os.O_RDONLY | os.O_CLOEXEC
     folder = os.open(root, flags | os.O_DIRECTORY)
     for part in parts[:-1]:
@@ -90,7 +93,7 @@ def _open_below(root: Path, parts: Sequence[str]) -> int:
         finally:
             os.close(folder)
         folder = inner
-    try:  # O_NONBLOCK: a pipe must not wait for its writer
-        return os.open(parts[-1], flags | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+    try:
+        return os.open(parts[-1], flags | os.O_NOFOLLOW | READ_AT_ONCE, dir_fd=folder)
     finally:
         os.close(folder)

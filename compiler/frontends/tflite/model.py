@@ -21,6 +21,7 @@ from ingot.compiler.ir.dims import known_dims
 from ingot.compiler.ir.literals import literal_from_bytes, literal_from_numbers
 from ingot.hal.errors import CompileError, NotFound
 from ingot.hal.spec import DType, dtype
+from ingot.hal.whole_file import READ_AT_ONCE
 
 __all__ = ["Model", "Operator", "Quantization", "Signature", "Subgraph", "Tensor", "require_small"]
 
@@ -274,7 +275,7 @@ class Model:
 
 def _mapped(path: Path) -> memoryview:
     try:
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+        with open(os.open(path, READ_AT_ONCE), "rb") as file:
             return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     except (OSError, ValueError) as error:
         raise NotFound(f"'{path}' cannot be read as a TFLite model: {error}") from None

@@ -33,8 +33,8 @@ source, folder = sys.argv[1:]
 onnx.save(onnx.load(source), folder + "/apart.onnx", save_as_external_data=True, size_threshold=0,
           location="weights.bin")
 path = os.path.join(folder, "hello.ingot")
-for _ in range(2):
-    ingot.compile(folder + "/apart.onnx").save(path)  # anew, then over what is there, from the cache
+for _ in range(2):  # anew, then over what is there, from the cache
+    ingot.compile(folder + "/apart.onnx").save(path)
 model = ingot.load(path)
 print(np.asarray(model(np.arange(4, dtype=np.float32))).tolist())
 model.close()

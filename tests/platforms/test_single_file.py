@@ -11,7 +11,7 @@ import pytest
 
 from ingot.compiler.targets.cpu.compilers import find_ziglang
 from ingot.hal import header
-from tests.support.emulators import need_zig
+from tests.support.emulators import borrowed_headers, need_zig
 from tests.support.object_files import macho_libraries, macho_symbols, pe_exports
 
 pytestmark = pytest.mark.slow
@@ -36,14 +36,6 @@ TARGETS = (
     ("wasm32-freestanding", *BARE),
     CORTEX_M4,
 )
-# Headers of these systems do not come with zig; those of their kin declare the same functions.
-BORROWED = {
-    "aarch64-ios": ("any-darwin-any",),
-    "aarch64-linux-android": (
-        *("aarch64-linux-musl", "generic-musl"),
-        *("aarch64-linux-any", "any-linux-any"),
-    ),
-}
 SHARED = ("-Os", "-shared", "-s", "-fvisibility=hidden", "-fno-sanitize=undefined")
 PARTS = ("INGOT_NO_THREADS", "INGOT_NO_FILES", "INGOT_NO_LOADER", "INGOT_NO_MALLOC")
 PUBLIC = header.declarations(header.read("ingot.h"))
@@ -60,13 +52,8 @@ def _zig(*command: str | Path) -> None:
     assert done.returncode == 0, done.stderr[:4000]
 
 
-def _headers(target: str) -> list[str]:
-    folder = Path(str(find_ziglang())).parent / "lib" / "libc" / "include"
-    return [f"-isystem{folder / each}" for each in BORROWED.get(target, ())]
-
-
 def _check(target: str, *options: str | Path) -> None:
-    flags = ("-std=c11", "-O0", "-fno-sanitize=undefined", *WARNINGS, *_headers(target))
+    flags = ("-std=c11", "-O0", "-fno-sanitize=undefined", *WARNINGS, *borrowed_headers(target))
     _zig("-target", target, *flags, *options, "csrc/ingot.c")
 
 

@@ -30,6 +30,7 @@ __all__ = [
     "EMULATED",
     "ZIG_TARGETS",
     "Job",
+    "borrowed_headers",
     "converts_vectors",
     "need_emulator",
     "need_tool",
@@ -58,6 +59,13 @@ ZIG_TARGETS = {
     "arm": ("arm-linux-musleabihf", "-mcpu=cortex_a7"),
     "riscv64": ("riscv64-linux-musl",),
 }
+_BORROWED = {
+    "aarch64-ios": ("any-darwin-any",),
+    "aarch64-linux-android": (
+        *("aarch64-linux-musl", "generic-musl"),
+        *("aarch64-linux-any", "any-linux-any"),
+    ),
+}
 _ROOT = Path(__file__).resolve().parents[2]
 _FOLDER = Path(tempfile.mkdtemp(prefix="ingot-emulated-"))
 
@@ -83,9 +91,16 @@ def need_zig() -> None:
     _need(find_ziglang() is not None, "ziglang is not installed (pip install ziglang)")
 
 
+def borrowed_headers(target: str) -> list[str]:
+    """Options for systems whose headers do not come with zig: those of their kin declare the same
+    functions."""
+    folder = Path(str(find_ziglang())).parent / "lib" / "libc" / "include"
+    return [f"-isystem{folder / each}" for each in _BORROWED.get(target, ())]
+
+
 def need_tool(tool: str) -> None:
     """An emulator, and what builds for it."""
-    packages = "qemu-user nodejs wine"
+    packages = "qemu-user nodejs wine default-jdk-headless kotlin"
     _need(
         shutil.which(tool) is not None,
         f"{tool} is not installed (Debian: apt-get install {packages})",

@@ -30,8 +30,10 @@ __all__ = ["Array", "array_of_view", "empty_array", "values_of_view"]
 
 _layout = lib.ingot_buffer_view_layout
 _release = lib.ingot_buffer_view_release
-_gc = ffi.gc
-_null = ffi.NULL
+_retain, _unmap = lib.ingot_buffer_view_retain, lib.ingot_python_unmap
+_map, _ACCESS = lib.ingot_buffer_map, lib.INGOT_MAP_READ | lib.INGOT_MAP_WRITE
+_gc, _unpack = ffi.gc, ffi.unpack
+_null, _POINTER = ffi.NULL, ffi.typeof("void **")
 _new = object.__new__
 
 
@@ -82,8 +84,7 @@ class Array(_Buffer):  # type: ignore[misc]
 
     @property
     def shape(self) -> tuple[int, ...]:
-        layout = _layout(self._view)
-        return tuple(ffi.unpack(layout.dims, layout.rank)) if layout.rank else ()
+        return _dims(_layout(self._view))
 
     @property
     def dtype(self) -> DType:
@@ -210,26 +211,27 @@ class Array(_Buffer):  # type: ignore[misc]
 
     def _map(self) -> Any:
         """The first byte in this process's memory; the pointer keeps the bytes alive."""
-        layout = _layout(self._view)
-        access = lib.INGOT_MAP_READ | lib.INGOT_MAP_WRITE
-        out = ffi.new("void **")
-        check(lib.ingot_buffer_map(layout.buffer, layout.offset, layout.length, access, out))
+        view = self._view
+        layout = _layout(view)
+        out = ffi.new(_POINTER)
+        check(_map(layout.buffer, layout.offset, layout.length, _ACCESS, out))
         # A reference of its own: in a dead cycle the view may be freed before the pointer.
-        lib.ingot_buffer_view_retain(self._view)
-        return ffi.gc(out[0], partial(lib.ingot_python_unmap, self._view))
+        _retain(view)
+        return _gc(out[0], partial(_unmap, view))
 
     def _storage(self, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
         """The bytes as an array of elements of `dtype`, which has the element's length."""
         layout = _layout(self._view)
+        shape = _dims(layout)
         if layout.length == 0:
-            return np.empty(self.shape, dtype)
+            return np.empty(shape, dtype)
         if not self.is_host:
             bits = np.empty(layout.length, np.uint8)
             data = ffi.from_buffer(bits)
             check(lib.ingot_buffer_read(layout.buffer, layout.offset, data, layout.length))
-            return bits.view(dtype).reshape(self.shape)
-        data = ffi.buffer(self._map(), layout.length)
-        return np.frombuffer(data, np.uint8).view(dtype).reshape(self.shape)
+            return bits.view(dtype).reshape(shape)
+        found: npt.NDArray[Any] = np.ndarray(shape, dtype, ffi.buffer(self._map(), layout.length))
+        return found
 
     def _copy_to(self, device: Device) -> Array:
         return _array_of_bits(self._storage(storage_dtype(self.dtype)), self.dtype, device)
@@ -238,6 +240,10 @@ class Array(_Buffer):  # type: ignore[misc]
         """The elements as numbers that NumPy knows: bf16 and narrower floats as f32."""
         dtype = self.dtype
         return decode(self._storage(storage_dtype(dtype)), dtype)
+
+
+def _dims(layout: Any) -> tuple[int, ...]:
+    return tuple(_unpack(layout.dims, layout.rank)) if layout.rank else ()
 
 
 _keep = operator.is_

@@ -31,7 +31,8 @@ from ingot.compiler.frontends.onnx.lowerings.classic.scores import (
 from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import CLASSIC, lowering
 from ingot.compiler.frontends.onnx.structures import Strings
-from ingot.compiler.graph.control.build_control import counted_loop
+from ingot.compiler.graph.builder import Builder
+from ingot.compiler.graph.control.build_control import branches, counted_loop
 from ingot.compiler.ir import Value
 from ingot.hal.spec import dtype
 
@@ -52,7 +53,8 @@ def _read_features(node: Node) -> Value:
 
 
 def _walk(node: Node, x: Value, forest: Forest) -> Value:
-    """i32[trees, n]: the leaf that each row reaches in each tree."""
+    """i32[trees, n]: the leaf that each row reaches in each tree. A single row, which callers that
+    serve have, is walked without the places where rows begin."""
     rows, width = shape_of(x)
     greatest = int(forest.features.max(initial=0))
     unsupported(
@@ -67,28 +69,42 @@ def _walk(node: Node, x: Value, forest: Forest) -> Value:
         "pad", x, node.constant(0, type_of(x).dtype), low=(0, 0), high=(0, 1), interior=(0, 0)
     )
     flat = node.reshape(wide, (rows * (width + 1),))
+    step = _step(node, layout, flat, width)
+    roots, leaves = (node.constant(each, _I32) for each in (layout.roots, layout.leaf_of))
     shape = (trees, rows)
-    base = node.op("iota", dtype=_I32, shape=shape, axis=1)
-    base = node.reshape(node.op("mul", base, node.fill(width + 1, like=base)), (trees * rows,))
-    step = _step(node, layout, flat, base, width)
-    roots = node.op("broadcast", node.constant(layout.roots, _I32), shape=shape, dimensions=(0,))
-    at = node.reshape(roots, (trees * rows,))
-    (at,) = counted_loop(
-        node.builder,
-        node.constant(layout.depth, _I32),
-        [at],
-        lambda inner, _, carried: [step(node.within(inner), carried[0])],
-    )
-    leaf = node.op("take", node.constant(layout.leaf_of, _I32), at, axis=0, mode="clamp")
-    return node.reshape(leaf, shape)
+
+    def reached(inner: Node, at: Value, base: Value | None) -> Value:
+        count = inner.constant(layout.depth, _I32)
+        (at,) = counted_loop(
+            inner.builder, count, [at], lambda b, _, each: [step(node.within(b), each[0], base)]
+        )
+        return inner.op("take", leaves, at, axis=0, mode="clamp")
+
+    def of_one_row(builder: Builder) -> list[Value]:
+        inner = node.within(builder)
+        return [inner.op("broadcast", reached(inner, roots, None), shape=shape, dimensions=(0,))]
+
+    def of_many_rows(builder: Builder) -> list[Value]:
+        inner = node.within(builder)
+        base = inner.op("iota", dtype=_I32, shape=shape, axis=1)
+        base = inner.op("mul", base, inner.fill(width + 1, like=base))
+        at = inner.op("broadcast", roots, shape=shape, dimensions=(0,))
+        at, base = (inner.reshape(each, (trees * rows,)) for each in (at, base))
+        return [inner.reshape(reached(inner, at, base), shape)]
+
+    if isinstance(rows, int):
+        return (of_one_row if rows == 1 else of_many_rows)(node.builder)[0]
+    is_one = node.compare("eq", node.size(rows), node.constant(1, "i64"))
+    builds = [of_one_row, of_many_rows]
+    return branches(node.builder, "if", is_one, builds, node.fresh_symbols("rows"))[0]
 
 
 def _step(
-    node: Node, layout: Layout, flat: Value, base: Value, width: int
-) -> Callable[[Node, Value], Value]:
-    """From each place to the next. A node is one word where that has room for it: the threshold,
-    a bit for NaN, the feature and the first child, from the low bits on; else a word without the
-    threshold, which stands apart."""
+    node: Node, layout: Layout, flat: Value, width: int
+) -> Callable[[Node, Value, Value | None], Value]:
+    """From each place to the next, of rows that begin at `base` in `flat`. A node is one word where
+    that has room for it: the threshold, a bit for NaN, the feature and the first child, from the
+    low bits on; else a word without the threshold, which stands apart."""
     element = type_of(flat).dtype
     shift = (width + 1).bit_length() + 1
     links = layout.nan_first.astype(np.uint64) | layout.features.astype(np.uint64) << np.uint64(1)
@@ -103,7 +119,7 @@ def _step(
 
     low = 32 if is_word else 0  # where the link begins in a word
 
-    def step(inner: Node, at: Value) -> Value:
+    def step(inner: Node, at: Value, base: Value | None) -> Value:
         # Every reader takes its bits of the word itself, so that all is one kernel.
         word = inner.op("take", words, at, axis=0, mode="clamp")
 
@@ -116,7 +132,8 @@ def _step(
         else:
             limit = inner.op("take", thresholds, at, axis=0, mode="clamp")
         feature = inner.convert(field(1, shift - 1), _I32)
-        value = inner.op("take", flat, inner.op("add", base, feature), axis=0, mode="clamp")
+        place = feature if base is None else inner.op("add", base, feature)
+        value = inner.op("take", flat, place, axis=0, mode="clamp")
         first = inner.compare("le", value, limit)
         if layout.nan_first.any():
             marked = inner.convert(field(0, 1), "i1")

@@ -10,8 +10,11 @@ from __future__ import annotations
 import ctypes
 import gc
 import json
+import os
+import sys
 from _ctypes import CFuncPtr
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from threading import get_ident
 from typing import Any
 from weakref import ref
@@ -27,10 +30,12 @@ from ingot.hal.whole_file import c_text
 from ingot.runtime.frame import bytes_of
 from ingot.runtime.tensors import bits_of_input
 
-__all__ = ["Natives", "is_in_native", "should_stop"]
+__all__ = ["Natives", "after_fork", "is_in_native", "should_stop"]
 
 _running: dict[int, list[Any]] = {}
 """By thread, the C calls of the native functions that it is in."""
+_lost: set[int] = set()
+"""The thread of a child that ends when it leaves its native function."""
 
 
 def should_stop() -> bool:
@@ -45,6 +50,30 @@ def should_stop() -> bool:
 def is_in_native() -> bool:
     """Whether this thread is inside of a native function."""
     return get_ident() in _running
+
+
+def after_fork() -> None:
+    """In a child: what one does that a native function forked on a thread of the runtime. That is
+    its only thread, and has nobody to return to."""
+    frame = sys._getframe()
+    while frame.f_back is not None:
+        frame = frame.f_back
+    if frame.f_code is _call.__code__:
+        _lost.add(get_ident())
+
+
+def _end_process(error: BaseException | None) -> None:
+    """What the end of a thread of Python's would do, where it is the last one."""
+    status = 0
+    if isinstance(error, SystemExit):
+        status = error.code if isinstance(error.code, int) else error.code is not None
+    elif error is not None:
+        sys.excepthook(type(error), error, error.__traceback__)
+        status = 1
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):  # closed, or a pipe that nobody reads
+            stream.flush()
+    os._exit(status)
 
 
 class Natives:
@@ -189,3 +218,5 @@ def _call(handle: Any, call: Any) -> Any:
         calls.pop()
         if not calls:
             _running.pop(get_ident(), None)
+            if get_ident() in _lost:
+                _end_process(raised.get(get_ident()))

@@ -19,6 +19,7 @@ from weakref import WeakSet
 from ingot.hal.device import Device
 from ingot.hal.errors import DeadlineExceeded, FailedPrecondition
 from ingot.hal.native import check, ffi, lib
+from ingot.runtime import natives
 from ingot.runtime.limits import set_limits
 from ingot.runtime.program import Program
 from ingot.runtime.recording import environment_recording
@@ -212,6 +213,7 @@ class Session:
 
 
 def _after_fork() -> None:
+    natives.after_fork()
     forget_submissions()
     for session in list(_sessions):
         session.after_fork()

@@ -150,6 +150,7 @@ class _Reader:
     """The list of what has ended, and a thread that empties it."""
 
     def __init__(self) -> None:
+        self.is_lost = False  # its process is another one
         out = ffi.new("ingot_fence_t *[2]")  # they live as long as the process
         self.ended = ffi.new("ingot_python_ended_t *")
         for place in range(2):
@@ -159,7 +160,7 @@ class _Reader:
         self.thread.start()
 
     def _read(self) -> None:
-        while True:
+        while not self.is_lost:
             self.complete(False, _FOREVER)
 
     def complete(self, leads: bool, timeout: int) -> None:
@@ -173,7 +174,7 @@ class _Reader:
             pointer = pointer.next
         _completing.add(thread)
         try:
-            while ended:
+            while ended and not self.is_lost:
                 pointer = ended.pop()
                 _submissions.pop(pointer).end(pointer)
         finally:
@@ -228,6 +229,8 @@ def wait_until_idle(pending: set[Any], timeout: float | None = None) -> None:
 
 def forget_submissions() -> None:
     """In a child of the process: its parent's calls do not end here."""
+    for each in _readers:
+        each.is_lost = True
     _submissions.clear()
     _completing.clear()
     _readers.clear()

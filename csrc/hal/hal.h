@@ -346,7 +346,7 @@ typedef struct ingot_hal_dispatch_t {
   uint32_t constant_count; /* must be the entry's */
   const ingot_hal_binding_t *bindings; /* like the constants, needed during the call only */
   const int64_t *constants;
-  int64_t workload[3]; /* a zero skips the dispatch; negative is InvalidArgument */
+  int64_t workload[3]; /* a zero skips the dispatch; negative is OutOfRange */
   int64_t cost_flops; /* estimates: whether it is worth sharing between threads */
   int64_t cost_bytes;
   const void *site; /* for the queue's describe function */

@@ -15,13 +15,7 @@ from pathlib import Path
 __all__ = ["INCLUDE_FOLDER", "constants", "declarations", "read", "table"]
 
 
-def _find_include_folder() -> Path:
-    package = Path(__file__).resolve().parent
-    installed = package.parent / "include"
-    return installed if installed.is_dir() else package.parent / "csrc" / "include"
-
-
-INCLUDE_FOLDER = _find_include_folder()
+INCLUDE_FOLDER = Path(__file__).resolve().parents[1] / "csrc" / "include"
 """The folder to pass to a C compiler as `-I`; it holds `ingot/`."""
 
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)

@@ -11,11 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.kernels.kernel import Kernel
 from ingot.compiler.kernels.trial import Trial
+from ingot.compiler.targets.cpu.headers import HEADER_FOLDER as KERNEL_HEADERS
+from ingot.compiler.targets.cpu.linked import compile_linked, linked_sources, linked_variants
 from ingot.compiler.targets.cpu.own_printer import print_kernel
 from ingot.compiler.targets.cpu.toolchain import (
     build_executable,
     choose_fallback,
     choose_variants,
+    without_objects,
 )
 from ingot.compiler.targets.cpu.variants import VARIANTS, Variant
 from ingot.compiler.targets.opencl import opencl_printer
@@ -24,18 +27,29 @@ from ingot.compiler.targets.opencl.variant import OPENCL_VARIANTS, OpenclVariant
 from ingot.hal.errors import CompileError, InvalidArgument, Unsupported
 
 __all__ = [
+    "KERNEL_HEADERS",
+    "LINKED_TARGET",
     "TARGETS",
+    "VARIANTS",
     "Objects",
     "Target",
+    "Variant",
     "build_objects",
     "choose_targets",
+    "compile_linked",
     "hosted_kernels",
     "kernel_source",
     "language_of",
+    "linked_sources",
+    "linked_variants",
+    "without_objects",
 ]
 
 TARGETS = ("cpu", "opencl")
 """The names of all targets."""
+
+LINKED_TARGET = "cpu"
+"""The one whose kernels can be linked into a program."""
 
 
 def language_of(target: str) -> str:

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "hal/account.h"
+#include "module/instruction.h"
 #include "platform/platform.h"
 
 /* -- creation ---------------------------------------------------------------------------------- */
@@ -101,7 +102,7 @@ static ingot_status_t create_images(ingot_program_t *program, ingot_module_t *co
   for (uint32_t i = 0; i < module_count; ++i) INGOT_TRY(create_image(program, modules[i]));
   INGOT_TRY(take_names(program, options));
   INGOT_TRY(check_names(program));
-  return ingot_program_take_natives(program, options);
+  return INGOT_WITH_NATIVES ? ingot_program_take_natives(program, options) : NULL;
 }
 
 /* The first weights: what lies packed in files, then what init makes. */
@@ -120,7 +121,7 @@ static ingot_status_t create_weights(ingot_program_t *program, const ingot_param
         ingot_program_open_packed(program, options->packed[i], options->verify_packed, weights));
   }
   const ingot_making_t making = {parameters, &options->limits, begin, false, NULL};
-  INGOT_TRY(ingot_program_make_weights(program, &making, weights));
+  if (INGOT_WITH_INIT) INGOT_TRY(ingot_program_make_weights(program, &making, weights));
   /* What init alone needed of the constants need not stay on the device. */
   for (uint32_t i = 0; i < program->image_count; ++i) {
     ingot_hal_buffer_trim(program->images[i].constants);

@@ -11,6 +11,7 @@
 #include "base/dtype.h"
 #include "hal/account.h"
 #include "hal/pool.h"
+#include "module/instruction.h"
 #include "platform/platform.h"
 #include "vm/debug.h"
 #include "vm/measure.h"
@@ -358,7 +359,7 @@ static ingot_status_t check_call(const call_t *call, uint32_t argument_count,
   }
   const ingot_layout_value_t *values = &call->module->values[function->first_value];
   for (uint32_t i = 0; i < argument_count; ++i) {
-    if (values[i].kind != 0) INGOT_TRY(check_list(call, i, &values[i]));
+    if (INGOT_WITH_LISTS && values[i].kind != 0) INGOT_TRY(check_list(call, i, &values[i]));
     else
       INGOT_TRY(check_value(call, "argument", i, &values[i], values[i].rank, call->arguments[i]));
   }

@@ -1,6 +1,7 @@
 /* Formatting of log lines. */
 #include "base/log.h"
 
+#if !defined(INGOT_STRIP_MESSAGES)
 #include <stdio.h>
 
 void ingot_log(const ingot_log_t *log, int32_t severity, const char *format, ...) {
@@ -12,3 +13,4 @@ void ingot_log(const ingot_log_t *log, int32_t severity, const char *format, ...
   va_end(arguments);
   log->function(log->user, severity, message);
 }
+#endif

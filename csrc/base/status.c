@@ -13,6 +13,30 @@ struct ingot_status_object_t {
   const char *message; /* behind the object, but for the static one */
 };
 
+#if defined(INGOT_STRIP_MESSAGES)
+
+static const struct ingot_status_object_t ingot_static_statuses[] = {
+#define STATUS(number, ENUM, name) {.code = (number), .message = name},
+#include "ingot/spec/status.def"
+#undef STATUS
+};
+
+ingot_status_t ingot_status_of(ingot_status_code_t code) {
+  uint32_t place = 0;
+  while (ingot_static_statuses[place].code != code) ++place;
+  return (ingot_status_t)(uintptr_t)&ingot_static_statuses[place];
+}
+
+ingot_status_t ingot_status_out_of_memory(void) {
+  return ingot_status_of(INGOT_STATUS_OUT_OF_MEMORY);
+}
+
+ingot_status_t ingot_status_retain(ingot_status_t status) { return status; }
+
+void ingot_status_free(ingot_status_t status) { (void)status; }
+
+#else
+
 static const struct ingot_status_object_t ingot_status_no_memory = {
     .code = INGOT_STATUS_OUT_OF_MEMORY,
 #if defined(INGOT_NO_MALLOC)
@@ -91,18 +115,20 @@ ingot_status_t ingot_status_prefix(ingot_status_t status, const char *format, ..
   return result;
 }
 
-ingot_status_code_t ingot_status_code(ingot_status_t status) {
-  return status ? status->code : INGOT_STATUS_OK;
-}
-
-const char *ingot_status_message(ingot_status_t status) { return status ? status->message : ""; }
-
 void ingot_status_free(ingot_status_t status) {
   if (!status || status == ingot_status_out_of_memory()) return;
   if (!ingot_reference_count_release(&status->references)) return;
   ingot_allocator_t allocator = status->allocator;
   (void)allocator.resize(allocator.user, status, 0);
 }
+
+#endif /* INGOT_STRIP_MESSAGES */
+
+ingot_status_code_t ingot_status_code(ingot_status_t status) {
+  return status ? status->code : INGOT_STATUS_OK;
+}
+
+const char *ingot_status_message(ingot_status_t status) { return status ? status->message : ""; }
 
 const char *ingot_status_code_name(ingot_status_code_t code) {
   switch (code) {

@@ -10,6 +10,7 @@
 
 #include <stdarg.h>
 
+#include "base/parts.h"
 #include "ingot/ingot.h"
 
 #if defined(__GNUC__)
@@ -28,6 +29,20 @@
     if (ingot_try_status) return ingot_try_status;  \
   } while (0)
 
+#if defined(INGOT_STRIP_MESSAGES)
+
+/* The static status of a code: freeing it does nothing, any number may be held. */
+ingot_status_t ingot_status_of(ingot_status_code_t code);
+
+/* Messages are compiled and never made, so that the program has neither them nor what they need. */
+int ingot_status_no_message(const char *format, ...) INGOT_PRINTF(1, 2);
+#define INGOT_NO_MESSAGE(...) ((void)(false && ingot_status_no_message(__VA_ARGS__)))
+#define ingot_status_create(allocator, code, ...) \
+  ((void)(allocator), INGOT_NO_MESSAGE(__VA_ARGS__), ingot_status_of(code))
+#define ingot_status_prefix(status, ...) (INGOT_NO_MESSAGE(__VA_ARGS__), (status))
+
+#else
+
 /* A status with a printf-formatted message of any length, allocated from `allocator`
  * (which the status copies, so it may outlive its maker). Where there is no memory it is
  * the static out-of-memory status instead; it is never NULL. `code` is not
@@ -38,15 +53,17 @@ ingot_status_t ingot_status_create_variadic(const ingot_allocator_t *allocator,
                                             ingot_status_code_t code, const char *format,
                                             va_list arguments) INGOT_PRINTF(3, 0);
 
+/* Takes `status` and gives back one whose message is "<formatted>: <old message>", same
+ * code. NULL stays NULL; where there is no memory, `status` comes back unchanged. */
+ingot_status_t ingot_status_prefix(ingot_status_t status, const char *format, ...)
+    INGOT_PRINTF(2, 3);
+
+#endif
+
 /* The static out-of-memory status: freeing it does nothing, any number may be held. */
 ingot_status_t ingot_status_out_of_memory(void);
 
 /* The same status for another owner, who frees it too; needs no memory. NULL stays NULL. */
 ingot_status_t ingot_status_retain(ingot_status_t status);
-
-/* Takes `status` and gives back one whose message is "<formatted>: <old message>", same
- * code. NULL stays NULL; where there is no memory, `status` comes back unchanged. */
-ingot_status_t ingot_status_prefix(ingot_status_t status, const char *format, ...)
-    INGOT_PRINTF(2, 3);
 
 #endif /* INGOT_BASE_STATUS_H_ */

@@ -73,6 +73,8 @@ void ingot_hal_describe_dispatch(const ingot_hal_queue_t *queue,
                                  char out_text[INGOT_HAL_DESCRIPTION_CAPACITY]) {
   const ingot_hal_entry_description_t *entry =
       &dispatch->executable->entries[dispatch->entry].description;
+  out_text[0] = 0;
+  if (!INGOT_WITH_MESSAGES) return;
   if (queue->describe && queue->describe(queue->describe_user, dispatch->site, out_text,
                                          INGOT_HAL_DESCRIPTION_CAPACITY)) {
     return;

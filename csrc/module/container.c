@@ -204,6 +204,10 @@ ingot_status_t ingot_module_open_sections(ingot_module_t *module, bool verify_co
   }
   module->global_count = header->global_count;
   /* What has no tensors or no bytes has a place in these too: it must be an address. */
+  if (!module->strings) {
+    module->strings = "";
+    module->strings_length = 1;
+  }
   if (!module->values) module->values = (const void *)module->data;
   if (!module->dims) module->dims = (const void *)module->data;
   if (!module->objects) module->objects = module->data;

@@ -20,8 +20,18 @@ static ingot_status_t check_module(ingot_module_t *module, uint32_t flags) {
                                "module: its memory must start on a multiple of 8 bytes");
   }
   INGOT_TRY(ingot_module_open_sections(module, flags & INGOT_MODULE_VERIFY_CONSTANTS));
+#if defined(INGOT_ONLY_MODULE)
+  if (((const ingot_layout_header_t *)(const void *)module->data)->crc != INGOT_ONLY_MODULE) {
+    return ingot_status_create(&module->instance->allocator, INGOT_STATUS_INCOMPATIBLE,
+                               "module: this runtime is of a bundle and loads its module only, "
+                               "which this is not: make a bundle of it too");
+  }
+  return ingot_module_number_entries(module);
+#else
   INGOT_TRY(ingot_module_check_tables(module));
+  INGOT_TRY(ingot_module_number_entries(module));
   return ingot_module_verify_code(module);
+#endif
 }
 
 /* Frees what load allocated; the bytes stay with their owner. */

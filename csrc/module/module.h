@@ -68,8 +68,13 @@ static inline const char *ingot_module_string(const ingot_module_t *module, uint
 }
 
 /* refuse.c: a DataLoss status. */
+#if defined(INGOT_STRIP_MESSAGES)
+#define ingot_module_damaged(module, ...) \
+  ingot_status_create(&(module)->instance->allocator, INGOT_STATUS_DATA_LOSS, __VA_ARGS__)
+#else
 ingot_status_t ingot_module_damaged(const ingot_module_t *module, const char *format, ...)
     INGOT_PRINTF(2, 3);
+#endif
 
 /* Bytes of the VM's register files of `function`: 8 per register. */
 static inline uint64_t ingot_module_register_bytes(const ingot_layout_function_t *function) {
@@ -100,8 +105,11 @@ ingot_status_t ingot_module_open_sections(ingot_module_t *module, bool verify_co
 void ingot_module_choose_constants(const uint8_t *head, size_t length, uint64_t *begin,
                                    uint64_t *end);
 
-/* tables.c: every cross reference of the tables; sets entry_executables. */
-ingot_status_t ingot_module_check_tables(ingot_module_t *module);
+/* tables.c: every cross reference of the tables. */
+ingot_status_t ingot_module_check_tables(const ingot_module_t *module);
+
+/* The same: sets entry_executables, when they are checked. */
+ingot_status_t ingot_module_number_entries(ingot_module_t *module);
 
 /* verify.c: all bytecode; sets list_count. */
 ingot_status_t ingot_module_verify_code(ingot_module_t *module);

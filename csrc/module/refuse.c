@@ -3,6 +3,7 @@
 
 #include "module/verify.h"
 
+#if !defined(INGOT_STRIP_MESSAGES)
 ingot_status_t ingot_module_damaged(const ingot_module_t *module, const char *format, ...) {
   va_list arguments;
   va_start(arguments, format);
@@ -25,3 +26,4 @@ ingot_status_t ingot_verifier_refuse(const ingot_verifier_t *verifier, uint32_t 
                               ingot_module_string(verifier->module, verifier->function->name), word,
                               name[0] ? name : "no instruction", text);
 }
+#endif

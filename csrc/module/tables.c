@@ -31,11 +31,7 @@ static bool is_utf8(const uint8_t *text, uint64_t length) {
   return true;
 }
 
-static ingot_status_t check_strings(ingot_module_t *module) {
-  if (!module->strings) {
-    module->strings = "";
-    module->strings_length = 1;
-  }
+static ingot_status_t check_strings(const ingot_module_t *module) {
   const uint8_t *text = (const uint8_t *)module->strings;
   if (module->strings_length == 0 || text[0] != 0 || text[module->strings_length - 1] != 0 ||
       !is_utf8(text, module->strings_length)) {
@@ -357,11 +353,7 @@ static ingot_status_t check_entries(const ingot_module_t *module) {
 }
 
 /* Every entry and every variant belongs to one executable, in order. */
-static ingot_status_t check_executables(ingot_module_t *module) {
-  void *memory = NULL;
-  INGOT_TRY(ingot_allocate_array(&module->instance->allocator, module->entry_count,
-                                 sizeof(*module->entry_executables), &memory));
-  module->entry_executables = memory;
+static ingot_status_t check_executables(const ingot_module_t *module) {
   uint32_t entries = 0;
   uint32_t variants = 0;
   for (uint32_t i = 0; i < module->executable_count; ++i) {
@@ -377,7 +369,7 @@ static ingot_status_t check_executables(ingot_module_t *module) {
                                   i);
     }
     variants += executable->variant_count;
-    for (uint32_t e = 0; e < executable->entry_count; ++e) module->entry_executables[entries++] = i;
+    entries += executable->entry_count;
   }
   if (entries != module->entry_count) {
     return ingot_module_damaged(module, "%u of %u kernel entries belong to an executable", entries,
@@ -402,7 +394,21 @@ static ingot_status_t check_locations(const ingot_module_t *module) {
   return NULL;
 }
 
-ingot_status_t ingot_module_check_tables(ingot_module_t *module) {
+ingot_status_t ingot_module_number_entries(ingot_module_t *module) {
+  void *memory = NULL;
+  INGOT_TRY(ingot_allocate_array(&module->instance->allocator, module->entry_count,
+                                 sizeof(*module->entry_executables), &memory));
+  module->entry_executables = memory;
+  for (uint32_t i = 0; i < module->executable_count; ++i) {
+    const ingot_layout_executable_t *executable = &module->executables[i];
+    for (uint32_t e = 0; e < executable->entry_count; ++e) {
+      module->entry_executables[executable->first_entry + e] = i;
+    }
+  }
+  return NULL;
+}
+
+ingot_status_t ingot_module_check_tables(const ingot_module_t *module) {
   INGOT_TRY(check_strings(module));
   INGOT_TRY(check_values(module));
   INGOT_TRY(check_functions(module));

@@ -30,8 +30,13 @@ typedef struct ingot_verifier_t {
 #define INGOT_WORD_BACKWARD 4u /* a branch from here on or later leads here */
 
 /* DataLoss that names function, word and instruction. */
+#if defined(INGOT_STRIP_MESSAGES)
+#define ingot_verifier_refuse(verifier, word, ...) \
+  ((void)(word), ingot_module_damaged((verifier)->module, __VA_ARGS__))
+#else
 ingot_status_t ingot_verifier_refuse(const ingot_verifier_t *verifier, uint32_t word,
                                      const char *format, ...) INGOT_PRINTF(3, 4);
+#endif
 
 ingot_status_t ingot_verify_assignment(const ingot_verifier_t *verifier);
 

@@ -6,6 +6,7 @@
  *   INGOT_NO_FILES    modules come from memory, weights from ingot_parameters_t
  *   INGOT_NO_LOADER   kernels are linked into the program (ingot_static_kernels_t)
  *   INGOT_NO_MALLOC   the allocator is the program's (ingot_instance_options_t)
+ *   INGOT_BARE        all four, and nothing is asked of the system that there may be
  *
  * A function that fails for reasons of the system's gives a code of ingot.h, and the reason as
  * text.
@@ -19,7 +20,9 @@
 
 #include "ingot/ingot.h"
 
-#if defined(_WIN32)
+#if defined(INGOT_BARE)
+#define INGOT_PLATFORM_BARE 1
+#elif defined(_WIN32)
 #define INGOT_PLATFORM_WINDOWS 1
 #elif defined(__wasm__)
 #define INGOT_PLATFORM_WASM 1

@@ -27,6 +27,7 @@ const ingot_layout_location_t *ingot_vm_location(const ingot_vm_context_t *conte
 
 bool ingot_vm_describe(void *context, const void *word, char *out_text, size_t capacity) {
   const ingot_module_t *module = ((ingot_vm_context_t *)context)->image->module;
+  if (!INGOT_WITH_MESSAGES) return false;
   const ingot_layout_location_t *location = ingot_vm_location(context, word);
   if (!location) return false;
   const char *op = ingot_module_string(module, location->op);

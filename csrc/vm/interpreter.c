@@ -78,6 +78,7 @@ static __attribute__((noinline)) ingot_status_t locate(ingot_vm_context_t *conte
                                                        const uint16_t *word,
                                                        ingot_status_t status) {
   char text[INGOT_HAL_DESCRIPTION_CAPACITY];
+  if (!INGOT_WITH_MESSAGES) return status;
   uint16_t code = *word & (uint16_t)~INGOT_VM_TRAP;
   if (code == INGOT_OP_ASSERT || code == INGOT_OP_RESULT_BUFFER) return status;
   if (!ingot_vm_describe(context, word, text, sizeof(text))) return status;
@@ -98,9 +99,14 @@ static inline uint32_t table_word(const uint16_t *pc, uint64_t number) {
 #define UNSIGNED(k) ((uint64_t)r.i[pc[k]])
 #define LIST(k) (&context->lists[pc[k]])
 
+/* Begins a case, of which nothing is left in a runtime without the instruction. */
+#define NEED(op) \
+  if (!INGOT_WITH_OP(INGOT_OP_##op)) goto unknown
+
 /* A case that computes one register and goes on `words` words later. */
 #define COMPUTE(op, target, words, value) \
   case INGOT_OP_##op:                     \
+    NEED(op);                             \
     target = (value);                     \
     pc += (words);                        \
     continue
@@ -108,6 +114,7 @@ static inline uint32_t table_word(const uint16_t *pc, uint64_t number) {
 /* A case whose work is a function that returns a status. */
 #define WORK(op, words, call)  \
   case INGOT_OP_##op:          \
+    NEED(op);                  \
     context->queue->site = pc; \
     status = (call);           \
     if (status) goto failed;   \
@@ -117,6 +124,7 @@ static inline uint32_t table_word(const uint16_t *pc, uint64_t number) {
 /* A case of size arithmetic: `compute` says whether the result fits. */
 #define SIZE(op, compute)                               \
   case INGOT_OP_##op:                                   \
+    NEED(op);                                           \
     if (!compute(I(2), I(3), &size)) {                  \
       status = size_failure(context, code, I(2), I(3)); \
       goto failed;                                      \
@@ -156,6 +164,7 @@ ingot_status_t ingot_vm_run(ingot_vm_context_t *context) {
       }
       case INGOT_OP_RETURN: return NULL;
       case INGOT_OP_ASSERT:
+        NEED(ASSERT);
         if (I(1) == 0) {
           status = ingot_vm_assert_failure(context, pc, r.i);
           goto failed;
@@ -219,12 +228,14 @@ ingot_status_t ingot_vm_run(ingot_vm_context_t *context) {
         continue;
         COMPUTE(CONSTANTS, O(1), 2, image->constants);
       case INGOT_OP_PARAMETER:
+        NEED(PARAMETER);
         status = ingot_vm_init_parameter(context->initializing, pc[3], &O(1));
         if (status) goto failed;
         I(2) = 0;
         pc += 4;
         continue;
       case INGOT_OP_ARENA:
+        NEED(ARENA);
         status = ingot_vm_init_arena(context->initializing, context->queue, I(3), &O(1));
         if (status) goto failed;
         I(2) = 0;
@@ -244,6 +255,7 @@ ingot_status_t ingot_vm_run(ingot_vm_context_t *context) {
         pc += 4;
         continue;
       case INGOT_OP_VARIABLE_WRITE: {
+        NEED(VARIABLE_WRITE);
         ingot_vm_variable_t *variable = &context->variables[pc[3]];
         if (ingot_vm_variable_is_shared(variable)) {
           status = ingot_vm_context_part(context, variable, r.o, function->ref_count);
@@ -270,6 +282,7 @@ ingot_status_t ingot_vm_run(ingot_vm_context_t *context) {
         continue;
       }
       case INGOT_OP_NATIVE_CALL: {
+        NEED(NATIVE_CALL);
         const uint16_t *next = pc;
         context->queue->site = pc;
         status = ingot_vm_call_native(context, &next, r.i, r.o);
@@ -284,10 +297,12 @@ ingot_status_t ingot_vm_run(ingot_vm_context_t *context) {
         WORK(WRITE_F64, 5, ingot_vm_write_f64(context, O(1), I(2), F(3), pc[4]));
 
       case INGOT_OP_LIST_CLEAR:
+        NEED(LIST_CLEAR);
         ingot_vm_list_clear(LIST(1));
         pc += 2;
         continue;
       case INGOT_OP_LIST_SWAP: {
+        NEED(LIST_SWAP);
         const ingot_vm_list_t first = *LIST(1);
         *LIST(1) = *LIST(2);
         *LIST(2) = first;
@@ -305,6 +320,7 @@ ingot_status_t ingot_vm_run(ingot_vm_context_t *context) {
         WORK(LIST_RESULT, 4, ingot_vm_list_result(context, pc, I(3)));
         WORK(LIST_GET, 5, ingot_vm_list_get(context, LIST(3), I(4), &O(1), &I(2)));
       default: /* the verifier knows every opcode that the switch does */
+      unknown:
         if (code & INGOT_VM_TRAP) {
           const uint16_t *at = pc;
           status = context->trap(context, &pc, r.i, r.o);
@@ -328,6 +344,7 @@ failed:
 #undef O
 #undef UNSIGNED
 #undef LIST
+#undef NEED
 #undef COMPUTE
 #undef WORK
 #undef SIZE

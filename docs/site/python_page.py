@@ -25,7 +25,7 @@ __all__ = ["python_page"]
 
 _FUNCTIONS = "Functions of programs"
 SECTIONS: dict[str, tuple[str, ...]] = {
-    "Compile": ("compile", "Module", "Report"),
+    "Compile": ("compile", "bundle", "Module", "Report"),
     "Quantise": ("quantize", "QuantizedModule", "QuantizationReport", "LayerReport", "ResultError"),
     "Programs in Python": ("program", "trace", "spec", "chain", "lowering", "Program", "Spec"),
     "State": ("state.past_present", "state.carried", "state.named"),

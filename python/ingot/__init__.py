@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ingot import ops
+    from ingot.bundling import bundle
     from ingot.compiler import Module, compile, state
     from ingot.compiler.chain import chain
     from ingot.compiler.frontends.natives import Native
@@ -88,6 +89,7 @@ __all__ = [
     "Unsupported",
     "Value",
     "__version__",
+    "bundle",
     "chain",
     "compile",
     "devices",
@@ -126,6 +128,7 @@ _HOMES = {
     "Signature": "ingot.runtime.signature",
     "Spec": _TRACING,
     "Value": "ingot.runtime.signature",
+    "bundle": "ingot.bundling",
     "chain": "ingot.compiler.chain",
     "compile": "ingot.compiling",
     "devices": "ingot.hal.device",

@@ -14,17 +14,22 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from ingot.bundle_command import add_bundle
 from ingot.call_commands import add_bench, add_run
 from ingot.command_line import (
     add_command,
     add_dim,
     add_json,
     add_parameters,
-    count,
     parse_parameters,
     say,
 )
-from ingot.compile_options import parse_length
+from ingot.compile_options import (
+    add_outputs,
+    add_shape_options,
+    add_weight_options,
+    parse_length,
+)
 from ingot.hal.errors import CompileError, Error, InvalidArgument
 from ingot.hal.printable import json_escape, printable, size_text
 from ingot.language.chat import add_chat
@@ -108,6 +113,7 @@ def make_parser() -> argparse.ArgumentParser:
     for add in (
         _add_compile,
         add_quantize,
+        add_bundle,
         add_run,
         add_bench,
         add_record,
@@ -140,9 +146,9 @@ def _add_compile(commands: Any) -> None:
     )
     parser.add_argument("-o", "--output", required=True, metavar="OUT", help="the module file")
     _add_machines(parser)
-    _add_outputs(parser)
-    _add_weight_options(parser)
-    _add_shape_options(parser)
+    add_outputs(parser)
+    add_weight_options(parser)
+    add_shape_options(parser)
     parser.add_argument(
         "--debug",
         action="store_true",
@@ -197,119 +203,22 @@ def _add_machines(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_weight_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--parameters",
-        choices=("embedded", "external"),
-        default="embedded",
-        help="weights go into the module, or are given when it is loaded (%(default)s)",
-    )
-    parser.add_argument(
-        "--scope",
-        action="append",
-        default=[],
-        metavar="[SOURCE=]NAME",
-        help="what these parameters are of, of a source or of all; each scope has its own files",
-    )
-    parser.add_argument(
-        "--lora",
-        action="append",
-        default=[],
-        metavar="RANK|ADAPTER",
-        help="room for adapters (LoRA) of a language model: a rank, or those that are to fit",
-    )
-    parser.add_argument(
-        "--precision",
-        default="f32",
-        metavar="NAME",
-        help="of activations that meet weights quantised in groups: f32 as they are, or int8, "
-        "rounded to 8 bits, which is faster",
-    )
-
-
-def _add_outputs(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--outputs",
-        type=lambda text: text.split(","),
-        metavar="NAMES",
-        help="values of an ONNX graph that are the results, such as logits,hidden; what these do "
-        "not need is left out",
-    )
-
-
-def _add_shape_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--specialize",
-        action="append",
-        default=[],
-        metavar="NAME=SIZES",
-        help="sizes of a dim, such as s=1,128, for which to add kernels of their own",
-    )
-    parser.add_argument(
-        "--state",
-        action="append",
-        default=[],
-        metavar="STATE",
-        help="what the model keeps from call to call: past_present, carried:ARGUMENT, "
-        "carried:ARGUMENT:RESULT, or RESULT=ARGUMENT as often as there is state",
-    )
-    parser.add_argument(
-        "--capacity",
-        type=count,
-        help="room of caches that are state, or of a language model's cache, in steps",
-    )
-    parser.add_argument(
-        "--cache",
-        default="f32",
-        metavar="TYPE",
-        help="of a language model: f32, or f16 (%(default)s)",
-    )
-    parser.add_argument(
-        "--weights",
-        metavar="TYPE",
-        help="int8 or int4: what weights of a folder with config.json become when they are loaded",
-    )
-    parser.add_argument(
-        "--state-dim",
-        action="append",
-        default=[],
-        metavar="NAME=SIZE",
-        help="the size of a dim that state has, such as batch=1",
-    )
-
-
 def _run_compile(options: argparse.Namespace) -> None:
     import ingot
-    from ingot.compile_options import (
-        parse_lora,
-        parse_scope,
-        parse_sources,
-        parse_specialize,
-        parse_state,
-    )
+    from ingot.compile_options import compile_arguments, parse_sources
     from ingot.inputs import parse_dims
     from ingot.progress import show_progress
 
     begin = time.perf_counter()
     dims = parse_dims(options.dim)
-    state_dims = parse_dims(options.state_dim, "--state-dim")
     own = read_natives(options.natives)
     with show_progress(f"compiling {' '.join(options.model)}") as progress:
         module = ingot.compile(
             parse_sources(options.model),
-            outputs=options.outputs,
-            state=parse_state(options.state, options.capacity, state_dims),
-            capacity=None if options.state else options.capacity,
-            cache=options.cache,
-            weights=options.weights,
-            specialize=parse_specialize(options.specialize),
-            precision=options.precision,
+            **compile_arguments(options),
             target=options.target.split(","),
             variants=options.variants.split(",") if options.variants else None,
             fallback=not options.no_fallback,
-            parameters=options.parameters,
-            scope=parse_scope(options.scope),
-            lora=parse_lora(options.lora),
             natives=own.declared,
             kernels=own.kernels,
             version=options.module_version,
@@ -368,7 +277,7 @@ def _add_comparison(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--input", action="append", default=[], metavar="NAME=VALUE", help="as in `ingot run`"
     )
-    _add_outputs(parser)
+    add_outputs(parser)
     add_dim(parser, "the size of a dim that the model leaves open (1)")
     parser.add_argument(
         "--tolerance",

@@ -1,18 +1,24 @@
-"""What the options of `ingot compile` say beyond plain values: sources, hot values, state."""
+"""The options of `ingot compile` and `ingot bundle` for a source, and what they say beyond plain
+values: sources, hot values, state."""
 
 from __future__ import annotations
 
 import argparse
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from ingot.command_line import count
 from ingot.hal.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from ingot.compiler.state import State
 
 __all__ = [
+    "add_outputs",
+    "add_shape_options",
+    "add_weight_options",
+    "compile_arguments",
     "is_size",
     "parse_length",
     "parse_lora",
@@ -24,6 +30,106 @@ __all__ = [
 
 
 _LENGTH = re.compile(r"(?P<number>\d{1,15}(\.\d{1,9})?) ?((?P<unit>[KMGkmg])(?P<binary>i)?)?[Bb]?")
+
+
+def add_weight_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--parameters",
+        choices=("embedded", "external"),
+        default="embedded",
+        help="weights go into the module, or are given when it is loaded (%(default)s)",
+    )
+    parser.add_argument(
+        "--scope",
+        action="append",
+        default=[],
+        metavar="[SOURCE=]NAME",
+        help="what these parameters are of, of a source or of all; each scope has its own files",
+    )
+    parser.add_argument(
+        "--lora",
+        action="append",
+        default=[],
+        metavar="RANK|ADAPTER",
+        help="room for adapters (LoRA) of a language model: a rank, or those that are to fit",
+    )
+    parser.add_argument(
+        "--precision",
+        default="f32",
+        metavar="NAME",
+        help="of activations that meet weights quantised in groups: f32 as they are, or int8, "
+        "rounded to 8 bits, which is faster",
+    )
+
+
+def add_outputs(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--outputs",
+        type=lambda text: text.split(","),
+        metavar="NAMES",
+        help="values of an ONNX graph that are the results, such as logits,hidden; what these do "
+        "not need is left out",
+    )
+
+
+def add_shape_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--specialize",
+        action="append",
+        default=[],
+        metavar="NAME=SIZES",
+        help="sizes of a dim, such as s=1,128, for which to add kernels of their own",
+    )
+    parser.add_argument(
+        "--state",
+        action="append",
+        default=[],
+        metavar="STATE",
+        help="what the model keeps from call to call: past_present, carried:ARGUMENT, "
+        "carried:ARGUMENT:RESULT, or RESULT=ARGUMENT as often as there is state",
+    )
+    parser.add_argument(
+        "--capacity",
+        type=count,
+        help="room of caches that are state, or of a language model's cache, in steps",
+    )
+    parser.add_argument(
+        "--cache",
+        default="f32",
+        metavar="TYPE",
+        help="of a language model: f32, or f16 (%(default)s)",
+    )
+    parser.add_argument(
+        "--weights",
+        metavar="TYPE",
+        help="int8 or int4: what weights of a folder with config.json become when they are loaded",
+    )
+    parser.add_argument(
+        "--state-dim",
+        action="append",
+        default=[],
+        metavar="NAME=SIZE",
+        help="the size of a dim that state has, such as batch=1",
+    )
+
+
+def compile_arguments(options: argparse.Namespace) -> dict[str, Any]:
+    """What these options are to `ingot.compile`."""
+    from ingot.inputs import parse_dims
+
+    state_dims = parse_dims(options.state_dim, "--state-dim")
+    return {
+        "outputs": options.outputs,
+        "state": parse_state(options.state, options.capacity, state_dims),
+        "capacity": None if options.state else options.capacity,
+        "cache": options.cache,
+        "weights": options.weights,
+        "specialize": parse_specialize(options.specialize),
+        "precision": options.precision,
+        "parameters": options.parameters,
+        "scope": parse_scope(options.scope),
+        "lora": parse_lora(options.lora),
+    }
 
 
 def parse_sources(texts: Sequence[str]) -> str | dict[str, str]:

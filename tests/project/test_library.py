@@ -174,9 +174,13 @@ def test_wheel_installs_and_imports_without_the_source_tree(tmp_path: Path) -> N
     uri, file, _ = printed.split()
     assert uri == "cpu"
     assert Path(file).is_relative_to(site)
-    assert (site / "ingot" / "include" / "ingot" / "kernel_abi.h").is_file()
+    assert (site / "ingot" / "csrc" / "include" / "ingot" / "kernel_abi.h").is_file()
     assert (site / "bin" / "ingot").is_file()
-    assert not [*site.rglob("*.c"), *(site / "ingot" / "hal").rglob("*.h")]
+    assert not [*(site / "ingot" / "hal").rglob("*.[ch]")]
+    bundled = ("bundle", ROOT / "samples/hello/hello.onnx", "--sources", "-o", tmp_path / "hello")
+    program = "from ingot.command import main; import sys; sys.exit(main())"
+    _run(sys.executable, "-S", "-c", _without_site_packages(site) + program, *bundled)
+    assert (tmp_path / "hello" / "ingot.c").is_file()
 
 
 def _without_site_packages(site: Path) -> str:

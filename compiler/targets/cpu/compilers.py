@@ -124,7 +124,9 @@ class Compiler:
 
     def _driver(self, variant: Variant) -> list[str]:
         is_clang = "clang" in self.version
-        target = [f"--target={_TRIPLES[variant.machine]}"] if is_clang else [_GCC_FLAG]
+        target = [_GCC_FLAG]
+        if is_clang:
+            target = [f"--target={variant.triple or _TRIPLES[variant.machine]}"]
         return [*self.command, *target, *variant.flags]
 
 

@@ -17,8 +17,10 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -32,6 +34,7 @@ from ingot.compiler.targets.cpu.headers import HEADER_FOLDER
 from ingot.compiler.targets.cpu.misfit_printer import print_misfit
 from ingot.compiler.targets.cpu.own_printer import OwnPrinted, print_kernel
 from ingot.compiler.targets.cpu.variants import (
+    BOARDS,
     VARIANTS,
     Variant,
     default_variants,
@@ -42,11 +45,19 @@ from ingot.hal.errors import CompileError
 from ingot.hal.file_cache import Cache, default_cache
 from ingot.hal.header import INCLUDE_FOLDER
 
-__all__ = ["build_executable", "choose_fallback", "choose_variants"]
+__all__ = [
+    "build_executable",
+    "choose_fallback",
+    "choose_variants",
+    "kernel_files",
+    "run",
+    "without_objects",
+]
 
 GROUP_LENGTH = 60_000  # characters of kernel text per file, about one second of compiling
 GREATEST_CACHE = 1 << 30  # bytes; what was not used for longest goes
 _NAME = "ingot_name_of_kernel"
+_QUERY = "ingot_executable_query"
 _MESSAGE_LENGTH = 2000
 
 
@@ -58,6 +69,8 @@ def choose_variants(
 
     InvalidArgument: there is no such variant. CompileError: none for this machine.
     """
+    if names is not None and _without_objects.get() and all(name in BOARDS for name in names):
+        return tuple(BOARDS[name] for name in names)
     if names is not None:
         return named_variants(names, has_dot4)
     try:
@@ -100,6 +113,8 @@ def build_executable(
     `progress` is told how many of how many kernels are compiled. CompileError: no compiler, or it
     failed; the message says where the source was kept.
     """
+    if _without_objects.get():
+        return [b""] * len(kernels)
     cache = cache or default_cache()
     try:
         jobs = [
@@ -115,6 +130,19 @@ def build_executable(
     if any(job.cached is None for job in jobs):
         cache.trim(GREATEST_CACHE)
     return objects
+
+
+_without_objects: ContextVar[bool] = ContextVar("without objects", default=False)
+
+
+@contextmanager
+def without_objects() -> Iterator[None]:
+    """Inside, `build_executable` compiles nothing: the kernels are linked into a program."""
+    token = _without_objects.set(True)
+    try:
+        yield
+    finally:
+        _without_objects.reset(token)
 
 
 def _build(jobs: Sequence[_Job], progress: Callable[[int, int], None]) -> list[bytes]:
@@ -150,7 +178,7 @@ class _Job:
         self, compiler: Compiler, variant: Variant, kernels: list[Kernel], cache: Cache
     ) -> None:
         self.compiler, self.variant, self.cache = compiler, variant, cache
-        self.files = _files(kernels)
+        self.files = kernel_files(kernels)
         self.key = self._key([file.text for file in self.files])
         self.cached = cache.read(self.key)
         self.running: dict[Future[None], int] = {}
@@ -195,14 +223,14 @@ class _Job:
     def _build(self, file: str, folders: Sequence[str]) -> None:
         """Make the object of one file."""
         first, *others = self.compiler.at_once(self.variant, "kernels.so", file)
-        _run([*first, *folders], self.folder)
+        run([*first, *folders], self.folder)
         for command in others:
-            _run(command, self.folder)
+            run(command, self.folder)
 
     def _compile(self, command: Sequence[str], path: Path, key: str) -> None:
         """Compile one of several files; what is done is kept if another fails."""
         made = path.with_suffix(".o")
-        _run([*command, "-c", path.name, "-o", made.name], path.parent)
+        run([*command, "-c", path.name, "-o", made.name], path.parent)
         self.cache.write(key, made.read_bytes())
 
     def finish(self) -> bytes:
@@ -211,7 +239,7 @@ class _Job:
             return self.cached
         if len(self.files) > 1:
             names = [os.path.relpath(each, self.folder) for each in self.objects]
-            _run(self.compiler.link_command(self.variant, "kernels.so", names), self.folder)
+            run(self.compiler.link_command(self.variant, "kernels.so", names), self.folder)
         data = (self.folder / "kernels.so").read_bytes()
         self.cache.write(self.key, data)
         return data
@@ -226,13 +254,15 @@ class _File:
     has_bytes: bool
 
 
-def _files(kernels: Sequence[Kernel]) -> list[_File]:
-    """The kernels in files, the longest first, and the table of entries in the last one."""
+def kernel_files(kernels: Sequence[Kernel], query: str = "") -> list[_File]:
+    """The kernels in files, the longest first, and the table of entries in the last one. `query`:
+    of `linked_sources`."""
     functions: dict[str, PrintedKernel] = {}
     names: list[str] = []
     for kernel in kernels:
         printed = print_kernel(replace(kernel, name=_NAME))
-        name = "kernel_" + hashlib.sha256(printed.text.encode()).hexdigest()[:24]
+        digest = hashlib.sha256(printed.text.encode()).hexdigest()[:24]
+        name = f"{query}_{digest}" if query else f"kernel_{digest}"
         names.append(name)
         functions[name] = replace(printed, text=printed.text.replace(_NAME, name))
     groups = [[functions[name] for name in each] for each in _groups(functions)]
@@ -241,7 +271,7 @@ def _files(kernels: Sequence[Kernel]) -> list[_File]:
         for each in groups
     ]
     files.sort(key=lambda file: (-len(file.text), file.text))
-    table = _table(kernels, names)
+    table = _table(kernels, names, query)
     if len(files) > 1 or any(isinstance(each, OwnPrinted) for each in functions.values()):
         return [*files, _File(c_printer.print_source([]) + table, 0, False)]
     # a file of its own would take a third of a small build
@@ -272,8 +302,9 @@ def _groups(functions: Mapping[str, PrintedKernel]) -> list[list[str]]:
     return list(groups.values())
 
 
-def _table(kernels: Sequence[Kernel], names: Sequence[str]) -> str:
-    """What follows the kernels of one file: the only export, and the memory functions."""
+def _table(kernels: Sequence[Kernel], names: Sequence[str], query: str = "") -> str:
+    """What follows the kernels of one file: the only export, and without `query` the memory
+    functions."""
     lines = ['#include "kernel_misfit.h"', ""]
     by_name = dict(zip(names, kernels, strict=True))
     lines += [f"{c_printer.prototype(replace(by_name[name], name=name))};" for name in by_name]
@@ -289,20 +320,21 @@ def _table(kernels: Sequence[Kernel], names: Sequence[str]) -> str:
         counts = f"{kernel.written}u, {len(kernel.bindings)}, {len(kernel.constants)}"
         row = f"{name}, {{{tile}}}, {kernel.scratch_length}, {misfits[text]}, {counts}"
         lines.append(f"  {{{row}}},")
+    export = "" if query else '__attribute__((visibility("default"))) '
     lines += [
         "};",
         "static const ingot_kernel_library_t library = {INGOT_KERNEL_ABI_VERSION, "
         f"{len(kernels)}, entries}};",
         "",
-        '__attribute__((visibility("default"))) const ingot_kernel_library_t *INGOT_KERNEL_CALL',
-        "ingot_executable_query(uint32_t abi_version);",
+        f"{export}const ingot_kernel_library_t *INGOT_KERNEL_CALL",
+        f"{query or _QUERY}(uint32_t abi_version);",
         "const ingot_kernel_library_t *INGOT_KERNEL_CALL",
-        "ingot_executable_query(uint32_t abi_version) {",
+        f"{query or _QUERY}(uint32_t abi_version) {{",
         "  return abi_version == INGOT_KERNEL_ABI_VERSION ? &library : 0;",
         "}",
         "",
     ]
-    return "\n".join([*lines, '#include "kernel_memory.h"', ""])
+    return "\n".join(lines if query else [*lines, '#include "kernel_memory.h"', ""])
 
 
 @lru_cache(maxsize=1)
@@ -312,7 +344,7 @@ def _headers() -> str:
     return "\0".join(path.read_text(encoding="utf-8") for path in paths)
 
 
-def _run(command: Sequence[str], folder: Path) -> None:
+def run(command: Sequence[str], folder: Path) -> None:
     """Run the compiler in a folder. CompileError: it failed; the folder's sources are kept."""
     environment = {**os.environ, "LC_ALL": "C"}
     try:

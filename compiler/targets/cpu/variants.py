@@ -12,6 +12,7 @@ from ingot.hal.errors import InvalidArgument
 from ingot.hal.spec import layout
 
 __all__ = [
+    "BOARDS",
     "PLATFORMS",
     "VARIANTS",
     "Variant",
@@ -32,6 +33,7 @@ class Variant:
     macros: tuple[str, ...] = ()  # defined by a compiler that knows the flags
     is_for_bytes: bool = False  # better than the next one only for products of bytes
     without_bytes: str = ""  # the variant that is the same without instructions for these
+    triple: str = ""  # as clang spells it, of a board; else Linux's for the machine
 
     @property
     def plain(self) -> Variant:
@@ -138,6 +140,23 @@ VARIANTS: dict[str, Variant] = {
     )
 }
 """Those of one machine best first."""
+
+
+def _board(name: str, triple: str, *flags: str) -> Variant:
+    """A processor without vectors: four lanes are four registers."""
+    target = TargetInfo(name, 16, 8, fma=bool(flags), polls=True)
+    return Variant(target, "arm", (), (f"-mcpu={name}", "-mthumb", *flags), triple=triple)
+
+
+BOARDS: dict[str, Variant] = {
+    each.name: each
+    for each in (
+        _board("cortex-m3", "armv7m-none-eabi"),
+        _board("cortex-m4", "armv7em-none-eabihf", "-mfloat-abi=hard", "-mfpu=fpv4-sp-d16"),
+        _board("cortex-m7", "armv7em-none-eabihf", "-mfloat-abi=hard", "-mfpu=fpv5-d16"),
+    )
+}
+"""Processors without a system that could load code: their kernels are linked (`bundling`)."""
 
 PLATFORMS = {
     "android": ("aarch64-i8mm", "aarch64-dotprod", "aarch64", "armv7-neon", "x86-64-v2"),

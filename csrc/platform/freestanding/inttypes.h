@@ -4,9 +4,15 @@
 
 #include <stdint.h>
 
-#define PRId64 "lld" /* 64 bits everywhere, whatever type int64_t is */
+#if defined(__LP64__) && !defined(__APPLE__) /* as compilers that check formats have it */
+#define PRId64 "ld"
+#define PRIu64 "lu"
+#define PRIx64 "lx"
+#else
+#define PRId64 "lld"
 #define PRIu64 "llu"
 #define PRIx64 "llx"
+#endif
 #define PRIu32 "u"
 
 #endif /* INGOT_PLATFORM_FREESTANDING_INTTYPES_H_ */

@@ -61,7 +61,7 @@ def test_same_source_gives_the_same_bytes_and_the_cache_is_used(
     first = toolchain.build_executable({variant: kernels()}, Cache(None))
     assert toolchain.build_executable({variant: kernels()}, cache) == first
     (path,) = tmp_path.iterdir()
-    monkeypatch.setattr(toolchain, "_run", lambda *arguments: pytest.fail("compiled again"))
+    monkeypatch.setattr(toolchain, "run", lambda *arguments: pytest.fail("compiled again"))
     assert toolchain.build_executable({variant: kernels()}, cache) == first
     data = bytearray(path.read_bytes())
     data[100] ^= 1
@@ -73,9 +73,11 @@ def test_the_compiler_is_started_once_for_a_variant_and_twice_for_many_kernels(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     commands: list[list[str]] = []
-    run = toolchain._run
+    run = toolchain.run
     monkeypatch.setattr(
-        toolchain, "_run", lambda command, folder: (commands.append(command), run(command, folder))
+        toolchain,
+        "run",
+        lambda command, folder: (commands.append(command), run(command, folder)),
     )
     both = {VARIANTS[name]: kernels() for name in ("x86-64-v3", "x86-64-v2")}
     together = toolchain.build_executable(both, Cache(None))
@@ -98,9 +100,9 @@ def test_kernels_without_products_of_bytes_are_compiled_once_for_variants_that_d
     function.name = "entry_bytes"
     variants = [VARIANTS[name] for name in ("x86-64-v3-vnni", "x86-64-v3")]
     commands: list[list[str]] = []
-    run = toolchain._run
+    run = toolchain.run
     monkeypatch.setattr(
-        toolchain, "_run", lambda command, folder: (commands.append(command), run(command, folder))
+        toolchain, "run", lambda command, folder: (commands.append(command), run(command, folder))
     )
     monkeypatch.setattr(toolchain, "GROUP_LENGTH", 1)
     given = {each: [lower_contraction(function, each.target), *kernels()] for each in variants}
@@ -130,9 +132,11 @@ def test_a_changed_kernel_is_compiled_alone_and_gives_the_bytes_of_a_new_build(
     after = [added, *renamed]
     new = toolchain.build_executable({variant: after}, Cache(None))
     commands: list[list[str]] = []
-    run = toolchain._run
+    run = toolchain.run
     monkeypatch.setattr(
-        toolchain, "_run", lambda command, folder: (commands.append(command), run(command, folder))
+        toolchain,
+        "run",
+        lambda command, folder: (commands.append(command), run(command, folder)),
     )
     told.clear()
     assert toolchain.build_executable({variant: after}, cache, lambda *n: told.append(n)) == new
@@ -164,7 +168,7 @@ def test_a_kernel_that_fails_ends_the_others(monkeypatch: pytest.MonkeyPatch) ->
             time.sleep(0.2)  # while the first failure is noticed
         raise CompileError("out of luck")
 
-    monkeypatch.setattr(toolchain, "_run", fail)
+    monkeypatch.setattr(toolchain, "run", fail)
     monkeypatch.setattr(toolchain.os, "sched_getaffinity", lambda process: {0})
     with pytest.raises(CompileError, match="out of luck"):
         toolchain.build_executable({VARIANTS["x86-64-v3"]: kernels()}, Cache(None))
@@ -175,7 +179,12 @@ def test_what_is_compiled_is_kept_if_another_file_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(toolchain, "GROUP_LENGTH", 1)
-    variant, cache, run, commands = VARIANTS["x86-64-v3"], Cache(tmp_path), toolchain._run, []
+    variant, cache, run, commands = (
+        VARIANTS["x86-64-v3"],
+        Cache(tmp_path),
+        toolchain.run,
+        [],
+    )
 
     def compile_all_but_the_table(command: list[str], folder: Path) -> None:
         commands.append(command)
@@ -183,7 +192,7 @@ def test_what_is_compiled_is_kept_if_another_file_fails(
             raise CompileError("out of luck")
         run(command, folder)
 
-    monkeypatch.setattr(toolchain, "_run", compile_all_but_the_table)
+    monkeypatch.setattr(toolchain, "run", compile_all_but_the_table)
     for count in (6, 1):
         commands.clear()
         with pytest.raises(CompileError, match="out of luck"):
@@ -334,7 +343,7 @@ def test_a_kernel_is_printed_once_and_its_file_has_few_parts_of_the_headers(
     )
     lengths = []
     for kernel in kernels():  # exp, erf, sin, neg, neg
-        (file,) = toolchain._files([kernel])
+        (file,) = toolchain.kernel_files([kernel])
         assert re.search(r"^(INGOT_)?IF\(", file.text, re.M) is None
         path = tmp_path / "kernel.c"
         path.write_text(file.text)

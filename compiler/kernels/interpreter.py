@@ -325,6 +325,7 @@ _SPECIAL: dict[str, Callable[[_Run, Op], None]] = {
     "loop.store": _Run.store,
     "loop.same": _Run.same,
     "loop.poll": _Run.poll,
+    "loop.prefetch": lambda run, op: None,
     "loop.barrier": _Run.barrier,
     "loop.fault": _Run.fault,
     "loop.if": _Run.if_,

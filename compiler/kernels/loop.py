@@ -423,6 +423,10 @@ class LoopBuilder:
             operands.append(self.value(count))
         self._append("loop.store", operands, None, Access(aligned))
 
+    def prefetch(self, memory: Value, index: Index) -> None:
+        """Ask for the cache line of an element, which need not be there."""
+        self._append("loop.prefetch", [memory, self.value(index)], None)
+
     def gather(self, memory: Value, indices: Value) -> Value:
         """The elements at an i64 vector of indices."""
         return self._one(

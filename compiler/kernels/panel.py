@@ -21,6 +21,7 @@ from ingot.compiler.kernels.register_tile import PANEL, TileShape, multiply_add
 from ingot.hal.spec import DType, dtype
 
 __all__ = [
+    "AHEAD",
     "interleaved",
     "interleaved_length",
     "panel_lines",
@@ -30,6 +31,11 @@ __all__ = [
 ]
 
 I32 = dtype("i32")
+
+AHEAD = 8192
+"""Bytes from a line that few rows meet to the one that is asked for meanwhile. The processor's own
+prefetching does not keep up: 8 rows x 2048 x 32768, Q4_0 and bytes: 3.6 ms, with 1, 2, 4 and 8 KB
+2.8, 2.3, 1.9 and 1.8; one row 1.00 and .83."""
 
 
 def panel_lines(
@@ -157,6 +163,8 @@ def interleaved(
         for part in range(parts):
             j, column = divmod(part * lanes, PANEL * steps)
             at = b.add(b.mul(b.add(panel, j), length), b.mul(loop.index, PANEL * steps))
+            if column * stored.bytes % 64 == 0:
+                b.prefetch(source, b.add(at, column + AHEAD // stored.bytes))
             line = b.convert(b.load(source, b.add(at, column), lanes), element)
             for place, a in zip(range(part, len(sums), parts), repeated, strict=True):
                 sums[place] = multiply_add(b, a, line, sums[place])

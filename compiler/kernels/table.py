@@ -74,7 +74,8 @@ class LoopRow:
 
     `operands` are names with a kind, such as "memory: memory"; "?" may be left out, "*" is any
     number of them. `rule` gives the types of the results, or raises RuleError. `effect` is what
-    the op does beside its results: "reads", "writes", "faults", "waits", "polls", "ends" (a block).
+    the op does beside its results: "reads", "writes", "hints", "faults", "waits", "polls", "ends"
+    (a block).
     """
 
     name: str
@@ -291,6 +292,9 @@ def _memory_ops() -> None:
         "The elements at the indices.",
         "reads",
     )
+    _row("loop.prefetch(memory: memory, index: index)", "", rules.nothing,
+         "Asks for the cache line of the element at the index, which may lie behind the last one. "
+         "Changes nothing.", "hints")  # fmt: skip
     _row("loop.same(a: memory, b: memory)", "i1", rules.same,
          "Whether both start at the same address: a result that lies in an operand.")  # fmt: skip
 

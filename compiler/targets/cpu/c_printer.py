@@ -126,6 +126,7 @@ class _Printer(CStructure):
         "loop.store": "_store",
         "loop.fault": "_fault",
         "loop.poll": "_poll",
+        "loop.prefetch": "_prefetch",
     }
 
     def __init__(self) -> None:
@@ -240,6 +241,12 @@ class _Printer(CStructure):
 
     def _poll(self, op: Op) -> None:
         self._line(f"INGOT_POLL({Poll.of(op).work});")
+
+    def _prefetch(self, op: Op) -> None:
+        """Into L2: what is read next would leave L1 again."""
+        memory, index = (self._name(value) for value in op.operands)
+        address = f"(uintptr_t){memory} + (uintptr_t){index} * sizeof *{memory}"
+        self._line(f"__builtin_prefetch((const void *)({address}), 0, 2);")
 
     def _store(self, op: Op) -> None:
         memory, index, value = op.operands[:3]

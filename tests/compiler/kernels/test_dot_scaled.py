@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingot.compiler.graph.ops import code_lines, code_steps
-from ingot.compiler.ir import Function
+from ingot.compiler.ir import Function, walk
 from ingot.compiler.kernels.classes import lower_entry
 from ingot.compiler.kernels.interpreter import run_kernel
 from ingot.hal.spec import dtype
@@ -89,6 +89,8 @@ def test_few_rows_read_codes_as_they_lie() -> None:
     function = dot("u4", 64, 128, 16, "1", "f32")
     kernel = lower_entry(function, V3)
     assert (kernel.scratch_length, kernel.schedule.is_unpacked) == (0, False)
+    asked = [op for op in walk(kernel.loops) if op.name == "loop.prefetch"]
+    assert asked, "memory gives lines late where nothing asks for them"
     check(function, 1, 64, 16, dot4_variants()[:1])
 
 

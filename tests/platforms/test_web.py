@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -195,3 +196,14 @@ def test_threads_need_a_page_that_is_isolated(package: Path, tmp_path: Path) -> 
 def test_the_runtime_is_small(package: Path) -> None:
     for name in ("ingot.wasm", "ingot-threads.wasm"):
         assert (package / name).stat().st_size < 150_000
+
+
+def test_npm_takes_all_files(package: Path) -> None:
+    about = json.loads((package / "package.json").read_text())
+    always = {"package.json", "README.md", "LICENSE"}
+    names = {path.name for path in package.iterdir()} - always
+    assert "thread.js" in names
+    assert {
+        name for name in names if not any(fnmatch(name, each) for each in about["files"])
+    } == set()
+    assert about["version"] == ingot.__version__

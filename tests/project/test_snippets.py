@@ -80,7 +80,7 @@ def runs(page: Path, *languages: str) -> list[Snippet]:
 def test_what_looks_like_a_command_or_a_program_has_its_language(page: Path) -> None:
     plain = [each.text for each in snippets(page) if not each.language]
     assert not [text for text in plain if COMMAND.match(text)]
-    assert {each.language for each in snippets(page)} <= {"", "python", "sh", "c", "cmake"}
+    assert {each.language for each in snippets(page)} <= {"", "python", "sh", "c", "cmake", "js"}
 
 
 @pytest.fixture(scope="module")

@@ -11,12 +11,14 @@ import { inNode, readBytes, startWorker } from "./sources.js";
 const PAGE = 65536;
 const INITIAL_PAGES = 32;
 const MAXIMUM_PAGES = 65535; // of 2^32 bytes all but the last
-const SIMD = [0, 97, 115, 109, 1, 0, 0, 0, 1, 5, 1, 96, 0, 1, 123, 3, 2, 1, 0, 10, 8, 1, 6, 0, 65]; // i8x16.splat
+const SIMD = [
+  ...[0, 97, 115, 109, 1, 0, 0, 0, 1, 5, 1, 96, 0, 1, 123, 3, 2, 1, 0, 10, 8, 1, 6],
+  ...[0, 65, 0, 253, 15, 11], // i8x16.splat
+];
 const RELAXED = [
   ...[0, 97, 115, 109, 1, 0, 0, 0, 1, 8, 1, 96, 3, 123, 123, 123, 1, 123, 3, 2, 1, 0, 10, 13, 1],
   ...[11, 0, 32, 0, 32, 1, 32, 2, 253, 133, 2, 11], // f32x4.relaxed_madd
 ];
-
 const STACK = 262144; // bytes of each thread, aligned to it: wasm.c
 
 const compiled = {}; // by file: the promise of the runtime's code, the same for all instances
@@ -26,7 +28,7 @@ export const processors = () => globalThis.navigator?.hardwareConcurrency ?? 1;
 /** Bit 0: simd128, bit 1: relaxed SIMD. */
 export function features() {
   const has = (bytes) => WebAssembly.validate(Uint8Array.from(bytes));
-  return (has([...SIMD, 0, 253, 15, 11]) ? 1 : 0) | (has(RELAXED) ? 2 : 0);
+  return (has(SIMD) ? 1 : 0) | (has(RELAXED) ? 2 : 0);
 }
 
 async function compileRuntime(file) {
@@ -45,7 +47,7 @@ export class Host {
   #failed = null; // what the engine threw
   #threads;
   #runtime; // compiled
-  #sides = []; // side modules, for threads: {module, memoryBase, tableBase}
+  #sides = []; // what threads need of side modules
   spans = new Map(); // of parameters, by key: where their ingot_parameter_span_t lie
   read = () => null; // (length) => the next bytes of a state, or null
   write = () => {}; // (bytes): some more of a state
@@ -151,16 +153,9 @@ export class Host {
   }
 
   text(address) {
-    const bytes = this.bytes;
-    return new TextDecoder().decode(bytes.slice(address, bytes.indexOf(0, address)));
-  }
-
-  putText(text, allocate) {
-    const encoded = new TextEncoder().encode(text);
-    const address = allocate(encoded.length + 1);
-    this.bytes.set(encoded, address);
-    this.bytes[address + encoded.length] = 0;
-    return address;
+    const { bytes } = this;
+    const begin = address >>> 0;
+    return new TextDecoder().decode(bytes.slice(begin, bytes.indexOf(0, begin)));
   }
 
   /** Throws the failure that a status says. */
@@ -253,7 +248,7 @@ export class Host {
         return exports ? this.#libraries.push(exports) - 1 : 0;
       },
       symbol: (library, name) => {
-        const found = this.#libraries[library][this.text(name >>> 0)];
+        const found = this.#libraries[library][this.text(name)];
         if (typeof found !== "function") return 0;
         const place = this.#table.grow(1);
         this.#table.set(place, found);
@@ -263,7 +258,7 @@ export class Host {
         this.#libraries[library] = null;
       },
       find: (key, out) => {
-        const span = this.spans.get(this.text(key >>> 0));
+        const span = this.spans.get(this.text(key));
         if (span) this.bytes.copyWithin(out >>> 0, span, span + 20);
         return span ? 1 : 0;
       },

@@ -59,7 +59,7 @@ export class LocalModel {
     for (let p = 0; ; ++p) {
       const status = api.ingot_module_parameter(module, p, about);
       if (status !== 0) return void api.ingot_status_free(status);
-      const key = this.#host.text(this.#host.view.getUint32(about + 4, true));
+      const key = this.#host.text(this.#words(about + 4, 1)[0]);
       const tensor = tensors.get(key);
       if (!tensor) continue;
       const span = allocate(20);

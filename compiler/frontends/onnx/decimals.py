@@ -1,6 +1,6 @@
 """Decimal numbers as the nearest floats, in integers: the method of Eisel and Lemire ("Number
 Parsing at a Gigabyte per Second", 2021; that it is exact for every 64-bit `w` is shown in "Fast
-Number Parsing Without Fallback", 2023).
+Number Parsing Without Fallback", 2023). And the first digits of floats, with the same powers.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ import numpy as np
 from ingot.compiler.frontends.matrices.arrays import Array
 from ingot.hal.spec import DType, dtype
 
-__all__ = ["nearest_float"]
+__all__ = ["DIGITS", "first_digits", "nearest_float"]
 
 _I64, _U64 = dtype("i64"), dtype("u64")
 _LEAST, _GREATEST = -342, 308  # powers of ten that do not make every w 0, or every w infinite
+_LAST = 331  # that makes the least f64 a number of DIGITS digits
+DIGITS = 8
 
 
 def nearest_float(w: Array, q: Array, element: DType) -> Array:
@@ -55,6 +57,48 @@ def nearest_float(w: Array, q: Array, element: DType) -> Array:
     return whole.each("bitcast", dtype=element)
 
 
+def first_digits(x: Array) -> tuple[Array, Array]:
+    """Of finite f64 not below 0 the first DIGITS digits, of two the even ones, as u64, and the
+    power of ten of the first of them; 0 and 0 of 0."""
+    scope = x.scope
+    bits = x.each("bitcast", dtype=_U64)
+    field = bits.each("shift_right_logical", scope.like(52, bits).value)
+    mantissa = bits & scope.like((1 << 52) - 1, bits)
+    is_normal = field > 0
+    mantissa = scope.where(is_normal, mantissa | scope.like(1 << 52, bits), mantissa)
+    zeros = mantissa.each("count_leading_zeros")
+    w = mantissa.each("shift_left", zeros.value)
+    top = scope.where(is_normal, field, 1).convert(_I64) - zeros.convert(_I64) - 1012
+    power = (top * 78913).each("shift_right_arithmetic", scope.like(18, top).value)
+    (digits, whole), (fewer, _) = (_scaled(w, top, each) for each in (power, power + 1))
+    fits = whole < 10**DIGITS
+    power = scope.where(fits, power, power + 1)
+    digits = scope.where(fits, digits, fewer)
+    grown = digits >= 10**DIGITS
+    digits = scope.where(grown, 10 ** (DIGITS - 1), digits)
+    power = power + grown.convert(_I64)
+    is_zero = mantissa.equals(0)
+    return scope.where(is_zero, 0, digits), scope.where(is_zero, 0, power)
+
+
+def _scaled(w: Array, top: Array, power: Array) -> tuple[Array, Array]:
+    """w * 2**(top - 63) with the digit of `power` as the first of DIGITS: rounded, and cut. Only
+    ties are within 2**20 units of the lower word around the half."""
+    scope = w.scope
+    tens = -power + (DIGITS - 1)
+    high, low = _product(w, tens - _LEAST)
+    binary = (tens * 217706).each("shift_right_arithmetic", scope.like(16, tens).value)
+    shift = (-(top + binary) + 62).convert(_U64)
+    whole = high.each("shift_right_logical", shift.value)
+    rest = high - whole.each("shift_left", shift.value)
+    half = scope.like(1, high).each("shift_left", (shift - 1).value)
+    near = scope.like(1 << 20, low)
+    is_tie = (rest.equals(half) & (low < near)) | (rest.equals(half - 1) & (low > -near))
+    is_odd = (whole & scope.like(1, whole)).equals(1)
+    up = ((rest >= half) & ~is_tie) | (is_tie & is_odd)
+    return whole + up.convert(_U64), whole
+
+
 def _rounded(mantissa: Array) -> Array:
     """Half of it, up where it is odd."""
     one = mantissa.scope.like(1, mantissa)
@@ -90,7 +134,7 @@ def _wide(a: Array, b: Array) -> tuple[Array, Array]:
 def _powers() -> tuple[np.ndarray[tuple[int, ...], np.dtype[np.uint64]], ...]:
     """The first 128 bits of 5**q: upper and lower words."""
     values = []
-    for q in range(_LEAST, _GREATEST + 1):
+    for q in range(_LEAST, _LAST + 1):
         power = 5 ** abs(q)
         bits = power.bit_length()
         if q >= 0:

@@ -1,4 +1,4 @@
-"""Numbers written as decimals: read from strings, and integers as strings."""
+"""Numbers written as decimals: read from strings, and as strings."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import fields
 import numpy as np
 
 from ingot.compiler.frontends.matrices.arrays import Array, Scope
-from ingot.compiler.frontends.onnx.decimals import nearest_float
-from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of, unsupported
+from ingot.compiler.frontends.onnx.decimals import DIGITS, first_digits, nearest_float
+from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of
 from ingot.compiler.frontends.onnx.strings import flat, longest, not_empty
 from ingot.compiler.frontends.onnx.structures import Strings
-from ingot.compiler.ir import Value
+from ingot.compiler.ir import Value, dims
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.hal.spec import DType, dtype
 
@@ -24,7 +24,7 @@ __all__ = [
     "as_float",
     "as_integer",
     "read_decimals",
-    "write_integers",
+    "write_numbers",
 ]
 
 _BLANK = r"[\t-\r ]*"
@@ -129,13 +129,14 @@ def as_float(d: Decimal, element: DType, infinite: Value) -> tuple[Array, Array]
     return scope.where(d.negative, -found, found), known
 
 
-def write_integers(node: Node, x: Value) -> Strings:
-    """Integers as decimals, i1 as 0 and 1. UnsupportedNode: they are no integers."""
+def write_numbers(node: Node, x: Value) -> Strings:
+    """Integers as decimals, i1 as 0 and 1, and floats with up to DIGITS digits, as C's "%.8g" has
+    them, which onnxruntime writes; NaN, INF and -INF."""
+    return _write_floats(node, x) if type_of(x).dtype.is_float else _write_integers(node, x)
+
+
+def _write_integers(node: Node, x: Value) -> Strings:
     element = type_of(x).dtype
-    unsupported(
-        not (element.is_integer or element.is_boolean),
-        f"casts {element} to strings, as only integers and i1 can be: give numbers as results",
-    )
     scope = Scope(node.builder)
     shape, given = shape_of(x), scope.real(flat(node, x))
     (count,) = given.shape
@@ -158,3 +159,77 @@ def write_integers(node: Node, x: Value) -> Strings:
     starts = (rows + 1) * 21 - lengths
     data = flat(node, characters.value)
     return Strings(node.reshape(starts.value, shape), node.reshape(lengths.value, shape), data)
+
+
+_WIDTH = 16  # characters of "-1.2345679e-324", and one more
+
+
+def _write_floats(node: Node, x: Value) -> Strings:
+    shape = shape_of(x)
+    scope = Scope(node.builder)
+    wide = node.convert(flat(node, x), "f64")
+    bits = scope.real(node.op("bitcast", wide, dtype=_U64))
+    negative = bits.each("shift_right_logical", scope.like(63, bits).value).convert(_I1)
+    given = scope.real(wide)
+    finite = scope.real(node.op("is_finite", wide))
+    digits, power = first_digits(scope.where(finite, given, 0).each("abs"))
+    characters, lengths = _decimal(digits, power)
+    is_nan = scope.real(node.op("is_nan", wide))
+    for texts, chosen in (("NaN", is_nan), ("INF", ~finite & ~is_nan)):
+        codes = scope.real(node.constant([*texts.encode().ljust(_WIDTH)], "u8"))
+        codes = codes.unsqueeze(0).broadcast_to(characters.shape)
+        characters = scope.where(chosen.unsqueeze(1).broadcast_to(codes.shape), codes, characters)
+        lengths = scope.where(chosen, 3, lengths)
+    (count,) = given.shape
+    signed = (negative & ~is_nan).convert(_I64)
+    sign = scope.full(ord("-"), _U8, (count, 1))
+    data = scope.concatenate([sign, characters], 1)
+    starts = scope.count((count,), 0) * (_WIDTH + 1) - signed + 1
+    ends = [node.reshape(each.value, shape) for each in (starts, lengths + signed)]
+    return Strings(ends[0], ends[1], flat(node, data.value))
+
+
+def _decimal(digits: Array, power: Array) -> tuple[Array, Array]:
+    """u8[n, _WIDTH] and how many are used: DIGITS digits, of which the first counts 10**power, as
+    digits with a point, or with an exponent behind one that is large or small."""
+    scope = digits.scope
+    (count,) = digits.shape
+    powers = scope.real(scope.builder.constant([10**each for each in range(DIGITS)][::-1], _U64))
+    columns = digits.unsqueeze(1).broadcast_to((count, DIGITS))
+    columns = columns.each("div", powers.unsqueeze(0).broadcast_to((count, DIGITS)).value)
+    columns = columns.each("rem", scope.like(10, columns).value).convert(_I64)
+    place = scope.count((count, DIGITS), 1)
+    kept = scope.where(columns > 0, place + 1, 1).max(1)
+
+    small, large = power < -4, power >= DIGITS
+    is_short = small | large  # written with an exponent
+    inner = scope.where(is_short, 0, power)
+    lead = (-inner).greater_of(0)
+    before = (inner + 1).greater_of(1)
+    total = (lead + kept).greater_of(before)
+    body = total + (total > before).convert(_I64)
+
+    def spread(x: Array) -> Array:
+        return x.unsqueeze(1).broadcast_to((count, _WIDTH))
+
+    at = scope.count((count, _WIDTH), 1)
+    behind = at > spread(before)
+    digit_at = at - behind.convert(_I64) - spread(lead)
+    inside = scope.where(digit_at > DIGITS - 1, DIGITS - 1, digit_at.greater_of(0))
+    row = scope.count((count, _WIDTH), 0) * DIGITS
+    digit = columns.reshape(dims.product((count, DIGITS))).take(row + inside, 0)
+    digit = scope.where(digit_at < 0, 0, digit) + ord("0")
+    characters = scope.where(at.equals(spread(before)), ord("."), digit)
+    size = scope.where(power < 0, -power, power)
+    width = (size >= 100).convert(_I64) + 2
+    tail = at - spread(body)
+    divisor = scope.where(tail.equals(spread(width) - 1), 100, scope.like(10, tail))
+    divisor = scope.where(tail.equals(spread(width) + 1), 1, divisor)
+    number = spread(size).each("div", divisor.value)
+    number = number.each("rem", scope.like(10, number).value) + ord("0")
+    sign = scope.where(spread(power < 0), ord("-"), scope.like(ord("+"), tail))
+    number = scope.where(tail.equals(1), sign, number)
+    number = scope.where(tail.equals(0), ord("e"), number)
+    characters = scope.where(spread(is_short) & (tail >= 0), number, characters)
+    lengths = body + scope.where(is_short, width + 2, 0)
+    return characters.convert(_U8), lengths

@@ -17,7 +17,7 @@ from ingot.compiler.frontends.onnx.numerals import (
     as_float,
     as_integer,
     read_decimals,
-    write_integers,
+    write_numbers,
 )
 from ingot.compiler.frontends.onnx.registry import STRINGS, lowering
 from ingot.compiler.frontends.onnx.strings import (
@@ -81,7 +81,7 @@ def cast_strings(node: Node) -> Value | Strings:
     """Decimals as the nearest number; the call refuses what is none of the type."""
     like, x = node.structure(1), node.strings(0)
     if x is None:
-        return write_integers(node, node.input(0))
+        return write_numbers(node, node.input(0))
     if isinstance(like, Strings) or node.integer("to", 0) == TensorProto.STRING:
         return x
     target = dtype_of(node.integer("to", 0)) if like is None else type_of(node.input(1)).dtype

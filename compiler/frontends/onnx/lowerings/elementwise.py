@@ -10,7 +10,7 @@ from onnx import TensorProto
 
 from ingot.compiler.frontends.normalizing import narrow, widen
 from ingot.compiler.frontends.onnx.node import Node, UnsupportedNode, type_of, unsupported
-from ingot.compiler.frontends.onnx.numerals import write_integers
+from ingot.compiler.frontends.onnx.numerals import write_numbers
 from ingot.compiler.frontends.onnx.registry import lowering
 from ingot.compiler.frontends.onnx.structures import Structure
 from ingot.compiler.frontends.onnx.tensors import dtype_of, element_type_name
@@ -215,7 +215,7 @@ def clip(node: Node) -> Value:
 @lowering("Cast")
 def cast(node: Node) -> Structure:
     if node.integer("to", 0) == TensorProto.STRING:
-        return write_integers(node, node.input(0))
+        return write_numbers(node, node.input(0))
     target = dtype_of(node.integer("to", 0))
     if target is None:
         name = element_type_name(node.integer("to", 0))

@@ -25,7 +25,7 @@ from ingot.compiler.targets.cpu.variants import Variant
 from ingot.hal.errors import CompileError
 from ingot.hal.file_cache import default_cache
 
-__all__ = ["COMMON_FLAGS", "Compiler", "find_compiler", "find_ziglang"]
+__all__ = ["COMMON_FLAGS", "Compiler", "find_compiler", "find_ziglang", "run_compiler"]
 
 COMMON_FLAGS = (
     "-std=gnu11",
@@ -65,6 +65,7 @@ _TRIPLES = {
     "riscv64": "riscv64-linux-gnu",
     "wasm32": "wasm32-unknown-unknown",
 }
+_ELF_SHARED = b"\3\0"  # the type of a shared object
 _ELF_MACHINES = {"x86_64": 62, "aarch64": 183, "arm": 40, "riscv64": 243}  # EM_*
 _PROBE = """#include <stddef.h>
 #include <stdint.h>
@@ -170,6 +171,8 @@ def _compilers(chosen: str, path: str) -> Iterator[Compiler]:
             command = ()
         if not command or shutil.which(command[0], path=path) is None:
             raise CompileError(f"CC is {chosen!r}, which is no command; {_MISSING}")
+        if os.path.dirname(command[0]):  # it runs in other folders
+            command = (os.path.abspath(command[0]), *command[1:])
         *_, before, last = ("", *command)
         is_zig = last == "cc" and "zig" in Path(before).name  # "ccache cc" is another
         yield _zig(command[:-1], path) if is_zig else _plain(command, path)
@@ -196,12 +199,28 @@ def _zig(command: tuple[str, ...], path: str) -> Compiler:
 
 
 def _said(command: Sequence[str]) -> str:
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    except OSError as error:
-        name = shlex.join(command[:-1])
-        raise CompileError(f"the C compiler {name} does not start: {error}") from None
+    done = run_compiler(command)
     return done.stdout or done.stderr
+
+
+def run_compiler(
+    command: Sequence[str], folder: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a command in a folder. It reads no input; its messages may be of any encoding.
+    CompileError: it does not start."""
+    try:
+        return subprocess.run(
+            list(command),
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            check=False,
+            env={**os.environ, "LC_ALL": "C"},
+        )
+    except OSError as error:
+        raise CompileError(f"the C compiler {command[0]} does not start: {error}") from None
 
 
 @lru_cache(maxsize=256)
@@ -219,13 +238,13 @@ def _failure(compiler: Compiler, variant: Variant) -> str | None:
     with tempfile.TemporaryDirectory(prefix="ingot-probe-") as folder:
         (Path(folder) / "probe.c").write_text(text, encoding="utf-8")
         for command in commands:
-            environment = {**os.environ, "LC_ALL": "C"}
-            done = subprocess.run(
-                command, cwd=folder, capture_output=True, text=True, check=False, env=environment
-            )
+            done = run_compiler(command, Path(folder))
             if done.returncode != 0:
                 return _first_error(done.stderr)
-        data = (Path(folder) / output).read_bytes()
+        made = Path(folder) / output
+        if not made.is_file():
+            return "it ends without an error, and makes no object"
+        data = made.read_bytes()
     if not _is_for(data, variant.machine):
         return "it makes objects of another format"
     cache.write(key, b"")
@@ -242,5 +261,6 @@ def _is_for(data: bytes, machine: str) -> bool:
         return data.startswith(b"\0asm")
     return (
         data.startswith(b"\x7fELF")
+        and data[16:18] == _ELF_SHARED
         and int.from_bytes(data[18:20], "little") == _ELF_MACHINES[machine]
     )

@@ -15,7 +15,6 @@ import os
 import platform
 import shlex
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
@@ -29,7 +28,7 @@ from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.kernels.kernel import Kernel
 from ingot.compiler.targets.cpu import c_printer
 from ingot.compiler.targets.cpu.c_printer import PrintedKernel
-from ingot.compiler.targets.cpu.compilers import Compiler, find_compiler
+from ingot.compiler.targets.cpu.compilers import Compiler, find_compiler, run_compiler
 from ingot.compiler.targets.cpu.headers import HEADER_FOLDER
 from ingot.compiler.targets.cpu.misfit_printer import print_misfit
 from ingot.compiler.targets.cpu.own_printer import OwnPrinted, print_kernel
@@ -346,21 +345,16 @@ def _headers() -> str:
 
 def run(command: Sequence[str], folder: Path) -> None:
     """Run the compiler in a folder. CompileError: it failed; the folder's sources are kept."""
-    environment = {**os.environ, "LC_ALL": "C"}
-    try:
-        done = subprocess.run(
-            list(command), cwd=folder, capture_output=True, text=True, check=False, env=environment
-        )
-    except OSError as error:
-        raise CompileError(f"the C compiler {command[0]} does not start: {error}") from None
-    if done.returncode == 0:
+    done = run_compiler(command, folder)
+    if done.returncode == 0 and (folder / command[command.index("-o") + 1]).is_file():
         return
     kept = Path(tempfile.mkdtemp(prefix="ingot-failed-"))
     for path in folder.glob("*.c"):
         shutil.copy(path, kept)
     message = (done.stderr or done.stdout).strip()[:_MESSAGE_LENGTH]
+    how = f"failed with exit status {done.returncode}" if done.returncode else "made no object"
     raise CompileError(
-        f"the C compiler failed with exit status {done.returncode}:\n{message}\n"
+        f"the C compiler {how}:\n{message}\n"
         f"command: {shlex.join(command)}\nthe source was kept in {kept}\n"
         "set CC to another compiler (gcc 12, clang 14 and ziglang, or newer, are known to work)"
     )

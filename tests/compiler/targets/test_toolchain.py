@@ -273,6 +273,34 @@ def test_a_variant_that_no_compiler_makes_says_why_and_what_to_install(
         toolchain.build_executable({VARIANTS["wasm32-simd128"]: kernels()}, Cache(None))
 
 
+PROBED = 'case "$*" in *--version* | *probe*) exec gcc "$@"; esac; '
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ("exit 0", "broken: it ends without an error, and makes no object"),
+        ('exec gcc "$@" -c', "broken: it makes objects of another format"),
+        ("printf 'error: \\377' >&2; exit 1", "broken: error: \ufffd"),
+        ("cat; exit 1", "broken: it fails and says nothing"),  # it has no input to wait for
+        ("kill -SEGV $$", "broken: it fails and says nothing"),
+        (f"{PROBED} exit 0", "the C compiler made no object"),
+    ],
+)
+def test_what_is_no_compiler_is_told(
+    script: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broken").write_text(f"#!/bin/sh\n{script}\n")
+    (tmp_path / "broken").chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CC", "./broken")
+    monkeypatch.setenv("INGOT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(toolchain.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(compilers, "find_ziglang", lambda: None)
+    with pytest.raises(CompileError, match=re.escape(message)):
+        toolchain.build_executable({VARIANTS["x86-64-v3"]: kernels()}, Cache(None))
+
+
 def test_failing_compiler_keeps_the_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = tmp_path / "broken"
     script.write_text(

@@ -3,7 +3,8 @@
 A round rotates n / 2 pairs of rows at once, and n - 1 rounds, a sweep, meet every pair: rows i and
 i + n / 2 are a pair, and after a round all rows but the first move on by one place, as players of a
 tournament do. After a sweep all are where they were. Sweeps end when a whole one found nothing
-that is worth a rotation; after quadratic convergence that is the eighth or so.
+that is worth a rotation; after quadratic convergence that is the eighth or so. Large matrices are
+turned by approximate eigenvectors first: most then need no sweep, or one.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ingot.compiler.frontends.matrices.arrays import I64, Array, Scope
+from ingot.compiler.frontends.matrices.bisection import approximate_basis
 from ingot.compiler.frontends.matrices.reflectors import product, qr
 from ingot.compiler.ir import dims
 from ingot.compiler.ir.dims import Dim
@@ -20,6 +22,8 @@ from ingot.compiler.ir.dims import Dim
 __all__ = ["eigh", "scaled", "svd"]
 
 _SWEEPS = 40
+_MANY = 48  # rows, from which on rotations start with nearly diagonal matrices
+_ROUNDING = 8.0  # what products with a basis leave beside the diagonal, in units of what is least
 
 
 class _Tournament:
@@ -64,10 +68,11 @@ def _rotated(x: Array, less: Array, sine: Array, tournament: _Tournament, axis: 
 
 
 def _sweeps(
-    scope: Scope, initial: list[Array], sweep: Callable[..., list[Array]], like: Array
+    scope: Scope, angle: Array, initial: list[Array], sweep: Callable[..., list[Array]]
 ) -> tuple[list[Array], Array]:
     """`sweep(*carried)` gives the next values and, in front, the greatest angle that it met, [b]
-    and relative to what is worth a rotation. The last values, and i1[b]: it converged."""
+    and relative to what is worth a rotation, as `angle` is in front of the first one. The last
+    values, and i1[b]: it converged."""
 
     def goes_on(count: Array, angle: Array, *rest: Array) -> Array:
         return (count < _SWEEPS) & (angle.max(0) > 1)
@@ -75,8 +80,7 @@ def _sweeps(
     def step(count: Array, angle: Array, *rest: Array) -> list[Array]:
         return [count + 1, *sweep(*rest)]
 
-    start = [scope.index(0), scope.full(2, like.dtype, like.shape[:1]), *initial]
-    _, angle, *results = scope.repeat(start, goes_on, step)
+    _, angle, *results = scope.repeat([scope.index(0), angle, *initial], goes_on, step)
     return results, angle <= 1
 
 
@@ -128,8 +132,15 @@ def eigh(x: Array) -> tuple[Array, Array, Array]:
         matrix, vectors = scope.loop(tournament.rounds, [matrix, vectors], round)
         return [off(matrix), matrix, vectors]
 
-    start = [x.padded(even, even), scope.identity(batch, even, x)]
-    (matrix, vectors), converged = _sweeps(scope, start, sweep, x)
+    start, matrix = scope.identity(batch, even, x), x.padded(even, even)
+    angle = scope.full(2, x.dtype, (batch,))
+    if isinstance(size, int) and size >= _MANY:
+        basis = approximate_basis(x)
+        x = basis.H @ (x @ basis)
+        x = scope.where(rows > columns, x, x.H)
+        start, matrix = basis.H.padded(even, even), x.padded(even, even)
+        angle = off(matrix) / _ROUNDING
+    (matrix, vectors), converged = _sweeps(scope, angle, [matrix, start], sweep)
     values = matrix.diagonal().real.cut(1, 0, size)
     vectors = vectors.cut(1, 0, size).cut(2, 0, size)
     values, order = _sorted(values, largest=False)
@@ -206,6 +217,10 @@ def _orthogonal_rows(x: Array) -> tuple[Array, Array, Array]:
         none = scope.full(0, x.dtype, (batch,))
         return scope.loop(tournament.rounds, [none, x, product], round)
 
-    start = [x.padded(even, length), scope.identity(batch, even, x)]
-    (x, product), converged = _sweeps(scope, start, sweep, x)
+    rotation = scope.identity(batch, even, x)
+    if isinstance(size, int) and size >= _MANY:
+        basis = approximate_basis(x @ x.H).H
+        x, rotation = basis @ x, basis.padded(even, even)
+    start, angle = [x.padded(even, length), rotation], scope.full(2, x.dtype, (batch,))
+    (x, product), converged = _sweeps(scope, angle, start, sweep)
     return x.cut(1, 0, size), product.cut(1, 0, size).cut(2, 0, size), converged

@@ -39,8 +39,8 @@ def schur(x: Array) -> Schur:
     """The form of square matrices."""
     scope, (batch, size, _) = x.scope, x.shape
     x, scale = scaled(x)
-    if size == 1:
-        unit = scope.identity(batch, 1, x)
+    if size in (0, 1):
+        unit = scope.identity(batch, size, x)
         return Schur(x * scale.unsqueeze(2), unit, x.diagonal().as_complex() * scale, _info(x))
     packed, taus = hessenberg(x)
     rows, columns = scope.count((1, size, 1), 1), scope.count((1, 1, size), 2)
@@ -264,6 +264,8 @@ def eigenvectors(x: Schur, *, left: bool = False) -> Array:
     those of a real matrix are real or come in conjugate pairs."""
     scope, (batch, size, _) = x.form.scope, x.form.shape
     form, vectors, is_real = x.form, x.vectors, not x.form.is_complex
+    if size == 0:
+        return vectors.as_complex()
     if is_real:
         form, vectors = form.as_complex(), vectors.as_complex()
         wide = size + 1

@@ -137,6 +137,17 @@ def test_matrices_that_have_no_factor_give_what_jax_gives() -> None:
     np.testing.assert_allclose(q.T @ q, np.eye(3), atol=1e-14)
 
 
+def test_matrices_without_rows_have_empty_results() -> None:
+    def everything(a: Any) -> Any:
+        whole = jnp.linalg.inv(a), jnp.linalg.cholesky(a), jnp.linalg.det(a), jnp.linalg.qr(a)
+        values = jnp.linalg.eigh(a), jnp.linalg.svd(a), jnp.linalg.eig(a), jax.scipy.linalg.schur(a)
+        return whole, values, jnp.linalg.solve(a, a)
+
+    check(everything, np.zeros((0, 0), np.float32))
+    check(lambda a: (jnp.linalg.qr(a), jnp.linalg.svd(a)), np.zeros((3, 0)))
+    check(lambda a: (jax.lax.linalg.lu(a), jnp.linalg.eigh(a)), np.zeros((0, 3, 3)))
+
+
 def test_products_with_q_and_pivoted_factors() -> None:
     def products(a: Any, tau: Any, c: Any, d: Any) -> Any:
         sides = [
@@ -182,6 +193,30 @@ def test_eigenvalues_of_hermitian_matrices(dtype: str) -> None:
         assert_near(w, np.linalg.eigvalsh(a), scale * size)
         assert_near(a @ v, v * w[:, None], scale * size)
         assert_unitary(v)
+
+
+@pytest.mark.slow
+def test_eigenvalues_that_coincide_have_orthonormal_vectors() -> None:
+    """Of matrices that are large enough to start from approximate eigenvectors."""
+    size = 50
+    turn = np.linalg.qr(drawn(size, size, dtype="complex128"))[0]
+    close = np.abs(np.arange(size) - size // 2)
+    for values, dtype in (
+        (np.repeat([0.0, 3.0], [45, 5]), "float64"),
+        (np.repeat([1.0, 2.0], size // 2), "complex64"),
+        (10.0 ** -np.linspace(0, 12, size), "float32"),
+        (close + 1e-14 * np.arange(size), "complex128"),
+    ):
+        q = turn if np.dtype(dtype).kind == "c" else np.linalg.qr(turn.real)[0]
+        x = ((q * values) @ adjoint(q)).astype(dtype)
+        (found, vectors), (u, s, vh) = (results_of(f, x) for f in (jnp.linalg.eigh, jnp.linalg.svd))
+        limit = 100 * np.finfo(dtype).eps * np.max(values)
+        np.testing.assert_allclose(found, np.sort(values), atol=limit)
+        np.testing.assert_allclose(s, np.sort(values)[::-1], atol=limit)
+        np.testing.assert_allclose((vectors * found) @ adjoint(vectors), x, atol=limit)
+        np.testing.assert_allclose((u * s) @ vh, x, atol=limit)
+        for each in (vectors, u, vh):
+            np.testing.assert_allclose(adjoint(each) @ each, np.eye(size), atol=limit)
 
 
 @pytest.mark.slow

@@ -134,7 +134,7 @@ def modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     weights = {each.name: onnx.numpy_helper.to_array(each) for each in _product().graph.initializer}
     save_file(weights, folder / "weights.safetensors")
-    _write_damaged(folder, (folder / "digits.ingot").read_bytes())
+    _write_damaged(folder, bytes(ingot.compile(DIGITS / "digits.onnx", variants=[WASM])))
     return folder
 
 

@@ -188,14 +188,17 @@ test("damaged modules give errors", async () => {
   const names = readdirSync(folder).filter((name) => name.startsWith("damaged"));
   const ends = new Map();
   for (const name of names) {
-    let end = "right";
+    const given = [Float32Array.from(images)];
+    let [end, model] = ["right", null];
     try {
-      const model = await Ingot.load(`${folder}${name}`, { maximumMemory: 64 << 20 });
-      const given = [Float32Array.from(images)];
+      model = await Ingot.load(`${folder}${name}`, { maximumMemory: 64 << 20 });
       await model.call(given, { timeout: 1000, function: model.functions[0]?.name });
     } catch (error) {
       assert.ok(error instanceof IngotError, `${name}: ${error.stack}`);
       end = error.code;
+    }
+    if (model && end === "Internal") {
+      await assert.rejects(model.call(given), failure("FailedPrecondition", /the model has failed/));
     }
     ends.set(end, (ends.get(end) ?? 0) + 1);
   }

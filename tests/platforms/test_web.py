@@ -178,19 +178,24 @@ def test_in_a_page(package: Path, modules: Path) -> None:
 
 
 @CHROMIUM
-def test_threads_need_a_page_that_is_isolated(package: Path, tmp_path: Path) -> None:
+def test_what_a_page_does_not_allow_is_said(package: Path, tmp_path: Path) -> None:
     shutil.copytree(package, tmp_path / "ingot-runtime")
     (tmp_path / "index.html").write_text(PAGE)
-    call = """(async () => {
+    call = """(async (options) => {
       const { Ingot } = await import("/ingot-runtime/index.js");
-      const wrong = await Ingot.load("digits.ingot", { threads: 2 }).catch((error) => error);
+      const wrong = await Ingot.load(new Uint8Array(9), options).catch((error) => error);
       return [wrong.code, wrong.message];
-    })()"""
-    with serve(tmp_path) as url, Browser() as browser:
+    })"""
+    policy = {"Content-Security-Policy": "script-src 'self'"}
+    with serve(tmp_path, policy) as url, Browser() as browser:
         browser.open(f"{url}/index.html", "document.readyState === 'complete'")
-        code, message = browser.evaluate(call)
-        assert code == "Unsupported"
-        assert "Cross-Origin-Opener-Policy: same-origin" in message
+        for options, said in (
+            ("{ threads: 2 }", "Cross-Origin-Opener-Policy: same-origin"),
+            ("{}", "'wasm-unsafe-eval'"),
+        ):
+            code, message = browser.evaluate(f"{call}({options})")
+            assert code == "Unsupported"
+            assert said in message
 
 
 def test_the_runtime_is_small(package: Path) -> None:

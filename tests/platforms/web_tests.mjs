@@ -164,7 +164,7 @@ test("a module without code for WebAssembly says what to compile for", async () 
 
 test("an engine without SIMD, and one without memory", async (context) => {
   context.mock.method(WebAssembly, "validate", () => false);
-  const say = /use instructions that are not in this device \(wasm32,/;
+  const say = /no WebAssembly with SIMD/;
   await assert.rejects(Ingot.load(`${folder}digits.ingot`), failure("Unsupported", say));
   context.mock.restoreAll();
   const little = { maximumMemory: 3 << 20 };
@@ -179,6 +179,8 @@ test("an engine without SIMD, and one without memory", async (context) => {
 
 test("a call ends at its timeout", async () => {
   const model = await Ingot.load(`${folder}state.ingot`);
+  const never = model.call({ count: 1 }, { function: "turns", timeout: NaN });
+  await assert.rejects(never, failure("InvalidArgument", /timeout is NaN/));
   const endless = model.call({ count: 2n ** 62n }, { function: "turns", timeout: 20 });
   await assert.rejects(endless, failure("DeadlineExceeded", /./));
   assert.equal((await model.call({ count: 5 }, { function: "turns" }))[0].data[0], 5n);

@@ -31,10 +31,13 @@ export function features() {
   return (has(SIMD) ? 1 : 0) | (has(RELAXED) ? 2 : 0);
 }
 
+function checkEngine() {
+  if (typeof WebAssembly === "object" && features() & 1) return;
+  const missing = "this engine has no WebAssembly with SIMD, which all code for it needs";
+  throw new IngotError("Unsupported", `${missing}: Chrome 91, Firefox 89 and Safari 16.4 have it`);
+}
+
 async function compileRuntime(file) {
-  if (typeof WebAssembly !== "object") {
-    throw new IngotError("Unsupported", "this engine has no WebAssembly");
-  }
   return WebAssembly.compile(await readBytes(new URL(file, import.meta.url)));
 }
 
@@ -60,6 +63,7 @@ export class Host {
         `maximumMemory is ${maximumMemory}: expected at least ${INITIAL_PAGES * PAGE} bytes`,
       );
     }
+    checkEngine();
     const host = new Host();
     host.#threads = threads;
     const shared = threads > 1;
@@ -79,7 +83,15 @@ export class Host {
     } catch (error) {
       if (!host.#runtime) delete compiled[file]; // what was missing may come
       if (error instanceof IngotError) throw error;
-      throw new IngotError("OutOfMemory", `no memory for the runtime: ${error.message}`, error);
+      if (error instanceof RangeError) {
+        throw new IngotError("OutOfMemory", `no memory for the runtime: ${error.message}`, error);
+      }
+      throw new IngotError(
+        "Unsupported",
+        `this engine refuses the runtime (a content security policy has to allow ` +
+          `'wasm-unsafe-eval'): ${error.message}`,
+        error,
+      );
     }
     return host;
   }
@@ -213,7 +225,7 @@ export class Host {
     return sideModule(module, { ...shared, memoryBase: place(), tableBase });
   }
 
-  /** Zeros. */
+  /** The address of zeros, a multiple of `alignment`. */
   #aligned(length, alignment, purpose) {
     const block = this.allocate(length + alignment, purpose);
     this.bytes.fill(0, block, block + length + alignment);
@@ -264,7 +276,6 @@ export class Host {
       },
       write: (data, length) => {
         this.write(this.bytes.slice(data >>> 0, (data >>> 0) + (length >>> 0)));
-        return 1;
       },
       read: (data, length) => {
         const bytes = this.read(length >>> 0);

@@ -16,13 +16,13 @@ export class LocalModel {
 
   /** What `Ingot.load` says; all sources are given. */
   static async load(source, { parameters = [], maximumMemory, threads = 1 } = {}) {
-    const files = [parameters].flat().map(readBytes);
     const starting = Host.create(threads, maximumMemory);
-    const [bytes, host] = await Promise.all([readBytes(source), starting]);
+    const sources = [source, ...[parameters].flat()].map(readBytes);
+    const [host, bytes, ...files] = await Promise.all([starting, ...sources]);
     const model = new LocalModel();
     model.#host = host;
     model.#learnDtypes();
-    await model.#open(bytes, readTensors(await Promise.all(files)));
+    await model.#open(bytes, readTensors(files));
     return model;
   }
 
@@ -159,6 +159,10 @@ export class LocalModel {
     const number = this.#find(name);
     const about = this.#functions[number];
     const values = this.#order(given, about);
+    if (!(timeout >= 0 && timeout < 1e12)) {
+      const wrong = `timeout is ${timeout}: expected milliseconds, or 0 for none`;
+      throw new IngotError("InvalidArgument", wrong);
+    }
     const { api } = this.#host;
     return this.#host.within((allocate) => {
       const views = []; // to be released
@@ -211,15 +215,15 @@ export class LocalModel {
     for (const each of Object.keys(given)) {
       if (!names.includes(each)) say(`there is no argument '${each}'`);
     }
-    wanted.forEach((each) => {
-      if (!(each.name in given) && !each.isOptional) say(`argument '${each.name}' is missing`);
+    wanted.forEach(({ name: each, isOptional }) => {
+      if (!Object.hasOwn(given, each) && !isOptional) say(`argument '${each}' is missing`);
     });
-    return names.map((each) => given[each] ?? null);
+    return names.map((each) => (Object.hasOwn(given, each) ? given[each] : null));
   }
 
   /** A view of an argument: of a tensor, a list of them, or 0 for none. */
   #put(value, about, allocate, views) {
-    if (value === null && about.isOptional) return 0;
+    if ((value ?? null) === null && about.isOptional) return 0;
     if (!about.isSequence) return this.#putTensor(tensorOf(value, about), allocate, views);
     if (!Array.isArray(value)) {
       throw new IngotError(

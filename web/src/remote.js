@@ -2,8 +2,6 @@
 import { IngotError } from "./errors.js";
 import { startWorker } from "./sources.js";
 
-const METHODS = ["describe", "call", "reset", "saveState", "loadState"];
-
 export class RemoteModel {
   #worker;
   #waiting = new Map(); // by the message's number
@@ -18,7 +16,7 @@ export class RemoteModel {
     };
     model.#worker = await startWorker(url, (answer) => model.#take(answer), ended);
     try {
-      await model.send("load", [source, options]);
+      await model.#send("load", source, options);
     } catch (error) {
       model.close();
       throw error;
@@ -26,7 +24,7 @@ export class RemoteModel {
     return model;
   }
 
-  send(method, given) {
+  #send(method, ...given) {
     const number = ++this.#count;
     return new Promise((resolve, reject) => {
       try {
@@ -39,6 +37,26 @@ export class RemoteModel {
       this.#waiting.set(number, { resolve, reject });
       this.#worker.ref?.();
     });
+  }
+
+  describe() {
+    return this.#send("describe");
+  }
+
+  call(given) {
+    return this.#send("call", given);
+  }
+
+  reset() {
+    return this.#send("reset");
+  }
+
+  saveState() {
+    return this.#send("saveState");
+  }
+
+  loadState(bytes) {
+    return this.#send("loadState", bytes);
   }
 
   #take({ number, result, error }) {
@@ -58,10 +76,4 @@ export class RemoteModel {
     this.#worker.terminate();
     this.#fail(new IngotError("Cancelled", "the model was closed"));
   }
-}
-
-for (const method of METHODS) {
-  RemoteModel.prototype[method] = function send(...given) {
-    return this.send(method, given);
-  };
 }

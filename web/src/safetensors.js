@@ -37,7 +37,8 @@ function tensorIn(file, start, name, about) {
   const dtype = DTYPES[about?.dtype];
   const [begin, end] = about?.data_offsets ?? [];
   const isInside = 0 <= begin && begin <= end && start + end <= file.length;
-  if (!dtype || !Array.isArray(about.shape) || !isInside) {
+  const isShape = Array.isArray(about?.shape) && about.shape.every(Number.isSafeInteger);
+  if (!dtype || !isShape || !isInside) {
     throw damaged(`tensor '${name}' has a dtype, a shape or a place that cannot be`);
   }
   return { dtype, dims: about.shape, bytes: file.subarray(start + begin, start + end) };

@@ -53,7 +53,11 @@ export async function readBytes(source) {
 
 function absolute(url) {
   if (inNode) return url;
-  return new URL(url, globalThis.document?.baseURI ?? globalThis.location.href).href;
+  try {
+    return new URL(url, globalThis.document?.baseURI ?? globalThis.location.href).href;
+  } catch (error) {
+    throw new IngotError("InvalidArgument", `'${url}' is no URL`, error);
+  }
 }
 
 async function fetchBytes(url) {
@@ -78,5 +82,9 @@ async function bodyOf(response, url) {
   if (!response.ok) {
     throw new IngotError("NotFound", `cannot fetch '${url}': the server says ${response.status}`);
   }
-  return new Uint8Array(await response.arrayBuffer());
+  try {
+    return new Uint8Array(await response.arrayBuffer());
+  } catch (error) {
+    throw new IngotError("DataLoss", `'${url}' did not come whole: ${error.message}`, error);
+  }
 }

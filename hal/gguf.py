@@ -27,6 +27,7 @@ MAGIC = b"GGUF"
 
 _MAX_RANK = 4
 _MAX_NAME = 1 << 16  # bytes of a key or of a tensor's name
+_SHOWN = 100  # characters of one in a message
 _MAX_DEPTH = 4  # of arrays in arrays
 
 
@@ -167,10 +168,11 @@ class _Reader:
 
     def read_pair(self) -> None:
         key = self.string("a key", _MAX_NAME)
-        type = self.number("<I", f"the type of '{key}'")
+        shown = key[:_SHOWN]
+        type = self.number("<I", f"the type of '{shown}'")
         if key in self.metadata:
-            raise self.damaged(f"the key '{key}' comes twice")
-        self.metadata[key] = self.read_value(type, f"the value of '{key}'", 0)
+            raise self.damaged(f"the key '{shown}' comes twice")
+        self.metadata[key] = self.read_value(type, f"the value of '{shown}'", 0)
 
     def read_value(self, type: int, what: str, depth: int) -> Any:
         if type == _STRING:
@@ -196,17 +198,16 @@ class _Reader:
 
     def read_info(self) -> tuple[str, BlockType, tuple[int, ...], int]:
         name = self.string("the name of a tensor", _MAX_NAME)
-        rank = self.number("<I", f"tensor '{name}'")
+        what = f"tensor '{name[:_SHOWN]}'"
+        rank = self.number("<I", what)
         if not 1 <= rank <= _MAX_RANK:
-            raise self.damaged(f"tensor '{name}' has the rank {rank}, expected 1 to {_MAX_RANK}")
-        shape = tuple(self.number("<Q", f"tensor '{name}'") for _ in range(rank))[::-1]
-        code = self.number("<I", f"tensor '{name}'")
-        offset = self.number("<Q", f"tensor '{name}'")
+            raise self.damaged(f"{what} has the rank {rank}, expected 1 to {_MAX_RANK}")
+        shape = tuple(self.number("<Q", what) for _ in range(rank))[::-1]
+        code = self.number("<I", what)
+        offset = self.number("<Q", what)
         type = BLOCK_TYPES.get(code)
         if type is None:
-            raise Unsupported(
-                f"GGUF file '{self.path}': tensor '{name}' has the unknown type {code}"
-            )
+            raise Unsupported(f"GGUF file '{self.path}': {what} has the unknown type {code}")
         return name, type, shape, offset
 
     def place_tensors(self, infos: list[tuple[str, BlockType, tuple[int, ...], int]]) -> None:

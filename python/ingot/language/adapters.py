@@ -104,10 +104,17 @@ class Room:
         for name, factors in products.items():
             start = self.used[kind_of(name)]
             rows = slice(start, start + factors.rank)
-            up = floats(factors.up) * np.float32(scale * factors.scale)
+            down = floats(factors.down)
+            with np.errstate(all="ignore"):
+                up = floats(factors.up) * np.float32(scale * factors.scale)
+            if not (np.isfinite(down).all() and np.isfinite(up).all()):
+                raise InvalidArgument(
+                    f"adapter '{adapter.path}': '{name}' has elements that are no numbers (NaN or "
+                    f"infinite), with its scale of {scale * factors.scale:g}"
+                )
             if not adapter.is_peft:
                 up = _turned(up, *self.kinds[kind_of(name)])
-            self.arrays[f"{name}.lora_a"][rows] = floats(factors.down)
+            self.arrays[f"{name}.lora_a"][rows] = down
             self.arrays[f"{name}.lora_b"][rows] = up.T
         for kind, length in lengths.items():
             self.used[kind] += length

@@ -215,6 +215,9 @@ def wrong_adapters(folder: Path, weights: Any) -> list[tuple[Any, type[ingot.Err
         (peft(15, alpha_pattern={"(a+)+": 1}), ingot.Unsupported, "expected the end of a module"),
         (peft(16, alpha_pattern=["q_proj"]), ingot.DataLoss, "alpha_pattern is"),
         (peft(17, lora_alpha=10**400), ingot.DataLoss, "lora_alpha is 1000"),
+        (file(19, {name: (down * np.nan, up)}), ingot.InvalidArgument, "that are no numbers"),
+        (file(20, {name: (down, up * np.inf)}), ingot.InvalidArgument, "that are no numbers"),
+        (file(21, {name: (down, 9 * up)}, 3e38), ingot.InvalidArgument, "with its scale of 1.5e"),
         (empty, ingot.DataLoss, r"lora_a \[0, 64\] and lora_b \[64, 0\]"),
     ]
 

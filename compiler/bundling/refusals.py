@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 
 from ingot.compiler.ir.dims import symbols_of
 from ingot.compiler.targets.target import LINKED_TARGET
 from ingot.compiler.vm.contents import FunctionContents, ModuleContents, ValueContents
 from ingot.compiler.vm.disassemble import function_code
 from ingot.hal.errors import Unsupported
-from ingot.hal.spec import opcode_of_code
+from ingot.hal.spec import Opcode, opcode_of_code
 
 __all__ = ["check_contents", "opcodes"]
 
@@ -39,37 +40,41 @@ def check_contents(contents: ModuleContents) -> None:
 
 
 def _of_values(function: FunctionContents) -> list[str]:
-    known = {name for each in function.arguments for name in _symbols(each)}
-    problems = []
-    for value in (*function.arguments, *function.results):
-        where = f"function '{function.name}', value '{value.name}'"
-        if value.kind != "tensor":
-            problems.append(f"{where} is a {value.kind}, and typed C functions pass tensors")
-            continue
-        if _symbols(value) - known:
-            dims = ",".join(map(str, value.shape))
-            problems.append(
-                f"{where} has the shape [{dims}], which follows from data: the caller, who gives "
-                "the memory, cannot know its size"
-            )
-    return problems
+    return [
+        f"function '{function.name}', value '{each.name}' is a {each.kind}, and typed C functions "
+        "pass tensors"
+        for each in (*function.arguments, *function.results)
+        if each.kind != "tensor"
+    ]
 
 
 def _of_code(contents: ModuleContents, function: FunctionContents) -> list[str]:
-    """Instructions for lists, and for functions of the application, by layer."""
+    """Instructions for lists, for functions of the application, and for results whose sizes only
+    the code knows, by layer."""
+    known = {name for each in function.arguments for name in _symbols(each)}
     problems = []
-    for word, name in _instructions(contents, function):
-        if name.startswith("list."):
+    for word, code, text in _instructions(contents, function):
+        why = ""
+        if code.name.startswith("list."):
             why = "keeps tensors whose sizes follow from data"
-        elif name == "native.call":
-            why = "calls a native function"
-        else:
-            continue
-        before = [each for each in function.code.locations if each.word <= word]
-        layer = next((each.layer for each in reversed(before) if each.layer), "")
-        named = f"layer '{layer}'" if layer else f"word {word}"
-        problems.append(f"function '{function.name}', {named} {why}: no bundle has code for that")
+        elif code.name == "native.call":
+            why = "calls a native function, for which a bundle has no code"
+        elif code.name == "result.buffer":
+            value = function.results[int(text.partition(code.name)[2].partition(",")[0])]
+            dims = ",".join(map(str, value.shape))
+            if _symbols(value) - known:
+                why = (
+                    f"makes result '{value.name}' of shape [{dims}], which follows from data: the "
+                    "caller, who gives its memory, cannot know how much"
+                )
+        if why:
+            problems.append(f"function '{function.name}', {_place(function, word)} {why}")
     return problems
+
+
+def _place(function: FunctionContents, word: int) -> str:
+    before = [each.layer for each in function.code.locations if each.word <= word and each.layer]
+    return f"layer '{before[-1]}'" if before else f"word {word}"
 
 
 def _symbols(value: ValueContents) -> set[str]:
@@ -78,17 +83,16 @@ def _symbols(value: ValueContents) -> set[str]:
 
 def opcodes(contents: ModuleContents) -> set[int]:
     """The codes of all instructions of the module."""
-    words = {
-        each: struct.unpack(f"<{len(each.code.words) // 2}H", each.code.words)
-        for each in contents.functions
-    }
-    return {codes[at] for each, codes in words.items() for at in function_code(contents, each)}
+    functions = contents.functions
+    return {code.code for each in functions for _, code, _ in _instructions(contents, each)}
 
 
-def _instructions(contents: ModuleContents, function: FunctionContents) -> list[tuple[int, str]]:
+def _instructions(
+    contents: ModuleContents, function: FunctionContents
+) -> Iterator[tuple[int, Opcode, str]]:
+    """The words where they start, with their texts."""
     words = struct.unpack(f"<{len(function.code.words) // 2}H", function.code.words)
-    found = []
-    for at in function_code(contents, function):
+    for at, text in function_code(contents, function).items():
         code = opcode_of_code(words[at])
-        found.append((at, code.name if code else ""))
-    return found
+        assert code is not None  # it has a text
+        yield at, code, text

@@ -83,7 +83,7 @@ def configuration(crc: int, codes: Collection[int], strip_messages: bool) -> str
     for code in sorted(codes):
         found = opcode_of_code(code)
         assert found is not None  # the module was read
-        names.append(f"(code) == INGOT_OP_{found.name.upper().replace('.', '_')}")
+        names.append(f"(code) == INGOT_OP_{found.enum}")
     lines = [
         "/* What of the runtime is built: for this module, and for no system. */",
         "#define INGOT_BARE 1",

@@ -100,7 +100,7 @@ def borrowed_headers(target: str) -> list[str]:
 
 def need_tool(tool: str) -> None:
     """An emulator, and what builds for it."""
-    packages = "qemu-user nodejs wine default-jdk-headless kotlin"
+    packages = "qemu-user qemu-system-arm nodejs wine default-jdk-headless kotlin"
     _need(
         shutil.which(tool) is not None,
         f"{tool} is not installed (Debian: apt-get install {packages})",

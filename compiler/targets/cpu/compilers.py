@@ -229,7 +229,10 @@ def _failure(compiler: Compiler, variant: Variant) -> str | None:
     tests = [f'#ifndef {each}\n#error "it has no {each}"\n#endif' for each in variant.macros]
     text = "\n".join([*tests, _PROBE])
     output = "probe"
-    commands = compiler.at_once(variant, output, "probe.c")
+    if variant.triple:  # nothing is loaded there, and what is linked is the program
+        commands = [[*compiler.compile_command(variant), "-c", "probe.c", "-o", output]]
+    else:
+        commands = compiler.at_once(variant, output, "probe.c")
     parts = [compiler.version, *(word for command in commands for word in command), text]
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
     cache = default_cache()

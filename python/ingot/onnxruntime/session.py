@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ from ingot.onnxruntime.initializers import with_arguments, with_initializers, wr
 from ingot.onnxruntime.options import RunOptions, SessionOptions, choose_providers, logger
 from ingot.onnxruntime.types import ModelMetadata, NodeArg, dtype_of_text, onnx_code, type_text
 from ingot.onnxruntime.values import IOBinding, OrtValue
-from ingot.runtime.signature import Value
+from ingot.runtime.signature import Signature, Value
 from ingot.runtime.texts import Texts, has_texts
 from ingot.runtime.trace import Trace
 
@@ -79,6 +80,7 @@ class InferenceSession:
         self._arguments = self._model.signature.arguments
         self._has_texts = has_texts(self._model.signature)
         self._results = Texts(self._model.signature).result_names
+        self._made = _made(self._model.signature) if uri == "cpu" else None
         self._expected = {each.name: _Expected(each) for each in self._loaded.inputs}
         self._needed = [each.name for each in self._loaded.inputs
                         if not each.type.startswith("optional")]  # fmt: skip
@@ -251,10 +253,41 @@ class InferenceSession:
         if self._has_texts:
             texts: dict[str, Any] = self._main.call(as_dict=True, **given)
             return texts
-        written = [memory.get(name) for name in self._results] if memory else None
+        written: list[Any] | None = None
+        if memory:
+            written = [memory.get(name) for name in self._results]
+        elif self._made is not None:
+            written = [each.new(given) for each in self._made]
         found = self._main(*(_argument(each, given) for each in self._arguments), out=written)
         several = found if len(self._results) > 1 else [found]
         return dict(zip(self._results, several, strict=True))
+
+
+@dataclass(frozen=True)
+class _Made:
+    """A result whose memory is made before the call: dims are numbers, or those of inputs."""
+
+    dtype: np.dtype[Any]
+    dims: Sequence[int | tuple[str, int]]
+
+    def new(self, given: Mapping[str, Any]) -> np.ndarray[Any, Any]:
+        shape = [dim if isinstance(dim, int) else given[dim[0]].shape[dim[1]] for dim in self.dims]
+        return np.empty(shape, self.dtype)
+
+
+def _made(signature: Signature) -> list[_Made] | None:
+    """All results in this way, which takes less time than asking for them; None if one has other
+    dims, or is no array of NumPy's own."""
+    places: dict[int | str, int | tuple[str, int]] = {}
+    for value in signature.arguments:
+        if value.kind == "tensor":
+            places |= {dim: (value.name, axis) for axis, dim in enumerate(value.shape)}
+    places |= {dim: dim for each in signature.results for dim in each.shape if isinstance(dim, int)}
+    if not all(each.kind == "tensor" and each.dtype.is_numpy and places.keys() >= {*each.shape}
+               for each in signature.results):  # fmt: skip
+        return None
+    return [_Made(each.dtype.numpy, [places[dim] for dim in each.shape])
+            for each in signature.results]  # fmt: skip
 
 
 def _argument(expected: Value, given: Mapping[str, Any]) -> Any:
@@ -298,6 +331,9 @@ class _Expected:
         InvalidArgument: its dtype, rank or a dim is wrong."""
         if isinstance(value, OrtValue):
             value = value._value
+        if type(value) is np.ndarray and value.dtype is self._dtype:
+            self._check_shape(value.shape)
+            return value
         if not self._is_tensor or value is None:
             return value
         if isinstance(value, (list, tuple)):
@@ -309,12 +345,16 @@ class _Expected:
         return value
 
     def _check(self, dtype: np.dtype[Any], shape: Sequence[int]) -> None:
-        node, advice = self._node, "Please fix either the inputs/outputs or the model."
+        node = self._node
         if dtype != self._dtype and (found := _type_text(dtype)) != node.type:
             raise InvalidArgument(
                 f"Unexpected input data type. Actual: ({found}) , expected: ({node.type}) for "
                 f"input: {node.name}"
             )
+        self._check_shape(shape)
+
+    def _check_shape(self, shape: Sequence[int]) -> None:
+        node, advice = self._node, "Please fix either the inputs/outputs or the model."
         if len(shape) != len(node.shape):
             raise InvalidArgument(
                 f"Invalid rank for input: {node.name} Got: {len(shape)} Expected: "

@@ -6,6 +6,7 @@ export class RemoteModel {
   #worker;
   #waiting = new Map(); // by the message's number
   #count = 0;
+  #ended = null; // why there is no worker any more
 
   static async load(source, options) {
     const model = new RemoteModel();
@@ -26,6 +27,7 @@ export class RemoteModel {
 
   #send(method, ...given) {
     const number = ++this.#count;
+    if (this.#ended) return Promise.reject(this.#ended);
     return new Promise((resolve, reject) => {
       try {
         this.#worker.postMessage({ number, method, given });
@@ -68,6 +70,7 @@ export class RemoteModel {
   }
 
   #fail(error) {
+    this.#ended = error;
     for (const { reject } of this.#waiting.values()) reject(error);
     this.#waiting.clear();
   }

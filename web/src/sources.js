@@ -7,7 +7,8 @@ export const inNode = Boolean(globalThis.process?.versions?.node);
 export async function startWorker(url, take, fail) {
   if (inNode) {
     const { Worker } = await import("node:worker_threads");
-    return new Worker(url).on("message", take).on("error", fail);
+    const worker = new Worker(url, { execArgv: [] }); // what node was told is for its own script
+    return worker.on("message", take).on("error", fail);
   }
   const worker = new Worker(url, { type: "module" });
   worker.onmessage = ({ data }) => take(data);

@@ -68,9 +68,12 @@ static void enlist_session(ingot_session_t *session) {
 static ingot_status_t check_slab(const ingot_session_t *session,
                                  const ingot_session_options_t *options) {
   const ingot_device_t *device = session->program->device;
+  ingot_buffer_t *slab = options->slab;
   const char *wrong = NULL;
   if (options->shares_slab) wrong = "given and shares_slab is set: expected one of both";
-  else if (options->slab->device != device) wrong = "on another device than the program";
+  else if (slab->device != device) wrong = "on another device than the program";
+  else if ((uintptr_t)slab->host % sizeof(int64_t) != 0) wrong = "not on a multiple of 8 bytes";
+  else if (atomic_exchange(&slab->is_slab, true)) wrong = "that of another session";
   if (!wrong) return NULL;
   return ingot_status_create(ingot_session_allocator(session), INGOT_STATUS_INVALID_ARGUMENT,
                              "the session's slab is %s", wrong);
@@ -311,16 +314,18 @@ static __attribute__((noinline)) ingot_status_t check_list(const call_t *call, u
   return NULL;
 }
 
-/* `other` may be a list, or NULL. */
+/* `view` may be a list, or NULL. */
+static bool overlaps(const ingot_buffer_t *span, ingot_buffer_view_t *view) {
+  for (uint32_t i = 0; view && i < view->count; ++i) {
+    const ingot_buffer_t *bytes = ingot_buffer_view_element(view, i)->span;
+    if (ingot_hal_ranges_overlap(span, 0, span->length, bytes, 0, bytes->length)) return true;
+  }
+  return false;
+}
+
 static ingot_status_t check_overlap(const call_t *call, uint32_t result, const char *kind,
                                     uint32_t ordinal, ingot_buffer_view_t *other) {
-  const ingot_buffer_t *span = call->results[result]->span;
-  bool overlaps = false;
-  for (uint32_t i = 0; other && i < other->count; ++i) {
-    const ingot_buffer_t *bytes = ingot_buffer_view_element(other, i)->span;
-    overlaps |= ingot_hal_ranges_overlap(span, 0, span->length, bytes, 0, bytes->length);
-  }
-  if (!overlaps) return NULL;
+  if (!overlaps(call->results[result]->span, other)) return NULL;
   return ingot_status_create(
       ingot_session_allocator(call->session), INGOT_STATUS_INVALID_ARGUMENT,
       "result %u '%s' is to be written over %s %u; give it memory of its "
@@ -347,6 +352,19 @@ static ingot_status_t check_result(const call_t *call, uint32_t result) {
   return NULL;
 }
 
+/* The application's slab is for what the call computes, and is written over. */
+static ingot_status_t check_beside_slab(const call_t *call, const char *kind, uint32_t count,
+                                        ingot_buffer_view_t *const *views) {
+  const ingot_vm_context_t *context = &call->session->context;
+  for (uint32_t i = 0; context->is_slab_given && i < count; ++i) {
+    if (!overlaps(context->slab, views[i])) continue;
+    return ingot_status_create(
+        ingot_session_allocator(call->session), INGOT_STATUS_INVALID_ARGUMENT,
+        "%s %u lies in the session's slab; give it memory of its own", kind, i);
+  }
+  return NULL;
+}
+
 static ingot_status_t check_call(const call_t *call, uint32_t argument_count,
                                  uint32_t result_count) {
   const ingot_layout_function_t *function = call->function;
@@ -366,7 +384,8 @@ static ingot_status_t check_call(const call_t *call, uint32_t argument_count,
   for (uint32_t i = 0; i < result_count; ++i) {
     if (call->results[i]) INGOT_TRY(check_result(call, i));
   }
-  return NULL;
+  INGOT_TRY(check_beside_slab(call, "argument", argument_count, call->arguments));
+  return check_beside_slab(call, "result", result_count, call->results);
 }
 
 /* -- the call ---------------------------------------------------------------------------------- */

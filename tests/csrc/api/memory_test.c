@@ -121,7 +121,7 @@ static void dims_that_do_not_fit_are_named(void) {
 /* -- the application's slab -------------------------------------------------------------------- */
 
 static void calls_work_in_the_slab_that_they_were_given(void) {
-  static uint8_t bytes[7 * 4 + 64];
+  static _Alignas(8) uint8_t bytes[7 * 4 + 64];
   const ingot_session_options_t options = {.slab = NULL};
   ingot_session_options_t given = options;
   ingot_session_t *session = NULL;
@@ -139,19 +139,39 @@ static void calls_work_in_the_slab_that_they_were_given(void) {
   EXPECT_EQUAL(ingot_session_statistics(session).slabs.current, 0);
   ingot_buffer_release(given.slab);
   EXPECT_OK(call_wide(session, 7)); /* the session has its reference */
+  float y[7];
+  ingot_buffer_view_t *inside = harness_view(&harness, bytes + 64, INGOT_DTYPE_F32, 7);
+  ingot_buffer_view_t *outside = harness_view(&harness, y, INGOT_DTYPE_F32, 7);
+  EXPECT_STATUS(ingot_session_call(session, 0, &inside, 1, &outside, 1, NULL), INVALID_ARGUMENT,
+                "argument 0 lies in the session's slab; give it memory of its own");
+  EXPECT_STATUS(ingot_session_call(session, 0, &outside, 1, &inside, 1, NULL), INVALID_ARGUMENT,
+                "result 0 lies in the session's slab; give it memory of its own");
+  ingot_buffer_view_release(inside);
+  ingot_buffer_view_release(outside);
   ingot_session_release(session);
 }
 
 static void a_slab_must_be_the_sessions_alone_and_on_its_device(void) {
-  static uint8_t bytes[64];
+  static _Alignas(8) uint8_t bytes[64];
+  ingot_session_t *second = NULL;
   ingot_device_t *other = NULL;
   ingot_session_t *session = NULL;
   ingot_session_options_t options = {.shares_slab = true};
   REQUIRE_OK(ingot_buffer_wrap(harness.device, bytes, sizeof(bytes), NULL, NULL, &options.slab));
   EXPECT_STATUS(ingot_session_create(wide.program, &options, &session), INVALID_ARGUMENT,
                 "the session's slab is given and shares_slab is set");
-  ingot_buffer_release(options.slab);
   options.shares_slab = false;
+  REQUIRE_OK(ingot_session_create(wide.program, &options, &session));
+  EXPECT_STATUS(ingot_session_create(wide.program, &options, &second), INVALID_ARGUMENT,
+                "the session's slab is that of another session");
+  ingot_session_release(session);
+  REQUIRE_OK(ingot_session_create(wide.program, &options, &session));
+  ingot_session_release(session);
+  ingot_buffer_release(options.slab);
+  REQUIRE_OK(ingot_buffer_wrap(harness.device, bytes + 4, 32, NULL, NULL, &options.slab));
+  EXPECT_STATUS(ingot_session_create(wide.program, &options, &session), INVALID_ARGUMENT,
+                "the session's slab is not on a multiple of 8 bytes");
+  ingot_buffer_release(options.slab);
   REQUIRE_OK(ingot_device_create(harness.instance, "cpu", NULL, &other));
   REQUIRE_OK(ingot_buffer_wrap(other, bytes, sizeof(bytes), NULL, NULL, &options.slab));
   EXPECT_STATUS(ingot_session_create(wide.program, &options, &session), INVALID_ARGUMENT,

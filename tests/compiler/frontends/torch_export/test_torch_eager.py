@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import ingot
+from ingot.compiler.graph.forms.fuse_scales import fuse_scales
 from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.read_source import read_source
 
@@ -155,3 +156,35 @@ def test_a_spectrogram_agrees() -> None:
     x = torch.randn(2, 64)
     (found,) = interpret(read_source(Spectrogram(), example_inputs=(x,)), "main", [x.numpy()])
     np.testing.assert_allclose(found, Spectrogram()(x).numpy(), 1e-4, 1e-5)
+
+
+@pytest.mark.slow
+def test_keras_on_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KERAS_BACKEND", "torch")
+    keras = pytest.importorskip("keras")
+    if keras.backend.backend() != "torch":
+        pytest.skip("keras runs on another back end in this process")
+    layers = keras.layers
+    model = keras.Sequential(
+        [
+            *(keras.Input((6, 6, 2)), layers.Conv2D(4, 3, activation="relu")),
+            *(layers.BatchNormalization(), layers.MaxPooling2D(), layers.Reshape((4, 4))),
+            *(layers.LSTM(3), layers.Dropout(0.5), layers.Dense(2, activation="softmax")),
+        ]
+    ).eval()
+    x, batch = torch.randn(2, 6, 6, 2), torch.export.Dim("batch", max=8)
+    module = read_source(model, example_inputs=(x,), dynamic_shapes=(({0: batch},),))
+    other = torch.randn(3, 6, 6, 2)
+    (found,) = interpret(module, "main", [other.numpy()])
+    np.testing.assert_allclose(found, model(other).detach().numpy(), 1e-5, 1e-6)
+
+
+def test_bytes_of_torchao_stay_bytes() -> None:
+    quantization = pytest.importorskip("torchao.quantization")
+    model, x = torch.nn.Sequential(torch.nn.Linear(64, 32)).eval(), torch.randn(3, 64)
+    quantization.quantize_(model, quantization.Int8WeightOnlyConfig(version=2))
+    module = fuse_scales(read_source(torch.export.export(model, (x,), strict=False)))
+    (product,) = (op for op in module.functions["main"].block.ops if op.name.startswith("dot_"))
+    assert (product.name, str(product.attributes.coding)) == ("dot_coded", "i8")
+    (found,) = interpret(module, "main", [x.numpy()])
+    np.testing.assert_allclose(found, model(x).detach().numpy(), 1e-4, 1e-5)

@@ -99,6 +99,7 @@ def fitted(c: Emitter, x: Value, axis: int, length: Dim | None) -> Value:
         return x
     rank = type_of(x).rank
     zeros = (0,) * rank
+    axis %= rank
     high = (*zeros[:axis], length - own, *zeros[axis + 1 :])
     return c.op("pad", x, c.full(0, type_of(x).dtype, ()), low=zeros, high=high, interior=zeros)
 

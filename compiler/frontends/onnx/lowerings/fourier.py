@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ingot.compiler.frontends.fourier import Pair, both_sides, transform
+from ingot.compiler.frontends.fourier import Pair, both_sides, fitted, transform
 from ingot.compiler.frontends.onnx.choices import axes_of
 from ingot.compiler.frontends.onnx.lowerings.elementwise import narrow, widen
 from ingot.compiler.frontends.onnx.malformed import bounded
@@ -53,19 +53,21 @@ def _dft(node: Node, axis: int) -> Value:
     assert real is not None
     if inverse and onesided:
         half = length // 2 + 1
-        real = _fit(node, real, half)
-        imaginary = node.fill(0, like=real) if imaginary is None else _fit(node, imaginary, half)
+        real = fitted(node, real, -1, half)
+        imaginary = (
+            node.fill(0, like=real) if imaginary is None else fitted(node, imaginary, -1, half)
+        )
         real, imaginary = both_sides(node.builder, (real, imaginary), length)
-    fitted = (
-        _fit(node, real, length),
-        None if imaginary is None else _fit(node, imaginary, length),
+    sized = (
+        fitted(node, real, -1, length),
+        None if imaginary is None else fitted(node, imaginary, -1, length),
     )
-    a, b = transform(node.builder, fitted, inverse)
+    a, b = transform(node.builder, sized, inverse)
     results = [a] if inverse and onesided else [a, b]
     if inverse:
         results = [node.op("div", each, filled(node, length, each)) for each in results]
     elif onesided:
-        results = [_fit(node, each, length // 2 + 1) for each in results]
+        results = [fitted(node, each, -1, length // 2 + 1) for each in results]
     back = [order.index(each) for each in range(rank - 1)]
     columns = [node.transpose(each, back) for each in results]
     columns = [node.reshape(each, (*shape_of(each), 1)) for each in columns]
@@ -115,17 +117,6 @@ def _parts(node: Node, x: Value) -> Pair:
     return real, node.op("select", spread, last, node.fill(0, like=last))
 
 
-def _fit(node: Node, x: Value, length: Dim) -> Value:
-    """The last axis cut or filled with zeros to `length`."""
-    shape = shape_of(x)
-    missing = length - shape[-1]
-    if missing == 0:
-        return x
-    zeros = (0,) * len(shape)
-    element = node.constant(0, type_of(x).dtype)
-    return node.op("pad", x, element, low=zeros, high=(*zeros[1:], missing), interior=zeros)
-
-
 @lowering("STFT", since=17)
 def stft(node: Node) -> Value:
     """f32[b, n, 1 or 2] -> f32[b, frames, k, 2]: transforms of windows that move along."""
@@ -160,7 +151,7 @@ def stft(node: Node) -> Value:
     assert real is not None
     results = transform(node.builder, (real, imaginary))
     if node.integer("onesided", 1):
-        results = tuple(_fit(node, each, length // 2 + 1) for each in results)  # type: ignore[assignment]
+        results = tuple(fitted(node, each, -1, length // 2 + 1) for each in results)  # type: ignore[assignment]
     columns = [node.reshape(each, (*shape_of(each), 1)) for each in results]
     return narrow(node, node.op("concatenate", *columns, axis=3), node.input(0))
 

@@ -1,13 +1,17 @@
-"""Spectra. A complex tensor is a pair of values until it is made real again."""
+"""Spectra, and what models of speech make of sounds. A complex tensor is a pair of values until it
+is made real again."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
-from ingot.compiler.frontends.fourier import transform
+from ingot.compiler.frontends.fourier import fitted, transform
+from ingot.compiler.frontends.tflite.flexbuffer import read_options
 from ingot.compiler.frontends.tflite.lowering import Context, lowering
-from ingot.compiler.ir import Value
+from ingot.compiler.ir import Value, dims
 from ingot.compiler.ir.dataclass import dataclass
 
 __all__: list[str] = []
@@ -25,13 +29,9 @@ def rfft2d(c: Context, x: Value, lengths: Value) -> _Complex:
     rank = type_of(x).rank
     sizes = c.known(lengths, "length")
     for axis, size in zip((rank - 2, rank - 1), sizes, strict=True):
-        own = shape_of(x)[axis]
-        if not isinstance(own, int) or size < 1:
-            raise UnsupportedNode(f"it transforms {own} elements as {size}: fix the lengths")
-        x = c.sliced(x, axis, 0, min(own, size))
-        if own < size:
-            pairs = [(0, size - own if at == axis else 0) for at in range(rank)]
-            x = c.padded(x, c.full(0, type_of(x).dtype, ()), pairs)
+        if size < 1:
+            raise UnsupportedNode(f"it transforms {size} elements: fix the lengths")
+        x = fitted(c, x, axis, size)
     half = sizes[1] // 2 + 1
     parts = [c.sliced(each, rank - 1, 0, half) for each in transform(c.builder, (x, None))]
     swapped = (*range(rank - 2), rank - 1, rank - 2)
@@ -59,5 +59,66 @@ def imaginary(c: Context, x: Any) -> Value:
 @lowering("COMPLEX_ABS", raw=True)
 def absolute(c: Context, x: Any) -> Value:
     x = _parts(x)
-    squares = [c.op("mul", each, each) for each in (x.real, x.imaginary)]
-    return c.op("sqrt", c.op("add", *squares))
+    return c.op("sqrt", _power(c, x.real, x.imaginary))
+
+
+def _power(c: Context, *parts: Value) -> Value:
+    return c.op("add", *(c.op("mul", each, each) for each in parts))
+
+
+@lowering("CUSTOM 'AudioSpectrogram'")
+def audio_spectrogram(c: Context, x: Value) -> Value:
+    """[samples, channels] -> [channels, frames, 1 + half of the window, which is filled up to a
+    power of two]."""
+    options = read_options(c.operator.custom)
+    size, step = options["window_size"], options["stride"]
+    if size < 2 or step < 1:
+        raise UnsupportedNode(f"its window_size is {size}, its stride {step}: fix the model")
+    frames = dims.floordiv(shape_of(x)[0] - size, step) + 1
+    first = c.places((frames, size), 0)
+    first = c.op("mul", first, c.fill(step, like=first))
+    places = c.op("add", first, c.places((frames, size), 1))
+    sound = c.op("take", c.transpose(x, (1, 0)), places, axis=1, mode="clamp")
+    window = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(size) / size)
+    sound = c.op("mul", sound, c.broadcast_to(c.constant(window, "f32"), shape_of(sound)))
+    length = 1 << (size - 1).bit_length()
+    pair = transform(c.builder, (fitted(c, sound, 2, length), None))
+    power = _power(c, *(c.sliced(each, 2, 0, length // 2 + 1) for each in pair))
+    return power if options.get("magnitude_squared") else c.op("sqrt", power)
+
+
+@lowering("CUSTOM 'Mfcc'")
+def mel_cepstrum(c: Context, spectrum: Value, rate: Value) -> Value:
+    """Powers [channels, frames, n] -> coefficients [channels, frames, dct_coefficient_count]."""
+    options = read_options(c.operator.custom)
+    channels, count = options["filterbank_channel_count"], options["dct_coefficient_count"]
+    (bins,), (hertz,) = shape_of(spectrum)[2:], c.known(rate, "sample rate")
+    if not isinstance(bins, int) or bins < 2 or not 0 < channels * bins < 1 << 24:
+        raise UnsupportedNode(f"it has {channels} channels of {bins} frequencies: fix the model")
+    limits = options["lower_frequency_limit"], options["upper_frequency_limit"]
+    weights = _mel_weights(bins, hertz, channels, limits)
+    bands = c.dot(c.op("sqrt", spectrum), c.constant(weights, "f32"), (2, 0))
+    loud = c.op("log", c.op("max", bands, c.fill(1e-12, like=bands)))
+    angles = np.outer(np.arange(channels) + 0.5, np.arange(count)) * np.pi / channels
+    return c.dot(loud, c.constant(np.sqrt(2 / channels) * np.cos(angles), "f32"), (2, 0))
+
+
+def _mel_weights(
+    bins: int, rate: int, channels: int, limits: tuple[float, float]
+) -> np.ndarray[Any, Any]:
+    """[bins, channels]: triangles over the mel scale, the middle of each where its neighbours end;
+    frequencies outside of the limits count nowhere."""
+    low, high = (1127 * np.log1p(limit / 700) for limit in limits)
+    centers = low + (high - low) / (channels + 1) * np.arange(channels + 2)
+    spacing = 0.5 * rate / (bins - 1)
+    mels = 1127 * np.log1p(np.arange(bins) * spacing / 700)
+    place = np.arange(bins)
+    inside = (place >= int(1.5 + limits[0] / spacing)) & (place <= int(limits[1] / spacing))
+    band = np.clip(
+        np.searchsorted(centers[1:], mels), 0, channels
+    )  # centers between band, band + 1
+    falling = (centers[band + 1] - mels) / (centers[band + 1] - centers[band])
+    weights = np.zeros((bins, channels + 2))
+    weights[place, band] = falling
+    weights[place, band + 1] = 1 - falling
+    return weights[:, 1:-1] * inside[:, None]

@@ -86,6 +86,24 @@ def test_a_quantised_network_of_vision_agrees_compiled(tmp_path: Path) -> None:
     assert np.abs(got.astype(int) - wanted.astype(int)).max() <= 1
 
 
+@pytest.mark.slow
+def test_weights_of_bytes_stay_bytes_where_activations_are_floats() -> None:
+    """LiteRT quantises the activations of such layers; Ingot computes with them as they are."""
+    codes, x = RNG.integers(-127, 128, (256, 128)).astype(np.int8), _floats(3, 128)
+    scales = RNG.uniform(0.001, 0.01, 256).astype(np.float32)
+    source, arguments = one_op(
+        "FULLY_CONNECTED", [x, (codes, (scales, np.zeros(256, int), 0)), _floats(256)],
+        [("float32", (3, 256))], "FullyConnectedOptions", (1, 2),
+    )  # fmt: skip
+    module = ingot.compile(source)
+    assert len(bytes(module)) < 2 * codes.nbytes  # floats alone would be four times as long
+    found = np.asarray(ingot.load(module)(*arguments))
+    ((theirs,),) = run_litert(source, arguments)
+    ((exact,),) = run_interpreted(source, arguments)
+    np.testing.assert_allclose(found, exact, rtol=1e-4, atol=1e-4)
+    assert np.abs(found - theirs).max() < 0.02 * np.abs(theirs).max()
+
+
 def test_an_open_dim_is_a_symbol() -> None:
     model = Model()
     g = model.main

@@ -125,6 +125,9 @@ def _linked(files: Mapping[str, bytes]) -> list[str]:
     return [path for path in files if path.endswith(".a")] or list(files)
 
 
+_OCTAL = [f"\\{byte:03o}" for byte in range(256)]
+
+
 def _module_source(name: str, data: bytes) -> str:
     """NAME_module.c: the bytes as a text of C, which compilers read much faster than numbers."""
     lines = [f'#include "{name}.h"', ""]
@@ -133,6 +136,6 @@ def _module_source(name: str, data: bytes) -> str:
     lines.append(f"const size_t {name}_module_length = {len(data)};")
     lines.append(f"_Alignas(64) const unsigned char {name}_module[] =")
     for start in range(0, max(len(data), 1), 24):
-        piece = "".join(f"\\{byte:03o}" for byte in data[start : start + 24])
+        piece = "".join(map(_OCTAL.__getitem__, data[start : start + 24]))
         lines.append(f'    "{piece}"')
     return "\n".join(lines) + ";\n"

@@ -121,17 +121,17 @@ def build_files(
     """Makefile and CMakeLists.txt; `linked` are by variant the files of its kernels."""
     first = variants[0]
     is_board = bool(first.triple)
-    lines = [f"KERNELS_{each} = {' '.join(files)}" for each, files in linked.items()]
-    lines += [f"ARCH_{each.name} = {' '.join(each.flags)}" for each in variants]
+    settings = {f"KERNELS_{each}": files for each, files in linked.items()}
+    settings |= {f"ARCH_{each.name}": each.flags for each in variants}
     values = {
         "NAME": name,
         "VARIANT": first.name,
-        "KERNELS": "\n".join(lines),
-        "ARCH": " ".join(first.flags),
+        "VARIABLES": "\n".join(f"{name} = {' '.join(each)}" for name, each in settings.items()),
+        "SETTINGS": "\n".join(f'set({name} "{" ".join(each)}")' for name, each in settings.items()),
         "BOARD": " board.o" * is_board,
         "BOARD_SOURCE": " board.c" * is_board,
         "LDFLAGS": "-Wl,--gc-sections" + " -nostartfiles -T board.ld -Wl,-e,reset" * is_board,
-        "LDLIBS": "-lgcc" * is_board,
+        "LDLIBS": "-nostdlib -lgcc" * is_board,
         "CC": "arm-none-eabi-gcc" if is_board else "cc",
     }
     files = {each: _template(each) for each in ("Makefile", "CMakeLists.txt")}

@@ -65,7 +65,7 @@ _TRIPLES = {
     "riscv64": "riscv64-linux-gnu",
     "wasm32": "wasm32-unknown-unknown",
 }
-_ELF_SHARED = b"\3\0"  # the type of a shared object
+_ELF_RELOCATABLE, _ELF_SHARED = b"\1\0", b"\3\0"  # types of objects
 _ELF_MACHINES = {"x86_64": 62, "aarch64": 183, "arm": 40, "riscv64": 243}  # EM_*
 _PROBE = """#include <stddef.h>
 #include <stdint.h>
@@ -248,7 +248,7 @@ def _failure(compiler: Compiler, variant: Variant) -> str | None:
         if not made.is_file():
             return "it ends without an error, and makes no object"
         data = made.read_bytes()
-    if not _is_for(data, variant.machine):
+    if not _is_for(data, variant):
         return "it makes objects of another format"
     cache.write(key, b"")
     return None
@@ -259,11 +259,11 @@ def _first_error(text: str) -> str:
     return lines[0].strip()[:300] if lines else "it fails and says nothing"
 
 
-def _is_for(data: bytes, machine: str) -> bool:
-    if machine == "wasm32":
+def _is_for(data: bytes, variant: Variant) -> bool:
+    if variant.machine == "wasm32":
         return data.startswith(b"\0asm")
     return (
         data.startswith(b"\x7fELF")
-        and data[16:18] == _ELF_SHARED
-        and int.from_bytes(data[18:20], "little") == _ELF_MACHINES[machine]
+        and data[16:18] == (_ELF_RELOCATABLE if variant.triple else _ELF_SHARED)
+        and int.from_bytes(data[18:20], "little") == _ELF_MACHINES[variant.machine]
     )

@@ -1,6 +1,6 @@
-/* The runtime as one WebAssembly module: the C API that index.js calls, an allocator that grows the
- * memory, and what is set up once. Every model has an instance of its own, so that closing it gives
- * all of its memory back.
+/* The runtime as one WebAssembly module: the C API that host.js and model.js call, an allocator that
+ * grows the memory, and what is set up once. Every model has an instance of its own, so that closing
+ * it gives all of its memory back.
  */
 #include "ingot.c"
 #include "ingot/arena.h"
@@ -137,8 +137,8 @@ WEB_EXPORT("ingot_web_restore") ingot_status_t ingot_web_restore(ingot_session_t
 }
 
 /* What the host reads of structs. */
-_Static_assert(sizeof(ingot_function_info_t) == 24, "functions of index.js");
-_Static_assert(sizeof(ingot_value_info_t) == 24, "values of index.js");
-_Static_assert(sizeof(ingot_dim_info_t) == 16, "dims of index.js");
-_Static_assert(sizeof(ingot_buffer_view_layout_t) == 24, "tensors of index.js");
-_Static_assert(sizeof(ingot_parameter_span_t) == 20, "parameters of index.js");
+_Static_assert(sizeof(ingot_function_info_t) == 24, "functions of model.js");
+_Static_assert(sizeof(ingot_value_info_t) == 24, "values of model.js");
+_Static_assert(sizeof(ingot_dim_info_t) == 16, "dims of model.js");
+_Static_assert(sizeof(ingot_buffer_view_layout_t) == 24, "tensors of model.js");
+_Static_assert(sizeof(ingot_parameter_span_t) == 20, "parameters of model.js");

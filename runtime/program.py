@@ -79,7 +79,7 @@ class Program(Uncopied):
             "memory_limit": memory_limit,
             "shares_slab": shares_slab,
         }
-        self._natives = {**own, **dict(natives or {})}
+        self.natives = {**own, **dict(natives or {})}  # functions by name
         options.natives, options.native_count = table.table, table.count
         begin = time.monotonic()
         self.device = device
@@ -116,7 +116,7 @@ class Program(Uncopied):
                 f"{', '.join(filter(None, self.names)) or 'one without a name'}"
             )
         sources = {**self._loaded, name: source}
-        return Program(sources, self.device, parameters, natives=self._natives, **self._options)
+        return Program(sources, self.device, parameters, natives=self.natives, **self._options)
 
     def swap_parameters(self, parameters: Any, scope: str | None, timeout: float | None) -> None:
         """See `Model.swap_parameters`."""

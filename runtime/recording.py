@@ -254,7 +254,7 @@ class RecordedFacts:
                     "memory_limit": dict(origin.options)["memory_limit"],
                     "zero_memory": bool(dict(origin.options)["zero_memory"]),
                 },
-                "natives": [name for name, _ in dict(origin.options)["natives"]],
+                "natives": sorted(self.program.natives),
                 "modules": list(_modules(archive, origin, with_weights)),
                 **self._weights(archive, origin, with_weights),
             }

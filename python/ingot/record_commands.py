@@ -163,6 +163,8 @@ def _facts(call: RecordedCall) -> Iterator[str]:
         size = f" of {size_text(row['length'])}" if "length" in row else ""
         kind = "module" if "length" in row else "weights"
         yield f"  {kind}{size} {'in the file' if inside else 'at ' + str(row['path'])}"
+    if facts["natives"]:
+        yield f"  native functions (--natives): {', '.join(facts['natives'])}"
     device, machine = facts["device"], facts["machine"]
     yield f"then on {device['uri']}: {device['description']}, {machine['system']}"
 

@@ -315,6 +315,21 @@ def test_linked_modules_are_all_there(file: Path) -> None:
         ingot.read_call(file).load(modules={"c": copy_module()})
 
 
+def test_functions_of_the_application_are_named(file: Path) -> None:
+    module = ingot.compile(
+        "module {} { func @main(%x: f32[3]) -> (f32[3]) { %y = native_call(%x) "
+        '{name="f", signature="(f32[n]) -> (f32[n])"} : f32[3] return(%y) } }'
+    )
+    model = ingot.load(module, natives={"f": np.negative})
+    model.record(file)
+    model(np.ones(3, np.float32))
+    assert ingot.read_call(file).facts["natives"] == ["f"]
+    with pytest.raises(ingot.NotFound, match="native function is missing: 'f'"):
+        ingot.read_call(file).load()
+    (result,) = again(file, natives={"f": np.negative}).values()
+    assert result.numpy().tolist() == [-1, -1, -1]
+
+
 # Files that are none.
 
 

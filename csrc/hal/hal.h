@@ -66,8 +66,8 @@ typedef struct ingot_hal_static_library_t {
 
 /* What embedders know as the instance. */
 struct ingot_instance_t {
-  ingot_reference_count_t references;
   ingot_allocator_t allocator; /* of every object below this instance */
+  ingot_reference_count_t references;
   uint32_t driver_count;
   const ingot_hal_driver_t **drivers;
   void **driver_states; /* per driver: its own, NULL at first; guarded by its driver_mutex */

@@ -16,12 +16,6 @@
 struct ingot_module_t {
   ingot_reference_count_t references;
   ingot_instance_t *instance;
-  ingot_file_t file;                /* opened by load_file, else empty */
-  ingot_release_function_t release; /* of load_memory; may be NULL */
-  void *user;
-  const uint8_t *data; /* the whole file */
-  size_t length;
-
   /* Sections; an absent one has count 0. */
   const char *strings;
   uint32_t strings_length; /* at least 1; the last byte is NUL */
@@ -61,6 +55,12 @@ struct ingot_module_t {
   /* Derived by load. */
   uint32_t *entry_executables; /* per entry: the ordinal of its executable */
   uint32_t list_count;         /* one more than the greatest ordinal of a list in the code */
+
+  const uint8_t *data; /* the whole file */
+  size_t length;
+  ingot_file_t file;                /* opened by load_file, else empty */
+  ingot_release_function_t release; /* of load_memory; may be NULL */
+  void *user;
 };
 
 static inline const char *ingot_module_string(const ingot_module_t *module, uint32_t offset) {

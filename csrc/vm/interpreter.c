@@ -322,10 +322,13 @@ ingot_status_t ingot_vm_run(ingot_vm_context_t *context) {
       default: /* the verifier knows every opcode that the switch does */
       unknown:
         if (code & INGOT_VM_TRAP) {
-          const uint16_t *at = pc;
-          status = context->trap(context, &pc, r.i, r.o);
+          const uint16_t *next = pc; /* the address of `pc` would keep it out of a register */
+          status = context->trap(context, &next, r.i, r.o);
           if (status) goto failed;
-          if (pc != at) continue;
+          if (next != pc) {
+            pc = next;
+            continue;
+          }
           code &= (uint16_t)~INGOT_VM_TRAP;
           goto execute;
         }

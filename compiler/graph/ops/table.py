@@ -215,11 +215,11 @@ def _check_result(type: TensorType) -> None:
     length = type.dtype.bytes
     for dim in type.shape:
         if isinstance(dim, int):
-            require(dim >= 0, f"its result would be {type}, with a negative dim")
+            if dim < 0:
+                raise RuleError(f"its result would be {type}, with a negative dim")
             length *= dim or 1
-    require(
-        length <= _GREATEST_LENGTH, f"its result {type} has more bytes than an address can count"
-    )
+    if length > _GREATEST_LENGTH:
+        raise RuleError(f"its result {type} has more bytes than an address can count")
 
 
 def _as_tensor(type: Type) -> TensorType:

@@ -33,7 +33,14 @@ from ingot.compiler.kernels.table import (
     Shuffle,
 )
 from ingot.compiler.targets.c_structure import CStructure, register_bits
-from ingot.compiler.targets.cpu.c_text import access, literal, scalar_name, stored, wrapped
+from ingot.compiler.targets.cpu.c_text import (
+    access,
+    literal,
+    scalar_name,
+    shift_of,
+    stored,
+    wrapped,
+)
 from ingot.compiler.targets.cpu.headers import read_header
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import DType
@@ -319,7 +326,7 @@ class _Printer(CStructure):
             bits = f"u{element.bits}x{lanes}"
             text = f"({bits}){names[0]} {_VECTOR_OPERATORS[op.name]} ({bits}){names[1]}"
             return text if element.kind == "u" else f"({element.name}x{lanes})({text})"
-        count = _shift_count(op)
+        count = shift_of(op)
         if count is not None:
             kind = "i" if op.name == "shift_right_arithmetic" else "u"
             operator = "<<" if op.name == "shift_left" else ">>"
@@ -570,15 +577,6 @@ class _Printer(CStructure):
     def _same(self, op: Op) -> str:
         a, b = (f"(const void *){self._name(memory)}" for memory in op.operands)
         return f"(i1)({a} == {b})"
-
-
-def _shift_count(op: Op) -> int | None:
-    """By how much a shift moves all lanes of a vector, where that is known."""
-    known = defined_by(op.operands[1], "loop.constant") if op.name.startswith("shift_") else None
-    if known is None or lanes_of(op.result) == 1:
-        return None
-    count = int(Constant.of(known).value)
-    return count if 0 <= count < dtype_of(op.result).bits else None
 
 
 def _leaf(text: str) -> Callable[[_Printer, Op], str]:

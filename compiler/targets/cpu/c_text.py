@@ -1,14 +1,17 @@
-"""Pieces of C text: names of types and of functions on memory, literals."""
+"""Pieces of C text: names of types and of functions on memory, literals, and by how much shifts
+move."""
 
 from __future__ import annotations
 
 import math
 
-from ingot.compiler.ir import MemoryType, Value
+from ingot.compiler.ir import MemoryType, Op, Value, defined_by
+from ingot.compiler.kernels.loop import dtype_of, lanes_of
+from ingot.compiler.kernels.table import Constant
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import DType
 
-__all__ = ["MEMORY_TYPES", "access", "literal", "scalar_name", "stored", "wrapped"]
+__all__ = ["MEMORY_TYPES", "access", "literal", "scalar_name", "shift_of", "stored", "wrapped"]
 
 _SUPPORTED = {"i1", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "f16", "bf16"} | {
     "f32",
@@ -76,3 +79,12 @@ def literal(value: bool | int | float, element: DType) -> str:
         return "INT64_MIN"
     suffix = "u" if element.kind == "u" else ""
     return f"{value}{suffix}{'ll' if element.bits == 64 and abs(value) >= 2**31 else ''}"
+
+
+def shift_of(op: Op) -> int | None:
+    """By how much a shift moves all lanes of a vector, where that is known."""
+    known = defined_by(op.operands[1], "loop.constant") if op.name.startswith("shift_") else None
+    if known is None or lanes_of(op.result) == 1:
+        return None
+    count = int(Constant.of(known).value)
+    return count if 0 <= count < dtype_of(op.result).bits else None

@@ -191,7 +191,7 @@ struct ingot_buffer_t {
   const void *memory;
   uint64_t address;
   bool spare; /* a root whose memory may be kept for others when it is released */
-  atomic_bool is_slab; /* the application has given it to a session */
+  _Atomic bool is_slab; /* the application has given it to a session */
   uint32_t kind; /* INGOT_MEMORY_* */
   ingot_hal_account_t *account; /* that counts the root; or NULL */
 };

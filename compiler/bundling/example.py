@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ingot.compiler.bundling.interface import C_TYPES, TEMPLATES, Interface, Typed
-from ingot.compiler.ir.dims import Dim, evaluate, product
+from ingot.compiler.ir.dims import Dim, evaluate, product, symbols_of
 from ingot.compiler.targets.target import KERNEL_HEADERS, Variant
 from ingot.compiler.vm.contents import ValueContents
 
@@ -28,7 +28,9 @@ def example_source(interface: Interface, inputs: Mapping[str, Array], is_board: 
     sizes = _sizes(typed, inputs)
     name = interface.name
     lines = [f'#include "{name}.h"', "", *_OUTPUT[is_board].splitlines(), ""]
-    memory = evaluate(interface.peak(typed), sizes) + _OVERHEAD
+    peak = interface.peak(typed)
+    unknown = dict.fromkeys(symbols_of(peak), 1)  # what only the code knows
+    memory = evaluate(peak, unknown | sizes) + _OVERHEAD
     lines += [f"static _Alignas(64) unsigned char memory[{memory}];"]
     count = len(typed.function.arguments)
     values = (*typed.function.arguments, *typed.function.results)

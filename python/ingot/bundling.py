@@ -70,6 +70,7 @@ def bundle(
         raise InvalidArgument(
             f"{', '.join(options)}: options are of a source that is compiled, and this is a module"
         )
+    load_module(data, verify=True).release()
     contents = read_module(data)
     check_contents(contents)
     handle = load_module(linked_module(contents, strip_messages), verify=True)

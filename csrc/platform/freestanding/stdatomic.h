@@ -12,6 +12,7 @@
 #include <stdbool.h>
 
 #define _Atomic
+#define atomic_bool bool
 
 #define atomic_signal_fence(order) __asm__ __volatile__("" ::: "memory")
 

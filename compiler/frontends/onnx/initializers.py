@@ -21,6 +21,7 @@ from ingot.compiler.frontends.onnx.tensors import (
 )
 from ingot.compiler.frontends.survey import Survey
 from ingot.compiler.graph.builder import Builder
+from ingot.compiler.ir import Literal
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.hal.errors import CompileError
 
@@ -45,6 +46,7 @@ class Initializers:
         self._options = options
         self._notes = notes
         self.weights: dict[str, str] = {}
+        self._literals: dict[int, tuple[onnx.TensorProto, Literal]] = {}
 
     def make(self, tensor: onnx.TensorProto, builder: Builder) -> Result:
         """The value of an initializer; unknown, and a note, if there can be none."""
@@ -73,12 +75,18 @@ class Initializers:
             )
         else:
             try:
-                result = builder.constant(literal_of(tensor, self._folders))
+                result = builder.constant(self._literal(tensor))
             except CompileError as error:
                 self._notes.note_weight(tensor, error)
                 return UNKNOWN
         result.name = tensor.name
         return result
+
+    def _literal(self, tensor: onnx.TensorProto) -> Literal:
+        """The elements, once for all lowerings of a body that reads them."""
+        if id(tensor) not in self._literals:
+            self._literals[id(tensor)] = tensor, literal_of(tensor, self._folders)
+        return self._literals[id(tensor)][1]
 
     def _note_weights(self, key: str, tensor: onnx.TensorProto) -> None:
         """Remember which weights the external parameter `key` is, which must be one tensor."""

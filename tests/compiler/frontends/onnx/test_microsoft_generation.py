@@ -10,6 +10,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from ingot.compiler.graph.ops import Constant
+from ingot.compiler.ir import walk
 from ingot.hal.errors import CompileError, Error
 from tests.support.devices import load_best
 from tests.support.onnx_cases import in_onnxruntime
@@ -280,6 +282,14 @@ def test_texts_for_sounds() -> None:
             "decoder_input_ids": start,
         }
         Read(model).check(1e-5, **given)
+
+
+def test_both_steps_read_the_same_weights() -> None:
+    main = Read(search("GreedySearch", ["max_length"])).module.functions["main"]
+    values = [Constant.of(op).value for op in walk(main) if op.name == "constant"]
+    heads = [each for each in values if each.array.shape == (WIDTH, WORDS)]
+    assert len(heads) > 1
+    assert all(each is heads[0] for each in heads)
 
 
 @pytest.mark.slow

@@ -33,14 +33,7 @@ from ingot.compiler.kernels.table import (
     Shuffle,
 )
 from ingot.compiler.targets.c_structure import CStructure, register_bits
-from ingot.compiler.targets.cpu.c_text import (
-    access,
-    literal,
-    scalar_name,
-    shift_of,
-    stored,
-    wrapped,
-)
+from ingot.compiler.targets.cpu.c_text import access, literal, scalar_name, shift, stored, wrapped
 from ingot.compiler.targets.cpu.headers import read_header
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import DType
@@ -326,7 +319,7 @@ class _Printer(CStructure):
             bits = f"u{element.bits}x{lanes}"
             text = f"({bits}){names[0]} {_VECTOR_OPERATORS[op.name]} ({bits}){names[1]}"
             return text if element.kind == "u" else f"({element.name}x{lanes})({text})"
-        count = shift_of(op)
+        count = shift(op)
         if count is not None:
             kind = "i" if op.name == "shift_right_arithmetic" else "u"
             operator = "<<" if op.name == "shift_left" else ">>"

@@ -11,7 +11,7 @@ from ingot.compiler.kernels.table import Constant
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import DType
 
-__all__ = ["MEMORY_TYPES", "access", "literal", "scalar_name", "shift_of", "stored", "wrapped"]
+__all__ = ["MEMORY_TYPES", "access", "literal", "scalar_name", "shift", "stored", "wrapped"]
 
 _SUPPORTED = {"i1", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "f16", "bf16"} | {
     "f32",
@@ -81,7 +81,7 @@ def literal(value: bool | int | float, element: DType) -> str:
     return f"{value}{suffix}{'ll' if element.bits == 64 and abs(value) >= 2**31 else ''}"
 
 
-def shift_of(op: Op) -> int | None:
+def shift(op: Op) -> int | None:
     """By how much a shift moves all lanes of a vector, where that is known."""
     known = defined_by(op.operands[1], "loop.constant") if op.name.startswith("shift_") else None
     if known is None or lanes_of(op.result) == 1:

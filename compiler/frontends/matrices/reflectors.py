@@ -36,7 +36,7 @@ def reflector(column: Array, here: Array) -> tuple[Array, Array, Array]:
     nothing = rest.equals(0)
     if column.is_complex:
         nothing = nothing & first.imaginary.equals(0)
-    length = norm(scope.concatenate([first, rest.as_complex() if column.is_complex else rest], 1))
+    length = scope.joined(first.abs(), rest).abs()
     beta = scope.where(first.real >= 0, -length, length)
     beta = scope.where(nothing, first.real, beta)
     safe = scope.where(nothing, 1, beta)

@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
@@ -26,7 +25,7 @@ from ingot.compiler.vm.read_module import read_module
 from ingot.compiling import compile
 from ingot.hal.errors import InvalidArgument
 from ingot.hal.spec import layout
-from ingot.hal.whole_file import open_regular, write_whole
+from ingot.hal.whole_file import open_regular
 from ingot.inputs import read_inputs
 from ingot.runtime.program import load_module
 from ingot.runtime.signature import read_signature
@@ -127,8 +126,4 @@ def _write(folder: Path, files: Mapping[str, bytes]) -> None:
     for path, content in files.items():
         target = folder / path
         target.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(target, partial(_put, content))
-
-
-def _put(content: bytes, file: BinaryIO) -> None:
-    file.write(content)
+        target.write_bytes(content)

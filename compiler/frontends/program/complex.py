@@ -32,7 +32,7 @@ from ingot.compiler.frontends.program.tensor import (
 from ingot.compiler.ir import Value
 from ingot.hal.spec import DType
 
-__all__ = ["complex_together", "of_parts", "parts_of"]
+__all__ = ["of_parts", "parts_of"]
 
 _BY_PARTS = (
     "_index", "_transposed", "broadcast_arrays", "broadcast_to", "cumulative_sum", "diff",
@@ -59,10 +59,9 @@ def parts_of(x: Any, element: DType | None = None) -> Parts:
     """The real and the imaginary part of a tensor, a number or an array, in a dtype."""
     trace = current()
     if isinstance(x, complex) and not isinstance(x, np.generic):
-        element = element or real_dtype(complex_dtype(common_dtype(x)))
+        element = element or _part_dtype(x)
         real, imaginary = (trace.full(part, element, ()) for part in (x.real, x.imag))
     elif isinstance(x, ComplexTensor):
-        value_of(given(x.parts[0]))  # which checks that it belongs here
         real, imaginary = x.parts
     elif isinstance(x, (np.ndarray, np.generic)) and x.dtype.kind == "c":
         real, imaginary = value_of(x.real), value_of(x.imag)
@@ -70,20 +69,20 @@ def parts_of(x: Any, element: DType | None = None) -> Parts:
         joined = FUNCTIONS["stack"]([of_parts(parts_of(each, element)) for each in x])
         real, imaginary = joined.parts
     else:
-        real = trace.convert(value_of(x, element), element or complex_part(x))
+        real = trace.convert(value_of(x, element), element or _part_dtype(x))
         imaginary = trace.fill(0, like=real)
     element = element or type_of(real).dtype
     return trace.convert(real, element), trace.convert(imaginary, element)
 
 
-def complex_part(x: Any) -> DType:
-    """The dtype of the parts that x has as complex numbers."""
-    return real_dtype(complex_dtype(common_dtype(x)))
+def _part_dtype(*operands: Any) -> DType:
+    """Of the parts that the operands have together as complex numbers."""
+    return real_dtype(complex_dtype(common_dtype(*operands)))
 
 
-def complex_together(*operands: Any) -> list[Parts]:
+def _together(*operands: Any) -> list[Parts]:
     """The parts of the operands in the dtype to which they promote, and in one shape."""
-    element = real_dtype(complex_dtype(common_dtype(*operands)))
+    element = _part_dtype(*operands)
     parts = [part for each in operands for part in parts_of(each, element)]
     wide = current().broadcast(*parts)
     return list(zip(wide[::2], wide[1::2], strict=True))
@@ -108,7 +107,7 @@ def _part(x: Any, place: int) -> Any:
         return given(x.parts[place])
     if isinstance(x, (list, tuple)):
         return type(x)(_part(each, place) for each in x)
-    if isinstance(x, (complex, np.ndarray)) and _is_complex(x):
+    if isinstance(x, (complex, np.ndarray, np.generic)) and _is_complex(x):
         return (x.real, x.imag)[place]
     return x
 
@@ -156,7 +155,7 @@ def _unary(name: str) -> Callable[..., Any]:
 
 
 def _binary(name: str) -> Callable[..., Any]:
-    return lambda x1, x2, /: of_parts(BINARY[name](_numbers(), *complex_together(x1, x2)))
+    return lambda x1, x2, /: of_parts(BINARY[name](_numbers(), *_together(x1, x2)))
 
 
 def _register() -> None:
@@ -239,7 +238,7 @@ def _equal(x1: Any, x2: Any, /) -> Tensor:
 
 @_form("not_equal")
 def _differ(x1: Any, x2: Any, /) -> Tensor:
-    a, b = complex_together(x1, x2)
+    a, b = _together(x1, x2)
     return given(
         current().op("or", *(current().compare("ne", *pair) for pair in zip(a, b, strict=True)))
     )
@@ -259,7 +258,7 @@ COMPLEX.update(
 
 @_form("where")
 def _where(condition: Any, x1: Any, x2: Any, /) -> ComplexTensor:
-    a, b = complex_together(x1, x2)
+    a, b = _together(x1, x2)
     pairs = (FUNCTIONS["where"](condition, given(x), given(y)) for x, y in zip(a, b, strict=True))
     real, imaginary = map(value_of, pairs)
     return of_parts((real, imaginary))

@@ -140,8 +140,10 @@ def _has_complex(given: Any) -> bool:
     """Whether complex tensors, numbers, arrays or dtypes are among arguments."""
     if isinstance(given, (tuple, list)):
         return any(map(_has_complex, given))
-    if isinstance(given, DType):
-        return given.is_complex
+    if isinstance(given, (DType, np.dtype)):
+        return given.kind == "c"
+    if isinstance(given, type):
+        return issubclass(given, (complex, np.complexfloating))
     if isinstance(given, (np.ndarray, np.generic)):
         return given.dtype.kind == "c"
     named = isinstance(given, str) and given in ("c64", "c128", "complex64", "complex128")
@@ -450,6 +452,8 @@ class ComplexTensor(Tensor):
 
     @property
     def parts(self) -> Parts:
+        """The real and the imaginary part. UnsupportedNode: they are of another program."""
+        _check_place(self)
         return self._value, self._imaginary
 
     @property
@@ -465,16 +469,20 @@ def given(value: Value) -> Tensor:
     return Tensor(value, current())
 
 
+def _check_place(x: Tensor) -> None:
+    if x._trace not in _stack():
+        raise UnsupportedNode(
+            f"{x} belongs to another program, or to the body of a loop or branch that has "
+            "ended: return it from there"
+        )
+
+
 def value_of(x: Any, element: DType | None = None) -> Value:
     """What a user passes as a tensor: a traced one, a NumPy array or nested lists; a Python number
     or a dim of rank 0 has the dtype `element`, else the default one of its kind."""
     trace = current()
     if isinstance(x, Tensor):
-        if x._trace not in _stack():
-            raise UnsupportedNode(
-                f"{x} belongs to another program, or to the body of a loop or branch that has "
-                "ended: return it from there"
-            )
+        _check_place(x)
         return join(trace.builder, x.parts) if isinstance(x, ComplexTensor) else x._value
     if isinstance(x, Size):
         return trace.size(x.dim, element or default_int())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ingot.compiler.frontends.program.tensor import ComplexTensor, given
+from ingot.compiler.frontends.program.tensor import ComplexTensor, Tensor
 
 __all__ = ["flatten", "unflatten"]
 
@@ -16,7 +16,8 @@ def flatten(tree: Any) -> tuple[list[Any], Any]:
         parts = [flatten(each) for each in tree.values()]
         shape: Any = (dict, tuple(tree), tuple(part[1] for part in parts))
     elif isinstance(tree, ComplexTensor):
-        return [given(part) for part in tree.parts], (ComplexTensor, (), (None, None))
+        both = (tree._value, tree._imaginary)
+        return [Tensor(part, tree._trace) for part in both], (ComplexTensor, (), (None, None))
     elif isinstance(tree, (tuple, list)):
         parts = [flatten(each) for each in tree]
         shape = (tuple, (), tuple(part[1] for part in parts))

@@ -63,7 +63,8 @@ MOVES: dict[str, Callable[..., Any]] = {
     ),
     "made": lambda xp, z: (
         xp.zeros_like(z), xp.ones((2,), dtype=xp.complex64), xp.full((2,), 1j, dtype=xp.complex128),
-        xp.full_like(z, 2 + 1j), xp.eye(3, dtype=xp.complex64), xp.asarray(np.array([1j, 2])),
+        xp.full_like(z, 2 + 1j), xp.zeros((2,), dtype=np.complex64), xp.sum(np.complex64(1j)),
+        xp.eye(3, dtype=xp.complex64), xp.asarray(np.array([1j, 2])),
         xp.astype(xp.real(z), xp.complex128), xp.astype(z, xp.complex128),
     ),
     "summed": lambda xp, z: (
@@ -104,6 +105,10 @@ def test_what_is_of_real_numbers_only_says_so() -> None:
         run(ops.max, W)
     with pytest.raises(ingot.CompileError, match=r"complex numbers are no f32: take ops\.real"):
         run(lambda z: ops.astype(z, "f32"), W)
+    kept: list[Any] = []
+    run(lambda z: kept.append(z) or z, W)
+    with pytest.raises(ingot.CompileError, match="belongs to another program"):
+        run(lambda z: z + kept[0], W)
 
 
 @pytest.mark.slow

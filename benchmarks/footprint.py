@@ -165,19 +165,17 @@ def native_row(name: str, platform: Platform, folder: Path) -> list[str]:
     zig(platform.target, *LIBRARY, *gc, *export, "csrc/ingot.c", "-o", library)
     lengths = modules(platform.variant, folder)
     command = platform.command
-    if command is None:
-        label, figures = name, ["", ""]
-    elif command and shutil.which(command[0]) is None:
-        label, figures = name, [f"no {command[0]}", ""]
-    else:
-        label = f"{name}, {command[0]}" if command else name
+    figures = ["", ""]
+    if command:
+        name = f"{name}, {command[0]}"
+    if command is not None and (not command or shutil.which(command[0])):
         (folder / "empty.c").write_text(EMPTY)
         zig(platform.target, folder / "empty.c", "-o", empty)
         (folder / "timed.c").write_text(TIMED)
         zig(platform.target, f"-I{SAMPLES}", folder / "timed.c", "csrc/ingot.c", "-lm", "-o", used)
         files = ("digits.ingot", "images.npy", "labels.npy")
         figures = beyond([*command, used, *files], [*command, empty], folder)
-    return line(label, library.stat().st_size, lengths, figures)
+    return line(name, library.stat().st_size, lengths, figures)
 
 
 def web_row(folder: Path) -> list[str]:

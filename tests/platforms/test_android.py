@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 import ingot
-from ingot.compiler.targets.cpu.compilers import find_ziglang
 from ingot.hal.spec import dtype
-from tests.support.emulators import borrowed_headers, need_tool, need_zig
+from tests.support.emulators import need_tool, zig_cc
 
 pytestmark = pytest.mark.slow
 
@@ -52,7 +51,7 @@ java.lang.IllegalArgumentException: data has LENGTH bytes, but F64[1,1000000] 80
 """
 
 
-def _run(*command: str | Path | None, folder: Path = ROOT) -> str:
+def _run(*command: str | Path, folder: Path = ROOT) -> str:
     done = subprocess.run([*map(str, command)], cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     return done.stdout
@@ -96,12 +95,10 @@ def test_the_types_of_elements_are_the_runtimes() -> None:
 
 
 def test_android_has_what_the_native_part_needs(tmp_path: Path) -> None:
-    need_zig()
-    target, made = "aarch64-linux-android", tmp_path / "native.o"
-    flags = (*FLAGS, "-Os", "-fno-sanitize=undefined", *borrowed_headers(target), *_jni())
+    made = tmp_path / "native.o"
     needed, defined = set(), set()
     for file in NATIVE:
-        _run(find_ziglang(), "cc", "-target", target, *flags, "-c", file, "-o", made)
+        zig_cc("aarch64-linux-android", *FLAGS, "-Os", *_jni(), "-c", file, "-o", made)
         needed |= {line.split()[-1] for line in _run("nm", "-u", made).splitlines()}
         defined |= {line.split()[-1] for line in _run("nm", "--defined-only", made).splitlines()}
     needed -= defined

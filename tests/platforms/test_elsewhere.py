@@ -12,7 +12,7 @@ import pytest
 
 import ingot
 from ingot.compiler.targets.cpu.compilers import find_ziglang
-from tests.support.emulators import ZIG_TARGETS, need_tool
+from tests.support.emulators import ZIG_TARGETS, need_tool, zig_cc
 
 pytestmark = pytest.mark.slow
 
@@ -124,9 +124,8 @@ def test_windows_says_hello_by_the_dll(tmp_path: Path, wine_prefix: str) -> None
     machine, library = MACHINES["windows"], tmp_path / "ingot.dll"
     _build(machine, library, "-shared", "-s", "-DINGOT_API=__declspec(dllexport)")
     program, sample = tmp_path / "hello.exe", ROOT / "samples/hello"
-    zig = (str(find_ziglang()), "cc", "-target", *machine.target, "-Icsrc/include")
     files = (sample / "hello.c", tmp_path / "ingot.lib", "-o", program)
-    subprocess.run([*zig, *map(str, files)], cwd=ROOT, check=True, capture_output=True)
+    zig_cc(*machine.target, "-Icsrc/include", *files)
     ingot.compile(sample / "hello.onnx", variants=[machine.variant]).save(tmp_path / "hello.ingot")
     said = _run(machine, program, "hello.ingot", "0", "1", "2", "3", prefix=wine_prefix)
     assert said.split() == ["1", "2", "3", "4"]

@@ -13,14 +13,14 @@ import pytest
 
 import ingot
 from ingot.compiler.targets.cpu.compilers import find_ziglang
-from tests.support.emulators import borrowed_headers, need_tool, need_zig
+from tests.support.emulators import need_tool, need_zig, zig_cc
 from tests.support.object_files import macho_libraries, macho_symbols
 
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "samples" / "ios"
-FLAGS = ("-std=gnu11", "-O0", "-I.", "-fno-sanitize=undefined", "-fno-strict-aliasing")
+FLAGS = ("-std=gnu11", "-O0", "-I.", "-fno-strict-aliasing")
 # What code that is loaded, or memory that is asked for, would need.
 UNWANTED = {"dlopen", "mmap", "mprotect", "malloc", "calloc", "realloc"}
 
@@ -46,15 +46,6 @@ def _sources(bundle: Path) -> list[Path]:
     return [each for each in files if each.suffix == ".c"]
 
 
-def _zig(bundle: Path, target: str, *words: str | Path) -> None:
-    command = [str(find_ziglang()), "cc", "-target", target, *FLAGS, *borrowed_headers(target)]
-    done = subprocess.run(
-        [*command, *map(str, words)], cwd=bundle, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr[:4000]
-    assert "warning:" not in done.stderr, done.stderr[:4000]
-
-
 def test_it_needs_libsystem_and_loads_no_code(bundle: Path, tmp_path: Path) -> None:
     names = [_symbols(bundle, each, tmp_path) for each in _sources(bundle)]
     needed = {name for undefined, _ in names for name in undefined}
@@ -69,7 +60,7 @@ def test_it_needs_libsystem_and_loads_no_code(bundle: Path, tmp_path: Path) -> N
 
 def _symbols(bundle: Path, file: Path, folder: Path) -> tuple[set[str], set[str]]:
     made = folder / "made.o"
-    _zig(bundle, "aarch64-ios", "-c", file, "-o", made)
+    zig_cc("aarch64-ios", *FLAGS, "-c", file, "-o", made, folder=bundle)
     symbols = list(macho_symbols(made.read_bytes()))
     undefined = {each.name for each in symbols if each.is_undefined}
     return undefined, {each.name for each in symbols} - undefined
@@ -77,14 +68,16 @@ def _symbols(bundle: Path, file: Path, folder: Path) -> tuple[set[str], set[str]
 
 def test_macos_links_it_with_libsystem(bundle: Path, tmp_path: Path) -> None:
     program = tmp_path / "example"
-    _zig(bundle, "aarch64-macos", *_sources(bundle), "example.c", "-o", program)
+    words = (*FLAGS, *_sources(bundle), "example.c", "-o", program)
+    zig_cc("aarch64-macos", *words, folder=bundle)
     assert macho_libraries(program.read_bytes()) == {"/usr/lib/libSystem.B.dylib"}
 
 
 def test_aarch64_reads_digits_by_it(bundle: Path, tmp_path: Path) -> None:
     need_tool("qemu-aarch64")
     program = tmp_path / "example"
-    _zig(bundle, "aarch64-linux-musl", *_sources(bundle), "example.c", "-o", program)
+    words = (*FLAGS, *_sources(bundle), "example.c", "-o", program)
+    zig_cc("aarch64-linux-musl", *words, folder=bundle)
     done = subprocess.run(["qemu-aarch64", program], capture_output=True, text=True, check=True)
     words: Sequence[str] = done.stdout.split()[1:]
     scores = np.array([int(each, 16) for each in words], np.uint32).view(np.float32)

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ingot.compiler.targets.cpu.compilers import find_ziglang
 from ingot.hal import header
-from tests.support.emulators import borrowed_headers, need_zig
+from tests.support.emulators import zig_cc
 from tests.support.object_files import macho_libraries, macho_symbols, pe_exports
 
 pytestmark = pytest.mark.slow
@@ -36,25 +35,14 @@ TARGETS = (
     ("wasm32-freestanding", *BARE),
     CORTEX_M4,
 )
-SHARED = ("-Os", "-shared", "-s", "-fvisibility=hidden", "-fno-sanitize=undefined")
+INCLUDES = ("-Icsrc/include", "-Icsrc")
+SHARED = ("-Os", "-shared", "-s", "-fvisibility=hidden")
 PARTS = ("INGOT_NO_THREADS", "INGOT_NO_FILES", "INGOT_NO_LOADER", "INGOT_NO_MALLOC")
 PUBLIC = header.declarations(header.read("ingot.h"))
 
 
-def _zig(*command: str | Path) -> None:
-    need_zig()
-    done = subprocess.run(
-        [str(find_ziglang()), "cc", "-Icsrc/include", "-Icsrc", *map(str, command)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr[:4000]
-
-
 def _check(target: str, *options: str | Path) -> None:
-    flags = ("-std=c11", "-O0", "-fno-sanitize=undefined", *WARNINGS, *borrowed_headers(target))
-    _zig("-target", target, *flags, *options, "csrc/ingot.c")
+    zig_cc(target, *INCLUDES, "-std=c11", "-O0", *WARNINGS, *options, "csrc/ingot.c")
 
 
 @pytest.mark.parametrize("words", TARGETS, ids=lambda words: words[0])
@@ -93,7 +81,7 @@ def test_dylib_needs_the_system_only_and_exports_the_interface(
     machine: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "libingot.dylib"
-    _zig("-target", f"{machine}-macos", *SHARED, "csrc/ingot.c", "-o", path)
+    zig_cc(f"{machine}-macos", *INCLUDES, *SHARED, "csrc/ingot.c", "-o", path)
     data = path.read_bytes()
     exported = {each.name for each in macho_symbols(data) if not each.is_undefined}
     assert macho_libraries(data) == {"/usr/lib/libSystem.B.dylib"}
@@ -105,7 +93,7 @@ def test_dylib_needs_the_system_only_and_exports_the_interface(
 def test_dll_exports_the_interface(tmp_path: Path) -> None:
     path = tmp_path / "ingot.dll"
     api = "-DINGOT_API=__declspec(dllexport)"
-    _zig("-target", "x86_64-windows-gnu", *SHARED, api, "csrc/ingot.c", "-o", path)
+    zig_cc("x86_64-windows-gnu", *INCLUDES, *SHARED, api, "csrc/ingot.c", "-o", path)
     exported = pe_exports(path.read_bytes())
     assert {name for name in exported if f"{name}(" not in PUBLIC} == set()
     assert "ingot_session_call" in exported

@@ -38,6 +38,7 @@ __all__ = [
     "program",
     "run_jobs",
     "run_module",
+    "zig_cc",
 ]
 
 Array = np.ndarray[Any, Any]
@@ -96,6 +97,16 @@ def borrowed_headers(target: str) -> list[str]:
     functions."""
     folder = Path(str(find_ziglang())).parent / "lib" / "libc" / "include"
     return [f"-isystem{folder / each}" for each in _BORROWED.get(target, ())]
+
+
+def zig_cc(target: str, *words: str | Path, folder: Path = _ROOT) -> None:
+    """Compile in the folder, with no warning."""
+    need_zig()
+    flags = ("-target", target, "-fno-sanitize=undefined", *borrowed_headers(target))
+    command = [str(find_ziglang()), "cc", *flags, *map(str, words)]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[:4000]
+    assert "warning:" not in done.stderr, done.stderr[:4000]
 
 
 def need_tool(tool: str) -> None:

@@ -15,6 +15,7 @@
 #include "base/status.c"
 #include "base/status_make.c"
 #include "base/stop.c"
+#include "base/text.c"
 
 #include "hal/account.c"
 #include "hal/buffer.c"

@@ -126,6 +126,14 @@ ingot_status_t ingot_json_string(ingot_json_t *json, char *out_text, size_t capa
   return NULL;
 }
 
+ingot_status_t ingot_json_member(ingot_json_t *json, bool first, char *out_key, size_t capacity,
+                                 bool *out_more) {
+  INGOT_TRY(ingot_json_next(json, '}', first, out_more));
+  if (!*out_more) return NULL;
+  INGOT_TRY(ingot_json_string(json, out_key, capacity));
+  return ingot_json_expect(json, ':');
+}
+
 /* -- other values ------------------------------------------------------------------------------ */
 
 ingot_status_t ingot_json_size(ingot_json_t *json, int64_t *out_value) {

@@ -24,6 +24,10 @@ bool ingot_json_take(ingot_json_t *json, char symbol);
  * *out_more tells whether there is one; commas and the end are taken. */
 ingot_status_t ingot_json_next(ingot_json_t *json, char end, bool first, bool *out_more);
 
+/* The same for an object, with the key of its next member; what follows is the value. */
+ingot_status_t ingot_json_member(ingot_json_t *json, bool first, char *out_key, size_t capacity,
+                                 bool *out_more);
+
 /* A string; escapes become UTF-8. `out_text` has room for `capacity` bytes with the NUL. A
  * longer string and one with U+0000 are DataLoss. */
 ingot_status_t ingot_json_string(ingot_json_t *json, char *out_text, size_t capacity);

@@ -1,11 +1,11 @@
 /* Links: functions of one module that another one calls, by the name MODULE.FUNCTION. Here they are
  * found and compared when a program is made; inner.c calls them.
  */
-#include <stdio.h>
 #include <string.h>
 
 #include "api/program.h"
 #include "base/dtype.h"
+#include "base/text.h"
 
 /* -- names ------------------------------------------------------------------------------------- */
 
@@ -62,32 +62,25 @@ bool ingot_program_link_fits(const ingot_program_t *program, const ingot_module_
   return true;
 }
 
-/* Appends to a text that is cut where it gets too long. */
-static void append(char *text, size_t capacity, const char *more) {
-  size_t length = strlen(text);
-  (void)snprintf(text + length, capacity - length, "%s", more);
-}
-
 void ingot_program_link_text(const ingot_program_t *program, uint32_t function, char *out_text,
                              size_t capacity) {
   const ingot_module_t *module = module_of(program, function);
   const ingot_layout_function_t *layout = layout_of(program, function);
   out_text[0] = 0;
-  append(out_text, capacity, "(");
+  (void)ingot_text_add(out_text, capacity, "(");
   for (uint32_t k = 0; k < layout->argument_count + layout->result_count; ++k) {
     const ingot_layout_value_t *value = &module->values[layout->first_value + k];
-    bool result = k == layout->argument_count;
-    append(out_text, capacity, result ? ") -> (" : k > 0 ? ", " : "");
-    append(out_text, capacity, value->kind ? "list of " : "");
-    append(out_text, capacity, ingot_dtype_name(value->dtype));
+    const char *before = k == layout->argument_count ? ") -> (" : k > 0 ? ", " : "";
+    (void)ingot_text_add(out_text, capacity, "%s%s%s[", before, value->kind ? "list of " : "",
+                         ingot_dtype_name(value->dtype));
     for (uint32_t d = 0; d < value->rank; ++d) {
       const ingot_layout_dim_t *dim = &module->dims[value->first_dim + d];
-      append(out_text, capacity, d ? "," : "[");
-      append(out_text, capacity, ingot_module_string(module, dim->text));
+      (void)ingot_text_add(out_text, capacity, "%s%s", d ? "," : "",
+                           ingot_module_string(module, dim->text));
     }
-    append(out_text, capacity, value->rank ? "]" : "[]");
+    (void)ingot_text_add(out_text, capacity, "]");
   }
-  append(out_text, capacity, layout->result_count ? ")" : ") -> ()");
+  (void)ingot_text_add(out_text, capacity, layout->result_count ? ")" : ") -> ()");
 }
 
 /* -- versions ---------------------------------------------------------------------------------- */

@@ -1,10 +1,10 @@
 /* Native functions of a program: finding them by name among those of the application and in other
  * modules, comparing signatures, and one message for all that are missing or other than expected.
  */
-#include <stdio.h>
 #include <string.h>
 
 #include "api/program.h"
+#include "base/text.h"
 
 /* -- signatures -------------------------------------------------------------------------------- */
 
@@ -79,18 +79,15 @@ static bool same_signature(const char *a, const char *b) {
 typedef struct problems_t {
   uint32_t count;
   bool is_cut;
-  size_t length;
   char text[1024];
 } problems_t;
 
 static void add_problem(problems_t *problems, const char *name, const char *signature,
                         const char *given) {
-  size_t room = sizeof(problems->text) - problems->length;
   const char *comma = problems->count++ ? ", " : "";
-  int length = snprintf(problems->text + problems->length, room, "%s'%s' %s%s%s", comma, name,
-                        signature, given ? ", given as " : "", given ? given : "");
-  problems->is_cut |= (size_t)length >= room;
-  problems->length += problems->is_cut ? room - 1 : (size_t)length;
+  problems->is_cut |=
+      !ingot_text_add(problems->text, sizeof(problems->text), "%s'%s' %s%s%s", comma, name,
+                      signature, given ? ", given as " : "", given ? given : "");
 }
 
 static const ingot_native_t *find_native(const ingot_program_options_t *options, const char *name) {

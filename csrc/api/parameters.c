@@ -2,29 +2,11 @@
  * message for all that is missing.
  */
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "api/program.h"
 #include "base/dtype.h"
-
-/* The keys that are missing, as a text that is cut where it gets too long. */
-typedef struct missing_keys_t {
-  uint32_t count;
-  size_t length;
-  char text[1024];
-} missing_keys_t;
-
-static void add_missing(missing_keys_t *missing, const char *scope, const char *key) {
-  char item[256];
-  size_t room = sizeof(missing->text) - 1 - missing->length;
-  (void)snprintf(item, sizeof(item), "%s'%s%s%s'", missing->count ? ", " : "", scope,
-                 scope[0] ? "/" : "", key);
-  ++missing->count;
-  if (strlen(item) > room) return; /* the count tells that there are more */
-  memcpy(missing->text + missing->length, item, strlen(item) + 1);
-  missing->length += strlen(item);
-}
+#include "base/text.h"
 
 static ingot_status_t check_span(const ingot_module_t *module,
                                  const ingot_layout_parameter_t *parameter,
@@ -62,7 +44,9 @@ static ingot_status_t check_span(const ingot_module_t *module,
 ingot_status_t ingot_program_find_parameters(const ingot_module_t *module, const bool *wanted,
                                              const ingot_parameters_t *parameters,
                                              ingot_parameter_span_t *spans) {
-  missing_keys_t missing = {.count = 0};
+  char missing[1024] = "";
+  bool is_cut = false;
+  uint32_t missing_count = 0;
   uint32_t wanted_count = 0;
   for (uint32_t i = 0; i < module->parameter_count; ++i) {
     if (!wanted[i]) continue;
@@ -78,14 +62,14 @@ ingot_status_t ingot_program_find_parameters(const ingot_module_t *module, const
       if (!status) continue;
     }
     ingot_status_free(status);
-    add_missing(&missing, scope, key);
+    is_cut |= !ingot_text_add(missing, sizeof(missing), "%s'%s%s%s'", missing_count++ ? ", " : "",
+                              scope, scope[0] ? "/" : "", key);
   }
-  if (missing.count == 0) return NULL;
+  if (missing_count == 0) return NULL;
   return ingot_status_create(&module->instance->allocator, INGOT_STATUS_NOT_FOUND,
                              "%u of %u parameters are missing: %s%s; give the weights that belong "
                              "to this module",
-                             missing.count, wanted_count, missing.text,
-                             missing.length + 256 > sizeof(missing.text) ? ", ..." : "");
+                             missing_count, wanted_count, missing, is_cut ? ", ..." : "");
 }
 
 ingot_status_t ingot_program_refuse_scope(const ingot_program_t *program, const char *scope) {
@@ -96,8 +80,7 @@ ingot_status_t ingot_program_refuse_scope(const ingot_program_t *program, const 
     for (uint32_t p = 0; p < module->parameter_count; ++p) {
       const char *each = ingot_module_string(module, module->parameters[p].scope);
       if (last && strcmp(each, last) == 0) continue;
-      size_t length = strlen(names);
-      (void)snprintf(names + length, sizeof(names) - length, "%s'%s'", last ? ", " : "", each);
+      (void)ingot_text_add(names, sizeof(names), "%s'%s'", last ? ", " : "", each);
       last = each;
     }
   }

@@ -3,9 +3,9 @@
  */
 #include "api/program.h"
 
-#include <stdio.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "hal/account.h"
 #include "module/instruction.h"
 #include "platform/platform.h"
@@ -204,9 +204,8 @@ static ingot_status_t no_function(const ingot_program_t *program, const char *na
   for (uint32_t i = 0; i < program->function_count; ++i) {
     if (found > 0 && strcmp(function_name(program, i), name) != 0) continue;
     const char *scope = program->names[program->functions[i].image];
-    size_t length = strlen(names);
-    (void)snprintf(names + length, sizeof(names) - length, "%s'%s%s%s'", length ? ", " : "", scope,
-                   scope[0] ? "." : "", function_name(program, i));
+    (void)ingot_text_add(names, sizeof(names), "%s'%s%s%s'", names[0] ? ", " : "", scope,
+                         scope[0] ? "." : "", function_name(program, i));
   }
   return ingot_status_create(ingot_program_allocator(program), INGOT_STATUS_NOT_FOUND,
                              "there is %s function '%s'; the program has %s",

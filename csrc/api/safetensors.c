@@ -124,10 +124,8 @@ static ingot_status_t read_tensor(const ingot_safetensors_t *file, ingot_json_t 
   INGOT_TRY(ingot_json_expect(json, '{'));
   for (bool first = true;; first = false) {
     char field[16];
-    INGOT_TRY(ingot_json_next(json, '}', first, &more));
+    INGOT_TRY(ingot_json_member(json, first, field, sizeof(field), &more));
     if (!more) break;
-    INGOT_TRY(ingot_json_string(json, field, sizeof(field)));
-    INGOT_TRY(ingot_json_expect(json, ':'));
     uint32_t bit = 0;
     if (strcmp(field, "dtype") == 0) {
       bit = 1;
@@ -201,10 +199,8 @@ static ingot_status_t read_header(ingot_safetensors_t *file, ingot_json_t *json,
   INGOT_TRY(ingot_json_expect(json, '{'));
   for (bool first = true;; first = false) {
     tensor_t *tensor = NULL;
-    INGOT_TRY(ingot_json_next(json, '}', first, &more));
+    INGOT_TRY(ingot_json_member(json, first, key, sizeof(key), &more));
     if (!more) return ingot_json_end(json);
-    INGOT_TRY(ingot_json_string(json, key, sizeof(key)));
-    INGOT_TRY(ingot_json_expect(json, ':'));
     if (strcmp(key, "__metadata__") != 0) INGOT_TRY(take_tensor(file, key, shard, &tensor));
     if (tensor) INGOT_TRY(read_tensor(file, json, tensor, data, data_length));
     else INGOT_TRY(ingot_json_skip(json));
@@ -269,10 +265,8 @@ static ingot_status_t read_map(ingot_safetensors_t *file, ingot_json_t *json) {
   for (bool first = true;; first = false) {
     tensor_t *tensor = NULL;
     uint32_t shard = 0;
-    INGOT_TRY(ingot_json_next(json, '}', first, &more));
+    INGOT_TRY(ingot_json_member(json, first, key, sizeof(key), &more));
     if (!more) return NULL;
-    INGOT_TRY(ingot_json_string(json, key, sizeof(key)));
-    INGOT_TRY(ingot_json_expect(json, ':'));
     INGOT_TRY(ingot_json_string(json, name, sizeof(name)));
     if (!name[0] || strpbrk(name, "/\\:")) {
       return file_refuse(file, "its file is not one beside the index", key);
@@ -291,10 +285,8 @@ static ingot_status_t read_index(ingot_safetensors_t *file, const ingot_file_t *
   bool more = true;
   INGOT_TRY(ingot_json_expect(&json, '{'));
   for (bool first = true;; first = false) {
-    INGOT_TRY(ingot_json_next(&json, '}', first, &more));
+    INGOT_TRY(ingot_json_member(&json, first, field, sizeof(field), &more));
     if (!more) break;
-    INGOT_TRY(ingot_json_string(&json, field, sizeof(field)));
-    INGOT_TRY(ingot_json_expect(&json, ':'));
     if (strcmp(field, "weight_map") != 0) INGOT_TRY(ingot_json_skip(&json));
     else INGOT_TRY(read_map(file, &json));
   }

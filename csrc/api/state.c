@@ -2,11 +2,11 @@
  * as bytes.
  */
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "api/session.h"
 #include "base/crc32.h"
+#include "base/text.h"
 #include "hal/account.h"
 
 /* -- sessions with their first state ----------------------------------------------------------- */
@@ -287,15 +287,15 @@ ingot_status_t ingot_session_save_state(ingot_session_t *session, ingot_write_fu
 static void describe_variable(char *out_text, size_t capacity, const char *name,
                               const state_signature_t *signature, const int64_t *dims) {
   const char *dtype = ingot_dtype_name(signature->dtype);
-  size_t used = (size_t)snprintf(
+  out_text[0] = 0;
+  (void)ingot_text_add(
       out_text, capacity, "'%.*s': %s[",
       (int)(signature->name_length < NAME_CAPACITY ? signature->name_length : NAME_CAPACITY), name,
       dtype ? dtype : "?");
-  for (uint32_t d = 0; d < signature->rank && used < capacity; ++d) {
-    used +=
-        (size_t)snprintf(out_text + used, capacity - used, "%s%" PRId64, d > 0 ? "," : "", dims[d]);
+  for (uint32_t d = 0; d < signature->rank; ++d) {
+    (void)ingot_text_add(out_text, capacity, "%s%" PRId64, d > 0 ? "," : "", dims[d]);
   }
-  if (used < capacity) (void)snprintf(out_text + used, capacity - used, "]");
+  (void)ingot_text_add(out_text, capacity, "]");
 }
 
 static ingot_status_t check_signature(state_stream_t *stream, const ingot_module_t *module,

@@ -1,8 +1,8 @@
 /* Devices: found by URI, counted. */
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "hal/hal.h"
 
 static ingot_hal_uri_t ingot_hal_uri_split(const char *text) {
@@ -18,19 +18,15 @@ static ingot_hal_uri_t ingot_hal_uri_split(const char *text) {
 
 /* NotFound, with the schemes that exist. */
 static ingot_status_t ingot_hal_device_unknown(ingot_instance_t *instance, const char *uri) {
-  char known[128] = "none";
-  size_t length = 0;
+  char known[128] = "";
   for (uint32_t d = 0; d < instance->driver_count; d++) {
-    const char *scheme = instance->drivers[d]->scheme;
-    size_t scheme_length = strlen(scheme);
-    if (scheme_length + 3 > sizeof(known) - length) break;
-    const char *separator = d > 0 ? ", " : "";
-    length += (size_t)snprintf(known + length, sizeof(known) - length, "%s%s", separator, scheme);
+    (void)ingot_text_add(known, sizeof(known), "%s%s", d > 0 ? ", " : "",
+                         instance->drivers[d]->scheme);
   }
   return ingot_status_create(&instance->allocator, INGOT_STATUS_NOT_FOUND,
                              "no driver for device '%.100s': expected a URI like 'cpu', "
                              "'cpu://?threads=4' or 'opencl://0'; drivers in this build: %s",
-                             uri, known);
+                             uri, known[0] ? known : "none");
 }
 
 ingot_status_t ingot_hal_device_create(ingot_instance_t *instance, const char *uri,

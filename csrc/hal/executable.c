@@ -1,7 +1,7 @@
 /* Executables: creation, counting, the choice of the variant, and the variant for the host. */
-#include <stdio.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "hal/hal.h"
 
 static ingot_status_t ingot_hal_check_entries(
@@ -93,24 +93,11 @@ bool ingot_hal_device_runs(const ingot_device_t *device, const char *format, uin
   return device->format && strcmp(device->format, format) == 0 && !(features & ~device->features);
 }
 
-#define INGOT_HAL_NAMES_CAPACITY 160
-
-/* "a, b, c"; what does not fit is left out. */
-static void ingot_hal_list_variants(const ingot_hal_executable_description_t *description,
-                                    char out_names[INGOT_HAL_NAMES_CAPACITY]) {
-  size_t used = 0;
-  (void)snprintf(out_names, INGOT_HAL_NAMES_CAPACITY, "no variant");
-  for (uint32_t v = 0; v < description->variant_count && used < INGOT_HAL_NAMES_CAPACITY; v++) {
-    int length = snprintf(out_names + used, INGOT_HAL_NAMES_CAPACITY - used, "%s%s", v ? ", " : "",
-                          description->variants[v].name);
-    if (length > 0) used += (size_t)length;
-  }
-}
-
 ingot_status_t ingot_hal_variant_select(ingot_device_t *device,
                                         const ingot_hal_executable_description_t *description,
                                         const char *options,
                                         const ingot_hal_variant_t **out_variant) {
+  char names[160] = "";
   bool is_known = false; /* right format, but too demanding */
   for (uint32_t v = 0; v < description->variant_count; v++) {
     const ingot_hal_variant_t *variant = &description->variants[v];
@@ -119,11 +106,11 @@ ingot_status_t ingot_hal_variant_select(ingot_device_t *device,
       return NULL;
     }
     if (ingot_hal_device_runs(device, variant->format, 0)) is_known = true;
+    (void)ingot_text_add(names, sizeof(names), "%s%s", v ? ", " : "", variant->name);
   }
-  char names[INGOT_HAL_NAMES_CAPACITY];
-  ingot_hal_list_variants(description, names);
   return ingot_status_create(
       ingot_hal_device_allocator(device), INGOT_STATUS_UNSUPPORTED,
-      "the module has code for %s, which %s this device (%s): compile with %s", names,
-      is_known ? "use instructions that are not in" : "is not for", device->description, options);
+      "the module has code for %s, which %s this device (%s): compile with %s",
+      names[0] ? names : "no variant", is_known ? "use instructions that are not in" : "is not for",
+      device->description, options);
 }

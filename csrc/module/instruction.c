@@ -3,15 +3,29 @@
  */
 #include "module/instruction.h"
 
+/* Codes have gaps: rows of the table, by code. */
+enum {
+  ROW_NONE,
+#define OP(code, ENUM, name, operands, meaning) ROW_##ENUM,
+#include "ingot/spec/op.def"
+#undef OP
+};
+
+static const uint8_t instruction_rows[] = {
+#define OP(code, ENUM, name, operands, meaning) [code] = ROW_##ENUM,
+#include "ingot/spec/op.def"
+#undef OP
+};
+
 static const ingot_instruction_t instruction_table[] = {
-#define OP(code, ENUM, name, operands, meaning) [code] = {name, operands},
+    [ROW_NONE] = {"", ""},
+#define OP(code, ENUM, name, operands, meaning) [ROW_##ENUM] = {name, operands},
 #include "ingot/spec/op.def"
 #undef OP
 };
 
 const ingot_instruction_t *ingot_instruction(uint32_t code) {
-  size_t count = sizeof(instruction_table) / sizeof(instruction_table[0]);
-  return &instruction_table[code < count ? code : 0]; /* 0 is no opcode */
+  return &instruction_table[code < sizeof(instruction_rows) ? instruction_rows[code] : ROW_NONE];
 }
 
 /* Words of one item of a letter. */

@@ -7,6 +7,7 @@
 
 #include "base/arithmetic.h"
 #include "base/dtype.h"
+#include "base/text.h"
 #include "module/module.h"
 
 #define MAX_REGISTERS 65536u /* operands are u16 */
@@ -242,14 +243,6 @@ static ingot_status_t check_variables(const ingot_module_t *module) {
   return NULL;
 }
 
-/* Goes on behind `piece`, if it is next. */
-static bool take_text(const char **at, const char *piece) {
-  size_t length = strlen(piece);
-  bool found = strncmp(*at, piece, length) == 0;
-  *at += found ? length : 0;
-  return found;
-}
-
 /* Whether a dim of a result is one that the function decides: a symbol that no argument has. */
 static bool decides_dim(const ingot_module_t *module, const ingot_layout_native_t *native,
                         const ingot_layout_dim_t *dim) {
@@ -269,27 +262,28 @@ static bool decides_dim(const ingot_module_t *module, const ingot_layout_native_
  * what the function decides. */
 static bool signature_fits(const ingot_module_t *module, const ingot_layout_native_t *native) {
   const char *at = ingot_module_string(module, native->signature);
-  bool fits = take_text(&at, "(");
+  bool fits = ingot_text_take(&at, "(");
   for (uint32_t k = 0; k < native->argument_count + native->result_count; ++k) {
     const ingot_layout_value_t *value = &module->values[native->first_value + k];
     bool decided = false;
-    if (k == native->argument_count) fits = fits && take_text(&at, ") -> (");
-    else if (k > 0) fits = fits && take_text(&at, ", ");
-    fits = fits && take_text(&at, ingot_dtype_name(value->dtype)) && take_text(&at, "[");
+    if (k == native->argument_count) fits = fits && ingot_text_take(&at, ") -> (");
+    else if (k > 0) fits = fits && ingot_text_take(&at, ", ");
+    fits =
+        fits && ingot_text_take(&at, ingot_dtype_name(value->dtype)) && ingot_text_take(&at, "[");
     for (uint32_t d = 0; fits && d < value->rank; ++d) {
       const ingot_layout_dim_t *dim = &module->dims[value->first_dim + d];
       char number[24];
       (void)snprintf(number, sizeof(number), "%lld", (long long)dim->size);
-      fits = (d == 0 || take_text(&at, ",")) && ingot_module_name_fits(module, dim->text) &&
-             take_text(&at, dim->size < 0 ? ingot_module_string(module, dim->text) : number);
+      fits = (d == 0 || ingot_text_take(&at, ",")) && ingot_module_name_fits(module, dim->text) &&
+             ingot_text_take(&at, dim->size < 0 ? ingot_module_string(module, dim->text) : number);
       decided |= fits && k >= native->argument_count && decides_dim(module, native, dim);
     }
-    fits = fits && take_text(&at, "]");
+    fits = fits && ingot_text_take(&at, "]");
     if (k >= native->argument_count) {
       fits = fits && decided == (native->decided >> (k - native->argument_count) & 1);
     }
   }
-  if (native->result_count == 0) fits = fits && take_text(&at, ") -> (");
+  if (native->result_count == 0) fits = fits && ingot_text_take(&at, ") -> (");
   return fits && strcmp(at, ")") == 0;
 }
 

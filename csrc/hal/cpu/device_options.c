@@ -1,15 +1,8 @@
 /* The options behind the "?" of a CPU device's URI. */
 #include <string.h>
 
+#include "base/text.h"
 #include "hal/cpu/device_options.h"
-
-/* Moves *text behind `word` if it begins with that. */
-static bool take_word(const char **text, const char *word) {
-  size_t length = strlen(word);
-  if (strncmp(*text, word, length) != 0) return false;
-  *text += length;
-  return true;
-}
 
 /* A number below 10000 at *text, which moves behind it. */
 static bool take_number(const char **text, uint32_t *out_number) {
@@ -27,32 +20,32 @@ static bool take_processors(const char **text, ingot_processor_set_t *set) {
     uint32_t first, last;
     if (!take_number(text, &first)) return false;
     last = first;
-    if (take_word(text, "-") && (!take_number(text, &last) || last < first)) return false;
+    if (ingot_text_take(text, "-") && (!take_number(text, &last) || last < first)) return false;
     for (uint32_t p = first; p <= last; ++p) {
       if (p >= 1024) return false;
       set->words[p / 64] |= UINT64_C(1) << p % 64;
     }
-  } while (take_word(text, ","));
+  } while (ingot_text_take(text, ","));
   return true;
 }
 
 /* One option at *text, which moves behind what fits. */
 static bool take_option(const char **text, ingot_hal_cpu_options_t *options) {
-  if (take_word(text, "threads=")) {
+  if (ingot_text_take(text, "threads=")) {
     return take_number(text, &options->thread_count) && options->thread_count >= 1 &&
            options->thread_count <= INGOT_HAL_CPU_MAX_THREADS;
   }
-  if (take_word(text, "affinity=")) {
+  if (ingot_text_take(text, "affinity=")) {
     options->is_bound = true;
     return take_processors(text, &options->processors);
   }
-  if (take_word(text, "priority=")) {
-    options->priority = take_word(text, "high") - take_word(text, "low");
-    return options->priority != 0 || take_word(text, "normal");
+  if (ingot_text_take(text, "priority=")) {
+    options->priority = ingot_text_take(text, "high") - ingot_text_take(text, "low");
+    return options->priority != 0 || ingot_text_take(text, "normal");
   }
-  if (!take_word(text, "spin=")) return false;
-  options->is_calm = take_word(text, "off");
-  return options->is_calm || take_word(text, "on");
+  if (!ingot_text_take(text, "spin=")) return false;
+  options->is_calm = ingot_text_take(text, "off");
+  return options->is_calm || ingot_text_take(text, "on");
 }
 
 static ingot_status_t check_processors(const ingot_allocator_t *allocator,
@@ -81,7 +74,7 @@ ingot_status_t ingot_hal_cpu_read_options(const ingot_allocator_t *allocator,
   while (*text || uri->path_length > 0) {
     const char *option = text;
     bool is_right = uri->path_length == 0 && take_option(&text, out_options);
-    if (is_right && (*text == 0 || take_word(&text, "&"))) continue;
+    if (is_right && (*text == 0 || ingot_text_take(&text, "&"))) continue;
     return ingot_status_create(
         allocator, INGOT_STATUS_INVALID_ARGUMENT,
         "device '%.100s': bad option at '%.60s', expected as in 'cpu://?threads=4&affinity=0-3,6&"

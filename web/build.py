@@ -6,6 +6,7 @@ the sources of web/.
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 import shutil
@@ -46,10 +47,20 @@ RUNTIMES = {
 """By name: what the compiler is told."""
 
 
-def build(package: Path = PACKAGE) -> Path:
-    """Writes the package, and gives its folder. SystemExit: the compiler fails."""
-    shutil.rmtree(package, ignore_errors=True)
-    package.mkdir(parents=True)
+def clear(folder: Path, mark: str) -> None:
+    """An empty folder. SystemExit: it has files, and none called `mark`, which builds
+    write early."""
+    is_other = folder.is_file() or (folder.is_dir() and any(folder.iterdir()))
+    if is_other and not (folder / mark).is_file():
+        sys.exit(f"{folder} is of something else: name a folder that is empty or not there")
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+
+
+def build(package: Path) -> None:
+    """Writes the package. SystemExit: the compiler fails, or the folder is of something else."""
+    package = package.resolve()
+    clear(package, "side_modules.js")
     for path in (WEB / "README.md", ROOT / "LICENSE", *WEB.glob("src/*.[jt]s")):
         shutil.copy(path, package)
     about = json.loads((WEB / "package.json").read_text(encoding="utf-8"))
@@ -63,9 +74,19 @@ def build(package: Path = PACKAGE) -> Path:
         if subprocess.run([*command, *options, *output], cwd=ROOT, check=False).returncode != 0:
             sys.exit("the runtime does not build; ziglang is in the extra: pip install '.[cross]'")
         (package / name).chmod(0o644)
-    return package
+
+
+def parse_folder(about: str, default: Path) -> Path:
+    """What the command line names."""
+    parser = argparse.ArgumentParser(
+        description=about, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", nargs="?", type=Path, default=default, help="what is made")
+    folder: Path = parser.parse_args().folder
+    return folder
 
 
 if __name__ == "__main__":
-    folder = build(*map(Path, sys.argv[1:2]))
-    print(f"{folder}: ingot.wasm has {(folder / 'ingot.wasm').stat().st_size} bytes")
+    output = parse_folder(__doc__, PACKAGE)
+    build(output)
+    print(f"{output}: ingot.wasm has {(output / 'ingot.wasm').stat().st_size} bytes")

@@ -8,8 +8,8 @@ python -m http.server --directory build/web/samples
 from __future__ import annotations
 
 import importlib.util
+import runpy
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -18,17 +18,16 @@ import ingot
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
 SENTENCES = ROOT / "samples" / "sentence_embeddings"
+PACKAGE = runpy.run_path(str(ROOT / "web" / "build.py"))
 
 
 def build(folder: Path) -> None:
     """Writes pages, package and modules; the weights are linked, for they are 90 MB."""
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
+    PACKAGE["clear"](folder, "digits.html")
     for pattern in ("*.html", "*.css", "*.js"):
         for path in HERE.glob(pattern):
             shutil.copy(path, folder)
-    command = [sys.executable, str(ROOT / "web" / "build.py"), str(folder / "ingot-runtime")]
-    subprocess.run(command, check=True)
+    PACKAGE["build"](folder / "ingot-runtime")
     digits = ROOT / "samples" / "digits" / "digits.onnx"
     ingot.compile(digits, variants="browser").save(folder / "digits.ingot")
     minilm = SENTENCES / "minilm.onnx"
@@ -48,6 +47,6 @@ def find_weights() -> Path:
 
 
 if __name__ == "__main__":
-    output = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "build" / "web" / "samples"
+    output = PACKAGE["parse_folder"](__doc__, ROOT / "build" / "web" / "samples")
     build(output)
     print(f"python -m http.server --directory {output}")

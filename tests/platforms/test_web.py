@@ -138,6 +138,19 @@ def modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def test_folders_of_something_else_are_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "notes").write_text("mine")
+    for script in ("web/build.py", "samples/web/build.py"):
+        command = [sys.executable, str(ROOT / script)]
+        done = subprocess.run([*command, str(tmp_path)], capture_output=True, text=True)
+        assert done.returncode == 1
+        assert "of something else: name a folder that is empty" in done.stderr
+        done = subprocess.run([*command, "--help"], cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0
+        assert "usage:" in done.stdout
+    assert [path.name for path in tmp_path.iterdir()] == ["notes"]
+
+
 def test_in_node(package: Path, modules: Path) -> None:
     done = subprocess.run(
         ["node", "--test", "--test-reporter=spec", "tests/platforms/web_tests.mjs"],

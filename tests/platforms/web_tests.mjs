@@ -65,6 +65,15 @@ test("what a worker computes ends when its model is closed", async () => {
   }
 });
 
+test("an answer on its way when its model is closed is dropped", async () => {
+  const model = await Ingot.load(`${folder}digits.ingot`, { worker: true });
+  const cancelled = assert.rejects(model.call([Float32Array.from(images)]), failure("Cancelled", /closed/));
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 300); // the worker answers
+  model.close();
+  await cancelled;
+  await new Promise((resolve) => setTimeout(resolve, 100)); // no exception that nobody catches
+});
+
 test("several models at once, from bytes and from URLs", async () => {
   const bytes = readFileSync(`${folder}digits.ingot`);
   const sources = [bytes, new Blob([bytes]), pathToFileURL(`${folder}digits.ingot`), new Response(bytes)];
@@ -112,6 +121,23 @@ test("every kind of element, functions by name", async () => {
   const wrong = { ...given, ids: new Int32Array(3) };
   const say = /argument 'ids': expected i64 as BigInt64Array, .* got Int32Array/;
   await assert.rejects(model.call(wrong, { function: "kinds" }), failure("InvalidArgument", say));
+});
+
+test("plain numbers that a dtype does not have are refused", async () => {
+  const model = await Ingot.load(`${folder}state.ingot`);
+  const right = { ids: [1], flags: [1], halves: Uint16Array.of(0), count: -3 };
+  const rejects = async (given, message) => {
+    const call = model.call({ ...right, ...given }, { function: "kinds" });
+    await assert.rejects(call, failure("InvalidArgument", message));
+  };
+  await rejects({ halves: [1.5] }, /'halves': plain numbers are not converted to f16: .* Uint16Array/);
+  await rejects({ count: 2 ** 31 }, /'count': its elements are no numbers of i32: got 2147483648/);
+  await rejects({ count: 0.5 }, /of i32: got 0.5/);
+  await rejects({ count: NaN }, /of i32: got NaN/);
+  await rejects({ ids: [2n ** 63n] }, /of i64: got 9223372036854775808/);
+  await rejects({ flags: [-1] }, /of i1: got -1/);
+  await rejects({ count: ["7"] }, /of i32: got string/);
+  assert.equal((await model.call(right, { function: "kinds" }))[3].data[0], 9);
 });
 
 test("sequences are arrays of tensors", async () => {
@@ -175,6 +201,16 @@ test("an engine without SIMD, and one without memory", async (context) => {
   const much = Ingot.load(new Uint8Array(4 << 20), little);
   await assert.rejects(much, failure("OutOfMemory", /for the module/));
   await assert.rejects(Ingot.load(`${folder}digits.ingot`, { maximumMemory: 9 }), failure("InvalidArgument", /9/));
+});
+
+test("code that asks for more than there can be, or ends early, is refused", async () => {
+  const { Host } = await import(pathToFileURL(`${process.env.INGOT_PACKAGE}/host.js`));
+  const host = await Host.create(1);
+  const much = failure("OutOfMemory", /for kernels/); // and not 2 ** 32 bytes less
+  assert.throws(() => host.allocate(2 ** 32 + 16, "kernels"), much);
+  const { shareMemory } = await import(pathToFileURL(`${process.env.INGOT_PACKAGE}/side_modules.js`));
+  const imports = [0, 97, 115, 109, 1, 0, 0, 0, 2, 5, 255, 255, 255, 255, 15]; // very many, of which none follows
+  assert.throws(() => shareMemory(Uint8Array.from(imports)), failure("DataLoss", /ends inside/));
 });
 
 test("a call ends at its timeout", async () => {

@@ -137,7 +137,8 @@ export class Host {
   }
 
   allocate(length, purpose) {
-    const address = this.api.ingot_web_resize(0, Math.max(length, 1)) >>> 0;
+    const fits = length < 2 ** 32; // else it would wrap
+    const address = fits ? this.api.ingot_web_resize(0, Math.max(length, 1)) >>> 0 : 0;
     if (address === 0) throw new IngotError("OutOfMemory", `${this.#full()} for ${purpose}`);
     return address;
   }

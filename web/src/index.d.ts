@@ -25,7 +25,8 @@ export interface Tensor {
 }
 
 /** An argument. Without `dims`, which only more than one unknown dim needs, they follow from the
- * length. Arrays of plain numbers are converted; typed arrays must be those of the dtype. */
+ * length. Arrays of plain numbers are converted if they are numbers of the dtype, but not to f16, bf16
+ * and f8; typed arrays must be those of the dtype. */
 export type Argument =
   | { readonly data: TypedArray | readonly Scalar[]; readonly dims?: readonly number[] }
   | TypedArray

@@ -62,6 +62,7 @@ export class RemoteModel {
   }
 
   #take({ number, result, error }) {
+    if (!this.#waiting.has(number)) return; // closed meanwhile: node hands over what was on its way
     const { resolve, reject } = this.#waiting.get(number);
     this.#waiting.delete(number);
     if (this.#waiting.size === 0) this.#worker.unref?.(); // node may end

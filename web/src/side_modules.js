@@ -18,6 +18,7 @@ class Reader {
   number() {
     let value = 0;
     for (let shift = 0; shift < 35; shift += 7) {
+      if (this.isAtEnd) throw damaged("it ends inside a section");
       const byte = this.bytes[this.at++];
       value += (byte & 127) * 2 ** shift;
       if (!(byte & 128)) return value;

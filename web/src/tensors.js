@@ -45,20 +45,30 @@ function elementsOf(given, name, dtype, Type) {
     const what = given?.constructor?.name ?? `${given}`;
     refuse(name, `expected ${dtype} as ${Type.name}, or an array of numbers, got ${what}`);
   }
-  const values = isScalar ? [given] : given;
-  const isBig = Type === BigInt64Array || Type === BigUint64Array;
+  if (/^b?f(8|16)/.test(dtype)) {
+    refuse(name, `plain numbers are not converted to ${dtype}: give its bits as ${Type.name}`);
+  }
   try {
-    return Type.from(values, (value) => (isBig ? BigInt(value) : toNumber(value)));
+    return convert(isScalar ? [given] : given, dtype, Type);
   } catch (error) {
     return refuse(name, `its elements are no numbers of ${dtype}: ${error.message}`);
   }
 }
 
+function convert(values, dtype, Type) {
+  if (Type === Float32Array || Type === Float64Array) return Type.from(values, toNumber);
+  const isBig = Type === BigInt64Array || Type === BigUint64Array;
+  const isSmall = dtype === "i2" || dtype === "i4"; // a byte each, with its sign
+  const numbers = Array.from(values, (value) => (isBig ? BigInt(value) : toNumber(value)));
+  const found = (isSmall ? Int8Array : Type).from(numbers);
+  const wrong = numbers.find((number, at) => number !== found[at]);
+  if (wrong !== undefined) throw new RangeError(`got ${wrong}`);
+  return isSmall ? new Uint8Array(found.buffer) : found;
+}
+
 function toNumber(value) {
-  if (typeof value === "object" || typeof value === "undefined") {
-    throw new TypeError(`got ${value === null ? "null" : typeof value}`);
-  }
-  return Number(value);
+  if (["number", "bigint", "boolean"].includes(typeof value)) return Number(value);
+  throw new TypeError(`got ${value === null ? "null" : typeof value}`);
 }
 
 /** The dims of a signature with what its one unknown dim must be. */

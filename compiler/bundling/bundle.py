@@ -30,7 +30,10 @@ from ingot.compiler.vm.read_module import read_module
 from ingot.compiler.vm.write_module import write_module
 from ingot.hal.spec import layout
 
-__all__ = ["BundleOptions", "bundle_files", "linked_module"]
+__all__ = ["CONFIGURATION", "BundleOptions", "bundle_files", "linked_module"]
+
+CONFIGURATION = "ingot_config.h"
+"""A file that every bundle has."""
 
 _RESERVED = ("example", "board", "ingot", "kernels", "main")
 
@@ -86,7 +89,7 @@ def bundle_files(
         f"{name}_module.c": _module_source(name, module),
         "ingot.c": runtime_source(),
         "ingot.h": public_header(),
-        "ingot_config.h": configuration(crc[0]["crc"], opcodes(contents), options.strip_messages),
+        CONFIGURATION: configuration(crc[0]["crc"], opcodes(contents), options.strip_messages),
         "example.c": example_source(interface, inputs, is_board),
         **build_files(name, variants, {each: _linked(files) for each, files in linked.items()}),
         **(board_files() if is_board else {}),

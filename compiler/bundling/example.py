@@ -82,7 +82,9 @@ def _elements(array: Array) -> str:
     else:
         bits = array.itemsize if array.dtype.kind in "iub" else 2
         kind = array.dtype.kind if array.dtype.kind in "iu" else "u"
-        texts = [str(each) for each in flat.view(f"{kind}{bits}")]
+        suffix = "u" * (kind == "u")
+        texts = [f"{each}{suffix}" for each in flat.view(f"{kind}{bits}").tolist()]
+        texts = [text.replace(f"-{1 << 63}", "INT64_MIN") for text in texts]
     return ", ".join(texts)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from ingot.compiler import Module
 from ingot.compiler.bundling.bundle import (
+    CONFIGURATION,
     BundleOptions,
     bundle_files,
     linked_module,
@@ -56,7 +57,8 @@ def bundle(
     argument, or as texts of `--input`. `progress`: told each step.
 
     CompileError: the source cannot be compiled, or its kernels cannot be made for the platform.
-    Unsupported: it needs what a bundle lacks. InvalidArgument: there is no such platform.
+    Unsupported: it needs what a bundle lacks. InvalidArgument: there is no such platform, or the
+    folder has files of these names that are no bundle's.
     """
     variants = linked_variants(platform, sources)
     kernels = checked_kernels(options.get("kernels"))
@@ -123,6 +125,14 @@ def _arrays(function: FunctionContents, inputs: Mapping[str, Any]) -> dict[str, 
 
 
 def _write(folder: Path, files: Mapping[str, bytes]) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise InvalidArgument(f"'{folder}' is a file, and a bundle needs a folder: name another")
+    others = [path for path in files if (folder / path).exists()]
+    if others and CONFIGURATION not in others:
+        raise InvalidArgument(
+            f"'{folder}' has files that are no bundle's and would be lost, such as "
+            f"'{others[0]}': name another folder"
+        )
     for path, content in files.items():
         target = folder / path
         target.parent.mkdir(parents=True, exist_ok=True)

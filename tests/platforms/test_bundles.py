@@ -16,6 +16,7 @@ import ingot
 from ingot import ops
 from ingot.command import main
 from ingot.compiler.bundling.archive import write_archive
+from ingot.compiler.bundling.example import _elements
 from ingot.compiler.bundling.interface import safe_name
 from ingot.compiler.targets.cpu import toolchain
 from ingot.compiler.targets.cpu.compilers import find_ziglang
@@ -254,6 +255,30 @@ def test_other_modules_and_platforms_are_refused(digits: ingot.Module, tmp_path:
     assert "it was stripped" in _refusal(stripped, folder)
     wrong = {"images": np.zeros((3, 7))}
     assert "expected [batch,1,8,8]" in _refusal(digits, folder, inputs=wrong, sources=True)
+
+
+def test_files_that_no_bundle_made_are_left_alone(digits: ingot.Module, tmp_path: Path) -> None:
+    (tmp_path / "Makefile").write_text("mine")
+    with pytest.raises(ingot.InvalidArgument, match="no bundle's and would be lost, such as 'Mak"):
+        ingot.bundle(digits, tmp_path, sources=True)
+    with pytest.raises(ingot.InvalidArgument, match="is a file, and a bundle needs a folder"):
+        ingot.bundle(digits, tmp_path / "Makefile", sources=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["Makefile"]
+    (tmp_path / "Makefile").rename(tmp_path / "notes")
+    for _ in range(2):  # the second over the first
+        ingot.bundle(digits, tmp_path, sources=True)
+    assert (tmp_path / "notes").read_text() == "mine"
+
+
+def test_every_integer_is_a_constant_of_c(tmp_path: Path) -> None:
+    signed, unsigned = np.int64([-(2**63), 2**63 - 1, -1]), np.uint64([2**64 - 1, 0])
+    source = f"#include <stdint.h>\nconst int64_t all[] = {{{_elements(signed)}}};\n"
+    source += f"const uint64_t others[] = {{{_elements(unsigned)}}};\n"
+    (tmp_path / "all.c").write_text(source)
+    subprocess.run(
+        ["gcc", "-std=c11", "-Werror", "-fsyntax-only", "all.c"], cwd=tmp_path, check=True
+    )
+    assert _elements(signed) == "INT64_MIN, 9223372036854775807, -1"
 
 
 def test_names_of_a_model_are_no_c() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -38,8 +39,10 @@ DAMAGED = (
     NotImplementedError,
     OSError,
     RuntimeError,
+    SyntaxError,
     TypeError,
     ValueError,
+    tokenize.TokenError,
     zipfile.BadZipFile,
     zlib.error,
 )

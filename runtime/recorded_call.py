@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePosixPath, PureWindowsPath
 from shutil import copyfileobj
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -97,7 +97,7 @@ class RecordedCall:
         self.outcome = Outcome(
             None if results is None else _tensors(archive, results),
             None if error is None else (error["kind"], error["message"]),
-            facts["seconds"],
+            float(facts["seconds"]),
         )
         # As Model.save_state writes it; None: the model has none.
         self.state = archive.read(STATE) if STATE in archive.namelist() else None
@@ -268,9 +268,10 @@ def _check_file(what: str, row: Mapping[str, Any], instead: str) -> None:
 
 
 def _relative(name: str | None) -> PurePosixPath:
-    """A path that stays inside its folder."""
+    """A path that stays inside its folder, on Windows too."""
     path = PurePosixPath(name or ".")
-    if path.is_absolute() or ".." in path.parts:
+    windows = PureWindowsPath(path)
+    if path.is_absolute() or windows.anchor or ".." in windows.parts:
         raise ValueError(f"a file of weights is called {name!r}")
     return path
 

@@ -280,13 +280,18 @@ class RecordedFacts:
             row["sha256"] = digest_of(Path(path), default_cache()).hex()
             if with_weights:
                 base = path if os.path.isdir(path) else os.path.dirname(path)
-                names = {os.path.relpath(each, base): each for each in files_of(Path(path))}
+                names = {_entry(each, base): each for each in files_of(Path(path))}
                 for name, each in names.items():
                     archive.write(each, f"weights.{place}/{name}")
-                row["source"] = os.path.relpath(path, base)
+                row["source"] = _entry(path, base)
                 row["files"] = list(names)
             rows.append(row)
         return {"weights": rows, "obstacle": origin.weights_obstacle}
+
+
+def _entry(path: str | os.PathLike[str], base: str) -> str:
+    """How an archive calls a file below `base`."""
+    return Path(os.path.relpath(path, base)).as_posix()
 
 
 def _modules(

@@ -82,6 +82,14 @@ def test_a_damaged_archive_is_data_loss(tmp_path: Path) -> None:
     assert failed > 300
 
 
+@pytest.mark.parametrize("header", [b"(" * 9000, b"{'descr': ", b"\0", b"1 +\n  2", b"'\n"])
+def test_a_header_that_is_no_python_is_data_loss(header: bytes, tmp_path: Path) -> None:
+    data = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header
+    (tmp_path / "x.npy").write_bytes(data)
+    with pytest.raises(DataLoss, match="is no"):
+        read_arrays(tmp_path / "x.npy")
+
+
 @pytest.mark.parametrize("shape", [(1 << 50,), (10**30,), (-1, 2)])
 def test_an_array_that_is_not_there_is_data_loss(shape: tuple[int, ...], tmp_path: Path) -> None:
     stream = io.BytesIO()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import threading
 import zipfile
@@ -371,6 +372,7 @@ def rewritten(good: bytes, file: Path, change: Callable[[str, bytes], bytes]) ->
         (b'"i64"', b'"i65"', "i65"),
         (b'"argument.0.npy"', b'"other"', "no item named 'other'"),
         (b'"seconds"', b'"minutes"', "no 'seconds' of the right form"),
+        (b'"seconds": ', b'"seconds": 1%0400d, "_": ' % 0, "int too large to convert to float"),
         (b'"uri": "cpu"', b'"uri": "opencl://77"', "made on 'opencl://77': name another device"),
         (b'"function": "main"', b'"function": "f"', "no function 'f', which was called"),
     ],
@@ -386,9 +388,12 @@ def test_names_of_weights_stay_in_their_folder(file: Path, tmp_path: Path) -> No
     model = ingot.load(parameter_module(), parameters=tmp_path / "w.npz")
     model.record(file, with_weights=True)
     model()
-    rewritten(file.read_bytes(), file, lambda _, data: data.replace(b'"w.npz"', b'"../w"'))
-    with pytest.raises(ingot.DataLoss, match=r"a file of weights is called '\.\./w'"):
-        ingot.read_call(file).load()
+    good = file.read_bytes()
+    for name in ("../w", "/w", "a\\..\\..\\w", "C:\\w", "C:w", "\\\\host\\w"):
+        text = json.dumps(name).encode()
+        rewritten(good, file, lambda _, data, text=text: data.replace(b'"w.npz"', text))
+        with pytest.raises(ingot.DataLoss, match="a file of weights is called "):
+            ingot.read_call(file).load()
 
 
 @given(data=st.data())

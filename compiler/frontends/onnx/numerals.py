@@ -12,7 +12,7 @@ from ingot.compiler.frontends.onnx.decimals import DIGITS, first_digits, nearest
 from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of
 from ingot.compiler.frontends.onnx.strings import flat, longest, not_empty
 from ingot.compiler.frontends.onnx.structures import Strings
-from ingot.compiler.ir import Value, dims
+from ingot.compiler.ir import Value
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.hal.spec import DType, dtype
 
@@ -197,7 +197,7 @@ def _decimal(digits: Array, power: Array) -> tuple[Array, Array]:
     powers = scope.real(scope.builder.constant([10**each for each in range(DIGITS)][::-1], _U64))
     columns = digits.unsqueeze(1).broadcast_to((count, DIGITS))
     columns = columns.each("div", powers.unsqueeze(0).broadcast_to((count, DIGITS)).value)
-    columns = columns.each("rem", scope.like(10, columns).value).convert(_I64)
+    columns = columns.each("rem", scope.like(10, columns).value)
     place = scope.count((count, DIGITS), 1)
     kept = scope.where(columns > 0, place + 1, 1).max(1)
 
@@ -216,8 +216,8 @@ def _decimal(digits: Array, power: Array) -> tuple[Array, Array]:
     behind = at > spread(before)
     digit_at = at - behind.convert(_I64) - spread(lead)
     inside = scope.where(digit_at > DIGITS - 1, DIGITS - 1, digit_at.greater_of(0))
-    row = scope.count((count, _WIDTH), 0) * DIGITS
-    digit = columns.reshape(dims.product((count, DIGITS))).take(row + inside, 0)
+    digit = spread(digits).each("div", powers.take(inside, 0).value)
+    digit = digit.each("rem", scope.like(10, digit).value).convert(_I64)
     digit = scope.where(digit_at < 0, 0, digit) + ord("0")
     characters = scope.where(at.equals(spread(before)), ord("."), digit)
     size = scope.where(power < 0, -power, power)

@@ -32,7 +32,7 @@ from ingot.compiler.frontends.program.tensor import (
 from ingot.compiler.ir import Value
 from ingot.hal.spec import DType
 
-__all__ = ["of_parts", "parts_of"]
+__all__ = ["of_parts", "part_dtype", "parts_of"]
 
 _BY_PARTS = (
     "_index", "_transposed", "broadcast_arrays", "broadcast_to", "cumulative_sum", "diff",
@@ -59,7 +59,7 @@ def parts_of(x: Any, element: DType | None = None) -> Parts:
     """The real and the imaginary part of a tensor, a number or an array, in a dtype."""
     trace = current()
     if isinstance(x, complex) and not isinstance(x, np.generic):
-        element = element or _part_dtype(x)
+        element = element or part_dtype(x)
         real, imaginary = (trace.full(part, element, ()) for part in (x.real, x.imag))
     elif isinstance(x, ComplexTensor):
         real, imaginary = x.parts
@@ -69,20 +69,20 @@ def parts_of(x: Any, element: DType | None = None) -> Parts:
         joined = FUNCTIONS["stack"]([of_parts(parts_of(each, element)) for each in x])
         real, imaginary = joined.parts
     else:
-        real = trace.convert(value_of(x, element), element or _part_dtype(x))
+        real = trace.convert(value_of(x, element), element or part_dtype(x))
         imaginary = trace.fill(0, like=real)
     element = element or type_of(real).dtype
     return trace.convert(real, element), trace.convert(imaginary, element)
 
 
-def _part_dtype(*operands: Any) -> DType:
+def part_dtype(*operands: Any) -> DType:
     """Of the parts that the operands have together as complex numbers."""
     return real_dtype(complex_dtype(common_dtype(*operands)))
 
 
 def _together(*operands: Any) -> list[Parts]:
     """The parts of the operands in the dtype to which they promote, and in one shape."""
-    element = _part_dtype(*operands)
+    element = part_dtype(*operands)
     parts = [part for each in operands for part in parts_of(each, element)]
     wide = current().broadcast(*parts)
     return list(zip(wide[::2], wide[1::2], strict=True))

@@ -7,7 +7,7 @@ from typing import Any
 
 from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
 from ingot.compiler.frontends.fourier import fitted, over_axes, to_real
-from ingot.compiler.frontends.program.complex import of_parts, parts_of
+from ingot.compiler.frontends.program.complex import of_parts, part_dtype, parts_of
 from ingot.compiler.frontends.program.creation import arange, astype
 from ingot.compiler.frontends.program.dtypes import default_float
 from ingot.compiler.frontends.program.elementwise import floating, where
@@ -28,7 +28,7 @@ from ingot.compiler.ir.dims import Dim
 
 __all__: list[str] = []
 
-_SWAPPED = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
+_SWAPPED: dict[Any, str] = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
 
 
 def _points(x: Value, s: Any, axes: Any) -> tuple[list[int], list[Dim | None]]:
@@ -39,8 +39,20 @@ def _points(x: Value, s: Any, axes: Any) -> tuple[list[int], list[Dim | None]]:
     found = axes_of(axes, rank)
     if not found:
         raise UnsupportedNode("it transforms no axis")
-    lengths: list[Dim | None] = [None if each is None else as_dim(each) for each in s or found]
-    return found, lengths if s is not None else [None] * len(found)
+    if s is None:
+        return found, [None] * len(found)
+    lengths = [None if each is None else as_dim(each) for each in s]
+    if len(lengths) != len(found):
+        raise UnsupportedNode(f"s is {s}, but the axes are {axes}: give as many lengths")
+    return found, lengths
+
+
+def _fitted(part: Value, axis: int, length: Dim | None) -> Value:
+    """As `fitted`, of at least one point."""
+    part = fitted(current(), part, axis, length)
+    if dims.bounds(shape_of(part)[axis])[1] < 1:
+        raise UnsupportedNode(f"axis {axis} has no points: give a tensor or lengths of 1 or more")
+    return part
 
 
 def _scaled(
@@ -60,7 +72,7 @@ def _transform(x: Any, s: Any, axes: Any, norm: str, inverse: bool) -> ComplexTe
     trace, (real, imaginary) = current(), parts_of(x)
     found, lengths = _points(real, s, axes)
     for axis, length in zip(found, lengths, strict=True):
-        real, imaginary = (fitted(trace, part, axis, length) for part in (real, imaginary))
+        real, imaginary = (_fitted(part, axis, length) for part in (real, imaginary))
     parts = over_axes(trace, (real, imaginary), found, inverse=inverse)
     shape = shape_of(real)
     real, imaginary = _scaled(parts, [shape[axis] for axis in found], norm, inverse)
@@ -70,10 +82,11 @@ def _transform(x: Any, s: Any, axes: Any, norm: str, inverse: bool) -> ComplexTe
 def _of_real(x: Any, s: Any, axes: Any, norm: str) -> ComplexTensor:
     if isinstance(x, ComplexTensor):
         raise UnsupportedNode("its operand is complex: take ops.real(x), or the function fft")
-    trace, value = current(), floating(x)
+    trace = current()
+    value = trace.convert(floating(x), part_dtype(x))
     found, lengths = _points(value, s, axes)
     for axis, length in zip(found, lengths, strict=True):
-        value = fitted(trace, value, axis, length)
+        value = _fitted(value, axis, length)
     parts = over_axes(trace, (value, None), found, one_sided=True)
     shape = shape_of(value)
     real, imaginary = _scaled(parts, [shape[axis] for axis in found], norm, False)
@@ -85,9 +98,11 @@ def _to_real(x: Any, s: Any, axes: Any, norm: str) -> Tensor:
     found, lengths = _points(real, s, axes)
     last = lengths[-1]
     length = (shape_of(real)[found[-1]] - 1) * 2 if last is None else last
+    if dims.bounds(length)[1] < 1:
+        raise UnsupportedNode(f"it would give {length} numbers, expected 1 or more: pass a length")
     lengths[-1] = dims.floordiv(length, 2) + 1
     for axis, wanted in zip(found, lengths, strict=True):
-        real, imaginary = (fitted(trace, part, axis, wanted) for part in (real, imaginary))
+        real, imaginary = (_fitted(part, axis, wanted) for part in (real, imaginary))
     points = [*(shape_of(real)[axis] for axis in found[:-1]), length]
     made = to_real(trace, (real, imaginary), found, length)
     return given(_scaled([made], points, norm, True)[0])
@@ -101,13 +116,13 @@ def _one(n: Any) -> Any:
 def fft(x: Any, /, *, n: Any = None, axis: int = -1, norm: str = "backward") -> Tensor:
     """The transform along an axis, which is cut or filled with zeros to `n` points. `norm` says
     what divides by n: the inverse ("backward"), this one ("forward"), or both by the root."""
-    return _transform(x, _one(n), axis, norm, False)
+    return _transform(x, _one(n), (axis,), norm, False)
 
 
 @extension("fft")
 def ifft(x: Any, /, *, n: Any = None, axis: int = -1, norm: str = "backward") -> Tensor:
     """The inverse of `fft`."""
-    return _transform(x, _one(n), axis, norm, True)
+    return _transform(x, _one(n), (axis,), norm, True)
 
 
 @extension("fft")
@@ -125,13 +140,13 @@ def ifftn(x: Any, /, *, s: Any = None, axes: Any = None, norm: str = "backward")
 @extension("fft")
 def rfft(x: Any, /, *, n: Any = None, axis: int = -1, norm: str = "backward") -> Tensor:
     """The first n // 2 + 1 frequencies of real numbers, of which the others are mirrors."""
-    return _of_real(x, _one(n), axis, norm)
+    return _of_real(x, _one(n), (axis,), norm)
 
 
 @extension("fft")
 def irfft(x: Any, /, *, n: Any = None, axis: int = -1, norm: str = "backward") -> Tensor:
     """The inverse of `rfft`: `n` real numbers, 2 (m - 1) of m frequencies for None."""
-    return _to_real(x, _one(n), axis, norm)
+    return _to_real(x, _one(n), (axis,), norm)
 
 
 @extension("fft")
@@ -151,17 +166,19 @@ def hfft(x: Any, /, *, n: Any = None, axis: int = -1, norm: str = "backward") ->
     """The real transform of what has mirrored conjugates, of which x is the first half."""
     real, imaginary = parts_of(x)
     turned = of_parts((real, current().op("neg", imaginary)))
-    return _to_real(turned, _one(n), axis, _SWAPPED.get(norm, norm))
+    return _to_real(turned, _one(n), (axis,), _SWAPPED.get(norm, norm))
 
 
 @extension("fft")
 def ihfft(x: Any, /, *, n: Any = None, axis: int = -1, norm: str = "backward") -> Tensor:
     """The inverse of `hfft`."""
-    real, imaginary = _of_real(x, _one(n), axis, _SWAPPED.get(norm, norm)).parts
+    real, imaginary = _of_real(x, _one(n), (axis,), _SWAPPED.get(norm, norm)).parts
     return of_parts((real, current().op("neg", imaginary)))
 
 
 def _steps(places: Tensor, n: Any, d: float, dtype: Any) -> Tensor:
+    if dims.bounds(as_dim(n))[1] < 1 or d == 0:
+        raise UnsupportedNode(f"n is {n} and d is {d}: n must be 1 or more, and d not 0")
     element = default_float() if dtype is None else dtype
     return astype(astype(places, "float64") / (n * d), element)
 

@@ -4,6 +4,7 @@ last two axes, real or complex. What NumPy raises an error for gives inf or NaN.
 from __future__ import annotations
 
 import math
+import operator
 from typing import Any, NamedTuple
 
 from ingot.compiler.frontends import matrices
@@ -160,6 +161,7 @@ def solve(x1: Any, x2: Any, /) -> Tensor:
     a, b = (broadcast_to(each, (*batch, *each.shape[-2:])) for each in (a, b))
     left, dims_before = _matrices(a, square=True)
     right, _ = _matrices(b, scope=left.scope)
+    current().equate(left.shape[1], right.shape[1])
     found = _back(matrices.solve(left, right), dims_before)
     return squeeze(found, -1) if is_column else found
 
@@ -244,7 +246,9 @@ def pinv(x: Any, /, *, rtol: Any = None) -> Tensor:
 @extension("linalg")
 def matrix_power(x: Any, n: int, /) -> Tensor:
     """The product of n of the matrices; of their inverses for a negative n."""
-    tensor = inv(x) if n < 0 else _tensor(x)
+    n, tensor = operator.index(n), inv(x) if n < 0 else _tensor(x)
+    if n == 0:
+        _matrices(tensor, square=True)
     found = None
     for bit in bin(n if n > 0 else -n)[:1:-1]:
         if bit == "1":
@@ -263,6 +267,7 @@ def diagonal(x: Any, /, *, offset: int = 0) -> Tensor:
     if tensor.ndim < 2:
         raise UnsupportedNode(f"it takes matrices [..., m, n], but got {tensor}")
     m, n = tensor.shape[-2:]
+    offset = operator.index(offset)
     low, high = (-offset, 0) if offset < 0 else (0, offset)
     count = dims.maximum(dims.minimum(as_dim(m) - low, as_dim(n) - high), 0)
     at = arange(as_size(count))
@@ -279,13 +284,20 @@ def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Tensor:
 @extension("linalg")
 def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Tensor:
     """The cross products of vectors of three elements along an axis."""
+    x1, x2 = asarray(x1), asarray(x2)
+    for each in (x1, x2):
+        if each.shape[axes_of((axis,), each.ndim)[0]] != 3:
+            raise UnsupportedNode(f"it takes vectors of three elements, but got {each}")
     a, b = broadcast_arrays(x1, x2)
-    place = axes_of(axis, a.ndim)[0]
-    if a.shape[place] != 3:
-        raise UnsupportedNode(f"it takes vectors of three elements, but got {a}")
+    place = axes_of((axis,), a.ndim)[0]
     first, second = asarray([1, 2, 0]), asarray([2, 0, 1])
     left = take(a, first, axis=place) * take(b, second, axis=place)
     return left - take(a, second, axis=place) * take(b, first, axis=place)
+
+
+def _greatest(sizes: Tensor, **over: Any) -> Tensor:
+    """The greatest of what is not below 0; 0 of none."""
+    return FUNCTIONS["maximum"](max(sizes, **over), 0)  # type: ignore[no-any-return]
 
 
 @extension("linalg")
@@ -295,7 +307,7 @@ def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any
     size = abs(_tensor(x))
     over = {"axis": axis, "keepdims": keepdims}
     if math.isinf(ord):
-        return (max if ord > 0 else min)(size, **over)
+        return _greatest(size, **over) if ord > 0 else min(size, **over)
     if ord == 0:
         return sum(astype(size != 0, size.dtype), **over)
     if ord == 1:
@@ -316,10 +328,14 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Tenso
         return vector_norm(tensor, axis=(-2, -1), keepdims=keepdims)
     if ord in (1, -1, math.inf, -math.inf):
         sums = sum(abs(tensor), axis=-2 if ord in (1, -1) else -1)
-        found = (max if ord > 0 else min)(sums, axis=-1)
+        found = (_greatest if ord > 0 else min)(sums, axis=-1)
     elif ord in ("nuc", 2, -2):
         values = svdvals(tensor)
-        found = sum(values, axis=-1) if ord == "nuc" else (max if ord > 0 else min)(values, axis=-1)
+        found = (
+            sum(values, axis=-1)
+            if ord == "nuc"
+            else (_greatest if ord > 0 else min)(values, axis=-1)
+        )
     else:
         raise UnsupportedNode(f"ord is {ord!r}, expected fro, nuc, 1, -1, 2, -2, inf or -inf")
     return expand_dims(found, axis=(-2, -1)) if keepdims else found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -29,7 +30,7 @@ def axes_of(axis: Any, rank: int) -> list[int]:
     if axis is None:
         return list(range(rank))
     given_axes = axis if isinstance(axis, (list, tuple)) else [axis]
-    found = [current().normalize_axis(int(each), rank) for each in given_axes]
+    found = [current().normalize_axis(operator.index(each), rank) for each in given_axes]
     if len(set(found)) < len(found):
         raise UnsupportedNode(f"axis {axis} names one axis twice")
     return found

@@ -54,6 +54,8 @@ COMPLEX: dict[str, Callable[..., Any]] = {}
 EXTENSIONS: dict[str, dict[str, Callable[..., Any]]] = {}
 """Functions of the standard's extensions, by the name of the extension."""
 
+_MISUSED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""What Python raises of arguments that a function does not take."""
 _FOLDER = str(Path(__file__).resolve().parent)
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _active = threading.local()
@@ -167,6 +169,14 @@ def _placed(function: Callable[..., Any]) -> Callable[..., Any]:
             told = CompileError(f"{place}: {function.__name__.lstrip('_')}: {error}")
             told.place = place  # type: ignore[attr-defined]
             raise told from None
+        except _MISUSED as error:
+            if hasattr(error, "place"):  # a function of the user's raised it
+                raise
+            name = function.__name__.lstrip("_")
+            text = f"{place}: {name}: its arguments are not what it takes: {error}"
+            told = CompileError(f"{text}; its docstring has what it takes")
+            told.place = place  # type: ignore[attr-defined]
+            raise told from error
         finally:
             trace.placed = False
 
@@ -176,7 +186,11 @@ def _placed(function: Callable[..., Any]) -> Callable[..., Any]:
 def user_code(function: Callable[..., Any], trace: Trace, *arguments: Any) -> Any:
     """What a function of the user's gives for these arguments, in a block of its own."""
     with entered(trace):
-        return function(*arguments)
+        try:
+            return function(*arguments)
+        except _MISUSED as error:
+            error.place = None  # type: ignore[union-attr]
+            raise
 
 
 def _user_line() -> str:

@@ -179,6 +179,8 @@ def test_compiled() -> None:
     assert np.asarray(doubles).tolist() == [1e23, -np.inf, 0.1]
     assert texts.tolist() == ["-120", "0"]
     assert floats.tolist() == ["-0.15000001", "1e-07", "NaN"]
+    doubles, texts, floats = model(["1"], np.array([1]), numbers[:0])
+    assert floats.shape == (0,)
 
 
 def test_other_casts_are_refused() -> None:

@@ -149,6 +149,52 @@ def test_empty_matrices_have_empty_factors() -> None:
         np.testing.assert_array_equal(found, each)
 
 
+def test_norms_of_nothing_and_transforms_of_halves() -> None:
+    def norms(xp: Any, x: Any) -> list[Any]:
+        la = xp.linalg
+        return [la.matrix_norm(x, ord=1), la.matrix_norm(x, ord=2), la.vector_norm(x, ord=np.inf)]
+
+    for found, each in zip(run(lambda x: norms(ops, x), np.zeros((2, 0, 0), np.float32)),
+                           (np.zeros(2), np.zeros(2), 0), strict=True):  # fmt: skip
+        np.testing.assert_array_equal(found, each)
+    check(lambda xp, x: xp.fft.rfft(x), REAL[0].astype(np.float16), rtol=1e-2)
+
+
+REFUSED: list[tuple[Any, str]] = [
+    (lambda x: ops.linalg.solve(x, x[:2]), "the dims 3 and 2 differ"),
+    (lambda x: ops.linalg.solve(x, x[0, :1]), "the dims 3 and 1 differ"),
+    (lambda x: ops.linalg.cross(x, x[:, :1]), "vectors of three elements"),
+    (lambda x: ops.linalg.cross(x, x, axis=(0, 1)), "cross: its arguments are not what it takes"),
+    (lambda x: ops.linalg.matrix_power(x[0], 0), "it takes matrices"),
+    (lambda x: ops.linalg.matrix_power(x[:2], 1), "the dims 2 and 3 differ"),
+    (lambda x: ops.linalg.matrix_power(x, 1.5), "'float' object cannot be interpreted"),
+    (lambda x: ops.linalg.diagonal(x, offset=0.5), "'float' object cannot be interpreted"),
+    (lambda x: ops.linalg.vector_norm(x, ord="fro"), "must be real number.*its docstring"),
+    (lambda x: ops.sum(x, axis=0.5), "sum: its arguments are not what it takes"),
+    (lambda x: ops.fft.fftn(x, s=(2, 3), axes=(1,)), "give as many lengths"),
+    (lambda x: ops.fft.fft(x, axis=(0, 1)), "fft: its arguments are not what it takes"),
+    (lambda x: ops.fft.fft(x, norm=[1]), "unhashable"),
+    (lambda x: ops.fft.rfft(x[:, :0]), "axis 1 has no points"),
+    (lambda x: ops.fft.ifft(x, n=0), "axis 1 has no points"),
+    (lambda x: ops.fft.irfft(x[:, :1]), "it would give 0 numbers"),
+    (lambda x: ops.fft.fftfreq(0), "n must be 1 or more"),
+]
+
+
+@pytest.mark.parametrize(("function", "message"), REFUSED)
+def test_arguments_of_no_meaning_are_refused(function: Any, message: str) -> None:
+    with pytest.raises(ingot.CompileError, match=message):
+        run(function, np.eye(3, dtype=np.float32))
+
+
+def test_errors_of_the_users_functions_stay_as_they_are() -> None:
+    def fails(x: Any) -> Any:
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        run(lambda x: ops.cond(x[0, 0] > 0, fails, fails, x), np.eye(3, dtype=np.float32))
+
+
 def test_what_is_no_matrix_is_refused() -> None:
     for x, message in ((np.ones(3), "takes matrices"), (np.ones((2, 3)), "3 and 2 differ"),
                        (np.ones((2, 2), np.float16), "floats of 32 or 64 bits")):  # fmt: skip

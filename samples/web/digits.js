@@ -65,6 +65,11 @@ function show(counts, logits) {
   });
 }
 
+function fail(error) {
+  status.className = "wrong";
+  status.textContent = error.message;
+}
+
 async function read() {
   if (!model) return;
   const counts = pixels();
@@ -79,7 +84,7 @@ function add({ offsetX, offsetY }) {
   const scale = pad.width / pad.clientWidth;
   lines.at(-1).push([offsetX * scale, offsetY * scale]);
   draw(ink, lines, 48, (point) => point);
-  read();
+  read().catch(fail);
 }
 
 pad.addEventListener("pointerdown", (event) => {
@@ -93,13 +98,12 @@ pad.addEventListener("pointermove", (event) => {
 document.querySelector("#clear").addEventListener("click", () => {
   lines.length = 0;
   draw(ink, lines);
-  read();
+  read().catch(fail);
 });
 
 try {
   model = await Ingot.load("digits.ingot");
   status.textContent = `Ready, on ${model.device}`;
 } catch (error) {
-  status.className = "wrong";
-  status.textContent = error.message;
+  fail(error);
 }

@@ -49,16 +49,19 @@ async function search() {
   waiting = query.value.trim() || query.placeholder;
   if (isBusy) return;
   isBusy = true;
-  while (waiting) {
-    const text = waiting;
-    waiting = null;
-    const start = performance.now();
-    const [vector] = await embed([text]);
-    const time = performance.now() - start;
-    show(sentences.map((each) => each.vector.reduce((sum, x, at) => sum + x * vector[at], 0)));
-    status.textContent = `${time.toFixed(0)} ms on ${model.device}, in a worker`;
+  try {
+    while (waiting) {
+      const text = waiting;
+      waiting = null;
+      const start = performance.now();
+      const [vector] = await embed([text]);
+      const time = performance.now() - start;
+      show(sentences.map((each) => each.vector.reduce((sum, x, at) => sum + x * vector[at], 0)));
+      status.textContent = `${time.toFixed(0)} ms on ${model.device}, in a worker`;
+    }
+  } finally {
+    isBusy = false;
   }
-  isBusy = false;
 }
 
 function fail(error) {

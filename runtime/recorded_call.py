@@ -154,7 +154,8 @@ class RecordedCall:
         given = given or {}
         rows = {row["name"]: row for row in self.facts["modules"]}
         if unknown := given.keys() - rows.keys():
-            raise NotFound(f"the call has no module {min(unknown)!r}; it has: {', '.join(rows)}")
+            names = ", ".join(rows) or "one without a name"
+            raise NotFound(f"the call has no module {min(unknown)!r}; it has: {names}")
         with _opened(self.path) as archive:
             return {
                 name: given[name] if name in given else _module(archive, row)

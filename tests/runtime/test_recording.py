@@ -314,6 +314,11 @@ def test_linked_modules_are_all_there(file: Path) -> None:
     assert list(ingot.read_call(file).modules()) == ["a", "b"]
     with pytest.raises(ingot.NotFound, match=r"has no module 'c'; it has: a, b"):
         ingot.read_call(file).load(modules={"c": copy_module()})
+    alone = ingot.load(total_module())
+    alone.record(file)
+    alone(1)
+    with pytest.raises(ingot.NotFound, match=r"has no module 'c'; it has: one without a name"):
+        ingot.read_call(file).load(modules={"c": copy_module()})
 
 
 def test_functions_of_the_application_are_named(file: Path) -> None:

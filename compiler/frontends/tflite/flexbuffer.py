@@ -7,7 +7,7 @@ from typing import Any
 
 from ingot.hal.errors import CompileError
 
-__all__ = ["read_options"]
+__all__ = ["count_in", "read_options"]
 
 _INT, _UINT, _FLOAT, _TEXT, _MAP, _TRUTH = 1, 2, 3, 5, 9, 26
 _INDIRECT = {6: _INT, 7: _UINT, 8: _FLOAT}
@@ -22,6 +22,14 @@ def read_options(data: bytes) -> dict[str, Any]:
         return _Reader(data).root() if data else {}
     except (LookupError, ValueError, struct.error) as error:
         raise CompileError(f"its options are damaged ({error}): convert the model again") from None
+
+
+def count_in(options: dict[str, Any], name: str, low: int = 1, high: int = (1 << 31) - 1) -> int:
+    """An option that counts. CompileError: it is not there, or not from `low` to `high`."""
+    value = options.get(name)
+    if type(value) is not int or not low <= value <= high:
+        raise CompileError(f"its {name} is {value!r}, expected {low} to {high}: fix the model")
+    return value
 
 
 class _Reader:

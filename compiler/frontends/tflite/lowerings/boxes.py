@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
-from ingot.compiler.frontends.tflite.flexbuffer import read_options
+from ingot.compiler.frontends.tflite.flexbuffer import count_in, read_options
 from ingot.compiler.frontends.tflite.lowering import Context, lowering
 from ingot.compiler.frontends.tflite.lowerings.selections import by_falling
 from ingot.compiler.graph.builder import Builder
@@ -157,17 +157,20 @@ def detection_post_process(
     count. Overlapping boxes are left out for each class, or for the best class of each box."""
     options = {"detections_per_class": 100, "use_regular_nms": False}
     options |= read_options(c.operator.custom)
-    most, several = options["max_detections"], options["max_classes_per_detection"]
+    most, several = (
+        count_in(options, name) for name in ("max_detections", "max_classes_per_detection")
+    )
     regular = options["use_regular_nms"]
     if several != 1 and not regular:
         raise UnsupportedNode(f"it gives {several} classes of each box, expected 1")
     count, width = shape_of(anchors)[0], shape_of(predicted)[2]
     boxes = _decoded(c, c.reshape(encoded, (count, shape_of(encoded)[2])), anchors, options)
     scores = c.reshape(predicted, (count, width))
-    scores = c.transpose(c.sliced(scores, 1, width - options["num_classes"], width), (1, 0))
+    classes = count_in(options, "num_classes")
+    scores = c.transpose(c.sliced(scores, 1, width - classes, width), (1, 0))
     lines = scores if regular else c.reduce(scores, (0,), "max", keep=True)
     numbers = (options["nms_score_threshold"], "f32"), (options["nms_iou_threshold"], "f32")
-    limit = c.constant(options["detections_per_class"] if regular else most, "i64")
+    limit = c.constant(count_in(options, "detections_per_class") if regular else most, "i64")
     least, overlap = (c.constant(*each) for each in numbers)
     ordered, order, kept = _suppressed(c, lines, boxes, "ge", least, limit, overlap)
     low = c.constant(-math.inf, "f32")
@@ -180,8 +183,8 @@ def detection_post_process(
     if regular:
         label = c.op("div", at, c.broadcast_to(c.size(count), (most,)))
     else:
-        classes = c.op("arg_max", scores, axis=0, dtype=_I64)
-        label = c.op("take", classes, box, axis=0, mode="clamp")
+        likely = c.op("arg_max", scores, axis=0, dtype=_I64)
+        label = c.op("take", likely, box, axis=0, mode="clamp")
     rows = c.op("take", boxes, box, axis=0, mode="clamp")
     columns = [rows, *(c.reshape(each, (most, 1)) for each in (c.convert(label, "f32"), best))]
     whole = c.op("concatenate", *columns, axis=1)

@@ -3,13 +3,14 @@ is made real again."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
 from ingot.compiler.frontends.fourier import fitted, transform
-from ingot.compiler.frontends.tflite.flexbuffer import read_options
+from ingot.compiler.frontends.tflite.flexbuffer import count_in, read_options
 from ingot.compiler.frontends.tflite.lowering import Context, lowering
 from ingot.compiler.ir import Value, dims
 from ingot.compiler.ir.dataclass import dataclass
@@ -71,9 +72,7 @@ def audio_spectrogram(c: Context, x: Value) -> Value:
     """[samples, channels] -> [channels, frames, 1 + half of the window, which is filled up to a
     power of two]."""
     options = read_options(c.operator.custom)
-    size, step = options["window_size"], options["stride"]
-    if size < 2 or step < 1:
-        raise UnsupportedNode(f"its window_size is {size}, its stride {step}: fix the model")
+    size, step = count_in(options, "window_size", 2, 1 << 20), count_in(options, "stride")
     frames = dims.floordiv(shape_of(x)[0] - size, step) + 1
     first = c.places((frames, size), 0)
     first = c.op("mul", first, c.fill(step, like=first))
@@ -91,11 +90,14 @@ def audio_spectrogram(c: Context, x: Value) -> Value:
 def mel_cepstrum(c: Context, spectrum: Value, rate: Value) -> Value:
     """Powers [channels, frames, n] -> coefficients [channels, frames, dct_coefficient_count]."""
     options = read_options(c.operator.custom)
-    channels, count = options["filterbank_channel_count"], options["dct_coefficient_count"]
+    channels = count_in(options, "filterbank_channel_count")
+    count = count_in(options, "dct_coefficient_count", 1, channels)
     (bins,), (hertz,) = shape_of(spectrum)[2:], c.known(rate, "sample rate")
     if not isinstance(bins, int) or bins < 2 or not 0 < channels * bins < 1 << 24:
         raise UnsupportedNode(f"it has {channels} channels of {bins} frequencies: fix the model")
     limits = options["lower_frequency_limit"], options["upper_frequency_limit"]
+    if not (0 <= limits[0] < limits[1] < math.inf and hertz > 0):
+        raise UnsupportedNode(f"its limits {limits} of {hertz} hertz do not rise: fix the model")
     weights = _mel_weights(bins, hertz, channels, limits)
     bands = c.dot(c.op("sqrt", spectrum), c.constant(weights, "f32"), (2, 0))
     loud = c.op("log", c.op("max", bands, c.fill(1e-12, like=bands)))

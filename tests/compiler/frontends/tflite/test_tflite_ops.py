@@ -11,7 +11,9 @@ import pytest
 pytest.importorskip("ai_edge_litert")
 
 from ingot.compiler.frontends.tflite import lowerings  # noqa: F401 - it fills the table
+from ingot.compiler.frontends.tflite.importer import import_tflite
 from ingot.compiler.frontends.tflite.lowering import LOWERINGS
+from ingot.hal.errors import CompileError
 from tests.support.tflite_cases import CASES
 from tests.support.tflite_cases.table import I32, F, X
 from tests.support.tflite_models import one_op, run_interpreted
@@ -101,3 +103,32 @@ def test_every_op_has_a_test() -> None:
     }  # fmt: skip
     tested = {*CASES, *elsewhere, *(f"STABLEHLO_{name}" for name in STABLEHLO)}
     assert {re.sub(r"^CUSTOM '(.*)'$", r"\1", name) for name in LOWERINGS} == tested
+
+
+SPECTRUM = {"window_size": 50, "stride": 55}
+MFCC = {
+    "upper_frequency_limit": 4000.0, "lower_frequency_limit": 20.0,
+    "filterbank_channel_count": 40, "dct_coefficient_count": 13,
+}  # fmt: skip
+MEANINGLESS: list[tuple[dict[str, Any], str]] = [
+    (SPECTRUM | {"window_size": 1}, "window_size is 1"),
+    (SPECTRUM | {"window_size": 1 << 40}, "window_size is 1099511627776"),
+    (SPECTRUM | {"stride": 2.5}, "stride is 2.5"),
+    ({"stride": 55}, "window_size is None"),
+    (MFCC | {"dct_coefficient_count": -1}, "dct_coefficient_count is -1, expected 1 to 40"),
+    (MFCC | {"dct_coefficient_count": 41}, "dct_coefficient_count is 41"),
+    (MFCC | {"filterbank_channel_count": "many"}, "filterbank_channel_count is 'many'"),
+    (MFCC | {"upper_frequency_limit": 20.0}, "do not rise"),
+    (MFCC | {"lower_frequency_limit": float("nan")}, "do not rise"),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), MEANINGLESS)
+def test_options_of_no_meaning_are_refused(options: dict[str, Any], message: str) -> None:
+    if "stride" in options:
+        model, _ = one_op("AudioSpectrogram", [np.zeros((500, 1), F)], [(F, (1, 9, 33))], **options)
+    else:
+        inputs = [np.ones((1, 5, 257), F), np.array([16000], I32)]
+        model, _ = one_op("Mfcc", inputs, [(F, (1, 5, 13))], "", (1,), **options)
+    with pytest.raises(CompileError, match=re.escape(message)):
+        import_tflite(model)

@@ -50,7 +50,7 @@ class Native:
     of traced tensors (`ingot.ops`), which takes what the native one takes and is computed in its
     place by programs that are loaded without it.
 
-    InvalidArgument: the signature says none.
+    InvalidArgument: the signature says none, or `function` or `otherwise` cannot be called.
     """
 
     signature: str
@@ -60,6 +60,10 @@ class Native:
 
     def __post_init__(self) -> None:
         parse_signature(self.signature)
+        for name in ("function", "otherwise"):
+            each = getattr(self, name)
+            if each is not None and not callable(each):
+                raise InvalidArgument(f"{name} is {each!r}, expected a function or None")
 
 
 _given: ContextVar[Mapping[str, Native | str]] = ContextVar("natives of the program", default={})  # noqa: B039

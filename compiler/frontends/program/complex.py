@@ -224,8 +224,16 @@ def _pow(x1: Any, x2: Any, /) -> Any:
     return _square(x1) if isinstance(x2, int) and x2 == 2 else _binary("power")(x1, x2)
 
 
-def _log_to(base: float) -> Callable[..., Any]:
-    return lambda x, /: COMPLEX["log"](x) * (1 / math.log(base))
+def _log_to(base: int) -> Callable[..., Any]:
+    """Each part by the real number: a complex quotient of an infinite part is NaN."""
+
+    def call(x: Any, /) -> ComplexTensor:
+        parts = UNARY["log"](_numbers(), parts_of(x))
+        trace, scale = current(), math.log(base)
+        real, imaginary = (trace.op("div", y, trace.fill(scale, like=y)) for y in parts)
+        return of_parts((real, imaginary))
+
+    return call
 
 
 COMPLEX.update({"log2": _log_to(2), "log10": _log_to(10)})

@@ -122,3 +122,11 @@ def test_complex_arguments_and_results_of_modules() -> None:
         turned, size = model(W, x)
         np.testing.assert_allclose(turned, np.fft.fft(W * x), 1e-4, 1e-5, err_msg=target)
         np.testing.assert_allclose(size, np.abs(W), 1e-5, err_msg=target)
+
+
+def test_logarithms_of_zero_and_of_infinity() -> None:
+    x = np.array([0, 2, np.inf], np.complex64)
+    for name in ("log2", "log10"):
+        (found,) = run(getattr(ops, name), x)
+        with np.errstate(divide="ignore"):
+            np.testing.assert_allclose(found, getattr(np, name)(x), rtol=1e-6)

@@ -15,7 +15,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import ingot
-from ingot.compiler.targets.cpu import toolchain
+from ingot.compiler.targets.cpu import compilers
 from ingot.compiler.targets.opencl import object as opencl_object
 
 MARK = "PWNED"
@@ -45,7 +45,7 @@ def generated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[
 
     def run(command: list[str], **options: Any) -> Any:
         texts.append(" ".join(command))
-        if "cwd" in options:
+        if options.get("cwd"):
             texts.extend(path.read_text() for path in Path(options["cwd"]).glob("*.c"))
             texts.extend(path.name for path in Path(options["cwd"]).iterdir())
         return real_run(command, **options)
@@ -55,7 +55,7 @@ def generated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[
         return texts[-1]
 
     monkeypatch.setenv("INGOT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(toolchain.subprocess, "run", run)
+    monkeypatch.setattr(compilers.subprocess, "run", run)
     monkeypatch.setattr(opencl_object, "_source", source)
     yield texts
     text = "\n".join(texts)

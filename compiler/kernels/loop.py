@@ -568,15 +568,16 @@ def _drop_unused(block: Block, used: set[Value]) -> None:
     """Remove ops without effect whose results nobody needs; `used` learns all operands."""
     kept = []
     for op in reversed(block.ops):
-        before = set(used) if op.regions else used
+        inside = set(used) if op.regions else used
         for region in op.regions:
-            _drop_unused(region.block, used)
+            _drop_unused(region.block, inside)
         effect = has_effect(op.name) or any(
             has_effect(inner.name) and inner.name != "yield"
             for region in op.regions
             for inner in walk(region)
         )
-        if effect or any(result in before for result in op.results):
+        if effect or any(result in used for result in op.results):
+            used |= inside
             used.update(op.operands)
             kept.append(op)
     block.ops = kept[::-1]

@@ -197,7 +197,7 @@ def web_row(folder: Path) -> list[str]:
 
 def bundle_row(name: str, variant: str, target: str, flags: str, folder: Path) -> list[str]:
     """A program of nothing but digits, and what of it is not the module."""
-    made = {"name": "digits", "platform": variant, "sources": True, "strip_messages": True}
+    made = {"name": "digits", "platform": variant, "sources": True}
     image = {"images": np.zeros((1, 1, 8, 8), np.float32)}
     ingot.bundle(SAMPLES / "digits.onnx", folder, inputs=image, **made)
     compiler = f"{sys.executable} -m ziglang cc -target {target}"

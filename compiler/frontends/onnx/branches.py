@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
+from typing import Any
 
 from ingot.compiler.frontends.onnx.node import Node, shape_of, unsupported
 from ingot.compiler.frontends.onnx.structures import (
@@ -25,7 +26,7 @@ from ingot.compiler.graph.ops import defined_symbols
 from ingot.compiler.ir import Block, Region, TensorType, Value, dims, walk
 from ingot.compiler.ir.dims import Dim, symbols_of
 
-__all__ = ["alternative", "join_structures"]
+__all__ = ["alternative", "join_structures", "refuse_branches"]
 
 Results = Sequence[Structure | None]
 
@@ -89,6 +90,34 @@ def alternative(
     return inner.reshape(structure.flat, shape)
 
 
+def refuse_branches(
+    branches: Sequence[tuple[Node, Block]], results: list[Sequence[Any]], failed: Sequence[bool]
+) -> bool:
+    """Whether a call can do without the branches that `failed` to be lowered, since another was
+    lowered to tensors: a call that takes one of them ends with an error."""
+    if all(failed) or not any(failed):
+        return False
+    good = failed.index(False)
+    own = _defined(Region([branches[good][1]]))
+    types = [each.type for each in results[good] if isinstance(each, Value)]
+    tensors = [type for type in types if isinstance(type, TensorType)]
+    if len(tensors) < len(results[good]):
+        return False
+    for place, (inner, block) in enumerate(branches):
+        if failed[place]:
+            block.ops.clear()
+            layer = inner.builder.location
+            none = inner.constant(0, "i64")
+            inner.require(none, 1, f"whether layer '{layer}' can take operands of this rank")
+            results[place] = [
+                inner.full(
+                    0, each.dtype, [0 if symbols_of(dim) & own else dim for dim in each.shape]
+                )
+                for each in tensors
+            ]
+    return True
+
+
 def _have_several_ranks(column: Results) -> bool:
     types = [each.type for each in column if isinstance(each, Value)]
     tensors = [type for type in types if isinstance(type, TensorType)]
@@ -123,6 +152,10 @@ def _known_outside(
     shape: Sequence[Dim], region: Region, sizes: Sequence[Value]
 ) -> tuple[Dim | Value, ...]:
     """The dims, as one of `sizes` where only the branch knows them."""
-    own = {name for op in walk(region) for name in defined_symbols(op)}
+    own = _defined(region)
     both = zip(shape, sizes, strict=False)
     return tuple(size if symbols_of(dim) & own else dim for dim, size in both)
+
+
+def _defined(region: Region) -> set[str]:
+    return {name for op in walk(region) for name in defined_symbols(op)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Mapping, Sequence
 
 import onnx
@@ -128,20 +129,19 @@ def _read_map(value: onnx.ValueInfoProto, keys: Sequence[Keys]) -> TensorType:
 
 
 def output_problem(value: onnx.ValueInfoProto, type: TensorType) -> str | None:
-    """Why the graph output cannot be this, if the graph declares it as something else."""
+    """Why the graph output cannot be this, if the graph declares other elements. Another shape,
+    as tools write, is warned of: the result is what the layers make."""
     tensor = value.type.tensor_type
     what = f"graph output '{value.name}' is {type}, but the model declares"
-    advice = "fix the model, or leave the type of the output out"
     if tensor.elem_type and dtype_of(tensor.elem_type) is not type.dtype:
         declared = dtype_of(tensor.elem_type) or element_type_name(tensor.elem_type)
-        return f"{what} it as {declared}: {advice}"
-    if not tensor.HasField("shape"):
-        return None
-    if len(tensor.shape.dim) != type.rank:
-        return f"{what} rank {len(tensor.shape.dim)}: {advice}"
-    for index, (dim, size) in enumerate(zip(tensor.shape.dim, type.shape, strict=True)):
-        if dim.HasField("dim_value") and isinstance(size, int) and dim.dim_value != size:
-            return f"{what} dim {index} = {dim.dim_value}: {advice}"
+        return f"{what} it as {declared}: fix the model, or leave the type of the output out"
+    known = [dim.dim_value if dim.HasField("dim_value") else None for dim in tensor.shape.dim]
+    both = zip(known, type.shape, strict=False)
+    differ = any(isinstance(dim, int) and size not in (None, dim) for size, dim in both)
+    if tensor.HasField("shape") and (len(known) != type.rank or differ):
+        text = ",".join("?" if size is None else str(size) for size in known)
+        warnings.warn(f"{what} [{text}]: the result is what the layers make", stacklevel=2)
     return None
 
 

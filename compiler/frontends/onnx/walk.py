@@ -12,13 +12,14 @@ import ast
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import pairwise
 
 import onnx
 
 from ingot.compiler.frontends.inlining import Inlined
 from ingot.compiler.frontends.onnx import lowerings as _lowerings  # noqa: F401 - fills the table
 from ingot.compiler.frontends.onnx import old_opsets
-from ingot.compiler.frontends.onnx.branches import alternative, join_structures
+from ingot.compiler.frontends.onnx.branches import alternative, join_structures, refuse_branches
 from ingot.compiler.frontends.onnx.check import (
     DEFAULT_DOMAIN,
     captured_names,
@@ -209,6 +210,7 @@ class Walk:
         outer = self._node(node, (), 0, bodies)
         branches: list[tuple[Node, Block]] = []
         results: list[Sequence[Result]] = []
+        noted = [len(self.notes.problems)]
         for place in range(len(fork.shapes)):
             block = outer.aside(())
             inner = outer.within(Builder(block, bodies.location))
@@ -225,6 +227,9 @@ class Walk:
             finally:
                 self.builder = outer.builder
             branches.append((inner, block))
+            noted.append(len(self.notes.problems))
+        if refuse_branches(branches, results, [a < b for a, b in pairwise(noted)]):
+            del self.notes.problems[noted[0] :]
         made = [[each for each in column if not isinstance(each, Unknown)] for column in results]
         if any(len(known) < len(column) for known, column in zip(made, results, strict=True)):
             return [UNKNOWN] * len(node.output)

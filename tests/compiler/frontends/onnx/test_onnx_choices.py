@@ -159,3 +159,13 @@ def test_a_result_of_several_ranks_is_refused_by_name() -> None:
         CompileError, match=r"'v' is f32\[a,4\] or f32\[a,b,4\], as .* layer 'maybe'"
     ):
         import_onnx(model)
+
+
+def test_a_layer_that_takes_one_of_several_ranks_refuses_the_others_at_the_call() -> None:
+    """As the last scatter of skl2onnx's KNNImputer does."""
+    nodes = squeezed_if_single(Node("MatMul", ["v", "w"], ["p"]), Node("Gemm", ["p", "w"], ["y"]))
+    constants = {"at": ints(1), "w": draw(4, 4)}
+    case = Case(nodes, [make_value("x", ["a", "b", 4])], ["y"], constants)
+    case.check(x=draw(3, 1, 4))
+    with pytest.raises(InvalidArgument, match=r"whether layer '.*' can take operands of this rank"):
+        case.model.main(x=draw(3, 2, 4))

@@ -21,12 +21,16 @@ Quant = tuple[Any, Any] | tuple[Any, Any, int]
 """Scales, zero points, and the axis that they are along."""
 
 _TYPES = {
-    "float32": 0, "float16": 1, "int32": 2, "uint8": 3, "int64": 4, "bool": 6, "int16": 7,
+    "float32": 0, "float16": 1, "int32": 2, "uint8": 3, "int64": 4, "str": 5, "bool": 6, "int16": 7,
     "complex64": 8, "int8": 9, "float64": 10, "resource": 13, "uint32": 15, "uint16": 16,
     "int4": 17,
 }  # fmt: skip
 
 _VERSIONS = {"BROADCAST_TO": 2}  # ops whose first version LiteRT lacks
+
+
+def _type_name(array: Array) -> str:
+    return "str" if array.dtype.kind == "U" else array.dtype.name
 
 
 class Graph:
@@ -66,7 +70,7 @@ class Graph:
 
     def constant(self, array: Any, quant: Quant | None = None, type: str = "") -> int:
         array = np.asarray(array)
-        return self.tensor(type or array.dtype.name, array.shape, quant, data=array)
+        return self.tensor(type or _type_name(array), array.shape, quant, data=array)
 
     def op(
         self,
@@ -119,7 +123,12 @@ class Model:
     def buffer(self, array: Array, type: str) -> int:
         buffer = schema.BufferT()
         data = array.reshape(-1)
-        if type == "int4":
+        if type == "str":
+            texts = [each.encode() for each in data.tolist()]
+            ends = np.cumsum([4 * (len(texts) + 2), *map(len, texts)])
+            head = np.array([len(texts), *ends], "<i4").tobytes()
+            data = np.frombuffer(head + b"".join(texts), np.uint8)
+        elif type == "int4":
             codes = np.append(data, np.zeros(data.size % 2)).astype(np.uint8) & 15
             data = (codes[0::2] | codes[1::2] << 4).astype(np.uint8)
         else:
@@ -184,7 +193,7 @@ def one_op(
         if place in constants:
             places.append(graph.constant(array, quant))
             continue
-        places.append(graph.tensor(array.dtype.name, array.shape, quant))
+        places.append(graph.tensor(_type_name(array), array.shape, quant))
         given.append(places[-1])
         arguments.append(array)
     results = [graph.tensor(*each) for each in outputs]
@@ -216,7 +225,34 @@ def run_litert(model: bytes, *calls: Sequence[Array]) -> list[list[Array]]:
 def run_interpreted(model: bytes, *calls: Sequence[Array]) -> list[list[Array]]:
     """The results of each call, by the references of the graph that Ingot reads."""
     module, state = read_source(model), {}
-    return [interpret(module, arguments=call, state=state) for call in calls]
+    names = module.functions["main"].result_names
+    results = []
+    for call in calls:
+        packed = [part for each in call for part in (_packed(each) if _is_text(each) else (each,))]
+        made = iter(zip(names, interpret(module, arguments=packed, state=state), strict=True))
+        results.append(
+            [_unpacked(x, next(made)[1]) if _has_bytes(n, names) else x for n, x in made]
+        )
+    return results
+
+
+def _is_text(array: Any) -> bool:
+    return np.asarray(array).dtype.kind == "U"
+
+
+def _has_bytes(name: str, names: Sequence[str]) -> bool:
+    return f"{name}.utf8" in names
+
+
+def _packed(texts: Array) -> tuple[Array, Array]:
+    encoded = [each.encode() for each in texts.reshape(-1).tolist()]
+    ends = np.cumsum([len(each) for each in encoded], dtype=np.int64).reshape(texts.shape)
+    return ends, np.frombuffer(b"".join(encoded), np.uint8)
+
+
+def _unpacked(ends: Array, data: Array) -> Array:
+    texts = np.split(data, ends.reshape(-1))[:-1]
+    return np.array([each.tobytes() for each in texts], object).reshape(ends.shape)
 
 
 def check(model: bytes, *calls: Sequence[Array], codes: int = 1, tolerance: float = 1e-5) -> None:
@@ -225,6 +261,9 @@ def check(model: bytes, *calls: Sequence[Array], codes: int = 1, tolerance: floa
     for expected, got in zip(wanted, found, strict=True):
         assert len(expected) == len(got)
         for a, b in zip(expected, got, strict=True):
+            if a.dtype.kind in "OS":
+                assert a.astype(object).tolist() == b.tolist()
+                continue
             assert (a.dtype, a.shape) == (b.dtype, b.shape)
             if a.dtype.kind in "iu":
                 np.testing.assert_allclose(b.astype(np.int64), a.astype(np.int64), atol=codes)

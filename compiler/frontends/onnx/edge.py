@@ -10,12 +10,12 @@ from ingot.compiler.frontends.onnx.structures import (
     Forked,
     Items,
     Maybe,
-    Strings,
     Structure,
     as_list,
     list_of_types,
 )
 from ingot.compiler.frontends.onnx.tensors import dtype_of, element_type_name
+from ingot.compiler.frontends.strings import Strings
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.graph.ops.lists import ANY
 from ingot.compiler.ir import ListType, PassedType, TensorType, Value

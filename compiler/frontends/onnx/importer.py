@@ -25,17 +25,16 @@ from ingot.compiler.frontends.onnx.name_sizes import name_sizes
 from ingot.compiler.frontends.onnx.scope import UNKNOWN, Result, Scope, Unknown
 from ingot.compiler.frontends.onnx.signature import (
     Signature,
-    doc_of_bytes,
     doc_of_keys,
     output_problem,
     read_signature,
 )
 from ingot.compiler.frontends.onnx.source import Source
-from ingot.compiler.frontends.onnx.strings import SUFFIX, from_ends, pack
-from ingot.compiler.frontends.onnx.structures import Forked, Strings
+from ingot.compiler.frontends.onnx.structures import Forked
 from ingot.compiler.frontends.onnx.walk import Walk
 from ingot.compiler.frontends.problems import list_problems
 from ingot.compiler.frontends.random_numbers import add_position
+from ingot.compiler.frontends.strings import SUFFIX, Strings, doc_of_bytes, from_ends, pack
 from ingot.compiler.frontends.survey import Survey
 from ingot.compiler.frontends.symbols import Restart, Symbols
 from ingot.compiler.ir import Block, Function, Module, Region, TensorType, Value

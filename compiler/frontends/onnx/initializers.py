@@ -11,7 +11,6 @@ from ingot.compiler.frontends.emitter import Emitter
 from ingot.compiler.frontends.onnx.fingerprint import fingerprint
 from ingot.compiler.frontends.onnx.notes import Notes
 from ingot.compiler.frontends.onnx.scope import UNKNOWN, Result
-from ingot.compiler.frontends.onnx.strings import constant_strings
 from ingot.compiler.frontends.onnx.tensors import (
     dtype_of,
     element_type_name,
@@ -19,6 +18,7 @@ from ingot.compiler.frontends.onnx.tensors import (
     literal_of,
     texts_of,
 )
+from ingot.compiler.frontends.strings import constant_strings
 from ingot.compiler.frontends.survey import Survey
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.ir import Literal

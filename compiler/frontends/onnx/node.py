@@ -24,8 +24,9 @@ from ingot.compiler.frontends.emitter import (
     unsupported,
 )
 from ingot.compiler.frontends.onnx.contents import Contents
-from ingot.compiler.frontends.onnx.structures import Strings, Structure
+from ingot.compiler.frontends.onnx.structures import Structure
 from ingot.compiler.frontends.onnx.tensors import literal_of, texts_of
+from ingot.compiler.frontends.strings import Strings
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.ir import Block, Literal, TensorType, Type, Value
 from ingot.compiler.ir.dims import Dim, Expr

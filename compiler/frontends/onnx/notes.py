@@ -16,10 +16,11 @@ from ingot.compiler.frontends.onnx.choose_ends import choose
 from ingot.compiler.frontends.onnx.infer_types import infer_types
 from ingot.compiler.frontends.onnx.scope import Result, Unknown
 from ingot.compiler.frontends.onnx.source import Source
-from ingot.compiler.frontends.onnx.structures import Forked, Items, Maybe, Strings
+from ingot.compiler.frontends.onnx.structures import Forked, Items, Maybe
 from ingot.compiler.frontends.onnx.tensors import dtype_of, element_type_name
 from ingot.compiler.frontends.own_ops import ADVICE
 from ingot.compiler.frontends.problems import Problem, list_problems
+from ingot.compiler.frontends.strings import Strings
 from ingot.compiler.frontends.survey import Survey, Use
 from ingot.compiler.ir import Value
 from ingot.hal.errors import CompileError

@@ -10,8 +10,7 @@ import numpy as np
 from ingot.compiler.frontends.matrices.arrays import Array, Scope
 from ingot.compiler.frontends.onnx.decimals import DIGITS, first_digits, nearest_float
 from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of
-from ingot.compiler.frontends.onnx.strings import flat, longest, not_empty
-from ingot.compiler.frontends.onnx.structures import Strings
+from ingot.compiler.frontends.strings import Strings, flat, longest, not_empty
 from ingot.compiler.ir import Value
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.hal.spec import DType, dtype

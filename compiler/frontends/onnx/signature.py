@@ -10,8 +10,8 @@ import onnx
 
 from ingot.compiler.frontends.onnx.choose_ends import Ends
 from ingot.compiler.frontends.onnx.dim_params import plain_name, read_expression
-from ingot.compiler.frontends.onnx.strings import SUFFIX
 from ingot.compiler.frontends.onnx.tensors import dtype_of, element_type_name
+from ingot.compiler.frontends.strings import SUFFIX, doc_of_bytes
 from ingot.compiler.frontends.symbols import Symbols
 from ingot.compiler.ir import ListType, PassedType, TensorType, dims
 from ingot.compiler.ir.dataclass import dataclass
@@ -21,7 +21,6 @@ from ingot.hal.spec import DType, dtype
 
 __all__ = [
     "Signature",
-    "doc_of_bytes",
     "doc_of_keys",
     "doc_of_map",
     "is_text",
@@ -86,11 +85,6 @@ def read_signature(ends: Ends, known: Symbols, nodes: Sequence[onnx.NodeProto] =
 def is_text(type: onnx.TypeProto) -> bool:
     """Whether it is a tensor of strings."""
     return bool(type.tensor_type.elem_type == onnx.TensorProto.STRING)
-
-
-def doc_of_bytes(name: str) -> str:
-    """By which callers know that an argument or result holds the bytes of another."""
-    return f"UTF-8 of '{name}'"
 
 
 def doc_of_keys(keys: Sequence[int | str]) -> str:

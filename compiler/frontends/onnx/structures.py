@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from ingot.compiler.frontends.strings import Strings
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.ops.lists import ANY
 from ingot.compiler.ir import ListType, TensorType, Type, Value, tensor_type
@@ -27,7 +28,6 @@ __all__ = [
     "Maybe",
     "MaybeFlow",
     "RankConflict",
-    "Strings",
     "Structure",
     "as_list",
     "common_flow",
@@ -93,19 +93,6 @@ class RankConflict(CompileError):
         super().__init__(text)
         self.element = element
         self.rank = rank
-
-
-@dataclass(frozen=True)
-class Strings:
-    """A tensor of texts: where each begins in the bytes `data`, u8[n], and how many are its own,
-    both i64 in the tensor's shape. Texts may share bytes."""
-
-    starts: Value
-    lengths: Value
-    data: Value
-
-    def __str__(self) -> str:
-        return str(self.starts.type).replace("i64", "string", 1)
 
 
 Structure = Value | Items | Maybe | Forked | Strings

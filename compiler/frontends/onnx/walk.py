@@ -43,13 +43,8 @@ from ingot.compiler.frontends.onnx.signature import (
     stand_in_type,
 )
 from ingot.compiler.frontends.onnx.source import Source
-from ingot.compiler.frontends.onnx.structures import (
-    Forked,
-    Maybe,
-    RankConflict,
-    Strings,
-    Structure,
-)
+from ingot.compiler.frontends.onnx.structures import Forked, Maybe, RankConflict, Structure
+from ingot.compiler.frontends.strings import Strings
 from ingot.compiler.frontends.symbols import Symbols
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.ir import Block, ListType, Value

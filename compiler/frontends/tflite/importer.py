@@ -6,12 +6,15 @@ The import of a function starts again when it learns that two open dims are one.
 from __future__ import annotations
 
 import re
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from ingot.compiler.frontends.distinct_names import distinct_names
-from ingot.compiler.frontends.emitter import UnsupportedNode
+from ingot.compiler.frontends.emitter import Emitter, UnsupportedNode
 from ingot.compiler.frontends.problems import list_problems
 from ingot.compiler.frontends.random_numbers import add_position
+from ingot.compiler.frontends.strings import SUFFIX, Strings, doc_of_bytes, from_ends, pack
 from ingot.compiler.frontends.survey import Survey
 from ingot.compiler.frontends.symbols import Restart, Symbols
 from ingot.compiler.frontends.tflite import lowerings  # noqa: F401 - it fills the table
@@ -21,6 +24,7 @@ from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.ir import Block, Function, Module, Region, TensorType, Value
 from ingot.compiler.ir.dims import Dim, symbols_of
 from ingot.hal.errors import CompileError
+from ingot.hal.spec import dtype
 
 __all__ = ["import_tflite"]
 
@@ -90,12 +94,8 @@ def _build(
     walk = Walk(model, module, block, symbols, survey)
     builder = Builder(block)
     names = _by_place(signature.inputs, graph.inputs, graph)
-    values: dict[int, Value] = {}
-    for place in graph.inputs:
-        value = Value(_argument_type(graph.tensors[place], names[place], symbols), block)
-        value.name = names[place]
-        block.arguments.append(value)
-        values[place] = value
+    values, docs = _take_arguments(graph, names, builder, block, symbols)
+    arguments = [value.name for value in block.arguments]
     walk.lower(graph, values, builder)
     wanted = signature.outputs or _by_name(graph)
     results = {each: walk.value(place, graph, values, builder) for each, place in wanted.items()}
@@ -103,11 +103,17 @@ def _build(
     problems += [
         f"result '{each}' is no tensor, which a function cannot give"
         for each, value in results.items()
-        if not isinstance(value, Value) and not walk.problems
+        if not isinstance(value, (Value, Strings)) and not walk.problems
     ]
-    given = {each: value for each, value in results.items() if isinstance(value, Value)}
+    given: dict[str, Value] = {}
+    for each, value in results.items():
+        if isinstance(value, Strings):
+            define_size = partial(_define_size, walk, builder, each)
+            given[each], given[f"{each}{SUFFIX}"] = pack(Emitter(builder), value, define_size)
+            docs[f"{each}{SUFFIX}"] = doc_of_bytes(each)
+        elif isinstance(value, Value):
+            given[each] = value
     builder.return_(*given.values())
-    arguments = [names[place] for place in graph.inputs]
     arguments += [f"argument{at}" for at in range(len(arguments), len(block.arguments))]
     used = {
         symbol
@@ -116,8 +122,37 @@ def _build(
         for symbol in symbols_of(dim)
     }
     limits = {each: symbols.bounds.get(each, (0, None)) for each in sorted(used)}
-    module.add(Function(name, Region([block]), arguments, list(given), symbols=limits))
+    module.add(Function(name, Region([block]), arguments, list(given), symbols=limits, docs=docs))
     return problems
+
+
+def _take_arguments(
+    graph: Subgraph, names: dict[int, str], builder: Builder, block: Block, symbols: Symbols
+) -> tuple[dict[int, Any], dict[str, str]]:
+    """What the inputs are, and docs of arguments."""
+    values: dict[int, Any] = {}
+    docs: dict[str, str] = {}
+
+    def argument(name: str, type: TensorType) -> Value:
+        value = Value(type, block)
+        value.name = name
+        block.arguments.append(value)
+        return value
+
+    for place in graph.inputs:
+        tensor, name = graph.tensors[place], names[place]
+        values[place] = argument(name, _argument_type(tensor, name, symbols))
+        if tensor.is_text:
+            size = symbols.argument(f"{_base(name)}_size")
+            data = argument(f"{name}{SUFFIX}", TensorType(dtype("u8"), (size,)))
+            values[place] = from_ends(Emitter(builder), values[place], data)
+            docs[data.name] = doc_of_bytes(name)
+    return values, docs
+
+
+def _define_size(walk: Walk, builder: Builder, hint: str, x: Value, what: str) -> Dim:
+    (part,) = walk.amounts.parts(builder, x, what)
+    return walk.amounts.define_size(builder, part, partial(walk.names.fresh, hint), what, 0, None)
 
 
 def _by_place(named: dict[str, int], places: list[int], graph: Subgraph) -> dict[int, str]:
@@ -134,10 +169,15 @@ def _by_name(graph: Subgraph) -> dict[str, int]:
 
 def _argument_type(tensor: Tensor, name: str, symbols: Symbols) -> TensorType:
     """An open dim is a symbol of the argument's name and the axis."""
-    base = re.sub(r"\W", "_", name)[:40]
-    base = base if re.match(r"[A-Za-z_]", base) else f"_{base}"
+    base = _base(name)
     shape: list[Dim] = [
         symbols.argument(f"{base}_{axis}") if dim is None else dim
         for axis, dim in enumerate(tensor.shape)
     ]
-    return TensorType(tensor.dtype, tuple(shape))
+    return TensorType(dtype("i64") if tensor.is_text else tensor.dtype, tuple(shape))
+
+
+def _base(name: str) -> str:
+    """What symbols of an argument begin with."""
+    base = re.sub(r"\W", "_", name)[:40]
+    return base if re.match(r"[A-Za-z_]", base) else f"_{base}"

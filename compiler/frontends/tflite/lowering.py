@@ -23,7 +23,7 @@ from typing import Any, Protocol, TypeVar
 
 from ingot.compiler.frontends.amounts import Amounts
 from ingot.compiler.frontends.emitter import Emitter, UnsupportedNode, shape_of, type_of
-from ingot.compiler.frontends.tflite.model import Operator, Tensor
+from ingot.compiler.frontends.tflite.model import Operator, Subgraph, Tensor
 from ingot.compiler.frontends.tflite.quantized import dequantize
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.ir import Op, Value
@@ -31,7 +31,18 @@ from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 from ingot.hal.spec import DType, dtype
 
-__all__ = ["EACH", "LOWERINGS", "Context", "Handle", "Lowering", "Names", "Walker", "lowering"]
+__all__ = [
+    "EACH",
+    "LOWERINGS",
+    "OF_STRINGS",
+    "Context",
+    "Handle",
+    "HashTable",
+    "Lowering",
+    "Names",
+    "Walker",
+    "lowering",
+]
 
 EACH = -1
 
@@ -48,18 +59,21 @@ class Lowering:
 
 
 LOWERINGS: dict[str, Lowering] = {}
+OF_STRINGS: dict[str, Lowering] = {}
+"""Of ops that take numbers, what they do with strings."""
 
 
 def lowering(
-    *names: str, codes: int | None = None, raw: bool = False
+    *names: str, codes: int | None = None, raw: bool = False, strings: bool = False
 ) -> Callable[[_Function], _Function]:
-    """Register the decorated function for these ops."""
+    """Register the decorated function for these ops, or for these ops of strings."""
 
     def register(function: _Function) -> _Function:
+        table = OF_STRINGS if strings else LOWERINGS
         for name in names:
-            if name in LOWERINGS:
+            if name in table:
                 raise ValueError(f"op '{name}' has a lowering already")
-            LOWERINGS[name] = Lowering(function, codes, raw)
+            table[name] = Lowering(function, codes, raw)
         return function
 
     return register
@@ -70,6 +84,14 @@ class Handle:
     """What stands for a variable until it is read or assigned."""
 
     name: str
+
+
+@dataclass
+class HashTable:
+    """Keys and values, both as in the file; None until they are imported."""
+
+    keys: Tensor | None = None
+    values: Tensor | None = None
 
 
 class Names:
@@ -94,9 +116,13 @@ class Walker(Protocol):
     amounts: Amounts
     names: Names
     entry: list[Op]
+    tables: dict[int, HashTable]
 
     def subgraph(self, place: int, builder: Builder, given: Sequence[Any]) -> list[Any]:
         """What the subgraph gives for these."""
+
+    def body(self, place: int) -> Subgraph:
+        """The subgraph as the file has it."""
 
     def run_once(self, place: int) -> None:
         """Run a subgraph now: what it assigns is what variables begin with."""

@@ -6,6 +6,7 @@ import math
 import mmap
 import os
 from dataclasses import field
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ingot.compiler.frontends.tflite.flatbuffer import Flatbuffer, Table
-from ingot.compiler.frontends.tflite.schema import DTYPES, OPS, OPTIONS, OPTIONS_2
+from ingot.compiler.frontends.tflite.schema import DTYPES, OPS, OPTIONS, OPTIONS_2, TEXT
 from ingot.compiler.frontends.tflite.sparse import dense
 from ingot.compiler.ir import Literal, TensorType
 from ingot.compiler.ir.dataclass import dataclass
@@ -58,12 +59,16 @@ class Tensor:
     def dtype(self) -> DType:
         """CompileError: it has no counterpart."""
         if self.code not in DTYPES:
-            kind = {5: "strings", 13: "a resource", 14: "a variant"}.get(self.code, "unknown")
+            kind = {TEXT: "strings", 13: "a resource", 14: "a variant"}.get(self.code, "unknown")
             raise CompileError(
                 f"tensor '{self.name}' is {kind} (element type {self.code} of TFLite), "
                 "which is not supported"
             )
         return dtype(DTYPES[self.code])
+
+    @property
+    def is_text(self) -> bool:
+        return self.code == TEXT
 
     @property
     def type(self) -> TensorType:
@@ -81,7 +86,7 @@ class Tensor:
             raise CompileError(f"the variable '{self.name}' is damaged: {error}") from None
 
     def type_text(self) -> str:
-        name = DTYPES.get(self.code, "unknown")
+        name = DTYPES.get(self.code, "string" if self.is_text else "unknown")
         return f"{name}[{','.join('?' if dim is None else str(dim) for dim in self.shape)}]"
 
     def read(self) -> Literal:
@@ -100,6 +105,21 @@ class Tensor:
                 return Literal(np.frombuffer(self.data, np.uint8).reshape(shape) != 0, element)
             return literal_from_bytes(self.data, shape, element)
         except (LookupError, MemoryError, ValueError) as error:
+            raise CompileError(f"tensor '{self.name}' is damaged: {error}") from None
+
+    def read_texts(self) -> list[str]:
+        """The elements of a constant of strings, in order: after their count and where each one
+        begins and the last ends. CompileError: they are not as many as it has, or no UTF-8."""
+        assert self.data is not None
+        try:
+            (count,) = np.frombuffer(self.data[:4], "<i4")
+            ends = np.frombuffer(self.data[4 : 8 + 4 * count], "<i4").tolist()
+            if count != math.prod(dim or 0 for dim in self.shape) or len(ends) != count + 1:
+                raise ValueError(f"it has {count} strings")
+            if sorted(ends) != ends or not 0 <= ends[0] <= ends[-1] <= len(self.data):
+                raise ValueError("its strings lie outside of it")
+            return [bytes(self.data[first:end]).decode() for first, end in pairwise(ends)]
+        except ValueError as error:
             raise CompileError(f"tensor '{self.name}' is damaged: {error}") from None
 
 

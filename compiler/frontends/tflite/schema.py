@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["DTYPES", "OPS", "OPTIONS", "OPTIONS_2"]
+__all__ = ["DTYPES", "OPS", "OPTIONS", "OPTIONS_2", "TEXT"]
 
 DTYPES = {
     0: "f32", 1: "f16", 2: "i32", 3: "u8", 4: "i64", 6: "i1", 7: "i16", 8: "c64", 9: "i8",
@@ -10,6 +10,9 @@ DTYPES = {
     20: "u4", 21: "f8e4m3fn", 22: "f8e5m2",
 }  # fmt: skip
 """Element types by their numbers in the schema."""
+
+TEXT = 5
+"""The element type of strings."""
 
 _NAMES = """
 ADD AVERAGE_POOL_2D CONCATENATION CONV_2D DEPTHWISE_CONV_2D DEPTH_TO_SPACE DEQUANTIZE
@@ -71,6 +74,7 @@ OPTIONS = {
     16: "subgraph:I",
     17: "new_shape:i*",
     19: "block_size:i",
+    20: "combiner:b",
     21: "activation:b",
     23: "axis:i batch_dims:i",
     27: "keep_dims:?",
@@ -114,6 +118,7 @@ OPTIONS = {
         "padding:b stride_d:i stride_w:i stride_h:i activation:b dilation_d:i=1 "
         "dilation_w:i=1 dilation_h:i=1"
     ),
+    107: "table_id:i key_dtype:b value_dtype:b",
     111: "container:s shared_name:s",
     114: "seed:q seed2:q",
     115: "boundaries:f*",

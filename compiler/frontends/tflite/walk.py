@@ -12,14 +12,23 @@ from typing import Any
 import numpy as np
 
 from ingot.compiler.frontends.amounts import Amounts
-from ingot.compiler.frontends.emitter import UnsupportedNode, type_of
+from ingot.compiler.frontends.emitter import Emitter, UnsupportedNode, type_of
 from ingot.compiler.frontends.inlining import Inlined
 from ingot.compiler.frontends.own_ops import ADVICE, find_own, lower_own
 from ingot.compiler.frontends.problems import Problem
+from ingot.compiler.frontends.strings import Strings, constant_strings
 from ingot.compiler.frontends.survey import Survey, Use
 from ingot.compiler.frontends.symbols import Symbols
 from ingot.compiler.frontends.tflite.flexbuffer import read_options
-from ingot.compiler.frontends.tflite.lowering import EACH, LOWERINGS, Context, Lowering, Names
+from ingot.compiler.frontends.tflite.lowering import (
+    EACH,
+    LOWERINGS,
+    OF_STRINGS,
+    Context,
+    HashTable,
+    Lowering,
+    Names,
+)
 from ingot.compiler.frontends.tflite.lowerings.activations import activate
 from ingot.compiler.frontends.tflite.model import (
     Model,
@@ -61,6 +70,7 @@ class Walk:
         self.amounts = Amounts(symbols)
         self.names = Names()
         self.entry: list[Op] = Builder(block).ops
+        self.tables: dict[int, HashTable] = {}
         self.problems: list[Problem] = []
         self._depth = 0
         self._inlined = Inlined()
@@ -69,14 +79,17 @@ class Walk:
     # ---- what lowerings ask for
 
     def subgraph(self, place: int, builder: Builder, given: Sequence[Any]) -> list[Any]:
-        if not 0 <= place < len(self._model.subgraphs):
-            raise CompileError(f"subgraph {place} of {len(self._model.subgraphs)} is not there")
-        graph = self._model.subgraphs[place]
+        graph = self.body(place)
         if len(given) != len(graph.inputs):
             raise CompileError(
                 f"subgraph '{graph.name}' takes {len(graph.inputs)} inputs, got {len(given)}"
             )
         return self.lower(graph, dict(zip(graph.inputs, given, strict=True)), builder)
+
+    def body(self, place: int) -> Subgraph:
+        if not 0 <= place < len(self._model.subgraphs):
+            raise CompileError(f"subgraph {place} of {len(self._model.subgraphs)} is not there")
+        return self._model.subgraphs[place]
 
     def run_once(self, place: int) -> None:
         if place in self._ran:
@@ -135,7 +148,10 @@ class Walk:
             return None
         tensor = graph.tensors[place]
         if place not in values:
-            if tensor.data is not None:
+            if tensor.data is not None and tensor.is_text:
+                shape = [dim or 0 for dim in tensor.shape]
+                values[place] = constant_strings(Emitter(builder), tensor.read_texts(), shape)
+            elif tensor.data is not None:
                 values[place] = builder.constant(self._model.literal(tensor))
             elif tensor.is_variable:
                 values[place] = self.load(builder, variable_name(graph, place), tensor)
@@ -186,6 +202,10 @@ class Walk:
 
         context = Context(builder, self, operator, inputs, outputs, assign)
         given = [self.value(place, graph, values, builder) for place in operator.inputs]
+        if any(isinstance(each, Strings) for each in given):
+            if operator.name not in OF_STRINGS:
+                raise UnsupportedNode("it takes strings, for which the op is not supported")
+            return _listed(OF_STRINGS[operator.name].function(context, *given))
         if row.raw:
             return _listed(row.function(context, *given))
         results = _listed(row.function(context, *_taken(context, row, given)))

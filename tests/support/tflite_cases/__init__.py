@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.tflite_cases import choices, contractions, elementwise, shapes, sounds
+from tests.support.tflite_cases import choices, contractions, elementwise, shapes, sounds, strings
 from tests.support.tflite_cases.table import CASES
 
-__all__ = ["CASES", "choices", "contractions", "elementwise", "shapes", "sounds"]
+__all__ = ["CASES", "choices", "contractions", "elementwise", "shapes", "sounds", "strings"]

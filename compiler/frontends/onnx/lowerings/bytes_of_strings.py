@@ -20,15 +20,8 @@ from ingot.compiler.frontends.onnx.numerals import (
     write_numbers,
 )
 from ingot.compiler.frontends.onnx.registry import STRINGS, lowering
-from ingot.compiler.frontends.onnx.strings import (
-    flat,
-    longest,
-    not_empty,
-    padded_bytes,
-    put_at,
-)
-from ingot.compiler.frontends.onnx.structures import Strings
 from ingot.compiler.frontends.onnx.tensors import dtype_of, element_type_name
+from ingot.compiler.frontends.strings import Strings, flat, longest, not_empty, padded_bytes, put_at
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.control.build_control import counted_loop
 from ingot.compiler.ir import Value

@@ -21,9 +21,9 @@ from ingot.compiler.frontends.onnx.computed_shapes import (
 )
 from ingot.compiler.frontends.onnx.node import Node, UnsupportedNode, shape_of, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import lowering
-from ingot.compiler.frontends.onnx.strings import constant_strings
 from ingot.compiler.frontends.onnx.structures import Structure
 from ingot.compiler.frontends.onnx.tensors import dtype_of
+from ingot.compiler.frontends.strings import constant_strings
 from ingot.compiler.frontends.triangles import rows_and_columns
 from ingot.compiler.ir import Literal, Value, dims
 from ingot.compiler.ir.dims import Dim, Expr, known_dim

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ingot.compiler.frontends.onnx.node import Node, UnsupportedNode, shape_of, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import CLASSIC, STRINGS, find_lowering, lowering
-from ingot.compiler.frontends.onnx.strings import (
+from ingot.compiler.frontends.strings import (
+    Strings,
+    are_equal,
     flat,
     join_data,
-    longest,
     matches,
+    move_strings,
     pack,
-    padded_bytes,
+    spread,
 )
-from ingot.compiler.frontends.onnx.structures import Strings
 from ingot.compiler.ir import Value, dims
 from ingot.hal.spec import dtype
 
@@ -31,23 +32,15 @@ _MOVES = {
 
 def _moved(name: str, domain: str) -> Callable[[Node], tuple[Strings, ...]]:
     def lower(node: Node) -> tuple[Strings, ...]:
-        given = [each for each in node.inputs if isinstance(each, Strings)]
-        joined = iter(join_data(node, given))
-        tables = [next(joined) if isinstance(each, Strings) else None for each in node.inputs]
-        parts: list[list[Value]] = []
-        for part in ("starts", "lengths"):
+        of_numbers = find_lowering(domain, name, node.opset)
+        assert of_numbers is not None
+
+        def apply(given: Sequence[Value | None]) -> object:
             inner = node.revised(node.opset)
-            inner.inputs = [
-                each if table is None else getattr(table, part)
-                for each, table in zip(node.inputs, tables, strict=True)
-            ]
-            of_numbers = find_lowering(domain, name, node.opset)
-            assert of_numbers is not None
-            made = of_numbers(inner)
-            made = made if isinstance(made, tuple) else (made,)
-            parts.append([each for each in made if isinstance(each, Value)])
-        data = next(table.data for table in tables if table is not None)
-        return tuple(Strings(starts, lengths, data) for starts, lengths in zip(*parts, strict=True))
+            inner.inputs = list(given)
+            return of_numbers(inner)
+
+        return tuple(move_strings(node, node.inputs, apply))
 
     return lower
 
@@ -68,34 +61,22 @@ def shape(node: Node) -> Value:
     return made
 
 
-def _pair(node: Node) -> list[Strings]:
-    """Both inputs in their common shape."""
-    given = [each for each in (node.strings(0), node.strings(1)) if each is not None]
-    unsupported(len(given) < 2, "it takes strings and numbers: fix the model")
-    common = node.common_shape(*(shape_of(each.starts) for each in given))
-    return [
-        Strings(
-            node.broadcast_to(each.starts, common),
-            node.broadcast_to(each.lengths, common),
-            each.data,
-        )
-        for each in given
-    ]
+def _pair(node: Node) -> tuple[Strings, Strings]:
+    a, b = node.strings(0), node.strings(1)
+    if a is None or b is None:
+        raise UnsupportedNode("it takes strings and numbers: fix the model")
+    return a, b
 
 
 @lowering("Equal", domain=STRINGS)
 def equal(node: Node) -> Value:
-    """Byte by byte, as far as the longest one of the first input reaches."""
     a, b = _pair(node)
-    width = node.count(longest(node, flat(node, a.lengths)), "the length of the longest string")
-    same = node.compare("eq", *(padded_bytes(node, each, width) for each in (a, b)))
-    whole = node.reduce(same, [type_of(same).rank - 1], "and")
-    return node.op("and", whole, node.compare("eq", a.lengths, b.lengths))
+    return are_equal(node, a, b, node.count)
 
 
 @lowering("StringConcat", domain=STRINGS)
 def string_concat(node: Node) -> Strings:
-    a, b = join_data(node, _pair(node))
+    a, b = join_data(node, spread(node, *_pair(node)))
     shape, rank = shape_of(a.starts), type_of(a.starts).rank
     starts, lengths = (
         node.op("concatenate", *(node.reshape(x, (*shape, 1)) for x in both), axis=rank)

@@ -7,6 +7,7 @@ from ingot.compiler.frontends.tflite.lowerings import (
     boxes,
     contractions,
     control,
+    dimension_numbers,
     elementwise,
     indexing,
     pooling,
@@ -16,6 +17,7 @@ from ingot.compiler.frontends.tflite.lowerings import (
     selections,
     shapes,
     signals,
+    strings,
 )
 
 __all__ = [
@@ -23,6 +25,7 @@ __all__ = [
     "boxes",
     "contractions",
     "control",
+    "dimension_numbers",
     "elementwise",
     "indexing",
     "pooling",
@@ -32,4 +35,5 @@ __all__ = [
     "selections",
     "shapes",
     "signals",
+    "strings",
 ]

@@ -2,38 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any
 
-from ingot.compiler.frontends.emitter import UnsupportedNode
+from ingot.compiler.frontends.emitter import UnsupportedNode, type_of
+from ingot.compiler.frontends.strings import Strings
 from ingot.compiler.frontends.tflite.lowering import Context, Handle, lowering
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.control.build_control import branches, while_loop
-from ingot.compiler.ir import Value
+from ingot.compiler.ir import TensorType, Value
+from ingot.compiler.ir.dims import symbol
 
 __all__: list[str] = []
 
 
 def _tensors(values: Sequence[Any]) -> list[Value]:
-    return [value for value in values if isinstance(value, Value)]
+    """Values, and those that strings are made of."""
+    parts = [
+        (each.starts, each.lengths, each.data) if isinstance(each, Strings) else (each,)
+        for each in values
+    ]
+    return [value for each in parts for value in each if isinstance(value, Value)]
+
+
+def _others(values: Sequence[Any]) -> dict[int, Any]:
+    """What is no tensor of numbers, by its place."""
+    return {at: each for at, each in enumerate(values) if not isinstance(each, Value)}
 
 
 def _branch(c: Context, place: int, given: Sequence[Any], results: dict[int, Any]) -> Any:
-    """Builds one branch; handles that it gives go into `results`, by their places."""
+    """Builds one branch; what else it gives goes into `results`, by their places."""
 
     def build(inner: Builder) -> list[Value]:
         made = c.walker.subgraph(place, inner, given)
-        results.update({at: each for at, each in enumerate(made) if isinstance(each, Handle)})
+        results.update(_others(made))
         return _tensors(made)
 
     return build
 
 
-def _merged(handles: dict[int, Any], values: Sequence[Value], count: int) -> list[Any]:
-    if len(values) + len(handles) != count:
+def _merged(others: dict[int, Any], values: Sequence[Value], count: int) -> list[Any]:
+    texts = sum(isinstance(each, Strings) for each in others.values())
+    if len(values) + len(others) - 3 * texts != count:
         raise UnsupportedNode(f"its subgraph gives {len(values)} tensors, for {count} results")
     left = iter(values)
-    return [handles[at] if at in handles else next(left) for at in range(count)]
+    return [_next(others[at], left) if at in others else next(left) for at in range(count)]
+
+
+def _next(other: Any, values: Iterator[Value]) -> Any:
+    return Strings(*islice(values, 3)) if isinstance(other, Strings) else other
 
 
 @lowering("IF", raw=True)
@@ -56,19 +74,27 @@ def case(c: Context, index: Value, *given: Any) -> list[Any]:
 
 @lowering("WHILE", "STABLEHLO_WHILE", raw=True)
 def loop(c: Context, *given: Any) -> list[Any]:
-    handles = {at: each for at, each in enumerate(given) if isinstance(each, Handle)}
+    others, tensors = _others(given), _tensors(given)
+    texts = [each.data for each in others.values() if isinstance(each, Strings)]
+    symbols = dict(zip(texts, c.fresh_names(), strict=False))  # of bytes that a step may change
+    types = [
+        TensorType(type_of(each).dtype, (symbol(symbols[each]),))
+        if each in symbols
+        else type_of(each)
+        for each in tensors
+    ]
 
     def condition(inner: Builder, values: Sequence[Value]) -> Value:
-        merged = _merged(handles, values, len(given))
+        merged = _merged(others, values, len(given))
         (result,) = c.walker.subgraph(c.options.cond_subgraph_index, inner, merged)
         return inner.value("reshape", result, shape=())
 
     def step(inner: Builder, values: Sequence[Value]) -> list[Value]:
-        merged = _merged(handles, values, len(given))
+        merged = _merged(others, values, len(given))
         return _tensors(c.walker.subgraph(c.options.body_subgraph_index, inner, merged))
 
-    values = while_loop(c.builder, _tensors(given), condition, step)
-    return _merged(handles, values, len(given))
+    values = while_loop(c.builder, tensors, condition, step, types, tuple(symbols.values()))
+    return _merged(others, values, len(given))
 
 
 @lowering("CALL", raw=True)

@@ -43,6 +43,30 @@ def embedding_lookup(c: Context, indices: Value, table: Value) -> Value:
     return c.op("take", table, indices, axis=0, mode="check")
 
 
+@lowering("EMBEDDING_LOOKUP_SPARSE")
+def embedding_lookup_sparse(
+    c: Context, rows: Value, indices: Value, shape: Value, weights: Value, table: Value
+) -> Value:
+    """Sums of rows of the table [m, ...] by their weights, at places [n, rank] without the last
+    index, or their means, or over the root of the sum of squared weights."""
+    sizes = tuple(c.dims(shape)[:-1])
+    places = c.sliced(indices, 1, 0, len(sizes))
+    found = c.op("take", table, rows, axis=0, mode="check")
+    wide = c.op("broadcast", weights, shape=shape_of(found), dimensions=(0,))
+    element, row = type_of(table).dtype, shape_of(table)[1:]
+    start = c.full(0, element, (*sizes, *row))
+    total = scatter_slices(c, start, places, c.op("mul", found, wide), "add")
+    if not c.options.combiner:
+        return total
+    squared = c.options.combiner == 2
+    parts = c.op("mul", weights, weights) if squared else weights
+    divisor = scatter_slices(c, c.full(0, element, sizes), places, parts, "add")
+    divisor = c.op("sqrt", divisor) if squared else divisor
+    divisor = c.op("broadcast", divisor, shape=shape_of(total), dimensions=tuple(range(len(sizes))))
+    zero = c.fill(0, like=total)
+    return c.op("select", c.compare("ne", divisor, zero), c.op("div", total, divisor), total)
+
+
 @lowering("GATHER_ND", codes=0)
 def gather_nd(c: Context, x: Value, indices: Value) -> Value:
     shape, own = shape_of(x), shape_of(indices)

@@ -16,7 +16,7 @@ from ingot.compiler.frontends.tflite.lowering import LOWERINGS
 from ingot.hal.errors import CompileError
 from tests.support.tflite_cases import CASES
 from tests.support.tflite_cases.table import I32, F, X
-from tests.support.tflite_models import one_op, run_interpreted
+from tests.support.tflite_models import Model, one_op, run_interpreted
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -79,6 +79,21 @@ STABLEHLO: dict[str, tuple[list[Any], str, dict[str, Any], Any]] = {
         [X[0, 0]], "StablehloBroadcastInDimOptions", {"broadcastDimensions": [1]},
         np.broadcast_to(X[0, 0], (3, 4)),
     ),
+    "GATHER": (
+        [X, np.array([[2, 1], [0, 9]], I32)], "StablehloGatherOptions",
+        {"offsetDims": [1, 2], "collapsedSliceDims": [1], "startIndexMap": [1, 2],
+         "indexVectorDim": 1, "sliceSizes": [2, 1, 3]},
+        np.stack([X[:, 2, 1:], X[:, 0, 1:]]),
+    ),
+    "DOT_GENERAL": (
+        [X, X], "StablehloDotGeneralOptions",
+        {"lhsBatchingDimensions": [0], "rhsBatchingDimensions": [0],
+         "lhsContractingDimensions": [2], "rhsContractingDimensions": [2]},
+        X @ X.transpose(0, 2, 1),
+    ),
+    "IOTA": (
+        [], "StablehloIotaOptions", {"iotaDimension": 1}, np.arange(12, dtype=I32).reshape(3, 4) % 4
+    ),
 }  # fmt: skip
 
 
@@ -93,15 +108,57 @@ def test_an_op_of_stablehlo_is_what_numpy_gives(name: str) -> None:
     np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6)
 
 
+FOLDED: dict[str, tuple[list[Any], str, dict[str, Any], str, Any]] = {
+    "REDUCE": (
+        [X, np.array(0.5, F)], "StablehloReduceOptions", {"dimensions": [0, 2]}, "MAXIMUM",
+        np.maximum(X.max((0, 2)), np.float32(0.5)),
+    ),
+    "REDUCE_WINDOW": (
+        [X[0], np.array(2, F)], "StablehloReduceWindowOptions",
+        {"windowDimensions": [1, 2], "windowStrides": [1, 2], "padding": [0, 0, 0, 0],
+         "baseDilations": [1, 1], "windowDilations": [1, 2]},
+        "ADD", X[0, :, :1] + X[0, :, 2:3] + 2,
+    ),
+    "SCATTER": (
+        [X[0], np.array([[2], [0], [2], [7]], I32), X[0, 0] + np.zeros((4, 1), F)],
+        "StablehloScatterOptions",
+        {"updateWindowDims": [1], "insertedWindowDims": [0], "scatterDimsToOperandDims": [0],
+         "indexVectorDim": 1},
+        "ADD", X[0] + X[0, 0] * np.array([[1], [0], [2]], F),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FOLDED)
+def test_an_op_with_a_body_is_what_numpy_gives(name: str) -> None:
+    inputs, kind, options, combined, wanted = FOLDED[name]
+    model = Model()
+    g, body = model.main, model.graph("body")
+    place = "updateComputationSubgraphIndex" if name == "SCATTER" else "bodySubgraphIndex"
+    given = [g.tensor(each.dtype.name, each.shape) for each in inputs]
+    result = g.tensor("float32", wanted.shape)
+    g.op(f"STABLEHLO_{name}", given, [result], kind, **{**options, place: 1})
+    g.ends(given, [result])
+    a, b, made = (body.tensor("float32", ()) for _ in range(3))
+    body.op(f"STABLEHLO_{combined}", [a, b], [made])
+    body.ends([a, b], [made])
+    ((got,),) = run_interpreted(bytes(model), inputs)
+    np.testing.assert_allclose(got, wanted, rtol=1e-5)
+    body.op("STABLEHLO_NEGATE", [made], [made])
+    with pytest.raises(CompileError, match=f"its body is {combined} NEGATE: use one op"):
+        import_tflite(bytes(model))
+
+
 def test_every_op_has_a_test() -> None:
     elsewhere = {
         "ASSIGN_VARIABLE", "BIDIRECTIONAL_SEQUENCE_LSTM", "BIDIRECTIONAL_SEQUENCE_RNN", "CALL",
-        "CALL_ONCE", "COMPLEX_ABS", "DENSIFY", "IF", "IMAG", "LSTM", "MULTINOMIAL",
+        "CALL_ONCE", "COMPLEX_ABS", "DENSIFY", "HASHTABLE", "HASHTABLE_FIND", "HASHTABLE_IMPORT",
+        "HASHTABLE_SIZE", "IF", "IMAG", "LSTM", "MULTINOMIAL",
         "RANDOM_STANDARD_NORMAL", "RANDOM_UNIFORM", "READ_VARIABLE", "REAL", "RFFT2D", "RNN",
         "STABLEHLO_CASE", "STABLEHLO_COMPOSITE", "STABLEHLO_WHILE", "SVDF",
         "UNIDIRECTIONAL_SEQUENCE_LSTM", "UNIDIRECTIONAL_SEQUENCE_RNN", "VAR_HANDLE", "WHILE",
     }  # fmt: skip
-    tested = {*CASES, *elsewhere, *(f"STABLEHLO_{name}" for name in STABLEHLO)}
+    tested = {*CASES, *elsewhere, *(f"STABLEHLO_{name}" for name in (*STABLEHLO, *FOLDED))}
     assert {re.sub(r"^CUSTOM '(.*)'$", r"\1", name) for name in LOWERINGS} == tested
 
 

@@ -8,8 +8,7 @@ import numpy as np
 
 from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import CLASSIC, lowering
-from ingot.compiler.frontends.onnx.strings import constant_strings, matches, take_strings
-from ingot.compiler.frontends.onnx.structures import Strings
+from ingot.compiler.frontends.strings import Strings, constant_strings, matches, take_strings
 from ingot.compiler.ir import Literal, Value
 from ingot.hal.spec import dtype
 

@@ -12,7 +12,7 @@ from ingot.compiler.frontends.onnx.lowerings.classic.scores import (
 )
 from ingot.compiler.frontends.onnx.node import Node, shape_of, unsupported
 from ingot.compiler.frontends.onnx.registry import CLASSIC, lowering
-from ingot.compiler.frontends.onnx.structures import Strings
+from ingot.compiler.frontends.strings import Strings
 from ingot.compiler.ir import Value
 from ingot.hal.spec import dtype
 

@@ -12,7 +12,7 @@ from ingot.compiler.frontends.onnx.lowerings.classic.linear import product, rows
 from ingot.compiler.frontends.onnx.lowerings.classic.scores import both_classes, post_transform
 from ingot.compiler.frontends.onnx.node import Node, shape_of, unsupported
 from ingot.compiler.frontends.onnx.registry import CLASSIC, lowering
-from ingot.compiler.frontends.onnx.structures import Strings
+from ingot.compiler.frontends.strings import Strings
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.control.build_control import while_loop
 from ingot.compiler.ir import Value

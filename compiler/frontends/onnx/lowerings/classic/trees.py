@@ -30,7 +30,7 @@ from ingot.compiler.frontends.onnx.lowerings.classic.scores import (
 )
 from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import CLASSIC, lowering
-from ingot.compiler.frontends.onnx.structures import Strings
+from ingot.compiler.frontends.strings import Strings
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.control.build_control import branches, counted_loop
 from ingot.compiler.ir import Value

@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
 from ingot.compiler.frontends.emitter import Emitter, shape_of, type_of
-from ingot.compiler.frontends.onnx.structures import Strings
 from ingot.compiler.ir import Value, dims
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 from ingot.hal.spec import dtype
 
 __all__ = [
     "SUFFIX",
+    "DefineSize",
+    "Strings",
+    "are_equal",
     "constant_strings",
+    "doc_of_bytes",
     "flat",
     "from_ends",
     "join_data",
     "longest",
     "matches",
+    "move_strings",
     "not_empty",
     "pack",
     "padded_bytes",
     "put_at",
+    "spread",
     "take_strings",
 ]
 
@@ -32,8 +39,27 @@ SUFFIX = ".utf8"
 
 _WORD = 8  # bytes that are compared at once
 
+
+@dataclass(frozen=True)
+class Strings:
+    """A tensor of texts: where each begins in the bytes `data`, u8[n], and how many are its own,
+    both i64 in the tensor's shape. Texts may share bytes."""
+
+    starts: Value
+    lengths: Value
+    data: Value
+
+    def __str__(self) -> str:
+        return str(self.starts.type).replace("i64", "string", 1)
+
+
 DefineSize = Callable[[Value, str], Dim]
 """A number of rank 0 as a dim; the text names it in an error."""
+
+
+def doc_of_bytes(name: str) -> str:
+    """By which callers know that an argument or result holds the bytes of another."""
+    return f"UTF-8 of '{name}'"
 
 
 def constant_strings(node: Emitter, texts: Sequence[str], shape: Sequence[int]) -> Strings:
@@ -87,6 +113,46 @@ def join_data(node: Emitter, tables: Sequence[Strings]) -> list[Strings]:
         joined.append(Strings(node.op("add", each.starts, shift), each.lengths, data))
         offset = node.op("add", offset, node.size(shape_of(each.data)[0]))
     return joined
+
+
+def move_strings(
+    node: Emitter, given: Sequence[Any], apply: Callable[[Sequence[Any]], Any]
+) -> list[Strings]:
+    """What an op that only moves elements makes of strings among its inputs; `apply` is the op of
+    numbers, and gives one value or several."""
+    tables = [each for each in given if isinstance(each, Strings)]
+    joined = iter(join_data(node, tables))
+    moved = [next(joined) if isinstance(each, Strings) else each for each in given]
+    data = next(each.data for each in moved if isinstance(each, Strings))
+    parts: list[list[Value]] = []
+    for part in ("starts", "lengths"):
+        made = apply([getattr(x, part) if isinstance(x, Strings) else x for x in moved])
+        made = made if isinstance(made, (list, tuple)) else [made]
+        parts.append([each for each in made if isinstance(each, Value)])
+    return [Strings(starts, lengths, data) for starts, lengths in zip(*parts, strict=True)]
+
+
+def spread(node: Emitter, *given: Strings) -> list[Strings]:
+    """All in their common shape."""
+    common = node.common_shape(*(shape_of(each.starts) for each in given))
+    return [
+        Strings(
+            node.broadcast_to(each.starts, common),
+            node.broadcast_to(each.lengths, common),
+            each.data,
+        )
+        for each in given
+    ]
+
+
+def are_equal(node: Emitter, a: Strings, b: Strings, define_size: DefineSize) -> Value:
+    """i1 in the common shape: byte by byte, as far as the longest one of `a` reaches."""
+    a, b = spread(node, a, b)
+    longest_a = longest(node, flat(node, a.lengths))
+    width = define_size(longest_a, "the length of the longest string")
+    same = node.compare("eq", *(padded_bytes(node, each, width) for each in (a, b)))
+    whole = node.reduce(same, [len(shape_of(same)) - 1], "and")
+    return node.op("and", whole, node.compare("eq", a.lengths, b.lengths))
 
 
 def pack(node: Emitter, x: Strings, define_size: DefineSize) -> tuple[Value, Value]:

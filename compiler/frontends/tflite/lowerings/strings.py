@@ -1,0 +1,148 @@
+"""Strings and hash tables. What only moves elements moves where each begins and its length."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
+from ingot.compiler.frontends.strings import (
+    Strings,
+    are_equal,
+    constant_strings,
+    matches,
+    move_strings,
+    take_strings,
+)
+from ingot.compiler.frontends.tflite.lowering import (
+    LOWERINGS,
+    OF_STRINGS,
+    Context,
+    HashTable,
+    lowering,
+)
+from ingot.compiler.frontends.tflite.lowerings import (  # noqa: F401 - they fill the table
+    control,
+    indexing,
+    selections,
+    shapes,
+)
+from ingot.compiler.ir import Value
+from ingot.hal.spec import dtype
+
+__all__: list[str] = []
+
+_MOVES = (
+    *("BROADCAST_TO", "CONCATENATION", "DYNAMIC_UPDATE_SLICE", "EXPAND_DIMS", "FILL", "GATHER"),
+    *("GATHER_ND", "PACK", "RESHAPE", "REVERSE_V2", "SELECT", "SELECT_V2", "SLICE", "SPLIT"),
+    *("SPLIT_V", "SQUEEZE", "STRIDED_SLICE", "TILE", "TRANSPOSE", "UNPACK"),
+)
+
+
+def _moved(name: str) -> Callable[..., list[Strings]]:
+    function = LOWERINGS[name].function
+    return lambda c, *given: move_strings(c, given, lambda inner: function(c, *inner))
+
+
+for _name in _MOVES:
+    lowering(_name, strings=True)(_moved(_name))
+
+
+@lowering("SHAPE", "RANK", strings=True)
+def shape(c: Context, x: Strings) -> Any:
+    return LOWERINGS[c.operator.name].function(c, x.lengths)
+
+
+@lowering("EQUAL", "NOT_EQUAL", strings=True)
+def equal(c: Context, a: Strings, b: Strings) -> Value:
+    same = are_equal(c, a, b, lambda x, what: c.size_of(c.parts(x)[0], what))
+    return same if c.operator.name == "EQUAL" else c.op("not", same)
+
+
+@lowering("HASHTABLE", raw=True)
+def hash_table(c: Context) -> HashTable:
+    return c.walker.tables.setdefault(c.options.table_id, HashTable())
+
+
+@lowering("HASHTABLE_IMPORT", raw=True)
+def import_table(c: Context, table: HashTable, *_: Any) -> list[Any]:
+    """LiteRT fills a table once, too."""
+    keys, values = c.inputs[1:]
+    if not keys or not values or keys.data is None or values.data is None:
+        raise UnsupportedNode("what a table is filled with must be constants of the model")
+    if table.keys is None:
+        table.keys, table.values = keys, values
+    return []
+
+
+@lowering("HASHTABLE_SIZE", raw=True)
+def table_size(c: Context, table: HashTable) -> Value:
+    return c.constant([_count(table)], "i64")
+
+
+@lowering("HASHTABLE_FIND", raw=True)
+def find(c: Context, table: HashTable, x: Value | Strings, default: Value | Strings) -> Any:
+    """What the table has for each element, else the default."""
+    count = _count(table)
+    keys, values = table.keys, table.values
+    assert keys is not None
+    assert values is not None
+    if isinstance(x, Strings):
+        hits = matches(c, x, keys.read_texts())
+    else:
+        hits = _equal_to_each(c, x, c.reshape(c.literal(keys.read()), (count,)))
+    place, is_known = _first(c, hits)
+    if not isinstance(default, Strings):
+        numbers = c.reshape(c.literal(values.read()), (count,))
+        found = c.op("take", numbers, place, axis=0, mode="clamp")
+        otherwise = c.broadcast_to(c.reshape(default, ()), shape_of(found))
+        return c.op("select", is_known, found, otherwise)
+    texts = take_strings(c, constant_strings(c, values.read_texts(), (count,)), place)
+    select = LOWERINGS["SELECT_V2"].function
+    scalar = move_strings(c, [default], lambda parts: c.reshape(parts[0], ()))
+    return move_strings(c, [is_known, texts, *scalar], lambda parts: select(c, *parts))
+
+
+def _count(table: HashTable) -> int:
+    if not isinstance(table, HashTable) or table.keys is None:
+        raise UnsupportedNode("the table is read before anything fills it")
+    return math.prod(dim or 0 for dim in table.keys.shape)
+
+
+def _equal_to_each(c: Context, x: Value, keys: Value) -> Value:
+    """i1[..., keys]: which key an element is."""
+    shape = (*shape_of(x), *shape_of(keys))
+    wide = c.op("broadcast", x, shape=shape, dimensions=tuple(range(type_of(x).rank)))
+    return c.compare("eq", wide, c.broadcast_to(keys, shape))
+
+
+def _first(c: Context, hits: Value) -> tuple[Value, Value]:
+    """Where the first hit of each row is, and whether there is one."""
+    last = type_of(hits).rank - 1
+    place = c.op("arg_max", c.convert(hits, "u8"), axis=last, dtype=dtype("i64"), last=False)
+    return place, c.reduce(hits, [last], "or")
+
+
+@lowering("HASHTABLE_LOOKUP", raw=True)
+def lookup(c: Context, x: Value, keys: Value, values: Value | Strings) -> list[Any]:
+    """The rows [n, ...] of the values [m, ...] whose keys i32[m] the elements i32[n] are, zeros or
+    empty strings for what is no key; and u8[n], which ones are."""
+    place, is_known = _first(c, _equal_to_each(c, x, keys))
+    if isinstance(values, Strings):
+        rows = take_strings(c, values, place)
+        none = c.fill(0, like=rows.lengths)
+        found: Any = Strings(rows.starts, c.op("select", is_known, rows.lengths, none), rows.data)
+    else:
+        found = c.op("take", values, place, axis=0, mode="clamp")
+        shape = shape_of(found)
+        wide = c.op("broadcast", is_known, shape=shape, dimensions=(0,))
+        found = c.op("select", wide, found, c.fill(0, like=found))
+    return [found, c.convert(is_known, "u8")]
+
+
+_EITHER = (
+    *("CALL", "HASHTABLE_FIND", "HASHTABLE_IMPORT", "HASHTABLE_LOOKUP", "IF", "STABLEHLO_CASE"),
+    *("STABLEHLO_COMPOSITE", "STABLEHLO_WHILE", "WHILE"),
+)
+OF_STRINGS |= {name: LOWERINGS[name] for name in _EITHER}

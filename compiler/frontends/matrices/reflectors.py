@@ -3,6 +3,8 @@ similar matrices take, Hessenberg and tridiagonal. All as LAPACK stores them."""
 
 from __future__ import annotations
 
+import numpy as np
+
 from ingot.compiler.frontends.matrices.arrays import Array
 from ingot.compiler.frontends.matrices.blocks import Panels
 from ingot.compiler.ir import dims
@@ -15,6 +17,7 @@ __all__ = [
     "projected",
     "qr",
     "reflector",
+    "scaled",
     "tridiagonal",
 ]
 
@@ -24,6 +27,15 @@ def norm(column: Array) -> Array:
     size = column.size().max(1).unsqueeze(1)
     scale = column.scope.where(size.equals(0), 1, size)
     return (column / scale).square().sum(1).sqrt().unsqueeze(1) * size
+
+
+def scaled(x: Array) -> tuple[Array, Array]:
+    """Matrices whose greatest number is about 1, and what they were divided by, [b, 1]."""
+    scope = x.scope
+    greatest = x.size().max(2).max(1)
+    usual = (greatest > 0) & (greatest < float(np.finfo(x.dtype.numpy).max))
+    scale = scope.where(usual, greatest, 1).unsqueeze(1)
+    return x / scale.unsqueeze(2), scale
 
 
 def reflector(column: Array, here: Array) -> tuple[Array, Array, Array]:

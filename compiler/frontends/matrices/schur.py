@@ -8,13 +8,13 @@ for their conjugate pairs, with equal numbers on the diagonal, as in LAPACK.
 from __future__ import annotations
 
 from ingot.compiler.frontends.matrices.arrays import I64, Array
-from ingot.compiler.frontends.matrices.jacobi import scaled
 from ingot.compiler.frontends.matrices.reflectors import (
     hessenberg,
     outer,
     product,
     projected,
     reflector,
+    scaled,
 )
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim

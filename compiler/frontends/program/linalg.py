@@ -9,7 +9,15 @@ from typing import Any, NamedTuple
 
 from ingot.compiler.frontends import matrices
 from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
-from ingot.compiler.frontends.matrices import Array, Scope, batched, elimination, jacobi, reflectors
+from ingot.compiler.frontends.matrices import (
+    Array,
+    Scope,
+    batched,
+    bisection,
+    elimination,
+    jacobi,
+    reflectors,
+)
 from ingot.compiler.frontends.program.complex import of_parts, parts_of
 from ingot.compiler.frontends.program.creation import arange, asarray, astype, eye
 from ingot.compiler.frontends.program.dtypes import finfo
@@ -190,7 +198,7 @@ def eigh(x: Any, /) -> EighResult:
     """The eigenvalues of Hermitian matrices, of which the lower half is read, in rising order, and
     the eigenvectors as columns."""
     array, batch = _matrices(x, square=True)
-    values, vectors, _ = jacobi.eigh(array)
+    values, vectors, _ = bisection.eigh(array)
     return EighResult(_back(values, batch), _back(vectors, batch))
 
 

@@ -13,8 +13,9 @@ from typing import Any
 
 from ingot.compiler.frontends.matrices import Array, Scope, batched
 from ingot.compiler.frontends.matrices.arrays import I64
+from ingot.compiler.frontends.matrices.bisection import eigh
 from ingot.compiler.frontends.matrices.elimination import cholesky, lu, solve_triangular
-from ingot.compiler.frontends.matrices.jacobi import eigh, svd
+from ingot.compiler.frontends.matrices.jacobi import svd
 from ingot.compiler.frontends.matrices.reflectors import (
     hessenberg,
     pivoted_qr,

@@ -197,24 +197,25 @@ def test_eigenvalues_of_hermitian_matrices(dtype: str) -> None:
 
 @pytest.mark.slow
 def test_eigenvalues_that_coincide_have_orthonormal_vectors() -> None:
-    """Of matrices that are large enough to start from approximate eigenvectors."""
+    """Exactly, up to rounding, and in a tridiagonal form without a 0 beside its diagonal."""
     size = 50
     turn = np.linalg.qr(drawn(size, size, dtype="complex128"))[0]
-    for values, dtype in (
-        (np.repeat([0.0, 3.0], [45, 5]), "float64"),
-        (np.repeat([1.0, 2.0], size // 2), "complex64"),
-        (10.0 ** -np.linspace(12, 0, size), "float32"),
-    ):
+    graded = 10.0 ** -np.linspace(0, 12, size)
+    spectra = [np.repeat([0.0, 3.0], [45, 5]), np.arange(size) % 3.0, graded]
+    wilkinson = np.diag(np.abs(np.arange(size) - 25.0)) + np.eye(size, k=1) + np.eye(size, k=-1)
+    for dtype in ("float64", "complex64"):
         q = turn if np.dtype(dtype).kind == "c" else np.linalg.qr(turn.real)[0]
-        x = ((q * values) @ adjoint(q)).astype(dtype)
-        found, vectors = results_of(jnp.linalg.eigh, x)
-        limit = 100 * np.finfo(dtype).eps * np.max(values)
-        np.testing.assert_allclose(found, values, atol=limit)
-        np.testing.assert_allclose((vectors * found) @ adjoint(vectors), x, atol=limit)
-        np.testing.assert_allclose(adjoint(vectors) @ vectors, np.eye(size), atol=limit)
-    u, s, vh = results_of(jnp.linalg.svd, x)
-    np.testing.assert_allclose(s, values[::-1], atol=limit)
-    np.testing.assert_allclose((u * s) @ vh, x, atol=limit)
+        x = [(q * values) @ adjoint(q) for values in spectra]
+        stack = np.stack([*x, wilkinson, np.eye(size)]).astype(dtype)
+        found, vectors = results_of(jnp.linalg.eigh, stack)
+        for w, v, a in zip(found, vectors, stack, strict=True):
+            scale = float(np.abs(w).max())
+            assert_near(w, np.linalg.eigvalsh(a), scale)
+            assert_near((v * w) @ adjoint(v), a, scale)
+            assert_unitary(v)
+    u, s, vh = results_of(jnp.linalg.svd, stack[2].real)
+    assert_near(s, np.linalg.svd(stack[2].real, compute_uv=False))
+    assert_near((u * s) @ vh, stack[2].real)
 
 
 @pytest.mark.slow

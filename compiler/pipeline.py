@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -27,6 +28,7 @@ from ingot.compiler.dispatch.outline import outline
 from ingot.compiler.dispatch.place_lists import place_lists
 from ingot.compiler.dispatch.place_scalars import place_scalars
 from ingot.compiler.dispatch.share_numbers import share_numbers
+from ingot.compiler.dispatch.share_shapes import share_shapes
 from ingot.compiler.dispatch.specialize import specialize as add_specialized
 from ingot.compiler.dispatch.speculate_steps import speculate_steps
 from ingot.compiler.foreign import own_errors
@@ -69,7 +71,7 @@ from ingot.compiler.stream.allocation import Allocation
 from ingot.compiler.stream.data import ProgramData
 from ingot.compiler.stream.level import STREAM
 from ingot.compiler.stream.plan_memory import plan_memory
-from ingot.compiler.targets.target import Objects, Target, build_objects, choose_targets
+from ingot.compiler.targets.target import Objects, Target, building_objects, choose_targets
 from ingot.compiler.vm import convert as vm_convert
 from ingot.compiler.vm.build_module import TargetCode, build_module
 from ingot.hal.errors import CompileError
@@ -90,6 +92,7 @@ DISPATCH_PASSES: tuple[Pass, ...] = (
     form_dispatches,
     share_numbers,
     outline,
+    share_shapes,
 )
 
 QUEUE_PASSES: tuple[Pass, ...] = (expand_scaled, expand_pages, speculate_steps)
@@ -349,17 +352,13 @@ def _lower_target(
     if driver.dump.folder is not None or os.environ.get("INGOT_VERIFY_KERNELS"):
         driver.step("verify_kernels", lambda: _verify_kernels(kernels))
     driver.dump_kernels(kernels, [variant.name for variant in target.variants])
-    objects = driver.step("build_kernels", lambda: _build(module, target, kernels, driver.share))
+    with ExitStack() as stack:  # compilers of kernels run beside what follows
+        finish = driver.step(
+            "print_kernels", lambda: stack.enter_context(_building(module, target, kernels))
+        )
+        code, planned, allocations = _lower_streams(module, kernels, data, first_kernel, driver)
+        objects = driver.step("build_kernels", lambda: finish(driver.share))
     first = {name: each[0] for name, each in kernels.items()}
-    stream = driver.step(
-        "stream.convert", lambda: stream_convert.convert(module, first, data, first_kernel)
-    )
-    allocations: dict[str, Sequence[Allocation]] = {}
-    planned = driver.step(
-        "plan_memory", lambda: plan_memory(stream, listener=allocations.__setitem__)
-    )
-    driver.step("verify", lambda: verify(planned, STREAM))
-    code = driver.step("vm.convert", lambda: vm_convert.convert(planned))
     made = TargetCode(
         target.name,
         target.executable,
@@ -373,20 +372,38 @@ def _lower_target(
     return DebugTarget(target, made, kernels, report_target(made, allocations, objects.host))
 
 
-def _build(
+def _lower_streams(
     module: ir.Module,
-    target: Target,
     kernels: Mapping[str, Sequence[Kernel]],
-    progress: Callable[[int, int], None],
-) -> Objects:
-    """The objects of all variants, with trials for devices whose drivers are to be tested."""
+    data: ProgramData,
+    first_kernel: int,
+    driver: _Driver,
+) -> tuple[ir.Module, ir.Module, dict[str, Sequence[Allocation]]]:
+    """The program at vm level, at stream level, and where its tensors lie."""
+    first = {name: each[0] for name, each in kernels.items()}
+    stream = driver.step(
+        "stream.convert", lambda: stream_convert.convert(module, first, data, first_kernel)
+    )
+    allocations: dict[str, Sequence[Allocation]] = {}
+    planned = driver.step(
+        "plan_memory", lambda: plan_memory(stream, listener=allocations.__setitem__)
+    )
+    driver.step("verify", lambda: verify(planned, STREAM))
+    return driver.step("vm.convert", lambda: vm_convert.convert(planned)), planned, allocations
+
+
+def _building(
+    module: ir.Module, target: Target, kernels: Mapping[str, Sequence[Kernel]]
+) -> AbstractContextManager[Callable[[Callable[[int, int], None]], Objects]]:
+    """What gives the objects of all variants, with trials for devices whose drivers are to be
+    tested."""
     trials = {}
     if target.is_tried:
         planned = {
             name: plan_trial(module.functions[name], each[0]) for name, each in kernels.items()
         }
         trials = {name: trial for name, trial in planned.items() if trial is not None}
-    return build_objects(target, kernels, trials, progress)
+    return building_objects(target, kernels, trials)
 
 
 def _version() -> str:

@@ -6,7 +6,8 @@ same kernels for different machines: they take the same calls and read the same 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.kernels.kernel import Kernel
@@ -15,7 +16,7 @@ from ingot.compiler.targets.cpu.headers import HEADER_FOLDER as KERNEL_HEADERS
 from ingot.compiler.targets.cpu.linked import compile_linked, linked_sources, linked_variants
 from ingot.compiler.targets.cpu.own_printer import print_kernel
 from ingot.compiler.targets.cpu.toolchain import (
-    build_executable,
+    building_executable,
     choose_fallback,
     choose_variants,
     without_objects,
@@ -34,7 +35,7 @@ __all__ = [
     "Objects",
     "Target",
     "Variant",
-    "build_objects",
+    "building_objects",
     "choose_targets",
     "compile_linked",
     "hosted_kernels",
@@ -118,28 +119,37 @@ def _choose_target(
     return Target(name, all_variants, "opencl_kernels", runs_behind=True, is_tried=True)
 
 
-def build_objects(
-    target: Target,
-    kernels: Mapping[str, Sequence[Kernel]],
-    trials: Mapping[str, Trial],
-    progress: Callable[[int, int], None],
-) -> Objects:
-    """The objects of all variants; `kernels` are per entry one for each variant, `trials` the
-    runs that compare kernels of a device with those of the fallback. `progress` is told how many of
-    how many kernels a C compiler has built.
+@contextmanager
+def building_objects(
+    target: Target, kernels: Mapping[str, Sequence[Kernel]], trials: Mapping[str, Trial]
+) -> Iterator[Callable[[Callable[[int, int], None]], Objects]]:
+    """What gives the objects of all variants; until then C compilers run beside the caller.
+    `kernels` are per entry one for each variant, `trials` the runs that compare kernels of a device
+    with those of the fallback. It tells its argument how many of how many kernels are compiled.
 
     CompileError: a compiler failed, or a kernel needs the fallback and there is none.
     """
-    if not kernels:
-        return Objects((), {})
     columns = {
         variant: [each[place] for each in kernels.values()]
         for place, variant in enumerate(target.variants)
+        if kernels
     }
-    native = [variant for variant in columns if isinstance(variant, Variant)]
-    given = {each: columns[each] for each in native}
-    objects = build_executable(given, progress=progress) if native else []
-    built = dict(zip(native, objects, strict=True))
+    given = {each: column for each, column in columns.items() if isinstance(each, Variant)}
+    with building_executable(given) as finish:
+
+        def objects(progress: Callable[[int, int], None]) -> Objects:
+            built = dict(zip(given, finish(progress), strict=True))
+            return _objects(target, columns, built, trials)
+
+        yield objects
+
+
+def _objects(
+    target: Target,
+    columns: Mapping[Variant | OpenclVariant, Sequence[Kernel]],
+    built: Mapping[Variant, bytes],
+    trials: Mapping[str, Trial],
+) -> Objects:
     data: list[bytes] = []
     host: dict[str, str] = {}
     for variant, column in columns.items():
@@ -149,7 +159,7 @@ def build_objects(
         made = build_object(column, trials)
         data.append(made.data)
         host |= made.host
-    if host and not native:
+    if host and not built:
         raise CompileError(_refusal(target.name, host))
     return Objects(tuple(data), host)
 

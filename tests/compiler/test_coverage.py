@@ -32,8 +32,8 @@ def no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("a C compiler was started")
 
-    monkeypatch.setattr(toolchain, "build_executable", refuse)
-    monkeypatch.setattr(targets_module, "build_executable", refuse)
+    monkeypatch.setattr(toolchain, "building_executable", refuse)
+    monkeypatch.setattr(targets_module, "building_executable", refuse)
 
 
 def model(

@@ -18,7 +18,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import lru_cache
@@ -46,6 +46,7 @@ from ingot.hal.header import INCLUDE_FOLDER
 
 __all__ = [
     "build_executable",
+    "building_executable",
     "choose_fallback",
     "choose_variants",
     "kernel_files",
@@ -112,23 +113,54 @@ def build_executable(
     `progress` is told how many of how many kernels are compiled. CompileError: no compiler, or it
     failed; the message says where the source was kept.
     """
+    with building_executable(kernels, cache) as finish:
+        return finish(progress)
+
+
+Finish = Callable[[Callable[[int, int], None]], list[bytes]]
+"""Waits for compilers, tells how many of how many kernels are compiled, and gives the objects."""
+
+
+@contextmanager
+def building_executable(
+    kernels: Mapping[Variant, Sequence[Kernel]], cache: Cache | None = None
+) -> Iterator[Finish]:
+    """As `build_executable`; inside, compilers run beside the caller. Who leaves without the
+    objects begins no more of them."""
     if _without_objects.get():
-        return [b""] * len(kernels)
+        yield lambda progress: [b""] * len(kernels)
+        return
     cache = cache or default_cache()
-    try:
+    with ExitStack() as stack, _telling():
         jobs = [
             _Job(find_compiler(variant), variant, list(each), cache)
             for variant, each in kernels.items()
         ]
-        objects = _build(jobs, progress)
+        if any(job.cached is None for job in jobs):
+            stack.enter_context(_running(jobs))
+        kept = stack.pop_all()
+
+    def finish(progress: Callable[[int, int], None]) -> list[bytes]:
+        with _telling():
+            objects = _finish(jobs, progress)
+        if any(job.cached is None for job in jobs):
+            cache.trim(GREATEST_CACHE)
+        return objects
+
+    with kept:
+        yield finish
+
+
+@contextmanager
+def _telling() -> Iterator[None]:
+    """CompileError where files cannot be written."""
+    try:
+        yield
     except OSError as error:
         raise CompileError(
             f"cannot write to the folder of temporary files: {error.strerror}; "
             "make room there, or set TMPDIR to another"
         ) from error
-    if any(job.cached is None for job in jobs):
-        cache.trim(GREATEST_CACHE)
-    return objects
 
 
 _without_objects: ContextVar[bool] = ContextVar("without objects", default=False)
@@ -144,30 +176,33 @@ def without_objects() -> Iterator[None]:
         _without_objects.reset(token)
 
 
-def _build(jobs: Sequence[_Job], progress: Callable[[int, int], None]) -> list[bytes]:
-    if all(job.cached is not None for job in jobs):  # no folder, and no threads
-        return [job.finish() for job in jobs]
+@contextmanager
+def _running(jobs: Sequence[_Job]) -> Iterator[None]:
+    """Inside, compilers make what is not known."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     with (
         tempfile.TemporaryDirectory(prefix="ingot-build-") as folder,
         ThreadPoolExecutor(max_workers=cores or 1) as pool,
     ):
-        shared: dict[str, Path] = {}
-        for place, job in enumerate(jobs):
-            job.start(pool, Path(folder) / str(place), shared)
-        counts = {future: count for job in jobs for future, count in job.running.items()}
-        done, count = 0, sum(counts.values())
-        if counts:
-            progress(done, count)
         try:
-            for future in as_completed(counts):
-                future.result()
-                done += counts[future]
-                progress(done, count)
-        except BaseException:
+            shared: dict[str, Path] = {}
+            for place, job in enumerate(jobs):
+                job.start(pool, Path(folder) / str(place), shared)
+            yield
+        finally:
             pool.shutdown(wait=False, cancel_futures=True)
-            raise
-        return [job.finish() for job in jobs]
+
+
+def _finish(jobs: Sequence[_Job], progress: Callable[[int, int], None]) -> list[bytes]:
+    counts = {future: count for job in jobs for future, count in job.running.items()}
+    done, count = 0, sum(counts.values())
+    if counts:
+        progress(done, count)
+    for future in as_completed(counts):
+        future.result()
+        done += counts[future]
+        progress(done, count)
+    return [job.finish() for job in jobs]
 
 
 class _Job:

@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import subprocess
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -173,6 +174,26 @@ def test_a_kernel_that_fails_ends_the_others(monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(CompileError, match="out of luck"):
         toolchain.build_executable({VARIANTS["x86-64-v3"]: kernels()}, Cache(None))
     assert len(calls) < 5
+
+
+def test_compilers_run_beside_the_caller_who_may_leave_without_objects(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(toolchain, "GROUP_LENGTH", 1)
+    monkeypatch.setattr(toolchain.os, "sched_getaffinity", lambda process: {0})
+    begun, going = threading.Event(), threading.Event()
+    calls: list[object] = []
+
+    def wait(*arguments: object) -> None:
+        calls.append(arguments)
+        begun.set()
+        going.wait(10)
+
+    monkeypatch.setattr(toolchain, "run", wait)
+    with toolchain.building_executable({VARIANTS["x86-64-v3"]: kernels()}, Cache(None)):
+        assert begun.wait(10)
+        threading.Timer(0.1, going.set).start()
+    assert len(calls) == 1
 
 
 def test_what_is_compiled_is_kept_if_another_file_fails(

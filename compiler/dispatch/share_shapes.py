@@ -1,0 +1,149 @@
+"""Lets kernels that run once, when a program is made, serve weights of several shapes.
+
+Packing is the same for all matrices of a model, but for their sizes. Another kernel costs a C
+compiler more than numbers instead of constants cost a kernel that runs once: dims in which entries
+of `init` differ become symbols. Sizes that are in one proportion everywhere are multiples of one
+symbol, or of the product of two, so that what fits - whole lines, equal counts - stays known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import combinations_with_replacement
+from math import gcd
+
+from ingot.compiler.dispatch.group import INDEX_OPS, is_elementwise
+from ingot.compiler.dispatch.ops import Call, entries_of
+from ingot.compiler.dispatch.outline import region_key
+from ingot.compiler.graph.init_functions import is_init
+from ingot.compiler.graph.ops import infer_types
+from ingot.compiler.ir import Function, Module, Op, Region, TensorType, Type, clone_region, walk
+from ingot.compiler.ir.attributes import RuleError, rows_of
+from ingot.compiler.ir.dims import Dim, symbol
+
+__all__ = ["share_shapes"]
+
+_Sizes = tuple[int, ...]
+"""A dim of each of some entries."""
+
+
+def share_shapes(module: Module) -> Module:
+    """Make entries of `init` that differ in dims alone one entry; returns the module."""
+    calls: dict[str, list[Op]] = {}
+    others: set[str] = set()
+    for function in module.functions.values():
+        for op in walk(function):
+            if isinstance(op.attributes, Call):
+                calls.setdefault(op.attributes.entry, []).append(op)
+                if not is_init(function.name):
+                    others.add(op.attributes.entry)
+    alike: dict[object, list[Function]] = {}
+    for entry in entries_of(module):
+        if entry.name not in others and not entry.symbols and _is_map(entry):
+            alike.setdefault(region_key(_with_dims(entry.body, lambda _: 0)), []).append(entry)
+    for entries in alike.values():
+        sizes = _Symbols()
+        body = _shared(entries, sizes) if len(entries) > 1 else None
+        if body is None:
+            continue
+        first = entries[0].name
+        bounds: dict[str, tuple[int, int | None]] = {
+            name: (min(each), max(each)) for name, each in sizes.named.items()
+        }
+        module.functions[first] = replace(entries[0], body=body, symbols=bounds)
+        for place, entry in enumerate(entries):
+            dims = tuple(each[place] for each in sizes.named.values())
+            for op in calls[entry.name]:
+                op.attributes = Call(first, dims)
+            if place:
+                del module.functions[entry.name]
+    return module
+
+
+def _is_map(entry: Function) -> bool:
+    """Whether it moves elements and computes with single ones alone, so that its kernel is made
+    for all sizes."""
+    return all(
+        op.name in ("constant", "return", *INDEX_OPS) or (is_elementwise(op) and not op.regions)
+        for op in entry.block.ops
+    )
+
+
+def _with_dims(region: Region, change: Callable[[int], Dim]) -> Region:
+    """A copy of a region without inner ones, with `change` made of all dims of its types and
+    attributes, in order."""
+
+    def changed(dims: Sequence[Dim]) -> tuple[Dim, ...]:
+        return tuple(change(dim) if isinstance(dim, int) else dim for dim in dims)
+
+    def type_of(type: Type) -> Type:
+        return replace(type, shape=changed(type.shape)) if isinstance(type, TensorType) else type
+
+    copy = clone_region(region, {}, type_of)
+    for op in copy.block.ops:
+        own = vars(op.attributes)
+        dims = [name for name in own if rows_of(type(op.attributes))[name].kind.name == "dims"]
+        if dims:
+            op.attributes = replace(op.attributes, **{each: changed(own[each]) for each in dims})
+    return copy
+
+
+def _dims_of(region: Region) -> list[int]:
+    found: list[int] = []
+
+    def note(dim: int) -> Dim:
+        found.append(dim)
+        return dim
+
+    _with_dims(region, note)
+    return found
+
+
+class _Symbols:
+    """The symbols that sizes are multiples of. `named`: what they are in each entry."""
+
+    def __init__(self) -> None:
+        self.named: dict[str, _Sizes] = {}
+
+    def dim(self, sizes: _Sizes) -> Dim:
+        """A dim with these values."""
+        factor = gcd(*sizes)
+        if len({*sizes}) == 1:
+            return sizes[0]
+        least = tuple(size // factor for size in sizes)
+        for name, values in self.named.items():
+            if values == least:
+                return symbol(name) * factor
+        for (a, x), (b, y) in combinations_with_replacement(self.named.items(), 2):
+            if tuple(map(int.__mul__, x, y)) == least:
+                return symbol(a) * symbol(b) * factor
+        name = f"s{len(self.named)}"
+        self.named[name] = least
+        return symbol(name) * factor
+
+
+def _shared(entries: Sequence[Function], symbols: _Symbols) -> Region | None:
+    """The body of an entry for the dims of all; None where these are known to fit only as numbers,
+    or where some are 1 or 0, which ops may treat in another way."""
+    columns = list(zip(*(_dims_of(entry.body) for entry in entries), strict=True))
+    varying = {sizes for sizes in columns if len({*sizes}) > 1}
+    if any(min(sizes) < 2 for sizes in varying):
+        return None
+    for sizes in sorted(
+        varying, key=lambda each: (sum(each), each)
+    ):  # products come behind their factors
+        symbols.dim(sizes)
+    dims = iter([symbols.dim(sizes) for sizes in columns])
+    body = _with_dims(entries[0].body, lambda dim: next(dims))
+    return body if all(map(_holds, body.block.ops)) else None
+
+
+def _holds(op: Op) -> bool:
+    """Whether the op's results are those of its rule."""
+    types = [operand.type for operand in op.operands]
+    try:
+        made = infer_types(op.name, types, op.attributes)
+    except RuleError:
+        return False
+    return made == tuple(result.type for result in op.results)

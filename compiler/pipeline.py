@@ -38,7 +38,7 @@ from ingot.compiler.graph.control.settle_branches import settle_branches
 from ingot.compiler.graph.forms.expand_nonzero import expand_nonzero
 from ingot.compiler.graph.forms.expand_pages import expand_pages
 from ingot.compiler.graph.forms.multiply_codes import LEFT_IN_FLOAT
-from ingot.compiler.graph.forms.pack_weights import multiplies_bytes
+from ingot.compiler.graph.forms.pack_weights import IN_BF16, products_in_words
 from ingot.compiler.graph.forms.round_rows import (
     ROUNDED,
     expand_scaled,
@@ -142,10 +142,10 @@ def compile(
     values of symbolic dims with own kernels, as {"s": [1, 128]}. Of language models, `capacity`:
     positions, else 4096 at most; `cache`: "f32" or "f16"; `weights`: "int8" or "int4" codes;
     `verify`: for drafts; `lora`: room for adapters, a rank or paths; `sequences`: texts in a cache
-    of `cache_tokens`. `precision`: "int8" rounds what meets weights in groups. `natives`,
-    `kernels`: of your own ops, by "domain.name". `version`: the module's; `requires`: the least
-    ones of modules that it calls. `example_inputs`, `dynamic_shapes`: of torch.export. `debug`: for
-    `ingot explore`. `dump_ir`: a folder for IR after each pass. `progress`: told each step.
+    of `cache_tokens`. `precision`: "int8" rounds what meets weights in groups, "bf16" both factors.
+    `natives`, `kernels`: of your own ops, by "domain.name". `version`: the module's; `requires`:
+    the least of modules that it calls. `example_inputs`, `dynamic_shapes`: of torch.export.
+    `debug`: for `ingot explore`. `dump_ir`: folder for IR after each pass. `progress`: told steps.
     """
     choose_targets(target, variants, fallback)  # what is wrong there is told first
     driver = _Driver(_Dump(dump_ir), progress or (lambda step: None))
@@ -156,7 +156,7 @@ def compile(
     reading |= {"outputs": outputs, "capacity": capacity, "weights": weights, "verify": verify}
     reading |= {"sequences": sequences, "cache_tokens": cache_tokens, "cache": cache}
     module = _read(source, state, reading, driver, precision)
-    targets = choose_targets(target, variants, fallback, multiplies_bytes(module))
+    targets = choose_targets(target, variants, fallback, products_in_words(module))
     options = _recorded(parameters, outputs, specialize, precision)
     versions = _versions(version, requires)
     return _finish(module, targets, _passes(specialize), driver, options, debug, own, versions)
@@ -226,7 +226,7 @@ def compile_changed(
     show more of the program than its results. Raises as `compile`, and what `change` raises."""
     driver = _Driver(_Dump(None), progress or (lambda step: None))
     module = _read(source, None, {"parameters": parameters, "own_ops": own}, driver)
-    targets = choose_targets(target, None, fallback=True, has_dot4=multiplies_bytes(module))
+    targets = choose_targets(target, None, fallback=True, products=products_in_words(module))
     passes = (*DISPATCH_PASSES, change)
     return _finish(module, targets, passes, driver, {"parameters": parameters}, own=own)
 
@@ -323,12 +323,13 @@ def _finish(
     )
     left = cast(tuple[tuple[str, str], ...], module.attributes.get(LEFT_IN_FLOAT, ()))
     rounded = cast(int, module.attributes.get(ROUNDED, 0))
+    in_bf16 = cast(tuple[str, ...], module.attributes.get(IN_BF16, ()))
     length = data.pool.finish().length
     named = {name: each for name, each in data.natives.items() if not name.startswith("?")}
     functions = python_functions(own.natives)
     python = {name: each for name, each in functions.items() if name in named}
     report = Report(
-        reports, length, dict(driver.seconds), renamed, left, rounded, named, tuple(python)
+        reports, length, dict(driver.seconds), renamed, left, rounded, in_bf16, named, tuple(python)
     )
     return Module(file, report, python)
 

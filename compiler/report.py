@@ -24,6 +24,7 @@ __all__ = ["DispatchReport", "FunctionReport", "Report", "TargetReport"]
 _SHOWN = 10  # dispatches, and values that hold the peak
 _FLOPS_PER_BYTE = 2  # as the runtime weighs them: hal/cpu/queue.c
 _LONGEST_LAYER = 80  # characters
+_LONGEST_LAYERS = 1000  # names of several
 _LONGEST_FORMULA = 100
 _SLOW = 0.03  # share of the time from which on a step is named
 
@@ -184,6 +185,7 @@ class Report:
     renamed: Mapping[str, Dim] = field(default_factory=dict)  # names of dims in the source only
     left_in_float: Sequence[tuple[str, str]] = ()  # layers with quantised weights, and why
     rounded_rows: int = 0  # products whose activations are rounded to 8 bits
+    in_bf16: Sequence[str] = ()  # layers whose factors are rounded to bf16
     natives: Mapping[str, str] = field(default_factory=dict)  # signatures of native functions
     python_natives: Sequence[str] = ()  # those that are Python functions of this process
 
@@ -217,7 +219,12 @@ class Report:
         for name, target in self.targets.items():
             lines += [f"target {name}", *(f"  {line}" for line in target.lines(known))]
         lines.append(f"{size_text(self.constant_length)} of constants")
-        lines += [*self._rounded_lines(), *self._float_lines(), *self._native_lines()]
+        lines += [
+            *self._rounded_lines(),
+            *self._bf16_lines(),
+            *self._float_lines(),
+            *self._native_lines(),
+        ]
         return "\n".join([*lines, self._time()])
 
     def _native_lines(self) -> Iterator[str]:
@@ -232,6 +239,13 @@ class Report:
             count = _count(self.rounded_rows, "product")
             bound = "each off by at most 1/254 of its group's greatest"
             yield f"{count} with activations of 8 bits, {bound}"
+
+    def _bf16_lines(self) -> Iterator[str]:
+        """Which layers multiply bf16, and how far their results are off."""
+        if self.in_bf16:
+            bound = "each off by at most 1/256 of its terms' magnitudes"
+            yield f"{_count(len(self.in_bf16), 'layer')} of bf16, {bound}:"
+            yield f"  {printable(', '.join(self.in_bf16), _LONGEST_LAYERS)}"
 
     def _float_lines(self) -> Iterator[str]:
         """Which layers multiply floats although their weights are quantised, and why."""

@@ -23,6 +23,7 @@ from ingot.compiler.graph.forms.fuse_attention import fuse_attention
 from ingot.compiler.graph.forms.fuse_scales import fuse_scales
 from ingot.compiler.graph.forms.multiply_codes import multiply_codes
 from ingot.compiler.graph.forms.pack_weights import pack_weights
+from ingot.compiler.graph.forms.round_factors import round_factors
 from ingot.compiler.graph.forms.share_tables import share_tables
 from ingot.compiler.graph.forms.simplify_rescaling import simplify_rescaling
 from ingot.compiler.graph.forms.split_init import split_codes, split_init
@@ -58,6 +59,7 @@ GRAPH_PASSES: tuple[Callable[[Module], Module], ...] = (
     eliminate_dead_code,
     simplify_rescaling,
     choose_winograd,
+    round_factors,
     pack_weights,
     share_tables,
     arrange_contractions,

@@ -13,10 +13,10 @@ from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim, ceildiv, known_dims, product
 from ingot.compiler.kernels.contraction_entry import kernel_of
 from ingot.compiler.kernels.epilogue import Epilogue
-from ingot.compiler.kernels.kernel import Kernel
+from ingot.compiler.kernels.kernel import Kernel, TargetInfo
 from ingot.compiler.kernels.loop import LoopBuilder
 from ingot.compiler.kernels.register_tile import PANEL, accumulation_dtype
-from ingot.compiler.kernels.words import signs_of, tensor_in_words
+from ingot.compiler.kernels.words import parts_of, tensor_in_words
 
 __all__ = ["ConvolutionEntry", "Window", "window_of"]
 
@@ -44,21 +44,23 @@ def window_of(moves: ConvPacked | Depthwise, size: Dims) -> Window:
 
 
 class ConvolutionEntry:
-    """State while one kernel is made. `has_words`: bytes are read in words, if they lie so."""
+    """State while one kernel is made. `words_for`: the target that reads words of
+    several parts, where they lie so."""
 
-    def __init__(self, function: Function, root: Op, has_words: bool = False) -> None:
+    def __init__(self, function: Function, root: Op, words_for: TargetInfo | None = None) -> None:
         x, w = tensor_type(root.operands[0]), tensor_type(root.operands[1])
         result = tensor_type(root.result)
         self.function = function
         self.window = window_of(ConvPacked.of(root), ConvPacked.of(root).window)
         self.flops = 2 * product(result.shape) * product(self.window.size) * x.shape[-1]
-        self.signs, words = signs_of(x.dtype, w.dtype, result.dtype), tensor_in_words(x)
-        if has_words and self.signs is not None and words is not None:
-            x, w = words, TensorType(words.dtype, (*w.shape[:-1], 1))
-        else:
-            self.signs = None
-        self.x, self.w, self.result = x, w, result
         self.element = accumulation_dtype(x.dtype, w.dtype, result.dtype)
+        self.parts, words = None, tensor_in_words(x)
+        if words_for is not None and words is not None:
+            self.parts = parts_of(x.dtype, w.dtype, result.dtype, words_for)
+        if self.parts is not None and words is not None:
+            x, w = words, TensorType(words.dtype, (*w.shape[:-1], 1))
+        self.x, self.w, self.result = x, w, result
+        self.factor = x.dtype if self.parts else self.element  # of what is multiplied
         self.builder = LoopBuilder()
         self.epilogue = Epilogue(self.builder, function, root)
         self.channels = x.shape[-1]

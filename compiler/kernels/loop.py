@@ -500,6 +500,13 @@ class LoopBuilder:
         a, b, c = self._same_lanes([a, b, c])
         return self._one("loop.dot4", (a, b, c), c.type, Dot4(*signs))
 
+    def dot_words(self, a: Value, b: Value, c: Value, parts: tuple[DType, DType]) -> Value:
+        """c + the products of the parts of each word of a and b: four bytes, or two bf16."""
+        if parts[0].is_integer:
+            return self.dot4(a, b, c, parts)
+        a, b, c = self._same_lanes([a, b, c])
+        return self._one("loop.dot2", (a, b, c), c.type)
+
     def part(self, name: str, *values: Value) -> Value:
         """A part of math functions: `loop.scale`, `loop.angle`, ..."""
         return self._one(name, values, values[0].type)

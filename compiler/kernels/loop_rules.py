@@ -258,6 +258,17 @@ def dot4(op: Op) -> tuple[Type, ...]:
     return (c,)
 
 
+def dot2(op: Op) -> tuple[Type, ...]:
+    a, b, c = map(_type, op.operands)
+    words, sums = [
+        VectorType(dtype(name), a.lanes) if isinstance(a, VectorType) else ScalarType(dtype(name))
+        for name in ("i32", "f32")
+    ]
+    require(a == b == words, f"takes words of i32, not {a} and {b}")
+    require(c == sums, f"adds to as many f32, not to {c}")
+    return (c,)
+
+
 def part(op: Op) -> tuple[Type, ...]:
     value, *others = map(_type, op.operands)
     require(

@@ -185,6 +185,7 @@ def shift_out(builder: LoopBuilder, lane: Value, step: Index, stored: DType) -> 
     high = builder.op("shift_left", lane, builder.convert(builder.value(up), I32))
     down = builder.constant(32 - bits, I32)
     if stored.name == "bf16":
+        high = builder.op("and", high, builder.constant(-1 << bits, I32))
         return builder.op("bitcast", high, dtype=dtype("f32"))
     signed = stored.kind == "i"
     shift = "shift_right_arithmetic" if signed else "shift_right_logical"

@@ -74,6 +74,17 @@ def _dot4(a: Array, b: Array, c: Array, *, left: DType, right: DType) -> Array:
     return np.asarray(c + (parts[0] * parts[1]).sum(axis=-1, dtype=np.int32))
 
 
+@quiet
+def _dot2(a: Array, b: Array, c: Array) -> Array:
+    pairs = [
+        (np.ascontiguousarray(x).view(np.uint16).reshape(*x.shape, 2).astype(np.uint32) << 16)
+        .view(np.float32)
+        .astype(np.float64)
+        for x in (a, b)
+    ]
+    return np.asarray((c + (pairs[0] * pairs[1]).sum(axis=-1)).astype(np.float32))
+
+
 def _odd_sum(sum: Array, a: Array, b: Array) -> Array:
     """a + b = sum in f64, rounded to odd: rounding to f32 is then as if it were the only one."""
     part = sum - a
@@ -111,5 +122,6 @@ REFERENCES: dict[str, Callable[..., Array]] = {
     "loop.reduce": _reduce,
     "loop.any": _any,
     "loop.fma": _fma,
+    "loop.dot2": _dot2,
     "loop.dot4": _dot4,
 }

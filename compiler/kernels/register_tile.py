@@ -15,7 +15,7 @@ from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 from ingot.compiler.kernels.kernel import TargetInfo
 from ingot.compiler.kernels.loop import Index, LoopBuilder, dtype_of
-from ingot.compiler.kernels.words import Signs
+from ingot.compiler.kernels.words import Parts
 from ingot.hal.spec import DType, dtype
 
 __all__ = [
@@ -175,10 +175,10 @@ def multiply(
     count: Index,
     left: Callable[[int, Index], Value],
     right: Callable[[Index, int], Value],
-    signs: Signs | None = None,
+    parts: Parts | None = None,
 ) -> list[Value]:
-    """accumulators[row, vector] += sum over k < count of left(row, k) * right(k, vector); `signs`:
-    of words of four bytes, what these are."""
+    """accumulators[row, vector] += sum over k < count of left(row, k) * right(k, vector); `parts`:
+    of words, what these hold."""
     with builder.for_(0, count, 1, accumulators) as loop:
         lines = [right(loop.index, vector) for vector in range(shape.vectors)]
         following = []
@@ -186,17 +186,17 @@ def multiply(
             element = builder.broadcast(left(row, loop.index), shape.lanes)
             for vector, line in enumerate(lines):
                 old = loop.carried[row * shape.vectors + vector]
-                following.append(multiply_add(builder, element, line, old, signs))
+                following.append(multiply_add(builder, element, line, old, parts))
         loop.yield_(*following)
     return loop.results
 
 
 def multiply_add(
-    builder: LoopBuilder, a: Value, b: Value, c: Value, signs: Signs | None = None
+    builder: LoopBuilder, a: Value, b: Value, c: Value, parts: Parts | None = None
 ) -> Value:
-    """a * b + c: fused for floats, modulo 2^n for integers, of words of bytes byte by byte."""
-    if signs is not None:
-        return builder.dot4(a, b, c, signs)
+    """a * b + c: fused for floats, modulo 2^n for integers, of words part by part."""
+    if parts is not None:
+        return builder.dot_words(a, b, c, parts)
     if dtype_of(c).is_float:
         return builder.fma(a, b, c)
     return builder.op("add", builder.op("mul", a, b), c)

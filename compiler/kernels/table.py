@@ -341,6 +341,14 @@ def _lane_ops() -> None:
         "`left` and `right`: i8 or u8, what the bytes are.",
         attributes=Dot4,
     )
+    _row(
+        "loop.dot2(a: value, b: value, c: value)",
+        "as c",
+        rules.dot2,
+        "c, f32, + the products of the two bf16 of each 32-bit word of a with those of b, added in "
+        "any order, with f32 or better between; what is subnormal may count as 0. Only for targets "
+        "with an instruction for it.",
+    )
 
 
 def _parts() -> None:

@@ -6,7 +6,7 @@ same kernels for different machines: they take the same calls and read the same 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from ingot.compiler.ir.dataclass import dataclass
@@ -85,10 +85,10 @@ def choose_targets(
     names: str | Sequence[str],
     variants: Sequence[str] | None,
     fallback: bool,
-    has_dot4: bool = False,
+    products: Collection[str] = (),
 ) -> tuple[Target, ...]:
     """The targets of these names. `variants` are those of the CPU target, without it what suits a
-    program whose kernels multiply bytes (`has_dot4`) or not; without `fallback` no other target
+    program with these `products` in words ("i8", "bf16"); without `fallback` no other target
     carries plain C beside its own kernels.
 
     Unsupported: there is no such target. InvalidArgument: `variants` fits none of them.
@@ -106,14 +106,14 @@ def choose_targets(
             f"variants={variants!r} are of the target 'cpu', and the module is for "
             f"{', '.join(wanted)}: leave them out, or add the target"
         )
-    return tuple(_choose_target(name, variants, fallback, has_dot4) for name in wanted)
+    return tuple(_choose_target(name, variants, fallback, products) for name in wanted)
 
 
 def _choose_target(
-    name: str, variants: Sequence[str] | None, fallback: bool, has_dot4: bool
+    name: str, variants: Sequence[str] | None, fallback: bool, products: Collection[str]
 ) -> Target:
     if name == "cpu":
-        chosen = choose_variants(variants, has_dot4)
+        chosen = choose_variants(variants, products)
         return Target(name, chosen, "kernels", runs_behind=False, is_tried=False)
     all_variants = (*OPENCL_VARIANTS, *([choose_fallback(name)] if fallback else ()))
     return Target(name, all_variants, "opencl_kernels", runs_behind=True, is_tried=True)

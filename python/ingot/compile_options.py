@@ -57,8 +57,8 @@ def add_weight_options(parser: argparse.ArgumentParser) -> None:
         "--precision",
         default="f32",
         metavar="NAME",
-        help="of activations that meet weights quantised in groups: f32 as they are, or int8, "
-        "rounded to 8 bits, which is faster",
+        help="of what meets weights: f32 as it is; int8, rounded to 8 bits where weights are "
+        "quantised in groups; or bf16, as are the weights then, in half the bytes (%(default)s)",
     )
 
 

@@ -73,6 +73,7 @@ def compile_report(
             {"layer": layer, "reason": reason} for layer, reason in report.left_in_float
         ],
         "rounded_rows": report.rounded_rows,
+        "in_bf16": list(report.in_bf16),
     }
 
 

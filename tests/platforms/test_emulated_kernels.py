@@ -104,6 +104,11 @@ def of_products() -> Iterator[Case]:
             lambda b, x, w: b.op("dot_packed", x, w, n=40, dtype=dtype("i32")),
         )
         yield function, given, {}
+    function = entry(
+        ["bf16[9,36]", "bf16[3,18,16,2]"],
+        lambda b, x, w: b.op("dot_packed", x, w, n=40, dtype=dtype("f32")),
+    )
+    yield function, [make(each.type, rng, {}) for each in function.arguments], {}
     for name in FLOATS:
         function = entry(
             [f"{name}[7,18]", f"{name}[18,21]"],
@@ -132,6 +137,8 @@ def test_products_on_other_machines_are_what_the_graph_gives(variant: str) -> No
     cases = list(of_products())
     kernels = [lower_entry(each[0], VARIANTS[variant].target) for each in cases[:4]]
     assert all(any(op.name == "loop.dot4" for op in walk(each.loops)) for each in kernels)
+    halves = lower_entry(cases[4][0], VARIANTS[variant].target)
+    assert any(op.name == "loop.dot2" for op in walk(halves.loops)) == variant.endswith("bf16")
     run_cases(variant, cases)
 
 

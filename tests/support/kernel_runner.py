@@ -87,6 +87,12 @@ def dot4_variants() -> tuple[str, ...]:
     return tuple(names)
 
 
+def dot2_variants() -> tuple[str, ...]:
+    """Those of the same machine whose kernels multiply bf16 by an instruction."""
+    flags = Path("/proc/cpuinfo").read_text()
+    return ("x86-64-v4-bf16",) if " avx512_bf16 " in flags else ()
+
+
 def device_variants() -> tuple[str, ...]:
     """ "opencl-c" if there is a device."""
     return (OPENCL_C.name,) if opencl_runner.queue() else ()

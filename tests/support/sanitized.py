@@ -13,7 +13,7 @@ import importlib.machinery
 import importlib.util
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -47,10 +47,10 @@ def _sanitize_kernels() -> None:
         setattr(Compiler, name, _sanitized(getattr(Compiler, name)))
     one = toolchain.default_variants
 
-    def best(machine: str, has_dot4: bool = False) -> tuple[Variant, ...]:
+    def best(machine: str, products: Collection[str] = ()) -> tuple[Variant, ...]:
         from tests.support.kernel_runner import dot4_variants  # it loads the extension
 
-        variants = one(machine, has_dot4)
+        variants = one(machine, products)
         runs = tuple(each for each in variants if each.name in dot4_variants())
         return runs[:1] or variants[-1:]
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ingot.compiler.graph.builder import Builder, tensor_type
+from ingot.compiler.graph.forms.moves import moved, moved_from
 from ingot.compiler.graph.ops import PANEL, Convolution, Depthwise, DotGeneral, Take, lane_depth
 from ingot.compiler.graph.rewriter import defined_by, rewrite, tensor_ops, weights_of
 from ingot.compiler.ir import Module, Op, Value
@@ -18,14 +19,19 @@ from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim, known_dim, product
 
 __all__ = [
+    "IN_BF16",
     "Columns",
+    "in_whole_words",
     "is_channels_last",
-    "multiplies_bytes",
     "multiply_rows",
     "pack",
     "pack_convolution",
     "pack_weights",
+    "products_in_words",
 ]
+
+IN_BF16 = "products_in_bf16"
+"""Attribute of a module: the layers whose products are to be of bf16."""
 
 _PACKED = ("f32", "f64", "f16", "bf16", "i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64")
 """Dtypes of operands that kernels read from panels."""
@@ -66,11 +72,13 @@ def _is_packable(op: Op) -> bool:
     return (a is b or _are_bytes(op)) and a.name in _PACKED
 
 
-def multiplies_bytes(module: Module) -> bool:
-    """Whether the packed module has contractions for `loop.dot4`."""
+def products_in_words(module: Module) -> set[str]:
+    """What the packed module multiplies in words: "i8", and with `precision="bf16"` "bf16"."""
     packed = ("dot_packed", "conv_packed")
     ops = (op for function in module.functions.values() for op in tensor_ops(function.block))
-    return any(op.name == "dot_scaled" or (op.name in packed and _are_bytes(op)) for op in ops)
+    is_found = any(op.name == "dot_scaled" or (op.name in packed and _are_bytes(op)) for op in ops)
+    found = {"i8"} if is_found else set()
+    return found | ({"bf16"} if module.attributes.get(IN_BF16) else set())
 
 
 def _are_bytes(op: Op) -> bool:
@@ -79,8 +87,8 @@ def _are_bytes(op: Op) -> bool:
     return all(each.is_integer and each.bits == 8 for each in types)
 
 
-def _in_whole_words(x: Value, axis: int, builder: Builder) -> Value:
-    """Bytes with zeros behind the last ones of the axis, so that it holds words of four."""
+def in_whole_words(x: Value, axis: int, builder: Builder) -> Value:
+    """Bytes or bf16 with zeros behind the last ones of the axis, so that it holds whole words."""
     shape = tensor_type(x).shape
     missing = -int(shape[axis]) % lane_depth(tensor_type(x).dtype)  # type: ignore[arg-type]
     if not missing:
@@ -108,7 +116,7 @@ def _pack_dot(op: Op, builder: Builder, weights: set[Value]) -> Sequence[Value] 
         n, dtype = columns.count_of(w), DotGeneral.of(op).dtype
         w = _stored(w, builder)
         if _are_bytes(op):
-            rows, w = _in_whole_words(rows, -1, builder), _in_whole_words(w, 0, builder)
+            rows, w = in_whole_words(rows, -1, builder), in_whole_words(w, 0, builder)
         panels = columns.of_panels(pack(w, builder), builder)
         return builder.value("dot_packed", rows, panels, n=n, dtype=dtype)
 
@@ -118,20 +126,14 @@ def _pack_dot(op: Op, builder: Builder, weights: set[Value]) -> Sequence[Value] 
 def _stored(w: Value, builder: Builder) -> Value:
     """The weight as the narrower floats that it is converted from, if it is: kernels convert them
     in registers."""
-    moves: list[Op] = []
-    root = w
-    while (move := defined_by(root, "reshape", "transpose")) is not None:
-        moves.append(move)
-        root = move.operands[0]
+    root, moves = moved_from(w)
     op = defined_by(root, "convert")
     if op is None or tensor_type(w).dtype.name != "f32":
         return w
     root = op.operands[0]
     if tensor_type(root).dtype.name not in ("f16", "bf16"):
         return w
-    for move in reversed(moves):
-        root = builder.like(move, root)
-    return root
+    return moved(root, moves, builder)
 
 
 @dataclass(frozen=True)
@@ -243,7 +245,7 @@ def pack_convolution(op: Op, builder: Builder) -> Sequence[Value] | None:
         w = _reshaped(w, [*window, features], builder)
         return [builder.append("depthwise", (x, w), (), depthwise_of(convolution)).result]
     if _are_bytes(op):
-        x, w = _in_whole_words(x, -1, builder), _in_whole_words(w, -2, builder)
+        x, w = in_whole_words(x, -1, builder), in_whole_words(w, -2, builder)
         inputs = tensor_type(w).shape[-2]
     panels = pack(_reshaped(w, [product(window) * inputs, outputs], builder), builder)
     if _is_pointwise(op, window):

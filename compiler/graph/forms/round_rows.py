@@ -22,12 +22,13 @@ __all__ = [
     "ROUNDED",
     "RoundedRows",
     "expand_scaled",
+    "precision_of",
     "rounded_rows",
     "set_precision",
     "why_not_rounded",
 ]
 
-_PRECISIONS = ("f32", "int8")
+_PRECISIONS = ("f32", "int8", "bf16")
 ROUNDED = "rounded_rows"
 """Attribute of a module: how many products have rounded rows."""
 
@@ -38,20 +39,25 @@ _LEAST = 1e-30
 
 
 def set_precision(module: Module, precision: str) -> None:
-    """Note what activations become when they meet weights that are codes with scales of groups.
-    InvalidArgument: that is not known."""
+    """Note what activations become when they meet weights: bf16, or 8 bits where weights are codes
+    with scales of groups. InvalidArgument: that is not known."""
     if precision not in _PRECISIONS:
-        known = " and ".join(map(repr, _PRECISIONS))
+        known = ", ".join(map(repr, _PRECISIONS))
         raise InvalidArgument(f"precision={precision!r} is not known; there are {known}")
     if precision != _PRECISIONS[0]:
         module.attributes[_PRECISION] = precision
         module.attributes[ROUNDED] = 0
 
 
+def precision_of(module: Module) -> str:
+    """What `set_precision` noted."""
+    return str(module.attributes.get(_PRECISION, _PRECISIONS[0]))
+
+
 def why_not_rounded(module: Module, rows: Value, group: int) -> str | None:
     """Why rows of a product with such groups stay as they are, "" where nobody asked for more;
     None: they are to be rounded."""
-    if _PRECISION not in module.attributes:
+    if precision_of(module) != "int8":
         return ""
     k = known_dim(tensor_type(rows).shape[-1])
     if k % group or group % 4:

@@ -12,10 +12,27 @@ from ingot.compiler.ir import Value
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.hal.spec import dtype
 
-__all__ = ["Codes"]
+__all__ = ["Codes", "Halves"]
 
 _F32 = dtype("f32")
 _Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Halves:
+    """A matrix [n, k] of bf16."""
+
+    matrix: _Array
+    bits, groups, zeros = 16, 1, None
+
+    @property
+    def length(self) -> int:
+        """Bytes."""
+        return self.matrix.nbytes
+
+    def numbers(self) -> _Array:
+        """f32[n, k]."""
+        return np.asarray(self.matrix.astype(np.float32))
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,7 @@ from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.graph.forms.moves import moved_from
 from ingot.compiler.graph.ops import ReduceWindow, Take, parse_layout
 from ingot.compiler.graph.ops.contraction import Convolution
-from ingot.compiler.graph.quantizing.codes import Codes
+from ingot.compiler.graph.quantizing.codes import Codes, Halves
 from ingot.compiler.graph.quantizing.layers import Layer, find_layers
 from ingot.compiler.graph.rewriter import defined_by
 from ingot.compiler.ir import Block, Module, Op, Value
@@ -50,7 +50,7 @@ class Change:
     """What becomes of a layer. `range` is that of its input, None for one that stays float;
     `is_dynamic`: the call finds the range. `shift`: f32[outputs], added to the result."""
 
-    weight: Codes
+    weight: Codes | Halves
     range: Range | None = None
     is_dynamic: bool = False
     shift: np.ndarray[Any, Any] | None = None
@@ -125,6 +125,7 @@ class _Inserter:
         return self.replaced.get(x, x)
 
     def _layer(self, layer: Layer, change: Change, builder: Builder) -> None:
+        assert isinstance(change.weight, Codes)
         x = self._read(layer.input, layer.op)
         if change.range is not None or change.is_dynamic:
             x = self.quantised[layer.input]

@@ -50,7 +50,7 @@ from ingot.compiler.kernels.register_tile import (
     zero_tile,
 )
 from ingot.compiler.kernels.schedule import MOST_SCRATCH, WANTED_WORKGROUPS
-from ingot.compiler.kernels.words import Signs, product_in_words
+from ingot.compiler.kernels.words import Parts, product_in_words
 
 __all__ = ["ContractionSchedule", "lower_contraction"]
 
@@ -94,13 +94,14 @@ class _Contraction:
     def __init__(self, function: Function, target: TargetInfo) -> None:
         self.function = function
         self.root = root_of(function)
-        bytewise = product_of(self.root)
+        whole = product_of(self.root)
         self.product: Product
-        self.signs: Signs | None
-        self.product, self.signs = product_in_words(bytewise) or (bytewise, None)
-        self.flops = 2 * product(bytewise.batch) * bytewise.rows * bytewise.columns * bytewise.depth
+        self.parts: Parts | None
+        self.product, self.parts = product_in_words(whole, target) or (whole, None)
+        self.flops = 2 * product(whole.batch) * whole.rows * whole.columns * whole.depth
         left, right = self.product.left, self.product.right
         self.element = accumulation_dtype(left.dtype, right.dtype, self.product.dtype)
+        self.factor = left.dtype if self.parts else self.element
         self.lanes = min(target.lanes(self.element), PANEL)
         self.coding = coding_of(function, self.root)
         self.registers = target.register_count
@@ -113,7 +114,7 @@ class _Contraction:
     def _choose(self, target: TargetInfo) -> ContractionSchedule:
         p = self.product
         panels = choose_columns(ceildiv(p.columns, PANEL), target, self.lanes)
-        rows = choose_rows(p.rows, panels, target, self.lanes, self.signs is not None)
+        rows = choose_rows(p.rows, panels, target, self.lanes, self.parts is not None)
         tile = panel_tile(rows, panels, self.lanes)
         if self.coding and isinstance(p.rows, int) and 0 < p.rows <= self.few_rows:
             return ContractionSchedule(self._few_tile(p.rows, panels), p.rows, 0)
@@ -357,11 +358,11 @@ class _Contraction:
             whole = known_dim(self.product.depth)
             return interleaved(b, binding, whole, panel, tile, left, memory)
         if panels is None:
-            line = panel_lines(b, binding, self.element, self.product.depth, panel, tile)
+            line = panel_lines(b, binding, self.factor, self.product.depth, panel, tile)
         else:
             line = unpacked_lines(b, panels, tile)
         left_side = self._left(row, tile.rows, start, count, live)
-        return multiply(b, tile, sums, count, left_side, line, self.signs)
+        return multiply(b, tile, sums, count, left_side, line, self.parts)
 
     # The left side.
 
@@ -391,13 +392,13 @@ class _Contraction:
 
         def element(i: int, k: Index) -> Value:
             at = b.add(bases[i], b.mul(k, b.dim(stride)))
-            return b.convert(b.load(memory, at), self.element)
+            return b.convert(b.load(memory, at), self.factor)
 
         return element
 
     def _reads_left_in_place(self) -> bool:
         left = self.product.left
-        return left.dtype is self.element or left.depth_stride != 1
+        return left.dtype is self.factor or left.depth_stride != 1
 
     def _left_pitch(self) -> int:
         """Elements from row to row of the left side in scratch."""

@@ -89,35 +89,35 @@ class _Convolution(ConvolutionEntry):
     """What both schedules share."""
 
     def __init__(self, function: Function, root: Op, target: TargetInfo) -> None:
-        super().__init__(function, root, has_words=True)
+        super().__init__(function, root, words_for=target)
         self.lanes = min(target.lanes(self.element), PANEL)
         self.unpacked: Value | None = None
+        self.scratch_length = 0  # with what is unpacked
 
     def line(self, panel: Index, tile: TileShape, start: Index) -> Callable[[Index, int], Value]:
         """Reads vector v of weight step start + k."""
         binding = (self.ordinals[1], self.w.dtype)
         if self.unpacked is not None:
             return unpacked_lines(self.builder, self.unpacked, tile, start)
-        return panel_lines(self.builder, binding, self.element, self.depth, panel, tile, start)
+        return panel_lines(self.builder, binding, self.factor, self.depth, panel, tile, start)
 
     def unpack(self, panel: Index, tile: TileShape, offset: int) -> None:
-        """Let `line` read narrow weights from scratch, `offset` bytes in."""
-        if self.w.dtype.bytes < 4:
+        """Let `line` read narrow weights from scratch, `offset` bytes in, if they fit there."""
+        lines = -(-known_dim(self.depth) // 4) * 4  # whole ones of any dtype
+        length = offset + lines * tile.panels * PANEL * self.element.bytes
+        self.unpacked = None
+        if self.w.dtype.bytes < 4 and length <= MOST_SCRATCH:
+            self.scratch_length = max(self.scratch_length, length)
             b, binding = self.builder, (self.ordinals[1], self.w.dtype)
             depth = b.dim(self.depth)
             self.unpacked = b.scratch(offset, self.element)
             unpack_panels(b, binding, self.depth, panel, tile, self.unpacked, (0, depth))
 
-    def unpacked_length(self, tile: TileShape) -> int:
-        """Bytes of scratch for that."""
-        depth = -(-known_dim(self.depth) // 4) * 4  # whole lines of any dtype
-        return depth * tile.panels * PANEL * self.element.bytes if self.w.dtype.bytes < 4 else 0
-
     def fill(self, target: Index, count: int) -> None:
         """Zeros in scratch."""
         b, lanes = self.builder, self.lanes
-        zero = b.constant(0, self.element, lanes)
-        memory = b.scratch(0, self.element)
+        zero = b.constant(0, self.factor, lanes)
+        memory = b.scratch(0, self.factor)
         with b.for_(0, count // lanes * lanes, lanes) as loop:
             b.store(memory, b.add(target, loop.index), zero)
         if count % lanes:
@@ -125,7 +125,7 @@ class _Convolution(ConvolutionEntry):
 
     def copy(self, target: Index, source: Index, count: int) -> None:
         """Elements of the images into scratch."""
-        b, lanes, element = self.builder, self.lanes, self.element
+        b, lanes, element = self.builder, self.lanes, self.factor
         memory = b.scratch(0, element)
         full = count // lanes * lanes
         with b.for_(0, full, lanes) as loop:
@@ -171,10 +171,10 @@ def _staged_schedule(c: _Convolution, target: TargetInfo) -> ConvolutionSchedule
     if any(known_dim(pad) < 0 for pad in (*c.window.before, *c.window.after)):
         return None
     columns = choose_columns(panels, target, c.lanes)
-    height_of_tile = choose_rows(width, columns, target, c.lanes, c.signs is not None)
+    height_of_tile = choose_rows(width, columns, target, c.lanes, c.parts is not None)
     tile = panel_tile(height_of_tile, columns, c.lanes)
-    padded = any((*c.window.before, *c.window.after)) or c.x.dtype is not c.element
-    row_length = _stage_width(c) * known_dim(c.channels) * c.element.bytes
+    padded = any((*c.window.before, *c.window.after)) or c.x.dtype is not c.factor
+    row_length = _stage_width(c) * known_dim(c.channels) * c.factor.bytes
     more = STAGE_LENGTH // row_length - _stage_rows(c, 1)  # rows that fit beyond the first block
     block = max(1, min(more // c.window.strides[0] + 1, height))
     if padded and _stage_rows(c, block) * row_length > MOST_SCRATCH:
@@ -217,7 +217,7 @@ class _Staged:
 
         length = 0
         if schedule.staged:
-            length = _stage_rows(c, schedule.block_rows) * self.width * channels * c.element.bytes
+            length = _stage_rows(c, schedule.block_rows) * self.width * channels * c.factor.bytes
             length = -(-length // 64) * 64
 
         def columns(panel: Index, tile: TileShape) -> None:
@@ -230,7 +230,7 @@ class _Staged:
             (height * width, panels, c.x.shape[0]),
             (schedule.block_rows * width, schedule.block_panels, 1),
             schedule,
-            length + c.unpacked_length(schedule.tile),
+            max(length, c.scratch_length),
         )
 
     def _row(self, image: Index, row: Index, r: Index, panel: Index, tile: TileShape) -> None:
@@ -262,10 +262,10 @@ class _Staged:
             pixel = window.strides[1] * channels
 
             def element(i: int, k: Index) -> Value:
-                return b.convert(b.load(memory, b.add(b.add(base, i * pixel), k)), c.element)
+                return b.convert(b.load(memory, b.add(b.add(base, i * pixel), k)), c.factor)
 
             line = c.line(panel, tile, b.mul(loop.index, run))
-            loop.yield_(*multiply(b, tile, loop.carried, run, element, line, c.signs))
+            loop.yield_(*multiply(b, tile, loop.carried, run, element, line, c.parts))
         return loop.results
 
     def _address(
@@ -278,7 +278,7 @@ class _Staged:
         if self.schedule.staged:
             line = b.add(b.mul(r, window.strides[0]), down)
             at = b.add(b.mul(line, self.width), across)
-            return b.scratch(0, c.element), b.mul(at, b.dim(c.channels))
+            return b.scratch(0, c.factor), b.mul(at, b.dim(c.channels))
         line = b.add(b.mul(b.add(row, r), window.strides[0]), down)
         line = b.add(b.mul(image, b.dim(c.x.shape[1])), line)
         at = b.add(b.mul(line, b.dim(c.x.shape[2])), across)
@@ -329,17 +329,17 @@ def _gathered_schedule(
     if not isinstance(c.depth, int) or not isinstance(c.panels, int) or c.depth == 0:
         return None
     columns = choose_columns(c.panels, target, c.lanes)
-    length = pitch_of(c.depth, c.element) * c.element.bytes
+    length = pitch_of(c.depth, c.factor) * c.factor.bytes
     pixels = max(STAGE_LENGTH // length, min(MOST_SCRATCH // length, WANTED_PIXELS))
     if isinstance(count, int) and count > 0 and pixels:
         pixels = min(pixels, max(2 * MOST_PIXELS, -(-count // WANTED_WORKGROUPS)))
         blocks = -(-count // pixels)
         pixels = -(-count // blocks)
         splits = max(1, min(c.panels // columns, -(-WANTED_WORKGROUPS // blocks)))
-        height = choose_rows(pixels, columns, target, c.lanes, c.signs is not None)
+        height = choose_rows(pixels, columns, target, c.lanes, c.parts is not None)
         block_panels = -(-c.panels // splits)
     else:
-        height = choose_rows(count, columns, target, c.lanes, c.signs is not None)
+        height = choose_rows(count, columns, target, c.lanes, c.parts is not None)
         block_panels = PANELS_OF_ANY_IMAGE
         if pixels < height:
             return None
@@ -359,7 +359,7 @@ class _Gathered:
         self.images = 1 if count == product(c.result.shape[:-1]) else c.result.shape[0]
         self.count = count
         self.channels = known_dim(c.channels)
-        self.pitch = pitch_of(known_dim(c.depth), c.element)
+        self.pitch = pitch_of(known_dim(c.depth), c.factor)
 
     def lower(self) -> Kernel:
         c, b, schedule = self.c, self.b, self.schedule
@@ -375,7 +375,7 @@ class _Gathered:
         with b.for_(0, count) as loop:
             self._gather(c.places(b.add(start, loop.index)), b.mul(loop.index, self.pitch))
 
-        length = schedule.block_rows * self.pitch * c.element.bytes
+        length = schedule.block_rows * self.pitch * c.factor.bytes
 
         def columns(panel: Index, tile: TileShape) -> None:
             c.unpack(panel, tile, length)
@@ -394,7 +394,7 @@ class _Gathered:
             (self.count, c.panels, self.images),
             (schedule.block_rows, schedule.block_panels, 1),
             schedule,
-            length + c.unpacked_length(schedule.tile),
+            max(length, c.scratch_length),
         )
 
     def _tails(self) -> tuple[int, ...]:
@@ -408,14 +408,14 @@ class _Gathered:
     def _tile(self, row: Index, panel: Index, tile: TileShape) -> list[Value]:
         """The sums of `tile.rows` pixels from `row` of the run on."""
         c, b = self.c, self.b
-        base, memory = b.mul(row, self.pitch), b.scratch(0, c.element)
+        base, memory = b.mul(row, self.pitch), b.scratch(0, c.factor)
 
         def element(i: int, k: Index) -> Value:
             return b.load(memory, b.add(b.add(base, i * self.pitch), k))
 
         line = c.line(panel, tile, 0)
         sums = zero_tile(b, c.element, tile)
-        return multiply(b, tile, sums, b.dim(c.depth), element, line, c.signs)
+        return multiply(b, tile, sums, b.dim(c.depth), element, line, c.parts)
 
     def _gather(self, place: list[Index], target: Index) -> None:
         """Copy the window of one pixel."""
@@ -519,10 +519,10 @@ class _Direct:
             start = b.mul(step, b.dim(c.channels))
 
             def element(i: int, k: Index) -> Value:
-                return b.convert(b.load(c.input, b.add(base, k)), c.element)
+                return b.convert(b.load(c.input, b.add(base, k)), c.factor)
 
             line = c.line(panel, tile, start)
-            return multiply(b, tile, sums, b.dim(c.channels), element, line, c.signs)
+            return multiply(b, tile, sums, b.dim(c.channels), element, line, c.parts)
         size = c.x.shape[1 + axis]
         stride = product(c.x.shape[2 + axis :])
         with b.for_(0, window.size[axis], 1, sums) as loop:

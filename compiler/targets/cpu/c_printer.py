@@ -96,7 +96,8 @@ def print_source(kernels: Iterable[PrintedKernel]) -> str:
     lines = [f"#define INGOT_USE_{part} {int(part in used)}" for part in (*_WORDS, *parts)]
     lines.append(read_header("kernel.h", used))
     for lanes, count in sorted(headers.items()):
-        needed = [*_HEADERS[:count], *["kernel_dot4.h"] * ("dot4" in used and count > 1)]
+        words = [f"kernel_{part}.h" for part in ("dot2", "dot4") if part in used and count > 1]
+        needed = [*_HEADERS[:count], *words]
         for header in needed:
             lines += [f"#define INGOT_LANES {lanes}", read_header(header, used, lanes)]
     return "\n".join([*lines, "", *functions.values(), *bodies])
@@ -561,11 +562,10 @@ class _Printer(CStructure):
         text = f"fma{exact}_{scalar_name(element)}{self._suffix(lanes)}({names})"
         return self._rounded(text, "fma", element, lanes)
 
-    def _dot4(self, op: Op) -> str:
-        dot = Dot4.of(op)
-        names = ", ".join(map(self._name, op.operands))
-        suffix = self._suffix(lanes_of(op.result))
-        return f"dot4_{dot.left.name}_{dot.right.name}{suffix}({names})"
+    def _dot_words(self, op: Op) -> str:
+        dot, names = op.attributes, ", ".join(map(self._name, op.operands))
+        name = f"dot4_{dot.left.name}_{dot.right.name}" if isinstance(dot, Dot4) else "dot2"
+        return f"{name}{self._suffix(lanes_of(op.result))}({names})"
 
     def _same(self, op: Op) -> str:
         a, b = (f"(const void *){self._name(memory)}" for memory in op.operands)
@@ -593,6 +593,7 @@ _EXPRESSIONS: dict[str, Callable[[_Printer, Op], str]] = {
     "reduce": _Printer._reduce,
     "any": _Printer._any,
     "fma": _Printer._fma,
-    "dot4": _Printer._dot4,
+    "dot2": _Printer._dot_words,
+    "dot4": _Printer._dot_words,
     "same": _Printer._same,
 }

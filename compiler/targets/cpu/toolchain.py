@@ -4,7 +4,7 @@ Starting a compiler and reading the headers takes longer than compiling a small 
 share a file up to a length, a variant with one file is compiled and linked by one command where
 the compiler can, and variants are built side by side. Equal kernels are compiled once. Results are
 cached by their source, the headers, the flags and the compiler's version; of many kernels, those
-without products of bytes are one object for all variants that differ in instructions for these. The
+without products in words are one object for all variants that differ in instructions for these. The
 same source and compiler give the same bytes, whatever the number of cores.
 """
 
@@ -16,7 +16,7 @@ import platform
 import shlex
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
@@ -62,19 +62,19 @@ _MESSAGE_LENGTH = 2000
 
 
 def choose_variants(
-    names: Sequence[str] | None = None, has_dot4: bool = False
+    names: Sequence[str] | None = None, products: Collection[str] = ()
 ) -> tuple[Variant, ...]:
     """The variants of these names of variants and platforms, else those of this machine's
-    architecture, best first, for a program whose kernels multiply bytes if `has_dot4`.
+    architecture, best first, for a program with these `products` in words: "i8", "bf16".
 
     InvalidArgument: there is no such variant. CompileError: none for this machine.
     """
     if names is not None and _without_objects.get() and all(name in BOARDS for name in names):
         return tuple(BOARDS[name] for name in names)
     if names is not None:
-        return named_variants(names, has_dot4)
+        return named_variants(names, products)
     try:
-        return default_variants(_machine(), has_dot4)
+        return default_variants(_machine(), products)
     except KeyError:
         raise CompileError(
             f"there are no CPU variants for this machine's architecture {_machine()!r}; name "
@@ -241,7 +241,7 @@ class _Job:
                 path.write_text(file.text, encoding="utf-8")
                 self.running[pool.submit(self._build, path.name, folders)] = file.count
                 return
-            variant = self.variant if file.has_bytes else self.variant.plain
+            variant = self.variant if file.has_words else self.variant.plain
             key = self._key(["-c", file.text], variant)
             self.objects.append(shared.setdefault(key, path.with_suffix(".o")))
             if self.objects[-1].parent != folder:
@@ -281,11 +281,11 @@ class _Job:
 
 @dataclass(frozen=True)
 class _File:
-    """A C file, how many kernels are in it, and whether these multiply bytes."""
+    """A C file, how many kernels are in it, and whether these multiply words."""
 
     text: str
     count: int
-    has_bytes: bool
+    has_words: bool
 
 
 def kernel_files(kernels: Sequence[Kernel], query: str = "") -> list[_File]:
@@ -301,7 +301,7 @@ def kernel_files(kernels: Sequence[Kernel], query: str = "") -> list[_File]:
         functions[name] = replace(printed, text=printed.text.replace(_NAME, name))
     groups = [[functions[name] for name in each] for each in _groups(functions)]
     files = [
-        _File(c_printer.print_source(each), len(each), any(map(_has_bytes, each)))
+        _File(c_printer.print_source(each), len(each), any(map(_has_words, each)))
         for each in groups
     ]
     files.sort(key=lambda file: (-len(file.text), file.text))
@@ -313,13 +313,13 @@ def kernel_files(kernels: Sequence[Kernel], query: str = "") -> list[_File]:
     return [_File(text + table, len(functions), True)]
 
 
-def _has_bytes(kernel: PrintedKernel) -> bool:
-    return "dot4" in kernel.parts
+def _has_words(kernel: PrintedKernel) -> bool:
+    return not kernel.parts.isdisjoint(("dot2", "dot4"))
 
 
 def _groups(functions: Mapping[str, PrintedKernel]) -> list[list[str]]:
     """The names of the functions that share a file: which one depends on the name, on whether it
-    multiplies bytes, and on the length of all only by its power of two."""
+    multiplies words, and on the length of all only by its power of two."""
     own = [[name] for name, each in functions.items() if isinstance(each, OwnPrinted)]
     if own:
         others = {name: each for name, each in functions.items() if [name] not in own}
@@ -332,7 +332,7 @@ def _groups(functions: Mapping[str, PrintedKernel]) -> list[list[str]]:
     for name in sorted(functions):
         is_long = len(functions[name].text) > GROUP_LENGTH // 2
         place = name if is_long else str(int(name[-8:], 16) % count)
-        groups.setdefault((place, _has_bytes(functions[name])), []).append(name)
+        groups.setdefault((place, _has_words(functions[name])), []).append(name)
     return list(groups.values())
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 
@@ -31,14 +31,14 @@ class Variant:
     features: tuple[str, ...]  # INGOT_CPU_*
     flags: tuple[str, ...]  # as gcc and clang spell them
     macros: tuple[str, ...] = ()  # defined by a compiler that knows the flags
-    is_for_bytes: bool = False  # better than the next one only for products of bytes
-    without_bytes: str = ""  # the variant that is the same without instructions for these
+    product: str = ""  # of words, "i8" or "bf16", for which alone it is better than the next one
+    without_words: str = ""  # the variant that is the same without instructions for these
     triple: str = ""  # as clang spells it, of a board; else Linux's for the machine
 
     @property
     def plain(self) -> Variant:
-        """What kernels without products of bytes are built for."""
-        return VARIANTS[self.without_bytes] if self.without_bytes else self
+        """What kernels without products in words are built for."""
+        return VARIANTS[self.without_words] if self.without_words else self
 
     @property
     def name(self) -> str:
@@ -56,24 +56,30 @@ class Variant:
         return sum(int(constants[feature]) for feature in self.features)
 
 
-def _x86(name: str, length: int, features: str, *flags: str, dot4: bool = False) -> Variant:
-    """`features` are those behind INGOT_CPU_X86_."""
-    level = name.removesuffix("-vnni")
+def _x86(name: str, length: int, features: str, *flags: str) -> Variant:
+    """`features` are those behind INGOT_CPU_X86_; a name with more than a level has `dot4`."""
+    level, has_words = name[: len("x86-64-v4")], len(name) > len("x86-64-v4")
+    dot2 = name.endswith("bf16")
     fma = level.endswith(("v3", "v4"))
-    target = TargetInfo(name, length, 32 if length == 64 else 16, fma, dot4, polls=True)
+    registers = 32 if length == 64 else 16
+    target = TargetInfo(name, length, registers, fma, dot4=has_words, dot2=dot2, polls=True)
     needs = tuple(f"INGOT_CPU_X86_{feature}" for feature in features.split())
     # Windows puts pages on a stack in order only: frames of more than one page touch each.
     all_flags = (f"-march={level}", "-mno-red-zone", "-fstack-clash-protection", *flags)
-    plain = level if dot4 else ""
-    return Variant(target, "x86_64", needs, all_flags, is_for_bytes=dot4, without_bytes=plain)
+    product = ("bf16" if dot2 else "i8") if has_words else ""
+    plain = level if has_words else ""
+    return Variant(target, "x86_64", needs, all_flags, product=product, without_words=plain)
 
 
 def _arm(name: str, features: str, architecture: str, *macros: str) -> Variant:
     """`features` are those behind INGOT_CPU_ARM_. Apple and Windows keep x18 for themselves."""
-    target = TargetInfo(name, 16, 32, fma=True, dot4=name == "aarch64-i8mm", polls=True)
+    dot2 = name == "aarch64-bf16"
+    has_dot4 = dot2 or name == "aarch64-i8mm"
+    target = TargetInfo(name, 16, 32, fma=True, dot4=has_dot4, dot2=dot2, polls=True)
     needs = tuple(f"INGOT_CPU_ARM_{feature}" for feature in features.split())
     flags = (f"-march={architecture}", "-ffixed-x18")
-    return Variant(target, "aarch64", needs, flags, macros, is_for_bytes=bool(macros))
+    product = ("bf16" if dot2 else "i8") if macros else ""
+    return Variant(target, "aarch64", needs, flags, macros, product=product)
 
 
 _WIDE = "-mprefer-vector-width=512"
@@ -82,18 +88,25 @@ _SMALL_ARM = ("-march=armv7ve", "-mfpu=neon-vfpv4", "-mfloat-abi=hard", "-marm")
 VARIANTS: dict[str, Variant] = {
     each.name: each
     for each in (
-        _x86("x86-64-v4-vnni", 64, "AVX512 AVX512_VNNI", _WIDE, "-mavx512vnni", dot4=True),
-        _x86("x86-64-v3-vnni", 32, "AVX2 AVX_VNNI", "-mavxvnni", dot4=True),
+        _x86(
+            *("x86-64-v4-bf16", 64, "AVX512 AVX512_VNNI AVX512_BF16"),
+            *(_WIDE, "-mavx512vnni", "-mavx512bf16"),
+        ),
+        _x86("x86-64-v4-vnni", 64, "AVX512 AVX512_VNNI", _WIDE, "-mavx512vnni"),
+        _x86("x86-64-v3-vnni", 32, "AVX2 AVX_VNNI", "-mavxvnni"),
         _x86("x86-64-v4", 64, "AVX512", _WIDE),
         _x86("x86-64-v3", 32, "AVX2"),
         _x86("x86-64-v2", 16, "V2"),
         _x86("x86-64", 16, ""),
-        _arm(
-            "aarch64-i8mm",
-            "DOTPROD FP16 I8MM BF16",
-            "armv8.2-a+dotprod+fp16+i8mm+bf16",
-            "__ARM_FEATURE_MATMUL_INT8",
-            "__ARM_FEATURE_BF16_VECTOR_ARITHMETIC",
+        *(
+            _arm(
+                name,
+                "DOTPROD FP16 I8MM BF16",
+                "armv8.2-a+dotprod+fp16+i8mm+bf16",
+                "__ARM_FEATURE_MATMUL_INT8",
+                "__ARM_FEATURE_BF16_VECTOR_ARITHMETIC",
+            )
+            for name in ("aarch64-bf16", "aarch64-i8mm")
         ),
         _arm(
             "aarch64-dotprod",
@@ -158,29 +171,34 @@ BOARDS: dict[str, Variant] = {
 }
 """Processors without a system that could load code: their kernels are linked (`bundling`)."""
 
+_PHONES = ("aarch64-bf16", "aarch64-i8mm", "aarch64-dotprod", "aarch64")
+
 PLATFORMS = {
-    "android": ("aarch64-i8mm", "aarch64-dotprod", "aarch64", "armv7-neon", "x86-64-v2"),
-    "ios": ("aarch64-i8mm", "aarch64-dotprod", "aarch64"),
+    "android": (*_PHONES, "armv7-neon", "x86-64-v2"),
+    "ios": _PHONES,
     "raspberry-pi": ("aarch64-dotprod", "aarch64", "armv7-neon"),
     "browser": ("wasm32-relaxed-simd", "wasm32-simd128"),
     "server": (
-        *("x86-64-v4-vnni", "x86-64-v3-vnni", "x86-64-v4", "x86-64-v3"),
-        *("aarch64-i8mm", "aarch64-dotprod", "aarch64"),
+        *("x86-64-v4-bf16", "x86-64-v4-vnni", "x86-64-v3-vnni", "x86-64-v4", "x86-64-v3"),
+        *_PHONES,
     ),
 }
-"""The variants that machines of a kind run. Those for products of bytes are left out of a program
-without any."""
+"""The variants that machines of a kind run. Those for products of words are left out of a program
+without such."""
 
 
-def named_variants(names: str | Sequence[str], has_dot4: bool = False) -> tuple[Variant, ...]:
+def named_variants(
+    names: str | Sequence[str], products: Collection[str] = ()
+) -> tuple[Variant, ...]:
     """The variants of these names of variants and platforms, or of one, each once, for a program
-    whose kernels multiply bytes if `has_dot4`. InvalidArgument: a name is neither."""
+    with these `products` in words: "i8", "bf16". InvalidArgument: a name is neither."""
     chosen: dict[str, Variant] = {}
     for name in [names] if isinstance(names, str) else names:
         if name not in VARIANTS and name not in PLATFORMS:
             raise InvalidArgument(_unknown(name))
         for each in PLATFORMS.get(name, (name,)):
-            if name in VARIANTS or has_dot4 or not VARIANTS[each].is_for_bytes:
+            product = VARIANTS[each].product
+            if name in VARIANTS or not product or product in products:
                 chosen[each] = VARIANTS[each]
     if not chosen:
         raise InvalidArgument(_unknown(""))
@@ -208,11 +226,15 @@ _DEFAULTS_FOR_BYTES = {
 }
 
 
-def default_variants(machine: str, has_dot4: bool = False) -> tuple[Variant, ...]:
-    """What is built without flags, best first; `has_dot4`: of a program whose kernels multiply
-    bytes. KeyError: no variant for the machine."""
-    chosen = _DEFAULTS_FOR_BYTES.get(machine) if has_dot4 else None
-    return tuple(VARIANTS[name] for name in chosen or _DEFAULTS[machine])
+_DEFAULTS_FOR_BF16 = {"x86_64": ("x86-64-v4-bf16",), "aarch64": ("aarch64-bf16",)}
+
+
+def default_variants(machine: str, products: Collection[str] = ()) -> tuple[Variant, ...]:
+    """What is built without flags, best first; of a program with these `products` in words: "i8",
+    "bf16". KeyError: no variant for the machine."""
+    first = _DEFAULTS_FOR_BF16.get(machine, ()) if "bf16" in products else ()
+    chosen = _DEFAULTS_FOR_BYTES.get(machine) if "i8" in products else None
+    return tuple(VARIANTS[name] for name in (*first, *(chosen or _DEFAULTS[machine])))
 
 
 _BASE = {

@@ -13,15 +13,26 @@ import numpy as np
 from ingot.compiler import ir
 from ingot.compiler.graph.builder import tensor_type
 from ingot.compiler.graph.ops import code_steps
+from ingot.compiler.graph.quantizing.codes import Halves
 from ingot.compiler.graph.quantizing.insert_codes import Change, Range
 from ingot.compiler.graph.quantizing.layers import Layer
 from ingot.compiler.graph.weight_arrays import WeightArrays
 from ingot.hal.errors import InvalidArgument
+from ingot.hal.spec import dtype
 from ingot.quantizing.calibration import Inputs
 from ingot.quantizing.ranges import METHODS, range_of
 from ingot.quantizing.weights import BITS, Grid, compensated, rounded, sum_of_squares
 
-__all__ = ["GIVEN", "Decision", "Scheme", "check_groups", "decide", "kept_layers", "weight_length"]
+__all__ = [
+    "GIVEN",
+    "Decision",
+    "Scheme",
+    "check_groups",
+    "decide",
+    "kept_layers",
+    "settled",
+    "weight_length",
+]
 
 _Array = np.ndarray[Any, Any]
 
@@ -46,6 +57,11 @@ class Scheme:
 
     def __post_init__(self) -> None:
         _check_one_of("weights", self.weights, BITS)
+        if self.is_bf16 and (self.activations, self.group, self.compensate) != (None, None, False):
+            raise InvalidArgument(
+                "weights='bf16' has neither codes nor scales, and rounds activations, too: leave "
+                "activations, group and compensate out"
+            )
         if self.activations is not None:
             _check_one_of("activations", self.activations, _ACTIVATIONS)
             if self.bits != 8:
@@ -69,6 +85,11 @@ class Scheme:
     @property
     def bits(self) -> int:
         return BITS[self.weights]
+
+    @property
+    def is_bf16(self) -> bool:
+        """Whether both factors of products become bf16."""
+        return self.weights == "bf16"
 
     def bits_of(self, layer: Layer) -> int:
         """Bits of a layer's codes: only products take those of 3, others read parts of bytes."""
@@ -125,7 +146,8 @@ def kept_layers(keep: Sequence[str], layers: Mapping[str, Layer]) -> set[str]:
 def check_groups(layers: Iterable[Layer], scheme: Scheme) -> None:
     """InvalidArgument: the group does not divide the rows of a layer."""
     for layer in layers:
-        _group(layer, scheme)
+        if not scheme.is_bf16:
+            _group(layer, scheme)
 
 
 def decide(
@@ -151,7 +173,10 @@ def decide(
             elif not np.isfinite(matrix := layer.matrix(weight)).all():
                 yield Decision(layer, None, "its weight has NaN or infinite elements")
             else:
-                yield _decided(layer, matrix, scheme, inputs.get(layer.name))
+                decide = _in_bf16 if scheme.is_bf16 else _decided
+                yield _unless_too_far(
+                    decide(layer, matrix, scheme, inputs.get(layer.name)), scheme.max_error
+                )
 
 
 def _decided(layer: Layer, weight: _Array, scheme: Scheme, inputs: Inputs | None) -> Decision:
@@ -169,10 +194,33 @@ def _decided(layer: Layer, weight: _Array, scheme: Scheme, inputs: Inputs | None
         reason = f"its input stays float: {layer.obstacle}"
     rows = None if inputs is None else inputs.rows
     if rows is None:
-        decision = Decision(layer, change, reason, *_errors(weight, codes.numbers()))
-    else:
-        decision = _with_data(layer, weight, change, reason, rows)
-    limit = scheme.max_error
+        return Decision(layer, change, reason, *_errors(weight, codes.numbers()))
+    return _with_data(layer, weight, change, reason, rows)
+
+
+def _in_bf16(layer: Layer, weight: _Array, scheme: Scheme, inputs: Inputs | None) -> Decision:
+    halves = Halves(weight.astype(dtype("bf16").numpy))
+    found, rows = halves.numbers(), None if inputs is None else inputs.rows
+    if rows is not None:
+        rounded_rows = rows.astype(dtype("bf16").numpy).astype(np.float32)
+        found, weight = _multiplied(rounded_rows, found), _multiplied(rows, weight)
+    return Decision(layer, Change(halves), "", *_errors(weight, found), rows is not None)
+
+
+def settled(decisions: Sequence[Decision], in_bf16: Collection[str]) -> list[Decision]:
+    """The decisions for bf16, where only these layers became it."""
+    why = "it is small or a lookup, or has fewer products by Winograd's way"
+    return [
+        replace(each, change=None, reason=why)
+        if each.change is not None and each.layer.name not in in_bf16
+        else each
+        for each in decisions
+    ]
+
+
+def _unless_too_far(decision: Decision, limit: float | None) -> Decision:
+    """The decision, or that the layer stays float."""
+    layer = decision.layer
     if limit is not None and decision.error is not None and decision.error > limit:
         why = f"its relative error would be {decision.error:.2g}, more than {limit:.2g}"
         return Decision(layer, None, why, decision.error, decision.cosine, decision.is_measured)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from ingot.compiler.graph.quantizing.codes import Halves
+from ingot.compiler.graph.quantizing.insert_codes import Change
 from ingot.hal.printable import printable, size_text
 from ingot.quantizing.deciding import Decision, weight_length
 from ingot.quantizing.measuring import Measured, Program, ResultError, Roofline
@@ -13,8 +15,8 @@ __all__ = ["LayerReport", "QuantizationReport", "make_report"]
 
 _LONGEST_LAYER = 60  # characters
 
-_BYTES_SPEED = 4.0
-"""How many times as many products of bytes as of floats an instruction does."""
+_BYTES_SPEED, _BF16_SPEED = 4.0, 2.0
+"""How many times as many products of bytes, or of bf16, as of floats an instruction does."""
 
 
 @dataclass(frozen=True)
@@ -157,8 +159,7 @@ def _layer(
     predicted: list[float | None] = [None, None]
     if programs is not None:
         roofline = programs[0].roofline(times[0]) if times else Roofline()
-        is_bytes = change is not None and (change.range is not None or change.is_dynamic)
-        speeds = 1.0, _BYTES_SPEED if is_bytes else 1.0
+        speeds = 1.0, _speed(change)
         predicted = [
             program.predicted(layer.name, roofline, speed)
             for program, speed in zip(programs, speeds, strict=True)
@@ -183,10 +184,21 @@ def _layer(
     )
 
 
+def _speed(change: Change | None) -> float:
+    """How many times as many products an instruction does as of floats."""
+    if change is None:
+        return 1.0
+    if isinstance(change.weight, Halves):
+        return _BF16_SPEED
+    return 1.0 if change.range is None and not change.is_dynamic else _BYTES_SPEED
+
+
 def _scheme_text(decision: Decision) -> str:
     change = decision.change
     if change is None:
         return "float"
+    if isinstance(change.weight, Halves):
+        return "bf16 x bf16" if decision.layer.kind != "table" else "bf16"
     text = f"int{change.weight.bits}"
     if change.weight.groups > 1:
         text += f", groups of {decision.layer.inputs // change.weight.groups}"

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ingot.compiler import Module, ir
+from ingot.compiler.graph.forms.round_factors import KEPT_IN_F32
 from ingot.compiler.graph.quantizing.insert_codes import insert_codes
 from ingot.compiler.graph.quantizing.layers import find_layers
 from ingot.compiler.read_source import copy_module
@@ -14,7 +15,15 @@ from ingot.compiling import compile
 from ingot.hal.errors import CompileError, InvalidArgument
 from ingot.inputs import random_inputs
 from ingot.quantizing.calibration import Calibration, calibrate, results_of
-from ingot.quantizing.deciding import GIVEN, Decision, Scheme, check_groups, decide, kept_layers
+from ingot.quantizing.deciding import (
+    GIVEN,
+    Decision,
+    Scheme,
+    check_groups,
+    decide,
+    kept_layers,
+    settled,
+)
 from ingot.quantizing.measuring import Measured, Program, compare_results, measure
 from ingot.quantizing.report import QuantizationReport, make_report
 from ingot.quantizing.samples import Sample, read_samples
@@ -74,12 +83,13 @@ class Work:
             )
         if not self._is_callable():
             module = self._compiled(decisions, self.options)
-            return module, make_report(decisions, len(module))
+            return module, make_report(self._settled(decisions, module), len(module))
         plain = self._compiled(())
         before = Program(plain, samples[0] if samples else _random_sample(plain, dims))
         samples = samples or [before.sample]
         expected = calibration.results or [results_of(before.model, before.sample)]
         after = Program(self._compiled(decisions), samples[0])
+        decisions = self._settled(decisions, after.module)
         times: Sequence[Measured] = ()
         if is_measured:
             times = self._measured(before, after)
@@ -141,10 +151,16 @@ class Work:
         """The program with what was decided, for this machine unless options say else."""
         copy = copy_module(self.module)
         changes = {each.layer.name: each.change for each in decisions if each.change is not None}
-        if changes:
-            copy = insert_codes(copy, changes)
         precision = self.precision if changes else "f32"
+        if changes and self.scheme.is_bf16:
+            precision = "bf16"
+            copy.attributes[KEPT_IN_F32] = tuple(self.layers.keys() - changes.keys())
+        elif changes:
+            copy = insert_codes(copy, changes)
         return compile(copy, precision=precision, progress=self.progress, **(options or {}))
+
+    def _settled(self, decisions: list[Decision], module: Module) -> list[Decision]:
+        return settled(decisions, module.report.in_bf16) if self.scheme.is_bf16 else decisions
 
     def _measured(self, before: Program, after: Program) -> Sequence[Measured]:
         self.progress("measure")

@@ -1,4 +1,5 @@
-"""Contractions of bytes in words of four: exact, whatever instructions a variant has."""
+"""Contractions of bytes in words of four: exact, whatever instructions a variant has. Those of bf16
+in words of two, where an instruction multiplies them."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 
 from ingot.compiler.graph.builder import Builder
-from ingot.compiler.ir import TensorType, Value, walk
+from ingot.compiler.ir import Function, TensorType, Value, walk
 from ingot.compiler.ir.dims import symbol
 from ingot.compiler.kernels.interpreter import run_kernel
 from ingot.compiler.kernels.lanes.contraction import lower_contraction
@@ -16,10 +17,11 @@ from ingot.compiler.kernels.lanes.convolution import (
     lower_convolution,
     lower_direct_convolution,
 )
+from ingot.compiler.kernels.schedule import MOST_SCRATCH
 from ingot.hal.spec import dtype
 from tests.support.entries import entry
-from tests.support.kernel_runner import VARIANTS, dot4_variants, run
-from tests.support.products import pack
+from tests.support.kernel_runner import VARIANTS, dot2_variants, dot4_variants, run
+from tests.support.products import error_of, pack
 
 Array = np.ndarray[Any, Any]
 SIGNS = (("u8", "i8"), ("i8", "i8"), ("u8", "u8"), ("i8", "u8"))
@@ -105,3 +107,94 @@ def test_pixels_of_bytes_are_multiplied_exactly(variant: str, form: str) -> None
         for j in range(3)
     )
     np.testing.assert_array_equal(got, wanted)
+
+
+BF16 = dtype("bf16")
+
+
+def halves(*shape: int, seed: int = 5) -> Array:
+    return np.random.default_rng(seed).standard_normal(shape).astype(BF16.numpy)
+
+
+def check_halves(function: Function, arrays: list[Array], wanted: Array, variant: str) -> None:
+    """The kernel multiplies pairs, on the machine and in the interpreter."""
+    lower = lower_convolution if wanted.ndim == 4 else lower_contraction
+    kernel = lower(function, VARIANTS[variant].target)
+    assert any(op.name == "loop.dot2" for op in walk(kernel.loops))
+    out = np.full(wanted.shape, 7, np.float32)
+    (got,) = run(kernel, arrays, [out], variant)
+    assert error_of(got, wanted) <= 1e-6
+    assert run_kernel(kernel, [*arrays, out], {}) is None
+    assert error_of(out, wanted) <= 1e-6
+
+
+@pytest.mark.parametrize("variant", dot2_variants())
+@pytest.mark.parametrize("n", [5, 70])
+def test_pairs_of_bf16_are_multiplied(variant: str, n: int) -> None:
+    m, k = 9, 34
+
+    def build(b: Builder, x: Value, w: Value) -> Value:
+        return b.value("dot_packed", x, w, n=n, dtype=dtype("f32"))
+
+    panels = TensorType(BF16, (-(-n // 16), k // 2, 16, 2))
+    a, w = halves(m, k), halves(k, n, seed=6)
+    wanted = a.astype(np.float64) @ w.astype(np.float64)
+    check_halves(entry([TensorType(BF16, (m, k)), panels], build), [a, pack(w)], wanted, variant)
+
+
+@pytest.mark.parametrize("variant", dot2_variants())
+@pytest.mark.parametrize("steps", [1, 2])
+def test_pixels_of_bf16_are_multiplied_in_pairs(variant: str, steps: int) -> None:
+    channels, n = 6, 21
+
+    def build(b: Builder, x: Value, w: Value) -> Value:
+        moves = {"window": (3, 3), "padding": ((1, 1), (1, 1)), "strides": (1, steps)}
+        return b.value("conv_packed", x, w, n=n, dtype=dtype("f32"), **moves)
+
+    x, w = halves(2, 6, 9, channels), halves(3, 3, channels, n, seed=6)
+    panels = TensorType(BF16, (2, 9 * channels // 2, 16, 2))
+    padded = np.pad(x.astype(np.float64), ((0, 0), (1, 1), (1, 1), (0, 0)))
+    wanted = sum(
+        padded[:, i : i + 6, j : j + 9 : steps] @ w[i, j].astype(np.float64)
+        for i in range(3)
+        for j in range(3)
+    )
+    function = entry([TensorType(BF16, x.shape), panels], build)
+    check_halves(function, [x, pack(w.reshape(-1, n))], np.asarray(wanted), variant)
+
+
+@pytest.mark.parametrize("variant", dot2_variants())
+def test_a_product_of_bf16_keeps_what_is_not_finite_and_may_drop_what_is_subnormal(
+    variant: str,
+) -> None:
+    rows = [[np.inf, 1], [np.inf, -np.inf], [np.nan, 0], [3e38, 3e38], [1e-39, 1e-39], [1, 2]]
+
+    def build(b: Builder, x: Value, w: Value) -> Value:
+        return b.value("dot_packed", x, w, n=16, dtype=dtype("f32"))
+
+    types = [TensorType(BF16, (len(rows), 2)), TensorType(BF16, (1, 1, 16, 2))]
+    kernel = lower_contraction(entry(types, build), VARIANTS[variant].target)
+    arrays = [np.array(rows, BF16.numpy), pack(np.ones((2, 16), BF16.numpy))]
+    (got,) = run(kernel, arrays, [np.zeros((len(rows), 16), np.float32)], variant)
+    np.testing.assert_array_equal(got[[0, 1, 2, 3, 5], 0], [np.inf, np.nan, np.nan, np.inf, 3])
+    assert 0 <= got[4, 0] <= 2.1e-39
+
+
+@pytest.mark.parametrize("variant", dot4_variants()[:1])
+def test_a_weight_of_bf16_that_does_not_fit_scratch_is_read_as_it_lies(variant: str) -> None:
+    channels, n = 512, 64
+
+    def build(b: Builder, x: Value, w: Value) -> Value:
+        moves = {"window": (3, 3), "strides": (2, 2)}
+        return b.value("conv_packed", x, w, n=n, dtype=dtype("f32"), **moves)
+
+    x, w = halves(1, 3, 3, channels), halves(3, 3, channels, n, seed=6)
+    panels = TensorType(BF16, (4, 9 * channels // 2, 16, 2))
+    kernel = lower_convolution(
+        entry([TensorType(BF16, x.shape), panels], build), VARIANTS[variant].target
+    )
+    assert kernel.scratch_length <= MOST_SCRATCH
+    out = np.zeros((1, 1, 1, n), np.float32)
+    (got,) = run(kernel, [x, pack(w.reshape(-1, n))], [out], variant)
+    wanted = x.reshape(1, -1).astype(np.float64) @ w.reshape(-1, n).astype(np.float64)
+    assert error_of(got.reshape(1, n), wanted) <= 2e-6

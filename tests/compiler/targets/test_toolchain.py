@@ -354,11 +354,11 @@ def test_variants_are_chosen_by_name() -> None:
 
 
 def test_platforms_are_sets_of_variants() -> None:
-    def names(given: str | list[str], has_dot4: bool = False) -> list[str]:
-        return [each.name for each in toolchain.choose_variants(given, has_dot4)]
+    def names(given: str | list[str], *products: str) -> list[str]:
+        return [each.name for each in toolchain.choose_variants(given, products)]
 
     assert names(["raspberry-pi"]) == ["aarch64", "armv7-neon"]
-    assert names(["raspberry-pi"], True) == ["aarch64-dotprod", "aarch64", "armv7-neon"]
+    assert names(["raspberry-pi"], "i8") == ["aarch64-dotprod", "aarch64", "armv7-neon"]
     assert names(["aarch64-dotprod", "ios"]) == ["aarch64-dotprod", "aarch64"]
     assert names(["browser"]) == names("browser") == ["wasm32-relaxed-simd", "wasm32-simd128"]
 

@@ -1,0 +1,113 @@
+"""Products of f32 as products of bf16: with `precision="bf16"`, what meets a weight.
+
+Both sides are rounded to the nearest bf16, ties to even, and products are added in f32, as f32: a
+result is off by at most 2^-8 of the sum of its absolute terms, beside the rounding of that sum. The
+weight is stored so, in half the bytes, where its rows are looked up, too. Steps of K become even
+with zeros, for kernels read both sides in pairs; those of products that were bf16 before, too. What
+is small, and convolutions that Winograd's way has made smaller than half, stay f32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+from ingot.compiler.graph.builder import Builder, tensor_type
+from ingot.compiler.graph.folding.eliminate_common_subexpressions import (
+    eliminate_common_subexpressions,
+)
+from ingot.compiler.graph.forms.moves import moved, moved_from
+from ingot.compiler.graph.forms.pack_weights import IN_BF16, in_whole_words
+from ingot.compiler.graph.forms.round_rows import precision_of
+from ingot.compiler.graph.ops import Convolution, DotGeneral, Take, parse_layout
+from ingot.compiler.graph.rewriter import defined_by, rewrite, weights_of
+from ingot.compiler.ir import Module, Op, Value
+from ingot.compiler.ir.dims import known_dim, product
+from ingot.hal.spec import dtype
+
+__all__ = ["KEPT_IN_F32", "round_factors"]
+
+KEPT_IN_F32 = "kept_in_f32"
+"""Attribute of a module: layers whose products stay as they are."""
+
+_LEAST = 1 << 12
+"""Elements of a weight from which on rounding what it meets pays."""
+
+_F32, _BF16 = dtype("f32"), dtype("bf16")
+
+
+def round_factors(module: Module) -> Module:
+    """Round the factors of the products of every function; returns the module."""
+    if precision_of(module) != _BF16.name:
+        return module
+    layers, kept = list[str](), cast(tuple[str, ...], module.attributes.get(KEPT_IN_F32, ()))
+    for function in module.functions.values():
+        weights, rounded = weights_of(function), set[Value]()
+
+        def rule(
+            op: Op, builder: Builder, weights: set[Value] = weights, rounded: set[Value] = rounded
+        ) -> Sequence[Value] | None:
+            if op.location in kept or not _is_large(op, weights):
+                return None
+            layers.append(op.location)
+            rounded.update(moved_from(each)[0] for each in weights.intersection(op.operands))
+            factors = [_rounded(each, builder) for each in op.operands]
+            factors = _in_pairs(op, factors, builder)
+            return None if factors == op.operands else [builder.like(op, *factors)]
+
+        def look_up(
+            op: Op, builder: Builder, rounded: set[Value] = rounded
+        ) -> Sequence[Value] | None:
+            if op.name != "take" or Take.of(op).axis != 0 or op.operands[0] not in rounded:
+                return None
+            layers.append(op.location)
+            row = builder.like(op, _rounded(op.operands[0], builder), op.operands[1])
+            return [builder.value("convert", row, dtype=_F32)]
+
+        if rewrite(function.block, rule):
+            rewrite(function.block, look_up)
+    if layers:
+        eliminate_common_subexpressions(module)  # one table for lookups and products
+    module.attributes[IN_BF16] = tuple(layers)
+    return module
+
+
+def _is_large(op: Op, weights: set[Value]) -> bool:
+    """Whether it is a product of f32, one side a weight of many elements."""
+    if op.name not in ("dot_general", "convolution"):
+        return False
+    if op.name == "convolution" and Convolution.of(op).groups != 1:
+        return False
+    types = {tensor_type(each).dtype for each in (*op.operands, op.result)}
+    if types != {_F32} and {tensor_type(each).dtype for each in op.operands} != {_BF16}:
+        return False
+    sides = [each for each in op.operands if each in weights]
+    if len(sides) != 1 or (op.name == "convolution" and op.operands[1] not in weights):
+        return False
+    length = product(tensor_type(sides[0]).shape)
+    return isinstance(length, int) and length >= _LEAST
+
+
+def _in_pairs(op: Op, factors: list[Value], builder: Builder) -> list[Value]:
+    """The factors of a dot_general or convolution, with an even count of terms."""
+    if isinstance(op.attributes, DotGeneral):
+        axes = op.attributes.lhs_contract, op.attributes.rhs_contract
+        shape = tensor_type(factors[0]).shape
+        if any(known_dim(shape[axis]) % 2 == 0 for axis in axes[0]):
+            return factors
+        sides = axes[0][0], axes[1][0]
+    else:
+        layout = parse_layout(Convolution.of(op).layout)
+        sides = layout.feature, layout.weight_input
+    return [in_whole_words(x, axis, builder) for x, axis in zip(factors, sides, strict=True)]
+
+
+def _rounded(x: Value, builder: Builder) -> Value:
+    """Rounded before it is moved: where others read what is moved, they read the same."""
+    x, moves = moved_from(x)
+    stored = defined_by(x, "convert")
+    if stored is not None and tensor_type(stored.operands[0]).dtype is _BF16:
+        x = stored.operands[0]
+    elif tensor_type(x).dtype is not _BF16:
+        x = builder.value("convert", x, dtype=_BF16)
+    return moved(x, moves, builder)

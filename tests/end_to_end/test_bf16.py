@@ -1,0 +1,153 @@
+"""`precision="bf16"`: factors of products with weights are rounded, sums are f32, everywhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from onnx import helper
+
+import ingot
+from tests.support.devices import best_variant, load_everywhere
+from tests.support.drawn import examples
+from tests.support.kernel_runner import dot2_variants
+from tests.support.onnx_models import build_model, make_value
+from tests.support.products import draw, error_of
+
+Array = np.ndarray[Any, Any]
+OPTIONS: Any = {"precision": "bf16", "variants": [*dot2_variants(), best_variant()][:1]}
+"""Where there is an instruction, it is used; what a device does instead gives the same."""
+
+
+def rounded(x: Array) -> Array:
+    return x.astype(ml_dtypes.bfloat16).astype(np.float64)
+
+
+def product(w: Array, op: str = "MatMul", shape: Any = ("rows",), **attributes: Any) -> Any:
+    """x times the weight."""
+    x = (*shape, w.shape[0]) if op == "MatMul" else shape
+    node = helper.make_node(op, ["x", "w"], ["y"], **attributes)
+    return build_model([node], [make_value("x", x)], ["y"], {"w": w})
+
+
+def check(model: Any, x: Array, wanted: Array) -> None:
+    assert error_of(np.asarray(model(x)), wanted) <= 2e-6
+
+
+@pytest.mark.slow
+@examples(3)
+@given(
+    k=st.integers(40, 90),
+    n=st.integers(103, 170),
+    rows=st.integers(0, 40),
+    shape=st.sampled_from([None, "rows"]),
+)
+def test_both_factors_are_rounded_and_sums_are_f32(
+    k: int, n: int, rows: int, shape: str | None
+) -> None:
+    w, x = draw(k, n), draw(rows, k, seed=1)
+    for model in load_everywhere(product(w, shape=(shape or rows,)), **OPTIONS).values():
+        check(model, x, rounded(x) @ rounded(w))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("channels", "size"), [(3, 9), (34, "h")])
+def test_images_are_rounded_whatever_their_channels(channels: int, size: Any) -> None:
+    w = draw(56, channels, 5, 5) / 25
+    source = product(w, "Conv", (1, channels, size, 9), strides=[2, 2], pads=[2, 2, 2, 2])
+    x = draw(1, channels, 9, 9, seed=1)
+    padded = np.pad(rounded(x), ((0, 0), (0, 0), (2, 2), (2, 2)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (5, 5), (2, 3))[:, :, ::2, ::2]
+    wanted = np.einsum("nchwij,ocij->nohw", windows, rounded(w))
+    for model in load_everywhere(source, **OPTIONS).values():
+        check(model, x, wanted)
+
+
+def test_numbers_that_bf16_does_not_hold_round_to_what_is_nearest() -> None:
+    most, even = np.float32(3.4e38), np.float32(1 + 2**-8)
+    x = np.zeros((4, 64), np.float32)
+    x[:, 0] = [most, even, np.inf, np.nan]
+    w = np.zeros((64, 64), np.float32)
+    np.fill_diagonal(w, 1)
+    for model in load_everywhere(product(w, shape=(4,)), **OPTIONS).values():
+        got = np.asarray(model(x))
+        np.testing.assert_array_equal(got[:, 0], [np.inf, 1, np.inf, np.nan])
+        assert not got[1, 1:].any()
+
+
+def test_a_program_of_bf16_is_multiplied_as_it_is() -> None:
+    text = (
+        'module {} { func @main(%a: bf16[3,65] "a") -> (f32[3,80] "c") { %b = parameter() '
+        '{scope="", key="b", dtype=bf16, shape=[65,80]} : bf16[65,80] %0 = dot_general(%a, %b) '
+        "{lhs_batch=[], rhs_batch=[], lhs_contract=[1], rhs_contract=[0], dtype=f32} : f32[3,80] "
+        "return(%0) } }"
+    )
+    module = ingot.compile(text, **OPTIONS)
+    assert len(module.report.in_bf16) == 1
+    a, b = (draw(*shape).astype(ml_dtypes.bfloat16) for shape in ((3, 65), (65, 80)))
+    got = np.asarray(ingot.load(module, parameters={"b": b})(a))
+    assert error_of(got, rounded(a) @ rounded(b)) <= 2e-6
+
+
+def tied(table: Array) -> onnx.ModelProto:
+    """Embeddings whose table makes the logits, too."""
+    nodes = [
+        helper.make_node("Gather", ["table", "i"], ["x"]),
+        helper.make_node("Transpose", ["table"], ["w"]),
+        helper.make_node("MatMul", ["x", "w"], ["y"]),
+    ]
+    inputs = [make_value("i", (2,), onnx.TensorProto.INT64)]
+    return build_model(nodes, inputs, ["y"], {"table": table})
+
+
+def test_weights_take_half_the_bytes_and_a_table_that_is_multiplied_lies_once() -> None:
+    table = draw(2048, 256)
+    i = np.array([7, 2000])
+    for precision, bytes_of_one in (("f32", 4), ("bf16", 2)):
+        module = ingot.compile(tied(table), **{**OPTIONS, "precision": precision})
+        assert 0 <= module.report.constant_length - table.size * bytes_of_one < 4096
+    for model in load_everywhere(tied(table), **OPTIONS).values():
+        assert error_of(np.asarray(model(i)), rounded(table[i]) @ rounded(table.T)) <= 2e-6
+
+
+@pytest.mark.slow
+def test_quantizing_tells_the_error_of_each_layer_and_keeps_others() -> None:
+    nodes = [
+        helper.make_node("MatMul", [each, f"w{i}"], [f"{each}x"], f"layer{i}")
+        for i, each in enumerate(("x", "xx", "xxx"))
+    ]
+    weights = {"w0": draw(64, 80), "w1": draw(80, 70, seed=1), "w2": draw(70, 8, seed=2)}
+    source = build_model(nodes, [make_value("x", (5, 64))], ["xxxx"], weights)
+    data, options = draw(4, 5, 64, seed=3), {"weights": "bf16", "measure": False}
+    module = ingot.quantize(source, data={"x": data}, keep=["layer1"], **options)
+    first, second, third = module.quantization.layers
+    assert (first.scheme, second.scheme, third.scheme) == ("bf16 x bf16", "float", "float")
+    x, w = data.reshape(-1, 64), weights["w0"]
+    expected = x.astype(np.float64) @ w
+    off = np.linalg.norm(rounded(x) @ rounded(w) - expected) / np.linalg.norm(expected)
+    assert first.error == pytest.approx(off, rel=1e-3)
+    assert first.length_after * 2 == first.length_before == w.nbytes
+    assert (second.reason, third.reason[:11]) == ("kept as asked", "it is small")
+    assert module.report.in_bf16 == ("layer0",)
+    exact = ingot.quantize(source, max_error=1e-6, **options).quantization
+    assert all("more than 1e-06" in each.reason for each in exact.layers)
+    with pytest.raises(ingot.InvalidArgument, match="'bf16' has neither codes nor scales"):
+        ingot.quantize(source, activations="int8", **options)
+
+
+def test_the_report_tells_what_is_rounded_and_variants_with_an_instruction_come_first() -> None:
+    source, small = product(draw(64, 64), shape=(4,)), product(draw(64, 63), shape=(4,))
+    assert "1 layer of bf16" in ingot.compile(source, **OPTIONS).report.text()
+    assert ingot.compile(small, **OPTIONS).report.in_bf16 == ()
+    lengths = ingot.compile(source, precision="bf16", variants=["server"]).report.object_lengths
+    first = ["x86-64-v4-bf16", "x86-64-v4", "x86-64-v3", "aarch64-bf16", "aarch64"]
+    assert list(lengths) == first
+    plain = ingot.compile(source, variants=["server"]).report.object_lengths
+    assert list(plain) == [name for name in first if not name.endswith("bf16")]
+    with pytest.raises(ingot.InvalidArgument, match="'bf17' is not known; there are 'f32'"):
+        ingot.compile(source, precision="bf17")

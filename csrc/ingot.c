@@ -79,6 +79,7 @@
 #include "vm/measure.c"
 #include "vm/memory.c"
 #include "vm/native.c"
+#include "vm/reference.c"
 #include "vm/scalar.c"
 #include "vm/state.c"
 #include "vm/view.c"

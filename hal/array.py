@@ -23,6 +23,7 @@ from ingot.hal.decode import decode, storage_dtype
 from ingot.hal.device import Device, open_device
 from ingot.hal.errors import FailedPrecondition, InvalidArgument, Unsupported
 from ingot.hal.native import check, ffi, lib
+from ingot.hal.reference import Reference, reference_of_view
 from ingot.hal.spec import DType, dtype_of_code
 from ingot.hal.spec import dtype as dtype_called
 
@@ -261,11 +262,17 @@ def array_of_view(views: Any, ordinal: int, device: Device) -> Array:
     return array
 
 
-def values_of_view(views: Any, ordinal: int, device: Device) -> Array | list[Array] | None:
-    """What a call gives for a sequence or an optional; takes the reference as `array_of_view`."""
+def values_of_view(
+    views: Any, ordinal: int, device: Device, type: str = ""
+) -> Array | list[Array] | Reference | None:
+    """What a call gives for a sequence, an optional or a reference of that type; takes the counted
+    reference to the view as `array_of_view`."""
     view = views[ordinal]
     if not view:
         return None
+    if type:
+        views[ordinal] = _null  # as above
+        return reference_of_view(_gc(view, _release), type, device)
     if _layout(view).buffer:
         return array_of_view(views, ordinal, device)
     views[ordinal] = _null  # as above: a signal may raise when a call has returned

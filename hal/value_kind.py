@@ -1,6 +1,7 @@
 """What arguments and results are: tensors, or the kinds of `ingot.h`, by names.
 
-An `optional` is a tensor or nothing, an `optional_sequence` a sequence or nothing. Here too,
+An `optional` is a tensor or nothing, an `optional_sequence` a sequence or nothing, a `reference` an
+object of the application. Here too,
 nothing needs the compiled extension.
 """
 
@@ -12,7 +13,7 @@ from ingot.hal import header
 
 __all__ = ["PASSED_KINDS", "code_of_kind", "kind_of_code", "kind_text"]
 
-PASSED_KINDS = ("sequence", "optional", "optional_sequence")
+PASSED_KINDS = ("sequence", "optional", "optional_sequence", "reference")
 """The kinds that are no tensors."""
 
 
@@ -21,7 +22,7 @@ def _flags() -> dict[str, int]:
     constants = header.constants(header.read("ingot.h"))
     return {
         name: int(constants[f"INGOT_VALUE_{name.upper()}"])
-        for name in ("sequence", "optional", "any_rank")
+        for name in ("sequence", "optional", "any_rank", "reference")
     }
 
 

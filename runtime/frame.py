@@ -16,6 +16,7 @@ from ingot.hal.array import Array
 from ingot.hal.device import Device
 from ingot.hal.errors import InvalidArgument
 from ingot.hal.native import check, ffi, lib
+from ingot.hal.reference import Reference
 from ingot.runtime.limits import set_limits
 from ingot.runtime.signature import Signature, Value
 from ingot.runtime.tensors import bits_of_input, bits_of_output, wrong_dtype
@@ -29,13 +30,14 @@ _ndarray = np.ndarray
 class _Slot:
     """One argument or result: what fits, and the C struct to fill."""
 
-    __slots__ = ("dtype", "kind", "numpy", "shape", "tensor", "what")
+    __slots__ = ("dtype", "kind", "numpy", "reference", "shape", "tensor", "what")
 
     def __init__(self, what: str, value: Value, tensor: Any) -> None:
         dtype = value.dtype
         self.what = what
         self.dtype = dtype
         self.kind = value.kind
+        self.reference = value.reference
         self.tensor = tensor
         # The NumPy dtype of arguments that need no conversion: one object per dtype.
         self.numpy = dtype.numpy if dtype.is_numpy and value.kind == "tensor" else None
@@ -146,7 +148,16 @@ class Frame:
         return keep
 
     def _set_passed(self, value: Any, slot: _Slot) -> Any:
-        """Fills the slot of a sequence or an optional; what it returns must live as `keep`."""
+        """Fills the slot of what is no tensor; what it returns must live as `keep`."""
+        if slot.kind == "reference":
+            if not isinstance(value, Reference):
+                raise InvalidArgument(
+                    f"{slot.what}: is {type(value).__name__}, but must be an "
+                    f"ingot.Reference({slot.reference!r}, ...)"
+                )
+            view = value.view(self._device)
+            slot.set_view(view)
+            return view
         if value is None and slot.kind != "sequence":
             slot.clear()
             return None
@@ -221,8 +232,8 @@ class Frame:
             used = True
             if slot.kind != "tensor":
                 raise InvalidArgument(
-                    f"{slot.what}: is a sequence or an optional, for which calls make memory "
-                    "themselves; leave it None in out="
+                    f"{slot.what}: is no tensor, and for others calls make memory themselves; "
+                    "leave it None in out="
                 )
             if type(value) is Array and value.dtype is slot.dtype:
                 data = value

@@ -67,11 +67,11 @@ class Function(Uncopied):
 
     def __call__(self, *arguments: Any, out: Any = None, **named: Any) -> Any:
         """Runs the function. Arguments are arrays (NumPy, DLPack), scalars or lists; a sequence
-        is a list of arrays, an optional may be None.
+        is a list of arrays, an optional may be None, a reference is an `ingot.Reference`.
 
         Gives an Array, a tuple of them for several results, None for none; a list of Arrays for
-        a sequence, None for an optional that is empty. `out` holds the memory to write to: an
-        array, or one per result (None: make a new one).
+        a sequence, None for an optional that is empty, an `ingot.Reference` for a reference. `out`
+        holds the memory to write to: an array, or one per result (None: make a new one).
         """
         return self._run(arguments, out, named)
 
@@ -250,8 +250,11 @@ class Function(Uncopied):
     def _results(self, frame: Frame, outputs: Sequence[Any] | None) -> Any:
         """What a call gives: new arrays, and those of `out=` as they were passed."""
         views, first, device = frame.views, self._argument_count, self._session.device
+        types = [value.reference for value in self._signature.results]
         results = tuple(
-            values_of_view(views, first + ordinal, device) if value is None else value
+            values_of_view(views, first + ordinal, device, types[ordinal])
+            if value is None
+            else value
             for ordinal, value in enumerate(outputs or (None,) * self._result_count)
         )
         return results if len(results) > 1 else results[0] if results else None

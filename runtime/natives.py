@@ -25,6 +25,7 @@ from ingot.hal.array import Array
 from ingot.hal.device import Device
 from ingot.hal.errors import Cancelled, Error, FailedPrecondition, InvalidArgument
 from ingot.hal.native import ffi, keep_error, lib, raised, status_of, text
+from ingot.hal.reference import Reference, object_at
 from ingot.hal.spec import dtype_of_code
 from ingot.hal.whole_file import c_text
 from ingot.runtime.frame import bytes_of
@@ -135,10 +136,13 @@ class _Native:
     def _results(self, call: Any, memory: list[Any]) -> Any:
         """What the function gives."""
         arguments = (call.arguments + place for place in range(call.argument_count))
-        arrays = [_array(tensor, memory) for tensor in arguments]
+        values = [
+            _array(tensor, memory) if tensor.dtype else object_at(tensor.data)
+            for tensor in arguments
+        ]
         details = text(call.attributes)
         try:
-            return self._function(*arrays, **(json.loads(details) if details else {}))
+            return self._function(*values, **(json.loads(details) if details else {}))
         except BaseException as error:
             raise _Raised(error) from error
 
@@ -149,6 +153,9 @@ class _Native:
             raise InvalidArgument(f"gave {len(results)} results, expected {call.result_count}")
         for place, value in enumerate(results):
             tensor = call.results + place
+            if not tensor.dtype:
+                self._give_reference(tensor, value, place)
+                continue
             dtype, what = dtype_of_code(tensor.dtype), f"result {place}"
             shape = tuple(ffi.unpack(tensor.dims, tensor.rank)) if tensor.rank else ()
             bits = value
@@ -168,6 +175,16 @@ class _Native:
                 tensor.view = array._view
             elif tensor.length:
                 ffi.memmove(tensor.data, ffi.from_buffer(bytes_of(bits)), tensor.length)
+
+    def _give_reference(self, tensor: Any, value: Any, place: int) -> None:
+        type = text(tensor.type)
+        if value is None:
+            raise InvalidArgument(f"result {place} is None, expected an object for &{type}")
+        if not isinstance(value, Reference):
+            value = Reference(type, value)
+        view = value.view(self._device)
+        lib.ingot_buffer_view_retain(view)
+        tensor.view = view
 
 
 def _fits(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:

@@ -27,7 +27,7 @@ import numpy.typing as npt
 
 from ingot.hal.array import Array
 from ingot.hal.decode import storage_dtype
-from ingot.hal.errors import FailedPrecondition, InvalidArgument, NotFound
+from ingot.hal.errors import FailedPrecondition, InvalidArgument, NotFound, Unsupported
 from ingot.hal.file_cache import default_cache
 from ingot.hal.native import lib, text
 from ingot.hal.spec import DType
@@ -214,6 +214,10 @@ class RecordedFacts:
         rows = []
         for place, (value, each) in enumerate(zip(values, given, strict=True)):
             entry: Any = f"{what}.{place}.npy"
+            if value.kind == "reference":
+                raise Unsupported(
+                    f"{what} '{value.name}' is a reference to an object, which no file holds"
+                )
             if each is None:
                 entry = None
             elif value.kind.endswith("sequence"):

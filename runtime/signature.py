@@ -26,15 +26,19 @@ class Value:
 
     `kind` is "tensor", "sequence" (a list of arrays), "optional" (an array or None), or
     "optional_sequence". Of all but tensors dtype and shape are those of the elements, with "?"
-    for a dim in which they may differ; the shape ("*",) stands for any one rank."""
+    for a dim in which they may differ; the shape ("*",) stands for any one rank. A "reference" is
+    an `ingot.Reference` of the type `reference`."""
 
     name: str
     dtype: DType
     shape: tuple[int | str, ...]
     doc: str = ""
     kind: str = "tensor"
+    reference: str = ""
 
     def __str__(self) -> str:
+        if self.reference:
+            return f"{self.name}: &{self.reference}"
         dims = ",".join(map(str, self.shape))
         return f"{self.name}: {kind_text(self.kind, f'{self.dtype}[{dims}]')}"
 
@@ -110,7 +114,8 @@ def _value(module: Any, info: Any) -> Value:
     dims = tuple(_read_dim(module, info.first_dim + index) for index in range(info.rank))
     kind, any_rank = kind_of_code(info.kind)
     shape = ("*",) if any_rank else dims
-    return Value(text(info.name), dtype_of_code(info.dtype), shape, text(info.doc), kind)
+    reference = str(_read_dim(module, info.first_dim)) if kind == "reference" else ""
+    return Value(text(info.name), dtype_of_code(info.dtype), shape, text(info.doc), kind, reference)
 
 
 def _read_dim(module: Any, dim: int) -> int | str:

@@ -2,14 +2,16 @@
 
 Symbols stand for dims that a call tells: of an argument, those that its operand has; of a result,
 formulas of the arguments' symbols. A symbol of results alone is a dim that the function decides.
+`&acme.tokenizer` is a reference to an object of the application, of a type that it names.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
-from ingot.compiler.ir import TensorType
+from ingot.compiler.ir import ReferenceType, TensorType
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dim_text import parse_dim
 from ingot.compiler.ir.dims import Dim, substitute, symbol, symbols_of
@@ -20,6 +22,7 @@ __all__ = ["NativeSignature", "parse_signature"]
 
 _GREATEST_COUNT = 64
 _GREATEST_RANK = 32
+_REFERENCE = re.compile(r"&([A-Za-z_][\w.]*)\s*(?=,|\Z)", re.ASCII)
 _EXAMPLE = "'(f32[h,w,3]) -> (f32[224,224,3])'"
 
 
@@ -74,6 +77,8 @@ class NativeSignature:
         known |= {old: symbol(new) for old, new in zip(self.decided, decided, strict=True)}
         return [
             TensorType(type.dtype, tuple(substitute(dim, known) for dim in type.shape))
+            if type.shape
+            else type
             for type in self.results
         ]
 
@@ -103,7 +108,12 @@ def _types(text: str, whole: str) -> tuple[TensorType, ...]:
         text = text[1:-1]
     types: list[TensorType] = []
     while text.strip():
-        text = text.strip().removeprefix(",") if types else text.strip()
+        text = text.strip().removeprefix(",").lstrip() if types else text.strip()
+        reference = _REFERENCE.match(text)
+        if reference:
+            types.append(ReferenceType(name=reference[1]))
+            text = text[reference.end() :]
+            continue
         name, bracket, rest = text.partition("[")
         dims, end, text = rest.partition("]")
         if not bracket or not end or (text.strip() and not text.strip().startswith(",")):

@@ -94,6 +94,6 @@ def _values(op: Op) -> Iterator[Value]:
 
 
 def _type(type: Type, values: Mapping[str, Dim]) -> Type:
-    if not isinstance(type, TensorType):
+    if not isinstance(type, TensorType) or not type.shape:
         return type
     return TensorType(type.dtype, tuple(substitute(dim, values) for dim in type.shape))

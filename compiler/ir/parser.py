@@ -35,6 +35,7 @@ from ingot.compiler.ir.types import (
     ListType,
     MemoryType,
     PassedType,
+    ReferenceType,
     RefType,
     ScalarType,
     TensorType,
@@ -54,6 +55,7 @@ _TOKEN = re.compile(
     | (?:vector|memory)<\w+>
     | (?:list|sequence|optional|optional_sequence)<\w+\[(?:[\d,?]*|\*)\]>
     | [A-Za-z_]\w*\[[^\]\[]*\]               # tensor type
+    | &[\w.]+                               # type of a reference
     | <[^<>]*>                               # dim
     | -?(?:inf|nan)\b
     | -?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?
@@ -199,6 +201,8 @@ class _Parser:
             return _WORDS[token]
         if token in DTYPES:
             return ScalarType(DTYPES[token])
+        if token.startswith("&"):
+            return ReferenceType(name=token[1:])
         if token.endswith("]>"):
             kind, _, element = token.partition("<")
             list = self.read_list_type(element.removesuffix(">"))

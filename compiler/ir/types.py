@@ -1,10 +1,10 @@
 """The types of values, for all IR levels.
 
 `f32[n,4]` a tensor, `list<f32[?,4]>` a list of tensors, `sequence<f32[?,4]>` such a list as
-callers pass and get it, `f32` a scalar, `vector<16xf32>` a vector of a kernel, `memory<f32>`
-typed memory that a kernel reads and writes by element index, `index` an integer that counts a
-kernel's loops, work items and elements, `ref` a device buffer. Types are frozen, compare by
-value, and print as text that `parse_type` in `parser.py` reads back.
+callers pass and get it, `&acme.db` an object of the application, `f32` a scalar, `vector<16xf32>`
+a vector of a kernel, `memory<f32>` typed memory that a kernel reads and writes by element index,
+`index` an integer that counts a kernel's loops, work items and elements, `ref` a device buffer.
+Types are frozen, compare by value, and print as text that `parse_type` in `parser.py` reads back.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ __all__ = [
     "MemoryType",
     "PassedType",
     "RefType",
+    "ReferenceType",
     "ScalarType",
     "TensorType",
     "Type",
@@ -39,6 +40,20 @@ class TensorType:
 
     def __str__(self) -> str:
         return f"{self.dtype.name}[{','.join(map(str, self.shape))}]"
+
+
+_HANDLE = dtype("i64")
+
+
+@dataclass(frozen=True)
+class ReferenceType(TensorType):
+    """An object of the application, of a type that it names: a handle, which is only passed on."""
+
+    dtype: DType = _HANDLE
+    name: str = ""
+
+    def __str__(self) -> str:
+        return f"&{self.name}"
 
 
 @dataclass(frozen=True)

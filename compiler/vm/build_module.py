@@ -8,7 +8,7 @@ from typing import Any, Protocol, cast
 from ingot.compiler.dispatch import ops as dispatch
 from ingot.compiler.graph.init_functions import is_init
 from ingot.compiler.graph.native_signature import parse_signature
-from ingot.compiler.ir import Function, Module, PassedType, TensorType, Value
+from ingot.compiler.ir import Function, Module, PassedType, ReferenceType, TensorType, Value
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.printer import to_text
 from ingot.compiler.kernels.kernel import Kernel
@@ -102,8 +102,7 @@ def native_contents(name: str, signature: str, optional: bool = False) -> Native
     """What a module says of a native function. InvalidArgument: it is no signature."""
     types = parse_signature(signature)
     arguments, results = (
-        tuple(ValueContents("", type.dtype, type.shape) for type in part)
-        for part in (types.arguments, types.results)
+        tuple(_value("", type, "") for type in part) for part in (types.arguments, types.results)
     )
     decided = sum(types.decides(place) << place for place in range(len(results)))
     return NativeContents(name, str(types), arguments, results, decided, optional)
@@ -157,6 +156,8 @@ def _values(
 
 
 def _value(name: str, type: TensorType | PassedType, doc: str) -> ValueContents:
+    if isinstance(type, ReferenceType):
+        return ValueContents(name, type.dtype, (), doc, "reference", reference=type.name)
     if isinstance(type, TensorType):
         return ValueContents(name, type.dtype, type.shape, doc)
     return ValueContents(name, type.dtype, type.list.shape, doc, type.kind, type.list.any_rank)

@@ -47,7 +47,8 @@ class Code:
 @dataclass(frozen=True)
 class ValueContents:
     """An argument or result of an exported function: a tensor, or what `kind` says, as in
-    `PassedType`; then None stands for a dim in which elements may differ."""
+    `PassedType`; then None stands for a dim in which elements may differ. A "reference" is a handle
+    of the type that `reference` names."""
 
     name: str
     dtype: DType
@@ -55,6 +56,7 @@ class ValueContents:
     doc: str = ""
     kind: str = "tensor"
     any_rank: bool = False
+    reference: str = ""
 
 
 @dataclass(frozen=True)

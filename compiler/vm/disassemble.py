@@ -84,6 +84,8 @@ def value_text(
     name = name_text(value.name)
     if isinstance(value, VariableContents):
         return f"{name}: {value.dtype.name}[{','.join(dims)}]"
+    if value.reference:
+        return f"{name}: &{value.reference}"
     element = f"{value.dtype.name}[{'*' if value.any_rank else ','.join(dims)}]"
     return f"{name}: {kind_text(value.kind, element)}"
 

@@ -353,6 +353,8 @@ def _list(line: Line, read: Callable[[Line], _Row]) -> list[_Row]:
 def _value(line: Line) -> ValueContents:
     name = line.name()
     line.expect(":")
+    if line.take("&"):
+        return ValueContents(name, DTYPES["i64"], (), "", "reference", reference=line.word())
     kind = ""
     for part in ("optional", "sequence"):
         if line.take(part):

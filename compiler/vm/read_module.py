@@ -125,6 +125,9 @@ class _Reader:
         dtype = spec.dtype_of_code(row["dtype"])
         texts = self.text(row["name"]), self.text(row["doc"])
         kind, any_rank = kind_of_code(row["kind"])
+        if kind == "reference":
+            type = self.text(self.dims[row["first_dim"]]["text"])
+            return ValueContents(texts[0], dtype, (), texts[1], kind, reference=type)
         shape = self.shape(row) if kind == "tensor" else self.element_shape(row)
         return ValueContents(texts[0], dtype, shape, texts[1], kind, any_rank)
 

@@ -31,10 +31,12 @@ Rows = list[dict[str, Any]]
 def write_module(contents: ModuleContents) -> bytes:
     """The bytes of the module file."""
     values = [each for one in contents.functions for each in (*one.arguments, *one.results)]
+    values += [each for one in contents.natives for each in (*one.arguments, *one.results)]
+    kinds = {each.kind for each in values}
     layout = spec.layout()
-    is_of_tensors = all(each.kind == "tensor" for each in values) and not contents.natives
-    major = "_OF_TENSORS" if is_of_tensors else ""
-    minor = "" if contents.natives else major or "_OF_LISTS"
+    of_values = "_OF_LISTS" if kinds - {"tensor"} else "_OF_TENSORS"
+    minor = "" if "reference" in kinds else "_OF_NATIVES" if contents.natives else of_values
+    major = minor if minor == "_OF_TENSORS" else ""
     header = {
         "version_major": layout.constants[f"INGOT_MODULE_VERSION_MAJOR{major}"],
         "version_minor": layout.constants[f"INGOT_MODULE_VERSION_MINOR{minor}"],
@@ -181,7 +183,7 @@ class _Tables:
             self.strings += encoded(text) + b"\0"
         return self.offsets[text]
 
-    def _add_dims(self, shape: Iterable[Dim | None]) -> int:
+    def _add_dims(self, shape: Iterable[Dim | str | None]) -> int:
         first = len(self.dims)
         self.dims += [
             {
@@ -197,7 +199,7 @@ class _Tables:
             {
                 "name": self._string(value.name),
                 "doc": self._string(value.doc),
-                "first_dim": self._add_dims(value.shape),
+                "first_dim": self._add_dims((value.reference,) if value.reference else value.shape),
                 "rank": len(value.shape),
                 "kind": code_of_kind(value.kind, value.any_rank),
                 "dtype": value.dtype.code,

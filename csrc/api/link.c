@@ -38,7 +38,10 @@ bool ingot_program_find_link(const ingot_program_t *program, const char *name,
 static bool value_fits(const ingot_module_t *caller, const ingot_layout_value_t *wanted,
                        const ingot_module_t *module, const ingot_layout_value_t *value,
                        bool argument) {
-  bool fits = value->kind == 0 && value->dtype == wanted->dtype && value->rank == wanted->rank;
+  bool fits = value->kind == wanted->kind && value->dtype == wanted->dtype &&
+              value->rank == wanted->rank &&
+              strcmp(ingot_module_reference_type(module, value),
+                     ingot_module_reference_type(caller, wanted)) == 0;
   for (uint32_t d = 0; fits && d < value->rank; ++d) {
     int64_t size = module->dims[value->first_dim + d].size;
     int64_t said = caller->dims[wanted->first_dim + d].size;
@@ -71,14 +74,16 @@ void ingot_program_link_text(const ingot_program_t *program, uint32_t function, 
   for (uint32_t k = 0; k < layout->argument_count + layout->result_count; ++k) {
     const ingot_layout_value_t *value = &module->values[layout->first_value + k];
     const char *before = k == layout->argument_count ? ") -> (" : k > 0 ? ", " : "";
-    (void)ingot_text_add(out_text, capacity, "%s%s%s[", before, value->kind ? "list of " : "",
-                         ingot_dtype_name(value->dtype));
+    const char *type = ingot_module_reference_type(module, value);
+    const char *kind = value->kind ? "list of " : "";
+    (void)ingot_text_add(out_text, capacity, "%s%s%s%s", before, *type ? "&" : kind,
+                         *type ? type : ingot_dtype_name(value->dtype), *type ? "" : "[");
     for (uint32_t d = 0; d < value->rank; ++d) {
       const ingot_layout_dim_t *dim = &module->dims[value->first_dim + d];
       (void)ingot_text_add(out_text, capacity, "%s%s", d ? "," : "",
                            ingot_module_string(module, dim->text));
     }
-    (void)ingot_text_add(out_text, capacity, "]");
+    (void)ingot_text_add(out_text, capacity, *type ? "" : "]");
   }
   (void)ingot_text_add(out_text, capacity, layout->result_count ? ")" : ") -> ()");
 }

@@ -268,7 +268,7 @@ static ingot_status_t read_map(ingot_safetensors_t *file, ingot_json_t *json) {
     INGOT_TRY(ingot_json_member(json, first, key, sizeof(key), &more));
     if (!more) return NULL;
     INGOT_TRY(ingot_json_string(json, name, sizeof(name)));
-    if (!name[0] || strpbrk(name, "/\\:")) {
+    if (!name[0] || name[strcspn(name, "/\\:")]) {
       return file_refuse(file, "its file is not one beside the index", key);
     }
     while (shard < file->shard_count && strcmp(file->shards[shard].name, name) != 0) ++shard;

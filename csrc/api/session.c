@@ -15,6 +15,7 @@
 #include "platform/platform.h"
 #include "vm/debug.h"
 #include "vm/measure.h"
+#include "vm/reference.h"
 
 /* -- weights ----------------------------------------------------------------------------------- */
 
@@ -243,9 +244,10 @@ static ingot_status_t kind_failure(const call_t *call, const char *kind, uint32_
   return ingot_status_create(ingot_session_allocator(call->session), INGOT_STATUS_INVALID_ARGUMENT,
                              "%s %u '%s' is %s, expected a %s", kind, ordinal,
                              ingot_module_string(call->module, value->name),
-                             !view        ? "NULL"
-                             : view->span ? "a tensor"
-                                          : "a list",
+                             !view                ? "NULL"
+                             : !view->span        ? "a list"
+                             : view->layout.dtype ? "a tensor"
+                                                  : "a reference",
                              value->kind & INGOT_VALUE_SEQUENCE ? "list" : "tensor");
 }
 
@@ -257,7 +259,7 @@ static __attribute__((noinline)) ingot_status_t value_failure(const call_t *call
                                                               const ingot_buffer_view_t *view) {
   const ingot_allocator_t *allocator = ingot_session_allocator(call->session);
   const char *name = ingot_module_string(call->module, value->name);
-  if (!view || !view->span) return kind_failure(call, kind, ordinal, value, view);
+  if (!view || !view->layout.dtype) return kind_failure(call, kind, ordinal, value, view);
   if (view->span->device != call->session->program->device) {
     return ingot_status_create(allocator, INGOT_STATUS_INVALID_ARGUMENT,
                                "%s %u '%s' is on another device than the program; copy it there",
@@ -296,13 +298,19 @@ static inline ingot_status_t check_value(const call_t *call, const char *kind, u
   return fits ? NULL : value_failure(call, kind, ordinal, value, rank, view);
 }
 
-/* A sequence or an optional: whether it is one, and every element. */
-static __attribute__((noinline)) ingot_status_t check_list(const call_t *call, uint32_t ordinal,
-                                                           const ingot_layout_value_t *value) {
+/* A sequence, an optional or a reference: whether it is one, and every element. */
+static __attribute__((noinline)) ingot_status_t check_passed(const call_t *call, uint32_t ordinal,
+                                                             const ingot_layout_value_t *value) {
   char kind[32] = "argument";
   uint32_t rank = value->rank;
   ingot_buffer_view_t *view = call->arguments[ordinal];
   bool sequence = value->kind & INGOT_VALUE_SEQUENCE;
+  if (value->kind & INGOT_VALUE_REFERENCE) {
+    return ingot_status_prefix(
+        ingot_reference_check(call->session->program->device, view,
+                              ingot_module_reference_type(call->module, value)),
+        "argument %u '%s'", ordinal, ingot_module_string(call->module, value->name));
+  }
   if (!view && (value->kind & INGOT_VALUE_OPTIONAL)) return NULL;
   if (!view || sequence != !view->span) return kind_failure(call, kind, ordinal, value, view);
   for (uint32_t i = 0; i < view->count; ++i) {
@@ -338,8 +346,8 @@ static ingot_status_t check_result(const call_t *call, uint32_t result) {
   if (value->kind != 0) {
     return ingot_status_create(ingot_session_allocator(call->session),
                                INGOT_STATUS_INVALID_ARGUMENT,
-                               "result %u '%s' is a sequence or an optional, for which calls make "
-                               "memory themselves: pass NULL",
+                               "result %u '%s' is no tensor, and for others calls make memory "
+                               "themselves: pass NULL",
                                result, ingot_module_string(call->module, value->name));
   }
   INGOT_TRY(check_value(call, "result", result, value, value->rank, call->results[result]));
@@ -377,7 +385,7 @@ static ingot_status_t check_call(const call_t *call, uint32_t argument_count,
   }
   const ingot_layout_value_t *values = &call->module->values[function->first_value];
   for (uint32_t i = 0; i < argument_count; ++i) {
-    if (INGOT_WITH_LISTS && values[i].kind != 0) INGOT_TRY(check_list(call, i, &values[i]));
+    if (INGOT_WITH_LISTS && values[i].kind != 0) INGOT_TRY(check_passed(call, i, &values[i]));
     else
       INGOT_TRY(check_value(call, "argument", i, &values[i], values[i].rank, call->arguments[i]));
   }
@@ -393,6 +401,21 @@ static ingot_status_t check_call(const call_t *call, uint32_t argument_count,
 static __attribute__((noinline)) ingot_status_t check_state(const ingot_session_t *session) {
   return ingot_vm_state_check(&session->context.state, session->program->images,
                               session->program->image_count);
+}
+
+/* Puts references in the place of results that are their handles. */
+static ingot_status_t take_references(const call_t *call) {
+  const ingot_vm_context_t *context = &call->session->context;
+  for (uint32_t i = 0; i < call->function->result_count; ++i) {
+    const ingot_layout_value_t *value = result_layout(call, i);
+    if (!(value->kind & INGOT_VALUE_REFERENCE)) continue;
+    ingot_buffer_view_t *handle = context->results[i].view;
+    INGOT_TRY(ingot_vm_reference_find(context, handle->span, 0,
+                                      ingot_module_reference_type(call->module, value),
+                                      &context->results[i].view));
+    ingot_buffer_view_release(handle);
+  }
+  return NULL;
 }
 
 /* Hands new results to the caller on success, else drops them. */
@@ -430,6 +453,7 @@ static ingot_status_t run_call(const call_t *call, const ingot_call_t *given) {
   context->is_slab_seen = false;
   ingot_vm_context_limit(context, given->options, given->begin);
   ingot_status_t status = run_and_wait(context);
+  if (INGOT_WITH_NATIVES && !status) status = take_references(call);
   settle_results(call, !status);
   if (!status && context->state.is_changing && !call->session->root) {
     ingot_vm_state_keep(&context->state);

@@ -49,6 +49,7 @@ enum {
 
 typedef struct ingot_driver_t ingot_hal_driver_t;
 typedef struct ingot_hal_account_t ingot_hal_account_t; /* account.h */
+typedef struct ingot_reference_t ingot_reference_t; /* vm/reference.h */
 typedef struct ingot_hal_executable_t ingot_hal_executable_t;
 typedef struct ingot_hal_queue_t ingot_hal_queue_t;
 typedef struct ingot_hal_device_vtable_t ingot_hal_device_vtable_t;
@@ -194,6 +195,7 @@ struct ingot_buffer_t {
   _Atomic bool is_slab; /* the application has given it to a session */
   uint32_t kind; /* INGOT_MEMORY_* */
   ingot_hal_account_t *account; /* that counts the root; or NULL */
+  const ingot_reference_t *reference; /* of a root that stands for one (vm/reference.h); or NULL */
 };
 
 /* `length` bytes of arbitrary content on a multiple of 64; from 2 MB on of 2 MB, on huge

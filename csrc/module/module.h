@@ -90,6 +90,10 @@ static inline uint32_t ingot_module_decided_count(const ingot_layout_native_t *n
   return (uint32_t)__builtin_popcountll(native->decided);
 }
 
+/* The type of a value that is a reference, else "". */
+const char *ingot_module_reference_type(const ingot_module_t *module,
+                                        const ingot_layout_value_t *value);
+
 /* Bytes of a variable. */
 int64_t ingot_module_variable_length(const ingot_module_t *module, uint32_t variable);
 

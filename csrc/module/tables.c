@@ -64,6 +64,22 @@ static bool tensor_fits(const ingot_module_t *module, uint32_t first_dim, uint32
          ingot_range_fits_u64(first_dim, rank, module->dim_count);
 }
 
+const char *ingot_module_reference_type(const ingot_module_t *module,
+                                        const ingot_layout_value_t *value) {
+  bool is_reference = value->kind & INGOT_VALUE_REFERENCE;
+  return is_reference ? ingot_module_string(module, module->dims[value->first_dim].text) : "";
+}
+
+/* A reference is a handle, and a dim that has the type: a word of signatures. */
+static bool reference_fits(const ingot_module_t *module, const ingot_layout_value_t *value) {
+  if (value->first_dim >= module->dim_count || value->rank || value->dtype != INGOT_DTYPE_I64) {
+    return false;
+  }
+  const char *type = ingot_module_reference_type(module, value);
+  return ingot_module_name_fits(module, module->dims[value->first_dim].text) && *type &&
+         !type[strcspn(type, " ,()[]->")];
+}
+
 static ingot_status_t check_values(const ingot_module_t *module) {
   for (uint32_t i = 0; i < module->dim_count; ++i) {
     const ingot_layout_dim_t *dim = &module->dims[i];
@@ -78,6 +94,7 @@ static ingot_status_t check_values(const ingot_module_t *module) {
     bool open = value->kind & INGOT_VALUE_ANY_RANK;
     bool kind_fits = value->kind < 2 * INGOT_VALUE_ANY_RANK &&
                      (!open || (value->kind > INGOT_VALUE_ANY_RANK && value->rank == 0));
+    if (value->kind == INGOT_VALUE_REFERENCE) kind_fits = reference_fits(module, value);
     if (!kind_fits || !tensor_fits(module, value->first_dim, value->rank, value->dtype) ||
         !string_fits(module, value->name) || !string_fits(module, value->doc)) {
       return ingot_module_damaged(module,
@@ -268,8 +285,9 @@ static bool signature_fits(const ingot_module_t *module, const ingot_layout_nati
     bool decided = false;
     if (k == native->argument_count) fits = fits && ingot_text_take(&at, ") -> (");
     else if (k > 0) fits = fits && ingot_text_take(&at, ", ");
-    fits =
-        fits && ingot_text_take(&at, ingot_dtype_name(value->dtype)) && ingot_text_take(&at, "[");
+    const char *type = ingot_module_reference_type(module, value);
+    fits = fits && ingot_text_take(&at, *type ? "&" : ingot_dtype_name(value->dtype)) &&
+           ingot_text_take(&at, *type ? type : "[");
     for (uint32_t d = 0; fits && d < value->rank; ++d) {
       const ingot_layout_dim_t *dim = &module->dims[value->first_dim + d];
       char number[24];
@@ -278,7 +296,7 @@ static bool signature_fits(const ingot_module_t *module, const ingot_layout_nati
              ingot_text_take(&at, dim->size < 0 ? ingot_module_string(module, dim->text) : number);
       decided |= fits && k >= native->argument_count && decides_dim(module, native, dim);
     }
-    fits = fits && ingot_text_take(&at, "]");
+    fits = fits && (*type || ingot_text_take(&at, "]"));
     if (k >= native->argument_count) {
       fits = fits && decided == (native->decided >> (k - native->argument_count) & 1);
     }
@@ -287,7 +305,8 @@ static bool signature_fits(const ingot_module_t *module, const ingot_layout_nati
   return fits && strcmp(at, ")") == 0;
 }
 
-/* What it calls of others: native functions, which take and give tensors only, and modules. */
+/* What it calls of others: native functions, which take and give tensors and references only, and
+ * modules. */
 static ingot_status_t check_imports(const ingot_module_t *module) {
   for (uint32_t i = 0; i < module->native_count; ++i) {
     const ingot_layout_native_t *native = &module->natives[i];
@@ -298,7 +317,7 @@ static ingot_status_t check_imports(const ingot_module_t *module) {
                 ingot_range_fits_u64(native->first_value, tensors, module->value_count) &&
                 (native->result_count == 64 || native->decided >> native->result_count == 0);
     for (uint64_t k = 0; fits && k < tensors; ++k) {
-      fits = module->values[native->first_value + k].kind == 0;
+      fits = (module->values[native->first_value + k].kind & ~INGOT_VALUE_REFERENCE) == 0;
     }
     if (!fits || !signature_fits(module, native)) {
       return ingot_module_damaged(module,

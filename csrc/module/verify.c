@@ -112,8 +112,8 @@ static ingot_status_t check_value_operands(const ingot_verifier_t *verifier, uin
   const ingot_layout_value_t *value = &verifier->module->values[function->first_value + number];
   if (result) value += function->argument_count;
   uint32_t rank = value->rank;
-  REFUSE_UNLESS(list == (value->kind != 0), "%s %u is %s", result ? "result" : "argument", number,
-                list ? "a tensor" : "no tensor");
+  REFUSE_UNLESS(list == ((value->kind & ~INGOT_VALUE_REFERENCE) != 0), "%s %u is %s",
+                result ? "result" : "argument", number, list ? "a tensor" : "no tensor");
   if (list) return NULL;
   if (result) {
     REFUSE_UNLESS(numbers[1].count == rank, "%u dims for result %u of rank %u", numbers[1].count,

@@ -23,7 +23,7 @@ static bool ingot_cgroup_read(const char *path, char *out_text, size_t capacity)
   size_t length = 0;
   ssize_t got = 1;
   while (got > 0 && length < capacity - 1) {
-    got = read(file, out_text + length, capacity - 1 - length);
+    got = pread(file, out_text + length, capacity - 1 - length, (off_t)length);
     if (got > 0) length += (size_t)got;
   }
   (void)close(file);

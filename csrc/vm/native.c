@@ -11,6 +11,7 @@
 #include "base/dtype.h"
 #include "module/instruction.h"
 #include "vm/list.h"
+#include "vm/reference.h"
 
 #define MOST_DECIDED 64 /* dims that one function decides */
 
@@ -66,6 +67,19 @@ static bool operand_fits(native_run_t *run, uint32_t ordinal, const ingot_layout
   return fits;
 }
 
+/* Makes an operand that is a reference what the function gets. */
+static ingot_status_t take_reference(native_run_t *run, uint32_t ordinal) {
+  ingot_native_tensor_t *tensor = &run->tensors[ordinal];
+  const ingot_hal_binding_t *handle = &run->bindings[ordinal];
+  tensor->dtype = 0;
+  tensor->length = 0;
+  if (ordinal >= run->layout->argument_count) return NULL;
+  INGOT_TRY(ingot_vm_reference_find(run->context, handle->buffer, handle->offset, tensor->type,
+                                    &tensor->view));
+  tensor->data = ingot_reference_of(tensor->view)->object;
+  return NULL;
+}
+
 /* Takes the instruction at *pc apart. Dims lie in context->constants. */
 static ingot_status_t read_operands(native_run_t *run, const uint16_t **pc,
                                     ingot_buffer_t *const *references) {
@@ -79,8 +93,10 @@ static ingot_status_t read_operands(native_run_t *run, const uint16_t **pc,
   uint32_t count = run->layout->argument_count + run->layout->result_count;
   for (uint32_t k = 0; k < count; ++k) {
     const ingot_layout_value_t *value = &module->values[run->layout->first_value + k];
-    run->tensors[k] =
-        (ingot_native_tensor_t){.dtype = value->dtype, .rank = value->rank, .dims = dims};
+    run->tensors[k] = (ingot_native_tensor_t){.dtype = value->dtype,
+                                              .rank = value->rank,
+                                              .dims = dims,
+                                              .type = ingot_module_reference_type(module, value)};
     dims += value->rank;
     run->bindings[k] = (ingot_hal_binding_t){NULL, 0, 0};
     if (k < run->layout->argument_count ||
@@ -89,11 +105,13 @@ static ingot_status_t read_operands(native_run_t *run, const uint16_t **pc,
           (ingot_hal_binding_t){references[words[0]], run->i64[words[1]], run->i64[words[2]]};
       words += 3;
     }
-    if (operand_fits(run, k, value)) continue;
-    return ingot_status_create(run_allocator(run), INGOT_STATUS_DATA_LOSS,
-                               "the dims of value %u are not those of its bytes or of %s: the "
-                               "module is damaged",
-                               k, signature_of(run));
+    if (!operand_fits(run, k, value)) {
+      return ingot_status_create(run_allocator(run), INGOT_STATUS_DATA_LOSS,
+                                 "the dims of value %u are not those of its bytes or of %s: the "
+                                 "module is damaged",
+                                 k, signature_of(run));
+    }
+    if (value->kind) INGOT_TRY(take_reference(run, k));
   }
   *pc = words;
   return NULL;
@@ -132,7 +150,7 @@ static ingot_vm_list_t *list_of(const native_run_t *run, uint32_t result) {
 static ingot_status_t call_function(void *user, const ingot_hal_binding_t *mapped) {
   native_run_t *run = user;
   for (uint32_t k = 0; k < run->count; ++k) {
-    if (!run->bindings[k].buffer) continue;
+    if (!run->bindings[k].buffer || !run->tensors[k].dtype) continue;
     if (mapped) {
       run->tensors[k].data = mapped++->buffer->host;
     } else {
@@ -159,7 +177,7 @@ static ingot_status_t queue_function(native_run_t *run, ingot_native_function_t 
   run->function = function;
   run->count = count;
   for (uint32_t k = 0; k < count; ++k) {
-    if (!run->bindings[k].buffer) continue;
+    if (!run->bindings[k].buffer || !run->tensors[k].dtype) continue;
     if (k >= run->call.argument_count) call.written |= UINT64_C(1) << call.binding_count;
     call.length += run->bindings[k].length;
     bindings[call.binding_count++] = run->bindings[k];
@@ -189,10 +207,14 @@ static ingot_status_t check_native_view(native_run_t *run, uint32_t result,
                                         const ingot_buffer_view_t *view) {
   const ingot_native_tensor_t *tensor = &run->call.results[result];
   const ingot_allocator_t *allocator = run_allocator(run);
-  if (!view || !view->span) {
+  if (!tensor->dtype) {
+    return ingot_status_prefix(ingot_reference_check(run->context->device, view, tensor->type),
+                               "result %u", result);
+  }
+  if (!view || !view->layout.dtype) {
     return ingot_status_create(allocator, INGOT_STATUS_INVALID_ARGUMENT,
                                "result %u is %s, expected a view, as the function decides its dims",
-                               result, view ? "a list" : "not given");
+                               result, view ? "no tensor" : "not given");
   }
   if (view->span->device != run->context->device) {
     return ingot_status_create(allocator, INGOT_STATUS_INVALID_ARGUMENT,
@@ -225,10 +247,11 @@ static ingot_status_t take_view(native_run_t *run, uint32_t result, ingot_buffer
 static ingot_status_t take_views(native_run_t *run, ingot_status_t status) {
   for (uint32_t r = 0; r < run->call.result_count; ++r) {
     ingot_native_tensor_t *tensor = &run->call.results[r];
-    bool must = is_result_decided(run, r) && !run->native->shape;
+    bool must = !tensor->dtype || (is_result_decided(run, r) && !run->native->shape);
     if (!status && (tensor->view || must)) status = take_view(run, r, tensor->view);
-    ingot_buffer_view_release(tensor->view);
   }
+  uint32_t count = run->call.argument_count + run->call.result_count;
+  for (uint32_t k = 0; k < count; ++k) ingot_buffer_view_release(run->tensors[k].view);
   return status;
 }
 

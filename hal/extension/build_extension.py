@@ -23,8 +23,8 @@ PRIVATE_HEADERS = ("buffer.h", "call.h", "debug.h", "dlpack.h", "record.h", "sub
 # Called by C: for every line of the log (`hal/device.py`), every few milliseconds of a call
 # (`runtime/limits.py`), where a debugger stops one (`runtime/debugging.py`), where one calls a
 # native function (`runtime/natives.py`), when a submitted one has failed (`runtime/submission.py`),
-# for the bytes of a state (`runtime/state.py`), and for a program's weights
-# (`runtime/parameters.py`).
+# for the bytes of a state (`runtime/state.py`), for a program's weights (`runtime/parameters.py`),
+# and when it lets go of an object (`hal/reference.py`).
 CALLBACKS = """
 extern "Python" void ingot_python_log(void *user, int32_t severity, const char *message);
 extern "Python+C" bool ingot_python_handle_signals(void);
@@ -33,6 +33,7 @@ extern "Python" ingot_status_t ingot_python_find_parameter(
 extern "Python+C" void ingot_python_failed(ingot_python_submission_t *submission);
 extern "Python+C" bool ingot_python_stopped(void *user, const ingot_debug_stop_t *stop);
 extern "Python" ingot_status_t ingot_python_native(void *user, const ingot_native_call_t *call);
+extern "Python" void ingot_python_release(void *user, void *object);
 extern "Python" bool ingot_python_write(void *user, const void *data, size_t length);
 extern "Python" bool ingot_python_read(void *user, void *data, size_t length);
 """

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         PermissionDenied,
         Unsupported,
     )
+    from ingot.hal.reference import Reference
     from ingot.language.adapters import lora
     from ingot.language.batch import LanguageBatch
     from ingot.language.model import LanguageModel, generate
@@ -84,6 +85,7 @@ __all__ = [
     "Program",
     "QuantizedModule",
     "RecordedCall",
+    "Reference",
     "Signature",
     "Spec",
     "Unsupported",
@@ -125,6 +127,7 @@ _HOMES = {
     "Program": _TRACING,
     "QuantizedModule": "ingot.quantizing",
     "RecordedCall": "ingot.runtime.recorded_call",
+    "Reference": "ingot.hal.reference",
     "Signature": "ingot.runtime.signature",
     "Spec": _TRACING,
     "Value": "ingot.runtime.signature",

@@ -181,6 +181,11 @@ def _random_value(value: Value, sizes: Mapping[str, int], generator: np.random.G
     """An array; two for a sequence. What is open in elements is 1."""
     if value.kind == "tensor":
         return _random_array(value, _shape(value, sizes), generator)
+    if value.reference:
+        raise InvalidArgument(
+            f"argument '{value.name}' is a reference &{value.reference}: only an application has "
+            "such an object, and calls the model with it"
+        )
     shape = tuple(1 if isinstance(dim, str) else dim for dim in value.shape)
     arrays = [_random_array(value, shape, generator) for _ in range(2)]
     return arrays if value.kind.endswith("sequence") else arrays[0]

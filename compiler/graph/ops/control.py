@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ingot.compiler.graph.ops.table import OpRow, register, require
-from ingot.compiler.ir import Block, ListType, Op, Region, TensorType, walk
+from ingot.compiler.ir import Block, ListType, Op, ReferenceType, Region, TensorType, walk
 from ingot.compiler.ir.attributes import Attributes, Dims, Names
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim, symbol, symbols_of
@@ -49,6 +49,8 @@ def _inner_symbols(regions: Sequence[Region]) -> set[str]:
 
 Flowing = TensorType | ListType
 """What branches give and loops carry."""
+_WHOLE = (ListType, ReferenceType)
+"""Those that are of one type in all branches and steps."""
 
 
 def _yielded(region: Region, what: str) -> tuple[Flowing, ...]:
@@ -81,7 +83,7 @@ def _branch_types(regions: Sequence[Region], fresh: Iterator[Dim]) -> Iterator[F
                 f"result {place} is {first} from branch 0, but {type} from branch {number}: "
                 f"branches may differ in dims, not in rank or dtype",
             )
-        if isinstance(first, ListType) or any(isinstance(type, ListType) for type in types):
+        if any(isinstance(type, _WHOLE) for type in types):
             same = all(type == first for type in types)
             require(same, f"result {place} is of the types {', '.join(map(str, types))}")
             yield first
@@ -161,7 +163,8 @@ class While(Control):
             bound: dict[Dim, Dim] = {}
             for place, (type, wanted) in enumerate(zip(types, carried, strict=True)):
                 fits = type.dtype is wanted.dtype and type.rank == wanted.rank
-                fits = fits and isinstance(type, ListType) == isinstance(wanted, ListType)
+                if isinstance(type, _WHOLE) or isinstance(wanted, _WHOLE):
+                    fits = type == wanted
                 for dim, expected in zip(type.shape, wanted.shape, strict=False):
                     if expected in fresh and dim is not None and expected is not None:
                         expected = bound.setdefault(expected, dim)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ingot.compiler.graph.native_signature import NativeSignature, parse_signature
 from ingot.compiler.graph.ops.table import OpRow, register, require
-from ingot.compiler.ir import TensorType
+from ingot.compiler.ir import ReferenceType, TensorType
 from ingot.compiler.ir.attributes import Attributes, Names, RuleError
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.hal.errors import InvalidArgument
@@ -44,7 +44,8 @@ class NativeCall(Attributes):
         )
         for place, (type, operand) in enumerate(zip(types.arguments, operands, strict=True)):
             require(
-                type.dtype is operand.dtype and type.rank == operand.rank,
+                (type.dtype, type.rank, _name(type))
+                == (operand.dtype, operand.rank, _name(operand)),
                 f"argument {place} of {what} is {operand}, expected {type} {wanted}",
             )
         for size, expected in types.relations(operands):
@@ -71,7 +72,16 @@ class KernelCall(Attributes):
         call = NativeCall(self.name, self.signature)
         require(not call.types.decided, f"kernel '{self.name}' cannot decide dims of its results")
         require(bool(call.types.results), f"kernel '{self.name}' has no results")
+        require(
+            not any(map(_name, call.types.results)),
+            f"kernel '{self.name}' gives tensors, not references as in {self.signature}",
+        )
         return call.result(*operands)
+
+
+def _name(type: TensorType) -> str:
+    """What type of references it is."""
+    return type.name if isinstance(type, ReferenceType) else ""
 
 
 register(OpRow("native_call", "natives", ("*operands",), NativeCall))

@@ -14,6 +14,7 @@ from typing import Any
 from ingot.compiler.ir import (
     ListType,
     PassedType,
+    ReferenceType,
     Region,
     ScalarType,
     TensorType,
@@ -147,12 +148,20 @@ _CLASSES: dict[str, Callable[[DType], bool]] = {
 }
 
 
+_TAKE_REFERENCES = frozenset({"native_call", "if", "case", "while", "yield", "return"})
+
+
 def _check_operands(row: OpRow, types: Sequence[TensorType]) -> None:
     least, greatest = row.least_operands, row.greatest_operands
     if len(types) < least or (greatest is not None and len(types) > greatest):
         wanted = ", ".join(row.operands)
         raise RuleError(f"takes the operands ({wanted}), got {len(types)}")
     for place, each in enumerate(types):
+        if isinstance(each, ReferenceType) and row.name not in _TAKE_REFERENCES:
+            raise RuleError(
+                f"operand {place} is {each}, which only native functions look into: it can be "
+                "passed to them, given by branches and loops, and returned"
+            )
         wanted = row.dtype_classes[min(place, len(row.operands) - 1)]
         if not _CLASSES[wanted](each.dtype):
             raise RuleError(f"operand {place} must be of a dtype of class '{wanted}', not {each}")

@@ -19,7 +19,17 @@ from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.graph.ops import AlongAxis, defined_symbols
 from ingot.compiler.graph.state.plan_state import Cache, Link, StatePlan, Use, plan_state
 from ingot.compiler.graph.symbols import inner_symbols, substitute_symbols
-from ingot.compiler.ir import Function, Literal, Module, Op, TensorType, Value, Variable, walk
+from ingot.compiler.ir import (
+    Function,
+    Literal,
+    Module,
+    Op,
+    ReferenceType,
+    TensorType,
+    Value,
+    Variable,
+    walk,
+)
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim, Expr, known_dim, prove_le, symbol, symbols_of
 from ingot.compiler.ir.literals import literal_from_bytes, literal_from_numbers
@@ -72,6 +82,10 @@ def _add_variables(module: Module, plan: StatePlan, initial: Mapping[str, Litera
 def _add_variable(module: Module, name: str, type: TensorType, initial: Literal | None) -> None:
     if name in module.variables:
         raise CompileError(f"the program has a variable '{name}' already; rename the argument")
+    if isinstance(type, ReferenceType):
+        raise CompileError(
+            f"state: '{name}' is {type}, a reference, which ends with its call: pass it to each"
+        )
     if initial is None:
         initial = literal_from_bytes(bytes(type.dtype.bytes), (), type.dtype)
     elif initial.dtype is not type.dtype or initial.array.shape not in ((), type.shape):

@@ -63,10 +63,11 @@ enum { /* ingot_dtype_t */
 #define INGOT_LOG_INFO 1
 #define INGOT_LOG_WARNING 2
 
-/* What an argument or result is, as flags; 0 is a tensor. */
+/* What an argument or result is, as flags; 0 is a tensor, and a reference is nothing else. */
 #define INGOT_VALUE_SEQUENCE 1u /* a list of tensors of one dtype */
 #define INGOT_VALUE_OPTIONAL 2u /* a tensor or a sequence, or NULL */
 #define INGOT_VALUE_ANY_RANK 4u /* of these two: elements of any one rank; `rank` is 0 */
+#define INGOT_VALUE_REFERENCE 8u /* a reference; its type is the text of dim `first_dim` */
 
 /* Access of ingot_buffer_map. */
 #define INGOT_MAP_READ 1u
@@ -302,7 +303,8 @@ INGOT_API ingot_status_t ingot_buffer_view_wrap(ingot_device_t *device, void *da
 INGOT_API void ingot_buffer_view_retain(ingot_buffer_view_t *view);
 INGOT_API void ingot_buffer_view_release(ingot_buffer_view_t *view);
 
-/* Never changes; lives as long as the view. Of a list it is all zeros, `buffer` NULL. */
+/* Never changes; lives as long as the view. Of a list it is all zeros, `buffer` NULL; of a reference
+ * `dtype` is 0. */
 INGOT_API const ingot_buffer_view_layout_t *ingot_buffer_view_layout(
     const ingot_buffer_view_t *view);
 
@@ -318,6 +320,21 @@ INGOT_API ingot_status_t ingot_buffer_view_create_list(ingot_device_t *device,
 INGOT_API uint32_t ingot_buffer_view_count(const ingot_buffer_view_t *view);
 INGOT_API ingot_buffer_view_t *ingot_buffer_view_element(ingot_buffer_view_t *view,
                                                          uint32_t element);
+
+/* A reference: an object of the application, such as a tokenizer or a connection, as one view, which
+ * programs pass on without looking inside, from arguments and native functions to others and to
+ * results. `type` is its name in signatures, as "acme.tokenizer" of "&acme.tokenizer"; it is copied.
+ * `release` (may be NULL) is called once, with `user` and `object`, from any thread, when the last
+ * view is released and no call uses it any more: a call keeps what its native functions give until
+ * it ends, however it ends. Not called on failure. */
+INGOT_API ingot_status_t ingot_reference_create(ingot_device_t *device, const char *type,
+                                                void *object, ingot_release_function_t release,
+                                                void *user, ingot_buffer_view_t **out_view);
+
+/* The object of a reference, which lives as long as that. InvalidArgument: `view` is no reference of
+ * this type. */
+INGOT_API ingot_status_t ingot_reference_object(const ingot_buffer_view_t *view, const char *type,
+                                                void **out_object);
 
 /* -- module: compiled code, checked once at load ----------------------------------------- */
 
@@ -451,8 +468,10 @@ typedef struct ingot_native_tensor_t {
   size_t offset;
   /* Of a result, NULL at first: instead of filling `data` a function may give a view on the
    * program's device, whose reference the runtime takes over, and must for dims that it decides
-   * without `shape`. It is copied. */
+   * without `shape`, and for a reference. It is copied. Of an argument that is a reference this is
+   * the one; retain it to give it as a result. */
   ingot_buffer_view_t *view;
+  const char *type; /* of a reference, whose object is `data`, and which has no dtype; else "" */
 } ingot_native_tensor_t;
 
 /* One call of a native function. */

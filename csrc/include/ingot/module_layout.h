@@ -6,8 +6,8 @@
  * through cffi from this very text: keep to plain C declarations without includes.
  *
  * A reader refuses a newer major version, and skips section kinds that it does not know. A
- * file has the least version that can say what it holds: 2.1 if it calls native functions, 2.0 if
- * an argument or result is a sequence or an optional, else 1.1.
+ * file has the least version that can say what it holds: 2.2 if it has references, 2.1 if it calls
+ * native functions, 2.0 if an argument or result is a sequence or an optional, else 1.1.
  * Every reserved field is zero. Strings are offsets into the string section: UTF-8,
  * NUL-terminated; offset 0 is the empty string; the section's last byte is NUL.
  */
@@ -18,7 +18,8 @@
 
 #define INGOT_MODULE_MAGIC "INGOT\r\n\x1a"
 #define INGOT_MODULE_VERSION_MAJOR 2
-#define INGOT_MODULE_VERSION_MINOR 1
+#define INGOT_MODULE_VERSION_MINOR 2
+#define INGOT_MODULE_VERSION_MINOR_OF_NATIVES 1
 #define INGOT_MODULE_VERSION_MINOR_OF_LISTS 0
 #define INGOT_MODULE_VERSION_MAJOR_OF_TENSORS 1
 #define INGOT_MODULE_VERSION_MINOR_OF_TENSORS 1
@@ -85,8 +86,8 @@ typedef struct ingot_layout_function_t {
 typedef struct ingot_layout_value_t {
   uint32_t name; /* string */
   uint32_t doc; /* string */
-  uint32_t first_dim; /* into the dim section */
-  uint8_t rank; /* of a sequence: of each element */
+  uint32_t first_dim; /* into the dim section; of a reference a dim whose text is its type */
+  uint8_t rank; /* of a sequence: of each element; of a reference, which is i64, 0 */
   uint8_t kind; /* INGOT_VALUE_* of ingot.h; 0 is a tensor */
   uint16_t dtype; /* spec/dtype.def */
 } ingot_layout_value_t;
@@ -125,7 +126,7 @@ typedef struct ingot_layout_variable_t {
 typedef struct ingot_layout_native_t {
   uint32_t name; /* string; unique among natives */
   uint32_t signature; /* string: "(f32[h,w,3]) -> (f32[224,224,3])" */
-  uint32_t first_value; /* arguments, then results, all of them tensors, in the value section */
+  uint32_t first_value; /* arguments, then results, in the value section: tensors and references */
   uint32_t argument_count; /* with the results at most INGOT_ENTRY_MAX_BINDINGS */
   uint32_t result_count;
   uint32_t flags; /* 0 or INGOT_NATIVE_OPTIONAL */

@@ -112,6 +112,15 @@ uint32_t builder_variable(builder_t *builder, const char *name, ingot_dtype_t dt
   return append_row(builder, INGOT_SECTION_VARIABLES, &row, sizeof(row));
 }
 
+void builder_reference(builder_t *builder, uint32_t behind, const char *type) {
+  const builder_bytes_t *values = &builder->sections[INGOT_SECTION_VALUES];
+  ingot_layout_value_t *value =
+      (ingot_layout_value_t *)(void *)(values->data + values->length) - 1 - behind;
+  const ingot_layout_dim_t row = {-1, builder_string(builder, type), 0};
+  value->kind = INGOT_VALUE_REFERENCE;
+  value->first_dim = append_row(builder, INGOT_SECTION_DIMS, &row, sizeof(row));
+}
+
 uint32_t builder_native(builder_t *builder, const char *name, const char *signature,
                         const builder_tensor_t *tensors, uint32_t argument_count,
                         uint32_t result_count, uint64_t decided) {

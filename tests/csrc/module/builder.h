@@ -40,6 +40,9 @@ void builder_value(builder_t *builder, bool result, const char *name, ingot_dtyp
 /* Makes the last value a sequence or an optional: INGOT_VALUE_*. */
 void builder_kind(builder_t *builder, uint32_t kind);
 
+/* Makes a value, an i64 of rank 0 that has `behind` others behind it, a reference. */
+void builder_reference(builder_t *builder, uint32_t behind, const char *type);
+
 uint32_t builder_parameter(builder_t *builder, const char *key, ingot_dtype_t dtype, uint32_t rank,
                            const int64_t *dims);
 

@@ -231,12 +231,13 @@ def measure_together(
     best = dict.fromkeys((0, *counts), np.inf)
     for _ in range(ROUNDS):
         alone.begin(ids[:32])
-        columns = CAPACITY // 64
-        for slot in range(max(counts)):
+        columns, most = CAPACITY // 64, max(counts)
+        for slot in range(most):
             pages = np.zeros(columns, np.int32)
             pages[:2] = 2 * slot, 2 * slot + 1
             together.place(slot, 0, pages)
-            together.prefill(slot, ids[: 32 + slot])
+        lengths = 32 + np.arange(most)
+        together.prefill(np.arange(most), lengths, np.concatenate([ids[:n] for n in lengths]))
         for count in best:
             slots = np.arange(count)
             for _ in range(TOKENS // 4):

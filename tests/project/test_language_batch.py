@@ -161,8 +161,11 @@ def test_what_cannot_be_is_refused(batch: ingot.LanguageBatch, alone: ingot.Lang
             batch.model.decode(np.int64(slots), np.zeros(len(slots), np.int32))
     with pytest.raises(ingot.OutOfRange, match="'slot' is 3"):
         batch.model.place(3, 0, np.zeros(3, np.int32))
+    for counts, error in (([2, 2], "sum of 'counts', for so many 'ids', is 4"), ([3, 0], "is 0")):
+        with pytest.raises(ingot.OutOfRange, match=error):
+            batch.model.prefill(np.int64([0, 1]), np.int64(counts), np.zeros(3, np.int32))
     batch.model.place(0, 192, np.zeros(3, np.int32))
-    with pytest.raises(ingot.OutOfRange, match=r"the length of a text \(capacity 192\) is 192"):
+    with pytest.raises(ingot.OutOfRange, match=r"the length of a text \(capacity 192\) is 193"):
         batch.model.decode(np.int64([0]), np.int32([1]))
 
 

@@ -1,9 +1,10 @@
 """Language models with several texts in one cache, whose pages the caller gives to them.
 
 Each text has a slot. `place(slot, length, pages: i32[n])` says which pages it has, in order, and
-how many tokens are in them; `prefill(slot, ids: i32[s])` puts tokens behind those and gives the
-logits of the next one; `decode(slots: i64[rows], ids: i32[rows])` does so with one token for each
-of several texts, and `choose(slots, temperature: f32[rows], ...)` gives what comes next in each.
+how many tokens are in them; `prefill(slots: i64[rows], counts: i64[rows], ids: i32[s])` puts tokens
+behind those, `counts` of `ids` for each of several texts, and gives the logits of the next ones;
+`decode(slots, ids: i32[rows])` does so with one token for each, and
+`choose(slots, temperature: f32[rows], ...)` gives what comes next in each.
 `copy_slot(source, target, pages)` lets another slot go on from a text, whose pages it may have
 too, and `copy_page(source, target)` is for the one in which both write. `capacity()` says how many
 tokens a text may have.
@@ -14,10 +15,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ingot.compiler.frontends.gguf.cache import PagedCache, Position
+from ingot.compiler.frontends.gguf.cache import PagedCache
 from ingot.compiler.frontends.gguf.configuration import Configuration
 from ingot.compiler.frontends.gguf.sampling import OPTION_TYPES, Options, choose
 from ingot.compiler.frontends.gguf.seen import NOWHERE, seen, without
+from ingot.compiler.frontends.gguf.spans import Spans
 from ingot.compiler.frontends.gguf.transformer import Transformer
 from ingot.compiler.frontends.gguf.weights import Weights
 from ingot.compiler.graph.builder import Builder, tensor_type
@@ -38,6 +40,8 @@ MOST_SEQUENCES = 256
 
 F32, I32, I64 = dtype("f32"), dtype("i32"), dtype("i64")
 _ROWS = symbol("rows")
+_ROWS_I64 = TensorType(I64, (_ROWS,))
+_IDS = TensorType(I32, (symbol("s"),))
 
 
 @dataclass(frozen=True)
@@ -107,49 +111,68 @@ class Batch:
         return self.module
 
     def _add_prefill(self) -> None:
-        f = self._function({"slot": _number(I64), "ids": TensorType(I32, (symbol("s"),))})
-        f.function.symbols["s"] = (1, self.room.capacity)
-        b, (slot, ids) = f.b, f.arguments
-        slot, count = self._slot(f, slot, "slot"), symbol("s")
-        index = _row(f.load("length"), slot, b)
-        at = Position("before", index, self._length(f, index, count), count)
-        places = b.value("reshape", at.places(b), shape=(1, count))
-        table = _row(f.load("table"), slot, b, is_kept=True)
-        logits = self._network(f, ids, table, places, at.end, 1)
-        logits = b.value("reshape", logits, shape=tensor_type(logits).shape[1:])
-        first = _row(f.load("seen"), slot, b)
-        first = b.value(
-            "scatter", first, b.value("reshape", ids, shape=(count, 1)),
-            b.value("convert", at.places(b), dtype=I32),
-            update_window_dims=(), inserted_window_dims=(0,), scatter_dims_to_operand_dims=(0,),
-            index_vector_dim=1, kind="min",
-        )  # fmt: skip
-        for name, value in (("seen", first), ("logits", logits)):
-            f.store(name, _with_row(f.load(name), slot, value, b))
-        f.store("length", _with_row(f.load("length"), slot, b.number(at.end, I64), b))
+        f = self._function({"slots": _ROWS_I64, "counts": _ROWS_I64, "ids": _IDS})
+        f.function.symbols["s"] = (1, self.room.pages * PAGE)
+        slots, counts, ids = f.arguments
+        logits = self._step(f, slots, ids, self._spans(f, counts))
         self._end(f, "prefill", logits=logits)
 
     def _add_decode(self) -> None:
-        f = self._function({"slots": TensorType(I64, (_ROWS,)), "ids": TensorType(I32, (_ROWS,))})
-        b, (slots, ids) = f.b, f.arguments
+        f = self._function({"slots": _ROWS_I64, "ids": TensorType(I32, (_ROWS,))})
+        slots, ids = f.arguments
+        self._end(f, "decode", logits=self._step(f, slots, ids, None))
+
+    def _spans(self, f: _Function, counts: Value) -> Spans:
+        """The texts of a function's ids. Counts that do not fit these end the call."""
+        b, (total,) = f.b, _IDS.shape
+        least, most, sum = (
+            b.value("reduce", counts, axes=(0,), kind=kind) for kind in ("min", "max", "add")
+        )
+        least = b.value(
+            "min", least, b.constant(1, "i64")
+        )  # with one number that fits it is a check
+        f.size(least, 1, "the least of 'counts'", low=1)
+        longest = f.size(most, total, "the greatest of 'counts'")
+        f.size(sum, total, "the sum of 'counts', for so many 'ids',", low=total)
+        return Spans(b, counts, total, longest)
+
+    def _step(self, f: _Function, slots: Value, ids: Value, spans: Spans | None) -> Value:
+        """Put tokens behind those of the slots, one for each without `spans`; the logits of those
+        that come next, which are stored, too."""
+        b = f.b
         lengths = b.value("take", f.load("length"), slots, axis=0, mode="check")
-        most = self._length(f, b.value("reduce", lengths, axes=(0,), kind="max"), 1)
-        places = b.value("reshape", lengths, shape=(_ROWS, 1))
+        counts = b.full(1, I64, (_ROWS,)) if spans is None else spans.counts
+        after = b.value("add", lengths, counts)
+        end = self._length(f, b.value("reduce", after, axes=(0,), kind="max"))
         table = b.value("take", f.load("table"), slots, axis=0)
-        logits = self._network(f, ids, table, places, most + 1, _ROWS)
+        owners, places, last = slots, lengths, None
+        if spans is not None:
+            owners, places = (
+                b.value("take", each, spans.text, axis=0) for each in (slots, lengths)
+            )
+            places, last = b.value("add", places, spans.place), spans.last
+        self.weights.open(b)
+        caches = [f.load(name) for name in self.caches]
+        cache = PagedCache(self.c, b, table, places, end, caches, spans)
+        is_long = self.room.capacity > self.c.rope.original
+        logits = Transformer(self.c, self.weights, b, is_long).logits(ids, cache, last or _ROWS)
+        for name, value in zip(self.caches, cache.caches, strict=True):
+            f.store(name, value)
         rows = b.value("reshape", slots, shape=(_ROWS, 1))
-        wide = b.value("reshape", b.value("convert", ids, dtype=I64), shape=(_ROWS, 1))
-        pairs = b.value("concatenate", rows, wide, axis=1)
-        one = b.full(1, I64, (_ROWS,))
-        first = b.value("convert", lengths, dtype=I32)
-        self._put(f, "length", rows, b.value("add", lengths, one))
+        pairs = [
+            b.value("reshape", each, shape=(cache.count, 1))
+            for each in (owners, b.value("convert", ids, dtype=I64))
+        ]
+        pair = b.value("concatenate", *pairs, axis=1)
+        first = b.value("convert", places, dtype=I32)
+        self._put(f, "length", rows, after)
         self._put(f, "logits", rows, logits, update_window_dims=(1,))
-        self._put(f, "seen", pairs, first, inserted_window_dims=(0, 1), kind="min")
-        self._end(f, "decode", logits=logits)
+        self._put(f, "seen", pair, first, inserted_window_dims=(0, 1), kind="min")
+        return logits
 
     def _add_choose(self) -> None:
         options = {name: TensorType(type.dtype, (_ROWS,)) for name, type in OPTION_TYPES.items()}
-        f = self._function({"slots": TensorType(I64, (_ROWS,)), **options})
+        f = self._function({"slots": _ROWS_I64, **options})
         b, (slots, *given) = f.b, f.arguments
         lengths = b.value("take", f.load("length"), slots, axis=0, mode="check")
         logits, first = f.load("logits"), f.load("seen")
@@ -171,7 +194,7 @@ class Batch:
         f = self._function({"slot": _number(I64), "length": _number(I64), "pages": pages})
         b, (slot, length, given) = f.b, f.arguments
         slot = self._slot(f, slot, "slot")
-        length = b.number(self._length(f, length, 0), I64)
+        length = b.number(self._length(f, length), I64)
         rest = without(b, _row(f.load("seen"), slot, b), length)
         for name, value in (("length", length), ("table", given), ("seen", rest)):
             f.store(name, _with_row(f.load(name), slot, value, b))
@@ -204,19 +227,6 @@ class Batch:
         f = self._function({})
         self._end(f, "capacity", tokens=f.b.constant(self.room.capacity, "i64"))
 
-    def _network(
-        self, f: _Function, ids: Value, tables: Value, places: Value, end: Dim, rows: Dim
-    ) -> Value:
-        """The logits behind the last rows of all tokens, which are in the cache then."""
-        self.weights.open(f.b)
-        caches = [f.load(name) for name in self.caches]
-        cache = PagedCache(self.c, f.b, tables, places, end, caches)
-        is_long = self.room.capacity > self.c.rope.original
-        logits = Transformer(self.c, self.weights, f.b, is_long).logits(ids, cache, rows)
-        for name, value in zip(self.caches, cache.caches, strict=True):
-            f.store(name, value)
-        return logits
-
     def _put(self, f: _Function, name: str, places: Value, value: Value, **numbers: Any) -> None:
         """Store the variable with values at places [rows, dims], of which a row has one."""
         inserted = numbers.setdefault("inserted_window_dims", (0,))
@@ -228,10 +238,10 @@ class Batch:
         """The number of a slot. Another one ends the call."""
         return f.b.number(f.size(slot, self.room.sequences - 1, f"'{name}'"), I64)
 
-    def _length(self, f: _Function, length: Value, count: Dim) -> Dim:
-        """How long a text is that takes `count` more tokens. One that is too long ends the call."""
-        most = self.room.capacity - count
-        return f.size(length, most, f"the length of a text (capacity {self.room.capacity})")
+    def _length(self, f: _Function, length: Value) -> Dim:
+        """The length of a text. One that is too long ends the call."""
+        capacity = self.room.capacity
+        return f.size(length, capacity, f"the length of a text (capacity {capacity})")
 
     def _function(self, arguments: dict[str, TensorType]) -> _Function:
         f = _Function(self.module, arguments)
@@ -266,11 +276,11 @@ class _Function:
     def store(self, name: str, value: Value) -> None:
         self.b.append("variable.store", (value,), (), {"name": name})
 
-    def size(self, value: Value, high: Dim, what: str) -> Dim:
-        """A number of 0 to `high` as a dim. Another one ends the call."""
+    def size(self, value: Value, high: Dim, what: str, low: Dim = 0) -> Dim:
+        """A number of `low` to `high` as a dim. Another one ends the call."""
         self.sizes += 1
         name = f"size{self.sizes}"
-        limits = {"low": 0, "high": high, "what": what, "status": "OutOfRange"}
+        limits = {"low": low, "high": high, "what": what, "status": "OutOfRange"}
         self.b.append("size", (value,), (), {"symbols": (name,), **limits})
         return symbol(name)
 

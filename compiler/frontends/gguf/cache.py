@@ -6,6 +6,7 @@ import numpy as np
 
 from ingot.compiler.frontends.gguf.configuration import Configuration
 from ingot.compiler.frontends.gguf.pieces import capped, part, softmax, times
+from ingot.compiler.frontends.gguf.spans import Spans
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.ir import Value
 from ingot.compiler.ir.dataclass import dataclass
@@ -187,47 +188,71 @@ class PlainCache:
 
 class PagedCache:
     """The caches of several texts in one block of a function: `tables` i32[texts, n] are the pages
-    of each, `places` i64[texts, m] where the tokens of the call stand in them, all of them in front
-    of `end`."""
+    of each, `positions` i64[count] where the tokens of the call stand in their texts, all of them
+    in front of `end`. `spans` says whose they are; without it each text has one."""
 
     def __init__(
-        self, c: Configuration, b: Builder, tables: Value, places: Value, end: Dim, caches: Caches
+        self,
+        c: Configuration,
+        b: Builder,
+        tables: Value,
+        positions: Value,
+        end: Dim,
+        caches: Caches,
+        spans: Spans | None,
     ) -> None:
-        self.c, self.b, self.caches = c, b, list(caches)
+        self.c, self.b, self.caches, self.spans = c, b, list(caches), spans
         self.length = known_dim(tensor_type(caches[0]).shape[2])
         self.tables = part(tables, 1, 0, (end + self.length - 1) // self.length, b)
-        self.texts, self.each = tensor_type(places).shape
-        self.count = self.texts * self.each
-        self.positions = b.value("reshape", places, shape=(self.count,))
+        self.texts, self.columns = tensor_type(self.tables).shape
+        self.positions = positions
+        (self.count,) = tensor_type(positions).shape
+        self.each: Dim = 1 if spans is None else spans.longest
         self.targets = self._targets()
-        group = c.heads // c.kv_heads
-        ends = b.value("add", places, b.full(1, I64, (self.texts, self.each)))
-        shape = (self.texts, group, self.each)
-        ends = b.value("broadcast", ends, shape=shape, dimensions=(0, 2))
-        ends = b.value("reshape", ends, shape=(self.texts, group * self.each))
-        self.ends = b.value("convert", ends, dtype=I32)
+        self.ends = self._ends()
 
     def _targets(self) -> Value:
         """The page and the row of each token, i64[count, 2]."""
-        b, count = self.b, self.count
-        columns = tensor_type(self.tables).shape[1]
-        length = b.full(self.length, I64, (count,))
-        texts = b.value("iota", dtype=I64, shape=(self.texts, self.each), axis=0)
-        texts = b.value("reshape", texts, shape=(count,))
-        at = b.value("mul", texts, b.broadcast_to(b.number(columns, I64), (count,)))
+        b, shape = self.b, (self.count,)
+        length = b.full(self.length, I64, shape)
+        if self.spans is None:
+            texts = b.value("iota", dtype=I64, shape=shape, axis=0)
+        else:
+            texts = self.spans.text
+        at = b.value("mul", texts, b.broadcast_to(b.number(self.columns, I64), shape))
         at = b.value("add", at, b.value("div", self.positions, length))
-        pages = b.value("reshape", self.tables, shape=(self.texts * columns,))
+        pages = b.value("reshape", self.tables, shape=(self.texts * self.columns,))
         pages = b.value("convert", b.value("take", pages, at, axis=0), dtype=I64)
         rows = b.value("rem", self.positions, length)
-        columns_of = (b.value("reshape", each, shape=(count, 1)) for each in (pages, rows))
-        return b.value("concatenate", *columns_of, axis=1)
+        columns = (b.value("reshape", each, shape=(self.count, 1)) for each in (pages, rows))
+        return b.value("concatenate", *columns, axis=1)
+
+    def _ends(self) -> Value:
+        """In front of which keys each row of queries stands, i32[texts, group * each]."""
+        b, shape = self.b, (self.texts, self.each)
+        ends = self._rows(b.value("add", self.positions, b.full(1, I64, (self.count,))))
+        if self.spans is not None:
+            ends = b.value("select", self.spans.is_token, ends, b.full(0, I64, shape))
+        group = self.c.heads // self.c.kv_heads
+        wide = (self.texts, group, self.each)
+        ends = b.value("broadcast", ends, shape=wide, dimensions=(0, 2))
+        ends = b.value("reshape", ends, shape=(self.texts, group * self.each))
+        return b.value("convert", ends, dtype=I32)
+
+    def _rows(self, x: Value) -> Value:
+        """x[count, ...] as [texts, each, ...]."""
+        if self.spans is not None:
+            return self.spans.rows(x)
+        rest = tensor_type(x).shape[1:]
+        return self.b.value("reshape", x, shape=(self.texts, 1, *rest))
 
     def attend(self, q: Value, k: Value, v: Value, layer: int) -> Value:
         """See `Cache.attend`."""
         c, b, texts, each = self.c, self.b, self.texts, self.each
         group = c.heads // c.kv_heads
         k, v = (self._put(x, 2 * layer + place) for place, x in enumerate((k, v)))
-        q = b.value("reshape", q, shape=(texts, each, c.kv_heads, group, c.key_length))
+        q = b.value("reshape", q, shape=(self.count, c.heads * c.key_length))
+        q = b.value("reshape", self._rows(q), shape=(texts, each, c.kv_heads, group, c.key_length))
         q = b.value("transpose", q, permutation=(0, 2, 3, 1, 4))
         q = b.value("reshape", q, shape=(texts, c.kv_heads, group * each, c.key_length))
         window = c.window if c.has_window(layer) else 0
@@ -235,6 +260,9 @@ class PagedCache:
         y = b.value("attention_paged", q, k, v, self.tables, self.ends, **sight)
         y = b.value("reshape", y, shape=(texts, c.kv_heads, group, each, c.value_length))
         y = b.value("transpose", y, permutation=(0, 3, 1, 2, 4))
+        y = b.value("reshape", y, shape=(texts, each, c.heads * c.value_length))
+        if self.spans is not None:
+            return self.spans.joined(y)
         return b.value("reshape", y, shape=(self.count, c.heads * c.value_length))
 
     def _put(self, x: Value, place: int) -> Value:

@@ -47,8 +47,9 @@ class Transformer:
         self.c, self.weights, self.b, self.is_long = configuration, weights, builder, is_long
         self.weights.builder = builder
 
-    def logits(self, ids: Value, cache: Cache, rows: Dim) -> Value:
-        """The logits behind the last `rows` of ids i32[count], f32[rows, vocabulary]."""
+    def logits(self, ids: Value, cache: Cache, rows: Dim | Value) -> Value:
+        """The logits behind the last `rows` of ids i32[count], or behind those of these numbers,
+        i64[rows]: f32[rows, vocabulary]."""
         self.cache = cache
         (self.count,) = tensor_type(ids).shape
         self.turns = {local: self._turns(local) for local in self._kinds()}
@@ -59,7 +60,10 @@ class Transformer:
             with self.b.at(f"blk.{layer}"):
                 x = self._layer(x, layer)
         with self.b.at("output"):
-            last = self._part(x, 0, self.count - rows, self.count)
+            if isinstance(rows, Value):
+                last = self.b.value("take", x, rows, axis=0)
+            else:
+                last = self._part(x, 0, self.count - rows, self.count)
             x = self.weights.output(self._norm(last, "output_norm"))
             return capped(x, self.c.logit_cap, self.b)
 

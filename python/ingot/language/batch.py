@@ -206,15 +206,24 @@ class LanguageBatch:
             self._place(stream.seat)
 
     def _prefill(self) -> None:
-        """Puts the next part of the oldest prompt that is not in the cache there."""
-        for stream in self._running:
-            seat = _seat(stream)
-            if seat.length < len(stream.ids):
-                part = stream.ids[seat.length : seat.length + self.chunk]
-                if self._owns(stream, seat.length + len(part)):
-                    self.model.prefill(seat.slot, np.array(part, np.int32))
-                    seat.length += len(part)
-                return
+        """Puts the next `chunk` tokens of prompts that are not in the cache there, in one call:
+        those of the oldest first."""
+        parts: list[tuple[Stream, list[int]]] = []
+        left = self.chunk
+        for stream in list(self._running):
+            if stream.seat is None:  # it waits since an older one took its pages
+                continue
+            length = stream.seat.length
+            part = stream.ids[length : length + left]
+            if part and self._owns(stream, length + len(part)):
+                parts.append((stream, part))
+                left -= len(part)
+        if parts:
+            streams, ids = zip(*parts, strict=True)
+            counts = np.array([len(each) for each in ids], np.int64)
+            self.model.prefill(_slots(streams), counts, np.concatenate(ids, dtype=np.int32))
+            for stream, part in parts:
+                _seat(stream).length += len(part)
 
     def _decode(self) -> None:
         """Lets all texts whose tokens are in the cache go on with one."""

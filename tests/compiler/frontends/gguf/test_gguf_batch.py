@@ -44,6 +44,12 @@ class Interpreted:
         return results[0] if results else None
 
 
+def prefill(model: Interpreted, texts: dict[int, Any]) -> Any:
+    """Put tokens behind those of some slots in one call."""
+    counts = np.int64([len(each) for each in texts.values()])
+    return model("prefill", np.int64(list(texts)), counts, np.concatenate(list(texts.values())))
+
+
 @pytest.mark.parametrize("name", SHAPES)
 def test_texts_of_unequal_length_are_those_of_each_alone(name: str, tmp_path: Path) -> None:
     path, shape = tmp_path / "model.gguf", SHAPES[name]
@@ -53,9 +59,10 @@ def test_texts_of_unequal_length_are_those_of_each_alone(name: str, tmp_path: Pa
     assert model("capacity") == 40
     model("place", np.int64(0), np.int64(0), np.int32([1]))
     model("place", np.int64(2), np.int64(0), np.int32([0]))
-    _close(model("prefill", np.int64(0), FIRST[:3]), first[2])
-    _close(model("prefill", np.int64(2), SECOND[:5]), second[4])
-    _close(model("prefill", np.int64(0), FIRST[3:8]), first[7])
+    _close(prefill(model, {0: FIRST[:3]}), first[2:3])
+    _close(prefill(model, {2: SECOND[:4]}), second[3:4])
+    together = {0: FIRST[3:8], 2: SECOND[4:5]}
+    _close(prefill(model, together), np.stack([first[7], second[4]]))
     for place in range(4):
         got = model("decode", np.int64([2, 0]), np.int32([SECOND[5 + place], FIRST[8 + place]]))
         _close(got, np.stack([second[5 + place], first[8 + place]]))
@@ -68,7 +75,7 @@ def test_a_fork_goes_on_in_pages_of_both(tmp_path: Path) -> None:
     expected = [logits(shape, weights, ids) for ids in (FIRST, other)]
     model = Interpreted(path, sequences=2, capacity=64, cache_tokens=128)
     model("place", np.int64(0), np.int64(0), np.int32([0]))
-    model("prefill", np.int64(0), FIRST[:8])
+    prefill(model, {0: FIRST[:8]})
     model("copy_slot", np.int64(0), np.int64(1), np.int32([1]))
     model("copy_page", np.int64(0), np.int64(1))
     for place in range(8, 12):
@@ -94,7 +101,7 @@ def test_adapters_change_all_texts(tmp_path: Path) -> None:
     room.add(read_adapter(adapter), 1.0)
     model.parameters = {**model.parameters, **room.arrays}
     model("place", np.int64(1), np.int64(0), np.int32([0]))
-    _close(model("prefill", np.int64(1), FIRST[:5]), expected[4])
+    _close(prefill(model, {1: FIRST[:5]})[0], expected[4])
     _close(model("decode", np.int64([1]), FIRST[5:6])[0], expected[5])
 
 

@@ -32,6 +32,7 @@ __all__ = [
     "put_at",
     "spread",
     "take_strings",
+    "word_parts",
 ]
 
 SUFFIX = ".utf8"
@@ -211,25 +212,31 @@ def padded_bytes(node: Emitter, x: Strings, width: Dim) -> Value:
     return node.op("select", node.compare("lt", place, lengths), found, node.fill(0, like=found))
 
 
-def matches(node: Emitter, x: Strings, words: Sequence[str]) -> Value:
-    """i1[..., words]: which word each string is, byte by byte. Of equal words the first counts."""
+def word_parts(
+    node: Emitter, x: Strings, words: Sequence[str]
+) -> tuple[Value, np.ndarray[Any, np.dtype[np.uint64]]]:
+    """u64[..., parts] of the strings and u64[words, parts]: bytes by eights, zeros behind
+    the end, as many as the longest word has; at least one part."""
     encoded = [word.encode("utf-8") for word in words]
     count = -(-max(map(len, encoded), default=1) // _WORD) or 1
     table = np.zeros((len(words), count * _WORD), np.uint8)
     for row, word in enumerate(encoded):
         table[row, : len(word)] = np.frombuffer(word, np.uint8)
-    own = shape_of(x.starts)
-    rank = len(own)
-    parts = node.reshape(padded_bytes(node, x, count * _WORD), (*own, count, _WORD))
-    given = node.op("reinterpret", parts, dtype=dtype("u64"))
-    shape = (*own, len(words), count)
+    bytes = padded_bytes(node, x, count * _WORD)
+    parts = node.reshape(bytes, (*shape_of(x.starts), count, _WORD))
+    return node.op("reinterpret", parts, dtype=dtype("u64")), table.view("<u8")
+
+
+def matches(node: Emitter, x: Strings, words: Sequence[str]) -> Value:
+    """i1[..., words]: which word each string is, byte by byte. Of equal words the first counts."""
+    given, known = word_parts(node, x, words)
+    rank, count = len(shape_of(x.starts)), known.shape[1]
+    shape = (*shape_of(x.starts), len(words), count)
     given = node.op("broadcast", given, shape=shape, dimensions=(*range(rank), rank + 1))
-    known = node.constant(table.view("<u8"), "u64")
-    same = node.reduce(
-        node.compare("eq", given, node.broadcast_to(known, shape)), [rank + 1], "and"
-    )
+    table = node.broadcast_to(node.constant(known, "u64"), shape)
+    same = node.reduce(node.compare("eq", given, table), [rank + 1], "and")
     lengths = node.op("broadcast", x.lengths, shape=shape[:-1], dimensions=tuple(range(rank)))
-    wanted = node.constant([len(word) for word in encoded], "i64")
+    wanted = node.constant([len(word.encode("utf-8")) for word in words], "i64")
     hits = node.op("and", same, node.compare("eq", lengths, node.broadcast_to(wanted, shape[:-1])))
     first = np.array([words.index(word) == place for place, word in enumerate(words)])
     if first.all():

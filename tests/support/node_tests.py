@@ -90,7 +90,7 @@ def read_dynamic(case: Any) -> Module:
     return import_onnx(model)
 
 
-def interpreted(module: Module) -> Run:
+def interpreted(module: Module, state: dict[str, Any] | None = None) -> Run:
     """Its function `main`, which takes and gives strings as a loaded module does."""
     main = module.functions["main"]
     ends = [
@@ -106,13 +106,13 @@ def interpreted(module: Module) -> Run:
     )
     signature = Signature("main", arguments, results)
     if not has_texts(signature):
-        return partial(interpret, module, "main")
+        return partial(interpret, module, "main", state=state)
     texts = Texts(signature)
 
     def run(given: list[Any]) -> Sequence[Any]:
         values, named = texts.bind(tuple(given), {})
         values = values or tuple(named[each.name] for each in arguments)
-        made = texts.unpack(interpret(module, "main", values))
+        made = texts.unpack(interpret(module, "main", values, state=state))
         return made if isinstance(made, tuple) else [made]
 
     return run

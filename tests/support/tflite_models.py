@@ -11,8 +11,8 @@ import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 from flatbuffers import flexbuffers
 
-from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.read_source import read_source
+from tests.support.node_tests import interpreted
 
 __all__ = ["Model", "Quant", "check", "one_op", "run_interpreted", "run_litert"]
 
@@ -224,35 +224,8 @@ def run_litert(model: bytes, *calls: Sequence[Array]) -> list[list[Array]]:
 
 def run_interpreted(model: bytes, *calls: Sequence[Array]) -> list[list[Array]]:
     """The results of each call, by the references of the graph that Ingot reads."""
-    module, state = read_source(model), {}
-    names = module.functions["main"].result_names
-    results = []
-    for call in calls:
-        packed = [part for each in call for part in (_packed(each) if _is_text(each) else (each,))]
-        made = iter(zip(names, interpret(module, arguments=packed, state=state), strict=True))
-        results.append(
-            [_unpacked(x, next(made)[1]) if _has_bytes(n, names) else x for n, x in made]
-        )
-    return results
-
-
-def _is_text(array: Any) -> bool:
-    return np.asarray(array).dtype.kind == "U"
-
-
-def _has_bytes(name: str, names: Sequence[str]) -> bool:
-    return f"{name}.utf8" in names
-
-
-def _packed(texts: Array) -> tuple[Array, Array]:
-    encoded = [each.encode() for each in texts.reshape(-1).tolist()]
-    ends = np.cumsum([len(each) for each in encoded], dtype=np.int64).reshape(texts.shape)
-    return ends, np.frombuffer(b"".join(encoded), np.uint8)
-
-
-def _unpacked(ends: Array, data: Array) -> Array:
-    texts = np.split(data, ends.reshape(-1))[:-1]
-    return np.array([each.tobytes() for each in texts], object).reshape(ends.shape)
+    run = interpreted(read_source(model), {})
+    return [list(run(list(call))) for call in calls]
 
 
 def check(model: bytes, *calls: Sequence[Array], codes: int = 1, tolerance: float = 1e-5) -> None:
@@ -262,7 +235,8 @@ def check(model: bytes, *calls: Sequence[Array], codes: int = 1, tolerance: floa
         assert len(expected) == len(got)
         for a, b in zip(expected, got, strict=True):
             if a.dtype.kind in "OS":
-                assert a.astype(object).tolist() == b.tolist()
+                a = np.array([each.decode() for each in a.flat], object).reshape(a.shape)
+                assert a.tolist() == b.tolist()
                 continue
             assert (a.dtype, a.shape) == (b.dtype, b.shape)
             if a.dtype.kind in "iu":

@@ -22,7 +22,7 @@ from ingot.compiler.frontends.onnx.patterns import (
 )
 from ingot.compiler.ir.dataclass import dataclass
 
-__all__ = ["Automaton", "compile_pattern"]
+__all__ = ["KINDS", "Automaton", "compile_pattern", "kinds_of_bytes"]
 
 _MOST_NODES = 50_000
 _MOST_STATES = 4096
@@ -35,15 +35,27 @@ _Array = np.ndarray[tuple[int, ...], np.dtype[np.uint16]]
 @dataclass(frozen=True)
 class Automaton:
     """State 0 is lost, the first one is 1. `following` [states, classes] is the next state,
-    `classes` [256] the class of each byte, `accepts` [states] whether the text may end here."""
+    `classes` [256] the class of each byte, `accepts` [states, KINDS] whether a match may end here,
+    in front of a byte of that kind, `begins` [KINDS] the state in which one begins behind it."""
 
     following: _Array
     classes: _Array
     accepts: _Array
+    begins: _Array
+
+
+KINDS = ("edge", "word", "newline", "other")
+"""Of bytes, as conditions tell them apart; the edge is the begin or end of a text."""
+
+
+def kinds_of_bytes() -> _Array:
+    """[256]: places among KINDS."""
+    return np.array([KINDS.index(_kind(byte)) for byte in range(256)], np.uint16)
 
 
 def compile_pattern(text: str) -> Automaton:
-    """The automaton of whole texts. UnsupportedNode: the pattern is none of RE2, or too large."""
+    """The automaton of whole texts, and of matches inside of them. UnsupportedNode: the pattern is
+    none of RE2, or too large."""
     nodes = _Nodes()
     start = nodes.add(parse_pattern(text), nodes.new())
     return _determined(nodes, start)
@@ -139,15 +151,15 @@ def _kind(byte: int) -> str:
 
 
 def _holds(condition: str, before: str, behind: str) -> bool:
-    """Whether a condition holds between two bytes, or at the begin or end of the text."""
+    """Whether a condition holds between bytes of two KINDS."""
     if condition == "text_begin":
-        return before == "begin"
+        return before == "edge"
     if condition == "text_end":
-        return behind == "end"
+        return behind == "edge"
     if condition == "line_begin":
-        return before in ("begin", "newline")
+        return before in ("edge", "newline")
     if condition == "line_end":
-        return behind in ("end", "newline")
+        return behind in ("edge", "newline")
     return ((before == "word") != (behind == "word")) == (condition == "edge")
 
 
@@ -174,15 +186,13 @@ def _determined(nodes: _Nodes, start: int) -> Automaton:
             waiting.append(state)
         return states[state]
 
-    number((), "begin")
-    number((start,), "begin")
+    number((), "edge")
+    begins = [number((start,), kind) for kind in KINDS]
     rows: list[list[int]] = []
-    accepts: list[bool] = []
+    accepts: list[list[bool]] = []
     for reached, before in waiting:
-        accepts.append(0 in _expanded(nodes, reached, before, "end"))
-        inside = {
-            kind: _expanded(nodes, reached, before, kind) for kind in ("word", "newline", "other")
-        }
+        inside = {kind: _expanded(nodes, reached, before, kind) for kind in KINDS}
+        accepts.append([0 in inside[kind] for kind in KINDS])
         targets: list[set[int]] = [set() for _ in examples]
         for place, byte in enumerate(examples):
             for node in inside[_kind(byte)]:
@@ -192,9 +202,8 @@ def _determined(nodes: _Nodes, start: int) -> Automaton:
         rows.append(
             [number(each, _kind(byte)) for each, byte in zip(targets, examples, strict=True)]
         )
-    return Automaton(
-        np.array(rows, np.uint16).reshape(len(rows), count), classes, np.array(accepts, np.uint16)
-    )
+    following = np.array(rows, np.uint16).reshape(len(rows), count)
+    return Automaton(following, classes, np.array(accepts, np.uint16), np.array(begins, np.uint16))
 
 
 def _classes(nodes: _Nodes) -> _Array:

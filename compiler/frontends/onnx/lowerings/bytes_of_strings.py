@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from onnx import TensorProto
 
 from ingot.compiler.frontends.onnx.automata import compile_pattern
+from ingot.compiler.frontends.onnx.lowerings.matching import apart
 from ingot.compiler.frontends.onnx.node import Node, UnsupportedNode, shape_of, type_of
 from ingot.compiler.frontends.onnx.numerals import (
     INFINITY,
@@ -29,7 +30,7 @@ from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 from ingot.hal.spec import dtype
 
-__all__: list[str] = []
+__all__ = ["Marks", "gathered"]
 
 
 @lowering("RegexFullMatch", domain=STRINGS)
@@ -62,7 +63,7 @@ def _match(node: Node, x: Strings, pattern: str) -> Value:
 
     first = node.full(1, "i32", shape_of(starts))
     (state,) = counted_loop(node.builder, longest(node, lengths), [first], step)
-    accepts = node.constant(automaton.accepts != 0, "i1")
+    accepts = node.constant(automaton.accepts[:, 0] != 0, "i1")
     return node.op("take", accepts, state, axis=0, mode="clamp")
 
 
@@ -119,7 +120,7 @@ def string_split(node: Node) -> tuple[Strings, Value]:
     else:
         pieces = _between_blanks(node, rows, width, most)
     greatest = node.count(longest(node, pieces.counts), "the count of pieces")
-    begins, ends = (_gathered(node, marks, greatest) for marks in (pieces.begins, pieces.ends))
+    begins, ends = (gathered(node, marks, greatest) for marks in (pieces.begins, pieces.ends))
     wide = node.op("broadcast", rows.starts, shape=shape_of(begins), dimensions=(0,))
     shape = shape_of(x.starts)
     starts, lengths = (
@@ -130,7 +131,7 @@ def string_split(node: Node) -> tuple[Strings, Value]:
 
 
 @dataclass(frozen=True)
-class _Marks:
+class Marks:
     """Which elements [strings, n] tell about a piece: its place among those of the string, and
     the value. No place has two."""
 
@@ -143,12 +144,12 @@ class _Marks:
 class _Pieces:
     """Where the pieces begin (at 0 without a mark), where they end, and how many they are."""
 
-    begins: Sequence[_Marks]
-    ends: Sequence[_Marks]
+    begins: Sequence[Marks]
+    ends: Sequence[Marks]
     counts: Value
 
 
-def _gathered(node: Node, marks: Sequence[_Marks], count: Dim) -> Value:
+def gathered(node: Node, marks: Sequence[Marks], count: Dim) -> Value:
     """i64[strings, count]: the values at their places."""
     rows = shape_of(marks[0].marked)[0]
     total: Value | None = None
@@ -178,7 +179,8 @@ def _between_delimiters(
         given = node.sliced(data, 1, index, width + index)
         hits = node.op("and", hits, node.compare("eq", given, node.fill(byte, like=given)))
     if any(delimiter.startswith(delimiter[first:]) for first in range(1, size)):
-        hits = _apart(node, hits, size)
+        sizes = node.op("select", hits, node.fill(size, like=place), node.fill(0, like=place))
+        hits, _ = apart(node, sizes)
     rank = node.op("cumulative", node.convert(hits, "i64"), axis=1, kind="add")
     if most >= 0:
         hits = node.op("and", hits, node.compare("le", rank, node.fill(most, like=rank)))
@@ -186,35 +188,16 @@ def _between_delimiters(
     before = node.op("sub", rank, node.fill(1, like=rank))
     every = node.full(1, "i1", shape_of(splits))
     return _Pieces(
-        [_Marks(hits, rank, behind)],
-        [_Marks(hits, before, place), _last(node, every, splits, rows.lengths)],
+        [Marks(hits, rank, behind)],
+        [Marks(hits, before, place), _last(node, every, splits, rows.lengths)],
         node.op("add", splits, node.fill(1, like=splits)),
     )
 
 
-def _last(node: Node, marked: Value, place: Value, lengths: Value) -> _Marks:
+def _last(node: Node, marked: Value, place: Value, lengths: Value) -> Marks:
     """One mark per string: the piece at the place goes on to its end."""
     shape = (*shape_of(lengths), 1)
-    return _Marks(*(node.reshape(each, shape) for each in (marked, place, lengths)))
-
-
-def _apart(node: Node, hits: Value, size: int) -> Value:
-    """Without hits that begin inside of one before: step by step, since that one may go, too."""
-    rows, width = shape_of(hits)
-    zero = node.size(0)
-
-    def step(builder: Builder, index: Value, carried: Sequence[Value]) -> list[Value]:
-        inner, (free, kept) = node.within(builder), carried
-        here = inner.broadcast_to(index, (rows,))
-        hit = inner.op("take", hits, index, axis=1, mode="clamp")
-        hit = inner.op("and", hit, inner.compare("ge", here, free))
-        behind = inner.op("add", here, inner.fill(size, like=here))
-        column = inner.reshape(hit, (rows, 1))
-        kept = inner.op("dynamic_update_slice", kept, column, zero, index)
-        return [inner.op("select", hit, behind, free), kept]
-
-    initial = [node.full(0, "i64", (rows,)), node.fill(0, like=hits)]
-    return counted_loop(node.builder, node.size(width), initial, step)[1]
+    return Marks(*(node.reshape(each, shape) for each in (marked, place, lengths)))
 
 
 def _between_blanks(node: Node, rows: Strings, width: Dim, most: int) -> _Pieces:
@@ -237,8 +220,8 @@ def _between_blanks(node: Node, rows: Strings, width: Dim, most: int) -> _Pieces
         ends = node.op("and", ends, node.compare("lt", piece, node.fill(most, like=piece)))
     counts = node.reduce(node.convert(begins, "i64"), [1], "add")
     behind = node.op("add", place, node.fill(1, like=place))
-    end_marks = [_Marks(ends, piece, behind)]
+    end_marks = [Marks(ends, piece, behind)]
     if most >= 0:
         last = node.fill(most, like=counts)
         end_marks.append(_last(node, node.compare("gt", counts, last), last, rows.lengths))
-    return _Pieces([_Marks(begins, piece, place)], end_marks, counts)
+    return _Pieces([Marks(begins, piece, place)], end_marks, counts)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
+from ingot.compiler.frontends.lookups import find_rows
 from ingot.compiler.frontends.onnx.malformed import bounded
 from ingot.compiler.frontends.onnx.node import Node, UnsupportedNode, shape_of, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import lowering
+from ingot.compiler.frontends.strings import flat, put_at
 from ingot.compiler.ir import Value
 from ingot.hal.spec import dtype
 
@@ -25,9 +29,10 @@ def count_ngrams(node: Node) -> Value:
     starts, columns = node.integers("ngram_counts") or (), node.integers("ngram_indexes") or ()
     unsupported(not columns, "its ngram_indexes are missing: fix the model")
     width = bounded(max(columns) + 1, "the count of columns")
-    bounded(width * len(columns), "the count of columns times that of n-grams")
     rows = x if type_of(x).rank == 2 else node.reshape(x, (1, *shape_of(x)))
-    total = node.full(0, "f32", (shape_of(rows)[0], width))
+    rows = node.convert(rows, "i64")
+    batch = shape_of(rows)[0]
+    total = node.full(0, "f32", (batch * width,))
     first = 0
     for size in range(1, len(starts) + 1):
         end = starts[size] if size < len(starts) else len(pool)
@@ -35,56 +40,38 @@ def count_ngrams(node: Node) -> Value:
         places = columns[first : first + len(grams)]
         first += len(grams)
         if len(grams) and shortest <= size <= longest:
-            counts = _occurrences(node, rows, grams)
-            total = node.op("add", total, _spread(node, counts, places, width))
-    result = _weigh(node, total, columns)
+            skips = node.integer("max_skip_count", 0) if size > 1 else 0
+            for step in range(1, skips + 2):
+                total = node.op("add", total, _occurrences(node, rows, grams, step, places, width))
+    result = _weigh(node, node.reshape(total, (batch, width)), columns)
     return result if type_of(x).rank == 2 else node.reshape(result, (width,))
 
 
 def _occurrences(
-    node: Node, rows: Value, grams: np.ndarray[tuple[int, ...], np.dtype[np.int64]]
+    node: Node,
+    rows: Value,
+    grams: np.ndarray[tuple[int, ...], np.dtype[np.int64]],
+    step: int,
+    places: Sequence[int],
+    width: int,
 ) -> Value:
-    """How often each n-gram occurs in each row, with up to max_skip_count left out between."""
+    """f32[batch * width]: how often each n-gram occurs in each row, in its column. Between its
+    elements, `step` - 1 others are left out."""
     batch, length = shape_of(rows)
-    if not isinstance(length, int):
-        raise UnsupportedNode(f"a sequence of symbolic length {length}: fix the length")
-    number, size = grams.shape
-    skips = node.integer("max_skip_count", 0) if size > 1 else 0
-    rows = node.convert(rows, "i64")
-    result = node.full(0, "f32", (batch, number))
-    for step in range(1, skips + 2):
-        starts = length - (size - 1) * step
-        if starts < 1:
-            break
-        equal: Value | None = None
-        for place in range(size):
-            cut = node.op(
-                "slice", rows, start=(0, place * step), limit=(batch, place * step + starts)
-            )
-            shape = (batch, number, starts)
-            cut = node.op("broadcast", cut, shape=shape, dimensions=(0, 2))
-            wanted = node.constant(grams[:, place], dtype("i64"))
-            wanted = node.op("broadcast", wanted, shape=shape, dimensions=(1,))
-            same = node.compare("eq", cut, wanted)
-            equal = same if equal is None else node.op("and", equal, same)
-        assert equal is not None
-        found = node.reduce(node.convert(equal, "f32"), [2], "add")
-        result = node.op("add", result, found)
-    return result
-
-
-def _spread(node: Node, counts: Value, places: tuple[int, ...], width: int) -> Value:
-    """Counts [b, grams] in the columns that the grams have: [b, width]."""
-    matrix = np.zeros((len(places), width), np.float32)
-    matrix[np.arange(len(places)), places] = 1
-    return node.op(
-        "dot_general",
-        counts,
-        node.constant(matrix, "f32"),
-        lhs_contract=(1,),
-        rhs_contract=(0,),
-        dtype=dtype("f32"),
-    )
+    size = grams.shape[1]
+    high = (0, (size - 1) * step)  # so that each element begins one; those cut off are no n-grams
+    wide = node.op("pad", rows, node.size(0), low=(0, 0), high=high, interior=(0, 0))
+    given = [node.sliced(wide, 1, at * step, length + at * step) for at in range(size)]
+    place, found = find_rows(node, given, list(grams.T))
+    at = node.op("iota", dtype=dtype("i64"), shape=(batch, length), axis=1)
+    last = node.broadcast_to(node.size(length - high[1]), (batch, length))
+    found = node.op("and", found, node.compare("lt", at, last))
+    column = node.op("take", node.constant(list(places), "i64"), place, axis=0, mode="clamp")
+    row = node.op("iota", dtype=dtype("i64"), shape=(batch, length), axis=0)
+    target = node.op("add", node.op("mul", row, node.fill(width, like=row)), column)
+    target = node.op("select", found, target, node.fill(-1, like=target))
+    ones = node.full(1, "f32", (batch * length,))
+    return put_at(node, batch * width, flat(node, target), ones)
 
 
 def _weigh(node: Node, counts: Value, columns: tuple[int, ...]) -> Value:

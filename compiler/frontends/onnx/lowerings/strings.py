@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from ingot.compiler.frontends.lookups import find_texts
 from ingot.compiler.frontends.onnx.node import Node, UnsupportedNode, shape_of, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import CLASSIC, STRINGS, find_lowering, lowering
 from ingot.compiler.frontends.strings import (
@@ -17,7 +18,6 @@ from ingot.compiler.frontends.strings import (
     spread,
 )
 from ingot.compiler.ir import Value, dims
-from ingot.hal.spec import dtype
 
 __all__: list[str] = []
 
@@ -152,10 +152,7 @@ def count_ngrams(node: Node) -> Value:
     if x is None or not pool:
         raise UnsupportedNode("its pool_strings are missing: fix the model")
     words = list(dict.fromkeys(pool))
-    hits = matches(node, x, words)
-    rank = type_of(hits).rank - 1
-    place = node.op("arg_max", node.convert(hits, "u8"), axis=rank, dtype=dtype("i64"), last=False)
-    known = node.reduce(hits, [rank], "or")
+    place, known = find_texts(node, x, words)
     inner = node.with_input(0, node.op("select", known, place, node.fill(-1, like=place)))
     inner = inner.revised(node.opset)
     inner.set_attribute("pool_int64s", [words.index(word) for word in pool])

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
+from ingot.compiler.frontends.lookups import find_rows, find_texts, first_of
 from ingot.compiler.frontends.strings import (
     Strings,
     are_equal,
     constant_strings,
-    matches,
     move_strings,
     take_strings,
 )
@@ -29,7 +29,6 @@ from ingot.compiler.frontends.tflite.lowerings import (  # noqa: F401 - they fil
     shapes,
 )
 from ingot.compiler.ir import Value
-from ingot.hal.spec import dtype
 
 __all__: list[str] = []
 
@@ -89,10 +88,9 @@ def find(c: Context, table: HashTable, x: Value | Strings, default: Value | Stri
     assert keys is not None
     assert values is not None
     if isinstance(x, Strings):
-        hits = matches(c, x, keys.read_texts())
+        place, is_known = find_texts(c, x, keys.read_texts())
     else:
-        hits = _equal_to_each(c, x, c.reshape(c.literal(keys.read()), (count,)))
-    place, is_known = _first(c, hits)
+        place, is_known = find_rows(c, [x], [keys.read().array.reshape(-1)])
     if not isinstance(default, Strings):
         numbers = c.reshape(c.literal(values.read()), (count,))
         found = c.op("take", numbers, place, axis=0, mode="clamp")
@@ -117,18 +115,11 @@ def _equal_to_each(c: Context, x: Value, keys: Value) -> Value:
     return c.compare("eq", wide, c.broadcast_to(keys, shape))
 
 
-def _first(c: Context, hits: Value) -> tuple[Value, Value]:
-    """Where the first hit of each row is, and whether there is one."""
-    last = type_of(hits).rank - 1
-    place = c.op("arg_max", c.convert(hits, "u8"), axis=last, dtype=dtype("i64"), last=False)
-    return place, c.reduce(hits, [last], "or")
-
-
 @lowering("HASHTABLE_LOOKUP", raw=True)
 def lookup(c: Context, x: Value, keys: Value, values: Value | Strings) -> list[Any]:
     """The rows [n, ...] of the values [m, ...] whose keys i32[m] the elements i32[n] are, zeros or
     empty strings for what is no key; and u8[n], which ones are."""
-    place, is_known = _first(c, _equal_to_each(c, x, keys))
+    place, is_known = first_of(c, _equal_to_each(c, x, keys))
     if isinstance(values, Strings):
         rows = take_strings(c, values, place)
         none = c.fill(0, like=rows.lengths)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ingot.compiler.frontends.lookups import find_texts, first_of
 from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import CLASSIC, lowering
 from ingot.compiler.frontends.strings import Strings, constant_strings, matches, take_strings
@@ -82,14 +83,10 @@ def _place_among(node: Node, keys: Sequence[str] | Literal) -> tuple[Value, Valu
     """Which key each element of input 0 is, and whether it is one."""
     strings = node.strings(0)
     if isinstance(keys, Literal):
-        hits = _meets(node, node.input(0), keys)
-    else:
-        unsupported(strings is None, "its keys are strings, its input is not: fix the model")
-        assert strings is not None
-        hits = matches(node, strings, list(keys))
-    last = type_of(hits).rank - 1
-    place = node.op("arg_max", node.convert(hits, "i32"), axis=last, dtype=_I64, last=False)
-    return place, node.reduce(hits, [last], "or")
+        return first_of(node, _meets(node, node.input(0), keys))
+    unsupported(strings is None, "its keys are strings, its input is not: fix the model")
+    assert strings is not None
+    return find_texts(node, strings, list(keys))
 
 
 @lowering("LabelEncoder", domain=CLASSIC, since=2)

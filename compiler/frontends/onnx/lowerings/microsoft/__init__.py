@@ -22,6 +22,7 @@ from ingot.compiler.frontends.onnx.lowerings.microsoft import (
     quantized,
     renamed,
     rotary,
+    tokenizer,
     tokens,
     windows,
 )
@@ -42,6 +43,7 @@ __all__ = [
     "quantized",
     "renamed",
     "rotary",
+    "tokenizer",
     "tokens",
     "windows",
 ]

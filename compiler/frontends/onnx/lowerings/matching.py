@@ -1,0 +1,91 @@
+"""Where patterns match inside of strings, on bytes[strings, width]."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ingot.compiler.frontends.onnx.automata import KINDS, Automaton, kinds_of_bytes
+from ingot.compiler.frontends.onnx.node import Node, shape_of
+from ingot.compiler.graph.builder import Builder
+from ingot.compiler.graph.control.build_control import counted_loop, while_loop
+from ingot.compiler.ir import Value
+
+__all__ = ["apart", "longest_matches"]
+
+
+def longest_matches(node: Node, data: Value, inside: Value, automaton: Automaton) -> Value:
+    """i64[strings, width]: how long the longest match is that begins at each byte, 0 without one.
+    Bytes side by side that are `inside`, i1[strings, width], are a text; matches lie within one.
+    An automaton begins at every byte, and all take a byte per step until none goes on."""
+    rows, width = shape_of(data)
+    given = node.convert(data, "i32")
+
+    def looked_up(table: Value, outside: int, low: int) -> Value:
+        """By byte, `outside` a text and behind the strings; the first `low` columns are, too."""
+        found = node.op("take", table, given, axis=0, mode="clamp")
+        found = node.op("select", inside, found, node.fill(outside, like=found))
+        filling = node.constant(outside, "i32")
+        return node.op("pad", found, filling, low=(0, low), high=(0, width), interior=(0, 0))
+
+    kinds = looked_up(node.constant(kinds_of_bytes(), "i32"), 0, 1)
+    classes = looked_up(node.constant(automaton.classes, "i32"), -1, 0)
+    kind_before = node.sliced(kinds, 1, 0, width)
+    kinds = node.sliced(kinds, 1, 1, width + width + 1)
+    following = node.constant(automaton.following.reshape(-1), "i32")
+    accepts = node.constant(automaton.accepts.reshape(-1) != 0, "i1")
+    zero, count = node.size(0), automaton.following.shape[1]
+
+    def goes_on(builder: Builder, carried: Sequence[Value]) -> Value:
+        inner, state = node.within(builder), carried[1]
+        return inner.reduce(inner.compare("ne", state, inner.fill(0, like=state)), [0, 1], "or")
+
+    def step(builder: Builder, carried: Sequence[Value]) -> list[Value]:
+        inner, (taken, state, best) = node.within(builder), carried
+
+        def now(table: Value) -> Value:
+            return inner.op("dynamic_slice", table, zero, taken, sizes=(rows, width))
+
+        def entry(columns: int, column: Value) -> Value:
+            row = inner.op("mul", state, inner.fill(columns, like=state))
+            return inner.op("add", row, column)
+
+        ends = inner.op("take", accepts, entry(len(KINDS), now(kinds)), axis=0, mode="clamp")
+        best = inner.op("select", ends, inner.broadcast_to(taken, (rows, width)), best)
+        column = now(classes)
+        reached = inner.op("take", following, entry(count, column), axis=0, mode="clamp")
+        lost = inner.fill(0, like=state)
+        state = inner.op("select", inner.compare("ge", column, lost), reached, lost)
+        return [inner.op("add", taken, inner.size(1)), state, best]
+
+    begins = node.constant(automaton.begins, "i32")
+    initial = node.op("take", begins, kind_before, axis=0, mode="clamp")
+    best = node.full(0, "i64", (rows, width))
+    return while_loop(node.builder, [zero, initial, best], goes_on, step)[2]
+
+
+def apart(node: Node, sizes: Value) -> tuple[Value, Value]:
+    """Which matches of these sizes i64[strings, width] do not begin inside of one before, and
+    which bytes they cover: byte by byte, since that one may go, too."""
+    rows, width = shape_of(sizes)
+    zero = node.size(0)
+
+    def step(builder: Builder, index: Value, carried: Sequence[Value]) -> list[Value]:
+        inner, (free, *kept) = node.within(builder), carried
+        here = inner.broadcast_to(index, (rows,))
+        size = inner.op("take", sizes, index, axis=1, mode="clamp")
+        hit = inner.compare("gt", size, inner.fill(0, like=size))
+        hit = inner.op("and", hit, inner.compare("ge", here, free))
+        free = inner.op("select", hit, inner.op("add", here, size), free)
+        columns = (inner.reshape(x, (rows, 1)) for x in (hit, inner.compare("lt", here, free)))
+        return [
+            free,
+            *(
+                inner.op("dynamic_update_slice", table, column, zero, index)
+                for table, column in zip(kept, columns, strict=True)
+            ),
+        ]
+
+    none = node.full(0, "i1", (rows, width))
+    initial = [node.full(0, "i64", (rows,)), none, none]
+    _, begins, covered = counted_loop(node.builder, node.size(width), initial, step)
+    return begins, covered

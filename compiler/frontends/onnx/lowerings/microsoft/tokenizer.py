@@ -1,0 +1,134 @@
+"""com.microsoft.Tokenizer: strings as rows of the parts that patterns find or leave."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ingot.compiler.frontends.onnx.automata import compile_pattern
+from ingot.compiler.frontends.onnx.lowerings.bytes_of_strings import Marks, gathered
+from ingot.compiler.frontends.onnx.lowerings.matching import apart, longest_matches
+from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of, unsupported
+from ingot.compiler.frontends.onnx.registry import MICROSOFT, lowering
+from ingot.compiler.frontends.strings import (
+    Strings,
+    constant_strings,
+    flat,
+    join_data,
+    longest,
+    padded_bytes,
+    take_strings,
+)
+from ingot.compiler.ir import Value, dims
+from ingot.compiler.ir.dims import Dim
+
+__all__: list[str] = []
+
+_CHARACTER = r"(?s:.)"
+
+
+@lowering("Tokenizer", domain=MICROSOFT)
+def tokenizer(node: Node) -> Strings:
+    """[...] -> [..., tokens], with the pad value behind the last token of a row; with `mark` in
+    front of that and of the first one U+0003 and U+0002. No tokens at all make [..., 0]."""
+    x, least = node.strings(0), node.integer("mincharnum", 0)
+    unsupported(x is None, "its input is no tensor of strings: fix the model")
+    assert x is not None
+    unsupported(least < 1, f"its mincharnum is {least}: expected 1 or more")
+    rows = Strings(flat(node, x.starts), flat(node, x.lengths), x.data)
+    width = node.count(longest(node, rows.lengths), "the length of the longest string")
+    data = padded_bytes(node, rows, width)
+    place = node.op("iota", dtype=type_of(rows.lengths).dtype, shape=shape_of(data), axis=1)
+    lengths = node.op("broadcast", rows.lengths, shape=shape_of(data), dimensions=(0,))
+    begins, ends = _tokens(node, data, node.compare("lt", place, lengths), place)
+    if least > 1:
+        begins, ends = _long_ones(node, data, begins, ends, least)
+    return _framed(node, rows, begins, ends, shape_of(x.starts))
+
+
+def _tokens(node: Node, data: Value, inside: Value, place: Value) -> tuple[Marks, Marks]:
+    """Where tokens begin and end."""
+    pattern, separators = node.text("tokenexp", ""), node.texts("separators") or []
+    unsupported(
+        bool(pattern) == bool(separators),
+        "it has tokenexp and separators, or neither: fix the model",
+    )
+    if separators == [""] or pattern == ".":
+        pattern = _CHARACTER
+    if pattern:
+        sizes = longest_matches(node, data, inside, compile_pattern(pattern))
+        starts, _ = apart(node, sizes)
+        rank = _ranked(node, starts)
+        return Marks(starts, rank, place), Marks(starts, rank, node.op("add", place, sizes))
+    for each in separators:
+        automaton = compile_pattern(each)
+        empty = bool(automaton.accepts[automaton.begins].any())
+        unsupported(empty, f"its separator '{each}' may match no character: make it match one")
+        _, covered = apart(node, longest_matches(node, data, inside, automaton))
+        inside = node.op("and", inside, node.op("not", covered))
+    none, width = node.constant(False, "i1"), shape_of(data)[1]
+    around = node.op("pad", inside, none, low=(0, 1), high=(0, 1), interior=(0, 0))
+    before, behind = (node.sliced(around, 1, at, width + at) for at in (0, 2))
+    starts, stops = (node.op("and", inside, node.op("not", each)) for each in (before, behind))
+    end = node.op("add", place, node.fill(1, like=place))
+    return Marks(starts, _ranked(node, starts), place), Marks(stops, _ranked(node, stops), end)
+
+
+def _ranked(node: Node, marked: Value) -> Value:
+    """Of each mark, how many are in front of it."""
+    rank = node.op("cumulative", node.convert(marked, "i64"), axis=1, kind="add")
+    return node.op("sub", rank, node.fill(1, like=rank))
+
+
+def _long_ones(
+    node: Node, data: Value, begins: Marks, ends: Marks, least: int
+) -> tuple[Marks, Marks]:
+    """The tokens of at least so many characters."""
+    high = node.op("and", data, node.fill(0xC0, like=data))
+    heads = node.convert(node.compare("ne", high, node.fill(0x80, like=high)), "i64")
+    heads = node.op("cumulative", heads, axis=1, kind="add")
+    heads = node.op("pad", heads, node.size(0), low=(0, 1), high=(0, 0), interior=(0, 0))
+    _, most = _count(node, begins.marked)
+    first, last = (gathered(node, [each], most) for each in (begins, ends))
+    read = (node.gather_along(heads, each, 1, "clamp") for each in (last, first))
+    characters = node.op("sub", *read)
+    kept = node.compare("ge", characters, node.fill(least, like=characters))
+    rank = _ranked(node, kept)
+    return Marks(kept, rank, first), Marks(kept, rank, last)
+
+
+def _count(node: Node, marked: Value) -> tuple[Value, Dim]:
+    """How many marks each row has, and the greatest of these."""
+    counts = node.reduce(node.convert(marked, "i64"), [1], "add")
+    return counts, node.count(longest(node, counts), "the count of tokens")
+
+
+def _framed(node: Node, rows: Strings, begins: Marks, ends: Marks, shape: Sequence[Dim]) -> Strings:
+    """[..., columns]: with marks and pad values."""
+    counts, most = _count(node, begins.marked)
+    texts = [node.text("pad_value", ""), "\x02", "\x03"]
+    rows, constants = join_data(node, [rows, constant_strings(node, texts, (3,))])
+    mark = int(bool(node.integer("mark", 0)))
+    columns = most + 2 * mark * dims.minimum(most, 1)
+    first = node.fill(0, like=counts)
+    closing = node.op("add", counts, node.fill(1, like=counts))
+    edges = []
+    for marks, after in ((begins, 0), (ends, 1)):
+        start = node.op("broadcast", rows.starts, shape=shape_of(marks.value), dimensions=(0,))
+        place = node.op("add", marks.place, node.fill(mark, like=marks.place))
+        put = [Marks(marks.marked, place, node.op("add", start, marks.value))]
+        for text, column in ((1, first), (2, closing)) if mark else ():
+            begin = take_strings(node, constants, node.fill(text, like=column)).starts
+            value = node.op("add", begin, node.fill(after, like=begin))
+            every = node.full(1, "i1", shape_of(column))
+            put.append(Marks(*(node.reshape(x, (*shape_of(x), 1)) for x in (every, column, value))))
+        edges.append(gathered(node, put, columns))
+    column = node.op("iota", dtype=type_of(counts).dtype, shape=shape_of(edges[0]), axis=1)
+    used = node.op("add", counts, node.fill(2 * mark, like=counts))
+    used = node.op("broadcast", used, shape=shape_of(column), dimensions=(0,))
+    is_used = node.compare("lt", column, used)
+    filling = take_strings(node, constants, node.fill(0, like=column))
+    begin, end = edges
+    starts = node.op("select", is_used, begin, filling.starts)
+    lengths = node.op("select", is_used, node.op("sub", end, begin), filling.lengths)
+    wide = (*shape, columns)
+    return Strings(node.reshape(starts, wide), node.reshape(lengths, wide), rows.data)

@@ -84,6 +84,7 @@ class Recording:
         self.slower_than = slower_than
         self.with_weights = with_weights
         self.is_over = False
+        self.is_watched = False  # somebody looks at `error`, which is not logged then
         self.error: BaseException | None = None
 
     def __enter__(self) -> Recording:
@@ -166,6 +167,8 @@ class Recording:
 
     def _refuse(self, error: BaseException) -> None:
         self.is_over, self.error = True, error
+        if self.is_watched:
+            return
         logging.getLogger("ingot").warning("a call is not recorded in '%s': %s", self.path, error)
 
 

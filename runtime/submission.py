@@ -108,6 +108,20 @@ class Submission(Future[Any]):
             self._reader.complete(True, int(rest))
         return None if end is None else max(0.0, end - time.monotonic())
 
+    def lose(self) -> None:
+        """Fails in a child of the process, where other threads, with the locks that they held, and
+        who waits on them are no more."""
+        self._condition = threading.Condition()
+        self._waiters: list[Any] = []
+        self._done_callbacks: list[Any] = []
+        if not self.done():
+            self.set_exception(
+                FailedPrecondition(
+                    "the call was submitted before the process forked, and ends in the parent "
+                    "alone; submit it here, to model.fork(state=False)"
+                )
+            )
+
     def end(self, pointer: Any) -> None:
         """Completes the future of a call that has ended."""
         result, error = None, self.error
@@ -228,9 +242,11 @@ def wait_until_idle(pending: set[Any], timeout: float | None = None) -> None:
 
 
 def forget_submissions() -> None:
-    """In a child of the process: its parent's calls do not end here."""
+    """In a child of the process: its parent's calls do not end here, so that their futures fail."""
     for each in _readers:
         each.is_lost = True
+    for submission in _submissions.values():
+        submission.lose()
     _submissions.clear()
     _completing.clear()
     _readers.clear()

@@ -191,6 +191,7 @@ class Native(Attributes):
     dims: Dims
     slot: int
     slots: int
+    optional: bool = False
 
 
 SLOT_OPS: dict[str, type[Slot]] = {

@@ -204,7 +204,13 @@ class _Block:
         slots = [self.parent.new() for _ in decided]
         self.owned.update(slots)
         attributes = Native(
-            call.name, str(types), call.details, dims, slots[0] if slots else 0, len(slots)
+            call.name,
+            str(types),
+            call.details,
+            dims,
+            slots[0] if slots else 0,
+            len(slots),
+            call.optional,
         )
         made = Op("native.call", op.operands, (), attributes, location=op.location)
         made.results = [each for each in op.results if each not in decided]

@@ -173,18 +173,19 @@ def call_own(name: str, native: Native, operands: Sequence[Any], told: Mapping[s
     dtypes = [type.dtype for type in types] + [None] * (len(operands) - len(types))
     values = [value_of(each, dtype) for each, dtype in zip(operands, dtypes, strict=False)]
 
-    def call(name: str, native: Native, values: Sequence[Value], told: Mapping[str, Any]) -> Any:
+    def call(optional: bool = False) -> Any:
         trace = current()
-        found = call_native(trace.builder, trace.fresh, name, native, values, told)
+        found = call_native(trace.builder, trace.fresh, name, native, values, told, optional)
         return given(found[0]) if len(found) == 1 else tuple(map(given, found))
 
     substitute = native.otherwise
     if substitute is None:
-        return call(name, native, values, told)
+        return call()
     tensors = list(map(given, values))
+    trace, asks = current(), Native("() -> (i1[])")
     return cond(
-        call(f"?{name}", Native("() -> (i1[])"), (), {}),
-        lambda: call(name, native, values, told),
+        given(call_native(trace.builder, trace.fresh, f"?{name}", asks, (), {})[0]),
+        lambda: call(optional=True),
         lambda: substitute(*tensors, **told),
     )
 
@@ -196,6 +197,7 @@ def call_native(
     native: Native,
     operands: Sequence[Value],
     details: Mapping[str, Any],
+    optional: bool = False,
 ) -> list[Value]:
     """A call of the function. CompileError: operands do not fit the signature, or details are
     nothing that JSON has."""
@@ -205,6 +207,7 @@ def call_native(
         "details": json.dumps(_plain(details), sort_keys=True) if details else "",
         "effects": native.effects,
         "symbols": tuple(fresh(hint) for hint in parse_signature(native.signature).decided),
+        "optional": optional,
     }
     return list(builder.append("native_call", operands, (), attributes).results)
 

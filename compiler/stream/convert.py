@@ -168,7 +168,7 @@ class _Converter:
         )
 
     def _native(self, call: dispatch.Native) -> PlannedNative:
-        ordinal = self.data.add_native(call.name, call.signature)
+        ordinal = self.data.add_native(call.name, call.signature, call.optional)
         return PlannedNative(
             name=call.name,
             native=ordinal,

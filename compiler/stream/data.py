@@ -117,6 +117,7 @@ class ProgramData:
     ordinals: dict[Parameter, int] = field(default_factory=dict)  # of external weights
     variables: dict[str, StoredVariable] = field(default_factory=dict)
     natives: dict[str, str] = field(default_factory=dict)  # signatures by name
+    required: set[str] = field(default_factory=set)  # those that a call cannot do without
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -127,13 +128,15 @@ class ProgramData:
         """The ordinal of the parameter."""
         return self.ordinals.setdefault(parameter, len(self.ordinals))
 
-    def add_native(self, name: str, signature: str) -> int:
+    def add_native(self, name: str, signature: str, optional: bool) -> int:
         """The ordinal of the native function. CompileError: it has another signature elsewhere."""
         if self.natives.setdefault(name, signature) != signature:
             raise CompileError(
                 f"native function '{name}' is called as {self.natives[name]} and as {signature}: "
                 "give one of them another name"
             )
+        if not optional:
+            self.required.add(name)
         return list(self.natives).index(name)
 
     def add_variable(self, name: str, variable: Variable) -> None:

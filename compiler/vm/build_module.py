@@ -90,7 +90,7 @@ def build_module(
         ),
         debug,
         tuple(
-            native_contents(name, signature, f"?{name}" in data.natives)
+            native_contents(name, signature, name not in data.required)
             for name, signature in data.natives.items()
         ),
         tuple(versions.items()),

@@ -74,7 +74,7 @@ static ingot_status_t check_slab(const ingot_session_t *session,
   if (options->shares_slab) wrong = "given and shares_slab is set: expected one of both";
   else if (slab->device != device) wrong = "on another device than the program";
   else if ((uintptr_t)slab->host % sizeof(int64_t) != 0) wrong = "not on a multiple of 8 bytes";
-  else if (atomic_exchange(&slab->is_slab, true)) wrong = "that of another session";
+  else if (!ingot_hal_slab_claim(slab)) wrong = "that of another session, or overlaps it";
   if (!wrong) return NULL;
   return ingot_status_create(ingot_session_allocator(session), INGOT_STATUS_INVALID_ARGUMENT,
                              "the session's slab is %s", wrong);

@@ -123,7 +123,7 @@ void ingot_vm_context_deinitialize(ingot_vm_context_t *context) {
   if (!context->device) return; /* never initialized */
   const ingot_allocator_t *allocator = context_allocator(context);
   ingot_hal_queue_destroy(context->queue); /* first: it waits for work on the rest */
-  if (context->is_slab_given) atomic_store(&context->slab->is_slab, false);
+  if (context->is_slab_given) ingot_hal_slab_leave(context->slab);
   context->is_slab_given = false;
   ingot_vm_context_trim(context);
   ingot_vm_state_deinitialize(&context->state, allocator);

@@ -66,6 +66,7 @@ def _run_record(options: argparse.Namespace) -> None:
     if options.state is not None:
         model.load_state(options.state)
     recording = model.record(options.output, with_weights=options.with_weights)
+    recording.is_watched = True
     failure = None
     try:
         function.call(timeout=options.timeout, **inputs)

@@ -85,6 +85,14 @@ def test_a_call_is_told_and_made_again(file: Path, tmp_path: Path, command: Comm
     assert json.loads(trace.read_text())
 
 
+def test_a_file_that_cannot_be_written_is_said_once(
+    rows: Path, tmp_path: Path, command: Command, caplog: pytest.LogCaptureFixture
+) -> None:
+    said = command("record", rows, *INPUT, "-o", tmp_path, status=1)
+    assert said.count("cannot write") == 1
+    assert not caplog.text
+
+
 @pytest.mark.skipif(opencl_uri() is None, reason="no OpenCL device")
 def test_what_opencl_did_is_replayed_on_the_cpu(
     rows: Path, tmp_path: Path, command: Command

@@ -146,6 +146,14 @@ def test_a_function_that_is_missing_has_a_substitute(device: str) -> None:
         ingot.load({"net": wrong, "lib": _counter()})
     with pytest.raises(ingot.CompileError, match="asks whether there is one"):
         ingot.trace(lambda x: ops.native("?lib.step", STEP, x), ingot.spec("f32[n]"))
+    both = ingot.trace(
+        lambda x: (
+            ops.native("lib.step", STEP, x, otherwise=ops.abs) + ops.native("lib.step", STEP, x)
+        ),
+        ingot.spec("f32[n]"),
+    )
+    with pytest.raises(ingot.NotFound, match=r"1 native function is missing: 'lib\.step'"):
+        ingot.load(ingot.compile(both, target=targets()), device=device)
 
 
 def test_older_modules_than_needed_are_refused() -> None:

@@ -367,12 +367,13 @@ if child == 0:
         model.count.submit(1)
     except ingot.FailedPrecondition as error:
         print("fork" in str(error))
+    print("ends in the parent" in str(running.exception()), running.cancel())
     print(model.fork(state=False).count.submit(5).result(20), flush=True)
     os._exit(0)
 assert os.waitpid(child, 0)[1] == 0
 print(running.cancel(), model.count.submit(5).result(20))
 """
-    assert _program(code) == "True\nNone\nTrue None\n"
+    assert _program(code) == "True\nTrue False\nNone\nTrue None\n"
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # in finalizers

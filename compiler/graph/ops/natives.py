@@ -17,13 +17,15 @@ class NativeCall(Attributes):
     """What the application's function `name` gives for the operands; `details` is a JSON object of
     what it is told beside tensors. It decides the dims that only results of its `signature` have,
     which are `symbols`. Calls with `effects` are made in the order of the program, and all of
-    them; others where a result is used, and equal ones perhaps once."""
+    them; others where a result is used, and equal ones perhaps once. One that is
+    `optional` is made only where somebody gives the function."""
 
     name: str
     signature: str
     details: str = ""
     effects: bool = False
     symbols: Names = ()
+    optional: bool = False
 
     @property
     def types(self) -> NativeSignature:

@@ -36,6 +36,7 @@ def _native_call(
     details: str,
     effects: bool,
     symbols: tuple[str, ...],
+    optional: bool = False,
     what: str = "native function",
 ) -> tuple[Array, ...]:
     if name.startswith("?"):

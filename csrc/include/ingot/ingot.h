@@ -619,8 +619,8 @@ INGOT_API bool ingot_program_host_kernel(const ingot_program_t *program, uint32_
 typedef struct ingot_session_options_t {
   size_t memory_limit; /* of its total in ingot_session_statistics; 0 means no limit */
   /* The application's memory for all calls, on the program's device: it does not grow, and what
-   * needs more fails with OutOfMemory. On a multiple of 8 bytes. Retained; of no other session
-   * meanwhile, and no argument or result lies in it. NULL: the session makes and grows its own. */
+   * needs more fails with OutOfMemory. On a multiple of 8 bytes. Retained; no other session
+   * has any of it meanwhile, and no argument or result lies in it. NULL: the session makes and grows its own. */
   ingot_buffer_t *slab;
   /* Between calls the session leaves its working memory to the other sessions of the device that
    * say so too: those that do not run at once have it once. */

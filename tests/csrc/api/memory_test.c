@@ -163,8 +163,15 @@ static void a_slab_must_be_the_sessions_alone_and_on_its_device(void) {
   options.shares_slab = false;
   REQUIRE_OK(ingot_session_create(wide.program, &options, &session));
   EXPECT_STATUS(ingot_session_create(wide.program, &options, &second), INVALID_ARGUMENT,
-                "the session's slab is that of another session");
+                "the session's slab is that of another session, or overlaps it");
+  ingot_session_options_t part = {.shares_slab = false};
+  REQUIRE_OK(ingot_buffer_wrap(harness.device, bytes + 56, 8, NULL, NULL, &part.slab));
+  EXPECT_STATUS(ingot_session_create(wide.program, &part, &second), INVALID_ARGUMENT,
+                "the session's slab is that of another session, or overlaps it");
   ingot_session_release(session);
+  REQUIRE_OK(ingot_session_create(wide.program, &part, &session));
+  ingot_session_release(session);
+  ingot_buffer_release(part.slab);
   REQUIRE_OK(ingot_session_create(wide.program, &options, &session));
   ingot_session_release(session);
   ingot_buffer_release(options.slab);

@@ -37,7 +37,7 @@ from ingot.compiler.frontends.natives import Native, OwnOps, python_functions
 from ingot.compiler.graph.control.settle_branches import settle_branches
 from ingot.compiler.graph.forms.expand_nonzero import expand_nonzero
 from ingot.compiler.graph.forms.expand_pages import expand_pages
-from ingot.compiler.graph.forms.multiply_codes import LEFT_IN_FLOAT
+from ingot.compiler.graph.forms.multiply_codes import IN_INTEGERS, LEFT_IN_FLOAT
 from ingot.compiler.graph.forms.pack_weights import IN_BF16, products_in_words
 from ingot.compiler.graph.forms.round_rows import (
     ROUNDED,
@@ -322,6 +322,7 @@ def _finish(
         "write_module", lambda: build_module(codes, data, metadata, section, versions or {})
     )
     left = cast(tuple[tuple[str, str], ...], module.attributes.get(LEFT_IN_FLOAT, ()))
+    integers = cast(tuple[str, ...], module.attributes.get(IN_INTEGERS, ()))
     rounded = cast(int, module.attributes.get(ROUNDED, 0))
     in_bf16 = cast(tuple[str, ...], module.attributes.get(IN_BF16, ()))
     length = data.pool.finish().length
@@ -329,7 +330,16 @@ def _finish(
     functions = python_functions(own.natives)
     python = {name: each for name, each in functions.items() if name in named}
     report = Report(
-        reports, length, dict(driver.seconds), renamed, left, rounded, in_bf16, named, tuple(python)
+        reports,
+        length,
+        dict(driver.seconds),
+        renamed,
+        left,
+        rounded,
+        in_bf16,
+        named,
+        tuple(python),
+        integers,
     )
     return Module(file, report, python)
 

@@ -188,6 +188,7 @@ class Report:
     in_bf16: Sequence[str] = ()  # layers whose factors are rounded to bf16
     natives: Mapping[str, str] = field(default_factory=dict)  # signatures of native functions
     python_natives: Sequence[str] = ()  # those that are Python functions of this process
+    in_integers: Sequence[str] = ()  # layers that multiply bytes
 
     @property
     def _first(self) -> TargetReport:
@@ -222,7 +223,7 @@ class Report:
         lines += [
             *self._rounded_lines(),
             *self._bf16_lines(),
-            *self._float_lines(),
+            *self._quantised_lines(),
             *self._native_lines(),
         ]
         return "\n".join([*lines, self._time()])
@@ -247,8 +248,10 @@ class Report:
             yield f"{_count(len(self.in_bf16), 'layer')} of bf16, {bound}:"
             yield f"  {printable(', '.join(self.in_bf16), _LONGEST_LAYERS)}"
 
-    def _float_lines(self) -> Iterator[str]:
-        """Which layers multiply floats although their weights are quantised, and why."""
+    def _quantised_lines(self) -> Iterator[str]:
+        """How many layers multiply bytes, which quantised ones multiply floats, and why."""
+        if self.in_integers:
+            yield f"{_count(len(self.in_integers), 'layer')} multiplied in integers"
         if self.left_in_float:
             yield f"{_count(len(self.left_in_float), 'quantised layer')} multiplied as floats:"
         for layer, reason in self.left_in_float:

@@ -247,7 +247,9 @@ class Former:
         if group is None:
             probe = Group(0, "row", shape_of(operand), axes)
             if not probe.accepts(_identity(operand), lambda value: self._is_readable(value, probe)):
-                self._materialise(operand)
+                wide = defined_by(operand, "convert")
+                is_byte = wide and tensor_type(wide.operands[0]).dtype.bits == 8
+                self._materialise(wide.operands[0] if wide and is_byte else operand)
             group = self._new_group("row", shape_of(operand), axes=axes)
         self._join(group, op)
 

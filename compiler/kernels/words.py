@@ -4,26 +4,41 @@
 A panel of an i8 or u8 weight has words as its lines: 16 columns of four steps; one of bf16 has two
 steps. The other side has words where its rows, or the channels of its pixels, are multiples of
 that, as `graph/forms/pack_weights.py` makes them. So to schedules this is a contraction of i32 with
-a fourth or half of the steps, whose multiply-add is another one.
+a fourth or half of the steps, whose multiply-add is another one. Matrices whose
+words do not lie so stay bytes, of which a step is four: schedules put them together in scratch.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from ingot.compiler.ir import TensorType
+from ingot.compiler.ir import TensorType, Value
+from ingot.compiler.ir.dims import Dim, ceildiv, floordiv, modulo
 from ingot.compiler.kernels.kernel import TargetInfo
-from ingot.compiler.kernels.product import Product
+from ingot.compiler.kernels.loop import Index, LoopBuilder, lanes_of
+from ingot.compiler.kernels.product import Operand, Product
 from ingot.hal.spec import DType, dtype
 
-__all__ = ["BYTES_OF_WORD", "Parts", "parts_of", "product_in_words", "tensor_in_words"]
+__all__ = [
+    "BYTES_OF_WORD",
+    "Parts",
+    "copy_words",
+    "parts_of",
+    "product_in_words",
+    "tensor_in_words",
+    "word_of",
+]
 
 BYTES_OF_WORD = 4
 
 Parts = tuple[DType, DType]
 """What the words of the left and the right side hold: i8 or u8, or both bf16."""
 
-_I32 = dtype("i32")
+_I32, _U8 = dtype("i32"), dtype("u8")
+
+_COPIED = 16
+"""Bytes that are copied at once."""
 
 
 def parts_of(a: DType, b: DType, result: DType, target: TargetInfo) -> Parts | None:
@@ -37,16 +52,29 @@ def parts_of(a: DType, b: DType, result: DType, target: TargetInfo) -> Parts | N
 
 
 def product_in_words(p: Product, target: TargetInfo) -> tuple[Product, Parts] | None:
-    """The product as one of words; None if its operands do not lie so."""
+    """The product as one of words; None if its operands do not lie so. Of two activations, a side
+    that stays bytes has a depth stride of four steps, and its last word may not be whole."""
     parts = parts_of(p.left.dtype, p.right.dtype, p.dtype, target)
-    if parts is None or not p.right.packed or not isinstance(p.depth, int):
+    if parts is None or p.depth == 0:
         return None
     steps = BYTES_OF_WORD // p.left.dtype.bytes
-    if p.depth % steps or not p.depth:
+    depth = ceildiv(p.depth, steps)
+    if not p.right.packed and steps == BYTES_OF_WORD:
+        left, right = (_operand_in_words(each, p.depth) for each in (p.left, p.right))
+        return replace(p, depth=depth, left=left, right=right), parts
+    if not p.right.packed or not isinstance(p.depth, int) or p.depth % steps:
         return None
-    depth = p.depth // steps
     left = replace(p.left, dtype=_I32, stride=depth)
     return replace(p, depth=depth, left=left, right=replace(p.right, dtype=_I32)), parts
+
+
+def _operand_in_words(x: Operand, depth: Dim) -> Operand:
+    """A side that is no panels, as words if these lie one after another."""
+    lengths = (depth, x.stride, *x.batch_strides)
+    if x.depth_stride != 1 or any(modulo(each, BYTES_OF_WORD) != 0 for each in lengths):
+        return replace(x, depth_stride=x.depth_stride * BYTES_OF_WORD)
+    stride, *batch = (floordiv(each, BYTES_OF_WORD) for each in lengths[1:])
+    return replace(x, dtype=_I32, stride=stride, batch_strides=tuple(batch))
 
 
 def tensor_in_words(type: TensorType) -> TensorType | None:
@@ -56,3 +84,42 @@ def tensor_in_words(type: TensorType) -> TensorType | None:
     if not isinstance(last, int) or last % steps or not last:
         return None
     return TensorType(_I32, (*type.shape[:-1], last // steps))
+
+
+def copy_words(
+    b: LoopBuilder,
+    p: Product,
+    rows: tuple[Value, Sequence[Index]],
+    words: tuple[Index, Index],
+    at: int,
+    pitch: int,
+) -> Value:
+    """Words [start, start + count) of rows of the left side of a product of bytes in scratch at
+    `at`, a row each `pitch` words. `rows`: memory of u8, and where word `start` of each row begins.
+    Zeros follow the last step."""
+    (a, bases), (start, count), stride = rows, words, p.left.depth_stride
+    memory, lanes = b.scratch(at, _U8), _COPIED if stride == 1 else 1
+    left = b.sub(b.dim(p.depth), b.mul(start, BYTES_OF_WORD))
+    with b.for_(0, b.mul(count, BYTES_OF_WORD), lanes) as loop:
+        live = b.max(b.min(b.sub(left, loop.index), lanes), 0)
+        for i, base in enumerate(bases):
+            place = b.add(base, b.mul(loop.index, b.dim(stride)))
+            value = b.load(a, place, _COPIED, live)
+            to = b.add(i * pitch * BYTES_OF_WORD, loop.index)
+            b.store(memory, to, value, None if lanes > 1 else 1)
+    return b.scratch(at, _I32)
+
+
+def word_of(b: LoopBuilder, step: Index, depth: Dim, line: Callable[[Index], Value]) -> Value:
+    """Lanes of words of depth steps 4 `step`, ...; `line(k)` gives the bytes of step k as u8.
+    Bytes behind the last step are any: they meet zeros."""
+    word: Value | None = None
+    for place in range(BYTES_OF_WORD):
+        k = b.add(b.mul(step, BYTES_OF_WORD), place)
+        if modulo(depth, BYTES_OF_WORD) != 0:
+            k = b.min(k, b.sub(b.dim(depth), 1))
+        part = b.convert(line(k), _I32)
+        part = b.op("shift_left", part, b.constant(8 * place, _I32, lanes_of(part)))
+        word = part if word is None else b.op("or", word, part)
+    assert word is not None
+    return word

@@ -72,6 +72,7 @@ def compile_report(
         "left_in_float": [
             {"layer": layer, "reason": reason} for layer, reason in report.left_in_float
         ],
+        "in_integers": list(report.in_integers),
         "rounded_rows": report.rounded_rows,
         "in_bf16": list(report.in_bf16),
     }

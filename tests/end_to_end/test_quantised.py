@@ -55,6 +55,17 @@ class Network:
     def bias(self, count: int) -> str:
         return self.constant(self.random.normal(size=count).astype(np.float32))
 
+    def model(self, argument: list[Any], result: list[Any]) -> onnx.ModelProto:
+        graph = helper.make_graph(
+            self.nodes,
+            "network",
+            [helper.make_tensor_value_info("x", TensorProto.FLOAT, argument)],
+            [helper.make_tensor_value_info(self.x, TensorProto.FLOAT, result)],
+            self.constants,
+        )
+        opsets = [helper.make_opsetid("", 20)]
+        return helper.make_model(graph, opset_imports=opsets, ir_version=9)
+
 
 def network(kind: Any) -> onnx.ModelProto:
     """Convolutions of 3 to 10 channels, one of each feature, a residual, pooling, a product.
@@ -76,15 +87,28 @@ def network(kind: Any) -> onnx.ModelProto:
     n.quantised(0.0177)
     n.x = n.op("Gemm", n.x, n.weight(5, 10, axis=0), n.bias(5), transB=1)
     n.quantised(0.0101)
-    graph = helper.make_graph(
-        n.nodes,
-        "network",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3, 8, 6])],
-        [helper.make_tensor_value_info(n.x, TensorProto.FLOAT, ["n", 5])],
-        n.constants,
-    )
-    opsets = [helper.make_opsetid("", 20)]
-    return helper.make_model(graph, opset_imports=opsets, ir_version=9)
+    return n.model(["n", 3, 8, 6], ["n", 5])
+
+
+def attention(kind: Any) -> onnx.ModelProto:
+    """Two heads of eight features, whose products and softmax are quantised, too."""
+    n = Network(kind)
+    n.quantised(0.0213)
+    given, heads, sides = n.x, n.constant(np.array([0, 0, 2, 8])), []
+    for _ in range(3):
+        n.x = n.op("MatMul", given, n.weight(12, 16, axis=1))
+        n.quantised(0.0119)
+        n.x = n.op("Transpose", n.op("Reshape", n.x, heads), perm=[0, 2, 1, 3])
+        n.quantised(0.0119)
+        sides.append(n.x)
+    n.x = n.op("MatMul", sides[0], n.op("Transpose", sides[1], perm=[0, 1, 3, 2]))
+    n.quantised(0.0173)
+    n.x = n.op("Softmax", n.x)
+    n.quantised(0.00391, np.iinfo(kind).min)
+    n.x = n.op("MatMul", n.x, sides[2])
+    n.quantised(0.0101)
+    n.x = n.op("Transpose", n.x, perm=[0, 2, 1, 3])
+    return n.model(["n", 7, 12], ["n", 7, 2, 8])
 
 
 def load_on_cpu(source: onnx.ModelProto, variants: list[str]) -> dict[str, ingot.Model]:
@@ -95,19 +119,27 @@ def load_on_cpu(source: onnx.ModelProto, variants: list[str]) -> dict[str, ingot
     ("kind", "load"),
     [(np.int8, load_on_cpu), pytest.param(np.uint8, load_everywhere, marks=pytest.mark.slow)],
 )
+@pytest.mark.parametrize("make", [network, attention])
 def test_a_quantised_network_gives_the_codes_of_onnxruntime(
-    kind: Any, load: Callable[..., dict[str, ingot.Model]]
+    make: Callable[[Any], onnx.ModelProto], kind: Any, load: Callable[..., dict[str, ingot.Model]]
 ) -> None:
-    source = network(kind)
+    source = make(kind)
     models = load(source, variants=[dot4_variants()[0]])
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = onnxruntime.InferenceSession(source.SerializeToString(), options)
     for count in (9, 1):
-        x = np.random.default_rng(count).normal(size=(count, 3, 8, 6)).astype(np.float32)
+        shape = [dim.dim_value or count for dim in source.graph.input[0].type.tensor_type.shape.dim]
+        x = np.random.default_rng(count).normal(size=shape).astype(np.float32)
         (wanted,) = session.run(None, {"x": x})
         assert len(np.unique(wanted)) > 2
         for model in models.values():
             steps = np.abs(model(x).numpy() - wanted) / 0.0101
             assert steps.max() < 1.5
             assert (steps > 0.5).mean() < 0.03
+
+
+def test_the_report_has_the_layers_that_multiply_bytes() -> None:
+    report = ingot.compile(attention(np.int8), variants=[dot4_variants()[0]]).report
+    assert [each.partition("_")[0] for each in report.in_integers] == ["MatMul"] * 5
+    assert "5 layers multiplied in integers" in report.text()

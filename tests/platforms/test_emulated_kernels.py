@@ -4,12 +4,14 @@ what the interpreter of graph IR gives."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
-from ingot.compiler.ir import Function, walk
+from ingot.compiler.graph.builder import Builder
+from ingot.compiler.ir import Function, TensorType, Value, walk
 from ingot.compiler.kernels.classes import lower_entry
 from ingot.compiler.targets.cpu.variants import VARIANTS
 from ingot.hal.spec import dtype
@@ -89,21 +91,27 @@ def of_conversions() -> Iterator[Case]:
     )
 
 
+def _of_bytes(kind: str, attributes: dict[str, Any], b: Builder, x: Value, w: Value) -> Value:
+    return b.value(kind, x, w, dtype=dtype("i32"), **attributes)
+
+
 def of_products() -> Iterator[Case]:
     """Of bytes, as extreme as they get, and of the narrow floats."""
     rng = np.random.default_rng(3)
     for left, right in (("u8", "i8"), ("i8", "i8"), ("u8", "u8"), ("i8", "u8")):
-        limits = [np.iinfo(dtype(name).numpy) for name in (left, right)]
-        shapes = ((9, 36), (3, 9, 16, 4))
-        given = [
-            rng.choice([each.min, each.min + 1, 0, 77, each.max], shape).astype(each.dtype)
-            for each, shape in zip(limits, shapes, strict=True)
-        ]
-        function = entry(
-            [f"{left}[9,36]", f"{right}[3,9,16,4]"],
-            lambda b, x, w: b.op("dot_packed", x, w, n=40, dtype=dtype("i32")),
-        )
-        yield function, given, {}
+        for kind, x, w, attributes in (
+            ("dot_packed", [9, 36], [3, 9, 16, 4], {"n": 40}),
+            ("dot_general", [9, 32], [40, 32], {"lhs_contract": (1,), "rhs_contract": (1,)}),
+            ("dot_general", [9, 13], [13, 40], {"lhs_contract": (1,), "rhs_contract": (0,)}),
+        ):
+            limits = [np.iinfo(dtype(name).numpy) for name in (left, right)]
+            given = [
+                rng.choice([each.min, each.min + 1, 0, 77, each.max], shape).astype(each.dtype)
+                for each, shape in zip(limits, (x, w), strict=True)
+            ]
+            types = [TensorType(dtype(left), tuple(x)), TensorType(dtype(right), tuple(w))]
+            product = partial(_of_bytes, kind, attributes)
+            yield entry(types, product), given, {}
     function = entry(
         ["bf16[9,36]", "bf16[3,18,16,2]"],
         lambda b, x, w: b.op("dot_packed", x, w, n=40, dtype=dtype("f32")),
@@ -135,9 +143,9 @@ def run_cases(variant: str, cases: Sequence[Case]) -> None:
 @pytest.mark.parametrize("variant", EMULATED)
 def test_products_on_other_machines_are_what_the_graph_gives(variant: str) -> None:
     cases = list(of_products())
-    kernels = [lower_entry(each[0], VARIANTS[variant].target) for each in cases[:4]]
+    kernels = [lower_entry(each[0], VARIANTS[variant].target) for each in cases[:12]]
     assert all(any(op.name == "loop.dot4" for op in walk(each.loops)) for each in kernels)
-    halves = lower_entry(cases[4][0], VARIANTS[variant].target)
+    halves = lower_entry(cases[12][0], VARIANTS[variant].target)
     assert any(op.name == "loop.dot2" for op in walk(halves.loops)) == variant.endswith("bf16")
     run_cases(variant, cases)
 

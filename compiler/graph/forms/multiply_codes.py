@@ -2,9 +2,11 @@
 
 `(a - za) * sa` times a weight `(b - zb) * sb` is `sa * sb` times a sum of integers: of `a * b`,
 less `za` times the sums of b, which are known when the program is created, less `zb` times
-those of a, which most weights do not need. Kernels multiply u8 with i8 (`loop.dot4`), so the
-activation's codes become u8 and the weight's i8, each with its zero point moved along. Rescaling,
-and all that follows, are element-wise ops, which dispatches take in behind the contraction.
+those of a, which most weights do not need. Of two activations both sums are made by the call, and
+ops on codes go before the transposes that split heads, which then need not be done. Kernels
+multiply u8 with i8 (`loop.dot4`), so the activation's codes become u8 and the weight's i8, each
+with its zero point moved along. Rescaling, and all that follows, are element-wise ops, which
+dispatches take in behind the contraction.
 
 Tables whose rows are looked up stay codes, too, and rows are dequantised. A contraction that stays
 as it is although its weight is quantised is told in the report.
@@ -12,7 +14,7 @@ as it is although its weight is quantised is told in the report.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -28,23 +30,26 @@ from ingot.compiler.graph.forms.dequantised import (
     read_tensor,
     read_weight,
 )
-from ingot.compiler.graph.ops import Convolution, DotGeneral, parse_layout
-from ingot.compiler.graph.rewriter import rewrite, weights_of
+from ingot.compiler.graph.forms.moves import moved_last
+from ingot.compiler.graph.ops import Convolution, DotGeneral, Transpose, parse_layout
+from ingot.compiler.graph.rewriter import defined_by, rewrite, tensor_ops, weights_of
 from ingot.compiler.ir import Module, Op, Value
-from ingot.compiler.ir.dims import Dim, product
-from ingot.hal.spec import dtype
+from ingot.compiler.ir.attributes import Ints
+from ingot.compiler.ir.dims import Dim, bounds, product
+from ingot.hal.spec import DType, dtype
 
-__all__ = ["LEFT_IN_FLOAT", "multiply_codes"]
+__all__ = ["IN_INTEGERS", "LEFT_IN_FLOAT", "multiply_codes"]
 
-LEFT_IN_FLOAT = "left_in_float"
+LEFT_IN_FLOAT, IN_INTEGERS = "left_in_float", "in_integers"
 
 _I8, _U8, _I32, _F32 = dtype("i8"), dtype("u8"), dtype("i32"), dtype("f32")
 
 
 def multiply_codes(module: Module) -> Module:
     """Multiply codes in every function; returns the module, whose attribute LEFT_IN_FLOAT has layer
-    and reason of each contraction that stays as it was."""
+    and reason of each contraction that stays as it was, and IN_INTEGERS the layers of others."""
     left: dict[tuple[str, str], None] = {}
+    integers: dict[str, None] = {}
     for function in module.functions.values():
         weights = weights_of(function)
 
@@ -60,9 +65,19 @@ def multiply_codes(module: Module) -> Module:
             return None
 
         rewrite(function.block, rule)
+        integers.update(
+            (op.location, None) for op in tensor_ops(function.block) if _is_of_bytes(op)
+        )
+    if integers:
+        module.attributes[IN_INTEGERS] = tuple(integers)
     if left:
         module.attributes[LEFT_IN_FLOAT] = tuple(left)
     return module
+
+
+def _is_of_bytes(op: Op) -> bool:
+    types = [tensor_type(each).dtype for each in op.operands]
+    return op.name in ("dot_general", "convolution") and set(types) <= {_I8, _U8}
 
 
 def _multiply(op: Op, weights: set[Value], builder: Builder) -> Sequence[Value] | None:
@@ -70,8 +85,8 @@ def _multiply(op: Op, weights: set[Value], builder: Builder) -> Sequence[Value] 
     result = tensor_type(op.result).dtype
     if not (result is _I32 or result.is_float):
         return None
-    if not sides and all(map(is_dequantised, op.operands)) and result.is_float:
-        raise Refused("neither of its operands is a weight")
+    if not sides and all(map(is_dequantised, op.operands)):
+        return _multiply_activations(op, builder)
     if len(sides) != 1 or not is_dequantised(op.operands[sides[0]]):
         return None
     x, w = op.operands[1 - sides[0]], op.operands[sides[0]]
@@ -90,13 +105,109 @@ def _multiply(op: Op, weights: set[Value], builder: Builder) -> Sequence[Value] 
         form.check_sums(extent(rows) * extent(weight))
     rows, weight = as_unsigned(rows, builder), as_signed(weight, builder)
     total = form.total(rows, weight, builder)
-    if result is _I32:
-        return [total]
-    value = builder.value("convert", total, dtype=_F32)
-    scale = _times(rows.scale, weight.scale, builder)
+    scale = None if result is _I32 else _times(rows.scale, weight.scale, builder)
+    return [_scaled(total, None if scale is None else form.wide(scale, builder), result, builder)]
+
+
+def _multiply_activations(op: Op, builder: Builder) -> Sequence[Value] | None:
+    """A product of two tensors that only the call knows, as in attention."""
+    result, types = tensor_type(op.result), [tensor_type(each).dtype for each in op.operands]
+    if op.name != "dot_general" or types == [_U8, _I8]:
+        if result.dtype.is_float:
+            raise Refused("its weight is known only at the call")
+        return None  # kernels take it as it is
+    a, b = (read_tensor(each, builder) for each in op.operands)
+    assert a is not None
+    assert b is not None
+    dot = DotGeneral.of(op)
+    count = product(tensor_type(op.operands[0]).shape[axis] for axis in dot.lhs_contract)
+    if result.dtype is not _I32:
+        _check_sums(count, extent(a) * extent(b))
+    a, b = as_unsigned(a, builder), as_signed(b, builder)
+    lhs, rhs = ((dot.batch(side), dot.contract(side)) for side in ("lhs", "rhs"))
+    a_codes, (lhs_batch, lhs_contract) = _in_place(a.codes, lhs, b.zero is not None, builder)
+    b_codes, (rhs_batch, rhs_contract) = _in_place(b.codes, rhs, a.zero is not None, builder)
+    dot = DotGeneral(
+        lhs_batch=lhs_batch, rhs_batch=rhs_batch,
+        lhs_contract=lhs_contract, rhs_contract=rhs_contract, dtype=_I32,
+    )  # fmt: skip
+    a, b = replace(a, codes=a_codes), replace(b, codes=b_codes)
+    # Before the product, so that they are at hand where its sums are stored.
+    sums = list(_sums_for_zeros(a, b, dot, result.shape, builder))
+    total = builder.like(op, a_codes, b_codes, attributes=dot)
+    for each in sums:
+        total = builder.value("sub", total, each)
+    scale = None if result.dtype is _I32 else _times(a.scale, b.scale, builder)
     if scale is not None:
-        value = builder.value("mul", value, form.wide(scale, builder))
-    return [value if result is _F32 else builder.value("convert", value, dtype=result)]
+        scale = builder.broadcast_to(scale, result.shape)
+    return [_scaled(total, scale, result.dtype, builder)]
+
+
+def _sums_for_zeros(
+    a: Dequantised, b: Dequantised, dot: DotGeneral, shape: Sequence[Dim], builder: Builder
+) -> Iterator[Value]:
+    """What is too much in the product of codes, in its shape: the zero point of either side times
+    the sums of the other one, of which codes of a are taken less their zero point."""
+    batch, split = len(dot.lhs_batch), tensor_type(a.codes).rank - len(dot.lhs_contract)
+    for x, axes, zero, free in (
+        (b, dot.rhs_contract, a.zero, range(split, len(shape))),
+        (a, dot.lhs_contract, b.zero, range(batch, split)),
+    ):
+        if zero is None:
+            continue
+        sums = _sums_along(x.codes, axes, builder)
+        own = tensor_type(sums).shape
+        if x is a and a.zero is not None:
+            count = product(tensor_type(a.codes).shape[axis] for axis in axes)
+            zeros = builder.value("mul", a.zero, builder.number(count, _I32))
+            sums = builder.value("sub", sums, builder.broadcast_to(zeros, own))
+        times = builder.value("mul", sums, builder.broadcast_to(zero, own))
+        yield builder.value(
+            "broadcast", times, shape=tuple(shape), dimensions=(*range(batch), *free)
+        )
+
+
+def _in_place(
+    x: Value, axes: tuple[Ints, Ints], is_summed: bool, builder: Builder
+) -> tuple[Value, tuple[Ints, Ints]]:
+    """An operand before it is transposed, and where its batch and contracted axes are there: heads
+    need not be moved. Where sums of it are needed, these axes are its first and its last ones."""
+    x, (batch, summed) = moved_last(x, builder), axes
+    while (op := defined_by(x, "transpose")) is not None:
+        order = Transpose.of(op).permutation
+        free = [order[axis] for axis in range(len(order)) if axis not in (*batch, *summed)]
+        if free != sorted(free):
+            break
+        x = op.operands[0]
+        batch, summed = (tuple(order[axis] for axis in each) for each in (batch, summed))
+    rank = tensor_type(x).rank
+    free = [axis for axis in range(rank) if axis not in (*batch, *summed)]
+    order = (*batch, *free, *summed)
+    if not is_summed or order == tuple(range(rank)):
+        return x, (batch, summed)
+    x = builder.value("transpose", x, permutation=order)
+    return x, (tuple(range(len(batch))), tuple(range(rank - len(summed), rank)))
+
+
+def _sums_along(codes: Value, axes: Sequence[int], builder: Builder) -> Value:
+    wide = builder.value("convert", codes, dtype=_I32)
+    return builder.value("reduce", wide, axes=tuple(axes), kind="add")
+
+
+def _scaled(total: Value, scale: Value | None, result: DType, builder: Builder) -> Value:
+    """A sum of integers, times a scale, in the result's dtype."""
+    if result is _I32:
+        return total
+    value = builder.value("convert", total, dtype=_F32)
+    if scale is not None:
+        value = builder.value("mul", value, scale)
+    return value if result is _F32 else builder.value("convert", value, dtype=result)
+
+
+def _check_sums(count: Dim, greatest: int) -> None:
+    """Refused: sums of so many products up to `greatest` may not fit 32 bits."""
+    if not bounds(count)[1] * greatest < 1 << 31:
+        raise Refused(f"sums of {count} products of bytes may not fit 32 bits")
 
 
 def _take(op: Op, weights: set[Value], builder: Builder) -> Sequence[Value] | None:
@@ -132,9 +243,7 @@ class _Form:
     def check_sums(self, greatest: int) -> None:
         """Refused: sums of products up to `greatest` may not fit 32 bits."""
         shape = tensor_type(self.op.operands[self.side]).shape
-        count = product(shape[axis] for axis in self.summed)
-        if not (isinstance(count, int) and count * greatest < 1 << 31):
-            raise Refused(f"sums of {count} products of bytes may not fit 32 bits")
+        _check_sums(product(shape[axis] for axis in self.summed), greatest)
 
     def product(self, x: Value, w: Value, builder: Builder) -> Value:
         """The contraction of these codes."""
@@ -157,8 +266,7 @@ class _Form:
 
     def _sums(self, w: Dequantised, builder: Builder) -> Value:
         """Per column the weight's codes less its zero point, summed."""
-        wide = builder.value("convert", w.codes, dtype=_I32)
-        sums = builder.value("reduce", wide, axes=self.summed, kind="add")
+        sums = _sums_along(w.codes, self.summed, builder)
         if w.zero is None:
             return sums
         shape = tensor_type(sums).shape
@@ -194,8 +302,7 @@ class _Product(_Form):
         self.rows = tuple(range(first, first + rows))
 
     def sums_of_rows(self, x: Value, w: Value, builder: Builder) -> Value:
-        wide = builder.value("convert", x, dtype=_I32)
-        sums = builder.value("reduce", wide, axes=self.rows_contract, kind="add")
+        sums = _sums_along(x, self.rows_contract, builder)
         return builder.value("broadcast", sums, shape=self.shape, dimensions=self.rows)
 
 

@@ -3,9 +3,10 @@
 Numbers that are computed from integers and constants alone are known to be finite, and how
 large they may be. So codes that are dequantised at once need not become codes in between, a
 clamp to what a dtype holds is part of the conversion to it, and constant factors join those of
-the columns. What is divided by a constant behind a contraction is multiplied by its reciprocal:
-sums in floats are rounded in another order than the source's anyway, by as little. Numbers
-that come from no contraction are divided as the source says.
+the columns, and what was whole needs no rounding. What is divided by a constant behind a
+contraction, or a function such as exp, is multiplied by its reciprocal: sums in floats are rounded
+in another order than the source's anyway, and functions not exactly, by as little. Other numbers
+are divided as the source says.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from ingot.compiler.graph.builder import Builder, tensor_type
-from ingot.compiler.graph.ops import Broadcast
+from ingot.compiler.graph.ops import Broadcast, lookup
 from ingot.compiler.graph.rewriter import (
     defined_by,
     literal_of_value,
@@ -34,6 +35,8 @@ __all__ = ["simplify_rescaling"]
 
 _F32 = dtype("f32")
 _GREATEST = 1e30  # beyond it a product of two may be infinite
+_EXACT = 1 << 23  # up to there sums of whole numbers are exact
+_LEAST = 1.2e-38  # below it floats have fewer digits
 
 
 def simplify_rescaling(module: Module) -> Module:
@@ -127,6 +130,22 @@ class _Rescaling:
             x = op.operands[0]
         return True
 
+    def _is_inexact(self, x: Value) -> bool:
+        """Whether sums, or functions that are not rounded exactly, are in the numbers."""
+        waiting, seen = [x], {x}
+        while waiting:
+            op = waiting.pop().owner
+            if not isinstance(op, Op) or op.regions or not op.results:
+                continue
+            row = lookup(op.name)
+            is_elementwise = row.family == "elementwise"
+            if _is_sum(op.result) or (is_elementwise and row.ulp > 0.5):
+                return True
+            if is_elementwise or op.name in ("broadcast", "reshape", "transpose"):
+                waiting += [each for each in op.operands if each not in seen]
+                seen.update(op.operands)
+        return False
+
     # Rules.
 
     def convert(self, op: Op, builder: Builder) -> Value | None:
@@ -158,11 +177,11 @@ class _Rescaling:
         return builder.value("clamp", limits[0], x, limits[1])
 
     def div(self, op: Op, builder: Builder) -> Value | None:
-        x, known, number = op.operands[0], self.of(op.operands[0]), splat_of(op.operands[1])
-        if known is None or not known.is_summed or number is None:
+        x, number = op.operands[0], splat_of(op.operands[1])
+        if number is None or tensor_type(x).dtype is not _F32 or not self._is_inexact(x):
             return None
         factor = 1.0 / float(number) if number else math.inf
-        if not 1.0 / _GREATEST < abs(factor) < _GREATEST:
+        if not _LEAST < abs(factor) < _GREATEST:
             return None
         return builder.value("mul", x, builder.full(factor, _F32, tensor_type(x).shape))
 
@@ -170,6 +189,8 @@ class _Rescaling:
         """A constant factor of what has one already, or of a sum with such."""
         x, factor = op.operands
         number, known = splat_of(factor), self.of(x)
+        if number == 1 and known is not None:
+            return x
         if number is None or known is None or self.uses[x] > 1:
             return None
         if not known.is_summed and op not in self.moved:
@@ -189,6 +210,36 @@ class _Rescaling:
             first = self._times(first, factor, builder)
         return builder.like(inner, first, scaled)
 
+    def round_even(self, op: Op, builder: Builder) -> Value | None:
+        """What is whole stays."""
+        known = self.of(op.operands[0])
+        return op.operands[0] if known is not None and known.is_whole else None
+
+    def clamp(self, op: Op, builder: Builder) -> Value | None:
+        """The second of two with the same limits."""
+        inner = defined_by(op.operands[1], "clamp")
+        if inner is None:
+            return None
+        own, first = ([splat_of(each.operands[i]) for i in (0, 2)] for each in (op, inner))
+        return inner.result if own == first and None not in own else None
+
+    def sub(self, op: Op, builder: Builder) -> Value | None:
+        """A zero point that is taken away again from what was clamped with it."""
+        clamp, zero = defined_by(op.operands[0], "clamp"), splat_of(op.operands[1])
+        add = clamp and defined_by(clamp.operands[1], "add")
+        if not clamp or not add or zero is None or splat_of(add.operands[1]) != zero:
+            return None
+        x, limits = add.operands[0], [splat_of(clamp.operands[place]) for place in (0, 2)]
+        known = self.of(x)
+        numbers = [float(each) for each in (*limits, zero) if each is not None]
+        if known is None or not known.is_whole or len(numbers) < 3:
+            return None
+        if not all(each.is_integer() and abs(each) < _EXACT for each in numbers):
+            return None
+        shape = tensor_type(x).shape
+        low, high = (builder.full(each - numbers[2], _F32, shape) for each in numbers[:2])
+        return builder.value("clamp", low, x, high)
+
     def _times(self, x: Value, factor: Value, builder: Builder) -> Value:
         op = builder.append("mul", (x, factor))
         self.uses[op.result] = 1
@@ -203,14 +254,14 @@ class _Rescaling:
 
     def _is_constant(self, x: Value) -> bool:
         op = defined_by(x, "broadcast")
-        return op is not None and op.operands[0] in self.weights
+        return splat_of(x) is not None or (op is not None and op.operands[0] in self.weights)
 
     def _scaled(self, x: Value, number: float, builder: Builder) -> Value:
         """A broadcast weight times a number."""
-        op = defined_by(x, "broadcast")
-        assert op is not None
         if (known := splat_of(x)) is not None:
             return builder.full(float(known) * number, _F32, tensor_type(x).shape)
+        op = defined_by(x, "broadcast")
+        assert op is not None
         small = op.operands[0]
         scaled = builder.value("mul", small, builder.full(number, _F32, tensor_type(small).shape))
         self.weights.add(scaled)
@@ -257,7 +308,10 @@ _DERIVED: dict[str, Callable[..., float]] = {
 """The most that an op gives, by the most of its operands."""
 
 _RULES: dict[str, Callable[[_Rescaling, Op, Builder], Value | None]] = {
+    "clamp": _Rescaling.clamp,
     "convert": _Rescaling.convert,
     "div": _Rescaling.div,
     "mul": _Rescaling.mul,
+    "round_even": _Rescaling.round_even,
+    "sub": _Rescaling.sub,
 }

@@ -50,7 +50,8 @@ from ingot.compiler.kernels.register_tile import (
     zero_tile,
 )
 from ingot.compiler.kernels.schedule import MOST_SCRATCH, WANTED_WORKGROUPS
-from ingot.compiler.kernels.words import Parts, product_in_words
+from ingot.compiler.kernels.words import Parts, copy_words, product_in_words, word_of
+from ingot.hal.spec import dtype
 
 __all__ = ["ContractionSchedule", "lower_contraction"]
 
@@ -98,10 +99,11 @@ class _Contraction:
         self.product: Product
         self.parts: Parts | None
         self.product, self.parts = product_in_words(whole, target) or (whole, None)
+        self.whole = whole
         self.flops = 2 * product(whole.batch) * whole.rows * whole.columns * whole.depth
         left, right = self.product.left, self.product.right
         self.element = accumulation_dtype(left.dtype, right.dtype, self.product.dtype)
-        self.factor = left.dtype if self.parts else self.element
+        self.factor = dtype("i32") if self.parts else self.element
         self.lanes = min(target.lanes(self.element), PANEL)
         self.coding = coding_of(function, self.root)
         self.registers = target.register_count
@@ -130,12 +132,20 @@ class _Contraction:
         block_rows = rows * max(1, wanted // rows)
         if in_place:
             return ContractionSchedule(tile, block_rows, 0)
-        most = MOST_SCRATCH // (panels * PANEL * self.element.bytes) - block_rows
-        most -= most % PANEL
+        most = self._most_depth(tile, block_rows)
         depth = min(p.depth, most) if isinstance(p.depth, int) else most
         is_wide = depth == p.depth and not (self.coding and not isinstance(p.rows, int))
         tiles = self._block_tiles(tile, block_rows) if is_wide else 1
         return ContractionSchedule(tile, block_rows, max(depth, 1), tiles)
+
+    def _most_depth(self, tile: TileShape, block_rows: int) -> int:
+        """Lines of panels that fit scratch, with partial sums and the rows of a tile."""
+        width = tile.panels * PANEL
+        left = MOST_SCRATCH // self.element.bytes - block_rows * width
+        most = left // width
+        if not self._reads_left_in_place():
+            most = left // (width + tile.rows) - PANEL  # rows begin at lines of the cache
+        return most - most % PANEL
 
     def _block_tiles(self, tile: TileShape, block_rows: int) -> int:
         """Tiles of columns for which rows are converted once: as many as L2 holds, but enough
@@ -253,7 +263,7 @@ class _Contraction:
             with b.for_(0, count) as loop:
                 line = unpacked_lines(b, panels, shape, b.mul(loop.index, lines))
                 sums = zero_tile(b, self.element, shape)
-                sums = multiply(b, shape, sums, depth, left, line)
+                sums = multiply(b, shape, sums, depth, left, line, self.parts)
                 place = b.add(panel, b.mul(loop.index, tile.panels))
                 self._store(first, place, shape, sums, live)
 
@@ -387,8 +397,13 @@ class _Contraction:
         b, stride = self.builder, self.product.left.depth_stride
         memory, bases = self._left_rows(row, rows, start, live)
         if not self._reads_left_in_place():
-            memory = self._convert_rows(memory, bases, count)
-            bases = [i * self._left_pitch() for i in range(rows)]
+            if self.parts:
+                source = b.binding(self._ordinal(self.product.left), dtype("u8"))
+                place, pitch = self._right_length(), self._left_pitch()
+                memory = copy_words(b, self.whole, (source, bases), (start, count), place, pitch)
+            else:
+                memory = self._convert_rows(memory, bases, count)
+            bases, stride = [i * self._left_pitch() for i in range(rows)], 1
 
         def element(i: int, k: Index) -> Value:
             at = b.add(bases[i], b.mul(k, b.dim(stride)))
@@ -398,7 +413,7 @@ class _Contraction:
 
     def _reads_left_in_place(self) -> bool:
         left = self.product.left
-        return left.dtype is self.factor or left.depth_stride != 1
+        return left.dtype is self.factor or (left.depth_stride != 1 and self.parts is None)
 
     def _left_pitch(self) -> int:
         """Elements from row to row of the left side in scratch."""
@@ -459,9 +474,23 @@ class _Contraction:
             step = b.mul(b.add(start, loop.index), b.dim(right.depth_stride))
             for vector in range(tile.vectors):
                 column = b.add(b.mul(panel, PANEL), vector * tile.lanes)
-                value = self._right_lanes(memory, b.add(base, step), column, tile.lanes)
+                if self.parts and right.dtype is not self.element:
+                    value = self._right_words(b.add(start, loop.index), base, column, tile.lanes)
+                else:
+                    value = self._right_lanes(memory, b.add(base, step), column, tile.lanes)
                 target = b.add(b.mul(b.add(at, loop.index), width), vector * tile.lanes)
                 b.store(panels, target, b.convert(value, self.element))
+
+    def _right_words(self, step: Index, base: Index, column: Index, lanes: int) -> Value:
+        """The same of bytes, which words of four depth steps are made of."""
+        depth, right = self.whole.depth, self.whole.right
+        memory = self.builder.binding(self._ordinal(right), dtype("u8"))
+
+        def line(k: Index) -> Value:
+            at = self.builder.add(base, self.builder.mul(k, self.builder.dim(right.depth_stride)))
+            return self._right_lanes(memory, at, column, lanes)
+
+        return word_of(self.builder, step, depth, line)
 
     def _right_lanes(self, memory: Value, base: Index, column: Index, lanes: int) -> Value:
         """Columns column, column + 1, ... of one depth step; beyond the last any value."""

@@ -57,6 +57,43 @@ def test_bytes_are_multiplied_exactly(variant: str, left: str, right: str) -> No
     np.testing.assert_array_equal(arrays[-1], got)
 
 
+FORMS = {  # axes of both sides, columns, depth
+    "words": ("bmk", "bnk", 40, 32),
+    "bytes": ("bmk", "bkn", 21, 13),
+    "heads": ("mbk", "kbn", 21, 24),
+    "turned": ("bkm", "bnk", 21, 35),
+    "any depth": ("bmk", "bkn", 21, 7),
+    "deep": ("bmk", "bkn", 70, 6000),
+}
+
+
+@pytest.mark.parametrize("variant", dot4_variants())
+@pytest.mark.parametrize(("form", "signs"), [*zip(FORMS, (*SIGNS, *SIGNS[:2]), strict=True)])
+def test_bytes_of_two_activations_are_multiplied_exactly(
+    variant: str, form: str, signs: tuple[str, str]
+) -> None:
+    left, right, n, k = FORMS[form]
+    sizes = {"b": 2, "m": 9, "n": n, "k": k}
+    dims = {**sizes, "k": symbol("k")} if form == "any depth" else sizes
+
+    def build(b: Builder, x: Value, y: Value) -> Value:
+        return b.value(
+            "dot_general", x, y, dtype=dtype("i32"),
+            lhs_batch=(left.index("b"),), lhs_contract=(left.index("k"),),
+            rhs_batch=(right.index("b"),), rhs_contract=(right.index("k"),),
+        )  # fmt: skip
+
+    sides = list(zip(signs, (left, right), strict=True))
+    types = [bytes_of(sign, *map(dims.__getitem__, axes)) for sign, axes in sides]
+    kernel = lower_contraction(entry(types, build), VARIANTS[variant].target)
+    assert any(op.name == "loop.dot4" for op in walk(kernel.loops))
+    a, b = (extremes(sign, *map(sizes.__getitem__, axes)) for sign, axes in sides)
+    wanted = np.einsum(f"{left},{right}->bmn", a.astype(np.int32), b.astype(np.int32))
+    symbols = {"k": k} if form == "any depth" else {}
+    (got,) = run(kernel, [a, b], [np.full(wanted.shape, -1, np.int32)], variant, **symbols)
+    np.testing.assert_array_equal(got, wanted)
+
+
 @pytest.mark.parametrize("variant", dot4_variants()[:1])
 def test_rows_may_be_known_only_at_the_call_and_begin_anywhere(variant: str) -> None:
     rows, k, n = symbol("m"), 8, 20

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from ingot.compiler.graph.forms.multiply_codes import LEFT_IN_FLOAT, multiply_codes
@@ -15,6 +17,7 @@ from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.ir import Module, TensorType, walk
 from ingot.compiler.read_source import copy_module, read_source
 from ingot.hal.spec import dtype
+from tests.support.drawn import examples
 
 Array = np.ndarray[Any, Any]
 Nodes = list[onnx.NodeProto]
@@ -22,12 +25,13 @@ RANDOM = np.random.default_rng(11)
 TYPES = {np.uint8: TensorProto.UINT8, np.int8: TensorProto.INT8, np.float32: TensorProto.FLOAT}
 
 
-def model(nodes: Nodes, x: Any, shape: list[Any], constants: dict[str, Array]) -> onnx.ModelProto:
-    """A model of the nodes from "x" to "y"."""
+def model(nodes: Nodes, x: Any, shape: Any, constants: dict[str, Array]) -> onnx.ModelProto:
+    """A model of the nodes from "x" to "y"; or from "x" and "w", of two dtypes and shapes."""
+    arguments = zip("xw", x, shape, strict=True) if isinstance(x, tuple) else [("x", x, shape)]
     graph = helper.make_graph(
         nodes,
         "quantised",
-        [helper.make_tensor_value_info("x", TYPES[x], shape)],
+        [helper.make_tensor_value_info(name, TYPES[kind], dims) for name, kind, dims in arguments],
         [helper.make_empty_tensor_value_info("y")],
         [numpy_helper.from_array(array, name) for name, array in constants.items()],
     )
@@ -49,11 +53,11 @@ def products(module: Module) -> list[tuple[str, ...]]:
     ]
 
 
-def check(source: onnx.ModelProto, x: Array, exact: bool = True) -> list[tuple[str, ...]]:
+def check(source: onnx.ModelProto, *x: Array, exact: bool = True) -> list[tuple[str, ...]]:
     """Compare the results of the program with those of the one that multiplies codes."""
     module = read_source(source)
     changed = multiply_codes(copy_module(module))
-    (wanted,), (got,) = (interpret(each, "main", [x]) for each in (module, changed))
+    (wanted,), (got,) = (interpret(each, "main", list(x)) for each in (module, changed))
     if exact:
         np.testing.assert_array_equal(got, wanted)
     else:
@@ -109,6 +113,58 @@ def test_integer_products_keep_every_bit(weight: Any) -> None:
     nodes = [helper.make_node("MatMulInteger", ["x", "w", "zx", "zw"], ["y"])]
     source = model(nodes, np.uint8, ["m", 13], constants)
     assert check(source, integers(np.uint8, 5, 13)) == [("u8", "i8")]
+
+
+@examples(60)
+@given(
+    data=st.data(),
+    kinds=st.tuples(*[st.sampled_from((np.uint8, np.int8))] * 2),
+    sizes=st.tuples(*[st.integers(1, 9)] * 3),
+    batch=st.lists(st.integers(1, 3), max_size=2),
+    spelling=st.sampled_from(("integers", "floats", "heads")),
+)
+def test_products_of_two_activations_keep_every_bit(
+    data: Any, kinds: tuple[Any, Any], sizes: tuple[int, int, int], batch: list[int], spelling: str
+) -> None:
+    (m, k, n), rank = sizes, len(batch)
+    shapes = [[*batch, m, k], [*batch, k, n]]
+    constants: dict[str, Array] = {"s": np.array(0.25, np.float32)}
+    for name, kind in zip("ab", kinds, strict=True):
+        info = np.iinfo(kind)
+        zero = data.draw(st.sampled_from((info.min, info.max, 0)) | st.integers(info.min, info.max))
+        constants["z" + name] = np.array(zero, kind)
+    sides = ["x", "w"]
+    nodes = []
+    if spelling == "heads":  # rows of a sequence, whose heads become batches
+        order = [rank, *range(rank), rank + 1]
+        for at, shape in enumerate(shapes):
+            shapes[at] = [shape[order.index(axis)] for axis in range(rank + 2)]
+            nodes.append(helper.make_node("Transpose", [sides[at]], [f"t{at}"], perm=order))
+        sides = ["t0", "t1"]
+    if spelling == "integers":
+        nodes.append(helper.make_node("MatMulInteger", [*sides, "za", "zb"], ["y"]))
+    else:
+        for at, name in enumerate("ab"):
+            parts = [sides[at], "s", f"z{name}"]
+            nodes.append(helper.make_node("DequantizeLinear", parts, [name]))
+        nodes.append(helper.make_node("MatMul", ["a", "b"], ["y"]))
+    source = model(nodes, kinds, shapes, constants)
+    arrays = [integers(kind, *shape) for kind, shape in zip(kinds, shapes, strict=True)]
+    assert check(source, *arrays) == [("u8", "i8")]
+
+
+def test_sums_along_any_number_of_steps_are_of_floats() -> None:
+    constants = {"s": np.ones((), np.float32), "z": np.zeros((), np.uint8)}
+    nodes = [
+        helper.make_node("DequantizeLinear", ["x", "s", "z"], ["a"]),
+        helper.make_node("DequantizeLinear", ["w", "s", "z"], ["b"]),
+        helper.make_node("MatMul", ["a", "b"], ["y"]),
+    ]
+    source = model(nodes, (np.uint8, np.uint8), (["m", "k"], ["k", 7]), constants)
+    arrays = integers(np.uint8, 5, 13), integers(np.uint8, 13, 7)
+    assert check(source, *arrays) == [("f32", "f32")]
+    ((_, reason),) = multiply_codes(read_source(source)).attributes[LEFT_IN_FLOAT]
+    assert reason == "sums of k products of bytes may not fit 32 bits"
 
 
 def test_a_dynamic_scale_is_a_number_of_the_call() -> None:

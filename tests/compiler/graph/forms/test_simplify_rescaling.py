@@ -98,17 +98,41 @@ def test_numbers_between_two_layers_are_no_codes() -> None:
     assert ops["div"] == 0
 
 
-def test_what_may_be_infinite_or_comes_from_no_contraction_stays() -> None:
+def test_what_comes_from_no_contraction_is_divided() -> None:
     layer = Layer("f32")
     codes = layer.quantised(layer.block.arguments[0], 0.5, 9, "u8")
     module = layer.module(layer.quantised(layer.dequantised(codes, 0.5, 9), 0.3, 0, "u8"))
     before = Counter(op.name for op in walk(module))
     x = np.array([[np.nan, np.inf, -np.inf, 0, 1]] * ROWS, np.float32)
     assert check(module, x, 0)["div"] == before["div"]
-    summed = Layer()
-    large = summed.op("mul", summed.sums(), np.full(COLUMNS, 1e35))
-    module = summed.module(summed.quantised(large, 3.0, 0, "u8"))
-    assert check(module, np.full((ROWS, STEPS), 7, np.uint8), 0)["div"] == 1
+
+
+def test_numbers_may_be_infinite_behind_a_contraction() -> None:
+    layer = Layer()
+    large = layer.op("mul", layer.sums(), np.full(COLUMNS, 1e35))
+    module = layer.module(layer.quantised(large, 3.0, 0, "u8"))
+    ops = check(module, np.full((ROWS, STEPS), 7, np.uint8), 0)
+    assert (ops["div"], ops["mul"]) == (0, 2)
+
+
+def test_functions_are_rescaled_as_sums_are() -> None:
+    layer = Layer()
+    y = layer.b.value("exp", layer.op("mul", layer.sums(), 0.001))
+    ops = check(
+        layer.module(layer.quantised(layer.op("add", y, 1.0), 0.3, 9, "u8")),
+        RANDOM.integers(0, 256, (ROWS, STEPS)).astype(np.uint8), 1,
+    )  # fmt: skip
+    assert ops["div"] == 0
+
+
+def test_codes_that_are_quantised_again_need_no_zero_point_and_no_second_rounding() -> None:
+    layer = Layer()
+    y = layer.op("mul", layer.sums(), 0.01)
+    for scale, zero in ((0.5, 9), (0.5, 9), (0.25, 100), (0.7, 3)):
+        y = layer.dequantised(layer.quantised(y, scale, zero, "u8"), scale, zero)
+    ops = check(layer.module(y), RANDOM.integers(0, 256, (ROWS, STEPS)).astype(np.uint8), 2)
+    assert ops["add"] == ops["sub"] == 0
+    assert (ops["round_even"], ops["clamp"]) == (2, 3)
 
 
 @pytest.mark.parametrize("kind", [np.float16, np.float64])

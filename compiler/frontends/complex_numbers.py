@@ -13,7 +13,17 @@ from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.ir import Value
 from ingot.hal.spec import DType, dtype
 
-__all__ = ["BINARY", "UNARY", "Complex", "Parts", "absolute", "join", "ordered", "take_apart"]
+__all__ = [
+    "BINARY",
+    "UNARY",
+    "Complex",
+    "Parts",
+    "absolute",
+    "join",
+    "ordered",
+    "take_apart",
+    "with_sign",
+]
 
 Parts = tuple[Value, Value]
 """The real and the imaginary part, tensors of one type."""
@@ -97,7 +107,8 @@ def _multiply(c: Complex, a: Parts, b: Parts) -> Parts:
 
 
 def _divide(c: Complex, a: Parts, b: Parts) -> Parts:
-    """By the ratio of the divisor's lesser part to the greater one (Smith)."""
+    """By the ratio of the divisor's lesser part to the greater one (Smith); what is finite by what
+    is infinite is 0."""
     flat = c.compare("ge", c.op("abs", b[0]), c.op("abs", b[1]))
     high, low = c.choose(flat, b, (b[1], b[0]))
     ratio = c.op("div", low, high)
@@ -105,7 +116,13 @@ def _divide(c: Complex, a: Parts, b: Parts) -> Parts:
     first, second = c.choose(flat, a, (a[1], a[0]))
     real = c.op("div", c.op("add", first, c.op("mul", second, ratio)), size)
     other = c.op("div", c.op("sub", second, c.op("mul", first, ratio)), size)
-    return real, c.op("select", flat, other, c.op("neg", other))
+    other = c.op("select", flat, other, c.op("neg", other))
+    length, zero = c.op("add", c.op("abs", high), c.op("abs", low)), c.like(0, high)
+    by_zero = c.op("div", a[0], length), c.op("div", a[1], length)
+    result = c.choose(c.compare("eq", length, zero), by_zero, (real, other))
+    finite = c.op("and", c.op("is_finite", a[0]), c.op("is_finite", a[1]))
+    endless = c.op("or", c.op("is_inf", high), c.op("is_inf", low))
+    return c.choose(c.op("and", finite, endless), (zero, zero), result)
 
 
 def _add(c: Complex, a: Parts, b: Parts) -> Parts:
@@ -124,11 +141,28 @@ def _conjugate(c: Complex, z: Parts) -> Parts:
     return z[0], c.op("neg", z[1])
 
 
+def _along(c: Complex, name: str, x: Value, angle: Value) -> Value:
+    """A function of x times cos(angle): if the angle is not finite, 0 and what infinity has made
+    stay as they are."""
+    size, cosine = c.op(name, x), c.op("cos", angle)
+    fixed = c.op("or", c.compare("eq", size, c.like(0, size)), c.op("is_inf", x))
+    fixed = c.op("and", fixed, c.op("is_nan", cosine))
+    return c.op("select", fixed, size, c.op("mul", size, cosine))
+
+
+def _across(c: Complex, name: str, x: Value, angle: Value) -> Value:
+    """A function of x times sin(angle): 0 times what is not finite is 0."""
+    size, sine, zero = c.op(name, x), c.op("sin", angle), c.like(0, x)
+    endless = c.op("not", c.op("is_finite", size))
+    flat = c.op("and", c.compare("eq", angle, zero), endless)
+    none = c.op("and", c.compare("eq", size, zero), c.op("is_nan", sine))
+    result = c.op("select", none, size, c.op("mul", size, sine))
+    signed = c.op("select", c.compare("lt", size, zero), c.op("neg", angle), angle)
+    return c.op("select", flat, signed, result)
+
+
 def _exponential(c: Complex, z: Parts) -> Parts:
-    size = c.op("exp", z[0])
-    imaginary = c.op("mul", size, c.op("sin", z[1]))
-    flat = c.compare("eq", z[1], c.like(0, z[1]))
-    return c.op("mul", size, c.op("cos", z[1])), c.op("select", flat, z[1], imaginary)
+    return _along(c, "exp", *z), _across(c, "exp", *z)
 
 
 def _exponential_minus_one(c: Complex, z: Parts) -> Parts:
@@ -194,18 +228,19 @@ def _square_root(c: Complex, z: Parts) -> Parts:
     )
     right = c.compare("ge", z[0], zero)
     real, imaginary = c.choose(right, (half, other), (other, half))
-    down = c.op("or", c.compare("lt", z[1], zero), _is_minus_zero(c, z[1]))
-    return real, c.op("select", down, c.op("neg", imaginary), imaginary)
+    return real, with_sign(c, imaginary, z[1])
 
 
-def _is_minus_zero(c: Complex, x: Value) -> Value:
-    """Whether x is 0 with the sign set: only then 1 / x is minus infinity."""
-    return c.compare("eq", c.op("div", c.like(1, x), x), c.like(-math.inf, x))
+def with_sign(c: Complex, size: Value, of: Value) -> Value:
+    """A number that is not negative with the sign of another, also of a zero: only of -0 the
+    inverse is minus infinity."""
+    is_zero = c.compare("eq", c.op("div", c.like(1, of), of), c.like(-math.inf, of))
+    down = c.op("or", c.compare("lt", of, c.like(0, of)), is_zero)
+    return c.op("select", down, c.op("neg", size), size)
 
 
 def _reciprocal_root(c: Complex, z: Parts) -> Parts:
-    root = _square_root(c, z)
-    return _divide(c, (c.like(1, z[0]), c.like(0, z[0])), root)
+    return _divide(c, (c.like(1, z[0]), c.like(0, z[0])), _square_root(c, z))
 
 
 def _cube_root(c: Complex, z: Parts) -> Parts:
@@ -216,25 +251,22 @@ def _cube_root(c: Complex, z: Parts) -> Parts:
 
 
 def _power(c: Complex, a: Parts, b: Parts) -> Parts:
-    """e^(b log a); 0 to a power is 0, to the power 0 it is 1."""
+    """e^(b log a); of 0 it is 0 for a power whose real part is above 0, 1 for 0, else NaN."""
     result = _exponential(c, _multiply(c, b, _logarithm(c, a)))
     zero, one = c.like(0, a[0]), c.like(1, a[0])
-    nothing = c.compare("eq", absolute(c, a), zero)
     none = c.compare("eq", absolute(c, b), zero)
-    result = c.choose(nothing, (zero, zero), result)
+    of_zero = c.op("select", c.compare("gt", b[0], zero), zero, c.like(math.nan, zero))
+    nothing = c.compare("eq", absolute(c, a), zero)
+    result = c.choose(nothing, (of_zero, of_zero), result)
     return c.choose(none, (one, zero), result)
 
 
 def _sine(c: Complex, z: Parts) -> Parts:
-    a, b = z
-    real = c.op("mul", c.op("sin", a), c.op("cosh", b))
-    return real, c.op("mul", c.op("cos", a), c.op("sinh", b))
+    return _across(c, "cosh", z[1], z[0]), _along(c, "sinh", z[1], z[0])
 
 
 def _cosine(c: Complex, z: Parts) -> Parts:
-    a, b = z
-    real = c.op("mul", c.op("cos", a), c.op("cosh", b))
-    return real, c.op("neg", c.op("mul", c.op("sin", a), c.op("sinh", b)))
+    return _along(c, "cosh", z[1], z[0]), c.op("neg", _across(c, "sinh", z[1], z[0]))
 
 
 def _hyperbolic_tangent(c: Complex, z: Parts) -> Parts:
@@ -245,7 +277,13 @@ def _hyperbolic_tangent(c: Complex, z: Parts) -> Parts:
     size = c.op("add", one, c.op("mul", product, product))
     real = c.op("div", c.op("mul", t, c.op("add", one, square)), size)
     rest = c.op("sub", one, c.op("mul", t, t))
-    return real, c.op("div", c.op("mul", s, rest), size)
+    imaginary = c.op("div", c.op("mul", s, rest), size)
+    zero, endless = c.like(0, t), c.op("is_inf", z[0])
+    flat = c.op("select", c.op("is_nan", s), zero, c.op("mul", s, zero))
+    imaginary = c.op("select", endless, flat, imaginary)
+    imaginary = c.op("select", c.compare("eq", z[1], zero), z[1], imaginary)
+    fixed = c.op("or", endless, c.compare("eq", z[0], zero))
+    return c.op("select", fixed, c.op("sign", z[0]), real), imaginary
 
 
 def _tangent(c: Complex, z: Parts) -> Parts:
@@ -261,9 +299,17 @@ def _logistic(c: Complex, z: Parts) -> Parts:
 
 
 def _sign(c: Complex, z: Parts) -> Parts:
+    """z / |z|; of one infinite part only its sign counts."""
     size = absolute(c, z)
     zero = c.like(0, size)
     parts = c.op("div", z[0], size), c.op("div", z[1], size)
+    endless = [c.op("is_inf", part) for part in z]
+    one = c.op("xor", *endless)
+    signs = (
+        c.op("select", at, c.op("sign", part), zero) for at, part in zip(endless, z, strict=True)
+    )
+    real, imaginary = signs
+    parts = c.choose(one, (real, imaginary), parts)
     return c.choose(c.compare("eq", size, zero), (zero, zero), parts)
 
 

@@ -62,7 +62,8 @@ def _of_blocks(d: Array, e: Array, halvings: int) -> tuple[Array, Array]:
     """Of tridiagonal matrices, [b, n] and [b, n - 1], the eigenvalues, those of a block in rising
     order where it stands, and orthonormal vectors of them as columns."""
     scope, (batch, size) = d.scope, d.shape
-    before, behind = _led(e, 0), e.padded(size)
+    behind = e.padded(size)
+    before = _moved(behind)
     at = scope.count((1, size), 1)
     cut = before.equals(0)
     first = scope.where(cut, at, 0).each("cumulative", axis=1, kind="max")
@@ -70,13 +71,12 @@ def _of_blocks(d: Array, e: Array, halvings: int) -> tuple[Array, Array]:
     low = (-(-(d - radius)).max(1)).unsqueeze(1)
     high = (d + radius).max(1).unsqueeze(1)
     values = _eigenvalues(d, before.square(), first, low, high, halvings)
-    gap = values - _led(values.cut(1, 0, size - 1), -1)
-    close = (gap < _CLOSE) & ~cut
+    close = (values - _moved(values) < _CLOSE) & ~cut
     close = close | (close.convert(I64).cut(1, 1, size).padded(size) > 0)
     points = scope.where(close, values + (high - low) * _ASIDE, values)
     rows = at.reshape(1, size, 1)
     inside = first.unsqueeze(2).equals(first.unsqueeze(1))
-    down, up, left = _twisted(d, e, points)
+    down, up, left = _twisted(d, before.square(), behind.square(), points)
     middle = scope.where(inside, -left.abs(), -1e300).arg_max(1).unsqueeze(1)
     start = rows.equals(middle).convert(_F64)
     share = scope.where(inside, _LEAST / left, 0)
@@ -92,9 +92,9 @@ def _of_blocks(d: Array, e: Array, halvings: int) -> tuple[Array, Array]:
     return values, basis
 
 
-def _led(x: Array, number: float) -> Array:
-    """[b, n] with a number in front."""
-    return x.each("pad", x.scope.full(number, x.dtype).value, low=(0, 1), high=(0, 0))
+def _moved(x: Array) -> Array:
+    """[b, n] with a 0 in front, without the last."""
+    return x.each("pad", x.scope.full(0, x.dtype).value, low=(0, 1), high=(0, -1))
 
 
 def _scattered(x: Array) -> Array:
@@ -142,17 +142,18 @@ def _eigenvalues(
     return (low + high) * 0.5
 
 
-def _twisted(d: Array, e: Array, points: Array) -> tuple[Array, Array, Array]:
+def _twisted(d: Array, before: Array, behind: Array, points: Array) -> tuple[Array, Array, Array]:
     """The pivots of T - p for each point from above and from below, [b, n, points], and what they
-    leave where they meet, of 1 / which the diagonal of the inverse is made."""
+    leave where they meet: the inverse has 1 by that on its diagonal. `before` and `behind` are the
+    squares in front of the diagonal and after it."""
     scope, (batch, size) = d.scope, d.shape
 
     def keep(index: Array, pivot: Array, rows: Array) -> Array:
         return rows.put(1, index, pivot.unsqueeze(1))
 
     none = scope.full(0, _F64, (batch, size, points.shape[1]))
-    down = _pivots(d, _led(e, 0).square(), points, none, keep)
-    up = _pivots(d.reverse(1), _led(e.reverse(1), 0).square(), points, none, keep).reverse(1)
+    down = _pivots(d, before, points, none, keep)
+    up = _pivots(d.reverse(1), behind.reverse(1), points, none, keep).reverse(1)
     left = down + up - (d.unsqueeze(2) - points.unsqueeze(1))
     return down, up, scope.where(left.abs() < _LEAST, scope.full(_LEAST, _F64), left)
 

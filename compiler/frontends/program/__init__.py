@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ingot.compiler.frontends.program import (
     complex,
+    complex_reductions,
     control,
     creation,
     elementwise,
@@ -39,6 +40,7 @@ __all__ = [
     "Tensor",
     "can_cast",
     "complex",
+    "complex_reductions",
     "control",
     "creation",
     "element_type",

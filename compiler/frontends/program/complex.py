@@ -9,7 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from ingot.compiler.frontends.complex_numbers import BINARY, UNARY, Complex, Parts, absolute
+from ingot.compiler.frontends.complex_numbers import (
+    BINARY,
+    UNARY,
+    Complex,
+    Parts,
+    absolute,
+    with_sign,
+)
 from ingot.compiler.frontends.emitter import UnsupportedNode, type_of
 from ingot.compiler.frontends.program import (  # noqa: F401 - they register what is done with parts
     creation,
@@ -219,9 +226,18 @@ def _reciprocal(x: Any, /) -> Any:
     return COMPLEX["divide"](1, x)
 
 
+def _repeated(x: Any, count: int) -> Any:
+    """The product of as many x, exact where products are."""
+    half = x if count < 4 else _repeated(x, count // 2)
+    whole = half if count == 1 else COMPLEX["multiply"](half, half)
+    return COMPLEX["multiply"](whole, x) if count > 1 and count % 2 else whole
+
+
 @_form("pow")
 def _pow(x1: Any, x2: Any, /) -> Any:
-    return _square(x1) if isinstance(x2, int) and x2 == 2 else _binary("power")(x1, x2)
+    if isinstance(x2, int) and 0 < x2 < 100:
+        return _repeated(x1, x2)
+    return _binary("power")(x1, x2)
 
 
 def _log_to(base: int) -> Callable[..., Any]:
@@ -358,41 +374,66 @@ def _roots(x: Any) -> tuple[Complex, Parts, Parts]:
     return c, UNARY["sqrt"](c, less), UNARY["sqrt"](c, (c.op("add", c.like(1, a), a), b))
 
 
-def _cross(c: Complex, a: Parts, b: Parts) -> Value:
-    """The imaginary part of conj(a) b."""
-    return c.op("sub", c.op("mul", a[0], b[1]), c.op("mul", a[1], b[0]))
+def _endless(c: Complex, z: Parts) -> Value:
+    return c.op("or", c.op("is_inf", z[0]), c.op("is_inf", z[1]))
+
+
+def _grown(c: Complex, z: Parts, a: Parts, b: Parts) -> Value:
+    """asinh of the imaginary part of conj(a) b; infinite where z is, with the sign of its own."""
+    cross = c.op("sub", c.op("mul", a[0], b[1]), c.op("mul", a[1], b[0]))
+    infinity = with_sign(c, c.like(math.inf, cross), z[1])
+    return c.op("select", _endless(c, z), infinity, c.op("asinh", cross))
 
 
 @_form("asin")
 def _asin(x: Any, /) -> ComplexTensor:
     c, less, more = _roots(x)
+    z = a, b = parts_of(x)
     along = c.op("sub", c.op("mul", less[0], more[0]), c.op("mul", less[1], more[1]))
-    return of_parts((c.op("atan2", parts_of(x)[0], along), c.op("asinh", _cross(c, less, more))))
+    along = c.op("select", _endless(c, z), c.op("abs", b), along)
+    none = c.compare("eq", a, c.like(0, a))
+    angle = c.op("select", none, a, c.op("atan2", a, along))
+    return of_parts((angle, _grown(c, z, less, more)))
 
 
 @_form("acos")
 def _acos(x: Any, /) -> ComplexTensor:
     c, less, more = _roots(x)
+    z = a, b = parts_of(x)
     angle = c.scale(2, c.op("atan2", less[0], more[0]))
-    return of_parts((angle, c.op("asinh", _cross(c, more, less))))
+    angle = c.op("select", _endless(c, z), c.op("atan2", c.op("abs", b), a), angle)
+    straight = c.op("and", c.compare("eq", a, c.like(0, a)), c.op("is_nan", b))
+    angle = c.op("select", straight, c.like(math.pi / 2, angle), angle)
+    return of_parts((angle, c.op("neg", _grown(c, z, less, more))))
 
 
 @_form("acosh")
 def _acosh(x: Any, /) -> ComplexTensor:
-    c, (a, b) = _numbers(), parts_of(x)
-    less = UNARY["sqrt"](c, (c.op("sub", a, c.like(1, a)), b))
-    more = UNARY["sqrt"](c, (c.op("add", a, c.like(1, a)), b))
-    along = c.op("add", c.op("mul", less[0], more[0]), c.op("mul", less[1], more[1]))
-    return of_parts((c.op("asinh", along), c.scale(2, c.op("atan2", less[1], more[0]))))
+    """i acos z or -i acos z, whichever has a real part that is not negative."""
+    c, (angle, size) = _numbers(), _acos(x).parts
+    return of_parts((c.op("abs", size), with_sign(c, angle, parts_of(x)[1])))
 
 
 @_form("atanh")
 def _atanh(x: Any, /) -> ComplexTensor:
-    """(log(1 + z) - log(1 - z)) / 2."""
+    """log1p(4 a / ((1 - a)^2 + b^2)) / 4 and atan2(2 b, (1 - a) (1 + a) - b^2) / 2 for a of at
+    least 0; 1 / z and pi / 2 of what is so large that no more is left of the logarithm."""
     c, z = _numbers(), parts_of(x)
-    both = UNARY["log_plus_one"](c, z), UNARY["log_plus_one"](c, UNARY["negate"](c, z))
-    real, imaginary = (c.scale(0.5, part) for part in BINARY["subtract"](c, *both))
-    return of_parts((real, imaginary))
+    a, b = c.op("abs", z[0]), z[1]
+    one, zero = c.like(1, a), c.like(0, a)
+    less, square = c.op("sub", one, a), c.op("mul", b, b)
+    near = c.op("add", c.op("mul", less, less), square)
+    size = c.scale(0.25, c.op("log1p", c.op("div", c.scale(4, a), near)))
+    along = c.op("sub", c.op("mul", less, c.op("add", one, a)), square)
+    angle = c.scale(0.5, c.op("atan2", b_twice := c.scale(2, b), along))
+    far = c.compare("gt", absolute(c, z), c.like(2.0**54, a))
+    inverse = c.op("abs", BINARY["divide"](c, (one, zero), z)[0])
+    inverse = c.op("select", _endless(c, z), zero, inverse)
+    turn = with_sign(c, c.like(math.pi / 2, angle), b)
+    turn = c.op("select", c.op("is_nan", b), b_twice, turn)
+    size, angle = c.choose(far, (inverse, turn), (size, angle))
+    size = c.op("select", c.compare("eq", a, zero), zero, size)
+    return of_parts((with_sign(c, size, z[0]), angle))
 
 
 def _turned(function: Callable[..., ComplexTensor]) -> Callable[..., ComplexTensor]:

@@ -40,6 +40,50 @@ def test_branch_cuts_are_those_of_numpy(name: str) -> None:
     np.testing.assert_allclose(found[usual], wanted[usual], rtol=1e-9, atol=1e-12)
 
 
+def test_zeros_infinities_and_nan_give_what_they_give_in_numpy() -> None:
+    """With their signs, where C's standard says which."""
+    parts = np.array([0.0, -0.0, 1.0, -1.0, 2.5, -0.5, np.inf, -np.inf, np.nan])
+    z = np.array([complex(a, b) for a in parts for b in parts])
+    names = [name for name in UNARY if name not in ("expm1", "reciprocal", "logical_not")]
+    names = [name for name in names if not name.startswith("is")]
+    results = run(lambda z: [getattr(ops, name)(z) for name in names], z)
+    endless = np.isinf(z.real).astype(int) + np.isinf(z.imag)
+    for name, found in zip(names, results, strict=True):
+        with np.errstate(all="ignore"):
+            wanted = getattr(np, name)(z)
+        signed = (endless < 2) & ~np.isnan(z) & ~np.isnan(wanted)
+        for a, b in ((found.real, wanted.real), (found.imag, wanted.imag)):
+            np.testing.assert_allclose(np.abs(a), np.abs(b), 1e-12, 1e-15, err_msg=name)
+            signs = np.signbit(a)[signed], np.signbit(b)[signed]
+            np.testing.assert_array_equal(*signs, err_msg=name)
+
+
+def test_division_and_powers_of_zero_and_of_infinity() -> None:
+    parts = [0.0, 1.0, -2.5, np.inf, np.nan]
+    z = np.array([complex(a, b) for a in parts for b in parts])
+    powers = np.array([0, 1, 2.5, -1, 1j, 1 + 1j, -1 + 1j, np.nan])
+    found = run(lambda z, b: [z / 0, 1 / z, ops.pow(0j, b), z**3], z, powers)
+    with np.errstate(all="ignore"):
+        inverse = np.where(np.isinf(z), 0, 1 / z)  # in C, and in NumPy of one infinite part
+        wanted = [z / np.complex128(0), inverse, np.zeros(8, complex) ** powers, z * z * z]
+    for a, b in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(a.real, b.real, 1e-12)
+        np.testing.assert_allclose(a.imag, b.imag, 1e-12)
+
+
+def test_products_and_variances() -> None:
+    def made(xp: Any, z: Any) -> list[Any]:
+        named = {"correction": 1} if xp is ops else {"ddof": 1}
+        running = xp.cumulative_prod
+        return [
+            xp.prod(z), xp.prod(z, axis=(0, 2), keepdims=True), xp.prod(z[:, :0], axis=1),
+            xp.std(z), xp.var(z, axis=1, **named), running(z, axis=1), xp.pow(z, 7),
+            running(z, axis=-1, include_initial=True), xp.prod(z, dtype=xp.complex128),
+        ]  # fmt: skip
+
+    check(made, Z * 4, rtol=1e-4)
+
+
 def test_functions_of_two_operands() -> None:
     def made(xp: Any, a: Any, b: Any) -> list[Any]:
         names = ("add", "subtract", "multiply", "divide", "pow", "equal", "not_equal")

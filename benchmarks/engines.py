@@ -2,7 +2,8 @@
 
 An adapter prepares an ONNX file for a number of threads and returns a function that runs it on
 a dict of arrays and gives the list of results. Engines are imported only when they are used; one
-that is not installed is left out of a comparison. All run in f32 with every optimisation on.
+that is not installed is left out of a comparison. All run with every optimisation on, in f32
+unless they are asked for bf16 and have it (onnxruntime has not).
 """
 
 from __future__ import annotations
@@ -20,17 +21,18 @@ Run = Callable[[Mapping[str, Any]], list[Any]]
 
 @dataclass(frozen=True)
 class Engine:
-    """`package` is what must be importable; `prepare(path, threads)` compiles and loads."""
+    """`package` is what must be importable; `prepare(path, threads, precision)` compiles and
+    loads."""
 
     name: str
     package: str
-    prepare: Callable[[Path, int], Run]
+    prepare: Callable[..., Run]
 
 
-def _prepare_ingot(path: Path, threads: int) -> Run:
+def _prepare_ingot(path: Path, threads: int, precision: str = "f32") -> Run:
     import ingot
 
-    model = ingot.load(ingot.compile(path), threads=threads)
+    model = ingot.load(ingot.compile(path, precision=precision), threads=threads)
 
     def run(inputs: Mapping[str, Any]) -> list[Any]:
         results = model(**inputs)
@@ -39,7 +41,7 @@ def _prepare_ingot(path: Path, threads: int) -> Run:
     return run
 
 
-def _prepare_onnxruntime(path: Path, threads: int) -> Run:
+def _prepare_onnxruntime(path: Path, threads: int, precision: str = "f32") -> Run:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -50,7 +52,7 @@ def _prepare_onnxruntime(path: Path, threads: int) -> Run:
     return lambda inputs: list(session.run(None, dict(inputs)))
 
 
-def _prepare_openvino(path: Path, threads: int) -> Run:
+def _prepare_openvino(path: Path, threads: int, precision: str = "f32") -> Run:
     import openvino
 
     core = openvino.Core()
@@ -58,7 +60,7 @@ def _prepare_openvino(path: Path, threads: int) -> Run:
         "PERFORMANCE_HINT": "LATENCY",
         "INFERENCE_NUM_THREADS": threads,
         "NUM_STREAMS": 1,
-        "INFERENCE_PRECISION_HINT": "f32",
+        "INFERENCE_PRECISION_HINT": precision,
     }
     request = core.compile_model(str(path), "CPU", options).create_infer_request()
 

@@ -1,12 +1,13 @@
-"""Compares Ingot with other engines, and with its own f32, on models that are quantised to bytes.
+"""Compares Ingot with other engines, and with its own f32, on models of fewer bits.
 
     python benchmarks/quantised.py [--threads 1] [--rounds 10] [--turn 0.3] [MODEL ...]
 
 onnxruntime.quantization makes each model of the f32 one: "static" with scales from random
-calibration data (DequantizeLinear, op, QuantizeLinear), "dynamic" with scales of the call. All
-engines run in one process in turns. Ratios are to Ingot's time on the quantised model; "off" is
-how far results are from onnxruntime's, relative to the greatest, where every code that falls on the
-other side of a rounding counts. The time to compile is with an empty cache.
+calibration data (DequantizeLinear, op, QuantizeLinear), "dynamic" with scales of the call; "bf16"
+is the f32 model, which Ingot and OpenVINO multiply in bf16, and onnxruntime in f32. All engines run
+in one process in turns. Ratios are to Ingot's time on the model of fewer bits; "off" is how far
+results are from onnxruntime's, relative to the greatest, where every code that falls on the other
+side of a rounding counts. The time to compile is with an empty cache.
 """
 
 from __future__ import annotations
@@ -37,7 +38,10 @@ from table import print_table
 import ingot
 from tests.models import graphs
 
-MODELS = ("resnet50 static", "mobilenetv2 static", "minilm_128 static", "minilm_128 dynamic")
+MODELS = (
+    *("resnet50 static", "mobilenetv2 static", "minilm_128 static", "minilm_128 dynamic"),
+    *("resnet50 bf16", "minilm_128 bf16"),
+)
 SAMPLES = 2
 TOLERANCE = 0.1  # of results from onnxruntime's; weights are random, so roundings do not even out
 
@@ -92,12 +96,16 @@ def prepare(model: str, folder: Path, threads: int) -> tuple[dict[str, Run], flo
     name, _, kind = model.partition(" ")
     plain, quantised = folder / "f32.onnx", folder / "int8.onnx"
     plain.write_bytes(graphs.load(name, seed=0).SerializeToString())
-    quantise(name, kind, plain, quantised)
+    precision = "bf16" if kind == "bf16" else "f32"
+    if kind == "bf16":
+        quantised = plain
+    else:
+        quantise(name, kind, plain, quantised)
     start = time.perf_counter()
-    module = ingot.compile(quantised)
+    module = ingot.compile(quantised, precision=precision)
     seconds = time.perf_counter() - start
     engines = {each.name: each for each in installed_engines()}
-    runs = {each: engine.prepare(quantised, threads) for each, engine in engines.items()}
+    runs = {each: engine.prepare(quantised, threads, precision) for each, engine in engines.items()}
     runs["ingot, f32"] = engines["ingot"].prepare(plain, threads)
     return runs, seconds, len(bytes(module)) / quantised.stat().st_size
 

@@ -42,7 +42,7 @@ def check(model: Any, x: Array, wanted: Array) -> None:
 @pytest.mark.slow
 @examples(3)
 @given(
-    k=st.integers(40, 90),
+    k=st.integers(20, 45),
     n=st.integers(103, 170),
     rows=st.integers(0, 40),
     shape=st.sampled_from([None, "rows"]),
@@ -50,14 +50,14 @@ def check(model: Any, x: Array, wanted: Array) -> None:
 def test_both_factors_are_rounded_and_sums_are_f32(
     k: int, n: int, rows: int, shape: str | None
 ) -> None:
-    w, x = draw(k, n), draw(rows, k, seed=1)
+    w, x = draw(2 * k, n), draw(rows, 2 * k, seed=1)
     for model in load_everywhere(product(w, shape=(shape or rows,)), **OPTIONS).values():
         check(model, x, rounded(x) @ rounded(w))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("channels", "size"), [(3, 9), (34, "h")])
-def test_images_are_rounded_whatever_their_channels(channels: int, size: Any) -> None:
+@pytest.mark.parametrize(("channels", "size"), [(6, 9), (34, "h")])
+def test_images_are_rounded(channels: int, size: Any) -> None:
     w = draw(56, channels, 5, 5) / 25
     source = product(w, "Conv", (1, channels, size, 9), strides=[2, 2], pads=[2, 2, 2, 2])
     x = draw(1, channels, 9, 9, seed=1)
@@ -82,14 +82,14 @@ def test_numbers_that_bf16_does_not_hold_round_to_what_is_nearest() -> None:
 
 def test_a_program_of_bf16_is_multiplied_as_it_is() -> None:
     text = (
-        'module {} { func @main(%a: bf16[3,65] "a") -> (f32[3,80] "c") { %b = parameter() '
-        '{scope="", key="b", dtype=bf16, shape=[65,80]} : bf16[65,80] %0 = dot_general(%a, %b) '
+        'module {} { func @main(%a: bf16[3,66] "a") -> (f32[3,80] "c") { %b = parameter() '
+        '{scope="", key="b", dtype=bf16, shape=[66,80]} : bf16[66,80] %0 = dot_general(%a, %b) '
         "{lhs_batch=[], rhs_batch=[], lhs_contract=[1], rhs_contract=[0], dtype=f32} : f32[3,80] "
         "return(%0) } }"
     )
     module = ingot.compile(text, **OPTIONS)
     assert len(module.report.in_bf16) == 1
-    a, b = (draw(*shape).astype(ml_dtypes.bfloat16) for shape in ((3, 65), (65, 80)))
+    a, b = (draw(*shape).astype(ml_dtypes.bfloat16) for shape in ((3, 66), (66, 80)))
     got = np.asarray(ingot.load(module, parameters={"b": b})(a))
     assert error_of(got, rounded(a) @ rounded(b)) <= 2e-6
 
@@ -141,9 +141,10 @@ def test_quantizing_tells_the_error_of_each_layer_and_keeps_others() -> None:
 
 
 def test_the_report_tells_what_is_rounded_and_variants_with_an_instruction_come_first() -> None:
-    source, small = product(draw(64, 64), shape=(4,)), product(draw(64, 63), shape=(4,))
+    source = product(draw(64, 64), shape=(4,))
     assert "1 layer of bf16" in ingot.compile(source, **OPTIONS).report.text()
-    assert ingot.compile(small, **OPTIONS).report.in_bf16 == ()
+    for w in (draw(64, 63), draw(65, 80)):  # few, and no pairs
+        assert ingot.compile(product(w, shape=(4,)), **OPTIONS).report.in_bf16 == ()
     lengths = ingot.compile(source, precision="bf16", variants=["server"]).report.object_lengths
     first = ["x86-64-v4-bf16", "x86-64-v4", "x86-64-v3", "aarch64-bf16", "aarch64"]
     assert list(lengths) == first

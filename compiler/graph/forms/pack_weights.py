@@ -21,7 +21,6 @@ from ingot.compiler.ir.dims import Dim, known_dim, product
 __all__ = [
     "IN_BF16",
     "Columns",
-    "in_whole_words",
     "is_channels_last",
     "multiply_rows",
     "pack",
@@ -87,8 +86,8 @@ def _are_bytes(op: Op) -> bool:
     return all(each.is_integer and each.bits == 8 for each in types)
 
 
-def in_whole_words(x: Value, axis: int, builder: Builder) -> Value:
-    """Bytes or bf16 with zeros behind the last ones of the axis, so that it holds whole words."""
+def _in_whole_words(x: Value, axis: int, builder: Builder) -> Value:
+    """Bytes with zeros behind the last ones of the axis, so that it holds words of four."""
     shape = tensor_type(x).shape
     missing = -int(shape[axis]) % lane_depth(tensor_type(x).dtype)  # type: ignore[arg-type]
     if not missing:
@@ -116,7 +115,7 @@ def _pack_dot(op: Op, builder: Builder, weights: set[Value]) -> Sequence[Value] 
         n, dtype = columns.count_of(w), DotGeneral.of(op).dtype
         w = _stored(w, builder)
         if _are_bytes(op):
-            rows, w = in_whole_words(rows, -1, builder), in_whole_words(w, 0, builder)
+            rows, w = _in_whole_words(rows, -1, builder), _in_whole_words(w, 0, builder)
         panels = columns.of_panels(pack(w, builder), builder)
         return builder.value("dot_packed", rows, panels, n=n, dtype=dtype)
 
@@ -245,7 +244,7 @@ def pack_convolution(op: Op, builder: Builder) -> Sequence[Value] | None:
         w = _reshaped(w, [*window, features], builder)
         return [builder.append("depthwise", (x, w), (), depthwise_of(convolution)).result]
     if _are_bytes(op):
-        x, w = in_whole_words(x, -1, builder), in_whole_words(w, -2, builder)
+        x, w = _in_whole_words(x, -1, builder), _in_whole_words(w, -2, builder)
         inputs = tensor_type(w).shape[-2]
     panels = pack(_reshaped(w, [product(window) * inputs, outputs], builder), builder)
     if _is_pointwise(op, window):

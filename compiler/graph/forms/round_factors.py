@@ -2,9 +2,9 @@
 
 Both sides are rounded to the nearest bf16, ties to even, and products are added in f32, as f32: a
 result is off by at most 2^-8 of the sum of its absolute terms, beside the rounding of that sum. The
-weight is stored so, in half the bytes, where its rows are looked up, too. Steps of K become even
-with zeros, for kernels read both sides in pairs; those of products that were bf16 before, too. What
-is small, and convolutions that Winograd's way has made smaller than half, stay f32.
+weight is stored so, in half the bytes, where its rows are looked up, too. What is small, what does
+not multiply pairs, for an odd count of terms or features, and convolutions of which Winograd's way
+leaves a quarter, stay f32.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from ingot.compiler.graph.folding.eliminate_common_subexpressions import (
     eliminate_common_subexpressions,
 )
 from ingot.compiler.graph.forms.moves import moved, moved_from
-from ingot.compiler.graph.forms.pack_weights import IN_BF16, in_whole_words
+from ingot.compiler.graph.forms.pack_weights import IN_BF16
 from ingot.compiler.graph.forms.round_rows import precision_of
 from ingot.compiler.graph.ops import Convolution, DotGeneral, Take, parse_layout
-from ingot.compiler.graph.rewriter import defined_by, rewrite, weights_of
+from ingot.compiler.graph.rewriter import defined_by, is_static, rewrite, weights_of
 from ingot.compiler.ir import Module, Op, Value
 from ingot.compiler.ir.dims import known_dim, product
 from ingot.hal.spec import dtype
@@ -52,7 +52,6 @@ def round_factors(module: Module) -> Module:
             layers.append(op.location)
             rounded.update(moved_from(each)[0] for each in weights.intersection(op.operands))
             factors = [_rounded(each, builder) for each in op.operands]
-            factors = _in_pairs(op, factors, builder)
             return None if factors == op.operands else [builder.like(op, *factors)]
 
         def look_up(
@@ -68,38 +67,31 @@ def round_factors(module: Module) -> Module:
             rewrite(function.block, look_up)
     if layers:
         eliminate_common_subexpressions(module)  # one table for lookups and products
-    module.attributes[IN_BF16] = tuple(layers)
+    module.attributes[IN_BF16] = tuple(dict.fromkeys(layers))
     return module
 
 
 def _is_large(op: Op, weights: set[Value]) -> bool:
-    """Whether it is a product of f32, one side a weight of many elements."""
+    """Whether it is a product of f32 or bf16 in pairs, one side a weight of many elements."""
     if op.name not in ("dot_general", "convolution"):
-        return False
-    if op.name == "convolution" and Convolution.of(op).groups != 1:
         return False
     types = {tensor_type(each).dtype for each in (*op.operands, op.result)}
     if types != {_F32} and {tensor_type(each).dtype for each in op.operands} != {_BF16}:
         return False
-    sides = [each for each in op.operands if each in weights]
-    if len(sides) != 1 or (op.name == "convolution" and op.operands[1] not in weights):
+    sides = [place for place, each in enumerate(op.operands) if each in weights]
+    if len(sides) != 1 or not is_static(tensor_type(op.operands[sides[0]]).shape):
         return False
-    length = product(tensor_type(sides[0]).shape)
-    return isinstance(length, int) and length >= _LEAST
-
-
-def _in_pairs(op: Op, factors: list[Value], builder: Builder) -> list[Value]:
-    """The factors of a dot_general or convolution, with an even count of terms."""
+    shape = tensor_type(op.operands[sides[0]]).shape
     if isinstance(op.attributes, DotGeneral):
-        axes = op.attributes.lhs_contract, op.attributes.rhs_contract
-        shape = tensor_type(factors[0]).shape
-        if any(known_dim(shape[axis]) % 2 == 0 for axis in axes[0]):
-            return factors
-        sides = axes[0][0], axes[1][0]
+        terms = product(
+            shape[axis] for axis in op.attributes.contract("rhs" if sides[0] else "lhs")
+        )
     else:
-        layout = parse_layout(Convolution.of(op).layout)
-        sides = layout.feature, layout.weight_input
-    return [in_whole_words(x, axis, builder) for x, axis in zip(factors, sides, strict=True)]
+        convolution = Convolution.of(op)
+        if convolution.groups != 1 or sides != [1]:
+            return False
+        terms = shape[parse_layout(convolution.layout).weight_input]
+    return known_dim(terms) % 2 == 0 and known_dim(product(shape)) >= _LEAST
 
 
 def _rounded(x: Value, builder: Builder) -> Value:

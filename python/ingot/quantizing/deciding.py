@@ -209,7 +209,7 @@ def _in_bf16(layer: Layer, weight: _Array, scheme: Scheme, inputs: Inputs | None
 
 def settled(decisions: Sequence[Decision], in_bf16: Collection[str]) -> list[Decision]:
     """The decisions for bf16, where only these layers became it."""
-    why = "it is small or a lookup, or has fewer products by Winograd's way"
+    why = "it is small, odd or a lookup, or has fewer products by Winograd's way"
     return [
         replace(each, change=None, reason=why)
         if each.change is not None and each.layer.name not in in_bf16

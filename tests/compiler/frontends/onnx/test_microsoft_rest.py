@@ -139,3 +139,28 @@ def test_windows_over_a_sequence() -> None:
     model = of_nodes(nodes, inputs, arrays)
     for length in (2, 9):
         model.check(1e-5, x=drawn(2, 4, length), past=drawn(2, 4, 2, seed=3))
+
+
+@pytest.mark.parametrize("rule", ["linear", "gated", "delta", "gated_delta"])
+@pytest.mark.parametrize(("readers", "heads"), [(4, 2), (2, 4)])
+def test_linear_attention(rule: str, readers: int, heads: int) -> None:
+    """Decay by key and by head, beta by head and for all, with a past and without."""
+    named = {"q_num_heads": readers, "kv_num_heads": heads, "update_rule": rule}
+    wide, narrow = ["q", "k", "v", "past", "decays", "beta"], ["q", "k", "v", "", "decay", "one"]
+    nodes = [
+        node_of("LinearAttention", wide, ["y", "state"], scale=0.5, **named),
+        node_of("LinearAttention", narrow, ["z", "first"], **named),
+        node_of("LinearAttentionGate", ["decay", "bias", "rate", "decay"], ["gate", "open"]),
+    ]
+    widths = {"q": 3 * readers, "k": 3 * heads, "v": 5 * heads, "decays": 3 * heads,
+              "beta": heads, "decay": heads, "one": 1}  # fmt: skip
+    inputs = [make_value(name, ["b", "t", width]) for name, width in widths.items()]
+    inputs += [make_value(name, [heads]) for name in ("bias", "rate")]
+    model = of_nodes(nodes, [*inputs, make_value("past", ["b", heads, 3, 5])])
+    for tokens in (1, 4):
+        given = {
+            name: drawn(2, tokens, width, seed=seed)
+            for seed, (name, width) in enumerate(widths.items())
+        }
+        rest = {"past": drawn(2, heads, 3, 5), "bias": drawn(heads), "rate": drawn(heads, seed=1)}
+        model.check(1e-4, **given, **rest)
